@@ -1,0 +1,217 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AdvertisementSpec is what a provider offers to one consumer.
+// +kubebuilder:validation:XValidation:rule="self.timeToLive > self.timestamp",message="timeToLive must be later than timestamp"
+type AdvertisementSpec struct {
+	// clusterID is the id of the cluster that makes the offer.
+	// +required
+	// +kubebuilder:validation:MaxLength=30
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is immutable"
+	ClusterID string `json:"clusterID"`
+
+	// sequence grows with every change of this advertisement, also partial ones, so that the receiver can tell an
+	// older message from a newer one.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Sequence int64 `json:"sequence"`
+
+	// timestamp is when this message was made, by the clock of the sender.
+	// +required
+	Timestamp metav1.Time `json:"timestamp"`
+
+	// timeToLive is the instant at which the offer ends unless it is renewed.
+	// +required
+	TimeToLive metav1.Time `json:"timeToLive"`
+
+	// availability is what is free for this consumer, what its own pods already hold there included: always cpu,
+	// memory, pods and ephemeral-storage, and whatever else the nodes have.
+	// +required
+	// +kubebuilder:validation:MaxProperties=64
+	Availability corev1.ResourceList `json:"availability"`
+
+	// largestPod is the largest single pod that fits now.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	LargestPod corev1.ResourceList `json:"largestPod,omitempty"`
+
+	// images are container images that are already on nodes of the cluster.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Images []Image `json:"images,omitempty"`
+
+	// prices are what the provider asks. None means free.
+	// +optional
+	Prices *Prices `json:"prices,omitempty"`
+
+	// network is what the consumer must know of the provider's network.
+	// +optional
+	Network *Network `json:"network,omitempty"`
+
+	// labels describe the cluster, such as its region. The receiver decides which it shows on the virtual node.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]Text `json:"labels,omitempty"`
+
+	// architectures are the processor architectures of the cluster's nodes, such as amd64.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=32
+	Architectures []string `json:"architectures,omitempty"`
+
+	// kubernetesVersion is the version of the cluster's nodes, such as v1.37.1.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+
+	// flags are free keys and values. Unknown ones are kept and ignored.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Flags map[string]Text `json:"flags,omitempty"`
+}
+
+// Text is a bounded string.
+// +kubebuilder:validation:MaxLength=253
+type Text string
+
+// Image is a container image on a node.
+type Image struct {
+	// names by which the image is known there.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=500
+	Names []string `json:"names"`
+
+	// sizeBytes is the size of the image in bytes.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	SizeBytes int64 `json:"sizeBytes,omitempty"`
+}
+
+// Prices are what a provider asks for what it offers.
+type Prices struct {
+	// currency is the ISO 4217 code of the currency of all amounts.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
+	// +kubebuilder:validation:MaxLength=3
+	Currency string `json:"currency"`
+
+	// perHour is the amount for one unit of a resource for an hour: one core, one byte, one pod, one GPU. A resource
+	// that is not named is free.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	PerHour map[corev1.ResourceName]resource.Quantity `json:"perHour,omitempty"`
+}
+
+// Network is what one side of a peering must know of the other's network.
+type Network struct {
+	// podCIDR is the range of the cluster's pods, as the cluster itself sees it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=43
+	PodCIDR string `json:"podCIDR,omitempty"`
+
+	// remappedPodCIDR is the range in which the receiver sees those pods.
+	// +optional
+	// +kubebuilder:validation:MaxLength=43
+	RemappedPodCIDR string `json:"remappedPodCIDR,omitempty"`
+}
+
+// AcknowledgementState is a receiver's answer to an advertisement.
+// +kubebuilder:validation:Enum=Accepted;Pending;Refused
+type AcknowledgementState string
+
+const (
+	// AcknowledgementAccepted: the receiver uses the offer.
+	AcknowledgementAccepted AcknowledgementState = "Accepted"
+	// AcknowledgementPending: an administrator of the receiver has to decide.
+	AcknowledgementPending AcknowledgementState = "Pending"
+	// AcknowledgementRefused: the receiver does not use the offer.
+	AcknowledgementRefused AcknowledgementState = "Refused"
+)
+
+// Acknowledgement is what a receiver answers to an advertisement.
+type Acknowledgement struct {
+	// state is the answer.
+	// +required
+	State AcknowledgementState `json:"state"`
+
+	// reason is the answer's cause in one CamelCase word.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+
+	// message explains the answer to the sender's administrator.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+
+	// sequence is the newest sequence that the receiver had seen when it wrote this answer.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+}
+
+// AdvertisementStatus is the receiver's answer.
+type AdvertisementStatus struct {
+	// conditions: Accepted (the receiver uses the offer) and Ready (the same, and the offer is current).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that the answer speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// acknowledgement is the receiver's answer.
+	// +optional
+	Acknowledgement *Acknowledgement `json:"acknowledgement,omitempty"`
+
+	// network is what the receiver tells of its own network.
+	// +optional
+	Network *Network `json:"network,omitempty"`
+}
+
+// Advertisement is what a provider offers to one consumer: what is free, at what price, until when. It lives in the
+// tenant namespace of that consumer at the provider, and as a copy in the provider's tenant namespace at the consumer.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=had,categories=hanse
+// +kubebuilder:printcolumn:name="Cluster ID",type=string,JSONPath=`.spec.clusterID`
+// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.spec.availability.cpu`
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.availability.memory`
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.spec.availability.pods`
+// +kubebuilder:printcolumn:name="Answer",type=string,JSONPath=`.status.acknowledgement.state`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.acknowledgement.reason`
+// +kubebuilder:printcolumn:name="Expires",type=string,priority=1,JSONPath=`.spec.timeToLive`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Advertisement struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the offer, by the provider.
+	// +required
+	Spec AdvertisementSpec `json:"spec"`
+	// status is the answer, by the consumer.
+	// +optional
+	Status AdvertisementStatus `json:"status,omitempty"`
+}
+
+// AdvertisementList is a list of advertisements.
+// +kubebuilder:object:root=true
+type AdvertisementList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Advertisement `json:"items"`
+}

@@ -1,0 +1,83 @@
+package v1alpha1
+
+// Labels, annotations, taints and finalizers that Hanse puts on objects. They are part of the API: users may select by
+// them.
+const (
+	// LabelType says what an object is for Hanse: one of the Type values below.
+	LabelType = "hanse.dev/type"
+	// LabelPeer names the Peer that an object belongs to: a tenant or twin namespace, a virtual node.
+	LabelPeer = "hanse.dev/peer"
+	// LabelClusterID carries the id of the cluster that a virtual node stands for, or whose twin a namespace is.
+	LabelClusterID = "hanse.dev/cluster-id"
+	// LabelHomeUID carries, on a remote pod, the UID of the home pod that it runs for.
+	LabelHomeUID = "hanse.dev/home-uid"
+	// LabelManaged marks with "true" a namespace in which Hanse's own service accounts may write.
+	LabelManaged = "hanse.dev/managed"
+
+	// AnnotationHomeNamespace carries, on a twin namespace, the namespace at home that it stands for.
+	AnnotationHomeNamespace = "hanse.dev/home-namespace"
+	// AnnotationAllowOnVirtualNodes set to "true" on a DaemonSet lets its pods run on virtual nodes.
+	AnnotationAllowOnVirtualNodes = "hanse.dev/allow-on-virtual-nodes"
+
+	// TaintVirtualNode is the key of the taints that keep pods off virtual nodes unless they tolerate it. Its value is
+	// "true".
+	TaintVirtualNode = "hanse.dev/virtual-node"
+
+	// FinalizerShadowPod holds a ShadowPod until the pod that it keeps is gone. The provider's API server puts it on
+	// and only the provider's manager takes it off.
+	FinalizerShadowPod = "hanse.dev/shadow-pod"
+	// FinalizerNamespaceMapping holds a NamespaceMapping until its twin namespace is gone.
+	FinalizerNamespaceMapping = "hanse.dev/namespace-mapping"
+	// FinalizerPeer holds a Peer until what was made for it in this cluster is gone.
+	FinalizerPeer = "hanse.dev/peer"
+)
+
+// Values of LabelType.
+const (
+	// TypeVirtualNode marks a Node that stands for a provider.
+	TypeVirtualNode = "virtual-node"
+	// TypeTenant marks the namespace that holds a peer's messages.
+	TypeTenant = "tenant"
+	// TypeTwin marks a namespace that stands for an offloaded namespace of a consumer.
+	TypeTwin = "twin"
+)
+
+// Names that both sides of a peering, the chart and the client agree on.
+const (
+	// TenantNamespacePrefix and the name of a Peer make the name of its tenant namespace.
+	TenantNamespacePrefix = "hanse-peer-"
+	// VirtualNodePrefix and the name of a Peer make the name of its virtual node.
+	VirtualNodePrefix = "hanse-"
+	// LinkSecret is the Secret in a tenant namespace that holds the credentials of the link to that peer.
+	LinkSecret = "hanse-link"
+	// LinkSecretKey is the key of LinkSecret under which the kubeconfig lies.
+	LinkSecretKey = "kubeconfig"
+	// PeerServiceAccount is a peer's identity at its provider: a ServiceAccount of this name in its tenant namespace.
+	PeerServiceAccount = "hanse-peer"
+	// ClusterInfo is the ConfigMap by which a cluster introduces itself: in Hanse's own namespace for its
+	// administrators, and in each tenant namespace for the peer. Its keys are the ClusterInfo constants below.
+	ClusterInfo = "hanse-cluster"
+	// ClusterInfoID is the key of the cluster id in ClusterInfo.
+	ClusterInfoID = "clusterID"
+	// ClusterInfoVersion is the key of Hanse's version in ClusterInfo.
+	ClusterInfoVersion = "version"
+	// NamespaceOffloadingName is the only name that a NamespaceOffloading may have, so that a namespace has at most one.
+	NamespaceOffloadingName = "offloading"
+	// SystemNamespace is where Hanse is installed unless told otherwise.
+	SystemNamespace = "hanse-system"
+
+	// ClusterRolePeerTenant is what a peer may do in its tenant namespace at its provider.
+	ClusterRolePeerTenant = "hanse-peer-tenant"
+	// ClusterRolePeerTwin is what a peer may do in its twin namespaces.
+	ClusterRolePeerTwin = "hanse-peer-twin"
+	// ClusterRoleManagerInTenant is what Hanse's manager may do in tenant and twin namespaces.
+	ClusterRoleManagerInTenant = "hanse-manager-in-tenant"
+	// ClusterRoleKubeletInTenant is what `hanse kubelet` may do in tenant namespaces of its own cluster.
+	ClusterRoleKubeletInTenant = "hanse-kubelet-in-tenant"
+)
+
+// TenantNamespace returns the name of the namespace that holds the messages of the peer.
+func TenantNamespace(peer string) string { return TenantNamespacePrefix + peer }
+
+// VirtualNodeName returns the name of the Node that stands for the peer.
+func VirtualNodeName(peer string) string { return VirtualNodePrefix + peer }

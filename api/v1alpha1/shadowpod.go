@@ -1,0 +1,112 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MaxShadowPodBytes is the largest pod, as JSON, that a provider takes in a ShadowPod. What a kubelet can run is far
+// smaller; what etcd takes is larger.
+const MaxShadowPodBytes = 256 << 10
+
+// ShadowPodSpec says which pod a provider must keep running.
+type ShadowPodSpec struct {
+	// homeUID is the UID of the consumer's pod that this one runs for. It cannot change: another pod is another
+	// ShadowPod.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="homeUID is immutable: another pod needs another ShadowPod"
+	HomeUID types.UID `json:"homeUID"`
+
+	// pod is the pod to run, as a pod template (metadata with labels and annotations, and spec). The provider reads
+	// it strictly and builds its own pod from the fields that it allows. At most 256 KiB.
+	// +required
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Pod runtime.RawExtension `json:"pod"`
+
+	// deletionGracePeriodSeconds is the grace that the pod is deleted with when this object is deleted, in seconds. By
+	// default the pod's own.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DeletionGracePeriodSeconds *int64 `json:"deletionGracePeriodSeconds,omitempty"`
+}
+
+// ShadowPodStatus is what the provider tells of the pod.
+type ShadowPodStatus struct {
+	// conditions: Scheduled (the provider's scheduler found a node), Ready (as the pod's), Unrecoverable (the pod can
+	// no longer be made; home should run another).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that the status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is the phase of the pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Phase string `json:"phase,omitempty"`
+
+	// podUID is the UID of the pod that runs now. It changes when the provider had to make the pod again.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=63
+	PodUID types.UID `json:"podUID,omitempty"`
+
+	// pod is the status of the pod, as far as the provider shows it.
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Pod *runtime.RawExtension `json:"pod,omitempty"`
+
+	// recreations counts how often the pod was made again.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Recreations int32 `json:"recreations,omitempty"`
+
+	// restarts are the restarts of each container, by its name, of earlier pods of this record. The home pod shows
+	// them and the running pod's own added up, so that its counts never go back.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=250
+	Restarts map[string]int32 `json:"restarts,omitempty"`
+}
+
+// ShadowPod keeps one pod running at a provider until its home deletes it. It has the name of the pod, and is the only
+// window through which the consumer sees it.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=hpod,categories=hanse
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Recreations",type=integer,JSONPath=`.status.recreations`
+// +kubebuilder:printcolumn:name="Home UID",type=string,priority=1,JSONPath=`.spec.homeUID`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ShadowPod struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the pod to keep, by the consumer.
+	// +required
+	Spec ShadowPodSpec `json:"spec"`
+	// status is what the provider tells of the pod.
+	// +optional
+	Status ShadowPodStatus `json:"status,omitempty"`
+}
+
+// ShadowPodList is a list of shadow pods.
+// +kubebuilder:object:root=true
+type ShadowPodList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ShadowPod `json:"items"`
+}
