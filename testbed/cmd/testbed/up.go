@@ -1,0 +1,112 @@
+package main
+
+import (
+	"net/netip"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hanse-dev/hanse/testbed/internal/plan"
+)
+
+// upFlags are the options of clusters as the user wrote them.
+type upFlags struct {
+	plan.Options
+	podCIDR, serviceCIDR  string
+	args, extraSchedulers []string
+}
+
+func (a *app) up() *cobra.Command {
+	flags := &upFlags{}
+	command := &cobra.Command{
+		Use:   "up CLUSTER...",
+		Short: "Bring clusters up, and wait until they work",
+		Long: `Bring clusters up, and wait until they work.
+
+A cluster that is up already is left alone; what has stopped is started. An option that is not given stays what it is,
+so this also changes running clusters: the number of workers, flags of components, and so on. CIDRs and the version of
+Kubernetes are for ever.`,
+		Example: `  testbed up lubeck hamburg
+  testbed up lubeck --workers 3 --audit
+  testbed up bremen --workers 0 --simulated-nodes 100
+  testbed up old --kubernetes v1.36.3
+  testbed up lubeck --extra-scheduler slow:200ms --arg controller-manager:node-monitor-grace-period=8s`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(command *cobra.Command, names []string) error {
+			change, err := flags.change(command.Flags())
+			if err != nil {
+				return err
+			}
+			return a.testbed.Up(command.Context(), names, change)
+		},
+	}
+	flags.add(command.Flags())
+	return command
+}
+
+func (f *upFlags) add(set *pflag.FlagSet) {
+	f.Options = plan.DefaultOptions()
+	set.IntVar(&f.Workers, "workers", f.Workers, "how many workers each cluster has")
+	set.IntVar(&f.SimulatedNodes, "simulated-nodes", 0, "how many nodes each cluster has that KWOK simulates")
+	set.StringVar(&f.podCIDR, "pod-cidr", f.PodCIDR.String(), "the range of pod addresses")
+	set.StringVar(&f.serviceCIDR, "service-cidr", f.ServiceCIDR.String(), "the range of Service addresses")
+	set.StringVar(&f.Kubernetes, "kubernetes", f.Kubernetes, "the version of Kubernetes; another than this is built, once")
+	set.StringArrayVar(&f.extraSchedulers, "extra-scheduler", nil,
+		"one more scheduler, as NAME[:delay]; the delay is how much longer it takes for each pod")
+	set.StringArrayVar(&f.args, "arg", nil, "a flag of a component, as COMPONENT:FLAG=VALUE")
+	set.BoolVar(&f.Audit, "audit", false, "log each API request to logs/audit.log in the cluster's folder")
+}
+
+// change makes a function that sets those options that the user gave.
+func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
+	if err := f.parse(set); err != nil {
+		return nil, err
+	}
+	return func(options *plan.Options) {
+		for name, apply := range map[string]func(){
+			"workers":         func() { options.Workers = f.Workers },
+			"simulated-nodes": func() { options.SimulatedNodes = f.SimulatedNodes },
+			"pod-cidr":        func() { options.PodCIDR = f.PodCIDR },
+			"service-cidr":    func() { options.ServiceCIDR = f.ServiceCIDR },
+			"kubernetes":      func() { options.Kubernetes = f.Kubernetes },
+			"extra-scheduler": func() { options.ExtraSchedulers = f.ExtraSchedulers },
+			"arg":             func() { options.Args = f.Args },
+			"audit":           func() { options.Audit = f.Audit },
+		} {
+			if set.Changed(name) {
+				apply()
+			}
+		}
+	}, nil
+}
+
+func (f *upFlags) parse(set *pflag.FlagSet) error {
+	var err error
+	if f.PodCIDR, err = netip.ParsePrefix(f.podCIDR); err != nil {
+		return usage(set, "pod-cidr", err)
+	}
+	if f.ServiceCIDR, err = netip.ParsePrefix(f.serviceCIDR); err != nil {
+		return usage(set, "service-cidr", err)
+	}
+	for _, text := range f.extraSchedulers {
+		if text == "" { // takes away the ones that a cluster has
+			continue
+		}
+		scheduler, err := plan.ParseExtraScheduler(text)
+		if err != nil {
+			return usage(set, "extra-scheduler", err)
+		}
+		f.ExtraSchedulers = append(f.ExtraSchedulers, scheduler)
+	}
+	for _, text := range f.args {
+		if text == "" {
+			continue
+		}
+		arg, err := plan.ParseArg(text)
+		if err != nil {
+			return usage(set, "arg", err)
+		}
+		f.Args = append(f.Args, arg)
+	}
+	return nil
+}

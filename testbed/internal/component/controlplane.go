@@ -1,0 +1,215 @@
+package component
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"github.com/hanse-dev/hanse/testbed/internal/plan"
+)
+
+func etcd(c *plan.Cluster) Component {
+	client := fmt.Sprintf("https://%s:%d", loopback, c.Ports.EtcdClient)
+	peer := fmt.Sprintf("http://%s:%d", loopback, c.Ports.EtcdPeer)
+	return Component{Name: "etcd", Node: c.ControlPlane(), Command: kubernetes(c, "etcd", "etcd",
+		"--name=default",
+		"--data-dir="+filepath.Join(c.ControlPlane().Dir(), "etcd"),
+		"--listen-client-urls="+client,
+		"--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer,
+		"--initial-advertise-peer-urls="+peer,
+		"--initial-cluster=default="+peer,
+		"--cert-file="+cert(c, "etcd"),
+		"--key-file="+key(c, "etcd"),
+		"--client-cert-auth",
+		"--trusted-ca-file="+cert(c, EtcdCA),
+		"--unsafe-no-fsync", // the data is to be thrown away, and the disk is not to be waited for
+		"--quota-backend-bytes=4294967296",
+	)}
+}
+
+func apiserver(c *plan.Cluster) Component {
+	flags := []string{
+		"--etcd-servers=" + fmt.Sprintf("https://%s:%d", loopback, c.Ports.EtcdClient),
+		"--etcd-cafile=" + cert(c, EtcdCA),
+		"--etcd-certfile=" + cert(c, "apiserver-etcd-client"),
+		"--etcd-keyfile=" + key(c, "apiserver-etcd-client"),
+		"--bind-address=" + bindAddress(c),
+		"--advertise-address=" + c.Address().String(),
+		"--secure-port=" + strconv.Itoa(c.Ports.APIServer),
+		"--tls-cert-file=" + cert(c, "apiserver"),
+		"--tls-private-key-file=" + key(c, "apiserver"),
+		"--client-ca-file=" + cert(c, ClusterCA),
+		"--service-cluster-ip-range=" + c.Options.ServiceCIDR.String(),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + filepath.Join(c.PKIDir(), ServiceAccountKey+".pub"),
+		"--service-account-signing-key-file=" + key(c, ServiceAccountKey),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true",
+		"--kubelet-client-certificate=" + cert(c, "apiserver-kubelet-client"),
+		"--kubelet-client-key=" + key(c, "apiserver-kubelet-client"),
+		"--kubelet-preferred-address-types=InternalIP", // or the names of nodes would be looked up in DNS
+		"--requestheader-client-ca-file=" + cert(c, FrontProxyCA),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + cert(c, "front-proxy-client"),
+		"--proxy-client-key-file=" + key(c, "front-proxy-client"),
+		// Webhooks and aggregated APIs are reached at the pods' own addresses, which the control plane has routes to: it
+		// needs no kube-proxy.
+		"--enable-aggregator-routing=true",
+		"--profiling=false",
+	}
+	var files []File
+	if c.Options.Audit {
+		policy := File{Path: filepath.Join(c.ControlPlane().ConfigDir(), "audit-policy.yaml"), Text: auditPolicy}
+		files = append(files, policy)
+		flags = append(flags,
+			"--audit-policy-file="+policy.Path,
+			"--audit-log-path="+filepath.Join(c.LogDir(), "audit.log"),
+			"--audit-log-maxsize=4096", // megabytes: whoever counts requests wants them in one file
+		)
+	}
+	return Component{
+		Name: "apiserver", Node: c.ControlPlane(), Files: files,
+		Command: kubernetes(c, "kube-apiserver", "apiserver", flags...),
+	}
+}
+
+// auditPolicy logs who did what to which object, once for each request.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
+
+func controllerManager(c *plan.Cluster) Component {
+	return Component{Name: "controller-manager", Node: c.ControlPlane(), Command: kubernetes(c, "kube-controller-manager", "controller-manager",
+		"--kubeconfig="+kubeconfig(c, "controller-manager"),
+		"--authentication-kubeconfig="+kubeconfig(c, "controller-manager"),
+		"--authorization-kubeconfig="+kubeconfig(c, "controller-manager"),
+		"--bind-address="+loopback.String(),
+		"--secure-port="+strconv.Itoa(c.Ports.ControllerManager),
+		"--leader-elect=false", // there is only one, and it is not to wait for its predecessor's lease
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file="+key(c, ServiceAccountKey),
+		"--root-ca-file="+cert(c, ClusterCA),
+		"--cluster-signing-cert-file="+cert(c, ClusterCA),
+		"--cluster-signing-key-file="+key(c, ClusterCA),
+		"--requestheader-client-ca-file="+cert(c, FrontProxyCA),
+		"--client-ca-file="+cert(c, ClusterCA),
+		"--allocate-node-cidrs=true",
+		"--cluster-cidr="+c.Options.PodCIDR.String(),
+		"--node-cidr-mask-size="+strconv.Itoa(plan.NodeRange),
+		"--service-cluster-ip-range="+c.Options.ServiceCIDR.String(),
+		"--profiling=false",
+	)}
+}
+
+func scheduler(c *plan.Cluster) Component {
+	return Component{Name: "scheduler", Node: c.ControlPlane(), Command: kubernetes(c, "kube-scheduler", "scheduler",
+		"--kubeconfig="+kubeconfig(c, "scheduler"),
+		"--authentication-kubeconfig="+kubeconfig(c, "scheduler"),
+		"--authorization-kubeconfig="+kubeconfig(c, "scheduler"),
+		"--requestheader-client-ca-file="+cert(c, FrontProxyCA),
+		"--client-ca-file="+cert(c, ClusterCA),
+		"--bind-address="+loopback.String(),
+		"--secure-port="+strconv.Itoa(c.Ports.Scheduler),
+		"--leader-elect=false",
+		"--profiling=false",
+	)}
+}
+
+// extraScheduler listens nowhere: there may be any number of them.
+func extraScheduler(c *plan.Cluster, extra plan.ExtraScheduler) Component {
+	config := File{
+		Path: filepath.Join(c.ControlPlane().ConfigDir(), "scheduler-"+extra.Name+".yaml"),
+		Text: schedulerConfig(kubeconfig(c, "scheduler"), extra),
+	}
+	return Component{
+		Name: "scheduler/" + extra.Name, Node: c.ControlPlane(), Files: []File{config},
+		Command: kubernetes(c, "kube-scheduler", "scheduler", "--config="+config.Path, "--secure-port=0"),
+	}
+}
+
+func schedulerConfig(kubeconfig string, extra plan.ExtraScheduler) string {
+	text := fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: %q}
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: %s
+`, kubeconfig, extra.Name)
+	if extra.Delay == 0 {
+		return text
+	}
+	return text + fmt.Sprintf(`  plugins: {reserve: {enabled: [{name: TestbedDelay}]}}
+  pluginConfig: [{name: TestbedDelay, args: {delay: %s}}]
+`, extra.Delay)
+}
+
+func coreDNS(c *plan.Cluster) Component {
+	config := File{
+		Path: filepath.Join(c.ControlPlane().ConfigDir(), "Corefile"),
+		Text: corefile(c.Address().String(), kubeconfig(c, "coredns")),
+	}
+	command := []string{filepath.Join(c.Bin, "coredns"), "-conf=" + config.Path}
+	return Component{
+		Name: "coredns", Node: c.ControlPlane(), Files: []File{config},
+		Command: append(command, c.Options.ArgsOf("coredns")...),
+	}
+}
+
+// corefile answers for the cluster, and says at once that there is nothing else: the bridge is the whole world. The two
+// are apart because CoreDNS would ask the template first, wherever it is written.
+func corefile(address, kubeconfig string) string {
+	return fmt.Sprintf(`(common) {
+  bind %s 127.0.0.1
+  errors
+  cache 5
+  loadbalance
+}
+
+cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {
+  import common
+  ready 127.0.0.1:8181
+  kubernetes cluster.local in-addr.arpa ip6.arpa {
+    kubeconfig %s
+    pods insecure
+    ttl 5
+  }
+}
+
+.:53 {
+  import common
+  template ANY ANY . {
+    rcode NXDOMAIN
+  }
+}
+`, address, kubeconfig)
+}
+
+func kwok(c *plan.Cluster) Component {
+	command := []string{
+		filepath.Join(c.Bin, "kwok"),
+		"--kubeconfig=" + kubeconfig(c, "kwok"),
+		"--manage-all-nodes=false",
+		"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+		"--node-ip=" + c.Address().String(),
+		"--node-lease-duration-seconds=40",
+		"--server-address=" + fmt.Sprintf("%s:%d", bindAddress(c), c.Ports.KWOK),
+	}
+	return Component{Name: "kwok", Node: c.ControlPlane(), Command: append(command, c.Options.ArgsOf("kwok")...)}
+}
+
+// bindAddress is where a server listens that others reach. Without root that is the loopback interface of a machine that
+// may have other users.
+func bindAddress(c *plan.Cluster) string {
+	if c.Rootless {
+		return loopback.String()
+	}
+	return "0.0.0.0"
+}

@@ -1,0 +1,253 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hanse-dev/hanse/testbed/internal/plan"
+	"github.com/hanse-dev/hanse/testbed/internal/run"
+)
+
+// link is what ip(8) tells of a link.
+type link struct {
+	Name  string `json:"ifname"`
+	Alias string `json:"ifalias"`
+	Info  struct {
+		Kind string `json:"info_kind"`
+	} `json:"linkinfo"`
+	Addresses []struct {
+		Local  string `json:"local"`
+		Length int    `json:"prefixlen"`
+	} `json:"addr_info"`
+}
+
+func links(ctx context.Context, args ...string) ([]link, error) {
+	text, err := run.Output(ctx, "ip", append(args, "-json", "-details", "addr", "show")...)
+	if err != nil {
+		return nil, err
+	}
+	var found []link
+	if err := json.Unmarshal(text, &found); err != nil {
+		return nil, fmt.Errorf("read links: %w", err)
+	}
+	return found, nil
+}
+
+// Find tells which slot the owner has on this machine.
+func Find(ctx context.Context, owner string) (plan.Slot, bool, error) {
+	found, err := links(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	slot, ok := slotOf(found, owner)
+	return slot, ok, nil
+}
+
+func slotOf(found []link, owner string) (plan.Slot, bool) {
+	for _, link := range found {
+		if slot, ok := plan.SlotOf(link.Name); ok && link.Info.Kind == "bridge" && link.Alias == alias(owner) {
+			return slot, true
+		}
+	}
+	return 0, false
+}
+
+// errNoSlot is returned when the addresses of every slot are in use on this machine.
+var errNoSlot = errors.New("no free range of addresses for a bridge: end some other testbed first")
+
+// free is the first slot whose bridge does not exist (or belongs to nobody: whoever made it was killed before it could
+// say) and whose addresses are not used on this machine.
+func free(found []link) (plan.Slot, error) {
+	for slot := range plan.Slot(plan.Slots) {
+		taken := slices.ContainsFunc(found, func(link link) bool {
+			if link.Name == slot.Bridge() {
+				return link.Alias != ""
+			}
+			return slices.ContainsFunc(link.Addresses, func(address struct {
+				Local  string `json:"local"`
+				Length int    `json:"prefixlen"`
+			},
+			) bool {
+				local, err := netip.ParseAddr(address.Local)
+				return err == nil && netip.PrefixFrom(local, address.Length).Overlaps(slot.Subnet())
+			})
+		})
+		if !taken {
+			return slot, nil
+		}
+	}
+	return 0, errNoSlot
+}
+
+// Claim gives the owner a slot and its bridge: the one it has, or a free one. Whoever calls it holds a lock on the
+// machine.
+func Claim(ctx context.Context, owner string) (plan.Slot, error) {
+	found, err := links(ctx)
+	if err != nil {
+		return 0, err
+	}
+	slot, ok := slotOf(found, owner)
+	if !ok {
+		if slot, err = free(found); err != nil {
+			return 0, err
+		}
+		if !slices.ContainsFunc(found, func(link link) bool { return link.Name == slot.Bridge() }) {
+			if err := run.Quietly(ctx, "ip", "link", "add", slot.Bridge(), "type", "bridge"); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if err := batch(ctx, bridgeScript(slot, owner)); err != nil {
+		return 0, err
+	}
+	return slot, nft(ctx, hostRules(slot))
+}
+
+// Release takes everything away that has the slot's number, whether or not it was made to the end.
+func Release(ctx context.Context, slot plan.Slot) error {
+	names, err := namespaces(slot.NetnsPrefix())
+	if err != nil {
+		return err
+	}
+	found, err := links(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, link := range found {
+		if link.Name == slot.Bridge() || strings.HasPrefix(link.Name, slot.LinkPrefix()) {
+			errs = append(errs, deleteLink(ctx, link.Name))
+		}
+	}
+	for _, name := range names {
+		errs = append(errs, run.Quietly(ctx, "ip", "netns", "delete", name))
+	}
+	rules := lines("table inet "+slot.Table(), "delete table inet "+slot.Table())
+	return errors.Join(append(errs, nft(ctx, rules))...)
+}
+
+// deleteLink leaves it to the kernel whether the link still exists: one end of a pair goes with the other.
+func deleteLink(ctx context.Context, name string) error {
+	err := run.Quietly(ctx, "ip", "link", "delete", name)
+	if _, gone := os.Stat("/sys/class/net/" + name); gone != nil {
+		return nil
+	}
+	return err
+}
+
+// Ensure joins a node to the bridge. A node that is joined already is left alone.
+func Ensure(ctx context.Context, node plan.Node) error {
+	if joined(ctx, node) {
+		return nil
+	}
+	if err := Remove(ctx, node); err != nil {
+		return err
+	}
+	if err := run.Quietly(ctx, "ip", "netns", "add", node.Netns()); err != nil {
+		return err
+	}
+	if err := batch(ctx, linkScript(node)); err != nil {
+		return err
+	}
+	if err := batch(ctx, insideScript(node), "-netns", node.Netns()); err != nil {
+		return err
+	}
+	return Inside(ctx, node, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+}
+
+// joined tells whether the last steps of Ensure were reached.
+func joined(ctx context.Context, node plan.Node) bool {
+	if _, err := os.Stat(node.NetnsPath()); err != nil {
+		return false
+	}
+	if _, err := os.Stat("/sys/class/net/" + node.Link()); err != nil {
+		return false
+	}
+	forwards, err := run.Output(ctx, "nsenter", "--net="+node.NetnsPath(), "cat", "/proc/sys/net/ipv4/ip_forward")
+	return err == nil && strings.TrimSpace(string(forwards)) == "1"
+}
+
+// Remove takes a node's link and network namespace away.
+func Remove(ctx context.Context, node plan.Node) error {
+	var errs []error
+	if _, err := os.Stat("/sys/class/net/" + node.Link()); err == nil {
+		errs = append(errs, deleteLink(ctx, node.Link()))
+	}
+	if _, err := os.Stat(node.NetnsPath()); err == nil {
+		errs = append(errs, run.Quietly(ctx, "ip", "netns", "delete", node.Netns()))
+	}
+	return errors.Join(errs...)
+}
+
+// Route leads the pods' ranges to their workers, on the control plane and on each worker.
+func Route(ctx context.Context, cluster *plan.Cluster, podCIDRs map[int]netip.Prefix) error {
+	for _, node := range cluster.Nodes() {
+		if script := routesScript(node, podCIDRs); script != "" {
+			if err := batch(ctx, script, "-netns", node.Netns()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Filter puts the packet filter of each node of the cluster in place of the one that it had.
+func Filter(ctx context.Context, cluster *plan.Cluster, cuts []Cut, subnets map[string]netip.Prefix) error {
+	for _, node := range cluster.Nodes() {
+		rules := strings.NewReader(nodeRules(node, cuts, subnets))
+		if _, err := run.WithInput(ctx, rules, "nsenter", "--net="+node.NetnsPath(), "nft", "-f", "-"); err != nil {
+			return fmt.Errorf("packet filter of node %s: %w", node.Name(), err)
+		}
+	}
+	return nil
+}
+
+// Inside runs a command in a node's network namespace.
+func Inside(ctx context.Context, node plan.Node, command ...string) error {
+	return run.Quietly(ctx, "nsenter", append([]string{"--net=" + node.NetnsPath(), "--"}, command...)...)
+}
+
+// Paths lists the files of the network namespaces whose names begin so.
+func Paths(prefix string) ([]string, error) {
+	names, err := namespaces(prefix)
+	for i, name := range names {
+		names[i] = "/run/netns/" + name
+	}
+	return names, err
+}
+
+func namespaces(prefix string) ([]string, error) {
+	entries, err := os.ReadDir("/run/netns")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), prefix) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
+}
+
+func batch(ctx context.Context, script string, args ...string) error {
+	_, err := run.WithInput(ctx, strings.NewReader(script), "ip", append(args, "-batch", "-")...)
+	if err != nil {
+		return fmt.Errorf("%w; the script was:\n%s", err, script)
+	}
+	return nil
+}
+
+func nft(ctx context.Context, rules string) error {
+	_, err := run.WithInput(ctx, strings.NewReader(rules), "nft", "-f", "-")
+	return err
+}

@@ -1,0 +1,2 @@
+// Package packages installs the Debian packages that worker nodes need.
+package packages

@@ -1,0 +1,167 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+)
+
+// Bounds of what fits into the addresses of one testbed.
+const (
+	MaxClusters = 250
+	MaxWorkers  = 100
+)
+
+// Ports are where the components of a control plane listen. In a network namespace of their own they are the usual
+// ones; without root all clusters share the machine's loopback interface, and each gets ports of its own.
+type Ports struct {
+	APIServer         int `json:"apiServer"`
+	EtcdClient        int `json:"etcdClient"`
+	EtcdPeer          int `json:"etcdPeer"`
+	ControllerManager int `json:"controllerManager"`
+	Scheduler         int `json:"scheduler"`
+	KWOK              int `json:"kwok"`
+}
+
+// UsualPorts are the ports of a control plane that has a network namespace of its own.
+var UsualPorts = Ports{
+	APIServer: 6443, EtcdClient: 2379, EtcdPeer: 2380, ControllerManager: 10257, Scheduler: 10259, KWOK: 10247,
+}
+
+// Cluster is one cluster of the testbed.
+type Cluster struct {
+	Name     string  `json:"name"`
+	Slot     Slot    `json:"slot"`
+	Index    int     `json:"index"` // from 1; it decides the cluster's addresses
+	Rootless bool    `json:"rootless,omitempty"`
+	Ports    Ports   `json:"ports"`
+	Options  Options `json:"options"`
+
+	Dir string `json:"-"` // the cluster's folder of state
+	Bin string `json:"-"` // the folder of binaries
+}
+
+var clusterName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$`)
+
+// ValidateName tells whether a cluster may have this name.
+func ValidateName(name string) error {
+	if !clusterName.MatchString(name) {
+		return fmt.Errorf("cluster name %q: want at most 30 small letters, digits and hyphens, a letter first", name)
+	}
+	if reserved[name] {
+		return fmt.Errorf("cluster name %q is taken by a folder of the testbed's own", name)
+	}
+	return nil
+}
+
+// reserved are the names in the testbed's folder that are no clusters.
+var reserved = map[string]bool{"images": true, "locks": true, "slot": true}
+
+var (
+	errRootlessWorkers = errors.New("workers need root: without it there are control planes and simulated nodes only")
+	errFull            = errors.New("the testbed is full")
+)
+
+// FreeIndex is the first index that none of the clusters has.
+func FreeIndex(others []*Cluster) (int, error) {
+	taken := map[int]bool{}
+	for _, other := range others {
+		taken[other.Index] = true
+	}
+	for index := 1; index <= MaxClusters; index++ {
+		if !taken[index] {
+			return index, nil
+		}
+	}
+	return 0, errFull
+}
+
+// Validate tells what is wrong with the cluster that was asked for.
+func (c *Cluster) Validate() error {
+	if c.Rootless && c.Options.Workers > 0 {
+		return errRootlessWorkers
+	}
+	return c.Options.Validate()
+}
+
+// ControlPlane is the node of the control plane.
+func (c *Cluster) ControlPlane() Node {
+	return Node{Cluster: c}
+}
+
+// Workers are the nodes that run containers.
+func (c *Cluster) Workers() []Node {
+	workers := make([]Node, 0, c.Options.Workers)
+	for number := 1; number <= c.Options.Workers; number++ {
+		workers = append(workers, Node{Cluster: c, Number: number})
+	}
+	return workers
+}
+
+// Nodes are the control plane and the workers.
+func (c *Cluster) Nodes() []Node {
+	return append([]Node{c.ControlPlane()}, c.Workers()...)
+}
+
+// Subnet is the part of the bridge's range that the cluster's nodes have their addresses from.
+func (c *Cluster) Subnet() netip.Prefix {
+	return netip.PrefixFrom(c.Slot.address(c.Index, 0), 24)
+}
+
+// Address is where the control plane is reached.
+func (c *Cluster) Address() netip.Addr {
+	if c.Rootless {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return c.ControlPlane().Address()
+}
+
+// Server is the URL of the API server.
+func (c *Cluster) Server() string {
+	return fmt.Sprintf("https://%s", netip.AddrPortFrom(c.Address(), uint16(c.Ports.APIServer))) //nolint:gosec // a port
+}
+
+// DNS is the address of the Service of cluster DNS: the tenth of the range, by convention.
+func (c *Cluster) DNS() netip.Addr {
+	return nth(c.Options.ServiceCIDR, 10)
+}
+
+// KubernetesService is the address of the Service default/kubernetes: the first of the range.
+func (c *Cluster) KubernetesService() netip.Addr {
+	return nth(c.Options.ServiceCIDR, 1)
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (c *Cluster) Kubeconfig() string {
+	return filepath.Join(c.Dir, "kubeconfig")
+}
+
+// PKIDir is the folder of keys and certificates.
+func (c *Cluster) PKIDir() string {
+	return filepath.Join(c.Dir, "pki")
+}
+
+// LogDir is the folder of logs.
+func (c *Cluster) LogDir() string {
+	return filepath.Join(c.Dir, "logs")
+}
+
+// PIDDir is the folder of what is known of running processes.
+func (c *Cluster) PIDDir() string {
+	return filepath.Join(c.Dir, "pids")
+}
+
+// Kubernetes is the path of the binary with all components of Kubernetes.
+func (c *Cluster) Kubernetes() string {
+	return filepath.Join(c.Bin, "kubernetes-"+c.Options.Kubernetes)
+}
+
+func nth(cidr netip.Prefix, n int) netip.Addr {
+	address := cidr.Masked().Addr()
+	for range n {
+		address = address.Next()
+	}
+	return address
+}

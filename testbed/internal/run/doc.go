@@ -1,0 +1,2 @@
+// Package run runs short commands to their end.
+package run

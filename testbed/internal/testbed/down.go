@@ -1,0 +1,148 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hanse-dev/hanse/testbed/internal/cluster"
+	"github.com/hanse-dev/hanse/testbed/internal/network"
+	"github.com/hanse-dev/hanse/testbed/internal/plan"
+	"github.com/hanse-dev/hanse/testbed/internal/process"
+	"github.com/hanse-dev/hanse/testbed/internal/worker"
+)
+
+// Down ends clusters, or all of them. With the last one goes everything that they shared, and whatever is left of any
+// that nobody remembers.
+func (t *Testbed) Down(ctx context.Context, names []string) error {
+	if _, err := os.Stat(t.Dir); err == nil {
+		if err := t.downClusters(ctx, names); err != nil {
+			return err
+		}
+	}
+	return t.downRest(ctx)
+}
+
+func (t *Testbed) downClusters(ctx context.Context, names []string) error {
+	if err := t.validateDir(); err != nil {
+		return err
+	}
+	clusters, err := t.Named(names)
+	if err != nil {
+		return err
+	}
+	tasks, ctx := errgroup.WithContext(ctx)
+	for _, one := range clusters {
+		tasks.Go(func() error {
+			return t.Act(ctx, one.Name, func(c cluster.Cluster) error {
+				if err := c.Down(ctx); err != nil {
+					return err
+				}
+				t.Say("%s: is gone", c.Name)
+				return t.forgetCuts(ctx, c.Name)
+			})
+		})
+	}
+	return tasks.Wait()
+}
+
+// forgetCuts removes the cuts of a cluster that is gone: another of the same name is not cut off.
+func (t *Testbed) forgetCuts(ctx context.Context, name string) error {
+	unlock, err := t.lockState(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	cuts, err := t.Cuts()
+	if err != nil || len(cuts) == 0 {
+		return err
+	}
+	return writeJSON(t.cutsFile(), slices.DeleteFunc(cuts, func(cut network.Cut) bool {
+		return cut.From == name || cut.To == name
+	}))
+}
+
+// downRest removes what the clusters shared, if there is none any more.
+func (t *Testbed) downRest(ctx context.Context) error {
+	unlock, err := t.lockState(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	left, err := t.Clusters()
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	if !t.Rootless {
+		if err := t.release(ctx); err != nil {
+			return err
+		}
+	}
+	return t.removeDir()
+}
+
+// release gives the slot back, after everything that is still in it.
+func (t *Testbed) release(ctx context.Context) error {
+	unlock, err := lock(ctx, machineLock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	slot, ok, err := network.Find(ctx, t.Dir)
+	if err != nil || !ok {
+		return err
+	}
+	if err := clearSlot(ctx, slot); err != nil {
+		return err
+	}
+	if err := worker.RemoveAll(ctx, slot); err != nil {
+		return err
+	}
+	return network.Release(ctx, slot)
+}
+
+func clearSlot(ctx context.Context, slot plan.Slot) error {
+	paths, err := network.Paths(slot.NetnsPrefix())
+	if err != nil {
+		return err
+	}
+	cgroups, err := worker.CgroupDirs(slot.Cgroup())
+	if err != nil {
+		return err
+	}
+	return process.Place{Netns: paths, Cgroups: cgroups}.Clear(ctx)
+}
+
+// removeDir removes the folder of state. All that is in it by now was made by a testbed: it was checked to be one's
+// before anything was put there, or taken from it.
+func (t *Testbed) removeDir() error {
+	for _, name := range []string{"images", "cuts.json", "cuts.json.new"} {
+		if err := os.RemoveAll(filepath.Join(t.Dir, name)); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(t.Dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		// A folder that somebody was killed in before it could be written down which cluster's it is.
+		if entry.IsDir() && plan.ValidateName(entry.Name()) == nil {
+			if err := os.RemoveAll(filepath.Join(t.Dir, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(t.Dir, "locks")); err != nil {
+		return err
+	}
+	if err := os.Remove(t.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

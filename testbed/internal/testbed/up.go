@@ -1,0 +1,248 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hanse-dev/hanse/testbed/internal/cluster"
+	"github.com/hanse-dev/hanse/testbed/internal/image"
+	"github.com/hanse-dev/hanse/testbed/internal/network"
+	"github.com/hanse-dev/hanse/testbed/internal/packages"
+	"github.com/hanse-dev/hanse/testbed/internal/plan"
+	"github.com/hanse-dev/hanse/testbed/internal/run"
+	"github.com/hanse-dev/hanse/testbed/internal/worker"
+)
+
+// Up brings clusters up. Change turns the options that a cluster has, or the default ones for a new cluster, into those
+// that it is to have.
+func (t *Testbed) Up(ctx context.Context, names []string, change func(*plan.Options)) error {
+	for _, name := range names {
+		if err := plan.ValidateName(name); err != nil {
+			return err
+		}
+	}
+	if err := t.validateDir(); err != nil {
+		return err
+	}
+	clusters, err := t.settle(ctx, names, change)
+	if err != nil {
+		return err
+	}
+	if err := t.equip(ctx, clusters); err != nil {
+		return err
+	}
+	around, err := t.surroundings()
+	if err != nil {
+		return err
+	}
+	tasks, ctx := errgroup.WithContext(ctx)
+	for _, one := range clusters {
+		tasks.Go(func() error {
+			return t.Act(ctx, one.Name, func(c cluster.Cluster) error { return c.Up(ctx, around) })
+		})
+	}
+	return tasks.Wait()
+}
+
+// validateDir refuses a folder that holds anything of somebody else's, because going down removes things in it.
+func (t *Testbed) validateDir() error {
+	if !t.Rootless {
+		if err := worker.ValidateDir(t.Dir); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(t.Dir)
+	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return entry.Name() == "locks" }) {
+		return nil
+	}
+	return fmt.Errorf("folder of state %s: it holds something else than a testbed", t.Dir)
+}
+
+// settle decides what each cluster is to be, and writes it down.
+func (t *Testbed) settle(ctx context.Context, names []string, change func(*plan.Options)) ([]*plan.Cluster, error) {
+	unlock, err := t.lockState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	slot, err := t.claim(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var clusters []*plan.Cluster
+	for _, name := range names {
+		one, err := t.planned(name, slot, change)
+		if err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", name, err)
+		}
+		if err := t.write(one); err != nil {
+			return nil, err
+		}
+		clusters = append(clusters, one)
+	}
+	return clusters, nil
+}
+
+// claim gets the testbed its slot, after the programs that this takes.
+func (t *Testbed) claim(ctx context.Context) (plan.Slot, error) {
+	if t.Rootless {
+		t.Say("not root: control planes and simulated nodes only, on the loopback interface")
+		return 0, nil
+	}
+	unlock, err := lock(ctx, machineLock)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	if err := packages.Ensure(ctx, t.Say); err != nil {
+		return 0, err
+	}
+	return network.Claim(ctx, t.Dir)
+}
+
+// planned is what the cluster of that name is to be.
+func (t *Testbed) planned(name string, slot plan.Slot, change func(*plan.Options)) (*plan.Cluster, error) {
+	all, err := t.Clusters()
+	if err != nil {
+		return nil, err
+	}
+	index := slices.IndexFunc(all, func(other *plan.Cluster) bool { return other.Name == name })
+	if index < 0 {
+		return t.fresh(name, slot, all, change)
+	}
+	one := all[index]
+	before := one.Options
+	change(&one.Options)
+	return one, errors.Join(one.Validate(), before.ValidateChange(one.Options))
+}
+
+// fresh is a cluster that does not exist yet.
+func (t *Testbed) fresh(name string, slot plan.Slot, others []*plan.Cluster, change func(*plan.Options)) (*plan.Cluster, error) {
+	one := &plan.Cluster{
+		Name: name, Slot: slot, Rootless: t.Rootless, Options: plan.DefaultOptions(), Ports: plan.UsualPorts,
+		Dir: filepath.Join(t.Dir, name), Bin: t.Bin,
+	}
+	var err error
+	if one.Index, err = plan.FreeIndex(others); err != nil {
+		return nil, err
+	}
+	if t.Rootless {
+		one.Options.Workers = 0
+		if one.Ports, err = freePorts(); err != nil {
+			return nil, err
+		}
+	}
+	change(&one.Options)
+	return one, one.Validate()
+}
+
+// freePorts finds ports that nobody listens on.
+func freePorts() (plan.Ports, error) {
+	var (
+		ports plan.Ports
+		held  []net.Listener
+	)
+	defer func() {
+		for _, listener := range held {
+			_ = listener.Close()
+		}
+	}()
+	for _, port := range []*int{
+		&ports.APIServer, &ports.EtcdClient, &ports.EtcdPeer, &ports.ControllerManager, &ports.Scheduler, &ports.KWOK,
+	} {
+		listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // it waits for nothing
+		if err != nil {
+			return plan.Ports{}, fmt.Errorf("find a free port: %w", err)
+		}
+		held = append(held, listener)
+		*port = listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // always so for tcp
+	}
+	return ports, nil
+}
+
+// equip makes the binaries and images that the clusters need and that do not exist yet.
+func (t *Testbed) equip(ctx context.Context, clusters []*plan.Cluster) error {
+	unlock, err := t.lockState(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, one := range clusters {
+		needs := []string{one.Kubernetes()}
+		if one.Options.SimulatedNodes > 0 {
+			needs = append(needs, filepath.Join(t.Bin, "kwok"))
+		}
+		if !t.Rootless {
+			needs = append(needs, filepath.Join(t.Bin, "coredns"))
+		}
+		for _, binary := range needs {
+			if err := t.build(ctx, binary); err != nil {
+				return err
+			}
+		}
+	}
+	if t.Rootless {
+		return nil
+	}
+	return t.makeBusybox(ctx)
+}
+
+// build builds a binary that does not exist. That takes minutes for another version of Kubernetes, once.
+func (t *Testbed) build(ctx context.Context, binary string) error {
+	if _, err := os.Stat(binary); err == nil {
+		return nil
+	}
+	t.Say("building %s, which takes minutes the first time", filepath.Base(binary))
+	return run.Quietly(ctx, "make", "-C", t.Source, "BIN="+t.Bin, binary)
+}
+
+func (t *Testbed) busybox() string {
+	return filepath.Join(t.Dir, "images", "busybox.tar")
+}
+
+func (t *Testbed) makeBusybox(ctx context.Context) error {
+	if _, err := os.Stat(t.busybox()); err == nil {
+		return nil
+	}
+	binary, err := exec.LookPath("busybox")
+	if err != nil {
+		return err
+	}
+	spec, err := image.Busybox(ctx, binary)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(t.busybox()), 0o755); err != nil { //nolint:gosec // images are for everyone
+		return err
+	}
+	return image.Write(spec, t.busybox())
+}
+
+func (t *Testbed) surroundings() (cluster.Surroundings, error) {
+	cuts, err := t.Cuts()
+	if err != nil {
+		return cluster.Surroundings{}, err
+	}
+	subnets, err := t.subnets()
+	return cluster.Surroundings{
+		Cuts: cuts, Subnets: subnets,
+		Images: []string{
+			filepath.Join(t.Bin, "images", "pause.tar"), filepath.Join(t.Bin, "images", "echo.tar"), t.busybox(),
+		},
+	}, err
+}

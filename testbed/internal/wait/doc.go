@@ -1,0 +1,2 @@
+// Package wait waits for conditions by looking again and again.
+package wait
