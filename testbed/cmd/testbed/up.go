@@ -48,6 +48,7 @@ func (f *upFlags) add(set *pflag.FlagSet) {
 	f.Options = plan.DefaultOptions()
 	set.IntVar(&f.Workers, "workers", f.Workers, "how many workers each cluster has")
 	set.IntVar(&f.SimulatedNodes, "simulated-nodes", 0, "how many nodes each cluster has that KWOK simulates")
+	set.DurationVar(&f.SimulatedStart, "simulated-start", 0, "how long pods on simulated nodes take to start")
 	set.StringVar(&f.podCIDR, "pod-cidr", f.PodCIDR.String(), "the range of pod addresses")
 	set.StringVar(&f.serviceCIDR, "service-cidr", f.ServiceCIDR.String(), "the range of Service addresses")
 	set.StringVar(&f.Kubernetes, "kubernetes", f.Kubernetes, "the version of Kubernetes; another than this is built, once")
@@ -66,6 +67,7 @@ func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
 		for name, apply := range map[string]func(){
 			"workers":         func() { options.Workers = f.Workers },
 			"simulated-nodes": func() { options.SimulatedNodes = f.SimulatedNodes },
+			"simulated-start": func() { options.SimulatedStart = f.SimulatedStart },
 			"pod-cidr":        func() { options.PodCIDR = f.PodCIDR },
 			"service-cidr":    func() { options.ServiceCIDR = f.ServiceCIDR },
 			"kubernetes":      func() { options.Kubernetes = f.Kubernetes },

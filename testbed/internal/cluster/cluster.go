@@ -171,4 +171,3 @@ func writeFile(path string, text []byte) error {
 	}
 	return os.Rename(path+".new", path)
 }
-

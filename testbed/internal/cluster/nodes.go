@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -159,6 +161,24 @@ func (c Cluster) removeWorker(ctx context.Context, node plan.Node) error {
 	)
 }
 
+// forgetWorkers deletes the Nodes of workers that the cluster had once.
+func (c Cluster) forgetWorkers(ctx context.Context, client *kube.Client) error {
+	nodes, err := kube.Nodes(ctx, client, "")
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		number, err := strconv.Atoi(strings.TrimPrefix(node.Metadata.Name, c.Name+"-worker-"))
+		if err != nil || number <= c.Options.Workers {
+			continue
+		}
+		if err := client.Delete(ctx, kube.NodePath(node.Metadata.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // simulators is how many simulated nodes are made at a time.
 const simulators = 8
 
@@ -183,16 +203,18 @@ func (c Cluster) simulate(ctx context.Context, client *kube.Client) error {
 		return nil
 	}
 	return c.await(ctx, "the simulated nodes", []string{"kwok"}, func(ctx context.Context) error {
-		nodes, err := simulatedNodes(ctx, client)
+		nodes, err := kube.Nodes(ctx, client, kube.SimulatedSelector)
 		for _, node := range nodes {
-			err = errors.Join(err, node.Readiness())
+			if err == nil {
+				err = node.Readiness()
+			}
 		}
 		return err
 	})
 }
 
 func (c Cluster) compareSimulated(ctx context.Context, client *kube.Client) (surplus []string, missing []kube.Object, err error) {
-	nodes, err := simulatedNodes(ctx, client)
+	nodes, err := kube.Nodes(ctx, client, kube.SimulatedSelector)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -212,14 +234,4 @@ func (c Cluster) compareSimulated(ctx context.Context, client *kube.Client) (sur
 		surplus = append(surplus, name)
 	}
 	return surplus, missing, nil
-}
-
-func simulatedNodes(ctx context.Context, client *kube.Client) ([]kube.Node, error) {
-	var list struct {
-		Items []kube.Node `json:"items"`
-	}
-	if err := client.Get(ctx, "/api/v1/nodes?labelSelector="+kube.SimulatedSelector, &list); err != nil {
-		return nil, err
-	}
-	return list.Items, nil
 }

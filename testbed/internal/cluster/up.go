@@ -231,6 +231,7 @@ func (c Cluster) settle(ctx context.Context, client *kube.Client) error {
 	})
 	tasks.Go(func() error { return c.simulate(ctx, client) })
 	if !c.Rootless {
+		tasks.Go(func() error { return c.forgetWorkers(ctx, client) })
 		tasks.Go(func() error { return c.await(ctx, "cluster DNS to answer", []string{"coredns"}, c.askDNS) })
 		tasks.Go(func() error { return c.joinWorkers(ctx, client) })
 	}

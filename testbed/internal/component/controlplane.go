@@ -35,7 +35,6 @@ func apiserver(c *plan.Cluster) Component {
 		"--etcd-certfile=" + cert(c, "apiserver-etcd-client"),
 		"--etcd-keyfile=" + key(c, "apiserver-etcd-client"),
 		"--bind-address=" + bindAddress(c),
-		"--advertise-address=" + c.Address().String(),
 		"--secure-port=" + strconv.Itoa(c.Ports.APIServer),
 		"--tls-cert-file=" + cert(c, "apiserver"),
 		"--tls-private-key-file=" + key(c, "apiserver"),
@@ -60,7 +59,13 @@ func apiserver(c *plan.Cluster) Component {
 		// Webhooks and aggregated APIs are reached at the pods' own addresses, which the control plane has routes to: it
 		// needs no kube-proxy.
 		"--enable-aggregator-routing=true",
+		"--shutdown-watch-termination-grace-period=2s", // or open watches keep a stopped server from ending for a minute
 		"--profiling=false",
+	}
+	if c.Rootless {
+		flags = append(flags, "--endpoint-reconciler-type=none") // it refuses to announce a loopback address
+	} else {
+		flags = append(flags, "--advertise-address="+c.Address().String())
 	}
 	var files []File
 	if c.Options.Audit {
@@ -190,19 +195,6 @@ cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {
   }
 }
 `, address, kubeconfig)
-}
-
-func kwok(c *plan.Cluster) Component {
-	command := []string{
-		filepath.Join(c.Bin, "kwok"),
-		"--kubeconfig=" + kubeconfig(c, "kwok"),
-		"--manage-all-nodes=false",
-		"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-		"--node-ip=" + c.Address().String(),
-		"--node-lease-duration-seconds=40",
-		"--server-address=" + fmt.Sprintf("%s:%d", bindAddress(c), c.Ports.KWOK),
-	}
-	return Component{Name: "kwok", Node: c.ControlPlane(), Command: append(command, c.Options.ArgsOf("kwok")...)}
 }
 
 // bindAddress is where a server listens that others reach. Without root that is the loopback interface of a machine that

@@ -121,7 +121,6 @@ failCgroupV1: false
 failSwapOn: false
 fileCheckFrequency: 20s
 imageGCHighThresholdPercent: 100
-localStorageCapacityIsolation: false
 makeIPTablesUtilChains: false
 oomScoreAdj: 0
 registryPullQPS: 0

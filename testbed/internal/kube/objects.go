@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -109,7 +110,7 @@ func SimulatedName(c *plan.Cluster, n int) string {
 }
 
 // SimulatedSelector selects the simulated nodes by their label.
-const SimulatedSelector = "type%3Dkwok"
+const SimulatedSelector = "type=kwok"
 
 // simulatedResources are what a simulated node says that it has.
 var simulatedResources = object{"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "1000"}
@@ -162,4 +163,13 @@ func (n Node) Readiness() error {
 		return fmt.Errorf("node %s is not ready: %s", n.Metadata.Name, condition.Message)
 	}
 	return fmt.Errorf("node %s is not ready: it has not said anything yet", n.Metadata.Name)
+}
+
+// Nodes lists the Nodes that a label selector selects.
+func Nodes(ctx context.Context, client *Client, selector string) ([]Node, error) {
+	var list struct {
+		Items []Node `json:"items"`
+	}
+	err := client.Get(ctx, "/api/v1/nodes?labelSelector="+url.QueryEscape(selector), &list)
+	return list.Items, err
 }

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/hanse-dev/hanse/testbed/internal/plan"
 	"github.com/hanse-dev/hanse/testbed/internal/run"
@@ -128,8 +131,29 @@ func Release(ctx context.Context, slot plan.Slot) error {
 	for _, name := range names {
 		errs = append(errs, run.Quietly(ctx, "ip", "netns", "delete", name))
 	}
+	errs = append(errs, tidyNamespaces())
 	rules := lines("table inet "+slot.Table(), "delete table inet "+slot.Table())
 	return errors.Join(append(errs, nft(ctx, rules))...)
+}
+
+// tidyNamespaces removes the folder of named network namespaces, which ip(8) makes and mounts on itself, unless somebody
+// else has one there.
+func tidyNamespaces() error {
+	entries, err := os.ReadDir(namespaceDir)
+	if errors.Is(err, fs.ErrNotExist) || len(entries) > 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// Not being mounted is as good as no longer being so.
+	if err := syscall.Unmount(namespaceDir, 0); err != nil && !errors.Is(err, syscall.EINVAL) {
+		return fmt.Errorf("unmount %s: %w", namespaceDir, err)
+	}
+	if err := os.Remove(namespaceDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // deleteLink leaves it to the kernel whether the link still exists: one end of a pair goes with the other.
@@ -217,14 +241,17 @@ func Inside(ctx context.Context, node plan.Node, command ...string) error {
 func Paths(prefix string) ([]string, error) {
 	names, err := namespaces(prefix)
 	for i, name := range names {
-		names[i] = "/run/netns/" + name
+		names[i] = filepath.Join(namespaceDir, name)
 	}
 	return names, err
 }
 
+// namespaceDir is where ip(8) keeps named network namespaces.
+const namespaceDir = "/run/netns"
+
 func namespaces(prefix string) ([]string, error) {
-	entries, err := os.ReadDir("/run/netns")
-	if errors.Is(err, os.ErrNotExist) {
+	entries, err := os.ReadDir(namespaceDir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {

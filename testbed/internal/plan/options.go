@@ -17,6 +17,7 @@ const DefaultKubernetes = "v1.37.1"
 type Options struct {
 	Workers         int              `json:"workers"`
 	SimulatedNodes  int              `json:"simulatedNodes,omitempty"`
+	SimulatedStart  time.Duration    `json:"simulatedStart,omitempty"` // how long pods on simulated nodes take to start
 	PodCIDR         netip.Prefix     `json:"podCIDR"`
 	ServiceCIDR     netip.Prefix     `json:"serviceCIDR"`
 	Kubernetes      string           `json:"kubernetes"`
@@ -110,6 +111,9 @@ func (o Options) validateCounts() error {
 	if o.SimulatedNodes < 0 {
 		return fmt.Errorf("%d simulated nodes: want 0 or more", o.SimulatedNodes)
 	}
+	if o.SimulatedStart < 0 {
+		return fmt.Errorf("start of simulated pods after %s: want 0s or more", o.SimulatedStart)
+	}
 	return nil
 }
 
@@ -127,7 +131,6 @@ func validateCIDR(name string, cidr netip.Prefix, shortest, longest int) error {
 
 // NodeRange is the length of the prefix of each node's range of pod addresses.
 const NodeRange = 24
-
 
 func (o Options) validateRanges() error {
 	if o.PodCIDR.Overlaps(o.ServiceCIDR) {

@@ -46,7 +46,7 @@ func EnsureMachine(ctx context.Context, node plan.Node) error {
 }
 
 func makeMachine(ctx context.Context, node plan.Node) error {
-	if err := privateFolder(ctx, node.Cluster.Slot.RunDir()); err != nil {
+	if err := privateFolder(node.Cluster.Slot.RunDir()); err != nil {
 		return err
 	}
 	if err := os.WriteFile(node.MountnsPath(), nil, 0o600); err != nil {
@@ -71,19 +71,23 @@ func inside(ctx context.Context, node plan.Node, command ...string) error {
 // complete is a file that the last step of making a mount namespace leaves in it.
 const complete = "/run/testbed-worker"
 
-// setup makes the new namespace's mounts. They are shared with what is mounted from them, as on a real node, so that
+// setup makes the new namespace's mounts, after it has let go of those in /run: handles of other nodes' namespaces are
+// among them, which would keep those alive. The mounts are shared with what is mounted from them, as on a real node, so that
 // mounts of a container can show in others; and /run is not on disk, so that nothing there outlives the worker.
-const setup = `mount --make-rshared /
-mount --bind "$1" /var/lib
-mount --bind "$2" /var/log
-mount -t tmpfs -o mode=755 tmpfs /run
+const setup = `sed -n 's|^[^ ]* [^ ]* [^ ]* [^ ]* \(/run/[^ ]*\) .*|\1|p' /proc/self/mountinfo | tac | while read -r old; do
+	umount -n -l "$old"
+done
+mount -n --make-rshared /
+mount -n --bind "$1" /var/lib
+mount -n --bind "$2" /var/log
+mount -n -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/netns /run/lock
 mkdir -p /var/lib/cni /var/log/pods /var/log/containers
 touch ` + complete
 
 // privateFolder makes a folder that handles of mount namespaces can be mounted in. The kernel allows it only where
 // mounts are not shared.
-func privateFolder(ctx context.Context, dir string) error {
+func privateFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -91,7 +95,11 @@ func privateFolder(ctx context.Context, dir string) error {
 	if err != nil || mounted {
 		return err
 	}
-	return run.Quietly(ctx, "mount", "--bind", "--make-private", dir, dir)
+	// Not with mount(8), which leaves a file of its own in /run.
+	if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s on itself: %w", dir, err)
+	}
+	return syscall.Mount("", dir, "", syscall.MS_PRIVATE, "")
 }
 
 // RemoveMachine takes the worker's mount namespace and control groups away. No process may be left in them.
