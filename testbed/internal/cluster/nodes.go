@@ -64,7 +64,12 @@ func (c Cluster) awaitWorker(ctx context.Context, client *kube.Client, node plan
 		if err := client.Get(ctx, kube.NodePath(node.Name()), &object); err != nil {
 			return err
 		}
-		return object.Readiness()
+		if err := object.Readiness(); err != nil {
+			return err
+		}
+		// The Node may be ready because a kubelet that has ended since said so. One that tells how its containers do is
+		// complete.
+		return client.Get(ctx, kube.NodePath(node.Name())+"/proxy/stats/summary?only_cpu_and_memory=true", nil)
 	})
 	if err != nil {
 		return err

@@ -112,6 +112,9 @@ func (t *Testbed) claim(ctx context.Context) (plan.Slot, error) {
 	if err := packages.Ensure(ctx, t.Say); err != nil {
 		return 0, err
 	}
+	if err := worker.RaiseLimits(); err != nil {
+		return 0, err
+	}
 	return network.Claim(ctx, t.Dir)
 }
 
