@@ -131,11 +131,11 @@ type Network struct {
 type AcknowledgementState string
 
 const (
-	// AcknowledgementAccepted: the receiver uses the offer.
+	// AcknowledgementAccepted means that the receiver uses the offer.
 	AcknowledgementAccepted AcknowledgementState = "Accepted"
-	// AcknowledgementPending: an administrator of the receiver has to decide.
+	// AcknowledgementPending means that an administrator of the receiver has to decide.
 	AcknowledgementPending AcknowledgementState = "Pending"
-	// AcknowledgementRefused: the receiver does not use the offer.
+	// AcknowledgementRefused means that the receiver does not use the offer.
 	AcknowledgementRefused AcknowledgementState = "Refused"
 )
 

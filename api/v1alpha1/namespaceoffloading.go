@@ -9,11 +9,11 @@ import (
 type OffloadingStrategy string
 
 const (
-	// StrategyLocal: on the nodes of this cluster only.
+	// StrategyLocal runs pods on the nodes of this cluster only.
 	StrategyLocal OffloadingStrategy = "Local"
-	// StrategyRemote: on virtual nodes only.
+	// StrategyRemote runs pods on virtual nodes only.
 	StrategyRemote OffloadingStrategy = "Remote"
-	// StrategyLocalAndRemote: on the nodes of this cluster while they have room, then on virtual nodes.
+	// StrategyLocalAndRemote runs pods on the nodes of this cluster while they have room, then on virtual nodes.
 	StrategyLocalAndRemote OffloadingStrategy = "LocalAndRemote"
 )
 

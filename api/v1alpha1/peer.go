@@ -12,9 +12,9 @@ import (
 type PeerRole string
 
 const (
-	// RoleProvider: this cluster may run pods in the peer.
+	// RoleProvider means that this cluster may run pods in the peer.
 	RoleProvider PeerRole = "Provider"
-	// RoleConsumer: the peer may run pods in this cluster.
+	// RoleConsumer means that the peer may run pods in this cluster.
 	RoleConsumer PeerRole = "Consumer"
 )
 

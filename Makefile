@@ -1,0 +1,103 @@
+# Every target that a developer types has a line of help behind two hashes. `make help` prints them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+IMAGE   ?= hanse.dev/hanse:$(VERSION)
+# RUN selects stories and tests by name, such as RUN='^TestLogsAndExec$'; empty runs all.
+RUN     ?=
+FUZZTIME ?= 2m
+
+# Tools of the build, at exact versions.
+CONTROLLER_GEN := bin/controller-gen-v0.23.0
+GOLANGCI_LINT  := bin/golangci-lint-v2.15.0
+GOVULNCHECK    := bin/govulncheck-v1.9.0
+
+export CGO_ENABLED ?= 0
+GOBUILD := go build -trimpath -ldflags '-s -w -X github.com/hanse-dev/hanse/internal/version.Version=$(VERSION)'
+
+##@ Use
+
+.PHONY: help
+help: ## show this help
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: testbed build image ## two real clusters that share, and an application that spans them
+	@hack/demo.sh up
+
+.PHONY: demo-down
+demo-down: ## remove all that the demo made
+	@hack/demo.sh down
+
+##@ Build
+
+.PHONY: build
+build: ## build bin/hanse and bin/kubectl-hanse
+	@mkdir -p bin
+	$(GOBUILD) -o bin/ ./cmd/hanse ./cmd/kubectl-hanse
+
+.PHONY: testbed
+testbed: ## build bin/testbed, bin/kubectl and Kubernetes itself, from Go modules
+	@$(MAKE) --no-print-directory -C testbed all
+
+.PHONY: image
+image: build testbed ## make the container image bin/hanse.tar, without Docker
+	bin/scratch-image -o bin/hanse.tar -tag $(IMAGE) -file bin/hanse=/hanse -entrypoint /hanse -user 65532
+	@echo $(IMAGE) > bin/hanse.image
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## generate deepcopy functions and CRDs
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt crd:maxDescLen=1000 paths=./api/... output:crd:dir=charts/hanse/crds
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## format the code
+	$(GOLANGCI_LINT) fmt ./...
+
+##@ Check
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## run the linters
+	$(GOLANGCI_LINT) run ./...
+	cd testbed && ../$(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+
+.PHONY: check
+check: lint ## linters, formatting, generated files, go.mod: what must hold before a commit
+	hack/check.sh $(CONTROLLER_GEN)
+
+.PHONY: unit
+unit: ## unit tests alone, with the race detector
+	CGO_ENABLED=1 go test -race -run '$(RUN)' $$(go list ./... | grep -v /test/e2e)
+	@$(MAKE) --no-print-directory -C testbed test
+
+.PHONY: test
+test: unit ## unit tests, then the stories on real clusters
+	@$(MAKE) --no-print-directory stories
+
+.PHONY: e2e
+e2e: stories ## every story on real clusters and the testbed's own; RUN selects, KEEP=1 keeps the clusters
+	@if [ -z '$(RUN)' ]; then $(MAKE) --no-print-directory -C testbed test-e2e; fi
+
+.PHONY: stories
+stories: testbed build image
+	RUN='$(RUN)' hack/stories.sh
+
+.PHONY: fuzz
+fuzz: ## fuzz whatever reads bytes of a peer, FUZZTIME each (2m)
+	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: testbed build image ## measure against the floors of the design; prints a table
+	hack/bench.sh
+
+.PHONY: vulncheck
+vulncheck: $(GOVULNCHECK) ## look our dependencies up in the vulnerability database (needs the Internet)
+	$(GOVULNCHECK) ./...
+
+$(CONTROLLER_GEN):
+	@hack/tool.sh $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+$(GOLANGCI_LINT):
+	@hack/tool.sh $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(GOVULNCHECK):
+	@hack/tool.sh $@ golang.org/x/vuln/cmd/govulncheck

@@ -1,0 +1,241 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+)
+
+// A kind validates objects as the API server does: defaults, schema, list types, then CEL rules.
+type kind struct {
+	structural *structuralschema.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+func loadKind(t *testing.T, plural string) kind {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "charts", "hanse", "crds", "hanse.dev_"+plural+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
+		t.Fatal(err)
+	}
+	var internal apiextensions.CustomResourceValidation
+	err = apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(
+		crd.Spec.Versions[0].Schema, &internal, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	structural, err := structuralschema.NewStructural(internal.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, _, err := validation.NewSchemaValidator(internal.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kind{
+		structural: structural,
+		schema:     schema,
+		rules:      cel.NewValidator(structural, true, celconfig.PerCallLimit),
+	}
+}
+
+func (k kind) validate(t *testing.T, object, old map[string]any) field.ErrorList {
+	t.Helper()
+	defaulting.Default(object, k.structural)
+	errs := validation.ValidateCustomResource(nil, object, k.schema)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, object)...)
+	var before any
+	if old != nil {
+		before = old
+	}
+	ruleErrs, _ := k.rules.Validate(t.Context(), nil, k.structural, object, before, celconfig.RuntimeCELCostBudget)
+	return append(errs, ruleErrs...)
+}
+
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	object := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+const (
+	peer = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: $NAME},
+		spec: {clusterID: $ID, roles: $ROLES, remappedPodCIDR: $CIDR}}`
+	advertisement = `{apiVersion: hanse.dev/v1alpha1, kind: Advertisement, metadata: {name: hamburg, namespace: x},
+		spec: {clusterID: $ID, sequence: $SEQ, timestamp: "2026-01-01T00:00:00Z", timeToLive: "$TTL",
+			availability: {cpu: $CPU}, prices: {currency: $CUR}}}`
+	offloading = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: $NAME, namespace: x},
+		spec: {strategy: $STRATEGY, clusterSelector: {matchExpressions: [{key: zone, operator: $OP, values: $VALUES}]}}}`
+	mapping = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceMapping, metadata: {name: $NAME, namespace: x},
+		spec: {homeNamespace: $HOME}}`
+	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
+		spec: {homeUID: $UID, pod: $POD, deletionGracePeriodSeconds: $GRACE}}`
+)
+
+// fill puts values into a template: pairs are a placeholder without its dollar sign and a value. Of several pairs for
+// one placeholder the first counts.
+func fill(template string, pairs ...string) string {
+	oldnew := slices.Clone(pairs)
+	for i := 0; i < len(oldnew); i += 2 {
+		oldnew[i] = "$" + oldnew[i]
+	}
+	return strings.NewReplacer(oldnew...).Replace(template)
+}
+
+func TestRules(t *testing.T) {
+	goodPeer := []string{"NAME", "hamburg", "ID", "hamburg", "ROLES", "[Provider]", "CIDR", "10.200.0.0/16"}
+	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
+	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "OP", "In", "VALUES", "[a]"}
+	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
+	goodShadow := []string{"UID", "u-1", "POD", "{spec: {containers: []}}", "GRACE", "5"}
+
+	tests := []struct {
+		name     string
+		plural   string
+		template string
+		change   []string // replaces values of the good object
+		good     []string
+		update   bool   // the good object is the old one
+		want     string // part of the message; empty: accepted
+	}{
+		{name: "a peer", plural: "peers", template: peer, good: goodPeer},
+		{name: "a peer that is both", plural: "peers", template: peer, good: goodPeer, change: []string{"ROLES", "[Provider, Consumer]"}},
+		{name: "a peer without a role", plural: "peers", template: peer, good: goodPeer, change: []string{"ROLES", "[]"}, want: "spec.roles"},
+		{name: "a peer with an unknown role", plural: "peers", template: peer, good: goodPeer, change: []string{"ROLES", "[King]"}, want: "Unsupported value"},
+		{name: "a peer with one role twice", plural: "peers", template: peer, good: goodPeer, change: []string{"ROLES", "[Provider, Provider]"}, want: "Duplicate"},
+		{name: "a peer whose name has 40 characters", plural: "peers", template: peer, good: goodPeer, change: []string{"NAME", strings.Repeat("a", 40)}},
+		{name: "a peer whose name has 41 characters", plural: "peers", template: peer, good: goodPeer, change: []string{"NAME", strings.Repeat("a", 41)}, want: "at most 40 characters"},
+		{name: "a peer whose name has dots", plural: "peers", template: peer, good: goodPeer, change: []string{"NAME", "a.b"}, want: "DNS label"},
+		{name: "a peer with a long cluster id", plural: "peers", template: peer, good: goodPeer, change: []string{"ID", strings.Repeat("a", 31)}, want: "clusterID"},
+		{name: "a peer with a cluster id in capitals", plural: "peers", template: peer, good: goodPeer, change: []string{"ID", "Hamburg"}, want: "clusterID"},
+		{name: "a peer that becomes another cluster", plural: "peers", template: peer, good: goodPeer, update: true, change: []string{"ID", "berlin"}, want: "clusterID is immutable"},
+		{name: "a peer that stays the same cluster", plural: "peers", template: peer, good: goodPeer, update: true, change: []string{"ROLES", "[Consumer]"}},
+		{name: "a peer with a range that is none", plural: "peers", template: peer, good: goodPeer, change: []string{"CIDR", "10.200.0.0"}, want: "must be a CIDR"},
+		{name: "a peer with a range of IPv6", plural: "peers", template: peer, good: goodPeer, change: []string{"CIDR", `"fd00::/48"`}},
+
+		{name: "an advertisement", plural: "advertisements", template: advertisement, good: goodAd},
+		{name: "an advertisement that ends before it begins", plural: "advertisements", template: advertisement, good: goodAd, change: []string{"TTL", "2025-12-31T23:00:00Z"}, want: "timeToLive must be later"},
+		{name: "an advertisement that becomes another cluster's", plural: "advertisements", template: advertisement, good: goodAd, update: true, change: []string{"ID", "berlin"}, want: "clusterID is immutable"},
+		{name: "an advertisement with a new sequence", plural: "advertisements", template: advertisement, good: goodAd, update: true, change: []string{"SEQ", "2"}},
+		{name: "an advertisement with a negative sequence", plural: "advertisements", template: advertisement, good: goodAd, change: []string{"SEQ", "-1"}, want: "spec.sequence"},
+		{name: "an advertisement with a malformed quantity", plural: "advertisements", template: advertisement, good: goodAd, change: []string{"CPU", "lots"}, want: "availability"},
+		{name: "an advertisement in shells", plural: "advertisements", template: advertisement, good: goodAd, change: []string{"CUR", "shells"}, want: "currency"},
+
+		{name: "a namespace offloading", plural: "namespaceoffloadings", template: offloading, good: goodOffloading},
+		{name: "a namespace offloading of another name", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"NAME", "mine"}, want: "must be called"},
+		{name: "a namespace offloading with an unknown strategy", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"STRATEGY", "Elsewhere"}, want: "Unsupported value"},
+		{name: "a selector that needs values and has none", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"VALUES", "[]"}, want: "need values"},
+		{name: "a selector that takes no values and has some", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"OP", "Exists"}, want: "take none"},
+		{name: "a selector for existence", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"OP", "Exists", "VALUES", "[]"}},
+
+		{name: "a namespace mapping", plural: "namespacemappings", template: mapping, good: goodMapping},
+		{name: "a namespace mapping of another name", plural: "namespacemappings", template: mapping, good: goodMapping, change: []string{"NAME", "other"}, want: "called like its homeNamespace"},
+		{name: "a namespace mapping that changes its mind", plural: "namespacemappings", template: mapping, good: goodMapping, update: true, change: []string{"HOME", "other"}, want: "homeNamespace is immutable"},
+		{name: "a namespace mapping that stays", plural: "namespacemappings", template: mapping, good: goodMapping, update: true},
+
+		{name: "a shadow pod", plural: "shadowpods", template: shadowPod, good: goodShadow},
+		{name: "a shadow pod without a home", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"UID", `""`}, want: "homeUID"},
+		{name: "a shadow pod that changes its home", plural: "shadowpods", template: shadowPod, good: goodShadow, update: true, change: []string{"UID", "u-2"}, want: "homeUID is immutable"},
+		{name: "a shadow pod whose pod changes", plural: "shadowpods", template: shadowPod, good: goodShadow, update: true, change: []string{"POD", "{spec: {a: b}}"}},
+		{name: "a shadow pod whose pod is no object", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"POD", "text"}, want: "spec.pod"},
+		{name: "a shadow pod with a negative grace", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"GRACE", "-1"}, want: "deletionGracePeriodSeconds"},
+	}
+	kinds := map[string]kind{} // plural → validator, made once
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, ok := kinds[tt.plural]; !ok {
+				kinds[tt.plural] = loadKind(t, tt.plural)
+			}
+			var old map[string]any
+			if tt.update {
+				old = parse(t, fill(tt.template, tt.good...))
+			}
+			object := parse(t, fill(tt.template, append(tt.change, tt.good...)...))
+			expect(t, kinds[tt.plural].validate(t, object, old), tt.want)
+		})
+	}
+}
+
+func expect(t *testing.T, errs field.ErrorList, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(errs) > 0:
+		t.Errorf("want accepted, got %v", errs.ToAggregate())
+	case want != "" && len(errs) == 0:
+		t.Errorf("want refused with %q, got accepted", want)
+	case want != "" && !strings.Contains(errs.ToAggregate().Error(), want):
+		t.Errorf("want refused with %q, got %v", want, errs.ToAggregate())
+	}
+}
+
+// Every string, list and map of our kinds is bounded, and every field explains itself to kubectl.
+func TestFieldsAreBoundedAndDescribed(t *testing.T) {
+	for _, plural := range []string{"peers", "advertisements", "namespaceoffloadings", "namespacemappings", "shadowpods"} {
+		root := loadKind(t, plural).structural
+		for _, part := range []string{"spec", "status"} {
+			node := root.Properties[part]
+			inspect(t, plural+"."+part, &node)
+		}
+	}
+}
+
+func inspect(t *testing.T, path string, node *structuralschema.Structural) {
+	t.Helper()
+	if strings.HasSuffix(path, "conditions") {
+		return // metav1.Condition brings its own bounds and texts
+	}
+	if unbounded(path, node) {
+		t.Errorf("%s: a %s without a maximum", path, node.Type)
+	}
+	for name, child := range node.Properties {
+		if child.Description == "" && !strings.Contains(path, "[]") {
+			t.Errorf("%s.%s: no description", path, name)
+		}
+		inspect(t, path+"."+name, &child)
+	}
+	if node.Items != nil {
+		inspect(t, path+"[]", node.Items)
+	}
+}
+
+func unbounded(path string, node *structuralschema.Structural) bool {
+	if node.XIntOrString || node.XPreserveUnknownFields || strings.HasSuffix(path, "roundTripTime") {
+		return false // quantities and durations have a form; pods are bounded by who reads them
+	}
+	bounds := node.ValueValidation
+	if bounds == nil {
+		bounds = &structuralschema.ValueValidation{}
+	}
+	switch node.Type {
+	case "string":
+		return bounds.MaxLength == nil && bounds.Format != "date-time" && len(bounds.Enum) == 0
+	case "array":
+		return bounds.MaxItems == nil
+	default:
+		return false
+	}
+}

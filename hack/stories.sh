@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Runs the stories of test/e2e on real clusters: first those that share them, side by side; then those that need them
+# alone. RUN selects stories by name (a regular expression), KEEP=1 keeps the clusters for the next call.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export HANSE_E2E=1 HANSE_TESTBED_STATE=$PWD/.testbed/e2e
+testbed=(bin/testbed --state "$HANSE_TESTBED_STATE")
+
+finish() {
+	if [ -n "${KEEP:-}" ]; then
+		echo "the clusters are kept: ${testbed[*]} status" >&2
+	else
+		"${testbed[@]}" down
+	fi
+}
+trap finish EXIT
+
+"${testbed[@]}" up lubeck hamburg --workers 1 --audit
+"${testbed[@]}" up rostock --workers 0
+"${testbed[@]}" load bin/hanse.tar lubeck hamburg
+go test -c -o bin/e2e.test ./test/e2e
+
+status=0
+for phase in shared alone; do
+	echo "== stories: $phase"
+	(cd test/e2e && ../../bin/e2e.test -phase "$phase" -test.v -test.timeout 30m -test.parallel 8 -test.run "${RUN:-.}") || status=1
+done
+exit $status
