@@ -1,0 +1,2 @@
+// Package version tells which Hanse this is.
+package version
