@@ -1,0 +1,77 @@
+package peers
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Kinds of errors of a link, to be told apart by errors.Is. What the other side answered stays in the chain, so that the
+// functions of apimachinery's errors package work too.
+var (
+	// ErrCredentialsMissing: there is no Secret with credentials for the peer.
+	ErrCredentialsMissing = errors.New("no credentials")
+	// ErrCredentialsInvalid: the Secret with the credentials for the peer cannot be used, or does not fit the server
+	// that answers.
+	ErrCredentialsInvalid = errors.New("credentials cannot be used")
+	// ErrUnreachable: the peer's API server does not answer, or answers that it cannot serve now.
+	ErrUnreachable = errors.New("no answer")
+	// ErrUnauthorized: the peer's API server does not know our credentials, or grants them too little.
+	ErrUnauthorized = errors.New("not authorized")
+	// ErrMalformed: the answer cannot be understood.
+	ErrMalformed = errors.New("malformed answer")
+	// ErrTooLarge: the answer is larger than we take from a peer.
+	ErrTooLarge = errors.New("answer too large")
+	// ErrClosed: the link was closed, for example because its credentials changed.
+	ErrClosed = errors.New("link closed")
+)
+
+// classify puts err, which a request to a peer returned, under one of the kinds above.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, kind := range []error{ErrClosed, ErrTooLarge, ErrMalformed, context.Canceled} {
+		if errors.Is(err, kind) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", kindOf(err), err)
+}
+
+func kindOf(err error) error {
+	var (
+		untrusted *tls.CertificateVerificationError
+		status    apierrors.APIStatus
+		transport *url.Error
+		network   net.Error
+	)
+	switch {
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+		return ErrUnauthorized
+	case errors.As(err, &untrusted):
+		return ErrCredentialsInvalid
+	case errors.As(err, &status):
+		return kindOfStatus(status)
+	case errors.As(err, &transport), errors.As(err, &network), errors.Is(err, context.DeadlineExceeded):
+		return ErrUnreachable
+	default:
+		return ErrMalformed
+	}
+}
+
+// errRefused is what is left for answers in good order that say no, such as NotFound or Invalid.
+var errRefused = errors.New("refused")
+
+func kindOfStatus(status apierrors.APIStatus) error {
+	code := status.Status().Code
+	if code == 0 || code == 429 || code >= 500 {
+		return ErrUnreachable
+	}
+	return errRefused
+}

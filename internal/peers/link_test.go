@@ -1,0 +1,298 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestHello(t *testing.T) {
+	w := newWorld(t, Config{UserAgent: "hanse-manager/test"})
+	w.answers(func(rw http.ResponseWriter, req *http.Request) {
+		if want := "/api/v1/namespaces/" + tenant + "/configmaps/hanse-cluster"; req.URL.Path != want {
+			t.Errorf("asked for %s, want %s", req.URL.Path, want)
+		}
+		if got := req.UserAgent(); got != "hanse-manager/test" {
+			t.Errorf("user agent %q", got)
+		}
+		if req.ProtoMajor != 2 {
+			t.Errorf("spoke %s: many watches should share one connection", req.Proto)
+		}
+		writeJSON(rw, clusterInfo("c-hamburg", "v0.1.0"))
+	})
+	link := w.connect()
+	hello, err := link.Hello(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hello.ClusterID != "c-hamburg" || hello.Version != "v0.1.0" || hello.RoundTrip <= 0 {
+		t.Errorf("got %+v", hello)
+	}
+	if link.Peer() != "hamburg" || link.TenantNamespace() != tenant {
+		t.Errorf("link leads to %s in %s", link.Peer(), link.TenantNamespace())
+	}
+}
+
+func TestHelloSaysWhatIsWrong(t *testing.T) {
+	huge := strings.Repeat("x", maxObject)
+	tests := map[string]struct {
+		answer  http.HandlerFunc
+		timeout time.Duration // by default ample
+		want    error
+	}{
+		"credentials unknown": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) {
+				writeStatus(rw, http.StatusUnauthorized, metav1.StatusReasonUnauthorized)
+			},
+			want: ErrUnauthorized,
+		},
+		"rights taken away": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) {
+				writeStatus(rw, http.StatusForbidden, metav1.StatusReasonForbidden)
+			},
+			want: ErrUnauthorized,
+		},
+		"overloaded, and asks to wait for a day": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Retry-After", "86400")
+				writeStatus(rw, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+			},
+			want: ErrUnreachable,
+		},
+		"broken inside": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusBadGateway) },
+			want:   ErrUnreachable,
+		},
+		"slow to answer": {
+			answer:  func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() },
+			timeout: 100 * time.Millisecond,
+			want:    ErrUnreachable,
+		},
+		"slow to finish its answer": {
+			answer: func(rw http.ResponseWriter, req *http.Request) {
+				rw.Header().Set("Content-Type", "application/json")
+				rw.WriteHeader(http.StatusOK)
+				rw.(http.Flusher).Flush()
+				<-req.Context().Done()
+			},
+			timeout: 100 * time.Millisecond,
+			want:    ErrUnreachable,
+		},
+		"too large": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("c-hamburg", huge)) },
+			want:   ErrTooLarge,
+		},
+		"too large an error": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) {
+				rw.WriteHeader(http.StatusBadRequest)
+				_, _ = rw.Write([]byte(huge + huge))
+			},
+			want: ErrTooLarge,
+		},
+		"not JSON": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Content-Type", "application/json")
+				_, _ = rw.Write([]byte("{"))
+			},
+			want: ErrMalformed,
+		},
+		"another kind": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) {
+				writeJSON(rw, map[string]any{"apiVersion": "v1", "kind": "Secret", "data": []int{1}})
+			},
+			want: ErrMalformed,
+		},
+		"a web page": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("<html>login</html>")) },
+			want:   ErrMalformed,
+		},
+		"a redirect": {
+			answer: func(rw http.ResponseWriter, req *http.Request) {
+				http.Redirect(rw, req, "/elsewhere", http.StatusTemporaryRedirect)
+			},
+			want: ErrMalformed,
+		},
+		"no cluster id": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("", "v0.1.0")) },
+			want:   ErrMalformed,
+		},
+		"absurd cluster id": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("../x", "v0.1.0")) },
+			want:   ErrMalformed,
+		},
+		"absurd version": {
+			answer: func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("c", huge[:65])) },
+			want:   ErrMalformed,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Config{Timeout: test.timeout})
+			w.answers(test.answer)
+			_, err := w.connect().Hello(t.Context())
+			if !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+			if err != nil && strings.Contains(err.Error(), token) {
+				t.Errorf("the error tells the token: %v", err)
+			}
+		})
+	}
+}
+
+func TestHelloOfAClusterWithoutOurTenantNamespace(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.answers(func(rw http.ResponseWriter, _ *http.Request) {
+		writeStatus(rw, http.StatusNotFound, metav1.StatusReasonNotFound)
+	})
+	if _, err := w.connect().Hello(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want NotFound", err)
+	}
+}
+
+func TestHelloOfAServerThatIsGone(t *testing.T) {
+	w := newWorld(t, Config{})
+	link := w.connect()
+	w.server.Close()
+	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("got %v, want %v", err, ErrUnreachable)
+	}
+}
+
+func TestServerWithAForeignCertificate(t *testing.T) {
+	w := newWorld(t, Config{})
+	kubeconfig := w.kubeconfig()
+	kubeconfig.Clusters["peer"].CertificateAuthorityData = nil // so that the system's authorities decide
+	w.store(map[string][]byte{v1alpha1.LinkSecretKey: encode(t, kubeconfig)})
+	link, err := w.links.Ensure(t.Context(), w.peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrCredentialsInvalid) {
+		t.Errorf("got %v, want %v", err, ErrCredentialsInvalid)
+	}
+}
+
+func TestCancelledHelloBlamesNobody(t *testing.T) {
+	w := newWorld(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	w.answers(func(_ http.ResponseWriter, req *http.Request) {
+		cancel()
+		<-req.Context().Done()
+	})
+	_, err := w.connect().Hello(ctx)
+	if !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnreachable) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestEnsureFollowsTheSecret(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("c-hamburg", "dev")) })
+
+	_, err := w.links.Ensure(t.Context(), w.peer)
+	if !errors.Is(err, ErrCredentialsMissing) {
+		t.Fatalf("without a Secret: got %v, want %v", err, ErrCredentialsMissing)
+	}
+
+	first := w.connect()
+	again, err := w.links.Ensure(t.Context(), w.peer)
+	if err != nil || again != first {
+		t.Errorf("with the same Secret: got %v, %v, want the same link", again, err)
+	}
+
+	good := encode(t, w.kubeconfig())
+	other := w.kubeconfig()
+	other.Contexts["link"].Namespace += "-2"
+	w.store(map[string][]byte{v1alpha1.LinkSecretKey: encode(t, other)})
+	second, err := w.links.Ensure(t.Context(), w.peer)
+	if err != nil || second == first {
+		t.Fatalf("with another Secret: got %v, %v, want another link", second, err)
+	}
+	expectClosed(t, first)
+	if _, err := second.Hello(t.Context()); err != nil {
+		t.Errorf("over the new link: %v", err)
+	}
+
+	w.store(map[string][]byte{v1alpha1.LinkSecretKey: []byte("nonsense")})
+	if _, err := w.links.Ensure(t.Context(), w.peer); !errors.Is(err, ErrCredentialsInvalid) {
+		t.Errorf("with a broken Secret: got %v, want %v", err, ErrCredentialsInvalid)
+	}
+	expectClosed(t, second)
+	if _, ok := w.links.Get(w.peer.Name); ok {
+		t.Error("a link is left")
+	}
+
+	w.store(map[string][]byte{"other": good})
+	if _, err := w.links.Ensure(t.Context(), w.peer); !errors.Is(err, ErrCredentialsInvalid) {
+		t.Errorf("with a Secret without the key: got %v, want %v", err, ErrCredentialsInvalid)
+	}
+}
+
+func TestCloseEndsTheLink(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("c-hamburg", "dev")) })
+	link := w.connect()
+	w.links.Close(w.peer.Name)
+	expectClosed(t, link)
+	again, err := w.links.Ensure(t.Context(), w.peer)
+	if err != nil || again == link {
+		t.Errorf("got %v, %v, want a new link", again, err)
+	}
+}
+
+func TestClosingInterruptsRequests(t *testing.T) {
+	w := newWorld(t, Config{Timeout: time.Hour})
+	asked := make(chan struct{})
+	w.answers(func(_ http.ResponseWriter, req *http.Request) {
+		close(asked)
+		<-req.Context().Done()
+	})
+	link := w.connect()
+	go func() {
+		<-asked
+		w.links.Close(w.peer.Name)
+	}()
+	if _, err := link.Hello(t.Context()); err == nil {
+		t.Error("the request went on over a closed link")
+	}
+}
+
+func TestNoLinksAfterRunHasEnded(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.connect()
+	links := NewLinks(w.links.config)
+	ctx, cancel := context.WithCancel(t.Context())
+	link, err := links.Ensure(ctx, w.peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := links.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	expectClosed(t, link)
+	if _, err := links.Ensure(t.Context(), w.peer); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want %v", err, ErrClosed)
+	}
+}
+
+func expectClosed(t *testing.T, link *Link) {
+	t.Helper()
+	select {
+	case <-link.Done():
+	default:
+		t.Error("the link is still open")
+	}
+	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("over a closed link: got %v, want %v", err, ErrClosed)
+	}
+}

@@ -1,0 +1,175 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// Config says what links are made of.
+type Config struct {
+	// Local reads Secrets of our own cluster. It should not cache, since Hanse may read few of them.
+	Local client.Reader
+	// Scheme knows the kinds that are read and written over links.
+	Scheme *runtime.Scheme
+	// UserAgent names us to peers, such as hanse-manager/v0.1.0.
+	UserAgent string
+	// Timeout bounds every request that is no stream. By default 10 s.
+	Timeout time.Duration
+	// Clock measures round-trip times. By default the real one.
+	Clock clock.PassiveClock
+}
+
+// Links are the connections of this cluster to its peers, one for each peer with credentials.
+type Links struct {
+	config Config
+	mapper meta.RESTMapper
+
+	mu      sync.Mutex
+	closed  bool
+	links   map[string]*Link       // peer → its link
+	ensures map[string]*sync.Mutex // peer → held while its Secret is compared with its link
+	running sync.WaitGroup         // goroutines of all mirrors
+}
+
+// NewLinks returns the links of a cluster, none of which is made yet. Its Run must be called to end them.
+func NewLinks(config Config) *Links {
+	if config.Timeout == 0 {
+		config.Timeout = 10 * time.Second
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	return &Links{
+		config:  config,
+		mapper:  namespacedMapper(config.Scheme),
+		links:   map[string]*Link{},
+		ensures: map[string]*sync.Mutex{},
+	}
+}
+
+// Run waits until ctx ends and closes all links. When it returns, nothing that they started is alive.
+func (l *Links) Run(ctx context.Context) error {
+	<-ctx.Done()
+	l.mu.Lock()
+	l.closed = true
+	open := slices.Collect(maps.Values(l.links))
+	clear(l.links)
+	l.mu.Unlock()
+	for _, link := range open {
+		link.close()
+	}
+	l.running.Wait()
+	return nil
+}
+
+// Start is Run, so that a manager can run links.
+func (l *Links) Start(ctx context.Context) error { return l.Run(ctx) }
+
+// NeedLeaderElection reports that only the leader talks to peers.
+func (*Links) NeedLeaderElection() bool { return true }
+
+// Ensure returns the link to the peer, made of what the Secret with its credentials holds now: the same link as long
+// as the Secret is the same. Otherwise the link that was is closed first, also if no new one can be made, and the error
+// is then ErrCredentialsMissing or ErrCredentialsInvalid. No request is sent to the peer.
+func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
+	ensure := l.ensureLock(peer.Name)
+	ensure.Lock()
+	defer ensure.Unlock()
+
+	secret, err := l.readSecret(ctx, peer.Name)
+	if apierrors.IsNotFound(err) {
+		l.swap(peer.Name, nil)
+		return nil, fmt.Errorf("%w: there is no Secret %s", ErrCredentialsMissing, secretName(peer.Name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", secretName(peer.Name), err)
+	}
+	if link, ok := l.Get(peer.Name); ok && link.credentials == secret.ResourceVersion {
+		return link, nil
+	}
+	link, err := newLink(ctx, l, peer.Name, secret)
+	if err != nil {
+		l.swap(peer.Name, nil)
+		return nil, fmt.Errorf("%w: Secret %s: %w", ErrCredentialsInvalid, secretName(peer.Name), err)
+	}
+	if !l.swap(peer.Name, link) {
+		link.close()
+		return nil, ErrClosed
+	}
+	return link, nil
+}
+
+// Get returns the link to the peer that the last Ensure made, if it is still open.
+func (l *Links) Get(peer string) (*Link, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	link, ok := l.links[peer]
+	return link, ok
+}
+
+// Close closes the link to the peer, if there is one. The next Ensure makes a new one.
+func (l *Links) Close(peer string) {
+	ensure := l.ensureLock(peer)
+	ensure.Lock()
+	defer ensure.Unlock()
+	l.swap(peer, nil)
+}
+
+func (l *Links) readSecret(ctx context.Context, peer string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer), Name: v1alpha1.LinkSecret}
+	return secret, l.config.Local.Get(ctx, key, secret)
+}
+
+func secretName(peer string) string {
+	return v1alpha1.TenantNamespace(peer) + "/" + v1alpha1.LinkSecret
+}
+
+// swap puts link in the place of the peer's link, which it closes. It reports whether links are still made at all.
+func (l *Links) swap(peer string, link *Link) bool {
+	l.mu.Lock()
+	old := l.links[peer]
+	delete(l.links, peer)
+	open := !l.closed
+	if open && link != nil {
+		l.links[peer] = link
+	}
+	l.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	return open
+}
+
+func (l *Links) ensureLock(peer string) *sync.Mutex {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ensures[peer] == nil {
+		l.ensures[peer] = &sync.Mutex{}
+	}
+	return l.ensures[peer]
+}
+
+// run starts f in a goroutine that Run waits for, unless Run has begun to end everything.
+func (l *Links) run(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.running.Go(f)
+	return true
+}

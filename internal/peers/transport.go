@@ -1,0 +1,186 @@
+package peers
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// What is taken from a peer at most.
+const (
+	// maxList bounds an answer with a list of objects, or one page of it.
+	maxList = 32 << 20
+	// maxObject bounds an answer with one object: what etcd holds at most.
+	maxObject = 3 << 19
+	// maxEvent bounds one event of a watch: an object and its envelope.
+	maxEvent = maxObject + 4<<10
+	// maxHeader bounds the headers of an answer.
+	maxHeader = 64 << 10
+)
+
+// A bounded transport limits the size and the duration of answers, and does nothing else that a server may ask a
+// client for: no redirect, which would carry our token elsewhere, and no Retry-After, which would make us wait.
+type bounded struct {
+	next    http.RoundTripper
+	prefix  string // path of the API server's URL
+	timeout time.Duration
+	closed  <-chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	select {
+	case <-b.closed:
+		return nil, ErrClosed
+	default:
+	}
+	what := answerOf(req, b.prefix)
+	cancel := context.CancelFunc(func() {})
+	if what == answerObject || what == answerList {
+		var ctx context.Context
+		ctx, cancel = context.WithTimeout(req.Context(), b.timeout)
+		req = req.WithContext(ctx)
+	}
+	resp, err := b.next.RoundTrip(req)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if err := check(resp, what); err != nil {
+		cancel()
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	resp.Header.Del("Retry-After")
+	resp.Body = limit(resp, what, cancel)
+	return resp, nil
+}
+
+// check refuses answers that no API server gives to the requests that we make.
+func check(resp *http.Response, what answer) error {
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return fmt.Errorf("%w: status %d: redirects are not followed", ErrMalformed, resp.StatusCode)
+	}
+	if what == answerStream || resp.StatusCode >= 400 {
+		return nil
+	}
+	// Client-go would decode other encodings too, with parsers that we have no use for.
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), runtime.ContentTypeJSON) {
+		return fmt.Errorf("%w: the answer is not JSON: is the server in the kubeconfig an API server?", ErrMalformed)
+	}
+	return nil
+}
+
+// answer is the kind of answer to a request, by which it is bounded.
+type answer int
+
+const (
+	answerObject answer = iota
+	answerList
+	answerWatch
+	answerStream
+)
+
+// streams are subresources whose answers have no end of their own.
+var streams = []string{"log", "exec", "attach", "portforward"}
+
+func answerOf(req *http.Request, prefix string) answer {
+	parts := resourcePath(req.URL.Path, prefix)
+	watch := req.URL.Query().Get("watch")
+	switch {
+	case len(parts) == 3 && slices.Contains(streams, parts[2]):
+		return answerStream
+	case watch == "true" || watch == "1":
+		return answerWatch
+	case len(parts) == 1 && req.Method == http.MethodGet:
+		return answerList
+	default:
+		return answerObject
+	}
+}
+
+// resourcePath returns the resource, name and subresource of an API path, as far as it has them.
+func resourcePath(path, prefix string) []string {
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(path, prefix), "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		parts = parts[3:]
+	default:
+		return nil
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	return parts
+}
+
+func limit(resp *http.Response, what answer, done context.CancelFunc) io.ReadCloser {
+	switch {
+	case what == answerStream && resp.StatusCode < 300:
+		return resp.Body // its reader decides how much it takes
+	case what == answerWatch && resp.StatusCode < 300:
+		return &eventBody{ReadCloser: resp.Body, left: maxEvent}
+	case what == answerList:
+		return &limitedBody{ReadCloser: resp.Body, left: maxList, done: done}
+	default:
+		return &limitedBody{ReadCloser: resp.Body, left: maxObject, done: done}
+	}
+}
+
+// A limitedBody ends with ErrTooLarge instead of giving out more than left bytes.
+type limitedBody struct {
+	io.ReadCloser
+	left int
+	done context.CancelFunc
+}
+
+// Read implements io.Reader.
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, ErrTooLarge
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *limitedBody) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
+// An eventBody ends with ErrTooLarge when one event of a watch has more than maxEvent bytes. Each event is a line: JSON
+// has line breaks between values only, and API servers write one behind each event.
+type eventBody struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (b *eventBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	for rest := p[:n]; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			b.left -= len(rest)
+			break
+		}
+		if b.left < end {
+			return 0, ErrTooLarge
+		}
+		b.left, rest = maxEvent, rest[end+1:]
+	}
+	if b.left < 0 {
+		return 0, ErrTooLarge
+	}
+	return n, err
+}
