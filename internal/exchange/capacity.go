@@ -1,0 +1,162 @@
+// Copyright The Hanse Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package exchange
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A Snapshot is the state of a cluster from which its offers are computed.
+type Snapshot struct {
+	Nodes []*corev1.Node
+	Pods  []*corev1.Pod
+	// Margin is never offered to anybody.
+	Margin corev1.ResourceList
+}
+
+// A Capacity is what a cluster has to spare at one moment.
+type Capacity struct {
+	free    amounts
+	largest amounts
+	held    map[string]amounts // peer → what its pods hold on physical nodes
+}
+
+// Availability returns what the cluster can offer the peer: what its scheduler could still place, and what the peer's
+// own pods already hold.
+func Availability(s Snapshot, peer string) corev1.ResourceList {
+	ledger := NewLedger()
+	for _, node := range s.Nodes {
+		ledger.SetNode(node)
+	}
+	for _, pod := range s.Pods {
+		ledger.SetPod(pod)
+	}
+	return ledger.Capacity(s.Margin).Availability(peer)
+}
+
+// Capacity sums up the ledger. What is free is the allocatable of the schedulable physical nodes, less what bound pods
+// ask for, less the margin.
+//
+// A pod that is not bound yet holds nothing, so that a peer's pod does not change what that peer is offered when it is
+// bound: until then it is missing from both sums, and from then on it is in both.
+func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
+	c := Capacity{free: amounts{}, held: map[string]amounts{}}
+	var rooms []amounts
+	for name, node := range l.nodes {
+		if !physical(node) {
+			continue
+		}
+		for peer, account := range l.held[name] {
+			if peer == "" {
+				continue
+			}
+			if c.held[peer] == nil {
+				c.held[peer] = amounts{}
+			}
+			c.held[peer].add(account.sum)
+		}
+		if schedulable(node) {
+			room := l.room(node)
+			c.free.add(room)
+			rooms = append(rooms, room)
+		}
+	}
+	c.free.subtract(amountsOf(margin))
+	c.largest = largest(rooms)
+	c.largest.limit(c.free)
+	return c
+}
+
+// room is what is free on the node.
+func (l *Ledger) room(node *corev1.Node) amounts {
+	room := amountsOf(node.Status.Allocatable)
+	maps.DeleteFunc(room, func(name corev1.ResourceName, amount int64) bool {
+		// Volume slots are not requested by pods, and a resource of which the node has nothing is not worth a word.
+		return amount == 0 || strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix)
+	})
+	for _, account := range l.held[node.Name] {
+		room.subtract(account.sum)
+	}
+	return room
+}
+
+// Availability returns what the peer can be offered. It is never negative, and never less than what the peer's pods
+// hold.
+func (c Capacity) Availability(peer string) corev1.ResourceList {
+	sum := maps.Clone(c.free)
+	sum.add(c.held[peer])
+	return sum.list()
+}
+
+// Free returns what a peer without pods here can be offered.
+func (c Capacity) Free() corev1.ResourceList { return c.free.list() }
+
+// LargestPod returns the requests of a large pod that fits now: all that is free on the node that is the emptiest in
+// cpu and memory alike. It is nil if no pod fits.
+func (c Capacity) LargestPod() corev1.ResourceList {
+	if len(c.largest) == 0 {
+		return nil
+	}
+	list := c.largest.list()
+	delete(list, corev1.ResourcePods)
+	return list
+}
+
+// largest returns the room whose scarcer one of cpu and memory, as a share of the most that any room has, is the
+// largest.
+func largest(rooms []amounts) amounts {
+	var mostCPU, mostMemory int64
+	for _, room := range rooms {
+		mostCPU = max(mostCPU, room[corev1.ResourceCPU])
+		mostMemory = max(mostMemory, room[corev1.ResourceMemory])
+	}
+	var best amounts
+	for _, room := range rooms {
+		if room[corev1.ResourcePods] == 0 {
+			continue
+		}
+		if best == nil || compareRooms(room, best, mostCPU, mostMemory) > 0 {
+			best = room
+		}
+	}
+	return maps.Clone(best)
+}
+
+// compareRooms orders rooms totally, so that the largest does not depend on the order in which a map gives the nodes.
+func compareRooms(a, b amounts, mostCPU, mostMemory int64) int {
+	scarcer := func(room amounts) int64 {
+		return min(permille(room[corev1.ResourceCPU], mostCPU), permille(room[corev1.ResourceMemory], mostMemory))
+	}
+	if scarcer(a) != scarcer(b) {
+		return int(scarcer(a) - scarcer(b))
+	}
+	names := slices.Concat(mandatory, slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b)))
+	for _, name := range names {
+		if a[name] > b[name] {
+			return 1
+		}
+		if a[name] < b[name] {
+			return -1
+		}
+	}
+	return 0
+}
+
+// permille does not overflow: no amount exceeds 2^53.
+func permille(part, whole int64) int64 {
+	if whole == 0 {
+		return 0
+	}
+	return part * 1000 / whole
+}
+
+func (a amounts) limit(most amounts) {
+	for name := range a {
+		a[name] = min(a[name], most[name])
+	}
+}

@@ -1,0 +1,152 @@
+// Copyright The Hanse Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package exchange
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func withImages(images ...corev1.ContainerImage) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.Images = images }
+}
+
+func TestImagesAreMerged(t *testing.T) {
+	const digest = "registry.example/echo@sha256:abc"
+	one := node("a", withImages(
+		corev1.ContainerImage{Names: []string{digest, "registry.example/echo:1"}, SizeBytes: 10},
+		corev1.ContainerImage{Names: []string{"registry.example/big:1"}, SizeBytes: 99},
+		corev1.ContainerImage{Names: []string{strings.Repeat("x", 501)}, SizeBytes: 1000},
+		corev1.ContainerImage{Names: []string{"<none>:<none>"}, SizeBytes: 1000},
+	))
+	two := node("b", withImages(
+		corev1.ContainerImage{Names: []string{digest, "registry.example/echo:latest"}, SizeBytes: 11},
+		corev1.ContainerImage{Names: []string{"registry.example/small:1"}, SizeBytes: 1},
+	))
+	want := []v1alpha1.Image{
+		{Names: []string{"registry.example/big:1"}, SizeBytes: 99},
+		{Names: []string{"registry.example/echo:1", "registry.example/echo:latest", digest}, SizeBytes: 11},
+	}
+	expectEqual(t, want, Images([]*corev1.Node{one, two}, 2))
+	expectEqual(t, want, Images([]*corev1.Node{two, one}, 2))
+}
+
+func TestImageNamesAreBounded(t *testing.T) {
+	var nodes []*corev1.Node
+	for i := range 9 {
+		nodes = append(nodes, node("n", withImages(corev1.ContainerImage{Names: []string{"e@sha256:abc", fmt.Sprint("e:", i)}})))
+	}
+	expectEqual(t, []v1alpha1.Image{{Names: []string{"e:0", "e:1", "e:2", "e:3", "e:4"}}}, Images(nodes, 50))
+}
+
+func TestDescribe(t *testing.T) {
+	described := func(region, zone, architecture, version, podCIDR string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Labels["region"], n.Labels["zone"] = region, zone
+			n.Status.NodeInfo = corev1.NodeSystemInfo{Architecture: architecture, KubeletVersion: version}
+			n.Spec.PodCIDR = podCIDR
+		}
+	}
+	ledger := NewLedger()
+	ledger.SetNode(node("a", described("north", "1", "amd64", "v1.37.1", "10.1.0.0/24")))
+	ledger.SetNode(node("b", described("north", "2", "arm64", "v1.9.9-eks.1", "10.1.7.0/24")))
+	ledger.SetNode(node("c", described("south", "2", "s390x", "v1.2.3", "10.9.0.0/24"), func(n *corev1.Node) {
+		n.Labels[v1alpha1.LabelType] = v1alpha1.TypeVirtualNode
+	}))
+
+	expectEqual(t, Description{
+		Images:            []v1alpha1.Image{},
+		Labels:            map[string]v1alpha1.Text{"region": "north"},
+		Architectures:     []string{"amd64", "arm64"},
+		KubernetesVersion: "v1.9.9",
+		PodCIDR:           "10.1.0.0/16",
+	}, ledger.Describe([]string{"region", "zone", "rack"}, MaxImages))
+}
+
+func TestPodCIDR(t *testing.T) {
+	for name, test := range map[string]struct {
+		ranges [][]string // of each node
+		want   string     // empty if none is found
+	}{
+		"no nodes":                        {},
+		"nodes without ranges":            {[][]string{{}}, ""},
+		"one node is widened":             {[][]string{{"10.244.3.0/24"}}, "10.244.0.0/16"},
+		"a wide range stays":              {[][]string{{"10.0.0.0/12"}}, "10.0.0.0/12"},
+		"all nodes are covered":           {[][]string{{"10.244.0.0/24"}, {"10.247.0.0/24"}}, "10.244.0.0/14"},
+		"IPv4 comes first":                {[][]string{{"fd00::/64", "10.244.0.0/24"}}, "10.244.0.0/16"},
+		"IPv6":                            {[][]string{{"fd00:1:2:3::/64"}, {"fd00:1:2:4::/64"}}, "fd00:1:2::/48"},
+		"ranges that have nothing common": {[][]string{{"10.244.0.0/24"}, {"192.168.0.0/24"}}, ""},
+		"nonsense is passed over":         {[][]string{{"nonsense", "10.244.0.0/24"}}, "10.244.0.0/16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nodes []*corev1.Node
+			for _, ranges := range test.ranges {
+				nodes = append(nodes, node("n", func(n *corev1.Node) { n.Spec.PodCIDRs = ranges }))
+			}
+			prefix, found := PodCIDR(nodes)
+			expectEqual(t, test.want != "", found)
+			if found {
+				expectEqual(t, test.want, prefix.String())
+			}
+		})
+	}
+}
+
+func TestTrimKeepsWhatOffersAreComputedFrom(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	whole := func() Snapshot {
+		pod := boundPod("p", "a", "lubeck", resources("cpu", "1"))
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+		pod.Spec.Containers[0].Image = "image"
+		pod.Spec.Overhead = resources("cpu", "100m")
+		pod.Spec.InitContainers = []corev1.Container{{
+			Name: "s", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: resources("memory", "1Gi")},
+		}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: resources("cpu", "2"), ImageID: "id"}}
+		n := node("a", withImages(corev1.ContainerImage{Names: []string{"e:1"}}))
+		n.Status.Conditions[0].Message = "message"
+		return Snapshot{Nodes: []*corev1.Node{n}, Pods: []*corev1.Pod{pod}}
+	}
+	trimmed := whole()
+	if _, err := TrimPod(trimmed.Pods[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TrimNode(trimmed.Nodes[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, peer := range []string{"lubeck", "kiel"} {
+		expectEqual(t, Availability(whole(), peer), Availability(trimmed, peer))
+	}
+	expectEqual(t, Images(whole().Nodes, 9), Images(trimmed.Nodes, 9))
+	pod := trimmed.Pods[0]
+	if pod.ManagedFields != nil || pod.Spec.Containers[0].Image != "" || pod.Status.ContainerStatuses[0].ImageID != "" {
+		t.Errorf("pod was not trimmed: %v", pod)
+	}
+	if trimmed.Nodes[0].Status.Conditions[0].Message != "" {
+		t.Errorf("node was not trimmed: %v", trimmed.Nodes[0])
+	}
+}
+
+func TestTrimLeavesRemotePodsAndOtherThingsAlone(t *testing.T) {
+	remote := boundPod("p", "a", "lubeck", nil)
+	remote.Labels[v1alpha1.LabelHomeUID] = "uid"
+	remote.Spec.Containers[0].Image = "image"
+	want := remote.DeepCopy()
+	if _, err := TrimPod(remote); err != nil {
+		t.Fatal(err)
+	}
+	expectEqual(t, want, remote)
+
+	for name, trim := range map[string]func(any) (any, error){"TrimPod": TrimPod, "TrimNode": TrimNode} {
+		if got, err := trim("a tombstone"); got != any("a tombstone") || err != nil {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+}

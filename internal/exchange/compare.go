@@ -1,0 +1,61 @@
+// Copyright The Hanse Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package exchange
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// SameTerms reports whether two offers differ at most in what every message carries: how much there is (availability,
+// the largest pod) and when it was said (timestamp, time to live, sequence). A message with other terms than the one
+// before is a full one, and is answered; one with the same terms is a partial one, a hello.
+func SameTerms(a, b *v1alpha1.AdvertisementSpec) bool {
+	return equality.Semantic.DeepEqual(terms(a), terms(b))
+}
+
+func terms(ad *v1alpha1.AdvertisementSpec) v1alpha1.AdvertisementSpec {
+	t := *ad
+	t.Availability, t.LargestPod = nil, nil
+	t.Sequence, t.Timestamp, t.TimeToLive = 0, metav1.Time{}, metav1.Time{}
+	return t
+}
+
+// Moved reports whether any quantity of now differs from what it was then by more than that many percent of it. What
+// comes from nothing or falls to nothing has moved.
+func Moved(then, now corev1.ResourceList, percent int64) bool {
+	for name, quantity := range now {
+		if moved(then[name], quantity, percent) {
+			return true
+		}
+	}
+	for name, quantity := range then {
+		if _, found := now[name]; !found && !quantity.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+func moved(then, now resource.Quantity, percent int64) bool {
+	difference := now.DeepCopy()
+	difference.Sub(then)
+	if difference.Sign() < 0 {
+		difference.Neg()
+	}
+	if difference.IsZero() {
+		return false
+	}
+	if then.IsZero() || now.IsZero() {
+		return true
+	}
+	bound := then.DeepCopy()
+	difference.Mul(100)
+	bound.Mul(percent)
+	return difference.Cmp(bound) > 0
+}
