@@ -1,0 +1,131 @@
+// Copyright The Hanse Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/json"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
+// field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
+// virtual nodes, has no token of the provider's API, and is confined where its author left that open.
+func Build(shadow *v1alpha1.ShadowPod) (*corev1.Pod, error) {
+	asked, err := decodeTemplate(shadow.Spec.Pod.Raw)
+	if err != nil {
+		return nil, err
+	}
+	allowed, err := allow(asked)
+	if err != nil {
+		return nil, err
+	}
+	if problems := validation.IsValidLabelValue(string(shadow.Spec.HomeUID)); shadow.Spec.HomeUID == "" || len(problems) > 0 {
+		return nil, errors.New("spec.homeUID: not a UID")
+	}
+	pod := &corev1.Pod{ObjectMeta: allowed.ObjectMeta, Spec: allowed.Spec}
+	own(pod, shadow)
+	confine(&pod.Spec)
+	stayOnRealNodes(&pod.Spec)
+	return pod, nil
+}
+
+func decodeTemplate(raw []byte) (*corev1.PodTemplateSpec, error) {
+	if len(raw) == 0 {
+		return nil, errors.New("spec.pod: empty")
+	}
+	if len(raw) > v1alpha1.MaxShadowPodBytes {
+		return nil, fmt.Errorf("spec.pod: %d bytes, at most %d are taken", len(raw), v1alpha1.MaxShadowPodBytes)
+	}
+	if err := checkExponents(raw); err != nil {
+		return nil, fmt.Errorf("spec.pod: %s", bounded(err.Error(), maxMessage))
+	}
+	asked := &corev1.PodTemplateSpec{}
+	unknown, err := json.UnmarshalStrict(raw, asked)
+	if err != nil {
+		return nil, fmt.Errorf("spec.pod: %s", bounded(err.Error(), maxMessage))
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("spec.pod: %s", bounded(unknown[0].Error(), maxMessage))
+	}
+	return asked, nil
+}
+
+// allow returns what is allowed of a template, or an error that names the first field that is not.
+func allow(asked *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
+	allowed := &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      allowedEntries(asked.Labels, labelTravels),
+			Annotations: allowedEntries(asked.Annotations, annotationAllowed),
+		},
+		Spec: allowedPodSpec(&asked.Spec),
+	}
+	left, err := firstDifference(asked, allowed)
+	if err != nil {
+		return nil, err
+	}
+	if left != "" {
+		return nil, fmt.Errorf("%s: not allowed", bounded(left, maxMessage))
+	}
+	return allowed, nil
+}
+
+func own(pod *corev1.Pod, shadow *v1alpha1.ShadowPod) {
+	pod.Name, pod.Namespace = shadow.Name, shadow.Namespace
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[v1alpha1.LabelHomeUID] = string(shadow.Spec.HomeUID)
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       "ShadowPod",
+		Name:       shadow.Name,
+		UID:        shadow.UID,
+		Controller: ptr.To(true),
+	}}
+}
+
+// confine closes what the author of the pod left open.
+func confine(spec *corev1.PodSpec) {
+	spec.AutomountServiceAccountToken = ptr.To(false)
+	if spec.SecurityContext == nil {
+		spec.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	if spec.SecurityContext.SeccompProfile == nil {
+		spec.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			if c.SecurityContext == nil {
+				c.SecurityContext = &corev1.SecurityContext{}
+			}
+			if c.SecurityContext.AllowPrivilegeEscalation == nil {
+				c.SecurityContext.AllowPrivilegeEscalation = ptr.To(false)
+			}
+		}
+	}
+}
+
+// stayOnRealNodes keeps the pod off the provider's own virtual nodes: a pod travels once.
+func stayOnRealNodes(spec *corev1.PodSpec) {
+	spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key:      v1alpha1.LabelType,
+					Operator: corev1.NodeSelectorOpNotIn,
+					Values:   []string{v1alpha1.TypeVirtualNode},
+				}},
+			}},
+		},
+	}}
+}

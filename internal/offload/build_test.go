@@ -1,0 +1,220 @@
+// Copyright The Hanse Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func shadowOf(raw string) *v1alpha1.ShadowPod {
+	return &v1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop-lubeck-c0ffee", UID: "shadow-uid"},
+		Spec:       v1alpha1.ShadowPodSpec{HomeUID: "home-uid", Pod: runtime.RawExtension{Raw: []byte(raw)}},
+	}
+}
+
+func shadowFrom(t *testing.T, template corev1.PodTemplateSpec) *v1alpha1.ShadowPod {
+	t.Helper()
+	raw, err := json.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shadowOf(string(raw))
+}
+
+func TestBuildConfinesAndOwnsThePod(t *testing.T) {
+	got, err := Build(shadowOf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-0", Namespace: "shop-lubeck-c0ffee",
+			Labels: map[string]string{"app": "web", v1alpha1.LabelHomeUID: "home-uid"},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "hanse.dev/v1alpha1", Kind: "ShadowPod", Name: "web-0", UID: "shadow-uid", Controller: ptr.To(true),
+			}},
+		},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "c", Image: "i", SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)},
+			}},
+			AutomountServiceAccountToken: ptr.To(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+						Key: "hanse.dev/type", Operator: "NotIn", Values: []string{"virtual-node"},
+					}}}},
+				},
+			}},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// everything is a pod that uses each thing on the allow-list.
+const everything = `{"metadata":{"labels":{"app":"web","pod-template-hash":"x"},"annotations":{"note":"n","prometheus.io/scrape":"true","hanse.dev/home-namespace":"shop"}},
+"spec":{"restartPolicy":"OnFailure","terminationGracePeriodSeconds":5,"activeDeadlineSeconds":60,"dnsPolicy":"None",
+"dnsConfig":{"nameservers":["1.1.1.1"]},"hostname":"h","subdomain":"s","setHostnameAsFQDN":true,"hostAliases":[{"ip":"1.2.3.4","hostnames":["a"]}],
+"shareProcessNamespace":true,"enableServiceLinks":true,"hostUsers":false,"os":{"name":"linux"},"automountServiceAccountToken":false,
+"resources":{"requests":{"cpu":"1"}},
+"securityContext":{"runAsUser":1,"runAsGroup":2,"runAsNonRoot":true,"fsGroup":3,"supplementalGroups":[4],"fsGroupChangePolicy":"Always",
+"seccompProfile":{"type":"RuntimeDefault"},"appArmorProfile":{"type":"RuntimeDefault"},"seLinuxOptions":{"type":"container_t","level":"s0"},
+"sysctls":[{"name":"net.ipv4.tcp_syncookies","value":"1"}]},
+"volumes":[{"name":"e","emptyDir":{"medium":"Memory","sizeLimit":"1Mi"}},
+{"name":"d","downwardAPI":{"items":[{"path":"p","fieldRef":{"fieldPath":"metadata.name"}}],"defaultMode":420}},
+{"name":"p","projected":{"sources":[{"downwardAPI":{"items":[{"path":"cpu","resourceFieldRef":{"containerName":"c","resource":"limits.cpu"},"mode":256}]}}]}}],
+"initContainers":[{"name":"side","image":"i","restartPolicy":"Always"}],
+"containers":[{"name":"c","image":"i","imagePullPolicy":"Always","command":["a"],"args":["b"],"workingDir":"/","stdin":true,"tty":true,
+"ports":[{"name":"http","containerPort":80,"protocol":"TCP"}],
+"env":[{"name":"A","value":"x"},{"name":"B","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}},{"name":"C","valueFrom":{"resourceFieldRef":{"resource":"limits.cpu"}}}],
+"resources":{"limits":{"cpu":"1"},"requests":{"cpu":"500m"}},"resizePolicy":[{"resourceName":"cpu","restartPolicy":"NotRequired"}],
+"volumeMounts":[{"name":"e","mountPath":"/e","subPath":"s","mountPropagation":"HostToContainer"}],
+"livenessProbe":{"httpGet":{"path":"/","port":80}},"readinessProbe":{"tcpSocket":{"port":80}},"startupProbe":{"exec":{"command":["true"]},"periodSeconds":3},
+"lifecycle":{"preStop":{"sleep":{"seconds":1}},"postStart":{"exec":{"command":["true"]}}},
+"terminationMessagePath":"/m","terminationMessagePolicy":"File",
+"securityContext":{"privileged":false,"capabilities":{"drop":["ALL"]},"readOnlyRootFilesystem":true,"allowPrivilegeEscalation":true,"procMount":"Default"}}]}}`
+
+func TestBuildKeepsEverythingOnTheList(t *testing.T) {
+	pod, err := Build(shadowOf(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked corev1.PodTemplateSpec
+	if err := json.Unmarshal([]byte(everything), &asked); err != nil {
+		t.Fatal(err)
+	}
+	// What Build itself adds is asserted elsewhere.
+	pod.Spec.Affinity = nil
+	pod.Spec.InitContainers[0].SecurityContext = nil
+	if diff := cmp.Diff(asked.Spec, pod.Spec); diff != "" {
+		t.Errorf("-asked +built:\n%s", diff)
+	}
+	if diff := cmp.Diff(asked.Annotations, pod.Annotations); diff != "" {
+		t.Errorf("-asked +built:\n%s", diff)
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	spec := func(fields string) string {
+		return `{"spec":{` + fields + `,"containers":[{"name":"c"}]}}`
+	}
+	container := func(fields string) string {
+		return `{"spec":{"containers":[{"name":"c",` + fields + `}]}}`
+	}
+	volume := func(source string) string { return spec(`"volumes":[{"name":"v",` + source + `}]`) }
+	for raw, want := range map[string]string{
+		"":                           "spec.pod: empty",
+		"[]":                         "spec.pod: ",
+		`{"spec":{"hostnetwork":1}}`: `unknown field "spec.hostnetwork"`,
+		`{"spec":{"containers":[{"name":"c","name":"d"}]}}`:    "duplicate field",
+		strings.Repeat(" ", v1alpha1.MaxShadowPodBytes) + "{}": "at most",
+
+		spec(`"hostNetwork":true`):                                                   "spec.hostNetwork: not allowed",
+		spec(`"hostPID":true`):                                                       "spec.hostPID: not allowed",
+		spec(`"hostIPC":true`):                                                       "spec.hostIPC: not allowed",
+		spec(`"nodeName":"n"`):                                                       "spec.nodeName: not allowed",
+		spec(`"nodeSelector":{"a/b":"c"}`):                                           "spec.nodeSelector[a/b]: not allowed",
+		spec(`"tolerations":[{"operator":"Exists"}]`):                                "spec.tolerations: not allowed",
+		spec(`"affinity":{"podAffinity":{}}`):                                        "spec.affinity.podAffinity: not allowed",
+		spec(`"priorityClassName":"system-node-critical"`):                           "spec.priorityClassName: not allowed",
+		spec(`"runtimeClassName":"r"`):                                               "spec.runtimeClassName: not allowed",
+		spec(`"schedulerName":"s"`):                                                  "spec.schedulerName: not allowed",
+		spec(`"serviceAccountName":"admin"`):                                         "spec.serviceAccountName: not allowed",
+		spec(`"automountServiceAccountToken":true`):                                  "spec.automountServiceAccountToken: not allowed",
+		spec(`"imagePullSecrets":[{"name":"s"}]`):                                    "spec.imagePullSecrets: not allowed",
+		spec(`"resourceClaims":[{"name":"s"}]`):                                      "spec.resourceClaims: not allowed",
+		spec(`"readinessGates":[{"conditionType":"s"}]`):                             "spec.readinessGates: not allowed",
+		spec(`"ephemeralContainers":[{"name":"s"}]`):                                 "spec.ephemeralContainers: not allowed",
+		spec(`"securityContext":{"seccompProfile":{"type":"Unconfined"}}`):           "spec.securityContext.seccompProfile.type: not allowed",
+		spec(`"securityContext":{"windowsOptions":{"hostProcess":true}}`):            "spec.securityContext.windowsOptions.hostProcess: not allowed",
+		spec(`"securityContext":{"seLinuxOptions":{"type":"spc_t"}}`):                "spec.securityContext.seLinuxOptions.type: not allowed",
+		spec(`"securityContext":{"sysctls":[{"name":"kernel.msgmax","value":"1"}]}`): "spec.securityContext.sysctls[0].name: not allowed",
+
+		volume(`"hostPath":{"path":"/"}`):                                        "spec.volumes[0].hostPath.path: not allowed",
+		volume(`"secret":{"secretName":"s"}`):                                    "spec.volumes[0].secret.secretName: not allowed",
+		volume(`"configMap":{"name":"s"}`):                                       "spec.volumes[0].configMap.name: not allowed",
+		volume(`"persistentVolumeClaim":{"claimName":"s"}`):                      "spec.volumes[0].persistentVolumeClaim.claimName: not allowed",
+		volume(`"nfs":{"server":"s","path":"/"}`):                                "spec.volumes[0].nfs: not allowed",
+		volume(`"csi":{"driver":"s"}`):                                           "spec.volumes[0].csi.driver: not allowed",
+		volume(`"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}`): "spec.volumes[0].projected.sources[0].serviceAccountToken.path: not allowed",
+
+		container(`"securityContext":{"privileged":true}`):                                             "spec.containers[0].securityContext.privileged: not allowed",
+		container(`"securityContext":{"capabilities":{"add":["NET_ADMIN"]}}`):                          "spec.containers[0].securityContext.capabilities.add: not allowed",
+		container(`"securityContext":{"procMount":"Unmasked"}`):                                        "spec.containers[0].securityContext.procMount: not allowed",
+		container(`"securityContext":{"appArmorProfile":{"type":"Unconfined"}}`):                       "spec.containers[0].securityContext.appArmorProfile.type: not allowed",
+		container(`"ports":[{"containerPort":1,"hostPort":1}]`):                                        "spec.containers[0].ports[0].hostPort: not allowed",
+		container(`"envFrom":[{"secretRef":{"name":"s"}}]`):                                            "spec.containers[0].envFrom: not allowed",
+		container(`"env":[{"name":"N","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName"}}}]`):       "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: not allowed",
+		container(`"env":[{"name":"N","valueFrom":{"fieldRef":{"fieldPath":"status.hostIP"}}}]`):       "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: not allowed",
+		container(`"livenessProbe":{"httpGet":{"host":"169.254.169.254","port":80}}`):                  "spec.containers[0].livenessProbe.httpGet.host: not allowed",
+		container(`"lifecycle":{"preStop":{"tcpSocket":{"host":"10.0.0.1","port":80}}}`):               "spec.containers[0].lifecycle.preStop.tcpSocket.host: not allowed",
+		container(`"volumeDevices":[{"name":"d","devicePath":"/d"}]`):                                  "spec.containers[0].volumeDevices: not allowed",
+		container(`"volumeMounts":[{"name":"d","mountPath":"/d","mountPropagation":"Bidirectional"}]`): "spec.containers[0].volumeMounts[0].mountPropagation: not allowed",
+
+		`{"metadata":{"name":"other"}}`:                                       "metadata.name: not allowed",
+		`{"metadata":{"finalizers":["a/b"]}}`:                                 "metadata.finalizers: not allowed",
+		`{"metadata":{"labels":{"hanse.dev/peer":"other"}}}`:                  "metadata.labels[hanse.dev/peer]: not allowed",
+		`{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/networks":"host"}}}`: "metadata.annotations[k8s.v1.cni.cncf.io/networks]: not allowed",
+		`{"metadata":{"annotations":{"hanse.dev/home-namespace":"A/B"}}}`:     "metadata.annotations[hanse.dev/home-namespace]: not allowed",
+	} {
+		t.Run(want, func(t *testing.T) {
+			pod, err := Build(shadowOf(raw))
+			if pod != nil || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want an error with %q", err, want)
+			}
+		})
+	}
+}
+
+func TestBuildRefusesAHomeUIDThatIsNoLabel(t *testing.T) {
+	shadow := shadowOf(`{}`)
+	for _, uid := range []string{"", "a b", strings.Repeat("a", 64)} {
+		shadow.Spec.HomeUID = types.UID(uid)
+		if _, err := Build(shadow); err == nil {
+			t.Errorf("took %q", uid)
+		}
+	}
+}
+
+func TestBuildReadsHugeNumbersInTime(t *testing.T) {
+	limit := func(quantity string) string {
+		return `{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":` + quantity + `}}}]}}`
+	}
+	for name, raw := range map[string]string{
+		"exponent":          limit(`"1e1000000000"`),
+		"negative exponent": limit(`"1e-1000000000"`),
+		"plain number":      limit(`1e1000000000`),
+		"escaped":           limit(`"1\u00651000000000"`),
+		"repeated key":      limit(`"1e1000000000","cpu":"1"`),
+		"three digits":      limit(`"1e999"`),
+		"many digits":       limit(`"` + strings.Repeat("9", 200_000) + `"`),
+		"many decimals":     limit(`"0.` + strings.Repeat("9", 200_000) + `"`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, _ = Build(shadowOf(raw))
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,42 @@
+// Copyright The Hanse Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+import corev1 "k8s.io/api/core/v1"
+
+// allowedVolume lets through volumes that hold nothing but what the pod itself writes or is.
+func allowedVolume(in corev1.Volume) corev1.Volume {
+	out := corev1.Volume{Name: in.Name}
+	if dir := in.EmptyDir; dir != nil {
+		out.EmptyDir = &corev1.EmptyDirVolumeSource{Medium: dir.Medium, SizeLimit: dir.SizeLimit, Mode: dir.Mode}
+	}
+	if down := in.DownwardAPI; down != nil {
+		out.DownwardAPI = &corev1.DownwardAPIVolumeSource{
+			Items:       mapped(down.Items, allowedDownwardFile),
+			DefaultMode: down.DefaultMode,
+		}
+	}
+	if projected := in.Projected; projected != nil {
+		out.Projected = &corev1.ProjectedVolumeSource{
+			Sources:     mapped(projected.Sources, allowedProjection),
+			DefaultMode: projected.DefaultMode,
+		}
+	}
+	return out
+}
+
+func allowedProjection(in corev1.VolumeProjection) corev1.VolumeProjection {
+	if in.DownwardAPI == nil {
+		return corev1.VolumeProjection{}
+	}
+	return corev1.VolumeProjection{
+		DownwardAPI: &corev1.DownwardAPIProjection{Items: mapped(in.DownwardAPI.Items, allowedDownwardFile)},
+	}
+}
+
+func allowedDownwardFile(in corev1.DownwardAPIVolumeFile) corev1.DownwardAPIVolumeFile {
+	return corev1.DownwardAPIVolumeFile{
+		Path: in.Path, FieldRef: in.FieldRef, ResourceFieldRef: in.ResourceFieldRef, Mode: in.Mode,
+	}
+}

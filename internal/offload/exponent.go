@@ -1,0 +1,43 @@
+// Copyright The Hanse Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+)
+
+// hugeExponent matches quantities such as 1e1000000000, on which the decoder of quantities computes for minutes.
+var hugeExponent = regexp.MustCompile(`^\s*[+-]?[0-9.]*[eE][+-]?[0-9]{4,}\s*$`)
+
+var errHugeExponent = errors.New("a number has an exponent of more than three digits")
+
+// checkExponents reads JSON token by token, so that escapes and repeated keys hide nothing, and refuses numbers that
+// would keep the decoder of quantities busy.
+func checkExponents(raw []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var text string
+		switch token := token.(type) {
+		case string:
+			text = token
+		case json.Number:
+			text = token.String()
+		}
+		if hugeExponent.MatchString(text) {
+			return errHugeExponent
+		}
+	}
+}

@@ -1,0 +1,83 @@
+// Copyright The Hanse Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+import (
+	"encoding/json"
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// FuzzBuild feeds Build what a hostile consumer may send.
+func FuzzBuild(f *testing.F) {
+	f.Add([]byte(everything))
+	f.Add([]byte(`{"spec":{"containers":[{"name":"c","image":"i"}]}}`))
+	f.Add([]byte(`{"metadata":{"labels":{"hanse.dev/peer":"x"}},"spec":{"hostNetwork":true}}`))
+	f.Add([]byte(`{"spec":{"volumes":[{"name":"v","projected":{"sources":[{}]}}],"containers":null}}`))
+	f.Add([]byte(`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1e999"}}}]}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		pod, err := Build(shadowOf(string(raw)))
+		if err != nil {
+			return
+		}
+		if pod.Name != "web-0" || pod.Namespace != "shop-lubeck-c0ffee" || len(pod.OwnerReferences) != 1 {
+			t.Errorf("built another pod: %v", pod.ObjectMeta)
+		}
+		if pod.Spec.HostNetwork || pod.Spec.HostPID || pod.Spec.HostIPC || pod.Spec.NodeName != "" ||
+			pod.Spec.ServiceAccountName != "" || *pod.Spec.AutomountServiceAccountToken {
+			t.Errorf("built a pod with too many rights: %v", pod.Spec)
+		}
+		for i := range pod.Spec.Volumes {
+			v := &pod.Spec.Volumes[i]
+			if v.HostPath != nil || v.Secret != nil || v.PersistentVolumeClaim != nil || v.CSI != nil {
+				t.Errorf("built a pod with volume %v", v)
+			}
+		}
+	})
+}
+
+// FuzzInbound feeds Inbound what a hostile provider may tell.
+func FuzzInbound(f *testing.F) {
+	raw, err := json.Marshal(Export(remotePod()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw, "Running", int32(0))
+	f.Add([]byte(`{"phase":"Failed","podIPs":[{"ip":"10.244.0.1"},{"ip":"::1"}]}`), "Failed", int32(-1))
+	f.Add([]byte(`{"conditions":[{"type":"PodScheduled","status":"False"}]}`), "", int32(1<<31-1))
+	f.Add([]byte(`{"containerStatuses":[{"name":"c","state":{"running":{},"waiting":{},"terminated":{}}}]}`), "", int32(1))
+	f.Fuzz(func(t *testing.T, raw []byte, phase string, restarts int32) {
+		home := boundHome()
+		shadow := shadowOf(`{}`)
+		shadow.Status = v1alpha1.ShadowPodStatus{
+			Phase: phase, Pod: &runtime.RawExtension{Raw: raw}, Restarts: map[string]int32{"c": restarts},
+		}
+		got, err := Inbound(home, shadow, here)
+		if err != nil {
+			return
+		}
+		if !knownPhase(got.Phase) {
+			t.Errorf("phase %q", got.Phase)
+		}
+		if c := conditionOf(got.Conditions, corev1.PodScheduled); c == nil || c.Status != corev1.ConditionTrue {
+			t.Errorf("PodScheduled is now %v", c)
+		}
+		if got.HostIP != home.Status.HostIP || len(got.ContainerStatuses) > 1 || len(got.InitContainerStatuses) > 1 {
+			t.Errorf("took too much: %v", got)
+		}
+		if addr, err := netip.ParseAddr(got.PodIP); got.PodIP != "" && (err != nil || !here.To.Contains(addr)) {
+			t.Errorf("pod IP %q", got.PodIP)
+		}
+		for i := range got.ContainerStatuses {
+			if got.ContainerStatuses[i].RestartCount < 0 {
+				t.Errorf("restarts %d", got.ContainerStatuses[i].RestartCount)
+			}
+		}
+	})
+}
