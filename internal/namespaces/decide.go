@@ -1,0 +1,81 @@
+package namespaces
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// A need says whether a peer should have a twin of a namespace.
+type need int
+
+const (
+	// notNeeded: nothing that the user or the administrator wrote asks for the twin.
+	notNeeded need = iota
+	// unknown: what there is stays, and nothing is asked for.
+	unknown
+	// needed: the twin must exist.
+	needed
+)
+
+// situation is what a decision about one namespace and one peer rests on. What does not exist is nil.
+type situation struct {
+	offloading *v1alpha1.NamespaceOffloading
+	peer       *v1alpha1.Peer
+	node       *corev1.Node // the virtual node of the peer
+}
+
+// decide says whether the peer should have a twin of the namespace, pods that already run there aside.
+func decide(s situation) (need, error) {
+	if !offloads(s.offloading) || !provides(s.peer) {
+		return notNeeded, nil
+	}
+	if s.node == nil {
+		// Somebody deleted the Node, or it is not made yet. Its labels are not known, and pods may be running there.
+		return unknown, nil
+	}
+	selector, err := selectorOf(s.offloading.Spec.ClusterSelector)
+	if err != nil {
+		return unknown, err
+	}
+	if !selector.Matches(labels.Set(s.node.Labels)) {
+		return notNeeded, nil
+	}
+	return needed, nil
+}
+
+func offloads(o *v1alpha1.NamespaceOffloading) bool {
+	return o != nil && o.DeletionTimestamp.IsZero() && o.Spec.Strategy != v1alpha1.StrategyLocal
+}
+
+func provides(peer *v1alpha1.Peer) bool {
+	return peer != nil && peer.DeletionTimestamp.IsZero() && peer.HasRole(v1alpha1.RoleProvider)
+}
+
+// selectorOf translates to the selector that the scheduler's node affinity amounts to.
+func selectorOf(s *v1alpha1.ClusterSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	translated := metav1.LabelSelector{}
+	for key, value := range s.MatchLabels {
+		metav1.AddLabelToSelector(&translated, key, string(value))
+	}
+	for _, requirement := range s.MatchExpressions {
+		values := make([]string, 0, len(requirement.Values))
+		for _, value := range requirement.Values {
+			values = append(values, string(value))
+		}
+		translated.MatchExpressions = append(translated.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: requirement.Key, Operator: requirement.Operator, Values: values})
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&translated)
+	if err != nil {
+		return nil, fmt.Errorf("read clusterSelector: %w", err)
+	}
+	return selector, nil
+}

@@ -1,0 +1,122 @@
+package namespaces
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+const fieldOwner = client.FieldOwner("hanse-namespaces")
+
+// reporter tells in the status of a NamespaceOffloading how it stands at each peer.
+type reporter struct {
+	client  client.Client
+	remotes *remotes
+	clock   clock.PassiveClock
+	queue   doorbell
+}
+
+// Reconcile compares what the user asks for with what the peers have answered.
+func (r *reporter) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	offloading, err := find(ctx, r.client, request.NamespacedName, &v1alpha1.NamespaceOffloading{})
+	if err != nil || offloading == nil || !offloading.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, err
+	}
+	seen, err := r.observe(ctx, offloading)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.store(ctx, offloading, statusOf(seen, r.clock.Now()))
+}
+
+// observe gathers what each peer that the offloading selects has answered.
+func (r *reporter) observe(ctx context.Context, offloading *v1alpha1.NamespaceOffloading) (facts, error) {
+	seen := facts{offloading: offloading}
+	peers := &v1alpha1.PeerList{}
+	if err := r.client.List(ctx, peers); err != nil {
+		return facts{}, fmt.Errorf("list peers: %w", err)
+	}
+	nodes := &corev1.NodeList{}
+	err := r.client.List(ctx, nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode})
+	if err != nil {
+		return facts{}, fmt.Errorf("list virtual nodes: %w", err)
+	}
+	byName := make(map[string]*corev1.Node, len(nodes.Items)) // name of a virtual node → the node
+	for i := range nodes.Items {
+		byName[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	for i := range peers.Items {
+		peer := &peers.Items[i]
+		decision, err := decide(situation{
+			offloading: offloading, peer: peer, node: byName[v1alpha1.VirtualNodeName(peer.Name)],
+		})
+		if err != nil {
+			seen.invalid = err
+			return seen, nil
+		}
+		if decision == needed {
+			seen.answers = append(seen.answers, r.answer(peer.Name, offloading.Namespace))
+		}
+	}
+	return seen, nil
+}
+
+func (r *reporter) answer(peer, namespace string) answer {
+	connection, ok := r.remotes.usable(peer)
+	if !ok {
+		return answer{peer: peer}
+	}
+	mapping, _ := connection.mapping(namespace)
+	return answer{peer: peer, connected: true, mapping: mapping}
+}
+
+// store writes the status if it differs from the one that is there.
+func (r *reporter) store(
+	ctx context.Context, offloading *v1alpha1.NamespaceOffloading, status v1alpha1.NamespaceOffloadingStatus,
+) error {
+	if equality.Semantic.DeepEqual(offloading.Status, status) {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return fmt.Errorf("encode status: %w", err)
+	}
+	patch := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	patch.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NamespaceOffloading"))
+	patch.SetNamespace(offloading.Namespace)
+	patch.SetName(offloading.Name)
+	// With its UID an object that was deleted meanwhile is not mistaken for its successor.
+	patch.SetUID(offloading.UID)
+	err = r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), fieldOwner, client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("apply status of namespace offloading in %s: %w", offloading.Namespace, err)
+	}
+	return nil
+}
+
+// onEveryNamespace makes each event a look at every offloading, gathered: a thousand peers that come at once cost a few
+// looks at each.
+func (r *reporter) onEveryNamespace() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		offloaded, err := offloadedNamespaces(ctx, r.client)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing offloaded namespaces", "cause", object.GetName())
+			return nil
+		}
+		for _, namespace := range offloaded {
+			r.queue.ring(offloadingIn(namespace))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,142 @@
+package namespaces
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestStatusTellsHowEachPeerStands(t *testing.T) {
+	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil),
+		provider("turin"), virtualNode("turin", nil),
+		provider("bergen"), virtualNode("bergen", nil),
+		provider("riga"), virtualNode("riga", nil),
+	)
+	w.connect("turin", "bergen")
+	w.settle("shop")
+	w.peers["turin"].answer("shop", twin("shop-lubeck-abcdef"))
+	w.peers["bergen"].answer("shop", refused(v1alpha1.ReasonNamespaceForbidden, "system namespaces are not offloaded"))
+	w.settle("shop")
+
+	got := w.offloading("shop").Status
+	want := []v1alpha1.ClusterOffloading{
+		{Peer: "bergen", State: stateRefused, Message: "NamespaceForbidden: system namespaces are not offloaded"},
+		{Peer: "riga", State: statePending, Message: "There is no connection to the peer: see the conditions of its Peer"},
+		{Peer: "turin", State: stateReady, Twin: "shop-lubeck-abcdef"},
+	}
+	if diff := cmp.Diff(want, got.Clusters); diff != "" {
+		t.Errorf("clusters (-want +got):\n%s", diff)
+	}
+	condition := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
+	if condition == nil || condition.Reason != reasonRefused || condition.Status != metav1.ConditionFalse {
+		t.Errorf("condition %+v, want False with reason %s", condition, reasonRefused)
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	answerOf := func(peer string, status v1alpha1.NamespaceMappingStatus) answer {
+		return answer{peer: peer, connected: true, mapping: &v1alpha1.NamespaceMapping{Status: status}}
+	}
+	for name, test := range map[string]struct {
+		strategy v1alpha1.OffloadingStrategy
+		answers  []answer
+		want     metav1.ConditionStatus
+		reason   string
+	}{
+		"no peer is selected":           {want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
+		"pods stay at home":             {strategy: v1alpha1.StrategyLocal, want: metav1.ConditionTrue, reason: v1alpha1.ReasonReady},
+		"every peer has a twin":         {answers: []answer{answerOf("a", twin("x")), answerOf("b", twin("y"))}, want: metav1.ConditionTrue, reason: v1alpha1.ReasonReady},
+		"one peer has not answered":     {answers: []answer{answerOf("a", twin("x")), answerOf("b", v1alpha1.NamespaceMappingStatus{})}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
+		"one peer was not asked yet":    {answers: []answer{{peer: "a", connected: true}}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
+		"a twin with an absurd name":    {answers: []answer{answerOf("a", twin(strings.Repeat("x", 64)))}, want: metav1.ConditionFalse, reason: reasonRefused},
+		"the peer waits for a deletion": {answers: []answer{answerOf("a", refused(v1alpha1.ReasonNamespaceTerminating, ""))}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := statusOf(facts{offloading: offloadingWith("shop", test.strategy, nil), answers: test.answers}, time.Time{})
+			got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+			if got.Status != test.want || got.Reason != test.reason {
+				t.Errorf("%s with reason %s, want %s with %s", got.Status, got.Reason, test.want, test.reason)
+			}
+		})
+	}
+}
+
+func TestWhatAPeerSaysIsBounded(t *testing.T) {
+	answers := []answer{{peer: "a", connected: true, mapping: &v1alpha1.NamespaceMapping{
+		Status: refused("Absurd", strings.Repeat("ä", 4096)+"\xff"),
+	}}}
+	status := statusOf(facts{offloading: offloadingWith("shop", "", nil), answers: answers}, time.Time{})
+	message := status.Clusters[0].Message
+	if len(message) > maxMessage || !strings.HasSuffix(message, "ä") {
+		t.Errorf("message of %d bytes that ends in %q", len(message), message[len(message)-4:])
+	}
+}
+
+func TestStatusListsNoMoreThanTheAPIAllows(t *testing.T) {
+	status := statusOf(facts{offloading: offloadingWith("shop", "", nil), answers: make([]answer, 2*maxClusters)}, time.Time{})
+	if got := len(status.Clusters); got != maxClusters {
+		t.Errorf("%d clusters, want %d", got, maxClusters)
+	}
+}
+
+func TestEventSaysWhyAPodRunsAtHome(t *testing.T) {
+	marked := func() *corev1.Pod {
+		pod := podOn("shop", "db-0", "worker")
+		pod.Annotations = map[string]string{AnnotationRunsAtHome: "it uses a PersistentVolumeClaim"}
+		pod.CreationTimestamp = metav1.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
+		return pod
+	}
+	old := marked()
+	old.CreationTimestamp = metav1.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	remote := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    int
+	}{
+		"under strategy Remote, once":     {[]client.Object{remote, marked()}, 1},
+		"not under LocalAndRemote":        {[]client.Object{offloadingWith("shop", v1alpha1.StrategyLocalAndRemote, nil), marked()}, 0},
+		"not in a namespace at home":      {[]client.Object{marked()}, 0},
+		"not about a pod that may go out": {[]client.Object{remote, podOn("shop", "db-0", "hanse-turin")}, 0},
+		"not about yesterday's pod":       {[]client.Object{remote, old}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, test.objects...)
+			w.reconcileTwice(t)
+			events := w.events()
+			if len(events) != test.want {
+				t.Fatalf("%d events, want %d", len(events), test.want)
+			}
+			for _, e := range events {
+				if e.Reason != v1alpha1.ReasonRunsAtHome || !strings.Contains(e.Note, "PersistentVolumeClaim") {
+					t.Errorf("event %q: %q", e.Reason, e.Note)
+				}
+				if diff := cmp.Diff("db-0", e.Regarding.Name, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("regarding (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func (w *world) reconcileTwice(t *testing.T) {
+	t.Helper()
+	request := offloadingIn("shop")
+	request.Name = "db-0"
+	for range 2 {
+		w.mustReconcile(w.controller.homekeeper, request)
+	}
+}
+
+func updateOf(before, after client.Object) event.UpdateEvent {
+	return event.UpdateEvent{ObjectOld: before, ObjectNew: after}
+}
