@@ -22,7 +22,7 @@ const nobody = 65534
 // TestE2EWithoutRoot has a control plane and simulated nodes as an ordinary user.
 func TestE2EWithoutRoot(t *testing.T) {
 	b := newBed(t)
-	if err := os.Chmod(filepath.Dir(b.state), 0o755); err != nil { //nolint:gosec // nobody works in it
+	if err := os.Chmod(filepath.Dir(b.state), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chown(filepath.Dir(b.state), nobody, nobody); err != nil {

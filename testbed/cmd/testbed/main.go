@@ -18,11 +18,11 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := root().ExecuteContext(ctx); err != nil {
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
+		os.Exit(1)
 	}
 }
 
@@ -75,7 +75,7 @@ func (a *app) open() error {
 	}
 	a.testbed = &testbed.Testbed{
 		Dir: a.state, Bin: bin, Source: filepath.Join(filepath.Dir(bin), "testbed"),
-		Rootless: os.Geteuid() != 0, Say: progress(time.Now()),
+		Rootless: os.Geteuid() != 0, Now: time.Now, Say: progress(time.Now()),
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func serve(ctx context.Context, address string) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
 	hostname, _ := os.Hostname()
-	log.Printf("echo listens on %s at %s", address, hostname)
+	log.Printf("echo listens on %s at %s", address, hostname) //nolint:gosec // its own name
 	select {
 	case err := <-failed:
 		return err
@@ -79,7 +79,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(answer(r)); err != nil {
-		log.Printf("answer %s: %v", r.RemoteAddr, err)
+		log.Printf("answer %s: %v", r.RemoteAddr, err) //nolint:gosec // a test server that shows what it is asked
 	}
 }
 

@@ -24,6 +24,7 @@ const logTail = 20
 // Cluster acts on one cluster.
 type Cluster struct {
 	*plan.Cluster
+	Now func() time.Time
 	// Say tells the user about progress.
 	Say func(format string, args ...any)
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/hanse-dev/hanse/testbed/internal/component"
 	"github.com/hanse-dev/hanse/testbed/internal/kube"
@@ -16,7 +15,7 @@ func (c Cluster) ensureCredentials() error {
 		return err
 	}
 	for name, requests := range component.Certificates(c.Cluster) {
-		authority, err := pki.OpenAuthority(c.PKIDir(), name, time.Now)
+		authority, err := pki.OpenAuthority(c.PKIDir(), name, c.Now)
 		if err != nil {
 			return err
 		}
@@ -47,7 +46,7 @@ func (c Cluster) credentials(name string) (kube.Credentials, error) {
 	for file, into := range map[string]*[]byte{
 		component.ClusterCA + ".crt": &credentials.CA, name + ".crt": &credentials.Cert, name + ".key": &credentials.Key,
 	} {
-		text, err := os.ReadFile(filepath.Join(c.PKIDir(), file))
+		text, err := os.ReadFile(filepath.Join(c.PKIDir(), file)) //nolint:gosec // a file of the testbed's own
 		if err != nil {
 			return kube.Credentials{}, err
 		}

@@ -171,6 +171,7 @@ func coreDNS(c *plan.Cluster) Component {
 // corefile answers for the cluster, and says at once that there is nothing else: the bridge is the whole world. The two
 // are apart because CoreDNS would ask the template first, wherever it is written.
 func corefile(address, kubeconfig string) string {
+	//nolint:dupword // any class, any type
 	return fmt.Sprintf(`(common) {
   bind %s 127.0.0.1
   errors

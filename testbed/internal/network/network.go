@@ -24,10 +24,17 @@ type link struct {
 	Info  struct {
 		Kind string `json:"info_kind"`
 	} `json:"linkinfo"`
-	Addresses []struct {
-		Local  string `json:"local"`
-		Length int    `json:"prefixlen"`
-	} `json:"addr_info"`
+	Addresses []address `json:"addr_info"`
+}
+
+type address struct {
+	Local  string `json:"local"`
+	Length int    `json:"prefixlen"`
+}
+
+func (a address) overlaps(subnet netip.Prefix) bool {
+	local, err := netip.ParseAddr(a.Local)
+	return err == nil && netip.PrefixFrom(local, a.Length).Overlaps(subnet)
 }
 
 func links(ctx context.Context, args ...string) ([]link, error) {
@@ -72,14 +79,7 @@ func free(found []link) (plan.Slot, error) {
 			if link.Name == slot.Bridge() {
 				return link.Alias != ""
 			}
-			return slices.ContainsFunc(link.Addresses, func(address struct {
-				Local  string `json:"local"`
-				Length int    `json:"prefixlen"`
-			},
-			) bool {
-				local, err := netip.ParseAddr(address.Local)
-				return err == nil && netip.PrefixFrom(local, address.Length).Overlaps(slot.Subnet())
-			})
+			return slices.ContainsFunc(link.Addresses, func(a address) bool { return a.overlaps(slot.Subnet()) })
 		})
 		if !taken {
 			return slot, nil
@@ -159,10 +159,15 @@ func tidyNamespaces() error {
 // deleteLink leaves it to the kernel whether the link still exists: one end of a pair goes with the other.
 func deleteLink(ctx context.Context, name string) error {
 	err := run.Quietly(ctx, "ip", "link", "delete", name)
-	if _, gone := os.Stat("/sys/class/net/" + name); gone != nil {
-		return nil
+	if exists(name) {
+		return err
 	}
-	return err
+	return nil
+}
+
+func exists(link string) bool {
+	_, err := os.Stat("/sys/class/net/" + link)
+	return err == nil
 }
 
 // Ensure joins a node to the bridge. A node that is joined already is left alone.
@@ -190,7 +195,7 @@ func joined(ctx context.Context, node plan.Node) bool {
 	if _, err := os.Stat(node.NetnsPath()); err != nil {
 		return false
 	}
-	if _, err := os.Stat("/sys/class/net/" + node.Link()); err != nil {
+	if !exists(node.Link()) {
 		return false
 	}
 	forwards, err := run.Output(ctx, "nsenter", "--net="+node.NetnsPath(), "cat", "/proc/sys/net/ipv4/ip_forward")
@@ -200,7 +205,7 @@ func joined(ctx context.Context, node plan.Node) bool {
 // Remove takes a node's link and network namespace away.
 func Remove(ctx context.Context, node plan.Node) error {
 	var errs []error
-	if _, err := os.Stat("/sys/class/net/" + node.Link()); err == nil {
+	if exists(node.Link()) {
 		errs = append(errs, deleteLink(ctx, node.Link()))
 	}
 	if _, err := os.Stat(node.NetnsPath()); err == nil {

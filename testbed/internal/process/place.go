@@ -90,7 +90,7 @@ func inCgroup(folder string, found map[int]bool) error {
 		}
 		file, err := os.Open(path) //nolint:gosec // a file of the kernel
 		if err != nil {
-			return nil //nolint:nilerr // the group is gone, and so are its processes
+			return nil // the group is gone, and so are its processes
 		}
 		defer func() { _ = file.Close() }()
 		for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -140,7 +140,7 @@ func (p Place) Clear(ctx context.Context) error {
 func kill(pid int) error {
 	process, err := os.FindProcess(pid)
 	if err != nil {
-		return nil //nolint:nilerr // gone already
+		return nil // gone already
 	}
 	defer func() { _ = process.Release() }()
 	if err := process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {

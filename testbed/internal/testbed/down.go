@@ -32,7 +32,7 @@ func (t *Testbed) downClusters(ctx context.Context, names []string) error {
 	if err := t.validateDir(); err != nil {
 		return err
 	}
-	clusters, err := t.Named(names)
+	clusters, err := t.toEnd(names)
 	if err != nil {
 		return err
 	}
@@ -49,6 +49,26 @@ func (t *Testbed) downClusters(ctx context.Context, names []string) error {
 		})
 	}
 	return tasks.Wait()
+}
+
+// toEnd finds the clusters to end. Those that do not exist are as they are wanted.
+func (t *Testbed) toEnd(names []string) ([]cluster.Cluster, error) {
+	if len(names) == 0 {
+		return t.Named(nil)
+	}
+	var clusters []cluster.Cluster
+	for _, name := range names {
+		one, err := t.Cluster(name)
+		if errors.Is(err, ErrNoCluster) {
+			t.Say("%s: there is none", name)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		clusters = append(clusters, one)
+	}
+	return clusters, nil
 }
 
 // forgetCuts removes the cuts of a cluster that is gone: another of the same name is not cut off.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/hanse-dev/hanse/testbed/internal/cluster"
 	"github.com/hanse-dev/hanse/testbed/internal/network"
@@ -26,6 +27,7 @@ type Testbed struct {
 	Bin      string // the folder of binaries, absolute
 	Source   string // the folder of the testbed's source, where other versions of Kubernetes are built
 	Rootless bool
+	Now      func() time.Time
 	// Say tells the user about progress. It may be called by several goroutines at a time.
 	Say func(format string, args ...any)
 }
@@ -68,7 +70,7 @@ func (t *Testbed) Cluster(name string) (cluster.Cluster, error) {
 }
 
 func (t *Testbed) actor(of *plan.Cluster) cluster.Cluster {
-	return cluster.Cluster{Cluster: of, Say: t.Say}
+	return cluster.Cluster{Cluster: of, Now: t.Now, Say: t.Say}
 }
 
 func (t *Testbed) read(name string) (*plan.Cluster, error) {

@@ -1,0 +1,145 @@
+package network
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hanse-dev/hanse/testbed/internal/plan"
+)
+
+func lubeck() *plan.Cluster {
+	options := plan.DefaultOptions()
+	options.Workers = 2
+	return &plan.Cluster{Name: "lubeck", Slot: 3, Index: 1, Options: options}
+}
+
+func TestScripts(t *testing.T) {
+	worker := lubeck().Workers()[0]
+	podCIDRs := map[int]netip.Prefix{1: netip.MustParsePrefix("10.244.0.0/24"), 2: netip.MustParsePrefix("10.244.7.0/24")}
+	for _, test := range []struct {
+		name, got string
+		want      []string
+	}{
+		{"the bridge says whose it is", bridgeScript(3, `/home/a "b"/.testbed`), []string{
+			`link set hanse3 alias "/home/a \"b\"/.testbed" up`,
+			`addr replace 10.213.0.1/16 dev hanse3`,
+		}},
+		{"a link joins a node to the bridge", linkScript(worker), []string{
+			`link add ` + worker.Link() + ` type veth peer name eth0 netns hanse3-lubeck-1`,
+			`link set ` + worker.Link() + ` master hanse3 alias "lubeck-worker-1" up`,
+		}},
+		{"a node has its address and a way out", insideScript(worker), []string{
+			`link set lo up`, `link set eth0 up`, `addr replace 10.213.1.11/16 dev eth0`, `route replace default via 10.213.0.1`,
+		}},
+		{"a worker routes to the others, not to itself", routesScript(worker, podCIDRs), []string{
+			`route replace 10.244.7.0/24 via 10.213.1.12`,
+		}},
+		{"the control plane routes to all workers", routesScript(lubeck().ControlPlane(), podCIDRs), []string{
+			`route replace 10.244.0.0/24 via 10.213.1.11`, `route replace 10.244.7.0/24 via 10.213.1.12`,
+		}},
+		{"without ranges there are no routes", routesScript(worker, nil), nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(lines(test.want...), test.got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLongAliasKeepsItsEnd(t *testing.T) {
+	if got := alias(strings.Repeat("x", 300) + "/end"); len(got) != maxAlias || !strings.HasSuffix(got, "/end") {
+		t.Errorf("got %d characters: %s", len(got), got)
+	}
+}
+
+func TestCutsDropWhatArrives(t *testing.T) {
+	subnets := map[string]netip.Prefix{
+		"lubeck": netip.MustParsePrefix("10.213.1.0/24"), "hamburg": netip.MustParsePrefix("10.213.2.0/24"),
+	}
+	for _, test := range []struct {
+		name string
+		cuts []Cut
+		want []string // lines with a drop
+	}{
+		{"no cut", nil, nil},
+		{"from another cluster", []Cut{{From: "hamburg", To: "lubeck"}}, []string{`iifname "eth0" ip saddr 10.213.2.0/24 drop`}},
+		{"one way, replies still arrive", []Cut{{From: "hamburg", To: "lubeck", OneWay: true}}, []string{
+			`iifname "eth0" ip saddr 10.213.2.0/24 ct direction original drop`,
+		}},
+		{"to another cluster is that one's to drop", []Cut{{From: "lubeck", To: "hamburg"}}, nil},
+		{"from a cluster that is gone", []Cut{{From: "bremen", To: "lubeck"}}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []string
+			for line := range strings.Lines(nodeRules(lubeck().ControlPlane(), test.cuts, subnets)) {
+				if strings.HasSuffix(line, "drop\n") {
+					got = append(got, strings.TrimSpace(line))
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodsLeaveUnderTheNodesAddress(t *testing.T) {
+	want := `oifname "eth0" ip saddr 10.244.0.0/16 ip daddr != 10.244.0.0/16 masquerade`
+	if got := nodeRules(lubeck().ControlPlane(), nil, nil); !strings.Contains(got, want) {
+		t.Errorf("want %s in:\n%s", want, got)
+	}
+}
+
+func TestNothingIsForwardedBetweenTheBridgeAndTheWorld(t *testing.T) {
+	rules := hostRules(3)
+	for _, want := range []string{`iifname "hanse3" oifname != "hanse3" drop`, `iifname != "hanse3" oifname "hanse3" drop`} {
+		if !strings.Contains(rules, want) {
+			t.Errorf("want %s in:\n%s", want, rules)
+		}
+	}
+}
+
+func bridge(name, alias string) link {
+	found := link{Name: name, Alias: alias}
+	found.Info.Kind = "bridge"
+	return found
+}
+
+func TestFreeSlot(t *testing.T) {
+	used := link{Name: "eth0", Addresses: []address{{Local: "10.211.7.9", Length: 24}}}
+	wide := link{Name: "eth0", Addresses: []address{{Local: "10.1.2.3", Length: 8}}}
+	for _, test := range []struct {
+		name    string
+		found   []link
+		want    plan.Slot
+		wantErr bool
+	}{
+		{"nothing there", nil, 0, false},
+		{"a testbed there", []link{bridge("hanse0", "/other")}, 1, false},
+		{"a bridge that nobody got to call theirs", []link{bridge("hanse0", "")}, 0, false},
+		{"addresses in use", []link{bridge("hanse0", "/other"), used}, 2, false},
+		{"all addresses in use", []link{wide}, 0, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := free(test.found)
+			if got != test.want || (err != nil) != test.wantErr {
+				t.Errorf("got %d, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestSlotOfOwner(t *testing.T) {
+	notABridge := link{Name: "hanse2", Alias: "/mine"}
+	found := []link{bridge("hanse0", "/other"), notABridge, bridge("hanse5", "/mine")}
+	if slot, ok := slotOf(found, "/mine"); !ok || slot != 5 {
+		t.Errorf("got %d, %v", slot, ok)
+	}
+	if slot, ok := slotOf(found, "/nobody"); ok {
+		t.Errorf("got %d", slot)
+	}
+}

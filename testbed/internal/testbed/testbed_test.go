@@ -1,0 +1,149 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hanse-dev/hanse/testbed/internal/network"
+	"github.com/hanse-dev/hanse/testbed/internal/plan"
+)
+
+func bed(t *testing.T) *Testbed {
+	t.Helper()
+	return &Testbed{Dir: filepath.Join(t.TempDir(), "state"), Bin: "/bin", Rootless: true, Say: t.Logf}
+}
+
+func TestLockIsHeldByOneAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks", "state")
+	unlock, err := lock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient, cancel := context.WithTimeout(t.Context(), 3*lockPace)
+	defer cancel()
+	if _, err := lock(impatient, path); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second holder got %v", err)
+	}
+	unlock()
+	if unlock, err = lock(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
+
+func TestLockOnARemovedFileIsNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	unlock, err := lock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	again, err := lock(t.Context(), path) // nobody holds the file that is there now
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+func TestPlannedClusterKeepsWhatIsNotChanged(t *testing.T) {
+	b := bed(t)
+	first, err := b.planned("lubeck", 0, func(o *plan.Options) { o.SimulatedNodes = 3 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.write(first); err != nil {
+		t.Fatal(err)
+	}
+	again, err := b.planned("lubeck", 0, func(o *plan.Options) { o.Audit = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *first
+	want.Options.Audit = true
+	if diff := cmp.Diff(&want, again, cmp.Comparer(func(a, b plan.Options) bool {
+		return a.Audit == b.Audit && a.SimulatedNodes == b.SimulatedNodes && a.PodCIDR == b.PodCIDR
+	})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	other, err := b.planned("hamburg", 0, func(*plan.Options) {})
+	if err != nil || other.Index == first.Index || other.Ports.APIServer == first.Ports.APIServer {
+		t.Errorf("both have index %d or port %d, %v", other.Index, other.Ports.APIServer, err)
+	}
+	if _, err := b.planned("lubeck", 0, func(o *plan.Options) { o.Workers = 1 }); err == nil {
+		t.Error("a worker without root was planned")
+	}
+}
+
+func TestSomebodyElsesFolderIsNotTouched(t *testing.T) {
+	b := bed(t)
+	precious := filepath.Join(b.Dir, "precious", "file")
+	if err := os.MkdirAll(filepath.Dir(precious), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(precious, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Up(t.Context(), []string{"lubeck"}, func(*plan.Options) {}); err == nil {
+		t.Error("up took the folder")
+	}
+	if err := b.Down(t.Context(), nil); err == nil {
+		t.Error("down took the folder")
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDownWithoutAnythingIsDone(t *testing.T) {
+	b := bed(t)
+	if err := b.Down(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(b.Dir); !os.IsNotExist(err) {
+		t.Errorf("a folder was left: %v", err)
+	}
+}
+
+func TestClusterThatDoesNotExist(t *testing.T) {
+	b := bed(t)
+	_, err := b.Cluster("lubeck")
+	_, named := b.Named([]string{"lubeck"})
+	for _, err := range []error{err, named, b.Act(t.Context(), "lubeck", nil)} {
+		if !errors.Is(err, ErrNoCluster) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := b.Down(t.Context(), []string{"lubeck"}); err != nil {
+		t.Errorf("it is down already, yet %v", err)
+	}
+}
+
+func TestHealEndsBothWays(t *testing.T) {
+	cuts := []network.Cut{{From: "a", To: "b"}, {From: "b", To: "a"}, {From: "a", To: "c", OneWay: true}}
+	if diff := cmp.Diff(cuts[2:], without(append([]network.Cut(nil), cuts...), "b", "a")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestWaitingForALockEndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	path := filepath.Join(t.TempDir(), "x")
+	unlock, err := lock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if _, err := lock(ctx, path); err == nil {
+		t.Error("got a lock that somebody holds")
+	}
+}
