@@ -2,57 +2,77 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"os"
-
-	"github.com/spf13/cobra"
 
 	"github.com/hanse-dev/hanse/testbed/internal/image"
 )
 
+const usage = `usage: scratch-image -o FILE.tar -tag NAME -file SOURCE=/PATH... -entrypoint /PATH [flags]
+
+Makes an image archive from files, on an empty base and without an engine. The same files give the same archive, to the
+byte. "ctr images import" and "docker load" take it.
+
+example: scratch-image -o hello.tar -tag example.com/hello:v1 -file bin/hello=/hello -entrypoint /hello -user 65532
+
+flags:
+`
+
 func main() {
-	if err := command().Execute(); err != nil {
+	err := run(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func command() *cobra.Command {
+func run(args []string) error {
+	spec, output, err := parse(args)
+	if err != nil {
+		return err
+	}
+	return image.Write(spec, output)
+}
+
+func parse(args []string) (image.Spec, string, error) {
 	var (
 		spec   image.Spec
 		output string
-		files  []string
 	)
-	command := &cobra.Command{
-		Use:   "scratch-image --output FILE.tar --tag NAME --file SOURCE=/PATH... --entrypoint /PATH",
-		Short: "Make an image archive from files, on an empty base and without an engine",
-		Long: "Make an image archive from files, on an empty base and without an engine.\n\n" +
-			"The same files give the same archive, to the byte. `ctr images import` and `docker load` take it.",
-		Example:       "  scratch-image -o hello.tar --tag example.com/hello:v1 --file bin/hello=/hello --entrypoint /hello --user 65532",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(*cobra.Command, []string) error {
-			for _, text := range files {
-				file, err := image.ParseFile(text)
-				if err != nil {
-					return err
-				}
-				spec.Files = append(spec.Files, file)
-			}
-			return image.Write(spec, output)
-		},
+	flags := flag.NewFlagSet("scratch-image", flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
 	}
-	flags := command.Flags()
-	flags.StringVarP(&output, "output", "o", "", "the archive to write")
-	flags.StringVar(&spec.Tag, "tag", "", "the image's name and tag")
-	flags.StringArrayVar(&files, "file", nil, "a file of the image, as SOURCE=/PATH")
-	flags.StringArrayVar(&spec.Entrypoint, "entrypoint", nil, "the program and its first arguments, one for each flag")
-	flags.StringArrayVar(&spec.Cmd, "cmd", nil, "the default arguments, one for each flag")
-	flags.StringArrayVar(&spec.Env, "env", nil, "an environment variable, as NAME=VALUE")
-	flags.StringVar(&spec.User, "user", "", "the user to run as, like 65532")
-	flags.StringVar(&spec.WorkDir, "workdir", "", "the folder to start in")
-	_ = command.MarkFlagRequired("output")
-	_ = command.MarkFlagRequired("tag")
-	return command
+	flags.StringVar(&output, "o", "", "the archive to write, a `file`")
+	flags.StringVar(&spec.Tag, "tag", "", "the image's `name` and tag")
+	flags.Func("file", "a file of the image, as `SOURCE=/PATH`; may be repeated", func(text string) error {
+		file, err := image.ParseFile(text)
+		spec.Files = append(spec.Files, file)
+		return err
+	})
+	flags.Func("entrypoint", "the `program`; repeated, its first arguments", appendTo(&spec.Entrypoint))
+	flags.Func("cmd", "a default `argument`; may be repeated", appendTo(&spec.Cmd))
+	flags.Func("env", "an environment variable, as `NAME=VALUE`; may be repeated", appendTo(&spec.Env))
+	flags.StringVar(&spec.User, "user", "", "the `user` to run as, like 65532")
+	flags.StringVar(&spec.WorkDir, "workdir", "", "the `folder` to start in")
+	if err := flags.Parse(args); err != nil {
+		return spec, output, err
+	}
+	if output == "" || flags.NArg() > 0 {
+		return spec, output, errors.New("want -o FILE.tar and flags only; -help tells which")
+	}
+	return spec, output, nil
+}
+
+func appendTo(list *[]string) func(string) error {
+	return func(text string) error {
+		*list = append(*list, text)
+		return nil
+	}
 }
