@@ -356,7 +356,7 @@ func TestE2EDownAfterKill(t *testing.T) {
 	b.run("up", "bremen")
 	b.apply("bremen", workload)
 	b.kubectl("bremen", "wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
-	b.eventually("the folder of state to be removed under its feet", func() error { return os.RemoveAll(b.state) })
+	_ = os.RemoveAll(b.state) // perhaps not all of it, because much is still running there
 	b.downLeavesNothing(before)
 }
 

@@ -13,10 +13,20 @@ import (
 	"github.com/hanse-dev/hanse/testbed/internal/process"
 )
 
-// Down ends the cluster and removes every trace of it, whatever state it is in.
-func (c Cluster) Down(ctx context.Context) error {
-	if err := c.clear(ctx); err != nil {
+// Down ends the cluster and removes every trace of it, whatever state it is in. If it does not own its slot, what is in
+// the slot is another's, and only the processes that were written down are the cluster's.
+func (c Cluster) Down(ctx context.Context, ownsSlot bool) error {
+	records, err := c.records()
+	if err != nil {
 		return c.failure(err)
+	}
+	if err := (process.Place{PIDs: records}).Clear(ctx); err != nil {
+		return c.failure(err)
+	}
+	if ownsSlot {
+		if err := c.clearNodes(ctx); err != nil {
+			return c.failure(err)
+		}
 	}
 	if err := os.RemoveAll(c.Dir); err != nil {
 		return c.failure(err)
@@ -24,20 +34,11 @@ func (c Cluster) Down(ctx context.Context) error {
 	return nil
 }
 
-func (c Cluster) clear(ctx context.Context) error {
-	records, err := c.records()
-	if err != nil {
-		return err
-	}
-	place := process.Place{PIDs: records}
-	if !c.Rootless {
-		place.Netns = []string{c.ControlPlane().NetnsPath()}
-	}
+// clearNodes ends all that runs on the cluster's nodes, and removes the nodes.
+func (c Cluster) clearNodes(ctx context.Context) error {
+	place := process.Place{Netns: []string{c.ControlPlane().NetnsPath()}}
 	if err := place.Clear(ctx); err != nil {
 		return err
-	}
-	if c.Rootless {
-		return nil
 	}
 	return errors.Join(
 		c.removeWorkers(ctx, func(int) bool { return true }),

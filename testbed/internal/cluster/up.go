@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -98,6 +99,12 @@ func (c Cluster) prepare(ctx context.Context, around Surroundings) error {
 	}
 	if c.Rootless {
 		return c.stopSurplus(ctx)
+	}
+	if _, err := os.Stat(c.PIDDir()); errors.Is(err, fs.ErrNotExist) {
+		// A new cluster. What is on its nodes was left by one whose folder is gone.
+		if err := c.clearNodes(ctx); err != nil {
+			return err
+		}
 	}
 	for _, node := range c.Nodes() {
 		if err := network.Ensure(ctx, node); err != nil {

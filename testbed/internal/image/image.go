@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -82,10 +83,24 @@ func Write(spec Spec, to string) error {
 	if err != nil {
 		return fmt.Errorf("make image %s: %w", spec.Tag, err)
 	}
-	if err := tarball.WriteToFile(to+".new", tag, image); err != nil {
+	if err := replace(to, func(file io.Writer) error { return tarball.Write(tag, image, file) }); err != nil {
 		return fmt.Errorf("write image %s: %w", spec.Tag, err)
 	}
-	return os.Rename(to+".new", to)
+	return nil
+}
+
+// replace writes a file beside the one that is meant, and puts it in its place: several may do so at a time.
+func replace(path string, write func(io.Writer) error) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(file.Name()) }()
+	err = errors.Join(write(file), file.Chmod(0o644), file.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
 }
 
 func (s Spec) image() (v1.Image, error) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,8 +50,11 @@ func links(ctx context.Context, args ...string) ([]link, error) {
 	return found, nil
 }
 
-// Find tells which slot the owner has on this machine.
+// Find tells which slot the owner has on this machine. Where there is no ip(8), nobody can have made a bridge.
 func Find(ctx context.Context, owner string) (plan.Slot, bool, error) {
+	if _, err := exec.LookPath("ip"); err != nil {
+		return 0, false, nil //nolint:nilerr // said above
+	}
 	found, err := links(ctx)
 	if err != nil {
 		return 0, false, err
@@ -71,10 +75,11 @@ func slotOf(found []link, owner string) (plan.Slot, bool) {
 // errNoSlot is returned when the addresses of every slot are in use on this machine.
 var errNoSlot = errors.New("no free range of addresses for a bridge: end some other testbed first")
 
-// free is the first slot whose bridge does not exist (or belongs to nobody: whoever made it was killed before it could
+// free is the preferred slot, or else the first, whose bridge does not exist (or belongs to nobody: whoever made it was killed before it could
 // say) and whose addresses are not used on this machine.
-func free(found []link) (plan.Slot, error) {
-	for slot := range plan.Slot(plan.Slots) {
+func free(found []link, preferred plan.Slot) (plan.Slot, error) {
+	for n := range plan.Slot(plan.Slots) {
+		slot := (preferred + n) % plan.Slots
 		taken := slices.ContainsFunc(found, func(link link) bool {
 			if link.Name == slot.Bridge() {
 				return link.Alias != ""
@@ -88,16 +93,16 @@ func free(found []link) (plan.Slot, error) {
 	return 0, errNoSlot
 }
 
-// Claim gives the owner a slot and its bridge: the one it has, or a free one. Whoever calls it holds a lock on the
-// machine.
-func Claim(ctx context.Context, owner string) (plan.Slot, error) {
+// Claim gives the owner a slot and its bridge: the one it has, or a free one, if possible the preferred. Whoever calls it
+// holds a lock on the machine.
+func Claim(ctx context.Context, owner string, preferred plan.Slot) (plan.Slot, error) {
 	found, err := links(ctx)
 	if err != nil {
 		return 0, err
 	}
 	slot, ok := slotOf(found, owner)
 	if !ok {
-		if slot, err = free(found); err != nil {
+		if slot, err = free(found, preferred); err != nil {
 			return 0, err
 		}
 		if !slices.ContainsFunc(found, func(link link) bool { return link.Name == slot.Bridge() }) {

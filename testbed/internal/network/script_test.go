@@ -113,19 +113,21 @@ func TestFreeSlot(t *testing.T) {
 	used := link{Name: "eth0", Addresses: []address{{Local: "10.211.7.9", Length: 24}}}
 	wide := link{Name: "eth0", Addresses: []address{{Local: "10.1.2.3", Length: 8}}}
 	for _, test := range []struct {
-		name    string
-		found   []link
-		want    plan.Slot
-		wantErr bool
+		name            string
+		found           []link
+		preferred, want plan.Slot
+		wantErr         bool
 	}{
-		{"nothing there", nil, 0, false},
-		{"a testbed there", []link{bridge("hanse0", "/other")}, 1, false},
-		{"a bridge that nobody got to call theirs", []link{bridge("hanse0", "")}, 0, false},
-		{"addresses in use", []link{bridge("hanse0", "/other"), used}, 2, false},
-		{"all addresses in use", []link{wide}, 0, true},
+		{"nothing there", nil, 0, 0, false},
+		{"the preferred one", nil, 7, 7, false},
+		{"the preferred one is another's", []link{bridge("hanse31", "/other")}, 31, 0, false},
+		{"a testbed there", []link{bridge("hanse0", "/other")}, 0, 1, false},
+		{"a bridge that nobody got to call theirs", []link{bridge("hanse0", "")}, 0, 0, false},
+		{"addresses in use", []link{bridge("hanse0", "/other"), used}, 0, 2, false},
+		{"all addresses in use", []link{wide}, 0, 0, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := free(test.found)
+			got, err := free(test.found, test.preferred)
 			if got != test.want || (err != nil) != test.wantErr {
 				t.Errorf("got %d, %v", got, err)
 			}

@@ -29,10 +29,14 @@ func (t *Testbed) Down(ctx context.Context, names []string) error {
 }
 
 func (t *Testbed) downClusters(ctx context.Context, names []string) error {
-	if err := t.validateDir(); err != nil {
+	if err := t.validateDir(ctx); err != nil {
 		return err
 	}
 	clusters, err := t.toEnd(names)
+	if err != nil {
+		return err
+	}
+	owns, err := t.ownsSlot(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,7 +44,7 @@ func (t *Testbed) downClusters(ctx context.Context, names []string) error {
 	for _, one := range clusters {
 		tasks.Go(func() error {
 			return t.Act(ctx, one.Name, func(c cluster.Cluster) error {
-				if err := c.Down(ctx); err != nil {
+				if err := c.Down(ctx, owns(c.Slot)); err != nil {
 					return err
 				}
 				t.Say("%s: is gone", c.Name)
@@ -49,6 +53,16 @@ func (t *Testbed) downClusters(ctx context.Context, names []string) error {
 		})
 	}
 	return tasks.Wait()
+}
+
+// ownsSlot makes a function that tells whether a slot is the testbed's. After the machine was started anew, the slot that
+// a cluster had may be another testbed's, whose namespaces have the same names.
+func (t *Testbed) ownsSlot(ctx context.Context) (func(plan.Slot) bool, error) {
+	if t.Rootless {
+		return func(plan.Slot) bool { return false }, nil
+	}
+	own, ok, err := network.Find(ctx, t.Dir)
+	return func(slot plan.Slot) bool { return ok && slot == own }, err
 }
 
 // toEnd finds the clusters to end. Those that do not exist are as they are wanted.
@@ -117,15 +131,10 @@ func (t *Testbed) release(ctx context.Context) error {
 	if err != nil || !ok {
 		return err
 	}
-	if err := clearSlot(ctx, slot); err != nil {
-		return err
-	}
-	if err := worker.RemoveAll(ctx, slot); err != nil {
-		return err
-	}
-	return network.Release(ctx, slot)
+	return clearSlot(ctx, slot)
 }
 
+// clearSlot removes everything that has the slot's number.
 func clearSlot(ctx context.Context, slot plan.Slot) error {
 	paths, err := network.Paths(slot.NetnsPrefix())
 	if err != nil {
@@ -135,7 +144,13 @@ func clearSlot(ctx context.Context, slot plan.Slot) error {
 	if err != nil {
 		return err
 	}
-	return process.Place{Netns: paths, Cgroups: cgroups}.Clear(ctx)
+	if err := (process.Place{Netns: paths, Cgroups: cgroups}).Clear(ctx); err != nil {
+		return err
+	}
+	if err := worker.RemoveAll(ctx, slot); err != nil {
+		return err
+	}
+	return network.Release(ctx, slot)
 }
 
 // removeDir removes the folder of state. All that is in it by now was made by a testbed: it was checked to be one's

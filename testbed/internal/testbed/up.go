@@ -30,7 +30,7 @@ func (t *Testbed) Up(ctx context.Context, names []string, change func(*plan.Opti
 			return err
 		}
 	}
-	if err := t.validateDir(); err != nil {
+	if err := t.validateDir(ctx); err != nil {
 		return err
 	}
 	clusters, err := t.settle(ctx, names, change)
@@ -54,7 +54,8 @@ func (t *Testbed) Up(ctx context.Context, names []string, change func(*plan.Opti
 }
 
 // validateDir refuses a folder that holds anything of somebody else's, because going down removes things in it.
-func (t *Testbed) validateDir() error {
+// What is left of a testbed's after somebody removed most of it is known by the bridge.
+func (t *Testbed) validateDir(ctx context.Context) error {
 	if !t.Rootless {
 		if err := worker.ValidateDir(t.Dir); err != nil {
 			return err
@@ -70,6 +71,11 @@ func (t *Testbed) validateDir() error {
 	if slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return entry.Name() == "locks" }) {
 		return nil
 	}
+	if !t.Rootless {
+		if _, ok, err := network.Find(ctx, t.Dir); ok || err != nil {
+			return err
+		}
+	}
 	return fmt.Errorf("folder of state %s: it holds something else than a testbed", t.Dir)
 }
 
@@ -80,7 +86,11 @@ func (t *Testbed) settle(ctx context.Context, names []string, change func(*plan.
 		return nil, err
 	}
 	defer unlock()
-	slot, err := t.claim(ctx)
+	existing, err := t.Clusters()
+	if err != nil {
+		return nil, err
+	}
+	slot, err := t.claim(ctx, existing)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +108,11 @@ func (t *Testbed) settle(ctx context.Context, names []string, change func(*plan.
 	return clusters, nil
 }
 
-// claim gets the testbed its slot, after the programs that this takes.
-func (t *Testbed) claim(ctx context.Context) (plan.Slot, error) {
+var errMoved = errors.New("the addresses of the clusters are used by others now: take all clusters down first")
+
+// claim gets the testbed its slot, after the programs that this takes. Clusters that exist keep the one they have, also
+// after the machine was started anew.
+func (t *Testbed) claim(ctx context.Context, existing []*plan.Cluster) (plan.Slot, error) {
 	if t.Rootless {
 		t.Say("not root: control planes and simulated nodes only, on the loopback interface")
 		return 0, nil
@@ -115,7 +128,22 @@ func (t *Testbed) claim(ctx context.Context) (plan.Slot, error) {
 	if err := worker.RaiseLimits(); err != nil {
 		return 0, err
 	}
-	return network.Claim(ctx, t.Dir)
+	if len(existing) > 0 {
+		slot, err := network.Claim(ctx, t.Dir, existing[0].Slot)
+		if err == nil && slot != existing[0].Slot {
+			err = errMoved
+		}
+		return slot, err
+	}
+	slot, err := network.Claim(ctx, t.Dir, 0)
+	if err != nil {
+		return 0, err
+	}
+	// There are no clusters, so what is in the slot was left by some whose folder is gone.
+	if err := clearSlot(ctx, slot); err != nil {
+		return 0, err
+	}
+	return network.Claim(ctx, t.Dir, slot)
 }
 
 // planned is what the cluster of that name is to be.
