@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -153,31 +154,35 @@ func clearSlot(ctx context.Context, slot plan.Slot) error {
 	return network.Release(ctx, slot)
 }
 
-// removeDir removes the folder of state. All that is in it by now was made by a testbed: it was checked to be one's
-// before anything was put there, or taken from it.
+// removeDir removes the folder of state, but not what is another testbed's in it.
 func (t *Testbed) removeDir() error {
-	for _, name := range []string{"images", "cuts.json", "cuts.json.new"} {
-		if err := os.RemoveAll(filepath.Join(t.Dir, name)); err != nil {
-			return err
-		}
-	}
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		// A folder that somebody was killed in before it could be written down which cluster's it is.
-		if entry.IsDir() && plan.ValidateName(entry.Name()) == nil {
-			if err := os.RemoveAll(filepath.Join(t.Dir, entry.Name())); err != nil {
-				return err
-			}
+		if entry.Name() == "locks" || !t.owns(entry) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(t.Dir, entry.Name())); err != nil {
+			return err
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(t.Dir, "locks")); err != nil {
+	if err := os.RemoveAll(filepath.Join(t.Dir, "locks")); err != nil { // last: it says what the folder is
 		return err
 	}
-	if err := os.Remove(t.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(t.Dir); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
 		return err
 	}
 	return nil
+}
+
+// owns tells whether an entry of the folder of state is the testbed's. A folder with no cluster in it is that of one whose
+// maker was killed before it could write that down.
+func (t *Testbed) owns(entry fs.DirEntry) bool {
+	switch entry.Name() {
+	case "images", "cuts.json", "cuts.json.new":
+		return true
+	}
+	return entry.IsDir() && plan.ValidateName(entry.Name()) == nil && !isTestbed(filepath.Join(t.Dir, entry.Name()))
 }

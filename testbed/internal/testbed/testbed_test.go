@@ -103,6 +103,35 @@ func TestSomebodyElsesFolderIsNotTouched(t *testing.T) {
 	}
 }
 
+func TestTestbedInsideAnotherIsLeftAlone(t *testing.T) {
+	outer := bed(t)
+	inner := &Testbed{Dir: filepath.Join(outer.Dir, "e2e"), Bin: "/bin", Rootless: true, Say: t.Logf}
+	one, err := inner.planned("lubeck", 0, func(*plan.Options) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inner.write(one); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := inner.lockState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if err := outer.validateDir(t.Context()); err != nil {
+		t.Errorf("the outer one cannot be: %v", err)
+	}
+	if _, err := outer.planned("e2e", 0, func(*plan.Options) {}); err == nil {
+		t.Error("a cluster of the outer one would have the inner one's folder")
+	}
+	if err := outer.Down(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if clusters, err := inner.Clusters(); err != nil || len(clusters) != 1 {
+		t.Errorf("the inner one has %d clusters, %v", len(clusters), err)
+	}
+}
+
 func TestDownWithoutAnythingIsDone(t *testing.T) {
 	b := bed(t)
 	if err := b.Down(t.Context(), nil); err != nil {

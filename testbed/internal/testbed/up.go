@@ -62,13 +62,16 @@ func (t *Testbed) validateDir(ctx context.Context) error {
 		}
 	}
 	entries, err := os.ReadDir(t.Dir)
-	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return entry.Name() == "locks" }) {
+	others := slices.DeleteFunc(entries, func(entry fs.DirEntry) bool {
+		return isTestbed(filepath.Join(t.Dir, entry.Name()))
+	})
+	if len(others) == 0 || isTestbed(t.Dir) {
 		return nil
 	}
 	if !t.Rootless {
@@ -77,6 +80,12 @@ func (t *Testbed) validateDir(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("folder of state %s: it holds something else than a testbed", t.Dir)
+}
+
+// isTestbed tells whether a folder is one of state. Such folders may be in each other: then they are different testbeds.
+func isTestbed(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "locks"))
+	return err == nil
 }
 
 // settle decides what each cluster is to be, and writes it down.
@@ -164,6 +173,9 @@ func (t *Testbed) planned(name string, slot plan.Slot, change func(*plan.Options
 
 // fresh is a cluster that does not exist yet.
 func (t *Testbed) fresh(name string, slot plan.Slot, others []*plan.Cluster, change func(*plan.Options)) (*plan.Cluster, error) {
+	if isTestbed(filepath.Join(t.Dir, name)) {
+		return nil, errors.New("its folder is another testbed's")
+	}
 	one := &plan.Cluster{
 		Name: name, Slot: slot, Rootless: t.Rootless, Options: plan.DefaultOptions(), Ports: plan.UsualPorts,
 		Dir: filepath.Join(t.Dir, name), Bin: t.Bin,
