@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -54,32 +55,78 @@ func TestLockOnARemovedFileIsNone(t *testing.T) {
 	again()
 }
 
+// planned plans one cluster beside those that exist.
+func planned(t *testing.T, b *Testbed, name string, change func(*plan.Options)) (*plan.Cluster, error) {
+	t.Helper()
+	existing, err := b.Clusters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters, err := b.planned([]string{name}, existing, change)
+	if err != nil {
+		return nil, err
+	}
+	return clusters[0], nil
+}
+
+func unchanged(*plan.Options) {}
+
 func TestPlannedClusterKeepsWhatIsNotChanged(t *testing.T) {
 	b := bed(t)
-	first, err := b.planned("lubeck", 0, func(o *plan.Options) { o.SimulatedNodes = 3 })
+	first, err := planned(t, b, "lubeck", func(o *plan.Options) { o.SimulatedNodes = 3 })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := b.write(first); err != nil {
 		t.Fatal(err)
 	}
-	again, err := b.planned("lubeck", 0, func(o *plan.Options) { o.Audit = true })
+	again, err := planned(t, b, "lubeck", func(o *plan.Options) { o.Audit = true })
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := *first
 	want.Options.Audit = true
-	if diff := cmp.Diff(&want, again, cmp.Comparer(func(a, b plan.Options) bool {
-		return a.Audit == b.Audit && a.SimulatedNodes == b.SimulatedNodes && a.PodCIDR == b.PodCIDR
-	})); diff != "" {
+	if diff := cmp.Diff(&want, again, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	other, err := b.planned("hamburg", 0, func(*plan.Options) {})
-	if err != nil || other.Index == first.Index || other.Ports.APIServer == first.Ports.APIServer {
-		t.Errorf("both have index %d or port %d, %v", other.Index, other.Ports.APIServer, err)
-	}
-	if _, err := b.planned("lubeck", 0, func(o *plan.Options) { o.Workers = 1 }); err == nil {
+	if _, err := planned(t, b, "lubeck", func(o *plan.Options) { o.Workers = 1 }); err == nil {
 		t.Error("a worker without root was planned")
+	}
+	if _, err := planned(t, b, "lubeck", func(o *plan.Options) { o.Kubernetes = "v1.36.3" }); err == nil {
+		t.Error("another version was planned for a cluster that exists")
+	}
+}
+
+func TestClustersPlannedTogetherShareNothing(t *testing.T) {
+	b := bed(t)
+	clusters, err := b.planned([]string{"lubeck", "hamburg", "lubeck"}, nil, unchanged)
+	if err != nil || len(clusters) != 3 {
+		t.Fatalf("%d clusters, %v", len(clusters), err)
+	}
+	if clusters[0] != clusters[2] {
+		t.Error("the same name is two clusters")
+	}
+	if clusters[0].Index == clusters[1].Index {
+		t.Errorf("both have index %d", clusters[0].Index)
+	}
+	seen := map[int]bool{}
+	for _, one := range clusters[:2] {
+		for _, port := range numbers(&one.Ports) {
+			if seen[*port] {
+				t.Errorf("port %d is there twice", *port)
+			}
+			seen[*port] = true
+		}
+	}
+}
+
+func TestWhatCannotBePlannedLeavesNothing(t *testing.T) {
+	b := bed(t)
+	if err := b.Up(t.Context(), []string{"lubeck"}, func(o *plan.Options) { o.Workers = -1 }); err == nil {
+		t.Fatal("fewer than no workers were taken")
+	}
+	if _, err := os.Stat(b.Dir); !os.IsNotExist(err) {
+		t.Errorf("a folder was left: %v", err)
 	}
 }
 
@@ -106,7 +153,7 @@ func TestSomebodyElsesFolderIsNotTouched(t *testing.T) {
 func TestTestbedInsideAnotherIsLeftAlone(t *testing.T) {
 	outer := bed(t)
 	inner := &Testbed{Dir: filepath.Join(outer.Dir, "e2e"), Bin: "/bin", Rootless: true, Say: t.Logf}
-	one, err := inner.planned("lubeck", 0, func(*plan.Options) {})
+	one, err := planned(t, inner, "lubeck", unchanged)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +168,7 @@ func TestTestbedInsideAnotherIsLeftAlone(t *testing.T) {
 	if err := outer.validateDir(t.Context()); err != nil {
 		t.Errorf("the outer one cannot be: %v", err)
 	}
-	if _, err := outer.planned("e2e", 0, func(*plan.Options) {}); err == nil {
+	if _, err := planned(t, outer, "e2e", unchanged); err == nil {
 		t.Error("a cluster of the outer one would have the inner one's folder")
 	}
 	if err := outer.Down(t.Context(), nil); err != nil {

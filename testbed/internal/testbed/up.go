@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,20 +98,22 @@ func (t *Testbed) settle(ctx context.Context, names []string, change func(*plan.
 	if err != nil {
 		return nil, err
 	}
+	clusters, err := t.planned(names, existing, change)
+	if err != nil {
+		if len(existing) == 0 {
+			err = errors.Join(err, t.removeDir()) // nothing has come of it
+		}
+		return nil, err
+	}
 	slot, err := t.claim(ctx, existing)
 	if err != nil {
 		return nil, err
 	}
-	var clusters []*plan.Cluster
-	for _, name := range names {
-		one, err := t.planned(name, slot, change)
-		if err != nil {
-			return nil, fmt.Errorf("cluster %s: %w", name, err)
-		}
+	for _, one := range clusters {
+		one.Slot = slot
 		if err := t.write(one); err != nil {
 			return nil, err
 		}
-		clusters = append(clusters, one)
 	}
 	return clusters, nil
 }
@@ -153,69 +154,6 @@ func (t *Testbed) claim(ctx context.Context, existing []*plan.Cluster) (plan.Slo
 		return 0, err
 	}
 	return network.Claim(ctx, t.Dir, slot)
-}
-
-// planned is what the cluster of that name is to be.
-func (t *Testbed) planned(name string, slot plan.Slot, change func(*plan.Options)) (*plan.Cluster, error) {
-	all, err := t.Clusters()
-	if err != nil {
-		return nil, err
-	}
-	index := slices.IndexFunc(all, func(other *plan.Cluster) bool { return other.Name == name })
-	if index < 0 {
-		return t.fresh(name, slot, all, change)
-	}
-	one := all[index]
-	before := one.Options
-	change(&one.Options)
-	return one, errors.Join(one.Validate(), before.ValidateChange(one.Options))
-}
-
-// fresh is a cluster that does not exist yet.
-func (t *Testbed) fresh(name string, slot plan.Slot, others []*plan.Cluster, change func(*plan.Options)) (*plan.Cluster, error) {
-	if isTestbed(filepath.Join(t.Dir, name)) {
-		return nil, errors.New("its folder is another testbed's")
-	}
-	one := &plan.Cluster{
-		Name: name, Slot: slot, Rootless: t.Rootless, Options: plan.DefaultOptions(), Ports: plan.UsualPorts,
-		Dir: filepath.Join(t.Dir, name), Bin: t.Bin,
-	}
-	var err error
-	if one.Index, err = plan.FreeIndex(others); err != nil {
-		return nil, err
-	}
-	if t.Rootless {
-		one.Options.Workers = 0
-		if one.Ports, err = freePorts(); err != nil {
-			return nil, err
-		}
-	}
-	change(&one.Options)
-	return one, one.Validate()
-}
-
-// freePorts finds ports that nobody listens on.
-func freePorts() (plan.Ports, error) {
-	var (
-		ports plan.Ports
-		held  []net.Listener
-	)
-	defer func() {
-		for _, listener := range held {
-			_ = listener.Close()
-		}
-	}()
-	for _, port := range []*int{
-		&ports.APIServer, &ports.EtcdClient, &ports.EtcdPeer, &ports.ControllerManager, &ports.Scheduler, &ports.KWOK,
-	} {
-		listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // it waits for nothing
-		if err != nil {
-			return plan.Ports{}, fmt.Errorf("find a free port: %w", err)
-		}
-		held = append(held, listener)
-		*port = listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // always so for tcp
-	}
-	return ports, nil
 }
 
 // equip makes the binaries and images that the clusters need and that do not exist yet.
