@@ -30,7 +30,12 @@ func TestFlags(t *testing.T) {
 func TestWrongFlagsWriteNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tar")
 	for _, args := range [][]string{
-		{}, {"-tag", "a.b/c:d"}, {"-o", path}, {"-o", path, "-tag", "a.b/c:d"}, {"-o", path, "-file", "x"}, {"-o", path, "-no-such-flag"},
+		{},
+		{"-tag", "a.b/c:d"},
+		{"-o", path},
+		{"-o", path, "-tag", "a.b/c:d"},
+		{"-o", path, "-file", "x"},
+		{"-o", path, "-no-such-flag"},
 		{"-o", path, "stray"},
 	} {
 		if err := run(args); err == nil {
