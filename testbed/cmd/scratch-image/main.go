@@ -46,7 +46,7 @@ func parse(args []string) (image.Spec, string, error) {
 	)
 	flags := flag.NewFlagSet("scratch-image", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), usage)
+		_, _ = fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&output, "o", "", "the archive to write, a `file`")
