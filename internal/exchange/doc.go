@@ -1,6 +1,3 @@
-// Copyright The Hanse Authors.
-// SPDX-License-Identifier: Apache-2.0
-
 // Package exchange holds what clusters exchange and how it is judged: what a provider has to spare and for whom, what
 // an advertisement must look like to be believed, what it costs, and the table of all offers in force.
 //

@@ -15,7 +15,7 @@ type doorbell struct {
 	delay time.Duration // requests are gathered for so long
 
 	mu    sync.Mutex
-	ctx   context.Context // of the controller
+	ctx   context.Context //nolint:containedctx // the controller's, for what outlives one Reconcile
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	early []reconcile.Request
 }

@@ -63,7 +63,7 @@ func (r *reporter) observe(ctx context.Context, offloading *v1alpha1.NamespaceOf
 		})
 		if err != nil {
 			seen.invalid = err
-			return seen, nil
+			return seen, nil //nolint:nilerr // that the selector cannot be read is what there is to tell
 		}
 		if decision == needed {
 			seen.answers = append(seen.answers, r.answer(peer.Name, offloading.Namespace))

@@ -1,6 +1,3 @@
-// Copyright The Hanse Authors.
-// SPDX-License-Identifier: Apache-2.0
-
 package offload
 
 import (

@@ -1,6 +1,3 @@
-// Copyright The Hanse Authors.
-// SPDX-License-Identifier: Apache-2.0
-
 package offload
 
 import (
@@ -26,20 +23,33 @@ func FuzzBuild(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if pod.Name != "web-0" || pod.Namespace != "shop-lubeck-c0ffee" || len(pod.OwnerReferences) != 1 {
-			t.Errorf("built another pod: %v", pod.ObjectMeta)
-		}
-		if pod.Spec.HostNetwork || pod.Spec.HostPID || pod.Spec.HostIPC || pod.Spec.NodeName != "" ||
-			pod.Spec.ServiceAccountName != "" || *pod.Spec.AutomountServiceAccountToken {
-			t.Errorf("built a pod with too many rights: %v", pod.Spec)
-		}
-		for i := range pod.Spec.Volumes {
-			v := &pod.Spec.Volumes[i]
-			if v.HostPath != nil || v.Secret != nil || v.PersistentVolumeClaim != nil || v.CSI != nil {
-				t.Errorf("built a pod with volume %v", v)
-			}
-		}
+		expectHarmless(t, pod)
 	})
+}
+
+func expectHarmless(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if pod.Name != "web-0" || pod.Namespace != "shop-lubeck-c0ffee" || len(pod.OwnerReferences) != 1 {
+		t.Errorf("built another pod: %v", pod.ObjectMeta)
+	}
+	spec := &pod.Spec
+	if spec.HostNetwork || spec.HostPID || spec.HostIPC || *spec.AutomountServiceAccountToken {
+		t.Errorf("built a pod with too many rights: %v", spec)
+	}
+	if spec.NodeName != "" || spec.ServiceAccountName != "" {
+		t.Errorf("built a pod that chooses its node or account: %v", spec)
+	}
+	expectHarmlessVolumes(t, spec.Volumes)
+}
+
+func expectHarmlessVolumes(t *testing.T, volumes []corev1.Volume) {
+	t.Helper()
+	for i := range volumes {
+		v := &volumes[i]
+		if v.HostPath != nil || v.Secret != nil || v.PersistentVolumeClaim != nil || v.CSI != nil {
+			t.Errorf("built a pod with volume %v", v)
+		}
+	}
 }
 
 // FuzzInbound feeds Inbound what a hostile provider may tell.
@@ -62,22 +72,27 @@ func FuzzInbound(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !knownPhase(got.Phase) {
-			t.Errorf("phase %q", got.Phase)
-		}
-		if c := conditionOf(got.Conditions, corev1.PodScheduled); c == nil || c.Status != corev1.ConditionTrue {
-			t.Errorf("PodScheduled is now %v", c)
-		}
-		if got.HostIP != home.Status.HostIP || len(got.ContainerStatuses) > 1 || len(got.InitContainerStatuses) > 1 {
-			t.Errorf("took too much: %v", got)
-		}
-		if addr, err := netip.ParseAddr(got.PodIP); got.PodIP != "" && (err != nil || !here.To.Contains(addr)) {
-			t.Errorf("pod IP %q", got.PodIP)
-		}
-		for i := range got.ContainerStatuses {
-			if got.ContainerStatuses[i].RestartCount < 0 {
-				t.Errorf("restarts %d", got.ContainerStatuses[i].RestartCount)
-			}
-		}
+		expectBounded(t, home, &got)
 	})
+}
+
+func expectBounded(t *testing.T, home *corev1.Pod, got *corev1.PodStatus) {
+	t.Helper()
+	if !knownPhase(got.Phase) {
+		t.Errorf("phase %q", got.Phase)
+	}
+	if c := conditionOf(got.Conditions, corev1.PodScheduled); c == nil || c.Status != corev1.ConditionTrue {
+		t.Errorf("PodScheduled is now %v", c)
+	}
+	if got.HostIP != home.Status.HostIP || len(got.ContainerStatuses) > 1 || len(got.InitContainerStatuses) > 1 {
+		t.Errorf("took too much: %v", got)
+	}
+	if addr, err := netip.ParseAddr(got.PodIP); got.PodIP != "" && (err != nil || !here.To.Contains(addr)) {
+		t.Errorf("pod IP %q", got.PodIP)
+	}
+	for i := range got.ContainerStatuses {
+		if got.ContainerStatuses[i].RestartCount < 0 {
+			t.Errorf("restarts %d", got.ContainerStatuses[i].RestartCount)
+		}
+	}
 }

@@ -1,6 +1,3 @@
-// Copyright The Hanse Authors.
-// SPDX-License-Identifier: Apache-2.0
-
 package offload
 
 import (
@@ -8,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -94,13 +92,9 @@ func mayEnd(home *corev1.Pod, remote *corev1.PodStatus, shadow *v1alpha1.ShadowP
 	return shadow.Status.Phase == string(remote.Phase) && !FailedByPlatform(remote)
 }
 
-func knownPhase(phase corev1.PodPhase) bool {
-	switch phase {
-	case corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed:
-		return true
-	}
-	return false
-}
+var phases = []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}
+
+func knownPhase(phase corev1.PodPhase) bool { return slices.Contains(phases, phase) }
 
 // takeAddresses takes at most one address of each family, as this cluster sees it.
 func takeAddresses(out *corev1.PodStatus, remote *corev1.PodStatus, m AddressMap) {

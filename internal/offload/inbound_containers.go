@@ -1,6 +1,3 @@
-// Copyright The Hanse Authors.
-// SPDX-License-Identifier: Apache-2.0
-
 package offload
 
 import (
@@ -47,7 +44,7 @@ func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerS
 // added adds two counts of restarts that a peer claims.
 func added(a, b int32) int32 {
 	sum := int64(max(a, 0)) + int64(max(b, 0))
-	return int32(min(sum, math.MaxInt32)) //nolint:gosec // it is bounded on both sides
+	return int32(min(sum, math.MaxInt32))
 }
 
 // staysEnded says whether the API server would refuse that a container leaves its terminated state. In a pod that was

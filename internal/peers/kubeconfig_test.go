@@ -3,10 +3,9 @@ package peers
 import (
 	"testing"
 
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 func validKubeconfig() *clientcmdapi.Config {
