@@ -1,0 +1,193 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// localPeriod is for how long it is believed which ranges this cluster itself uses.
+const localPeriod = time.Minute
+
+// addresses say which peer's pods are seen in which range. The objects are the record; what is kept here only bridges
+// the moment until the cache shows our own writes, so that two peers never get the same range.
+type addresses struct {
+	config Config
+	client client.Reader // cached
+	live   client.Reader
+
+	mu      sync.Mutex
+	seeded  bool
+	given   map[string]netip.Prefix // peer → its range
+	local   []netip.Prefix          // ranges of this cluster itself
+	localAt time.Time
+}
+
+// An assignment is the range of one peer, or the reason why it has none. The zero value is that of a peer whose pods
+// have no known range yet.
+type assignment struct {
+	cidr    netip.Prefix
+	problem string
+}
+
+// unchanged is the range that the peer has, when it cannot be found out whether that is still right.
+func unchanged(peer *v1alpha1.Peer, err error) assignment {
+	got := assignment{problem: fmt.Sprintf("It cannot be found out which ranges are free: %v", err)}
+	for _, cidr := range parseRanges(peer.Status.RemappedPodCIDR) {
+		got.cidr = cidr
+	}
+	return got
+}
+
+// assign returns the range of the peer: the one that its spec asks for, else the one that it has, else a free one.
+func (a *addresses) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR netip.Prefix) (assignment, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.observe(ctx); err != nil {
+		return assignment{}, err
+	}
+	taken := a.local[:len(a.local):len(a.local)]
+	for name, cidr := range a.given {
+		if name != peer.Name {
+			taken = append(taken, cidr)
+		}
+	}
+	got := choose(peer, podCIDR, a.config.AddressPools, taken)
+	if got.cidr.IsValid() {
+		a.given[peer.Name] = got.cidr
+	} else {
+		delete(a.given, peer.Name)
+	}
+	return got, nil
+}
+
+// forget frees the range of a peer that is gone.
+func (a *addresses) forget(peer string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.given, peer)
+}
+
+// choose decides which range the peer gets.
+func choose(peer *v1alpha1.Peer, podCIDR netip.Prefix, pools, taken []netip.Prefix) assignment {
+	if peer.Spec.RemappedPodCIDR != "" {
+		return chooseAsked(peer.Spec.RemappedPodCIDR, podCIDR, taken)
+	}
+	current, err := netip.ParsePrefix(peer.Status.RemappedPodCIDR)
+	if err == nil && fits(current, podCIDR) {
+		if _, clash := overlapping(current, taken); !clash {
+			return assignment{cidr: current}
+		}
+	}
+	if !podCIDR.IsValid() {
+		return assignment{}
+	}
+	for _, pool := range pools {
+		if pool.Addr().Is4() != podCIDR.Addr().Is4() {
+			continue
+		}
+		if cidr, ok := pickRange(pool, podCIDR.Bits(), taken); ok {
+			return assignment{cidr: cidr}
+		}
+	}
+	return assignment{problem: fmt.Sprintf("No range as large as %s is free for the pods of the peer: "+
+		"set spec.remappedPodCIDR to one that this cluster does not use, or give the manager a larger --address-pool", podCIDR)}
+}
+
+func chooseAsked(asked string, podCIDR netip.Prefix, taken []netip.Prefix) assignment {
+	cidr, err := netip.ParsePrefix(asked)
+	if err != nil {
+		return assignment{problem: fmt.Sprintf("spec.remappedPodCIDR %q is not a range such as 100.64.0.0/16", asked)}
+	}
+	cidr = cidr.Masked()
+	if other, clash := overlapping(cidr, taken); clash {
+		return assignment{problem: fmt.Sprintf("spec.remappedPodCIDR %s overlaps %s, which this cluster uses: choose another",
+			cidr, other)}
+	}
+	if !fits(cidr, podCIDR) {
+		return assignment{problem: fmt.Sprintf("spec.remappedPodCIDR %s must be of the same kind and as large as %s, "+
+			"the range of the peer's pods", cidr, podCIDR)}
+	}
+	return assignment{cidr: cidr}
+}
+
+// fits reports whether the addresses of podCIDR, as far as it is known, map one to one to those of cidr.
+func fits(cidr, podCIDR netip.Prefix) bool {
+	return !podCIDR.IsValid() || cidr.Bits() == podCIDR.Bits() && cidr.Addr().Is4() == podCIDR.Addr().Is4()
+}
+
+// observe looks which ranges are taken, unless it did a moment ago.
+func (a *addresses) observe(ctx context.Context) error {
+	if !a.seeded {
+		if err := a.seed(ctx); err != nil {
+			return err
+		}
+	}
+	now := a.config.Clock.Now()
+	if !a.localAt.IsZero() && now.Sub(a.localAt) < localPeriod {
+		return nil
+	}
+	local, err := a.localRanges(ctx)
+	if err != nil {
+		return err
+	}
+	a.local, a.localAt = local, now
+	return nil
+}
+
+func (a *addresses) seed(ctx context.Context) error {
+	list := &v1alpha1.PeerList{}
+	if err := a.client.List(ctx, list); err != nil {
+		return fmt.Errorf("list Peers: %w", err)
+	}
+	a.given = map[string]netip.Prefix{}
+	for i := range list.Items {
+		peer := &list.Items[i]
+		for _, cidr := range parseRanges(peer.Status.RemappedPodCIDR, peer.Spec.RemappedPodCIDR) {
+			a.given[peer.Name] = cidr
+		}
+	}
+	a.seeded = true
+	return nil
+}
+
+// localRanges returns the ranges of our own pods, nodes and Services.
+func (a *addresses) localRanges(ctx context.Context) ([]netip.Prefix, error) {
+	ranges := append([]netip.Prefix(nil), a.config.PodCIDRs...)
+	nodes := &corev1.NodeList{}
+	if err := a.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		if nodes.Items[i].Labels[v1alpha1.LabelType] != v1alpha1.TypeVirtualNode {
+			ranges = append(ranges, nodeRanges(&nodes.Items[i])...)
+		}
+	}
+	services := &networkingv1.ServiceCIDRList{}
+	if err := a.live.List(ctx, services); err != nil {
+		return nil, fmt.Errorf("list ServiceCIDRs: %w", err)
+	}
+	for i := range services.Items {
+		ranges = append(ranges, parseRanges(services.Items[i].Spec.CIDRs...)...)
+	}
+	return ranges, nil
+}
+
+func nodeRanges(node *corev1.Node) []netip.Prefix {
+	ranges := parseRanges(append([]string{node.Spec.PodCIDR}, node.Spec.PodCIDRs...)...)
+	for _, address := range node.Status.Addresses {
+		ip, err := netip.ParseAddr(address.Address)
+		if err == nil && address.Type == corev1.NodeInternalIP {
+			ranges = append(ranges, netip.PrefixFrom(ip, ip.BitLen()))
+		}
+	}
+	return ranges
+}

@@ -1,0 +1,205 @@
+package peering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+const (
+	// fieldOwner is who writes the status of Peers, but for condition Advertised.
+	fieldOwner = client.FieldOwner("hanse-peering")
+	// settlePause is how soon a tenant namespace is looked at again whose rights have to settle.
+	settlePause = 200 * time.Millisecond
+	// clearPause is how soon it is looked again whether what was made for a deleted Peer is gone.
+	clearPause = time.Second
+)
+
+// A Controller keeps Peers.
+type Controller struct {
+	config    Config
+	client    client.Client
+	links     Links
+	recorder  events.EventRecorder
+	tenants   tenants
+	addresses addresses
+
+	mu     sync.Mutex
+	states map[string]*state // peer → what is known of it
+}
+
+// A state is what need not be done with every look at a peer. All of it is found out again after a restart.
+type state struct {
+	probe  probe
+	tenant tenantVersion
+}
+
+// New returns the controller of Peers. c reads from a cache, live from the API server itself.
+func New(config Config, c client.Client, live client.Reader, links Links, recorder events.EventRecorder) *Controller {
+	config.Default()
+	return &Controller{
+		config:    config,
+		client:    c,
+		links:     links,
+		recorder:  recorder,
+		tenants:   tenants{config: config, client: c, direct: direct{Client: c, live: live}},
+		addresses: addresses{config: config, client: c, live: live},
+		states:    map[string]*state{},
+	}
+}
+
+// A direct client reads one object as the API server has it now.
+type direct struct {
+	client.Client
+	live client.Reader
+}
+
+// Get implements client.Reader.
+func (d direct) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	return d.live.Get(ctx, key, object, opts...)
+}
+
+// Reconcile does for one Peer what this package is for.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	peer := &v1alpha1.Peer{}
+	if err := c.client.Get(ctx, req.NamespacedName, peer); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !peer.DeletionTimestamp.IsZero() {
+		return c.farewell(ctx, peer)
+	}
+	if err := c.hold(ctx, peer); err != nil {
+		return reconcile.Result{}, err
+	}
+	known := c.stateOf(peer.Name)
+	seen := facts{ours: c.config.Version}
+	seen.tenant, seen.tenantErr = c.tenants.ensure(ctx, peer, &known.tenant)
+	if err := c.greet(ctx, peer, seen.tenant, &known.probe); err != nil {
+		return reconcile.Result{}, err
+	}
+	seen.probe = known.probe
+	var assignErr error
+	seen.addresses, assignErr = c.assign(ctx, peer)
+	err := errors.Join(seen.tenantErr, assignErr, c.report(ctx, peer, seen))
+	return reconcile.Result{RequeueAfter: c.pause(peer, seen)}, err
+}
+
+// hold puts our finalizer on the Peer before anything is made for it.
+func (c *Controller) hold(ctx context.Context, peer *v1alpha1.Peer) error {
+	before := peer.DeepCopy()
+	if !controllerutil.AddFinalizer(peer, v1alpha1.FinalizerPeer) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.client.Patch(ctx, peer, patch); err != nil {
+		return fmt.Errorf("add finalizer: %w", err)
+	}
+	return nil
+}
+
+// farewell takes away what was made for a Peer that is being deleted.
+func (c *Controller) farewell(ctx context.Context, peer *v1alpha1.Peer) (reconcile.Result, error) {
+	c.links.Close(peer.Name)
+	if !controllerutil.ContainsFinalizer(peer, v1alpha1.FinalizerPeer) {
+		return reconcile.Result{}, nil
+	}
+	waitsFor, err := c.tenants.clear(ctx, peer)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if waitsFor != "" {
+		return reconcile.Result{RequeueAfter: clearPause}, c.report(ctx, peer, facts{ours: c.config.Version, waitsFor: waitsFor})
+	}
+	c.forget(peer.Name)
+	before := peer.DeepCopy()
+	controllerutil.RemoveFinalizer(peer, v1alpha1.FinalizerPeer)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := client.IgnoreNotFound(c.client.Patch(ctx, peer, patch)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("remove finalizer: %w", err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// greet greets the peer if we consume from it. Credentials in a namespace that is not ours are nobody's.
+func (c *Controller) greet(ctx context.Context, peer *v1alpha1.Peer, tenant tenantState, p *probe) error {
+	if !peer.HasRole(v1alpha1.RoleProvider) || tenant == tenantTaken {
+		c.links.Close(peer.Name)
+		*p = probe{}
+		return nil
+	}
+	if tenant != tenantReady {
+		return nil
+	}
+	p.greet(ctx, c.links, peer, c.config)
+	if p.interrupted() {
+		p.link = nil
+		return p.err
+	}
+	return nil
+}
+
+func (c *Controller) assign(ctx context.Context, peer *v1alpha1.Peer) (assignment, error) {
+	if !peer.HasRole(v1alpha1.RoleProvider) {
+		c.addresses.forget(peer.Name)
+		return assignment{}, nil
+	}
+	podCIDR, err := c.podCIDROf(ctx, peer)
+	if err != nil {
+		return unchanged(peer, err), err
+	}
+	got, err := c.addresses.assign(ctx, peer, podCIDR)
+	if err != nil {
+		return unchanged(peer, err), err
+	}
+	return got, nil
+}
+
+// pause returns when the peer must be looked at again though nothing changes.
+func (c *Controller) pause(peer *v1alpha1.Peer, seen facts) time.Duration {
+	switch {
+	case seen.tenant == tenantUnsettled:
+		return settlePause
+	case seen.tenant == tenantReady && peer.HasRole(v1alpha1.RoleProvider):
+		return max(seen.probe.due.Sub(c.config.Clock.Now()), time.Millisecond)
+	default:
+		return repairPeriod
+	}
+}
+
+func (c *Controller) stateOf(peer string) *state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.states[peer] == nil {
+		c.states[peer] = &state{}
+	}
+	return c.states[peer]
+}
+
+func (c *Controller) forget(peer string) {
+	c.addresses.forget(peer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.states, peer)
+}
+
+// SetupWithManager registers the controller with the manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	return errors.Join(c.config.Validate(), ctrl.NewControllerManagedBy(mgr).
+		Named("peering").
+		For(&v1alpha1.Peer{}, peerChanges()).
+		Watches(&corev1.Namespace{}, peerOfNamespace(), tenantChanges()).
+		Watches(&v1alpha1.Advertisement{}, peerOfAdvertisement(), podCIDRChanges()).
+		WithOptions(c.options()).
+		Complete(c))
+}

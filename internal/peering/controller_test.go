@@ -1,0 +1,370 @@
+package peering
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+const (
+	yes     = metav1.ConditionTrue
+	no      = metav1.ConditionFalse
+	unsure  = metav1.ConditionUnknown
+	tenant  = "hanse-peer-hamburg"
+	manager = v1alpha1.ClusterRoleManagerInTenant
+	kubelet = v1alpha1.ClusterRoleKubeletInTenant
+)
+
+func TestConsumerGetsATenantNamespace(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
+	w.reconcile()
+
+	ns := &corev1.Namespace{}
+	w.get("", tenant, ns)
+	want := map[string]string{
+		"hanse.dev/type": "tenant", "hanse.dev/peer": "hamburg", "hanse.dev/cluster-id": "c-hamburg", "hanse.dev/managed": "true",
+	}
+	if diff := cmp.Diff(want, ns.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	subjects := map[string]string{ // ClusterRole → who has it
+		manager: "hanse-system/hanse-manager", kubelet: "hanse-system/hanse-kubelet",
+		v1alpha1.ClusterRolePeerTenant: tenant + "/hanse-peer",
+	}
+	for role, subject := range subjects {
+		binding := &rbacv1.RoleBinding{}
+		w.get(tenant, role, binding)
+		if binding.RoleRef.Kind != "ClusterRole" || binding.RoleRef.Name != role || len(binding.Subjects) != 1 ||
+			binding.Subjects[0].Namespace+"/"+binding.Subjects[0].Name != subject {
+			t.Errorf("binding of %s: %v to %v", role, binding.RoleRef, binding.Subjects)
+		}
+	}
+	w.get(tenant, "hanse-peer", &corev1.ServiceAccount{})
+	info := &corev1.ConfigMap{}
+	w.get(tenant, "hanse-cluster", info)
+	if diff := cmp.Diff(map[string]string{"clusterID": "c-lubeck", "version": "v0.1.0"}, info.Data); diff != "" {
+		t.Errorf("cluster info (-want +got):\n%s", diff)
+	}
+
+	for _, kind := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated, v1alpha1.ConditionCompatible} {
+		w.expect(kind, unsure, v1alpha1.ReasonNotConsumed)
+	}
+	w.expect(v1alpha1.ConditionConnected, no, v1alpha1.ReasonNoNetworkFabric)
+	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+	w.expectEvents(1)
+	if w.links.link.asked > 0 {
+		t.Error("contacted a peer from which nothing is consumed")
+	}
+	w.expectNoWrites()
+	w.clock.Step(repairPeriod)
+	w.expectNoWrites()
+	w.expectEvents(0)
+}
+
+func TestProviderIsGreetedUntilItIsReady(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
+	w.links.err = fmt.Errorf("%w: there is no Secret", peers.ErrCredentialsMissing)
+	w.reconcile()
+	for _, role := range []string{manager, kubelet} {
+		w.get(tenant, role, &rbacv1.RoleBinding{})
+	}
+	if w.exists(tenant, "hanse-peer", &corev1.ServiceAccount{}) || w.exists(tenant, "hanse-cluster", &corev1.ConfigMap{}) {
+		t.Error("a provider has an identity here")
+	}
+	w.expect(v1alpha1.ConditionReachable, unsure, v1alpha1.ReasonCredentialsMissing)
+	w.expect(v1alpha1.ConditionAuthenticated, no, v1alpha1.ReasonCredentialsMissing)
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonCredentialsMissing)
+	w.expectEvents(1)
+
+	w.links.err = nil
+	w.reconcile()
+	for _, kind := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated, v1alpha1.ConditionCompatible} {
+		w.expect(kind, yes, v1alpha1.ReasonReady)
+	}
+	w.expect(v1alpha1.ConditionConnected, no, v1alpha1.ReasonNoNetworkFabric)
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNoAdvertisement)
+	w.expectEvents(1)
+
+	w.advertisedIs(no, v1alpha1.ReasonExpired)
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonExpired)
+	w.advertisedIs(yes, v1alpha1.ReasonAccepted)
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+	w.expectEvents(2)
+	if got := w.peer().Status; got.Version != "v0.1.0" || got.RoundTripTime.Duration != 10*time.Millisecond {
+		t.Errorf("version %s, round trip %s", got.Version, got.RoundTripTime)
+	}
+	w.expectNoWrites()
+	w.clock.Step(time.Minute)
+	w.expectNoWrites()
+	w.expectEvents(0)
+}
+
+func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "hanse-cluster")
+	tests := map[string]struct {
+		ensure, hello error
+		id, version   string
+		kind          string
+		status        metav1.ConditionStatus
+		reason        string
+		says          string
+	}{
+		"broken Secret": {
+			ensure: fmt.Errorf("%w: Secret x: it is not a kubeconfig", peers.ErrCredentialsInvalid),
+			kind:   v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonCredentialsInvalid, says: "not a kubeconfig",
+		},
+		"no answer": {
+			hello: fmt.Errorf("%w: %w", peers.ErrUnreachable, refused),
+			kind:  v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonUnreachable, says: "connection refused",
+		},
+		"untrusted": {
+			hello: fmt.Errorf("%w: x509: the time is 12:00:01", peers.ErrCredentialsInvalid),
+			kind:  v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonCredentialsInvalid, says: "does not trust",
+		},
+		"unauthorized": {
+			hello: peers.ErrUnauthorized,
+			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonUnauthorized, says: "peer with it again",
+		},
+		"not introduced": {
+			hello: notFound,
+			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonPending, says: "role Consumer",
+		},
+		"nonsense": {
+			hello: peers.ErrTooLarge,
+			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonMalformed, says: "makes no sense",
+		},
+		"another cluster": {
+			id:   "c-bremen",
+			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonClusterIDMismatch, says: `"c-bremen"`,
+		},
+		"another version": {
+			version: "v0.9.0",
+			kind:    v1alpha1.ConditionCompatible, status: no, reason: v1alpha1.ReasonIncompatibleVersion, says: "upgrade",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, peerOf(v1alpha1.RoleProvider))
+			w.links.err, w.links.link.err = test.ensure, test.hello
+			if test.id != "" {
+				w.links.link.hello.ClusterID = test.id
+			}
+			if test.version != "" {
+				w.links.link.hello.Version = test.version
+			}
+			w.reconcile()
+			w.expect(test.kind, test.status, test.reason)
+			w.expect(v1alpha1.ConditionReady, no, test.reason)
+			ready := meta.FindStatusCondition(w.peer().Status.Conditions, v1alpha1.ConditionReady)
+			if !strings.Contains(ready.Message, test.says) {
+				t.Errorf("%q does not say %q", ready.Message, test.says)
+			}
+			w.clock.Step(time.Hour)
+			w.expectNoWrites()
+		})
+	}
+}
+
+func TestProbesBackOff(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
+	w.links.link.err = peers.ErrUnreachable
+	var pauses []time.Duration
+	for range 8 {
+		pause := w.reconcile().RequeueAfter
+		pauses = append(pauses, pause)
+		asked := w.links.link.asked
+		w.clock.Step(pause / 2)
+		w.reconcile()
+		if w.links.link.asked != asked {
+			t.Fatal("greeted before it is time")
+		}
+		w.clock.Step(pause - pause/2)
+	}
+	for i, pause := range pauses {
+		least := min(firstRetry<<i, 30*time.Second)
+		if pause < least || pause > least*12/10 {
+			t.Errorf("pause %d is %s, want about %s", i, pause, least)
+		}
+	}
+	w.links.link = &fakeLink{hello: w.links.link.hello}
+	if pause := w.reconcile().RequeueAfter; pause < 10*time.Second || pause > 12*time.Second || w.links.link.asked == 0 {
+		t.Errorf("with new credentials: greeted %d times, next in %s", w.links.link.asked, pause)
+	}
+}
+
+func TestRoundTripTimeIsShownSteadily(t *testing.T) {
+	const ms = time.Millisecond
+	tests := []struct{ shown, measured, want time.Duration }{
+		{0, 0, 0},
+		{0, 12340 * time.Microsecond, 12300 * time.Microsecond},
+		{0, time.Microsecond, 100 * time.Microsecond},
+		{10 * ms, 0, 10 * ms},
+		{10 * ms, 12 * ms, 10 * ms},
+		{10 * ms, 13 * ms, 13 * ms},
+		{10 * ms, 7 * ms, 7 * ms},
+		{1 * ms, 1900 * time.Microsecond, 1 * ms},
+	}
+	for _, test := range tests {
+		if got := steadyRoundTrip(test.shown, test.measured); got != test.want {
+			t.Errorf("shown %s, measured %s: got %s, want %s", test.shown, test.measured, got, test.want)
+		}
+	}
+}
+
+func TestForeignNamespaceIsNeverAdopted(t *testing.T) {
+	former := map[string]string{
+		"hanse.dev/type": "tenant", "hanse.dev/peer": "hamburg", "hanse.dev/cluster-id": "c-former", "hanse.dev/managed": "true",
+	}
+	for name, labels := range map[string]map[string]string{"somebody's": nil, "a former peer's": former} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, peerOf(v1alpha1.RoleProvider, v1alpha1.RoleConsumer), namespace(tenant, labels))
+			w.reconcile()
+			w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNamespaceTaken)
+			if w.exists(tenant, "hanse-peer", &corev1.ServiceAccount{}) || w.links.link.asked > 0 {
+				t.Error("the foreign namespace was used")
+			}
+			w.expectNoWrites()
+
+			if err := w.client.Delete(t.Context(), w.peer()); err != nil {
+				t.Fatal(err)
+			}
+			w.reconcile()
+			if w.exists("", "hamburg", &v1alpha1.Peer{}) || !w.exists("", tenant, &corev1.Namespace{}) {
+				t.Error("the Peer must go and the foreign namespace stay")
+			}
+		})
+	}
+}
+
+func TestRoleThatIsTakenBackLeavesNoRights(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleConsumer, v1alpha1.RoleProvider))
+	w.reconcile()
+	peer := w.peer()
+	peer.Spec.Roles, peer.Generation = []v1alpha1.PeerRole{v1alpha1.RoleProvider}, 2
+	if err := w.client.Update(t.Context(), peer); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile()
+	if w.exists(tenant, "hanse-peer", &corev1.ServiceAccount{}) || w.exists(tenant, "hanse-cluster", &corev1.ConfigMap{}) {
+		t.Error("the peer still has an identity")
+	}
+	binding := &rbacv1.RoleBinding{}
+	w.get(tenant, v1alpha1.ClusterRolePeerTenant, binding)
+	if len(binding.Subjects) > 0 {
+		t.Errorf("rights are left to %v", binding.Subjects)
+	}
+	w.clock.Step(repairPeriod)
+	w.expectNoWrites()
+}
+
+func TestDamageInATenantNamespaceIsRepaired(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
+	w.reconcile()
+	binding := &rbacv1.RoleBinding{}
+	w.get(tenant, v1alpha1.ClusterRolePeerTenant, binding)
+	binding.Subjects = []rbacv1.Subject{{Kind: "User", Name: "mallory"}}
+	info := &corev1.ConfigMap{}
+	w.get(tenant, "hanse-cluster", info)
+	if err := errors.Join(w.client.Update(t.Context(), binding), w.client.Delete(t.Context(), info)); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(repairPeriod)
+	w.reconcile()
+	w.get(tenant, v1alpha1.ClusterRolePeerTenant, binding)
+	w.get(tenant, "hanse-cluster", info)
+	if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "hanse-peer" {
+		t.Errorf("rights are with %v", binding.Subjects)
+	}
+}
+
+func TestNewRightsMayTakeAMoment(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "hanse-peer", nil)
+	w.refuse = func(o client.Object) error {
+		if ns, ok := o.(*corev1.Namespace); ok {
+			ns.CreationTimestamp = metav1.NewTime(w.clock.Now())
+		}
+		if _, ok := o.(*corev1.ServiceAccount); ok {
+			return forbidden
+		}
+		return nil
+	}
+	if pause := w.reconcile().RequeueAfter; pause != settlePause {
+		t.Errorf("looks again in %s", pause)
+	}
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonPending)
+	w.clock.Step(settleTime)
+	if _, err := w.tryReconcile(); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, want Forbidden", err)
+	}
+	ready := meta.FindStatusCondition(w.peer().Status.Conditions, v1alpha1.ConditionReady)
+	if !strings.Contains(ready.Message, "forbidden") {
+		t.Errorf("%q does not tell the cause", ready.Message)
+	}
+	w.refuse = nil
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+}
+
+func TestDeletedPeerLeavesNothing(t *testing.T) {
+	twin := namespace("shop-hamburg-123456", map[string]string{"hanse.dev/type": "twin", "hanse.dev/peer": "hamburg"})
+	other := namespace("shop-bremen-123456", map[string]string{"hanse.dev/type": "twin", "hanse.dev/peer": "bremen"})
+	mapping := &v1alpha1.NamespaceMapping{ObjectMeta: metav1.ObjectMeta{
+		Namespace: tenant, Name: "shop", Finalizers: []string{v1alpha1.FinalizerNamespaceMapping},
+	}}
+	w := newWorld(t, peerOf(v1alpha1.RoleConsumer), twin, other, mapping)
+	w.reconcile()
+	if err := w.client.Delete(t.Context(), w.peer()); err != nil {
+		t.Fatal(err)
+	}
+
+	w.reconcile()
+	w.get(tenant, "shop", mapping)
+	if mapping.DeletionTimestamp.IsZero() || !w.exists(tenant, manager, &rbacv1.RoleBinding{}) {
+		t.Error("mappings must be ended first, while the right to do so is still there")
+	}
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNamespaceTerminating)
+	w.expectNoWrites()
+
+	mapping.Finalizers = nil
+	if err := w.client.Update(t.Context(), mapping); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile()
+	if !w.exists("", tenant, &corev1.Namespace{}) {
+		t.Error("the tenant namespace must wait for the twins")
+	}
+	if err := w.client.Delete(t.Context(), twin); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile()
+	if w.exists("", tenant, &corev1.Namespace{}) {
+		t.Error("the tenant namespace is left")
+	}
+	w.reconcile()
+	if w.exists("", "hamburg", &v1alpha1.Peer{}) {
+		t.Error("the Peer is left")
+	}
+	if !w.exists("", other.Name, &corev1.Namespace{}) {
+		t.Error("another peer's twin is gone")
+	}
+}

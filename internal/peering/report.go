@@ -1,0 +1,112 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// report writes what was found into the status of the Peer, if it is not there already, and tells of a change of Ready.
+func (c *Controller) report(ctx context.Context, peer *v1alpha1.Peer, f facts) error {
+	status := statusOf(peer, f, metav1.NewTime(c.config.Clock.Now()))
+	if equality.Semantic.DeepEqual(peer.Status, status) {
+		return nil
+	}
+	if err := c.apply(ctx, peer, status); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	before := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
+	c.announce(ctx, peer, before, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady))
+	return nil
+}
+
+// statusOf returns the whole status of the Peer: what is ours anew, what is others' as it is.
+func statusOf(peer *v1alpha1.Peer, f facts, now metav1.Time) v1alpha1.PeerStatus {
+	status := *peer.Status.DeepCopy()
+	status.ObservedGeneration = peer.Generation
+	for _, found := range conditionsOf(peer, f) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: found.kind, Status: found.status, Reason: found.reason, Message: shorten(found.message),
+			ObservedGeneration: peer.Generation, LastTransitionTime: now,
+		})
+	}
+	if f.waitsFor != "" {
+		return status
+	}
+	status.RemappedPodCIDR = ""
+	if f.addresses.cidr.IsValid() {
+		status.RemappedPodCIDR = f.addresses.cidr.String()
+	}
+	if f.probe.link != nil && f.probe.err == nil {
+		status.Version = f.probe.hello.Version
+	}
+	status.RoundTripTime = roundTripOf(status.RoundTripTime, f.probe)
+	return status
+}
+
+func roundTripOf(shown *metav1.Duration, p probe) *metav1.Duration {
+	if p.link == nil {
+		return nil
+	}
+	if shown == nil {
+		shown = &metav1.Duration{}
+	}
+	steady := steadyRoundTrip(shown.Duration, p.roundTrip)
+	if steady == 0 {
+		return nil
+	}
+	return &metav1.Duration{Duration: steady}
+}
+
+// shorten keeps a message, which may hold the words of others, within what the API takes comfortably.
+func shorten(message string) string {
+	const limit = 1024
+	if len(message) <= limit {
+		return message
+	}
+	return strings.ToValidUTF8(message[:limit], "")
+}
+
+// apply writes the part of the status that is ours.
+func (c *Controller) apply(ctx context.Context, peer *v1alpha1.Peer, status v1alpha1.PeerStatus) error {
+	ours := status.DeepCopy()
+	ours.Borrowed, ours.Lent = nil, nil
+	meta.RemoveStatusCondition(&ours.Conditions, v1alpha1.ConditionAdvertised)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ours)
+	if err != nil {
+		return fmt.Errorf("convert status: %w", err)
+	}
+	patch := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	patch.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Peer"))
+	patch.SetName(peer.Name)
+	patch.SetUID(peer.UID)
+	err = c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), fieldOwner, client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+// announce tells of a change of Ready: by an event to the user, by a line in the log to us.
+func (c *Controller) announce(ctx context.Context, peer *v1alpha1.Peer, before, after *metav1.Condition) {
+	if before != nil && before.Status == after.Status && before.Reason == after.Reason {
+		return
+	}
+	kind := corev1.EventTypeWarning
+	if after.Status == metav1.ConditionTrue || after.Reason == v1alpha1.ReasonPending {
+		kind = corev1.EventTypeNormal
+	}
+	c.recorder.Eventf(peer, nil, kind, after.Reason, "CheckPeer", "%s", after.Message)
+	ctrl.LoggerFrom(ctx).Info("Peer changed", "ready", after.Status, "reason", after.Reason, "message", after.Message)
+}

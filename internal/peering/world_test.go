@@ -1,0 +1,224 @@
+package peering
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// A world is a cluster with a fake API server, a clock, and peers that answer as they are told.
+type world struct {
+	t        *testing.T
+	client   client.Client
+	clock    *clocktesting.FakeClock
+	recorder *events.FakeRecorder
+	links    *fakeLinks
+	writes   int // all writes to the API
+	refuse   func(client.Object) error
+	*Controller
+}
+
+type fakeLinks struct {
+	err  error // of Ensure
+	link *fakeLink
+}
+
+type fakeLink struct {
+	hello peers.Hello
+	err   error
+	asked int
+}
+
+func (l *fakeLinks) Ensure(context.Context, *v1alpha1.Peer) (Greeter, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	return l.link, nil
+}
+
+func (l *fakeLinks) Close(string) {}
+
+func (l *fakeLink) Hello(context.Context) (peers.Hello, error) { l.asked++; return l.hello, l.err }
+func (*fakeLink) Server() string                               { return "https://192.0.2.1:6443" }
+func (*fakeLink) Done() <-chan struct{}                        { return nil }
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t:        t,
+		clock:    clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
+		recorder: events.NewFakeRecorder(100),
+		links: &fakeLinks{link: &fakeLink{hello: peers.Hello{
+			ClusterID: "c-hamburg", Version: "v0.1.0", RoundTrip: 10 * time.Millisecond,
+		}}},
+	}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.Peer{}).WithInterceptorFuncs(w.countWrites()).Build()
+	config := Config{
+		ClusterID: "c-lubeck", Version: "v0.1.0", Clock: w.clock,
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+	}
+	w.Controller = New(config, w.client, w.client, w.links, w.recorder)
+	return w
+}
+
+func (w *world) countWrites() interceptor.Funcs {
+	count := func(object client.Object, write func() error) error {
+		w.writes++
+		if w.refuse != nil {
+			if err := w.refuse(object); err != nil {
+				return err
+			}
+		}
+		return write()
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return count(o, func() error { return c.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return count(o, func() error { return c.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return count(o, func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return count(o, func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourceApply: func(
+			ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
+		) error {
+			w.writes++
+			before := w.peer().Status.Conditions
+			if err := c.SubResource(sub).Apply(ctx, o, opts...); err != nil {
+				return err
+			}
+			// The fake does not know that conditions are a map by type, and drops those of others.
+			if other := meta.FindStatusCondition(before, v1alpha1.ConditionAdvertised); other != nil {
+				peer := w.peer()
+				peer.Status.Conditions = append(peer.Status.Conditions, *other)
+				return c.Status().Update(ctx, peer)
+			}
+			return nil
+		},
+	}
+}
+
+func peerOf(roles ...v1alpha1.PeerRole) *v1alpha1.Peer {
+	return &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: "hamburg", UID: "peer-uid", Generation: 1},
+		Spec:       v1alpha1.PeerSpec{ClusterID: "c-hamburg", Roles: roles},
+	}
+}
+
+func advertisement(podCIDR string) *v1alpha1.Advertisement {
+	return &v1alpha1.Advertisement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-peer-hamburg", Name: "c-hamburg"},
+		Spec:       v1alpha1.AdvertisementSpec{ClusterID: "c-hamburg", Network: &v1alpha1.Network{PodCIDR: podCIDR}},
+	}
+}
+
+// advertisedIs is what package advertisement writes.
+func (w *world) advertisedIs(status metav1.ConditionStatus, reason string) {
+	w.t.Helper()
+	peer := w.peer()
+	meta.SetStatusCondition(&peer.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionAdvertised, Status: status, Reason: reason,
+	})
+	if err := w.client.Status().Update(w.t.Context(), peer); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) reconcile() reconcile.Result {
+	w.t.Helper()
+	result, err := w.tryReconcile()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return result
+}
+
+func (w *world) tryReconcile() (reconcile.Result, error) {
+	return w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "hamburg"}})
+}
+
+func (w *world) peer() *v1alpha1.Peer {
+	w.t.Helper()
+	peer := &v1alpha1.Peer{}
+	w.get("", "hamburg", peer)
+	return peer
+}
+
+func (w *world) get(namespace, name string, object client.Object) {
+	w.t.Helper()
+	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) exists(namespace, name string, object client.Object) bool {
+	w.t.Helper()
+	err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (w *world) expect(kind string, status metav1.ConditionStatus, reason string) {
+	w.t.Helper()
+	got := meta.FindStatusCondition(w.peer().Status.Conditions, kind)
+	if got == nil {
+		w.t.Errorf("no condition %s", kind)
+		return
+	}
+	if got.Status != status || got.Reason != reason {
+		w.t.Errorf("%s is %s, %s (%s), want %s, %s", kind, got.Status, got.Reason, got.Message, status, reason)
+	}
+}
+
+func (w *world) expectEvents(want int) {
+	w.t.Helper()
+	if got := len(w.recorder.Events); got != want {
+		w.t.Errorf("%d events, want %d", got, want)
+	}
+	for len(w.recorder.Events) > 0 {
+		w.t.Log(<-w.recorder.Events)
+	}
+}
+
+// expectNoWrites reconciles and sees that nothing is written.
+func (w *world) expectNoWrites() {
+	w.t.Helper()
+	before := w.writes
+	w.reconcile()
+	if w.writes != before {
+		w.t.Errorf("%d writes though nothing changed", w.writes-before)
+	}
+}
+
+func namespace(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
