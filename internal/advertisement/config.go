@@ -1,0 +1,105 @@
+package advertisement
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/internal/exchange"
+)
+
+// Config is what an administrator may set. What is not set has the default that is named.
+type Config struct {
+	// ClusterID is the id of this cluster. It must be set.
+	ClusterID string
+	// Namespace is Hanse's own, where the ConfigMap of prices lies. It must be set.
+	Namespace string
+	// Workers is how many peers are worked on at the same time, by the publisher and by the receiver each. Default 16.
+	Workers int
+
+	// HelloInterval is how often an offer is said again when nothing changes. Default 10 minutes.
+	HelloInterval time.Duration
+	// HelloTimeout is for how long a provider may be silent before its offer counts as ended, and how long our own
+	// offers live. Default 30 minutes.
+	HelloTimeout time.Duration
+	// MinInterval is the least time between two messages to one consumer, and between two looks at the capacity of the
+	// cluster. Default 2 s.
+	MinInterval time.Duration
+	// SettleInterval is the least time between two messages that tell of a change within the threshold. Default 30 s.
+	SettleInterval time.Duration
+	// Threshold is by how many percent of what was offered a resource must move for consumers to be told at once.
+	// Default 5.
+	Threshold int64
+
+	// Margin is what is never offered to anybody. By default nothing.
+	Margin corev1.ResourceList
+	// PodCIDR is the range of this cluster's pods. By default it is guessed from the nodes, see exchange.PodCIDR.
+	PodCIDR string
+	// LabelKeys are the labels of nodes that are offered where all nodes agree. By default the region.
+	LabelKeys []string
+	// MaxImages is how many images are offered. Default exchange.MaxImages.
+	MaxImages int
+
+	// Bounds are the limits of what is believed. By default exchange.DefaultBounds.
+	Bounds exchange.Bounds
+	// ReceiveInterval is the least time between two looks at the messages of one provider, however fast it writes.
+	// Default 1 s.
+	ReceiveInterval time.Duration
+}
+
+// Default fills in what was not set.
+func (c *Config) Default() {
+	c.Workers = orDefault(c.Workers, 16)
+	c.HelloInterval = orDefault(c.HelloInterval, 10*time.Minute)
+	c.HelloTimeout = orDefault(c.HelloTimeout, 30*time.Minute)
+	c.MinInterval = orDefault(c.MinInterval, 2*time.Second)
+	c.SettleInterval = orDefault(c.SettleInterval, 30*time.Second)
+	c.Threshold = orDefault(c.Threshold, 5)
+	c.MaxImages = orDefault(c.MaxImages, exchange.MaxImages)
+	c.Bounds = orDefault(c.Bounds, exchange.DefaultBounds())
+	c.ReceiveInterval = orDefault(c.ReceiveInterval, time.Second)
+	if c.LabelKeys == nil {
+		c.LabelKeys = []string{corev1.LabelTopologyRegion}
+	}
+}
+
+func orDefault[T comparable](value, fallback T) T {
+	var unset T
+	if value == unset {
+		return fallback
+	}
+	return value
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c *Config) Validate() error {
+	var problems []error
+	if c.ClusterID == "" || c.Namespace == "" {
+		problems = append(problems, errors.New("the cluster id and the namespace of Hanse must be set"))
+	}
+	if c.Workers < 1 {
+		problems = append(problems, fmt.Errorf("%d workers: at least one is needed", c.Workers))
+	}
+	problems = append(problems, c.validateIntervals())
+	if c.Threshold < 0 || c.MaxImages < 0 || c.MaxImages > 100 {
+		problems = append(problems, errors.New("the threshold must not be negative, and the images at most 100"))
+	}
+	if _, err := netip.ParsePrefix(c.PodCIDR); c.PodCIDR != "" && err != nil {
+		problems = append(problems, fmt.Errorf("pod CIDR %q: %w", c.PodCIDR, err))
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Config) validateIntervals() error {
+	var problems []error
+	if c.HelloInterval <= 0 || c.HelloInterval >= c.HelloTimeout {
+		problems = append(problems, fmt.Errorf("a hello every %s is too rare for a timeout of %s", c.HelloInterval, c.HelloTimeout))
+	}
+	if c.MinInterval <= 0 || c.SettleInterval < c.MinInterval || c.ReceiveInterval <= 0 {
+		problems = append(problems, errors.New("intervals must be positive, and that of small changes not shorter than that of all"))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,9 @@
+// Package advertisement publishes what this cluster offers to each consumer, and takes in what providers offer to it.
+//
+// The Publisher keeps one Advertisement in the tenant namespace of each consumer, in this cluster. The Receiver watches
+// the one that each provider keeps for us over there, keeps the newest good one as a copy in this cluster, and answers in
+// the status of both. It says on the Peer (condition Advertised) how that stands.
+//
+// The object always holds the whole offer, so a full message that would change nothing needs no writing of its own: it is
+// the hello.
+package advertisement

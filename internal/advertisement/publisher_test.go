@@ -1,0 +1,294 @@
+package advertisement
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+)
+
+func (w *world) node(name, cpu string) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyRegion: "north"}},
+		Spec:       corev1.NodeSpec{PodCIDR: "10.244.1.0/24"},
+		Status: corev1.NodeStatus{
+			Allocatable: resources("cpu", cpu, "memory", "8Gi", "pods", "10", "ephemeral-storage", "10Gi"),
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Images:      []corev1.ContainerImage{{Names: []string{"echo:1"}, SizeBytes: 7}},
+			NodeInfo:    corev1.NodeSystemInfo{Architecture: "amd64", KubeletVersion: "v1.37.1"},
+		},
+	}
+	w.publisher.capacity.setNode(node)
+	return node
+}
+
+func (w *world) pod(name, peer, cpu string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: resources("cpu", cpu)},
+		}}},
+	}
+	if peer != "" {
+		pod.Labels = map[string]string{v1alpha1.LabelPeer: peer}
+	}
+	w.publisher.capacity.setPod(pod)
+	return pod
+}
+
+func (w *world) prices(data map[string]string) *corev1.ConfigMap {
+	setting := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: PricesConfigMap}, Data: data}
+	w.create(w.home, setting)
+	return setting
+}
+
+func TestConsumerIsToldTheWholeOffer(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "4")
+	w.pod("local", "", "1")
+	w.prices(map[string]string{"currency": "EUR", "cpu": "0.02"})
+
+	w.expectWrites(1, w.publisher)
+
+	w.expect(v1alpha1.AdvertisementSpec{
+		ClusterID:         here,
+		Sequence:          start.UnixMilli(),
+		Timestamp:         metav1.NewTime(start.Local()),
+		TimeToLive:        metav1.NewTime(start.Add(30 * time.Minute).Local()),
+		Availability:      resources("cpu", "3", "memory", "8Gi", "pods", "9", "ephemeral-storage", "10Gi"),
+		LargestPod:        resources("cpu", "3", "memory", "8Gi", "ephemeral-storage", "10Gi"),
+		Images:            []v1alpha1.Image{{Names: []string{"echo:1"}, SizeBytes: 7}},
+		Prices:            &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.02")},
+		Network:           &v1alpha1.Network{PodCIDR: "10.244.0.0/16"},
+		Labels:            map[string]v1alpha1.Text{corev1.LabelTopologyRegion: "north"},
+		Architectures:     []string{"amd64"},
+		KubernetesVersion: "v1.37.1",
+	}, w.ours().Spec)
+	w.expect(peer.Name, w.ours().Labels[v1alpha1.LabelPeer])
+	w.expect(peer.Name, w.ours().OwnerReferences[0].Name)
+
+	w.expectWrites(0, w.publisher)
+}
+
+// What we publish is what a receiver accepts, whatever the cluster looks like.
+func TestOurOwnOfferWouldBeAccepted(t *testing.T) {
+	for name, arrange := range map[string]func(*world){
+		"a cluster without nodes": func(*world) {},
+		"a node":                  func(w *world) { w.node("a", "4") },
+		"absurd nodes":            func(w *world) { w.node("a", "1e9"); w.node("b", "1e12") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.peer(v1alpha1.RoleConsumer)
+			arrange(w)
+			w.reconcile(w.publisher)
+			verdict := exchange.Judge(&w.ours().Spec, exchange.DefaultBounds(), here, nil, w.clock.Now())
+			w.expect(exchange.Verdict{Accepted: true, Reason: v1alpha1.ReasonAccepted}, verdict)
+		})
+	}
+}
+
+func TestMessagesAreSentWhenDue(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*world)
+		due    time.Duration
+	}{
+		"new terms after the least interval":             {func(w *world) { w.node("a", "4").Labels[corev1.LabelTopologyRegion] = "south" }, 2 * time.Second},
+		"other prices, too":                              {func(w *world) { w.prices(map[string]string{"currency": "EUR", "cpu": "1"}) }, 2 * time.Second},
+		"a large change after the least interval":        {func(w *world) { w.pod("local", "", "1") }, 2 * time.Second},
+		"another consumer's pod is a change, too":        {func(w *world) { w.pod("other", "kiel", "1") }, 2 * time.Second},
+		"a small change when it has settled":             {func(w *world) { w.pod("small", "", "10m"); w.pod("big", "hamburg", "0") }, 2 * time.Second},
+		"the consumer's own pods change nothing for it":  {func(w *world) { w.pod("own", "hamburg", "1") }, 0},
+		"and without any change the next is a hello":     {func(*world) {}, 0},
+		"a small change of one resource when it settled": {func(w *world) { w.node("a", "3900m") }, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.peer(v1alpha1.RoleConsumer)
+			w.node("a", "4")
+			hello := w.reconcile(w.publisher).RequeueAfter
+			if hello < 9*time.Minute || hello > 10*time.Minute {
+				t.Errorf("the next hello is due in %s", hello)
+			}
+			if test.due == 0 {
+				test.due = hello
+			}
+			before := w.ours()
+			test.change(w)
+
+			result := w.expectWrites(0, w.publisher)
+			w.expect(test.due, result.RequeueAfter)
+			w.clock.Step(test.due)
+			w.expectWrites(1, w.publisher)
+			after := w.ours().Spec
+			if after.Sequence <= before.Spec.Sequence || !after.TimeToLive.After(before.Spec.TimeToLive.Time) {
+				t.Errorf("sequence %d, time to live %s after %v", after.Sequence, after.TimeToLive, before.Spec)
+			}
+			w.expectWrites(0, w.publisher)
+		})
+	}
+}
+
+func TestOwnPodsAreNotCountedTwice(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "4")
+	w.reconcile(w.publisher)
+	empty := w.ours().Spec.Availability
+	for i := range 4 {
+		w.pod(fmt.Sprint("own-", i), "hamburg", "1")
+	}
+	w.clock.Step(time.Hour)
+	w.reconcile(w.publisher)
+	w.expect(empty, w.ours().Spec.Availability)
+}
+
+func TestSequenceGrowsAlsoWhenTheObjectWasDeleted(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	w.reconcile(w.publisher)
+	first := w.ours()
+	w.delete(w.home, first)
+	w.clock.Step(time.Second)
+	w.reconcile(w.publisher)
+	if w.ours().Spec.Sequence <= first.Spec.Sequence {
+		t.Errorf("sequence %d after %d", w.ours().Spec.Sequence, first.Spec.Sequence)
+	}
+}
+
+func TestOfferIsWithdrawnWithTheRole(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	w.reconcile(w.publisher)
+	peer.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
+	w.update(w.home, peer)
+	w.expectWrites(1, w.publisher)
+	if w.ours() != nil {
+		t.Error("the offer is still there")
+	}
+	w.expectWrites(0, w.publisher)
+}
+
+func TestBrokenPricesChangeNoOffer(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	setting := w.prices(map[string]string{"currency": "EUR", "cpu": "0.02"})
+	w.reconcile(w.publisher)
+	setting.Data["cpu"] = "cheap"
+	w.update(w.home, setting)
+
+	requests := w.publisher.onPrices(t.Context(), setting)
+	w.expect(1, len(requests))
+	if event := <-w.events.Events; !strings.HasPrefix(event, "Warning InvalidPrices") {
+		t.Errorf("event %q", event)
+	}
+	w.clock.Step(time.Hour)
+	w.reconcile(w.publisher)
+	w.expect(resource.MustParse("0.02"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])
+
+	w.delete(w.home, w.ours())
+	w.reconcile(w.publisher)
+	if w.ours() != nil {
+		t.Error("something was offered although the price is unknown")
+	}
+	setting.Data["cpu"] = "0.03"
+	w.update(w.home, setting)
+	w.publisher.onPrices(t.Context(), setting)
+	w.expect(0, len(w.events.Events))
+	w.reconcile(w.publisher)
+	w.expect(resource.MustParse("0.03"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])
+}
+
+func TestCapacityFollowsEvents(t *testing.T) {
+	w := newWorld(t)
+	c := w.publisher.capacity
+	free := func() string {
+		cpu := c.look().Free()[corev1.ResourceCPU]
+		return cpu.String()
+	}
+	expectChange := func(want bool) {
+		t.Helper()
+		select {
+		case <-c.changed:
+			w.expect(want, true)
+		default:
+			w.expect(want, false)
+		}
+	}
+	node := w.node("a", "4")
+	expectChange(true)
+	pod := w.pod("p", "", "1")
+	expectChange(true)
+	w.expect("3", free())
+
+	heartbeat := node.DeepCopy()
+	heartbeat.ResourceVersion = "2"
+	c.updateNode(node, heartbeat)
+	started := pod.DeepCopy()
+	started.Status.Phase = corev1.PodRunning
+	c.updatePod(pod, started)
+	expectChange(false)
+
+	ended := pod.DeepCopy()
+	ended.Status.Phase = corev1.PodSucceeded
+	c.updatePod(started, ended)
+	expectChange(true)
+	w.expect("4", free())
+
+	w.pod("p", "", "2")
+	c.removePod(toolscache.DeletedFinalStateUnknown{Obj: pod})
+	w.expect("4", free())
+	c.removeNode(node)
+	expectChange(true)
+	w.expect("0", free())
+}
+
+func TestRunRingsForLargeChangesAtOnceAndForSmallOnesWhenSettled(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	if err := w.publisher.keepQueue(t.Context(), w.queue); err != nil {
+		t.Fatal(err)
+	}
+	w.node("a", "4")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- w.publisher.Run(ctx) }()
+	expectRing := func() {
+		t.Helper()
+		request, _ := w.queue.Get()
+		w.expect(types.NamespacedName{Name: "hamburg"}, request.NamespacedName)
+		w.queue.Done(request)
+	}
+	// step steps the clock once Run waits for that many timers.
+	step := func(timers int, by time.Duration) {
+		t.Helper()
+		for w.clock.Waiters() < timers {
+			runtime.Gosched()
+		}
+		w.clock.Step(by)
+	}
+	expectRing() // the first look
+	w.pod("large", "", "1")
+	step(2, 2*time.Second) // the interval after the first look
+	expectRing()
+	w.pod("small", "", "1m")
+	step(2, 2*time.Second)  // the interval after the second: the small change is seen, and does not ring
+	step(2, 26*time.Second) // it does when it has settled
+	expectRing()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,417 @@
+package advertisement
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type spec = v1alpha1.AdvertisementSpec
+
+func TestGoodOfferIsCopiedAndAnswered(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered(func(s *spec) { s.Flags = map[string]v1alpha1.Text{"unheard-of": "kept"} })
+
+	w.expectWrites(4, w.receiver) // copy, its status, the answer, the Peer's condition
+
+	held := w.held()
+	w.expect(w.theirs().Spec, held.Spec)
+	w.expect(v1alpha1.Text("kept"), held.Spec.Flags["unheard-of"])
+	w.expect("hamburg", held.Labels[v1alpha1.LabelPeer])
+	w.expectAccepted(held, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.expectAccepted(w.theirs(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.expect(&v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted, Reason: v1alpha1.ReasonAccepted, Sequence: 1},
+		w.theirs().Status.Acknowledgement)
+	w.expect(w.theirs().Generation, w.theirs().Status.ObservedGeneration)
+	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+
+	result := w.expectWrites(0, w.receiver)
+	w.expect(time.Minute, result.RequeueAfter)
+}
+
+func TestHelloCostsOneWriteAndAFullMessageIsAnswered(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.reconcile(w.receiver)
+
+	w.clock.Step(10 * time.Minute)
+	w.says(w.offer(2, func(s *spec) { s.Availability["cpu"] = resource.MustParse("2") }))
+	w.expectWrites(1, w.receiver)
+	w.expect(resource.MustParse("2"), w.held().Spec.Availability[corev1.ResourceCPU])
+	w.expect(int64(1), w.theirs().Status.Acknowledgement.Sequence)
+	w.expectWrites(0, w.receiver)
+
+	w.clock.Step(10 * time.Minute)
+	w.says(w.offer(3, func(s *spec) { s.Labels = map[string]v1alpha1.Text{"region": "north"} }))
+	w.expectWrites(3, w.receiver)
+	w.expect(int64(3), w.theirs().Status.Acknowledgement.Sequence)
+	w.expect(w.theirs().Generation, w.theirs().Status.ObservedGeneration)
+	w.expectWrites(0, w.receiver)
+}
+
+// An answer that was lost is given later, although nothing new came in.
+func TestLostAnswerIsGivenAgain(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.reconcile(w.receiver)
+	w.says(w.offer(2, func(s *spec) { s.KubernetesVersion = "v1.37.1" }))
+	w.reconcile(w.receiver)
+	ad := w.theirs()
+	ad.Status = v1alpha1.AdvertisementStatus{}
+	if err := w.there.Status().Update(t.Context(), ad); err != nil {
+		t.Fatal(err)
+	}
+
+	w.expectWrites(1, w.receiver)
+	w.expect(int64(2), w.theirs().Status.Acknowledgement.Sequence)
+}
+
+// The bad inputs: refused with a reason in the provider's object, and what was accepted before stays as it is.
+func TestBadOfferIsRefused(t *testing.T) {
+	available := func(name corev1.ResourceName, quantity string) func(*spec) {
+		return func(s *spec) { s.Availability[name] = resource.MustParse(quantity) }
+	}
+	for name, test := range map[string]struct {
+		change func(*spec)
+		reason string
+	}{
+		"negative quantity": {available("memory", "-1Gi"), v1alpha1.ReasonInvalidQuantity},
+		"absurd quantity":   {available("cpu", "1e12"), v1alpha1.ReasonInvalidQuantity},
+		"missing quantity":  {func(s *spec) { delete(s.Availability, "pods") }, v1alpha1.ReasonInvalidQuantity},
+		"expired": {func(s *spec) {
+			s.Timestamp, s.TimeToLive = metav1.NewTime(start.Add(-2*time.Hour)), metav1.NewTime(start.Add(-time.Hour))
+		}, v1alpha1.ReasonExpired},
+		"clock of the future": {func(s *spec) {
+			s.Timestamp, s.TimeToLive = metav1.NewTime(start.Add(time.Hour)), metav1.NewTime(start.Add(2*time.Hour))
+		}, v1alpha1.ReasonClockSkew},
+		"label that is none":    {func(s *spec) { s.Labels = map[string]v1alpha1.Text{"a": "two words"} }, v1alpha1.ReasonInvalidField},
+		"pod range that is not": {func(s *spec) { s.Network = &v1alpha1.Network{PodCIDR: "everything"} }, v1alpha1.ReasonInvalidField},
+	} {
+		t.Run(name+" at first", func(t *testing.T) {
+			w := newWorld(t)
+			w.peer(v1alpha1.RoleProvider)
+			w.offered(test.change)
+			w.reconcile(w.receiver)
+
+			w.expectAccepted(w.held(), metav1.ConditionFalse, test.reason)
+			w.expectAccepted(w.theirs(), metav1.ConditionFalse, test.reason)
+			w.expect(v1alpha1.AcknowledgementRefused, w.theirs().Status.Acknowledgement.State)
+			w.expectAdvertised(metav1.ConditionFalse, test.reason)
+			w.expectWrites(0, w.receiver)
+
+			w.says(w.offer(2))
+			w.reconcile(w.receiver)
+			w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+			w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+		})
+		t.Run(name+" after a good one", func(t *testing.T) {
+			w := newWorld(t)
+			w.peer(v1alpha1.RoleProvider)
+			w.offered()
+			w.reconcile(w.receiver)
+			good := w.held()
+			w.says(w.offer(2, test.change))
+			w.reconcile(w.receiver)
+
+			w.expect(good.Spec, w.held().Spec)
+			w.expect(good.Generation, w.held().Generation)
+			w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+			for _, ad := range []*v1alpha1.Advertisement{w.held(), w.theirs()} {
+				w.expect(v1alpha1.AcknowledgementRefused, ad.Status.Acknowledgement.State)
+				w.expect(test.reason, ad.Status.Acknowledgement.Reason)
+				w.expect(int64(2), ad.Status.Acknowledgement.Sequence)
+			}
+			w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+			w.expectWrites(0, w.receiver)
+		})
+	}
+}
+
+func TestOfferOfAnotherClusterIsRefusedAndNeverStored(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered(func(s *spec) { s.ClusterID = "bremen" })
+	w.reconcile(w.receiver)
+
+	if w.held() != nil {
+		t.Error("what another cluster says was stored as hamburg's")
+	}
+	w.expectAccepted(w.theirs(), metav1.ConditionFalse, v1alpha1.ReasonClusterIDMismatch)
+	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonClusterIDMismatch)
+	w.expectWrites(0, w.receiver)
+}
+
+func TestStaleMessageIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered(func(s *spec) { s.Sequence = 9 })
+	w.reconcile(w.receiver)
+	w.says(w.offer(8))
+	w.reconcile(w.receiver)
+	w.expect(v1alpha1.ReasonStale, w.theirs().Status.Acknowledgement.Reason)
+	w.expect(int64(9), w.held().Spec.Sequence)
+}
+
+func TestMalformedObjectIsReportedOnThePeer(t *testing.T) {
+	raw := func(availability map[string]any) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"spec": map[string]any{"clusterID": "hamburg", "availability": availability},
+		}}
+		object.SetGroupVersionKind(advertisementKind)
+		object.SetNamespace(v1alpha1.TenantNamespace(here))
+		object.SetName("hamburg")
+		return object
+	}
+	for name, test := range map[string]struct {
+		arrange func(*world)
+		names   string
+	}{
+		"a quantity that is none":          {func(w *world) { w.link.raw = raw(map[string]any{"cpu": "lots"}) }, "quantit"},
+		"a quantity that takes for ever":   {func(w *world) { w.link.raw = raw(map[string]any{"cpu": "1e-999999999"}) }, "exponent"},
+		"a list where a map should be":     {func(w *world) { w.link.raw = raw(nil); w.link.raw.Object["spec"] = []any{} }, "decode"},
+		"an object beyond the link's size": {func(w *world) { w.link.mirrorErr = peers.ErrTooLarge }, "large"},
+		"an object that is not stored here": {func(w *world) {
+			refusal := error(apierrors.NewRequestEntityTooLargeError("limit is 3145728"))
+			w.refusing.Store(&refusal)
+		}, "3145728"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.peer(v1alpha1.RoleProvider)
+			w.offered()
+			test.arrange(w)
+			w.reconcile(w.receiver)
+
+			message := w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonMalformed)
+			if !strings.Contains(message, test.names) {
+				t.Errorf("message %q does not name %q", message, test.names)
+			}
+		})
+	}
+}
+
+func TestMalformedObjectChangesNothingThatIsInUse(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.reconcile(w.receiver)
+	good := w.held()
+	refusal := error(apierrors.NewRequestEntityTooLargeError("limit is 3145728"))
+	w.says(w.offer(2, func(s *spec) { s.Images = []v1alpha1.Image{{Names: []string{"a"}}} }))
+	w.refusing.Store(&refusal)
+	w.reconcile(w.receiver)
+
+	w.expect(good.Spec, w.held().Spec)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.expect(v1alpha1.ReasonMalformed, w.theirs().Status.Acknowledgement.Reason)
+	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonMalformed)
+}
+
+func TestOfferEndsWhenTheProviderIsSilent(t *testing.T) {
+	for name, life := range map[string]time.Duration{
+		"its time to live passes":          30 * time.Minute,
+		"or before, if hellos are missing": 24 * time.Hour,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.peer(v1alpha1.RoleProvider)
+			w.offered(func(s *spec) { s.TimeToLive = metav1.NewTime(start.Add(life)) })
+			w.reconcile(w.receiver)
+
+			w.clock.Step(30*time.Minute - time.Second)
+			result := w.expectWrites(0, w.receiver)
+			w.expect(time.Second, result.RequeueAfter)
+
+			w.clock.Step(time.Second)
+			w.reconcile(w.receiver)
+			w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
+			w.expect(v1alpha1.ReasonExpired, w.theirs().Status.Acknowledgement.Reason)
+			w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonExpired)
+			w.expectWrites(0, w.receiver)
+
+			w.says(w.offer(2))
+			w.reconcile(w.receiver)
+			w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+			w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+		})
+	}
+}
+
+func TestCutLinkLeavesTheCopyUntilItExpires(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.reconcile(w.receiver)
+
+	w.links.err = errNoCredentials
+	w.clock.Step(20 * time.Minute)
+	w.expectWrites(0, w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+
+	w.clock.Step(10 * time.Minute)
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
+	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonExpired)
+	w.expectWrites(0, w.receiver)
+}
+
+func TestWithdrawnOfferIsNotAccepted(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	ad := w.offered()
+	w.reconcile(w.receiver)
+
+	w.link.synced = false // the mirror is empty, which proves nothing
+	w.expectWrites(0, w.receiver)
+
+	w.link.synced = true
+	w.delete(w.there, ad)
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonNoAdvertisement)
+	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonNoAdvertisement)
+	w.expectWrites(0, w.receiver)
+
+	w.offered(func(s *spec) { s.Sequence = 0 }) // a provider that was set up anew may begin anew
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+}
+
+func TestPeerWithoutOfferOrLinkSaysSo(t *testing.T) {
+	for name, test := range map[string]struct {
+		arrange func(*world)
+		names   string
+	}{
+		"no offer":       {func(*world) {}, "does not advertise"},
+		"no link":        {func(w *world) { w.links.err = errNoCredentials }, "Reachable"},
+		"not synced yet": {func(w *world) { w.link.synced = false }, "not read yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.peer(v1alpha1.RoleProvider)
+			test.arrange(w)
+			w.expectWrites(1, w.receiver)
+			if message := w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonNoAdvertisement); !strings.Contains(message, test.names) {
+				t.Errorf("message %q", message)
+			}
+			w.expectWrites(0, w.receiver)
+		})
+	}
+}
+
+func TestPeerOfOurOwnIDIsRefusedAndOurOfferKept(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.ClusterID = "hamburg" })
+	w.peer(v1alpha1.RoleProvider, v1alpha1.RoleConsumer)
+	w.reconcile(w.receiver)
+	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonClusterIDMismatch)
+}
+
+func TestCopyGoesWithTheRole(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.reconcile(w.receiver)
+
+	w.get(w.home, peer)
+	peer.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleConsumer}
+	w.update(w.home, peer)
+	w.reconcile(w.receiver)
+
+	if w.held() != nil {
+		t.Error("the copy is still there")
+	}
+	w.get(w.home, peer)
+	w.expect(0, len(peer.Status.Conditions))
+	if w.link.ended() == nil {
+		t.Error("the mirror still runs")
+	}
+	w.expectWrites(0, w.receiver)
+}
+
+func TestNewLinkIsWatchedAnew(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.reconcile(w.receiver)
+	old := w.link
+	w.links.link = &fakeLink{client: w.there, done: make(chan struct{}), synced: true}
+	close(old.done)
+
+	request, _ := w.queue.Get() // the end of a link rings
+	w.expect(reconcile.Request{NamespacedName: types.NamespacedName{Name: "hamburg"}}, request)
+	w.queue.Done(request)
+	w.reconcile(w.receiver)
+	if old.ended() == nil || w.links.link.ended == nil || w.links.link.ended() != nil {
+		t.Error("the mirror was not moved to the new link")
+	}
+}
+
+func TestChangesRingAtOnceAndThenOncePerInterval(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.ReceiveInterval = time.Hour })
+	w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.reconcile(w.receiver)
+	ring := func(name string) {
+		w.link.changed(types.NamespacedName{Namespace: v1alpha1.TenantNamespace(here), Name: name})
+	}
+	ring("another")
+	w.expect(0, w.queue.Len())
+	ring("hamburg")
+	request, _ := w.queue.Get()
+	w.queue.Done(request)
+	ring("hamburg")
+	w.expect(0, w.queue.Len())
+	w.clock.Step(time.Hour)
+	ring("hamburg")
+	w.expect(1, w.queue.Len())
+}
+
+func TestConfigIsValidated(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Config)
+		good   bool
+	}{
+		"the defaults":                 {func(*Config) {}, true},
+		"no cluster id":                {func(c *Config) { c.ClusterID = "" }, false},
+		"no workers":                   {func(c *Config) { c.Workers = -1 }, false},
+		"hellos rarer than the bound":  {func(c *Config) { c.HelloInterval = time.Hour }, false},
+		"an interval below zero":       {func(c *Config) { c.MinInterval = -1 }, false},
+		"a pod range that is none":     {func(c *Config) { c.PodCIDR = "10.0.0.0" }, false},
+		"more images than are allowed": {func(c *Config) { c.MaxImages = 101 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Config{ClusterID: here, Namespace: "hanse-system"}
+			config.Default()
+			test.change(&config)
+			if err := config.Validate(); (err == nil) != test.good {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestBoundsOfMessages(t *testing.T) {
+	w := settings{bounds: exchange.DefaultBounds(), helloTimeout: time.Minute}
+	o := w.decide(facts{peer: &v1alpha1.Peer{}, malformed: errors.New(strings.Repeat("x", 5000))}, start)
+	if len(o.verdict.Message) != maxMessage {
+		t.Errorf("message has %d bytes", len(o.verdict.Message))
+	}
+}
