@@ -1,0 +1,85 @@
+package tenant
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// Config says where Hanse runs and how hard it works.
+type Config struct {
+	// Namespace is Hanse's own. Default v1alpha1.SystemNamespace.
+	Namespace string
+	// ServiceAccount is the one that the manager runs under, in Namespace. It must be set: it gets the right to make
+	// pods in twin namespaces.
+	ServiceAccount string
+	// Workers is how many ShadowPods are worked on at the same time. Default 16.
+	Workers int
+	// Clock tells the time. By default the real one.
+	Clock clock.PassiveClock
+}
+
+// Default fills in what was not set.
+func (c *Config) Default() {
+	if c.Namespace == "" {
+		c.Namespace = v1alpha1.SystemNamespace
+	}
+	if c.Workers == 0 {
+		c.Workers = 16
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+}
+
+// Validate reports what is wrong with the configuration.
+func (c *Config) Validate() error {
+	if c.ServiceAccount == "" {
+		return errors.New("the service account of the manager is not set")
+	}
+	if c.Workers < 0 {
+		return errors.New("the number of workers is negative")
+	}
+	return nil
+}
+
+// Tenant is the controllers of this package.
+type Tenant struct {
+	mapper  *mapper
+	sweeper *sweeper
+	keeper  *keeper
+}
+
+// New returns the controllers. The client may read from a cache; the reader must not. It starts nothing.
+func New(cfg Config, c client.Client, live client.Reader) (*Tenant, error) {
+	cfg.Default()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Tenant{
+		mapper:  &mapper{config: cfg, client: c, live: live},
+		sweeper: &sweeper{client: c, live: live},
+		keeper:  &keeper{config: cfg, client: c, live: live},
+	}, nil
+}
+
+// SetupWithManager registers the controllers with the manager.
+func (t *Tenant) SetupWithManager(mgr ctrl.Manager) error {
+	for _, setup := range []func(ctrl.Manager) error{t.mapper.setup, t.sweeper.setup, t.keeper.setup} {
+		if err := setup(mgr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// retryAtLeast and retryAtMost bound how long an object whose reconciliation went wrong waits for the next try.
+	retryAtLeast = 20 * time.Millisecond
+	retryAtMost  = time.Minute
+)

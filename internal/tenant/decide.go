@@ -1,0 +1,237 @@
+package tenant
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
+)
+
+// scene is all that a decision about a ShadowPod is based on.
+type scene struct {
+	shadow *v1alpha1.ShadowPod
+	pod    *corev1.Pod // of the ShadowPod's name, whosever it is
+	peer   string
+	ending bool // the twin namespace is being deleted
+	now    time.Time
+}
+
+// action is what to do about the pod.
+type action int
+
+const (
+	leavePod action = iota
+	makePod
+	removePod
+	updatePod
+)
+
+// decision is what to do, what the record shall say, and when to look again if nothing happens.
+type decision struct {
+	action action
+	status v1alpha1.ShadowPodStatus
+	again  time.Duration
+}
+
+// decide says what to do about a ShadowPod that home wants.
+func decide(s *scene) decision {
+	next := decision{status: *s.shadow.Status.DeepCopy()}
+	switch {
+	case meta.IsStatusConditionTrue(s.shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable):
+		// Home has given the pod up, which cannot be taken back.
+		if s.ours() && s.pod.DeletionTimestamp.IsZero() {
+			next.action = removePod
+		}
+	case ended(s.shadow.Status.Phase):
+		// It has run to its end, and is never run again.
+	case s.pod == nil:
+		s.missing(&next)
+	case !s.ours():
+		next.nameTaken(s)
+	case endedByItself(s.pod):
+		next.tell(s, offload.Export(s.pod))
+	case !s.pod.DeletionTimestamp.IsZero():
+		next.interrupt(s)
+	case offload.FailedByPlatform(&s.pod.Status):
+		next.interrupt(s)
+		next.action = removePod
+	default:
+		s.alive(&next)
+	}
+	return next
+}
+
+func (s *scene) ours() bool { return s.pod != nil && madeFor(s.shadow, s.pod) }
+
+// missing decides about a record without a pod: the first one has to be made, or the next.
+func (s *scene) missing(next *decision) {
+	if s.ending {
+		next.giveUp(s, v1alpha1.ReasonNamespaceTerminating, "The twin namespace is being deleted")
+		return
+	}
+	if s.shadow.Status.PodUID == "" {
+		next.action = makePod
+		return
+	}
+	next.interrupt(s)
+	since := interruptedAt(&next.status)
+	delay, ok := backOff(next.status.Recreations, lived(&next.status, since))
+	switch {
+	case !ok:
+		next.giveUp(s, reasonRemadeTooOften, "The pod was made again too often without running for long")
+	case s.now.Before(since.Add(delay)):
+		next.again = since.Add(delay).Sub(s.now)
+	default:
+		next.action = makePod
+	}
+}
+
+// alive decides about a pod that runs or is about to.
+func (s *scene) alive(next *decision) {
+	if s.shadow.Generation != s.shadow.Status.ObservedGeneration {
+		next.action = updatePod
+	}
+	status := offload.Export(s.pod)
+	if wait := s.patience(&status); wait > 0 {
+		next.again = wait
+		return
+	}
+	next.tell(s, status)
+}
+
+// Most pods are ready soon, which is then the only thing to tell. These are for how long one is not told of that has no
+// node yet, whose containers are being made, and whose containers have begun to run and are not ready.
+const (
+	schedulingPatience = 10 * time.Second
+	creatingPatience   = time.Minute
+	startingPatience   = 3 * time.Second
+)
+
+// patience says for how long this status need not be told.
+func (s *scene) patience(status *corev1.PodStatus) time.Duration {
+	recorded := &s.shadow.Status
+	remade := recorded.PodUID != "" && recorded.PodUID != s.pod.UID
+	started := recorded.Phase != "" && recorded.Phase != string(corev1.PodPending)
+	created := s.pod.CreationTimestamp.Time
+	switch {
+	case remade || started || alarming(status):
+		return 0
+	case status.Phase == corev1.PodPending && s.pod.Spec.NodeName == "":
+		return left(schedulingPatience, s.now.Sub(created))
+	case status.Phase == corev1.PodPending:
+		return left(creatingPatience, s.now.Sub(created))
+	case status.Phase == corev1.PodRunning && !ready(status):
+		return left(startingPatience, s.now.Sub(lastStart(status)))
+	default:
+		return 0
+	}
+}
+
+// left returns what is left of a time, and nothing of one that begins in the future: two clocks differ then.
+func left(whole, passed time.Duration) time.Duration {
+	if passed < 0 {
+		return 0
+	}
+	return max(whole-passed, 0)
+}
+
+func lastStart(status *corev1.PodStatus) time.Time {
+	var last time.Time
+	for i := range status.ContainerStatuses {
+		running := status.ContainerStatuses[i].State.Running
+		if running != nil && running.StartedAt.After(last) {
+			last = running.StartedAt.Time
+		}
+	}
+	return last
+}
+
+func ready(status *corev1.PodStatus) bool {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == corev1.PodReady {
+			return status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// alarming says whether a container waits for something that its author should know of.
+func alarming(status *corev1.PodStatus) bool {
+	for _, containers := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for i := range containers {
+			waiting := containers[i].State.Waiting
+			if waiting != nil && waiting.Reason != "" &&
+				waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func ended(phase string) bool {
+	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
+}
+
+// endedByItself says whether the pod's own containers ended it, and not its deletion.
+func endedByItself(pod *corev1.Pod) bool {
+	if !offload.Ended(&pod.Status) {
+		return false
+	}
+	return pod.DeletionTimestamp.IsZero() || finishedBeforeDeletion(pod)
+}
+
+// finishedBeforeDeletion says whether each container had run to its end for good when the deletion began. A grace of
+// zero tells nothing: it comes last, and moves the time of the deletion.
+func finishedBeforeDeletion(pod *corev1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	if grace == nil || *grace == 0 || len(pod.Status.ContainerStatuses) == 0 {
+		return false
+	}
+	asked := pod.DeletionTimestamp.Add(-time.Duration(*grace) * time.Second)
+	for i := range pod.Status.ContainerStatuses {
+		end := pod.Status.ContainerStatuses[i].State.Terminated
+		if end == nil || !end.FinishedAt.Time.Before(asked) || restarts(pod.Spec.RestartPolicy, end.ExitCode) {
+			return false
+		}
+	}
+	return true
+}
+
+func restarts(policy corev1.RestartPolicy, exitCode int32) bool {
+	switch policy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return exitCode != 0
+	default:
+		return true
+	}
+}
+
+const (
+	// longLife is how long a pod must have lived for its end to be nobody's habit.
+	longLife = 10 * time.Minute
+	// firstDelay doubles with each remake of a pod that did not live long, up to longestDelay.
+	firstDelay      = time.Second
+	longestDelay    = 5 * time.Minute
+	mostRecreations = 20
+)
+
+// backOff says how long to wait before a pod is made again, and whether it should be at all.
+func backOff(recreations int32, lived time.Duration) (time.Duration, bool) {
+	switch {
+	case recreations <= 0 || lived >= longLife:
+		return 0, true
+	case recreations >= mostRecreations:
+		return 0, false
+	}
+	delay := firstDelay
+	for range recreations - 1 {
+		delay = min(2*delay, longestDelay)
+	}
+	return delay, true
+}

@@ -1,0 +1,172 @@
+package tenant
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestDeletionWaitsForThePodAndCarriesTheGrace(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.homeDeletes(ptr.To[int64](30))
+	s.run()
+	pod := s.pod()
+	pod.DeletionGracePeriodSeconds = ptr.To[int64](30)
+	if err := s.server.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	s.expectWrites("create Pod", "delete Pod")
+
+	s.homeDeletes(ptr.To[int64](5))
+	s.run()
+	s.expectWrites("delete Pod")
+	if len(s.grace) != 2 || *s.grace[0] != 30 || *s.grace[1] != 5 {
+		t.Errorf("deleted with grace %v", s.grace)
+	}
+
+	s.kubeletLetsGo()
+	s.run()
+	s.expectWrites("patch ShadowPod")
+	if s.find(&v1alpha1.ShadowPod{}, s.twin, "web") {
+		t.Error("the ShadowPod is still there")
+	}
+}
+
+func TestDeletionLooksForAPodThatTheCacheDoesNotShow(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.hidden["Pod"] = true
+	s.homeDeletes(nil)
+	s.run()
+	s.expectWrites("create Pod", "delete Pod")
+	if s.grace[0] != nil {
+		t.Error("the pod's own grace was overruled")
+	}
+}
+
+func TestForeignPodIsNotTouched(t *testing.T) {
+	theirs := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: lubeck.name(), UID: "theirs", Finalizers: []string{kubeletHolds}}}
+	for name, hidden := range map[string]bool{"seen": false, "not seen yet": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, shadowPod(), theirs.DeepCopy())
+			s.hidden["Pod"] = hidden
+			s.run()
+			s.run()
+			s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, v1alpha1.ReasonPodNameTaken)
+			s.homeDeletes(ptr.To[int64](0))
+			s.run()
+			if s.pod() == nil || s.pod().UID != "theirs" || !s.pod().DeletionTimestamp.IsZero() {
+				t.Error("the foreign pod was touched")
+			}
+			if s.find(&v1alpha1.ShadowPod{}, s.twin, "web") {
+				t.Error("the ShadowPod is still there")
+			}
+		})
+	}
+}
+
+func TestPodOfAnEarlierShadowPodIsForeign(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	later := shadowPod()
+	later.UID = types.UID("later")
+	if madeFor(later, s.pod()) {
+		t.Error("a pod of another record counts as ours")
+	}
+}
+
+func TestNothingIsMadeInANamespaceThatEnds(t *testing.T) {
+	s := newStage(t, shadowPod())
+	ns := &corev1.Namespace{}
+	s.find(ns, "", s.twin)
+	ns.Finalizers = []string{"test/held"}
+	if err := s.server.Update(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.server.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	s.expectWrites("status ShadowPod")
+	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonNamespaceTerminating)
+}
+
+func TestShadowPodOutsideATwinIsLeftAlone(t *testing.T) {
+	shadow := shadowPod()
+	shadow.Namespace = "default"
+	w := newWorld(t, shadow, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	w.reconcile(&keeper{config: w.config(), client: w.client, live: w.server}, "default", "web")
+	w.expectWrites()
+}
+
+func TestChangedImageIsCarriedOver(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	uid := s.pod().UID
+	shadow := s.shadow()
+	shadow.Generation = 2
+	shadow.Spec.Pod.Raw = []byte(`{"metadata":{"labels":{"track":"new"}},"spec":{"containers":[{"name":"c","image":"i:2"}]}}`)
+	if err := s.server.Update(t.Context(), shadow); err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	s.run()
+	s.expectWrites("create Pod", "status ShadowPod", "patch Pod", "status ShadowPod")
+	if pod := s.pod(); pod.UID != uid || pod.Spec.Containers[0].Image != "i:2" || pod.Labels["track"] != "new" {
+		t.Errorf("got pod %v", pod)
+	}
+}
+
+func TestConflictingStatusIsNoError(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	old := s.shadow()
+	shadow := s.shadow()
+	shadow.Labels = map[string]string{"a": "b"}
+	if err := s.server.Update(t.Context(), shadow); err != nil {
+		t.Fatal(err)
+	}
+	s.becomes(s.running)
+	s.stale = old
+	s.run()
+	if s.shadow().Status.Phase != "" {
+		t.Error("an old copy was written")
+	}
+	s.stale = nil
+	s.run()
+	if s.shadow().Status.Phase != "Running" {
+		t.Error("the status was not written with the new copy")
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	for _, c := range []struct {
+		recreations int32
+		lived       time.Duration
+		want        time.Duration
+		ok          bool
+	}{
+		{0, 0, 0, true},
+		{1, 0, time.Second, true},
+		{2, 0, 2 * time.Second, true},
+		{9, 0, 256 * time.Second, true},
+		{12, 0, longestDelay, true},
+		{12, longLife, 0, true},
+		{mostRecreations, 0, 0, false},
+		{mostRecreations, longLife, 0, true},
+	} {
+		if got, ok := backOff(c.recreations, c.lived); got != c.want || ok != c.ok {
+			t.Errorf("%d, %s: got %s, %t, want %s, %t", c.recreations, c.lived, got, ok, c.want, c.ok)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
+)
+
+// make creates the pod. What the API server answers is part of the record.
+func (k *keeper) make(ctx context.Context, seen *scene, next *decision) error {
+	pod, err := build(seen)
+	if err != nil {
+		next.giveUp(seen, v1alpha1.ReasonPodInvalid, err.Error())
+		return nil
+	}
+	if err := k.hold(ctx, seen.shadow); err != nil {
+		return err
+	}
+	err = k.client.Create(ctx, pod)
+	switch {
+	case err == nil:
+		ctrl.LoggerFrom(ctx).Info("Created pod", "podUID", pod.UID)
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return k.taken(ctx, seen, next)
+	case apierrors.IsInvalid(err):
+		next.giveUp(seen, v1alpha1.ReasonPodRefused, err.Error())
+		return nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		next.giveUp(seen, v1alpha1.ReasonNamespaceTerminating, "The twin namespace is being deleted")
+		return nil
+	case apierrors.IsForbidden(err):
+		next.refused(seen, err.Error())
+		return nil
+	default:
+		return fmt.Errorf("create the pod: %w", err)
+	}
+}
+
+func build(seen *scene) (*corev1.Pod, error) {
+	pod, err := offload.Build(seen.shadow)
+	if err != nil {
+		return nil, err
+	}
+	pod.Labels[v1alpha1.LabelPeer] = seen.peer
+	return pod, nil
+}
+
+// hold puts the finalizer on where the API server's policy has not: without it the record could go before its pod.
+func (k *keeper) hold(ctx context.Context, shadow *v1alpha1.ShadowPod) error {
+	before := shadow.DeepCopy()
+	if !controllerutil.AddFinalizer(shadow, v1alpha1.FinalizerShadowPod) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := k.client.Patch(ctx, shadow, patch); err != nil {
+		return fmt.Errorf("add the finalizer: %w", err)
+	}
+	return nil
+}
+
+// taken looks at the pod that has the name. Our own is not in the cache yet, and will come.
+func (k *keeper) taken(ctx context.Context, seen *scene, next *decision) error {
+	pod, err := getPod(ctx, k.live, seen.shadow)
+	if err != nil {
+		return err
+	}
+	if pod == nil {
+		next.again = retryAtLeast
+		return nil
+	}
+	if !madeFor(seen.shadow, pod) {
+		next.nameTaken(seen)
+	}
+	return nil
+}
+
+// update carries over what Kubernetes allows to change in a running pod: images, labels and annotations.
+func (k *keeper) update(ctx context.Context, seen *scene, next *decision) error {
+	want, err := build(seen)
+	if err != nil {
+		next.status.ObservedGeneration = seen.shadow.Generation
+		ctrl.LoggerFrom(ctx).Info("Keeping the pod as it is", "reason", err.Error())
+		return nil
+	}
+	pod := seen.pod.DeepCopy()
+	carryOver(pod, want)
+	patch := client.StrategicMergeFrom(seen.pod)
+	if data, err := patch.Data(pod); err != nil || string(data) == "{}" {
+		return err
+	}
+	err = k.client.Patch(ctx, pod, patch)
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		ctrl.LoggerFrom(ctx).Info("Keeping the pod as it is", "reason", err.Error())
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("update the pod: %w", err)
+	}
+	return nil
+}
+
+func carryOver(pod, want *corev1.Pod) {
+	pod.Labels = mergedEntries(pod.Labels, want.Labels)
+	pod.Annotations = mergedEntries(pod.Annotations, want.Annotations)
+	carryImages(pod.Spec.InitContainers, want.Spec.InitContainers)
+	carryImages(pod.Spec.Containers, want.Spec.Containers)
+}
+
+// mergedEntries keeps what others in the provider's cluster have added.
+func mergedEntries(have, want map[string]string) map[string]string {
+	if len(want) == 0 {
+		return have
+	}
+	out := maps.Clone(have)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, want)
+	return out
+}
+
+func carryImages(have, want []corev1.Container) {
+	for i := range have {
+		for j := range want {
+			if have[i].Name == want[j].Name && want[j].Image != "" {
+				have[i].Image = want[j].Image
+			}
+		}
+	}
+}
+
+// ignoreStale drops errors that say that the object changed or went meanwhile: its event brings us back.
+func ignoreStale(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

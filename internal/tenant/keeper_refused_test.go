@@ -1,0 +1,98 @@
+package tenant
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestRefusedPod(t *testing.T) {
+	t.Run("by a quota waits and is given up", func(t *testing.T) {
+		s := newStage(t, shadowPod())
+		s.createPod = forbidden403()
+		if again := s.run(); again != refusedAtLeast {
+			t.Errorf("looks again in %s, want %s", again, refusedAtLeast)
+		}
+		s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, v1alpha1.ReasonPodRefused)
+		s.clock.Step(refusedFor / 2)
+		if again := s.run(); again != refusedAtMost {
+			t.Errorf("looks again in %s, want %s", again, refusedAtMost)
+		}
+		s.expectWrites("create Pod", "status ShadowPod", "create Pod")
+		s.clock.Step(refusedFor / 2)
+		s.run()
+		s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonPodRefused)
+		s.createPod = nil
+		s.run()
+		s.expectWrites("create Pod", "status ShadowPod")
+	})
+	t.Run("by a quota that becomes free is made", func(t *testing.T) {
+		s := newStage(t, shadowPod())
+		s.createPod = forbidden403()
+		s.run()
+		s.createPod = nil
+		s.clock.Step(refusedAtLeast)
+		s.run()
+		s.becomes(s.running)
+		s.run()
+		s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
+	})
+	for reason, refusal := range map[string]error{
+		v1alpha1.ReasonPodRefused: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil),
+		v1alpha1.ReasonNamespaceTerminating: &apierrors.StatusError{ErrStatus: metav1.Status{
+			Reason:  metav1.StatusReasonForbidden,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
+		}},
+	} {
+		t.Run("for good is given up at once: "+reason, func(t *testing.T) {
+			s := newStage(t, shadowPod())
+			s.createPod = refusal
+			s.run()
+			s.run()
+			s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reason)
+			s.expectWrites("create Pod", "status ShadowPod")
+		})
+	}
+	t.Run("for another trouble is tried again", func(t *testing.T) {
+		s := newStage(t, shadowPod())
+		s.createPod = apierrors.NewInternalError(errors.New("etcd is away"))
+		_, err := s.keeper.Reconcile(t.Context(), requestFor(s.twin, "web")[0])
+		if !apierrors.IsInternalError(err) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("that asks for too much is never sent", func(t *testing.T) {
+		shadow := shadowPod()
+		shadow.Spec.Pod.Raw = []byte(`{"spec":{"hostNetwork":true}}`)
+		s := newStage(t, shadow)
+		s.run()
+		s.run()
+		s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonPodInvalid)
+		if c := meta.FindStatusCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable); c.Message != "spec.hostNetwork: not allowed" {
+			t.Errorf("got message %q", c.Message)
+		}
+		s.expectWrites("status ShadowPod")
+	})
+}
+
+func TestPodOfAGivenUpRecordIsRemoved(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	shadow := s.shadow()
+	shadow.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionUnrecoverable, Status: metav1.ConditionTrue, Reason: "X", LastTransitionTime: metav1.NewTime(s.clock.Now()),
+	}}
+	if err := s.server.Status().Update(t.Context(), shadow); err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	s.run()
+	s.expectWrites("create Pod", "delete Pod")
+}

@@ -1,0 +1,280 @@
+package tenant
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestPodIsMadeOnceAndToldOfWhenReady(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	pod := s.pod()
+	if pod == nil || !madeFor(s.shadow(), pod) || pod.Labels[v1alpha1.LabelPeer] != "lubeck" || pod.Labels[v1alpha1.LabelHomeUID] != "home-uid" {
+		t.Fatalf("got pod %v", pod)
+	}
+	if again := s.run(); again != schedulingPatience {
+		t.Errorf("looks again in %s, want %s", again, schedulingPatience)
+	}
+	s.becomes(func(status *corev1.PodStatus) {
+		status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+		}}
+	})
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.run()
+	s.expectWrites("create Pod", "status ShadowPod")
+	shadow := s.shadow()
+	s.expectCondition(shadow.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
+	s.expectCondition(shadow.Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
+	if shadow.Status.PodUID != pod.UID || shadow.Status.Phase != "Running" || shadow.Status.ObservedGeneration != 1 {
+		t.Errorf("got status %+v", shadow.Status)
+	}
+}
+
+func waitingFor(reason string) func(*corev1.PodStatus) {
+	return func(status *corev1.PodStatus) {
+		status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
+		}}
+	}
+}
+
+func TestTroubleIsToldAtOnce(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(waitingFor("ImagePullBackOff"))
+	s.run()
+	s.run()
+	s.expectWrites("create Pod", "status ShadowPod")
+}
+
+func TestWaitingIsToldAfterAWhile(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.clock.Step(schedulingPatience)
+	s.run()
+	s.expectWrites("create Pod", "status ShadowPod")
+}
+
+func TestStartIsToldWhenItTakesLong(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	pod := s.pod()
+	pod.Spec.NodeName = "n"
+	if err := s.server.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	s.becomes(waitingFor("ContainerCreating"))
+	s.clock.Step(schedulingPatience)
+	if again := s.run(); again != creatingPatience-schedulingPatience {
+		t.Errorf("looks again in %s", again)
+	}
+	s.becomes(func(status *corev1.PodStatus) {
+		s.running(status)
+		status.Conditions[1].Status = corev1.ConditionFalse
+	})
+	if again := s.run(); again != startingPatience {
+		t.Errorf("looks again in %s", again)
+	}
+	s.expectWrites("create Pod")
+	s.clock.Step(startingPatience)
+	s.run()
+	s.run()
+	s.expectWrites("status ShadowPod")
+	s.becomes(func(status *corev1.PodStatus) { status.Conditions[1].Status = corev1.ConditionTrue })
+	s.run()
+	s.expectWrites("status ShadowPod")
+}
+
+func TestMissingFinalizerIsAddedBeforeThePodIsMade(t *testing.T) {
+	shadow := shadowPod()
+	shadow.Finalizers = nil
+	s := newStage(t, shadow)
+	s.run()
+	s.expectWrites("patch ShadowPod", "create Pod")
+	if len(s.shadow().Finalizers) != 1 {
+		t.Error("the finalizer is missing")
+	}
+}
+
+func TestPodDeletedBySomebodyIsRemade(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	first := s.pod().UID
+	s.somebodyDeletes()
+	s.run()
+	s.run()
+	s.expectWrites("create Pod", "status ShadowPod", "status ShadowPod")
+	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonRemaking)
+	if phase := s.shadow().Status.Phase; phase != "Running" {
+		t.Errorf("home sees phase %s", phase)
+	}
+
+	s.kubeletLetsGo()
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.expectWrites("create Pod", "status ShadowPod")
+	status := s.shadow().Status
+	if second := s.pod().UID; second == first || status.PodUID != second || status.Recreations != 1 || status.Restarts["c"] != 2 {
+		t.Errorf("got pod %s after %s, status %+v", second, first, status)
+	}
+	s.expectCondition(status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
+}
+
+func TestEndedByItself(t *testing.T) {
+	began := metav1.NewTime(noon)
+	until := metav1.NewTime(noon.Add(30 * time.Second))
+	for name, c := range map[string]struct {
+		deletion *metav1.Time
+		grace    *int64
+		policy   corev1.RestartPolicy
+		exitCode int32
+		finished time.Time
+		want     bool
+	}{
+		"an ended pod":                        {nil, nil, "Always", 0, noon, true},
+		"ended by the deletion":               {&until, ptr.To[int64](30), "Never", 0, noon.Add(time.Second), false},
+		"ended in the second of the deletion": {&until, ptr.To[int64](30), "Never", 0, noon, false},
+		"ended before the deletion":           {&until, ptr.To[int64](30), "Never", 1, noon.Add(-time.Second), true},
+		"ended well before the deletion":      {&until, ptr.To[int64](30), "OnFailure", 0, noon.Add(-time.Second), true},
+		"about to restart at the deletion":    {&until, ptr.To[int64](30), "OnFailure", 1, noon.Add(-time.Second), false},
+		"crashed before the deletion":         {&until, ptr.To[int64](30), "Always", 1, noon.Add(-time.Second), false},
+		"seen only when the kubelet lets go":  {&began, ptr.To[int64](0), "Never", 0, noon.Add(-time.Second), false},
+	} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: c.deletion, DeletionGracePeriodSeconds: c.grace},
+			Spec:       corev1.PodSpec{RestartPolicy: c.policy},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodSucceeded,
+				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{ExitCode: c.exitCode, FinishedAt: metav1.NewTime(c.finished)},
+				}}},
+			},
+		}
+		if got := endedByItself(pod); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
+// The API server sets the deletion to now, with no grace, when the kubelet lets a pod go.
+func TestContainersEndedByADeletionAreNoCompletion(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.clock.Step(time.Minute)
+	s.somebodyDeletes()
+	s.becomes(func(status *corev1.PodStatus) {
+		status.Phase = corev1.PodSucceeded
+		status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			FinishedAt: metav1.NewTime(s.pod().DeletionTimestamp.Add(-time.Second)),
+		}}
+	})
+	s.run()
+	if phase := s.shadow().Status.Phase; phase != "Running" {
+		t.Errorf("home sees phase %s", phase)
+	}
+	s.kubeletLetsGo()
+	s.run()
+	if s.pod() == nil {
+		t.Error("the pod was not made again")
+	}
+}
+
+func TestCompletedPodIsNeverRunAgain(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	before := s.shadow()
+	s.becomes(func(status *corev1.PodStatus) { status.Phase = corev1.PodSucceeded })
+	s.run()
+	s.somebodyDeletes()
+	s.kubeletLetsGo()
+	s.run()
+	s.expectWrites("create Pod", "status ShadowPod")
+	if s.pod() != nil || s.shadow().Status.Phase != "Succeeded" {
+		t.Errorf("got pod %v, phase %s", s.pod(), s.shadow().Status.Phase)
+	}
+
+	// The cache may still show the record of a running pod.
+	s.stale = before
+	s.stale.Status.PodUID = "uid-1"
+	s.stale.Status.Phase = "Running"
+	s.run()
+	s.expectWrites()
+}
+
+func TestPodThatItsNodeFailedIsRemade(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.becomes(func(status *corev1.PodStatus) { status.Phase, status.Reason = corev1.PodFailed, "Evicted" })
+	s.run()
+	if phase := s.shadow().Status.Phase; phase != "Running" {
+		t.Errorf("home sees phase %s", phase)
+	}
+	s.kubeletLetsGo()
+	s.run()
+	s.run()
+	s.expectWrites("create Pod", "status ShadowPod", "delete Pod", "status ShadowPod", "create Pod", "status ShadowPod")
+
+	// The second one fails as well, soon: now it waits.
+	s.becomes(func(status *corev1.PodStatus) { status.Phase, status.Reason = corev1.PodFailed, "OutOfcpu" })
+	s.run()
+	s.kubeletLetsGo()
+	if again := s.run(); again != firstDelay {
+		t.Errorf("looks again in %s, want %s", again, firstDelay)
+	}
+	if s.pod() != nil {
+		t.Error("the pod was made again at once")
+	}
+	s.clock.Step(firstDelay)
+	s.run()
+	if s.pod() == nil {
+		t.Error("the pod was not made again")
+	}
+}
+
+func TestPodRemadeTooOftenIsGivenUp(t *testing.T) {
+	shadow := shadowPod()
+	shadow.Status.PodUID = "uid-0"
+	shadow.Status.Phase = "Pending"
+	shadow.Status.Recreations = mostRecreations
+	shadow.Status.Pod = &runtime.RawExtension{Raw: []byte(`{"phase":"Pending"}`)}
+	s := newStage(t, shadow)
+	s.run()
+	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reasonRemadeTooOften)
+	s.run()
+	s.expectWrites("status ShadowPod")
+}
+
+func TestStaleCacheMakesNoSecondPod(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.hidden["Pod"] = true
+	s.run()
+	s.run()
+	uid := s.pod().UID
+	s.hidden["Pod"] = false
+	s.becomes(s.running)
+	s.run()
+	s.hidden["Pod"] = true
+	s.run()
+	s.run()
+	s.expectWrites("create Pod", "create Pod", "status ShadowPod")
+	if s.pod().UID != uid {
+		t.Error("another pod took its place")
+	}
+}

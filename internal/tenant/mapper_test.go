@@ -1,0 +1,273 @@
+package tenant
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func mappingOf(home string) *v1alpha1.NamespaceMapping {
+	return &v1alpha1.NamespaceMapping{
+		ObjectMeta: metav1.ObjectMeta{Name: home, Namespace: "hanse-peer-lubeck", Generation: 1},
+		Spec:       v1alpha1.NamespaceMappingSpec{HomeNamespace: home},
+	}
+}
+
+func mapperIn(w *world) *mapper { return &mapper{config: w.config(), client: w.client, live: w.server} }
+
+func mappingIn(w *world, home string) *v1alpha1.NamespaceMapping {
+	w.Helper()
+	mapping := &v1alpha1.NamespaceMapping{}
+	if !w.find(mapping, "hanse-peer-lubeck", home) {
+		w.Fatal("the NamespaceMapping is gone")
+	}
+	return mapping
+}
+
+func TestTwinName(t *testing.T) {
+	long := strings.Repeat("a", 62) + "b"
+	names := map[string]string{}
+	for _, c := range [][2]string{
+		{"lubeck", "shop"},
+		{"lubeck", "shop-lubeck"},
+		{"shop", "lubeck"},
+		{"lubeck", long},
+		{"lubeck", strings.Repeat("a", 63)},
+		{strings.Repeat("p", 40), long},
+		{strings.Repeat("p", 40), "a-------------b-c"},
+	} {
+		name := TwinName(c[0], c[1])
+		if len(name) > 63 || strings.Contains(name, "--p") || name != TwinName(c[0], c[1]) {
+			t.Errorf("%v: %s", c, name)
+		}
+		if other, taken := names[name]; taken {
+			t.Errorf("%v and %s are both %s", c, other, name)
+		}
+		names[name] = c[0] + "/" + c[1]
+	}
+	if got, want := TwinName("lubeck", "shop"), "shop-lubeck-"; !strings.HasPrefix(got, want) || len(got) != len(want)+6 {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestMappingMakesATwin(t *testing.T) {
+	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.expectWrites("update NamespaceMapping", "create Namespace", "create RoleBinding", "create RoleBinding", "status NamespaceMapping")
+
+	twin := lubeck.name()
+	ns := &corev1.Namespace{}
+	if !w.find(ns, "", twin) {
+		t.Fatal("there is no twin")
+	}
+	want := map[string]string{
+		"hanse.dev/type": "twin", "hanse.dev/peer": "lubeck", "hanse.dev/cluster-id": "lubeck-id", "hanse.dev/managed": "true",
+		"pod-security.kubernetes.io/enforce": "baseline",
+	}
+	if diff := cmp.Diff(want, ns.Labels); diff != "" {
+		t.Errorf("labels: -want +got:\n%s", diff)
+	}
+	status := mappingIn(w, "shop").Status
+	w.expectCondition(status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
+	if status.Twin != twin {
+		t.Errorf("twin is %q", status.Twin)
+	}
+	for role, subject := range map[string]rbacv1.Subject{
+		"hanse-peer-twin":         {Kind: "ServiceAccount", Namespace: "hanse-peer-lubeck", Name: "hanse-peer"},
+		"hanse-manager-in-tenant": {Kind: "ServiceAccount", Namespace: "hanse-system", Name: "hanse-manager"},
+	} {
+		binding := &rbacv1.RoleBinding{}
+		if !w.find(binding, twin, role) {
+			t.Fatalf("no binding to %s", role)
+		}
+		if binding.RoleRef.Kind != "ClusterRole" || binding.RoleRef.Name != role || len(binding.Subjects) != 1 || binding.Subjects[0] != subject {
+			t.Errorf("got binding %+v", binding)
+		}
+	}
+}
+
+func TestChangedBindingIsPutRight(t *testing.T) {
+	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	binding := &rbacv1.RoleBinding{}
+	w.find(binding, lubeck.name(), "hanse-peer-twin")
+	binding.Subjects[0].Namespace = "elsewhere"
+	if err := w.server.Update(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.find(binding, lubeck.name(), "hanse-peer-twin")
+	if binding.Subjects[0].Namespace != "hanse-peer-lubeck" {
+		t.Errorf("got %v", binding.Subjects)
+	}
+}
+
+func TestMappingThatCannotBe(t *testing.T) {
+	taken := func(change func(*corev1.Namespace)) client.Object {
+		ns := lubeck.namespace()
+		change(ns)
+		return ns
+	}
+	for name, c := range map[string]struct {
+		home   string
+		exists client.Object
+		reason string
+	}{
+		"kube-system is a system's":        {"kube-system", nil, v1alpha1.ReasonNamespaceForbidden},
+		"default is a system's":            {"default", nil, v1alpha1.ReasonNamespaceForbidden},
+		"ours is a system's":               {"hanse-system", nil, v1alpha1.ReasonNamespaceForbidden},
+		"a tenant's is a system's":         {"hanse-peer-x", nil, v1alpha1.ReasonNamespaceForbidden},
+		"a name that is none":              {"Shop/x", nil, v1alpha1.ReasonNamespaceForbidden},
+		"an unmarked namespace is taken":   {"shop", taken(func(ns *corev1.Namespace) { ns.Labels = nil }), v1alpha1.ReasonNamespaceTaken},
+		"another peer's twin is taken":     {"shop", taken(func(ns *corev1.Namespace) { ns.Labels[v1alpha1.LabelPeer] = "bremen" }), v1alpha1.ReasonNamespaceTaken},
+		"a twin of another cluster's is":   {"shop", taken(func(ns *corev1.Namespace) { ns.Labels[v1alpha1.LabelClusterID] = "x" }), v1alpha1.ReasonNamespaceTaken},
+		"a twin of another namespace's is": {"shop", taken(func(ns *corev1.Namespace) { ns.Annotations = nil }), v1alpha1.ReasonNamespaceTaken},
+		"a twin that is being deleted goes": {"shop", taken(func(ns *corev1.Namespace) {
+			ns.DeletionTimestamp, ns.Finalizers = &metav1.Time{Time: noon}, []string{"a/b"}
+		}), v1alpha1.ReasonNamespaceTerminating},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mapping := mappingOf(c.home)
+			mapping.Name = "m"
+			objects := []client.Object{peer(), tenantNamespace(), mapping}
+			if c.exists != nil {
+				objects = append(objects, c.exists)
+			}
+			w := newWorld(t, objects...)
+			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "m")
+			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "m")
+			w.expectWrites("update NamespaceMapping", "status NamespaceMapping")
+			status := mappingIn(w, "m").Status
+			w.expectCondition(status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, c.reason)
+			if status.Twin != "" {
+				t.Errorf("it has twin %q", status.Twin)
+			}
+		})
+	}
+}
+
+func TestMappingOutsideATenantNamespaceIsIgnored(t *testing.T) {
+	other := tenantNamespace()
+	other.Labels[v1alpha1.LabelPeer] = "bremen"
+	provider := peer()
+	provider.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
+	for name, objects := range map[string][]client.Object{
+		"no tenant namespace":         {peer(), mappingOf("shop"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "hanse-peer-lubeck"}}},
+		"the label of another tenant": {peer(), mappingOf("shop"), other},
+		"no Peer":                     {mappingOf("shop"), tenantNamespace()},
+		"a Peer that only provides":   {provider, mappingOf("shop"), tenantNamespace()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, objects...)
+			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+			w.expectWrites()
+		})
+	}
+}
+
+func TestDeletedMappingWaitsForItsTwin(t *testing.T) {
+	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	ns := &corev1.Namespace{}
+	w.find(ns, "", lubeck.name())
+	ns.Finalizers = []string{"test/pods"}
+	if err := w.server.Update(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	// The Peer goes first.
+	if err := w.server.Delete(t.Context(), peer()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.server.Delete(t.Context(), mappingIn(w, "shop")); err != nil {
+		t.Fatal(err)
+	}
+	w.writes = nil
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.expectWrites("delete Namespace")
+	mappingIn(w, "shop")
+
+	w.find(ns, "", lubeck.name())
+	ns.Finalizers = nil
+	if err := w.server.Update(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	if w.find(&v1alpha1.NamespaceMapping{}, "hanse-peer-lubeck", "shop") {
+		t.Error("the NamespaceMapping is still there")
+	}
+}
+
+func TestDeletedMappingLeavesAForeignNamespace(t *testing.T) {
+	foreign := lubeck.namespace()
+	foreign.Labels[v1alpha1.LabelPeer] = "bremen"
+	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"), foreign)
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	if err := w.server.Delete(t.Context(), mappingIn(w, "shop")); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	if !w.find(&corev1.Namespace{}, "", lubeck.name()) {
+		t.Error("the foreign namespace was deleted")
+	}
+	if w.find(&v1alpha1.NamespaceMapping{}, "hanse-peer-lubeck", "shop") {
+		t.Error("the NamespaceMapping is still there")
+	}
+}
+
+func TestSweeperRemovesTwinsThatNobodyAsksFor(t *testing.T) {
+	other := peer()
+	other.Spec.ClusterID = "other-id"
+	provider := peer()
+	provider.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
+	going := peer()
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: noon}, []string{v1alpha1.FinalizerPeer}
+	for name, c := range map[string]struct {
+		objects []client.Object
+		stays   bool
+	}{
+		"needed":              {[]client.Object{peer(), mappingOf("shop")}, true},
+		"without a Peer":      {[]client.Object{mappingOf("shop")}, false},
+		"of a Peer that goes": {[]client.Object{going, mappingOf("shop")}, false},
+		"of another cluster":  {[]client.Object{other, mappingOf("shop")}, false},
+		"of a mere provider":  {[]client.Object{provider, mappingOf("shop")}, false},
+		"without a mapping":   {[]client.Object{peer(), mappingOf("other")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(c.objects, lubeck.namespace())...)
+			// What the cache does not show is no reason.
+			w.hidden["NamespaceMapping"] = true
+			w.reconcile(&sweeper{client: w.client, live: w.server}, "", lubeck.name())
+			if got := w.find(&corev1.Namespace{}, "", lubeck.name()); got != c.stays {
+				t.Errorf("it exists: %t", got)
+			}
+		})
+	}
+}
+
+func TestSweeperLeavesOtherNamespaces(t *testing.T) {
+	disguised := lubeck.namespace()
+	disguised.Name = "kube-system"
+	w := newWorld(t, disguised)
+	w.reconcile(&sweeper{client: w.client, live: w.server}, "", "kube-system")
+	w.expectWrites()
+}
+
+func TestConfig(t *testing.T) {
+	if _, err := New(Config{}, nil, nil); err == nil {
+		t.Error("took a config without a service account")
+	}
+	cfg := Config{ServiceAccount: "m"}
+	cfg.Default()
+	if cfg.Namespace != "hanse-system" || cfg.Workers != 16 || cfg.Clock == nil {
+		t.Errorf("got defaults %+v", cfg)
+	}
+}

@@ -1,0 +1,130 @@
+package tenant
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// stage is a world with a twin namespace and one ShadowPod.
+type stage struct {
+	*world
+	keeper *keeper
+	twin   string
+}
+
+func shadowPod() *v1alpha1.ShadowPod {
+	return &v1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Namespace: lubeck.name(), UID: "shadow-uid", Generation: 1,
+			Finalizers: []string{v1alpha1.FinalizerShadowPod},
+		},
+		Spec: v1alpha1.ShadowPodSpec{
+			HomeUID: "home-uid",
+			Pod:     runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"i:1"}]}}`)},
+		},
+	}
+}
+
+func newStage(t *testing.T, shadow *v1alpha1.ShadowPod, objects ...client.Object) *stage {
+	t.Helper()
+	w := newWorld(t, append(objects, lubeck.namespace(), shadow)...)
+	return &stage{
+		world:  w,
+		keeper: &keeper{config: w.config(), client: w.client, live: w.server},
+		twin:   lubeck.name(),
+	}
+}
+
+func (s *stage) run() time.Duration {
+	s.Helper()
+	return s.reconcile(s.keeper, s.twin, "web").RequeueAfter
+}
+
+func (s *stage) shadow() *v1alpha1.ShadowPod {
+	s.Helper()
+	shadow := &v1alpha1.ShadowPod{}
+	if !s.find(shadow, s.twin, "web") {
+		s.Fatal("the ShadowPod is gone")
+	}
+	return shadow
+}
+
+// pod returns the pod, and nil if there is none.
+func (s *stage) pod() *corev1.Pod {
+	s.Helper()
+	pod := &corev1.Pod{}
+	if !s.find(pod, s.twin, "web") {
+		return nil
+	}
+	return pod
+}
+
+// becomes sets the status of the pod as its kubelet would.
+func (s *stage) becomes(change func(*corev1.PodStatus)) {
+	s.Helper()
+	pod := s.pod()
+	change(&pod.Status)
+	if err := s.server.Status().Update(s.Context(), pod); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *stage) running(status *corev1.PodStatus) {
+	now := metav1.NewTime(s.clock.Now())
+	status.Phase = corev1.PodRunning
+	status.StartTime = &now
+	status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
+	}
+	status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "c", Ready: true, RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+	}}
+}
+
+// somebodyDeletes deletes the pod; its kubelet still holds it.
+func (s *stage) somebodyDeletes() {
+	s.Helper()
+	if err := s.server.Delete(s.Context(), s.pod()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// kubeletLetsGo ends a pod that is being deleted.
+func (s *stage) kubeletLetsGo() {
+	s.Helper()
+	pod := s.pod()
+	pod.Finalizers = nil
+	if err := s.server.Update(s.Context(), pod); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// homeDeletes deletes the ShadowPod as the consumer does.
+func (s *stage) homeDeletes(grace *int64) {
+	s.Helper()
+	shadow := s.shadow()
+	shadow.Spec.DeletionGracePeriodSeconds = grace
+	if err := s.server.Update(s.Context(), shadow); err != nil {
+		s.Fatal(err)
+	}
+	if shadow.DeletionTimestamp.IsZero() {
+		if err := s.server.Delete(s.Context(), shadow); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func forbidden403() error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("exceeded quota: no more pods"))
+}

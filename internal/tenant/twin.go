@@ -1,0 +1,95 @@
+package tenant
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+const (
+	labelEnforce  = "pod-security.kubernetes.io/enforce"
+	levelBaseline = "baseline"
+	hashLength    = 6
+)
+
+// TwinName returns the name of the twin of a peer's namespace. The hash keeps twins of two peers apart, whatever their
+// names are.
+func TwinName(peer, home string) string {
+	sum := sha256.Sum256([]byte(peer + "/" + home))
+	suffix := "-" + peer + "-" + hex.EncodeToString(sum[:])[:hashLength]
+	if room := max(validation.DNS1123LabelMaxLength-len(suffix), 0); len(home) > room {
+		home = home[:room]
+	}
+	return strings.TrimRight(home, "-") + suffix
+}
+
+// forbidden says whether a namespace is one of a system, which is never offloaded.
+func forbidden(home, system string) bool {
+	return home == "default" || home == system ||
+		strings.HasPrefix(home, "kube-") || strings.HasPrefix(home, "hanse-")
+}
+
+// twinOf identifies a twin namespace: whose it is and what it stands for.
+type twinOf struct {
+	peer      string
+	clusterID string
+	home      string
+}
+
+func (t twinOf) name() string { return TwinName(t.peer, t.home) }
+
+func (t twinOf) namespace() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: t.name(),
+		Labels: map[string]string{
+			v1alpha1.LabelType:      v1alpha1.TypeTwin,
+			v1alpha1.LabelPeer:      t.peer,
+			v1alpha1.LabelClusterID: t.clusterID,
+			v1alpha1.LabelManaged:   "true",
+			labelEnforce:            levelBaseline,
+		},
+		Annotations: map[string]string{v1alpha1.AnnotationHomeNamespace: t.home},
+	}}
+}
+
+// owns says whether the namespace is exactly this twin. Any other is never touched.
+func (t twinOf) owns(ns *corev1.Namespace) bool {
+	return ns.Labels[v1alpha1.LabelType] == v1alpha1.TypeTwin &&
+		ns.Labels[v1alpha1.LabelPeer] == t.peer &&
+		ns.Labels[v1alpha1.LabelClusterID] == t.clusterID &&
+		ns.Labels[v1alpha1.LabelManaged] == "true" &&
+		ns.Annotations[v1alpha1.AnnotationHomeNamespace] == t.home
+}
+
+// bindings let the peer work in its twin, and our manager make its pods there.
+func (t twinOf) bindings(cfg *Config) []*rbacv1.RoleBinding {
+	return []*rbacv1.RoleBinding{
+		t.binding(v1alpha1.ClusterRoleManagerInTenant, cfg.Namespace, cfg.ServiceAccount),
+		t.binding(v1alpha1.ClusterRolePeerTwin, v1alpha1.TenantNamespace(t.peer), v1alpha1.PeerServiceAccount),
+	}
+}
+
+func (t twinOf) binding(role, namespace, account string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: t.name()},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+	}
+}
+
+// twinIn reads which twin a namespace claims to be.
+func twinIn(ns *corev1.Namespace) (twinOf, bool) {
+	t := twinOf{
+		peer:      ns.Labels[v1alpha1.LabelPeer],
+		clusterID: ns.Labels[v1alpha1.LabelClusterID],
+		home:      ns.Annotations[v1alpha1.AnnotationHomeNamespace],
+	}
+	return t, t.peer != "" && ns.Name == t.name() && t.owns(ns)
+}

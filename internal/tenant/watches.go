@@ -1,0 +1,173 @@
+package tenant
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func (m *mapper) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("namespace-mapping").
+		For(&v1alpha1.NamespaceMapping{}).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(m.mappingsOfNamespace)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.mappingsOfPeer), builder.WithPredicates(specChanges)).
+		WithOptions(options(m.config.Workers)).
+		Complete(m)
+}
+
+func (s *sweeper) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("twin-namespace").
+		For(&corev1.Namespace{}, builder.WithPredicates(twins)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(s.twinsOfPeer), builder.WithPredicates(specChanges)).
+		Watches(&v1alpha1.NamespaceMapping{}, handler.EnqueueRequestsFromMapFunc(twinOfMapping),
+			builder.WithPredicates(deletions)).
+		WithOptions(options(1)).
+		Complete(s)
+}
+
+func (k *keeper) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("shadow-pod").
+		For(&v1alpha1.ShadowPod{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(shadowOfPod), builder.WithPredicates(remotePods)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(k.shadowsOfTwin),
+			builder.WithPredicates(twins, turns)).
+		WithOptions(options(k.config.Workers)).
+		Complete(k)
+}
+
+// options limit each object by itself, so that a broken one holds up no other.
+func options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+			retryAtLeast, retryAtMost),
+	}
+}
+
+var (
+	twins = predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return o.GetLabels()[v1alpha1.LabelType] == v1alpha1.TypeTwin
+	})
+	remotePods = predicate.NewPredicateFuncs(func(o client.Object) bool {
+		_, remote := o.GetLabels()[v1alpha1.LabelHomeUID]
+		return remote || ownerShadow(o) != nil
+	})
+	// specChanges leaves out changes of status, which come with every hello of a peer.
+	specChanges = predicate.GenerationChangedPredicate{}
+	// turns are the events after which a namespace may be a twin that it was not, or the other way around.
+	turns = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
+			!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+			!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
+	}}
+	deletions = predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+)
+
+func ownerShadow(o client.Object) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != "ShadowPod" || owner.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil
+	}
+	return owner
+}
+
+func requestFor(namespace, name string) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+// shadowOfPod goes by the name: a pod is called like its ShadowPod.
+func shadowOfPod(_ context.Context, pod client.Object) []reconcile.Request {
+	return requestFor(pod.GetNamespace(), pod.GetName())
+}
+
+// mappingsOfNamespace returns the mapping that a twin is for, and all of those in a tenant namespace.
+func (m *mapper) mappingsOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	ns, ok := o.(*corev1.Namespace)
+	if !ok {
+		return nil
+	}
+	if ns.Labels[v1alpha1.LabelType] == v1alpha1.TypeTenant {
+		return m.mappingsIn(ctx, ns.Name)
+	}
+	twin, ok := twinIn(ns)
+	if !ok {
+		return nil
+	}
+	return requestFor(v1alpha1.TenantNamespace(twin.peer), twin.home)
+}
+
+func twinOfMapping(_ context.Context, o client.Object) []reconcile.Request {
+	mapping, ok := o.(*v1alpha1.NamespaceMapping)
+	if !ok || len(mapping.Namespace) < len(v1alpha1.TenantNamespacePrefix) {
+		return nil
+	}
+	peer := mapping.Namespace[len(v1alpha1.TenantNamespacePrefix):]
+	return requestFor("", TwinName(peer, mapping.Spec.HomeNamespace))
+}
+
+func (m *mapper) mappingsOfPeer(ctx context.Context, peer client.Object) []reconcile.Request {
+	return m.mappingsIn(ctx, v1alpha1.TenantNamespace(peer.GetName()))
+}
+
+func (m *mapper) mappingsIn(ctx context.Context, namespace string) []reconcile.Request {
+	list := &v1alpha1.NamespaceMappingList{}
+	if err := m.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List NamespaceMappings", "namespace", namespace)
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, requestFor(list.Items[i].Namespace, list.Items[i].Name)...)
+	}
+	return out
+}
+
+func (s *sweeper) twinsOfPeer(ctx context.Context, peer client.Object) []reconcile.Request {
+	list := &corev1.NamespaceList{}
+	err := s.client.List(ctx, list, client.MatchingLabels{
+		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: peer.GetName(),
+	})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List twin namespaces", "Peer", peer.GetName())
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, requestFor("", list.Items[i].Name)...)
+	}
+	return out
+}
+
+// shadowsOfTwin looks at all of a twin again when its namespace changes, above all when it begins to end.
+func (k *keeper) shadowsOfTwin(ctx context.Context, ns client.Object) []reconcile.Request {
+	list := &v1alpha1.ShadowPodList{}
+	if err := k.client.List(ctx, list, client.InNamespace(ns.GetName())); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List ShadowPods", "Namespace", ns.GetName())
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, requestFor(list.Items[i].Namespace, list.Items[i].Name)...)
+	}
+	return out
+}
