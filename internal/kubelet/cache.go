@@ -1,0 +1,74 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// nodeNameField is the index of pods by the virtual node that they are bound to.
+const nodeNameField = "spec.nodeName"
+
+// CacheByObject returns what the process's cache keeps of each kind: of Nodes the virtual ones, of pods what TrimPod
+// leaves.
+func CacheByObject() map[client.Object]cache.ByObject {
+	virtual := labels.SelectorFromSet(labels.Set{v1alpha1.LabelType: v1alpha1.TypeVirtualNode})
+	return map[client.Object]cache.ByObject{
+		&corev1.Pod{}:                   {Transform: TrimPod},
+		&corev1.Node{}:                  {Label: virtual, Transform: cache.TransformStripManagedFields()},
+		&v1alpha1.Peer{}:                {Transform: cache.TransformStripManagedFields()},
+		&v1alpha1.Advertisement{}:       {Transform: cache.TransformStripManagedFields()},
+		&v1alpha1.NamespaceOffloading{}: {Transform: cache.TransformStripManagedFields()},
+	}
+}
+
+// TrimPod is a cache transform that keeps of a pod what is read: of one that may be on a virtual node all but what
+// field managers and kubectl note down, of all others just which it is.
+func TrimPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil // a tombstone: what it holds was trimmed before
+	}
+	if !maybeVirtual(pod.Spec.NodeName) {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		}}, nil
+	}
+	pod.ManagedFields = nil
+	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
+	return pod, nil
+}
+
+// maybeVirtual says whether a node of that name may be a virtual one. Only its label tells for certain.
+func maybeVirtual(node string) bool { return strings.HasPrefix(node, v1alpha1.VirtualNodePrefix) }
+
+// peerOf returns the name of the Peer that a virtual node of that name stands for.
+func peerOf(node string) string { return strings.TrimPrefix(node, v1alpha1.VirtualNodePrefix) }
+
+func indexPod(object client.Object) []string {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || !maybeVirtual(pod.Spec.NodeName) {
+		return nil
+	}
+	return []string{pod.Spec.NodeName}
+}
+
+// podsOn returns the pods of a namespace, or of all, that are bound to the virtual node. They are the cache's own and
+// must not be changed.
+func podsOn(ctx context.Context, reader client.Reader, node, namespace string) ([]corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	err := reader.List(ctx, pods, client.MatchingFields{nodeNameField: node}, client.InNamespace(namespace),
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list pods of Node %s: %w", node, err)
+	}
+	return pods.Items, nil
+}

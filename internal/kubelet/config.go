@@ -1,0 +1,84 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"time"
+)
+
+// Defaults of Config.
+const (
+	// DefaultWorkers is how many pods are worked on at the same time.
+	DefaultWorkers = 32
+	// DefaultLeaseDuration is how long a virtual node counts as alive after it renewed its lease.
+	DefaultLeaseDuration = 40 * time.Second
+	// DefaultLeaseRenewal is how often a virtual node renews its lease. With a thousand nodes it makes a hundred
+	// writes a second.
+	DefaultLeaseRenewal = 10 * time.Second
+	// DefaultFirstPort and DefaultLastPort bound the ports of the kubelet API: above those of Kubernetes' own
+	// components, below those of NodePort Services.
+	DefaultFirstPort = 20000
+	// DefaultLastPort is the last port of the kubelet API.
+	DefaultLastPort = 29999
+)
+
+// Config is what an administrator may set.
+type Config struct {
+	// NodeIP is the address of this process at which the cluster's API server reaches the kubelet API. It is the
+	// address of every virtual node.
+	NodeIP netip.Addr
+	// FirstPort and LastPort bound the ports of the kubelet API, one for each virtual node.
+	FirstPort, LastPort int
+	// Workers is how many pods are worked on at the same time.
+	Workers int
+	// LeaseDuration is how long a virtual node counts as alive after it renewed its lease, and LeaseRenewal how often
+	// it does that.
+	LeaseDuration, LeaseRenewal time.Duration
+	// CertFile and KeyFile are the serving certificate of the kubelet API, read again when they change. Without them
+	// one is made in memory.
+	CertFile, KeyFile string
+}
+
+// Default fills in what was not set.
+func (c *Config) Default() {
+	c.FirstPort = orDefault(c.FirstPort, DefaultFirstPort)
+	c.LastPort = orDefault(c.LastPort, DefaultLastPort)
+	c.Workers = orDefault(c.Workers, DefaultWorkers)
+	c.LeaseDuration = orDefault(c.LeaseDuration, DefaultLeaseDuration)
+	c.LeaseRenewal = orDefault(c.LeaseRenewal, DefaultLeaseRenewal)
+}
+
+func orDefault[T comparable](value, fallback T) T {
+	var unset T
+	if value == unset {
+		return fallback
+	}
+	return value
+}
+
+func (c *Config) leaseSeconds() int32 {
+	return int32(min(c.LeaseDuration/time.Second, math.MaxInt32)) //nolint:gosec // it is bounded, and positive when valid
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c *Config) Validate() error {
+	var problems []error
+	if !c.NodeIP.IsValid() || c.NodeIP.IsUnspecified() {
+		problems = append(problems, fmt.Errorf("node IP %q is no address that the API server could reach", c.NodeIP))
+	}
+	if c.FirstPort < 1 || c.LastPort > 65535 || c.FirstPort > c.LastPort {
+		problems = append(problems, fmt.Errorf("ports %d to %d are no range of ports", c.FirstPort, c.LastPort))
+	}
+	if c.Workers < 1 {
+		problems = append(problems, fmt.Errorf("%d workers: at least one is needed", c.Workers))
+	}
+	if c.LeaseRenewal <= 0 || c.LeaseRenewal >= c.LeaseDuration {
+		problems = append(problems, fmt.Errorf("a lease of %s cannot be renewed every %s", c.LeaseDuration, c.LeaseRenewal))
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		problems = append(problems, errors.New("the certificate and the key of the kubelet API need each other"))
+	}
+	return errors.Join(problems...)
+}

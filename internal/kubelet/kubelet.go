@@ -1,0 +1,200 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// How many nodes and leases are worked on at the same time. A thousand nodes come up at once in seconds, and a lease
+// never waits behind a pod.
+const (
+	nodeWorkers  = 16
+	leaseWorkers = 8
+)
+
+// How soon something that failed is tried again: at first, and at last.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Minute
+	// lastLeaseRetry lets a lease be tried several times before it ends.
+	lastLeaseRetry = 5 * time.Second
+)
+
+// The ConfigMap in which a cluster tells its extensions whose client certificates are good.
+const (
+	clientCANamespace = metav1.NamespaceSystem
+	clientCAName      = "extension-apiserver-authentication"
+	clientCAKey       = "client-ca-file"
+)
+
+// recorderName is who reports the events.
+const recorderName = "hanse-kubelet"
+
+// Kubelet is every virtual node of this cluster.
+type Kubelet struct {
+	config Config
+	links  linker
+	clock  clock.PassiveClock
+}
+
+// New returns a Kubelet that reaches peers over the links, whose Run is the caller's to start. Its own parts are started
+// by the manager that SetupWithManager is given.
+func New(config Config, links *peers.Links, clk clock.PassiveClock) *Kubelet {
+	config.Default()
+	return &Kubelet{config: config, links: peerLinks{links}, clock: clk}
+}
+
+// SetupWithManager adds the controllers and the API server of the virtual nodes to the manager, whose cache must have
+// been made with CacheByObject.
+func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
+	if err := k.config.Validate(); err != nil {
+		return fmt.Errorf("configuration of the kubelet: %w", err)
+	}
+	ctx := context.Background() //nolint:forbidigo // the manager has no context before it starts, and nothing is waited for
+	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, nodeNameField, indexPod)
+	if err != nil {
+		return fmt.Errorf("index pods: %w", err)
+	}
+	bell := &doorbell{}
+	events := podEvents{reader: mgr.GetClient(), ring: bell.ring}
+	all := &sites{links: k.links, open: map[string]*site{}, wake: events.wake, ring: bell.ring}
+	table := &portTable{
+		address: k.config.NodeIP, first: k.config.FirstPort, last: k.config.LastPort,
+		listeners: map[string]*nodeListener{},
+	}
+	for _, setup := range []func() error{
+		func() error { return mgr.Add(all) },
+		func() error { return k.addNodes(mgr, all, table) },
+		func() error { return k.addLeases(mgr) },
+		func() error { return k.addPods(mgr, all, bell, events) },
+		func() error { return k.addAPI(mgr, all, table) },
+	} {
+		if err := setup(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Kubelet) addNodes(mgr ctrl.Manager, all *sites, table *portTable) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtual-node").
+		For(&v1alpha1.Peer{}).
+		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(goes())).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: nodeWorkers,
+			RateLimiter:             backOff[reconcile.Request](lastRetry),
+		}).
+		Complete(&nodeController{
+			client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
+			events: mgr.GetEventRecorder(recorderName), ports: table, sites: all,
+		})
+	if err != nil {
+		return fmt.Errorf("add controller of virtual nodes: %w", err)
+	}
+	return nil
+}
+
+func (k *Kubelet) addLeases(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtual-node-lease").
+		For(&corev1.Node{}, builder.WithPredicates(appears())).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: leaseWorkers,
+			RateLimiter:             backOff[reconcile.Request](lastLeaseRetry),
+		}).
+		Complete(&leaseController{
+			client: mgr.GetClient(), clock: k.clock,
+			seconds: k.config.leaseSeconds(), renewal: k.config.LeaseRenewal,
+		})
+	if err != nil {
+		return fmt.Errorf("add controller of leases: %w", err)
+	}
+	return nil
+}
+
+func (k *Kubelet) addPods(mgr ctrl.Manager, all *sites, bell *doorbell, events podEvents) error {
+	from := handler.TypedEnqueueRequestsFromMapFunc[client.Object, request]
+	log := mgr.GetLogger().WithName("pod")
+	err := builder.TypedControllerManagedBy[request](mgr).
+		Named("pod").
+		Watches(&corev1.Pod{}, from(ofPod)).
+		Watches(&corev1.Node{}, from(events.ofNode), builder.WithPredicates(appears())).
+		Watches(&v1alpha1.Peer{}, from(events.ofPeer), builder.WithPredicates(remapped())).
+		Watches(&v1alpha1.Advertisement{}, from(events.ofAdvertisement), builder.WithPredicates(remapped())).
+		Watches(&v1alpha1.NamespaceOffloading{}, from(events.ofNamespace), builder.WithPredicates(appearsOrGoes())).
+		WatchesRawSource(source.TypedFunc[request](bell.Start)).
+		WithLogConstructor(func(req *request) logr.Logger {
+			if req == nil {
+				return log
+			}
+			return log.WithValues("Peer", req.Peer, "Pod", req.Namespace+"/"+req.Name)
+		}).
+		WithOptions(controller.TypedOptions[request]{
+			MaxConcurrentReconciles: k.config.Workers,
+			RateLimiter:             backOff[request](lastRetry),
+		}).
+		Complete(&podController{
+			client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
+			events: mgr.GetEventRecorder(recorderName), sites: all, nodeIP: k.config.NodeIP.String(),
+		})
+	if err != nil {
+		return fmt.Errorf("add controller of pods: %w", err)
+	}
+	return nil
+}
+
+func (k *Kubelet) addAPI(mgr ctrl.Manager, all *sites, table *portTable) error {
+	clients, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("make client of the kubelet API: %w", err)
+	}
+	authorities, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
+		"kubelet-client-ca", clientCANamespace, clientCAName, clientCAKey, clients)
+	if err != nil {
+		return fmt.Errorf("watch client authorities: %w", err)
+	}
+	who, err := newAccess(clients, authorities)
+	if err != nil {
+		return err
+	}
+	certificate, err := servingCertificate(k.config, mgr)
+	if err != nil {
+		return err
+	}
+	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		authorities.Run(ctx, 1)
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	return mgr.Add(&apiServer{reader: mgr.GetClient(), sites: all, access: who, certificate: certificate, ports: table})
+}
+
+// backOff tries each item again by itself, later each time: one peer's trouble slows down nobody else's pods.
+func backOff[T comparable](last time.Duration) workqueue.TypedRateLimiter[T] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, last)
+}

@@ -1,0 +1,66 @@
+package kubelet
+
+import (
+	"context"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// linker makes the links to peers.
+type linker interface {
+	Ensure(ctx context.Context, peer *v1alpha1.Peer) (link, error)
+	Close(peer string)
+}
+
+// link is the way to one peer's API server. Two are equal when they are the same connection.
+type link interface {
+	TenantNamespace() string
+	Client() client.Client
+	RESTConfig() *rest.Config
+	HTTPClient() *http.Client
+	Done() <-chan struct{}
+	Watch(
+		ctx context.Context, example client.Object, namespace string, changed func(types.NamespacedName),
+	) (mirror, error)
+}
+
+// mirror is a copy of objects at a peer.
+type mirror interface {
+	Get(key types.NamespacedName) (client.Object, bool)
+	List() []client.Object
+	HasSynced() bool
+	WaitForSync(ctx context.Context) error
+	// Err says why the mirror is behind, as far as it knows.
+	Err() error
+}
+
+// peerLinks are the links of package peers.
+type peerLinks struct{ *peers.Links }
+
+// Ensure implements linker.
+func (l peerLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (link, error) {
+	made, err := l.Links.Ensure(ctx, peer)
+	if err != nil {
+		return nil, err
+	}
+	return peerLink{made}, nil
+}
+
+type peerLink struct{ *peers.Link }
+
+// Watch implements link.
+func (l peerLink) Watch(
+	ctx context.Context, example client.Object, namespace string, changed func(types.NamespacedName),
+) (mirror, error) {
+	made, err := l.Link.Watch(ctx, example, namespace, changed)
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}

@@ -1,0 +1,129 @@
+package kubelet
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+const (
+	// taintWithdrawn closes a virtual node whose offer is gone to new pods. It is not the cordon
+	// (spec.unschedulable), so that an administrator's own cordon is neither undone nor taken for ours; and it has a
+	// key of its own because offloaded pods tolerate every taint under TaintVirtualNode.
+	taintWithdrawn = "hanse.dev/withdrawn"
+
+	// annotationPeerLabels lists the labels of the Node that came from the peer, so that one that the peer no longer
+	// advertises goes, and one that an administrator added stays.
+	annotationPeerLabels = "hanse.dev/peer-labels"
+	// annotationNoScaleDown keeps the cluster autoscaler from counting a virtual node as one to save.
+	annotationNoScaleDown = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+
+	providerIDPrefix = "hanse://"
+	reasonServing    = "AdvertisementAccepted"
+)
+
+// endpoint is where the kubelet API of a virtual node listens.
+type endpoint struct {
+	address string
+	port    int32
+}
+
+// desiredNode returns the Node that stands for the peer as long as it offers what ad says. Its conditions carry no
+// times; the caller adds those.
+func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoint) *corev1.Node {
+	name := v1alpha1.VirtualNodeName(peer.Name)
+	foreign := peerLabels(peer.Name, ad.Labels)
+	labels := ownLabels(peer, ad)
+	for key, value := range foreign {
+		if _, ours := labels[key]; !ours {
+			labels[key] = value
+		}
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   name,
+			Labels: labels,
+			Annotations: map[string]string{
+				annotationPeerLabels:  strings.Join(slices.Sorted(maps.Keys(foreign)), ","),
+				annotationNoScaleDown: "true",
+			},
+		},
+		Spec: corev1.NodeSpec{
+			ProviderID: providerID(peer),
+			Taints:     offerTaints(),
+		},
+		Status: corev1.NodeStatus{
+			Capacity:    ad.Availability.DeepCopy(),
+			Allocatable: ad.Availability.DeepCopy(),
+			Conditions:  nodeConditions(),
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: at.address},
+				{Type: corev1.NodeHostName, Address: name},
+			},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{
+				KubeletEndpoint: corev1.DaemonEndpoint{Port: at.port},
+			},
+			NodeInfo: corev1.NodeSystemInfo{
+				Architecture:            architecture(ad),
+				OperatingSystem:         "linux",
+				OSImage:                 "Hanse",
+				KubeletVersion:          ad.KubernetesVersion,
+				ContainerRuntimeVersion: providerID(peer),
+			},
+			Images: nodeImages(ad.Images),
+		},
+	}
+}
+
+func providerID(peer *v1alpha1.Peer) string { return providerIDPrefix + peer.Spec.ClusterID }
+
+// offerTaints keep pods off the virtual node that do not ask for it, and behind real nodes those that may use both.
+func offerTaints() []corev1.Taint {
+	return []corev1.Taint{
+		{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+		{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule},
+	}
+}
+
+func withdrawnTaint() corev1.Taint {
+	return corev1.Taint{Key: taintWithdrawn, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+}
+
+func architecture(ad *v1alpha1.AdvertisementSpec) string {
+	if len(ad.Architectures) == 0 {
+		return ""
+	}
+	return ad.Architectures[0]
+}
+
+func nodeConditions() []corev1.NodeCondition {
+	return []corev1.NodeCondition{
+		{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+			Reason: reasonServing, Message: "The peer's advertisement is accepted",
+		},
+		unpressed(corev1.NodeMemoryPressure),
+		unpressed(corev1.NodeDiskPressure),
+		unpressed(corev1.NodePIDPressure),
+	}
+}
+
+func unpressed(kind corev1.NodeConditionType) corev1.NodeCondition {
+	return corev1.NodeCondition{
+		Type: kind, Status: corev1.ConditionFalse,
+		Reason: reasonServing, Message: "The peer's own nodes see to it",
+	}
+}
+
+func nodeImages(images []v1alpha1.Image) []corev1.ContainerImage {
+	var result []corev1.ContainerImage
+	for _, image := range images {
+		result = append(result, corev1.ContainerImage{Names: slices.Clone(image.Names), SizeBytes: image.SizeBytes})
+	}
+	return result
+}

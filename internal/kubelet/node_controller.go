@@ -1,0 +1,259 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// resyncPeriod is how often the credentials of a link are compared with what is used, when nothing else happens to its
+// Peer: `hanse kubelet` may read those Secrets by name only, so it cannot watch them.
+const resyncPeriod = 5 * time.Minute
+
+// reasonNameTaken is the reason of the event on a Peer whose virtual node cannot exist.
+const reasonNameTaken = "NodeNameTaken"
+
+// ports is where virtual nodes get the ports of their kubelet API.
+type ports interface {
+	// Open returns the port on which the node is served: the wanted one, if it is free.
+	Open(node string, wanted int32) (endpoint, error)
+	// Close ends what is served for the node.
+	Close(node string)
+}
+
+// siteKeeper opens and closes the links to peers.
+type siteKeeper interface {
+	ensure(ctx context.Context, peer *v1alpha1.Peer) error
+	drop(peer string)
+}
+
+// nodeController makes the virtual node of each peer. Requests are names of Peers.
+type nodeController struct {
+	client client.Client
+	live   client.Reader
+	clock  clock.PassiveClock
+	events events.EventRecorder
+	ports  ports
+	sites  siteKeeper
+}
+
+// nodeFacts are what decides about a virtual node.
+type nodeFacts struct {
+	peer *v1alpha1.Peer          // nil if there is none
+	ad   *v1alpha1.Advertisement // nil if none is accepted, or we do not consume from the peer (any more)
+	node *corev1.Node            // nil if there is none
+}
+
+// Reconcile makes the virtual node look as the peer's accepted advertisement says, or takes it away.
+func (c *nodeController) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	seen, err := c.observe(ctx, req.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if seen.ad != nil {
+		err = c.keep(ctx, seen)
+	} else {
+		err = c.withdraw(ctx, seen)
+	}
+	// The Node is there for the scheduler before the link is, and whatever is wrong with the link.
+	return c.linkTo(ctx, req.Name, seen, err)
+}
+
+// linkTo keeps the link for as long as there is something to do over it.
+func (c *nodeController) linkTo(
+	ctx context.Context, name string, seen nodeFacts, nodeErr error,
+) (reconcile.Result, error) {
+	if seen.peer == nil || seen.node == nil && !consumed(seen.peer) {
+		c.sites.drop(name)
+		return reconcile.Result{}, nodeErr
+	}
+	if !seen.peer.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nodeErr // its credentials may be gone by now, while the link still works
+	}
+	err := c.sites.ensure(ctx, seen.peer)
+	if errors.Is(err, peers.ErrCredentialsMissing) || errors.Is(err, peers.ErrCredentialsInvalid) {
+		// The Peer's conditions say so, and its change or the resync brings us back.
+		err = nil
+	}
+	return reconcile.Result{RequeueAfter: wait.Jitter(resyncPeriod, 0.2)}, errors.Join(nodeErr, err)
+}
+
+func (c *nodeController) observe(ctx context.Context, name string) (nodeFacts, error) {
+	seen := nodeFacts{}
+	node := &corev1.Node{}
+	key := client.ObjectKey{Name: v1alpha1.VirtualNodeName(name)}
+	if err := c.client.Get(ctx, key, node); err == nil {
+		seen.node = node
+	} else if !apierrors.IsNotFound(err) {
+		return seen, fmt.Errorf("read Node %s: %w", key.Name, err)
+	}
+	peer := &v1alpha1.Peer{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, peer); err != nil {
+		return seen, client.IgnoreNotFound(err)
+	}
+	seen.peer = peer
+	if !consumed(peer) {
+		return seen, nil
+	}
+	ad, err := acceptedAdvertisement(ctx, c.client, peer)
+	seen.ad = ad
+	return seen, err
+}
+
+// consumed says whether new pods may run at the peer.
+func consumed(peer *v1alpha1.Peer) bool {
+	return peer.HasRole(v1alpha1.RoleProvider) && peer.DeletionTimestamp.IsZero()
+}
+
+// acceptedAdvertisement returns our copy of what the peer offers, or nil if we have accepted nothing.
+func acceptedAdvertisement(
+	ctx context.Context, reader client.Reader, peer *v1alpha1.Peer,
+) (*v1alpha1.Advertisement, error) {
+	ad := &v1alpha1.Advertisement{}
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}
+	if err := reader.Get(ctx, key, ad); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !ad.DeletionTimestamp.IsZero() || !meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted) {
+		return nil, nil
+	}
+	return ad, nil
+}
+
+func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
+	name := v1alpha1.VirtualNodeName(seen.peer.Name)
+	var wanted int32
+	if seen.node != nil {
+		wanted = seen.node.Status.DaemonEndpoints.KubeletEndpoint.Port
+	}
+	at, err := c.ports.Open(name, wanted)
+	if err != nil {
+		return err
+	}
+	desired := desiredNode(seen.peer, &seen.ad.Spec, at)
+	if seen.node == nil {
+		return c.create(ctx, seen.peer, desired)
+	}
+	return c.update(ctx, seen.node, desired)
+}
+
+func (c *nodeController) create(ctx context.Context, peer *v1alpha1.Peer, desired *corev1.Node) error {
+	now := metav1.NewTime(c.clock.Now())
+	for i := range desired.Status.Conditions {
+		condition := &desired.Status.Conditions[i]
+		condition.LastHeartbeatTime, condition.LastTransitionTime = now, now
+	}
+	err := c.client.Create(ctx, desired)
+	if apierrors.IsAlreadyExists(err) {
+		return c.adopt(ctx, peer, desired)
+	}
+	if err != nil {
+		return fmt.Errorf("create Node %s: %w", desired.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Created virtual node", "cpu", desired.Status.Allocatable.Cpu())
+	return nil
+}
+
+// adopt handles a Node that our cache does not show: it is too new, somebody took our label off, or it is not ours.
+func (c *nodeController) adopt(ctx context.Context, peer *v1alpha1.Peer, desired *corev1.Node) error {
+	current := &corev1.Node{}
+	if err := c.live.Get(ctx, client.ObjectKeyFromObject(desired), current); err != nil {
+		return fmt.Errorf("read Node %s: %w", desired.Name, err)
+	}
+	if current.Spec.ProviderID != desired.Spec.ProviderID {
+		c.events.Eventf(peer, current, corev1.EventTypeWarning, reasonNameTaken, "CreateNode",
+			"Node %s exists and does not stand for this peer: give the Peer another name", current.Name)
+		return reconcile.TerminalError(fmt.Errorf("node %s is not ours", current.Name))
+	}
+	return c.update(ctx, current, desired)
+}
+
+func (c *nodeController) update(ctx context.Context, current, desired *corev1.Node) error {
+	merged := mergeNode(current, desired, metav1.NewTime(c.clock.Now()))
+	if !equality.Semantic.DeepEqual(current.ObjectMeta, merged.ObjectMeta) ||
+		!equality.Semantic.DeepEqual(current.Spec, merged.Spec) {
+		// Taints are one list with several writers, so the patch must be of the list that we saw.
+		patch := client.MergeFromWithOptions(current.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		if err := c.client.Patch(ctx, merged.DeepCopy(), patch); err != nil {
+			return fmt.Errorf("update Node %s: %w", current.Name, err)
+		}
+	}
+	if equality.Semantic.DeepEqual(current.Status, merged.Status) {
+		return nil
+	}
+	status := current.DeepCopy()
+	status.Status = merged.Status
+	if err := c.client.Status().Patch(ctx, status, client.StrategicMergeFrom(current)); err != nil {
+		return fmt.Errorf("update status of Node %s: %w", current.Name, err)
+	}
+	return nil
+}
+
+// withdraw closes the virtual node to new pods, and deletes it when it has none. Without its Peer nobody can do
+// anything about its pods: then it goes at once, and Kubernetes collects them as those of a node that was taken away.
+func (c *nodeController) withdraw(ctx context.Context, seen nodeFacts) error {
+	node := seen.node
+	if node == nil {
+		return nil
+	}
+	needed, err := c.needed(ctx, node)
+	if err != nil {
+		return err
+	}
+	if needed && seen.peer != nil {
+		return c.closeToPods(ctx, node)
+	}
+	c.ports.Close(node.Name)
+	precondition := client.Preconditions{UID: &node.UID}
+	if err := c.client.Delete(ctx, node, precondition); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Node %s: %w", node.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Deleted virtual node", "Node", node.Name)
+	return nil
+}
+
+// needed says whether the node has pods that run at the peer, or should.
+func (c *nodeController) needed(ctx context.Context, node *corev1.Node) (bool, error) {
+	pods, err := podsOn(ctx, c.client, node.Name, "")
+	if err != nil {
+		return false, err
+	}
+	for i := range pods {
+		if _, homebound := staysHome(&pods[i]); !homebound {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (c *nodeController) closeToPods(ctx context.Context, node *corev1.Node) error {
+	if _, err := c.ports.Open(node.Name, node.Status.DaemonEndpoints.KubeletEndpoint.Port); err != nil {
+		return err
+	}
+	closed := node.DeepCopy()
+	closed.Spec.Taints = mergeTaints(node.Spec.Taints, append(offerTaints(), withdrawnTaint()))
+	if equality.Semantic.DeepEqual(node.Spec.Taints, closed.Spec.Taints) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
+	if err := c.client.Patch(ctx, closed, patch); err != nil {
+		return fmt.Errorf("close Node %s to new pods: %w", node.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+func TestDesiredNode(t *testing.T) {
+	ad := advertisement().Spec
+	got := desiredNode(peer(), &ad, endpoint{address: "192.0.2.7", port: 20001})
+
+	wantLabels := map[string]string{
+		"hanse.dev/type": "virtual-node", "hanse.dev/peer": turin, "hanse.dev/cluster-id": turinID,
+		"type": "virtual-kubelet", "kubernetes.io/hostname": turinNode, "kubernetes.io/os": "linux",
+		"kubernetes.io/arch": "arm64", "node.kubernetes.io/exclude-from-external-load-balancers": "",
+		"node.kubernetes.io/exclude-disruption": "",
+		"topology.kubernetes.io/region":         "turin-west", "example.com/disk": "fast",
+	}
+	if diff := cmp.Diff(wantLabels, got.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	wantSpec := corev1.NodeSpec{ProviderID: "hanse://turin-id", Taints: []corev1.Taint{
+		{Key: "hanse.dev/virtual-node", Value: "true", Effect: "NoSchedule"},
+		{Key: "hanse.dev/virtual-node", Value: "true", Effect: "PreferNoSchedule"},
+	}}
+	if diff := cmp.Diff(wantSpec, got.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	status := got.Status
+	if diff := cmp.Diff(ad.Availability, status.Capacity); diff != "" {
+		t.Errorf("capacity (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(status.Capacity, status.Allocatable); diff != "" {
+		t.Errorf("allocatable differs from capacity:\n%s", diff)
+	}
+	if diff := cmp.Diff([]corev1.ContainerImage{{Names: []string{"registry.example/shop:1"}, SizeBytes: 1000}}, status.Images); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
+	}
+	if status.DaemonEndpoints.KubeletEndpoint.Port != 20001 || status.Addresses[0].Address != "192.0.2.7" {
+		t.Errorf("endpoint: %v at %v", status.DaemonEndpoints, status.Addresses)
+	}
+	if status.NodeInfo.KubeletVersion != "v1.37.1" || status.NodeInfo.Architecture != "arm64" {
+		t.Errorf("info: %+v", status.NodeInfo)
+	}
+	if len(status.DeclaredFeatures) != 0 {
+		t.Errorf("declared features: %v", status.DeclaredFeatures)
+	}
+}
+
+func TestPeerLabelsAreChosen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given v1alpha1.Text
+		key   string
+		want  string // "" if it is left out
+	}{
+		"a label of another domain":            {"fast", "example.com/disk", "fast"},
+		"one without a domain":                 {"green", "energy", "green"},
+		"the region is the peer's":             {"west", "topology.kubernetes.io/region", "turin-west"},
+		"so is the zone":                       {"a", "topology.kubernetes.io/zone", "turin-a"},
+		"the instance type":                    {"big", "node.kubernetes.io/instance-type", "big"},
+		"never the host name":                  {"x", "kubernetes.io/hostname", ""},
+		"never a role":                         {"", "node-role.kubernetes.io/control-plane", ""},
+		"never a restricted one":               {"x", "node-restriction.kubernetes.io/secure", ""},
+		"never one of ours":                    {"x", "hanse.dev/type", ""},
+		"nor below":                            {"x", "sub.hanse.dev/type", ""},
+		"nor of Kubernetes' other domain":      {"x", "node.cluster.k8s.io/x", ""},
+		"a look-alike domain is another one":   {"x", "notkubernetes.io/x", "x"},
+		"no value that is none":                {"two words", "example.com/disk", ""},
+		"no key that is none":                  {"x", "example.com/", ""},
+		"no zone that got too long to be told": {"z23456789012345678901234567890123456789012345678901234567890", "topology.kubernetes.io/zone", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]string{}
+			if tc.want != "" {
+				want[tc.key] = tc.want
+			}
+			got := peerLabels(turin, map[string]v1alpha1.Text{tc.key: tc.given})
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("labels (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPeerCannotOverwriteOurLabels(t *testing.T) {
+	ad := advertisement().Spec
+	ad.Labels = map[string]v1alpha1.Text{"type": "real"}
+	got := desiredNode(peer(), &ad, endpoint{})
+	if got.Labels["type"] != "virtual-kubelet" {
+		t.Errorf("type is %q", got.Labels["type"])
+	}
+}
+
+func TestAcceptedAdvertisementBecomesReadyNodeWithOneWrite(t *testing.T) {
+	w := newWorld(t, peer(), advertisement())
+	w.reconcileNode()
+	if diff := cmp.Diff([]string{"home create Node " + turinNode}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	ready := w.node().Status.Conditions[0]
+	if ready.Type != corev1.NodeReady || ready.Status != corev1.ConditionTrue {
+		t.Errorf("condition %+v", ready)
+	}
+	w.reconcileNode()
+	if got := w.wrote(); got != nil {
+		t.Errorf("a second look wrote %v", got)
+	}
+}
+
+func TestNodeFollowsTheOffer(t *testing.T) {
+	w := newWorld(t, peer(), advertisement())
+	w.reconcileNode()
+	node := w.node()
+	node.Labels["example.com/admin"] = "yes"
+	node.Spec.Unschedulable = true
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "example.com/keep", Effect: "NoExecute"})
+	w.update(w.home, node)
+	w.clock.Step(time.Hour)
+
+	ad := advertisement()
+	ad.ResourceVersion = ""
+	current := &v1alpha1.Advertisement{}
+	if err := w.home.Get(w.t.Context(), client.ObjectKeyFromObject(ad), current); err != nil {
+		t.Fatal(err)
+	}
+	current.Spec.Availability[corev1.ResourceCPU] = resource.MustParse("2")
+	delete(current.Spec.Labels, "example.com/disk")
+	w.update(w.home, current)
+
+	w.reconcileNode()
+	want := []string{"home patch Node " + turinNode, "home patch status Node " + turinNode}
+	if diff := cmp.Diff(want, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	got := w.node()
+	if cpu := got.Status.Allocatable.Cpu(); cpu.Value() != 2 {
+		t.Errorf("cpu %s", cpu)
+	}
+	if _, ok := got.Labels["example.com/disk"]; ok {
+		t.Error("a label stays that the peer no longer advertises")
+	}
+	if got.Labels["example.com/admin"] != "yes" || !got.Spec.Unschedulable || len(got.Spec.Taints) != 3 {
+		t.Errorf("what others put on the node is gone: %v, %v", got.Labels, got.Spec)
+	}
+	if at := got.Status.Conditions[0].LastTransitionTime; !at.Time.Equal(start) {
+		t.Errorf("the condition claims to have changed at %s", at)
+	}
+}
+
+func TestNodeThatKubernetesGaveUpIsReadyAgain(t *testing.T) {
+	w := newWorld(t, peer(), advertisement())
+	w.reconcileNode()
+	node := w.node()
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	w.updateStatus(w.home, node)
+	w.reconcileNode()
+	if got := w.node().Status.Conditions[0].Status; got != corev1.ConditionTrue {
+		t.Errorf("Ready is %s", got)
+	}
+}
+
+func TestDeletedNodeIsMadeAgain(t *testing.T) {
+	w := newWorld(t, peer(), advertisement())
+	w.reconcileNode()
+	w.delete(w.home, w.node())
+	w.reconcileNode()
+	w.node()
+}
+
+func TestRefusedAdvertisementMakesNoNode(t *testing.T) {
+	ad := advertisement()
+	meta.SetStatusCondition(&ad.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidQuantity,
+	})
+	w := newWorld(t, peer(), ad)
+	w.reconcileNode()
+	if got := w.wrote(); got != nil {
+		t.Errorf("wrote %v", got)
+	}
+}
+
+func TestForeignNodeOfTheNameIsNotTouched(t *testing.T) {
+	w := newWorld(t, peer(), advertisement(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: turinNode}, Spec: corev1.NodeSpec{ProviderID: "aws://i-1"},
+	})
+	w.nodes.client = withoutNodes{w.home} // the cache shows virtual nodes only
+	_, err := w.nodes.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turin}})
+	if !errors.Is(err, reconcile.TerminalError(nil)) {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff([]string{"home create Node " + turinNode}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if len(w.events.Events) != 1 {
+		t.Error("nobody is told")
+	}
+}
+
+// withoutNodes is a client whose cache shows no Node.
+type withoutNodes struct{ client.Client }
+
+func (c withoutNodes) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption,
+) error {
+	if _, ok := object.(*corev1.Node); ok {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
+	}
+	return c.Client.Get(ctx, key, object, opts...)
+}
+
+func TestWithdrawnNodeClosesAndGoesBehindItsLastPod(t *testing.T) {
+	w := newWorld(t, peer(), advertisement(), podCalled("web-1"))
+	w.reconcileNode()
+	w.delete(w.home, advertisement())
+	w.reconcileNode()
+	w.reconcileNode()
+	if diff := cmp.Diff([]string{"home patch Node " + turinNode}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(append(offerTaints(), withdrawnTaint()), w.node().Spec.Taints); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+
+	w.create(w.home, advertisement())
+	w.updateStatus(w.home, func() *v1alpha1.Advertisement {
+		current := &v1alpha1.Advertisement{}
+		if err := w.home.Get(w.t.Context(), client.ObjectKeyFromObject(advertisement()), current); err != nil {
+			t.Fatal(err)
+		}
+		current.Status = advertisement().Status
+		return current
+	}())
+	w.reconcileNode()
+	if diff := cmp.Diff(offerTaints(), w.node().Spec.Taints); diff != "" {
+		t.Errorf("taints when the offer is back (-want +got):\n%s", diff)
+	}
+
+	w.delete(w.home, advertisement())
+	w.delete(w.home, podCalled("web-1"))
+	w.reconcileNode()
+	if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestNodeComesUpThoughTheLinkHasNoCredentials(t *testing.T) {
+	w := newWorld(t, peer(), advertisement())
+	w.sites.links = &fakeLinks{err: peers.ErrCredentialsMissing}
+	if result := w.reconcileNode(); result.RequeueAfter < resyncPeriod {
+		t.Errorf("comes back after %s", result.RequeueAfter)
+	}
+	w.node()
+}
+
+func TestLeaseIsMadeAndRenewed(t *testing.T) {
+	w := newWorld(t, peer(), advertisement())
+	w.reconcileNode()
+	w.wrote()
+	leases := &leaseController{client: w.home, clock: w.clock, seconds: 40, renewal: 10 * time.Second}
+	renew := func() time.Duration {
+		t.Helper()
+		result, err := leases.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turinNode}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	if again := renew(); again < 10*time.Second || again > 11*time.Second {
+		t.Errorf("renews after %s", again)
+	}
+	w.wrote()
+	w.clock.Step(10 * time.Second)
+	renew()
+	if diff := cmp.Diff([]string{"home patch Lease " + turinNode}, w.wrote()); diff != "" {
+		t.Errorf("a renewal takes (-want +got):\n%s", diff)
+	}
+	lease := &coordinationv1.Lease{}
+	if err := w.home.Get(w.t.Context(), client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: turinNode}, lease); err != nil {
+		t.Fatal(err)
+	}
+	if !lease.Spec.RenewTime.Time.Equal(w.clock.Now()) || *lease.Spec.LeaseDurationSeconds != 40 ||
+		lease.OwnerReferences[0].UID != w.node().UID {
+		t.Errorf("lease: %+v", lease)
+	}
+
+	w.delete(w.home, w.node())
+	if again := renew(); again != 0 {
+		t.Error("a node that is gone is renewed")
+	}
+}

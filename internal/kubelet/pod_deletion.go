@@ -1,0 +1,121 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// end asks the peer to end the pod, with the grace that home gives it. A shorter grace is carried later too.
+func (c *podController) end(ctx context.Context, seen podFacts, at *site) error {
+	if len(seen.home.Finalizers) > 0 {
+		// Somebody, such as the Job controller, wants to know how the pod ended.
+		if err := c.bringHome(ctx, seen.home, seen.shadow); err != nil {
+			return err
+		}
+	}
+	if grace, news := graceToCarry(seen.home, seen.shadow); news {
+		patch := fmt.Appendf(nil, `{"spec":{"deletionGracePeriodSeconds":%d}}`, grace)
+		target := named(seen.shadow)
+		if err := at.link.Client().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return remoteGone("set grace of ShadowPod", err)
+		}
+	}
+	return c.deleteShadow(ctx, seen.shadow, at)
+}
+
+// graceToCarry returns the grace that the peer must be told, if it would use another one.
+func graceToCarry(home *corev1.Pod, shadow *v1alpha1.ShadowPod) (int64, bool) {
+	grace := home.DeletionGracePeriodSeconds
+	if grace == nil {
+		return 0, false
+	}
+	told := shadow.Spec.DeletionGracePeriodSeconds
+	if told == nil {
+		told = home.Spec.TerminationGracePeriodSeconds
+	}
+	return *grace, told == nil || *grace != *told
+}
+
+func (c *podController) deleteShadow(ctx context.Context, shadow *v1alpha1.ShadowPod, at *site) error {
+	if !shadow.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	precondition := client.Preconditions{UID: &shadow.UID}
+	if err := at.link.Client().Delete(ctx, named(shadow), precondition); err != nil {
+		return remoteGone("delete ShadowPod", err)
+	}
+	return nil
+}
+
+// finish lets home forget a pod of which nothing is left at the peer.
+func (c *podController) finish(ctx context.Context, seen podFacts, at *site) error {
+	if at != nil && seen.twin != "" {
+		// The mirror may be behind what we ourselves created.
+		key := client.ObjectKey{Namespace: seen.twin, Name: seen.home.Name}
+		err := at.link.Client().Get(ctx, key, &v1alpha1.ShadowPod{})
+		if err == nil {
+			return errWaiting
+		}
+		if !apierrors.IsNotFound(err) {
+			return &peerError{attempt: "read ShadowPod", err: err}
+		}
+	}
+	if len(seen.home.Finalizers) > 0 && !terminal(seen.home) {
+		// The object stays for a while, and must not look as if its containers ran.
+		failed := *seen.home.Status.DeepCopy()
+		failed.Phase = corev1.PodFailed
+		if err := c.write(ctx, seen.home, failed); err != nil {
+			return err
+		}
+	}
+	target := &corev1.Pod{}
+	target.Namespace, target.Name = seen.home.Namespace, seen.home.Name
+	err := c.client.Delete(ctx, target, client.GracePeriodSeconds(0), client.Preconditions{UID: &seen.home.UID})
+	if apierrors.IsConflict(err) {
+		return nil // another pod has the name by now
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Pod: %w", err)
+	}
+	return nil
+}
+
+// clear ends a record whose home pod does not exist any more. Our cache is not asked: it may be behind.
+func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, at *site) error {
+	if !shadow.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	pod := &corev1.Pod{}
+	err := c.live.Get(ctx, client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, pod)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Pod: %w", err)
+	}
+	if err == nil && pod.UID == shadow.Spec.HomeUID {
+		return nil
+	}
+	ctrl.LoggerFrom(ctx).Info("Ending remote pod whose home pod is gone", "homeUID", shadow.Spec.HomeUID)
+	return c.deleteShadow(ctx, shadow, at)
+}
+
+// named returns an object that is good for naming the ShadowPod in a request.
+func named(shadow *v1alpha1.ShadowPod) *v1alpha1.ShadowPod {
+	target := &v1alpha1.ShadowPod{}
+	target.Namespace, target.Name = shadow.Namespace, shadow.Name
+	return target
+}
+
+// remoteGone passes over a record that is gone, or another one, by now: the mirror will say so.
+func remoteGone(attempt string, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return &peerError{attempt: attempt, err: err}
+}

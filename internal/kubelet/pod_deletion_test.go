@@ -1,0 +1,165 @@
+package kubelet
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestHomeDeletionEndsTheRemotePodFirst(t *testing.T) {
+	pod := dying("web-1", 5)
+	w := offloaded(t, pod)
+	w.create(w.remote, shadowOf(pod))
+
+	w.reconcilePod("web-1")
+	want := []string{"remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}
+	if diff := cmp.Diff(want, w.wrote()); diff != "" {
+		t.Fatalf("writes (-want +got):\n%s", diff)
+	}
+	if grace := w.shadow("web-1").Spec.DeletionGracePeriodSeconds; grace == nil || *grace != 5 {
+		t.Errorf("grace at the peer: %v", grace)
+	}
+
+	w.reconcilePod("web-1")
+	if got := w.wrote(); got != nil {
+		t.Errorf("while the remote pod ends, %v was written", got)
+	}
+
+	w.forgetRemote("web-1")
+	w.deletes = nil
+	w.reconcilePod("web-1")
+	// The pod has a finalizer, so its object stays and must not look alive.
+	want = []string{"home patch status Pod web-1", "home delete Pod web-1"}
+	if diff := cmp.Diff(want, w.wrote()); diff != "" {
+		t.Fatalf("writes (-want +got):\n%s", diff)
+	}
+	options := w.deletes[0]
+	if options.GracePeriodSeconds == nil || *options.GracePeriodSeconds != 0 {
+		t.Errorf("grace at home: %v", options.GracePeriodSeconds)
+	}
+	if options.Preconditions == nil || *options.Preconditions.UID != pod.UID {
+		t.Errorf("preconditions: %v", options.Preconditions)
+	}
+	if phase := w.pod("web-1").Status.Phase; phase != corev1.PodFailed {
+		t.Errorf("phase %s", phase)
+	}
+}
+
+// forgetRemote lets the provider's manager take its finalizer off.
+func (w *world) forgetRemote(name string) {
+	w.t.Helper()
+	shadow := w.shadow(name)
+	shadow.Finalizers = nil
+	w.update(w.remote, shadow)
+}
+
+func TestGraceOfThePodItselfNeedsNoWrite(t *testing.T) {
+	pod := dying("web-1", 30)
+	w := offloaded(t, pod)
+	w.create(w.remote, shadowOf(pod))
+	w.reconcilePod("web-1")
+	if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestSecondShorterGraceIsCarried(t *testing.T) {
+	pod := dying("web-1", 30)
+	w := offloaded(t, pod)
+	w.create(w.remote, shadowOf(pod))
+	w.reconcilePod("web-1")
+	w.wrote()
+
+	again := w.pod("web-1")
+	again.DeletionGracePeriodSeconds = ptr.To(int64(1))
+	w.pods.client = withPod{Client: w.home, pod: again}
+	w.reconcilePod("web-1")
+	if diff := cmp.Diff([]string{"remote patch ShadowPod web-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodThatNeverWentOutIsForgotten(t *testing.T) {
+	w := offloaded(t, dying("web-1", 30))
+	w.reconcilePod("web-1")
+	if got := w.wrote(); len(got) == 0 || got[len(got)-1] != "home delete Pod web-1" {
+		t.Errorf("wrote %v", got)
+	}
+}
+
+func TestDyingPodWaitsForAPeerThatDoesNotAnswer(t *testing.T) {
+	w := offloaded(t, dying("web-1", 30))
+	w.link.synced = false
+	w.reconcilePod("web-1")
+	if got := w.wrote(); got != nil {
+		t.Errorf("wrote %v", got)
+	}
+}
+
+func TestDyingPodOfDaemonSetIsForgottenWithoutThePeer(t *testing.T) {
+	pod := dying("agent", 30)
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "d", Controller: ptr.To(true),
+	}}
+	w := offloaded(t, pod)
+	w.link.synced = false
+	w.reconcilePod("agent")
+	if got := w.wrote(); len(got) == 0 || got[len(got)-1] != "home delete Pod agent" {
+		t.Errorf("wrote %v", got)
+	}
+}
+
+func TestRecordOnlyEndsWhenItsHomePodIsReallyGone(t *testing.T) {
+	t.Run("the cache is behind", func(t *testing.T) {
+		w := offloaded(t)
+		w.create(w.remote, shadowOf(podCalled("web-1")))
+		w.pods.live = withPod{Client: w.home, pod: podCalled("web-1")}
+		w.reconcilePod("web-1")
+		if got := w.wrote(); got != nil {
+			t.Errorf("wrote %v", got)
+		}
+	})
+	t.Run("it is gone", func(t *testing.T) {
+		w := offloaded(t)
+		w.create(w.remote, shadowOf(podCalled("web-1")))
+		w.reconcilePod("web-1")
+		w.reconcilePod("web-1")
+		if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+			t.Errorf("writes (-want +got):\n%s", diff)
+		}
+		if uid := w.deletes[0].Preconditions.UID; *uid != "shadow-web-1" {
+			t.Errorf("precondition %s", *uid)
+		}
+	})
+	t.Run("another pod has the name, on a real node", func(t *testing.T) {
+		other := podCalled("web-1")
+		other.UID, other.Spec.NodeName = "uid-other", "worker"
+		w := offloaded(t, other)
+		w.create(w.remote, shadowOf(podCalled("web-1")))
+		w.reconcilePod("web-1")
+		if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+			t.Errorf("writes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// withPod is a client that reads one pod differently.
+type withPod struct {
+	client.Client
+	pod *corev1.Pod
+}
+
+func (c withPod) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption,
+) error {
+	if pod, ok := object.(*corev1.Pod); ok {
+		c.pod.DeepCopyInto(pod)
+		return nil
+	}
+	return c.Client.Get(ctx, key, object, opts...)
+}

@@ -1,0 +1,119 @@
+package kubelet
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// podEvents say which pods an event is about.
+type podEvents struct {
+	reader client.Reader
+	ring   func(request)
+}
+
+// wake asks the pod controller to look at the pods and records of that home namespace, or of all, at the site.
+func (e podEvents) wake(ctx context.Context, at *site, namespace string) {
+	for _, req := range e.onNode(ctx, v1alpha1.VirtualNodeName(at.peer), namespace) {
+		e.ring(req)
+	}
+	for _, name := range at.shadowNames(namespace) {
+		e.ring(request{Peer: at.peer, Namespace: name.Namespace, Name: name.Name})
+	}
+}
+
+func (e podEvents) onNode(ctx context.Context, node, namespace string) []request {
+	pods, err := podsOn(ctx, e.reader, node, namespace)
+	if err != nil {
+		// Our own cache answers, so this is a mistake in the wiring.
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot read pods from the cache")
+		return nil
+	}
+	requests := make([]request, 0, len(pods))
+	for i := range pods {
+		requests = append(requests, requestFor(&pods[i]))
+	}
+	return requests
+}
+
+func requestFor(pod *corev1.Pod) request {
+	return request{Peer: peerOf(pod.Spec.NodeName), Namespace: pod.Namespace, Name: pod.Name}
+}
+
+func ofPod(_ context.Context, object client.Object) []request {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || !maybeVirtual(pod.Spec.NodeName) {
+		return nil
+	}
+	return []request{requestFor(pod)}
+}
+
+func (e podEvents) ofNode(ctx context.Context, object client.Object) []request {
+	return e.onNode(ctx, object.GetName(), "")
+}
+
+func (e podEvents) ofPeer(ctx context.Context, object client.Object) []request {
+	return e.onNode(ctx, v1alpha1.VirtualNodeName(object.GetName()), "")
+}
+
+func (e podEvents) ofAdvertisement(ctx context.Context, object client.Object) []request {
+	peer, ok := strings.CutPrefix(object.GetNamespace(), v1alpha1.TenantNamespacePrefix)
+	if !ok {
+		return nil
+	}
+	return e.onNode(ctx, v1alpha1.VirtualNodeName(peer), "")
+}
+
+func (e podEvents) ofNamespace(ctx context.Context, object client.Object) []request {
+	pods := &corev1.PodList{}
+	err := e.reader.List(ctx, pods, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot read pods from the cache")
+		return nil
+	}
+	var requests []request
+	for i := range pods.Items {
+		requests = append(requests, ofPod(ctx, &pods.Items[i])...)
+	}
+	return requests
+}
+
+// appears passes on that an object came to be: what waits for it can go on.
+func appears() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// appearsOrGoes passes on that an object came or went.
+func appearsOrGoes() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+}
+
+// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here.
+func remapped() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return podRange(e.ObjectOld) != podRange(e.ObjectNew)
+	}}
+}
+
+func podRange(object client.Object) string {
+	switch object := object.(type) {
+	case *v1alpha1.Peer:
+		return object.Status.RemappedPodCIDR
+	case *v1alpha1.Advertisement:
+		if object.Spec.Network != nil {
+			return object.Spec.Network.PodCIDR
+		}
+	}
+	return ""
+}

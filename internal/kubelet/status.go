@@ -1,0 +1,124 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
+)
+
+// bringHome writes what the peer tells of the pod into its status, if that is news.
+func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod) error {
+	if shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 {
+		return nil
+	}
+	addresses, err := c.addressMap(ctx, home)
+	if err != nil {
+		return err
+	}
+	status, err := offload.Inbound(home, shadow, addresses)
+	if err != nil {
+		return reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
+	}
+	if !addresses.From.IsValid() || !addresses.To.IsValid() {
+		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
+		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
+	}
+	return c.write(ctx, home, status)
+}
+
+// hold says in the pod's status and in an event why it is not offloaded. It says so once.
+func (c *podController) hold(ctx context.Context, home *corev1.Pod, why string) error {
+	status := heldStatus(home, why)
+	if equality.Semantic.DeepEqual(home.Status, c.placed(status)) {
+		return nil
+	}
+	if err := c.write(ctx, home, status); err != nil {
+		return err
+	}
+	c.events.Eventf(home, nil, corev1.EventTypeWarning, v1alpha1.ReasonOffloadingBackOff, "Offload",
+		"The pod is not offloaded: %s", why)
+	return nil
+}
+
+// heldStatus returns the status of a pod that cannot be offloaded.
+func heldStatus(home *corev1.Pod, why string) corev1.PodStatus {
+	status := *home.Status.DeepCopy()
+	status.Phase = corev1.PodPending
+	status.Reason = v1alpha1.ReasonOffloadingBackOff
+	status.Message = "The pod is not offloaded: " + why
+	status.ContainerStatuses = nil
+	for i := range home.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name:  home.Spec.Containers[i].Name,
+			Image: home.Spec.Containers[i].Image,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+				Reason: v1alpha1.ReasonOffloadingBackOff, Message: why,
+			}},
+		})
+	}
+	return status
+}
+
+// placed sets the addresses of the pod's host, unless the pod has them: an address that the virtual node had before is
+// worth no write of its own.
+func (c *podController) placed(status corev1.PodStatus) corev1.PodStatus {
+	if status.HostIP == "" {
+		status.HostIP = c.nodeIP
+		status.HostIPs = []corev1.HostIP{{IP: c.nodeIP}}
+	}
+	return status
+}
+
+// write patches the status of a home pod, if it differs from what our cache shows.
+func (c *podController) write(ctx context.Context, home *corev1.Pod, status corev1.PodStatus) error {
+	changed := c.placed(status)
+	if equality.Semantic.DeepEqual(home.Status, changed) {
+		return nil
+	}
+	patch, err := statusPatch(home, changed)
+	if err != nil {
+		return reconcile.TerminalError(err)
+	}
+	target := &corev1.Pod{}
+	target.Namespace, target.Name = home.Namespace, home.Name
+	err = c.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it is gone, or another one by now, and an event on its way says so
+	}
+	if err != nil {
+		return fmt.Errorf("write status of Pod: %w", err)
+	}
+	statusesWritten.Inc()
+	return nil
+}
+
+// statusPatch returns what changes the status of that very pod: the UID makes the API server refuse it for another one
+// of the name. Lists are merged by key, so conditions that somebody else set meanwhile stay.
+func statusPatch(home *corev1.Pod, changed corev1.PodStatus) ([]byte, error) {
+	before, err := json.Marshal(&corev1.Pod{Status: home.Status})
+	if err != nil {
+		return nil, fmt.Errorf("encode status: %w", err)
+	}
+	target := &corev1.Pod{Status: changed}
+	target.UID = home.UID
+	after, err := json.Marshal(target)
+	if err != nil {
+		return nil, fmt.Errorf("encode status: %w", err)
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, &corev1.Pod{})
+	if err != nil {
+		return nil, fmt.Errorf("compare status: %w", err)
+	}
+	return patch, nil
+}
