@@ -4,7 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-IMAGE   ?= hanse.dev/hanse:$(VERSION)
+# IMAGE is the name of the image. Without it the tag tells what is inside, so that other code has another tag.
+IMAGE   ?=
 # RUN selects stories and tests by name, such as RUN='^TestLogsAndExec$'; empty runs all.
 RUN     ?=
 FUZZTIME ?= 2m
@@ -44,8 +45,7 @@ testbed: ## build bin/testbed, bin/kubectl and Kubernetes itself, from Go module
 
 .PHONY: image
 image: build testbed ## make the container image bin/hanse.tar, without Docker
-	bin/scratch-image -o bin/hanse.tar -tag $(IMAGE) -file bin/hanse=/hanse -entrypoint /hanse -user 65532
-	@echo $(IMAGE) > bin/hanse.image
+	@hack/image.sh $(IMAGE)
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## generate deepcopy functions and CRDs

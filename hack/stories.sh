@@ -11,12 +11,14 @@ finish() {
 		echo "the clusters are kept: ${testbed[*]} status" >&2
 	else
 		"${testbed[@]}" down
+		rm -rf "$HANSE_TESTBED_STATE-memory"
 	fi
 }
 trap finish EXIT
 
 "${testbed[@]}" up lubeck hamburg --workers 1 --audit
 "${testbed[@]}" up rostock --workers 0
+mkdir -p "$HANSE_TESTBED_STATE-memory"
 "${testbed[@]}" load bin/hanse.tar lubeck hamburg
 go test -c -o bin/e2e.test ./test/e2e
 

@@ -1,0 +1,123 @@
+{{- define "hanse.labels" -}}
+app.kubernetes.io/name: hanse
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: hanse
+{{- end -}}
+
+{{- define "hanse.selector" -}}
+app.kubernetes.io/name: hanse
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "hanse.image" -}}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
+{{ .Values.image.repository }}{{ if hasPrefix "sha256:" $tag }}@{{ else }}:{{ end }}{{ $tag }}
+{{- end -}}
+
+{{- /* The flags that every subcommand has. */ -}}
+{{- define "hanse.args" -}}
+- --namespace=$(POD_NAMESPACE)
+- --leader-elect=true
+- --metrics-bind-address=:8080
+- --health-probe-bind-address=:8081
+- --log-format={{ .root.Values.log.format }}
+- -v={{ .root.Values.log.level }}
+{{- with .process.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* A Deployment of one subcommand: .root, .component, .process (its values), .args (flags of its own), .ports. */ -}}
+{{- define "hanse.deployment" -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: hanse-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "hanse.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+spec:
+  replicas: {{ .process.replicas }}
+  # The old one stops at once and lets go of its lease: what it did is in API objects.
+  strategy:
+    type: RollingUpdate
+    rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+  selector:
+    matchLabels: {{- include "hanse.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "hanse.labels" .root | nindent 8 }}
+        app.kubernetes.io/component: {{ .component }}
+    spec:
+      serviceAccountName: hanse-{{ .component }}
+      {{- with .root.Values.imagePullSecrets }}
+      imagePullSecrets: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      priorityClassName: system-cluster-critical
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+              - matchExpressions:
+                  - {key: hanse.dev/type, operator: NotIn, values: [virtual-node]}
+        podAntiAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 100
+              podAffinityTerm:
+                topologyKey: kubernetes.io/hostname
+                labelSelector:
+                  matchLabels: {{- include "hanse.selector" . | nindent 20 }}
+      {{- with .process.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .process.tolerations }}
+      tolerations: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 65532
+        runAsGroup: 65532
+        seccompProfile: {type: RuntimeDefault}
+      containers:
+        - name: {{ .component }}
+          image: {{ include "hanse.image" .root }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          args:
+            - {{ .component }}
+            {{- include "hanse.args" . | nindent 12 }}
+            {{- range .args }}
+            - {{ . }}
+            {{- end }}
+          env:
+            - name: POD_NAME
+              valueFrom: {fieldRef: {fieldPath: metadata.name}}
+            - name: POD_NAMESPACE
+              valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+            - name: POD_IP
+              valueFrom: {fieldRef: {fieldPath: status.podIP}}
+          ports:
+            - {name: metrics, containerPort: 8080}
+            - {name: health, containerPort: 8081}
+          startupProbe:
+            httpGet: {path: /healthz, port: health}
+            periodSeconds: 1
+            failureThreshold: 60
+          livenessProbe:
+            httpGet: {path: /healthz, port: health}
+            periodSeconds: 20
+            timeoutSeconds: 5
+          readinessProbe:
+            httpGet: {path: /readyz, port: health}
+            periodSeconds: 5
+            timeoutSeconds: 5
+          resources: {{- toYaml .process.resources | nindent 12 }}
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities: {drop: [ALL]}
+{{- end -}}

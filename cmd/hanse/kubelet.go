@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/hanse-dev/hanse/internal/kubelet"
+)
+
+func newKubeletCommand() *cobra.Command {
+	server := &serverFlags{}
+	config := kubelet.Config{}
+	nodeIP := ""
+	command := &cobra.Command{
+		Use:   "kubelet",
+		Short: "Run every virtual node of this cluster",
+		Long: "Shows each cluster that offers something as a virtual node, takes the pods that are bound to it out, and\n" +
+			"brings their status, logs and shells back.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			var err error
+			if config.NodeIP, err = netip.ParseAddr(nodeIP); err != nil {
+				return fmt.Errorf("--node-ip: %w", err)
+			}
+			mgr, err := server.newManager("kubelet", ctrl.Options{Cache: cache.Options{ByObject: kubelet.CacheByObject()}})
+			if err != nil {
+				return err
+			}
+			links, err := server.addLinks(mgr, "kubelet")
+			if err != nil {
+				return err
+			}
+			if err := kubelet.New(config, links, clock.RealClock{}).SetupWithManager(mgr); err != nil {
+				return err
+			}
+			return mgr.Start(command.Context())
+		},
+	}
+	server.bind(command.Flags())
+	bindKubelet(command.Flags(), &config)
+	command.Flags().StringVar(&nodeIP, "node-ip", os.Getenv("POD_IP"),
+		"address at which the API server reaches this process; by default the environment variable POD_IP")
+	return command
+}
+
+func bindKubelet(flags *pflag.FlagSet, config *kubelet.Config) {
+	flags.IntVar(&config.FirstPort, "first-port", kubelet.DefaultFirstPort, "first port of the kubelet API; each virtual node has one")
+	flags.IntVar(&config.LastPort, "last-port", kubelet.DefaultLastPort, "last port of the kubelet API")
+	flags.IntVar(&config.Workers, "workers", kubelet.DefaultWorkers, "how many pods are worked on at the same time")
+	flags.DurationVar(&config.LeaseDuration, "lease-duration", kubelet.DefaultLeaseDuration,
+		"how long a virtual node counts as alive after its last sign of life")
+	flags.DurationVar(&config.LeaseRenewal, "lease-renewal", kubelet.DefaultLeaseRenewal, "how often a virtual node gives a sign of life")
+	flags.StringVar(&config.CertFile, "tls-cert-file", "", "serving certificate of the kubelet API; by default one is made at start")
+	flags.StringVar(&config.KeyFile, "tls-private-key-file", "", "key of the serving certificate")
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/hanse-dev/hanse/internal/advertisement"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/namespaces"
+	"github.com/hanse-dev/hanse/internal/peering"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/tenant"
+	"github.com/hanse-dev/hanse/internal/version"
+)
+
+// managerServiceAccount is the chart's name for the manager's service account.
+const managerServiceAccount = "hanse-manager"
+
+// managerFlags are those of `hanse manager`.
+type managerFlags struct {
+	server       serverFlags
+	advertising  advertisement.Config
+	peering      peering.Config
+	podCIDR      string
+	addressPools []string
+}
+
+func newManagerCommand() *cobra.Command {
+	flags := &managerFlags{}
+	command := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the controllers: peers, advertisements, namespaces, and the pods of others",
+		Args:  cobra.NoArgs,
+		RunE:  func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
+	}
+	flags.bind(command.Flags())
+	return command
+}
+
+func (f *managerFlags) bind(flags *pflag.FlagSet) {
+	f.advertising.Default()
+	f.peering.Default()
+	f.server.bind(flags)
+	flags.StringVar(&f.peering.ClusterID, "cluster-id", "",
+		"id of this cluster: a DNS label of at most 30 characters that never changes; by default one is made from the cluster's key")
+	flags.StringVar(&f.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default guessed from the nodes")
+	flags.StringSliceVar(&f.addressPools, "address-pool", nil,
+		"ranges out of which each peer's pods get theirs; by default "+joined(peering.DefaultAddressPools()))
+	flags.DurationVar(&f.peering.ProbePeriod, "probe-period", f.peering.ProbePeriod, "how often the API server of a peer is probed")
+	flags.DurationVar(&f.advertising.HelloInterval, "hello-interval", f.advertising.HelloInterval, "how often an advertisement is said again")
+	flags.DurationVar(&f.advertising.HelloTimeout, "hello-timeout", f.advertising.HelloTimeout,
+		"for how long a provider may be silent before its offer ends, and how long ours live")
+	flags.DurationVar(&f.advertising.Bounds.ClockSkew, "clock-skew", f.advertising.Bounds.ClockSkew, "how far a peer's clock may be off")
+}
+
+func joined(prefixes []netip.Prefix) string {
+	var texts []string
+	for _, prefix := range prefixes {
+		texts = append(texts, prefix.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+func (f *managerFlags) run(ctx context.Context) error {
+	if err := f.parse(); err != nil {
+		return err
+	}
+	mgr, err := f.server.newManager("manager", ctrl.Options{Cache: f.cache()})
+	if err != nil {
+		return err
+	}
+	if err := f.introduce(ctx, mgr); err != nil {
+		return err
+	}
+	links, err := f.server.addLinks(mgr, "manager")
+	if err != nil {
+		return err
+	}
+	for _, add := range []func(manager.Manager, *peers.Links) error{f.addPeering, f.addAdvertising, f.addTenant, addNamespaces} {
+		if err := add(mgr, links); err != nil {
+			return err
+		}
+	}
+	return mgr.Start(ctx)
+}
+
+// parse reads the flags that pflag has no type for.
+func (f *managerFlags) parse() error {
+	f.peering.Namespace, f.advertising.Namespace = f.server.namespace, f.server.namespace
+	f.peering.Version = version.Version
+	f.advertising.PodCIDR = f.podCIDR
+	if f.podCIDR != "" {
+		prefix, err := netip.ParsePrefix(f.podCIDR)
+		if err != nil {
+			return fmt.Errorf("--pod-cidr: %w", err)
+		}
+		f.peering.PodCIDRs = []netip.Prefix{prefix}
+	}
+	var pools []netip.Prefix
+	for _, text := range f.addressPools {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("--address-pool: %w", err)
+		}
+		pools = append(pools, prefix)
+	}
+	if len(pools) > 0 {
+		f.peering.AddressPools = pools
+	}
+	return nil
+}
+
+// cache keeps of each object what is read of it. Of ConfigMaps those in our own namespace are enough.
+func (f *managerFlags) cache() cache.Options {
+	strip := cache.TransformStripManagedFields()
+	return cache.Options{
+		DefaultTransform: strip,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:       {Transform: exchange.TrimPod},
+			&corev1.Node{}:      {Transform: exchange.TrimNode},
+			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{f.server.namespace: {}}, Transform: strip},
+		},
+	}
+}
+
+// introduce settles which cluster this is. It happens before anything else, also where another replica leads.
+func (f *managerFlags) introduce(ctx context.Context, mgr manager.Manager) error {
+	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return err
+	}
+	f.peering.ClusterID, err = peering.EnsureClusterInfo(ctx, direct, f.peering)
+	f.advertising.ClusterID = f.peering.ClusterID
+	return err
+}
+
+func (f *managerFlags) addPeering(mgr manager.Manager, links *peers.Links) error {
+	if err := f.peering.Validate(); err != nil {
+		return err
+	}
+	recorder := mgr.GetEventRecorder("hanse-peering")
+	controller := peering.New(f.peering, mgr.GetClient(), mgr.GetAPIReader(), peering.OverLinks(links), recorder)
+	return controller.SetupWithManager(mgr)
+}
+
+func (f *managerFlags) addAdvertising(mgr manager.Manager, links *peers.Links) error {
+	if err := f.advertising.Validate(); err != nil {
+		return err
+	}
+	recorder := mgr.GetEventRecorder("hanse-advertisement")
+	publisher := advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), clock.RealClock{}, recorder)
+	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), advertisement.OverLinks(links), clock.RealClock{})
+	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
+}
+
+func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
+	config := tenant.Config{Namespace: f.server.namespace, ServiceAccount: managerServiceAccount}
+	controllers, err := tenant.New(config, mgr.GetClient(), mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	return controllers.SetupWithManager(mgr)
+}
+
+func addNamespaces(mgr manager.Manager, links *peers.Links) error {
+	controllers, err := namespaces.New(namespaces.Config{
+		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
+		Connect:  namespaces.Over(links),
+		Clock:    clock.RealClock{},
+		Instance: cmp.Or(os.Getenv("POD_NAME"), managerServiceAccount),
+	})
+	if err != nil {
+		return err
+	}
+	return controllers.SetupWithManager(mgr)
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/version"
+)
+
+// serverFlags are those that every server subcommand takes.
+type serverFlags struct {
+	namespace   string
+	leaderElect bool
+	metrics     string
+	health      string
+	logFormat   string
+	verbosity   int
+	timeout     time.Duration
+}
+
+func (f *serverFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.namespace, "namespace", v1alpha1.SystemNamespace, "namespace that Hanse is installed in")
+	flags.BoolVar(&f.leaderElect, "leader-elect", true, "let only one of several replicas act at a time")
+	flags.StringVar(&f.metrics, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
+	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flags.StringVar(&f.logFormat, "log-format", "json", "format of the log: json or text")
+	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "how much to log: 0 is each change of the world, 1 and up are for debugging")
+	flags.DurationVar(&f.timeout, "link-timeout", 10*time.Second, "how long a request to a peer may take")
+}
+
+// newManager makes the process around the controllers of one subcommand: caches, leader election, metrics, probes.
+func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manager.Manager, error) {
+	if err := f.setLogger(); err != nil {
+		return nil, err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	config.QPS = -1 // the API server's own priority levels protect it
+	config.UserAgent = "hanse-" + subcommand + "/" + version.Version
+	if options.Scheme, err = newScheme(); err != nil {
+		return nil, err
+	}
+	options.LeaderElection = f.leaderElect
+	options.LeaderElectionID = "hanse-" + subcommand
+	options.LeaderElectionNamespace = f.namespace
+	options.LeaderElectionReleaseOnCancel = true // a graceful stop hands over at once
+	options.Metrics = server.Options{BindAddress: f.metrics}
+	options.HealthProbeBindAddress = f.health
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced(mgr)))
+}
+
+// cachesSynced makes a check that fails while a cache cannot be filled, because of a missing right for example. The
+// process is of no use then, and `kubectl hanse install` waits for it.
+func cachesSynced(mgr manager.Manager) healthz.Checker {
+	return func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("not all objects are read yet; the log says why if this lasts")
+		}
+		return nil
+	}
+}
+
+func (f *serverFlags) setLogger() error {
+	options := &slog.HandlerOptions{Level: slog.Level(-f.verbosity)}
+	var handler slog.Handler
+	switch f.logFormat {
+	case "json":
+		handler = slog.NewJSONHandler(os.Stderr, options)
+	case "text":
+		handler = slog.NewTextHandler(os.Stderr, options)
+	default:
+		return fmt.Errorf("--log-format is json or text, not %q", f.logFormat)
+	}
+	log := logr.FromSlogHandler(handler)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	return nil
+}
+
+// addLinks adds the connections to peers, which the manager ends with itself.
+func (f *serverFlags) addLinks(mgr manager.Manager, subcommand string) (*peers.Links, error) {
+	links := peers.NewLinks(peers.Config{
+		Local:     mgr.GetAPIReader(),
+		Scheme:    mgr.GetScheme(),
+		UserAgent: "hanse-" + subcommand + "/" + version.Version,
+		Timeout:   f.timeout,
+	})
+	return links, mgr.Add(links)
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"helm.sh/helm/v4/pkg/strvals"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hanse-dev/hanse/internal/install"
+	"github.com/hanse-dev/hanse/internal/version"
+)
+
+type installFlags struct {
+	clusterID   string
+	image       string
+	podCIDR     string
+	addressPool string
+	set         []string
+	dryRun      string
+	output      string
+	wait        bool
+	timeout     time.Duration
+}
+
+func newInstallCommand(global *globalFlags) *cobra.Command {
+	flags := &installFlags{}
+	command := &cobra.Command{
+		Use:   "install",
+		Short: "Install Hanse in a cluster, or upgrade it",
+		Long: "Puts Hanse into the cluster: its kinds, roles, policies and two Deployments. Doing it again upgrades, and changes\n" +
+			"nothing that is as it should be. The cluster must run Kubernetes " + install.MinimumKubernetes + " or newer.",
+		Example: `  # Install, with an id by which others will know this cluster
+  kubectl hanse install --cluster-id lubeck
+
+  # See what would be installed
+  kubectl hanse install --cluster-id lubeck --dry-run=client -o yaml
+
+  # Two replicas of the manager, and an image from somewhere else
+  kubectl hanse install --image registry.example.com/hanse:v0.1.0 --set manager.replicas=2`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return runInstall(command, global, flags) },
+	}
+	flags.bind(command.Flags())
+	return command
+}
+
+func (f *installFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.clusterID, "cluster-id", "",
+		"id by which peers know this cluster, a DNS label of at most 30 characters that can never be changed; by default one is made")
+	flags.StringVar(&f.image, "image", "", "image of Hanse; by default hanse.dev/hanse at this client's version")
+	flags.StringVar(&f.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default as the nodes say")
+	flags.StringVar(&f.addressPool, "address-pool", "", "range from which peers' pods get their addresses here")
+	flags.StringArrayVar(&f.set, "set", nil, "value of the chart, as key=value; may be given several times")
+	flags.StringVar(&f.dryRun, "dry-run", "none", "none, or client: print what would be installed")
+	flags.StringVarP(&f.output, "output", "o", "", "yaml, with --dry-run=client")
+	flags.BoolVar(&f.wait, "wait", true, "wait until Hanse runs")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait")
+}
+
+// validate reports flags that make no sense.
+func (f *installFlags) validate() error {
+	if f.dryRun != "none" && f.dryRun != "client" {
+		return fmt.Errorf("--dry-run is none or client, not %q", f.dryRun)
+	}
+	if f.output != "" && (f.output != "yaml" || f.dryRun != "client") {
+		return errors.New("--output is yaml, and is for --dry-run=client")
+	}
+	return nil
+}
+
+// values are those of the chart that the flags mean. --set comes last.
+func (f *installFlags) values() (map[string]any, error) {
+	values := map[string]any{}
+	for key, value := range map[string]string{
+		"clusterID": f.clusterID, "podCIDR": f.podCIDR, "addressPool": f.addressPool,
+	} {
+		if value != "" {
+			values[key] = value
+		}
+	}
+	if f.image != "" {
+		repository, tag := splitImage(f.image)
+		image := map[string]any{"repository": repository}
+		if tag != "" {
+			image["tag"] = tag
+		}
+		values["image"] = image
+	}
+	for _, set := range f.set {
+		if err := strvals.ParseInto(set, values); err != nil {
+			return nil, fmt.Errorf("read --set %s: %w", set, err)
+		}
+	}
+	return values, nil
+}
+
+// splitImage takes a tag or digest off the name of an image. A colon before the last slash is that of a port.
+func splitImage(image string) (repository, tag string) {
+	if at := strings.Index(image, "@"); at >= 0 {
+		return image[:at], image[at+1:]
+	}
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		return image[:colon], image[colon+1:]
+	}
+	return image, ""
+}
+
+func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags) error {
+	if err := flags.validate(); err != nil {
+		return err
+	}
+	values, err := flags.values()
+	if err != nil {
+		return err
+	}
+	options := install.Options{Namespace: global.namespace, Version: version.Version, Values: values}
+	if flags.dryRun == "client" {
+		options.KubernetesVersion = "v" + install.MinimumKubernetes + ".0"
+		manifest, err := install.Render(options)
+		if err != nil {
+			return err
+		}
+		return printManifest(command.OutOrStdout(), manifest)
+	}
+	ctx, cancel := context.WithTimeout(command.Context(), flags.timeout)
+	defer cancel()
+	return doInstall(ctx, command, global.cluster, options, flags.wait)
+}
+
+func doInstall(ctx context.Context, command *cobra.Command, where target, options install.Options, wait bool) error {
+	c, err := where.connect()
+	if err != nil {
+		return err
+	}
+	d, err := c.discovery()
+	if err != nil {
+		return err
+	}
+	if options.KubernetesVersion, err = install.CheckKubernetes(d); err != nil {
+		return err
+	}
+	manifest, err := install.Render(options)
+	if err != nil {
+		return err
+	}
+	cluster := c.cluster(command)
+	if err := cluster.Apply(ctx, manifest); err != nil {
+		return explain(err, c.name)
+	}
+	if wait {
+		if err := cluster.WaitAvailable(ctx, manifest); err != nil {
+			return fmt.Errorf("%w (see `kubectl -n %s get pods`)", err, options.Namespace)
+		}
+	}
+	return say(command, "Hanse %s is installed in %s.\n", options.Version, c.name)
+}
+
+func printManifest(to io.Writer, m install.Manifest) error {
+	for _, objects := range [][]*unstructured.Unstructured{m.Definitions, m.Objects} {
+		for _, object := range objects {
+			data, err := yaml.Marshal(object.Object)
+			if err != nil {
+				return fmt.Errorf("encode %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+			if _, err := fmt.Fprintf(to, "---\n%s", data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/install"
+)
+
+// overview is what `status` shows. Its JSON is for scripts: fields are added, never renamed.
+type overview struct {
+	ClusterID  string            `json:"clusterID"`
+	Version    string            `json:"version"`
+	Peers      []peerStatus      `json:"peers"`
+	Namespaces []namespaceStatus `json:"namespaces"`
+}
+
+// peerStatus is one peer. Node and Offer are of what it provides, OfferedToIt of what it is offered here.
+type peerStatus struct {
+	Name        string              `json:"name"`
+	ClusterID   string              `json:"clusterID"`
+	Roles       []v1alpha1.PeerRole `json:"roles"`
+	Ready       bool                `json:"ready"`
+	Reason      string              `json:"reason,omitempty"`
+	Message     string              `json:"message,omitempty"`
+	Node        *nodeStatus         `json:"node,omitempty"`
+	Offer       *offerStatus        `json:"offer,omitempty"`
+	OfferedToIt *offerStatus        `json:"offeredToIt,omitempty"`
+}
+
+// nodeStatus is the virtual node of a peer.
+type nodeStatus struct {
+	Name  string `json:"name"`
+	Ready bool   `json:"ready"`
+	Pods  int    `json:"pods"`
+}
+
+// offerStatus is an advertisement and the answer to it. InForce tells whether it is a row of the table.
+type offerStatus struct {
+	Availability corev1.ResourceList `json:"availability"`
+	TimeToLive   metav1.Time         `json:"timeToLive"`
+	InForce      bool                `json:"inForce"`
+	Answer       string              `json:"answer"`
+	Reason       string              `json:"reason,omitempty"`
+	Message      string              `json:"message,omitempty"`
+}
+
+// namespaceStatus is one offloaded namespace.
+type namespaceStatus struct {
+	Name     string                       `json:"name"`
+	Strategy v1alpha1.OffloadingStrategy  `json:"strategy"`
+	Ready    bool                         `json:"ready"`
+	Reason   string                       `json:"reason,omitempty"`
+	Message  string                       `json:"message,omitempty"`
+	Clusters []v1alpha1.ClusterOffloading `json:"clusters,omitempty"`
+}
+
+// observed is what an overview is made of.
+type observed struct {
+	info        corev1.ConfigMap
+	peers       v1alpha1.PeerList
+	ads         v1alpha1.AdvertisementList
+	nodes       corev1.NodeList
+	offloadings v1alpha1.NamespaceOffloadingList
+	podsOn      map[string]int // name of a virtual node → pods on it
+}
+
+func observe(ctx context.Context, c client.Client, namespace string, now time.Time) (overview, error) {
+	seen := observed{podsOn: map[string]int{}}
+	// Without it Hanse may be starting, and what there is still tells something.
+	err := client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.ClusterInfo}, &seen.info))
+	if err != nil {
+		return overview{}, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, v1alpha1.ClusterInfo, err)
+	}
+	for what, list := range map[string]client.ObjectList{
+		"peers": &seen.peers, "advertisements": &seen.ads, "namespace offloadings": &seen.offloadings,
+	} {
+		if err := c.List(ctx, list); err != nil {
+			return overview{}, fmt.Errorf("list %s: %w", what, err)
+		}
+	}
+	err = c.List(ctx, &seen.nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode})
+	if err != nil {
+		return overview{}, fmt.Errorf("list virtual nodes: %w", err)
+	}
+	cluster := install.Cluster{Client: c}
+	for i := range seen.nodes.Items {
+		name := seen.nodes.Items[i].Name
+		pods, err := cluster.PodsOn(ctx, name)
+		if err != nil {
+			return overview{}, err
+		}
+		seen.podsOn[name] = len(pods)
+	}
+	return summarize(seen, now), nil
+}
+
+func summarize(seen observed, now time.Time) overview {
+	found := overview{
+		ClusterID:  seen.info.Data[v1alpha1.ClusterInfoID],
+		Version:    seen.info.Data[v1alpha1.ClusterInfoVersion],
+		Peers:      []peerStatus{},
+		Namespaces: []namespaceStatus{},
+	}
+	for i := range seen.peers.Items {
+		found.Peers = append(found.Peers, summarizePeer(seen, &seen.peers.Items[i], now))
+	}
+	for i := range seen.offloadings.Items {
+		o := &seen.offloadings.Items[i]
+		ready := readyOf(o.Status.Conditions)
+		found.Namespaces = append(found.Namespaces, namespaceStatus{
+			Name: o.Namespace, Strategy: o.Spec.Strategy, Ready: ready.Status == metav1.ConditionTrue,
+			Reason: ready.Reason, Message: ready.Message, Clusters: o.Status.Clusters,
+		})
+	}
+	slices.SortFunc(found.Peers, func(a, b peerStatus) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(found.Namespaces, func(a, b namespaceStatus) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+func summarizePeer(seen observed, peer *v1alpha1.Peer, now time.Time) peerStatus {
+	ready := readyOf(peer.Status.Conditions)
+	status := peerStatus{
+		Name: peer.Name, ClusterID: peer.Spec.ClusterID, Roles: peer.Spec.Roles,
+		Ready: ready.Status == metav1.ConditionTrue, Reason: ready.Reason, Message: ready.Message,
+	}
+	for i := range seen.nodes.Items {
+		node := &seen.nodes.Items[i]
+		if node.Name == v1alpha1.VirtualNodeName(peer.Name) {
+			status.Node = &nodeStatus{Name: node.Name, Ready: isNodeReady(node), Pods: seen.podsOn[node.Name]}
+		}
+	}
+	for i := range seen.ads.Items {
+		ad := &seen.ads.Items[i]
+		switch {
+		case ad.Namespace != v1alpha1.TenantNamespace(peer.Name):
+		case ad.Spec.ClusterID == peer.Spec.ClusterID:
+			status.Offer = summarizeOffer(ad, now)
+		default:
+			status.OfferedToIt = summarizeOffer(ad, now)
+		}
+	}
+	return status
+}
+
+func summarizeOffer(ad *v1alpha1.Advertisement, now time.Time) *offerStatus {
+	table := exchange.NewTable([]v1alpha1.Advertisement{*ad}, now)
+	offer := &offerStatus{
+		Availability: ad.Spec.Availability, TimeToLive: ad.Spec.TimeToLive, InForce: len(table.Rows) == 1,
+		Answer: string(v1alpha1.AcknowledgementPending),
+	}
+	if ack := ad.Status.Acknowledgement; ack != nil {
+		offer.Answer, offer.Reason, offer.Message = string(ack.State), ack.Reason, ack.Message
+	}
+	return offer
+}
+
+// readyOf is the condition Ready, or one that says that there is none.
+func readyOf(conditions []metav1.Condition) metav1.Condition {
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		return *ready
+	}
+	return metav1.Condition{Reason: v1alpha1.ReasonPending, Message: "Hanse has not looked at it yet"}
+}
+
+func isNodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+var (
+	update = flag.Bool("update", false, "write the golden files anew")
+	now    = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// A cluster that consumes from one peer, whose offer has lapsed from another, and that provides to a third.
+func league() []client.Object {
+	condition := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message}}
+	}
+	peer := func(name string, role v1alpha1.PeerRole, conditions []metav1.Condition) *v1alpha1.Peer {
+		return &v1alpha1.Peer{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       v1alpha1.PeerSpec{ClusterID: name + "-id", Roles: []v1alpha1.PeerRole{role}},
+			Status:     v1alpha1.PeerStatus{Conditions: conditions},
+		}
+	}
+	offer := func(peer, cluster string, left time.Duration, state v1alpha1.AcknowledgementState, message string) *v1alpha1.Advertisement {
+		return &v1alpha1.Advertisement{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(peer), Name: cluster},
+			Spec: v1alpha1.AdvertisementSpec{
+				ClusterID: cluster, TimeToLive: metav1.NewTime(now.Add(left)),
+				Availability: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+					corev1.ResourcePods: resource.MustParse("110"),
+				},
+			},
+			Status: v1alpha1.AdvertisementStatus{
+				Conditions:      []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}},
+				Acknowledgement: &v1alpha1.Acknowledgement{State: state, Reason: string(state), Message: message},
+			},
+		}
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "hanse-hamburg", Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	return []client.Object{
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: v1alpha1.ClusterInfo},
+			Data:       map[string]string{v1alpha1.ClusterInfoID: "lubeck", v1alpha1.ClusterInfoVersion: "v0.1.0"},
+		},
+		node,
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{NodeName: node.Name}},
+		peer("hamburg", v1alpha1.RoleProvider, condition(metav1.ConditionTrue, v1alpha1.ReasonReady, "")),
+		offer("hamburg", "hamburg-id", time.Minute, v1alpha1.AcknowledgementAccepted, ""),
+		peer("bremen", v1alpha1.RoleProvider, condition(metav1.ConditionFalse, v1alpha1.ReasonUnreachable, "no answer\x1b[31m")),
+		offer("bremen", "bremen-id", -time.Minute, v1alpha1.AcknowledgementAccepted, ""),
+		peer("riga", v1alpha1.RoleConsumer, nil),
+		offer("riga", "lubeck", time.Minute, v1alpha1.AcknowledgementRefused, "too dear"),
+		&v1alpha1.NamespaceOffloading{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.NamespaceOffloadingName},
+			Spec:       v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote},
+			Status: v1alpha1.NamespaceOffloadingStatus{
+				Conditions: condition(metav1.ConditionFalse, v1alpha1.ReasonPending, "Peer bremen: no answer yet"),
+				Clusters:   []v1alpha1.ClusterOffloading{{Peer: "bremen", State: "Pending"}, {Peer: "hamburg", State: "Ready"}},
+			},
+		},
+	}
+}
+
+func TestStatusForPeople(t *testing.T) {
+	var text bytes.Buffer
+	if err := printStatus(&text, mustObserve(t, league()...), ""); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.txt", text.String())
+}
+
+func TestStatusForScripts(t *testing.T) {
+	for _, format := range []string{"json", "yaml"} {
+		var text bytes.Buffer
+		if err := printStatus(&text, mustObserve(t, league()...), format); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "status."+format, text.String())
+	}
+}
+
+func TestStatusOfANewClusterSaysWhatToDo(t *testing.T) {
+	var text bytes.Buffer
+	found := mustObserve(t)
+	if err := printStatus(&text, found, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"kubectl hanse peer", "kubectl hanse offload"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q lacks %q", text.String(), want)
+		}
+	}
+	data, err := json.Marshal(found)
+	if err != nil || !strings.Contains(string(data), `"peers":[]`) {
+		t.Errorf("scripts get %s, %v", data, err)
+	}
+	if err := printStatus(&text, found, "xml"); err == nil {
+		t.Error("xml is no format")
+	}
+}
+
+func mustObserve(t *testing.T, objects ...client.Object) overview {
+	t.Helper()
+	found, err := observe(soon(t), newSide(t, "lubeck", objects...).client, v1alpha1.SystemNamespace, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// golden compares with a file under testdata; `go test -update` writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(file, []byte(got), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got), run `go test -update` and review:\n%s", file, diff)
+	}
+}

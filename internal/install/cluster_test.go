@@ -1,0 +1,234 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// newCluster is a cluster whose API server establishes definitions at once.
+func newCluster(t *testing.T, objects ...client.Object) Cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&apiextensionsv1.CustomResourceDefinition{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithInterceptorFuncs(interceptor.Funcs{Apply: applyAndEstablish}).
+		Build()
+	return Cluster{Client: c, Report: t.Logf}
+}
+
+func applyAndEstablish(
+	ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
+) error {
+	if err := c.Apply(ctx, object, options...); err != nil {
+		return err
+	}
+	definitions := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := c.List(ctx, definitions); err != nil {
+		return err
+	}
+	for i := range definitions.Items {
+		if len(definitions.Items[i].Status.Conditions) > 0 {
+			continue
+		}
+		definitions.Items[i].Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{
+			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
+		}
+		if err := c.Status().Update(ctx, &definitions.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// small is the manifest with one definition: the fake API server takes long over them.
+func small(t *testing.T) Manifest {
+	t.Helper()
+	m := mustRender(t, options())
+	m.Definitions = slices.DeleteFunc(m.Definitions, func(d *unstructured.Unstructured) bool {
+		return d.GetName() != "namespacemappings.hanse.dev"
+	})
+	return m
+}
+
+func TestApplyMakesWhatTheManifestSays(t *testing.T) {
+	c, m := newCluster(t), small(t)
+	for _, time := range []string{"once", "again"} {
+		if err := c.Apply(soon(t), m); err != nil {
+			t.Fatal(time, err)
+		}
+		for _, wanted := range slices.Concat(m.Definitions, m.Objects) {
+			got := &unstructured.Unstructured{}
+			got.SetGroupVersionKind(wanted.GroupVersionKind())
+			if err := c.Client.Get(soon(t), client.ObjectKeyFromObject(wanted), got); err != nil {
+				t.Errorf("%s: %v", time, err)
+			}
+		}
+	}
+}
+
+func TestApplyRemovesWhatIsNoLongerWanted(t *testing.T) {
+	mine := map[string]string{partOfLabel: partOf}
+	c := newCluster(t,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: "of-an-older-version", Labels: mine}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: "of-somebody-else"}},
+	)
+	if err := c.Apply(soon(t), small(t)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	list := &corev1.ServiceAccountList{}
+	if err := c.Client.List(soon(t), list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		got = append(got, list.Items[i].Name)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"hanse-kubelet", "hanse-manager", "of-somebody-else"}, got); diff != "" {
+		t.Errorf("service accounts (-want +got):\n%s", diff)
+	}
+}
+
+func TestWaitingEndsWhenEveryReplicaRunsTheNewVersion(t *testing.T) {
+	for name, test := range map[string]struct {
+		status appsv1.DeploymentStatus
+		done   bool
+	}{
+		"all are new and run":     {appsv1.DeploymentStatus{UpdatedReplicas: 1, Replicas: 1, AvailableReplicas: 1}, true},
+		"the new one starts":      {appsv1.DeploymentStatus{UpdatedReplicas: 1, Replicas: 1}, false},
+		"an old one is there yet": {appsv1.DeploymentStatus{UpdatedReplicas: 1, Replicas: 2, AvailableReplicas: 2}, false},
+		"only the old one runs":   {appsv1.DeploymentStatus{Replicas: 1, AvailableReplicas: 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var objects []client.Object
+			for _, n := range []string{"hanse-manager", "hanse-kubelet"} {
+				objects = append(objects, &appsv1.Deployment{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: n}, Status: test.status,
+				})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			err := newCluster(t, objects...).WaitAvailable(ctx, mustRender(t, options()))
+			if (err == nil) != test.done {
+				t.Errorf("error %v, want it to be done: %v", err, test.done)
+			}
+		})
+	}
+}
+
+func TestRemovingIsRefusedWhilePodsNeedHanse(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "hanse-turin", Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode},
+	}}
+	for name, object := range map[string]client.Object{
+		"ours over there": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{NodeName: "hanse-turin"}},
+		"theirs here":     &v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-turin-abcdef", Name: "web"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, node, object)
+			err := c.Remove(soon(t), Removal{Namespace: "hanse-system", Patience: time.Second})
+			if !errors.Is(err, ErrInUse) {
+				t.Errorf("error %v, want %v", err, ErrInUse)
+			}
+			if err := c.Client.Get(soon(t), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Errorf("the pod is gone: %v", err)
+			}
+		})
+	}
+}
+
+// With Force, Hanse need not run: here it does not, and nobody but Remove takes finalizers off.
+func TestRemovingLeavesNothing(t *testing.T) {
+	peerNamespace := func(kind, name string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			v1alpha1.LabelManaged: "true", v1alpha1.LabelType: kind,
+		}}}
+	}
+	theirs := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.PodSpec{NodeName: "worker"}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "worker"}},
+	}
+	ours := []client.Object{
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hanse-turin", Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "hanse-turin"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{NodeName: "hanse-turin"}},
+		&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "turin", Finalizers: []string{v1alpha1.FinalizerPeer}}},
+		&v1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.NamespaceOffloadingName}},
+		&v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop-turin-abcdef", Name: "api", Finalizers: []string{v1alpha1.FinalizerShadowPod},
+		}},
+		peerNamespace(v1alpha1.TypeTenant, "hanse-peer-turin"),
+		peerNamespace(v1alpha1.TypeTwin, "shop-turin-abcdef"),
+	}
+	c := newCluster(t, slices.Concat(theirs, ours)...)
+	if err := c.Apply(soon(t), small(t)); err != nil {
+		t.Fatal(err)
+	}
+	err := c.Remove(soon(t), Removal{Namespace: "hanse-system", Force: true, Patience: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range theirs {
+		if err := c.Client.Get(soon(t), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Errorf("removed what is not Hanse's: %v", err)
+		}
+	}
+	for _, object := range ours {
+		err := c.Client.Get(soon(t), client.ObjectKeyFromObject(object), object)
+		// The API server would remove it with its namespace or definition; here it is enough that nothing holds it.
+		if err == nil && len(object.GetFinalizers()) > 0 || err == nil && object.GetNamespace() == "" {
+			t.Errorf("%T %s is left", object, object.GetName())
+		}
+	}
+	expectNoneOf(t, c, append(slices.Clone(chartKinds), definitionKind)...)
+}
+
+func expectNoneOf(t *testing.T, c Cluster, kinds ...schema.GroupVersionKind) {
+	t.Helper()
+	for _, kind := range kinds {
+		left, err := c.list(soon(t), kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) > 0 {
+			t.Errorf("%d of %s are left", len(left), kind.Kind)
+		}
+	}
+}
+
+// soon ends waiting in vain.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

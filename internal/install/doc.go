@@ -1,0 +1,2 @@
+// Package install renders the chart and puts it into a cluster, or takes it out again so that nothing is left.
+package install

@@ -1,0 +1,286 @@
+package install
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// placed is what the policy may change of a pod.
+type placed struct {
+	Affinity    *corev1.Affinity    `json:"affinity,omitempty"`
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	Why         string              `json:"why,omitempty"`
+}
+
+const (
+	stays = `
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+  {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}]}}}
+`
+	leaves = `
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+  {matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}]}]}}}
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists}]
+`
+	mayLeave = `
+affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, preference:
+  {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+`
+	selectsSouth = `
+strategy: %s
+clusterSelector:
+  matchLabels: {region: south}
+  matchExpressions: [{key: gpu, operator: Exists}, {key: tier, operator: NotIn, values: [test, dev]}]
+`
+)
+
+func TestPodsArePlacedByStrategy(t *testing.T) {
+	policy := mutatingPolicy(t, "hanse-place-pods")
+	for name, test := range map[string]struct{ offloading, pod, want string }{
+		"Local keeps it on real nodes":  {offloading: "{strategy: Local}", want: stays},
+		"Remote moves it out":           {offloading: "{strategy: Remote}", want: leaves},
+		"LocalAndRemote prefers home":   {offloading: "{strategy: LocalAndRemote}", want: mayLeave},
+		"LocalAndRemote is the default": {offloading: "{}", want: mayLeave},
+		"an empty selector is none":     {offloading: "{clusterSelector: {}}", want: mayLeave},
+		"Remote with a selector": {
+			offloading: fmt.Sprintf(selectsSouth, "Remote"),
+			want: `
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [
+  {key: hanse.dev/type, operator: In, values: [virtual-node]},
+  {key: region, operator: In, values: [south]},
+  {key: gpu, operator: Exists},
+  {key: tier, operator: NotIn, values: [test, dev]}]}]}}}
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists}]
+`,
+		},
+		"LocalAndRemote with a selector": {
+			offloading: "{clusterSelector: {matchLabels: {region: south}}}",
+			want: `
+affinity: {nodeAffinity: {
+  requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+    {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]},
+    {matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}, {key: region, operator: In, values: [south]}]}]},
+  preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, preference:
+    {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+`,
+		},
+		"what the user requires is kept": {
+			offloading: "{strategy: Remote}",
+			pod: `
+affinity:
+  podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]}
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+      {matchExpressions: [{key: disk, operator: In, values: [ssd]}]},
+      {matchFields: [{key: metadata.name, operator: In, values: [worker-1]}]},
+      {}]}
+    preferredDuringSchedulingIgnoredDuringExecution: [{weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}}]
+tolerations: [{key: mine, operator: Exists}]
+`,
+			want: `
+affinity:
+  podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]}
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+      {matchExpressions: [{key: disk, operator: In, values: [ssd]}, {key: hanse.dev/type, operator: In, values: [virtual-node]}]},
+      {matchFields: [{key: metadata.name, operator: In, values: [worker-1]}],
+       matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}]},
+      {}]}
+    preferredDuringSchedulingIgnoredDuringExecution: [{weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}}]
+tolerations: [{key: mine, operator: Exists}, {key: hanse.dev/virtual-node, operator: Exists}]
+`,
+		},
+		"what the user requires is multiplied by the alternatives": {
+			offloading: "{clusterSelector: {matchLabels: {region: south}}}",
+			pod: `
+affinity: {nodeAffinity: {
+  requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+    {matchExpressions: [{key: disk, operator: In, values: [ssd]}]},
+    {},
+    {matchFields: [{key: metadata.name, operator: In, values: [worker-1]}]}]},
+  preferredDuringSchedulingIgnoredDuringExecution: [{weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}}]}}
+`,
+			want: `
+affinity: {nodeAffinity: {
+  requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+    {matchExpressions: [{key: disk, operator: In, values: [ssd]}, {key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]},
+    {},
+    {matchFields: [{key: metadata.name, operator: In, values: [worker-1]}],
+     matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]},
+    {matchExpressions: [{key: disk, operator: In, values: [ssd]},
+      {key: hanse.dev/type, operator: In, values: [virtual-node]}, {key: region, operator: In, values: [south]}]},
+    {},
+    {matchFields: [{key: metadata.name, operator: In, values: [worker-1]}],
+     matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}, {key: region, operator: In, values: [south]}]}]},
+  preferredDuringSchedulingIgnoredDuringExecution: [
+    {weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}},
+    {weight: 100, preference: {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+`,
+		},
+		"Remote waits for a provider that is cut off": {
+			offloading: "{strategy: Remote}",
+			pod:        defaultTolerations,
+			want: `
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+  {matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}]}]}}}
+tolerations:
+  - {key: mine, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
+  - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}
+  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
+  - {key: hanse.dev/virtual-node, operator: Exists}
+`,
+		},
+		"at home nobody waits": {offloading: "{strategy: Local}", pod: defaultTolerations, want: stays + defaultTolerations},
+	} {
+		t.Run(name, func(t *testing.T) { comparePlaced(t, policy, test.offloading, podWith(t, test.pod), test.want) })
+	}
+}
+
+const defaultTolerations = `
+tolerations:
+  - {key: mine, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
+  - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
+  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
+`
+
+func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
+	const (
+		host   = "it uses namespaces or ports of its host"
+		power  = "it is privileged or adds capabilities"
+		claims = "it uses resource claims, a runtime class or image pull secrets of this cluster"
+		volume = `volume "v" is not taken along yet (only emptyDir and downwardAPI are)`
+		config = "its environment comes from ConfigMaps or Secrets, which are not reflected yet"
+	)
+	policy := mutatingPolicy(t, "hanse-place-pods")
+	for name, test := range map[string]struct{ pod, why string }{
+		"host network":                   {"hostNetwork: true", host},
+		"host PIDs":                      {"hostPID: true", host},
+		"host IPC":                       {"hostIPC: true", host},
+		"host port":                      {"containers: [{name: c, ports: [{containerPort: 1, hostPort: 1}]}]", host},
+		"privileged":                     {"containers: [{name: c, securityContext: {privileged: true}}]", power},
+		"privileged init container":      {"containers: [{name: c}]\ninitContainers: [{name: i, securityContext: {privileged: true}}]", power},
+		"added capability":               {"containers: [{name: c, securityContext: {capabilities: {add: [NET_ADMIN]}}}]", power},
+		"resource claim":                 {"resourceClaims: [{name: gpu, resourceClaimName: gpu}]", claims},
+		"runtime class":                  {"runtimeClassName: gvisor", claims},
+		"image pull secret":              {"imagePullSecrets: [{name: s}]", claims},
+		"persistent volume":              {"volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]", volume},
+		"ephemeral volume":               {"volumes: [{name: v, ephemeral: {}}]", volume},
+		"path of the host":               {"volumes: [{name: e, emptyDir: {}}, {name: v, hostPath: {path: /}}]", volume},
+		"ConfigMap":                      {"volumes: [{name: v, configMap: {name: c}}]", volume},
+		"Secret":                         {"volumes: [{name: v, secret: {secretName: s}}]", volume},
+		"projected Secret":               {"volumes: [{name: v, projected: {sources: [{secret: {name: s}}]}}]", volume},
+		"token of its own":               {"volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]", volume},
+		"a kind of volume not known yet": {"volumes: [{name: v, nfs: {server: s, path: /}}]", volume},
+		"environment from a ConfigMap":   {"containers: [{name: c, envFrom: [{configMapRef: {name: m}}]}]", config},
+		"variable from a Secret":         {"containers: [{name: c, env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]}]", config},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, strategy := range []string{"Remote", "LocalAndRemote"} {
+				comparePlaced(t, policy, "{strategy: "+strategy+"}", podWith(t, test.pod), stays+"\nwhy: '"+test.why+"'")
+			}
+			comparePlaced(t, policy, "{strategy: Local}", podWith(t, test.pod), stays)
+		})
+	}
+}
+
+func TestPodsThatCanLeaveDo(t *testing.T) {
+	policy := mutatingPolicy(t, "hanse-place-pods")
+	for name, pod := range map[string]string{
+		"scratch space":             "volumes: [{name: v, emptyDir: {}}]",
+		"its own fields":            "volumes: [{name: v, downwardAPI: {items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}]",
+		"its own fields, projected": "volumes: [{name: v, projected: {sources: [{downwardAPI: {}}]}}]",
+		"its service account's token": "volumes: [{name: kube-api-access-x, projected: {sources: [{serviceAccountToken: {path: token}}, " +
+			"{configMap: {name: kube-root-ca.crt}}]}}]",
+		"variables of its own":  "containers: [{name: c, env: [{name: A, value: b}, {name: N, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]",
+		"a port":                "containers: [{name: c, ports: [{containerPort: 80}]}]",
+		"dropped capabilities":  "containers: [{name: c, securityContext: {privileged: false, capabilities: {drop: [ALL]}}}]",
+		"an init container too": "containers: [{name: c}]\ninitContainers: [{name: i}]",
+	} {
+		t.Run(name, func(t *testing.T) { comparePlaced(t, policy, "{strategy: Remote}", podWith(t, pod), leaves) })
+	}
+}
+
+func TestPodsThatAreLeftAlone(t *testing.T) {
+	policy := mutatingPolicy(t, "hanse-place-pods")
+	for name, edit := range map[string]func(*corev1.Pod){
+		"of a DaemonSet": func(p *corev1.Pod) {
+			p.OwnerReferences = append(p.OwnerReferences, *controllerRef("apps/v1", "DaemonSet"))
+		},
+		"mirror pod":          func(p *corev1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"} },
+		"with a node already": func(p *corev1.Pod) { p.Spec.NodeName = "worker" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podWith(t, "")
+			edit(pod)
+			comparePlaced(t, policy, "{strategy: Remote}", pod, "{}")
+		})
+	}
+	t.Run("not of a ReplicaSet", func(t *testing.T) {
+		pod := podWith(t, "")
+		pod.OwnerReferences = append(pod.OwnerReferences, *controllerRef("apps/v1", "ReplicaSet"))
+		comparePlaced(t, policy, "{strategy: Remote}", pod, leaves)
+	})
+}
+
+func TestDaemonSetsStayHome(t *testing.T) {
+	policy := mutatingPolicy(t, "hanse-keep-daemonsets-home")
+	for name, test := range map[string]struct{ pod, want string }{
+		"without affinity":                 {"", stays},
+		"with another affinity":            {"affinity: {podAffinity: {}}", "affinity: {podAffinity: {}, " + stays[len("\naffinity: {"):]},
+		"with a preference":                {"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}]}}", "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}], " + stays[len("\naffinity: {nodeAffinity: {"):]},
+		"that stay home already":           {stays, stays},
+		"with a term that matches nothing": {terms("{}"), terms("{}")},
+		"with terms": {
+			terms("{matchExpressions: [{key: disk, operator: Exists}]}, {matchFields: [{key: metadata.name, operator: In, values: [a]}]}"),
+			terms("{matchExpressions: [{key: disk, operator: Exists}, {key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}, " +
+				"{matchFields: [{key: metadata.name, operator: In, values: [a]}], matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := withKind(&appsv1.DaemonSet{}, "apps", "v1", "DaemonSet")
+			set.Spec.Template.Spec = podWith(t, test.pod).Spec
+			for _, time := range []string{"once", "again"} {
+				set = policy.mutate(review{object: set}).(*appsv1.DaemonSet)
+				comparePlacement(t, time, set.Spec.Template.Spec, "", test.want)
+			}
+		})
+	}
+	t.Run("unless opted out", func(t *testing.T) {
+		set := withKind(&appsv1.DaemonSet{}, "apps", "v1", "DaemonSet")
+		set.Annotations = map[string]string{"hanse.dev/allow-on-virtual-nodes": "true"}
+		set = policy.mutate(review{object: set}).(*appsv1.DaemonSet)
+		comparePlacement(t, "once", set.Spec.Template.Spec, "", "{}")
+	})
+}
+
+func terms(text string) string {
+	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [" + text + "]}}}"
+}
+
+func comparePlaced(t *testing.T, policy *admissionPolicy, offloading string, pod *corev1.Pod, want string) {
+	t.Helper()
+	params := read(t, "spec: "+indent(offloading))
+	got := policy.mutate(review{object: pod, params: params}).(*corev1.Pod)
+	comparePlacement(t, offloading, got.Spec, got.Annotations["hanse.dev/runs-at-home"], want)
+}
+
+func comparePlacement(t *testing.T, about string, spec corev1.PodSpec, why, want string) {
+	t.Helper()
+	var expected placed
+	if err := yaml.UnmarshalStrict([]byte(want), &expected); err != nil {
+		t.Fatal(err)
+	}
+	got := placed{Affinity: spec.Affinity, Tolerations: spec.Tolerations, Why: why}
+	if diff := cmp.Diff(expected, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", about, diff)
+	}
+}

@@ -1,0 +1,217 @@
+package install
+
+import (
+	"context"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// admissionPolicy is a policy of the chart, run by the API server's own code.
+type admissionPolicy struct {
+	t           *testing.T
+	scheme      *runtime.Scheme
+	compiler    *plugincel.CompositedCompiler
+	conditions  matchconditions.Matcher
+	patchers    []patch.Patcher
+	validations plugincel.ConditionEvaluator
+	messages    []string
+}
+
+// review is one request to the API server.
+type review struct {
+	object, old, params runtime.Object
+	by                  string
+}
+
+func mutatingPolicy(t *testing.T, name string) *admissionPolicy {
+	t.Helper()
+	var spec admissionregistrationv1.MutatingAdmissionPolicy
+	decodeInto(t, "MutatingAdmissionPolicy", name, &spec)
+	p, options := newPolicy(t, spec.Spec.ParamKind != nil)
+	p.compile(spec.Spec.Variables, spec.Spec.MatchConditions, options)
+	withPatches := options
+	withPatches.HasPatchTypes = true
+	for i := range spec.Spec.Mutations {
+		condition := &patch.JSONPatchCondition{Expression: spec.Spec.Mutations[i].JSONPatch.Expression}
+		evaluator := p.compiler.CompileMutatingEvaluator(condition, withPatches, environment.StoredExpressions)
+		for _, err := range evaluator.CompilationErrors() {
+			t.Fatal(err)
+		}
+		p.patchers = append(p.patchers, patch.NewJSONPatcher(evaluator))
+	}
+	return p
+}
+
+func validatingPolicy(t *testing.T, name string) *admissionPolicy {
+	t.Helper()
+	var spec admissionregistrationv1.ValidatingAdmissionPolicy
+	decodeInto(t, "ValidatingAdmissionPolicy", name, &spec)
+	p, options := newPolicy(t, spec.Spec.ParamKind != nil)
+	p.compile(spec.Spec.Variables, spec.Spec.MatchConditions, options)
+	var expressions []plugincel.ExpressionAccessor
+	for _, v := range spec.Spec.Validations {
+		expressions = append(expressions, &validating.ValidationCondition{Expression: v.Expression})
+		p.messages = append(p.messages, v.Message)
+	}
+	p.validations = p.compiler.CompileCondition(expressions, options, environment.StoredExpressions)
+	return p
+}
+
+func newPolicy(t *testing.T, hasParams bool) (*admissionPolicy, plugincel.OptionalVariableDeclarations) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	compiler, err := plugincel.NewCompositedCompiler(
+		environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &admissionPolicy{t: t, scheme: scheme, compiler: compiler},
+		plugincel.OptionalVariableDeclarations{HasParams: hasParams, HasAuthorizer: true}
+}
+
+func (p *admissionPolicy) compile(
+	variables []admissionregistrationv1.Variable, conditions []admissionregistrationv1.MatchCondition,
+	options plugincel.OptionalVariableDeclarations,
+) {
+	var named []plugincel.NamedExpressionAccessor
+	for _, v := range variables {
+		named = append(named, &validating.Variable{Name: v.Name, Expression: v.Expression})
+	}
+	p.compiler.CompileAndStoreVariables(named, options, environment.StoredExpressions)
+
+	var expressions []plugincel.ExpressionAccessor
+	for i := range conditions {
+		expressions = append(expressions, (*matchconditions.MatchCondition)(&conditions[i]))
+	}
+	fail := admissionregistrationv1.Fail
+	p.conditions = matchconditions.NewMatcher(
+		p.compiler.CompileCondition(expressions, options, environment.StoredExpressions), &fail, "policy", "", "test")
+}
+
+// mutate returns the object as the policy leaves it.
+func (p *admissionPolicy) mutate(r review) runtime.Object {
+	p.t.Helper()
+	ctx := p.compiler.CreateContext(p.t.Context())
+	attributes := p.attributes(r)
+	if !p.matches(ctx, attributes, r) {
+		return r.object
+	}
+	for _, patcher := range p.patchers {
+		changed, err := patcher.Patch(ctx, patch.Request{
+			MatchedResource:     attributes.GetResource(),
+			VersionedAttributes: attributes,
+			ObjectInterfaces:    admission.NewObjectInterfacesFromScheme(p.scheme),
+			OptionalVariables:   plugincel.OptionalVariableBindings{VersionedParams: r.params},
+		}, celconfig.RuntimeCELCostBudget)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		attributes.UpdateObject(changed)
+	}
+	return attributes.VersionedObject.Object()
+}
+
+// validate returns the messages of the validations that the request does not pass.
+func (p *admissionPolicy) validate(r review) []string {
+	p.t.Helper()
+	ctx := p.compiler.CreateContext(p.t.Context())
+	attributes := p.attributes(r)
+	if !p.matches(ctx, attributes, r) {
+		return nil
+	}
+	results, _, err := p.validations.ForInput(ctx, attributes, p.request(attributes, r),
+		plugincel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var refused []string
+	for i, result := range results {
+		if result.Error != nil {
+			p.t.Fatal(result.Error)
+		}
+		if result.EvalResult.Value() != true {
+			refused = append(refused, p.messages[i])
+		}
+	}
+	return refused
+}
+
+func (p *admissionPolicy) matches(ctx context.Context, attributes *admission.VersionedAttributes, r review) bool {
+	p.t.Helper()
+	result := p.conditions.Match(ctx, attributes, r.params, nil)
+	if result.Error != nil {
+		p.t.Fatal(result.Error)
+	}
+	return result.Matches
+}
+
+func (p *admissionPolicy) attributes(r review) *admission.VersionedAttributes {
+	p.t.Helper()
+	kind := r.object.GetObjectKind().GroupVersionKind()
+	object, err := meta.Accessor(r.object)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	operation := admission.Create
+	if r.old != nil {
+		operation = admission.Update
+	}
+	record := admission.NewAttributesRecord(r.object, r.old, kind, object.GetNamespace(), object.GetName(), resource, "",
+		operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: r.by})
+	attributes := &admission.VersionedAttributes{
+		Attributes: record, VersionedKind: kind, VersionedObject: admission.NewLazyObject(r.object),
+	}
+	if r.old != nil {
+		attributes.VersionedOldObject = admission.NewLazyObject(r.old)
+	}
+	return attributes
+}
+
+func (*admissionPolicy) request(attributes *admission.VersionedAttributes, _ review) *admissionv1.AdmissionRequest {
+	return plugincel.CreateAdmissionRequest(attributes.Attributes,
+		metav1.GroupVersionResource(attributes.GetResource()), metav1.GroupVersionKind(attributes.VersionedKind))
+}
+
+func decodeInto(t *testing.T, kind, name string, into any) {
+	t.Helper()
+	object := find(t, mustRender(t, options()), kind, name)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read decodes YAML into an object without a Go type, as the API server has custom resources.
+func read(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func withKind[T runtime.Object](object T, group, version, kind string) T {
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
+	return object
+}

@@ -1,0 +1,56 @@
+package install
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestPodsAreSeenToBePlaced(t *testing.T) {
+	requirement := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: values}
+	}
+	away := requirement(v1alpha1.LabelType, corev1.NodeSelectorOpIn, v1alpha1.TypeVirtualNode)
+	home := requirement(v1alpha1.LabelType, corev1.NodeSelectorOpNotIn, v1alpha1.TypeVirtualNode)
+	region := requirement("region", corev1.NodeSelectorOpIn, "south")
+	south := &v1alpha1.ClusterSelector{MatchExpressions: []v1alpha1.ClusterSelectorRequirement{
+		{Key: "region", Operator: metav1.LabelSelectorOpIn, Values: []v1alpha1.LabelValue{"south"}},
+	}}
+	anyEffect := []corev1.Toleration{{Key: v1alpha1.TaintVirtualNode}}
+	scheduling := []corev1.Toleration{{Key: v1alpha1.TaintVirtualNode, Effect: corev1.TaintEffectNoSchedule}}
+	for name, test := range map[string]struct {
+		spec        v1alpha1.NamespaceOffloadingSpec
+		tolerations []corev1.Toleration
+		terms       [][]corev1.NodeSelectorRequirement
+		want        bool
+	}{
+		"Remote":                      {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, true},
+		"Remote, not yet":             {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, nil, false},
+		"Remote, still the other":     {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, scheduling, nil, false},
+		"Remote, other selector":      {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", ClusterSelector: south}, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, false},
+		"Remote, no longer selected":  {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, anyEffect, [][]corev1.NodeSelectorRequirement{{away, region}}, false},
+		"Remote with selector":        {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", ClusterSelector: south}, anyEffect, [][]corev1.NodeSelectorRequirement{{away, region}}, true},
+		"LocalAndRemote":              {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, scheduling, nil, true},
+		"LocalAndRemote with":         {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote", ClusterSelector: south}, scheduling, [][]corev1.NodeSelectorRequirement{{home}, {away, region}}, true},
+		"LocalAndRemote, still alone": {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, false},
+		"Local":                       {v1alpha1.NamespaceOffloadingSpec{Strategy: "Local"}, nil, [][]corev1.NodeSelectorRequirement{{home}}, true},
+		"Local, not yet":              {v1alpha1.NamespaceOffloadingSpec{Strategy: "Local"}, nil, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: test.tolerations}}
+			if test.terms != nil {
+				required := &corev1.NodeSelector{}
+				for _, term := range test.terms {
+					required.NodeSelectorTerms = append(required.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: term})
+				}
+				pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+			}
+			if got := isPlaced(pod, test.spec); got != test.want {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}

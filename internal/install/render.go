@@ -1,0 +1,175 @@
+package install
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/hanse-dev/hanse/charts"
+)
+
+// Options are what an administrator chooses at installation.
+type Options struct {
+	// Namespace is where Hanse runs.
+	Namespace string
+	// Version is the version of Hanse to install: by default also the tag of its image.
+	Version string
+	// Values override those of the chart.
+	Values map[string]any
+	// KubernetesVersion is the version of the cluster, such as v1.37.1.
+	KubernetesVersion string
+}
+
+// Manifest is everything that an installation consists of, in the order in which it is to be made.
+type Manifest struct {
+	// Definitions are the CustomResourceDefinitions, which must be established before the rest.
+	Definitions []*unstructured.Unstructured
+	// Objects is the rest, the namespace first.
+	Objects []*unstructured.Unstructured
+}
+
+// Render makes the manifest of the embedded chart.
+func Render(o Options) (Manifest, error) {
+	c, err := load()
+	if err != nil {
+		return Manifest{}, err
+	}
+	c.Metadata.AppVersion = o.Version
+	files, err := execute(c, o)
+	if err != nil {
+		return Manifest{}, err
+	}
+	var m Manifest
+	for _, crd := range c.CRDObjects() {
+		objects, err := decode(crd.Filename, crd.File.Data)
+		if err != nil {
+			return Manifest{}, err
+		}
+		m.Definitions = append(m.Definitions, objects...)
+	}
+	m.Objects = append(m.Objects, namespace(o.Namespace))
+	for _, file := range files {
+		objects, err := decode(file.Name, file.Data)
+		if err != nil {
+			return Manifest{}, err
+		}
+		m.Objects = append(m.Objects, objects...)
+	}
+	slices.SortStableFunc(m.Objects, func(a, b *unstructured.Unstructured) int {
+		return rank(a.GetKind()) - rank(b.GetKind())
+	})
+	return m, nil
+}
+
+// load reads the chart out of this program.
+func load() (*chart.Chart, error) {
+	const root = "hanse"
+	var files []*archive.BufferedFile
+	err := fs.WalkDir(charts.Hanse, root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(charts.Hanse, name)
+		if err != nil {
+			return err
+		}
+		files = append(files, &archive.BufferedFile{Name: strings.TrimPrefix(name, root+"/"), Data: data})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded chart: %w", err)
+	}
+	c, err := loader.LoadFiles(files)
+	if err != nil {
+		return nil, fmt.Errorf("load the embedded chart: %w", err)
+	}
+	return c, nil
+}
+
+// execute runs the templates, and returns what they made in the order of their names.
+func execute(c *chart.Chart, o Options) ([]*common.File, error) {
+	kubernetes, err := common.ParseKubeVersion(o.KubernetesVersion)
+	if err != nil {
+		return nil, fmt.Errorf("read the version of Kubernetes %q: %w", o.KubernetesVersion, err)
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = *kubernetes
+	release := common.ReleaseOptions{Name: "hanse", Namespace: o.Namespace, IsInstall: true, Revision: 1}
+	values, err := util.ToRenderValues(c, o.Values, release, capabilities)
+	if err != nil {
+		return nil, fmt.Errorf("check values: %w", err)
+	}
+	rendered, err := engine.Render(c, values)
+	if err != nil {
+		return nil, fmt.Errorf("render the chart: %w", err)
+	}
+	var files []*common.File
+	for name, text := range rendered {
+		if path.Ext(name) == ".yaml" {
+			files = append(files, &common.File{Name: name, Data: []byte(text)})
+		}
+	}
+	slices.SortFunc(files, func(a, b *common.File) int { return strings.Compare(a.Name, b.Name) })
+	return files, nil
+}
+
+func decode(name string, data []byte) ([]*unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decode %s: %w", name, err)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+func namespace(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Namespace",
+		"metadata": map[string]any{
+			"name": name,
+			"labels": map[string]any{
+				"app.kubernetes.io/name":             "hanse",
+				"app.kubernetes.io/part-of":          "hanse",
+				"pod-security.kubernetes.io/enforce": "restricted",
+			},
+		},
+	}}
+}
+
+// order is that in which kinds are made: what others refer to comes first. What is not named comes before the last.
+var order = []string{
+	"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding",
+	"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "", "ValidatingAdmissionPolicyBinding",
+	"MutatingAdmissionPolicyBinding", "Deployment",
+}
+
+func rank(kind string) int {
+	if i := slices.Index(order, kind); i >= 0 {
+		return i
+	}
+	return slices.Index(order, "")
+}

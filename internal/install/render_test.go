@@ -1,0 +1,223 @@
+package install
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func options() Options {
+	return Options{Namespace: "hanse-system", Version: "v0.1.0", KubernetesVersion: "v1.37.1"}
+}
+
+func mustRender(t *testing.T, o Options) Manifest {
+	t.Helper()
+	m, err := Render(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestRenderedManifestIsTheReviewedOne(t *testing.T) {
+	m := mustRender(t, options())
+	var text bytes.Buffer
+	for _, object := range m.Objects {
+		data, err := yaml.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&text, "---\n%s", data)
+	}
+	golden(t, "manifest.yaml", text.Bytes())
+}
+
+// Every right of every identity, one a line. A change here is a change of what a stolen token is worth.
+func TestRightsAreTheReviewedOnes(t *testing.T) {
+	var lines []string
+	for _, object := range mustRender(t, options()).Objects {
+		switch object.GetKind() {
+		case "ClusterRole", "Role":
+			lines = append(lines, rights(t, object)...)
+		case "ClusterRoleBinding", "RoleBinding":
+			lines = append(lines, grant(t, object))
+		}
+	}
+	slices.Sort(lines)
+	golden(t, "rights.txt", []byte(strings.Join(lines, "\n")+"\n"))
+}
+
+func TestNoRightIsUnlimited(t *testing.T) {
+	for _, object := range mustRender(t, options()).Objects {
+		if kind := object.GetKind(); kind != "ClusterRole" && kind != "Role" {
+			continue
+		}
+		for _, rule := range rulesOf(t, object) {
+			all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs)
+			for _, forbidden := range []string{"*", "escalate", "impersonate"} {
+				if slices.Contains(all, forbidden) {
+					t.Errorf("%s %s has %q", object.GetKind(), object.GetName(), forbidden)
+				}
+			}
+			if object.GetKind() == "ClusterRole" && slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 {
+				t.Errorf("ClusterRole %s reads any Secret", object.GetName())
+			}
+			if slices.Contains(rule.Verbs, "bind") && len(rule.ResourceNames) == 0 {
+				t.Errorf("%s %s binds any role", object.GetKind(), object.GetName())
+			}
+		}
+	}
+}
+
+func TestValuesAreUsed(t *testing.T) {
+	o := options()
+	o.Values = map[string]any{
+		"clusterID": "lubeck",
+		"image":     map[string]any{"tag": "v9"},
+		"podCIDR":   "10.244.0.0/16",
+		"policies":  map[string]any{"keepDaemonSetsHome": false},
+		"manager":   map[string]any{"extraArgs": []any{"--publish-interval=1s"}},
+	}
+	m := mustRender(t, o)
+	manager := find(t, m, "Deployment", "hanse-manager")
+	containers, _, err := unstructured.NestedSlice(manager.Object, "spec", "template", "spec", "containers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := containers[0].(map[string]any)
+	if got, want := container["image"], "hanse.dev/hanse:v9"; got != want {
+		t.Errorf("image %v, want %s", got, want)
+	}
+	for _, want := range []any{"--cluster-id=lubeck", "--pod-cidr=10.244.0.0/16", "--publish-interval=1s"} {
+		if args := container["args"].([]any); !slices.Contains(args, want) {
+			t.Errorf("args %v lack %v", args, want)
+		}
+	}
+	for _, object := range m.Objects {
+		if object.GetName() == "hanse-keep-daemonsets-home" {
+			t.Errorf("%s %s is there, but was turned off", object.GetKind(), object.GetName())
+		}
+	}
+}
+
+func TestWrongValuesAreRefused(t *testing.T) {
+	for name, values := range map[string]map[string]any{
+		"a cluster id that is no DNS label": {"clusterID": "Lübeck"},
+		"a cluster id that is too long":     {"clusterID": strings.Repeat("x", 31)},
+		"a range that is none":              {"podCIDR": "ten"},
+		"a value that does not exist":       {"clusterid": "lubeck"},
+		"a log format that does not exist":  {"log": map[string]any{"format": "xml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options()
+			o.Values = values
+			if _, err := Render(o); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
+
+func TestEveryKindHasADefinition(t *testing.T) {
+	var got []string
+	for _, crd := range mustRender(t, options()).Definitions {
+		got = append(got, crd.GetName())
+	}
+	slices.Sort(got)
+	want := []string{
+		"advertisements.hanse.dev", "namespacemappings.hanse.dev", "namespaceoffloadings.hanse.dev", "peers.hanse.dev",
+		"shadowpods.hanse.dev",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("definitions (-want +got):\n%s", diff)
+	}
+}
+
+func find(t *testing.T, m Manifest, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	i := slices.IndexFunc(m.Objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == kind && o.GetName() == name
+	})
+	if i < 0 {
+		t.Fatalf("no %s %s", kind, name)
+	}
+	return m.Objects[i]
+}
+
+func rulesOf(t *testing.T, object *unstructured.Unstructured) []rbacv1.PolicyRule {
+	t.Helper()
+	role := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
+		t.Fatal(err)
+	}
+	return role.Rules
+}
+
+func rights(t *testing.T, object *unstructured.Unstructured) []string {
+	var lines []string
+	for _, rule := range rulesOf(t, object) {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s: %s %s %s",
+						where(object), verb, strings.TrimSuffix(resource+"."+group, "."), strings.Join(rule.ResourceNames, ","))))
+				}
+			}
+		}
+	}
+	return lines
+}
+
+func grant(t *testing.T, object *unstructured.Unstructured) string {
+	t.Helper()
+	binding := &rbacv1.ClusterRoleBinding{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, binding); err != nil {
+		t.Fatal(err)
+	}
+	var subjects []string
+	for _, s := range binding.Subjects {
+		subjects = append(subjects, fmt.Sprintf("%s %s/%s", s.Kind, s.Namespace, s.Name))
+	}
+	return fmt.Sprintf("%s: %s %s to %s", where(object), binding.RoleRef.Kind, binding.RoleRef.Name, strings.Join(subjects, ", "))
+}
+
+func where(object *unstructured.Unstructured) string {
+	if object.GetNamespace() == "" {
+		return object.GetKind() + " " + object.GetName()
+	}
+	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+}
+
+// golden compares with a file under testdata; `go test -update` writes it.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got), run `go test ./internal/install -update` and review:\n%s", file, diff)
+	}
+}
