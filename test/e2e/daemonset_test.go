@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestDaemonSetStaysHome(t *testing.T) {
+	shared(t)
+	remote := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	ordinary := daemonSet(remote, "ordinary", nil)
+	everywhere := daemonSet(lubeck.namespace(t), "everywhere", []corev1.Toleration{{Operator: corev1.TolerationOpExists}})
+	for _, ds := range []*appsv1.DaemonSet{ordinary, everywhere} {
+		lubeck.create(t, ds)
+		lubeck.awaitDaemonSet(t, ds)
+
+		patch := client.MergeFrom(ds.DeepCopy())
+		ds.Spec.Template.Annotations = map[string]string{"release": "2"}
+		if err := lubeck.Patch(t.Context(), ds, patch); err != nil {
+			t.Fatal(err)
+		}
+		lubeck.awaitDaemonSet(t, ds)
+	}
+}
+
+func daemonSet(ns, app string, tolerations []corev1.Toleration) *appsv1.DaemonSet {
+	labels := map[string]string{"app": app}
+	spec := shellSpec(forever)
+	spec.Tolerations = tolerations
+	spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: app},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}
+}
+
+// awaitDaemonSet waits until the newest template runs on every real node, and nowhere else.
+func (c *cluster) awaitDaemonSet(t *testing.T, ds *appsv1.DaemonSet) {
+	t.Helper()
+	eventually(t, "daemon set "+ds.Name+" is rolled out on the real nodes", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(ds), ds); err != nil {
+			return err
+		}
+		nodes, err := c.realNodes(ctx)
+		if err != nil {
+			return err
+		}
+		want := int32(len(nodes))
+		s := ds.Status
+		if s.ObservedGeneration != ds.Generation || s.DesiredNumberScheduled != want || s.UpdatedNumberScheduled != want || s.NumberReady != want {
+			return fmt.Errorf("want %d pods, status is %+v", want, s)
+		}
+		pods, err := c.pods(ctx, ds.Namespace, ds.Name)
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			if isVirtual(&pod) {
+				return fmt.Errorf("%s is on node %s", pod.Name, pod.Spec.NodeName)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *cluster) realNodes(ctx context.Context) ([]corev1.Node, error) {
+	list := &corev1.NodeList{}
+	if err := c.List(ctx, list); err != nil {
+		return nil, err
+	}
+	var real []corev1.Node
+	for _, node := range list.Items {
+		if node.Labels[v1alpha1.LabelType] != v1alpha1.TypeVirtualNode {
+			real = append(real, node)
+		}
+	}
+	return real, nil
+}
+
+// A pod that cannot run remotely yet runs at home, and an event says why.
+func TestPodThatCannotLeaveStaysHome(t *testing.T) {
+	shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	pod := shellPod(ns, "rooted", forever)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc"}}}}
+	lubeck.create(t, pod)
+	home := lubeck.awaitReadyPods(t, ns, "rooted", 1)[0]
+	if isVirtual(&home) {
+		t.Errorf("the pod runs on %s", home.Spec.NodeName)
+	}
+	lubeck.awaitEvent(t, &home, v1alpha1.ReasonRunsAtHome)
+}
+
+// LocalAndRemote fills home first.
+func TestHomeFirst(t *testing.T) {
+	shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	lubeck.create(t, deployment(ns, "homely", 2, shellSpec(forever)))
+	for _, pod := range lubeck.awaitReadyPods(t, ns, "homely", 2) {
+		if isVirtual(&pod) {
+			t.Errorf("%s runs on %s while home has room", pod.Name, pod.Spec.NodeName)
+		}
+	}
+}
+
+func (c *cluster) awaitEvent(t *testing.T, about client.Object, reason string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("an event %s on %s", reason, about.GetName()), func(ctx context.Context) error {
+		list := &corev1.EventList{}
+		if err := c.List(ctx, list, client.InNamespace(about.GetNamespace())); err != nil {
+			return err
+		}
+		for _, event := range list.Items {
+			if event.InvolvedObject.UID == about.GetUID() && event.Reason == reason {
+				return nil
+			}
+		}
+		return fmt.Errorf("none among %d events", len(list.Items))
+	})
+}

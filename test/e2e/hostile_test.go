@@ -1,0 +1,296 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// rostock's API server takes any Advertisement, so that it can say what an honest cluster cannot.
+func TestBrokenPeerStopsNobody(t *testing.T) {
+	shared(t)
+	playPeer(t, rostock)
+	lubeck.consumeFromRostock(t)
+
+	rostock.advertise(t, func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "-4" })
+	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
+	rostock.advertise(t, func(spec map[string]any) { delete(spec["availability"].(map[string]any), "memory") })
+	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
+	rostock.advertise(t, func(spec map[string]any) { spec["clusterID"] = "hamburg" })
+	expectRefused(t, v1alpha1.ReasonClusterIDMismatch)
+	rostock.advertise(t, func(spec map[string]any) { shiftTimes(spec, -time.Hour) })
+	expectRefused(t, v1alpha1.ReasonClockSkew, v1alpha1.ReasonExpired)
+	rostock.advertise(t, func(spec map[string]any) { shiftTimes(spec, time.Hour) })
+	expectRefused(t, v1alpha1.ReasonClockSkew)
+
+	rostock.advertise(t, func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "lots" })
+	expectPeerComplains(t, v1alpha1.ReasonMalformed)
+	expectNoNode(t)
+
+	// The others' pods still start.
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, deployment(ns, "unbothered", 2, shellSpec(forever)))
+	for _, home := range lubeck.awaitReadyPods(t, ns, "unbothered", 2) {
+		expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
+	}
+
+	// Unknown flags are kept and ignored, and the link still works.
+	rostock.advertise(t, func(spec map[string]any) { spec["flags"] = map[string]any{"mood": "better"} })
+	node := lubeck.awaitNode(t, "rostock", "4")
+
+	rostock.advertise(t, func(spec map[string]any) { spec["images"] = megabytesOfImages() })
+	expectPeerComplains(t, v1alpha1.ReasonMalformed)
+	rostock.advertise(t, func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "1e30" })
+	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
+	if after := lubeck.awaitNode(t, "rostock", "4"); after.UID != node.UID {
+		t.Errorf("the node was made anew: %s, then %s", node.UID, after.UID)
+	}
+}
+
+func TestPeerThatCannotBeReached(t *testing.T) {
+	ctx := shared(t)
+	peer := &v1alpha1.Peer{Spec: v1alpha1.PeerSpec{ClusterID: "visby", Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}}}
+	peer.Name = "visby"
+	lubeck.create(t, peer)
+	t.Cleanup(func() { lubeck.deleteAndWait(t, peer) })
+	expectPeer := func(condition, reason string) {
+		t.Helper()
+		eventually(t, "peer visby says "+reason, func(ctx context.Context) error {
+			return lubeck.peerSays(ctx, "visby", condition, reason)
+		})
+	}
+	expectPeer(v1alpha1.ConditionReachable, v1alpha1.ReasonCredentialsMissing)
+
+	secret := &corev1.Secret{Data: map[string][]byte{v1alpha1.LinkSecretKey: []byte("not a kubeconfig")}}
+	secret.Name, secret.Namespace = v1alpha1.LinkSecret, v1alpha1.TenantNamespace("visby")
+	lubeck.create(t, secret)
+	expectPeer(v1alpha1.ConditionReachable, v1alpha1.ReasonCredentialsInvalid)
+
+	// Hamburg answers, with credentials that are good, but it is not Visby.
+	link := &corev1.Secret{}
+	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace("hamburg"), Name: v1alpha1.LinkSecret}
+	if err := lubeck.Get(ctx, key, link); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = link.Data
+	if err := lubeck.Update(ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+	expectPeer(v1alpha1.ConditionAuthenticated, v1alpha1.ReasonClusterIDMismatch)
+}
+
+func (c *cluster) deleteAndWait(t *testing.T, object client.Object) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := c.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+	for ctx.Err() == nil {
+		if apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(object), object)) {
+			return
+		}
+		time.Sleep(200 * time.Millisecond) // between two looks
+	}
+	t.Errorf("%s is not gone: finalizers %v", object.GetName(), object.GetFinalizers())
+}
+
+func (c *cluster) peerSays(ctx context.Context, name, condition, reason string) error {
+	peer, err := c.peer(ctx, name)
+	if err != nil {
+		return err
+	}
+	got := meta.FindStatusCondition(peer.Status.Conditions, condition)
+	if got == nil || got.Reason != reason || got.Status == metav1.ConditionTrue {
+		return fmt.Errorf("condition %s is %+v", condition, got)
+	}
+	return nil
+}
+
+// playPeer makes by hand what a provider's manager would make for the consumer lubeck.
+func playPeer(t *testing.T, c *cluster) {
+	t.Helper()
+	c.create(t, looseKind(t))
+	ns := v1alpha1.TenantNamespace("lubeck")
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
+		&corev1.ServiceAccount{ObjectMeta: named(v1alpha1.PeerServiceAccount)},
+		&rbacv1.Role{ObjectMeta: named("peer"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: named("peer"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "peer"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: v1alpha1.PeerServiceAccount}},
+		},
+		&corev1.ConfigMap{ObjectMeta: named(v1alpha1.ClusterInfo), Data: map[string]string{
+			v1alpha1.ClusterInfoID: "rostock", v1alpha1.ClusterInfoVersion: "dev",
+		}},
+	} {
+		c.create(t, object)
+	}
+	eventually(t, "rostock serves advertisements", func(ctx context.Context) error {
+		return c.List(ctx, &v1alpha1.AdvertisementList{})
+	})
+	t.Cleanup(func() {
+		c.deleteAndWait(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		c.deleteAndWait(t, looseKind(t))
+	})
+}
+
+// looseKind is the Advertisement kind without any validation.
+func looseKind(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, "charts", "hanse", "crds", "hanse.dev_advertisements.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(data, crd); err != nil {
+		t.Fatal(err)
+	}
+	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+	crd.Spec.Versions[0].Schema.OpenAPIV3Schema = anything
+	return crd
+}
+
+// consumeFromRostock makes the Peer and the credentials of its link.
+func (c *cluster) consumeFromRostock(t *testing.T) {
+	t.Helper()
+	ns := v1alpha1.TenantNamespace("lubeck")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.PeerServiceAccount}}
+	token := &authenticationv1.TokenRequest{}
+	if err := rostock.SubResource("token").Create(t.Context(), account, token); err != nil {
+		t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["peer"] = &clientcmdapi.Cluster{Server: rostock.config.Host, CertificateAuthorityData: rostock.config.CAData}
+	config.AuthInfos["peer"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts["peer"] = &clientcmdapi.Context{Cluster: "peer", AuthInfo: "peer", Namespace: ns}
+	config.CurrentContext = "peer"
+	kubeconfig, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	peer := &v1alpha1.Peer{Spec: v1alpha1.PeerSpec{ClusterID: "rostock", Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}}}
+	peer.Name = "rostock"
+	c.create(t, peer)
+	t.Cleanup(func() {
+		c.deleteAndWait(t, peer)
+		c.deleteAndWait(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName("rostock")}})
+	})
+	eventually(t, "lubeck has a tenant namespace for rostock", func(ctx context.Context) error {
+		return c.Get(ctx, types.NamespacedName{Name: v1alpha1.TenantNamespace("rostock")}, &corev1.Namespace{})
+	})
+	secret := &corev1.Secret{Data: map[string][]byte{v1alpha1.LinkSecretKey: kubeconfig}}
+	secret.Name, secret.Namespace = v1alpha1.LinkSecret, v1alpha1.TenantNamespace("rostock")
+	c.create(t, secret)
+}
+
+// advertise writes rostock's next advertisement: a good one, spoiled by the caller.
+func (c *cluster) advertise(t *testing.T, spoil func(spec map[string]any)) {
+	t.Helper()
+	spec := map[string]any{
+		"clusterID": "rostock", "sequence": time.Now().UnixNano(),
+		"availability":  map[string]any{"cpu": "4", "memory": "8Gi", "pods": "50", "ephemeral-storage": "10Gi"},
+		"network":       map[string]any{"podCIDR": "10.244.0.0/16"},
+		"architectures": []any{"amd64"},
+	}
+	shiftTimes(spec, 0)
+	spoil(spec)
+	ad := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	ad.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Advertisement"))
+	ad.SetNamespace(v1alpha1.TenantNamespace("lubeck"))
+	ad.SetName("rostock")
+	if err := c.Delete(t.Context(), ad.DeepCopy()); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), ad); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func shiftTimes(spec map[string]any, by time.Duration) {
+	now := time.Now().Add(by).UTC()
+	spec["timestamp"], spec["timeToLive"] = now.Format(time.RFC3339), now.Add(30*time.Minute).Format(time.RFC3339)
+}
+
+func megabytesOfImages() []any {
+	var images []any
+	for i := range 2500 {
+		images = append(images, map[string]any{"names": []any{fmt.Sprintf("%0450d", i)}, "sizeBytes": 1})
+	}
+	return images
+}
+
+// expectRefused waits until rostock reads in its own object that, and why, lubeck refused it.
+func expectRefused(t *testing.T, reasons ...string) {
+	t.Helper()
+	eventually(t, "rostock reads why its advertisement was refused: "+strings.Join(reasons, " or "), func(ctx context.Context) error {
+		var sent v1alpha1.Advertisement
+		key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace("lubeck"), Name: "rostock"}
+		if err := rostock.Get(ctx, key, &sent); err != nil {
+			return err
+		}
+		ack := sent.Status.Acknowledgement
+		if ack == nil || ack.State != v1alpha1.AcknowledgementRefused || ack.Message == "" {
+			return fmt.Errorf("acknowledgement is %+v", ack)
+		}
+		for _, reason := range reasons {
+			if ack.Reason == reason {
+				return nil
+			}
+		}
+		return fmt.Errorf("reason is %s: %s", ack.Reason, ack.Message)
+	})
+}
+
+func expectPeerComplains(t *testing.T, reason string) {
+	t.Helper()
+	eventually(t, "peer rostock says "+reason, func(ctx context.Context) error {
+		return lubeck.peerSays(ctx, "rostock", v1alpha1.ConditionAdvertised, reason)
+	})
+}
+
+func expectNoNode(t *testing.T) {
+	t.Helper()
+	if _, err := lubeck.node(t.Context(), v1alpha1.VirtualNodeName("rostock")); !apierrors.IsNotFound(err) {
+		t.Errorf("there is a node for rostock, which never advertised anything good (%v)", err)
+	}
+}
+
+func (c *cluster) awaitNode(t *testing.T, peer, cpu string) *corev1.Node {
+	t.Helper()
+	var node *corev1.Node
+	eventually(t, "the node of "+peer+" is Ready with cpu "+cpu, func(ctx context.Context) error {
+		var err error
+		if node, err = c.node(ctx, v1alpha1.VirtualNodeName(peer)); err != nil {
+			return err
+		}
+		if !nodeReady(node) || node.Status.Allocatable.Cpu().String() != cpu {
+			return fmt.Errorf("ready: %v, cpu: %s", nodeReady(node), node.Status.Allocatable.Cpu())
+		}
+		return nil
+	})
+	return node
+}

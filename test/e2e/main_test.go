@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// The clusters of every story. rostock is a control plane alone and has no Hanse: stories play a hostile peer on it.
+var lubeck, hamburg, rostock *cluster
+
+// phase is which stories run in this call of the test binary: those that share the clusters, or those that need them
+// alone. hack/stories.sh calls it once for each.
+var phase = flag.String("phase", "shared", "which stories to run: shared or alone")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
+	if os.Getenv("HANSE_E2E") == "" {
+		fmt.Println("stories need real clusters: run make e2e")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	if err := setUp(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "set up the clusters:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// setUp connects to the clusters that hack/stories.sh started, installs Hanse and peers them. It can be run again.
+func setUp(ctx context.Context) error {
+	var err error
+	for _, c := range []struct {
+		name string
+		into **cluster
+	}{{"lubeck", &lubeck}, {"hamburg", &hamburg}, {"rostock", &rostock}} {
+		if *c.into, err = connect(ctx, c.name); err != nil {
+			return err
+		}
+	}
+	for _, c := range []*cluster{lubeck, hamburg} {
+		if err := install(ctx, c); err != nil {
+			return err
+		}
+	}
+	return peerBothWays(ctx, lubeck, hamburg)
+}
+
+func install(ctx context.Context, c *cluster) error {
+	if err := c.rememberObjects(ctx); err != nil {
+		return err
+	}
+	image, err := os.ReadFile(filepath.Join(root, "bin", "hanse.image"))
+	if err != nil {
+		return err
+	}
+	_, err = c.hanse(ctx, "install", "--cluster-id", c.name, "--image", trimmed(image), "--wait")
+	return err
+}
+
+func peerBothWays(ctx context.Context, a, b *cluster) error {
+	_, err := a.hanse(ctx, "peer", "--mutual", "--remote-kubeconfig", b.kubeconfig)
+	return err
+}
+
+// shared marks a story that runs beside others.
+func shared(t *testing.T) context.Context {
+	t.Helper()
+	if *phase != "shared" {
+		t.Skip("runs in the shared phase")
+	}
+	t.Parallel()
+	return t.Context()
+}
+
+// alone marks a story that needs the clusters for itself.
+func alone(t *testing.T) context.Context {
+	t.Helper()
+	if *phase != "alone" {
+		t.Skip("runs in the alone phase")
+	}
+	return t.Context()
+}

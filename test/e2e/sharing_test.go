@@ -1,0 +1,289 @@
+package e2e
+
+import (
+	stdcmp "cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestAdvertisementBecomesVirtualNode(t *testing.T) {
+	shared(t)
+	for _, pair := range [][2]*cluster{{lubeck, hamburg}, {hamburg, lubeck}} {
+		consumer, provider := pair[0], pair[1]
+		var node *corev1.Node
+		var copied v1alpha1.Advertisement
+		eventually(t, consumer.name+" has a virtual node for "+provider.name, func(ctx context.Context) error {
+			var err error
+			if node, err = consumer.node(ctx, v1alpha1.VirtualNodeName(provider.name)); err != nil {
+				return err
+			}
+			key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(provider.name), Name: provider.name}
+			if err = consumer.Get(ctx, key, &copied); err != nil {
+				return err
+			}
+			if !nodeReady(node) {
+				return fmt.Errorf("node is not Ready: %v", node.Status.Conditions)
+			}
+			return sameCapacity(node, copied.Spec.Availability)
+		})
+		expectVirtualNode(t, node, provider)
+		expectImages(t, node, copied.Spec.Images)
+		expectAcknowledged(t, provider, consumer)
+	}
+}
+
+func sameCapacity(node *corev1.Node, offered corev1.ResourceList) error {
+	for name, want := range offered {
+		if got := node.Status.Allocatable[name]; got.Cmp(want) != 0 {
+			return fmt.Errorf("allocatable %s is %s, offered is %s", name, got.String(), want.String())
+		}
+	}
+	return nil
+}
+
+func expectVirtualNode(t *testing.T, node *corev1.Node, provider *cluster) {
+	t.Helper()
+	want := map[string]string{
+		v1alpha1.LabelType: v1alpha1.TypeVirtualNode, v1alpha1.LabelPeer: provider.name, v1alpha1.LabelClusterID: provider.name,
+		"type": "virtual-kubelet", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+	}
+	for key, value := range want {
+		if node.Labels[key] != value {
+			t.Errorf("label %s of %s is %q, want %q", key, node.Name, node.Labels[key], value)
+		}
+	}
+	if cpu := node.Status.Allocatable.Cpu(); cpu.Sign() <= 0 {
+		t.Errorf("%s offers %s cpu", node.Name, cpu)
+	}
+	if node.Spec.ProviderID != "hanse://"+provider.name {
+		t.Errorf("provider id is %q", node.Spec.ProviderID)
+	}
+	tainted := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == v1alpha1.TaintVirtualNode && taint.Effect == corev1.TaintEffectNoSchedule
+	})
+	if !tainted {
+		t.Errorf("%s has taints %v", node.Name, node.Spec.Taints)
+	}
+}
+
+func expectImages(t *testing.T, node *corev1.Node, images []v1alpha1.Image) {
+	t.Helper()
+	var advertised, shown []string
+	for _, image := range images {
+		advertised = append(advertised, image.Names...)
+	}
+	for _, image := range node.Status.Images {
+		shown = append(shown, image.Names...)
+	}
+	slices.Sort(advertised)
+	slices.Sort(shown)
+	if diff := cmp.Diff(advertised, shown); diff != "" {
+		t.Errorf("images advertised and shown: %s", diff)
+	}
+	if !slices.ContainsFunc(shown, func(name string) bool { return strings.Contains(name, "hanse.dev/test/echo") }) {
+		t.Errorf("the echo image, which is on every node, is not among %v", shown)
+	}
+}
+
+// expectAcknowledged looks at the answer where the sender sees it: on its own object.
+func expectAcknowledged(t *testing.T, provider, consumer *cluster) {
+	t.Helper()
+	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer.name), Name: provider.name}
+	eventually(t, provider.name+" reads the acknowledgement of "+consumer.name, func(ctx context.Context) error {
+		var sent v1alpha1.Advertisement
+		if err := provider.Get(ctx, key, &sent); err != nil {
+			return err
+		}
+		if ack := sent.Status.Acknowledgement; ack == nil || ack.State != v1alpha1.AcknowledgementAccepted {
+			return fmt.Errorf("acknowledgement is %+v", ack)
+		}
+		return nil
+	})
+}
+
+func TestDeploymentSpansClusters(t *testing.T) {
+	shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, deployment(ns, "web", 3, echoSpec()))
+	for _, home := range lubeck.awaitReadyPods(t, ns, "web", 3) {
+		if home.Spec.NodeName != v1alpha1.VirtualNodeName("hamburg") {
+			t.Errorf("%s is on node %q", home.Name, home.Spec.NodeName)
+		}
+		expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
+		expectMappedAddress(t, &home, hamburg.mustRemotePod(t, &home))
+	}
+}
+
+// expectSamePod compares what the home pod shows with the pod that really runs.
+func expectSamePod(t *testing.T, home, remote *corev1.Pod) {
+	t.Helper()
+	if home.UID == remote.UID || home.Name != remote.Name {
+		t.Errorf("home pod %s (%s) and remote pod %s (%s)", home.Name, home.UID, remote.Name, remote.UID)
+	}
+	if remote.Spec.NodeName == "" || isVirtual(remote) {
+		t.Errorf("remote pod %s is on node %q", remote.Name, remote.Spec.NodeName)
+	}
+	if diff := cmp.Diff(remote.Status.StartTime, home.Status.StartTime); diff != "" {
+		t.Errorf("start times of %s: %s", home.Name, diff)
+	}
+	// Resources of running containers stay out until in-place resize is carried over.
+	later := cmpopts.IgnoreFields(corev1.ContainerStatus{}, "AllocatedResources", "Resources")
+	if diff := cmp.Diff(remote.Status.ContainerStatuses, home.Status.ContainerStatuses, later); diff != "" {
+		t.Errorf("container statuses of %s: %s", home.Name, diff)
+	}
+	for name, id := range containerIDs(home) {
+		if !strings.HasPrefix(id, "containerd://") {
+			t.Errorf("container %s of %s has id %q", name, home.Name, id)
+		}
+	}
+}
+
+// expectMappedAddress checks that the home pod's address is the remote one's, moved into the range of that peer.
+func expectMappedAddress(t *testing.T, home, remote *corev1.Pod) {
+	t.Helper()
+	peer, err := lubeck.peer(t.Context(), "hamburg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	into, err := netip.ParsePrefix(peer.Status.RemappedPodCIDR)
+	if err != nil {
+		t.Fatalf("the range of peer hamburg: %v", err)
+	}
+	seen, err := netip.ParseAddr(home.Status.PodIP)
+	if err != nil {
+		t.Fatalf("address of %s: %v", home.Name, err)
+	}
+	own := netip.MustParseAddr(remote.Status.PodIP)
+	if !into.Contains(seen) || into.Contains(own) {
+		t.Errorf("%s has address %s at home and %s at the provider, the range is %s", home.Name, seen, own, into)
+	}
+	if s, o := seen.As4(), own.As4(); s[3] != o[3] {
+		t.Errorf("%s has address %s at home and %s at the provider: not the same host", home.Name, seen, own)
+	}
+	if status := peerCondition(peer, v1alpha1.ConditionConnected); status != "False" {
+		t.Errorf("peer hamburg says Connected=%s, but there is no network fabric yet", status)
+	}
+}
+
+func peerCondition(peer *v1alpha1.Peer, kind string) string {
+	for _, condition := range peer.Status.Conditions {
+		if condition.Type == kind {
+			return string(condition.Status)
+		}
+	}
+	return "missing"
+}
+
+func TestHomeDeletionDeletesRemote(t *testing.T) {
+	shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, shellPod(ns, "brief", forever))
+	home := lubeck.awaitReadyPods(t, ns, "brief", 1)[0]
+	remote := hamburg.mustRemotePod(t, &home)
+
+	if err := lubeck.Delete(t.Context(), &home); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "home pod, remote pod and record are gone", func(ctx context.Context) error {
+		_, homeErr := lubeck.pod(ctx, ns, "brief")
+		_, remoteErr := hamburg.pod(ctx, remote.Namespace, remote.Name)
+		recordErr := hamburg.Get(ctx, types.NamespacedName{Namespace: remote.Namespace, Name: remote.Name}, &v1alpha1.ShadowPod{})
+		for what, err := range map[string]error{"home pod": homeErr, "remote pod": remoteErr, "record": recordErr} {
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%s is not gone: %w", what, stdcmp.Or(err, errors.New("it is still there")))
+			}
+		}
+		return nil
+	})
+}
+
+func TestNamespaceNotOffloaded(t *testing.T) {
+	shared(t)
+	ns := lubeck.namespace(t)
+	pod := shellPod(ns, "lost", forever)
+	pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: "hamburg"}
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: v1alpha1.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
+	lubeck.create(t, pod)
+	eventually(t, "the pod says why it does not run", func(ctx context.Context) error {
+		seen, err := lubeck.pod(ctx, ns, "lost")
+		if err != nil {
+			return err
+		}
+		if seen.Status.Phase != corev1.PodPending || seen.Status.Reason != v1alpha1.ReasonOffloadingBackOff ||
+			!strings.Contains(seen.Status.Message, ns) {
+			return fmt.Errorf("pod is %s, %q: %q", seen.Status.Phase, seen.Status.Reason, seen.Status.Message)
+		}
+		return nil
+	})
+	// What it lacks can be given afterwards.
+	offloading := &v1alpha1.NamespaceOffloading{Spec: v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote}}
+	offloading.Name, offloading.Namespace = v1alpha1.NamespaceOffloadingName, ns
+	lubeck.create(t, offloading)
+	home := lubeck.awaitReadyPods(t, ns, "lost", 1)[0]
+	expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
+}
+
+func TestNodeObjectDeleted(t *testing.T) {
+	shared(t)
+	// Hamburg's node for Lubeck: no other story counts on that one.
+	ns := hamburg.offloaded(t, v1alpha1.StrategyRemote)
+	hamburg.create(t, shellPod(ns, "steady", forever))
+	home := hamburg.awaitReadyPods(t, ns, "steady", 1)[0]
+	before := lubeck.mustRemotePod(t, &home)
+	node, err := hamburg.node(t.Context(), v1alpha1.VirtualNodeName("lubeck"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := hamburg.kubectl(t.Context(), "delete", "node", node.Name); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the virtual node comes back", func(ctx context.Context) error {
+		again, err := hamburg.node(ctx, node.Name)
+		if err != nil {
+			return err
+		}
+		if again.UID == node.UID || !nodeReady(again) {
+			return fmt.Errorf("node has uid %s and conditions %v", again.UID, again.Status.Conditions)
+		}
+		return nil
+	})
+	hamburg.create(t, shellPod(ns, "later", forever))
+	hamburg.awaitReadyPods(t, ns, "later", 1)
+	expectUntouched(t, hamburg, &home, lubeck, before)
+}
+
+// expectUntouched checks that the home pod is the same object and its containers are the same ones as before.
+func expectUntouched(t *testing.T, consumer *cluster, home *corev1.Pod, provider *cluster, before *corev1.Pod) {
+	t.Helper()
+	now, err := consumer.pod(t.Context(), home.Namespace, home.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.UID != home.UID {
+		t.Errorf("home pod %s was %s and is %s", home.Name, home.UID, now.UID)
+	}
+	remote := provider.mustRemotePod(t, now)
+	if remote.UID != before.UID {
+		t.Errorf("remote pod of %s was %s and is %s", home.Name, before.UID, remote.UID)
+	}
+	if diff := cmp.Diff(containerIDs(before), containerIDs(remote)); diff != "" {
+		t.Errorf("containers of %s: %s", home.Name, diff)
+	}
+	if diff := cmp.Diff(containerIDs(remote), containerIDs(now)); diff != "" {
+		t.Errorf("containers of %s as home shows them: %s", home.Name, diff)
+	}
+}

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// Objects that come and go in a cluster by themselves.
+var restless = []string{"events", "events.events.k8s.io", "componentstatuses"}
+
+// objects lists every object of the cluster by name: resource, namespace, name.
+func (c *cluster) objects(ctx context.Context) ([]string, error) {
+	groups, err := discovery.NewDiscoveryClientForConfigOrDie(c.config).ServerPreferredResources()
+	if err != nil {
+		return nil, err
+	}
+	lister, err := metadata.NewForConfig(c.config)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, group := range groups {
+		version, err := schema.ParseGroupVersion(group.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range group.APIResources {
+			kind := version.WithResource(resource.Name)
+			if !slices.Contains(resource.Verbs, "list") || slices.Contains(restless, kind.GroupResource().String()) {
+				continue
+			}
+			list, err := lister.Resource(kind).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", kind, err)
+			}
+			for _, item := range list.Items {
+				names = append(names, fmt.Sprintf("%s %s/%s", kind.GroupResource(), item.Namespace, item.Name))
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (c *cluster) memoryFile() string {
+	return filepath.Join(os.Getenv("HANSE_TESTBED_STATE")+"-memory", "objects-of-"+c.name+".json")
+}
+
+// rememberObjects notes which objects the cluster has before Hanse is installed, once.
+func (c *cluster) rememberObjects(ctx context.Context) error {
+	if _, err := os.Stat(c.memoryFile()); err == nil {
+		return nil
+	}
+	names, err := c.objects(ctx)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(names)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(c.memoryFile(), data, 0o600)
+}
+
+func (c *cluster) rememberedObjects() ([]string, error) {
+	data, err := os.ReadFile(c.memoryFile())
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	return names, json.Unmarshal(data, &names)
+}
+
+// The name of this file makes it the last of the stories that need the clusters alone.
+func TestUninstallLeavesNothing(t *testing.T) {
+	ctx := alone(t)
+	for _, c := range []*cluster{lubeck, hamburg} {
+		c.awaitNoRemotePods(t)
+	}
+	for _, c := range []*cluster{lubeck, hamburg} {
+		if _, err := c.hanse(ctx, "uninstall"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := setUp(context.Background()); err != nil {
+			t.Errorf("install Hanse again: %v", err)
+		}
+	})
+	for _, c := range []*cluster{lubeck, hamburg} {
+		before, err := c.rememberedObjects()
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, c.name+" has the objects it had before", func(ctx context.Context) error {
+			after, err := c.objects(ctx)
+			if err != nil {
+				return err
+			}
+			if diff := cmp.Diff(before, after); diff != "" {
+				return errors.New(onlyChanges(diff))
+			}
+			return nil
+		})
+	}
+}
+
+func onlyChanges(diff string) string {
+	var changes []string
+	for line := range strings.Lines(diff) {
+		if strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
+			changes = append(changes, line)
+		}
+	}
+	return strings.Join(changes, "")
+}
+
+// awaitNoRemotePods waits until the cluster runs nothing for others: uninstall refuses before.
+func (c *cluster) awaitNoRemotePods(t *testing.T) {
+	t.Helper()
+	eventually(t, "the remote pods of earlier stories are gone from "+c.name, c.noRemotePods)
+}
+
+func (c *cluster) noRemotePods(ctx context.Context) error {
+	left := &corev1.PodList{}
+	if err := c.List(ctx, left, client.HasLabels{v1alpha1.LabelHomeUID}); err != nil {
+		return err
+	}
+	if len(left.Items) > 0 {
+		return fmt.Errorf("%d pods: %s", len(left.Items), summary(left.Items))
+	}
+	return nil
+}
