@@ -18,10 +18,17 @@ const (
 	AnnotationHomeNamespace = "hanse.dev/home-namespace"
 	// AnnotationAllowOnVirtualNodes set to "true" on a DaemonSet lets its pods run on virtual nodes.
 	AnnotationAllowOnVirtualNodes = "hanse.dev/allow-on-virtual-nodes"
+	// AnnotationRunsAtHome is put by admission on a pod of an offloaded namespace that cannot run remotely and was
+	// therefore kept on the nodes of its own cluster. It says why.
+	AnnotationRunsAtHome = "hanse.dev/runs-at-home"
 
 	// TaintVirtualNode is the key of the taints that keep pods off virtual nodes unless they tolerate it. Its value is
 	// "true".
 	TaintVirtualNode = "hanse.dev/virtual-node"
+	// TaintWithdrawn is the key of the taint on a virtual node whose offer has ended: it takes no more pods, and goes
+	// when it is empty. It is not the cordon, so that an administrator's own cordon is neither undone nor taken for
+	// Hanse's; and it is no taint of TaintVirtualNode, since offloaded pods tolerate all of those.
+	TaintWithdrawn = "hanse.dev/withdrawn"
 
 	// FinalizerShadowPod holds a ShadowPod until the pod that it keeps is gone. The provider's API server puts it on
 	// and only the provider's manager takes it off.

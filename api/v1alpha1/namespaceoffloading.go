@@ -36,6 +36,7 @@ type ClusterSelector struct {
 	// matchLabels are labels with the values that they must have.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.size() <= 317 && !format.qualifiedName().validate(key).hasValue())",message="every key must be a label key, such as topology.kubernetes.io/region"
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
 	// matchExpressions are further requirements.
@@ -47,6 +48,7 @@ type ClusterSelector struct {
 
 // LabelValue is the value of a label.
 // +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 type LabelValue string
 
 // ClusterSelectorRequirement is a requirement on one label of a virtual node.
@@ -56,6 +58,7 @@ type ClusterSelectorRequirement struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="key must be a label key, such as topology.kubernetes.io/region"
 	Key string `json:"key"`
 
 	// operator says how the label's value and values relate.

@@ -89,7 +89,8 @@ const (
 		spec: {clusterID: $ID, sequence: $SEQ, timestamp: "2026-01-01T00:00:00Z", timeToLive: "$TTL",
 			availability: {cpu: $CPU}, prices: {currency: $CUR}}}`
 	offloading = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: $NAME, namespace: x},
-		spec: {strategy: $STRATEGY, clusterSelector: {matchExpressions: [{key: zone, operator: $OP, values: $VALUES}]}}}`
+		spec: {strategy: $STRATEGY, clusterSelector: {matchLabels: {$LABEL: $WITH},
+			matchExpressions: [{key: $KEY, operator: $OP, values: $VALUES}]}}}`
 	mapping = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceMapping, metadata: {name: $NAME, namespace: x},
 		spec: {homeNamespace: $HOME}}`
 	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
@@ -109,7 +110,7 @@ func fill(template string, pairs ...string) string {
 func TestRules(t *testing.T) {
 	goodPeer := []string{"NAME", "hamburg", "ID", "hamburg", "ROLES", "[Provider]", "CIDR", "10.200.0.0/16"}
 	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
-	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "OP", "In", "VALUES", "[a]"}
+	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "LABEL", "hanse.dev/peer", "WITH", "hamburg", "KEY", "zone", "OP", "In", "VALUES", "[a]"}
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "{spec: {containers: []}}", "GRACE", "5"}
 
@@ -151,6 +152,10 @@ func TestRules(t *testing.T) {
 		{name: "a selector that needs values and has none", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"VALUES", "[]"}, want: "need values"},
 		{name: "a selector that takes no values and has some", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"OP", "Exists"}, want: "take none"},
 		{name: "a selector for existence", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"OP", "Exists", "VALUES", "[]"}},
+
+		{name: "a selector for a label that cannot be", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"LABEL", `"not a label"`}, want: "must be a label key"},
+		{name: "a selector for a value that cannot be", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"WITH", `"two words"`}, want: "matchLabels"},
+		{name: "a requirement on a label that cannot be", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"KEY", `"a/b/c"`}, want: "must be a label key"},
 
 		{name: "a namespace mapping", plural: "namespacemappings", template: mapping, good: goodMapping},
 		{name: "a namespace mapping of another name", plural: "namespacemappings", template: mapping, good: goodMapping, change: []string{"NAME", "other"}, want: "called like its homeNamespace"},

@@ -63,6 +63,9 @@ func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manag
 	options.LeaderElectionID = "hanse-" + subcommand
 	options.LeaderElectionNamespace = f.namespace
 	options.LeaderElectionReleaseOnCancel = true // a graceful stop hands over at once
+	if err := electAsPod(config, &options); err != nil {
+		return nil, fmt.Errorf("prepare leader election: %w", err)
+	}
 	options.Metrics = server.Options{BindAddress: f.metrics}
 	options.HealthProbeBindAddress = f.health
 	mgr, err := ctrl.NewManager(config, options)

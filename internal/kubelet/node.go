@@ -12,11 +12,6 @@ import (
 )
 
 const (
-	// taintWithdrawn closes a virtual node whose offer is gone to new pods. It is not the cordon
-	// (spec.unschedulable), so that an administrator's own cordon is neither undone nor taken for ours; and it has a
-	// key of its own because offloaded pods tolerate every taint under TaintVirtualNode.
-	taintWithdrawn = "hanse.dev/withdrawn"
-
 	// annotationPeerLabels lists the labels of the Node that came from the peer, so that one that the peer no longer
 	// advertises goes, and one that an administrator added stays.
 	annotationPeerLabels = "hanse.dev/peer-labels"
@@ -91,7 +86,7 @@ func offerTaints() []corev1.Taint {
 }
 
 func withdrawnTaint() corev1.Taint {
-	return corev1.Taint{Key: taintWithdrawn, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	return corev1.Taint{Key: v1alpha1.TaintWithdrawn, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 }
 
 func architecture(ad *v1alpha1.AdvertisementSpec) string {

@@ -47,7 +47,7 @@ func with(labels, more map[string]string) map[string]string {
 func mergeTaints(current, ours []corev1.Taint) []corev1.Taint {
 	merged := slices.Clone(ours)
 	for _, taint := range current {
-		if taint.Key != v1alpha1.TaintVirtualNode && taint.Key != taintWithdrawn {
+		if taint.Key != v1alpha1.TaintVirtualNode && taint.Key != v1alpha1.TaintWithdrawn {
 			merged = append(merged, taint)
 		}
 	}

@@ -18,10 +18,6 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// AnnotationRunsAtHome is put by the admission policy on a pod that cannot run remotely yet and was therefore kept on
-// the nodes of its own cluster. It says why.
-const AnnotationRunsAtHome = "hanse.dev/runs-at-home"
-
 const (
 	// Events live for an hour. Nobody needs one about a pod that is older.
 	eventLife = time.Hour
@@ -31,7 +27,7 @@ const (
 // keptAtHome lets through new pods that admission has kept at home. They keep that mark and their strategy does not
 // matter later, so no other event of theirs is looked at.
 var keptAtHome = predicate.Funcs{
-	CreateFunc:  func(e event.CreateEvent) bool { return e.Object.GetAnnotations()[AnnotationRunsAtHome] != "" },
+	CreateFunc:  func(e event.CreateEvent) bool { return e.Object.GetAnnotations()[v1alpha1.AnnotationRunsAtHome] != "" },
 	UpdateFunc:  func(event.UpdateEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
@@ -61,7 +57,7 @@ func (h *homekeeper) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (h *homekeeper) isNews(pod *corev1.Pod) bool {
-	return pod.Annotations[AnnotationRunsAtHome] != "" && h.clock.Since(pod.CreationTimestamp.Time) < eventLife
+	return pod.Annotations[v1alpha1.AnnotationRunsAtHome] != "" && h.clock.Since(pod.CreationTimestamp.Time) < eventLife
 }
 
 // tell makes the event. Its name is the same each time, so that a pod has one event however often we start.
@@ -78,7 +74,7 @@ func (h *homekeeper) tell(ctx context.Context, pod *corev1.Pod) error {
 		Reason:              v1alpha1.ReasonRunsAtHome,
 		Type:                corev1.EventTypeWarning,
 		Note: cut("The namespace has strategy Remote, but this pod cannot run in another cluster yet and stays on the "+
-			"nodes of this one: "+pod.Annotations[AnnotationRunsAtHome], maxNote),
+			"nodes of this one: "+pod.Annotations[v1alpha1.AnnotationRunsAtHome], maxNote),
 		Regarding: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 		},

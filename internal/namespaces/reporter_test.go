@@ -92,7 +92,7 @@ func TestStatusListsNoMoreThanTheAPIAllows(t *testing.T) {
 func TestEventSaysWhyAPodRunsAtHome(t *testing.T) {
 	marked := func() *corev1.Pod {
 		pod := podOn("shop", "db-0", "worker")
-		pod.Annotations = map[string]string{AnnotationRunsAtHome: "it uses a PersistentVolumeClaim"}
+		pod.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "it uses a PersistentVolumeClaim"}
 		pod.CreationTimestamp = metav1.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
 		return pod
 	}

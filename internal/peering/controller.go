@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -197,7 +198,7 @@ func (c *Controller) forget(peer string) {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(c.config.Validate(), ctrl.NewControllerManagedBy(mgr).
 		Named("peering").
-		For(&v1alpha1.Peer{}, peerChanges()).
+		For(&v1alpha1.Peer{}, builder.WithPredicates(peerChanges)).
 		Watches(&corev1.Namespace{}, peerOfNamespace(), tenantChanges()).
 		Watches(&v1alpha1.Advertisement{}, peerOfAdvertisement(), podCIDRChanges()).
 		WithOptions(c.options()).

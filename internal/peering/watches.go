@@ -25,15 +25,13 @@ func (c *Controller) options() controller.Options {
 }
 
 // peerChanges leaves out what we ourselves write: of the status only condition Advertised counts.
-func peerChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*v1alpha1.Peer), e.ObjectNew.(*v1alpha1.Peer)
-		return before.UID != after.UID || before.Generation != after.Generation ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-			!equality.Semantic.DeepEqual(before.Finalizers, after.Finalizers) ||
-			!ptr.Equal(advertised(before), advertised(after))
-	}})
-}
+var peerChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*v1alpha1.Peer), e.ObjectNew.(*v1alpha1.Peer)
+	return before.UID != after.UID || before.Generation != after.Generation ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		!equality.Semantic.DeepEqual(before.Finalizers, after.Finalizers) ||
+		!ptr.Equal(advertised(before), advertised(after))
+}}
 
 // tenantChanges are those of namespaces whose name makes them tenant namespaces, whoever made them.
 func tenantChanges() builder.Predicates {

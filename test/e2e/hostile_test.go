@@ -238,7 +238,7 @@ func shiftTimes(spec map[string]any, by time.Duration) {
 func megabytesOfImages() []any {
 	var images []any
 	for i := range 2500 {
-		images = append(images, map[string]any{"names": []any{fmt.Sprintf("%0450d", i)}, "sizeBytes": 1})
+		images = append(images, map[string]any{"names": []any{fmt.Sprintf("%0450d", i)}, "sizeBytes": int64(1)})
 	}
 	return images
 }
