@@ -25,8 +25,12 @@ help: ## show this help
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: testbed build image ## two real clusters that share, and an application that spans them
+demo: root testbed build image ## two real clusters that share, and an application that spans them
 	@hack/demo.sh up
+
+.PHONY: root
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "real kubelets and containers need root: run this as root, best in a virtual machine" >&2; exit 1; }
 
 .PHONY: demo-down
 demo-down: ## remove all that the demo made
@@ -67,7 +71,8 @@ check: lint ## linters, formatting, generated files, go.mod: what must hold befo
 	hack/check.sh $(CONTROLLER_GEN)
 
 .PHONY: unit
-unit: ## unit tests alone, with the race detector
+unit: ## unit tests alone, with the race detector, for which a C compiler is installed if need be
+	@command -v gcc >/dev/null || { apt-get update -qq && apt-get install -qq -y gcc libc6-dev; }
 	CGO_ENABLED=1 go test -race -run '$(RUN)' $$(go list ./... | grep -v /test/e2e)
 	@$(MAKE) --no-print-directory -C testbed test
 
