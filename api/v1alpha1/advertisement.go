@@ -113,17 +113,12 @@ type Prices struct {
 	PerHour map[corev1.ResourceName]resource.Quantity `json:"perHour,omitempty"`
 }
 
-// Network is what one side of a peering must know of the other's network.
+// Network is what a consumer must know of its provider's network.
 type Network struct {
 	// podCIDR is the range of the cluster's pods, as the cluster itself sees it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=43
 	PodCIDR string `json:"podCIDR,omitempty"`
-
-	// remappedPodCIDR is the range in which the receiver sees those pods.
-	// +optional
-	// +kubebuilder:validation:MaxLength=43
-	RemappedPodCIDR string `json:"remappedPodCIDR,omitempty"`
 }
 
 // AcknowledgementState is a receiver's answer to an advertisement.
@@ -176,10 +171,6 @@ type AdvertisementStatus struct {
 	// acknowledgement is the receiver's answer.
 	// +optional
 	Acknowledgement *Acknowledgement `json:"acknowledgement,omitempty"`
-
-	// network is what the receiver tells of its own network.
-	// +optional
-	Network *Network `json:"network,omitempty"`
 }
 
 // Advertisement is what a provider offers to one consumer: what is free, at what price, until when. It lives in the

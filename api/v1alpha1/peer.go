@@ -3,7 +3,6 @@ package v1alpha1
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -72,14 +71,6 @@ type PeerStatus struct {
 	// by a lot.
 	// +optional
 	RoundTripTime *metav1.Duration `json:"roundTripTime,omitempty"`
-
-	// borrowed is what pods of this cluster ask for at the peer.
-	// +optional
-	Borrowed corev1.ResourceList `json:"borrowed,omitempty"`
-
-	// lent is what pods of the peer ask for in this cluster.
-	// +optional
-	Lent corev1.ResourceList `json:"lent,omitempty"`
 }
 
 // Peer is a foreign cluster that this one knows: which it is, and what it may do here or we may do there.

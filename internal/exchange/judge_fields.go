@@ -136,18 +136,11 @@ func judgeImages(ad *v1alpha1.AdvertisementSpec) Verdict {
 }
 
 func judgeNetwork(ad *v1alpha1.AdvertisementSpec) Verdict {
-	if ad.Network == nil {
+	if ad.Network == nil || ad.Network.PodCIDR == "" || isCIDR(ad.Network.PodCIDR) {
 		return accepted()
 	}
-	for _, field := range []struct{ name, text string }{
-		{"podCIDR", ad.Network.PodCIDR}, {"remappedPodCIDR", ad.Network.RemappedPodCIDR},
-	} {
-		if field.text != "" && !isCIDR(field.text) {
-			return refused(v1alpha1.ReasonInvalidField,
-				"spec.network.%s is %s: it must be a CIDR, such as 10.244.0.0/16", field.name, quoted(field.text))
-		}
-	}
-	return accepted()
+	return refused(v1alpha1.ReasonInvalidField,
+		"spec.network.podCIDR is %s: it must be a CIDR, such as 10.244.0.0/16", quoted(ad.Network.PodCIDR))
 }
 
 func isCIDR(text string) bool {

@@ -81,7 +81,6 @@ func shorten(message string) string {
 // apply writes the part of the status that is ours.
 func (c *Controller) apply(ctx context.Context, peer *v1alpha1.Peer, status v1alpha1.PeerStatus) error {
 	ours := status.DeepCopy()
-	ours.Borrowed, ours.Lent = nil, nil
 	meta.RemoveStatusCondition(&ours.Conditions, v1alpha1.ConditionAdvertised)
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ours)
 	if err != nil {

@@ -60,7 +60,8 @@ func TestBrokenPeerStopsNobody(t *testing.T) {
 	node := lubeck.awaitNode(t, "rostock", "4")
 
 	rostock.advertise(t, func(spec map[string]any) { spec["images"] = megabytesOfImages() })
-	expectPeerComplains(t, v1alpha1.ReasonMalformed)
+	expectRefused(t, v1alpha1.ReasonInvalidField)
+	expectPeerMentions(t, "spec.images")
 	rostock.advertise(t, func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "1e30" })
 	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
 	if after := lubeck.awaitNode(t, "rostock", "4"); after.UID != node.UID {
@@ -269,6 +270,23 @@ func expectPeerComplains(t *testing.T, reason string) {
 	t.Helper()
 	eventually(t, "peer rostock says "+reason, func(ctx context.Context) error {
 		return lubeck.peerSays(ctx, "rostock", v1alpha1.ConditionAdvertised, reason)
+	})
+}
+
+// expectPeerMentions waits until condition Advertised of the Peer, which is True for the offer that stays in use, tells
+// what is wrong with the newest message.
+func expectPeerMentions(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, "peer rostock mentions "+text, func(ctx context.Context) error {
+		peer, err := lubeck.peer(ctx, "rostock")
+		if err != nil {
+			return err
+		}
+		said := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionAdvertised)
+		if said == nil || !strings.Contains(said.Message, text) {
+			return fmt.Errorf("condition Advertised is %+v", said)
+		}
+		return nil
 	})
 }
 
