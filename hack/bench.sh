@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures Hanse on real API servers and prints tables, which also go to bench/results. Arguments go to the program:
-# bench.sh -run bursts -bursts 100. Root is not needed, but makes clusters that have addresses of their own.
+# bench.sh -run bursts -bursts 100.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0 # as the rest is built, so that packages are compiled once

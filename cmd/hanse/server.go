@@ -105,6 +105,10 @@ func (f *serverFlags) setLogger() error {
 	return nil
 }
 
+// freshCredentials is for how long the credentials of a link are not looked up again. The controllers ask for links at
+// every turn, and new credentials are no matter of seconds.
+const freshCredentials = 5 * time.Second
+
 // addLinks adds the connections to peers, which the manager ends with itself.
 func (f *serverFlags) addLinks(mgr manager.Manager, subcommand string) (*peers.Links, error) {
 	links := peers.NewLinks(peers.Config{
@@ -112,6 +116,7 @@ func (f *serverFlags) addLinks(mgr manager.Manager, subcommand string) (*peers.L
 		Scheme:    mgr.GetScheme(),
 		UserAgent: "hanse-" + subcommand + "/" + version.Version,
 		Timeout:   f.timeout,
+		Fresh:     freshCredentials,
 	})
 	return links, mgr.Add(links)
 }

@@ -91,7 +91,10 @@ func (c *nodeController) linkTo(
 		// The Peer's conditions say so, and its change or the resync brings us back.
 		err = nil
 	}
-	return reconcile.Result{RequeueAfter: wait.Jitter(resyncPeriod, 0.2)}, errors.Join(nodeErr, err)
+	if err = errors.Join(nodeErr, err); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: wait.Jitter(resyncPeriod, 0.2)}, nil
 }
 
 func (c *nodeController) observe(ctx context.Context, name string) (nodeFacts, error) {

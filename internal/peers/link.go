@@ -32,7 +32,8 @@ const (
 type Link struct {
 	peer            string
 	tenantNamespace string
-	credentials     string // resource version of the Secret that it was made from
+	credentials     string    // resource version of the Secret that it was made from
+	checked         time.Time // when that Secret was read last; Ensure alone uses it, for one peer at a time
 	links           *Links
 	config          *rest.Config
 	http            *http.Client

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -234,6 +235,26 @@ func TestEnsureFollowsTheSecret(t *testing.T) {
 	w.store(map[string][]byte{"other": good})
 	if _, err := w.links.Ensure(t.Context(), w.peer); !errors.Is(err, ErrCredentialsInvalid) {
 		t.Errorf("with a Secret without the key: got %v, want %v", err, ErrCredentialsInvalid)
+	}
+}
+
+func TestFreshCredentialsAreNotReadAgain(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	w := newWorld(t, Config{Fresh: 5 * time.Second, Clock: clock})
+	first := w.connect()
+	other := w.kubeconfig()
+	other.Contexts["link"].Namespace += "-2"
+	w.store(map[string][]byte{v1alpha1.LinkSecretKey: encode(t, other)})
+
+	clock.SetTime(clock.Now().Add(4 * time.Second))
+	again, err := w.links.Ensure(t.Context(), w.peer)
+	if err != nil || again != first {
+		t.Errorf("while they are fresh: got %v, %v, want the same link", again, err)
+	}
+	clock.SetTime(clock.Now().Add(2 * time.Second))
+	second, err := w.links.Ensure(t.Context(), w.peer)
+	if err != nil || second == first {
+		t.Errorf("afterwards: got %v, %v, want another link", second, err)
 	}
 }
 

@@ -28,7 +28,10 @@ type Config struct {
 	UserAgent string
 	// Timeout bounds every request that is no stream. By default 10 s.
 	Timeout time.Duration
-	// Clock measures round-trip times. By default the real one.
+	// Fresh is for how long a Secret that was read counts as current, so that what asks for a link often costs no read
+	// of its own. By default no time at all.
+	Fresh time.Duration
+	// Clock measures round-trip times, and what is fresh. By default the real one.
 	Clock clock.PassiveClock
 }
 
@@ -81,14 +84,20 @@ func (l *Links) Start(ctx context.Context) error { return l.Run(ctx) }
 // NeedLeaderElection reports that only the leader talks to peers.
 func (*Links) NeedLeaderElection() bool { return true }
 
-// Ensure returns the link to the peer, made of what the Secret with its credentials holds now: the same link as long
-// as the Secret is the same. Otherwise the link that was is closed first, also if no new one can be made, and the error
-// is then ErrCredentialsMissing or ErrCredentialsInvalid. No request is sent to the peer.
+// Ensure returns the link to the peer, made of what the Secret with its credentials holds now, or held a moment ago (see
+// Config.Fresh): the same link as long as the Secret is the same. Otherwise the link that was is closed first, also if
+// no new one can be made, and the error is then ErrCredentialsMissing or ErrCredentialsInvalid. No request is sent to
+// the peer.
 func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
 	ensure := l.ensureLock(peer.Name)
 	ensure.Lock()
 	defer ensure.Unlock()
 
+	current, open := l.Get(peer.Name)
+	if open && l.config.Clock.Since(current.checked) < l.config.Fresh {
+		return current, nil
+	}
+	checked := l.config.Clock.Now()
 	secret, err := l.readSecret(ctx, peer.Name)
 	if apierrors.IsNotFound(err) {
 		l.swap(peer.Name, nil)
@@ -97,14 +106,16 @@ func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", secretName(peer.Name), err)
 	}
-	if link, ok := l.Get(peer.Name); ok && link.credentials == secret.ResourceVersion {
-		return link, nil
+	if open && current.credentials == secret.ResourceVersion {
+		current.checked = checked
+		return current, nil
 	}
 	link, err := newLink(ctx, l, peer.Name, secret)
 	if err != nil {
 		l.swap(peer.Name, nil)
 		return nil, fmt.Errorf("%w: Secret %s: %w", ErrCredentialsInvalid, secretName(peer.Name), err)
 	}
+	link.checked = checked
 	if !l.swap(peer.Name, link) {
 		link.close()
 		return nil, ErrClosed
