@@ -147,6 +147,8 @@ func (c *podController) create(ctx context.Context, seen podFacts, at *site) err
 			Namespace:   seen.twin,
 			Name:        home.Name,
 			Annotations: map[string]string{annotationRevision: revision(home)},
+			// The provider would put it on all the same, which costs its API server more.
+			Finalizers: []string{v1alpha1.FinalizerShadowPod},
 		},
 		Spec: v1alpha1.ShadowPodSpec{HomeUID: home.UID, Pod: runtime.RawExtension{Raw: raw}},
 	}

@@ -1,0 +1,64 @@
+package bursts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hanse-dev/hanse/bench/audit"
+	"github.com/hanse-dev/hanse/bench/lab"
+)
+
+// Writes have ended when nobody has written anything for still, looked at every pace.
+const (
+	pace  = time.Second
+	still = 4
+)
+
+// openLogs starts to count the writes of both clusters.
+func (w *world) openLogs() (map[string]*audit.Log, error) {
+	logs := map[string]*audit.Log{}
+	for _, c := range []*lab.Cluster{w.consumer, w.provider} {
+		log, err := audit.Open(c.AuditLog())
+		if err != nil {
+			return nil, err
+		}
+		logs[c.Name] = log
+	}
+	return logs, nil
+}
+
+// writes returns the writes since openLogs, once they have ended: those that follow after everything is Ready count too.
+func (w *world) writes(ctx context.Context, s side, logs map[string]*audit.Log) (map[string][]audit.Write, error) {
+	total := map[string][]audit.Write{}
+	unchanged := 0
+	err := lab.Until(ctx, "writes have ended", pace, patience, func(context.Context) error {
+		fresh := 0
+		for name, log := range logs {
+			writes, err := log.Next()
+			if err != nil {
+				return err
+			}
+			total[name] = append(total[name], writes...)
+			for _, write := range writes {
+				if s.about(write, w.twin) {
+					fresh++
+				}
+			}
+		}
+		if fresh > 0 {
+			unchanged = 0
+			return fmt.Errorf("%d writes within %s", fresh, pace)
+		}
+		if unchanged++; unchanged < still {
+			return fmt.Errorf("quiet for %d of %d s", unchanged, still)
+		}
+		return nil
+	})
+	return total, err
+}
+
+// about tells whether a write is about the pods of a side, at either end: others, such as heartbeats of nodes, never end.
+func (s side) about(write audit.Write, twin string) bool {
+	return write.Namespace == s.namespace || s.namespace == Offloaded && write.Namespace == twin
+}

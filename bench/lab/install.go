@@ -1,0 +1,109 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// tokenSeconds is how long an experiment may last.
+const tokenSeconds = 12 * 60 * 60
+
+// Install installs Hanse as an administrator would, and then takes its pods away: there are no workers to run them, and
+// an experiment starts the servers itself.
+func (c *Cluster) Install(ctx context.Context) error {
+	_, err := c.bed.run(ctx, "kubectl-hanse", "install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.Name,
+		"--image", "hanse.dev/hanse:bench", "--wait=false")
+	if err != nil {
+		return err
+	}
+	deployments := &appsv1.DeploymentList{}
+	if err := c.List(ctx, deployments, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
+		return fmt.Errorf("list Deployments of Hanse in %s: %w", c.Name, err)
+	}
+	for i := range deployments.Items {
+		scaled := deployments.Items[i].DeepCopy()
+		scaled.Spec.Replicas = ptr.To[int32](0)
+		if err := c.Patch(ctx, scaled, client.MergeFrom(&deployments.Items[i])); err != nil {
+			return fmt.Errorf("scale Deployment %s of %s: %w", scaled.Name, c.Name, err)
+		}
+	}
+	return nil
+}
+
+// Peer lets the cluster consume from the provider.
+func (c *Cluster) Peer(ctx context.Context, provider *Cluster) error {
+	_, err := c.bed.run(ctx, "kubectl-hanse", "peer", "--kubeconfig", c.Kubeconfig, "--remote-kubeconfig", provider.Kubeconfig)
+	return err
+}
+
+// Token returns a token of a ServiceAccount.
+func (c *Cluster) Token(ctx context.Context, namespace, name string) (string, error) {
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = namespace, name
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenSeconds)},
+	}
+	if err := c.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", fmt.Errorf("create token of ServiceAccount %s/%s in %s: %w", namespace, name, c.Name, err)
+	}
+	return request.Status.Token, nil
+}
+
+// TokenKubeconfig renders a kubeconfig for the cluster that holds a token.
+func (c *Cluster) TokenKubeconfig(token, namespace string) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[c.Name] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData}
+	config.AuthInfos[c.Name] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: c.Name, Namespace: namespace}
+	config.CurrentContext = c.Name
+	return clientcmd.Write(*config)
+}
+
+// serverKubeconfig writes a kubeconfig with the rights of one of Hanse's servers, and returns its path.
+func (c *Cluster) serverKubeconfig(ctx context.Context, role string) (string, error) {
+	token, err := c.Token(ctx, v1alpha1.SystemNamespace, "hanse-"+role)
+	if err != nil {
+		return "", err
+	}
+	data, err := c.TokenKubeconfig(token, "")
+	if err != nil {
+		return "", err
+	}
+	config, err := clientcmd.Load(data)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(c.bed.State, c.Name, "hanse-"+role+".kubeconfig")
+	return path, clientcmd.WriteToFile(*config, path)
+}
+
+// HostAddress returns the address of this machine that the cluster's API server reaches it at.
+func (c *Cluster) HostAddress(ctx context.Context) (string, error) {
+	server, err := url.Parse(c.Config.Host)
+	if err != nil {
+		return "", err
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", server.Host) // sends nothing
+	if err != nil {
+		return "", fmt.Errorf("find our address towards %s: %w", c.Name, err)
+	}
+	local, ok := conn.LocalAddr().(*net.UDPAddr)
+	if err := conn.Close(); err != nil || !ok {
+		return "", errors.Join(fmt.Errorf("find our address towards %s", c.Name), err)
+	}
+	return local.IP.String(), nil
+}

@@ -1,0 +1,102 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// graceful is how long a server may take to end.
+const graceful = 15 * time.Second
+
+// A Server is a process of Hanse that runs on this machine instead of in a pod.
+type Server struct {
+	Process
+	cmd   *exec.Cmd
+	ended chan struct{}
+	clock clock.Clock
+}
+
+// StartHanse starts `hanse <role>` for the cluster, with the rights of its own service account.
+func (c *Cluster) StartHanse(ctx context.Context, fail context.CancelCauseFunc, role string, args ...string) (*Server, error) {
+	kubeconfig, err := c.serverKubeconfig(ctx, role)
+	if err != nil {
+		return nil, err
+	}
+	args = append([]string{role, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0"}, args...)
+	return c.start(fail, "hanse-"+role, kubeconfig, "hanse", args...)
+}
+
+// StartProgram starts another program beside the cluster.
+func (c *Cluster) StartProgram(fail context.CancelCauseFunc, program string, args ...string) (*Server, error) {
+	return c.start(fail, program, "", "bench-"+program, args...)
+}
+
+// start starts a program. When it ends by itself, fail is called. Its log is beside the cluster's own.
+func (c *Cluster) start(fail context.CancelCauseFunc, name, kubeconfig, program string, args ...string) (*Server, error) {
+	logs, err := os.Create(filepath.Join(c.bed.State, c.Name, "logs", name+".log")) //nolint:gosec // our own folder
+	if err != nil {
+		return nil, fmt.Errorf("make log of %s: %w", name, err)
+	}
+	defer func() { _ = logs.Close() }() // the process has its own handle
+	//nolint:gosec,noctx // our own program, which ends when it is told to
+	cmd := exec.Command(filepath.Join(c.bed.Bin, program), args...)
+	// No proxy of this machine's environment stands between clusters on this machine.
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.bed.State}
+	cmd.Stdout, cmd.Stderr = logs, logs
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s of %s: %w", name, c.Name, err)
+	}
+	s := &Server{
+		Process: Process{Name: c.Name + " " + name, PID: cmd.Process.Pid},
+		cmd:     cmd, ended: make(chan struct{}), clock: clock.RealClock{},
+	}
+	go s.await(fail, logs.Name())
+	return s, nil
+}
+
+func (s *Server) await(fail context.CancelCauseFunc, log string) {
+	_ = s.cmd.Wait() // how it ended is in its state
+	fail(fmt.Errorf("%s ended: %s\n%s", s.Name, s.cmd.ProcessState, tail(log)))
+	close(s.ended)
+}
+
+// tail returns the end of a log: the log itself goes with its cluster.
+func tail(path string) []byte {
+	text, err := os.ReadFile(path) //nolint:gosec // our own file
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return text[max(0, len(text)-4096):]
+}
+
+// Stop ends the server and waits until it is gone.
+func (s *Server) Stop() {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
+	select {
+	case <-s.ended:
+	case <-s.clock.After(graceful):
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+	}
+}
+
+// StartManager starts `hanse manager`.
+func (c *Cluster) StartManager(ctx context.Context, fail context.CancelCauseFunc) (*Server, error) {
+	return c.StartHanse(ctx, fail, "manager", "--cluster-id="+c.Name)
+}
+
+// StartKubelet starts `hanse kubelet`.
+func (c *Cluster) StartKubelet(ctx context.Context, fail context.CancelCauseFunc) (*Server, error) {
+	address, err := c.HostAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.StartHanse(ctx, fail, "kubelet", "--node-ip="+address)
+}
