@@ -24,6 +24,7 @@ type ShadowPodSpec struct {
 	// pod is the pod to run, as a pod template (metadata with labels and annotations, and spec). The provider reads
 	// it strictly and builds its own pod from the fields that it allows. At most 256 KiB.
 	// +required
+	// +mapType=atomic
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -63,6 +64,7 @@ type ShadowPodStatus struct {
 
 	// pod is the status of the pod, as far as the provider shows it.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
