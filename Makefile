@@ -67,7 +67,7 @@ lint: $(GOLANGCI_LINT) ## run the linters
 	cd testbed && ../$(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 
 .PHONY: check
-check: lint ## linters, formatting, generated files, go.mod: what must hold before a commit
+check: lint $(CONTROLLER_GEN) ## linters, formatting, generated files, go.mod: what must hold before a commit
 	hack/check.sh $(CONTROLLER_GEN)
 
 .PHONY: unit
