@@ -27,9 +27,6 @@ import (
 	"github.com/hanse-dev/hanse/internal/version"
 )
 
-// managerServiceAccount is the chart's name for the manager's service account.
-const managerServiceAccount = "hanse-manager"
-
 // managerFlags are those of `hanse manager`.
 type managerFlags struct {
 	server       serverFlags
@@ -90,7 +87,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, add := range []func(manager.Manager, *peers.Links) error{f.addPeering, f.addAdvertising, f.addTenant, addNamespaces} {
+	for _, add := range []func(manager.Manager, *peers.Links) error{f.addPeering, f.addAdvertising, f.addTenant, f.addNamespaces} {
 		if err := add(mgr, links); err != nil {
 			return err
 		}
@@ -168,7 +165,7 @@ func (f *managerFlags) addAdvertising(mgr manager.Manager, links *peers.Links) e
 }
 
 func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
-	config := tenant.Config{Namespace: f.server.namespace, ServiceAccount: managerServiceAccount}
+	config := tenant.Config{Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount}
 	controllers, err := tenant.New(config, mgr.GetClient(), mgr.GetAPIReader())
 	if err != nil {
 		return err
@@ -176,13 +173,13 @@ func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
 	return controllers.SetupWithManager(mgr)
 }
 
-func addNamespaces(mgr manager.Manager, links *peers.Links) error {
+func (f *managerFlags) addNamespaces(mgr manager.Manager, links *peers.Links) error {
 	controllers, err := namespaces.New(namespaces.Config{
 		Client:   mgr.GetClient(),
 		Live:     mgr.GetAPIReader(),
 		Connect:  namespaces.Over(links),
 		Clock:    clock.RealClock{},
-		Instance: cmp.Or(os.Getenv("POD_NAME"), managerServiceAccount),
+		Instance: cmp.Or(os.Getenv("POD_NAME"), f.peering.ManagerServiceAccount),
 	})
 	if err != nil {
 		return err

@@ -12,8 +12,7 @@ import (
 
 const module = "github.com/hanse-dev/hanse/"
 
-// layers lists our packages from the bottom up. A package may import those of lower layers, and none of its own,
-// unless a pair in siblings says so.
+// layers lists our packages from the bottom up. A package may import those of lower layers, and none of its own.
 var layers = []struct {
 	name     string
 	packages []string
@@ -26,7 +25,7 @@ var layers = []struct {
 		"internal/advertisement", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
 		"internal/install",
 	}},
-	{"test", []string{"internal/testkit", "internal/architecture"}},
+	{"test", []string{"internal/architecture"}},
 	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "bench"}},
 }
 
