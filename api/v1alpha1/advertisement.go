@@ -6,6 +6,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// OfferPhase says how long a provider wants to serve a consumer.
+// +kubebuilder:validation:Enum=Open;Cordoned;Draining;Leaving
+type OfferPhase string
+
+const (
+	// OfferOpen means that the consumer may run pods at the provider.
+	OfferOpen OfferPhase = "Open"
+	// OfferCordoned means that the consumer's pods stay, and that no more are taken.
+	OfferCordoned OfferPhase = "Cordoned"
+	// OfferDraining means Cordoned, and that the provider asks the consumer to move its pods away.
+	OfferDraining OfferPhase = "Draining"
+	// OfferLeaving means Draining, and that the provider parts from the consumer.
+	OfferLeaving OfferPhase = "Leaving"
+)
+
 // AdvertisementSpec is what a provider offers to one consumer.
 // +kubebuilder:validation:XValidation:rule="self.timeToLive > self.timestamp",message="timeToLive must be later than timestamp"
 type AdvertisementSpec struct {
@@ -21,6 +36,11 @@ type AdvertisementSpec struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence"`
+
+	// phase says how long the provider wants to serve the consumer: Open, Cordoned (no more pods), Draining (and please
+	// move those that you have), Leaving (and this is the last message: the two part). Default Open.
+	// +optional
+	Phase OfferPhase `json:"phase,omitempty"`
 
 	// timestamp is when this message was made, by the clock of the sender.
 	// +required

@@ -14,6 +14,10 @@ const (
 	ConditionAdvertised = "Advertised"
 	// ConditionConnected says that pods of the two clusters reach each other over the network fabric.
 	ConditionConnected = "Connected"
+	// ConditionSession says that our credentials at the peer are good and are renewed in time.
+	ConditionSession = "Session"
+	// ConditionJoined says that the peer has used our invitation and may be our consumer.
+	ConditionJoined = "Joined"
 	// ConditionAccepted says that the receiver of the advertisement will use it.
 	ConditionAccepted = "Accepted"
 	// ConditionScheduled says that the provider's scheduler found a node for the remote pod.
@@ -47,6 +51,55 @@ const (
 	ReasonIncompatibleVersion = "IncompatibleVersion"
 	// ReasonNoAddressRange means that no free range is left to map the peer's pod addresses into.
 	ReasonNoAddressRange = "NoAddressRange"
+
+	// ReasonIncompatibleAPI means that the peer and we have no version of Hanse's API in common.
+	ReasonIncompatibleAPI = "IncompatibleAPI"
+	// ReasonForbidden means that the peer knows us and lets us do nothing: it has suspended us.
+	ReasonForbidden = "Forbidden"
+	// ReasonKeyMismatch means that a cluster of this id has another key than the pinned one.
+	ReasonKeyMismatch = "KeyMismatch"
+	// ReasonClusterIDTaken means that another Peer stands for this cluster already.
+	ReasonClusterIDTaken = "ClusterIDTaken"
+	// ReasonDiscovered means that the peer was only found in the network, and nobody has accepted it.
+	ReasonDiscovered = "Discovered"
+	// ReasonAgentless means that the peer runs no Hanse, and what needs one there does not work.
+	ReasonAgentless = "Agentless"
+
+	// ReasonNotInvited means that the peer has no invitation of ours, or we none of the peer's.
+	ReasonNotInvited = "NotInvited"
+	// ReasonInvited means that the invitation waits to be used.
+	ReasonInvited = "Invited"
+	// ReasonInvitationExpired means that the invitation was not used in time.
+	ReasonInvitationExpired = "InvitationExpired"
+	// ReasonInvitationInvalid means that what should be an invitation is none.
+	ReasonInvitationInvalid = "InvitationInvalid"
+	// ReasonInvitationUsed means that another cluster has used the invitation before.
+	ReasonInvitationUsed = "InvitationUsed"
+	// ReasonNoServerAddress means that an invitation cannot tell where our API server is.
+	ReasonNoServerAddress = "NoServerAddress"
+	// ReasonJoining means that we use an invitation right now.
+	ReasonJoining = "Joining"
+	// ReasonJoined means that an invitation was used by the peer that it was for.
+	ReasonJoined = "Joined"
+	// ReasonProofInvalid means that the claimer does not have the key that it names.
+	ReasonProofInvalid = "ProofInvalid"
+	// ReasonSessionShortened means that the peer's API server gives tokens of a shorter life than we ask for.
+	ReasonSessionShortened = "SessionShortened"
+	// ReasonRenewalFailed means that the session could not be renewed; it still lives.
+	ReasonRenewalFailed = "RenewalFailed"
+
+	// ReasonPeerCordoned means that the provider takes no more pods of this consumer.
+	ReasonPeerCordoned = "PeerCordoned"
+	// ReasonPeerDraining means that the provider has asked the consumer to move its pods away.
+	ReasonPeerDraining = "PeerDraining"
+	// ReasonPeerSuspended means that the consumer may do nothing for now.
+	ReasonPeerSuspended = "PeerSuspended"
+	// ReasonPeerLeft means that the other side has parted from us.
+	ReasonPeerLeft = "PeerLeft"
+	// ReasonParting means that the two clusters part.
+	ReasonParting = "Parting"
+	// ReasonLimitExceeded means that a limit of the provider for this consumer stands against it.
+	ReasonLimitExceeded = "LimitExceeded"
 
 	// ReasonAccepted means that the receiver uses the advertisement.
 	ReasonAccepted = "Accepted"

@@ -13,9 +13,16 @@ const (
 	LabelHomeUID = "hanse.dev/home-uid"
 	// LabelManaged marks with "true" a namespace in which Hanse's own service accounts may write.
 	LabelManaged = "hanse.dev/managed"
+	// LabelOffloads marks with "true" a user's namespace that has a NamespaceOffloading or pods on virtual nodes: Hanse's
+	// own service accounts may change pods there. The manager keeps it.
+	LabelOffloads = "hanse.dev/offloads"
 
 	// AnnotationHomeNamespace carries, on a twin namespace, the namespace at home that it stands for.
 	AnnotationHomeNamespace = "hanse.dev/home-namespace"
+	// AnnotationExpires carries when an invitation or a tombstone ends, as RFC 3339 has it.
+	AnnotationExpires = "hanse.dev/expires"
+	// AnnotationSerial carries, on an InvitationSecret, the serial of the invitation.
+	AnnotationSerial = "hanse.dev/serial"
 	// AnnotationAllowOnVirtualNodes set to "true" on a DaemonSet lets its pods run on virtual nodes.
 	AnnotationAllowOnVirtualNodes = "hanse.dev/allow-on-virtual-nodes"
 	// AnnotationRunsAtHome is put by admission on a pod of an offloaded namespace that cannot run remotely and was
@@ -45,6 +52,9 @@ const (
 	TypeVirtualNode = "virtual-node"
 	// TypeTenant marks the namespace that holds a peer's messages.
 	TypeTenant = "tenant"
+	// TypeTombstone marks what is left of a tenant namespace after a forced parting: a signed record that the peer finds
+	// when it comes back.
+	TypeTombstone = "tombstone"
 	// TypeTwin marks a namespace that stands for an offloaded namespace of a consumer.
 	TypeTwin = "twin"
 )
@@ -59,6 +69,28 @@ const (
 	LinkSecret = "hanse-link"
 	// LinkSecretKey is the key of LinkSecret under which the kubeconfig lies.
 	LinkSecretKey = "kubeconfig"
+	// LinkSecretServers is the key of LinkSecret under which further addresses of the same API server lie, one in a line.
+	LinkSecretServers = "servers"
+	// LinkSecretInvitation is the key of LinkSecret under which the id of the invitation lies by which we joined.
+	LinkSecretInvitation = "invitation"
+	// InvitationSecret is the Secret in a tenant namespace that holds our invitation for that peer.
+	InvitationSecret = "hanse-invitation"
+	// InvitationToken is the key of InvitationSecret and of JoinSecret under which the invitation lies, as one line.
+	InvitationToken = "token"
+	// JoinSecret is the Secret in a tenant namespace that holds the invitation that the peer gave us. It is deleted when
+	// the invitation was used.
+	JoinSecret = "hanse-join"
+	// SessionSecret is the Secret in a tenant namespace that the session tokens of that peer are bound to: they end with
+	// it.
+	SessionSecret = "hanse-session"
+	// Tombstone is the ConfigMap in what is left of a tenant namespace that says, signed, that we have parted.
+	Tombstone = "hanse-tombstone"
+	// TombstoneStatement is the key of Tombstone under which the signed statement lies.
+	TombstoneStatement = "statement"
+	// PeeringClaimName is the only name that a PeeringClaim may have.
+	PeeringClaimName = "claim"
+	// InvitationServiceAccount is who uses an invitation: a ServiceAccount of this name in the tenant namespace.
+	InvitationServiceAccount = "hanse-invitation"
 	// PeerServiceAccount is a peer's identity at its provider: a ServiceAccount of this name in its tenant namespace.
 	PeerServiceAccount = "hanse-peer"
 	// ClusterInfo is the ConfigMap by which a cluster introduces itself: in Hanse's own namespace for its
@@ -66,6 +98,11 @@ const (
 	ClusterInfo = "hanse-cluster"
 	// ClusterInfoID is the key of the cluster id in ClusterInfo.
 	ClusterInfoID = "clusterID"
+	// ClusterInfoPublicKey is the key of the cluster's Ed25519 key, in base64, in ClusterInfo.
+	ClusterInfoPublicKey = "publicKey"
+	// ClusterInfoAPIVersions is the key of the versions of Hanse's API that the cluster speaks, separated by commas, in
+	// ClusterInfo.
+	ClusterInfoAPIVersions = "apiVersions"
 	// ClusterInfoVersion is the key of Hanse's version in ClusterInfo.
 	ClusterInfoVersion = "version"
 	// NamespaceOffloadingName is the only name that a NamespaceOffloading may have, so that a namespace has at most one.
@@ -77,8 +114,14 @@ const (
 	ClusterRolePeerTenant = "hanse-peer-tenant"
 	// ClusterRolePeerTwin is what a peer may do in its twin namespaces.
 	ClusterRolePeerTwin = "hanse-peer-twin"
-	// ClusterRoleManagerInTenant is what Hanse's manager may do in tenant and twin namespaces.
+	// ClusterRolePeerInvitation is what an invitation allows: to create one PeeringClaim and to read it.
+	ClusterRolePeerInvitation = "hanse-peer-invitation"
+	// ClusterRolePeerTombstone is what is left to a peer that we have parted from by force: to read why.
+	ClusterRolePeerTombstone = "hanse-peer-tombstone"
+	// ClusterRoleManagerInTenant is what Hanse's manager may do in tenant namespaces.
 	ClusterRoleManagerInTenant = "hanse-manager-in-tenant"
+	// ClusterRoleManagerInTwin is what Hanse's manager may do in twin namespaces.
+	ClusterRoleManagerInTwin = "hanse-manager-in-twin"
 	// ClusterRoleKubeletInTenant is what `hanse kubelet` may do in tenant namespaces of its own cluster.
 	ClusterRoleKubeletInTenant = "hanse-kubelet-in-tenant"
 )

@@ -1,8 +1,10 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,23 +19,192 @@ const (
 	RoleConsumer PeerRole = "Consumer"
 )
 
+// PeerMode says what runs in a peer.
+// +kubebuilder:validation:Enum=Hanse;Agentless
+type PeerMode string
+
+const (
+	// ModeHanse means that Hanse runs in the peer.
+	ModeHanse PeerMode = "Hanse"
+	// ModeAgentless means that the peer is a cluster without Hanse, in which we have rights in some namespaces.
+	ModeAgentless PeerMode = "Agentless"
+)
+
+// PeerAccess says what a peer may do here as a consumer.
+// +kubebuilder:validation:Enum=Open;Cordoned;Draining;Suspended
+type PeerAccess string
+
+const (
+	// AccessOpen means that the peer may run pods here.
+	AccessOpen PeerAccess = "Open"
+	// AccessCordoned means that the pods that the peer has here stay, and that it gets no more.
+	AccessCordoned PeerAccess = "Cordoned"
+	// AccessDraining means Cordoned, and that the peer is asked to move its pods away.
+	AccessDraining PeerAccess = "Draining"
+	// AccessSuspended means Cordoned, and that the peer may not even read: its rights are taken back until this changes.
+	AccessSuspended PeerAccess = "Suspended"
+)
+
+// PodSecurityLevel is a level of the Pod Security Standards.
+// +kubebuilder:validation:Enum=Baseline;Restricted
+type PodSecurityLevel string
+
+const (
+	// PodSecurityBaseline keeps pods from everything that is known to give power over a node.
+	PodSecurityBaseline PodSecurityLevel = "Baseline"
+	// PodSecurityRestricted is Baseline, and pods that run as root or have any capability are refused too.
+	PodSecurityRestricted PodSecurityLevel = "Restricted"
+)
+
+// PeerLimits bound what a consumer may have here.
+type PeerLimits struct {
+	// resources are how much the pods of the peer may ask for, all namespaces together: cpu, memory, pods,
+	// ephemeral-storage, or any other resource, such as nvidia.com/gpu. A pod counts by what it asks for (sidecars and
+	// overhead included) until it has completed. What is not named is not limited.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Resources corev1.ResourceList `json:"resources,omitempty"`
+
+	// namespaces is how many namespaces the peer may have here. Default 100.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	Namespaces *int32 `json:"namespaces,omitempty"`
+
+	// objects is how many objects of one kind the peer may have in each of its namespaces. Default 10000.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	Objects *int32 `json:"objects,omitempty"`
+}
+
+// Defaults of PeerLimits.
+const (
+	// DefaultLimitNamespaces is how many namespaces a peer may have unless its limits say otherwise.
+	DefaultLimitNamespaces = 100
+	// DefaultLimitObjects is how many objects of one kind a peer may have in a namespace unless its limits say otherwise.
+	DefaultLimitObjects = 10000
+)
+
+// PeerInvitation asks for an invitation for a consumer. The manager puts it into Secret hanse-invitation of the peer's
+// tenant namespace.
+type PeerInvitation struct {
+	// serial is the number of the invitation. A higher one asks for a new invitation of the same peer: after one that
+	// has expired, or after an outage that outlived the peer's session. The peer's pods stay.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Serial int64 `json:"serial,omitempty"`
+
+	// timeToLive is for how long the invitation can be used after it was made. Default 1h, at most 168h.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="timeToLive must be between 1s and 168h"
+	TimeToLive *metav1.Duration `json:"timeToLive,omitempty"`
+
+	// servers are the addresses of this cluster's API server as the peer reaches them, such as
+	// https://203.0.113.7:6443, the best first. By default those that the manager was told, or finds out.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^https://[^/?#@]+(/[^?#]*)?$`
+	Servers []string `json:"servers,omitempty"`
+}
+
+// PartingMode says how two clusters part when the Peer is deleted.
+// +kubebuilder:validation:Enum=Agreed;Forced;Forgotten
+type PartingMode string
+
+const (
+	// PartingAgreed means that the other side is asked, and what it has here goes when it has answered.
+	PartingAgreed PartingMode = "Agreed"
+	// PartingForced means that nothing is waited for. A tombstone is kept for 30 days, for when the other side comes back.
+	PartingForced PartingMode = "Forced"
+	// PartingForgotten is Forced, and no tombstone is kept.
+	PartingForgotten PartingMode = "Forgotten"
+)
+
+// DrainMethod says how pods are moved away.
+// +kubebuilder:validation:Enum=Wait;Now
+type DrainMethod string
+
+const (
+	// DrainWait means by eviction, which respects PodDisruptionBudgets, for as long as it takes.
+	DrainWait DrainMethod = "Wait"
+	// DrainNow means by deletion at once.
+	DrainNow DrainMethod = "Now"
+)
+
+// PeerParting says how two clusters part when the Peer is deleted.
+type PeerParting struct {
+	// mode says whether the other side has a say. Default Agreed.
+	// +optional
+	Mode PartingMode `json:"mode,omitempty"`
+
+	// drain says how our pods are moved away from the peer. Default Wait.
+	// +optional
+	Drain DrainMethod `json:"drain,omitempty"`
+}
+
 // PeerSpec says which cluster a peer is and what it is to us.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterID) || has(self.clusterID) && self.clusterID == oldSelf.clusterID",message="clusterID is immutable: make another Peer for another cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.invitation) || has(self.roles) && self.roles.exists(r, r == 'Consumer')",message="only a peer of role Consumer is invited: add Consumer to roles"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Agentless' || has(self.namespaces) && self.namespaces.size() > 0 && has(self.roles) && self.roles.all(r, r == 'Provider')",message="an Agentless peer needs namespaces, and its only role is Provider"
 type PeerSpec struct {
-	// clusterID is the id of the foreign cluster, as its own administrator set it. It cannot change: a cluster with
-	// another id is another peer.
-	// +required
+	// clusterID is the id of the foreign cluster, as its own administrator set it. Left out, Hanse sets it when the two
+	// clusters become peers. It cannot change: a cluster with another id is another peer.
+	// +optional
 	// +kubebuilder:validation:MaxLength=30
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is immutable: make another Peer for another cluster"
-	ClusterID string `json:"clusterID"`
+	ClusterID string `json:"clusterID,omitempty"`
+
+	// publicKey is the Ed25519 key of the foreign cluster, in base64. Left out, Hanse pins the one that the cluster
+	// proves to have when the two become peers. A cluster of the same id and another key is not let in until an
+	// administrator changes this.
+	// +optional
+	// +kubebuilder:validation:MaxLength=44
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9+/]{43}=$`
+	PublicKey string `json:"publicKey,omitempty"`
+
+	// mode says what runs in the peer: Hanse, or nothing of Hanse (Agentless). Default Hanse.
+	// +optional
+	Mode PeerMode `json:"mode,omitempty"`
+
+	// namespaces are those of an Agentless peer in which we may run pods.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespaces []string `json:"namespaces,omitempty"`
 
 	// roles says what the peer is to this cluster: Provider (this cluster may run pods there), Consumer (it may run
-	// pods here), or both.
-	// +required
+	// pods here), or both. A cluster that was only discovered has none.
+	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=2
-	Roles []PeerRole `json:"roles"`
+	Roles []PeerRole `json:"roles,omitempty"`
+
+	// invitation asks for an invitation for the peer, with which it becomes our consumer. With role Provider too, it
+	// may bring an invitation for us along.
+	// +optional
+	Invitation *PeerInvitation `json:"invitation,omitempty"`
+
+	// access says what the peer may do here as a consumer: Open, Cordoned (no more pods), Draining (and it is asked to
+	// move those that it has), Suspended (and it may not even read). Default Open.
+	// +optional
+	Access PeerAccess `json:"access,omitempty"`
+
+	// limits bound what the peer may have here as a consumer.
+	// +optional
+	Limits *PeerLimits `json:"limits,omitempty"`
+
+	// podSecurity is the level of the Pod Security Standards that the peer's pods must meet here. Default Baseline.
+	// +optional
+	PodSecurity PodSecurityLevel `json:"podSecurity,omitempty"`
+
+	// parting says how the two clusters part when this Peer is deleted.
+	// +optional
+	Parting *PeerParting `json:"parting,omitempty"`
 
 	// remappedPodCIDR is the range in which this cluster sees the pods of the peer. It must not overlap any range
 	// that this cluster uses, and must be as large as the peer's pod range. By default Hanse picks a free one.
@@ -43,10 +214,29 @@ type PeerSpec struct {
 	RemappedPodCIDR string `json:"remappedPodCIDR,omitempty"`
 }
 
+// InvitationStatus is how our invitation for the peer stands.
+type InvitationStatus struct {
+	// serial is that of the invitation.
+	// +optional
+	Serial int64 `json:"serial,omitempty"`
+
+	// expires is when the invitation ends if it was not used.
+	// +optional
+	Expires *metav1.Time `json:"expires,omitempty"`
+}
+
+// SessionStatus is how our session at the peer stands.
+type SessionStatus struct {
+	// expires is when our credentials end unless they are renewed.
+	// +optional
+	Expires *metav1.Time `json:"expires,omitempty"`
+}
+
 // PeerStatus says how the relation with a peer stands.
 type PeerStatus struct {
-	// conditions: Reachable, Authenticated, Compatible, Advertised, Connected, and Ready, which sums them up (without
-	// Connected, as long as there is no network fabric).
+	// conditions: Reachable, Authenticated, Compatible, Advertised, Connected, Session (our credentials at the peer are
+	// renewed), Joined (the peer has used our invitation), and Ready, which sums them up (without Connected, as long as
+	// there is no network fabric).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -71,6 +261,22 @@ type PeerStatus struct {
 	// by a lot.
 	// +optional
 	RoundTripTime *metav1.Duration `json:"roundTripTime,omitempty"`
+
+	// invitation is how our invitation for the peer stands.
+	// +optional
+	Invitation *InvitationStatus `json:"invitation,omitempty"`
+
+	// session is how our session at the peer stands.
+	// +optional
+	Session *SessionStatus `json:"session,omitempty"`
+
+	// discoveredServers are the addresses of the peer's API server as the network told them. Nothing is believed of
+	// them until the two clusters are peers.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=253
+	DiscoveredServers []string `json:"discoveredServers,omitempty"`
 }
 
 // Peer is a foreign cluster that this one knows: which it is, and what it may do here or we may do there.
@@ -100,6 +306,21 @@ type Peer struct {
 
 // HasRole reports whether the peer has the role.
 func (p *Peer) HasRole(role PeerRole) bool { return slices.Contains(p.Spec.Roles, role) }
+
+// Agentless reports whether the peer is a cluster without Hanse.
+func (p *Peer) Agentless() bool { return p.Spec.Mode == ModeAgentless }
+
+// Access returns what the peer may do here as a consumer, the default included.
+func (p *Peer) Access() PeerAccess { return cmp.Or(p.Spec.Access, AccessOpen) }
+
+// Parting returns how to part from the peer, with all defaults.
+func (p *Peer) Parting() PeerParting {
+	parting := PeerParting{}
+	if p.Spec.Parting != nil {
+		parting = *p.Spec.Parting
+	}
+	return PeerParting{Mode: cmp.Or(parting.Mode, PartingAgreed), Drain: cmp.Or(parting.Drain, DrainWait)}
+}
 
 // PeerList is a list of peers.
 // +kubebuilder:object:root=true

@@ -24,6 +24,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&NamespaceOffloading{}, &NamespaceOffloadingList{},
 		&NamespaceMapping{}, &NamespaceMappingList{},
 		&ShadowPod{}, &ShadowPodList{},
+		&PeeringClaim{}, &PeeringClaimList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

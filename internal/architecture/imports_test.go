@@ -19,7 +19,7 @@ var layers = []struct {
 }{
 	{"api", []string{"api/v1alpha1"}},
 	{"leaf", []string{"internal/version", "charts"}},
-	{"domain", []string{"internal/exchange", "internal/offload"}},
+	{"domain", []string{"internal/exchange", "internal/offload", "internal/trust"}},
 	{"I/O", []string{"internal/peers"}},
 	{"edge", []string{
 		"internal/advertisement", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
