@@ -3,7 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# VERSION is that of the newest tag and what was added since, or, before there is one, the coming release's.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.1.0-g$$(git describe --always --dirty 2>/dev/null || echo unknown))
 # IMAGE is the name of the image. Without it the tag tells what is inside, so that other code has another tag.
 IMAGE   ?=
 # RUN selects stories and tests by name, such as RUN='^TestLogsAndExec$'; empty runs all.
@@ -86,6 +87,7 @@ e2e: stories ## every story on real clusters and the testbed's own; RUN selects,
 
 .PHONY: stories
 stories: testbed build image
+	hack/skew.sh v0.2.0 v0.3.0
 	RUN='$(RUN)' hack/stories.sh
 
 .PHONY: fuzz

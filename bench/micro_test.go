@@ -110,7 +110,7 @@ func BenchmarkBuild(b *testing.B) {
 	record := shadow(b, home())
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := offload.Build(record); err != nil {
+		if _, err := offload.Build(record, offload.Rules{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -41,7 +41,7 @@ explain() {
 	{
 		"${testbed[@]}" status
 		for cluster in lubeck hamburg; do
-			for what in "peers,nodes" "pods -A -o wide" "namespaceoffloadings,namespacemappings,advertisements,shadowpods -A"; do
+			for what in "peers,nodes" "pods -A -o wide" "namespaceoffloadings,namespacemappings,advertisements,peeringclaims,shadowpods -A"; do
 				# shellcheck disable=SC2086 # several words
 				kubectl --context "$cluster" get $what
 			done
@@ -70,8 +70,9 @@ install() {
 }
 
 peer() {
-	heading "They become peers: each may run pods in the other, which shows up as a node"
-	run kubectl hanse peer --context lubeck --remote-context hamburg --mutual
+	heading "They become peers: hamburg invites, lubeck joins. Each may run pods in the other, which shows up as a node"
+	echo '$ kubectl hanse invite lubeck --mutual --context hamburg | kubectl hanse join - --mutual --context lubeck'
+	kubectl hanse invite lubeck --mutual --context hamburg | kubectl hanse join - --mutual --context lubeck
 	run kubectl --context lubeck wait --for=create node/hanse-hamburg --timeout="$patience"
 	run kubectl --context lubeck wait --for=condition=Ready node/hanse-hamburg --timeout="$patience"
 	run kubectl --context lubeck get nodes
@@ -145,6 +146,9 @@ bin/testbed --state $state heal lubeck hamburg
 kubectl --context lubeck describe node hanse-hamburg
 kubectl --context lubeck get advertisements -n hanse-peer-hamburg hamburg -o yaml
 kubectl --context lubeck explain namespaceoffloading.spec
+
+# The two part: one side says it, and nothing of the other is left in either.
+kubectl hanse unpeer hamburg --context lubeck --drain=wait
 
 Remove everything again: make demo-down
 END

@@ -20,6 +20,9 @@ trap finish EXIT
 "${testbed[@]}" up rostock --workers 0
 mkdir -p "$HANSE_TESTBED_STATE-memory"
 "${testbed[@]}" load bin/hanse.tar lubeck hamburg
+for skewed in bin/skew/*.tar; do
+	"${testbed[@]}" load "$skewed" hamburg
+done
 go test -c -o bin/e2e.test ./test/e2e
 
 status=0

@@ -19,10 +19,15 @@ const (
 
 	// AnnotationHomeNamespace carries, on a twin namespace, the namespace at home that it stands for.
 	AnnotationHomeNamespace = "hanse.dev/home-namespace"
+	// AnnotationPeerUID carries, on a tenant namespace, the UID of the Peer that it was made for.
+	AnnotationPeerUID = "hanse.dev/peer-uid"
 	// AnnotationExpires carries when an invitation or a tombstone ends, as RFC 3339 has it.
 	AnnotationExpires = "hanse.dev/expires"
 	// AnnotationSerial carries, on an InvitationSecret, the serial of the invitation.
 	AnnotationSerial = "hanse.dev/serial"
+	// AnnotationJoin carries, on a Peer, the id of the invitation that was put into JoinSecret: the manager does not watch
+	// Secrets, and looks when this changes.
+	AnnotationJoin = "hanse.dev/join"
 	// AnnotationAllowOnVirtualNodes set to "true" on a DaemonSet lets its pods run on virtual nodes.
 	AnnotationAllowOnVirtualNodes = "hanse.dev/allow-on-virtual-nodes"
 	// AnnotationRunsAtHome is put by admission on a pod of an offloaded namespace that cannot run remotely and was

@@ -63,6 +63,7 @@ type PeerLimits struct {
 	// overhead included) until it has completed. What is not named is not limited.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(name, !name.startsWith('requests.') && !name.startsWith('limits.'))",message="name the resource itself, such as cpu: it is what pods ask for that is limited"
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 
 	// namespaces is how many namespaces the peer may have here. Default 100.
@@ -97,6 +98,8 @@ type PeerInvitation struct {
 
 	// timeToLive is for how long the invitation can be used after it was made. Default 1h, at most 168h.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="timeToLive must be between 1s and 168h"
 	TimeToLive *metav1.Duration `json:"timeToLive,omitempty"`
 
@@ -312,6 +315,21 @@ func (p *Peer) Agentless() bool { return p.Spec.Mode == ModeAgentless }
 
 // Access returns what the peer may do here as a consumer, the default included.
 func (p *Peer) Access() PeerAccess { return cmp.Or(p.Spec.Access, AccessOpen) }
+
+// OwnsTenantNamespace reports whether ns is the tenant namespace of exactly this peer. That of a former peer of the same
+// name holds messages and credentials of another cluster. The cluster id tells, where it is known, and survives a
+// restoration from a backup; before that the UID of the Peer does. An administrator may make the namespace beforehand.
+func (p *Peer) OwnsTenantNamespace(ns metav1.Object) bool {
+	labels := ns.GetLabels()
+	if labels[LabelType] != TypeTenant || labels[LabelPeer] != p.Name || labels[LabelManaged] != "true" {
+		return false
+	}
+	if id := labels[LabelClusterID]; id != "" {
+		return id == p.Spec.ClusterID
+	}
+	madeFor := ns.GetAnnotations()[AnnotationPeerUID]
+	return madeFor == "" || madeFor == string(p.UID)
+}
 
 // Parting returns how to part from the peer, with all defaults.
 func (p *Peer) Parting() PeerParting {

@@ -16,7 +16,7 @@ const (
 )
 
 // PeeringClaimSpec is what a consumer says of itself to a provider that has invited it.
-// +kubebuilder:validation:XValidation:rule="self.invitation == oldSelf.invitation && self.clusterID == oldSelf.clusterID && self.publicKey == oldSelf.publicKey && self.sealingKey == oldSelf.sealingKey && self.proof == oldSelf.proof && (has(self.invitationBack) ? self.invitationBack : '') == (has(oldSelf.invitationBack) ? oldSelf.invitationBack : '')",message="who claims an invitation cannot change"
+// +kubebuilder:validation:XValidation:rule="self.invitation == oldSelf.invitation && self.clusterID == oldSelf.clusterID && self.publicKey == oldSelf.publicKey && self.sealingKey == oldSelf.sealingKey && self.proof == oldSelf.proof && has(self.invitationBack) == has(oldSelf.invitationBack) && (!has(self.invitationBack) || self.invitationBack == oldSelf.invitationBack)",message="who claims an invitation cannot change"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.phase) || oldSelf.phase != 'Leaving' || has(self.phase) && self.phase == 'Leaving'",message="a peer that has left must be invited again"
 type PeeringClaimSpec struct {
 	// invitation is the id of the invitation that is claimed.
@@ -43,7 +43,8 @@ type PeeringClaimSpec struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9+/]{43}=$`
 	SealingKey string `json:"sealingKey"`
 
-	// proof is the signature by publicKey, in base64, of invitation, clusterID, sealingKey and invitationBack.
+	// proof is the signature by publicKey, in base64, of the provider's public key, invitation, clusterID, sealingKey and
+	// invitationBack.
 	// +required
 	// +kubebuilder:validation:MaxLength=88
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9+/]{86}==$`

@@ -85,6 +85,9 @@ func parse(t *testing.T, text string) map[string]any {
 const (
 	peer = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: $NAME},
 		spec: {clusterID: $ID, roles: $ROLES, remappedPodCIDR: $CIDR}}`
+	richPeer = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: hamburg}, spec: {$SPEC}}`
+	claim    = `{apiVersion: hanse.dev/v1alpha1, kind: PeeringClaim, metadata: {name: $NAME, namespace: x},
+		spec: {invitation: $INVITATION, clusterID: lubeck, publicKey: $KEY, sealingKey: $KEY, proof: $PROOF, phase: $PHASE}}`
 	advertisement = `{apiVersion: hanse.dev/v1alpha1, kind: Advertisement, metadata: {name: hamburg, namespace: x},
 		spec: {clusterID: $ID, sequence: $SEQ, timestamp: "2026-01-01T00:00:00Z", timeToLive: "$TTL",
 			availability: {cpu: $CPU}, prices: {currency: $CUR}}}`
@@ -114,6 +117,10 @@ func TestRules(t *testing.T) {
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "{spec: {containers: []}}", "GRACE", "5"}
 
+	joined := []string{"SPEC", "clusterID: hamburg, roles: [Consumer]"}
+	key := strings.Repeat("A", 43) + "="
+	goodClaim := []string{"NAME", "claim", "INVITATION", "i1", "KEY", key, "PROOF", strings.Repeat("A", 86) + "==", "PHASE", "Joined"}
+
 	tests := []struct {
 		name     string
 		plural   string
@@ -125,7 +132,7 @@ func TestRules(t *testing.T) {
 	}{
 		{name: "a peer", plural: "peers", template: peer, good: goodPeer},
 		{name: "a peer that is both", plural: "peers", template: peer, good: goodPeer, change: []string{"ROLES", "[Provider, Consumer]"}},
-		{name: "a peer without a role", plural: "peers", template: peer, good: goodPeer, change: []string{"ROLES", "[]"}, want: "spec.roles"},
+		{name: "a peer without a role", plural: "peers", template: peer, good: goodPeer, change: []string{"ROLES", "[]"}},
 		{name: "a peer with an unknown role", plural: "peers", template: peer, good: goodPeer, change: []string{"ROLES", "[King]"}, want: "Unsupported value"},
 		{name: "a peer with one role twice", plural: "peers", template: peer, good: goodPeer, change: []string{"ROLES", "[Provider, Provider]"}, want: "Duplicate"},
 		{name: "a peer whose name has 40 characters", plural: "peers", template: peer, good: goodPeer, change: []string{"NAME", strings.Repeat("a", 40)}},
@@ -136,6 +143,23 @@ func TestRules(t *testing.T) {
 		{name: "a peer that becomes another cluster", plural: "peers", template: peer, good: goodPeer, update: true, change: []string{"ID", "berlin"}, want: "clusterID is immutable"},
 		{name: "a peer that stays the same cluster", plural: "peers", template: peer, good: goodPeer, update: true, change: []string{"ROLES", "[Consumer]"}},
 		{name: "a peer with a range that is none", plural: "peers", template: peer, good: goodPeer, change: []string{"CIDR", "10.200.0.0"}, want: "must be a CIDR"},
+		{name: "a peer that is not known yet", plural: "peers", template: richPeer, change: []string{"SPEC", "roles: [Consumer], invitation: {timeToLive: 10m}"}},
+		{name: "a peer that becomes known", plural: "peers", template: richPeer, update: true, good: []string{"SPEC", "roles: [Consumer]"}, change: joined},
+		{name: "a peer that is not known any more", plural: "peers", template: richPeer, update: true, good: joined, change: []string{"SPEC", "roles: [Consumer]"}, want: "clusterID is immutable"},
+		{name: "a provider that is invited", plural: "peers", template: richPeer, change: []string{"SPEC", "roles: [Provider], invitation: {}"}, want: "only a peer of role Consumer is invited"},
+		{name: "an invitation of a year", plural: "peers", template: richPeer, change: []string{"SPEC", "roles: [Consumer], invitation: {timeToLive: 8760h}"}, want: "between 1s and 168h"},
+		{name: "an invitation to plain http", plural: "peers", template: richPeer, change: []string{"SPEC", `roles: [Consumer], invitation: {servers: ["http://h"]}`}, want: "spec.invitation.servers"},
+		{name: "a key that is none", plural: "peers", template: richPeer, change: []string{"SPEC", "publicKey: abc"}, want: "spec.publicKey"},
+		{name: "limits", plural: "peers", template: richPeer, change: []string{"SPEC", `limits: {resources: {cpu: "4", "nvidia.com/gpu": 1}, objects: 5}`}},
+		{name: "limits of a quota's names", plural: "peers", template: richPeer, change: []string{"SPEC", `limits: {resources: {"requests.cpu": "4"}}`}, want: "name the resource itself"},
+		{name: "an agentless peer", plural: "peers", template: richPeer, change: []string{"SPEC", "mode: Agentless, roles: [Provider], namespaces: [a]"}},
+		{name: "an agentless peer without namespaces", plural: "peers", template: richPeer, change: []string{"SPEC", "mode: Agentless, roles: [Provider]"}, want: "needs namespaces"},
+		{name: "an agentless consumer", plural: "peers", template: richPeer, change: []string{"SPEC", "mode: Agentless, roles: [Consumer], namespaces: [a]"}, want: "its only role is Provider"},
+		{name: "a claim", plural: "peeringclaims", template: claim, good: goodClaim},
+		{name: "a claim of another name", plural: "peeringclaims", template: claim, good: goodClaim, change: []string{"NAME", "mine"}, want: "only name"},
+		{name: "a claim that leaves", plural: "peeringclaims", template: claim, good: goodClaim, update: true, change: []string{"PHASE", "Leaving"}},
+		{name: "a claim that comes back", plural: "peeringclaims", template: claim, update: true, good: append([]string{"PHASE", "Leaving"}, goodClaim...), change: []string{"PHASE", "Joined"}, want: "must be invited again"},
+		{name: "a claim of another invitation", plural: "peeringclaims", template: claim, good: goodClaim, update: true, change: []string{"INVITATION", "i2"}, want: "who claims an invitation cannot change"},
 		{name: "a peer with a range of IPv6", plural: "peers", template: peer, good: goodPeer, change: []string{"CIDR", `"fd00::/48"`}},
 
 		{name: "an advertisement", plural: "advertisements", template: advertisement, good: goodAd},

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -46,7 +47,11 @@ func (c *Cluster) Install(ctx context.Context) error {
 
 // Peer lets the cluster consume from the provider.
 func (c *Cluster) Peer(ctx context.Context, provider *Cluster) error {
-	_, err := c.bed.run(ctx, "kubectl-hanse", "peer", "--kubeconfig", c.Kubeconfig, "--remote-kubeconfig", provider.Kubeconfig)
+	invitation, err := c.bed.run(ctx, "kubectl-hanse", "invite", c.Name, "--kubeconfig", provider.Kubeconfig, "--server", provider.Config.Host)
+	if err != nil {
+		return err
+	}
+	_, err = c.bed.run(ctx, "kubectl-hanse", "join", strings.TrimSpace(invitation), "--kubeconfig", c.Kubeconfig)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -20,9 +21,11 @@ import (
 
 	"github.com/hanse-dev/hanse/internal/advertisement"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/invitation"
 	"github.com/hanse-dev/hanse/internal/namespaces"
 	"github.com/hanse-dev/hanse/internal/peering"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/session"
 	"github.com/hanse-dev/hanse/internal/tenant"
 	"github.com/hanse-dev/hanse/internal/version"
 )
@@ -32,6 +35,8 @@ type managerFlags struct {
 	server       serverFlags
 	advertising  advertisement.Config
 	peering      peering.Config
+	invitation   invitation.Config
+	session      session.Config
 	podCIDR      string
 	addressPools []string
 }
@@ -51,6 +56,8 @@ func newManagerCommand() *cobra.Command {
 func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	f.advertising.Default()
 	f.peering.Default()
+	f.invitation.Default()
+	f.session.Default()
 	f.server.bind(flags)
 	flags.StringVar(&f.peering.ClusterID, "cluster-id", "",
 		"id of this cluster: a DNS label of at most 30 characters that never changes; by default one is made from the cluster's key")
@@ -58,6 +65,13 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.addressPools, "address-pool", nil,
 		"ranges out of which each peer's pods get theirs; by default "+joined(peering.DefaultAddressPools()))
 	flags.DurationVar(&f.peering.ProbePeriod, "probe-period", f.peering.ProbePeriod, "how often the API server of a peer is probed")
+	flags.DurationVar(&f.peering.PartingDeadline, "parting-deadline", f.peering.PartingDeadline,
+		"how long a peer that runs pods here has to leave after its Peer was deleted")
+	flags.StringSliceVar(&f.invitation.Servers, "api-server", nil,
+		"addresses of this cluster's API server as peers reach it, the best first; by default those of Service kubernetes")
+	flags.DurationVar(&f.session.SessionLife, "session-life", f.session.SessionLife,
+		"for how long a peer's credentials live unless it renews them, and ours are asked for")
+	flags.DurationVar(&f.session.RenewalPeriod, "renewal-period", f.session.RenewalPeriod, "how often our credentials are renewed")
 	flags.DurationVar(&f.advertising.HelloInterval, "hello-interval", f.advertising.HelloInterval, "how often an advertisement is said again")
 	flags.DurationVar(&f.advertising.HelloTimeout, "hello-timeout", f.advertising.HelloTimeout,
 		"for how long a provider may be silent before its offer ends, and how long ours live")
@@ -87,7 +101,9 @@ func (f *managerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, add := range []func(manager.Manager, *peers.Links) error{f.addPeering, f.addAdvertising, f.addTenant, f.addNamespaces} {
+	for _, add := range []func(manager.Manager, *peers.Links) error{
+		f.addPeering, f.addInvitation, f.addSession, f.addAdvertising, f.addTenant, f.addNamespaces,
+	} {
 		if err := add(mgr, links); err != nil {
 			return err
 		}
@@ -98,7 +114,8 @@ func (f *managerFlags) run(ctx context.Context) error {
 // parse reads the flags that pflag has no type for.
 func (f *managerFlags) parse() error {
 	f.peering.Namespace, f.advertising.Namespace = f.server.namespace, f.server.namespace
-	f.peering.Version = version.Version
+	f.peering.Version, f.session.Version = version.Version, version.Version
+	f.invitation.SessionLife = f.session.SessionLife
 	f.advertising.PodCIDR = f.podCIDR
 	if f.podCIDR != "" {
 		prefix, err := netip.ParsePrefix(f.podCIDR)
@@ -140,8 +157,15 @@ func (f *managerFlags) introduce(ctx context.Context, mgr manager.Manager) error
 	if err != nil {
 		return err
 	}
-	f.peering.ClusterID, err = peering.EnsureClusterInfo(ctx, direct, f.peering)
-	f.advertising.ClusterID = f.peering.ClusterID
+	self, err := peering.EnsureClusterInfo(ctx, direct, f.peering)
+	if err != nil {
+		return err
+	}
+	f.peering.ClusterID, f.peering.ClusterKey = self.ClusterID, self.Key
+	f.invitation.ClusterID, f.invitation.ClusterKey = self.ClusterID, self.Key
+	f.session.ClusterID, f.session.ClusterKey = self.ClusterID, self.Key
+	f.advertising.ClusterID = self.ClusterID
+	f.invitation.CA, err = authority(mgr.GetConfig())
 	return err
 }
 
@@ -151,6 +175,29 @@ func (f *managerFlags) addPeering(mgr manager.Manager, links *peers.Links) error
 	}
 	recorder := mgr.GetEventRecorder("hanse-peering")
 	controller := peering.New(f.peering, mgr.GetClient(), mgr.GetAPIReader(), peering.OverLinks(links), recorder)
+	return controller.SetupWithManager(mgr)
+}
+
+// authority returns the certificates that our own API server's is signed by. Peers get them with an invitation.
+func authority(config *rest.Config) ([]byte, error) {
+	if len(config.CAData) > 0 || config.CAFile == "" {
+		return config.CAData, nil
+	}
+	data, err := os.ReadFile(config.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate authority of the API server: %w", err)
+	}
+	return data, nil
+}
+
+func (f *managerFlags) addInvitation(mgr manager.Manager, _ *peers.Links) error {
+	recorder := mgr.GetEventRecorder("hanse-invitation")
+	return invitation.New(f.invitation, mgr.GetClient(), mgr.GetAPIReader(), recorder).SetupWithManager(mgr)
+}
+
+func (f *managerFlags) addSession(mgr manager.Manager, links *peers.Links) error {
+	recorder := mgr.GetEventRecorder("hanse-session")
+	controller := session.New(f.session, mgr.GetClient(), mgr.GetAPIReader(), session.OverLinks(links), recorder)
 	return controller.SetupWithManager(mgr)
 }
 
@@ -165,7 +212,7 @@ func (f *managerFlags) addAdvertising(mgr manager.Manager, links *peers.Links) e
 }
 
 func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
-	config := tenant.Config{Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount}
+	config := tenant.Config{Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs}
 	controllers, err := tenant.New(config, mgr.GetClient(), mgr.GetAPIReader())
 	if err != nil {
 		return err

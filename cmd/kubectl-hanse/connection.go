@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -108,4 +110,28 @@ func explain(err error, cluster string) error {
 	default:
 		return err
 	}
+}
+
+// clusterID waits until the manager says who the cluster is: it may have been installed just now.
+func clusterID(ctx context.Context, c client.Client, namespace string) (string, error) {
+	info := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: namespace, Name: v1alpha1.ClusterInfo}
+	if err := c.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", fmt.Errorf("Hanse is not installed: run `kubectl hanse install`: %w", err) //nolint:staticcheck // Hanse is a name
+		}
+		return "", fmt.Errorf("read namespace %s: %w", namespace, err)
+	}
+	err := until(ctx, "Hanse to say the cluster's id", func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, key, info)
+		return info.Data[v1alpha1.ClusterInfoID] != "", err
+	})
+	return info.Data[v1alpha1.ClusterInfoID], err
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -24,10 +23,8 @@ type installFlags struct {
 	podCIDR     string
 	addressPool string
 	set         []string
-	dryRun      string
-	output      string
-	wait        bool
-	timeout     time.Duration
+	dryRunFlags
+	waitFlags
 }
 
 func newInstallCommand(global *globalFlags) *cobra.Command {
@@ -59,21 +56,8 @@ func (f *installFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default as the nodes say")
 	flags.StringVar(&f.addressPool, "address-pool", "", "range from which peers' pods get their addresses here")
 	flags.StringArrayVar(&f.set, "set", nil, "value of the chart, as key=value; may be given several times")
-	flags.StringVar(&f.dryRun, "dry-run", "none", "none, or client: print what would be installed")
-	flags.StringVarP(&f.output, "output", "o", "", "yaml, with --dry-run=client")
-	flags.BoolVar(&f.wait, "wait", true, "wait until Hanse runs")
-	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait")
-}
-
-// validate reports flags that make no sense.
-func (f *installFlags) validate() error {
-	if f.dryRun != "none" && f.dryRun != "client" {
-		return fmt.Errorf("--dry-run is none or client, not %q", f.dryRun)
-	}
-	if f.output != "" && (f.output != "yaml" || f.dryRun != "client") {
-		return errors.New("--output is yaml, and is for --dry-run=client")
-	}
-	return nil
+	f.dryRunFlags.bind(flags)
+	f.waitFlags.bind(flags, 5*time.Minute, "Hanse runs")
 }
 
 // values are those of the chart that the flags mean. --set comes last.
@@ -122,7 +106,7 @@ func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags
 		return err
 	}
 	options := install.Options{Namespace: global.namespace, Version: version.Version, Values: values}
-	if flags.dryRun == "client" {
+	if flags.dry() {
 		options.KubernetesVersion = "v" + install.MinimumKubernetes + ".0"
 		manifest, err := install.Render(options)
 		if err != nil {

@@ -48,10 +48,11 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&global.cluster.context, "context", "", "context of the kubeconfig to use; by default the current one")
 	flags.StringVarP(&global.namespace, "namespace", "n", v1alpha1.SystemNamespace, "namespace that Hanse is installed in")
 	for _, verb := range []func(*globalFlags) *cobra.Command{
-		newInstallCommand, newUninstallCommand, newPeerCommand, newUnpeerCommand, newOffloadCommand, newUnoffloadCommand,
-		newStatusCommand, newVersionCommand,
+		newInstallCommand, newUninstallCommand, newCheckCommand, newInviteCommand, newJoinCommand, newUnpeerCommand,
+		newOffloadCommand, newUnoffloadCommand, newStatusCommand, newVersionCommand,
 	} {
 		command.AddCommand(verb(global))
 	}
+	command.AddCommand(newAccessCommands(global)...)
 	return command
 }

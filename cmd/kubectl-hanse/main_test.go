@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -9,8 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,7 +22,7 @@ import (
 
 func TestEveryVerbExplainsItself(t *testing.T) {
 	verbs := newCommand().Commands()
-	if len(verbs) < 8 {
+	if len(verbs) < 15 {
 		t.Fatalf("%d verbs", len(verbs))
 	}
 	for _, verb := range verbs {
@@ -32,7 +34,22 @@ func TestEveryVerbExplainsItself(t *testing.T) {
 
 func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 	for name, args := range map[string][]string{
-		"peer without another cluster":         {"peer"},
+		"invite without a name":                {"invite"},
+		"invite with a name that is none":      {"invite", "Lübeck", "--dry-run=client"},
+		"invite with a life that is too long":  {"invite", "lubeck", "--ttl", "169h", "--dry-run=client"},
+		"invite with a broken address":         {"invite", "lubeck", "--server", "203.0.113.7", "--dry-run=client"},
+		"invite without a token to print":      {"invite", "lubeck", "-o", "token", "--dry-run=client"},
+		"join without an invitation":           {"join"},
+		"join with something else":             {"join", "hanse1.abc"},
+		"join with an address for nobody":      {"join", "hanse1.abc", "--server", "https://203.0.113.7"},
+		"join with namespaces":                 {"join", "hanse1.abc", "--namespaces", "a"},
+		"join without Hanse or credentials":    {"join", "--agentless", "--as", "bremen"},
+		"join without Hanse by invitation":     {"join", "hanse1.abc", "--agentless"},
+		"unpeer that drains somehow":           {"unpeer", "hamburg", "--drain", "maybe"},
+		"unpeer that forces and waits":         {"unpeer", "hamburg", "--force", "--drain", "wait"},
+		"unpeer that forgets":                  {"unpeer", "hamburg", "--forget"},
+		"check as XML":                         {"check", "-o", "xml"},
+		"check of a peer before there are any": {"check", "--pre", "--peer", "hamburg"},
 		"offload without a namespace":          {"offload"},
 		"offload with a comparing selector":    {"offload", "shop", "--cluster-selector", "size>3"},
 		"offload with a broken selector":       {"offload", "shop", "--cluster-selector", "(in"},
@@ -102,42 +119,85 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// quiet is a command that nobody listens to.
-func quiet() *cobra.Command {
-	command := &cobra.Command{}
-	command.SetOut(&bytes.Buffer{})
-	command.SetErr(&bytes.Buffer{})
-	return command
+// listener is a command that writes into the buffers.
+func listener() (command *cobra.Command, out, told *bytes.Buffer) {
+	command, out, told = &cobra.Command{}, &bytes.Buffer{}, &bytes.Buffer{}
+	command.SetOut(out)
+	command.SetErr(told)
+	return command, out, told
 }
 
-// newSide is a cluster with a manager that prepares tenant namespaces as soon as it sees a Peer.
-func newSide(t *testing.T, id string, objects ...client.Object) *side {
+// A world is a cluster with a manager, which acts as soon as something is written.
+type world struct {
+	*connection
+	manager func(ctx context.Context, c client.Client, written client.Object) error
+}
+
+// newWorld makes a cluster whose manager makes tenant namespaces and nothing else, unless a test tells it to.
+func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	scheme, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	w := &world{manager: prepare}
+	inner := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-		WithInterceptorFuncs(interceptor.Funcs{Create: createAndPrepare}).
 		Build()
-	config := &rest.Config{Host: "https://" + id + ":6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("authority of " + id)}}
-	return &side{connection: &connection{name: id, config: config, client: c}, id: id, called: id, server: config.Host}
+	outer := interceptor.NewClient(inner, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			return cmp.Or(c.Create(ctx, o, options...), w.manager(ctx, inner, o.DeepCopyObject().(client.Object)))
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return cmp.Or(c.Update(ctx, o, options...), w.manager(ctx, inner, o.DeepCopyObject().(client.Object)))
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			return cmp.Or(c.Patch(ctx, o, p, options...), w.manager(ctx, inner, o.DeepCopyObject().(client.Object)))
+		},
+	})
+	w.connection = &connection{name: "lubeck", client: outer}
+	return w
 }
 
-func createAndPrepare(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-	if err := c.Create(ctx, object, options...); err != nil {
-		return err
-	}
-	peer, isPeer := object.(*v1alpha1.Peer)
+// prepare makes the tenant namespace of a Peer.
+func prepare(ctx context.Context, c client.Client, written client.Object) error {
+	peer, isPeer := written.(*v1alpha1.Peer)
 	if !isPeer {
 		return nil
 	}
-	namespace := v1alpha1.TenantNamespace(peer.Name)
-	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-		return err
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TenantNamespace(peer.Name), Labels: map[string]string{
+		v1alpha1.LabelType: v1alpha1.TypeTenant, v1alpha1.LabelPeer: peer.Name,
+	}}}
+	return client.IgnoreAlreadyExists(c.Create(ctx, ns))
+}
+
+// peer is a Peer as it is now.
+func (w *world) peer(t *testing.T, name string) *v1alpha1.Peer {
+	t.Helper()
+	peer, err := readPeer(t.Context(), w.client, name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return c.Create(ctx, &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.PeerServiceAccount},
-	})
+	return peer
+}
+
+// system is what an installation has: its namespace and its name.
+func system() []client.Object {
+	return []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SystemNamespace}},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: v1alpha1.ClusterInfo},
+			Data:       map[string]string{v1alpha1.ClusterInfoID: "lubeck", v1alpha1.ClusterInfoVersion: "v0.1.0"},
+		},
+	}
+}
+
+func newPeer(name string, roles ...v1alpha1.PeerRole) *v1alpha1.Peer {
+	return &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{ClusterID: name, Roles: roles},
+	}
+}
+
+func setCondition(peer *v1alpha1.Peer, kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&peer.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }

@@ -40,7 +40,7 @@ func TestOffloadingWaitsUntilItHolds(t *testing.T) {
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	spec := v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote}
 	probes := 0
-	s := newSide(t, "lubeck", shop)
+	s := newWorld(t, shop)
 	c := interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if pod, isPod := o.(*corev1.Pod); isPod {
@@ -65,7 +65,7 @@ func TestOffloadingWaitsUntilItHolds(t *testing.T) {
 }
 
 func TestOffloadingDoesNotWaitWhereNoPodMayBeMade(t *testing.T) {
-	s := newSide(t, "lubeck", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	s := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	c := interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if _, isPod := o.(*corev1.Pod); isPod {
@@ -80,7 +80,7 @@ func TestOffloadingDoesNotWaitWhereNoPodMayBeMade(t *testing.T) {
 }
 
 func TestOffloadingOfNoNamespaceSaysSo(t *testing.T) {
-	err := offload(soon(t), install.Cluster{Client: newSide(t, "lubeck").client}, "shop", v1alpha1.NamespaceOffloadingSpec{})
+	err := offload(soon(t), install.Cluster{Client: newWorld(t).client}, "shop", v1alpha1.NamespaceOffloadingSpec{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("error %v, want not found", err)
 	}
@@ -88,7 +88,7 @@ func TestOffloadingOfNoNamespaceSaysSo(t *testing.T) {
 
 func TestUnoffloadingTwiceIsNoError(t *testing.T) {
 	o := &v1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.NamespaceOffloadingName}}
-	s := newSide(t, "lubeck", o)
+	s := newWorld(t, o)
 	for range 2 {
 		if err := unoffload(soon(t), install.Cluster{Client: s.client}, "shop"); err != nil {
 			t.Fatal(err)

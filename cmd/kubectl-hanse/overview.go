@@ -25,18 +25,34 @@ type overview struct {
 	Namespaces []namespaceStatus `json:"namespaces"`
 }
 
-// peerStatus is one peer. Node and Offer are of what it provides, OfferedToIt of what it is offered here.
+// peerStatus is one peer. Node and Offer are of what it provides, Access, Limits, OfferedToIt, Twins and Guests of what it
+// has here as a consumer.
 type peerStatus struct {
-	Name        string              `json:"name"`
-	ClusterID   string              `json:"clusterID"`
-	Roles       []v1alpha1.PeerRole `json:"roles"`
-	Ready       bool                `json:"ready"`
-	Reason      string              `json:"reason,omitempty"`
-	Message     string              `json:"message,omitempty"`
-	Node        *nodeStatus         `json:"node,omitempty"`
-	Offer       *offerStatus        `json:"offer,omitempty"`
-	OfferedToIt *offerStatus        `json:"offeredToIt,omitempty"`
+	Name              string               `json:"name"`
+	ClusterID         string               `json:"clusterID"`
+	Mode              v1alpha1.PeerMode    `json:"mode"`
+	Roles             []v1alpha1.PeerRole  `json:"roles"`
+	Version           string               `json:"version,omitempty"`
+	Ready             bool                 `json:"ready"`
+	Reason            string               `json:"reason,omitempty"`
+	Message           string               `json:"message,omitempty"`
+	Parting           bool                 `json:"parting,omitempty"`
+	RoundTripTime     *metav1.Duration     `json:"roundTripTime,omitempty"`
+	SessionExpires    *metav1.Time         `json:"sessionExpires,omitempty"`
+	InvitationExpires *metav1.Time         `json:"invitationExpires,omitempty"`
+	DiscoveredServers []string             `json:"discoveredServers,omitempty"`
+	Node              *nodeStatus          `json:"node,omitempty"`
+	Offer             *offerStatus         `json:"offer,omitempty"`
+	Access            v1alpha1.PeerAccess  `json:"access,omitempty"`
+	Limits            *v1alpha1.PeerLimits `json:"limits,omitempty"`
+	OfferedToIt       *offerStatus         `json:"offeredToIt,omitempty"`
+	Twins             []string             `json:"twins,omitempty"`
+	Guests            int                  `json:"guests"`
+	Conditions        []metav1.Condition   `json:"conditions,omitempty"`
 }
+
+// discovered reports whether the peer was only found in the network.
+func (p *peerStatus) discovered() bool { return len(p.Roles) == 0 }
 
 // nodeStatus is the virtual node of a peer.
 type nodeStatus struct {
@@ -48,6 +64,7 @@ type nodeStatus struct {
 // offerStatus is an advertisement and the answer to it. InForce tells whether it is a row of the table.
 type offerStatus struct {
 	Availability corev1.ResourceList `json:"availability"`
+	Phase        v1alpha1.OfferPhase `json:"phase,omitempty"`
 	TimeToLive   metav1.Time         `json:"timeToLive"`
 	InForce      bool                `json:"inForce"`
 	Answer       string              `json:"answer"`
@@ -72,6 +89,8 @@ type observed struct {
 	ads         v1alpha1.AdvertisementList
 	nodes       corev1.NodeList
 	offloadings v1alpha1.NamespaceOffloadingList
+	twins       corev1.NamespaceList
+	guests      v1alpha1.ShadowPodList
 	podsOn      map[string]int // name of a virtual node → pods on it
 }
 
@@ -84,6 +103,7 @@ func observe(ctx context.Context, c client.Client, namespace string, now time.Ti
 	}
 	for what, list := range map[string]client.ObjectList{
 		"peers": &seen.peers, "advertisements": &seen.ads, "namespace offloadings": &seen.offloadings,
+		"pods of peers": &seen.guests,
 	} {
 		if err := c.List(ctx, list); err != nil {
 			return overview{}, fmt.Errorf("list %s: %w", what, err)
@@ -92,6 +112,10 @@ func observe(ctx context.Context, c client.Client, namespace string, now time.Ti
 	err = c.List(ctx, &seen.nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode})
 	if err != nil {
 		return overview{}, fmt.Errorf("list virtual nodes: %w", err)
+	}
+	err = c.List(ctx, &seen.twins, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeTwin})
+	if err != nil {
+		return overview{}, fmt.Errorf("list namespaces of peers: %w", err)
 	}
 	cluster := install.Cluster{Client: c}
 	for i := range seen.nodes.Items {
@@ -131,32 +155,73 @@ func summarize(seen observed, now time.Time) overview {
 func summarizePeer(seen observed, peer *v1alpha1.Peer, now time.Time) peerStatus {
 	ready := readyOf(peer.Status.Conditions)
 	status := peerStatus{
-		Name: peer.Name, ClusterID: peer.Spec.ClusterID, Roles: peer.Spec.Roles,
+		Name: peer.Name, ClusterID: peer.Spec.ClusterID, Mode: v1alpha1.ModeHanse, Roles: peer.Spec.Roles,
+		Version: peer.Status.Version, Parting: !peer.DeletionTimestamp.IsZero(),
 		Ready: ready.Status == metav1.ConditionTrue, Reason: ready.Reason, Message: ready.Message,
+		RoundTripTime: peer.Status.RoundTripTime, DiscoveredServers: peer.Status.DiscoveredServers,
+		Conditions: slices.Clone(peer.Status.Conditions),
 	}
-	for i := range seen.nodes.Items {
-		node := &seen.nodes.Items[i]
-		if node.Name == v1alpha1.VirtualNodeName(peer.Name) {
-			status.Node = &nodeStatus{Name: node.Name, Ready: isNodeReady(node), Pods: seen.podsOn[node.Name]}
+	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+	if peer.Agentless() {
+		status.Mode = v1alpha1.ModeAgentless
+	}
+	if peer.Status.Session != nil {
+		status.SessionExpires = peer.Status.Session.Expires
+	}
+	if peer.Status.Invitation != nil {
+		status.InvitationExpires = peer.Status.Invitation.Expires
+	}
+	if peer.HasRole(v1alpha1.RoleConsumer) {
+		status.Access, status.Limits = peer.Access(), peer.Spec.Limits
+	}
+	seen.addNode(&status)
+	seen.addOffers(&status, now)
+	seen.addGuests(&status)
+	return status
+}
+
+func (s *observed) addNode(status *peerStatus) {
+	for i := range s.nodes.Items {
+		node := &s.nodes.Items[i]
+		if node.Name == v1alpha1.VirtualNodeName(status.Name) {
+			status.Node = &nodeStatus{Name: node.Name, Ready: isNodeReady(node), Pods: s.podsOn[node.Name]}
 		}
 	}
-	for i := range seen.ads.Items {
-		ad := &seen.ads.Items[i]
+}
+
+func (s *observed) addOffers(status *peerStatus, now time.Time) {
+	for i := range s.ads.Items {
+		ad := &s.ads.Items[i]
 		switch {
-		case ad.Namespace != v1alpha1.TenantNamespace(peer.Name):
-		case ad.Spec.ClusterID == peer.Spec.ClusterID:
+		case ad.Namespace != v1alpha1.TenantNamespace(status.Name):
+		case ad.Spec.ClusterID == status.ClusterID:
 			status.Offer = summarizeOffer(ad, now)
 		default:
 			status.OfferedToIt = summarizeOffer(ad, now)
 		}
 	}
-	return status
+}
+
+func (s *observed) addGuests(status *peerStatus) {
+	for i := range s.twins.Items {
+		twin := &s.twins.Items[i]
+		if twin.Labels[v1alpha1.LabelPeer] != status.Name {
+			continue
+		}
+		status.Twins = append(status.Twins, twin.Name)
+		for j := range s.guests.Items {
+			if s.guests.Items[j].Namespace == twin.Name {
+				status.Guests++
+			}
+		}
+	}
+	slices.Sort(status.Twins)
 }
 
 func summarizeOffer(ad *v1alpha1.Advertisement, now time.Time) *offerStatus {
 	table := exchange.NewTable([]v1alpha1.Advertisement{*ad}, now)
 	offer := &offerStatus{
-		Availability: ad.Spec.Availability, TimeToLive: ad.Spec.TimeToLive, InForce: len(table.Rows) == 1,
+		Availability: ad.Spec.Availability, Phase: ad.Spec.Phase, TimeToLive: ad.Spec.TimeToLive, InForce: len(table.Rows) == 1,
 		Answer: string(v1alpha1.AcknowledgementPending),
 	}
 	if ack := ad.Status.Acknowledgement; ack != nil {

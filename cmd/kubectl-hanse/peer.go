@@ -2,115 +2,118 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
+	"slices"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-type peerFlags struct {
-	remote       target
-	name         string
-	remoteName   string
-	server       string
-	remoteServer string
-	mutual       bool
-	wait         bool
-	timeout      time.Duration
-}
-
-func newPeerCommand(global *globalFlags) *cobra.Command {
-	flags := &peerFlags{}
-	command := &cobra.Command{
-		Use:   "peer",
-		Short: "Let this cluster run pods in another one",
-		Long: "Makes each of two clusters, in which Hanse is installed, know the other, and gives this one credentials of limited\n" +
-			"rights over there: to its own messages, and to the pods that it runs there. Nothing else of the other cluster can\n" +
-			"be seen or touched with them. Nothing is written to this machine.",
-		Example: `  # Run pods of lubeck in hamburg
-  kubectl hanse peer --context lubeck --remote-context hamburg
-
-  # And the other way round as well
-  kubectl hanse peer --context lubeck --remote-context hamburg --mutual
-
-  # hamburg in a kubeconfig of its own, whose API server has another address from lubeck
-  kubectl hanse peer --remote-kubeconfig hamburg.yaml --remote-server https://203.0.113.7:6443`,
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return runPeer(command, global, flags) },
+// readPeer reads a Peer that the user has named.
+func readPeer(ctx context.Context, c client.Client, name string) (*v1alpha1.Peer, error) {
+	peer := &v1alpha1.Peer{}
+	err := c.Get(ctx, client.ObjectKey{Name: name}, peer)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("there is no Peer %s here: `kubectl hanse status` shows those that there are: %w", name, err)
 	}
-	flags.bind(command.Flags())
-	return command
-}
-
-func (f *peerFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.remote.kubeconfig, "remote-kubeconfig", "", "kubeconfig of the other cluster; by default the same as of this one")
-	flags.StringVar(&f.remote.context, "remote-context", "", "context of the other cluster")
-	flags.StringVar(&f.name, "name", "", "what the other cluster is called here; by default its cluster id")
-	flags.StringVar(&f.remoteName, "remote-name", "", "what this cluster is called there; by default its cluster id")
-	flags.StringVar(&f.remoteServer, "remote-server", "",
-		"address of the other cluster's API server as pods of this one reach it; by default that of its kubeconfig")
-	flags.StringVar(&f.server, "server", "", "with --mutual, the same for this cluster's API server")
-	flags.BoolVar(&f.mutual, "mutual", false, "let the other cluster run pods in this one too")
-	flags.BoolVar(&f.wait, "wait", true, "wait until the peers are ready")
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long to wait")
-}
-
-func runPeer(command *cobra.Command, global *globalFlags, flags *peerFlags) error {
-	if flags.remote == (target{}) {
-		return errors.New("which cluster? Say --remote-context or --remote-kubeconfig")
-	}
-	if flags.remote.kubeconfig == "" {
-		flags.remote.kubeconfig = global.cluster.kubeconfig
-	}
-	ctx, cancel := context.WithTimeout(command.Context(), flags.timeout)
-	defer cancel()
-	here, err := openSide(ctx, global.cluster, global.namespace, flags.server)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("read Peer %s: %w", name, err)
 	}
-	there, err := openSide(ctx, flags.remote, global.namespace, flags.remoteServer)
-	if err != nil {
-		return err
-	}
-	if here.id == there.id {
-		return fmt.Errorf("both contexts lead to cluster %q: a cluster cannot be its own peer, and two clusters with one id cannot be peers", here.id)
-	}
-	here.called, there.called = orElse(flags.remoteName, here.id), orElse(flags.name, there.id)
-	return joinSides(ctx, command, flags, here, there)
+	return peer, nil
 }
 
-func joinSides(ctx context.Context, command *cobra.Command, flags *peerFlags, here, there *side) error {
-	report := reporter(command)
-	directions := []struct{ consumer, provider *side }{{here, there}}
-	if flags.mutual {
-		directions = append(directions, struct{ consumer, provider *side }{there, here})
-	}
-	for _, d := range directions {
-		report("Letting %s run pods in %s", d.consumer.id, d.provider.id)
-		if err := join(ctx, d.consumer, d.provider); err != nil {
+// changePeer changes a Peer that there is.
+func changePeer(ctx context.Context, c client.Client, name string, change func(*v1alpha1.Peer) error) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		peer, err := readPeer(ctx, c, name)
+		if err != nil {
 			return err
 		}
-	}
-	for _, d := range directions {
-		if !flags.wait {
-			break
-		}
-		report("Waiting for %s to be ready in %s", d.provider.called, d.consumer.id)
-		if err := waitPeerReady(ctx, d.consumer, d.provider.called); err != nil {
+		before := peer.DeepCopy()
+		if err := change(peer); err != nil {
 			return err
 		}
+		return c.Patch(ctx, peer, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	})
+	if err != nil {
+		return fmt.Errorf("change Peer %s: %w", name, err)
 	}
-	if flags.mutual {
-		return say(command, "%s and %s run pods in each other.\n", here.id, there.id)
-	}
-	return say(command, "%s can run pods in %s. (The other way round: --mutual.)\n", here.id, there.id)
+	return nil
 }
 
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
+func addRole(peer *v1alpha1.Peer, role v1alpha1.PeerRole) {
+	if !peer.HasRole(role) {
+		peer.Spec.Roles = append(peer.Spec.Roles, role)
 	}
-	return text
+}
+
+// currentCondition is the condition of the Peer as its spec is now, nil as long as nobody has looked at that.
+func currentCondition(peer *v1alpha1.Peer, kind string) *metav1.Condition {
+	found := meta.FindStatusCondition(peer.Status.Conditions, kind)
+	if found == nil || found.ObservedGeneration < peer.Generation {
+		return nil
+	}
+	return found
+}
+
+// because is the reason and the message of a condition, after a colon.
+func because(c *metav1.Condition) string {
+	if c == nil {
+		return ""
+	}
+	return ": " + c.Reason + ": " + printable(c.Message)
+}
+
+// tenantSecret reads a Secret of the peer's tenant namespace, nil if there is none.
+func tenantSecret(ctx context.Context, c client.Client, peer, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer), Name: name}
+	if err := c.Get(ctx, key, secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil //nolint:nilnil // none is an answer
+		}
+		return nil, fmt.Errorf("read Secret %s: %w", key, err)
+	}
+	return secret, nil
+}
+
+// twinsOf returns the names of the namespaces that the peer has here.
+func twinsOf(ctx context.Context, c client.Client, peer string) ([]string, error) {
+	twins := &corev1.NamespaceList{}
+	err := c.List(ctx, twins, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: peer})
+	if err != nil {
+		return nil, fmt.Errorf("list namespaces of %s: %w", peer, err)
+	}
+	var found []string
+	for i := range twins.Items {
+		found = append(found, twins.Items[i].Name)
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+// guestsOf returns the names of the pods that the peer has here, each with its namespace.
+func guestsOf(ctx context.Context, c client.Client, peer string) ([]string, error) {
+	twins, err := twinsOf(ctx, c, peer)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, twin := range twins {
+		guests := &v1alpha1.ShadowPodList{}
+		if err := c.List(ctx, guests, client.InNamespace(twin)); err != nil {
+			return nil, fmt.Errorf("list pods of %s: %w", peer, err)
+		}
+		for i := range guests.Items {
+			found = append(found, client.ObjectKeyFromObject(&guests.Items[i]).String())
+		}
+	}
+	slices.Sort(found)
+	return found, nil
 }

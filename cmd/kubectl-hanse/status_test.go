@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -89,6 +90,56 @@ func TestStatusForPeople(t *testing.T) {
 	golden(t, "status.txt", text.String())
 }
 
+func TestWideStatus(t *testing.T) {
+	var text bytes.Buffer
+	if err := printStatus(&text, mustObserve(t, append(league(), friend()...)...), "wide"); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status-wide.txt", text.String())
+}
+
+// friend is a peer both ways of which all is known, and a cluster that was found in the network.
+func friend() []client.Object {
+	peer := newPeer("danzig", v1alpha1.RoleProvider, v1alpha1.RoleConsumer)
+	peer.Spec.Access = v1alpha1.AccessCordoned
+	peer.Spec.Limits = &v1alpha1.PeerLimits{
+		Resources: corev1.ResourceList{
+			"nvidia.com/gpu": resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+			corev1.ResourceCPU: resource.MustParse("16"),
+		},
+		Namespaces: ptr.To[int32](5),
+	}
+	peer.Status = v1alpha1.PeerStatus{
+		Version: "v0.1.1", RoundTripTime: &metav1.Duration{Duration: 12 * time.Millisecond},
+		Session:    &v1alpha1.SessionStatus{Expires: ptr.To(metav1.NewTime(now.Add(30 * 24 * time.Hour)))},
+		Invitation: &v1alpha1.InvitationStatus{Serial: 1, Expires: ptr.To(metav1.NewTime(now.Add(time.Hour)))},
+	}
+	setCondition(peer, v1alpha1.ConditionSession, metav1.ConditionTrue, v1alpha1.ReasonReady, "the credentials are good")
+	setCondition(peer, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvited, "danzig has not joined yet")
+	found := newPeer("stralsund")
+	found.Status.DiscoveredServers = []string{"https://198.51.100.9:6443"}
+	setCondition(found, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDiscovered, "only found")
+	return append(guest("danzig"), peer, found)
+}
+
+func TestStatusOfOnePeer(t *testing.T) {
+	found := mustObserve(t, append(league(), friend()...)...)
+	for _, name := range []string{"danzig", "hamburg", "stralsund"} {
+		var text bytes.Buffer
+		if err := printStatusOf(&text, found, name, ""); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "status-"+name+".txt", text.String())
+	}
+	var text bytes.Buffer
+	if err := printStatusOf(&text, found, "danzig", "json"); err != nil || !strings.Contains(text.String(), `"access": "Cordoned"`) {
+		t.Errorf("scripts get %s, %v", text.String(), err)
+	}
+	if err := printStatusOf(&text, found, "nobody", ""); err == nil {
+		t.Error("no error for a peer that there is not")
+	}
+}
+
 func TestStatusForScripts(t *testing.T) {
 	for _, format := range []string{"json", "yaml"} {
 		var text bytes.Buffer
@@ -105,7 +156,7 @@ func TestStatusOfANewClusterSaysWhatToDo(t *testing.T) {
 	if err := printStatus(&text, found, ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"kubectl hanse peer", "kubectl hanse offload"} {
+	for _, want := range []string{"kubectl hanse invite", "kubectl hanse offload"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q lacks %q", text.String(), want)
 		}
@@ -121,7 +172,7 @@ func TestStatusOfANewClusterSaysWhatToDo(t *testing.T) {
 
 func mustObserve(t *testing.T, objects ...client.Object) overview {
 	t.Helper()
-	found, err := observe(soon(t), newSide(t, "lubeck", objects...).client, v1alpha1.SystemNamespace, now)
+	found, err := observe(soon(t), newWorld(t, objects...).client, v1alpha1.SystemNamespace, now)
 	if err != nil {
 		t.Fatal(err)
 	}

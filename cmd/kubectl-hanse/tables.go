@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -15,13 +16,13 @@ import (
 // none stands for what there is not.
 const none = "-"
 
-// printTables prints an overview for people.
-func printTables(to io.Writer, found overview) error {
+// printTables prints an overview for people, with more columns if it may be wide.
+func printTables(to io.Writer, found overview, wide bool) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "Cluster %s, Hanse %s\n\n", orElse(found.ClusterID, none), orElse(found.Version, none))
 	if len(found.Peers) == 0 {
-		text.WriteString("No peers. Make one with: kubectl hanse peer --context THIS --remote-context OTHER\n")
-	} else if err := printPeers(&text, found.Peers); err != nil {
+		text.WriteString("No peers. Make one with `kubectl hanse invite NAME` in one cluster and `kubectl hanse join TOKEN` in another\n")
+	} else if err := printPeers(&text, found.Peers, wide); err != nil {
 		return err
 	}
 	text.WriteString("\n")
@@ -34,28 +35,73 @@ func printTables(to io.Writer, found overview) error {
 	return err
 }
 
-func printPeers(to *bytes.Buffer, peers []peerStatus) error {
-	table := newTable("PEER", "ROLES", "READY", "NODE", "PODS", "CPU", "MEMORY", "FREE PODS", "OFFER")
+func printPeers(to *bytes.Buffer, peers []peerStatus, wide bool) error {
+	header := []string{"PEER", "ROLES", "READY", "NODE", "PODS", "CPU", "MEMORY", "FREE PODS", "OFFER"}
+	if wide {
+		header = append(header, "CLUSTER ID", "VERSION", "RTT", "SESSION ENDS", "ACCESS", "GUESTS")
+	}
+	table := newTable(header...)
 	var notes []string
 	for i := range peers {
 		peer := &peers[i]
-		node, pods := none, none
-		if peer.Node != nil {
-			node, pods = peer.Node.Name, fmt.Sprint(peer.Node.Pods)
-			if !peer.Node.Ready {
-				node += " (not ready)"
-			}
+		cells := peerCells(peer)
+		if wide {
+			cells = append(cells, moreCells(peer)...)
 		}
-		table.row(peer.Name, roles(peer.Roles), yesOr(peer.Ready, peer.Reason), node, pods,
-			amount(peer.Offer, corev1.ResourceCPU), amount(peer.Offer, corev1.ResourceMemory),
-			amount(peer.Offer, corev1.ResourcePods), answer(peer.Offer))
+		table.row(cells...)
 		notes = append(notes, peerNotes(peer)...)
 	}
 	return table.print(to, notes)
 }
 
+func peerCells(peer *peerStatus) []string {
+	node, pods := none, none
+	if peer.Node != nil {
+		node, pods = peer.Node.Name, fmt.Sprint(peer.Node.Pods)
+		if !peer.Node.Ready {
+			node += " (not ready)"
+		}
+	}
+	ready := yesOr(peer.Ready, peer.Reason)
+	if peer.discovered() {
+		ready = v1alpha1.ReasonDiscovered
+	}
+	return []string{
+		peer.Name, roles(peer.Roles), ready, node, pods, amount(peer.Offer, corev1.ResourceCPU),
+		amount(peer.Offer, corev1.ResourceMemory), amount(peer.Offer, corev1.ResourcePods), answer(peer.Offer),
+	}
+}
+
+func moreCells(peer *peerStatus) []string {
+	guests, trip := none, none
+	if peer.Access != "" {
+		guests = fmt.Sprint(peer.Guests)
+	}
+	if peer.RoundTripTime != nil {
+		trip = peer.RoundTripTime.Duration.String()
+	}
+	return []string{
+		orElse(peer.ClusterID, none), orElse(printable(peer.Version), none), trip, date(peer.SessionExpires),
+		orElse(string(peer.Access), none), guests,
+	}
+}
+
+// date is when something ends, for people.
+func date(t *metav1.Time) string {
+	if t == nil {
+		return none
+	}
+	return t.UTC().Format("2006-01-02 15:04")
+}
+
 func peerNotes(peer *peerStatus) []string {
 	var notes []string
+	if peer.discovered() {
+		return []string{peer.Name + ": found in the network, and no peer yet: invite it, or join with an invitation of it"}
+	}
+	if peer.Access != "" && peer.Access != v1alpha1.AccessOpen {
+		notes = append(notes, peer.Name+": its access is "+string(peer.Access))
+	}
 	if !peer.Ready && peer.Message != "" {
 		notes = append(notes, peer.Name+": "+peer.Message)
 	}
@@ -119,7 +165,7 @@ func roles(of []v1alpha1.PeerRole) string {
 	for _, role := range of {
 		words = append(words, string(role))
 	}
-	return strings.Join(words, ",")
+	return orElse(strings.Join(words, ","), none)
 }
 
 func yesOr(yes bool, otherwise string) string {

@@ -4,93 +4,132 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
 )
 
+type unpeerFlags struct {
+	dryRunFlags
+	waitFlags
+	drain  string
+	force  bool
+	forget bool
+}
+
 func newUnpeerCommand(global *globalFlags) *cobra.Command {
-	force, timeout := false, time.Duration(0)
+	flags := &unpeerFlags{}
 	command := &cobra.Command{
-		Use:   "unpeer NAME",
+		Use:   "unpeer PEER",
 		Short: "Part from another cluster",
-		Long: "Removes the Peer and what was made for it in this cluster: its virtual node, its namespaces, its credentials. On the\n" +
-			"other side the same is done there. Nothing is removed while pods of this cluster run there, or pods of the peer here.",
-		Example: `  kubectl hanse unpeer hamburg --context lubeck
-  kubectl hanse unpeer lubeck --context hamburg`,
+		Long: "Ends both directions at once. Our pods are moved away from the peer, the peer is asked to move its pods away from\n" +
+			"here, and then each side removes what it has made for the other, so that nothing is left: it is enough to say this\n" +
+			"on one side. While pods run, it is refused until --drain says what becomes of them.\n\n" +
+			"If the peer does not answer within five minutes, what it has here ends without it. Our own pods over there are\n" +
+			"waited for as long as it takes; when the peer is gone for ever, --force does not wait for anything. A signed record\n" +
+			"is then kept for 30 days, by which a peer that comes back after all knows that it has to clean up.",
+		Example: `  # No pods run
+  kubectl hanse unpeer hamburg
+
+  # Evict our pods from hamburg, and keep PodDisruptionBudgets
+  kubectl hanse unpeer hamburg --drain=wait
+
+  # Delete our pods in hamburg at once
+  kubectl hanse unpeer hamburg --drain=now
+
+  # hamburg has burnt down
+  kubectl hanse unpeer hamburg --force`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(command.Context(), timeout)
-			defer cancel()
-			c, err := global.cluster.connect()
-			if err != nil {
+			if err := flags.validate(); err != nil {
 				return err
 			}
-			if err := unpeer(ctx, c.cluster(command), args[0], force); err != nil {
-				return explain(err, c.name)
-			}
-			return say(command, "%s is no longer a peer of %s.\n", args[0], c.name)
+			return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+				return runUnpeer(ctx, command, c.cluster(command), flags, args[0])
+			})
 		},
 	}
-	flags := command.Flags()
-	flags.BoolVar(&force, "force", false, "end the pods that still run")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait until nothing is left")
+	f := command.Flags()
+	f.StringVar(&flags.drain, "drain", "", "what becomes of our pods over there: wait (they are evicted, which keeps PodDisruptionBudgets) or now (they are deleted)")
+	f.BoolVar(&flags.force, "force", false, "wait for nothing over there: the peer is gone for ever, or cannot be asked")
+	f.BoolVar(&flags.forget, "forget", false, "with --force, keep no record for a peer that comes back")
+	flags.dryRunFlags.bind(f)
+	flags.waitFlags.bind(f, 10*time.Minute, "nothing is left")
 	return command
 }
 
-var errPodsRun = errors.New("pods still run")
-
-func unpeer(ctx context.Context, cluster install.Cluster, name string, force bool) error {
-	peer := &v1alpha1.Peer{}
-	if err := cluster.Client.Get(ctx, client.ObjectKey{Name: name}, peer); err != nil {
-		return fmt.Errorf("read Peer %s: %w", name, err)
+// validate reports flags that make no sense.
+func (f *unpeerFlags) validate() error {
+	switch {
+	case f.drain != "" && f.drain != "wait" && f.drain != "now":
+		return fmt.Errorf("--drain is wait or now, not %q", f.drain)
+	case f.force && f.drain == "wait":
+		return errors.New("--force waits for nothing: leave out --drain=wait")
+	case f.forget && !f.force:
+		return errors.New("--forget is for --force")
+	default:
+		return f.dryRunFlags.validate()
 	}
-	if !force {
+}
+
+// parting is what the flags mean.
+func (f *unpeerFlags) parting() *v1alpha1.PeerParting {
+	parting := &v1alpha1.PeerParting{Mode: v1alpha1.PartingAgreed, Drain: v1alpha1.DrainWait}
+	if f.drain == "now" || f.force {
+		parting.Drain = v1alpha1.DrainNow
+	}
+	switch {
+	case f.forget:
+		parting.Mode = v1alpha1.PartingForgotten
+	case f.force:
+		parting.Mode = v1alpha1.PartingForced
+	}
+	return parting
+}
+
+func runUnpeer(ctx context.Context, command *cobra.Command, cluster install.Cluster, flags *unpeerFlags, name string) error {
+	peer, err := readPeer(ctx, cluster.Client, name)
+	if err != nil {
+		return err
+	}
+	if flags.dry() {
+		peer.Spec.Parting = flags.parting()
+		return printObjects(command.OutOrStdout(), peer)
+	}
+	if flags.drain == "" && !flags.force && peer.DeletionTimestamp.IsZero() {
 		if err := checkIdle(ctx, cluster, name); err != nil {
 			return err
 		}
 	}
-	if err := client.IgnoreNotFound(cluster.Client.Delete(ctx, peer)); err != nil {
-		return fmt.Errorf("delete Peer %s: %w", name, err)
-	}
-	return until(ctx, "Peer "+name+" to go", func(ctx context.Context) (bool, error) {
-		err := cluster.Client.Get(ctx, client.ObjectKey{Name: name}, peer)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
-}
-
-// checkIdle refuses while ending the relation would end pods.
-func checkIdle(ctx context.Context, cluster install.Cluster, name string) error {
-	away, err := cluster.PodsOn(ctx, v1alpha1.VirtualNodeName(name))
+	left, err := whatStaysThere(ctx, cluster.Client, peer)
 	if err != nil {
 		return err
 	}
-	if len(away) > 0 {
-		return fmt.Errorf("%w in %s: %s; delete them, or say --force", errPodsRun, name, strings.Join(away, ", "))
+	if err := part(ctx, cluster.Client, peer, flags); err != nil {
+		return err
 	}
-	twins := &corev1.NamespaceList{}
-	err = cluster.Client.List(ctx, twins, client.MatchingLabels{
-		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: name,
-	})
-	if err != nil {
-		return fmt.Errorf("list namespaces of %s: %w", name, err)
+	if !flags.wait {
+		return say(command, "This cluster parts from %s: see `kubectl hanse status %s`.\n", name, name)
 	}
-	for i := range twins.Items {
-		guests := &v1alpha1.ShadowPodList{}
-		if err := cluster.Client.List(ctx, guests, client.InNamespace(twins.Items[i].Name), client.Limit(1)); err != nil {
-			return fmt.Errorf("list pods of %s: %w", name, err)
-		}
-		if len(guests.Items) > 0 {
-			return fmt.Errorf("%w here for %s, in namespace %s; have them deleted there, or say --force",
-				errPodsRun, name, twins.Items[i].Name)
-		}
+	return finishParting(ctx, command, cluster, flags, peerLeft{name, left})
+}
+
+// peerLeft is a former peer, and what it has that was not removed if it was not asked.
+type peerLeft struct {
+	name string
+	left []string
+}
+
+// finishParting waits until the Peer is gone, and tells what is left.
+func finishParting(ctx context.Context, command *cobra.Command, cluster install.Cluster, flags *unpeerFlags, former peerLeft) error {
+	if err := awaitParted(ctx, cluster, former.name); err != nil {
+		return err
 	}
-	return nil
+	if err := say(command, "%s is no longer a peer of this cluster.\n", former.name); err != nil || !flags.force {
+		return err
+	}
+	return tellForced(ctx, command, cluster.Client, former)
 }

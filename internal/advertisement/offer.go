@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,15 +15,17 @@ import (
 )
 
 // offer returns what is offered to the peer now. The sequence and the times are those of a message that is sent now.
-func (c *Config) offer(peer string, there offerable, prices *v1alpha1.Prices, previous int64, now time.Time) v1alpha1.AdvertisementSpec {
+func (c *Config) offer(peer *v1alpha1.Peer, there offerable, prices *v1alpha1.Prices, previous int64, now time.Time) v1alpha1.AdvertisementSpec {
+	limits := limitsOf(peer)
 	spec := v1alpha1.AdvertisementSpec{
 		ClusterID: c.ClusterID,
+		Phase:     exchange.PhaseFor(peer),
 		// The clock makes the sequence grow also when the object was deleted in between.
 		Sequence:          max(previous+1, now.UnixMilli()),
 		Timestamp:         metav1.NewTime(now.Truncate(time.Second)),
 		TimeToLive:        metav1.NewTime(now.Truncate(time.Second).Add(c.HelloTimeout)),
-		Availability:      there.Availability(peer),
-		LargestPod:        there.LargestPod(),
+		Availability:      there.Availability(peer.Name, limits),
+		LargestPod:        there.LargestPod(peer.Name, limits),
 		Images:            slices.Clone(there.Images),
 		Prices:            prices,
 		Labels:            maps.Clone(there.Labels),
@@ -35,17 +38,26 @@ func (c *Config) offer(peer string, there offerable, prices *v1alpha1.Prices, pr
 	return spec
 }
 
+func limitsOf(peer *v1alpha1.Peer) corev1.ResourceList {
+	if peer.Spec.Limits == nil {
+		return nil
+	}
+	return peer.Spec.Limits.Resources
+}
+
 // message is what must be said to a consumer, and when.
 type message struct {
 	kind  string // of metrics: full or partial
 	after time.Duration
 }
 
-// due compares what was said last with what would be said now: new terms and large changes of what is free are told as
-// soon as the rate allows, small ones when they have settled, and a hello when it is time.
+// due compares what was said last with what would be said now: another phase is told at once, new terms and large
+// changes of what is free as soon as the rate allows, small ones when they have settled, and a hello when it is time.
 func (c *Config) due(peer string, said, now *v1alpha1.AdvertisementSpec, at time.Time) message {
 	age := at.Sub(said.Timestamp.Time)
 	switch {
+	case exchange.Phase(said) != exchange.Phase(now):
+		return message{kind: "full"}
 	case !exchange.SameTerms(said, now):
 		return message{"full", max(0, c.MinInterval-age)}
 	case exchange.Moved(said.Availability, now.Availability, c.Threshold):

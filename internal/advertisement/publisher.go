@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,13 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+)
+
+const (
+	// settleTime is how long it may take until rights that were bound in a new namespace are known to the API server.
+	settleTime = 10 * time.Second
+	// settlePause is how soon it is tried again meanwhile.
+	settlePause = 200 * time.Millisecond
 )
 
 // A Publisher tells each consumer what this cluster has to spare for it.
@@ -97,7 +105,7 @@ func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if err := p.client.Get(ctx, request.NamespacedName, peer); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the tenant namespace goes with the Peer
 	}
-	if !peer.DeletionTimestamp.IsZero() || !peer.HasRole(v1alpha1.RoleConsumer) || peer.Spec.ClusterID == p.config.ClusterID {
+	if !p.serves(peer) {
 		return reconcile.Result{}, p.withdraw(ctx, peer)
 	}
 	said, err := p.said(ctx, peer)
@@ -114,11 +122,37 @@ func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (r
 		return reconcile.Result{RequeueAfter: cacheLag}, nil
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return reconcile.Result{RequeueAfter: lookSoon}, nil // the tenant namespace will call us when it is there
+	case apierrors.IsForbidden(err):
+		return p.settle(ctx, peer, err)
 	case err != nil:
 		return reconcile.Result{}, err
 	default:
 		return result, nil
 	}
+}
+
+// settle waits for our rights in the tenant namespace: until it is there, and a moment longer until the API server knows
+// them. After that it is an error that something was refused.
+func (p *Publisher) settle(ctx context.Context, peer *v1alpha1.Peer, refusal error) (reconcile.Result, error) {
+	ns := &corev1.Namespace{}
+	err := p.client.Get(ctx, types.NamespacedName{Name: v1alpha1.TenantNamespace(peer.Name)}, ns)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return reconcile.Result{}, fmt.Errorf("read the tenant namespace of peer %q: %w", peer.Name, err)
+	case !peer.OwnsTenantNamespace(ns):
+		return reconcile.Result{RequeueAfter: lookSoon}, nil // the tenant namespace will call us when it is there
+	case p.clock.Since(ns.CreationTimestamp.Time) < settleTime:
+		return reconcile.Result{RequeueAfter: settlePause}, nil
+	default:
+		return reconcile.Result{}, refusal
+	}
+}
+
+// serves says whether the peer is told what there is for it: a consumer that is known, until we have parted from it.
+func (p *Publisher) serves(peer *v1alpha1.Peer) bool {
+	known := peer.Spec.ClusterID != "" && peer.Spec.ClusterID != p.config.ClusterID
+	heard := peer.DeletionTimestamp.IsZero() || peer.Parting().Mode == v1alpha1.PartingAgreed
+	return known && heard && peer.HasRole(v1alpha1.RoleConsumer)
 }
 
 // said returns the advertisement as it stands, or nil.
@@ -146,10 +180,13 @@ func (p *Publisher) say(
 		if prices.unknown {
 			return reconcile.Result{}, nil // rather no offer than one for free; a repaired setting calls us again
 		}
-		spec := p.config.offer(peer.Name, there, prices.prices, 0, now)
+		if !peer.DeletionTimestamp.IsZero() {
+			return reconcile.Result{}, nil // what was there for the peer is being cleared away
+		}
+		spec := p.config.offer(peer, there, prices.prices, 0, now)
 		return reconcile.Result{RequeueAfter: spread(p.config.HelloInterval, peer.Name)}, p.create(ctx, peer, spec)
 	}
-	spec := p.config.offer(peer.Name, there, prices.prices, said.Spec.Sequence, now)
+	spec := p.config.offer(peer, there, prices.prices, said.Spec.Sequence, now)
 	next := p.config.due(peer.Name, &said.Spec, &spec, now)
 	if next.after > 0 {
 		return reconcile.Result{RequeueAfter: next.after}, nil

@@ -9,10 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -65,6 +68,7 @@ func TestConsumerIsToldTheWholeOffer(t *testing.T) {
 	w.expect(v1alpha1.AdvertisementSpec{
 		ClusterID:         here,
 		Sequence:          start.UnixMilli(),
+		Phase:             v1alpha1.OfferOpen,
 		Timestamp:         metav1.NewTime(start.Local()),
 		TimeToLive:        metav1.NewTime(start.Add(30 * time.Minute).Local()),
 		Availability:      resources("cpu", "3", "memory", "8Gi", "pods", "9", "ephemeral-storage", "10Gi"),
@@ -179,6 +183,147 @@ func TestOfferIsWithdrawnWithTheRole(t *testing.T) {
 		t.Error("the offer is still there")
 	}
 	w.expectWrites(0, w.publisher)
+}
+
+func TestAnotherPhaseIsToldAtOnce(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "4")
+	w.reconcile(w.publisher)
+	expectPhase := func(want v1alpha1.OfferPhase) {
+		t.Helper()
+		w.expectWrites(1, w.publisher)
+		w.expect(want, w.ours().Spec.Phase)
+		w.expectWrites(0, w.publisher)
+	}
+	for _, step := range []struct {
+		access v1alpha1.PeerAccess
+		want   v1alpha1.OfferPhase
+	}{
+		{v1alpha1.AccessCordoned, v1alpha1.OfferCordoned},
+		{v1alpha1.AccessDraining, v1alpha1.OfferDraining},
+		{v1alpha1.AccessOpen, v1alpha1.OfferOpen},
+		{v1alpha1.AccessSuspended, v1alpha1.OfferCordoned},
+	} {
+		peer.Spec.Access = step.access
+		w.update(w.home, peer)
+		expectPhase(step.want)
+	}
+	w.hold(peer)
+	w.delete(w.home, peer)
+	expectPhase(v1alpha1.OfferLeaving)
+}
+
+// hold keeps a Peer that is deleted, as peering does.
+func (w *world) hold(peer *v1alpha1.Peer) {
+	w.Helper()
+	peer.Finalizers = []string{v1alpha1.FinalizerPeer}
+	w.update(w.home, peer)
+}
+
+func TestLeavingIsSaidUntilTheOfferIsClearedAway(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	w.hold(peer)
+	w.reconcile(w.publisher)
+	w.delete(w.home, peer)
+	w.reconcile(w.publisher)
+
+	w.clock.Step(10 * time.Minute)
+	w.expectWrites(1, w.publisher) // a hello
+	w.expect(v1alpha1.OfferLeaving, w.ours().Spec.Phase)
+
+	w.delete(w.home, w.ours())
+	w.expectWrites(0, w.publisher)
+	if w.ours() != nil {
+		t.Error("what was cleared away is back")
+	}
+}
+
+func TestOfferGoesWhenWeAskNobody(t *testing.T) {
+	for _, mode := range []v1alpha1.PartingMode{v1alpha1.PartingForced, v1alpha1.PartingForgotten} {
+		t.Run(string(mode), func(t *testing.T) {
+			w := newWorld(t)
+			peer := w.peer(v1alpha1.RoleConsumer)
+			peer.Spec.Parting = &v1alpha1.PeerParting{Mode: mode}
+			w.hold(peer)
+			w.reconcile(w.publisher)
+			w.delete(w.home, peer)
+			w.expectWrites(1, w.publisher)
+			if w.ours() != nil {
+				t.Error("the offer is still there")
+			}
+		})
+	}
+}
+
+func TestNewRightsMayTakeAMoment(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	var forbidden error = apierrors.NewForbidden(schema.GroupResource{Resource: "advertisements"}, here, nil)
+	expectPause := func(want time.Duration) {
+		t.Helper()
+		w.refusing.Store(&forbidden)
+		defer w.refusing.Store(nil)
+		if pause := w.reconcile(w.publisher).RequeueAfter; pause != want {
+			t.Errorf("looks again in %s, want %s", pause, want)
+		}
+	}
+	expectPause(lookSoon) // there is no namespace, and nobody has rights in what is not there
+
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: v1alpha1.TenantNamespace("hamburg"), CreationTimestamp: metav1.NewTime(w.clock.Now()),
+		Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeTombstone, v1alpha1.LabelPeer: "hamburg"},
+	}}
+	w.create(w.home, ns)
+	expectPause(lookSoon)
+	ns.Labels = map[string]string{
+		v1alpha1.LabelType: v1alpha1.TypeTenant, v1alpha1.LabelPeer: "hamburg",
+		v1alpha1.LabelClusterID: "hamburg", v1alpha1.LabelManaged: "true",
+	}
+	w.update(w.home, ns)
+	expectPause(200 * time.Millisecond)
+	w.clock.Step(9 * time.Second)
+	expectPause(200 * time.Millisecond)
+	w.expectWrites(1, w.publisher)
+	if w.ours() == nil {
+		t.Error("nothing is offered")
+	}
+
+	w.delete(w.home, w.ours())
+	w.clock.Step(time.Second)
+	w.refusing.Store(&forbidden)
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: peer.Name}}
+	if _, err := w.publisher.Reconcile(t.Context(), request); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, want Forbidden", err)
+	}
+}
+
+func TestNobodyKnownIsOfferedNothing(t *testing.T) {
+	w := newWorld(t)
+	w.create(w.home, &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: "hamburg"},
+		Spec:       v1alpha1.PeerSpec{Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer, v1alpha1.RoleProvider}},
+	})
+	w.expectWrites(0, w.publisher)
+	w.expectWrites(0, w.receiver)
+}
+
+func TestOfferStaysWithinTheLimits(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "4")
+	w.pod("own", "hamburg", "1")
+	w.reconcile(w.publisher)
+	w.expect(resource.MustParse("4"), w.ours().Spec.Availability[corev1.ResourceCPU])
+
+	peer.Spec.Limits = &v1alpha1.PeerLimits{Resources: resources("cpu", "2")}
+	w.update(w.home, peer)
+	w.clock.Step(2 * time.Second)
+	w.expectWrites(1, w.publisher)
+	w.expect(resource.MustParse("2"), w.ours().Spec.Availability[corev1.ResourceCPU])
+	w.expect(resource.MustParse("1"), w.ours().Spec.LargestPod[corev1.ResourceCPU])
+	w.expect(resource.MustParse("8Gi"), w.ours().Spec.Availability[corev1.ResourceMemory])
 }
 
 func TestBrokenPricesChangeNoOffer(t *testing.T) {

@@ -91,7 +91,8 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !peer.DeletionTimestamp.IsZero() || !peer.HasRole(v1alpha1.RoleProvider) {
+	known := peer.Spec.ClusterID != "" && peer.HasRole(v1alpha1.RoleProvider)
+	if !known || !peer.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, r.forget(ctx, peer)
 	}
 	seen, err := r.observe(ctx, peer)

@@ -103,6 +103,7 @@ func TestBadOfferIsRefused(t *testing.T) {
 		"clock of the future": {func(s *spec) {
 			s.Timestamp, s.TimeToLive = metav1.NewTime(start.Add(time.Hour)), metav1.NewTime(start.Add(2*time.Hour))
 		}, v1alpha1.ReasonClockSkew},
+		"unknown phase":         {func(s *spec) { s.Phase = "Gone" }, v1alpha1.ReasonInvalidField},
 		"label that is none":    {func(s *spec) { s.Labels = map[string]v1alpha1.Text{"a": "two words"} }, v1alpha1.ReasonInvalidField},
 		"pod range that is not": {func(s *spec) { s.Network = &v1alpha1.Network{PodCIDR: "everything"} }, v1alpha1.ReasonInvalidField},
 	} {
@@ -314,6 +315,33 @@ func TestPeerWithoutOfferOrLinkSaysSo(t *testing.T) {
 			}
 			w.expectWrites(0, w.receiver)
 		})
+	}
+}
+
+func TestPhaseIsTakenInAndSaidOnThePeer(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.reconcile(w.receiver)
+	for i, step := range []struct {
+		phase v1alpha1.OfferPhase
+		names string
+	}{
+		{v1alpha1.OfferCordoned, "no more pods"},
+		{v1alpha1.OfferDraining, "move away"},
+		{v1alpha1.OfferLeaving, "parts"},
+		{v1alpha1.OfferOpen, ""},
+	} {
+		w.says(w.offer(int64(i+2), func(s *spec) { s.Phase = step.phase }))
+		w.reconcile(w.receiver)
+		w.expect(step.phase, w.held().Spec.Phase)
+		w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+		w.expect(int64(i+2), w.theirs().Status.Acknowledgement.Sequence)
+		message := w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+		if !strings.Contains(message, step.names) || (step.names == "") != (message == "") {
+			t.Errorf("%s: message %q", step.phase, message)
+		}
+		w.expectWrites(0, w.receiver)
 	}
 }
 

@@ -143,18 +143,27 @@ func (r *Receiver) reportOnPeer(ctx context.Context, peer *v1alpha1.Peer, want m
 // forget ends what the receiver keeps for a peer that is no provider of ours, or not for long.
 func (r *Receiver) forget(ctx context.Context, peer *v1alpha1.Peer) error {
 	r.watches.stop(peer.Name)
-	held := &v1alpha1.Advertisement{}
-	err := r.client.Get(ctx, copyKey(peer), held)
-	if err == nil && peer.Spec.ClusterID != r.config.ClusterID {
-		err = r.client.Delete(ctx, held)
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete the copy %s: %w", copyKey(peer), err)
+	if err := r.deleteCopy(ctx, peer); err != nil {
+		return err
 	}
 	if !peer.DeletionTimestamp.IsZero() || meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionAdvertised) == nil {
 		return nil
 	}
 	return r.applyOnPeer(ctx, peer)
+}
+
+// deleteCopy deletes what we hold of the peer's advertisement. A peer without an id has none, and what has our own id is
+// our own offer.
+func (r *Receiver) deleteCopy(ctx context.Context, peer *v1alpha1.Peer) error {
+	if id := peer.Spec.ClusterID; id == "" || id == r.config.ClusterID {
+		return nil
+	}
+	held := &v1alpha1.Advertisement{}
+	err := r.client.Get(ctx, copyKey(peer), held)
+	if err == nil {
+		err = r.client.Delete(ctx, held)
+	}
+	return wrap(client.IgnoreNotFound(err), "delete the copy %s", copyKey(peer))
 }
 
 // applyOnPeer makes the conditions the only ones that we own on the Peer.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
@@ -84,6 +85,13 @@ func acceptedCondition(o outcome) metav1.Condition {
 	}
 }
 
+// closedMessages say why an offer in force is for no more pods.
+var closedMessages = map[v1alpha1.OfferPhase]string{
+	v1alpha1.OfferCordoned: "The peer takes no more pods",
+	v1alpha1.OfferDraining: "The peer takes no more pods and asks us to move away those that it has",
+	v1alpha1.OfferLeaving:  "The peer parts from us",
+}
+
 // advertised is the condition of the Peer.
 func advertised(f facts, o outcome) metav1.Condition {
 	c := metav1.Condition{
@@ -101,6 +109,9 @@ func advertised(f facts, o outcome) metav1.Condition {
 	case o.verdict.Reason != "":
 		of := acceptedCondition(o)
 		c.Status, c.Reason, c.Message = of.Status, of.Reason, of.Message
+		if o.inForce && c.Message == "" {
+			c.Message = closedMessages[exchange.Phase(o.spec)]
+		}
 	case f.link == nil:
 		c.Message = "There is no link to the peer: see condition Reachable"
 	case !f.synced:

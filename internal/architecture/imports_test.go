@@ -22,8 +22,8 @@ var layers = []struct {
 	{"domain", []string{"internal/exchange", "internal/offload", "internal/trust"}},
 	{"I/O", []string{"internal/peers"}},
 	{"edge", []string{
-		"internal/advertisement", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
-		"internal/install",
+		"internal/advertisement", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
+		"internal/install", "internal/invitation", "internal/session",
 	}},
 	{"test", []string{"internal/architecture"}},
 	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "bench"}},

@@ -24,7 +24,7 @@ type Capacity struct {
 }
 
 // Availability returns what the cluster can offer the peer: what its scheduler could still place, and what the peer's
-// own pods already hold.
+// own pods already hold. A peer with limits is offered less, see Capacity.
 func Availability(s Snapshot, peer string) corev1.ResourceList {
 	ledger := NewLedger()
 	for _, node := range s.Nodes {
@@ -33,7 +33,7 @@ func Availability(s Snapshot, peer string) corev1.ResourceList {
 	for _, pod := range s.Pods {
 		ledger.SetPod(pod)
 	}
-	return ledger.Capacity(s.Margin).Availability(peer)
+	return ledger.Capacity(s.Margin).Availability(peer, nil)
 }
 
 // Capacity sums up the ledger. What is free is the allocatable of the schedulable physical nodes, less what bound pods
@@ -82,24 +82,29 @@ func (l *Ledger) room(node *corev1.Node) amounts {
 	return room
 }
 
-// Availability returns what the peer can be offered. It is never negative, and never less than what the peer's pods
-// hold.
-func (c Capacity) Availability(peer string) corev1.ResourceList {
+// Availability returns what the peer can be offered: what is free and what its pods hold, and no more of a resource
+// than its limits allow. It is never negative.
+func (c Capacity) Availability(peer string, limits corev1.ResourceList) corev1.ResourceList {
 	sum := maps.Clone(c.free)
 	sum.add(c.held[peer])
+	sum.limitNamed(amountsOf(limits))
 	return sum.list()
 }
 
 // Free returns what a peer without pods here can be offered.
 func (c Capacity) Free() corev1.ResourceList { return c.free.list() }
 
-// LargestPod returns the requests of a large pod that fits now: all that is free on the node that is the emptiest in
-// cpu and memory alike. It is nil if no pod fits.
-func (c Capacity) LargestPod() corev1.ResourceList {
+// LargestPod returns the requests of a large pod of the peer that fits now: all that is free on the node that is the
+// emptiest in cpu and memory alike, as far as its limits leave it to the peer. It is nil if no pod fits on any node.
+func (c Capacity) LargestPod(peer string, limits corev1.ResourceList) corev1.ResourceList {
 	if len(c.largest) == 0 {
 		return nil
 	}
-	list := c.largest.list()
+	left := amountsOf(limits)
+	left.subtract(c.held[peer])
+	pod := maps.Clone(c.largest)
+	pod.limitNamed(left)
+	list := pod.list()
 	delete(list, corev1.ResourcePods)
 	return list
 }
@@ -152,6 +157,16 @@ func permille(part, whole int64) int64 {
 	return part * 1000 / whole
 }
 
+// limitNamed lowers what most names, and leaves the rest.
+func (a amounts) limitNamed(most amounts) {
+	for name, amount := range most {
+		if a[name] > amount {
+			a[name] = amount
+		}
+	}
+}
+
+// limit lowers everything: of what most does not name there is nothing.
 func (a amounts) limit(most amounts) {
 	for name := range a {
 		a[name] = min(a[name], most[name])

@@ -141,7 +141,7 @@ func TestLargestPodFitsOnOneNode(t *testing.T) {
 			for _, n := range test.nodes {
 				ledger.SetNode(n)
 			}
-			expectEqual(t, test.want, ledger.Capacity(test.margin).LargestPod())
+			expectEqual(t, test.want, ledger.Capacity(test.margin).LargestPod("lubeck", nil))
 		})
 	}
 }
@@ -227,7 +227,7 @@ func TestLedgerDependsOnTheNewestStateOnly(t *testing.T) {
 			}
 		}
 		for _, peer := range []string{"lubeck", "kiel", "stranger"} {
-			expectSame(t, Availability(s, peer), ledger.Capacity(s.Margin).Availability(peer))
+			expectSame(t, Availability(s, peer), ledger.Capacity(s.Margin).Availability(peer, nil))
 		}
 		for _, pod := range s.Pods {
 			ledger.RemovePod(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
@@ -256,4 +256,62 @@ func TestPodLevelRequestsReplaceThoseOfContainers(t *testing.T) {
 	})
 	got := Availability(Snapshot{Nodes: []*corev1.Node{node("a")}, Pods: []*corev1.Pod{pod}}, "lubeck")
 	expectEqual(t, resource.MustParse("3"), got[corev1.ResourceCPU])
+}
+
+func TestLimitsBoundWhatIsOffered(t *testing.T) {
+	s := Snapshot{
+		Nodes: []*corev1.Node{node("a"), node("b")},
+		Pods: []*corev1.Pod{
+			boundPod("own", "a", "lubeck", resources("cpu", "1")),
+			boundPod("other", "b", "kiel", resources("cpu", "3")),
+		},
+	}
+	for name, test := range map[string]struct {
+		limits, available, largest corev1.ResourceList
+	}{
+		"none": {
+			nil,
+			resources("cpu", "5", "memory", "16Gi", "pods", "19", "ephemeral-storage", "200Gi"),
+			resources("cpu", "3", "memory", "8Gi", "ephemeral-storage", "100Gi"),
+		},
+		"more than there is": {
+			resources("cpu", "100", "example.com/gpu", "8"),
+			resources("cpu", "5", "memory", "16Gi", "pods", "19", "ephemeral-storage", "200Gi"),
+			resources("cpu", "3", "memory", "8Gi", "ephemeral-storage", "100Gi"),
+		},
+		"less than is free: what its own pods hold counts": {
+			resources("cpu", "2", "pods", "5"),
+			resources("cpu", "2", "memory", "16Gi", "pods", "5", "ephemeral-storage", "200Gi"),
+			resources("cpu", "1", "memory", "8Gi", "ephemeral-storage", "100Gi"),
+		},
+		"less than its pods hold already": {
+			resources("cpu", "500m", "memory", "0"),
+			resources("cpu", "500m", "memory", "0", "pods", "19", "ephemeral-storage", "200Gi"),
+			resources("cpu", "0", "memory", "0", "ephemeral-storage", "100Gi"),
+		},
+		"absurd ones": {
+			resources("cpu", "-1", "memory", "1e30"),
+			resources("cpu", "0", "memory", "16Gi", "pods", "19", "ephemeral-storage", "200Gi"),
+			resources("cpu", "0", "memory", "8Gi", "ephemeral-storage", "100Gi"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			capacity := ledgerOf(s).Capacity(nil)
+			expectEqual(t, test.available, capacity.Availability("lubeck", test.limits))
+			expectEqual(t, test.largest, capacity.LargestPod("lubeck", test.limits))
+			expectEqual(t, resources("cpu", "7", "memory", "16Gi", "pods", "19", "ephemeral-storage", "200Gi"),
+				capacity.Availability("kiel", nil))
+		})
+	}
+}
+
+func ledgerOf(s Snapshot) *Ledger {
+	ledger := NewLedger()
+	for _, node := range s.Nodes {
+		ledger.SetNode(node)
+	}
+	for _, pod := range s.Pods {
+		ledger.SetPod(pod)
+	}
+	return ledger
 }

@@ -19,6 +19,7 @@ func SameTerms(a, b *v1alpha1.AdvertisementSpec) bool {
 func terms(ad *v1alpha1.AdvertisementSpec) v1alpha1.AdvertisementSpec {
 	t := *ad
 	t.Availability, t.LargestPod = nil, nil
+	t.Phase = Phase(ad)
 	t.Sequence, t.Timestamp, t.TimeToLive = 0, metav1.Time{}, metav1.Time{}
 	return t
 }

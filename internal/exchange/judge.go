@@ -34,6 +34,9 @@ func Judge(
 		verdict = judgeTimes(ad, b, now)
 	}
 	if verdict.Accepted {
+		verdict = judgePhase(ad)
+	}
+	if verdict.Accepted {
 		verdict = judgeQuantities(ad)
 	}
 	if verdict.Accepted {

@@ -19,6 +19,7 @@ type Table struct {
 // A Row is the offer of one cluster.
 type Row struct {
 	Peer  string // the name of the Peer that makes the offer
+	Open  bool   // the offer is for new pods too
 	Offer v1alpha1.AdvertisementSpec
 }
 
@@ -38,7 +39,7 @@ func NewTable(ads []v1alpha1.Advertisement, now time.Time) Table {
 	}
 	rows := make([]Row, 0, len(newest))
 	for _, ad := range newest {
-		rows = append(rows, Row{Peer: ad.Labels[v1alpha1.LabelPeer], Offer: ad.Spec})
+		rows = append(rows, Row{Peer: ad.Labels[v1alpha1.LabelPeer], Open: Phase(&ad.Spec) == v1alpha1.OfferOpen, Offer: ad.Spec})
 	}
 	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Offer.ClusterID, b.Offer.ClusterID) })
 	return Table{Rows: rows}
@@ -58,7 +59,7 @@ func compareAge(a, b *v1alpha1.Advertisement) int {
 	)
 }
 
-// Fitting returns the rows whose offer has room for the request.
+// Fitting returns the rows whose offer is open and has room for the request.
 func (t Table) Fitting(request corev1.ResourceList) []Row {
 	var fitting []Row
 	for _, row := range t.Rows {
@@ -69,8 +70,11 @@ func (t Table) Fitting(request corev1.ResourceList) []Row {
 	return fitting
 }
 
-// Fits reports whether the offer has room for the request of one pod.
+// Fits reports whether the offer is open and has room for the request of one pod.
 func (r Row) Fits(request corev1.ResourceList) bool {
+	if !r.Open {
+		return false
+	}
 	for name, quantity := range request {
 		if quantity.IsZero() {
 			continue

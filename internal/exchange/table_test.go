@@ -44,8 +44,8 @@ func TestTableHoldsWhatIsInForce(t *testing.T) {
 	}, now)
 
 	expectEqual(t, []Row{
-		{Peer: "bremen", Offer: taken("bremen", 1).Spec},
-		{Peer: "lubeck", Offer: taken("lubeck", 3).Spec},
+		{Peer: "bremen", Open: true, Offer: taken("bremen", 1).Spec},
+		{Peer: "lubeck", Open: true, Offer: taken("lubeck", 3).Spec},
 	}, table.Rows)
 }
 
@@ -93,6 +93,47 @@ func TestFitting(t *testing.T) {
 				got = append(got, row.Offer.ClusterID)
 			}
 			expectEqual(t, test.want, got)
+		})
+	}
+}
+
+func TestClosedOffersAreForNoNewPod(t *testing.T) {
+	var ads []v1alpha1.Advertisement
+	for cluster, phase := range map[string]v1alpha1.OfferPhase{
+		"open": v1alpha1.OfferOpen, "plain": "", "cordoned": v1alpha1.OfferCordoned,
+		"draining": v1alpha1.OfferDraining, "leaving": v1alpha1.OfferLeaving,
+	} {
+		ads = append(ads, taken(cluster, 1, func(ad *v1alpha1.Advertisement) { ad.Spec.Phase = phase }))
+	}
+	table := NewTable(ads, now)
+	expectEqual(t, 5, len(table.Rows))
+	var got []string
+	for _, row := range table.Fitting(nil) {
+		got = append(got, row.Offer.ClusterID)
+	}
+	expectEqual(t, []string{"open", "plain"}, got)
+}
+
+func TestPhaseOfAnOfferFollowsThePeer(t *testing.T) {
+	for name, test := range map[string]struct {
+		access  v1alpha1.PeerAccess
+		deleted bool
+		want    v1alpha1.OfferPhase
+	}{
+		"nothing said":        {"", false, v1alpha1.OfferOpen},
+		"open":                {v1alpha1.AccessOpen, false, v1alpha1.OfferOpen},
+		"cordoned":            {v1alpha1.AccessCordoned, false, v1alpha1.OfferCordoned},
+		"suspended":           {v1alpha1.AccessSuspended, false, v1alpha1.OfferCordoned},
+		"draining":            {v1alpha1.AccessDraining, false, v1alpha1.OfferDraining},
+		"deleted, whatever":   {v1alpha1.AccessSuspended, true, v1alpha1.OfferLeaving},
+		"deleted, while open": {"", true, v1alpha1.OfferLeaving},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := &v1alpha1.Peer{Spec: v1alpha1.PeerSpec{Access: test.access}}
+			if test.deleted {
+				peer.DeletionTimestamp = &metav1.Time{Time: now}
+			}
+			expectEqual(t, test.want, PhaseFor(peer))
 		})
 	}
 }
@@ -168,6 +209,8 @@ func TestSameTerms(t *testing.T) {
 		change func(*spec)
 		want   bool
 	}{
+		"a phase":              {func(ad *spec) { ad.Phase = v1alpha1.OfferDraining }, false},
+		"the phase by default": {func(ad *spec) { ad.Phase = v1alpha1.OfferOpen }, true},
 		"a hello": {func(ad *spec) {
 			ad.Sequence, ad.Timestamp, ad.TimeToLive = 8, metav1.NewTime(now.Add(1)), metav1.NewTime(now.Add(2))
 			ad.Availability, ad.LargestPod = resources("cpu", "1"), resources("cpu", "1")

@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,6 +49,8 @@ var chartKinds = []schema.GroupVersionKind{
 	rbacv1.SchemeGroupVersion.WithKind("Role"),
 	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
 	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"),
+	flowcontrolv1.SchemeGroupVersion.WithKind("PriorityLevelConfiguration"),
 }
 
 // Apply makes the cluster have what the manifest says, and removes what an earlier one had in excess.

@@ -172,7 +172,9 @@ func TestRemovingLeavesNothing(t *testing.T) {
 		}}}
 	}
 	theirs := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{
+			v1alpha1.LabelOffloads: "true", "team": "shop",
+		}}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.PodSpec{NodeName: "worker"}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "worker"}},
@@ -187,6 +189,7 @@ func TestRemovingLeavesNothing(t *testing.T) {
 			Namespace: "shop-turin-abcdef", Name: "api", Finalizers: []string{v1alpha1.FinalizerShadowPod},
 		}},
 		peerNamespace(v1alpha1.TypeTenant, "hanse-peer-turin"),
+		peerNamespace(v1alpha1.TypeTombstone, "hanse-peer-milan"),
 		peerNamespace(v1alpha1.TypeTwin, "shop-turin-abcdef"),
 	}
 	c := newCluster(t, slices.Concat(theirs, ours)...)
@@ -201,6 +204,9 @@ func TestRemovingLeavesNothing(t *testing.T) {
 		if err := c.Client.Get(soon(t), client.ObjectKeyFromObject(object), object); err != nil {
 			t.Errorf("removed what is not Hanse's: %v", err)
 		}
+	}
+	if diff := cmp.Diff(map[string]string{"team": "shop"}, theirs[0].GetLabels()); diff != "" {
+		t.Errorf("labels of a user's namespace (-want +got):\n%s", diff)
 	}
 	for _, object := range ours {
 		err := c.Client.Get(soon(t), client.ObjectKeyFromObject(object), object)

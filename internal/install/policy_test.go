@@ -2,13 +2,17 @@ package install
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -16,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -32,19 +37,57 @@ type admissionPolicy struct {
 	patchers    []patch.Patcher
 	validations plugincel.ConditionEvaluator
 	messages    []string
+	constraints *admissionregistrationv1.MatchResources
 }
 
-// review is one request to the API server.
+// review is one request to the API server: a creation without an old object, a deletion without a new one.
 type review struct {
 	object, old, params runtime.Object
 	by                  string
+	// of is the subresource, and the resource if it is not that of the object's kind, such as pods/eviction.
+	of      string
+	options runtime.Object
+	in      map[string]string // labels of the object's namespace
+}
+
+func (r *review) operation() admission.Operation {
+	switch {
+	case r.object == nil:
+		return admission.Delete
+	case r.old == nil:
+		return admission.Create
+	default:
+		return admission.Update
+	}
+}
+
+// subject is the object that there is.
+func (r *review) subject() runtime.Object {
+	if r.object == nil {
+		return r.old
+	}
+	return r.object
+}
+
+// namespace is that of the object, or nil.
+func (r *review) namespace(t *testing.T) *corev1.Namespace {
+	t.Helper()
+	object, err := meta.Accessor(r.subject())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if object.GetNamespace() == "" {
+		return nil
+	}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: object.GetNamespace(), Labels: r.in}}
 }
 
 func mutatingPolicy(t *testing.T, name string) *admissionPolicy {
 	t.Helper()
 	var spec admissionregistrationv1.MutatingAdmissionPolicy
-	decodeInto(t, "MutatingAdmissionPolicy", name, &spec)
+	decodeInto(t, options(), "MutatingAdmissionPolicy", name, &spec)
 	p, options := newPolicy(t, spec.Spec.ParamKind != nil)
+	p.constraints = spec.Spec.MatchConstraints
 	p.compile(spec.Spec.Variables, spec.Spec.MatchConditions, options)
 	withPatches := options
 	withPatches.HasPatchTypes = true
@@ -61,9 +104,18 @@ func mutatingPolicy(t *testing.T, name string) *admissionPolicy {
 
 func validatingPolicy(t *testing.T, name string) *admissionPolicy {
 	t.Helper()
+	return validatingPolicyOf(t, options(), name)
+}
+
+func validatingPolicyOf(t *testing.T, o Options, name string) *admissionPolicy {
+	t.Helper()
 	var spec admissionregistrationv1.ValidatingAdmissionPolicy
-	decodeInto(t, "ValidatingAdmissionPolicy", name, &spec)
+	decodeInto(t, o, "ValidatingAdmissionPolicy", name, &spec)
+	if spec.Spec.FailurePolicy == nil || *spec.Spec.FailurePolicy != admissionregistrationv1.Fail {
+		t.Errorf("policy %s does not fail closed", name)
+	}
 	p, options := newPolicy(t, spec.Spec.ParamKind != nil)
+	p.constraints = spec.Spec.MatchConstraints
 	p.compile(spec.Spec.Variables, spec.Spec.MatchConditions, options)
 	var expressions []plugincel.ExpressionAccessor
 	for _, v := range spec.Spec.Validations {
@@ -139,8 +191,8 @@ func (p *admissionPolicy) validate(r review) []string {
 	if !p.matches(ctx, attributes, r) {
 		return nil
 	}
-	results, _, err := p.validations.ForInput(ctx, attributes, p.request(attributes, r),
-		plugincel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
+	results, _, err := p.validations.ForInput(ctx, attributes, p.request(attributes),
+		plugincel.OptionalVariableBindings{}, plugincel.CreateNamespaceObject(r.namespace(p.t)), celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -158,6 +210,9 @@ func (p *admissionPolicy) validate(r review) []string {
 
 func (p *admissionPolicy) matches(ctx context.Context, attributes *admission.VersionedAttributes, r review) bool {
 	p.t.Helper()
+	if !p.constrainedTo(attributes, r) {
+		return false
+	}
 	result := p.conditions.Match(ctx, attributes, r.params, nil)
 	if result.Error != nil {
 		p.t.Fatal(result.Error)
@@ -165,22 +220,45 @@ func (p *admissionPolicy) matches(ctx context.Context, attributes *admission.Ver
 	return result.Matches
 }
 
+// constrainedTo reports whether the policy is for requests of this kind, in namespaces of these labels.
+func (p *admissionPolicy) constrainedTo(attributes admission.Attributes, r review) bool {
+	p.t.Helper()
+	if selector := p.constraints.NamespaceSelector; selector != nil {
+		matcher, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if !matcher.Matches(labels.Set(r.in)) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(p.constraints.ResourceRules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
+		matcher := rules.Matcher{Rule: rule.RuleWithOperations, Attr: attributes}
+		return matcher.Matches()
+	})
+}
+
 func (p *admissionPolicy) attributes(r review) *admission.VersionedAttributes {
 	p.t.Helper()
-	kind := r.object.GetObjectKind().GroupVersionKind()
-	object, err := meta.Accessor(r.object)
+	kind := r.subject().GetObjectKind().GroupVersionKind()
+	object, err := meta.Accessor(r.subject())
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	resource, _ := meta.UnsafeGuessKindToResource(kind)
-	operation := admission.Create
-	if r.old != nil {
-		operation = admission.Update
+	name, subresource, _ := strings.Cut(r.of, "/")
+	if name != "" && name != resource.Resource {
+		resource = corev1.SchemeGroupVersion.WithResource(name)
 	}
-	record := admission.NewAttributesRecord(r.object, r.old, kind, object.GetNamespace(), object.GetName(), resource, "",
-		operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: r.by})
-	attributes := &admission.VersionedAttributes{
-		Attributes: record, VersionedKind: kind, VersionedObject: admission.NewLazyObject(r.object),
+	namespace := object.GetNamespace()
+	if kind.Kind == "Namespace" {
+		namespace = object.GetName() // as the API server has it
+	}
+	record := admission.NewAttributesRecord(r.object, r.old, kind, namespace, object.GetName(), resource, subresource,
+		r.operation(), r.options, false, &user.DefaultInfo{Name: r.by})
+	attributes := &admission.VersionedAttributes{Attributes: record, VersionedKind: kind}
+	if r.object != nil {
+		attributes.VersionedObject = admission.NewLazyObject(r.object)
 	}
 	if r.old != nil {
 		attributes.VersionedOldObject = admission.NewLazyObject(r.old)
@@ -188,14 +266,37 @@ func (p *admissionPolicy) attributes(r review) *admission.VersionedAttributes {
 	return attributes
 }
 
-func (*admissionPolicy) request(attributes *admission.VersionedAttributes, _ review) *admissionv1.AdmissionRequest {
+func (*admissionPolicy) request(attributes *admission.VersionedAttributes) *admissionv1.AdmissionRequest {
 	return plugincel.CreateAdmissionRequest(attributes.Attributes,
 		metav1.GroupVersionResource(attributes.GetResource()), metav1.GroupVersionKind(attributes.VersionedKind))
 }
 
-func decodeInto(t *testing.T, kind, name string, into any) {
+// A ruling is what a policy should say to a request.
+type ruling struct {
+	review
+	want string // the beginning of the only message, or nothing if it is let through
+}
+
+// expectRulings checks that each request is let through, or refused for the one reason that is wanted.
+func expectRulings(t *testing.T, policy *admissionPolicy, rulings map[string]ruling) {
 	t.Helper()
-	object := find(t, mustRender(t, options()), kind, name)
+	for name, test := range rulings {
+		t.Run(name, func(t *testing.T) {
+			policy.t = t
+			got := policy.validate(test.review)
+			switch {
+			case test.want == "" && len(got) > 0:
+				t.Errorf("refused with %q", got)
+			case test.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], test.want)):
+				t.Errorf("answered with %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func decodeInto(t *testing.T, o Options, kind, name string, into any) {
+	t.Helper()
+	object := find(t, mustRender(t, o), kind, name)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true); err != nil {
 		t.Fatal(err)
 	}

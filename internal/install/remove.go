@@ -50,6 +50,7 @@ func (c Cluster) Remove(ctx context.Context, r Removal) error {
 		{"Stopping Hanse", func(ctx context.Context) error { return c.stop(ctx, r.Namespace) }},
 		{"Removing virtual nodes", func(ctx context.Context) error { return c.removeNodes(ctx, nodes) }},
 		{"Removing policies and roles", c.removeChart},
+		{"Removing marks of namespaces", c.removeMarks},
 		{"Removing what belonged to peers", c.removeNamespaces},
 		{"Removing definitions", c.removeDefinitions},
 		{"Removing namespace " + r.Namespace, func(ctx context.Context) error { return c.removeNamespace(ctx, r.Namespace) }},
@@ -265,37 +266,11 @@ func (c Cluster) removeChart(ctx context.Context) error {
 	return c.eachOfChart(ctx, func(object *unstructured.Unstructured) error { return c.delete(ctx, object) })
 }
 
-// removeNamespaces removes the tenant and twin namespaces that Hanse could not remove itself.
-func (c Cluster) removeNamespaces(ctx context.Context) error {
-	if err := c.releaseObjects(ctx); err != nil {
-		return err
-	}
-	left := func(ctx context.Context) ([]corev1.Namespace, error) {
-		list := &corev1.NamespaceList{}
-		err := c.Client.List(ctx, list, client.MatchingLabels{v1alpha1.LabelManaged: "true"})
-		return slices.DeleteFunc(list.Items, func(n corev1.Namespace) bool {
-			kind := n.Labels[v1alpha1.LabelType]
-			return kind != v1alpha1.TypeTenant && kind != v1alpha1.TypeTwin
-		}), err
-	}
-	namespaces, err := left(ctx)
-	if err != nil {
-		return fmt.Errorf("list namespaces of peers: %w", err)
-	}
-	for i := range namespaces {
-		if err := c.delete(ctx, &namespaces[i]); err != nil {
-			return err
-		}
-	}
-	return c.until(ctx, "namespaces of peers to go", func(ctx context.Context) (bool, error) {
-		namespaces, err := left(ctx)
-		return len(namespaces) == 0, err
-	})
-}
-
 // releaseObjects takes the finalizers off what only Hanse, which is no longer there, could release.
 func (c Cluster) releaseObjects(ctx context.Context) error {
-	for _, kind := range []string{"Peer", "ShadowPod", "NamespaceMapping", "Advertisement", "NamespaceOffloading"} {
+	for _, kind := range []string{
+		"Peer", "PeeringClaim", "ShadowPod", "NamespaceMapping", "Advertisement", "NamespaceOffloading",
+	} {
 		objects, err := c.list(ctx, v1alpha1.GroupVersion.WithKind(kind))
 		if err != nil {
 			return err

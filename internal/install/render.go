@@ -163,7 +163,7 @@ func namespace(name string) *unstructured.Unstructured {
 // order is that in which kinds are made: what others refer to comes first. What is not named comes before the last.
 var order = []string{
 	"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding",
-	"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "", "ValidatingAdmissionPolicyBinding",
+	"PriorityLevelConfiguration", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "", "ValidatingAdmissionPolicyBinding",
 	"MutatingAdmissionPolicyBinding", "Deployment",
 }
 

@@ -45,6 +45,61 @@ func TestRenderedManifestIsTheReviewedOne(t *testing.T) {
 	golden(t, "manifest.yaml", text.Bytes())
 }
 
+// The manager keeps the rules, and the chart must not take them away when it is applied again.
+func TestTheChartLeavesTheListOfPeersAlone(t *testing.T) {
+	schema := find(t, mustRender(t, options()), "FlowSchema", "hanse-peers")
+	if rules, found, err := unstructured.NestedFieldNoCopy(schema.Object, "spec", "rules"); found || err != nil {
+		t.Errorf("the chart has rules: %v %v", rules, err)
+	}
+}
+
+// A policy without its binding does nothing.
+func TestEveryPolicyIsInForce(t *testing.T) {
+	m := mustRender(t, options())
+	for _, policy := range m.Objects {
+		kind := policy.GetKind()
+		if kind != "ValidatingAdmissionPolicy" && kind != "MutatingAdmissionPolicy" {
+			continue
+		}
+		binding := find(t, m, kind+"Binding", policy.GetName())
+		if name, _, _ := unstructured.NestedString(binding.Object, "spec", "policyName"); name != policy.GetName() {
+			t.Errorf("%s %s binds %q", binding.GetKind(), binding.GetName(), name)
+		}
+		actions, _, _ := unstructured.NestedStringSlice(binding.Object, "spec", "validationActions")
+		if kind == "ValidatingAdmissionPolicy" && !slices.Equal(actions, []string{"Deny"}) {
+			t.Errorf("%s %s does %q", binding.GetKind(), binding.GetName(), actions)
+		}
+	}
+}
+
+// What peers get is never given in the whole cluster, and what can be bound are exactly the fixed ClusterRoles.
+func TestTheFixedRolesAreBoundByTheManagerAlone(t *testing.T) {
+	var fixed, bindable []string
+	for _, object := range mustRender(t, options()).Objects {
+		switch name := object.GetName(); object.GetKind() {
+		case "ClusterRoleBinding", "RoleBinding":
+			role, _, _ := unstructured.NestedString(object.Object, "roleRef", "name")
+			if strings.HasPrefix(role, "hanse-peer-") || strings.Contains(role, "-in-") {
+				t.Errorf("%s %s binds %s", object.GetKind(), name, role)
+			}
+		case "ClusterRole":
+			if strings.HasPrefix(name, "hanse-peer-") || strings.Contains(name, "-in-") {
+				fixed = append(fixed, name)
+			}
+			for _, rule := range rulesOf(t, object) {
+				if slices.Contains(rule.Verbs, "bind") {
+					bindable = append(bindable, rule.ResourceNames...)
+				}
+			}
+		}
+	}
+	slices.Sort(fixed)
+	slices.Sort(bindable)
+	if diff := cmp.Diff(fixed, bindable); diff != "" {
+		t.Errorf("roles that can be bound (-want +got):\n%s", diff)
+	}
+}
+
 // Every right of every identity, one a line. A change here is a change of what a stolen token is worth.
 func TestRightsAreTheReviewedOnes(t *testing.T) {
 	var lines []string
@@ -66,20 +121,36 @@ func TestNoRightIsUnlimited(t *testing.T) {
 			continue
 		}
 		for _, rule := range rulesOf(t, object) {
-			all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs)
-			for _, forbidden := range []string{"*", "escalate", "impersonate"} {
-				if slices.Contains(all, forbidden) {
-					t.Errorf("%s %s has %q", object.GetKind(), object.GetName(), forbidden)
-				}
-			}
-			if object.GetKind() == "ClusterRole" && slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 {
-				t.Errorf("ClusterRole %s reads any Secret", object.GetName())
-			}
-			if slices.Contains(rule.Verbs, "bind") && len(rule.ResourceNames) == 0 {
-				t.Errorf("%s %s binds any role", object.GetKind(), object.GetName())
+			for _, excess := range excesses(object.GetKind(), rule) {
+				t.Errorf("%s %s %s", object.GetKind(), object.GetName(), excess)
 			}
 		}
 	}
+}
+
+// excesses says what a rule gives that no rule may give.
+func excesses(kind string, rule rbacv1.PolicyRule) []string {
+	var found []string
+	all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs)
+	for _, forbidden := range []string{"*", "escalate", "impersonate"} {
+		if slices.Contains(all, forbidden) {
+			found = append(found, fmt.Sprintf("has %q", forbidden))
+		}
+	}
+	if len(rule.ResourceNames) > 0 {
+		return found
+	}
+	onlyCreates := slices.Equal(rule.Verbs, []string{"create"})
+	if kind == "ClusterRole" && slices.Contains(rule.Resources, "secrets") && !onlyCreates {
+		found = append(found, "reads or changes any Secret")
+	}
+	if slices.Contains(rule.Resources, "serviceaccounts/token") {
+		found = append(found, "makes tokens of anybody")
+	}
+	if slices.Contains(rule.Verbs, "bind") {
+		found = append(found, "binds any role")
+	}
+	return found
 }
 
 func TestValuesAreUsed(t *testing.T) {
@@ -89,7 +160,11 @@ func TestValuesAreUsed(t *testing.T) {
 		"image":     map[string]any{"tag": "v9"},
 		"podCIDR":   "10.244.0.0/16",
 		"policies":  map[string]any{"keepDaemonSetsHome": false},
-		"manager":   map[string]any{"extraArgs": []any{"--publish-interval=1s"}},
+		"manager": map[string]any{
+			"extraArgs": []any{"--publish-interval=1s"}, "apiServers": []any{"https://a.example:6443", "https://b.example"},
+		},
+		"sessionLife": "24h", "renewalPeriod": "5s", "partingDeadline": "1m",
+		"flowControl": map[string]any{"nominalConcurrencyShares": 7},
 	}
 	m := mustRender(t, o)
 	manager := find(t, m, "Deployment", "hanse-manager")
@@ -101,10 +176,18 @@ func TestValuesAreUsed(t *testing.T) {
 	if got, want := container["image"], "hanse.dev/hanse:v9"; got != want {
 		t.Errorf("image %v, want %s", got, want)
 	}
-	for _, want := range []any{"--cluster-id=lubeck", "--pod-cidr=10.244.0.0/16", "--publish-interval=1s"} {
+	for _, want := range []any{
+		"--cluster-id=lubeck", "--pod-cidr=10.244.0.0/16", "--publish-interval=1s", "--api-server=https://a.example:6443",
+		"--api-server=https://b.example", "--session-life=24h", "--renewal-period=5s", "--parting-deadline=1m",
+	} {
 		if args := container["args"].([]any); !slices.Contains(args, want) {
 			t.Errorf("args %v lack %v", args, want)
 		}
+	}
+	level := find(t, m, "PriorityLevelConfiguration", "hanse-peers")
+	shares, _, err := unstructured.NestedFieldNoCopy(level.Object, "spec", "limited", "nominalConcurrencyShares")
+	if err != nil || fmt.Sprint(shares) != "7" {
+		t.Errorf("peers have %v shares, want 7: %v", shares, err)
 	}
 	for _, object := range m.Objects {
 		if object.GetName() == "hanse-keep-daemonsets-home" {
@@ -120,6 +203,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"a range that is none":              {"podCIDR": "ten"},
 		"a value that does not exist":       {"clusterid": "lubeck"},
 		"a log format that does not exist":  {"log": map[string]any{"format": "xml"}},
+		"a session that does not live":      {"sessionLife": ""},
+		"a life that is no time":            {"sessionLife": "a month"},
+		"an API server without encryption":  {"manager": map[string]any{"apiServers": []any{"http://a.example"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options()
@@ -138,8 +224,8 @@ func TestEveryKindHasADefinition(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"advertisements.hanse.dev", "namespacemappings.hanse.dev", "namespaceoffloadings.hanse.dev", "peers.hanse.dev",
-		"shadowpods.hanse.dev",
+		"advertisements.hanse.dev", "namespacemappings.hanse.dev", "namespaceoffloadings.hanse.dev",
+		"peeringclaims.hanse.dev", "peers.hanse.dev", "shadowpods.hanse.dev",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)

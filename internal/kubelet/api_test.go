@@ -281,6 +281,20 @@ func TestStreamsAreJoined(t *testing.T) {
 	}
 }
 
+func TestStreamsUseTheTokenOfTheMoment(t *testing.T) {
+	w := newAPIWorld(t, echo)
+	w.upgrade("/exec/shop/web-1/web?command=sh&output=1")
+	renewed := rest.CopyConfig(w.link.config)
+	renewed.BearerToken = "renewed"
+	w.link.config = renewed
+	w.upgrade("/exec/shop/web-1/web?command=sh&output=1")
+	for _, want := range []string{"Bearer ours", "Bearer renewed"} {
+		if got := (<-w.asked).Header.Get("Authorization"); got != want {
+			t.Errorf("asked with %q, want %q", got, want)
+		}
+	}
+}
+
 // say writes text for the other side, whose test fails when it does not arrive.
 func say(to io.Writer, text string) { _, _ = io.WriteString(to, text) }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -25,11 +27,12 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// How many nodes and leases are worked on at the same time. A thousand nodes come up at once in seconds, and a lease
-// never waits behind a pod.
+// How many nodes, leases and drains are worked on at the same time. A thousand nodes come up at once in seconds, and a
+// lease never waits behind a pod.
 const (
 	nodeWorkers  = 16
 	leaseWorkers = 8
+	drainNodes   = 4
 )
 
 // How soon something that failed is tried again: at first, and at last.
@@ -54,12 +57,12 @@ const recorderName = "hanse-kubelet"
 type Kubelet struct {
 	config Config
 	links  linker
-	clock  clock.PassiveClock
+	clock  clock.Clock
 }
 
 // New returns a Kubelet that reaches peers over the links, whose Run is the caller's to start. Its own parts are started
 // by the manager that SetupWithManager is given.
-func New(config Config, links *peers.Links, clk clock.PassiveClock) *Kubelet {
+func New(config Config, links *peers.Links, clk clock.Clock) *Kubelet {
 	config.Default()
 	return &Kubelet{config: config, links: peerLinks{links}, clock: clk}
 }
@@ -82,11 +85,16 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 		address: k.config.NodeIP, first: k.config.FirstPort, last: k.config.LastPort,
 		listeners: map[string]*nodeListener{},
 	}
+	pods := &podController{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
+		events: mgr.GetEventRecorder(recorderName), sites: all, nodeIP: k.config.NodeIP.String(),
+	}
 	for _, setup := range []func() error{
 		func() error { return mgr.Add(all) },
 		func() error { return k.addNodes(mgr, all, table) },
 		func() error { return k.addLeases(mgr) },
-		func() error { return k.addPods(mgr, all, bell, events) },
+		func() error { return k.addPods(mgr, pods, bell, events) },
+		func() error { return k.addDrains(mgr, pods) },
 		func() error { return k.addAPI(mgr, all, table) },
 	} {
 		if err := setup(); err != nil {
@@ -135,7 +143,7 @@ func (k *Kubelet) addLeases(mgr ctrl.Manager) error {
 	return nil
 }
 
-func (k *Kubelet) addPods(mgr ctrl.Manager, all *sites, bell *doorbell, events podEvents) error {
+func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController, bell *doorbell, events podEvents) error {
 	from := handler.TypedEnqueueRequestsFromMapFunc[client.Object, request]
 	log := mgr.GetLogger().WithName("pod")
 	err := builder.TypedControllerManagedBy[request](mgr).
@@ -156,12 +164,31 @@ func (k *Kubelet) addPods(mgr ctrl.Manager, all *sites, bell *doorbell, events p
 			MaxConcurrentReconciles: k.config.Workers,
 			RateLimiter:             backOff[request](lastRetry),
 		}).
-		Complete(&podController{
-			client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
-			events: mgr.GetEventRecorder(recorderName), sites: all, nodeIP: k.config.NodeIP.String(),
-		})
+		Complete(pods)
 	if err != nil {
 		return fmt.Errorf("add controller of pods: %w", err)
+	}
+	return nil
+}
+
+func (k *Kubelet) addDrains(mgr ctrl.Manager, pods forgetter) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtual-node-drain").
+		For(&v1alpha1.Peer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode), builder.WithPredicates(closes())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(binds())).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: drainNodes,
+			RateLimiter:             backOff[reconcile.Request](lastRetry),
+		}).
+		Complete(&drainController{
+			client: mgr.GetClient(), clock: k.clock, events: mgr.GetEventRecorder(recorderName), pods: pods,
+			pace:    flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(evictionsPerSecond, evictionsPerSecond, k.clock),
+			blocked: blockedBackOff(k.clock),
+		})
+	if err != nil {
+		return fmt.Errorf("add controller of drains: %w", err)
 	}
 	return nil
 }

@@ -14,6 +14,10 @@ var (
 		Name: "hanse_kubelet_pod_status_writes_total",
 		Help: "Writes of the status of home pods.",
 	})
+	podsDrained = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hanse_kubelet_pods_drained_total",
+		Help: "Pods that drains of virtual nodes asked to go, by what came of it: gone, or stayed (for now).",
+	}, []string{"outcome"})
 	streamsOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hanse_kubelet_streams",
 		Help: "Streams that the kubelet API serves now, by kind: logs, exec, attach, portForward.",
@@ -21,5 +25,5 @@ var (
 )
 
 func init() { //nolint:gochecknoinits // the registry of controller-runtime is global, as its documentation has it
-	metrics.Registry.MustRegister(shadowPodsCreated, statusesWritten, streamsOpen)
+	metrics.Registry.MustRegister(shadowPodsCreated, statusesWritten, podsDrained, streamsOpen)
 }

@@ -6,9 +6,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
 const (
@@ -28,8 +30,8 @@ type endpoint struct {
 	port    int32
 }
 
-// desiredNode returns the Node that stands for the peer as long as it offers what ad says. Its conditions carry no
-// times; the caller adds those.
+// desiredNode returns the Node that stands for the peer as long as it offers what ad says, closed to new pods if it takes
+// none. Its conditions carry no times; the caller adds those.
 func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoint) *corev1.Node {
 	name := v1alpha1.VirtualNodeName(peer.Name)
 	foreign := peerLabels(peer.Name, ad.Labels)
@@ -50,7 +52,7 @@ func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoin
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: providerID(peer),
-			Taints:     offerTaints(),
+			Taints:     nodeTaints(takesPods(peer, ad)),
 		},
 		Status: corev1.NodeStatus{
 			Capacity:    ad.Availability.DeepCopy(),
@@ -76,6 +78,24 @@ func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoin
 }
 
 func providerID(peer *v1alpha1.Peer) string { return providerIDPrefix + peer.Spec.ClusterID }
+
+// takesPods says whether the peer takes more pods than it has: it says so, and understands what we would say.
+func takesPods(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec) bool {
+	incompatible := meta.IsStatusConditionFalse(peer.Status.Conditions, v1alpha1.ConditionCompatible)
+	return !incompatible && exchange.Phase(ad) == v1alpha1.OfferOpen
+}
+
+func nodeTaints(open bool) []corev1.Taint {
+	if open {
+		return offerTaints()
+	}
+	return append(offerTaints(), withdrawnTaint())
+}
+
+// isClosed says whether the node takes no more pods, because we have closed it.
+func isClosed(node *corev1.Node) bool {
+	return slices.Contains(node.Spec.Taints, withdrawnTaint())
+}
 
 // offerTaints keep pods off the virtual node that do not ask for it, and behind real nodes those that may use both.
 func offerTaints() []corev1.Taint {

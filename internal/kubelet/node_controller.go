@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
@@ -53,16 +52,9 @@ type nodeController struct {
 	sites  siteKeeper
 }
 
-// nodeFacts are what decides about a virtual node.
-type nodeFacts struct {
-	peer *v1alpha1.Peer          // nil if there is none
-	ad   *v1alpha1.Advertisement // nil if none is accepted, or we do not consume from the peer (any more)
-	node *corev1.Node            // nil if there is none
-}
-
 // Reconcile makes the virtual node look as the peer's accepted advertisement says, or takes it away.
 func (c *nodeController) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	seen, err := c.observe(ctx, req.Name)
+	seen, err := observeNode(ctx, c.client, req.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -75,16 +67,14 @@ func (c *nodeController) Reconcile(ctx context.Context, req reconcile.Request) (
 	return c.linkTo(ctx, req.Name, seen, err)
 }
 
-// linkTo keeps the link for as long as there is something to do over it.
+// linkTo keeps the link for as long as there is something to do over it: until the last pod of a peer that we part from
+// has ended there. A peer that we part from by force is not asked for anything any more.
 func (c *nodeController) linkTo(
 	ctx context.Context, name string, seen nodeFacts, nodeErr error,
 ) (reconcile.Result, error) {
-	if seen.peer == nil || seen.node == nil && !consumed(seen.peer) {
+	if seen.peer == nil || forsaken(seen.peer) || seen.node == nil && !consumed(seen.peer) {
 		c.sites.drop(name)
 		return reconcile.Result{}, nodeErr
-	}
-	if !seen.peer.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nodeErr // its credentials may be gone by now, while the link still works
 	}
 	err := c.sites.ensure(ctx, seen.peer)
 	if errors.Is(err, peers.ErrCredentialsMissing) || errors.Is(err, peers.ErrCredentialsInvalid) {
@@ -95,48 +85,6 @@ func (c *nodeController) linkTo(
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: wait.Jitter(resyncPeriod, 0.2)}, nil
-}
-
-func (c *nodeController) observe(ctx context.Context, name string) (nodeFacts, error) {
-	seen := nodeFacts{}
-	node := &corev1.Node{}
-	key := client.ObjectKey{Name: v1alpha1.VirtualNodeName(name)}
-	if err := c.client.Get(ctx, key, node); err == nil {
-		seen.node = node
-	} else if !apierrors.IsNotFound(err) {
-		return seen, fmt.Errorf("read Node %s: %w", key.Name, err)
-	}
-	peer := &v1alpha1.Peer{}
-	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, peer); err != nil {
-		return seen, client.IgnoreNotFound(err)
-	}
-	seen.peer = peer
-	if !consumed(peer) {
-		return seen, nil
-	}
-	ad, err := acceptedAdvertisement(ctx, c.client, peer)
-	seen.ad = ad
-	return seen, err
-}
-
-// consumed says whether new pods may run at the peer.
-func consumed(peer *v1alpha1.Peer) bool {
-	return peer.HasRole(v1alpha1.RoleProvider) && peer.DeletionTimestamp.IsZero()
-}
-
-// acceptedAdvertisement returns our copy of what the peer offers, or nil if we have accepted nothing.
-func acceptedAdvertisement(
-	ctx context.Context, reader client.Reader, peer *v1alpha1.Peer,
-) (*v1alpha1.Advertisement, error) {
-	ad := &v1alpha1.Advertisement{}
-	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}
-	if err := reader.Get(ctx, key, ad); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	if !ad.DeletionTimestamp.IsZero() || !meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted) {
-		return nil, nil
-	}
-	return ad, nil
 }
 
 func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
@@ -208,18 +156,17 @@ func (c *nodeController) update(ctx context.Context, current, desired *corev1.No
 	return nil
 }
 
-// withdraw closes the virtual node to new pods, and deletes it when it has none. Without its Peer nobody can do
-// anything about its pods: then it goes at once, and Kubernetes collects them as those of a node that was taken away.
+// withdraw closes the virtual node to new pods, and deletes it when it has none.
 func (c *nodeController) withdraw(ctx context.Context, seen nodeFacts) error {
 	node := seen.node
 	if node == nil {
 		return nil
 	}
-	needed, err := c.needed(ctx, node)
+	needed, err := c.needed(ctx, seen)
 	if err != nil {
 		return err
 	}
-	if needed && seen.peer != nil {
+	if needed {
 		return c.closeToPods(ctx, node)
 	}
 	c.ports.Close(node.Name)
@@ -231,14 +178,21 @@ func (c *nodeController) withdraw(ctx context.Context, seen nodeFacts) error {
 	return nil
 }
 
-// needed says whether the node has pods that run at the peer, or should.
-func (c *nodeController) needed(ctx context.Context, node *corev1.Node) (bool, error) {
-	pods, err := podsOn(ctx, c.client, node.Name, "")
+// needed says whether the node has pods that run at the peer, or should. Without its Peer nobody can do anything about
+// its pods: then it goes at once, and Kubernetes collects them as those of a node that was taken away.
+func (c *nodeController) needed(ctx context.Context, seen nodeFacts) (bool, error) {
+	if seen.peer == nil {
+		return false, nil
+	}
+	pods, err := podsOn(ctx, c.client, seen.node.Name, "")
 	if err != nil {
 		return false, err
 	}
+	byForce := forsaken(seen.peer)
 	for i := range pods {
-		if _, homebound := staysHome(&pods[i]); !homebound {
+		_, homebound := staysHome(&pods[i])
+		abandoned := byForce && cutOff(&pods[i])
+		if !homebound && !abandoned {
 			return true, nil
 		}
 	}
@@ -250,7 +204,7 @@ func (c *nodeController) closeToPods(ctx context.Context, node *corev1.Node) err
 		return err
 	}
 	closed := node.DeepCopy()
-	closed.Spec.Taints = mergeTaints(node.Spec.Taints, append(offerTaints(), withdrawnTaint()))
+	closed.Spec.Taints = mergeTaints(node.Spec.Taints, nodeTaints(false))
 	if equality.Semantic.DeepEqual(node.Spec.Taints, closed.Spec.Taints) {
 		return nil
 	}

@@ -19,6 +19,8 @@ type podFacts struct {
 	virtual bool
 	// peered says that there is a Peer, so that what is missing may come.
 	peered bool
+	// forsaken says that we part from the peer by force, so that it is asked for nothing.
+	forsaken bool
 	// offloaded says that the pod's namespace has a NamespaceOffloading.
 	offloaded bool
 	// linked says that view is what the peer told, and not just empty.
@@ -57,6 +59,9 @@ type decision struct {
 }
 
 func decide(f podFacts) decision {
+	if f.forsaken {
+		return decision{} // the drain deletes it
+	}
 	if f.shadow != nil && (f.home == nil || f.shadow.Spec.HomeUID != f.home.UID) {
 		return decision{do: ifAnswered(f, doClear)}
 	}

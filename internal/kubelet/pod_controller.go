@@ -109,6 +109,7 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 	if seen.peered = err == nil; client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Peer %s: %w", req.Peer, err)
 	}
+	seen.forsaken = seen.peered && forsaken(peer)
 	offloading := &v1alpha1.NamespaceOffloading{}
 	key = client.ObjectKey{Namespace: req.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	err = c.client.Get(ctx, key, offloading, client.UnsafeDisableDeepCopy)

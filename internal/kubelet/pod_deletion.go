@@ -68,17 +68,22 @@ func (c *podController) finish(ctx context.Context, seen podFacts, at *site) err
 			return &peerError{attempt: "read ShadowPod", err: err}
 		}
 	}
-	if len(seen.home.Finalizers) > 0 && !terminal(seen.home) {
+	return c.forget(ctx, seen.home)
+}
+
+// forget deletes the pod at home at once.
+func (c *podController) forget(ctx context.Context, home *corev1.Pod) error {
+	if len(home.Finalizers) > 0 && !terminal(home) {
 		// The object stays for a while, and must not look as if its containers ran.
-		failed := *seen.home.Status.DeepCopy()
+		failed := *home.Status.DeepCopy()
 		failed.Phase = corev1.PodFailed
-		if err := c.write(ctx, seen.home, failed); err != nil {
+		if err := c.write(ctx, home, failed); err != nil {
 			return err
 		}
 	}
 	target := &corev1.Pod{}
-	target.Namespace, target.Name = seen.home.Namespace, seen.home.Name
-	err := c.client.Delete(ctx, target, client.GracePeriodSeconds(0), client.Preconditions{UID: &seen.home.UID})
+	target.Namespace, target.Name = home.Namespace, home.Name
+	err := c.client.Delete(ctx, target, client.GracePeriodSeconds(0), client.Preconditions{UID: &home.UID})
 	if apierrors.IsConflict(err) {
 		return nil // another pod has the name by now
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,6 +50,7 @@ type world struct {
 	sites  *sites
 	nodes  *nodeController
 	pods   *podController
+	drains *drainController
 
 	mu      sync.Mutex
 	writes  []string // verb kind name, of both sides
@@ -72,6 +74,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.pods = &podController{
 		client: w.home, live: w.home, clock: w.clock, events: w.events, sites: w.sites, nodeIP: "192.0.2.7",
+	}
+	w.drains = &drainController{
+		client: w.home, clock: w.clock, events: w.events, pods: w.pods,
+		pace: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(100, 100, w.clock), blocked: blockedBackOff(w.clock),
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -138,6 +144,14 @@ func (w *world) cluster(side string, objects ...client.Object) client.WithWatch 
 				w.deletes = append(w.deletes, options)
 				w.mu.Unlock()
 				return c.Delete(ctx, o, opts...)
+			},
+			SubResourceCreate: func(
+				ctx context.Context, c client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption,
+			) error {
+				if err := record("create "+sub, o); err != nil {
+					return err
+				}
+				return c.SubResource(sub).Create(ctx, o, body, opts...)
 			},
 			SubResourcePatch: func(
 				ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
@@ -209,6 +223,16 @@ func (w *world) reconcileNode() reconcile.Result {
 	result, err := w.nodes.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turin}})
 	if err != nil {
 		w.t.Fatalf("reconcile node: %v", err)
+	}
+	return result
+}
+
+// reconcileDrain looks at the drain of turin's node.
+func (w *world) reconcileDrain() reconcile.Result {
+	w.t.Helper()
+	result, err := w.drains.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turin}})
+	if err != nil {
+		w.t.Fatalf("reconcile drain: %v", err)
 	}
 	return result
 }

@@ -53,13 +53,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Controller is the four controllers of this package.
+// Controller is the five controllers of this package.
 type Controller struct {
 	remotes    *remotes
 	connector  *connector
 	mapper     *mapper
 	reporter   *reporter
 	homekeeper *homekeeper
+	marker     *marker
 }
 
 // New returns the controllers. It starts nothing.
@@ -79,12 +80,15 @@ func New(c Config) (*Controller, error) {
 		reporter:   reporter,
 		connector:  &connector{client: c.Client, connect: c.Connect, remotes: known, mapper: mapper, reporter: reporter},
 		homekeeper: &homekeeper{client: c.Client, clock: c.Clock, instance: c.Instance},
+		marker:     &marker{client: c.Client},
 	}, nil
 }
 
 // SetupWithManager adds the controllers to the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	setups := []func(ctrl.Manager) error{c.setupConnector, c.setupMapper, c.setupReporter, c.setupHomekeeper}
+	setups := []func(ctrl.Manager) error{
+		c.setupConnector, c.setupMapper, c.setupReporter, c.setupHomekeeper, c.setupMarker,
+	}
 	for _, setup := range setups {
 		if err := setup(mgr); err != nil {
 			return fmt.Errorf("set up namespaces: %w", err)
@@ -99,7 +103,7 @@ func (c *Controller) setupConnector(mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespaces-connector").
-		For(&v1alpha1.Peer{}).
+		For(&v1alpha1.Peer{}). // its status too: conditions tell that there are credentials, or others
 		WatchesRawSource(&c.connector.queue).
 		WithOptions(options(mapperWorkers)).
 		Complete(c.connector)
@@ -138,6 +142,17 @@ func (c *Controller) setupHomekeeper(mgr ctrl.Manager) error {
 		For(&corev1.Pod{}, builder.WithPredicates(keptAtHome)).
 		WithOptions(options(1)).
 		Complete(c.homekeeper)
+}
+
+func (c *Controller) setupMarker(mgr ctrl.Manager) error {
+	inNamespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("namespaces-marker").
+		For(&corev1.Namespace{}, builder.WithPredicates(markMoved)).
+		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(comesOrGoes)).
+		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(leavesOrEnds)).
+		WithOptions(options(1)).
+		Complete(c.marker)
 }
 
 // The default limiter waits up to 17 minutes and lets through 10 requests a second: too long for a peer that is back,

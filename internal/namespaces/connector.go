@@ -2,15 +2,26 @@ package namespaces
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+const (
+	// credentialsPatience is for new credentials that no change of the Peer tells of.
+	credentialsPatience = 30 * time.Second
+	// rightsPatience is for our rights in a new tenant namespace, which the API server knows after a moment.
+	rightsPatience = time.Second
 )
 
 // connector keeps a mirror of our NamespaceMappings at each peer that we consume from. A request names a Peer.
@@ -34,6 +45,10 @@ func (c *connector) Reconcile(ctx context.Context, request reconcile.Request) (r
 		return reconcile.Result{}, nil // its link is closed by whoever opened it, and the mirror ends with it
 	}
 	remote, err := c.connect(ctx, peer)
+	if pause := patience(err); pause > 0 {
+		ctrl.LoggerFrom(ctx).V(1).Info("There is no link to the peer", "Peer", peer.Name, "cause", err.Error())
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("connect to peer %q: %w", peer.Name, err)
 	}
@@ -41,6 +56,19 @@ func (c *connector) Reconcile(ctx context.Context, request reconcile.Request) (r
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, c.follow(peer.Name, remote)
+}
+
+// patience returns when to try again to connect though no change of the Peer calls us, and 0 if the error is none that is
+// to be expected: what is wrong with credentials is told in the Peer's conditions.
+func patience(err error) time.Duration {
+	switch {
+	case errors.Is(err, peers.ErrCredentialsMissing), errors.Is(err, peers.ErrCredentialsInvalid):
+		return credentialsPatience
+	case apierrors.IsForbidden(err):
+		return rightsPatience
+	default:
+		return 0
+	}
 }
 
 // follow mirrors the mappings over the link and wakes the other controllers by what it sees, until the link closes.

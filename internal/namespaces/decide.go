@@ -31,6 +31,9 @@ type situation struct {
 
 // decide says whether the peer should have a twin of the namespace, pods that already run there aside.
 func decide(s situation) (need, error) {
+	if isLeaving(s.peer) {
+		return unknown, nil // the twins go with the peering, in its order
+	}
 	if !offloads(s.offloading) || !provides(s.peer) {
 		return notNeeded, nil
 	}
@@ -52,8 +55,11 @@ func offloads(o *v1alpha1.NamespaceOffloading) bool {
 	return o != nil && o.DeletionTimestamp.IsZero() && o.Spec.Strategy != v1alpha1.StrategyLocal
 }
 
+func isLeaving(peer *v1alpha1.Peer) bool { return peer != nil && !peer.DeletionTimestamp.IsZero() }
+
+// provides reports whether the peer makes twins for us. A cluster without Hanse makes none.
 func provides(peer *v1alpha1.Peer) bool {
-	return peer != nil && peer.DeletionTimestamp.IsZero() && peer.HasRole(v1alpha1.RoleProvider)
+	return peer != nil && !isLeaving(peer) && peer.HasRole(v1alpha1.RoleProvider) && !peer.Agentless()
 }
 
 // selectorOf translates to the selector that the scheduler's node affinity amounts to.

@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 var south = map[string]v1alpha1.LabelValue{"region": "south"}
@@ -108,6 +112,52 @@ func TestTwinIsGivenUpWhenNothingNeedsIt(t *testing.T) {
 	}
 }
 
+// Twins of a peer that we part from go in the order of the parting.
+func TestMappingsOfAPeerThatIsLeftAreLeftAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		asked bool // before the Peer was deleted
+		want  []string
+	}{
+		"one that is there stays":  {asked: true, want: []string{"shop"}},
+		"one that is not stays so": {want: nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := provider("turin")
+			held.Finalizers = []string{v1alpha1.FinalizerPeer}
+			offloading := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
+			w := newWorld(t, held, virtualNode("turin", nil), offloading)
+			w.connect("turin")
+			if test.asked {
+				w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
+			}
+			if err := w.home.Delete(context.Background(), held); err != nil {
+				t.Fatal(err)
+			}
+			w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
+			if diff := cmp.Diff(test.want, w.peers["turin"].names()); diff != "" {
+				t.Errorf("mappings with the offloading (-want +got):\n%s", diff)
+			}
+			if err := w.home.Delete(context.Background(), offloading); err != nil {
+				t.Fatal(err)
+			}
+			w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
+			if diff := cmp.Diff(test.want, w.peers["turin"].names()); diff != "" {
+				t.Errorf("mappings without it (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClustersWithoutHanseAreNotAsked(t *testing.T) {
+	agentless := provider("turin")
+	agentless.Spec.Mode = v1alpha1.ModeAgentless
+	offloading := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
+	got, err := decide(situation{offloading: offloading, peer: agentless, node: virtualNode("turin", nil)})
+	if err != nil || got != notNeeded {
+		t.Errorf("decided %v, %v, want that none is needed", got, err)
+	}
+}
+
 // A cache that has lost the offloading must not end the pods in the twin.
 func TestTwinIsNotGivenUpOnTheWordOfACache(t *testing.T) {
 	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil))
@@ -155,14 +205,30 @@ func TestAnotherLinkIsFollowed(t *testing.T) {
 	}
 }
 
-func TestConnectorReportsWhyThereIsNoLink(t *testing.T) {
-	w := newWorld(t, provider("turin"))
-	noSecret := errors.New("no secret")
-	w.controller.connector.connect = func(context.Context, *v1alpha1.Peer) (Remote, error) { return nil, noSecret }
-	_, err := w.controller.connector.Reconcile(context.Background(),
-		reconcile.Request{NamespacedName: types.NamespacedName{Name: "turin"}})
-	if !errors.Is(err, noSecret) {
-		t.Errorf("error %v, want %v, so that it is tried again", err, noSecret)
+func TestConnectorComplainsOnlyOfWhatIsNotExpected(t *testing.T) {
+	broken := errors.New("broken")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "hanse-link", nil)
+	for name, test := range map[string]struct {
+		err, want error
+		again     time.Duration
+	}{
+		"not joined yet":                   {err: fmt.Errorf("%w: no Secret", peers.ErrCredentialsMissing), again: 30 * time.Second},
+		"a Secret that cannot be read":     {err: fmt.Errorf("%w: no token", peers.ErrCredentialsInvalid), again: 30 * time.Second},
+		"rights that have not settled yet": {err: fmt.Errorf("read Secret: %w", forbidden), again: time.Second},
+		"anything else":                    {err: broken, want: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, provider("turin"))
+			connector := w.controller.connector
+			connector.connect = func(context.Context, *v1alpha1.Peer) (Remote, error) { return nil, test.err }
+			result, err := connector.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "turin"}})
+			if !errors.Is(err, test.want) || result.RequeueAfter != test.again {
+				t.Errorf("looks again in %s, error %v, want %s, %v", result.RequeueAfter, err, test.again, test.want)
+			}
+			if _, connected := w.controller.remotes.get("turin"); connected {
+				t.Error("it counts as connected")
+			}
+		})
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 
 // Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
 // field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
-// virtual nodes, has no token of the provider's API, and is confined where its author left that open.
-func Build(shadow *v1alpha1.ShadowPod) (*corev1.Pod, error) {
+// virtual nodes, has no token of the provider's API, is confined where its author left that open, and says itself what
+// it asks for.
+func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	asked, err := decodeTemplate(shadow.Spec.Pod.Raw)
 	if err != nil {
 		return nil, err
@@ -30,7 +31,8 @@ func Build(shadow *v1alpha1.ShadowPod) (*corev1.Pod, error) {
 	}
 	pod := &corev1.Pod{ObjectMeta: allowed.ObjectMeta, Spec: allowed.Spec}
 	own(pod, shadow)
-	confine(&pod.Spec)
+	confine(&pod.Spec, rules.Restricted)
+	writeRequests(&pod.Spec, rules.LeastRequests)
 	stayOnRealNodes(&pod.Spec)
 	return pod, nil
 }
@@ -58,6 +60,9 @@ func decodeTemplate(raw []byte) (*corev1.PodTemplateSpec, error) {
 
 // allow returns what is allowed of a template, or an error that names the first field that is not.
 func allow(asked *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
+	if err := checkContainers(&asked.Spec); err != nil {
+		return nil, err
+	}
 	allowed := &corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels:      allowedEntries(asked.Labels, labelTravels),
@@ -88,28 +93,6 @@ func own(pod *corev1.Pod, shadow *v1alpha1.ShadowPod) {
 		UID:        shadow.UID,
 		Controller: ptr.To(true),
 	}}
-}
-
-// confine closes what the author of the pod left open.
-func confine(spec *corev1.PodSpec) {
-	spec.AutomountServiceAccountToken = ptr.To(false)
-	if spec.SecurityContext == nil {
-		spec.SecurityContext = &corev1.PodSecurityContext{}
-	}
-	if spec.SecurityContext.SeccompProfile == nil {
-		spec.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
-	}
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			if c.SecurityContext == nil {
-				c.SecurityContext = &corev1.SecurityContext{}
-			}
-			if c.SecurityContext.AllowPrivilegeEscalation == nil {
-				c.SecurityContext.AllowPrivilegeEscalation = ptr.To(false)
-			}
-		}
-	}
 }
 
 // stayOnRealNodes keeps the pod off the provider's own virtual nodes: a pod travels once.

@@ -33,7 +33,7 @@ func shadowFrom(t *testing.T, template corev1.PodTemplateSpec) *v1alpha1.ShadowP
 }
 
 func TestBuildConfinesAndOwnsThePod(t *testing.T) {
-	got, err := Build(shadowOf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`))
+	got, err := Build(shadowOf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`), Rules{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ const everything = `{"metadata":{"labels":{"app":"web","pod-template-hash":"x"},
 "securityContext":{"privileged":false,"capabilities":{"drop":["ALL"]},"readOnlyRootFilesystem":true,"allowPrivilegeEscalation":true,"procMount":"Default"}}]}}`
 
 func TestBuildKeepsEverythingOnTheList(t *testing.T) {
-	pod, err := Build(shadowOf(everything))
+	pod, err := Build(shadowOf(everything), Rules{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,26 +125,39 @@ func TestBuildRefuses(t *testing.T) {
 		`{"spec":{"containers":[{"name":"c","name":"d"}]}}`:    "duplicate field",
 		strings.Repeat(" ", v1alpha1.MaxShadowPodBytes) + "{}": "at most",
 
-		spec(`"hostNetwork":true`):                                                   "spec.hostNetwork: not allowed",
-		spec(`"hostPID":true`):                                                       "spec.hostPID: not allowed",
-		spec(`"hostIPC":true`):                                                       "spec.hostIPC: not allowed",
-		spec(`"nodeName":"n"`):                                                       "spec.nodeName: not allowed",
-		spec(`"nodeSelector":{"a/b":"c"}`):                                           "spec.nodeSelector[a/b]: not allowed",
-		spec(`"tolerations":[{"operator":"Exists"}]`):                                "spec.tolerations: not allowed",
-		spec(`"affinity":{"podAffinity":{}}`):                                        "spec.affinity.podAffinity: not allowed",
-		spec(`"priorityClassName":"system-node-critical"`):                           "spec.priorityClassName: not allowed",
-		spec(`"runtimeClassName":"r"`):                                               "spec.runtimeClassName: not allowed",
-		spec(`"schedulerName":"s"`):                                                  "spec.schedulerName: not allowed",
-		spec(`"serviceAccountName":"admin"`):                                         "spec.serviceAccountName: not allowed",
-		spec(`"automountServiceAccountToken":true`):                                  "spec.automountServiceAccountToken: not allowed",
-		spec(`"imagePullSecrets":[{"name":"s"}]`):                                    "spec.imagePullSecrets: not allowed",
-		spec(`"resourceClaims":[{"name":"s"}]`):                                      "spec.resourceClaims: not allowed",
-		spec(`"readinessGates":[{"conditionType":"s"}]`):                             "spec.readinessGates: not allowed",
-		spec(`"ephemeralContainers":[{"name":"s"}]`):                                 "spec.ephemeralContainers: not allowed",
-		spec(`"securityContext":{"seccompProfile":{"type":"Unconfined"}}`):           "spec.securityContext.seccompProfile.type: not allowed",
-		spec(`"securityContext":{"windowsOptions":{"hostProcess":true}}`):            "spec.securityContext.windowsOptions.hostProcess: not allowed",
-		spec(`"securityContext":{"seLinuxOptions":{"type":"spc_t"}}`):                "spec.securityContext.seLinuxOptions.type: not allowed",
-		spec(`"securityContext":{"sysctls":[{"name":"kernel.msgmax","value":"1"}]}`): "spec.securityContext.sysctls[0].name: not allowed",
+		spec(`"hostNetwork":true`):                    "spec.hostNetwork: not allowed",
+		spec(`"hostPID":true`):                        "spec.hostPID: not allowed",
+		spec(`"hostIPC":true`):                        "spec.hostIPC: not allowed",
+		spec(`"nodeName":"n"`):                        "spec.nodeName: not allowed",
+		spec(`"nodeSelector":{"a/b":"c"}`):            "spec.nodeSelector[a/b]: not allowed",
+		spec(`"tolerations":[{"operator":"Exists"}]`): "spec.tolerations: not allowed",
+		spec(`"tolerations":[{"key":"node-role.kubernetes.io/control-plane","operator":"Exists","effect":"NoSchedule"}]`): "spec.tolerations: not allowed",
+		spec(`"priority":2000001000`):            "spec.priority: not allowed",
+		spec(`"priority":0`):                     "spec.priority: not allowed",
+		spec(`"preemptionPolicy":"Never"`):       "spec.preemptionPolicy: not allowed",
+		spec(`"serviceAccount":"admin"`):         "spec.serviceAccount: not allowed",
+		spec(`"schedulingGates":[{"name":"g"}]`): "spec.schedulingGates: not allowed",
+		spec(`"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"kubernetes.io/hostname","whenUnsatisfiable":"DoNotSchedule"}]`): "spec.topologySpreadConstraints: not allowed",
+		spec(`"overhead":{"cpu":"1"}`):                                                                                             "spec.overhead.cpu: not allowed",
+		spec(`"resources":{"claims":[{"name":"gpu"}]}`):                                                                            "spec.resources.claims: not allowed",
+		spec(`"initContainers":[{"name":"i","securityContext":{"privileged":true}}]`):                                              "spec.initContainers[0].securityContext.privileged: not allowed",
+		spec(`"initContainers":[` + strings.TrimSuffix(strings.Repeat(`{"name":"i"},`, 250), ",") + `]`):                           "spec.containers: 251 with the init containers, at most 250 are taken",
+		spec(`"securityContext":{"sysctls":[{"name":"net.ipv4.tcp_syncookies","value":"1"},{"name":"kernel.panic","value":"1"}]}`): "spec.securityContext.sysctls[1].name: not allowed",
+		spec(`"securityContext":{"seccompProfile":{"type":"Localhost","localhostProfile":"p"}}`):                                   "spec.securityContext.seccompProfile: not allowed",
+		spec(`"affinity":{"podAffinity":{}}`):                                                                                      "spec.affinity.podAffinity: not allowed",
+		spec(`"priorityClassName":"system-node-critical"`):                                                                         "spec.priorityClassName: not allowed",
+		spec(`"runtimeClassName":"r"`):                                                                                             "spec.runtimeClassName: not allowed",
+		spec(`"schedulerName":"s"`):                                                                                                "spec.schedulerName: not allowed",
+		spec(`"serviceAccountName":"admin"`):                                                                                       "spec.serviceAccountName: not allowed",
+		spec(`"automountServiceAccountToken":true`):                                                                                "spec.automountServiceAccountToken: not allowed",
+		spec(`"imagePullSecrets":[{"name":"s"}]`):                                                                                  "spec.imagePullSecrets: not allowed",
+		spec(`"resourceClaims":[{"name":"s"}]`):                                                                                    "spec.resourceClaims: not allowed",
+		spec(`"readinessGates":[{"conditionType":"s"}]`):                                                                           "spec.readinessGates: not allowed",
+		spec(`"ephemeralContainers":[{"name":"s"}]`):                                                                               "spec.ephemeralContainers: not allowed",
+		spec(`"securityContext":{"seccompProfile":{"type":"Unconfined"}}`):                                                         "spec.securityContext.seccompProfile.type: not allowed",
+		spec(`"securityContext":{"windowsOptions":{"hostProcess":true}}`):                                                          "spec.securityContext.windowsOptions.hostProcess: not allowed",
+		spec(`"securityContext":{"seLinuxOptions":{"type":"spc_t"}}`):                                                              "spec.securityContext.seLinuxOptions.type: not allowed",
+		spec(`"securityContext":{"sysctls":[{"name":"kernel.msgmax","value":"1"}]}`):                                               "spec.securityContext.sysctls[0].name: not allowed",
 
 		volume(`"hostPath":{"path":"/"}`):                                        "spec.volumes[0].hostPath.path: not allowed",
 		volume(`"secret":{"secretName":"s"}`):                                    "spec.volumes[0].secret.secretName: not allowed",
@@ -154,6 +167,15 @@ func TestBuildRefuses(t *testing.T) {
 		volume(`"csi":{"driver":"s"}`):                                           "spec.volumes[0].csi.driver: not allowed",
 		volume(`"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}`): "spec.volumes[0].projected.sources[0].serviceAccountToken.path: not allowed",
 
+		volume(`"projected":{"sources":[{"secret":{"name":"s"}}]}`):                        "spec.volumes[0].projected.sources[0].secret.name: not allowed",
+		volume(`"projected":{"sources":[{"clusterTrustBundle":{"path":"p","name":"n"}}]}`): "spec.volumes[0].projected.sources[0].clusterTrustBundle: not allowed",
+		volume(`"projected":{"sources":[{"podCertificate":{"signerName":"s"}}]}`):          "spec.volumes[0].projected.sources[0].podCertificate.signerName: not allowed",
+
+		container(`"resources":{"claims":[{"name":"gpu"}]}`):                                           "spec.containers[0].resources.claims: not allowed",
+		container(`"env":[{"name":"N","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]`):          "spec.containers[0].env[0].valueFrom.secretKeyRef: not allowed",
+		container(`"startupProbe":{"tcpSocket":{"host":"127.0.0.1","port":10250}}`):                    "spec.containers[0].startupProbe.tcpSocket.host: not allowed",
+		container(`"securityContext":{"windowsOptions":{"hostProcess":true}}`):                         "spec.containers[0].securityContext.windowsOptions.hostProcess: not allowed",
+		container(`"securityContext":{"seccompProfile":{"type":"Unconfined"}}`):                        "spec.containers[0].securityContext.seccompProfile.type: not allowed",
 		container(`"securityContext":{"privileged":true}`):                                             "spec.containers[0].securityContext.privileged: not allowed",
 		container(`"securityContext":{"capabilities":{"add":["NET_ADMIN"]}}`):                          "spec.containers[0].securityContext.capabilities.add: not allowed",
 		container(`"securityContext":{"procMount":"Unmasked"}`):                                        "spec.containers[0].securityContext.procMount: not allowed",
@@ -167,14 +189,19 @@ func TestBuildRefuses(t *testing.T) {
 		container(`"volumeDevices":[{"name":"d","devicePath":"/d"}]`):                                  "spec.containers[0].volumeDevices: not allowed",
 		container(`"volumeMounts":[{"name":"d","mountPath":"/d","mountPropagation":"Bidirectional"}]`): "spec.containers[0].volumeMounts[0].mountPropagation: not allowed",
 
-		`{"metadata":{"name":"other"}}`:                                       "metadata.name: not allowed",
-		`{"metadata":{"finalizers":["a/b"]}}`:                                 "metadata.finalizers: not allowed",
-		`{"metadata":{"labels":{"hanse.dev/peer":"other"}}}`:                  "metadata.labels[hanse.dev/peer]: not allowed",
-		`{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/networks":"host"}}}`: "metadata.annotations[k8s.v1.cni.cncf.io/networks]: not allowed",
-		`{"metadata":{"annotations":{"hanse.dev/home-namespace":"A/B"}}}`:     "metadata.annotations[hanse.dev/home-namespace]: not allowed",
+		`{"metadata":{"name":"other"}}`:                                                                  "metadata.name: not allowed",
+		`{"metadata":{"namespace":"kube-system"}}`:                                                       "metadata.namespace: not allowed",
+		`{"metadata":{"generateName":"other-"}}`:                                                         "metadata.generateName: not allowed",
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`:      "metadata.ownerReferences: not allowed",
+		`{"metadata":{"deletionGracePeriodSeconds":0}}`:                                                  "metadata.deletionGracePeriodSeconds: not allowed",
+		`{"metadata":{"annotations":{"container.apparmor.security.beta.kubernetes.io/c":"unconfined"}}}`: "metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: not allowed",
+		`{"metadata":{"finalizers":["a/b"]}}`:                                                            "metadata.finalizers: not allowed",
+		`{"metadata":{"labels":{"hanse.dev/peer":"other"}}}`:                                             "metadata.labels[hanse.dev/peer]: not allowed",
+		`{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/networks":"host"}}}`:                            "metadata.annotations[k8s.v1.cni.cncf.io/networks]: not allowed",
+		`{"metadata":{"annotations":{"hanse.dev/home-namespace":"A/B"}}}`:                                "metadata.annotations[hanse.dev/home-namespace]: not allowed",
 	} {
 		t.Run(want, func(t *testing.T) {
-			pod, err := Build(shadowOf(raw))
+			pod, err := Build(shadowOf(raw), Rules{})
 			if pod != nil || err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want an error with %q", err, want)
 			}
@@ -186,7 +213,7 @@ func TestBuildRefusesAHomeUIDThatIsNoLabel(t *testing.T) {
 	shadow := shadowOf(`{}`)
 	for _, uid := range []string{"", "a b", strings.Repeat("a", 64)} {
 		shadow.Spec.HomeUID = types.UID(uid)
-		if _, err := Build(shadow); err == nil {
+		if _, err := Build(shadow, Rules{}); err == nil {
 			t.Errorf("took %q", uid)
 		}
 	}
@@ -208,7 +235,7 @@ func TestBuildReadsHugeNumbersInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			_, _ = Build(shadowOf(raw))
+			_, _ = Build(shadowOf(raw), Rules{})
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("took %s", took)
 			}

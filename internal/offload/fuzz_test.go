@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -19,12 +20,26 @@ func FuzzBuild(f *testing.F) {
 	f.Add([]byte(`{"spec":{"volumes":[{"name":"v","projected":{"sources":[{}]}}],"containers":null}}`))
 	f.Add([]byte(`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1e999"}}}]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		pod, err := Build(shadowOf(string(raw)))
+		pod, err := Build(shadowOf(string(raw)), Rules{})
+		strict, strictErr := Build(shadowOf(string(raw)), strictest)
+		if (err == nil) != (strictErr == nil) {
+			t.Errorf("rules change what is allowed: %v, %v", err, strictErr)
+		}
 		if err != nil {
 			return
 		}
 		expectHarmless(t, pod)
+		expectHarmless(t, strict)
+		forEachContainer(&strict.Spec, func(c *corev1.Container) {
+			if _, ok := c.Resources.Requests[corev1.ResourceCPU]; !ok {
+				t.Errorf("container %q asks for no cpu", c.Name)
+			}
+		})
 	})
+}
+
+var strictest = Rules{
+	Restricted: true, LeastRequests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
 }
 
 func expectHarmless(t *testing.T, pod *corev1.Pod) {

@@ -98,7 +98,7 @@ func TestOutboundLeavesWhatIsOfTheConsumerAtHome(t *testing.T) {
 	if diff := cmp.Diff(before, home); diff != "" {
 		t.Errorf("Outbound changed its argument:\n%s", diff)
 	}
-	if _, err := Build(shadowFrom(t, got)); err != nil {
+	if _, err := Build(shadowFrom(t, got), Rules{}); err != nil {
 		t.Errorf("the provider refuses it: %v", err)
 	}
 }

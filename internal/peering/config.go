@@ -2,6 +2,7 @@ package peering
 
 import (
 	"cmp"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -22,6 +23,8 @@ type Config struct {
 	Namespace string
 	// ClusterID is the id of this cluster, as EnsureClusterInfo returns it.
 	ClusterID string
+	// ClusterKey is the key of this cluster, as EnsureClusterInfo returns it.
+	ClusterKey ed25519.PrivateKey
 	// Version is the version of Hanse that runs here.
 	Version string
 	// PodCIDRs are the ranges of this cluster's own pods, as far as nodes do not tell.
@@ -32,6 +35,10 @@ type Config struct {
 	// ProbePeriod is how often a provider is greeted. One that does not answer is greeted again at once, and then ever
 	// more rarely. Default 10 s.
 	ProbePeriod time.Duration
+	// PartingDeadline is how long a peer that is our consumer has to leave after its Peer was deleted. Default 5 min.
+	PartingDeadline time.Duration
+	// TombstoneLife is how long it is remembered that we have parted from a peer by force. Default 30 days.
+	TombstoneLife time.Duration
 	// Workers is how many peers are worked on at the same time: one that does not answer holds a worker until the
 	// request times out. Default 32.
 	Workers int
@@ -55,6 +62,8 @@ func (c *Config) Default() {
 	c.ManagerServiceAccount = cmp.Or(c.ManagerServiceAccount, "hanse-manager")
 	c.KubeletServiceAccount = cmp.Or(c.KubeletServiceAccount, "hanse-kubelet")
 	c.ProbePeriod = cmp.Or(c.ProbePeriod, 10*time.Second)
+	c.PartingDeadline = cmp.Or(c.PartingDeadline, 5*time.Minute)
+	c.TombstoneLife = cmp.Or(c.TombstoneLife, 30*24*time.Hour)
 	c.Workers = cmp.Or(c.Workers, 32)
 	if len(c.AddressPools) == 0 {
 		c.AddressPools = DefaultAddressPools()
@@ -73,8 +82,14 @@ func (c *Config) Validate() error {
 	if c.Version == "" || len(c.Version) > 64 {
 		problems = append(problems, fmt.Errorf("version %q must have 1 to 64 characters", c.Version))
 	}
+	if len(c.ClusterKey) != ed25519.PrivateKeySize {
+		problems = append(problems, errors.New("the cluster key is missing"))
+	}
 	if c.ProbePeriod <= 0 || c.Workers < 1 {
 		problems = append(problems, errors.New("the probe period and the number of workers must be positive"))
+	}
+	if c.PartingDeadline <= 0 || c.TombstoneLife <= 0 {
+		problems = append(problems, errors.New("the parting deadline and the life of a tombstone must be positive"))
 	}
 	for _, prefix := range append(c.PodCIDRs[:len(c.PodCIDRs):len(c.PodCIDRs)], c.AddressPools...) {
 		if !prefix.IsValid() || prefix != prefix.Masked() {

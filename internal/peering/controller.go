@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,22 +20,23 @@ import (
 )
 
 const (
-	// fieldOwner is who writes the status of Peers, but for condition Advertised.
+	// fieldOwner is who writes the status of Peers, but for what is of other packages.
 	fieldOwner = client.FieldOwner("hanse-peering")
 	// settlePause is how soon a tenant namespace is looked at again whose rights have to settle.
 	settlePause = 200 * time.Millisecond
-	// clearPause is how soon it is looked again whether what was made for a deleted Peer is gone.
-	clearPause = time.Second
+	// cacheLag is how long a cache needs to show what was just written.
+	cacheLag = 50 * time.Millisecond
 )
 
 // A Controller keeps Peers.
 type Controller struct {
-	config    Config
-	client    client.Client
-	links     Links
-	recorder  events.EventRecorder
-	tenants   tenants
-	addresses addresses
+	config     Config
+	client     client.Client
+	links      Links
+	recorder   events.EventRecorder
+	tenants    tenants
+	addresses  addresses
+	undertaker undertaker
 
 	mu     sync.Mutex
 	states map[string]*state // peer → what is known of it
@@ -44,19 +46,22 @@ type Controller struct {
 type state struct {
 	probe  probe
 	tenant tenantVersion
+	wrong  string // why the peer's tombstone is not believed, as the administrator was told
 }
 
 // New returns the controller of Peers. c reads from a cache, live from the API server itself.
 func New(config Config, c client.Client, live client.Reader, links Links, recorder events.EventRecorder) *Controller {
 	config.Default()
+	kept := tenants{config: config, client: c, direct: direct{Client: c, live: live}}
 	return &Controller{
-		config:    config,
-		client:    c,
-		links:     links,
-		recorder:  recorder,
-		tenants:   tenants{config: config, client: c, direct: direct{Client: c, live: live}},
-		addresses: addresses{config: config, client: c, live: live},
-		states:    map[string]*state{},
+		config:     config,
+		client:     c,
+		links:      links,
+		recorder:   recorder,
+		tenants:    kept,
+		addresses:  addresses{config: config, client: c, live: live},
+		undertaker: undertaker{config: config, tenants: kept, links: links},
+		states:     map[string]*state{},
 	}
 }
 
@@ -80,20 +85,45 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !peer.DeletionTimestamp.IsZero() {
 		return c.farewell(ctx, peer)
 	}
-	if err := c.hold(ctx, peer); err != nil {
+	switch err := c.hold(ctx, peer); {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: cacheLag}, nil // the newer copy is on its way to us
+	case err != nil:
 		return reconcile.Result{}, err
 	}
 	known := c.stateOf(peer.Name)
-	seen := facts{ours: c.config.Version}
+	seen := &facts{ours: c.config.Version}
 	seen.tenant, seen.tenantErr = c.tenants.ensure(ctx, peer, &known.tenant)
-	if err := c.greet(ctx, peer, seen.tenant, &known.probe); err != nil {
+	if err := c.observe(ctx, peer, seen, &known.probe); err != nil {
 		return reconcile.Result{}, err
 	}
-	seen.probe = known.probe
+	if gone, err := c.followSuit(ctx, peer, c.config.departed(peer, seen), known); gone || err != nil {
+		return reconcile.Result{}, err
+	}
 	var assignErr error
-	seen.addresses, assignErr = c.assign(ctx, peer)
+	seen.addresses, assignErr = c.assign(ctx, peer, seen)
 	err := errors.Join(seen.tenantErr, assignErr, c.report(ctx, peer, seen))
 	return reconcile.Result{RequeueAfter: c.pause(peer, seen)}, err
+}
+
+// observe greets the peer and reads its messages. Those in a namespace that is not ours are nobody's.
+func (c *Controller) observe(ctx context.Context, peer *v1alpha1.Peer, seen *facts, p *probe) error {
+	if err := c.greet(ctx, peer, seen.tenant, p); err != nil {
+		return err
+	}
+	seen.probe = *p
+	if seen.tenant != tenantReady {
+		return nil
+	}
+	var claimErr, offerErr, joinErr error
+	seen.claim, claimErr = c.claimOf(ctx, peer)
+	seen.offer, offerErr = c.offerOf(ctx, peer)
+	if mayBeOneWay(peer, p.err) {
+		var joining bool
+		joining, joinErr = c.tenants.exists(ctx, secret(v1alpha1.TenantNamespace(peer.Name), v1alpha1.JoinSecret))
+		seen.oneWay = !joining && joinErr == nil
+	}
+	return errors.Join(claimErr, offerErr, joinErr)
 }
 
 // hold puts our finalizer on the Peer before anything is made for it.
@@ -107,29 +137,6 @@ func (c *Controller) hold(ctx context.Context, peer *v1alpha1.Peer) error {
 		return fmt.Errorf("add finalizer: %w", err)
 	}
 	return nil
-}
-
-// farewell takes away what was made for a Peer that is being deleted.
-func (c *Controller) farewell(ctx context.Context, peer *v1alpha1.Peer) (reconcile.Result, error) {
-	c.links.Close(peer.Name)
-	if !controllerutil.ContainsFinalizer(peer, v1alpha1.FinalizerPeer) {
-		return reconcile.Result{}, nil
-	}
-	waitsFor, err := c.tenants.clear(ctx, peer)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if waitsFor != "" {
-		return reconcile.Result{RequeueAfter: clearPause}, c.report(ctx, peer, facts{ours: c.config.Version, waitsFor: waitsFor})
-	}
-	c.forget(peer.Name)
-	before := peer.DeepCopy()
-	controllerutil.RemoveFinalizer(peer, v1alpha1.FinalizerPeer)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(c.client.Patch(ctx, peer, patch)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("remove finalizer: %w", err)
-	}
-	return reconcile.Result{}, nil
 }
 
 // greet greets the peer if we consume from it. Credentials in a namespace that is not ours are nobody's.
@@ -150,16 +157,12 @@ func (c *Controller) greet(ctx context.Context, peer *v1alpha1.Peer, tenant tena
 	return nil
 }
 
-func (c *Controller) assign(ctx context.Context, peer *v1alpha1.Peer) (assignment, error) {
+func (c *Controller) assign(ctx context.Context, peer *v1alpha1.Peer, seen *facts) (assignment, error) {
 	if !peer.HasRole(v1alpha1.RoleProvider) {
 		c.addresses.forget(peer.Name)
 		return assignment{}, nil
 	}
-	podCIDR, err := c.podCIDROf(ctx, peer)
-	if err != nil {
-		return unchanged(peer, err), err
-	}
-	got, err := c.addresses.assign(ctx, peer, podCIDR)
+	got, err := c.addresses.assign(ctx, peer, podCIDR(seen.offer))
 	if err != nil {
 		return unchanged(peer, err), err
 	}
@@ -167,7 +170,7 @@ func (c *Controller) assign(ctx context.Context, peer *v1alpha1.Peer) (assignmen
 }
 
 // pause returns when the peer must be looked at again though nothing changes.
-func (c *Controller) pause(peer *v1alpha1.Peer, seen facts) time.Duration {
+func (c *Controller) pause(peer *v1alpha1.Peer, seen *facts) time.Duration {
 	switch {
 	case seen.tenant == tenantUnsettled:
 		return settlePause
@@ -194,13 +197,23 @@ func (c *Controller) forget(peer string) {
 	delete(c.states, peer)
 }
 
-// SetupWithManager registers the controller with the manager.
+// SetupWithManager registers the controller with the manager, and the one of what is left of former peers.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	return errors.Join(c.config.Validate(), ctrl.NewControllerManagedBy(mgr).
-		Named("peering").
-		For(&v1alpha1.Peer{}, builder.WithPredicates(peerChanges)).
-		Watches(&corev1.Namespace{}, peerOfNamespace(), tenantChanges()).
-		Watches(&v1alpha1.Advertisement{}, peerOfAdvertisement(), podCIDRChanges()).
-		WithOptions(c.options()).
-		Complete(c))
+	return errors.Join(
+		c.config.Validate(),
+		ctrl.NewControllerManagedBy(mgr).
+			Named("peering").
+			For(&v1alpha1.Peer{}, builder.WithPredicates(peerChanges)).
+			Watches(&corev1.Namespace{}, peerOfNamespace(), namespaceChanges()).
+			Watches(&corev1.Node{}, peerOfNode(), nodeGone()).
+			Watches(&v1alpha1.Advertisement{}, peerOfMessage(), offerChanges()).
+			Watches(&v1alpha1.PeeringClaim{}, peerOfMessage(), claimChanges()).
+			WithOptions(c.options()).
+			Complete(c),
+		ctrl.NewControllerManagedBy(mgr).
+			Named("undertaker").
+			For(&corev1.Namespace{}, tombstones()).
+			WithOptions(c.options()).
+			Complete(&c.undertaker),
+	)
 }

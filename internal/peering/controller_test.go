@@ -1,9 +1,10 @@
 package peering
 
 import (
-	"errors"
+	"crypto/ed25519"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,7 +46,6 @@ func TestConsumerGetsATenantNamespace(t *testing.T) {
 	}
 	subjects := map[string]string{ // ClusterRole → who has it
 		manager: "hanse-system/hanse-manager", kubelet: "hanse-system/hanse-kubelet",
-		v1alpha1.ClusterRolePeerTenant: tenant + "/hanse-peer",
 	}
 	for role, subject := range subjects {
 		binding := &rbacv1.RoleBinding{}
@@ -55,19 +55,33 @@ func TestConsumerGetsATenantNamespace(t *testing.T) {
 			t.Errorf("binding of %s: %v to %v", role, binding.RoleRef, binding.Subjects)
 		}
 	}
-	w.get(tenant, "hanse-peer", &corev1.ServiceAccount{})
+	if w.exists(tenant, "hanse-peer", &corev1.ServiceAccount{}) ||
+		w.exists(tenant, v1alpha1.ClusterRolePeerTenant, &rbacv1.RoleBinding{}) {
+		t.Error("a consumer that was not even invited has an identity or rights")
+	}
 	info := &corev1.ConfigMap{}
 	w.get(tenant, "hanse-cluster", info)
-	if diff := cmp.Diff(map[string]string{"clusterID": "c-lubeck", "version": "v0.1.0"}, info.Data); diff != "" {
+	told := map[string]string{
+		"clusterID": "c-lubeck", "version": "v0.1.0", "publicKey": public(ourKey), "apiVersions": "v1alpha1",
+	}
+	if diff := cmp.Diff(told, info.Data); diff != "" {
 		t.Errorf("cluster info (-want +got):\n%s", diff)
 	}
+	w.expectQuota("100")
 
 	for _, kind := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated, v1alpha1.ConditionCompatible} {
 		w.expect(kind, unsure, v1alpha1.ReasonNotConsumed)
 	}
 	w.expect(v1alpha1.ConditionConnected, no, v1alpha1.ReasonNoNetworkFabric)
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonPending)
+	w.says(v1alpha1.ConditionJoined, no, v1alpha1.ReasonInvited)
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonInvited)
+	w.joins()
+	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
-	w.expectEvents(1)
+	w.expect(v1alpha1.ConditionCompatible, yes, v1alpha1.ReasonReady)
+	w.expectEvents(3)
 	if w.links.link.asked > 0 {
 		t.Error("contacted a peer from which nothing is consumed")
 	}
@@ -75,6 +89,25 @@ func TestConsumerGetsATenantNamespace(t *testing.T) {
 	w.clock.Step(repairPeriod)
 	w.expectNoWrites()
 	w.expectEvents(0)
+}
+
+func TestPeerThatChangedMeanwhileIsLookedAtAgain(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
+	w.refuse = func(o client.Object) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "peers"}, o.GetName(), nil)
+	}
+	if pause := w.reconcile().RequeueAfter; pause != cacheLag {
+		t.Errorf("looks again in %s", pause)
+	}
+	if w.exists("", tenant, &corev1.Namespace{}) {
+		t.Error("made something for a Peer that is not held")
+	}
+	w.refuse = nil
+	w.reconcile()
+	if !slices.Contains(w.peer().Finalizers, v1alpha1.FinalizerPeer) {
+		t.Error("the Peer is not held")
+	}
+	w.get("", tenant, &corev1.Namespace{})
 }
 
 func TestProviderIsGreetedUntilItIsReady(t *testing.T) {
@@ -101,10 +134,10 @@ func TestProviderIsGreetedUntilItIsReady(t *testing.T) {
 	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNoAdvertisement)
 	w.expectEvents(1)
 
-	w.advertisedIs(no, v1alpha1.ReasonExpired)
+	w.says(v1alpha1.ConditionAdvertised, no, v1alpha1.ReasonExpired)
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonExpired)
-	w.advertisedIs(yes, v1alpha1.ReasonAccepted)
+	w.says(v1alpha1.ConditionAdvertised, yes, v1alpha1.ReasonAccepted)
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
 	w.expectEvents(2)
@@ -123,6 +156,8 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 	tests := map[string]struct {
 		ensure, hello error
 		id, version   string
+		key           ed25519.PrivateKey
+		apis          []string
 		kind          string
 		status        metav1.ConditionStatus
 		reason        string
@@ -142,7 +177,7 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 		},
 		"unauthorized": {
 			hello: peers.ErrUnauthorized,
-			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonUnauthorized, says: "peer with it again",
+			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonUnauthorized, says: "invite --renew",
 		},
 		"not introduced": {
 			hello: notFound,
@@ -155,6 +190,18 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 		"another cluster": {
 			id:   "c-bremen",
 			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonClusterIDMismatch, says: `"c-bremen"`,
+		},
+		"another key": {
+			key:  ourKey,
+			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonKeyMismatch, says: public(ourKey),
+		},
+		"suspended": {
+			hello: peers.ErrForbidden,
+			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonForbidden, says: "suspended us",
+		},
+		"another API": {
+			apis: []string{"v1", "v1beta1"},
+			kind: v1alpha1.ConditionCompatible, status: no, reason: v1alpha1.ReasonIncompatibleAPI, says: "v1, v1beta1",
 		},
 		"another version": {
 			version: "v0.9.0",
@@ -171,6 +218,10 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 			if test.version != "" {
 				w.links.link.hello.Version = test.version
 			}
+			if test.key != nil {
+				w.links.link.hello.PublicKey = public(test.key)
+			}
+			w.links.link.hello.APIVersions = test.apis
 			w.reconcile()
 			w.expect(test.kind, test.status, test.reason)
 			w.expect(v1alpha1.ConditionReady, no, test.reason)
@@ -239,7 +290,7 @@ func TestForeignNamespaceIsNeverAdopted(t *testing.T) {
 			w := newWorld(t, peerOf(v1alpha1.RoleProvider, v1alpha1.RoleConsumer), namespace(tenant, labels))
 			w.reconcile()
 			w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNamespaceTaken)
-			if w.exists(tenant, "hanse-peer", &corev1.ServiceAccount{}) || w.links.link.asked > 0 {
+			if w.exists(tenant, manager, &rbacv1.RoleBinding{}) || w.links.link.asked > 0 {
 				t.Error("the foreign namespace was used")
 			}
 			w.expectNoWrites()
@@ -258,52 +309,67 @@ func TestForeignNamespaceIsNeverAdopted(t *testing.T) {
 func TestRoleThatIsTakenBackLeavesNoRights(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleConsumer, v1alpha1.RoleProvider))
 	w.reconcile()
+	w.joins()
+	w.linked()
 	peer := w.peer()
 	peer.Spec.Roles, peer.Generation = []v1alpha1.PeerRole{v1alpha1.RoleProvider}, 2
-	if err := w.client.Update(t.Context(), peer); err != nil {
-		t.Fatal(err)
-	}
+	w.update(peer)
 	w.reconcile()
-	if w.exists(tenant, "hanse-peer", &corev1.ServiceAccount{}) || w.exists(tenant, "hanse-cluster", &corev1.ConfigMap{}) {
-		t.Error("the peer still has an identity")
+	for name, object := range map[string]client.Object{
+		"hanse-peer": &corev1.ServiceAccount{}, "hanse-session": &corev1.Secret{}, "claim": &v1alpha1.PeeringClaim{},
+		"hanse-cluster": &corev1.ConfigMap{}, "hanse": &corev1.ResourceQuota{},
+	} {
+		if w.exists(tenant, name, object) {
+			t.Errorf("%T %s is left", object, name)
+		}
 	}
-	binding := &rbacv1.RoleBinding{}
-	w.get(tenant, v1alpha1.ClusterRolePeerTenant, binding)
-	if len(binding.Subjects) > 0 {
-		t.Errorf("rights are left to %v", binding.Subjects)
+	if w.exists(tenant, "hanse-invitation", &corev1.ServiceAccount{}) || w.exists(tenant, "hanse-invitation", &corev1.Secret{}) {
+		t.Error("the invitation is left")
 	}
+	if !w.exists(tenant, "hanse-link", &corev1.Secret{}) {
+		t.Error("what we are as a consumer is gone")
+	}
+	w.expectNobodyHas(v1alpha1.ClusterRolePeerTenant, v1alpha1.ClusterRolePeerInvitation)
 	w.clock.Step(repairPeriod)
 	w.expectNoWrites()
+}
+
+func (w *world) expectNobodyHas(roles ...string) {
+	w.t.Helper()
+	for _, role := range roles {
+		binding := &rbacv1.RoleBinding{}
+		w.get(tenant, role, binding)
+		if len(binding.Subjects) > 0 {
+			w.t.Errorf("%s is left to %v", role, binding.Subjects)
+		}
+	}
 }
 
 func TestDamageInATenantNamespaceIsRepaired(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
 	w.reconcile()
 	binding := &rbacv1.RoleBinding{}
-	w.get(tenant, v1alpha1.ClusterRolePeerTenant, binding)
+	w.get(tenant, manager, binding)
 	binding.Subjects = []rbacv1.Subject{{Kind: "User", Name: "mallory"}}
-	info := &corev1.ConfigMap{}
-	w.get(tenant, "hanse-cluster", info)
-	if err := errors.Join(w.client.Update(t.Context(), binding), w.client.Delete(t.Context(), info)); err != nil {
-		t.Fatal(err)
-	}
+	w.update(binding)
+	w.remove(clusterInfo(tenant))
 	w.clock.Step(repairPeriod)
 	w.reconcile()
-	w.get(tenant, v1alpha1.ClusterRolePeerTenant, binding)
-	w.get(tenant, "hanse-cluster", info)
-	if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "hanse-peer" {
+	w.get(tenant, manager, binding)
+	if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "hanse-manager" {
 		t.Errorf("rights are with %v", binding.Subjects)
 	}
+	w.get(tenant, "hanse-cluster", &corev1.ConfigMap{})
 }
 
 func TestNewRightsMayTakeAMoment(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "hanse-peer", nil)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "hanse-cluster", nil)
 	w.refuse = func(o client.Object) error {
 		if ns, ok := o.(*corev1.Namespace); ok {
 			ns.CreationTimestamp = metav1.NewTime(w.clock.Now())
 		}
-		if _, ok := o.(*corev1.ServiceAccount); ok {
+		if _, ok := o.(*corev1.ConfigMap); ok {
 			return forbidden
 		}
 		return nil
@@ -321,50 +387,7 @@ func TestNewRightsMayTakeAMoment(t *testing.T) {
 		t.Errorf("%q does not tell the cause", ready.Message)
 	}
 	w.refuse = nil
+	w.joins()
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
-}
-
-func TestDeletedPeerLeavesNothing(t *testing.T) {
-	twin := namespace("shop-hamburg-123456", map[string]string{"hanse.dev/type": "twin", "hanse.dev/peer": "hamburg"})
-	other := namespace("shop-bremen-123456", map[string]string{"hanse.dev/type": "twin", "hanse.dev/peer": "bremen"})
-	mapping := &v1alpha1.NamespaceMapping{ObjectMeta: metav1.ObjectMeta{
-		Namespace: tenant, Name: "shop", Finalizers: []string{v1alpha1.FinalizerNamespaceMapping},
-	}}
-	w := newWorld(t, peerOf(v1alpha1.RoleConsumer), twin, other, mapping)
-	w.reconcile()
-	if err := w.client.Delete(t.Context(), w.peer()); err != nil {
-		t.Fatal(err)
-	}
-
-	w.reconcile()
-	w.get(tenant, "shop", mapping)
-	if mapping.DeletionTimestamp.IsZero() || !w.exists(tenant, manager, &rbacv1.RoleBinding{}) {
-		t.Error("mappings must be ended first, while the right to do so is still there")
-	}
-	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNamespaceTerminating)
-	w.expectNoWrites()
-
-	mapping.Finalizers = nil
-	if err := w.client.Update(t.Context(), mapping); err != nil {
-		t.Fatal(err)
-	}
-	w.reconcile()
-	if !w.exists("", tenant, &corev1.Namespace{}) {
-		t.Error("the tenant namespace must wait for the twins")
-	}
-	if err := w.client.Delete(t.Context(), twin); err != nil {
-		t.Fatal(err)
-	}
-	w.reconcile()
-	if w.exists("", tenant, &corev1.Namespace{}) {
-		t.Error("the tenant namespace is left")
-	}
-	w.reconcile()
-	if w.exists("", "hamburg", &v1alpha1.Peer{}) {
-		t.Error("the Peer is left")
-	}
-	if !w.exists("", other.Name, &corev1.Namespace{}) {
-		t.Error("another peer's twin is gone")
-	}
 }

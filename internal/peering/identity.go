@@ -4,11 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/pem"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 const (
@@ -25,69 +22,109 @@ const (
 	clusterKeySecret = "hanse-cluster-key" //nolint:gosec // a name, not a key
 	// clusterKeyField is its key: a private key in PEM, PKCS #8.
 	clusterKeyField = "private-key"
-	// publicKeyField is the key of the cluster's public key, in base64, in ConfigMap hanse-cluster in Hanse's namespace.
-	publicKeyField = "publicKey"
 )
 
+// An Identity is who this cluster is to its peers.
+type Identity struct {
+	// ClusterID is the id of this cluster.
+	ClusterID string
+	// Key is the key that proves it.
+	Key ed25519.PrivateKey
+}
+
+// public returns the public key as objects hold it.
+func public(key ed25519.PrivateKey) string {
+	return trust.FormatPublicKey(key.Public().(ed25519.PublicKey))
+}
+
 // EnsureClusterInfo makes sure that this cluster has a key and an id and tells both, with its version, in ConfigMap
-// hanse-cluster in Hanse's namespace. It returns the id: that of the ConfigMap if there is one already, else the one
-// that config asks for, else one from the hash of the key. An id never changes, so asking for another one is an error.
-func EnsureClusterInfo(ctx context.Context, c client.Client, config Config) (string, error) {
+// hanse-cluster in Hanse's namespace. The id is that of the ConfigMap if there is one already, else the one that config
+// asks for, else one from the hash of the key. Neither ever changes, since peers have pinned them: to ask for another id
+// is an error, and so is a key that is lost or not that of the ConfigMap.
+func EnsureClusterInfo(ctx context.Context, c client.Client, config Config) (Identity, error) {
 	config.Default()
-	public, err := ensureClusterKey(ctx, c, config.Namespace)
-	if err != nil {
-		return "", err
-	}
 	info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: v1alpha1.ClusterInfo}}
-	var id string
+	name := client.ObjectKeyFromObject(info)
+	// It is read before the key: another replica that starts at the same time makes the key first.
+	if err := c.Get(ctx, name, info); client.IgnoreNotFound(err) != nil {
+		return Identity{}, fmt.Errorf("read ConfigMap %s: %w", name, err)
+	}
+	key, err := ensureClusterKey(ctx, c, config.Namespace, info.Data)
+	if err != nil {
+		return Identity{}, err
+	}
+	identity := Identity{Key: key}
 	_, err = controllerutil.CreateOrUpdate(ctx, c, info, func() error {
-		if id, err = chooseClusterID(info.Data[v1alpha1.ClusterInfoID], config.ClusterID, public); err != nil {
+		if identity.ClusterID, err = chooseClusterID(info.Data[v1alpha1.ClusterInfoID], config.ClusterID, key); err != nil {
 			return err
 		}
-		info.Data = map[string]string{
-			v1alpha1.ClusterInfoID:      id,
-			v1alpha1.ClusterInfoVersion: config.Version,
-			publicKeyField:              base64.StdEncoding.EncodeToString(public),
-		}
+		config.ClusterID, config.ClusterKey = identity.ClusterID, key
+		info.Data = config.introduction()
 		return nil
 	})
 	if err != nil {
-		return "", fmt.Errorf("keep ConfigMap %s/%s: %w", info.Namespace, info.Name, err)
+		return Identity{}, fmt.Errorf("keep ConfigMap %s: %w", name, err)
 	}
-	return id, nil
+	return identity, nil
 }
 
-func chooseClusterID(current, asked string, public ed25519.PublicKey) (string, error) {
+// introduction is what this cluster tells of itself, as the data of a ConfigMap hanse-cluster.
+func (c *Config) introduction() map[string]string {
+	return map[string]string{
+		v1alpha1.ClusterInfoID:          c.ClusterID,
+		v1alpha1.ClusterInfoVersion:     c.Version,
+		v1alpha1.ClusterInfoPublicKey:   public(c.ClusterKey),
+		v1alpha1.ClusterInfoAPIVersions: v1alpha1.GroupVersion.Version,
+	}
+}
+
+func chooseClusterID(current, asked string, key ed25519.PrivateKey) (string, error) {
 	if current != "" && asked != "" && current != asked {
 		return "", fmt.Errorf("the id of this cluster is %q and can never change: peers know it by that id; "+
 			"leave out --cluster-id, or set it to %q", current, current)
 	}
-	hash := sha256.Sum256(public)
 	for _, id := range []string{current, asked} {
 		if id != "" {
 			return id, validateClusterID(id)
 		}
 	}
+	hash := sha256.Sum256(key.Public().(ed25519.PublicKey))
 	return "c-" + hex.EncodeToString(hash[:5]), nil
 }
 
-func ensureClusterKey(ctx context.Context, c client.Client, namespace string) (ed25519.PublicKey, error) {
+// ensureClusterKey returns the cluster's key, and makes one for a cluster that has told of none yet.
+func ensureClusterKey(
+	ctx context.Context, c client.Client, namespace string, told map[string]string,
+) (ed25519.PrivateKey, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterKeySecret}}
-	key := client.ObjectKeyFromObject(secret)
-	err := c.Get(ctx, key, secret)
+	name := client.ObjectKeyFromObject(secret)
+	known := told[v1alpha1.ClusterInfoPublicKey]
+	err := c.Get(ctx, name, secret)
 	if apierrors.IsNotFound(err) {
+		if told[v1alpha1.ClusterInfoID] != "" && known != "" {
+			return nil, fmt.Errorf("the key of this cluster is lost: there is no Secret %s; %s", name, remedy(namespace))
+		}
 		if err = createClusterKey(ctx, c, secret); apierrors.IsAlreadyExists(err) {
-			err = c.Get(ctx, key, secret) // another replica was faster
+			err = c.Get(ctx, name, secret) // another replica was faster
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keep Secret %s: %w", key, err)
+		return nil, fmt.Errorf("keep Secret %s: %w", name, err)
 	}
-	public, err := publicKey(secret.Data[clusterKeyField])
+	key, err := trust.ParsePrivateKey(secret.Data[clusterKeyField])
 	if err != nil {
-		return nil, fmt.Errorf("read key %s of Secret %s: %w", clusterKeyField, key, err)
+		return nil, fmt.Errorf("read key %s of Secret %s: %w", clusterKeyField, name, err)
 	}
-	return public, nil
+	if known != "" && known != public(key) {
+		return nil, fmt.Errorf("the key in Secret %s is not the one that this cluster has told its peers; %s", name, remedy(namespace))
+	}
+	return key, nil
+}
+
+// remedy says what to do about a cluster that cannot prove who it is.
+func remedy(namespace string) string {
+	return fmt.Sprintf("restore the Secret from a backup, or delete ConfigMap %s/%s to become a new cluster, which has to "+
+		"peer with all others again", namespace, v1alpha1.ClusterInfo)
 }
 
 func createClusterKey(ctx context.Context, c client.Client, secret *corev1.Secret) error {
@@ -95,28 +132,10 @@ func createClusterKey(ctx context.Context, c client.Client, secret *corev1.Secre
 	if err != nil {
 		return err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
+	pem, err := trust.FormatPrivateKey(private)
 	if err != nil {
 		return err
 	}
-	secret.Data = map[string][]byte{
-		clusterKeyField: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
-	}
+	secret.Data = map[string][]byte{clusterKeyField: pem}
 	return c.Create(ctx, secret)
-}
-
-func publicKey(data []byte) (ed25519.PublicKey, error) {
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, errors.New("it is not PEM")
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, errors.New("it is not a private key in PKCS #8")
-	}
-	private, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, errors.New("it is not an Ed25519 key")
-	}
-	return private.Public().(ed25519.PublicKey), nil
 }

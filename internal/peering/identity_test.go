@@ -8,60 +8,64 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+func (w *world) identify(config Config) Identity {
+	w.t.Helper()
+	identity, err := EnsureClusterInfo(w.t.Context(), w.client, config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return identity
+}
+
+func (w *world) clusterInfo() *corev1.ConfigMap {
+	w.t.Helper()
+	info := &corev1.ConfigMap{}
+	w.get("hanse-system", "hanse-cluster", info)
+	return info
+}
+
 func TestClusterIDComesFromTheKey(t *testing.T) {
 	w := newWorld(t)
 	config := Config{Version: "v0.1.0"}
-	id, err := EnsureClusterInfo(t.Context(), w.client, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(id, "c-") || len(id) != 12 {
+	identity := w.identify(config)
+	if id := identity.ClusterID; !strings.HasPrefix(id, "c-") || len(id) != 12 {
 		t.Errorf("id %q", id)
 	}
-	info := &corev1.ConfigMap{}
-	w.get("hanse-system", "hanse-cluster", info)
-	if info.Data["clusterID"] != id || info.Data["version"] != "v0.1.0" || info.Data["publicKey"] == "" {
-		t.Errorf("cluster info %v", info.Data)
+	info := w.clusterInfo().Data
+	if info["clusterID"] != identity.ClusterID || info["version"] != "v0.1.0" || info["apiVersions"] != "v1alpha1" ||
+		info["publicKey"] != public(identity.Key) {
+		t.Errorf("cluster info %v", info)
 	}
 
 	writes := w.writes
-	again, err := EnsureClusterInfo(t.Context(), w.client, config)
-	if err != nil || again != id || w.writes != writes {
-		t.Errorf("got %q, %v with %d writes, want the same id and none", again, err, w.writes-writes)
+	again := w.identify(config)
+	if again.ClusterID != identity.ClusterID || !again.Key.Equal(identity.Key) || w.writes != writes {
+		t.Errorf("got %q with %d writes, want the same identity and none", again.ClusterID, w.writes-writes)
 	}
 }
 
 func TestClusterInfoFollowsAnUpgrade(t *testing.T) {
 	w := newWorld(t)
-	id, err := EnsureClusterInfo(t.Context(), w.client, Config{Version: "v0.1.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := EnsureClusterInfo(t.Context(), w.client, Config{Version: "v0.2.0"}); err != nil {
-		t.Fatal(err)
-	}
-	info := &corev1.ConfigMap{}
-	w.get("hanse-system", "hanse-cluster", info)
-	if info.Data["version"] != "v0.2.0" || info.Data["clusterID"] != id {
-		t.Errorf("cluster info after an upgrade %v", info.Data)
+	id := w.identify(Config{Version: "v0.1.0"}).ClusterID
+	w.identify(Config{Version: "v0.2.0"})
+	if info := w.clusterInfo().Data; info["version"] != "v0.2.0" || info["clusterID"] != id {
+		t.Errorf("cluster info after an upgrade %v", info)
 	}
 }
 
 func TestClusterIDNeverChanges(t *testing.T) {
 	w := newWorld(t)
-	if id, err := EnsureClusterInfo(t.Context(), w.client, Config{ClusterID: "lubeck"}); err != nil || id != "lubeck" {
-		t.Fatalf("got %q, %v", id, err)
+	if id := w.identify(Config{ClusterID: "lubeck"}).ClusterID; id != "lubeck" {
+		t.Fatalf("got %q", id)
 	}
-	if id, err := EnsureClusterInfo(t.Context(), w.client, Config{}); err != nil || id != "lubeck" {
-		t.Errorf("without a wish: got %q, %v", id, err)
+	if id := w.identify(Config{}).ClusterID; id != "lubeck" {
+		t.Errorf("without a wish: got %q", id)
 	}
-	if id, err := EnsureClusterInfo(t.Context(), w.client, Config{ClusterID: "hamburg"}); err == nil {
-		t.Errorf("with another wish: got %q", id)
+	if got, err := EnsureClusterInfo(t.Context(), w.client, Config{ClusterID: "hamburg"}); err == nil {
+		t.Errorf("with another wish: got %q", got.ClusterID)
 	}
-	info := &corev1.ConfigMap{}
-	w.get("hanse-system", "hanse-cluster", info)
-	if info.Data["clusterID"] != "lubeck" {
-		t.Errorf("the id is now %q", info.Data["clusterID"])
+	if id := w.clusterInfo().Data["clusterID"]; id != "lubeck" {
+		t.Errorf("the id is now %q", id)
 	}
 }
 
@@ -80,5 +84,48 @@ func TestBrokenClusterKeyIsAnError(t *testing.T) {
 	})
 	if _, err := EnsureClusterInfo(t.Context(), w.client, Config{}); err == nil {
 		t.Error("a broken key is taken")
+	}
+}
+
+func TestLostClusterKeyIsNeverReplacedSilently(t *testing.T) {
+	w := newWorld(t)
+	before := w.identify(Config{})
+	w.remove(secret("hanse-system", "hanse-cluster-key"))
+	_, err := EnsureClusterInfo(t.Context(), w.client, Config{})
+	if err == nil || !strings.Contains(err.Error(), "restore the Secret") {
+		t.Errorf("got %v", err)
+	}
+	if w.exists("hanse-system", "hanse-cluster-key", &corev1.Secret{}) {
+		t.Error("there is a new key")
+	}
+
+	w.remove(w.clusterInfo())
+	if after := w.identify(Config{}); after.ClusterID == before.ClusterID || after.Key.Equal(before.Key) {
+		t.Error("without its ConfigMap this is not another cluster")
+	}
+}
+
+func TestForeignClusterKeyIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.identify(Config{})
+	w.remove(secret("hanse-system", "hanse-cluster-key"))
+	if err := createClusterKey(t.Context(), w.client, secret("hanse-system", "hanse-cluster-key")); err != nil {
+		t.Fatal(err)
+	}
+	told := w.clusterInfo().Data["publicKey"]
+	if _, err := EnsureClusterInfo(t.Context(), w.client, Config{}); err == nil {
+		t.Error("another key is taken")
+	}
+	if w.clusterInfo().Data["publicKey"] != told {
+		t.Error("the public key was replaced")
+	}
+}
+
+func TestClusterThatHasNotToldItsKeyGetsOne(t *testing.T) {
+	info := clusterInfo("hanse-system")
+	info.Data = map[string]string{"clusterID": "lubeck"}
+	w := newWorld(t, info)
+	if id := w.identify(Config{}).ClusterID; id != "lubeck" {
+		t.Errorf("got %q", id)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -22,20 +23,26 @@ const (
 	roundTripWeight = 0.25
 )
 
-// A Greeter is a link to a peer, as far as a probe needs it.
-type Greeter interface {
+// A Link is a link to a peer, as far as this package needs it.
+type Link interface {
 	// Hello asks the peer to introduce itself.
 	Hello(ctx context.Context) (peers.Hello, error)
+	// Tombstone returns what the peer has left for us to find after it has parted from us by force.
+	Tombstone(ctx context.Context) (string, error)
 	// Server is where the peer's API server is.
 	Server() string
-	// Done is closed when the link has ended.
-	Done() <-chan struct{}
+	// Invitation is the id of the invitation by which we joined, "" if the link was made by hand.
+	Invitation() string
+	// TenantNamespace is our namespace over there.
+	TenantNamespace() string
+	// Client reads and writes at the peer.
+	Client() client.Client
 }
 
 // Links gives the links to peers.
 type Links interface {
 	// Ensure returns the link to the peer, made from its newest credentials: the same one as long as they are the same.
-	Ensure(ctx context.Context, peer *v1alpha1.Peer) (Greeter, error)
+	Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error)
 	// Close ends the link to the peer.
 	Close(peer string)
 }
@@ -45,7 +52,7 @@ func OverLinks(links *peers.Links) Links { return overLinks{links} }
 
 type overLinks struct{ *peers.Links }
 
-func (o overLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Greeter, error) {
+func (o overLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error) {
 	link, err := o.Links.Ensure(ctx, peer)
 	if err != nil {
 		return nil, err
@@ -55,11 +62,13 @@ func (o overLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Greeter, er
 
 // A probe is how the last greeting of one peer went, and when the next one is due.
 type probe struct {
-	link     Greeter
-	hello    peers.Hello
-	err      error
-	failures int
-	due      time.Time
+	link  Link
+	hello peers.Hello
+	err   error
+	// tombstone is what a peer that forbids us everything has left for us to find.
+	tombstone string
+	failures  int
+	due       time.Time
 	// roundTrip is the smoothed round-trip time, 0 until it was measured.
 	roundTrip time.Duration
 }
@@ -82,15 +91,31 @@ func (p *probe) greet(ctx context.Context, links Links, peer *v1alpha1.Peer, con
 	if isNew {
 		p.link, p.failures, p.roundTrip = link, 0, 0
 	}
-	hello, err := link.Hello(ctx)
+	hello, err := greeting(ctx, peer, link, config)
 	if isNew && err == nil {
-		hello, err = link.Hello(ctx) // the first one paid for the handshakes too
+		hello, err = greeting(ctx, peer, link, config) // the first one paid for the handshakes too
+	}
+	if peer.Agentless() {
+		config.ProbePeriod = max(config.ProbePeriod, agentlessPeriod)
 	}
 	p.conclude(hello, err, config)
+	if errors.Is(err, peers.ErrForbidden) {
+		p.tombstone = tombstoneAt(ctx, link)
+	}
+}
+
+// tombstoneAt returns the tombstone that can be read over the link, or "". Most peers have none, and the rest is asked
+// again with the next probe.
+func tombstoneAt(ctx context.Context, link Link) string {
+	text, err := link.Tombstone(ctx)
+	if err != nil {
+		return ""
+	}
+	return text
 }
 
 func (p *probe) conclude(hello peers.Hello, err error, config Config) {
-	p.hello, p.err = hello, err
+	p.hello, p.err, p.tombstone = hello, err, ""
 	pause := config.ProbePeriod
 	if err == nil {
 		p.failures = 0

@@ -3,6 +3,7 @@ package peering
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +18,14 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
+// ownConditions are those of a Peer that this package writes.
+var ownConditions = []string{
+	v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated, v1alpha1.ConditionCompatible, v1alpha1.ConditionConnected,
+	v1alpha1.ConditionReady,
+}
+
 // report writes what was found into the status of the Peer, if it is not there already, and tells of a change of Ready.
-func (c *Controller) report(ctx context.Context, peer *v1alpha1.Peer, f facts) error {
+func (c *Controller) report(ctx context.Context, peer *v1alpha1.Peer, f *facts) error {
 	status := statusOf(peer, f, metav1.NewTime(c.config.Clock.Now()))
 	if equality.Semantic.DeepEqual(peer.Status, status) {
 		return nil
@@ -32,7 +39,7 @@ func (c *Controller) report(ctx context.Context, peer *v1alpha1.Peer, f facts) e
 }
 
 // statusOf returns the whole status of the Peer: what is ours anew, what is others' as it is.
-func statusOf(peer *v1alpha1.Peer, f facts, now metav1.Time) v1alpha1.PeerStatus {
+func statusOf(peer *v1alpha1.Peer, f *facts, now metav1.Time) v1alpha1.PeerStatus {
 	status := *peer.Status.DeepCopy()
 	status.ObservedGeneration = peer.Generation
 	for _, found := range conditionsOf(peer, f) {
@@ -41,15 +48,15 @@ func statusOf(peer *v1alpha1.Peer, f facts, now metav1.Time) v1alpha1.PeerStatus
 			ObservedGeneration: peer.Generation, LastTransitionTime: now,
 		})
 	}
-	if f.waitsFor != "" {
+	if f.waitsFor.stands() {
 		return status
 	}
 	status.RemappedPodCIDR = ""
 	if f.addresses.cidr.IsValid() {
 		status.RemappedPodCIDR = f.addresses.cidr.String()
 	}
-	if f.probe.link != nil && f.probe.err == nil {
-		status.Version = f.probe.hello.Version
+	if theirs, known := theirSoftware(peer, f); known {
+		status.Version = theirs.version
 	}
 	status.RoundTripTime = roundTripOf(status.RoundTripTime, f.probe)
 	return status
@@ -80,9 +87,18 @@ func shorten(message string) string {
 
 // apply writes the part of the status that is ours.
 func (c *Controller) apply(ctx context.Context, peer *v1alpha1.Peer, status v1alpha1.PeerStatus) error {
-	ours := status.DeepCopy()
-	meta.RemoveStatusCondition(&ours.Conditions, v1alpha1.ConditionAdvertised)
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ours)
+	ours := v1alpha1.PeerStatus{
+		ObservedGeneration: status.ObservedGeneration,
+		Version:            status.Version,
+		RemappedPodCIDR:    status.RemappedPodCIDR,
+		RoundTripTime:      status.RoundTripTime,
+	}
+	for _, found := range status.Conditions {
+		if slices.Contains(ownConditions, found.Type) {
+			ours.Conditions = append(ours.Conditions, found)
+		}
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&ours)
 	if err != nil {
 		return fmt.Errorf("convert status: %w", err)
 	}

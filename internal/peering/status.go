@@ -20,8 +20,11 @@ type facts struct {
 	tenant    tenantState
 	tenantErr error
 	probe     probe
+	claim     *v1alpha1.PeeringClaim  // of a consumer, nil if there is none
+	offer     *v1alpha1.Advertisement // our copy of a provider's, nil if there is none
+	oneWay    bool                    // the peer is our consumer and has not invited us
 	addresses assignment
-	waitsFor  string // what a deleted Peer waits for
+	waitsFor  obstacle // what a deleted Peer waits for
 }
 
 // A condition is a metav1.Condition without what the API adds.
@@ -45,15 +48,13 @@ func unknown(kind, reason, message string, args ...any) condition {
 	return condition{kind, metav1.ConditionUnknown, reason, fmt.Sprintf(message, args...)}
 }
 
-// conditionsOf turns facts into the conditions of the Peer, but for Advertised, which is another's.
-func conditionsOf(peer *v1alpha1.Peer, f facts) []condition {
-	conditions := []condition{
-		reachable(peer, f), authenticated(peer, f), compatibility(peer, f), connected(peer),
-	}
-	return append(conditions, readiness(peer, f, conditions[:3]))
+// conditionsOf turns facts into the conditions of the Peer that are ours.
+func conditionsOf(peer *v1alpha1.Peer, f *facts) []condition {
+	conditions := []condition{authenticated(peer, f), reachable(peer, f), compatibility(peer, f)}
+	return append(conditions, readiness(peer, f, conditions), connected(peer))
 }
 
-func reachable(peer *v1alpha1.Peer, f facts) condition {
+func reachable(peer *v1alpha1.Peer, f *facts) condition {
 	const kind = v1alpha1.ConditionReachable
 	if c, open := unasked(kind, peer, f); open {
 		return c
@@ -74,7 +75,7 @@ func reachable(peer *v1alpha1.Peer, f facts) condition {
 	}
 }
 
-func authenticated(peer *v1alpha1.Peer, f facts) condition {
+func authenticated(peer *v1alpha1.Peer, f *facts) condition {
 	const kind = v1alpha1.ConditionAuthenticated
 	if c, open := unasked(kind, peer, f); open {
 		return c
@@ -82,12 +83,30 @@ func authenticated(peer *v1alpha1.Peer, f facts) condition {
 	if f.probe.err != nil {
 		return unauthenticated(peer, f.probe)
 	}
-	if f.probe.hello.ClusterID != peer.Spec.ClusterID {
+	if peer.Agentless() {
+		return isTrue(kind, "The peer knows this cluster, and lets it run pods in the namespaces that spec.namespaces names")
+	}
+	return identified(peer, f.probe.hello)
+}
+
+// identified is whether the cluster that answers is the one that the Peer names.
+func identified(peer *v1alpha1.Peer, hello peers.Hello) condition {
+	const kind = v1alpha1.ConditionAuthenticated
+	switch {
+	case peer.Spec.ClusterID == "":
+		return isFalse(kind, v1alpha1.ReasonPending, "The cluster that answers calls itself %q, and this Peer does not say which "+
+			"it should be: if that is the one, set spec.clusterID to it", hello.ClusterID)
+	case hello.ClusterID != peer.Spec.ClusterID:
 		return isFalse(kind, v1alpha1.ReasonClusterIDMismatch, "The cluster that answers calls itself %q, but this Peer is "+
 			"%q: the credentials in Secret %s lead to another cluster; replace them, or make a Peer for that cluster",
-			f.probe.hello.ClusterID, peer.Spec.ClusterID, linkSecret(peer))
+			hello.ClusterID, peer.Spec.ClusterID, linkSecret(peer))
+	case peer.Spec.PublicKey != "" && hello.PublicKey != "" && hello.PublicKey != peer.Spec.PublicKey:
+		return isFalse(kind, v1alpha1.ReasonKeyMismatch, "The cluster that answers has the id of this Peer and another key, %s: "+
+			"ask its administrator whether it was installed anew. If so, set spec.publicKey to that; if not, it is an impostor",
+			hello.PublicKey)
+	default:
+		return isTrue(kind, "The peer knows this cluster, and is the cluster that this Peer names")
 	}
-	return isTrue(kind, "The peer knows this cluster, and is the cluster that this Peer names")
 }
 
 func unauthenticated(peer *v1alpha1.Peer, p probe) condition {
@@ -96,7 +115,8 @@ func unauthenticated(peer *v1alpha1.Peer, p probe) condition {
 	switch {
 	case errors.Is(err, peers.ErrCredentialsMissing):
 		return isFalse(kind, v1alpha1.ReasonCredentialsMissing, "Secret %s with the credentials for the peer does not exist: "+
-			"run `kubectl hanse peer`, or put a kubeconfig under its key %s", secret, v1alpha1.LinkSecretKey)
+			"ask the peer's administrator for an invitation and run `kubectl hanse join`, or put a kubeconfig under its key %s",
+			secret, v1alpha1.LinkSecretKey)
 	case errors.Is(err, peers.ErrCredentialsInvalid) && p.link == nil:
 		return isFalse(kind, v1alpha1.ReasonCredentialsInvalid, "The peer cannot be contacted: %v. Peer with it again, or put "+
 			"another kubeconfig there", err)
@@ -106,7 +126,16 @@ func unauthenticated(peer *v1alpha1.Peer, p probe) condition {
 		return unknown(kind, v1alpha1.ReasonUnreachable, "The peer's API server does not answer")
 	case errors.Is(err, peers.ErrUnauthorized):
 		return isFalse(kind, v1alpha1.ReasonUnauthorized, "The peer's API server does not accept the credentials in Secret %s: "+
-			"they ended or were taken back; peer with it again for new ones", secret)
+			"they ended or were taken back. Have the peer's administrator run `kubectl hanse invite --renew`, and join with "+
+			"that, or put other credentials there",
+			secret)
+	case errors.Is(err, errLacking):
+		return isFalse(kind, v1alpha1.ReasonForbidden, "The peer does not give what it takes to run pods there: %v. Have its "+
+			"administrator bind a role with that to the user of Secret %s, or leave the namespace out of spec.namespaces",
+			err, secret)
+	case errors.Is(err, peers.ErrForbidden):
+		return isFalse(kind, v1alpha1.ReasonForbidden, "The peer knows this cluster and lets it do nothing: it has suspended us; "+
+			"ask its administrator. What runs there stays")
 	case apierrors.IsNotFound(err):
 		return isFalse(kind, v1alpha1.ReasonPending, "The peer has not introduced itself: check that Hanse runs there and "+
 			"has a Peer with role Consumer for this cluster")
@@ -118,22 +147,6 @@ func unauthenticated(peer *v1alpha1.Peer, p probe) condition {
 	}
 }
 
-func compatibility(peer *v1alpha1.Peer, f facts) condition {
-	const kind = v1alpha1.ConditionCompatible
-	if c, open := unasked(kind, peer, f); open {
-		return c
-	}
-	if !authenticated(peer, f).ok() {
-		return unknown(kind, v1alpha1.ReasonPending, "The peer's version is not known: see condition Authenticated")
-	}
-	theirs := f.probe.hello.Version
-	if !compatible(f.ours, theirs) {
-		return isFalse(kind, v1alpha1.ReasonIncompatibleVersion, "The peer runs Hanse %q and this cluster %q: the major "+
-			"versions must be the same and the minor ones at most one apart; upgrade the older one", theirs, f.ours)
-	}
-	return isTrue(kind, "The versions of Hanse on both sides understand each other")
-}
-
 func connected(peer *v1alpha1.Peer) condition {
 	message := "There is no network between the pods of the two clusters yet"
 	if peer.HasRole(v1alpha1.RoleProvider) {
@@ -143,70 +156,20 @@ func connected(peer *v1alpha1.Peer) condition {
 }
 
 // unasked returns the condition of a peer that nothing was asked of.
-func unasked(kind string, peer *v1alpha1.Peer, f facts) (condition, bool) {
+func unasked(kind string, peer *v1alpha1.Peer, f *facts) (condition, bool) {
 	switch {
-	case f.waitsFor != "":
+	case f.waitsFor.stands():
 		return unknown(kind, v1alpha1.ReasonPending, "The Peer is being deleted"), true
 	case !peer.HasRole(v1alpha1.RoleProvider):
 		return unknown(kind, v1alpha1.ReasonNotConsumed, "This cluster consumes nothing from the peer and does not "+
+			"contact it"), true
+	case f.oneWay:
+		return unknown(kind, v1alpha1.ReasonNotInvited, "The peer has not invited this cluster, which therefore does not "+
 			"contact it"), true
 	case f.probe.link == nil && f.probe.err == nil:
 		return unknown(kind, v1alpha1.ReasonPending, "The peer was not contacted yet"), true
 	default:
 		return condition{}, false
-	}
-}
-
-// readiness sums up the others. What a peer must be for us depends on its roles.
-func readiness(peer *v1alpha1.Peer, f facts, others []condition) condition {
-	const kind = v1alpha1.ConditionReady
-	if c := tenancy(peer, f); !c.ok() {
-		return c
-	}
-	if !peer.HasRole(v1alpha1.RoleProvider) {
-		return isTrue(kind, "The peer may run pods in this cluster")
-	}
-	// Authenticated comes first where both fail, since it says what to do about credentials.
-	for _, c := range []condition{others[1], others[0], others[2]} {
-		if c.status == metav1.ConditionFalse {
-			return isFalse(kind, c.reason, "%s", c.message)
-		}
-	}
-	for _, c := range others {
-		if !c.ok() {
-			return isFalse(kind, c.reason, "%s", c.message)
-		}
-	}
-	if f.addresses.problem != "" {
-		return isFalse(kind, v1alpha1.ReasonNoAddressRange, "%s", f.addresses.problem)
-	}
-	if ad := advertised(peer); ad == nil {
-		return isFalse(kind, v1alpha1.ReasonNoAdvertisement, "The peer has not advertised anything to this cluster yet")
-	} else if !ad.ok() {
-		return isFalse(kind, ad.reason, "%s", ad.message)
-	}
-	return isTrue(kind, "Pods of this cluster may run at the peer")
-}
-
-// tenancy is whether the tenant namespace is as it should be, as a condition Ready.
-func tenancy(peer *v1alpha1.Peer, f facts) condition {
-	const kind = v1alpha1.ConditionReady
-	namespace := v1alpha1.TenantNamespace(peer.Name)
-	switch {
-	case f.waitsFor != "":
-		return isFalse(kind, v1alpha1.ReasonNamespaceTerminating, "The Peer is being deleted and waits for %s to go", f.waitsFor)
-	case f.tenant == tenantTaken:
-		return isFalse(kind, v1alpha1.ReasonNamespaceTaken, "Namespace %s exists and was not made for this Peer: delete it, or "+
-			"delete this Peer and make one of another name", namespace)
-	case f.tenant == tenantTerminating:
-		return isFalse(kind, v1alpha1.ReasonNamespaceTerminating, "Namespace %s is being deleted; Hanse makes it again after that",
-			namespace)
-	case f.tenant == tenantUnsettled:
-		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s is being prepared", namespace)
-	case f.tenant == tenantFailed:
-		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s could not be prepared: %v", namespace, f.tenantErr)
-	default:
-		return isTrue(kind, "")
 	}
 }
 

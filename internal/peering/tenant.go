@@ -2,19 +2,15 @@ package peering
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -84,29 +80,69 @@ func (t *tenants) ensure(ctx context.Context, peer *v1alpha1.Peer, done *tenantV
 	return tenantReady, nil
 }
 
+// ensureNamespace returns the namespace of that name, whosever it is. The tombstone of a former peer makes room.
 func (t *tenants) ensureNamespace(ctx context.Context, peer *v1alpha1.Peer) (*corev1.Namespace, error) {
-	ns := &corev1.Namespace{}
-	err := t.client.Get(ctx, client.ObjectKey{Name: v1alpha1.TenantNamespace(peer.Name)}, ns)
-	if err == nil {
-		return ns, nil
-	}
-	if !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("read namespace: %w", err)
-	}
-	ns = tenantNamespace(peer)
-	err = t.client.Create(ctx, ns)
-	if apierrors.IsAlreadyExists(err) { // the cache is behind
-		err = t.direct.Get(ctx, client.ObjectKeyFromObject(ns), ns)
+	ns := tenantNamespace(peer)
+	found := &corev1.Namespace{}
+	err := t.client.Get(ctx, client.ObjectKeyFromObject(ns), found)
+	if apierrors.IsNotFound(err) {
+		err = t.client.Create(ctx, ns)
+		if err == nil {
+			return ns, nil
+		}
+		if apierrors.IsAlreadyExists(err) { // the cache is behind
+			err = t.direct.Get(ctx, client.ObjectKeyFromObject(ns), found)
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("create namespace: %w", err)
+		return nil, fmt.Errorf("make namespace %s: %w", ns.Name, err)
 	}
-	return ns, nil
+	switch {
+	case isTombstone(found, peer.Name):
+		return found, t.deleteNamespace(ctx, found)
+	case stateOf(found, peer) != tenantReady:
+		return found, nil
+	default:
+		return t.mark(ctx, found, ns)
+	}
+}
+
+// mark gives the tenant namespace the labels and annotations that it should have: those of a new Peer are not all known
+// when its namespace is made.
+func (t *tenants) mark(ctx context.Context, found, want *corev1.Namespace) (*corev1.Namespace, error) {
+	marked := found.DeepCopy()
+	for key, value := range want.Labels {
+		metav1.SetMetaDataLabel(&marked.ObjectMeta, key, value)
+	}
+	for key, value := range want.Annotations {
+		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, key, value)
+	}
+	if maps.Equal(found.Labels, marked.Labels) && maps.Equal(found.Annotations, marked.Annotations) {
+		return found, nil
+	}
+	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
+	if err := t.client.Patch(ctx, marked, patch); err != nil {
+		return nil, fmt.Errorf("label namespace %s: %w", found.Name, err)
+	}
+	return marked, nil
+}
+
+func (t *tenants) deleteNamespace(ctx context.Context, ns *corev1.Namespace) error {
+	if !ns.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	uid := ns.UID
+	if err := t.client.Delete(ctx, ns, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete namespace %s: %w", ns.Name, err)
+	}
+	return nil
 }
 
 func stateOf(ns *corev1.Namespace, peer *v1alpha1.Peer) tenantState {
 	switch {
-	case !owns(peer, ns):
+	case isTombstone(ns, peer.Name):
+		return tenantTerminating
+	case !peer.OwnsTenantNamespace(ns):
 		return tenantTaken
 	case !ns.DeletionTimestamp.IsZero():
 		return tenantTerminating
@@ -115,133 +151,24 @@ func stateOf(ns *corev1.Namespace, peer *v1alpha1.Peer) tenantState {
 	}
 }
 
-// owns reports whether ns is the tenant namespace of exactly this peer. That of a former peer of the same name holds
-// credentials and messages of another cluster.
-func owns(peer *v1alpha1.Peer, ns *corev1.Namespace) bool {
-	for key, value := range tenantNamespace(peer).Labels {
-		if ns.Labels[key] != value {
-			return false
-		}
-	}
-	return true
+// isTombstone reports whether ns is what is left of a former peer of the name.
+func isTombstone(ns *corev1.Namespace, peer string) bool {
+	return ns.Labels[v1alpha1.LabelType] == v1alpha1.TypeTombstone && ns.Labels[v1alpha1.LabelPeer] == peer &&
+		ns.Labels[v1alpha1.LabelManaged] == "true"
 }
 
 func tenantNamespace(peer *v1alpha1.Peer) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: v1alpha1.TenantNamespace(peer.Name),
 		Labels: map[string]string{
-			v1alpha1.LabelType:      v1alpha1.TypeTenant,
-			v1alpha1.LabelPeer:      peer.Name,
-			v1alpha1.LabelClusterID: peer.Spec.ClusterID,
-			v1alpha1.LabelManaged:   "true",
+			v1alpha1.LabelType:    v1alpha1.TypeTenant,
+			v1alpha1.LabelPeer:    peer.Name,
+			v1alpha1.LabelManaged: "true",
 		},
+		Annotations: map[string]string{v1alpha1.AnnotationPeerUID: string(peer.UID)},
 	}}
-}
-
-// furnish makes what belongs in the tenant namespace. The bindings of our own service accounts come first: they are
-// what gives the right to the rest.
-func (t *tenants) furnish(ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace) error {
-	manager := t.ownSubject(t.config.ManagerServiceAccount)
-	kubelet := t.ownSubject(t.config.KubeletServiceAccount)
-	err := errors.Join(
-		t.bind(ctx, ns.Name, v1alpha1.ClusterRoleManagerInTenant, manager),
-		t.bind(ctx, ns.Name, v1alpha1.ClusterRoleKubeletInTenant, kubelet),
-	)
-	if err != nil {
-		return err
+	if peer.Spec.ClusterID != "" {
+		ns.Labels[v1alpha1.LabelClusterID] = peer.Spec.ClusterID
 	}
-	if !peer.HasRole(v1alpha1.RoleConsumer) {
-		return t.disown(ctx, ns.Name)
-	}
-	return t.admit(ctx, peer, ns.Name)
-}
-
-// admit gives the peer its identity and rights here, and introduces this cluster to it.
-func (t *tenants) admit(ctx context.Context, peer *v1alpha1.Peer, namespace string) error {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: v1alpha1.PeerServiceAccount,
-	}}
-	info := clusterInfo(namespace)
-	return errors.Join(
-		t.put(ctx, account, func() {
-			setLabel(account, v1alpha1.LabelPeer, peer.Name)
-			account.AutomountServiceAccountToken = ptr.To(false)
-		}),
-		t.bind(ctx, namespace, v1alpha1.ClusterRolePeerTenant, rbacv1.Subject{
-			Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: v1alpha1.PeerServiceAccount,
-		}),
-		t.put(ctx, info, func() {
-			info.Data = map[string]string{
-				v1alpha1.ClusterInfoID: t.config.ClusterID, v1alpha1.ClusterInfoVersion: t.config.Version,
-			}
-		}),
-	)
-}
-
-// disown takes away what a consumer has here: its tokens end with its service account. Its binding is emptied and not
-// deleted, since that is all that Hanse may do with bindings.
-func (t *tenants) disown(ctx context.Context, namespace string) error {
-	binding := &rbacv1.RoleBinding{}
-	err := t.direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.ClusterRolePeerTenant}, binding)
-	if err == nil && len(binding.Subjects) > 0 {
-		err = t.bind(ctx, namespace, v1alpha1.ClusterRolePeerTenant)
-	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: v1alpha1.PeerServiceAccount,
-	}}
-	return errors.Join(
-		client.IgnoreNotFound(err), t.remove(ctx, account), t.remove(ctx, clusterInfo(namespace)),
-	)
-}
-
-func clusterInfo(namespace string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.ClusterInfo}}
-}
-
-func (t *tenants) ownSubject(name string) rbacv1.Subject {
-	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: t.config.Namespace, Name: name}
-}
-
-// bind gives the subjects the rights of the ClusterRole in the namespace, by a RoleBinding of the role's name.
-func (t *tenants) bind(ctx context.Context, namespace, role string, subjects ...rbacv1.Subject) error {
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role}}
-	return t.put(ctx, binding, func() {
-		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
-		if !equality.Semantic.DeepEqual(binding.Subjects, subjects) {
-			binding.Subjects = subjects
-		}
-	})
-}
-
-// put makes the object as mutate says, and writes only what is not so yet.
-func (t *tenants) put(ctx context.Context, object client.Object, mutate func()) error {
-	_, err := controllerutil.CreateOrUpdate(ctx, t.direct, object, func() error {
-		setLabel(object, v1alpha1.LabelManaged, "true")
-		mutate()
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("keep %T %s: %w", object, object.GetName(), err)
-	}
-	return nil
-}
-
-func setLabel(object client.Object, key, value string) {
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[key] = value
-	object.SetLabels(labels)
-}
-
-func (t *tenants) remove(ctx context.Context, object client.Object) error {
-	err := t.direct.Get(ctx, client.ObjectKeyFromObject(object), object)
-	if err == nil {
-		err = t.direct.Delete(ctx, object)
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)
-	}
-	return nil
+	return ns
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -24,39 +26,80 @@ func (c *Controller) options() controller.Options {
 	return controller.Options{MaxConcurrentReconciles: c.config.Workers}
 }
 
-// peerChanges leaves out what we ourselves write: of the status only condition Advertised counts.
+// peerChanges leaves out what we ourselves write: of the status only what other packages say counts.
 var peerChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*v1alpha1.Peer), e.ObjectNew.(*v1alpha1.Peer)
 	return before.UID != after.UID || before.Generation != after.Generation ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 		!equality.Semantic.DeepEqual(before.Finalizers, after.Finalizers) ||
-		!ptr.Equal(advertised(before), advertised(after))
+		slices.ContainsFunc(foreignConditions, func(kind string) bool {
+			return !ptr.Equal(said(before, kind), said(after, kind))
+		})
 }}
 
-// tenantChanges are those of namespaces whose name makes them tenant namespaces, whoever made them.
-func tenantChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return strings.HasPrefix(o.GetName(), v1alpha1.TenantNamespacePrefix)
-	}))
-}
-
-// podCIDRChanges are those of an advertisement that matter for addresses: it is renewed far more often.
-func podCIDRChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*v1alpha1.Advertisement), e.ObjectNew.(*v1alpha1.Advertisement)
-		return podCIDR(before) != podCIDR(after)
-	}})
-}
-
-func peerOfNamespace() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		return requestFor(o.GetName())
+// namespaceChanges are those of namespaces whose name makes them tenant namespaces, whoever made them, and that twins go.
+func namespaceChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return isTenantName(e.Object.GetName()) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return isTenantName(e.ObjectNew.GetName()) },
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			return isTenantName(e.Object.GetName()) || isOfType(e.Object, v1alpha1.TypeTwin)
+		},
 	})
 }
 
-func peerOfAdvertisement() handler.EventHandler {
+func isTenantName(name string) bool { return strings.HasPrefix(name, v1alpha1.TenantNamespacePrefix) }
+
+func isOfType(object client.Object, value string) bool {
+	return object.GetLabels()[v1alpha1.LabelType] == value
+}
+
+// offerChanges are those of an advertisement that matter here: it is renewed far more often.
+func offerChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.Advertisement), e.ObjectNew.(*v1alpha1.Advertisement)
+		return podCIDR(before) != podCIDR(after) || before.Spec.Phase != after.Spec.Phase
+	}})
+}
+
+// claimChanges are what the claimer says, and that it was let in.
+func claimChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.PeeringClaim), e.ObjectNew.(*v1alpha1.PeeringClaim)
+		return before.Generation != after.Generation || accepted(before) != accepted(after)
+	}})
+}
+
+// nodeGone is the end of a virtual node, which a Peer that is being deleted waits for.
+func nodeGone() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool { return isOfType(e.Object, v1alpha1.TypeVirtualNode) },
+	})
+}
+
+// peerOfNamespace finds the Peer of a tenant namespace by the name, and that of a twin by the label.
+func peerOfNamespace() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if isTenantName(o.GetName()) {
+			return requestFor(o.GetName())
+		}
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.GetLabels()[v1alpha1.LabelPeer]}}}
+	})
+}
+
+// peerOfMessage finds the Peer in whose tenant namespace an object lies.
+func peerOfMessage() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return requestFor(o.GetNamespace())
+	})
+}
+
+func peerOfNode() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		peer := strings.TrimPrefix(o.GetName(), v1alpha1.VirtualNodePrefix)
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: peer}}}
 	})
 }
 
@@ -68,27 +111,51 @@ func requestFor(tenantNamespace string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: peer}}}
 }
 
-// advertised returns the status of condition Advertised, which package advertisement writes, or nil.
-func advertised(peer *v1alpha1.Peer) *condition {
-	found := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionAdvertised)
+// foreignConditions are those of a Peer that other packages write.
+var foreignConditions = []string{v1alpha1.ConditionAdvertised, v1alpha1.ConditionJoined, v1alpha1.ConditionSession}
+
+// said returns what another package says in its condition of the Peer, or nil.
+func said(peer *v1alpha1.Peer, kind string) *condition {
+	found := meta.FindStatusCondition(peer.Status.Conditions, kind)
 	if found == nil {
 		return nil
 	}
 	return &condition{found.Type, found.Status, found.Reason, found.Message}
 }
 
-// podCIDROf returns the range of the peer's pods as the peer itself sees it, and no range while it is not known.
-func (c *Controller) podCIDROf(ctx context.Context, peer *v1alpha1.Peer) (netip.Prefix, error) {
-	ad := &v1alpha1.Advertisement{}
+// offerOf returns our copy of what the peer advertises, or nil.
+func (c *Controller) offerOf(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha1.Advertisement, error) {
 	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}
-	if err := c.client.Get(ctx, key, ad); client.IgnoreNotFound(err) != nil {
-		return netip.Prefix{}, fmt.Errorf("read Advertisement %s: %w", key, err)
+	if key.Name == "" || key.Name == c.config.ClusterID {
+		return nil, nil // what has our own name is what we advertise
 	}
-	return podCIDR(ad), nil
+	ad := &v1alpha1.Advertisement{}
+	err := c.client.Get(ctx, key, ad)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Advertisement %s: %w", key, err)
+	}
+	return ad, nil
 }
 
+// claimOf returns the claim of a consumer, or nil.
+func (c *Controller) claimOf(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha1.PeeringClaim, error) {
+	found := claim(v1alpha1.TenantNamespace(peer.Name))
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(found), found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read PeeringClaim: %w", err)
+	}
+	return found, nil
+}
+
+// podCIDR returns the range of the peer's pods as the peer itself sees it, and no range while it is not known.
 func podCIDR(ad *v1alpha1.Advertisement) netip.Prefix {
-	if ad.Spec.Network == nil {
+	if ad == nil || ad.Spec.Network == nil {
 		return netip.Prefix{}
 	}
 	for _, cidr := range parseRanges(ad.Spec.Network.PodCIDR) {

@@ -2,15 +2,20 @@ package peering
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -21,6 +26,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // A world is a cluster with a fake API server, a clock, and peers that answer as they are told.
@@ -32,6 +38,7 @@ type world struct {
 	links    *fakeLinks
 	writes   int // all writes to the API
 	refuse   func(client.Object) error
+	noRights func() bool // in the tenant namespace, but for bindings
 	*Controller
 }
 
@@ -40,13 +47,20 @@ type fakeLinks struct {
 	link *fakeLink
 }
 
+// A fakeLink leads to a cluster of its own.
 type fakeLink struct {
-	hello peers.Hello
-	err   error
-	asked int
+	hello     peers.Hello
+	err       error
+	asked     int
+	tombstone string
+	remote    client.Client
+	refuse    error // of every request of the client
 }
 
-func (l *fakeLinks) Ensure(context.Context, *v1alpha1.Peer) (Greeter, error) {
+// there is our tenant namespace at the peer.
+const there = "hanse-peer-lubeck"
+
+func (l *fakeLinks) Ensure(context.Context, *v1alpha1.Peer) (Link, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -57,7 +71,50 @@ func (l *fakeLinks) Close(string) {}
 
 func (l *fakeLink) Hello(context.Context) (peers.Hello, error) { l.asked++; return l.hello, l.err }
 func (*fakeLink) Server() string                               { return "https://192.0.2.1:6443" }
-func (*fakeLink) Done() <-chan struct{}                        { return nil }
+func (*fakeLink) Invitation() string                           { return "their-invitation" }
+func (*fakeLink) TenantNamespace() string                      { return there }
+func (l *fakeLink) Client() client.Client                      { return l.remote }
+
+func (l *fakeLink) Tombstone(context.Context) (string, error) {
+	if l.tombstone == "" {
+		return "", peers.ErrForbidden
+	}
+	return l.tombstone, nil
+}
+
+// connect makes the cluster that the link leads to.
+func (l *fakeLink) connect(scheme *runtime.Scheme) {
+	ourClaim := &v1alpha1.PeeringClaim{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: "claim"}}
+	l.remote = fake.NewClientBuilder().WithScheme(scheme).WithObjects(ourClaim).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if l.refuse != nil {
+				return l.refuse
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if l.refuse != nil {
+				return l.refuse
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}).Build()
+}
+
+var (
+	ourKey   = ed25519.NewKeyFromSeed([]byte("the key of the cluster in Lubeck"))
+	theirKey = ed25519.NewKeyFromSeed([]byte("the key of the one in Hamburg   "))
+)
+
+// theirTombstone is the statement of the peer that it has parted from us.
+func theirTombstone(t *testing.T, key ed25519.PrivateKey, invitation string) string {
+	t.Helper()
+	text, err := trust.SignTombstone(key, trust.Tombstone{From: "c-hamburg", To: "c-lubeck", Invitation: invitation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
@@ -73,10 +130,12 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			ClusterID: "c-hamburg", Version: "v0.1.0", RoundTrip: 10 * time.Millisecond,
 		}}},
 	}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	w.client = fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(objects...).WithObjects(installed(w.clock.Now().Add(-time.Hour))).
 		WithStatusSubresource(&v1alpha1.Peer{}).WithInterceptorFuncs(w.countWrites()).Build()
+	w.links.link.connect(scheme)
 	config := Config{
-		ClusterID: "c-lubeck", Version: "v0.1.0", Clock: w.clock,
+		ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0", Clock: w.clock,
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
 	}
 	w.Controller = New(config, w.client, w.client, w.links, w.recorder)
@@ -94,6 +153,13 @@ func (w *world) countWrites() interceptor.Funcs {
 		return write()
 	}
 	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			_, binding := o.(*rbacv1.RoleBinding)
+			if !binding && key.Namespace == v1alpha1.TenantNamespace("hamburg") && w.noRights != nil && w.noRights() {
+				return apierrors.NewForbidden(schema.GroupResource{}, key.Name, nil)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return count(o, func() error { return c.Create(ctx, o, opts...) })
 		},
@@ -115,12 +181,13 @@ func (w *world) countWrites() interceptor.Funcs {
 				return err
 			}
 			// The fake does not know that conditions are a map by type, and drops those of others.
-			if other := meta.FindStatusCondition(before, v1alpha1.ConditionAdvertised); other != nil {
-				peer := w.peer()
-				peer.Status.Conditions = append(peer.Status.Conditions, *other)
-				return c.Status().Update(ctx, peer)
+			peer := w.peer()
+			for i := range before {
+				if slices.Contains(foreignConditions, before[i].Type) {
+					meta.SetStatusCondition(&peer.Status.Conditions, before[i])
+				}
 			}
-			return nil
+			return c.Status().Update(ctx, peer)
 		},
 	}
 }
@@ -128,7 +195,7 @@ func (w *world) countWrites() interceptor.Funcs {
 func peerOf(roles ...v1alpha1.PeerRole) *v1alpha1.Peer {
 	return &v1alpha1.Peer{
 		ObjectMeta: metav1.ObjectMeta{Name: "hamburg", UID: "peer-uid", Generation: 1},
-		Spec:       v1alpha1.PeerSpec{ClusterID: "c-hamburg", Roles: roles},
+		Spec:       v1alpha1.PeerSpec{ClusterID: "c-hamburg", PublicKey: public(theirKey), Roles: roles},
 	}
 }
 
@@ -139,14 +206,66 @@ func advertisement(podCIDR string) *v1alpha1.Advertisement {
 	}
 }
 
-// advertisedIs is what package advertisement writes.
-func (w *world) advertisedIs(status metav1.ConditionStatus, reason string) {
+// says is what another package writes into the status of the Peer.
+func (w *world) says(kind string, status metav1.ConditionStatus, reason string) {
 	w.t.Helper()
 	peer := w.peer()
 	meta.SetStatusCondition(&peer.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionAdvertised, Status: status, Reason: reason,
+		Type: kind, Status: status, Reason: reason, Message: "As " + kind + " says",
 	})
 	if err := w.client.Status().Update(w.t.Context(), peer); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// joins is what package invitation does when the peer uses our invitation.
+func (w *world) joins() *v1alpha1.PeeringClaim {
+	w.t.Helper()
+	w.says(v1alpha1.ConditionJoined, metav1.ConditionTrue, v1alpha1.ReasonJoined)
+	answer := claim(v1alpha1.TenantNamespace("hamburg"))
+	answer.Spec = v1alpha1.PeeringClaimSpec{Invitation: "our-invitation", ClusterID: "c-hamburg", Version: "v0.1.0"}
+	answer.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
+	w.create(
+		answer,
+		serviceAccount(answer.Namespace, "hanse-peer"), serviceAccount(answer.Namespace, "hanse-invitation"),
+		secret(answer.Namespace, "hanse-session"), secret(answer.Namespace, "hanse-invitation"),
+	)
+	for _, role := range []string{v1alpha1.ClusterRolePeerTenant, v1alpha1.ClusterRolePeerInvitation} {
+		subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: answer.Namespace, Name: "hanse-peer"}
+		if err := w.tenants.bind(w.t.Context(), answer.Namespace, role, subject); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return answer
+}
+
+// linked is what package session does when we use the peer's invitation.
+func (w *world) linked() {
+	w.t.Helper()
+	link := secret(v1alpha1.TenantNamespace("hamburg"), "hanse-link")
+	link.Data = map[string][]byte{"invitation": []byte("their-invitation")}
+	w.create(link)
+}
+
+func (w *world) create(objects ...client.Object) {
+	w.t.Helper()
+	for _, object := range objects {
+		if err := w.client.Create(w.t.Context(), object); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) update(object client.Object) {
+	w.t.Helper()
+	if err := w.client.Update(w.t.Context(), object); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) remove(object client.Object) {
+	w.t.Helper()
+	if err := w.client.Delete(w.t.Context(), object); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -217,6 +336,13 @@ func (w *world) expectNoWrites() {
 	if w.writes != before {
 		w.t.Errorf("%d writes though nothing changed", w.writes-before)
 	}
+}
+
+// installed is Hanse's own namespace, which is as old as the installation.
+func installed(at time.Time) *corev1.Namespace {
+	ns := namespace("hanse-system", nil)
+	ns.CreationTimestamp = metav1.NewTime(at)
+	return ns
 }
 
 func namespace(name string, labels map[string]string) *corev1.Namespace {

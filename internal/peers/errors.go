@@ -21,8 +21,10 @@ var (
 	ErrCredentialsInvalid = errors.New("credentials cannot be used")
 	// ErrUnreachable: the peer's API server does not answer, or answers that it cannot serve now.
 	ErrUnreachable = errors.New("no answer")
-	// ErrUnauthorized: the peer's API server does not know our credentials, or grants them too little.
+	// ErrUnauthorized: the peer's API server does not know our credentials.
 	ErrUnauthorized = errors.New("not authorized")
+	// ErrForbidden: the peer's API server knows us and does not let us do this.
+	ErrForbidden = errors.New("forbidden")
 	// ErrMalformed: the answer cannot be understood.
 	ErrMalformed = errors.New("malformed answer")
 	// ErrTooLarge: the answer is larger than we take from a peer.
@@ -52,8 +54,10 @@ func kindOf(err error) error {
 		network   net.Error
 	)
 	switch {
-	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+	case apierrors.IsUnauthorized(err):
 		return ErrUnauthorized
+	case apierrors.IsForbidden(err):
+		return ErrForbidden
 	case errors.As(err, &untrusted):
 		return ErrCredentialsInvalid
 	case errors.As(err, &status):

@@ -2,17 +2,22 @@ package peers
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 func TestHello(t *testing.T) {
@@ -27,18 +32,70 @@ func TestHello(t *testing.T) {
 		if req.ProtoMajor != 2 {
 			t.Errorf("spoke %s: many watches should share one connection", req.Proto)
 		}
-		writeJSON(rw, clusterInfo("c-hamburg", "v0.1.0"))
+		writeJSON(rw, introduction(map[string]string{
+			v1alpha1.ClusterInfoPublicKey: publicKey, v1alpha1.ClusterInfoAPIVersions: "v1alpha1,v1beta1",
+		}))
 	})
 	link := w.connect()
 	hello, err := link.Hello(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if hello.ClusterID != "c-hamburg" || hello.Version != "v0.1.0" || hello.RoundTrip <= 0 {
-		t.Errorf("got %+v", hello)
+	if hello.RoundTrip <= 0 {
+		t.Errorf("the answer took %s", hello.RoundTrip)
+	}
+	want := Hello{
+		ClusterID: "c-hamburg", Version: "v0.1.0", PublicKey: publicKey, APIVersions: []string{"v1alpha1", "v1beta1"},
+		RoundTrip: hello.RoundTrip,
+	}
+	if diff := cmp.Diff(want, hello); diff != "" {
+		t.Error(diff)
 	}
 	if link.Peer() != "hamburg" || link.TenantNamespace() != tenant {
 		t.Errorf("link leads to %s in %s", link.Peer(), link.TenantNamespace())
+	}
+}
+
+func TestHelloOfAPeerThatTellsLittle(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, introduction(nil)) })
+	hello, err := w.connect().Hello(t.Context())
+	if err != nil || hello.PublicKey != "" || hello.APIVersions != nil {
+		t.Errorf("got %+v, %v", hello, err)
+	}
+}
+
+// publicKey is of the right form.
+var publicKey = trust.FormatPublicKey(make(ed25519.PublicKey, ed25519.PublicKeySize))
+
+// introduction is a good one, with more or other data.
+func introduction(more map[string]string) *corev1.ConfigMap {
+	info := clusterInfo("c-hamburg", "v0.1.0")
+	maps.Copy(info.Data, more)
+	return info
+}
+
+func TestIntroductionsThatMakeNoSense(t *testing.T) {
+	tests := map[string]map[string]string{
+		"no cluster id":         {v1alpha1.ClusterInfoID: ""},
+		"absurd cluster id":     {v1alpha1.ClusterInfoID: "../x"},
+		"no version":            {v1alpha1.ClusterInfoVersion: ""},
+		"long version":          {v1alpha1.ClusterInfoVersion: strings.Repeat("x", 65)},
+		"key that is none":      {v1alpha1.ClusterInfoPublicKey: "AAAA"},
+		"huge key":              {v1alpha1.ClusterInfoPublicKey: strings.Repeat("A", 100_000)},
+		"empty API version":     {v1alpha1.ClusterInfoAPIVersions: "v1alpha1,"},
+		"absurd API version":    {v1alpha1.ClusterInfoAPIVersions: "v1alpha1,../v2"},
+		"long API version":      {v1alpha1.ClusterInfoAPIVersions: strings.Repeat("x", 64)},
+		"too many API versions": {v1alpha1.ClusterInfoAPIVersions: strings.Repeat("v1,", maxAPIVersions) + "v1"},
+	}
+	for name, data := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, introduction(data)) })
+			if hello, err := w.connect().Hello(t.Context()); !errors.Is(err, ErrMalformed) {
+				t.Errorf("got %+v, %v, want %v", hello, err, ErrMalformed)
+			}
+		})
 	}
 }
 
@@ -59,7 +116,7 @@ func TestHelloSaysWhatIsWrong(t *testing.T) {
 			answer: func(rw http.ResponseWriter, _ *http.Request) {
 				writeStatus(rw, http.StatusForbidden, metav1.StatusReasonForbidden)
 			},
-			want: ErrUnauthorized,
+			want: ErrForbidden,
 		},
 		"overloaded, and asks to wait for a day": {
 			answer: func(rw http.ResponseWriter, _ *http.Request) {
@@ -120,18 +177,6 @@ func TestHelloSaysWhatIsWrong(t *testing.T) {
 				http.Redirect(rw, req, "/elsewhere", http.StatusTemporaryRedirect)
 			},
 			want: ErrMalformed,
-		},
-		"no cluster id": {
-			answer: func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("", "v0.1.0")) },
-			want:   ErrMalformed,
-		},
-		"absurd cluster id": {
-			answer: func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("../x", "v0.1.0")) },
-			want:   ErrMalformed,
-		},
-		"absurd version": {
-			answer: func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("c", huge[:65])) },
-			want:   ErrMalformed,
 		},
 	}
 	for name, test := range tests {
@@ -282,8 +327,8 @@ func TestClosingInterruptsRequests(t *testing.T) {
 		<-asked
 		w.links.Close(w.peer.Name)
 	}()
-	if _, err := link.Hello(t.Context()); err == nil {
-		t.Error("the request went on over a closed link")
+	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want %v", err, ErrClosed)
 	}
 }
 

@@ -85,9 +85,9 @@ func (l *Links) Start(ctx context.Context) error { return l.Run(ctx) }
 func (*Links) NeedLeaderElection() bool { return true }
 
 // Ensure returns the link to the peer, made of what the Secret with its credentials holds now, or held a moment ago (see
-// Config.Fresh): the same link as long as the Secret is the same. Otherwise the link that was is closed first, also if
-// no new one can be made, and the error is then ErrCredentialsMissing or ErrCredentialsInvalid. No request is sent to
-// the peer.
+// Config.Fresh): the same link as long as nothing in the Secret but the token changes, which the link then uses from now
+// on. Otherwise the link that was is closed first, also if no new one can be made, and the error is then
+// ErrCredentialsMissing or ErrCredentialsInvalid. No request is sent to the peer.
 func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
 	ensure := l.ensureLock(peer.Name)
 	ensure.Lock()
@@ -106,8 +106,8 @@ func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", secretName(peer.Name), err)
 	}
-	if open && current.credentials == secret.ResourceVersion {
-		current.checked = checked
+	if open && current.keeps(secret) {
+		current.credentials, current.checked = secret.ResourceVersion, checked
 		return current, nil
 	}
 	link, err := newLink(ctx, l, peer.Name, secret)

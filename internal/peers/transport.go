@@ -36,10 +36,8 @@ type bounded struct {
 
 // RoundTrip implements http.RoundTripper.
 func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
-	select {
-	case <-b.closed:
+	if b.isClosed() {
 		return nil, ErrClosed
-	default:
 	}
 	what := answerOf(req, b.prefix)
 	cancel := context.CancelFunc(func() {})
@@ -51,6 +49,9 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(req)
 	if err != nil {
 		cancel()
+		if b.isClosed() {
+			return nil, fmt.Errorf("%w: %w", ErrClosed, err)
+		}
 		return nil, err
 	}
 	if err := check(resp, what); err != nil {
@@ -61,6 +62,15 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Header.Del("Retry-After")
 	resp.Body = limit(resp, what, cancel)
 	return resp, nil
+}
+
+func (b *bounded) isClosed() bool {
+	select {
+	case <-b.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // check refuses answers that no API server gives to the requests that we make.

@@ -51,11 +51,12 @@ type world struct {
 
 	mu     sync.Mutex
 	answer http.HandlerFunc
+	token  string // the one that the peer knows
 }
 
 func newWorld(t *testing.T, config Config) *world {
 	t.Helper()
-	w := &world{t: t, peer: &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}}}
+	w := &world{t: t, token: token, peer: &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}}}
 	w.server = httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
 	w.server.EnableHTTP2 = true
 	w.server.StartTLS()
@@ -77,9 +78,9 @@ func newWorld(t *testing.T, config Config) *world {
 
 func (w *world) serve(rw http.ResponseWriter, req *http.Request) {
 	w.mu.Lock()
-	answer := w.answer
+	answer, known := w.answer, w.token
 	w.mu.Unlock()
-	if req.Header.Get("Authorization") != "Bearer "+token {
+	if req.Header.Get("Authorization") != "Bearer "+known {
 		writeStatus(rw, http.StatusUnauthorized, metav1.StatusReasonUnauthorized)
 		return
 	}
@@ -92,12 +93,21 @@ func (w *world) answers(answer http.HandlerFunc) {
 	w.answer = answer
 }
 
+// knows makes the token the only one that the peer knows.
+func (w *world) knows(token string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.token = token
+}
+
+func (w *world) ca() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.server.Certificate().Raw})
+}
+
 func (w *world) kubeconfig() *clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["peer"] = &clientcmdapi.Cluster{
-		Server: w.server.URL,
-		CertificateAuthorityData: pem.EncodeToMemory(
-			&pem.Block{Type: "CERTIFICATE", Bytes: w.server.Certificate().Raw}),
+		Server: w.server.URL, CertificateAuthorityData: w.ca(),
 	}
 	config.AuthInfos["us"] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts["link"] = &clientcmdapi.Context{Cluster: "peer", AuthInfo: "us", Namespace: tenant}
@@ -133,11 +143,33 @@ func (w *world) store(data map[string][]byte) {
 func (w *world) connect() *Link {
 	w.t.Helper()
 	w.store(map[string][]byte{v1alpha1.LinkSecretKey: encode(w.t, w.kubeconfig())})
+	return w.ensure()
+}
+
+func (w *world) ensure() *Link {
+	w.t.Helper()
 	link, err := w.links.Ensure(w.t.Context(), w.peer)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return link
+}
+
+// join makes a link of credentials as joining gives them.
+func (w *world) join(credentials Credentials) *Link {
+	w.t.Helper()
+	data, err := credentials.SecretData()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.store(data)
+	return w.ensure()
+}
+
+func (w *world) credentials() Credentials {
+	return Credentials{
+		Servers: []string{w.server.URL}, CA: w.ca(), Namespace: tenant, Token: token, Invitation: "0123abcd",
+	}
 }
 
 func writeJSON(rw http.ResponseWriter, object any) {

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -18,6 +19,8 @@ type Config struct {
 	// ServiceAccount is the one that the manager runs under, in Namespace. It must be set: it gets the right to make
 	// pods in twin namespaces.
 	ServiceAccount string
+	// PodCIDRs are the ranges of this cluster's own pods, as far as nodes do not tell.
+	PodCIDRs []netip.Prefix
 	// Workers is how many ShadowPods are worked on at the same time. Default 16.
 	Workers int
 	// Clock tells the time. By default the real one.
@@ -45,6 +48,11 @@ func (c *Config) Validate() error {
 	if c.Workers < 0 {
 		return errors.New("the number of workers is negative")
 	}
+	for _, p := range c.PodCIDRs {
+		if !p.IsValid() {
+			return errors.New("a range of this cluster's pods is not valid")
+		}
+	}
 	return nil
 }
 
@@ -64,7 +72,7 @@ func New(cfg Config, c client.Client, live client.Reader) (*Tenant, error) {
 	return &Tenant{
 		mapper:  &mapper{config: cfg, client: c, live: live},
 		sweeper: &sweeper{client: c, live: live},
-		keeper:  &keeper{config: cfg, client: c, live: live},
+		keeper:  newKeeper(cfg, c, live),
 	}, nil
 }
 

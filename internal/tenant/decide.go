@@ -113,11 +113,13 @@ const (
 // patience says for how long this status need not be told.
 func (s *scene) patience(status *corev1.PodStatus) time.Duration {
 	recorded := &s.shadow.Status
+	// Home knows by now that something stood against it.
+	heldBack := meta.IsStatusConditionFalse(recorded.Conditions, v1alpha1.ConditionScheduled)
 	remade := recorded.PodUID != "" && recorded.PodUID != s.pod.UID
 	started := recorded.Phase != "" && recorded.Phase != string(corev1.PodPending)
 	created := s.pod.CreationTimestamp.Time
 	switch {
-	case remade || started || alarming(status):
+	case remade || started || heldBack || alarming(status):
 		return 0
 	case status.Phase == corev1.PodPending && s.pod.Spec.NodeName == "":
 		return left(schedulingPatience, s.now.Sub(created))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,12 +20,27 @@ type keeper struct {
 	config Config
 	client client.Client
 	live   client.Reader
+	ledger *ledger
+	queue  waker
+}
+
+// waker takes requests to look at a ShadowPod again.
+type waker interface {
+	Add(request reconcile.Request)
+}
+
+func newKeeper(cfg Config, c client.Client, live client.Reader) *keeper {
+	return &keeper{config: cfg, client: c, live: live, ledger: newLedger()}
 }
 
 // Reconcile brings one ShadowPod and its pod in line.
 func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	shadow := &v1alpha1.ShadowPod{}
-	if err := k.client.Get(ctx, request.NamespacedName, shadow); err != nil {
+	err := k.client.Get(ctx, request.NamespacedName, shadow)
+	if apierrors.IsNotFound(err) {
+		k.leave(request.NamespacedName)
+	}
+	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !shadow.DeletionTimestamp.IsZero() {
@@ -38,6 +54,7 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err := k.act(ctx, seen, &next); err != nil {
 		return reconcile.Result{}, err
 	}
+	k.account(seen, &next)
 	return reconcile.Result{RequeueAfter: next.again}, k.record(ctx, seen.shadow, next.status)
 }
 

@@ -12,15 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/offload"
 )
 
-// make creates the pod. What the API server answers is part of the record.
+// make creates the pod if the peer may have it. What the API server answers is part of the record.
 func (k *keeper) make(ctx context.Context, seen *scene, next *decision) error {
-	pod, err := build(seen)
-	if err != nil {
-		next.giveUp(seen, v1alpha1.ReasonPodInvalid, err.Error())
-		return nil
+	pod, err := k.admit(ctx, seen, next)
+	if err != nil || pod == nil {
+		return err
 	}
 	if err := k.hold(ctx, seen.shadow); err != nil {
 		return err
@@ -28,31 +26,36 @@ func (k *keeper) make(ctx context.Context, seen *scene, next *decision) error {
 	err = k.client.Create(ctx, pod)
 	switch {
 	case err == nil:
+		k.ledger.see(claimantOf(seen.shadow, seen.peer), demandOf(pod))
 		ctrl.LoggerFrom(ctx).Info("Created pod", "podUID", pod.UID)
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return k.taken(ctx, seen, next)
-	case apierrors.IsInvalid(err):
-		next.giveUp(seen, v1alpha1.ReasonPodRefused, err.Error())
-		return nil
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		next.giveUp(seen, v1alpha1.ReasonNamespaceTerminating, "The twin namespace is being deleted")
-		return nil
-	case apierrors.IsForbidden(err):
-		next.refused(seen, err.Error())
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+		k.refused(seen, next, err)
 		return nil
 	default:
 		return fmt.Errorf("create the pod: %w", err)
 	}
 }
 
-func build(seen *scene) (*corev1.Pod, error) {
-	pod, err := offload.Build(seen.shadow)
-	if err != nil {
-		return nil, err
+// refused records why the API server does not take the pod. A quota counts late that a pod has ended, so its refusal
+// costs the pod its room only when it lasts: else all that wait would try, one after the other.
+func (k *keeper) refused(seen *scene, next *decision, err error) {
+	lasting := true
+	switch reason, message := quotaRefusal(err); {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		next.giveUp(seen, v1alpha1.ReasonNamespaceTerminating, "The twin namespace is being deleted")
+	case apierrors.IsInvalid(err):
+		next.giveUp(seen, v1alpha1.ReasonPodRefused, err.Error())
+	case reason != "":
+		lasting = next.retry(seen, reason, message, quotaRetryAtMost) >= refusedFor
+	default:
+		next.refused(seen, err.Error())
 	}
-	pod.Labels[v1alpha1.LabelPeer] = seen.peer
-	return pod, nil
+	if lasting {
+		k.leave(client.ObjectKeyFromObject(seen.shadow))
+	}
 }
 
 // hold puts the finalizer on where the API server's policy has not: without it the record could go before its pod.
@@ -80,13 +83,18 @@ func (k *keeper) taken(ctx context.Context, seen *scene, next *decision) error {
 	}
 	if !madeFor(seen.shadow, pod) {
 		next.nameTaken(seen)
+		k.leave(client.ObjectKeyFromObject(seen.shadow))
 	}
 	return nil
 }
 
 // update carries over what Kubernetes allows to change in a running pod: images, labels and annotations.
 func (k *keeper) update(ctx context.Context, seen *scene, next *decision) error {
-	want, err := build(seen)
+	peer, err := k.readPeer(ctx, seen.peer)
+	if err != nil {
+		return err
+	}
+	want, err := build(seen, peer)
 	if err != nil {
 		next.status.ObservedGeneration = seen.shadow.Generation
 		ctrl.LoggerFrom(ctx).Info("Keeping the pod as it is", "reason", err.Error())

@@ -14,7 +14,7 @@ import (
 )
 
 func TestRefusedPod(t *testing.T) {
-	t.Run("by a quota waits and is given up", func(t *testing.T) {
+	t.Run("by Pod Security waits and is given up", func(t *testing.T) {
 		s := newStage(t, shadowPod())
 		s.createPod = forbidden403()
 		if again := s.run(); again != refusedAtLeast {
@@ -33,7 +33,7 @@ func TestRefusedPod(t *testing.T) {
 		s.run()
 		s.expectWrites("create Pod", "status ShadowPod")
 	})
-	t.Run("by a quota that becomes free is made", func(t *testing.T) {
+	t.Run("by a right that is not known yet is made", func(t *testing.T) {
 		s := newStage(t, shadowPod())
 		s.createPod = forbidden403()
 		s.run()

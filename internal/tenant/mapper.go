@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -22,14 +22,12 @@ import (
 // lookAgain is how soon a namespace that is in the way is looked at again: nothing tells us when it goes.
 const lookAgain = 10 * time.Second
 
-// errOtherRole is returned for a RoleBinding that an administrator must remove: the role of one cannot be changed.
-var errOtherRole = errors.New("a RoleBinding of that name binds another role")
-
 // mapper makes the twin namespaces that NamespaceMappings ask for, and removes them.
 type mapper struct {
-	config Config
-	client client.Client
-	live   client.Reader
+	config   Config
+	client   client.Client
+	live     client.Reader
+	creating sync.Mutex
 }
 
 // Reconcile brings one NamespaceMapping and its twin in line.
@@ -45,8 +43,8 @@ func (m *mapper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if !mapping.DeletionTimestamp.IsZero() {
 		return m.remove(ctx, mapping, peer)
 	}
-	twin, ok, err := m.wanted(ctx, mapping, peer)
-	if err != nil || !ok {
+	consumer, err := m.consumer(ctx, peer)
+	if err != nil || consumer == nil {
 		return reconcile.Result{}, err
 	}
 	if controllerutil.AddFinalizer(mapping, v1alpha1.FinalizerNamespaceMapping) {
@@ -54,11 +52,20 @@ func (m *mapper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 			return reconcile.Result{}, fmt.Errorf("add the finalizer: %w", err)
 		}
 	}
-	found, err := m.ensure(ctx, twin)
-	if err != nil {
+	// This is asked before the quota is made, since the time may be over right after.
+	uncounted, countErr := m.untilCounted(ctx)
+	found, err := m.ensure(ctx, mapping, consumer)
+	if err := errors.Join(err, countErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return found.retry(), m.report(ctx, mapping, found)
+	if err := m.report(ctx, mapping, found); err != nil {
+		return reconcile.Result{}, err
+	}
+	again := m.again(mapping, found)
+	if found.ready() {
+		again = uncounted
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 // peerOf returns the peer whose tenant namespace this is, and "" if it is none.
@@ -74,80 +81,99 @@ func (m *mapper) peerOf(ctx context.Context, namespace string) (string, error) {
 	return peer, nil
 }
 
-// wanted returns the twin that the mapping asks for, unless the peer may not run pods here.
-func (m *mapper) wanted(ctx context.Context, mapping *v1alpha1.NamespaceMapping, name string) (twinOf, bool, error) {
+// consumer returns the Peer, and nil if it may not run pods here.
+func (m *mapper) consumer(ctx context.Context, name string) (*v1alpha1.Peer, error) {
 	peer := &v1alpha1.Peer{}
 	if err := m.client.Get(ctx, client.ObjectKey{Name: name}, peer); err != nil {
-		return twinOf{}, false, client.IgnoreNotFound(err)
+		return nil, client.IgnoreNotFound(err)
 	}
-	if !peer.DeletionTimestamp.IsZero() || !peer.HasRole(v1alpha1.RoleConsumer) {
-		return twinOf{}, false, nil
+	if !peer.DeletionTimestamp.IsZero() || !peer.HasRole(v1alpha1.RoleConsumer) || peer.Spec.ClusterID == "" {
+		return nil, nil
 	}
-	return twinOf{peer: name, clusterID: peer.Spec.ClusterID, home: mapping.Spec.HomeNamespace}, true, nil
+	return peer, nil
 }
 
-// ensure makes the twin and its bindings, or finds out why it cannot.
-func (m *mapper) ensure(ctx context.Context, twin twinOf) (finding, error) {
-	if len(validation.IsDNS1123Label(twin.home)) > 0 || forbidden(twin.home, m.config.Namespace) {
+// ensure makes the twin and what guards it, or finds out why it cannot.
+func (m *mapper) ensure(
+	ctx context.Context, mapping *v1alpha1.NamespaceMapping, peer *v1alpha1.Peer,
+) (finding, error) {
+	twin := twinOf{peer: peer.Name, clusterID: peer.Spec.ClusterID, home: mapping.Spec.HomeNamespace}
+	if !m.offloadable(twin.home) {
 		return finding{reason: v1alpha1.ReasonNamespaceForbidden}, nil
 	}
 	found := finding{twin: twin.name()}
 	ns := &corev1.Namespace{}
 	err := m.live.Get(ctx, client.ObjectKey{Name: found.twin}, ns)
 	if apierrors.IsNotFound(err) {
-		ns = twin.namespace()
-		if err := m.client.Create(ctx, ns); err != nil {
-			return found, fmt.Errorf("create namespace %s: %w", ns.Name, err)
-		}
-	} else if err != nil {
-		return found, fmt.Errorf("read namespace %s: %w", found.twin, err)
+		ns, err = m.create(ctx, mapping, peer, twin)
 	}
 	switch {
+	case err != nil:
+		return found, fmt.Errorf("namespace %s: %w", found.twin, err)
+	case ns == nil:
+		found.reason = v1alpha1.ReasonLimitExceeded
 	case !twin.owns(ns):
 		found.reason = v1alpha1.ReasonNamespaceTaken
-		return found, nil
 	case !ns.DeletionTimestamp.IsZero():
 		found.reason = v1alpha1.ReasonNamespaceTerminating
-		return found, nil
+	default:
+		found.reason, err = m.secure(ctx, twin, peer, ns)
 	}
-	found.reason = v1alpha1.ReasonTwinCreated
-	return found, m.secure(ctx, twin, ns)
+	return found, err
 }
 
-// secure gives the twin its level of Pod Security back, and its bindings.
-func (m *mapper) secure(ctx context.Context, twin twinOf, ns *corev1.Namespace) error {
-	if ns.Labels[labelEnforce] == "" {
-		before := ns.DeepCopy()
-		ns.Labels[labelEnforce] = levelBaseline
-		if err := m.client.Patch(ctx, ns, client.MergeFrom(before)); err != nil {
-			return fmt.Errorf("label namespace %s: %w", ns.Name, err)
-		}
-	}
-	for _, binding := range twin.bindings(&m.config) {
-		if err := m.bind(ctx, binding); err != nil {
-			return fmt.Errorf("bind role %s in namespace %s: %w", binding.Name, binding.Namespace, err)
-		}
-	}
-	return nil
+func (m *mapper) offloadable(home string) bool {
+	return len(validation.IsDNS1123Label(home)) == 0 && !forbidden(home, m.config.Namespace)
 }
 
-func (m *mapper) bind(ctx context.Context, want *rbacv1.RoleBinding) error {
-	have := &rbacv1.RoleBinding{}
-	err := m.live.Get(ctx, client.ObjectKeyFromObject(want), have)
-	if apierrors.IsNotFound(err) {
-		return m.client.Create(ctx, want)
+// create makes the namespace, and returns nil if the peer has as many as it may have. It is done by one at a time, so
+// that two do not take the last place.
+func (m *mapper) create(
+	ctx context.Context, mapping *v1alpha1.NamespaceMapping, peer *v1alpha1.Peer, twin twinOf,
+) (*corev1.Namespace, error) {
+	m.creating.Lock()
+	defer m.creating.Unlock()
+	room, err := m.room(ctx, mapping, peer)
+	if err != nil || !room {
+		return nil, err
 	}
+	ns := twin.namespace(peer.Spec.PodSecurity)
+	return ns, m.client.Create(ctx, ns)
+}
+
+// room says whether the peer may have one more twin, and none of its other mappings has waited longer for it.
+func (m *mapper) room(ctx context.Context, mapping *v1alpha1.NamespaceMapping, peer *v1alpha1.Peer) (bool, error) {
+	twins := &corev1.NamespaceList{}
+	err := m.live.List(ctx, twins, client.MatchingLabels{
+		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: peer.Name,
+	})
 	if err != nil {
-		return err
+		return false, fmt.Errorf("list the peer's twins: %w", err)
 	}
-	if have.RoleRef != want.RoleRef {
-		return errOtherRole
+	exists := map[string]bool{}
+	for i := range twins.Items {
+		exists[twins.Items[i].Name] = true
 	}
-	if equality.Semantic.DeepEqual(have.Subjects, want.Subjects) {
-		return nil
+	mappings := &v1alpha1.NamespaceMappingList{}
+	if err := m.client.List(ctx, mappings, client.InNamespace(mapping.Namespace)); err != nil {
+		return false, fmt.Errorf("list the peer's NamespaceMappings: %w", err)
 	}
-	have.Subjects = want.Subjects
-	return m.client.Update(ctx, have)
+	before := len(exists)
+	for i := range mappings.Items {
+		other := &mappings.Items[i]
+		if m.offloadable(other.Spec.HomeNamespace) && !exists[TwinName(peer.Name, other.Spec.HomeNamespace)] &&
+			other.DeletionTimestamp.IsZero() && older(other, mapping) {
+			before++
+		}
+	}
+	return before < int(ptr.Deref(limitsOf(peer).Namespaces, v1alpha1.DefaultLimitNamespaces)), nil
+}
+
+func older(a, b *v1alpha1.NamespaceMapping) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
 // remove deletes the twin and lets the mapping go when it is gone.
@@ -165,6 +191,9 @@ func (m *mapper) remove(
 	}
 	// The Peer may be gone by now, so the namespace itself has to say that it is this peer's twin.
 	if twin, ok := twinIn(ns); err == nil && ok && twin.peer == peer && twin.home == mapping.Spec.HomeNamespace {
+		if err := m.hurry(ctx, peer, ns.Name); err != nil {
+			return reconcile.Result{}, err
+		}
 		return reconcile.Result{RequeueAfter: lookAgain}, deleteNamespace(ctx, m.client, ns)
 	}
 	controllerutil.RemoveFinalizer(mapping, v1alpha1.FinalizerNamespaceMapping)
@@ -172,6 +201,19 @@ func (m *mapper) remove(
 		return reconcile.Result{}, fmt.Errorf("remove the finalizer: %w", err)
 	}
 	return reconcile.Result{}, nil
+}
+
+// hurry ends the pods of a twin that goes: soon if we part from the peer.
+func (m *mapper) hurry(ctx context.Context, peer, namespace string) error {
+	consumer, err := m.consumer(ctx, peer)
+	if err != nil {
+		return err
+	}
+	grace := removalGrace
+	if consumer == nil {
+		grace = partingGrace
+	}
+	return hurry(ctx, m.client, namespace, grace)
 }
 
 func deleteNamespace(ctx context.Context, c client.Client, ns *corev1.Namespace) error {

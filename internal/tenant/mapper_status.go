@@ -3,12 +3,12 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -21,12 +21,30 @@ type finding struct {
 
 func (f finding) ready() bool { return f.reason == v1alpha1.ReasonTwinCreated }
 
-func (f finding) retry() reconcile.Result {
-	switch f.reason {
+const (
+	// countingPatience is how soon it is looked again whether a new quota is in force, which is most often at once.
+	countingPatience = 100 * time.Millisecond
+	countingSoon     = 2 * time.Second
+	// roomPatience is for what no event tells: that a twin went whose NamespaceMapping had gone before.
+	roomPatience = time.Minute
+)
+
+// again says when to look again if no event comes.
+func (m *mapper) again(mapping *v1alpha1.NamespaceMapping, found finding) time.Duration {
+	switch found.reason {
 	case v1alpha1.ReasonNamespaceTaken, v1alpha1.ReasonNamespaceTerminating:
-		return reconcile.Result{RequeueAfter: lookAgain}
+		return lookAgain
+	case v1alpha1.ReasonLimitExceeded:
+		return roomPatience
+	case v1alpha1.ReasonPending:
+		ready := meta.FindStatusCondition(mapping.Status.Conditions, v1alpha1.ConditionReady)
+		waited := m.config.Clock.Since(ready.LastTransitionTime.Time)
+		if waited < countingSoon {
+			return countingPatience
+		}
+		return min(waited, lookAgain)
 	default:
-		return reconcile.Result{}
+		return 0
 	}
 }
 
@@ -38,6 +56,10 @@ func (f finding) message() string {
 		return "Namespaces of a system are not offloaded"
 	case v1alpha1.ReasonNamespaceTaken:
 		return fmt.Sprintf("Namespace %s exists and is not the twin of this namespace", f.twin)
+	case v1alpha1.ReasonLimitExceeded:
+		return "The provider gives this cluster no more namespaces: it gets this one when another goes, or the limit is raised"
+	case v1alpha1.ReasonPending:
+		return fmt.Sprintf("The quota of namespace %s is not counted yet", f.twin)
 	default:
 		return fmt.Sprintf("Namespace %s is being deleted", f.twin)
 	}
@@ -47,11 +69,14 @@ func (f finding) message() string {
 func (m *mapper) report(ctx context.Context, mapping *v1alpha1.NamespaceMapping, found finding) error {
 	before := mapping.DeepCopy()
 	mapping.Status.ObservedGeneration = mapping.Generation
-	mapping.Status.Twin = ""
 	status := metav1.ConditionFalse
-	if found.ready() {
+	switch {
+	case found.ready():
 		mapping.Status.Twin = found.twin
 		status = metav1.ConditionTrue
+	case found.reason != v1alpha1.ReasonPending:
+		// A twin that was in use and whose quota is counted anew stays in use.
+		mapping.Status.Twin = ""
 	}
 	meta.SetStatusCondition(&mapping.Status.Conditions, metav1.Condition{
 		Type:               v1alpha1.ConditionReady,

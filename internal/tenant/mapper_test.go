@@ -61,7 +61,8 @@ func TestMappingMakesATwin(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	w.expectWrites("update NamespaceMapping", "create Namespace", "create RoleBinding", "create RoleBinding", "status NamespaceMapping")
+	w.expectWrites("update NamespaceMapping", "create Namespace", "create RoleBinding",
+		"create ResourceQuota", "create LimitRange", "create NetworkPolicy", "create RoleBinding", "status NamespaceMapping")
 
 	twin := lubeck.name()
 	ns := &corev1.Namespace{}
@@ -70,7 +71,9 @@ func TestMappingMakesATwin(t *testing.T) {
 	}
 	want := map[string]string{
 		"hanse.dev/type": "twin", "hanse.dev/peer": "lubeck", "hanse.dev/cluster-id": "lubeck-id", "hanse.dev/managed": "true",
-		"pod-security.kubernetes.io/enforce": "baseline",
+		"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/enforce-version": "latest",
+		"pod-security.kubernetes.io/audit": "baseline", "pod-security.kubernetes.io/audit-version": "latest",
+		"pod-security.kubernetes.io/warn": "baseline", "pod-security.kubernetes.io/warn-version": "latest",
 	}
 	if diff := cmp.Diff(want, ns.Labels); diff != "" {
 		t.Errorf("labels: -want +got:\n%s", diff)
@@ -81,8 +84,8 @@ func TestMappingMakesATwin(t *testing.T) {
 		t.Errorf("twin is %q", status.Twin)
 	}
 	for role, subject := range map[string]rbacv1.Subject{
-		"hanse-peer-twin":         {Kind: "ServiceAccount", Namespace: "hanse-peer-lubeck", Name: "hanse-peer"},
-		"hanse-manager-in-tenant": {Kind: "ServiceAccount", Namespace: "hanse-system", Name: "hanse-manager"},
+		"hanse-peer-twin":       {Kind: "ServiceAccount", Namespace: "hanse-peer-lubeck", Name: "hanse-peer"},
+		"hanse-manager-in-twin": {Kind: "ServiceAccount", Namespace: "hanse-system", Name: "hanse-manager"},
 	} {
 		binding := &rbacv1.RoleBinding{}
 		if !w.find(binding, twin, role) {
@@ -112,7 +115,7 @@ func TestChangedBindingIsPutRight(t *testing.T) {
 
 func TestMappingThatCannotBe(t *testing.T) {
 	taken := func(change func(*corev1.Namespace)) client.Object {
-		ns := lubeck.namespace()
+		ns := lubeck.namespace("")
 		change(ns)
 		return ns
 	}
@@ -207,7 +210,7 @@ func TestDeletedMappingWaitsForItsTwin(t *testing.T) {
 }
 
 func TestDeletedMappingLeavesAForeignNamespace(t *testing.T) {
-	foreign := lubeck.namespace()
+	foreign := lubeck.namespace("")
 	foreign.Labels[v1alpha1.LabelPeer] = "bremen"
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"), foreign)
 	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
@@ -236,13 +239,13 @@ func TestSweeperRemovesTwinsThatNobodyAsksFor(t *testing.T) {
 	}{
 		"needed":              {[]client.Object{peer(), mappingOf("shop")}, true},
 		"without a Peer":      {[]client.Object{mappingOf("shop")}, false},
-		"of a Peer that goes": {[]client.Object{going, mappingOf("shop")}, false},
+		"of a Peer that goes": {[]client.Object{going, mappingOf("shop")}, true},
 		"of another cluster":  {[]client.Object{other, mappingOf("shop")}, false},
 		"of a mere provider":  {[]client.Object{provider, mappingOf("shop")}, false},
 		"without a mapping":   {[]client.Object{peer(), mappingOf("other")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, append(c.objects, lubeck.namespace())...)
+			w := newWorld(t, append(c.objects, lubeck.namespace(""))...)
 			// What the cache does not show is no reason.
 			w.hidden["NamespaceMapping"] = true
 			w.reconcile(&sweeper{client: w.client, live: w.server}, "", lubeck.name())
@@ -254,7 +257,7 @@ func TestSweeperRemovesTwinsThatNobodyAsksFor(t *testing.T) {
 }
 
 func TestSweeperLeavesOtherNamespaces(t *testing.T) {
-	disguised := lubeck.namespace()
+	disguised := lubeck.namespace("")
 	disguised.Name = "kube-system"
 	w := newWorld(t, disguised)
 	w.reconcile(&sweeper{client: w.client, live: w.server}, "", "kube-system")

@@ -30,6 +30,8 @@ const (
 	refusedFor     = time.Minute
 	refusedAtLeast = 500 * time.Millisecond
 	refusedAtMost  = 15 * time.Second
+	// quotaRetryAtMost is for how long the pod waits for the next try that a quota does not take.
+	quotaRetryAtMost = 30 * time.Second
 )
 
 // record writes the status, if it changed. A conflict means that our copy is old: the newer one is on its way to us.
@@ -189,15 +191,29 @@ func (d *decision) nameTaken(s *scene) {
 
 // refused says that the API server does not take the pod now, and gives up when it has not for too long.
 func (d *decision) refused(s *scene, message string) {
-	d.restart(s, v1alpha1.ConditionScheduled, v1alpha1.ReasonPodRefused, message)
+	if d.retry(s, v1alpha1.ReasonPodRefused, message, refusedAtMost) >= refusedFor {
+		d.giveUp(s, v1alpha1.ReasonPodRefused, message)
+	}
+}
+
+// retry says why there is no pod now, and looks again. It returns for how long that has been so.
+func (d *decision) retry(s *scene, reason, message string, atMost time.Duration) time.Duration {
+	d.restart(s, v1alpha1.ConditionScheduled, reason, message)
 	since := meta.FindStatusCondition(d.status.Conditions, v1alpha1.ConditionScheduled).LastTransitionTime
 	waited := s.now.Sub(since.Time)
-	if waited >= refusedFor {
-		d.giveUp(s, v1alpha1.ReasonPodRefused, message)
-		return
-	}
-	// As long again as it has been refused already: the waits double.
-	d.again = min(max(waited, refusedAtLeast), refusedAtMost)
+	// As long again as it has been so already: the waits double.
+	d.again = min(max(waited, refusedAtLeast), atMost)
+	return waited
+}
+
+// wait says why there is no pod. It is looked at again when that changes.
+func (d *decision) wait(s *scene, reason, message string) {
+	d.again = 0
+	d.condition(s, v1alpha1.ConditionScheduled, metav1.ConditionFalse, reason, message)
+}
+
+func (d *decision) unrecoverable() bool {
+	return meta.IsStatusConditionTrue(d.status.Conditions, v1alpha1.ConditionUnrecoverable)
 }
 
 // interruptedAt returns when the record says that the pod went.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -19,8 +20,14 @@ import (
 type stage struct {
 	*world
 	keeper *keeper
+	woken  *woken
 	twin   string
 }
+
+// woken is the queue of the keeper.
+type woken []string
+
+func (q *woken) Add(request reconcile.Request) { *q = append(*q, request.Name) }
 
 func shadowPod() *v1alpha1.ShadowPod {
 	return &v1alpha1.ShadowPod{
@@ -37,12 +44,16 @@ func shadowPod() *v1alpha1.ShadowPod {
 
 func newStage(t *testing.T, shadow *v1alpha1.ShadowPod, objects ...client.Object) *stage {
 	t.Helper()
-	w := newWorld(t, append(objects, lubeck.namespace(), shadow)...)
-	return &stage{
-		world:  w,
-		keeper: &keeper{config: w.config(), client: w.client, live: w.server},
-		twin:   lubeck.name(),
-	}
+	return newStageOf(t, peer(), append(objects, shadow)...)
+}
+
+// newStageOf returns a stage whose pods are of that peer.
+func newStageOf(t *testing.T, of *v1alpha1.Peer, objects ...client.Object) *stage {
+	t.Helper()
+	w := newWorld(t, append(objects, of, lubeck.namespace(of.Spec.PodSecurity))...)
+	s := &stage{world: w, keeper: newKeeper(w.config(), w.client, w.server), woken: &woken{}, twin: lubeck.name()}
+	s.keeper.queue = s.woken
+	return s
 }
 
 func (s *stage) run() time.Duration {
@@ -126,5 +137,5 @@ func (s *stage) homeDeletes(grace *int64) {
 }
 
 func forbidden403() error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("exceeded quota: no more pods"))
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("violates PodSecurity"))
 }

@@ -33,10 +33,14 @@ func (s *sweeper) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err != nil || needed {
 		return reconcile.Result{}, err
 	}
+	if err := hurry(ctx, s.client, ns.Name, partingGrace); err != nil {
+		return reconcile.Result{}, err
+	}
 	return reconcile.Result{}, deleteNamespace(ctx, s.client, ns)
 }
 
-// needed asks the API server itself, because a cache that is not there yet would cost running pods.
+// needed asks the API server itself, because a cache that is not there yet would cost running pods. A Peer that is being
+// deleted still needs its twins: its parting takes the NamespaceMappings away when it is time.
 func (s *sweeper) needed(ctx context.Context, twin twinOf) (bool, error) {
 	peer := &v1alpha1.Peer{}
 	err := s.live.Get(ctx, client.ObjectKey{Name: twin.peer}, peer)
@@ -46,7 +50,7 @@ func (s *sweeper) needed(ctx context.Context, twin twinOf) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read Peer %s: %w", twin.peer, err)
 	}
-	if !peer.DeletionTimestamp.IsZero() || !peer.HasRole(v1alpha1.RoleConsumer) || peer.Spec.ClusterID != twin.clusterID {
+	if !peer.HasRole(v1alpha1.RoleConsumer) || peer.Spec.ClusterID != twin.clusterID {
 		return false, nil
 	}
 	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(twin.peer), Name: twin.home}

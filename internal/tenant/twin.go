@@ -1,8 +1,10 @@
 package tenant
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,9 +16,8 @@ import (
 )
 
 const (
-	labelEnforce  = "pod-security.kubernetes.io/enforce"
-	levelBaseline = "baseline"
-	hashLength    = 6
+	podSecurityPrefix = "pod-security.kubernetes.io/"
+	hashLength        = 6
 )
 
 // TwinName returns the name of the twin of a peer's namespace. The hash keeps twins of two peers apart, whatever their
@@ -45,18 +46,30 @@ type twinOf struct {
 
 func (t twinOf) name() string { return TwinName(t.peer, t.home) }
 
-func (t twinOf) namespace() *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+func (t twinOf) namespace(level v1alpha1.PodSecurityLevel) *corev1.Namespace {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: t.name(),
 		Labels: map[string]string{
 			v1alpha1.LabelType:      v1alpha1.TypeTwin,
 			v1alpha1.LabelPeer:      t.peer,
 			v1alpha1.LabelClusterID: t.clusterID,
 			v1alpha1.LabelManaged:   "true",
-			labelEnforce:            levelBaseline,
 		},
 		Annotations: map[string]string{v1alpha1.AnnotationHomeNamespace: t.home},
 	}}
+	maps.Copy(ns.Labels, podSecurity(level))
+	return ns
+}
+
+// podSecurity returns the labels of a namespace whose pods must meet the level. What the API server itself learns of
+// the level holds too.
+func podSecurity(level v1alpha1.PodSecurityLevel) map[string]string {
+	labels := map[string]string{}
+	for _, mode := range []string{"enforce", "audit", "warn"} {
+		labels[podSecurityPrefix+mode] = strings.ToLower(string(cmp.Or(level, v1alpha1.PodSecurityBaseline)))
+		labels[podSecurityPrefix+mode+"-version"] = "latest"
+	}
+	return labels
 }
 
 // owns says whether the namespace is exactly this twin. Any other is never touched.
@@ -68,12 +81,18 @@ func (t twinOf) owns(ns *corev1.Namespace) bool {
 		ns.Annotations[v1alpha1.AnnotationHomeNamespace] == t.home
 }
 
-// bindings let the peer work in its twin, and our manager make its pods there.
-func (t twinOf) bindings(cfg *Config) []*rbacv1.RoleBinding {
-	return []*rbacv1.RoleBinding{
-		t.binding(v1alpha1.ClusterRoleManagerInTenant, cfg.Namespace, cfg.ServiceAccount),
-		t.binding(v1alpha1.ClusterRolePeerTwin, v1alpha1.TenantNamespace(t.peer), v1alpha1.PeerServiceAccount),
+// managerBinding lets our manager make the peer's pods in the twin, and guard it.
+func (t twinOf) managerBinding(cfg *Config) *rbacv1.RoleBinding {
+	return t.binding(v1alpha1.ClusterRoleManagerInTwin, cfg.Namespace, cfg.ServiceAccount)
+}
+
+// peerBinding lets the peer work in its twin, unless it is suspended.
+func (t twinOf) peerBinding(access v1alpha1.PeerAccess) *rbacv1.RoleBinding {
+	binding := t.binding(v1alpha1.ClusterRolePeerTwin, v1alpha1.TenantNamespace(t.peer), v1alpha1.PeerServiceAccount)
+	if access == v1alpha1.AccessSuspended {
+		binding.Subjects = nil
 	}
+	return binding
 }
 
 func (t twinOf) binding(role, namespace, account string) *rbacv1.RoleBinding {

@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -26,6 +28,8 @@ func (m *mapper) setup(mgr ctrl.Manager) error {
 		For(&v1alpha1.NamespaceMapping{}).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(m.mappingsOfNamespace)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.mappingsOfPeer), builder.WithPredicates(specChanges)).
+		Watches(&v1alpha1.NamespaceMapping{}, handler.EnqueueRequestsFromMapFunc(m.mappingsBeside), builder.WithPredicates(deletions)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.allMappings), builder.WithPredicates(publicRanges)).
 		WithOptions(options(m.config.Workers)).
 		Complete(m)
 }
@@ -45,7 +49,9 @@ func (k *keeper) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("shadow-pod").
 		For(&v1alpha1.ShadowPod{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(shadowOfPod), builder.WithPredicates(remotePods)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(k.podChanged), builder.WithPredicates(remotePods)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(k.waitingOf), builder.WithPredicates(specChanges)).
+		WatchesRawSource(source.Func(k.takeQueue)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(k.shadowsOfTwin),
 			builder.WithPredicates(twins, turns)).
 		WithOptions(options(k.config.Workers)).
@@ -82,6 +88,24 @@ var (
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 	}
 )
+
+// publicRanges are the changes of nodes by which there are more addresses that a peer's pods must not reach.
+var publicRanges = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return nodeRanges(e.Object).public() },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		now := nodeRanges(e.ObjectNew)
+		return now.public() && !slices.Equal(nodeRanges(e.ObjectOld), now)
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+func nodeRanges(o client.Object) ranges {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	return rangesOfNode(node)
+}
 
 func ownerShadow(o client.Object) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(o)
@@ -129,9 +153,18 @@ func (m *mapper) mappingsOfPeer(ctx context.Context, peer client.Object) []recon
 	return m.mappingsIn(ctx, v1alpha1.TenantNamespace(peer.GetName()))
 }
 
+// mappingsBeside returns those that may get the place of a mapping that is gone.
+func (m *mapper) mappingsBeside(ctx context.Context, mapping client.Object) []reconcile.Request {
+	return m.mappingsIn(ctx, mapping.GetNamespace())
+}
+
+func (m *mapper) allMappings(ctx context.Context, _ client.Object) []reconcile.Request {
+	return m.mappingsIn(ctx, corev1.NamespaceAll)
+}
+
 func (m *mapper) mappingsIn(ctx context.Context, namespace string) []reconcile.Request {
 	list := &v1alpha1.NamespaceMappingList{}
-	if err := m.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := m.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "List NamespaceMappings", "namespace", namespace)
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +37,9 @@ type world struct {
 	writes []string
 	uids   int
 
+	latency   time.Duration       // how long a write takes
 	createPod error               // what the API server answers to new pods
+	uncounted bool                // whether Kubernetes has not counted quotas yet
 	hidden    map[string]bool     // kinds that the cache does not show yet
 	grace     []*int64            // the grace of each deletion of a pod
 	stale     *v1alpha1.ShadowPod // what the cache shows instead of any ShadowPod
@@ -57,7 +60,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.server = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&v1alpha1.ShadowPod{}, &v1alpha1.NamespaceMapping{}, &corev1.Pod{}).
-		WithObjects(objects...).Build()
+		WithObjects(objects...).WithObjects(installed(noon.Add(-time.Hour))).Build()
 	w.client = interceptor.NewClient(w.server, interceptor.Funcs{
 		Get: w.get, Create: w.create, Delete: w.delete, Patch: w.patch, Update: w.update, SubResourcePatch: w.patchStatus,
 	})
@@ -83,6 +86,9 @@ func (w *world) create(ctx context.Context, c client.WithWatch, o client.Object,
 		}
 		pod.Finalizers = append(pod.Finalizers, kubeletHolds)
 		pod.Status.Phase = corev1.PodPending
+	}
+	if quota, ok := o.(*corev1.ResourceQuota); ok && !w.uncounted {
+		quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, quota.Spec.Hard
 	}
 	w.uids++
 	o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
@@ -130,12 +136,21 @@ func kindOf(o client.Object) string {
 		return "Namespace"
 	case *v1alpha1.NamespaceMapping:
 		return "NamespaceMapping"
+	case *corev1.ResourceQuota:
+		return "ResourceQuota"
+	case *corev1.LimitRange:
+		return "LimitRange"
+	case *networkingv1.NetworkPolicy:
+		return "NetworkPolicy"
 	default:
 		return "RoleBinding"
 	}
 }
 
-func (w *world) wrote(verb string, o client.Object) { w.writes = append(w.writes, verb+" "+kindOf(o)) }
+func (w *world) wrote(verb string, o client.Object) {
+	w.writes = append(w.writes, verb+" "+kindOf(o))
+	w.clock.Step(w.latency)
+}
 
 // expectWrites compares what was written since the last call.
 func (w *world) expectWrites(want ...string) {
@@ -186,6 +201,11 @@ func peer() *v1alpha1.Peer {
 		ObjectMeta: metav1.ObjectMeta{Name: "lubeck"},
 		Spec:       v1alpha1.PeerSpec{ClusterID: "lubeck-id", Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}},
 	}
+}
+
+// installed is Hanse's own namespace, which is as old as the installation.
+func installed(at time.Time) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "hanse-system", CreationTimestamp: metav1.NewTime(at)}}
 }
 
 func tenantNamespace() *corev1.Namespace {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
@@ -22,19 +20,27 @@ const (
 // ErrSession means that what was opened is no session.
 var ErrSession = errors.New("not a session")
 
-// SignClaim sets publicKey and proof of the claim: the claimer has the key.
-func SignClaim(key ed25519.PrivateKey, claim *v1alpha1.PeeringClaimSpec) {
+// SignClaim sets publicKey and proof of the claim: the claimer has the key, and makes the claim to the provider of the
+// given public key.
+func SignClaim(key ed25519.PrivateKey, provider string, claim *v1alpha1.PeeringClaimSpec) {
 	claim.PublicKey = FormatPublicKey(key.Public().(ed25519.PublicKey))
-	claim.Proof = sign(key, purposeClaim, claim.Invitation, claim.ClusterID, claim.SealingKey, claim.InvitationBack)
+	claim.Proof = sign(key, purposeClaim, claimFields(provider, claim)...)
 }
 
-// VerifyClaim checks that the claimer has the key that it names. The errors are ErrKey and ErrSignature.
-func VerifyClaim(claim *v1alpha1.PeeringClaimSpec) error {
+// VerifyClaim checks that the claimer has the key that it names and means the provider of the given public key. The
+// errors are ErrKey and ErrSignature.
+func VerifyClaim(provider string, claim *v1alpha1.PeeringClaimSpec) error {
 	key, err := ParsePublicKey(claim.PublicKey)
 	if err != nil {
 		return err
 	}
-	return verify(key, claim.Proof, purposeClaim, claim.Invitation, claim.ClusterID, claim.SealingKey, claim.InvitationBack)
+	return verify(key, claim.Proof, purposeClaim, claimFields(provider, claim)...)
+}
+
+// claimFields name the provider, so that one that was made a claim to cannot make it, under the name of its consumer, to
+// another provider that has invited it.
+func claimFields(provider string, claim *v1alpha1.PeeringClaimSpec) []string {
+	return []string{provider, claim.Invitation, claim.ClusterID, claim.SealingKey, claim.InvitationBack}
 }
 
 // A Session is what a consumer works with at its provider.
@@ -71,12 +77,29 @@ func OpenSession(
 		return Session{}, err
 	}
 	session := Session{}
-	if err := json.Unmarshal(data, &session); err != nil || session.Token == "" ||
-		strings.ContainsFunc(session.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if err := json.Unmarshal(data, &session); err != nil || session.Check() != nil {
 		return Session{}, ErrSession
 	}
 	return session, nil
 }
+
+// Check tells whether the session can be used, whatever its time. The error is ErrSession.
+func (s Session) Check() error {
+	if !isToken(s.Token) || !isTime(s.Expires) {
+		return ErrSession
+	}
+	return nil
+}
+
+// maxToken bounds a bearer token: as a header of HTTP it could not be much larger.
+const maxToken = 16 << 10
+
+func isToken(text string) bool {
+	return text != "" && len(text) <= maxToken && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// isTime reports whether t is set, and can be written into objects: their years have four digits.
+func isTime(t time.Time) bool { return !t.IsZero() && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
 
 // maxTombstone bounds a tombstone as text.
 const maxTombstone = 4096
@@ -120,11 +143,23 @@ func VerifyTombstone(key ed25519.PublicKey, text string, want Tombstone) (Tombst
 		return Tombstone{}, fmt.Errorf("%w: it is larger than %d bytes", ErrTombstone, maxTombstone)
 	}
 	stone := Tombstone{}
-	if err := json.Unmarshal([]byte(text), &stone); err != nil || len(validation.IsDNS1123Label(stone.From)) > 0 {
+	if err := json.Unmarshal([]byte(text), &stone); err != nil || !stone.wrote(text) {
 		return Tombstone{}, ErrTombstone
 	}
 	if stone.From != want.From || stone.To != want.To || stone.Invitation != want.Invitation {
 		return Tombstone{}, fmt.Errorf("%w: it is of another parting", ErrTombstone)
 	}
-	return stone, verify(key, stone.Signature, purposeTombstone, stone.fields()...)
+	if err := verify(key, stone.Signature, purposeTombstone, stone.fields()...); err != nil {
+		return Tombstone{}, err
+	}
+	return stone, nil
+}
+
+// wrote reports whether the text is what SignTombstone makes of the statement, to the letter. So nothing is in it that was
+// not signed, such as parts of a second or keys of another statement.
+func (t *Tombstone) wrote(text string) bool {
+	stone := *t
+	stone.Time = stone.Time.UTC().Truncate(time.Second)
+	data, err := json.Marshal(stone)
+	return err == nil && string(data) == text
 }

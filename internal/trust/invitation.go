@@ -1,7 +1,6 @@
 package trust
 
 import (
-	"bytes"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -19,8 +18,8 @@ import (
 const (
 	// prefix tells an invitation, and the version of its format, from other texts.
 	prefix = "hanse1."
-	// maxInvitation bounds an invitation as text.
-	maxInvitation = 32 << 10
+	// maxInvitation bounds an invitation as text, such that it fits, sealed, into a claim.
+	maxInvitation = 24_000
 	maxServers    = 8
 )
 
@@ -53,20 +52,22 @@ type Invitation struct {
 // Mutual reports whether the provider would like to be invited back.
 func (i *Invitation) Mutual() bool { return i.SealingKey != "" }
 
-// Format returns the invitation as one line of text.
+// Format returns the invitation as one line of text. The error is ErrInvitation if it is larger than ParseInvitation takes,
+// which that of its certificates makes it.
 func (i *Invitation) Format() (string, error) {
 	data, err := json.Marshal(i)
 	if err != nil {
 		return "", fmt.Errorf("encode the invitation: %w", err)
 	}
-	return prefix + base64.RawURLEncoding.EncodeToString(data), nil
+	text := prefix + base64.RawURLEncoding.EncodeToString(data)
+	return text, checkSize(text)
 }
 
 // ParseInvitation reads an invitation and checks all of it but the time. Errors are ErrInvitation and never quote it.
 func ParseInvitation(text string) (*Invitation, error) {
 	text = strings.TrimSpace(text)
-	if len(text) > maxInvitation {
-		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrInvitation, maxInvitation)
+	if err := checkSize(text); err != nil {
+		return nil, err
 	}
 	encoded, ok := strings.CutPrefix(text, prefix)
 	if !ok {
@@ -77,8 +78,7 @@ func ParseInvitation(text string) (*Invitation, error) {
 		return nil, fmt.Errorf("%w: it was cut off or changed", ErrInvitation)
 	}
 	invitation := &Invitation{}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(invitation); err != nil || decoder.More() {
+	if err := json.Unmarshal(data, invitation); err != nil {
 		return nil, fmt.Errorf("%w: it was cut off or changed", ErrInvitation)
 	}
 	if err := invitation.check(); err != nil {
@@ -87,17 +87,24 @@ func ParseInvitation(text string) (*Invitation, error) {
 	return invitation, nil
 }
 
+func checkSize(text string) error {
+	if len(text) > maxInvitation {
+		return fmt.Errorf("%w: it is larger than %d bytes", ErrInvitation, maxInvitation)
+	}
+	return nil
+}
+
 func (i *Invitation) check() error {
 	switch {
-	case len(i.ID) == 0 || len(i.ID) > 64:
-		return errors.New("its id is missing or too long")
+	case i.ID == "" || len(validation.IsValidLabelValue(i.ID)) > 0:
+		return errors.New("its id is missing or broken")
 	case len(i.ClusterID) > 30 || len(validation.IsDNS1123Label(i.ClusterID)) > 0:
 		return errors.New("its cluster id is not a DNS label of at most 30 characters")
 	case !strings.HasPrefix(i.Namespace, v1alpha1.TenantNamespacePrefix) || len(validation.IsDNS1123Label(i.Namespace)) > 0:
 		return errors.New("its namespace is not a tenant namespace")
-	case i.Token == "" || strings.ContainsFunc(i.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case !isToken(i.Token):
 		return errors.New("its token is missing or broken")
-	case i.Expires.IsZero():
+	case !isTime(i.Expires):
 		return errors.New("it does not say when it ends")
 	}
 	return errors.Join(i.checkKeys(), i.checkServers())
@@ -108,7 +115,7 @@ func (i *Invitation) checkKeys() error {
 		return fmt.Errorf("its public key: %w", err)
 	}
 	if i.SealingKey != "" {
-		if _, err := decode(i.SealingKey, 32); err != nil {
+		if _, err := parseSealingPublic(i.SealingKey); err != nil {
 			return fmt.Errorf("its sealing key: %w", err)
 		}
 	}
@@ -122,11 +129,16 @@ func (i *Invitation) checkServers() error {
 	if len(i.Servers) == 0 || len(i.Servers) > maxServers {
 		return fmt.Errorf("it must name 1 to %d servers", maxServers)
 	}
+	paths := map[string]bool{}
 	for _, server := range i.Servers {
 		u, err := url.Parse(server)
 		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			return errors.New("its servers must be URLs such as https://host:6443")
 		}
+		paths[strings.TrimSuffix(u.Path, "/")] = true
+	}
+	if len(paths) > 1 {
+		return errors.New("its servers must have the same path, since they are addresses of the same one")
 	}
 	return nil
 }

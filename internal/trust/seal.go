@@ -50,18 +50,34 @@ func (k SealingKey) Public() string {
 	return base64.StdEncoding.EncodeToString(public)
 }
 
-// Seal makes of the text a box, in base64, that only the owner of the public key opens.
+// Seal makes of the text a box, in base64, that only the owner of the public key opens. The error is ErrKey when the key
+// is none.
 func Seal(public string, text []byte) (string, error) {
-	raw, err := decode(public, 32)
+	key, err := parseSealingPublic(public)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrKey, err)
+		return "", err
 	}
-	key := [32]byte(raw)
+	if size := base64.StdEncoding.EncodedLen(len(text) + box.AnonymousOverhead); size > maxSealed {
+		return "", fmt.Errorf("seal: it would have %d bytes, of which %d can be opened", size, maxSealed)
+	}
 	sealed, err := box.SealAnonymous(nil, text, &key, rand.Reader)
 	if err != nil {
 		return "", fmt.Errorf("seal: %w", err)
 	}
 	return base64.StdEncoding.EncodeToString(sealed), nil
+}
+
+// parseSealingPublic reads the public half of a SealingKey. Points of low order are none: what is sealed to them is open to
+// everybody.
+func parseSealingPublic(text string) ([32]byte, error) {
+	raw, err := decode(text, 32)
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	if _, err := curve25519.X25519(make([]byte, 32), raw); err != nil { // any private key tells
+		return [32]byte{}, fmt.Errorf("%w: it is a point of low order", ErrKey)
+	}
+	return [32]byte(raw), nil
 }
 
 // Open is the reverse of Seal. The error is ErrSealed for whatever was not sealed to this key.

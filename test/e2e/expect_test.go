@@ -16,7 +16,18 @@ import (
 // eventually looks again and again until check finds nothing wrong, and fails the story with what it found last.
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	lookUntil(t.Context(), t, what, check)
+}
+
+// eventuallyAfter is eventually for what is done after the story, when its own context has ended.
+func eventuallyAfter(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	lookUntil(context.Background(), t, what, check)
+}
+
+func lookUntil(ctx context.Context, t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()

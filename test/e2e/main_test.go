@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,16 +60,37 @@ func install(ctx context.Context, c *cluster) error {
 	if err := c.rememberObjects(ctx); err != nil {
 		return err
 	}
+	return installWith(ctx, c)
+}
+
+// installWith installs Hanse, or upgrades it, with these values of the chart.
+func installWith(ctx context.Context, c *cluster, values ...string) error {
 	image, err := os.ReadFile(filepath.Join(root, "bin", "hanse.image"))
 	if err != nil {
 		return err
 	}
-	_, err = c.hanse(ctx, "install", "--cluster-id", c.name, "--image", trimmed(image), "--wait")
+	args := []string{"install", "--cluster-id", c.name, "--image", trimmed(image), "--wait"}
+	for _, value := range values {
+		args = append(args, "--set", value)
+	}
+	_, err = c.hanse(ctx, args...)
 	return err
 }
 
-func peerBothWays(ctx context.Context, a, b *cluster) error {
-	_, err := a.hanse(ctx, "peer", "--mutual", "--remote-kubeconfig", b.kubeconfig)
+// peerBothWays makes two clusters peers, unless they are. Each administrator uses the own cluster only.
+func peerBothWays(ctx context.Context, consumer, provider *cluster) error {
+	if known, err := consumer.peer(ctx, provider.name); err == nil && len(known.Spec.Roles) > 0 {
+		return nil
+	}
+	return peer(ctx, consumer, provider)
+}
+
+func peer(ctx context.Context, consumer, provider *cluster) error {
+	token, err := provider.hanse(ctx, "invite", consumer.name, "--mutual")
+	if err != nil {
+		return err
+	}
+	_, err = consumer.hanse(ctx, "join", strings.TrimSpace(token), "--mutual")
 	return err
 }
 

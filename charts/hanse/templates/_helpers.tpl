@@ -17,6 +17,26 @@ app.kubernetes.io/component: {{ .component }}
 {{ .Values.image.repository }}{{ if hasPrefix "sha256:" $tag }}@{{ else }}:{{ end }}{{ $tag }}
 {{- end -}}
 
+{{- /* Who Hanse's own processes are to the API server, as CEL strings. */ -}}
+{{- define "hanse.managerUser" -}}
+'system:serviceaccount:{{ .Release.Namespace }}:hanse-manager'
+{{- end -}}
+{{- define "hanse.kubeletUser" -}}
+'system:serviceaccount:{{ .Release.Namespace }}:hanse-kubelet'
+{{- end -}}
+
+{{- /* The binding that puts a ValidatingAdmissionPolicy in force everywhere: .root, .policy (its name). */ -}}
+{{- define "hanse.enforce" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ .policy }}
+  labels: {{- include "hanse.labels" .root | nindent 4 }}
+spec:
+  policyName: {{ .policy }}
+  validationActions: [Deny]
+{{- end -}}
+
 {{- /* The flags that every subcommand has. */ -}}
 {{- define "hanse.args" -}}
 - --namespace=$(POD_NAMESPACE)

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/discovery"
+)
+
+// discoveryFlags are those of `hanse discovery`.
+type discoveryFlags struct {
+	server serverFlags
+	config discovery.Config
+	nodeIP string
+}
+
+func newDiscoveryCommand() *cobra.Command {
+	flags := &discoveryFlags{}
+	command := &cobra.Command{
+		Use:   "discovery",
+		Short: "Announce this cluster, and find others",
+		Long: "Announces this cluster on the local network by multicast DNS and finds others there, or by the DNS SRV records of a\n" +
+			"domain. What is found becomes a Peer without roles, until an administrator accepts it.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
+	}
+	flags.bind(command.Flags())
+	return command
+}
+
+func (f *discoveryFlags) bind(flags *pflag.FlagSet) {
+	f.config.Default()
+	f.server.bind(flags)
+	flags.BoolVar(&f.config.Multicast, "multicast", false, "announce and look on the local network")
+	flags.StringSliceVar(&f.config.Domains, "domain", nil, "domains whose SRV records _hanse._tcp are looked up")
+	flags.DurationVar(&f.config.Period, "period", f.config.Period, "how often to look")
+	flags.StringSliceVar(&f.config.Self.Servers, "api-server", nil,
+		"addresses of this cluster's API server to announce; by default none are")
+	flags.StringVar(&f.nodeIP, "node-ip", os.Getenv("POD_IP"),
+		"address of this machine on the local network; by default the environment variable POD_IP")
+}
+
+func (f *discoveryFlags) run(ctx context.Context) error {
+	f.config.Address = net.ParseIP(f.nodeIP)
+	mgr, err := f.server.newManager("discovery", ctrl.Options{})
+	if err != nil {
+		return err
+	}
+	if f.config.Self.ClusterID, err = f.clusterID(ctx, mgr); err != nil {
+		return err
+	}
+	if err := discovery.New(f.config, mgr.GetClient()).SetupWithManager(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// clusterID is what the manager has settled. Before it has, this process is of no use, and Kubernetes starts it again.
+func (f *discoveryFlags) clusterID(ctx context.Context, mgr manager.Manager) (string, error) {
+	info := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: f.server.namespace, Name: v1alpha1.ClusterInfo}
+	if err := mgr.GetAPIReader().Get(ctx, key, info); err != nil {
+		return "", fmt.Errorf("find out which cluster this is: read ConfigMap %s: %w", key, err)
+	}
+	return info.Data[v1alpha1.ClusterInfoID], nil
+}

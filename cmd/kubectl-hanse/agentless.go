@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// agentlessFlags are those of a join without an invitation.
+type agentlessFlags struct {
+	agentless  bool
+	kubeconfig string
+	namespaces []string
+}
+
+func (f *agentlessFlags) bind(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.agentless, "agentless", false, "the other cluster has no Hanse: run pods in some of its namespaces")
+	flags.StringVar(&f.kubeconfig, "remote-kubeconfig", "", "with --agentless, path of a kubeconfig for the other cluster; its current context is used")
+	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "with --agentless, namespaces of the other cluster in which pods may run")
+}
+
+// validate reports flags that make no sense.
+func (f *agentlessFlags) validate(as string, mutual bool) error {
+	if !f.agentless {
+		if f.kubeconfig != "" || len(f.namespaces) > 0 {
+			return errors.New("--remote-kubeconfig and --namespaces are for --agentless: clusters with Hanse need an invitation only")
+		}
+		return nil
+	}
+	switch {
+	case f.kubeconfig == "" || len(f.namespaces) == 0 || as == "":
+		return errors.New("--agentless needs --remote-kubeconfig, --namespaces and --as")
+	case mutual:
+		return errors.New("--mutual needs Hanse on both sides: it does not go with --agentless")
+	}
+	for _, name := range f.namespaces {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return fmt.Errorf("--namespaces: %q is no name of a namespace", name)
+		}
+	}
+	return nil
+}
+
+// objects are an agentless peer and the credentials for it.
+func (f *agentlessFlags) objects(name string, credentials []byte) (*v1alpha1.Peer, *corev1.Secret) {
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	f.put(peer)
+	return peer, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(name), Name: v1alpha1.LinkSecret},
+		Data:       map[string][]byte{v1alpha1.LinkSecretKey: credentials},
+	}
+}
+
+func (f *agentlessFlags) put(peer *v1alpha1.Peer) {
+	peer.Spec.Mode = v1alpha1.ModeAgentless
+	peer.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
+	peer.Spec.Namespaces = f.namespaces
+}
+
+func runAgentless(command *cobra.Command, global *globalFlags, flags *joinFlags) error {
+	credentials, err := flattenKubeconfig(flags.kubeconfig, flags.as)
+	if err != nil {
+		return err
+	}
+	if flags.dry() {
+		peer, secret := flags.objects(flags.as, credentials)
+		return printObjects(command.OutOrStdout(), peer, tenantNamespace(peer), secret)
+	}
+	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+		if err := flags.joinAgentless(ctx, c.client, flags.as, credentials); err != nil || !flags.wait {
+			return err
+		}
+		return awaitAgentless(ctx, command, c.client, flags.as)
+	})
+}
+
+// joinAgentless writes the Peer and the credentials for it.
+func (f *agentlessFlags) joinAgentless(ctx context.Context, c client.Client, name string, credentials []byte) error {
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := controllerutil.CreateOrUpdate(ctx, c, peer, func() error {
+		switch {
+		case !peer.DeletionTimestamp.IsZero():
+			return errors.New("it is being deleted: try again when it is gone")
+		case peer.ResourceVersion != "" && !peer.Agentless():
+			return errors.New("it is a peer with Hanse: say another name with --as")
+		}
+		f.put(peer)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write Peer %s: %w", name, err)
+	}
+	return putTenantSecret(ctx, c, name, v1alpha1.LinkSecret, map[string][]byte{v1alpha1.LinkSecretKey: credentials})
+}
+
+// awaitAgentless waits until the manager has looked at the peer, and tells what it found.
+func awaitAgentless(ctx context.Context, command *cobra.Command, c client.Client, name string) error {
+	found := &metav1.Condition{}
+	err := until(ctx, "the manager to look at Peer "+name, func(ctx context.Context) (bool, error) {
+		peer, err := readPeer(ctx, c, name)
+		if err != nil {
+			return false, err
+		}
+		ready := currentCondition(peer, v1alpha1.ConditionReady)
+		if ready == nil || ready.Reason == v1alpha1.ReasonPending || ready.Reason == v1alpha1.ReasonCredentialsMissing {
+			return false, nil
+		}
+		found = ready
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	return say(command, "%s is an agentless peer%s\n", name, because(found))
+}
+
+// flattenKubeconfig reads a kubeconfig and returns its current context alone, with all that it needs in it: whatever
+// would have Hanse run a program or read a file is refused.
+func flattenKubeconfig(path, peer string) ([]byte, error) {
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read --remote-kubeconfig: %w", err)
+	}
+	if err := clientcmdapi.MinifyConfig(config); err != nil {
+		return nil, fmt.Errorf("read the current context of %s: %w", path, err)
+	}
+	current := config.Contexts[config.CurrentContext]
+	user, cluster := config.AuthInfos[current.AuthInfo], config.Clusters[current.Cluster]
+	if user == nil || cluster == nil {
+		return nil, fmt.Errorf("the current context of %s names no user or no cluster that is in it", path)
+	}
+	if err := errors.Join(checkUser(user), checkServer(cluster)); err != nil {
+		return nil, fmt.Errorf("%s cannot be used: %w", path, err)
+	}
+	if err := clientcmdapi.FlattenConfig(config); err != nil {
+		return nil, fmt.Errorf("read the files that %s names: %w", path, err)
+	}
+	// Hanse takes no credentials that lead into any other namespace by default. Those to work in are in the Peer.
+	current.Namespace = v1alpha1.TenantNamespace(peer)
+	config.Extensions = nil
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encode the kubeconfig: %w", err)
+	}
+	return data, nil
+}
+
+func checkUser(user *clientcmdapi.AuthInfo) error {
+	const instead = "make a ServiceAccount there and a kubeconfig with a token of it"
+	switch {
+	case user.Exec != nil:
+		return fmt.Errorf("its user runs a program (exec), which Hanse does not have: %s", instead)
+	case user.AuthProvider != nil:
+		return fmt.Errorf("its user needs an auth-provider, which Hanse does not have: %s", instead)
+	case user.TokenFile != "":
+		return fmt.Errorf("its user's token is a file that changes (tokenFile): %s", instead)
+	case user.Username != "" || user.Password != "":
+		return fmt.Errorf("its user has a password: %s", instead)
+	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups)+len(user.ImpersonateUserExtra) > 0:
+		return fmt.Errorf("its user impersonates another: %s", instead)
+	case user.Token == "" && user.ClientCertificate == "" && len(user.ClientCertificateData) == 0:
+		return fmt.Errorf("its user has neither a token nor a client certificate: %s", instead)
+	default:
+		return nil
+	}
+}
+
+func checkServer(cluster *clientcmdapi.Cluster) error {
+	switch {
+	case cluster.InsecureSkipTLSVerify:
+		return errors.New("it does not check the server's certificate (insecure-skip-tls-verify): give it the certificate authority")
+	case cluster.ProxyURL != "":
+		return errors.New("it goes through a proxy (proxy-url), which Hanse does not")
+	case !isServer(cluster.Server):
+		return fmt.Errorf("its server is not an address such as https://203.0.113.7:6443, but %q", cluster.Server)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestFindingsForPeopleAndScripts(t *testing.T) {
+	findings := []finding{
+		topicKubernetes.ok("Kubernetes version", "v1.37.1"),
+		topicPeer.failed("hamburg: Reachable", "no answer\x1b[31m", "look at the network"),
+		topicSession.warning("hamburg: session", "it ends", "wait"),
+		topicRanges.skipped("pod ranges of nodes", "none"),
+	}
+	for output, file := range map[string]string{"table": "findings.txt", "short": "findings-short.txt", "json": "findings.json"} {
+		var text bytes.Buffer
+		if err := printFindings(&text, findings, output); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, file, text.String())
+	}
+}
+
+// TestEveryTopicIsExplained checks that each link of a finding leads to a heading, and each topic is in a group.
+func TestEveryTopicIsExplained(t *testing.T) {
+	text, err := os.ReadFile("../../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	anchors := map[string]bool{}
+	for _, title := range regexp.MustCompile(`(?m)^#+ +(.*)$`).FindAllStringSubmatch(string(text), -1) {
+		anchors[anchor(title[1])] = true
+	}
+	topics := topicsOf(t)
+	if len(topics) < 10 {
+		t.Fatalf("only %d topics found", len(topics))
+	}
+	for name, value := range topics {
+		if !anchors[value] {
+			t.Errorf("%s has no heading of %s", page, name)
+		}
+		if groups[topic(value)] == "" {
+			t.Errorf("%s is in no group", name)
+		}
+	}
+}
+
+// anchor is what code hosts make of a heading.
+func anchor(title string) string {
+	kept := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(title), "")
+	return strings.ReplaceAll(kept, " ", "-")
+}
+
+// topicsOf are the topics that finding.go declares, by the name of the constant.
+func topicsOf(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "finding.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "topic") || len(spec.Values) != 1 {
+			return true
+		}
+		if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			value, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[spec.Names[0].Name] = value
+		}
+		return true
+	})
+	return found
+}

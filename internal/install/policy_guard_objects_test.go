@@ -1,0 +1,82 @@
+package install
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// message is an object of Hanse's with the metadata, one field per line of YAML.
+func message(t *testing.T, kind, metadata string) *unstructured.Unstructured {
+	t.Helper()
+	return read(t, "apiVersion: hanse.dev/v1alpha1\nkind: "+kind+"\nmetadata:"+
+		indent("namespace: hanse-peer-turin\nname: shop\n"+metadata))
+}
+
+func TestMetadataOfPeersIsGuarded(t *testing.T) {
+	record := func(metadata string) review { return review{by: peer, object: message(t, "ShadowPod", metadata)} }
+	changed := func(before, after string) review {
+		return review{by: peer, old: message(t, "ShadowPod", before), object: message(t, "ShadowPod", after)}
+	}
+	const (
+		owner    = "ownerReferences: [{apiVersion: v1, kind: Namespace, name: kube-system, uid: u}]"
+		byThem   = "labels: {hanse.dev/peer: turin, app.kubernetes.io/name: x}\nannotations: {kubernetes.io/note: x}"
+		invented = "labels: {hanse.dev/peer: milan, app.kubernetes.io/name: x}\nannotations: {kubernetes.io/note: x}"
+	)
+	expectRulings(t, validatingPolicy(t, "hanse-guard-objects"), map[string]ruling{
+		"what hanse kubelet writes": {
+			review: record("annotations: {hanse.dev/home-revision: abc}\nfinalizers: [hanse.dev/shadow-pod]\nlabels: {app: web}"),
+		},
+		"an owner":                  {review: record(owner), want: "metadata.ownerReferences"},
+		"an owner that is there":    {review: changed(owner, owner)},
+		"an owner, later":           {review: changed("", owner), want: "metadata.ownerReferences"},
+		"a finalizer":               {review: record("finalizers: [example.com/mine]"), want: "metadata.finalizers"},
+		"one of another kind":       {review: record("finalizers: [hanse.dev/namespace-mapping]"), want: "metadata.finalizers"},
+		"a finalizer that is there": {review: changed("finalizers: [example.com/mine]", "finalizers: [example.com/mine]")},
+		"a finalizer, later":        {review: changed("", "finalizers: [example.com/mine]"), want: "metadata.finalizers"},
+		"a mapping that stays for ever": {
+			review: review{by: peer, object: message(t, "NamespaceMapping", "finalizers: [hanse.dev/shadow-pod]")},
+			want:   "metadata.finalizers",
+		},
+		"a label of ours":             {review: record("labels: {hanse.dev/peer: milan}"), want: "metadata.labels"},
+		"a label of Kubernetes":       {review: record("labels: {app.kubernetes.io/name: x}"), want: "metadata.labels"},
+		"a label of its subprojects":  {review: record("labels: {x-k8s.io/name: x}")},
+		"a label of k8s.io":           {review: record("labels: {node.k8s.io/name: x}"), want: "metadata.labels"},
+		"a label that only looks so":  {review: record("labels: {nothanse.dev/peer: x, hanse.dev: x}")},
+		"labels that others put on":   {review: changed(byThem, byThem)},
+		"labels that others changed":  {review: changed(byThem, invented), want: "metadata.labels"},
+		"an annotation of ours":       {review: record("annotations: {hanse.dev/expires: never}"), want: "metadata.annotations"},
+		"an annotation of kubectl":    {review: record("annotations: {kubectl.kubernetes.io/x: x}"), want: "metadata.annotations"},
+		"a claim":                     {review: review{by: peer, object: message(t, "PeeringClaim", "finalizers: [a/b]")}, want: "metadata.finalizers"},
+		"by an invitation":            {review: review{by: "system:serviceaccount:hanse-peer-turin:hanse-invitation", object: message(t, "PeeringClaim", owner)}, want: "metadata.ownerReferences"},
+		"the answer to an offer":      {review: review{by: peer, of: "advertisements/status", old: message(t, "Advertisement", owner), object: message(t, "Advertisement", owner)}},
+		"a finalizer with the answer": {review: review{by: peer, of: "advertisements/status", old: message(t, "Advertisement", ""), object: message(t, "Advertisement", "finalizers: [a/b]")}, want: "metadata.finalizers"},
+		"by an administrator":         {review: review{by: admin, object: message(t, "ShadowPod", owner+"\n"+invented)}},
+		"by the manager":              {review: review{by: manager, object: message(t, "Advertisement", owner+"\n"+byThem)}},
+	})
+}
+
+func TestPeersLeaveNoOrphans(t *testing.T) {
+	deletes := func(by string, options *metav1.DeleteOptions) review {
+		return review{by: by, old: message(t, "ShadowPod", ""), options: options}
+	}
+	policy := func(p metav1.DeletionPropagation) *metav1.DeleteOptions {
+		return &metav1.DeleteOptions{PropagationPolicy: &p}
+	}
+	yes := true
+	old := &metav1.DeleteOptions{OrphanDependents: &yes} //nolint:staticcheck // deprecated, but API servers take it still
+	expectRulings(t, validatingPolicy(t, "hanse-guard-deletions"), map[string]ruling{
+		"as hanse kubelet does":  {review: deletes(peer, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}})},
+		"after its pod":          {review: deletes(peer, policy(metav1.DeletePropagationForeground))},
+		"and leaves the pod":     {review: deletes(peer, policy(metav1.DeletePropagationOrphan)), want: "propagationPolicy"},
+		"in the old way of it":   {review: deletes(peer, old), want: "propagationPolicy"},
+		"an administrator knows": {review: deletes(admin, policy(metav1.DeletePropagationOrphan))},
+	})
+}
+
+var inTenant = map[string]string{
+	v1alpha1.LabelType: v1alpha1.TypeTenant, v1alpha1.LabelPeer: "turin", v1alpha1.LabelManaged: "true",
+}

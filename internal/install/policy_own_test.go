@@ -1,0 +1,157 @@
+package install
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+var (
+	inHanse  = map[string]string{"app.kubernetes.io/name": "hanse"}
+	inMarked = map[string]string{v1alpha1.LabelOffloads: "true"}
+)
+
+func in(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+func TestHanseWritesWhereItIsAtHome(t *testing.T) {
+	secret := func(namespace string) runtime.Object {
+		return withKind(&corev1.Secret{ObjectMeta: in(namespace, "hanse-link")}, "", "v1", "Secret")
+	}
+	pod := withKind(&corev1.Pod{ObjectMeta: in("shop", "web")}, "", "v1", "Pod")
+	lease := func(namespace, name string) runtime.Object {
+		return withKind(&coordinationv1.Lease{ObjectMeta: in(namespace, name)}, "coordination.k8s.io", "v1", "Lease")
+	}
+	event := withKind(&corev1.Event{ObjectMeta: in("shop", "e")}, "", "v1", "Event")
+	newer := withKind(&eventsv1.Event{ObjectMeta: in("shop", "e")}, "events.k8s.io", "v1", "Event")
+	eviction := withKind(&policyv1.Eviction{ObjectMeta: in("shop", "web")}, "policy", "v1", "Eviction")
+	const refused = "metadata.namespace: Hanse writes only"
+	expectRulings(t, validatingPolicy(t, "hanse-own-writes"), map[string]ruling{
+		"in its own namespace":           {review: review{by: manager, in: inHanse, object: secret("hanse-system")}},
+		"in a tenant namespace":          {review: review{by: manager, in: inTenant, object: secret("hanse-peer-turin")}},
+		"in a twin":                      {review: review{by: manager, in: inTwin, object: pod}},
+		"in a namespace of users":        {review: review{by: manager, in: inShop, object: secret("shop")}, want: refused},
+		"in the system's":                {review: review{by: manager, object: secret("kube-system")}, want: refused},
+		"in one that only looks like it": {review: review{by: manager, in: map[string]string{v1alpha1.LabelManaged: "false"}, object: secret("hanse-peer-x")}, want: refused},
+		"a change there":                 {review: review{by: manager, in: inShop, old: secret("shop"), object: secret("shop")}, want: refused},
+		"a deletion there":               {review: review{by: kubelet, in: inShop, old: pod}, want: refused},
+		"a deletion where it is marked":  {review: review{by: kubelet, in: inMarked, old: pod}},
+		"an eviction":                    {review: review{by: kubelet, in: inShop, of: "pods/eviction", object: eviction}, want: refused},
+		"an eviction where it is marked": {review: review{by: kubelet, in: inMarked, of: "pods/eviction", object: eviction}},
+		"the status of a pod":            {review: review{by: kubelet, in: inShop, of: "pods/status", old: pod, object: pod}},
+		"the status of a Service":        {review: review{by: kubelet, in: inShop, of: "services/status", old: pod, object: pod}, want: refused},
+		"an event":                       {review: review{by: manager, in: inShop, object: event}},
+		"an event of the newer kind":     {review: review{by: manager, in: inShop, object: newer}},
+		"the state of an offloading":     {review: review{by: manager, in: inShop, of: "namespaceoffloadings/status", old: message(t, "NamespaceOffloading", ""), object: message(t, "NamespaceOffloading", "")}},
+		"the heartbeat of its node":      {review: review{by: kubelet, object: lease("kube-node-lease", "hanse-turin")}},
+		"that of another node":           {review: review{by: kubelet, object: lease("kube-node-lease", "worker-1")}, want: refused},
+		"a lease of the system":          {review: review{by: kubelet, object: lease("kube-system", "hanse-scheduler")}, want: refused},
+		"its own lease":                  {review: review{by: kubelet, in: inHanse, object: lease("hanse-system", "hanse-kubelet")}},
+		"users write where they like":    {review: review{by: admin, in: inShop, object: secret("shop")}},
+	})
+}
+
+func TestHanseHandsOutItsFixedRolesAlone(t *testing.T) {
+	binds := func(labels map[string]string, role, subjects string) review {
+		binding := withKind(&rbacv1.RoleBinding{ObjectMeta: in("hanse-peer-turin", role)}, "rbac.authorization.k8s.io", "v1", "RoleBinding")
+		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+		if err := yaml.UnmarshalStrict([]byte(subjects), &binding.Subjects); err != nil {
+			t.Fatal(err)
+		}
+		return review{by: manager, in: labels, object: binding}
+	}
+	const (
+		toManager = "[{kind: ServiceAccount, namespace: hanse-system, name: hanse-manager}]"
+		toKubelet = "[{kind: ServiceAccount, namespace: hanse-system, name: hanse-kubelet}]"
+		toPeer    = "[{kind: ServiceAccount, namespace: hanse-peer-turin, name: hanse-peer}]"
+		toInvited = "[{kind: ServiceAccount, namespace: hanse-peer-turin, name: hanse-invitation}]"
+		subjects  = "subjects: "
+	)
+	ofRole := binds(inTenant, "hanse-peer-tenant", toPeer)
+	ofRole.object.(*rbacv1.RoleBinding).RoleRef.Kind = "Role"
+	emptied := binds(inTenant, "hanse-peer-tenant", "[]")
+	emptied.old = ofRole.object
+	byHand := binds(inShop, "cluster-admin", "[{kind: User, name: me}]")
+	byHand.by = admin
+	expectRulings(t, validatingPolicy(t, "hanse-own-bindings"), map[string]ruling{
+		"the manager in a tenant namespace": {review: binds(inTenant, "hanse-manager-in-tenant", toManager)},
+		"the manager in a twin":             {review: binds(inTwin, "hanse-manager-in-twin", toManager)},
+		"hanse kubelet":                     {review: binds(inTenant, "hanse-kubelet-in-tenant", toKubelet)},
+		"the invited":                       {review: binds(inTenant, "hanse-peer-invitation", toInvited)},
+		"the peer":                          {review: binds(inTenant, "hanse-peer-tenant", toPeer)},
+		"the peer in its twin":              {review: binds(inTwin, "hanse-peer-twin", toPeer)},
+		"the peer that was left":            {review: binds(inTenant, "hanse-peer-tombstone", toPeer)},
+		"nobody any more":                   {review: emptied},
+		"the peer in the twin of another":   {review: binds(map[string]string{v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelManaged: "true", v1alpha1.LabelPeer: "milan"}, "hanse-peer-twin", toPeer), want: subjects},
+		"the peer as the manager":           {review: binds(inTenant, "hanse-manager-in-tenant", toPeer), want: subjects},
+		"the invited as the peer":           {review: binds(inTenant, "hanse-peer-tenant", toInvited), want: subjects},
+		"a user":                            {review: binds(inTenant, "hanse-peer-tenant", "[{kind: User, name: hanse-peer}]"), want: subjects},
+		"everybody":                         {review: binds(inTenant, "hanse-peer-tenant", "[{kind: Group, name: system:authenticated}]"), want: subjects},
+		"the peer and another":              {review: binds(inTwin, "hanse-peer-twin", toPeer[:len(toPeer)-1]+", {kind: ServiceAccount, namespace: shop, name: hanse-peer}]"), want: subjects},
+		"in a namespace of users":           {review: binds(inShop, "hanse-manager-in-twin", toManager), want: "metadata.namespace"},
+		"in one that is marked":             {review: binds(inMarked, "hanse-manager-in-twin", toManager), want: "metadata.namespace"},
+		"a Role":                            {review: ofRole, want: "roleRef"},
+		"an administrator may":              {review: byHand},
+	})
+	// Another role is no one's, so it is refused for two reasons.
+	policy := validatingPolicy(t, "hanse-own-bindings")
+	if got := policy.validate(binds(inTenant, "cluster-admin", toManager)); len(got) == 0 {
+		t.Error("the manager may bind cluster-admin")
+	}
+}
+
+func TestHanseKubeletKeepsToVirtualNodes(t *testing.T) {
+	on := func(node string) *corev1.Pod { return podWith(t, "nodeName: "+node) }
+	eviction := withKind(&policyv1.Eviction{ObjectMeta: in("shop", "web")}, "policy", "v1", "Eviction")
+	const refused = "spec.nodeName: hanse kubelet"
+	expectRulings(t, validatingPolicy(t, "hanse-kubelet-pods"), map[string]ruling{
+		"the status of its pod":    {review: review{by: kubelet, of: "pods/status", old: on("hanse-turin"), object: on("hanse-turin")}},
+		"that of another":          {review: review{by: kubelet, of: "pods/status", old: on("worker-1"), object: on("worker-1")}, want: refused},
+		"that of a pending pod":    {review: review{by: kubelet, of: "pods/status", old: podWith(t, "{}"), object: on("hanse-turin")}, want: refused},
+		"the end of its pod":       {review: review{by: kubelet, old: on("hanse-turin")}},
+		"that of another's":        {review: review{by: kubelet, old: on("worker-1")}, want: refused},
+		"a change of its pod":      {review: review{by: kubelet, old: on("hanse-turin"), object: on("hanse-turin")}},
+		"a change of another's":    {review: review{by: kubelet, old: on("worker-1"), object: on("worker-1")}, want: refused},
+		"a pod of its own":         {review: review{by: kubelet, object: on("hanse-turin")}, want: refused},
+		"an eviction":              {review: review{by: kubelet, in: inMarked, of: "pods/eviction", object: eviction}},
+		"one where nothing leaves": {review: review{by: kubelet, in: inShop, of: "pods/eviction", object: eviction}, want: refused},
+		"one in a twin":            {review: review{by: kubelet, in: inTwin, of: "pods/eviction", object: eviction}, want: refused},
+		"a real kubelet":           {review: review{by: "system:node:worker-1", of: "pods/status", old: on("worker-1"), object: on("worker-1")}},
+	})
+}
+
+func TestHanseKubeletKeepsItsNodes(t *testing.T) {
+	node := func(kind, provider string) *corev1.Node {
+		made := withKind(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hanse-turin"}}, "", "v1", "Node")
+		if kind != "" {
+			made.Labels = map[string]string{v1alpha1.LabelType: kind}
+		}
+		made.Spec.ProviderID = provider
+		return made
+	}
+	virtual, real := node(v1alpha1.TypeVirtualNode, "hanse://turin"), node("", "aws:///i-1")
+	stripped := node("", "hanse://turin")
+	const refused = "metadata.labels: hanse kubelet"
+	expectRulings(t, validatingPolicy(t, "hanse-kubelet-nodes"), map[string]ruling{
+		"a virtual node":           {review: review{by: kubelet, object: virtual}},
+		"a real one":               {review: review{by: kubelet, object: real}, want: refused},
+		"its state":                {review: review{by: kubelet, of: "nodes/status", old: virtual, object: virtual}},
+		"the state of a real one":  {review: review{by: kubelet, of: "nodes/status", old: real, object: real}, want: refused},
+		"its end":                  {review: review{by: kubelet, old: virtual}},
+		"the end of a real one":    {review: review{by: kubelet, old: real}, want: refused},
+		"a label that comes back":  {review: review{by: kubelet, old: stripped, object: virtual}},
+		"a label that goes":        {review: review{by: kubelet, old: virtual, object: stripped}, want: refused},
+		"a real one made virtual":  {review: review{by: kubelet, old: real, object: virtual}, want: refused},
+		"an administrator may all": {review: review{by: admin, old: real, object: virtual}},
+	})
+}

@@ -1,0 +1,435 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func in(phase v1alpha1.OfferPhase) *v1alpha1.Advertisement {
+	ad := advertisement()
+	ad.Spec.Phase = phase
+	return ad
+}
+
+// parting is a Peer that is being deleted.
+func parting(how *v1alpha1.PeerParting) *v1alpha1.Peer {
+	p := peer()
+	p.DeletionTimestamp = ptr.To(metav1.NewTime(start))
+	p.Finalizers = []string{v1alpha1.FinalizerPeer}
+	p.Spec.Parting = how
+	return p
+}
+
+func closedNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: turinNode, Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}},
+		Spec:       corev1.NodeSpec{ProviderID: "hanse://turin-id", Taints: nodeTaints(false)},
+	}
+}
+
+func ofDaemonSet(pod *corev1.Pod) *corev1.Pod {
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "d", Controller: ptr.To(true),
+	}}
+	return pod
+}
+
+func ofReplicaSet(pod *corev1.Pod) *corev1.Pod {
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "r", Controller: ptr.To(true),
+	}}
+	return pod
+}
+
+func TestWhichDrain(t *testing.T) {
+	open := closedNode()
+	open.Spec.Taints = nodeTaints(true)
+	for name, test := range map[string]struct {
+		facts  nodeFacts
+		method drainMethod
+		reason string
+	}{
+		"no peer":                      {nodeFacts{node: closedNode()}, noDrain, ""},
+		"no node":                      {nodeFacts{peer: parting(nil)}, noDrain, ""},
+		"an open offer":                {nodeFacts{peer(), in(v1alpha1.OfferOpen), closedNode()}, noDrain, ""},
+		"a cordoned one":               {nodeFacts{peer(), in(v1alpha1.OfferCordoned), closedNode()}, noDrain, ""},
+		"a draining one":               {nodeFacts{peer(), in(v1alpha1.OfferDraining), closedNode()}, byEviction, v1alpha1.ReasonPeerDraining},
+		"a leaving one":                {nodeFacts{peer(), in(v1alpha1.OfferLeaving), closedNode()}, byEviction, v1alpha1.ReasonPeerLeft},
+		"but the node is closed first": {nodeFacts{peer(), in(v1alpha1.OfferDraining), open}, noDrain, ""},
+		"no offer in force":            {nodeFacts{peer(), nil, closedNode()}, noDrain, ""},
+		"we part": {
+			nodeFacts{parting(nil), nil, closedNode()}, byEviction, v1alpha1.ReasonParting,
+		},
+		"we part, and say how, as by default": {
+			nodeFacts{parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingAgreed, Drain: v1alpha1.DrainWait}), nil, closedNode()},
+			byEviction, v1alpha1.ReasonParting,
+		},
+		"we part now": {
+			nodeFacts{parting(&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}), nil, closedNode()}, byDeletion, v1alpha1.ReasonParting,
+		},
+		"we part by force": {
+			nodeFacts{parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced}), nil, closedNode()}, byForce, v1alpha1.ReasonParting,
+		},
+		"we forget the peer": {
+			nodeFacts{parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForgotten}), nil, closedNode()}, byForce, v1alpha1.ReasonParting,
+		},
+		"how to part says nothing before we do": {
+			nodeFacts{
+				func() *v1alpha1.Peer {
+					p := parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced})
+					p.DeletionTimestamp = nil
+					return p
+				}(), in(v1alpha1.OfferOpen), closedNode(),
+			}, noDrain, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := drainOf(test.facts)
+			if got.method != test.method || got.reason != test.reason {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestWhichPodsAreMoved(t *testing.T) {
+	ready := podCalled("a-ready")
+	ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	mirror := podCalled("mirror")
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	done := podCalled("done")
+	done.Status.Phase = corev1.PodSucceeded
+	pods := []corev1.Pod{
+		*ready, *podCalled("pending"), *done, *dying("ending", 30), *dying("held", 0), *ofDaemonSet(podCalled("agent")), *mirror,
+	}
+	for how, want := range map[drainMethod][]string{
+		byEviction: {"done", "pending", "a-ready"},
+		byDeletion: {"done", "pending", "a-ready"},
+		byForce:    {"done", "ending", "pending", "a-ready"},
+	} {
+		var got []string
+		for _, pod := range toMove(pods, how) {
+			got = append(got, pod.Name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("method %d (-want +got):\n%s", how, diff)
+		}
+	}
+}
+
+func TestDrainingProviderIsEmptied(t *testing.T) {
+	w := newWorld(t, peer(), in(v1alpha1.OfferDraining), podCalled("web-1"), podCalled("web-2"), dying("old", 30), ofDaemonSet(podCalled("agent")))
+	if result := w.reconcileDrain(); result.RequeueAfter != 0 || w.wrote() != nil {
+		t.Error("a node that does not exist is drained")
+	}
+	w.reconcileNode()
+	if !isClosed(w.node()) {
+		t.Fatal("the node takes more pods")
+	}
+	w.wrote()
+
+	result := w.reconcileDrain()
+	wrote := w.wrote()
+	slices.Sort(wrote)
+	if diff := cmp.Diff([]string{"home create eviction Pod web-1", "home create eviction Pod web-2"}, wrote); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if result.RequeueAfter != 0 {
+		t.Errorf("comes back after %s", result.RequeueAfter)
+	}
+	w.expectEvent("Normal PeerDraining Pods were moved away from Node hanse-turin: the peer asks for it")
+
+	w.reconcileDrain()
+	w.reconcileNode()
+	if got := w.wrote(); got != nil {
+		t.Errorf("a second look wrote %v", got)
+	}
+	w.node() // an empty node stays: the provider is still one
+}
+
+func (w *world) expectEvent(want string) {
+	w.t.Helper()
+	select {
+	case got := <-w.events.Events:
+		if !strings.HasPrefix(got, want) {
+			w.t.Errorf("event %q, want %q", got, want)
+		}
+	default:
+		w.t.Errorf("no event, want %q", want)
+	}
+}
+
+func TestPodWaitsForItsBudget(t *testing.T) {
+	w := newWorld(t, parting(nil), closedNode(), ofReplicaSet(podCalled("web-1")), podCalled("alone"))
+	refusal := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	refusal.ErrStatus.Details.Causes = []metav1.StatusCause{
+		{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"},
+	}
+	w.fail("home create eviction Pod web-1", refusal)
+
+	expect := func(wantAgain time.Duration, want ...string) {
+		t.Helper()
+		result := w.reconcileDrain()
+		wrote := w.wrote()
+		slices.Sort(wrote)
+		if diff := cmp.Diff(want, wrote); diff != "" || result.RequeueAfter != wantAgain {
+			t.Errorf("comes back after %s, want %s; writes (-want +got):\n%s", result.RequeueAfter, wantAgain, diff)
+		}
+	}
+	expect(firstBlocked, "home create eviction Pod alone", "home create eviction Pod web-1")
+	w.expectEvent("Warning DrainBlocked The pod waits for its PodDisruptionBudget before it leaves Node hanse-turin: " +
+		"The disruption budget web needs 2")
+	w.expectEvent("Normal Parting Pods were moved away from Node hanse-turin: the Peer is being deleted")
+	w.expectEvent("Warning DrainBlocked Pods stay on Node hanse-turin")
+
+	expect(firstBlocked) // somebody rings: nothing is asked again before its time
+	w.clock.Step(5 * time.Second)
+	expect(firstBlocked, "home create eviction Pod web-1")
+	w.clock.Step(5 * time.Second)
+	expect(firstBlocked) // it waits longer now
+	w.clock.Step(5 * time.Second)
+	w.fail("home create eviction Pod web-1", nil)
+	expect(0, "home create eviction Pod web-1")
+}
+
+func TestOneRefusalSparesAllOfTheSameController(t *testing.T) {
+	objects := []client.Object{parting(nil), closedNode()}
+	for i := range 50 {
+		objects = append(objects, ofReplicaSet(podCalled(fmt.Sprint("web-", i))))
+	}
+	w := newWorld(t, objects...)
+	for i := range 50 {
+		w.fail(fmt.Sprint("home create eviction Pod web-", i), apierrors.NewTooManyRequests("no", 0))
+	}
+	w.reconcileDrain()
+	if asked := len(w.wrote()); asked == 0 || asked > 2*drainWorkers {
+		t.Errorf("%d evictions were asked for", asked)
+	}
+	if wait := w.drains.blocked.Get(budgetKey(byEviction, ofReplicaSet(podCalled("web-0")))); wait != firstBlocked {
+		t.Errorf("those that were asked at the same time wait for %s", wait)
+	}
+}
+
+func TestDrainKeepsItsPace(t *testing.T) {
+	objects := []client.Object{parting(nil), closedNode()}
+	for i := range 150 {
+		objects = append(objects, podCalled(fmt.Sprint("web-", i)))
+	}
+	w := newWorld(t, objects...)
+	if again := w.reconcileDrain().RequeueAfter; again != drainPause || len(w.wrote()) != 100 {
+		t.Errorf("comes back after %s", again)
+	}
+	if again := w.reconcileDrain().RequeueAfter; again != drainPause || len(w.wrote()) != 0 {
+		t.Errorf("looked at again, it comes back after %s", again)
+	}
+	w.clock.Step(drainPause)
+	if again := w.reconcileDrain().RequeueAfter; again != 0 || len(w.wrote()) != 50 {
+		t.Errorf("at last it comes back after %s", again)
+	}
+}
+
+func TestPodThatCannotBeEvictedStopsNoOther(t *testing.T) {
+	w := newWorld(t, parting(nil), closedNode(), podCalled("web-1"), podCalled("web-2"))
+	w.fail("home create eviction Pod web-1", errors.New("more than one PodDisruptionBudget"))
+	if again := w.reconcileDrain().RequeueAfter; again != firstBlocked || len(w.wrote()) != 2 {
+		t.Errorf("comes back after %s", again)
+	}
+	w.expectEvent("Warning DrainBlocked The pod cannot be moved away from Node hanse-turin: more than one")
+}
+
+func TestDrainNowDeletes(t *testing.T) {
+	w := newWorld(t, parting(&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}), closedNode(), podCalled("web-1"))
+	w.reconcileDrain()
+	if diff := cmp.Diff([]string{"home delete Pod web-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	options := w.deletes[0]
+	if options.GracePeriodSeconds != nil || *options.Preconditions.UID != "uid-web-1" {
+		t.Errorf("deleted with %+v", options)
+	}
+}
+
+func TestNodeIsClosedAsLongAsTheOfferIs(t *testing.T) {
+	w := newWorld(t, peer(), advertisement(), podCalled("web-1"))
+	w.reconcileNode()
+	node := w.node()
+	node.Spec.Unschedulable = true
+	w.update(w.home, node)
+	say := func(phase v1alpha1.OfferPhase) {
+		t.Helper()
+		ad := &v1alpha1.Advertisement{}
+		if err := w.home.Get(t.Context(), client.ObjectKeyFromObject(advertisement()), ad); err != nil {
+			t.Fatal(err)
+		}
+		ad.Spec.Phase = phase
+		w.update(w.home, ad)
+		w.reconcileNode()
+	}
+	for _, phase := range []v1alpha1.OfferPhase{v1alpha1.OfferCordoned, v1alpha1.OfferOpen, v1alpha1.OfferLeaving, ""} {
+		say(phase)
+		open := phase == v1alpha1.OfferOpen || phase == ""
+		if isClosed(w.node()) == open || !w.node().Spec.Unschedulable {
+			t.Errorf("%q: the node has %+v", phase, w.node().Spec)
+		}
+	}
+}
+
+func TestNodeOfAnIncompatiblePeerIsClosedAndStays(t *testing.T) {
+	p := peer()
+	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonIncompatibleVersion,
+	})
+	w := newWorld(t, p, advertisement(), podCalled("web-1"))
+	w.reconcileNode()
+	w.wrote()
+	w.reconcileDrain()
+	if !isClosed(w.node()) || w.wrote() != nil {
+		t.Error("the node is open, or its pods are moved")
+	}
+}
+
+func TestUnknownPeerHasNoNode(t *testing.T) {
+	p := peer()
+	p.Spec.ClusterID = ""
+	nobody := advertisement()
+	nobody.Spec.ClusterID = ""
+	w := newWorld(t, p, nobody)
+	w.reconcileNode()
+	if got := w.wrote(); got != nil {
+		t.Errorf("wrote %v", got)
+	}
+	if w.sites.get(turin) != nil {
+		t.Error("there is a site")
+	}
+}
+
+func TestEndsAreCarriedWhileWePart(t *testing.T) {
+	pod := dying("web-1", 30)
+	w := newWorld(t, parting(nil), offloading(), closedNode(), pod) // as after a restart in the middle of it
+	w.create(w.remote, mapping())
+	w.create(w.remote, shadowOf(pod))
+	w.reconcileNode()
+	if w.sites.get(turin) == nil {
+		t.Fatal("there is no link to carry the end over")
+	}
+	w.sites.get(turin).mappingChanged(types.NamespacedName{Namespace: tenant, Name: "shop"})
+	w.wrote()
+	w.reconcilePod("web-1")
+	if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+
+	w.forgetRemote("web-1")
+	gone := w.pod("web-1")
+	gone.Finalizers = nil
+	w.update(w.home, gone)
+	w.reconcileNode()
+	if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	w.reconcileNode()
+	if w.sites.get(turin) != nil {
+		t.Error("the site outlives the node")
+	}
+}
+
+func TestForcedPartingAsksThePeerForNothing(t *testing.T) {
+	held := podCalled("held")
+	held.Finalizers, held.Status.Phase = []string{"batch.kubernetes.io/job-tracking"}, corev1.PodRunning
+	w := offloaded(t, held, podCalled("web-1"), dying("ending", 30))
+	for _, name := range []string{"held", "web-1", "ending"} {
+		w.create(w.remote, shadowOf(podCalled(name)))
+	}
+	current := &v1alpha1.Peer{}
+	if err := w.home.Get(t.Context(), client.ObjectKeyFromObject(peer()), current); err != nil {
+		t.Fatal(err)
+	}
+	current.Finalizers = []string{v1alpha1.FinalizerPeer}
+	current.Spec.Parting = &v1alpha1.PeerParting{Mode: v1alpha1.PartingForced}
+	w.update(w.home, current)
+	w.delete(w.home, current)
+
+	w.reconcileNode()
+	if diff := cmp.Diff([]string{"home patch Node " + turinNode}, w.wrote()); diff != "" {
+		t.Fatalf("writes (-want +got):\n%s", diff)
+	}
+	if w.sites.get(turin) != nil {
+		t.Error("the site is still there")
+	}
+	w.reconcilePod("ending")
+	if got := w.wrote(); got != nil {
+		t.Errorf("the pod controller wrote %v", got)
+	}
+
+	w.reconcileDrain()
+	wrote := w.wrote()
+	slices.Sort(wrote)
+	want := []string{
+		"home delete Pod ending", "home delete Pod held", "home delete Pod web-1",
+		"home patch status Pod ending", "home patch status Pod held",
+	}
+	if diff := cmp.Diff(want, wrote); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	for _, options := range w.deletes {
+		if options.GracePeriodSeconds == nil || *options.GracePeriodSeconds != 0 {
+			t.Errorf("deleted with %+v", options)
+		}
+	}
+	if phase := w.pod("held").Status.Phase; phase != corev1.PodFailed {
+		t.Errorf("what keeps the pod sees phase %s", phase)
+	}
+
+	w.cutOff("held")
+	w.cutOff("ending")
+	w.reconcileNode()
+	if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+// cutOff has the pod look as an API server shows it that was asked to delete it without grace.
+func (w *world) cutOff(name string) {
+	w.t.Helper()
+	pod := w.pod(name)
+	pod.DeletionGracePeriodSeconds = ptr.To(int64(0))
+	w.update(w.home, pod)
+}
+
+func TestNodeControllerSeesPodsGo(t *testing.T) {
+	alive, cut := podCalled("web-1"), dying("web-1", 0)
+	if !goes().Update(updated(alive, cut)) || goes().Update(updated(cut, cut)) || goes().Update(updated(alive, dying("web-1", 30))) {
+		t.Error("a pod that only finalizers keep is not seen once")
+	}
+	free := podCalled("web-1")
+	free.Spec.NodeName = ""
+	if !binds().Update(updated(free, alive)) || binds().Update(updated(alive, cut)) {
+		t.Error("the binding of a pod is not seen once")
+	}
+	open := closedNode()
+	open.Spec.Taints = nodeTaints(true)
+	if !closes().Update(updated(open, closedNode())) || closes().Update(updated(closedNode(), open)) {
+		t.Error("the closing of a node is not seen")
+	}
+}
+
+func updated(before, after client.Object) event.UpdateEvent {
+	return event.UpdateEvent{ObjectOld: before, ObjectNew: after}
+}

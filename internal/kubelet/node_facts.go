@@ -1,0 +1,77 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// nodeFacts are what decides about a virtual node.
+type nodeFacts struct {
+	peer *v1alpha1.Peer          // nil if there is none
+	ad   *v1alpha1.Advertisement // nil if none is accepted, or we do not consume from the peer (any more)
+	node *corev1.Node            // nil if there is none
+}
+
+// observeNode reads what decides about the virtual node of the peer of that name.
+func observeNode(ctx context.Context, reader client.Reader, name string) (nodeFacts, error) {
+	seen := nodeFacts{}
+	node := &corev1.Node{}
+	key := client.ObjectKey{Name: v1alpha1.VirtualNodeName(name)}
+	if err := reader.Get(ctx, key, node); err == nil {
+		seen.node = node
+	} else if !apierrors.IsNotFound(err) {
+		return seen, fmt.Errorf("read Node %s: %w", key.Name, err)
+	}
+	peer := &v1alpha1.Peer{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, peer); err != nil {
+		return seen, client.IgnoreNotFound(err)
+	}
+	seen.peer = peer
+	if !consumed(peer) {
+		return seen, nil
+	}
+	ad, err := acceptedAdvertisement(ctx, reader, peer)
+	seen.ad = ad
+	return seen, err
+}
+
+// consumed says whether the peer is a provider of ours, and is to stay one.
+func consumed(peer *v1alpha1.Peer) bool {
+	return peer.HasRole(v1alpha1.RoleProvider) && peer.Spec.ClusterID != "" && peer.DeletionTimestamp.IsZero()
+}
+
+// acceptedAdvertisement returns our copy of what the peer offers, or nil if we have accepted nothing.
+func acceptedAdvertisement(
+	ctx context.Context, reader client.Reader, peer *v1alpha1.Peer,
+) (*v1alpha1.Advertisement, error) {
+	if peer.Spec.ClusterID == "" {
+		return nil, nil
+	}
+	ad := &v1alpha1.Advertisement{}
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}
+	if err := reader.Get(ctx, key, ad); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !ad.DeletionTimestamp.IsZero() || !meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted) {
+		return nil, nil
+	}
+	return ad, nil
+}
+
+// forsaken says whether we part from the peer by force: nothing is asked of it any more.
+func forsaken(peer *v1alpha1.Peer) bool {
+	return !peer.DeletionTimestamp.IsZero() && peer.Parting().Mode != v1alpha1.PartingAgreed
+}
+
+// cutOff says whether the pod was deleted without any grace: nothing but finalizers of others keeps its object.
+func cutOff(pod *corev1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return !pod.DeletionTimestamp.IsZero() && grace != nil && *grace == 0
+}

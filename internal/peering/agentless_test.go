@@ -1,0 +1,92 @@
+package peering
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// agentless is a world with a peer without Hanse, which answers as allow says.
+func agentless(t *testing.T, allow func(*authorizationv1.ResourceAttributes) (bool, error)) *world {
+	t.Helper()
+	peer := peerOf(v1alpha1.RoleProvider)
+	peer.Spec = v1alpha1.PeerSpec{
+		Roles: peer.Spec.Roles, Mode: v1alpha1.ModeAgentless, Namespaces: []string{"blue", "green"},
+	}
+	w := newWorld(t, peer)
+	w.links.link.remote = fake.NewClientBuilder().WithScheme(w.client.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			review := o.(*authorizationv1.SelfSubjectAccessReview)
+			allowed, err := allow(review.Spec.ResourceAttributes)
+			review.Status.Allowed = allowed
+			return err
+		},
+	}).Build()
+	return w
+}
+
+func TestAgentlessPeerIsAskedForOurRights(t *testing.T) {
+	asked := map[string]bool{}
+	w := agentless(t, func(right *authorizationv1.ResourceAttributes) (bool, error) {
+		asked[right.Namespace+"/"+right.Resource] = right.Verb == "create"
+		return true, nil
+	})
+	w.reconcile()
+	for _, kind := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated, v1alpha1.ConditionCompatible} {
+		w.expect(kind, yes, v1alpha1.ReasonReady)
+	}
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonAgentless)
+	for _, right := range []string{"blue/pods", "blue/replicasets", "green/pods", "green/replicasets"} {
+		if !asked[right] {
+			t.Errorf("not asked for %s", right)
+		}
+	}
+	if w.links.link.asked > 0 || !w.exists("", tenant, &corev1.Namespace{}) {
+		t.Error("it cannot introduce itself, and its tenant namespace must exist")
+	}
+	w.expectNoWrites()
+
+	w.linked()
+	w.partBy(v1alpha1.PartingForced)
+	w.finish()
+	if w.exists("", tenant, &corev1.Namespace{}) {
+		t.Error("there is a tombstone for a cluster that could not read it")
+	}
+}
+
+func TestWhatIsWrongWithAnAgentlessPeerIsSaid(t *testing.T) {
+	for name, test := range map[string]struct {
+		allowed bool
+		err     error
+		kind    string
+		reason  string
+		says    string
+	}{
+		"a right is missing": {
+			false, nil, v1alpha1.ConditionAuthenticated, v1alpha1.ReasonForbidden, "create replicasets in namespace blue",
+		},
+		"unauthorized": {false, unauthorized, v1alpha1.ConditionAuthenticated, v1alpha1.ReasonUnauthorized, "does not accept"},
+		"no answer":    {false, context.DeadlineExceeded, v1alpha1.ConditionReachable, v1alpha1.ReasonUnreachable, "timed out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := agentless(t, func(*authorizationv1.ResourceAttributes) (bool, error) { return test.allowed, test.err })
+			w.reconcile()
+			w.expect(test.kind, no, test.reason)
+			w.expect(v1alpha1.ConditionReady, no, test.reason)
+			got := meta.FindStatusCondition(w.peer().Status.Conditions, test.kind)
+			if !strings.Contains(got.Message, test.says) {
+				t.Errorf("%q does not say %q", got.Message, test.says)
+			}
+			w.expectNoWrites()
+		})
+	}
+}

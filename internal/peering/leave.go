@@ -1,0 +1,144 @@
+package peering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// annotationLeaving is put on a tenant namespace when nothing of ours is left at the peer, before the peer is told. If we
+// are killed right after, the peer has perhaps taken our credentials back already, and nobody could tell any more that
+// all is done.
+const annotationLeaving = "hanse.dev/leaving"
+
+// mappingsAtOnce bounds how many of our namespaces over there are ended with one look.
+const mappingsAtOnce = 500
+
+// leave ends what we have at the peer as its consumer.
+func (c *Controller) leave(ctx context.Context, peer *v1alpha1.Peer, seen *parting) (obstacle, error) {
+	if !peer.HasRole(v1alpha1.RoleProvider) {
+		return obstacle{}, nil
+	}
+	node := obstacle{}
+	if seen.node {
+		node.thing = fmt.Sprintf("virtual node %s to be emptied and to go, by `hanse kubelet`", v1alpha1.VirtualNodeName(peer.Name))
+	}
+	if seen.mode != v1alpha1.PartingAgreed || peer.Agentless() || seen.namespace == nil {
+		return node, nil
+	}
+	link, err := c.links.Ensure(ctx, peer)
+	switch {
+	case errors.Is(err, peers.ErrCredentialsMissing):
+		return node, nil // we have never joined, or have left
+	case errors.Is(err, peers.ErrCredentialsInvalid):
+		return firstOf(node, obstacle{thing: "credentials in Secret " + linkSecret(peer) + " that can be used", theirs: true}), nil
+	case err != nil:
+		return obstacle{}, err
+	}
+	if text := tombstoneAt(ctx, link); text != "" && c.config.verify(peer, text, link.Invitation()) == nil {
+		// The Peer's change brings us back, and `hanse kubelet` to end our pods at once.
+		return obstacle{thing: "this Peer to be forgotten, since the peer has parted by force"}, c.partForgotten(ctx, peer)
+	}
+	if node.stands() {
+		return node, nil
+	}
+	return c.takeLeave(ctx, peer, seen.namespace, link)
+}
+
+func firstOf(a, b obstacle) obstacle {
+	if a.stands() {
+		return a
+	}
+	return b
+}
+
+// takeLeave ends our namespaces at the peer and then tells it that we leave.
+func (c *Controller) takeLeave(
+	ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace, link Link,
+) (obstacle, error) {
+	left, err := endMappings(ctx, link)
+	if err == nil && left {
+		return obstacle{thing: "the peer to end our namespaces there", theirs: true}, nil
+	}
+	if err == nil {
+		if err := c.tenants.noteLeaving(ctx, ns); err != nil {
+			return obstacle{}, err
+		}
+		err = sayLeaving(ctx, link)
+	}
+	if o, done := unsaid(err, ns.Annotations[annotationLeaving] != ""); !done {
+		return o, ownFault(err)
+	}
+	// The credentials are of no use any more, and without them nothing is asked of the peer again.
+	c.links.Close(peer.Name)
+	return obstacle{}, c.tenants.remove(ctx, secret(ns.Name, v1alpha1.LinkSecret))
+}
+
+// endMappings deletes our NamespaceMappings at the peer, and reports whether there were any.
+func endMappings(ctx context.Context, link Link) (bool, error) {
+	mappings := &v1alpha1.NamespaceMappingList{}
+	err := link.Client().List(ctx, mappings, client.InNamespace(link.TenantNamespace()), client.Limit(mappingsAtOnce))
+	if err != nil {
+		return false, err
+	}
+	for i := range mappings.Items {
+		if !mappings.Items[i].DeletionTimestamp.IsZero() {
+			continue
+		}
+		mapping := &v1alpha1.NamespaceMapping{ObjectMeta: metav1.ObjectMeta{
+			Namespace: link.TenantNamespace(), Name: mappings.Items[i].Name,
+		}}
+		if err := client.IgnoreNotFound(link.Client().Delete(ctx, mapping)); err != nil {
+			return false, err
+		}
+	}
+	return len(mappings.Items) > 0, nil
+}
+
+func sayLeaving(ctx context.Context, link Link) error {
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"phase":"Leaving"}}`))
+	return link.Client().Patch(ctx, claim(link.TenantNamespace()), patch)
+}
+
+// unsaid judges the answer of a peer to our leaving: what to wait for, or that it is done. That the peer does not know us
+// any more is what happens after we have told it, but before that may have any cause.
+func unsaid(err error, told bool) (obstacle, bool) {
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return obstacle{}, true
+	case apierrors.IsUnauthorized(err):
+		return obstacle{thing: "the peer to accept our credentials, which ended or were taken back", theirs: true}, told
+	case apierrors.IsForbidden(err):
+		return obstacle{thing: "the peer to let us end what we have there: it has suspended us", theirs: true}, false
+	default:
+		return obstacle{thing: fmt.Sprintf("the peer to answer (%s)", cause(err)), theirs: true}, false
+	}
+}
+
+// ownFault returns an error that says nothing about the peer, because we ourselves ended the request.
+func ownFault(err error) error {
+	if errors.Is(err, peers.ErrClosed) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// noteLeaving remembers that the peer is about to be told that we leave.
+func (t *tenants) noteLeaving(ctx context.Context, ns *corev1.Namespace) error {
+	want := &corev1.Namespace{}
+	metav1.SetMetaDataAnnotation(&want.ObjectMeta, annotationLeaving, "true")
+	marked, err := t.mark(ctx, ns, want)
+	if err == nil {
+		marked.DeepCopyInto(ns)
+	}
+	return err
+}

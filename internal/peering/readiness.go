@@ -1,0 +1,140 @@
+package peering
+
+import (
+	"errors"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// readiness sums up the others. What a peer must be for us depends on its roles.
+func readiness(peer *v1alpha1.Peer, f *facts, others []condition) condition {
+	const kind = v1alpha1.ConditionReady
+	for _, c := range []condition{tenancy(peer, f), acceptance(peer)} {
+		if !c.ok() {
+			return c
+		}
+	}
+	switch consumes := peer.HasRole(v1alpha1.RoleProvider) && !f.oneWay; {
+	case consumes:
+		return provision(peer, f, others)
+	case firstFalse(others) != nil:
+		return firstFalse(others).asReady()
+	case f.oneWay:
+		return isTrue(kind, "The peer may run pods in this cluster. Only this direction is agreed: the peer has not invited this "+
+			"cluster")
+	default:
+		return isTrue(kind, "The peer may run pods in this cluster")
+	}
+}
+
+// acceptance is whether the two clusters have agreed to be peers, as far as that is for the peer to say.
+func acceptance(peer *v1alpha1.Peer) condition {
+	const kind = v1alpha1.ConditionReady
+	if len(peer.Spec.Roles) == 0 {
+		return isFalse(kind, v1alpha1.ReasonDiscovered, "The cluster was only found in the network: to become its peer, set "+
+			"spec.roles, and join it or invite it")
+	}
+	if !peer.HasRole(v1alpha1.RoleConsumer) {
+		return isTrue(kind, "")
+	}
+	joined := said(peer, v1alpha1.ConditionJoined)
+	if joined == nil {
+		return isFalse(kind, v1alpha1.ReasonPending, "The invitation for the peer was not looked at yet")
+	}
+	return joined.asReady()
+}
+
+// provision is whether our pods can run at the peer.
+func provision(peer *v1alpha1.Peer, f *facts, others []condition) condition {
+	const kind = v1alpha1.ConditionReady
+	if session := said(peer, v1alpha1.ConditionSession); session != nil && broken(*session) {
+		return session.asReady()
+	}
+	// Authenticated comes first where both fail, since it says what to do about credentials.
+	for _, found := range []*condition{firstFalse(others), firstNotTrue(others)} {
+		if found != nil {
+			return found.asReady()
+		}
+	}
+	if peer.Agentless() {
+		return isFalse(kind, v1alpha1.ReasonAgentless, "The peer runs no Hanse: offloading to agentless peers is not there yet")
+	}
+	if f.addresses.problem != "" {
+		return isFalse(kind, v1alpha1.ReasonNoAddressRange, "%s", f.addresses.problem)
+	}
+	ad := said(peer, v1alpha1.ConditionAdvertised)
+	switch {
+	case ad == nil:
+		return isFalse(kind, v1alpha1.ReasonNoAdvertisement, "The peer has not advertised anything to this cluster yet")
+	case !ad.ok():
+		return ad.asReady()
+	default:
+		return isTrue(kind, "Pods of this cluster may run at the peer")
+	}
+}
+
+// broken reports whether a session does not work, and not merely for a shorter time than it should.
+func broken(session condition) bool {
+	lives := []string{v1alpha1.ReasonSessionShortened, v1alpha1.ReasonRenewalFailed}
+	return session.status == metav1.ConditionFalse && !slices.Contains(lives, session.reason)
+}
+
+// asReady returns what the condition says as condition Ready.
+func (c condition) asReady() condition {
+	if c.ok() {
+		return isTrue(v1alpha1.ConditionReady, c.message)
+	}
+	return isFalse(v1alpha1.ConditionReady, c.reason, "%s", c.message)
+}
+
+func firstFalse(conditions []condition) *condition {
+	return first(conditions, func(c condition) bool { return c.status == metav1.ConditionFalse })
+}
+
+func firstNotTrue(conditions []condition) *condition {
+	return first(conditions, func(c condition) bool { return !c.ok() })
+}
+
+func first(conditions []condition, wanted func(condition) bool) *condition {
+	at := slices.IndexFunc(conditions, wanted)
+	if at < 0 {
+		return nil
+	}
+	return &conditions[at]
+}
+
+// mayBeOneWay reports whether it looks as if only the peer has been invited, and not we.
+func mayBeOneWay(peer *v1alpha1.Peer, err error) bool {
+	joined := said(peer, v1alpha1.ConditionJoined)
+	return peer.HasRole(v1alpha1.RoleConsumer) && peer.HasRole(v1alpha1.RoleProvider) && joined != nil && joined.ok() &&
+		errors.Is(err, peers.ErrCredentialsMissing)
+}
+
+// tenancy is whether the tenant namespace is as it should be, as a condition Ready.
+func tenancy(peer *v1alpha1.Peer, f *facts) condition {
+	const kind = v1alpha1.ConditionReady
+	namespace := v1alpha1.TenantNamespace(peer.Name)
+	switch {
+	case f.waitsFor.theirs:
+		return isFalse(kind, v1alpha1.ReasonParting, "The two clusters part, and this one waits for %s. If the peer is gone for "+
+			"ever, run `kubectl hanse unpeer %s --force`", f.waitsFor.thing, peer.Name)
+	case f.waitsFor.stands():
+		return isFalse(kind, v1alpha1.ReasonParting, "The two clusters part, and this one waits for %s", f.waitsFor.thing)
+	case f.tenant == tenantTaken:
+		return isFalse(kind, v1alpha1.ReasonNamespaceTaken, "Namespace %s exists and was not made for this Peer: delete it, or "+
+			"delete this Peer and make one of another name", namespace)
+	case f.tenant == tenantTerminating:
+		return isFalse(kind, v1alpha1.ReasonNamespaceTerminating, "Namespace %s is being deleted; Hanse makes it again after that",
+			namespace)
+	case f.tenant == tenantUnsettled:
+		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s is being prepared", namespace)
+	case f.tenant == tenantFailed:
+		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s could not be prepared: %v", namespace, f.tenantErr)
+	default:
+		return isTrue(kind, "")
+	}
+}

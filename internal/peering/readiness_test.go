@@ -1,0 +1,147 @@
+package peering
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+func TestReadySumsUp(t *testing.T) {
+	const provider, consumer = v1alpha1.RoleProvider, v1alpha1.RoleConsumer
+	type says map[string]condition // what other packages say
+	hasJoined := condition{status: yes, reason: v1alpha1.ReasonJoined}
+	isAdvertised := condition{status: yes, reason: v1alpha1.ReasonAccepted}
+	tests := map[string]struct {
+		roles   []v1alpha1.PeerRole
+		says    says
+		missing bool // there is no Secret hanse-link
+		joining bool // there is a Secret hanse-join
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+	}{
+		"discovered": {status: no, reason: v1alpha1.ReasonDiscovered},
+		"invited": {
+			roles: []v1alpha1.PeerRole{consumer}, says: says{v1alpha1.ConditionJoined: {status: no, reason: v1alpha1.ReasonInvited}},
+			status: no, reason: v1alpha1.ReasonInvited,
+		},
+		"consumer": {
+			roles: []v1alpha1.PeerRole{consumer}, says: says{v1alpha1.ConditionJoined: hasJoined}, status: yes, reason: v1alpha1.ReasonReady,
+		},
+		"provider": {
+			roles: []v1alpha1.PeerRole{provider}, says: says{v1alpha1.ConditionAdvertised: isAdvertised}, status: yes, reason: v1alpha1.ReasonReady,
+		},
+		"shortened session": {
+			roles: []v1alpha1.PeerRole{provider},
+			says: says{
+				v1alpha1.ConditionAdvertised: isAdvertised,
+				v1alpha1.ConditionSession:    {status: no, reason: v1alpha1.ReasonSessionShortened},
+			},
+			status: yes, reason: v1alpha1.ReasonReady,
+		},
+		"ended session": {
+			roles: []v1alpha1.PeerRole{provider},
+			says: says{
+				v1alpha1.ConditionAdvertised: isAdvertised,
+				v1alpha1.ConditionSession:    {status: no, reason: v1alpha1.ReasonUnauthorized},
+			},
+			status: no, reason: v1alpha1.ReasonUnauthorized, message: "As Session says",
+		},
+		"link made by hand": {
+			roles: []v1alpha1.PeerRole{provider},
+			says: says{
+				v1alpha1.ConditionAdvertised: isAdvertised,
+				v1alpha1.ConditionSession:    {status: unsure, reason: v1alpha1.ReasonNotInvited},
+			},
+			status: yes, reason: v1alpha1.ReasonReady,
+		},
+		"both directions": {
+			roles: []v1alpha1.PeerRole{provider, consumer},
+			says:  says{v1alpha1.ConditionJoined: hasJoined, v1alpha1.ConditionAdvertised: isAdvertised}, status: yes, reason: v1alpha1.ReasonReady,
+		},
+		"one direction": {
+			roles: []v1alpha1.PeerRole{provider, consumer}, says: says{v1alpha1.ConditionJoined: hasJoined}, missing: true,
+			status: yes, reason: v1alpha1.ReasonReady, message: "Only this direction",
+		},
+		"second direction on its way": {
+			roles: []v1alpha1.PeerRole{provider, consumer}, says: says{v1alpha1.ConditionJoined: hasJoined}, missing: true, joining: true,
+			status: no, reason: v1alpha1.ReasonCredentialsMissing,
+		},
+		"neither direction": {
+			roles:   []v1alpha1.PeerRole{provider, consumer},
+			says:    says{v1alpha1.ConditionJoined: {status: no, reason: v1alpha1.ReasonInvitationExpired}},
+			missing: true, status: no, reason: v1alpha1.ReasonInvitationExpired,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, peerOf(test.roles...))
+			for kind, c := range test.says {
+				w.says(kind, c.status, c.reason)
+			}
+			if test.missing {
+				w.links.err = peers.ErrCredentialsMissing
+			}
+			if test.joining {
+				w.create(secret(tenant, "hanse-join"))
+			}
+			w.reconcile()
+			w.expect(v1alpha1.ConditionReady, test.status, test.reason)
+			ready := meta.FindStatusCondition(w.peer().Status.Conditions, v1alpha1.ConditionReady)
+			if !strings.Contains(ready.Message, test.message) {
+				t.Errorf("%q does not say %q", ready.Message, test.message)
+			}
+			w.expectNoWrites()
+		})
+	}
+}
+
+func TestConsumerOfAnotherVersionIsNoticed(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
+	w.reconcile()
+	answer := w.joins()
+	answer.Spec.Version = "v0.9.0"
+	w.update(answer)
+	w.reconcile()
+	w.expect(v1alpha1.ConditionCompatible, no, v1alpha1.ReasonIncompatibleVersion)
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonIncompatibleVersion)
+	if got := w.peer().Status.Version; got != "v0.9.0" {
+		t.Errorf("version %q", got)
+	}
+	w.expectNoWrites()
+}
+
+func TestClaimOfAStrangerSaysNothing(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
+	w.reconcile()
+	answer := w.joins()
+	answer.Status.Conditions = nil
+	answer.Spec.Version, answer.Spec.Phase = "v0.9.0", v1alpha1.ClaimLeaving
+	w.update(answer)
+	w.reconcile()
+	w.expect(v1alpha1.ConditionCompatible, unsure, v1alpha1.ReasonNotConsumed)
+	if !w.peer().DeletionTimestamp.IsZero() {
+		t.Error("whoever has an invitation can have the Peer deleted")
+	}
+}
+
+func TestVersionsOfTheAPI(t *testing.T) {
+	for name, test := range map[string]struct {
+		theirs []string
+		want   bool
+	}{
+		"not told":       {nil, true},
+		"the same":       {[]string{"v1alpha1"}, true},
+		"one in common":  {[]string{"v1beta1", " v1alpha1"}, true},
+		"none in common": {[]string{"v1beta1"}, false},
+	} {
+		if got := commonAPI(test.theirs); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

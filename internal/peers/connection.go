@@ -1,0 +1,126 @@
+package peers
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A connection holds clients of the API server of one peer, and whatever they have opened until it is closed.
+type connection struct {
+	account account
+	token   atomic.Pointer[string] // the bearer token, which may be renewed
+	current atomic.Int32           // index of the server that was connected to last
+	timeout time.Duration
+	secure  *tls.Config
+	config  *rest.Config // of the first server, without the token
+	http    *http.Client
+	client  client.WithWatch
+	ctx     context.Context //nolint:containedctx // the life of the connection itself, not that of a call
+	close   context.CancelFunc
+}
+
+// connect makes a connection that ends with ctx or when it is closed. Nothing is sent yet.
+func (l *Links) connect(ctx context.Context, to account) (*connection, error) {
+	c := &connection{account: to, timeout: l.config.Timeout}
+	c.token.Store(&to.token)
+	c.ctx, c.close = context.WithCancel(ctx)
+	if err := c.makeClients(l.config, l.mapper); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error {
+	server, err := url.Parse(c.account.servers[0])
+	if err != nil {
+		return fmt.Errorf("parse server: %w", err)
+	}
+	c.config = &rest.Config{
+		Host:                      c.account.servers[0],
+		TLSClientConfig:           c.account.tls,
+		UserAgent:                 settings.UserAgent,
+		QPS:                       -1, // the peer limits us by priority and fairness, and the work is limited by our own queues
+		WarningHandler:            rest.NoWarnings{},
+		WarningHandlerWithContext: rest.NoWarnings{},
+		ContentConfig: rest.ContentConfig{
+			ContentType: runtime.ContentTypeJSON, AcceptContentTypes: runtime.ContentTypeJSON,
+		},
+		WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+			return &bounded{
+				next: next, prefix: strings.TrimSuffix(server.Path, "/"), timeout: settings.Timeout, closed: c.ctx.Done(),
+			}
+		},
+	}
+	base, err := c.transport()
+	if err != nil {
+		return err
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(c.config, base)
+	if err != nil {
+		return fmt.Errorf("make transport: %w", err)
+	}
+	c.http = &http.Client{Transport: &bearer{next: wrapped, token: &c.token}}
+	c.client, err = client.NewWithWatch(c.config, client.Options{
+		HTTPClient: c.http,
+		Scheme:     settings.Scheme,
+		Mapper:     mapper,
+	})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	return nil
+}
+
+// namespacedMapper maps the kinds of the scheme to resources without asking the peer. All are taken for namespaced:
+// nothing else is ever reached over a link.
+func namespacedMapper(scheme *runtime.Scheme) meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
+	for gvk := range scheme.AllKnownTypes() {
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	return mapper
+}
+
+// Server returns the URL of the peer's API server: of several, the one that was connected to last.
+func (c *connection) Server() string { return c.account.servers[c.current.Load()] }
+
+// Client returns a client of the peer's API server. It caches nothing.
+func (c *connection) Client() client.Client { return c.client }
+
+// RESTConfig returns a copy of the configuration with the server and the token of this moment, for streams such as exec.
+// Clients of other kinds should use it together with HTTPClient, so that their connections end with the link.
+func (c *connection) RESTConfig() *rest.Config {
+	config := rest.CopyConfig(c.config)
+	config.Host, config.BearerToken = c.Server(), *c.token.Load()
+	return config
+}
+
+// HTTPClient returns the HTTP client. It sets credentials and limits answers.
+func (c *connection) HTTPClient() *http.Client { return c.http }
+
+// A bearer transport adds the token of this moment to each request.
+type bearer struct {
+	next  http.RoundTripper
+	token *atomic.Pointer[string]
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
+	if token := *b.token.Load(); token != "" {
+		req = req.Clone(req.Context())
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return b.next.RoundTrip(req)
+}

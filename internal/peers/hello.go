@@ -1,0 +1,101 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
+)
+
+// maxAPIVersions bounds how many versions of Hanse's API a peer may tell.
+const maxAPIVersions = 16
+
+// Hello is how a peer introduces itself.
+type Hello struct {
+	// ClusterID is the id that the cluster claims.
+	ClusterID string
+	// Version is the version of Hanse there.
+	Version string
+	// PublicKey is the Ed25519 key, in base64, that the cluster claims. It is empty when the peer does not tell it.
+	PublicKey string
+	// APIVersions are the versions of Hanse's API that the peer speaks. There are none when the peer does not tell them.
+	APIVersions []string
+	// RoundTrip is how long the answer took.
+	RoundTrip time.Duration
+}
+
+// Hello asks the peer to introduce itself. Besides the errors of this package it returns NotFound, as apimachinery's
+// errors package tells, when the API server there knows us but Hanse has not prepared our tenant namespace.
+func (l *Link) Hello(ctx context.Context) (Hello, error) {
+	start := l.links.config.Clock.Now()
+	info, err := l.readConfigMap(ctx, v1alpha1.ClusterInfo)
+	if err != nil {
+		return Hello{}, err
+	}
+	hello := Hello{
+		ClusterID: info[v1alpha1.ClusterInfoID],
+		Version:   info[v1alpha1.ClusterInfoVersion],
+		PublicKey: info[v1alpha1.ClusterInfoPublicKey],
+		RoundTrip: l.links.config.Clock.Since(start),
+	}
+	if versions := info[v1alpha1.ClusterInfoAPIVersions]; versions != "" {
+		hello.APIVersions = strings.SplitN(versions, ",", maxAPIVersions+1)
+	}
+	if err := hello.check(); err != nil {
+		return Hello{}, fmt.Errorf("%w: ConfigMap %s of the peer: %w", ErrMalformed, v1alpha1.ClusterInfo, err)
+	}
+	return hello, nil
+}
+
+func (h *Hello) check() error {
+	if len(validation.IsDNS1123Label(h.ClusterID)) > 0 || h.Version == "" || len(h.Version) > 64 {
+		return errors.New("it holds no cluster id and version")
+	}
+	if len(h.APIVersions) > maxAPIVersions {
+		return fmt.Errorf("it holds more than %d versions of the API", maxAPIVersions)
+	}
+	for _, version := range h.APIVersions {
+		if len(validation.IsDNS1123Label(version)) > 0 {
+			return errors.New("it holds what is no version of the API")
+		}
+	}
+	if h.PublicKey == "" {
+		return nil
+	}
+	_, err := trust.ParsePublicKey(h.PublicKey)
+	return err
+}
+
+// Tombstone returns the statement that the peer has left for us because it has parted from us. The statement is still to
+// be verified. Besides the errors of this package it returns NotFound, as apimachinery's errors package tells.
+func (l *Link) Tombstone(ctx context.Context) (string, error) {
+	data, err := l.readConfigMap(ctx, v1alpha1.Tombstone)
+	if err != nil {
+		return "", err
+	}
+	statement := data[v1alpha1.TombstoneStatement]
+	if statement == "" {
+		return "", fmt.Errorf("%w: ConfigMap %s of the peer holds no statement", ErrMalformed, v1alpha1.Tombstone)
+	}
+	return statement, nil
+}
+
+// readConfigMap returns what the ConfigMap in our tenant namespace over there holds.
+func (l *Link) readConfigMap(ctx context.Context, name string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	key := client.ObjectKey{Namespace: l.TenantNamespace(), Name: name}
+	info := &corev1.ConfigMap{}
+	if err := l.client.Get(ctx, key, info); err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s of the peer: %w", key, classify(err))
+	}
+	return info.Data, nil
+}

@@ -1,0 +1,182 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/trust"
+)
+
+// Our notes in the Secrets hanse-join and hanse-link, so that a restart loses nothing.
+const (
+	// sealingKeyField is the key of JoinSecret under which the one-time key lies that our session is sealed to.
+	sealingKeyField = "sealing-key"
+	// annotationInvitation is, on JoinSecret, the id of the invitation that the other notes are about.
+	annotationInvitation = "hanse.dev/invitation"
+	// annotationRefusal and annotationRefusalMessage say, on JoinSecret, why the invitation can never be used.
+	annotationRefusal        = "hanse.dev/refusal"
+	annotationRefusalMessage = "hanse.dev/refusal-message"
+	// annotationIssued says, on LinkSecret, when the session was made or renewed, by our clock.
+	annotationIssued = "hanse.dev/issued"
+)
+
+// An offer is what lies in JoinSecret: an invitation that the peer gave us, and our notes on it.
+type offer struct {
+	secret     *corev1.Secret
+	invitation *trust.Invitation // nil if it is none
+	problem    error             // why it is none
+	key        *trust.SealingKey // nil while there is none
+	refusal    verdict           // why it can never be used
+}
+
+func parseOffer(secret *corev1.Secret) *offer {
+	o := &offer{secret: secret}
+	o.invitation, o.problem = trust.ParseInvitation(string(secret.Data[v1alpha1.InvitationToken]))
+	if o.problem != nil || secret.Annotations[annotationInvitation] != o.invitation.ID {
+		return o
+	}
+	if key, err := trust.ParseSealingKey(string(secret.Data[sealingKeyField])); err == nil {
+		o.key = &key
+	}
+	if reason := secret.Annotations[annotationRefusal]; reason != "" {
+		o.refusal = refuses(reason, "%s", secret.Annotations[annotationRefusalMessage])
+	}
+	return o
+}
+
+// A holding is what lies in LinkSecret: our credentials at the peer, and when they were made.
+type holding struct {
+	secret      *corev1.Secret
+	credentials peers.Credentials
+	problem     error // why they cannot be used
+	issued      time.Time
+	expires     time.Time
+}
+
+func parseHolding(secret *corev1.Secret) *holding {
+	h := &holding{secret: secret}
+	h.credentials, h.problem = peers.ParseCredentials(secret.Data)
+	h.issued, _ = time.Parse(time.RFC3339Nano, secret.Annotations[annotationIssued])
+	h.expires, _ = time.Parse(time.RFC3339Nano, secret.Annotations[v1alpha1.AnnotationExpires])
+	return h
+}
+
+// byHand reports whether the credentials did not come by an invitation. Those are not ours to keep.
+func (h *holding) byHand() bool { return len(h.secret.Data[v1alpha1.LinkSecretInvitation]) == 0 }
+
+// kept reports whether there is a session that we keep.
+func (h *holding) kept() bool { return h != nil && !h.byHand() && h.problem == nil }
+
+// from reports whether the session came by the invitation.
+func (h *holding) from(invitation string) bool {
+	return h.kept() && h.credentials.Invitation == invitation
+}
+
+// version tells one session from the next.
+func (h *holding) version() string { return h.credentials.Invitation + "/" + h.issued.String() }
+
+// secrets are those in tenant namespaces. Hanse may read them by name alone, so that they are read live.
+type secrets struct {
+	client client.Client
+	live   client.Reader
+}
+
+// read returns nil if there is no such Secret.
+func (s *secrets) read(ctx context.Context, peer, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer), Name: name}
+	err := s.live.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", key, err)
+	}
+	return secret, nil
+}
+
+// begin makes the one-time key of the offer, unless there is one.
+func (s *secrets) begin(ctx context.Context, o *offer) error {
+	if o.key != nil {
+		return nil
+	}
+	key, err := trust.NewSealingKey()
+	if err != nil {
+		return err
+	}
+	o.secret.Data[sealingKeyField] = []byte(key.Format())
+	annotate(o.secret, annotationInvitation, o.invitation.ID)
+	delete(o.secret.Annotations, annotationRefusal)
+	delete(o.secret.Annotations, annotationRefusalMessage)
+	if err := s.update(ctx, o.secret); err != nil {
+		return err
+	}
+	o.key = &key
+	return nil
+}
+
+// refuse notes why the offer can never be used: the peer forgets it soon.
+func (s *secrets) refuse(ctx context.Context, o *offer, why verdict) error {
+	annotate(o.secret, annotationRefusal, why.reason)
+	annotate(o.secret, annotationRefusalMessage, why.message)
+	return s.update(ctx, o.secret)
+}
+
+// end deletes the offer that was used, but not one that has come into its place.
+func (s *secrets) end(ctx context.Context, o *offer) error {
+	err := s.client.Delete(ctx, o.secret, client.Preconditions{UID: &o.secret.UID, ResourceVersion: &o.secret.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Secret %s: %w", client.ObjectKeyFromObject(o.secret), err)
+	}
+	return nil
+}
+
+// store writes the session into LinkSecret, which is held unless it is to be made, and returns what is held now.
+func (s *secrets) store(
+	ctx context.Context, held *corev1.Secret, credentials peers.Credentials, session trust.Session, now time.Time,
+) (*holding, error) {
+	credentials.Token = session.Token
+	data, err := credentials.SecretData()
+	if err != nil {
+		return nil, fmt.Errorf("store the session: %w", err)
+	}
+	secret := held.DeepCopy()
+	secret.Data = data
+	annotate(secret, annotationIssued, now.UTC().Format(time.RFC3339Nano))
+	annotate(secret, v1alpha1.AnnotationExpires, session.Expires.UTC().Format(time.RFC3339))
+	if secret.ResourceVersion != "" {
+		return parseHolding(secret), s.update(ctx, secret)
+	}
+	if err := s.client.Create(ctx, secret); err != nil {
+		return nil, fmt.Errorf("create Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+	}
+	return parseHolding(secret), nil
+}
+
+func (s *secrets) update(ctx context.Context, secret *corev1.Secret) error {
+	if err := s.client.Update(ctx, secret); err != nil {
+		return fmt.Errorf("update Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+	}
+	return nil
+}
+
+func linkSecret(peer string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: v1alpha1.TenantNamespace(peer), Name: v1alpha1.LinkSecret,
+	}}
+}
+
+func annotate(secret *corev1.Secret, key, value string) {
+	if secret.Annotations == nil {
+		secret.Annotations = map[string]string{}
+	}
+	secret.Annotations[key] = value
+}

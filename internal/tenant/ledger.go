@@ -1,0 +1,201 @@
+package tenant
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	helpers "k8s.io/component-helpers/resource"
+)
+
+// claimant is a ShadowPod that needs a pod, and the peer whose it is.
+type claimant struct {
+	types.NamespacedName
+	uid  types.UID
+	peer string
+}
+
+// ledger says how much the pods of each peer ask for, in all its twins together. A ShadowPod has an account there from
+// the moment in which it gets room for its pod, which is before the pod exists, until it needs no pod any more. So pods
+// that the cache does not show yet count, a pod that is made again keeps its place, and none counts twice.
+type ledger struct {
+	mu       sync.Mutex
+	accounts map[types.NamespacedName]account
+	used     map[string]corev1.ResourceList               // peer → sum of its accounts
+	waiting  map[string]map[types.NamespacedName]struct{} // peer → ShadowPods that got no pod
+}
+
+// account is how much a ShadowPod's pod asks for.
+type account struct {
+	claimant
+	demand corev1.ResourceList
+}
+
+func newLedger() *ledger {
+	return &ledger{
+		accounts: map[types.NamespacedName]account{},
+		used:     map[string]corev1.ResourceList{},
+		waiting:  map[string]map[types.NamespacedName]struct{}{},
+	}
+}
+
+// enter notes that the ShadowPod waits, until it gets room or leaves. It comes before the look at what may stand against
+// it, so that no change of that is missed. An account of an earlier ShadowPod of the name is closed. It returns those
+// that may have room by that.
+func (l *ledger) enter(who claimant) []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var freed []types.NamespacedName
+	if old, ok := l.accounts[who.NamespacedName]; ok && old.uid != who.uid {
+		l.set(who.NamespacedName, nil)
+		freed = l.waitersOf(old.peer)
+	}
+	if l.waiting[who.peer] == nil {
+		l.waiting[who.peer] = map[types.NamespacedName]struct{}{}
+	}
+	l.waiting[who.peer][who.NamespacedName] = struct{}{}
+	return freed
+}
+
+// reserve gives the ShadowPod room for its pod if the limits leave it. What the ShadowPod has already does not stand
+// against it. If they do not, it has nothing any more, and reserve returns what is short and those that may have room by
+// that.
+func (l *ledger) reserve(who claimant, demand, limits corev1.ResourceList) (*shortage, []types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, had := l.accounts[who.NamespacedName]
+	l.set(who.NamespacedName, nil)
+	if short := l.short(who.peer, demand, limits); short != nil {
+		if !had {
+			return short, nil
+		}
+		return short, l.waitersOf(old.peer)
+	}
+	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
+	l.stopWaiting(who.NamespacedName)
+	return nil, nil
+}
+
+// short returns the first limit, by name, that the demand would exceed. What is not asked for cannot be short.
+func (l *ledger) short(peer string, demand, limits corev1.ResourceList) *shortage {
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		asked, limit := demand[name], limits[name]
+		total := l.used[peer][name].DeepCopy()
+		total.Add(asked)
+		if !asked.IsZero() && total.Cmp(limit) > 0 {
+			return &shortage{resource: name, limit: limit, asked: asked}
+		}
+	}
+	return nil
+}
+
+// see takes over what a pod that exists asks for.
+func (l *ledger) see(who claimant, demand corev1.ResourceList) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
+	l.stopWaiting(who.NamespacedName)
+}
+
+// leave closes the account of a ShadowPod that needs no pod any more or cannot have one. It returns those that may have
+// room by that.
+func (l *ledger) leave(name types.NamespacedName) []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopWaiting(name)
+	old, ok := l.accounts[name]
+	if !ok {
+		return nil
+	}
+	l.set(name, nil)
+	return l.waitersOf(old.peer)
+}
+
+// waiters returns the ShadowPods of the peer that wait for room, or for the peer's access.
+func (l *ledger) waiters(peer string) []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waitersOf(peer)
+}
+
+func (l *ledger) waitersOf(peer string) []types.NamespacedName {
+	return slices.Collect(maps.Keys(l.waiting[peer]))
+}
+
+// stopWaiting goes through all peers, because who is gone does not say whose it was.
+func (l *ledger) stopWaiting(name types.NamespacedName) {
+	for peer, names := range l.waiting {
+		delete(names, name)
+		if len(names) == 0 {
+			delete(l.waiting, peer)
+		}
+	}
+}
+
+// set replaces an account, or closes it.
+func (l *ledger) set(name types.NamespacedName, next *account) {
+	if old, ok := l.accounts[name]; ok {
+		l.book(old.peer, old.demand, (*resource.Quantity).Sub)
+		delete(l.accounts, name)
+	}
+	if next != nil {
+		l.accounts[name] = *next
+		l.book(next.peer, next.demand, (*resource.Quantity).Add)
+	}
+}
+
+func (l *ledger) book(peer string, demand corev1.ResourceList, by func(*resource.Quantity, resource.Quantity)) {
+	used := l.used[peer]
+	if used == nil {
+		used = corev1.ResourceList{}
+		l.used[peer] = used
+	}
+	for name, amount := range demand {
+		sum := used[name]
+		by(&sum, amount)
+		used[name] = sum
+		if sum.IsZero() {
+			delete(used, name)
+		}
+	}
+	if len(used) == 0 {
+		delete(l.used, peer)
+	}
+}
+
+// shortage is a limit that stands against a pod.
+type shortage struct {
+	resource     corev1.ResourceName
+	limit, asked resource.Quantity
+}
+
+// message says the same however much is used just now.
+func (s *shortage) message() string {
+	if s.asked.Cmp(s.limit) > 0 {
+		return fmt.Sprintf("The pod asks for %s of %s, which is more than the provider's whole limit of %s for this cluster: "+
+			"it starts when the limit is raised", s.asked.String(), s.resource, s.limit.String())
+	}
+	return fmt.Sprintf("The pod asks for %s of %s, for which the provider's limit of %s for this cluster has no room: "+
+		"it starts when other pods of this cluster have ended there, or the limit is raised",
+		s.asked.String(), s.resource, s.limit.String())
+}
+
+// demandOf returns what the pod counts for: what it asks for, sidecars and overhead included, and itself.
+func demandOf(pod *corev1.Pod) corev1.ResourceList {
+	demand := helpers.PodRequests(pod, helpers.PodResourcesOptions{
+		UseStatusResources: true,
+		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
+	for name, amount := range demand {
+		// The API server refuses negative requests, but until then they must not make room for others.
+		if amount.Sign() < 0 {
+			delete(demand, name)
+		}
+	}
+	demand[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
+	return demand
+}

@@ -1,0 +1,337 @@
+package tenant
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func limited(name corev1.ResourceName, limit string) *v1alpha1.Peer {
+	p := peer()
+	p.Generation = 1
+	p.Spec.Limits = &v1alpha1.PeerLimits{Resources: corev1.ResourceList{name: resource.MustParse(limit)}}
+	return p
+}
+
+// asking returns a ShadowPod whose pod asks for so much cpu.
+func asking(name, cpu string) *v1alpha1.ShadowPod {
+	shadow := shadowPod()
+	shadow.Name, shadow.UID = name, types.UID("shadow-"+name)
+	shadow.Spec.Pod.Raw = fmt.Appendf(nil,
+		`{"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":%q}}}]}}`, cpu)
+	return shadow
+}
+
+func (s *stage) runOf(name string) time.Duration {
+	s.Helper()
+	return s.reconcile(s.keeper, s.twin, name).RequeueAfter
+}
+
+func (s *stage) has(name string) bool {
+	s.Helper()
+	return s.find(&corev1.Pod{}, s.twin, name)
+}
+
+func (s *stage) expectHeld(name, reason string, words ...string) {
+	s.Helper()
+	shadow := &v1alpha1.ShadowPod{}
+	s.find(shadow, s.twin, name)
+	s.expectCondition(shadow.Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, reason)
+	c := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionScheduled)
+	for _, word := range words {
+		if c != nil && !strings.Contains(c.Message, word) {
+			s.Errorf("message %q lacks %q", c.Message, word)
+		}
+	}
+	if meta.IsStatusConditionTrue(shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable) {
+		s.Error("it was given up")
+	}
+	if s.has(name) {
+		s.Error("it has a pod")
+	}
+}
+
+// changes lets the keeper see the pod as its watch does.
+func (s *stage) changes(name string, change func(*corev1.Pod)) {
+	s.Helper()
+	pod := &corev1.Pod{}
+	if !s.find(pod, s.twin, name) {
+		s.Fatal("there is no pod")
+	}
+	change(pod)
+	if err := s.server.Status().Update(s.Context(), pod); err != nil {
+		s.Fatal(err)
+	}
+	s.keeper.podChanged(s.Context(), pod)
+}
+
+func (s *stage) limit(name corev1.ResourceName, to string) {
+	s.Helper()
+	p := &v1alpha1.Peer{}
+	s.find(p, "", "lubeck")
+	p.Spec.Limits = &v1alpha1.PeerLimits{Resources: corev1.ResourceList{name: resource.MustParse(to)}}
+	if err := s.server.Update(s.Context(), p); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestPodBeyondTheLimitWaitsForAnotherToEnd(t *testing.T) {
+	s := newStageOf(t, limited("cpu", "1"), asking("first", "600m"), asking("second", "600m"), asking("small", "400m"))
+	s.runOf("first")
+	if again := s.runOf("second"); again != 0 {
+		t.Errorf("it looks again in %s", again)
+	}
+	s.runOf("second")
+	s.expectHeld("second", v1alpha1.ReasonLimitExceeded, "600m of cpu", "limit of 1")
+	s.runOf("small")
+	s.expectWrites("create Pod", "status ShadowPod", "create Pod")
+	if len(*s.woken) > 0 {
+		t.Errorf("woken too early: %v", *s.woken)
+	}
+
+	s.changes("first", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
+	s.runOf("first")
+	if diff := cmp.Diff(woken{"second"}, *s.woken); diff != "" {
+		t.Errorf("woken: -want +got:\n%s", diff)
+	}
+	s.runOf("second")
+	if !s.has("second") {
+		t.Error("it has no pod")
+	}
+}
+
+func TestPodOfAnEndedHomePodMakesRoom(t *testing.T) {
+	s := newStageOf(t, limited("pods", "1"), shadowPod(), asking("second", "0"))
+	s.run()
+	s.runOf("second")
+	s.expectHeld("second", v1alpha1.ReasonLimitExceeded, "1 of pods")
+	s.homeDeletes(nil)
+	s.run()
+	s.kubeletLetsGo()
+	s.run()
+	s.run()
+	if diff := cmp.Diff(woken{"second"}, *s.woken); diff != "" {
+		t.Errorf("woken: -want +got:\n%s", diff)
+	}
+}
+
+func TestPodLargerThanTheLimitWaitsForAnother(t *testing.T) {
+	s := newStageOf(t, limited("cpu", "1"), asking("huge", "8"))
+	s.runOf("huge")
+	s.expectHeld("huge", v1alpha1.ReasonLimitExceeded, "more than the provider's whole limit of 1")
+	s.limit("cpu", "8")
+	requests := s.keeper.waitingOf(t.Context(), peer())
+	if diff := cmp.Diff(requestFor(s.twin, "huge"), requests); diff != "" {
+		t.Errorf("looked at again: -want +got:\n%s", diff)
+	}
+	s.runOf("huge")
+	if !s.has("huge") || len(s.keeper.waitingOf(t.Context(), peer())) != 0 {
+		t.Error("it still waits")
+	}
+}
+
+func TestRemadePodKeepsItsPlace(t *testing.T) {
+	s := newStageOf(t, limited("cpu", "600m"), asking("web", "600m"), asking("second", "600m"))
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.runOf("second")
+	s.somebodyDeletes()
+	s.run()
+	s.kubeletLetsGo()
+	s.runOf("second")
+	s.expectHeld("second", v1alpha1.ReasonLimitExceeded)
+	s.run()
+	if !s.has("web") {
+		t.Error("it was not made again")
+	}
+}
+
+func TestTwoThatNoLongerFitTogetherDoNotBlockEachOther(t *testing.T) {
+	s := newStageOf(t, limited("cpu", "2"), asking("a", "1"), asking("b", "1"))
+	for _, name := range []string{"a", "b"} {
+		s.runOf(name)
+		s.changes(name, func(pod *corev1.Pod) { s.running(&pod.Status) })
+		s.runOf(name)
+	}
+	s.limit("cpu", "1")
+	for _, name := range []string{"a", "b"} {
+		pod := &corev1.Pod{}
+		s.find(pod, s.twin, name)
+		pod.Finalizers = nil
+		if err := s.server.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.server.Delete(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.runOf("a")
+	s.expectHeld("a", v1alpha1.ReasonLimitExceeded)
+	s.runOf("b")
+	if !s.has("b") {
+		t.Error("neither was made")
+	}
+}
+
+func TestAccess(t *testing.T) {
+	for access, reason := range map[v1alpha1.PeerAccess]string{
+		v1alpha1.AccessCordoned:  v1alpha1.ReasonPeerCordoned,
+		v1alpha1.AccessDraining:  v1alpha1.ReasonPeerDraining,
+		v1alpha1.AccessSuspended: v1alpha1.ReasonPeerSuspended,
+	} {
+		t.Run(string(access), func(t *testing.T) {
+			s := newStageOf(t, peer(), shadowPod(), asking("second", "1"))
+			s.run()
+			s.becomes(s.running)
+			s.run()
+
+			p := &v1alpha1.Peer{}
+			s.find(p, "", "lubeck")
+			p.Spec.Access = access
+			if err := s.server.Update(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			s.runOf("second")
+			s.expectHeld("second", reason)
+			s.somebodyDeletes()
+			s.run()
+			s.kubeletLetsGo()
+			s.run()
+			if !s.has("web") {
+				t.Error("what ran was not made again")
+			}
+
+			p.Spec.Access = v1alpha1.AccessOpen
+			if err := s.server.Update(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(requestFor(s.twin, "second"), s.keeper.waitingOf(t.Context(), p)); diff != "" {
+				t.Errorf("looked at again: -want +got:\n%s", diff)
+			}
+			s.runOf("second")
+			if !s.has("second") {
+				t.Error("it was not made")
+			}
+		})
+	}
+}
+
+func TestPodOfAPeerThatPartsIsNotBegun(t *testing.T) {
+	parting := peer()
+	parting.DeletionTimestamp, parting.Finalizers = &metav1.Time{Time: noon}, []string{v1alpha1.FinalizerPeer}
+	s := newStageOf(t, parting, shadowPod())
+	s.run()
+	s.expectHeld("web", v1alpha1.ReasonParting)
+}
+
+func TestQuotaThatDoesNotTakeAPodIsNotForGood(t *testing.T) {
+	for text, reason := range map[string]string{
+		"status unknown for quota: hanse, resources: pods":                          v1alpha1.ReasonPending,
+		"exceeded quota: hanse, requested: pods=1, used: pods=10, limited: pods=10": v1alpha1.ReasonLimitExceeded,
+	} {
+		t.Run(reason, func(t *testing.T) {
+			s := newStageOf(t, limited("pods", "1"), shadowPod(), asking("second", "1"))
+			s.createPod = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New(text))
+			if again := s.run(); again != refusedAtLeast {
+				t.Errorf("looks again in %s", again)
+			}
+			s.runOf("second")
+			s.expectHeld("second", v1alpha1.ReasonLimitExceeded)
+			s.clock.Step(time.Hour)
+			if again := s.run(); again != quotaRetryAtMost {
+				t.Errorf("looks again in %s", again)
+			}
+			s.expectHeld("web", reason)
+			if diff := cmp.Diff(woken{"second"}, *s.woken); diff != "" {
+				t.Errorf("its place is still taken: -want +got:\n%s", diff)
+			}
+			s.createPod = nil
+			s.run()
+			if !s.has("web") {
+				t.Error("it has no pod")
+			}
+		})
+	}
+}
+
+func TestPodThatIsRefusedLeavesNoTrace(t *testing.T) {
+	s := newStageOf(t, limited("pods", "1"), shadowPod())
+	s.createPod = forbidden403()
+	s.run()
+	s.createPod = apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil)
+	s.run()
+	if l := s.keeper.ledger; len(l.accounts)+len(l.used)+len(l.waiting) != 0 {
+		t.Errorf("got ledger %+v", l)
+	}
+}
+
+func TestDemand(t *testing.T) {
+	cpu := func(amount string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(amount)}}
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	for name, c := range map[string]struct {
+		spec corev1.PodSpec
+		want string
+	}{
+		"containers":           {corev1.PodSpec{Containers: []corev1.Container{{Resources: cpu("1")}, {Resources: cpu("2")}}}, "3"},
+		"a large first step":   {corev1.PodSpec{InitContainers: []corev1.Container{{Resources: cpu("5")}}, Containers: []corev1.Container{{Resources: cpu("1")}}}, "5"},
+		"a sidecar":            {corev1.PodSpec{InitContainers: []corev1.Container{{Resources: cpu("5"), RestartPolicy: &always}}, Containers: []corev1.Container{{Resources: cpu("1")}}}, "6"},
+		"overhead":             {corev1.PodSpec{Overhead: corev1.ResourceList{"cpu": resource.MustParse("250m")}, Containers: []corev1.Container{{Resources: cpu("1")}}}, "1250m"},
+		"the pod as a whole":   {corev1.PodSpec{Resources: ptr.To(cpu("4")), Containers: []corev1.Container{{Resources: cpu("1")}}}, "4"},
+		"less than nothing":    {corev1.PodSpec{Containers: []corev1.Container{{Resources: cpu("-1000")}}}, "0"},
+		"of nothing no amount": {corev1.PodSpec{Containers: []corev1.Container{{}}}, "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			demand := demandOf(&corev1.Pod{Spec: c.spec})
+			if got := demand[corev1.ResourceCPU]; got.Cmp(resource.MustParse(c.want)) != 0 {
+				t.Errorf("got %s, want %s", got.String(), c.want)
+			}
+			if got := demand[corev1.ResourcePods]; got.Value() != 1 {
+				t.Errorf("it counts as %s pods", got.String())
+			}
+		})
+	}
+}
+
+func TestLedgerCountsThePodsThatThereAreAtStart(t *testing.T) {
+	pod := func(name string, phase corev1.PodPhase) client.Object {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Namespace: "elsewhere", Labels: map[string]string{v1alpha1.LabelPeer: "lubeck"},
+				OwnerReferences: []metav1.OwnerReference{{
+					APIVersion: v1alpha1.GroupVersion.String(), Kind: "ShadowPod", Name: name, UID: "u", Controller: ptr.To(true),
+				}},
+			},
+			Status: corev1.PodStatus{Phase: phase},
+		}
+	}
+	s := newStageOf(t, limited("pods", "2"), shadowPod(), asking("second", "1"))
+	stranger := pod("stranger", corev1.PodRunning)
+	stranger.SetOwnerReferences(nil)
+	for _, o := range []client.Object{stranger, pod("running", corev1.PodRunning), pod("done", corev1.PodSucceeded)} {
+		s.keeper.podChanged(t.Context(), o)
+	}
+	s.run()
+	s.runOf("second")
+	if !s.has("web") {
+		t.Error("pods count that do not")
+	}
+	s.expectHeld("second", v1alpha1.ReasonLimitExceeded)
+}

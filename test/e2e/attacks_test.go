@@ -1,0 +1,359 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// podAttacks are pods that no provider may run: what is added to the template, and the field that the answer must name.
+// An attack on a container is added to it.
+var podAttacks = []struct{ name, pod, container, field string }{
+	{name: "hostPath", pod: "volumes: [{name: v, hostPath: {path: /}}]", field: "hostPath"},
+	{name: "hostNetwork", pod: "hostNetwork: true", field: "hostNetwork"},
+	{name: "hostPID", pod: "hostPID: true", field: "hostPID"},
+	{name: "hostIPC", pod: "hostIPC: true", field: "hostIPC"},
+	{name: "hostUsers", pod: "hostUsers: true", field: "hostUsers"},
+	{name: "hostPort", container: "ports: [{containerPort: 80, hostPort: 80}]", field: "hostPort"},
+	{name: "privileged", container: "securityContext: {privileged: true}", field: "privileged"},
+	{name: "capabilities", container: "securityContext: {capabilities: {add: [SYS_ADMIN]}}", field: "capabilities"},
+	{name: "procMount", container: "securityContext: {procMount: Unmasked}", field: "procMount"},
+	{name: "seccomp", container: "securityContext: {seccompProfile: {type: Unconfined}}", field: "seccompProfile"},
+	{name: "sysctls", pod: "securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}", field: "sysctls"},
+	{name: "nodename", pod: "nodeName: hamburg-worker-1", field: "nodeName"},
+	{name: "tolerations", pod: "tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]", field: "tolerations"},
+	{name: "all-taints", pod: "tolerations: [{operator: Exists}]", field: "tolerations"},
+	{name: "priority-class", pod: "priorityClassName: system-node-critical", field: "priorityClassName"},
+	{name: "priority", pod: "priority: 2000001000", field: "priority"},
+	{name: "service-account", pod: "serviceAccountName: hanse-manager", field: "serviceAccountName"},
+	{name: "automount", pod: "automountServiceAccountToken: true", field: "automountServiceAccountToken"},
+	{name: "token", pod: "volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]", field: "serviceAccountToken"},
+	{name: "csi", pod: "volumes: [{name: v, csi: {driver: secrets-store.csi.k8s.io}}]", field: "csi"},
+	{name: "claim", pod: "volumes: [{name: v, persistentVolumeClaim: {claimName: other}}]", field: "persistentVolumeClaim"},
+	{name: "nfs", pod: "volumes: [{name: v, nfs: {server: 10.0.0.1, path: /}}]", field: "nfs"},
+	{name: "runtime-class", pod: "runtimeClassName: kata", field: "runtimeClassName"},
+	{name: "resource-claims", pod: "resourceClaims: [{name: gpu, resourceClaimName: gpu}]", field: "resourceClaims"},
+	{name: "scheduler", pod: "schedulerName: mine", field: "schedulerName"},
+	{name: "affinity", pod: "affinity: {nodeAffinity: {}}", field: "affinity"},
+	{name: "node-selector", pod: "nodeSelector: {kubernetes.io/hostname: hamburg-worker-1}", field: "nodeSelector"},
+	{name: "ephemeral", pod: "ephemeralContainers: [{name: e, image: x}]", field: "ephemeralContainers"},
+	{name: "unknown", pod: "brandNewField: 1", field: "brandNewField"},
+	{name: "huge-number", container: "resources: {requests: {cpu: '1e-99999999'}}", field: "exponent"},
+	{name: "no-such-amount", container: "resources: {requests: {cpu: '-1'}}", field: "cpu"},
+}
+
+// template is an honest pod with the attack in it.
+func template(pod, container string) string {
+	text := "spec:\n  containers:\n  - name: main\n    image: " + busybox + "\n"
+	if container == "" || !strings.HasPrefix(container, "resources") {
+		text += "    resources: {requests: {cpu: 1m, memory: 8Mi}}\n"
+	}
+	if container != "" {
+		text += "    " + container + "\n"
+	}
+	if pod != "" {
+		text += "  " + pod + "\n"
+	}
+	return text
+}
+
+func TestHostileConsumer(t *testing.T) {
+	ctx := shared(t)
+	g, victim := hamburg.welcome(t, "visby-hostile"), hamburg.welcome(t, "visby-victim")
+	twin, theirs := g.twin(t, "pirates"), victim.twin(t, "merchants")
+
+	t.Run("pods", func(t *testing.T) {
+		for _, attack := range podAttacks {
+			t.Run(attack.name, func(t *testing.T) {
+				g.expectPodRefused(t, shadow(t, twin, attack.name, template(attack.pod, attack.container)), attack.field)
+			})
+		}
+		metadata := map[string]string{
+			"another-namespace": "metadata: {namespace: kube-system}\n",
+			"owner":             "metadata: {ownerReferences: [{apiVersion: v1, kind: Node, name: n, uid: u}]}\n",
+			"finalizer":         "metadata: {finalizers: [example.com/never]}\n",
+		}
+		for name, text := range metadata {
+			t.Run(name, func(t *testing.T) {
+				field := map[string]string{"another-namespace": "namespace", "owner": "ownerReferences", "finalizer": "finalizers"}[name]
+				g.expectPodRefused(t, shadow(t, twin, name, text+template("", "")), field)
+			})
+		}
+	})
+
+	for name, attack := range g.requestAttacks(t, twin, theirs, victim) {
+		t.Run(name, func(t *testing.T) {
+			err := attack()
+			if err == nil {
+				t.Fatal("it was let through")
+			}
+			if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) &&
+				!tooLarge(err) && !apierrors.IsMethodNotSupported(err) {
+				t.Errorf("the answer is no refusal: %v", err)
+			}
+		})
+	}
+
+	// Whatever it does to the number of objects, the other peer's pods start as before.
+	t.Run("flood", func(t *testing.T) { g.flood(t, victim, theirs) })
+
+	pods := &corev1.PodList{}
+	if err := hamburg.List(ctx, pods, client.InNamespace(twin)); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) > 0 {
+		t.Errorf("pods were made for attacks: %s", summary(pods.Items))
+	}
+}
+
+// tooLarge reports whether the API server says so, or the store behind it.
+func tooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(), "larger than max")
+}
+
+// expectPodRefused creates the record, or is not let, and expects a reason that names the field, and no pod.
+func (g *guest) expectPodRefused(t *testing.T, attack *v1alpha1.ShadowPod, field string) {
+	t.Helper()
+	err := g.Create(t.Context(), attack)
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("the refusal does not name %s: %v", field, err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the record is refused for "+field, func(ctx context.Context) error {
+		if err := g.Get(ctx, client.ObjectKeyFromObject(attack), attack); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(attack.Status.Conditions, v1alpha1.ConditionUnrecoverable)
+		if c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, field) {
+			return fmt.Errorf("conditions: %+v", attack.Status.Conditions)
+		}
+		return nil
+	})
+	if pod, err := hamburg.pod(t.Context(), attack.Namespace, attack.Name); !apierrors.IsNotFound(err) {
+		t.Errorf("there is a pod: %s %v", pod.Status.Phase, err)
+	}
+}
+
+// requestAttacks are requests to the API server that must be refused.
+func (g *guest) requestAttacks(t *testing.T, twin, theirs string, victim *guest) map[string]func() error {
+	ctx := t.Context()
+	tenant := g.invitation.Namespace
+	named := func(ns, name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
+	owned := shadow(t, twin, "owned", busyPod)
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "kube-system", UID: "x"}}
+	held := shadow(t, twin, "held", busyPod)
+	held.Finalizers = []string{"example.com/never"}
+	huge := shadow(t, twin, "huge", busyPod+"\nmetadata: {annotations: {big: "+strings.Repeat("x", 2<<20)+"}}")
+	status := shadow(t, twin, "status", busyPod)
+	service := &corev1.Service{
+		ObjectMeta: named(twin, "thief"),
+		Spec:       corev1.ServiceSpec{ExternalIPs: []string{"10.96.0.1"}, Ports: []corev1.ServicePort{{Port: 443}}},
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: named(twin, "thief"), AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.1"}}},
+	}
+	labels := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`))
+	impersonating := rest.CopyConfig(g.config)
+	impersonating.Impersonate = rest.ImpersonationConfig{UserName: "system:admin", Groups: []string{"system:masters"}}
+	return map[string]func() error{
+		"record in a foreign namespace":  func() error { return g.Create(ctx, shadow(t, theirs, "spy", busyPod)) },
+		"record in kube-system":          func() error { return g.Create(ctx, shadow(t, "kube-system", "spy", busyPod)) },
+		"record in the tenant namespace": func() error { return g.Create(ctx, shadow(t, tenant, "spy", busyPod)) },
+		"pod":                            func() error { return g.Create(ctx, shellPod(twin, "pod", forever)) },
+		"pod elsewhere":                  func() error { return g.Create(ctx, shellPod("default", "pod", forever)) },
+		"ephemeral container": func() error {
+			patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"ephemeralContainers":[{"name":"e","image":"x"}]}}`))
+			return g.SubResource("ephemeralcontainers").Patch(ctx, shellPod(twin, "any", forever), patch)
+		},
+		"foreign owner":     func() error { return g.Create(ctx, owned) },
+		"foreign finalizer": func() error { return g.Create(ctx, held) },
+		"huge object":       func() error { return g.Create(ctx, huge) },
+		"own status":        func() error { return g.Status().Update(ctx, status) },
+		"own answer":        func() error { return g.Status().Patch(ctx, mappingIn(tenant, "pirates"), labels) },
+		"claim's answer": func() error {
+			return g.Status().Patch(ctx, &v1alpha1.PeeringClaim{ObjectMeta: named(tenant, "claim")}, labels)
+		},
+		"another claim":          func() error { return g.Create(ctx, &v1alpha1.PeeringClaim{ObjectMeta: named(tenant, "claim-2")}) },
+		"mapping of a system":    func() error { return g.refusedMapping(ctx, "kube-system") },
+		"mapping of Hanse's own": func() error { return g.refusedMapping(ctx, "hanse-system") },
+		"mapping with two names": func() error { m := mappingIn(tenant, "a"); m.Spec.HomeNamespace = "b"; return g.Create(ctx, m) },
+		"mapping with a target":  func() error { return g.mappingOnto(ctx, "default") },
+		"mapping elsewhere":      func() error { return g.Create(ctx, mappingIn(victim.invitation.Namespace, "x")) },
+		"relabel the twin":       func() error { return g.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", twin)}, labels) },
+		"relabel the tenant":     func() error { return g.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", tenant)}, labels) },
+		"namespace":              func() error { return g.Create(ctx, &corev1.Namespace{ObjectMeta: named("", "mine")}) },
+		"peer":                   func() error { return g.Create(ctx, &v1alpha1.Peer{ObjectMeta: named("", "mine")}) },
+		"definition": func() error {
+			return g.Create(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("", "a.b.c")})
+		},
+		"webhook": func() error {
+			return g.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("", "mine")})
+		},
+		"role": func() error { return g.Create(ctx, &rbacv1.Role{ObjectMeta: named(twin, "mine")}) },
+		"role binding": func() error {
+			return g.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: named(twin, "mine"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}})
+		},
+		"cluster role":      func() error { return g.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: named("", "mine")}) },
+		"service":           func() error { return g.Create(ctx, service) },
+		"endpoints":         func() error { return g.Create(ctx, slice) },
+		"persistent volume": func() error { return g.Create(ctx, &corev1.PersistentVolume{ObjectMeta: named("", "mine")}) },
+		"service account":   func() error { return g.Create(ctx, accountIn(twin, "mine")) },
+		"token of another": func() error {
+			return g.SubResource("token").Create(ctx, accountIn(victim.invitation.Namespace, "hanse-peer"), &authenticationv1.TokenRequest{})
+		},
+		"token of the twin": func() error {
+			return g.SubResource("token").Create(ctx, accountIn(twin, "default"), &authenticationv1.TokenRequest{})
+		},
+		"endless token": func() error {
+			return g.SubResource("token").Create(ctx, accountIn(tenant, "hanse-peer"), &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](1 << 31)}})
+		},
+		"impersonation":     func() error { return asAnother(ctx, impersonating) },
+		"read pods":         func() error { return g.List(ctx, &corev1.PodList{}, client.InNamespace(twin)) },
+		"read Secrets":      func() error { return g.List(ctx, &corev1.SecretList{}, client.InNamespace(tenant)) },
+		"read nodes":        func() error { return g.List(ctx, &corev1.NodeList{}) },
+		"read events":       func() error { return g.List(ctx, &corev1.EventList{}, client.InNamespace(twin)) },
+		"delete the tenant": func() error { return g.Delete(ctx, &corev1.Namespace{ObjectMeta: named("", tenant)}) },
+		"change the offer": func() error {
+			return g.Patch(ctx, &v1alpha1.Advertisement{ObjectMeta: named(tenant, "hamburg")}, labels)
+		},
+		"take the quota away": func() error { return g.Delete(ctx, &corev1.ResourceQuota{ObjectMeta: named(twin, "hanse")}) },
+	}
+}
+
+func asAnother(ctx context.Context, config *rest.Config) error {
+	made, err := client.New(config, client.Options{})
+	if err != nil {
+		return err
+	}
+	return made.List(ctx, &corev1.NodeList{})
+}
+
+// refusedMapping asks for a twin and returns the provider's refusal as an error.
+func (g *guest) refusedMapping(ctx context.Context, home string) error {
+	mapping := mappingIn(g.invitation.Namespace, home)
+	if err := g.Create(ctx, mapping); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		if err := g.Get(ctx, client.ObjectKeyFromObject(mapping), mapping); err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(mapping.Status.Conditions, v1alpha1.ConditionReady)
+		switch {
+		case ready == nil:
+		case ready.Status == metav1.ConditionTrue:
+			return nil
+		default:
+			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("namespacemappings").GroupResource(), home, fmt.Errorf("%s", ready.Message))
+		}
+	}
+	return ctx.Err()
+}
+
+// mappingOnto names the namespace at the provider, which nobody may.
+func (g *guest) mappingOnto(ctx context.Context, target string) error {
+	mapping := mappingIn(g.invitation.Namespace, "onto")
+	raw, err := toUnstructured(mapping)
+	if err != nil {
+		return err
+	}
+	raw.Object["spec"].(map[string]any)["twin"] = target
+	return g.Create(ctx, raw, client.FieldValidation("Strict"))
+}
+
+// flood creates objects as fast as it can while the victim starts a pod.
+func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
+	limit := `{"spec":{"limits":{"objects":100,"namespaces":5}}}`
+	if _, err := hamburg.kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
+		t.Fatal(err)
+	}
+	flooded := g.twin(t, "flooded")
+	eventually(t, "the limit has reached the twin", func(ctx context.Context) error {
+		quota := &corev1.ResourceQuota{}
+		if err := hamburg.Get(ctx, types.NamespacedName{Namespace: flooded, Name: "hanse"}, quota); err != nil {
+			return err
+		}
+		for _, amount := range quota.Status.Hard {
+			if amount.Value() == 100 {
+				return nil
+			}
+		}
+		return fmt.Errorf("the quota is %v", quota.Status.Hard)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var (
+		made, refused atomic.Int64
+		creating      sync.WaitGroup
+	)
+	for worker := range 8 {
+		creating.Go(func() {
+			for i := 0; i < 10000/8 && ctx.Err() == nil; i++ {
+				record := shadow(t, flooded, fmt.Sprintf("flood-%d-%d", worker, i), template("hostPID: true", ""))
+				if err := g.Create(ctx, record); err == nil {
+					made.Add(1)
+				} else if apierrors.IsForbidden(err) {
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	if err := victim.Create(t.Context(), shadow(t, theirs, "honest", busyPod)); err != nil {
+		t.Fatal(err)
+	}
+	victim.awaitRunning(t, theirs, "honest")
+	creating.Wait()
+	t.Logf("%d objects were made and %d refused", made.Load(), refused.Load())
+	if made.Load() > 100 || refused.Load() == 0 {
+		t.Errorf("%d objects were made where 100 are allowed, %d refused", made.Load(), refused.Load())
+	}
+	for i := range 20 {
+		err := g.Create(t.Context(), mappingIn(g.invitation.Namespace, fmt.Sprintf("many-%d", i)))
+		if apierrors.IsForbidden(err) {
+			return
+		}
+	}
+	t.Error("nothing bounds the number of mappings")
+}
+
+func toUnstructured(object *v1alpha1.NamespaceMapping) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	raw := &unstructured.Unstructured{Object: fields}
+	raw.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NamespaceMapping"))
+	return raw, nil
+}

@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestInvitationWorksOnce(t *testing.T) {
+	ctx := shared(t)
+	invitation := hamburg.invite(t, "visby-once")
+	bearer, _ := hamburg.as(t, invitation.Token)
+
+	// Two clusters claim it at the same moment.
+	errs := make([]error, 2)
+	claims := make([]*v1alpha1.PeeringClaim, 2)
+	keys := make(map[string]any)
+	var both sync.WaitGroup
+	for i := range claims {
+		claim, key, _ := newClaim(t, invitation, fmt.Sprintf("visby-%d", i))
+		claims[i], keys[claim.Spec.ClusterID] = claim, key
+		both.Go(func() { errs[i] = bearer.Create(ctx, claim) })
+	}
+	both.Wait()
+	if (errs[0] == nil) == (errs[1] == nil) {
+		t.Fatalf("one of two should win: %v, %v", errs[0], errs[1])
+	}
+	winner := 0
+	if errs[0] != nil {
+		winner = 1
+	}
+	if !apierrors.IsAlreadyExists(errs[1-winner]) {
+		t.Errorf("the loser was told %v", errs[1-winner])
+	}
+	eventually(t, "hamburg takes the winner for its peer", func(ctx context.Context) error {
+		peer, err := hamburg.peer(ctx, "visby-once")
+		if err != nil {
+			return err
+		}
+		if peer.Spec.ClusterID != claims[winner].Spec.ClusterID || peer.Spec.PublicKey != claims[winner].Spec.PublicKey {
+			return fmt.Errorf("cluster id %q, key %q", peer.Spec.ClusterID, peer.Spec.PublicKey)
+		}
+		return nil
+	})
+
+	// The invitation gives no more than that.
+	for what, err := range map[string]error{
+		"read another claim":     bearer.Get(ctx, types.NamespacedName{Namespace: "hanse-peer-lubeck", Name: "claim"}, &v1alpha1.PeeringClaim{}),
+		"list claims":            bearer.List(ctx, &v1alpha1.PeeringClaimList{}, client.InNamespace(invitation.Namespace)),
+		"read advertisements":    bearer.List(ctx, &v1alpha1.AdvertisementList{}, client.InNamespace(invitation.Namespace)),
+		"read Secrets":           bearer.List(ctx, &corev1.SecretList{}, client.InNamespace(invitation.Namespace)),
+		"ask for a namespace":    bearer.Create(ctx, mappingIn(invitation.Namespace, "mine")),
+		"read pods":              bearer.List(ctx, &corev1.PodList{}),
+		"take the claim back":    bearer.Delete(ctx, claims[winner].DeepCopy()),
+		"make a token of itself": bearer.SubResource("token").Create(ctx, accountIn(invitation.Namespace, v1alpha1.InvitationServiceAccount), &authenticationv1.TokenRequest{}),
+	} {
+		if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func mappingIn(namespace, home string) *v1alpha1.NamespaceMapping {
+	mapping := &v1alpha1.NamespaceMapping{Spec: v1alpha1.NamespaceMappingSpec{HomeNamespace: home}}
+	mapping.Namespace, mapping.Name = namespace, home
+	return mapping
+}
+
+func accountIn(namespace, name string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+func TestInvitationExpires(t *testing.T) {
+	ctx := shared(t)
+	invitation := hamburg.invite(t, "visby-late", "--ttl", "2s")
+	eventually(t, "hamburg says that the invitation has expired", func(ctx context.Context) error {
+		return hamburg.peerSays(ctx, "visby-late", v1alpha1.ConditionJoined, v1alpha1.ReasonInvitationExpired)
+	})
+	bearer, _ := hamburg.as(t, invitation.Token)
+	claim, _, _ := newClaim(t, invitation, "visby")
+	eventually(t, "nobody can use it any more", func(ctx context.Context) error {
+		err := bearer.Create(ctx, claim.DeepCopy(), client.DryRunAll)
+		if !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("claiming says %v", err)
+		}
+		return nil
+	})
+	token, err := invitation.Format()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = lubeck.hanse(ctx, "join", token, "--as", "visby-late", "--timeout", "20s")
+	if err == nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("joining says %v", err)
+	}
+	if _, err := lubeck.peer(ctx, "visby-late"); !apierrors.IsNotFound(err) {
+		t.Errorf("joining left a Peer behind: %v", err)
+	}
+
+	// Asked again, hamburg gives another.
+	second := hamburg.invite(t, "visby-late", "--renew")
+	if second.ID == invitation.ID {
+		t.Error("it is the same invitation again")
+	}
+	hamburg.join(t, second, "visby-late")
+}
+
+func TestSomebodyElseWithOurIDIsNotLetIn(t *testing.T) {
+	ctx := shared(t)
+	before, err := hamburg.peer(ctx, "lubeck")
+	if err != nil {
+		t.Fatal(err)
+	}
+	invitation := hamburg.invite(t, "visby-liar")
+	bearer, _ := hamburg.as(t, invitation.Token)
+	claim, _, _ := newClaim(t, invitation, "lubeck")
+	if err := bearer.Create(ctx, claim); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the claim is refused with a reason", func(ctx context.Context) error {
+		if err := bearer.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		for _, c := range claim.Status.Conditions {
+			if c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonClusterIDTaken {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions: %+v", claim.Status.Conditions)
+	})
+	if claim.Status.Session != nil {
+		t.Error("it got a session")
+	}
+	after, err := hamburg.peer(ctx, "lubeck")
+	if err != nil || after.Generation != before.Generation || after.UID != before.UID {
+		t.Errorf("the real lubeck was disturbed: %v", err)
+	}
+}
+
+func TestUnpeerRevokes(t *testing.T) {
+	ctx := shared(t)
+	g := hamburg.welcome(t, "visby-leaver")
+	own := accountIn(g.invitation.Namespace, v1alpha1.PeerServiceAccount)
+	request := func(bound string, life time.Duration) *authenticationv1.TokenRequest {
+		r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(life.Seconds()))}}
+		if bound != "" {
+			r.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: bound}
+		}
+		return r
+	}
+	const month = 30 * 24 * time.Hour
+	for what, bad := range map[string]*authenticationv1.TokenRequest{
+		"one that lives longer": request(v1alpha1.SessionSecret, 2*month),
+		"one that is not bound": request("", month),
+		"one bound elsewhere":   request(v1alpha1.ClusterInfo, month),
+	} {
+		if err := g.SubResource("token").Create(ctx, own, bad); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+			t.Errorf("minting %s: %v", what, err)
+		}
+	}
+	good := request(v1alpha1.SessionSecret, month)
+	if err := g.SubResource("token").Create(ctx, own, good); err != nil {
+		t.Fatalf("renewing: %v", err)
+	}
+	renewed, _ := hamburg.as(t, good.Status.Token)
+	key := types.NamespacedName{Namespace: g.invitation.Namespace, Name: v1alpha1.ClusterInfo}
+	if err := renewed.Get(ctx, key, &corev1.ConfigMap{}); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := hamburg.hanse(ctx, "unpeer", "visby-leaver", "--force", "--forget"); err != nil {
+		t.Fatal(err)
+	}
+	deadline, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	for name, c := range map[string]client.Client{"old": g.Client, "renewed": renewed} {
+		if err := until401(deadline, c, key); err != nil {
+			t.Errorf("the %s token after 15 s: %v", name, err)
+		}
+	}
+}
+
+func until401(ctx context.Context, c client.Client, key types.NamespacedName) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	last := errors.New("not asked")
+	for {
+		err := c.Get(ctx, key, &corev1.ConfigMap{})
+		if apierrors.IsUnauthorized(err) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the answer is %w", last)
+		}
+		if last = err; err == nil {
+			last = errors.New("the object")
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,205 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestUnpeerLeavesNothing(t *testing.T) {
+	ctx := alone(t)
+	before := separated(t)
+	if err := peerBothWays(ctx, lubeck, hamburg); err != nil {
+		t.Fatal(err)
+	}
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	pinned := deployment(ns, "away", 2, shellSpec(forever))
+	pinned.Spec.Template.Spec.NodeSelector = map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
+	lubeck.create(t, pinned)
+	lubeck.awaitReadyPods(t, ns, "away", 2)
+
+	// Pods run: nothing happens before somebody says what becomes of them.
+	if _, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--timeout", "20s"); err == nil || !strings.Contains(err.Error(), "away") {
+		t.Errorf("unpeer with running pods says %v", err)
+	}
+	// One side parts, and the other follows.
+	if _, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--drain", "wait"); err != nil {
+		t.Fatal(err)
+	}
+	awaitParted(t)
+	lubeck.deleteAndWait(t, pinned)
+	lubeck.deleteAndWait(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	expectSameObjects(t, before)
+}
+
+func TestUnpeerDeadPeer(t *testing.T) {
+	ctx := alone(t)
+	before := separated(t)
+	if err := peerBothWays(ctx, lubeck, hamburg); err != nil {
+		t.Fatal(err)
+	}
+	mustTestbed(t, "stop", "hamburg", "apiserver")
+	t.Cleanup(func() { mustTestbed(t, "start", "hamburg", "apiserver") })
+
+	// Agreed parting has nobody to agree with, and says what to do.
+	_, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--timeout", "20s")
+	if err == nil || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("unpeer of a dead peer says %v", err)
+	}
+	out, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--force", "--forget")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("unpeer --force --forget says: %s", out)
+	expectSameObjects(t, map[*cluster][]string{lubeck: before[lubeck]})
+}
+
+func TestPeerReturnsAfterForce(t *testing.T) {
+	ctx := alone(t)
+	before := separated(t)
+	if err := peerBothWays(ctx, lubeck, hamburg); err != nil {
+		t.Fatal(err)
+	}
+	// hamburg runs a pod at lubeck, and lubeck one at hamburg, when hamburg disappears.
+	_, orphan := lubeck.runsAt(t, hamburg)
+	mustTestbed(t, "stop", "hamburg", "apiserver")
+	started := false
+	t.Cleanup(func() {
+		if !started {
+			mustTestbed(t, "start", "hamburg", "apiserver")
+		}
+	})
+	if _, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--force"); err != nil {
+		t.Fatal(err)
+	}
+	// All that is left is one namespace with the record.
+	left := &corev1.Namespace{}
+	if err := lubeck.Get(ctx, types.NamespacedName{Name: v1alpha1.TenantNamespace("hamburg")}, left); err != nil {
+		t.Fatal(err)
+	}
+	if left.Labels[v1alpha1.LabelType] != v1alpha1.TypeTombstone || left.Annotations[v1alpha1.AnnotationExpires] == "" {
+		t.Errorf("what is left: %v %v", left.Labels, left.Annotations)
+	}
+
+	mustTestbed(t, "start", "hamburg", "apiserver")
+	started = true
+	eventually(t, "hamburg, back again, parts as well", func(ctx context.Context) error {
+		if peer, err := hamburg.peer(ctx, "lubeck"); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it has its Peer: %v %s", err, conditionsOf(peer))
+		}
+		if _, err := hamburg.pod(ctx, orphan.Namespace, orphan.Name); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("lubeck's pod still runs: %v", err)
+		}
+		return nil
+	})
+	lubeck.dropTombstone(t, "hamburg")
+	lubeck.deleteStories(t)
+	expectSameObjects(t, before)
+}
+
+// dropTombstone deletes the record as an administrator would who does not want to wait 30 days.
+func (c *cluster) dropTombstone(t *testing.T, peer string) {
+	t.Helper()
+	c.deleteAndWait(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TenantNamespace(peer)}})
+}
+
+// deleteStories deletes the namespaces of this story before its end, to count what is left.
+func (c *cluster) deleteStories(t *testing.T) {
+	t.Helper()
+	list := &corev1.NamespaceList{}
+	if err := c.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if strings.HasPrefix(list.Items[i].Name, "story-") {
+			c.deleteAndWait(t, &list.Items[i])
+		}
+	}
+}
+
+func TestCordonAndDrainByTheProvider(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	moving := deployment(ns, "moving", 2, shellSpec(forever))
+	// Two of a kind never share a node, so that one of them is at hamburg.
+	moving.Spec.Template.Spec.Affinity = apartFrom("moving")
+	lubeck.create(t, moving)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "moving"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "moving"}},
+		},
+	}
+	lubeck.create(t, budget)
+	t.Cleanup(func() {
+		if _, err := hamburg.hanse(context.Background(), "uncordon", "lubeck"); err != nil {
+			t.Error(err)
+		}
+	})
+	var away *corev1.Pod
+	for _, pod := range lubeck.awaitReadyPods(t, ns, "moving", 2) {
+		if isVirtual(&pod) {
+			away = &pod
+		}
+	}
+	if away == nil {
+		t.Fatal("none of the two is at hamburg")
+	}
+
+	if _, err := hamburg.hanse(ctx, "drain", "lubeck", "--wait=false"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "lubeck's node for hamburg takes no more pods", func(ctx context.Context) error {
+		node, err := lubeck.node(ctx, v1alpha1.VirtualNodeName("hamburg"))
+		if err != nil {
+			return err
+		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == v1alpha1.TaintWithdrawn {
+				return nil
+			}
+		}
+		return fmt.Errorf("taints: %v", node.Spec.Taints)
+	})
+	// The budget of lubeck's user holds: the pod may not be evicted while both must be available.
+	still, err := lubeck.pod(ctx, ns, away.Name)
+	if err != nil || !still.DeletionTimestamp.IsZero() {
+		t.Fatalf("the budget was not respected: %v", err)
+	}
+	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(1))
+	if err := lubeck.Update(ctx, budget); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hamburg.hanse(ctx, "drain", "lubeck"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lubeck.pod(ctx, ns, away.Name); !apierrors.IsNotFound(err) {
+		t.Errorf("the evicted pod: %v", err)
+	}
+	if err := hamburg.noRemotePods(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := hamburg.hanse(ctx, "uncordon", "lubeck"); err != nil {
+		t.Fatal(err)
+	}
+	lubeck.awaitReadyPods(t, ns, "moving", 2)
+}
+
+func apartFrom(app string) *corev1.Affinity {
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, TopologyKey: corev1.LabelHostname,
+		}},
+	}}
+}

@@ -1,0 +1,280 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestTwoConsumersCannotSeeEachOther(t *testing.T) {
+	ctx := shared(t)
+	guests := []*guest{hamburg.welcome(t, "visby-a"), hamburg.welcome(t, "visby-b")}
+	twins := make([]string, len(guests))
+	for i, g := range guests {
+		twins[i] = g.twin(t, "shop")
+		if err := g.Create(ctx, shadow(t, twins[i], "stall", busyPod)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, g := range guests {
+		g.awaitRunning(t, twins[i], "stall")
+	}
+	all := hamburg.everyResource(t)
+	for i, g := range guests {
+		other := 1 - i
+		for _, ns := range []string{guests[other].invitation.Namespace, twins[other], v1alpha1.SystemNamespace, "kube-system", ""} {
+			for _, allowed := range g.allowedIn(t, ns, all) {
+				if !harmless(allowed) {
+					t.Errorf("%s may %s in namespace %q", g.id, allowed, ns)
+				}
+			}
+		}
+		// And really asked.
+		for what, err := range map[string]error{
+			"read the other's pod":   g.Get(ctx, types.NamespacedName{Namespace: twins[other], Name: "stall"}, &v1alpha1.ShadowPod{}),
+			"list the other's pods":  g.List(ctx, &v1alpha1.ShadowPodList{}, client.InNamespace(twins[other])),
+			"list everybody's pods":  g.List(ctx, &v1alpha1.ShadowPodList{}),
+			"read the other's offer": g.List(ctx, &v1alpha1.AdvertisementList{}, client.InNamespace(guests[other].invitation.Namespace)),
+			"list nodes":             g.List(ctx, &corev1.NodeList{}),
+			"list namespaces":        g.List(ctx, &corev1.NamespaceList{}),
+			"list peers":             g.List(ctx, &v1alpha1.PeerList{}),
+		} {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("%s, to %s: %v", g.id, what, err)
+			}
+		}
+		// Its own record says nothing of the nodes there.
+		own := &v1alpha1.ShadowPod{}
+		if err := g.Get(ctx, types.NamespacedName{Namespace: twins[i], Name: "stall"}, own); err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range hamburg.secretsOfNodes(t) {
+			if strings.Contains(string(own.Status.Pod.Raw), `"`+secret+`"`) {
+				t.Errorf("the record tells %q", secret)
+			}
+		}
+	}
+}
+
+// everyResource lists all resources of the cluster, subresources included, as group/resource.
+func (c *cluster) everyResource(t *testing.T) []authorizationv1.ResourceAttributes {
+	t.Helper()
+	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(c.config).ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []authorizationv1.ResourceAttributes
+	for _, list := range lists {
+		group, _, found := strings.Cut(list.GroupVersion, "/")
+		if !found {
+			group = ""
+		}
+		for _, r := range list.APIResources {
+			resource, sub, _ := strings.Cut(r.Name, "/")
+			all = append(all, authorizationv1.ResourceAttributes{Group: group, Resource: resource, Subresource: sub})
+		}
+	}
+	return all
+}
+
+// allowedIn asks the API server of every verb on every resource whether the guest may.
+func (g *guest) allowedIn(t *testing.T, namespace string, all []authorizationv1.ResourceAttributes) []string {
+	t.Helper()
+	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+	var (
+		mu      sync.Mutex
+		allowed []string
+		asking  sync.WaitGroup
+	)
+	queue := make(chan authorizationv1.ResourceAttributes)
+	for range 8 {
+		asking.Go(func() {
+			for attributes := range queue {
+				review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
+				err := g.Create(t.Context(), review)
+				mu.Lock()
+				if err != nil {
+					t.Errorf("ask: %v", err)
+				} else if review.Status.Allowed {
+					allowed = append(allowed, fmt.Sprintf("%s %s/%s/%s", attributes.Verb, attributes.Group, attributes.Resource, attributes.Subresource))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, attributes := range all {
+		for _, verb := range verbs {
+			attributes.Verb, attributes.Namespace = verb, namespace
+			queue <- attributes
+		}
+	}
+	close(queue)
+	asking.Wait()
+	slices.Sort(allowed)
+	return allowed
+}
+
+// harmless is what Kubernetes allows every service account: to review itself, and to read public certificates.
+func harmless(allowed string) bool {
+	_, public := strings.CutSuffix(allowed, " certificates.k8s.io/clustertrustbundles/")
+	return public || strings.HasPrefix(allowed, "create authorization.k8s.io/selfsubject") ||
+		strings.HasPrefix(allowed, "create authentication.k8s.io/selfsubject")
+}
+
+// secretsOfNodes are the names and addresses of the cluster's real nodes.
+func (c *cluster) secretsOfNodes(t *testing.T) []string {
+	t.Helper()
+	nodes := &corev1.NodeList{}
+	if err := c.List(t.Context(), nodes); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for i := range nodes.Items {
+		if nodes.Items[i].Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode {
+			continue
+		}
+		out = append(out, nodes.Items[i].Name)
+		for _, address := range nodes.Items[i].Status.Addresses {
+			out = append(out, address.Address)
+		}
+	}
+	return out
+}
+
+func TestQuotaRace(t *testing.T) {
+	ctx := shared(t)
+	const limit = 5
+	invitation := hamburg.invite(t, "visby-greedy")
+	patch := fmt.Sprintf(`{"spec":{"limits":{"resources":{"pods":"%d","cpu":"1"}}}}`, limit)
+	if _, err := hamburg.kubectl(ctx, "patch", "peer", "visby-greedy", "--type", "merge", "-p", patch); err != nil {
+		t.Fatal(err)
+	}
+	g := hamburg.join(t, invitation, "visby-greedy")
+	twins := []string{g.twin(t, "one"), g.twin(t, "two")}
+
+	most := make(chan int, 1)
+	watching, stop := context.WithCancel(ctx)
+	go func() { most <- hamburg.mostPods(watching, "visby-greedy") }()
+
+	var creating sync.WaitGroup
+	for i := range 50 {
+		creating.Go(func() {
+			if err := g.Create(ctx, shadow(t, twins[i%2], fmt.Sprintf("grab-%d", i), busyPod)); err != nil {
+				t.Errorf("create: %v", err)
+			}
+		})
+	}
+	creating.Wait()
+	running := func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := hamburg.List(ctx, pods, client.MatchingLabels{v1alpha1.LabelPeer: "visby-greedy"}); err != nil {
+			return err
+		}
+		if len(pods.Items) != limit {
+			return fmt.Errorf("%d pods: %s", len(pods.Items), summary(pods.Items))
+		}
+		for i := range pods.Items {
+			if !podReady(&pods.Items[i]) {
+				return fmt.Errorf("%s is not Ready", pods.Items[i].Name)
+			}
+		}
+		return nil
+	}
+	eventually(t, "exactly as many pods as the limit allows", running)
+	eventually(t, "the others say why", func(ctx context.Context) error { return g.refusedByLimit(ctx, twins, 50-limit) })
+
+	// Those that end make room for others.
+	ended := 0
+	for _, twin := range twins {
+		pods := &corev1.PodList{}
+		if err := hamburg.List(ctx, pods, client.InNamespace(twin)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range pods.Items {
+			gone := &v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: pods.Items[i].Name}}
+			if err := g.Delete(ctx, gone); err != nil {
+				t.Fatal(err)
+			}
+			ended++
+		}
+	}
+	eventually(t, "others take the room", func(ctx context.Context) error {
+		if err := running(ctx); err != nil {
+			return err
+		}
+		return g.refusedByLimit(ctx, twins, 50-limit-ended)
+	})
+	stop()
+	if got := <-most; got > limit {
+		t.Errorf("there were %d pods at one time, and %d are allowed", got, limit)
+	}
+}
+
+// refusedByLimit checks that so many records say that a limit stands against them.
+func (g *guest) refusedByLimit(ctx context.Context, twins []string, want int) error {
+	found := 0
+	for _, twin := range twins {
+		list := &v1alpha1.ShadowPodList{}
+		if err := g.List(ctx, list, client.InNamespace(twin)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			c := meta.FindStatusCondition(list.Items[i].Status.Conditions, v1alpha1.ConditionScheduled)
+			if c != nil && c.Reason == v1alpha1.ReasonLimitExceeded && strings.Contains(c.Message, "pods") {
+				found++
+			}
+		}
+	}
+	if found != want {
+		return fmt.Errorf("%d records are refused by the limit, want %d", found, want)
+	}
+	return nil
+}
+
+// mostPods watches the pods of a peer and returns how many there were at most at the same time.
+func (c *cluster) mostPods(ctx context.Context, peer string) int {
+	watching, err := client.NewWithWatch(c.config, client.Options{Scheme: c.Scheme()})
+	if err != nil {
+		return 1 << 30
+	}
+	stream, err := watching.Watch(ctx, &corev1.PodList{}, client.MatchingLabels{v1alpha1.LabelPeer: peer})
+	if err != nil {
+		return 1 << 30
+	}
+	defer stream.Stop()
+	most, now := 0, map[types.UID]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return most
+		case event, open := <-stream.ResultChan():
+			if !open {
+				return 1 << 30 // nobody has watched the rest
+			}
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok {
+				continue
+			}
+			if event.Type == "DELETED" {
+				delete(now, pod.UID)
+			} else {
+				now[pod.UID] = true
+			}
+			most = max(most, len(now))
+		}
+	}
+}
