@@ -47,7 +47,8 @@ func stranger(f *facts, others []v1alpha1.Peer) string {
 		return v1alpha1.ReasonKeyMismatch
 	}
 	for i := range others {
-		if others[i].Name != f.peer.Name && others[i].Spec.ClusterID == claim.ClusterID {
+		// One without roles was only discovered, and may be a lie.
+		if others[i].Name != f.peer.Name && others[i].Spec.ClusterID == claim.ClusterID && len(others[i].Spec.Roles) > 0 {
 			return v1alpha1.ReasonClusterIDTaken
 		}
 	}

@@ -85,6 +85,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !peer.DeletionTimestamp.IsZero() {
 		return c.farewell(ctx, peer)
 	}
+	if discovered(peer) {
+		return reconcile.Result{}, c.report(ctx, peer, &facts{ours: c.config.Version})
+	}
 	switch err := c.hold(ctx, peer); {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: cacheLag}, nil // the newer copy is on its way to us
@@ -104,6 +107,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	seen.addresses, assignErr = c.assign(ctx, peer, seen)
 	err := errors.Join(seen.tenantErr, assignErr, c.report(ctx, peer, seen))
 	return reconcile.Result{RequeueAfter: c.pause(peer, seen)}, err
+}
+
+// discovered reports whether the peer was only found in the network. Nothing is made for it. (One that has lost its roles
+// has our finalizer.)
+func discovered(peer *v1alpha1.Peer) bool {
+	return len(peer.Spec.Roles) == 0 && !controllerutil.ContainsFinalizer(peer, v1alpha1.FinalizerPeer)
 }
 
 // observe greets the peer and reads its messages. Those in a namespace that is not ours are nobody's.

@@ -4,8 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -143,5 +146,18 @@ func TestVersionsOfTheAPI(t *testing.T) {
 		if got := commonAPI(test.theirs); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+func TestNothingIsMadeForAPeerThatWasOnlyDiscovered(t *testing.T) {
+	w := newWorld(t, peerOf())
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonDiscovered)
+	if peer := w.peer(); len(peer.Finalizers) > 0 {
+		t.Errorf("it has finalizers %v", peer.Finalizers)
+	}
+	ns := &corev1.Namespace{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "hanse-peer-hamburg"}, ns); !apierrors.IsNotFound(err) {
+		t.Errorf("it has a namespace: %v", err)
 	}
 }

@@ -46,7 +46,8 @@ func (o *offer) judge(peer *v1alpha1.Peer, ours, takenBy string) verdict {
 func takenBy(all []v1alpha1.Peer, name, clusterID string) string {
 	var others []string
 	for i := range all {
-		if all[i].Name != name && all[i].Spec.ClusterID == clusterID {
+		// One without roles was only discovered, and may be a lie.
+		if all[i].Name != name && all[i].Spec.ClusterID == clusterID && len(all[i].Spec.Roles) > 0 {
 			others = append(others, all[i].Name)
 		}
 	}

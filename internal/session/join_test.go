@@ -219,7 +219,10 @@ func TestAnInvitationThatThePeerDoesNotTake(t *testing.T) {
 
 func TestAnInvitationThatIsNotForThisPeer(t *testing.T) {
 	other := func(id string) *v1alpha1.Peer {
-		return &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1alpha1.PeerSpec{ClusterID: id}}
+		return &v1alpha1.Peer{
+			ObjectMeta: metav1.ObjectMeta{Name: "other"},
+			Spec:       v1alpha1.PeerSpec{ClusterID: id, Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}},
+		}
 	}
 	tests := map[string]struct {
 		pinned v1alpha1.PeerSpec

@@ -312,23 +312,12 @@ func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 		}
 		return fmt.Errorf("the quota is %v", quota.Status.Hard)
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
 	var (
 		made, refused atomic.Int64
 		creating      sync.WaitGroup
 	)
 	for worker := range 8 {
-		creating.Go(func() {
-			for i := 0; i < 10000/8 && ctx.Err() == nil; i++ {
-				record := shadow(t, flooded, fmt.Sprintf("flood-%d-%d", worker, i), template("hostPID: true", ""))
-				if err := g.Create(ctx, record); err == nil {
-					made.Add(1)
-				} else if apierrors.IsForbidden(err) {
-					refused.Add(1)
-				}
-			}
-		})
+		creating.Go(func() { g.createMany(t, flooded, worker, &made, &refused) })
 	}
 	if err := victim.Create(t.Context(), shadow(t, theirs, "honest", busyPod)); err != nil {
 		t.Fatal(err)
@@ -346,6 +335,18 @@ func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 		}
 	}
 	t.Error("nothing bounds the number of mappings")
+}
+
+// createMany is one of eight that create 10,000 records together.
+func (g *guest) createMany(t *testing.T, twin string, worker int, made, refused *atomic.Int64) {
+	for i := range 10000 / 8 {
+		record := shadow(t, twin, fmt.Sprintf("flood-%d-%d", worker, i), template("hostPID: true", ""))
+		if err := g.Create(t.Context(), record); err == nil {
+			made.Add(1)
+		} else if apierrors.IsForbidden(err) {
+			refused.Add(1)
+		}
+	}
 }
 
 func toUnstructured(object *v1alpha1.NamespaceMapping) (*unstructured.Unstructured, error) {

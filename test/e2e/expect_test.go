@@ -7,6 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -156,3 +159,25 @@ func containerIDs(pod *corev1.Pod) map[string]string {
 	}
 	return ids
 }
+
+// isGone checks that the object is not there.
+func (c *cluster) isGone(ctx context.Context, object client.Object) error {
+	err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%T %s is there: %s", object, object.GetName(), conditionsOf(object))
+}
+
+func conditionsOf(object client.Object) string {
+	peer, ok := object.(*v1alpha1.Peer)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%+v", meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady))
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -46,23 +45,11 @@ func separated(t *testing.T) map[*cluster][]string {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := reunite(ctx); err != nil {
+		if err := peerBothWays(ctx, lubeck, hamburg); err != nil {
 			t.Errorf("make them peers again: %v", err)
 		}
 	})
 	return before
-}
-
-// reunite makes lubeck and hamburg peers in both directions, however they stood.
-func reunite(ctx context.Context) error {
-	var errs []error
-	for here, there := range map[*cluster]*cluster{lubeck: hamburg, hamburg: lubeck} {
-		if _, err := here.peer(ctx, there.name); err == nil {
-			_, err := here.hanse(ctx, "unpeer", there.name, "--force", "--forget")
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(append(errs, peerBothWays(ctx, lubeck, hamburg))...)
 }
 
 // awaitParted waits until neither cluster knows the other.
@@ -70,26 +57,13 @@ func awaitParted(t *testing.T) {
 	t.Helper()
 	for here, there := range map[*cluster]*cluster{lubeck: hamburg, hamburg: lubeck} {
 		eventually(t, here.name+" has parted from "+there.name, func(ctx context.Context) error {
-			for _, object := range []client.Object{
-				&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: there.name}},
-				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TenantNamespace(there.name)}},
-				&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName(there.name)}},
-			} {
-				if err := here.Get(ctx, client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-					return fmt.Errorf("%T %s: %v %s", object, object.GetName(), err, conditionsOf(object))
-				}
-			}
-			return nil
+			return errors.Join(
+				here.isGone(ctx, &v1alpha1.Peer{ObjectMeta: named(there.name)}),
+				here.isGone(ctx, &corev1.Namespace{ObjectMeta: named(v1alpha1.TenantNamespace(there.name))}),
+				here.isGone(ctx, &corev1.Node{ObjectMeta: named(v1alpha1.VirtualNodeName(there.name))}),
+			)
 		})
 	}
-}
-
-func conditionsOf(object client.Object) string {
-	peer, ok := object.(*v1alpha1.Peer)
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf("%+v", meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady))
 }
 
 // expectSameObjects waits until a cluster has exactly the objects that it had.

@@ -77,14 +77,28 @@ func installWith(ctx context.Context, c *cluster, values ...string) error {
 	return err
 }
 
-// peerBothWays makes two clusters peers, unless they are. Each administrator uses the own cluster only.
+// peerBothWays makes two clusters peers, unless they are. What is left of an earlier peering on one side goes first.
 func peerBothWays(ctx context.Context, consumer, provider *cluster) error {
-	if known, err := consumer.peer(ctx, provider.name); err == nil && len(known.Spec.Roles) > 0 {
+	if consumer.knows(ctx, provider) && provider.knows(ctx, consumer) {
 		return nil
+	}
+	for here, there := range map[*cluster]*cluster{consumer: provider, provider: consumer} {
+		if !here.knows(ctx, there) {
+			continue
+		}
+		if _, err := here.hanse(ctx, "unpeer", there.name, "--force", "--forget"); err != nil {
+			return err
+		}
 	}
 	return peer(ctx, consumer, provider)
 }
 
+func (c *cluster) knows(ctx context.Context, other *cluster) bool {
+	peer, err := c.peer(ctx, other.name)
+	return err == nil && len(peer.Spec.Roles) > 0
+}
+
+// peer has two clusters invite and join each other. Each administrator uses the own cluster only.
 func peer(ctx context.Context, consumer, provider *cluster) error {
 	token, err := provider.hanse(ctx, "invite", consumer.name, "--mutual")
 	if err != nil {

@@ -2,17 +2,18 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -49,8 +50,7 @@ func TestUnpeerDeadPeer(t *testing.T) {
 	if err := peerBothWays(ctx, lubeck, hamburg); err != nil {
 		t.Fatal(err)
 	}
-	mustTestbed(t, "stop", "hamburg", "apiserver")
-	t.Cleanup(func() { mustTestbed(t, "start", "hamburg", "apiserver") })
+	hamburg.disappears(t)
 
 	// Agreed parting has nobody to agree with, and says what to do.
 	_, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--timeout", "20s")
@@ -73,13 +73,7 @@ func TestPeerReturnsAfterForce(t *testing.T) {
 	}
 	// hamburg runs a pod at lubeck, and lubeck one at hamburg, when hamburg disappears.
 	_, orphan := lubeck.runsAt(t, hamburg)
-	mustTestbed(t, "stop", "hamburg", "apiserver")
-	started := false
-	t.Cleanup(func() {
-		if !started {
-			mustTestbed(t, "start", "hamburg", "apiserver")
-		}
-	})
+	hamburg.disappears(t)
 	if _, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--force"); err != nil {
 		t.Fatal(err)
 	}
@@ -92,20 +86,28 @@ func TestPeerReturnsAfterForce(t *testing.T) {
 		t.Errorf("what is left: %v %v", left.Labels, left.Annotations)
 	}
 
-	mustTestbed(t, "start", "hamburg", "apiserver")
-	started = true
+	hamburg.returns(t)
 	eventually(t, "hamburg, back again, parts as well", func(ctx context.Context) error {
-		if peer, err := hamburg.peer(ctx, "lubeck"); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it has its Peer: %v %s", err, conditionsOf(peer))
-		}
-		if _, err := hamburg.pod(ctx, orphan.Namespace, orphan.Name); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("lubeck's pod still runs: %v", err)
-		}
-		return nil
+		return errors.Join(hamburg.isGone(ctx, &v1alpha1.Peer{ObjectMeta: named("lubeck")}), hamburg.isGone(ctx, orphan))
 	})
 	lubeck.dropTombstone(t, "hamburg")
 	lubeck.deleteStories(t)
 	expectSameObjects(t, before)
+}
+
+// disappears stops the cluster's API server until it returns, at the story's end at the latest.
+func (c *cluster) disappears(t *testing.T) {
+	t.Helper()
+	mustTestbed(t, "stop", c.name, "apiserver")
+	t.Cleanup(func() { c.returns(t) })
+}
+
+func (c *cluster) returns(t *testing.T) {
+	t.Helper()
+	mustTestbed(t, "start", c.name, "apiserver")
+	eventuallyAfter(t, c.name+" answers", func(ctx context.Context) error {
+		return c.List(ctx, &v1alpha1.PeerList{})
+	})
 }
 
 // dropTombstone deletes the record as an administrator would who does not want to wait 30 days.
@@ -131,69 +133,85 @@ func (c *cluster) deleteStories(t *testing.T) {
 func TestCordonAndDrainByTheProvider(t *testing.T) {
 	ctx := alone(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
-	moving := deployment(ns, "moving", 2, shellSpec(forever))
-	// Two of a kind never share a node, so that one of them is at hamburg.
-	moving.Spec.Template.Spec.Affinity = apartFrom("moving")
-	lubeck.create(t, moving)
-	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "moving"},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: ptr.To(intstr.FromInt32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "moving"}},
-		},
-	}
-	lubeck.create(t, budget)
+	away, budget := lubeck.spreadPair(t, ns)
 	t.Cleanup(func() {
 		if _, err := hamburg.hanse(context.Background(), "uncordon", "lubeck"); err != nil {
 			t.Error(err)
 		}
 	})
-	var away *corev1.Pod
-	for _, pod := range lubeck.awaitReadyPods(t, ns, "moving", 2) {
-		if isVirtual(&pod) {
-			away = &pod
+	drain := func(more ...string) {
+		t.Helper()
+		if _, err := hamburg.hanse(ctx, append([]string{"drain", "lubeck"}, more...)...); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if away == nil {
-		t.Fatal("none of the two is at hamburg")
 	}
 
-	if _, err := hamburg.hanse(ctx, "drain", "lubeck", "--wait=false"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "lubeck's node for hamburg takes no more pods", func(ctx context.Context) error {
-		node, err := lubeck.node(ctx, v1alpha1.VirtualNodeName("hamburg"))
-		if err != nil {
-			return err
-		}
-		for _, taint := range node.Spec.Taints {
-			if taint.Key == v1alpha1.TaintWithdrawn {
-				return nil
-			}
-		}
-		return fmt.Errorf("taints: %v", node.Spec.Taints)
-	})
+	drain("--wait=false")
+	eventually(t, "lubeck's node for hamburg takes no more pods", lubeck.closedToHamburg)
 	// The budget of lubeck's user holds: the pod may not be evicted while both must be available.
-	still, err := lubeck.pod(ctx, ns, away.Name)
-	if err != nil || !still.DeletionTimestamp.IsZero() {
+	eventually(t, "the budget holds the pod", func(ctx context.Context) error { return lubeck.saysBlocked(ctx, away) })
+	if still, err := lubeck.pod(ctx, ns, away.Name); err != nil || !still.DeletionTimestamp.IsZero() {
 		t.Fatalf("the budget was not respected: %v", err)
 	}
+	before := budget.DeepCopy()
 	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(1))
-	if err := lubeck.Update(ctx, budget); err != nil {
+	if err := lubeck.Patch(ctx, budget, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hamburg.hanse(ctx, "drain", "lubeck"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lubeck.pod(ctx, ns, away.Name); !apierrors.IsNotFound(err) {
-		t.Errorf("the evicted pod: %v", err)
-	}
-	if err := hamburg.noRemotePods(ctx); err != nil {
+	drain()
+	if err := errors.Join(lubeck.isGone(ctx, away), hamburg.noRemotePods(ctx)); err != nil {
 		t.Error(err)
 	}
 	if _, err := hamburg.hanse(ctx, "uncordon", "lubeck"); err != nil {
 		t.Fatal(err)
 	}
 	lubeck.awaitReadyPods(t, ns, "moving", 2)
+}
+
+// spreadPair runs two pods of a kind that never share a node, so that one of them is at hamburg, with a budget that lets
+// neither go. It returns the one at hamburg.
+func (c *cluster) spreadPair(t *testing.T, ns string) (*corev1.Pod, *policyv1.PodDisruptionBudget) {
+	t.Helper()
+	moving := deployment(ns, "moving", 2, shellSpec(forever))
+	moving.Spec.Template.Spec.Affinity = apartFrom("moving")
+	c.create(t, moving)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "moving"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "moving"}},
+		},
+	}
+	c.create(t, budget)
+	for _, pod := range c.awaitReadyPods(t, ns, "moving", 2) {
+		if isVirtual(&pod) {
+			return &pod, budget
+		}
+	}
+	t.Fatal("none of the two is at hamburg")
+	return nil, nil
+}
+
+// closedToHamburg checks that the virtual node of hamburg takes no more pods.
+func (c *cluster) closedToHamburg(ctx context.Context) error {
+	node, err := c.node(ctx, v1alpha1.VirtualNodeName("hamburg"))
+	if err != nil {
+		return err
+	}
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == v1alpha1.TaintWithdrawn {
+			return nil
+		}
+	}
+	return fmt.Errorf("taints: %v", node.Spec.Taints)
+}
+
+// saysBlocked checks that an event on the pod tells its user that a budget holds it.
+func (c *cluster) saysBlocked(ctx context.Context, pod *corev1.Pod) error {
+	out, err := c.kubectl(ctx, "get", "events", "-n", pod.Namespace, "--field-selector", "reason=DrainBlocked,involvedObject.name="+pod.Name, "-o", "name")
+	if err == nil && out == "" {
+		return errors.New("there is no event")
+	}
+	return err
 }
 
 func apartFrom(app string) *corev1.Affinity {

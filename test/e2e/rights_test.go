@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,37 +36,48 @@ func TestTwoConsumersCannotSeeEachOther(t *testing.T) {
 	}
 	all := hamburg.everyResource(t)
 	for i, g := range guests {
-		other := 1 - i
-		for _, ns := range []string{guests[other].invitation.Namespace, twins[other], v1alpha1.SystemNamespace, "kube-system", ""} {
+		other := guests[1-i]
+		for _, ns := range []string{other.invitation.Namespace, twins[1-i], v1alpha1.SystemNamespace, ""} {
 			for _, allowed := range g.allowedIn(t, ns, all) {
 				if !harmless(allowed) {
 					t.Errorf("%s may %s in namespace %q", g.id, allowed, ns)
 				}
 			}
 		}
-		// And really asked.
-		for what, err := range map[string]error{
-			"read the other's pod":   g.Get(ctx, types.NamespacedName{Namespace: twins[other], Name: "stall"}, &v1alpha1.ShadowPod{}),
-			"list the other's pods":  g.List(ctx, &v1alpha1.ShadowPodList{}, client.InNamespace(twins[other])),
-			"list everybody's pods":  g.List(ctx, &v1alpha1.ShadowPodList{}),
-			"read the other's offer": g.List(ctx, &v1alpha1.AdvertisementList{}, client.InNamespace(guests[other].invitation.Namespace)),
-			"list nodes":             g.List(ctx, &corev1.NodeList{}),
-			"list namespaces":        g.List(ctx, &corev1.NamespaceList{}),
-			"list peers":             g.List(ctx, &v1alpha1.PeerList{}),
-		} {
-			if !apierrors.IsForbidden(err) {
-				t.Errorf("%s, to %s: %v", g.id, what, err)
-			}
+		g.asksForWhatIsNotItsOwn(t, other, twins[1-i])
+		g.learnsNothingOfNodes(t, twins[i], "stall")
+	}
+}
+
+// asksForWhatIsNotItsOwn really asks for some of what the reviews say is forbidden.
+func (g *guest) asksForWhatIsNotItsOwn(t *testing.T, other *guest, twin string) {
+	t.Helper()
+	ctx := t.Context()
+	for what, err := range map[string]error{
+		"read the other's pod":   g.Get(ctx, types.NamespacedName{Namespace: twin, Name: "stall"}, &v1alpha1.ShadowPod{}),
+		"list the other's pods":  g.List(ctx, &v1alpha1.ShadowPodList{}, client.InNamespace(twin)),
+		"list everybody's pods":  g.List(ctx, &v1alpha1.ShadowPodList{}),
+		"read the other's offer": g.List(ctx, &v1alpha1.AdvertisementList{}, client.InNamespace(other.invitation.Namespace)),
+		"list nodes":             g.List(ctx, &corev1.NodeList{}),
+		"list namespaces":        g.List(ctx, &corev1.NamespaceList{}),
+		"list peers":             g.List(ctx, &v1alpha1.PeerList{}),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s, to %s: %v", g.id, what, err)
 		}
-		// Its own record says nothing of the nodes there.
-		own := &v1alpha1.ShadowPod{}
-		if err := g.Get(ctx, types.NamespacedName{Namespace: twins[i], Name: "stall"}, own); err != nil {
-			t.Fatal(err)
-		}
-		for _, secret := range hamburg.secretsOfNodes(t) {
-			if strings.Contains(string(own.Status.Pod.Raw), `"`+secret+`"`) {
-				t.Errorf("the record tells %q", secret)
-			}
+	}
+}
+
+// learnsNothingOfNodes checks that the guest's own record tells neither names nor addresses of nodes.
+func (g *guest) learnsNothingOfNodes(t *testing.T, twin, name string) {
+	t.Helper()
+	own := &v1alpha1.ShadowPod{}
+	if err := g.Get(t.Context(), types.NamespacedName{Namespace: twin, Name: name}, own); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range g.provider.secretsOfNodes(t) {
+		if strings.Contains(string(own.Status.Pod.Raw), `"`+secret+`"`) {
+			t.Errorf("the record tells %q", secret)
 		}
 	}
 }
@@ -179,49 +191,56 @@ func TestQuotaRace(t *testing.T) {
 		})
 	}
 	creating.Wait()
-	running := func(ctx context.Context) error {
-		pods := &corev1.PodList{}
-		if err := hamburg.List(ctx, pods, client.MatchingLabels{v1alpha1.LabelPeer: "visby-greedy"}); err != nil {
-			return err
-		}
-		if len(pods.Items) != limit {
-			return fmt.Errorf("%d pods: %s", len(pods.Items), summary(pods.Items))
-		}
-		for i := range pods.Items {
-			if !podReady(&pods.Items[i]) {
-				return fmt.Errorf("%s is not Ready", pods.Items[i].Name)
-			}
-		}
-		return nil
-	}
-	eventually(t, "exactly as many pods as the limit allows", running)
+	full := func(ctx context.Context) error { return hamburg.runsExactly(ctx, "visby-greedy", limit) }
+	eventually(t, "exactly as many pods as the limit allows", full)
 	eventually(t, "the others say why", func(ctx context.Context) error { return g.refusedByLimit(ctx, twins, 50-limit) })
 
 	// Those that end make room for others.
 	ended := 0
 	for _, twin := range twins {
-		pods := &corev1.PodList{}
-		if err := hamburg.List(ctx, pods, client.InNamespace(twin)); err != nil {
-			t.Fatal(err)
-		}
-		for i := range pods.Items {
-			gone := &v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: pods.Items[i].Name}}
-			if err := g.Delete(ctx, gone); err != nil {
-				t.Fatal(err)
-			}
-			ended++
-		}
+		ended += g.endAll(t, twin)
 	}
 	eventually(t, "others take the room", func(ctx context.Context) error {
-		if err := running(ctx); err != nil {
-			return err
-		}
-		return g.refusedByLimit(ctx, twins, 50-limit-ended)
+		return errors.Join(full(ctx), g.refusedByLimit(ctx, twins, 50-limit-ended))
 	})
 	stop()
 	if got := <-most; got > limit {
 		t.Errorf("there were %d pods at one time, and %d are allowed", got, limit)
 	}
+}
+
+// runsExactly checks that the peer has so many pods, all Ready.
+func (c *cluster) runsExactly(ctx context.Context, peer string, want int) error {
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.MatchingLabels{v1alpha1.LabelPeer: peer}); err != nil {
+		return err
+	}
+	ready := 0
+	for i := range pods.Items {
+		if podReady(&pods.Items[i]) {
+			ready++
+		}
+	}
+	if len(pods.Items) != want || ready != want {
+		return fmt.Errorf("%d pods, %d Ready: %s", len(pods.Items), ready, summary(pods.Items))
+	}
+	return nil
+}
+
+// endAll deletes the records of all pods that run in the twin, and returns how many.
+func (g *guest) endAll(t *testing.T, twin string) int {
+	t.Helper()
+	pods := &corev1.PodList{}
+	if err := g.provider.List(t.Context(), pods, client.InNamespace(twin)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		gone := &v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: pods.Items[i].Name}}
+		if err := g.Delete(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return len(pods.Items)
 }
 
 // refusedByLimit checks that so many records say that a limit stands against them.

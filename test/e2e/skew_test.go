@@ -40,18 +40,7 @@ func TestVersionSkew(t *testing.T) {
 	eventually(t, "both say that they are not compatible", func(ctx context.Context) error {
 		return compatible(ctx, metav1.ConditionFalse)
 	})
-	eventually(t, "the node takes no more pods", func(ctx context.Context) error {
-		node, err := lubeck.node(ctx, v1alpha1.VirtualNodeName("hamburg"))
-		if err != nil {
-			return err
-		}
-		for _, taint := range node.Spec.Taints {
-			if taint.Key == v1alpha1.TaintWithdrawn {
-				return nil
-			}
-		}
-		return fmt.Errorf("taints: %v", node.Spec.Taints)
-	})
+	eventually(t, "the node takes no more pods", lubeck.closedToHamburg)
 	now, err := lubeck.pod(ctx, home.Namespace, home.Name)
 	if err != nil || now.UID != home.UID || !podReady(now) {
 		t.Errorf("the running pod: %v %+v", err, now.Status.Conditions)

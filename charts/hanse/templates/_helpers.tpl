@@ -41,8 +41,8 @@ spec:
 {{- define "hanse.args" -}}
 - --namespace=$(POD_NAMESPACE)
 - --leader-elect=true
-- --metrics-bind-address=:8080
-- --health-probe-bind-address=:8081
+- --metrics-bind-address=:{{ .metricsPort | default 8080 }}
+- --health-probe-bind-address=:{{ .healthPort | default 8081 }}
 - --log-format={{ .root.Values.log.format }}
 - -v={{ .root.Values.log.level }}
 {{- with .process.extraArgs }}
@@ -50,7 +50,8 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{- /* A Deployment of one subcommand: .root, .component, .process (its values), .args (flags of its own), .ports. */ -}}
+{{- /* A Deployment of one subcommand: .root, .component, .process (its values), .args (flags of its own), and, if it is on
+the network of its node, .hostNetwork, .metricsPort and .healthPort. */ -}}
 {{- define "hanse.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -64,8 +65,12 @@ spec:
   replicas: {{ .process.replicas }}
   # The old one stops at once and lets go of its lease: what it did is in API objects.
   strategy:
+    {{- if .hostNetwork }}
+    type: Recreate # two would want the same ports
+    {{- else }}
     type: RollingUpdate
     rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+    {{- end }}
   selector:
     matchLabels: {{- include "hanse.selector" . | nindent 6 }}
   template:
@@ -79,6 +84,10 @@ spec:
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
       priorityClassName: system-cluster-critical
+      {{- if .hostNetwork }}
+      hostNetwork: true
+      dnsPolicy: ClusterFirstWithHostNet
+      {{- end }}
       affinity:
         nodeAffinity:
           requiredDuringSchedulingIgnoredDuringExecution:
@@ -121,8 +130,8 @@ spec:
             - name: POD_IP
               valueFrom: {fieldRef: {fieldPath: status.podIP}}
           ports:
-            - {name: metrics, containerPort: 8080}
-            - {name: health, containerPort: 8081}
+            - {name: metrics, containerPort: {{ .metricsPort | default 8080 }}}
+            - {name: health, containerPort: {{ .healthPort | default 8081 }}}
           startupProbe:
             httpGet: {path: /healthz, port: health}
             periodSeconds: 1
