@@ -51,6 +51,7 @@ var chartKinds = []schema.GroupVersionKind{
 	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 	flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"),
 	flowcontrolv1.SchemeGroupVersion.WithKind("PriorityLevelConfiguration"),
+	corev1.SchemeGroupVersion.WithKind("Namespace"),
 }
 
 // Apply makes the cluster have what the manifest says, and removes what an earlier one had in excess.

@@ -47,7 +47,7 @@ func (c Cluster) Remove(ctx context.Context, r Removal) error {
 		{"Ending the offloading of namespaces", c.removeOffloadings},
 		{"Ending pods on virtual nodes", func(ctx context.Context) error { return c.endPods(ctx, nodes, r.Patience) }},
 		{"Parting from peers", func(ctx context.Context) error { return c.removePeers(ctx, r) }},
-		{"Stopping Hanse", func(ctx context.Context) error { return c.stop(ctx, r.Namespace) }},
+		{"Stopping Hanse", c.stop},
 		{"Removing virtual nodes", func(ctx context.Context) error { return c.removeNodes(ctx, nodes) }},
 		{"Removing policies and roles", c.removeChart},
 		{"Removing marks of namespaces", c.removeMarks},
@@ -229,7 +229,7 @@ func (c Cluster) waitForNodes(ctx context.Context, force bool) error {
 }
 
 // stop ends Hanse's own pods, so that nothing is made again while it is removed.
-func (c Cluster) stop(ctx context.Context, namespace string) error {
+func (c Cluster) stop(ctx context.Context) error {
 	deployments, err := c.list(ctx, chartKinds[0], client.MatchingLabels{partOfLabel: partOf})
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (c Cluster) stop(ctx context.Context, namespace string) error {
 	}
 	return c.until(ctx, "Hanse's pods to end", func(ctx context.Context) (bool, error) {
 		pods := &corev1.PodList{}
-		err := c.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{partOfLabel: partOf})
+		err := c.Client.List(ctx, pods, client.MatchingLabels{partOfLabel: partOf})
 		return len(pods.Items) == 0, err
 	})
 }

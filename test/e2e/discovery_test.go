@@ -18,7 +18,7 @@ func TestDiscovery(t *testing.T) {
 	separated(t)
 	both := []*cluster{lubeck, hamburg}
 	for _, c := range both {
-		if err := installWith(ctx, c, "discovery.enabled=true", "discovery.multicast=true", "manager.apiServers[0]="+c.config.Host); err != nil {
+		if err := installWith(ctx, c, "discovery.enabled=true", "discovery.multicast=true", "discovery.period=5s", "manager.apiServers[0]="+c.config.Host); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ spec:
 
 {{- /* The flags that every subcommand has. */ -}}
 {{- define "hanse.args" -}}
-- --namespace=$(POD_NAMESPACE)
+- --namespace={{ .root.Release.Namespace }}
 - --leader-elect=true
 - --metrics-bind-address=:{{ .metricsPort | default 8080 }}
 - --health-probe-bind-address=:{{ .healthPort | default 8081 }}
@@ -51,13 +51,13 @@ spec:
 {{- end -}}
 
 {{- /* A Deployment of one subcommand: .root, .component, .process (its values), .args (flags of its own), and, if it is on
-the network of its node, .hostNetwork, .metricsPort and .healthPort. */ -}}
+the network of its node, .namespace, .hostNetwork, .metricsPort and .healthPort. */ -}}
 {{- define "hanse.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: hanse-{{ .component }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .namespace | default .root.Release.Namespace }}
   labels:
     {{- include "hanse.labels" .root | nindent 4 }}
     app.kubernetes.io/component: {{ .component }}
@@ -125,8 +125,6 @@ spec:
           env:
             - name: POD_NAME
               valueFrom: {fieldRef: {fieldPath: metadata.name}}
-            - name: POD_NAMESPACE
-              valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
             - name: POD_IP
               valueFrom: {fieldRef: {fieldPath: status.podIP}}
           ports:
