@@ -82,7 +82,7 @@ func awaitParted(ctx context.Context, cluster install.Cluster, name string) erro
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		}
 		ready = meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
-		if ready != nil && ready.Status == metav1.ConditionFalse {
+		if ready != nil && ready.Reason == v1alpha1.ReasonParting { // until then it speaks of before
 			told.tell(ready.Message)
 		}
 		return false, nil

@@ -118,11 +118,16 @@ func TestInviteJoinOneSided(t *testing.T) {
 }
 
 func (c *cluster) peerReady(ctx context.Context, name string) error {
+	return c.peerHas(ctx, name, v1alpha1.ConditionReady)
+}
+
+// peerHas checks that the condition of the Peer is True.
+func (c *cluster) peerHas(ctx context.Context, name, condition string) error {
 	peer, err := c.peer(ctx, name)
 	if err != nil {
 		return err
 	}
-	if !meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionReady) {
+	if !meta.IsStatusConditionTrue(peer.Status.Conditions, condition) {
 		return fmt.Errorf("conditions: %+v", peer.Status.Conditions)
 	}
 	return nil
