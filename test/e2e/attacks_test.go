@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,6 +84,7 @@ func TestHostileConsumer(t *testing.T) {
 	ctx := shared(t)
 	g, victim := hamburg.welcome(t, "visby-hostile"), hamburg.welcome(t, "visby-victim")
 	twin, theirs := g.twin(t, "pirates"), victim.twin(t, "merchants")
+	hamburg.expectGuards(t, twin)
 
 	t.Run("pods", func(t *testing.T) {
 		for _, attack := range podAttacks {
@@ -125,6 +127,28 @@ func TestHostileConsumer(t *testing.T) {
 	}
 	if len(pods.Items) > 0 {
 		t.Errorf("pods were made for attacks: %s", summary(pods.Items))
+	}
+}
+
+// expectGuards checks what stands around a twin besides the policies.
+func (c *cluster) expectGuards(t *testing.T, twin string) {
+	t.Helper()
+	ns := &corev1.Namespace{}
+	if err := c.Get(t.Context(), types.NamespacedName{Name: twin}, ns); err != nil {
+		t.Fatal(err)
+	}
+	if level := ns.Labels["pod-security.kubernetes.io/enforce"]; level != "baseline" {
+		t.Errorf("the level of Pod Security is %q", level)
+	}
+	key := types.NamespacedName{Namespace: twin, Name: "hanse"}
+	network := &networkingv1.NetworkPolicy{}
+	for _, guard := range []client.Object{&corev1.ResourceQuota{}, &corev1.LimitRange{}, network} {
+		if err := c.Get(t.Context(), key, guard); err != nil {
+			t.Errorf("%T: %v", guard, err)
+		}
+	}
+	if len(network.Spec.PolicyTypes) != 2 || len(network.Spec.PodSelector.MatchLabels) > 0 {
+		t.Errorf("the network policy does not hold for all traffic of all pods: %+v", network.Spec)
 	}
 }
 
@@ -300,18 +324,9 @@ func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 		t.Fatal(err)
 	}
 	flooded := g.twin(t, "flooded")
-	eventually(t, "the limit has reached the twin", func(ctx context.Context) error {
-		quota := &corev1.ResourceQuota{}
-		if err := hamburg.Get(ctx, types.NamespacedName{Namespace: flooded, Name: "hanse"}, quota); err != nil {
-			return err
-		}
-		for _, amount := range quota.Status.Hard {
-			if amount.Value() == 100 {
-				return nil
-			}
-		}
-		return fmt.Errorf("the quota is %v", quota.Status.Hard)
-	})
+	// In the first minute after installation Kubernetes does not know how to count Hanse's own kinds.
+	hamburg.awaitQuota(t, flooded, "count/shadowpods.hanse.dev", 100)
+	hamburg.awaitQuota(t, g.invitation.Namespace, "count/namespacemappings.hanse.dev", 5)
 	var (
 		made, refused atomic.Int64
 		creating      sync.WaitGroup
@@ -335,6 +350,22 @@ func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 		}
 	}
 	t.Error("nothing bounds the number of mappings")
+}
+
+// awaitQuota waits until a quota of Hanse's is in force.
+func (c *cluster) awaitQuota(t *testing.T, ns string, name corev1.ResourceName, limit int64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("quota %s of %s is %d", name, ns, limit), func(ctx context.Context) error {
+		quota := &corev1.ResourceQuota{}
+		if err := c.Get(ctx, types.NamespacedName{Namespace: ns, Name: "hanse"}, quota); err != nil {
+			return err
+		}
+		hard, used := quota.Status.Hard[name], quota.Status.Used
+		if _, counted := used[name]; !counted || hard.Value() != limit {
+			return fmt.Errorf("the quota is %v, used %v", quota.Status.Hard, used)
+		}
+		return nil
+	})
 }
 
 // createMany is one of eight that create 10,000 records together.
