@@ -69,10 +69,19 @@ install() {
 	done
 }
 
+# peer_is_ready prints what lubeck says of its peer hamburg, and nothing if it knows none.
+peer_is_ready() {
+	kubectl --context lubeck get peer hamburg --ignore-not-found -o jsonpath='{.status.conditions[?(@.type=="Ready")].status}'
+}
+
 peer() {
 	heading "They become peers: hamburg invites, lubeck joins. Each may run pods in the other, which shows up as a node"
-	echo '$ kubectl hanse invite lubeck --mutual --context hamburg | kubectl hanse join - --mutual --context lubeck'
-	kubectl hanse invite lubeck --mutual --context hamburg | kubectl hanse join - --mutual --context lubeck
+	if [ "$(peer_is_ready)" = True ]; then
+		echo "They are peers already: this demo has run before."
+	else
+		echo '$ kubectl hanse invite lubeck --mutual --context hamburg | kubectl hanse join - --mutual --context lubeck'
+		kubectl hanse invite lubeck --mutual --context hamburg | kubectl hanse join - --mutual --context lubeck
+	fi
 	run kubectl --context lubeck wait --for=create node/hanse-hamburg --timeout="$patience"
 	run kubectl --context lubeck wait --for=condition=Ready node/hanse-hamburg --timeout="$patience"
 	run kubectl --context lubeck get nodes

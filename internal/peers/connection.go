@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -83,11 +84,19 @@ func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error 
 	return nil
 }
 
-// namespacedMapper maps the kinds of the scheme to resources without asking the peer. All are taken for namespaced:
-// nothing else is ever reached over a link.
+// selfReview is the only kind outside of namespaces that is ever used over a link: whoever may authenticate may ask what
+// else it may.
+var selfReview = schema.GroupKind{Group: "authorization.k8s.io", Kind: "SelfSubjectAccessReview"}
+
+// namespacedMapper maps the kinds of the scheme to resources without asking the peer. All but one are taken for
+// namespaced.
 func namespacedMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
 	for gvk := range scheme.AllKnownTypes() {
+		if gvk.GroupKind() == selfReview {
+			mapper.Add(gvk, meta.RESTScopeRoot)
+			continue
+		}
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
 	return mapper

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
 func TestAnswerOf(t *testing.T) {
@@ -61,5 +63,22 @@ func TestEventsAreLimitedOneByOne(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestWeMayAskWhatWeMay(t *testing.T) {
+	w := newWorld(t, Config{})
+	asked := ""
+	w.answers(func(rw http.ResponseWriter, req *http.Request) {
+		asked = req.Method + " " + req.URL.Path
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = rw.Write([]byte(`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`))
+	})
+	review := &authorizationv1.SelfSubjectAccessReview{}
+	if err := w.connect().Client().Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	if want := "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"; asked != want || !review.Status.Allowed {
+		t.Errorf("asked %q, want %q; got %+v", asked, want, review.Status)
 	}
 }
