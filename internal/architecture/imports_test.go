@@ -20,7 +20,7 @@ var layers = []struct {
 	{"api", []string{"api/v1alpha1"}},
 	{"leaf", []string{"internal/version", "charts"}},
 	{"domain", []string{"internal/exchange", "internal/offload", "internal/trust"}},
-	{"I/O", []string{"internal/peers"}},
+	{"I/O", []string{"internal/local", "internal/peers"}},
 	{"edge", []string{
 		"internal/advertisement", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
 		"internal/install", "internal/invitation", "internal/session",

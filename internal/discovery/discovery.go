@@ -9,12 +9,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // fieldOwner is who writes what was found into the status of Peers.
@@ -138,19 +138,8 @@ func (d *Discovery) tell(ctx context.Context, peer *v1alpha1.Peer, a Announcemen
 	if !discovered(peer) || slices.Equal(peer.Status.DiscoveredServers, a.Servers) {
 		return nil
 	}
-	servers := make([]any, len(a.Servers))
-	for i, server := range a.Servers {
-		servers[i] = server
-	}
-	patch := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"discoveredServers": servers}}}
-	patch.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Peer"))
-	patch.SetName(peer.Name)
-	patch.SetUID(peer.UID)
-	err := d.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), fieldOwner, client.ForceOwnership)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write status of Peer %s: %w", peer.Name, err)
-	}
-	return nil
+	found := &v1alpha1.PeerStatus{DiscoveredServers: a.Servers}
+	return client.IgnoreNotFound(local.ApplyStatus(ctx, d.client, fieldOwner, peer, found))
 }
 
 // forget deletes Peers that nobody has accepted and that were not seen for a while.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 const (
@@ -72,24 +73,8 @@ type sight struct {
 func New(config Config, c client.Client, live client.Reader, recorder events.EventRecorder) *Controller {
 	config.Default()
 	return &Controller{
-		config: config, client: c, direct: direct{Client: c, live: live}, recorder: recorder, looks: map[string]look{},
+		config: config, client: c, direct: local.Uncached(c, live), recorder: recorder, looks: map[string]look{},
 	}
-}
-
-// A direct client reads one object as the API server has it now.
-type direct struct {
-	client.Client
-	live client.Reader
-}
-
-// Get implements client.Reader.
-func (d direct) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	return d.live.Get(ctx, key, object, opts...)
-}
-
-// List implements client.Reader.
-func (d direct) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return d.live.List(ctx, list, opts...)
 }
 
 // Reconcile does for one Peer what this package is for.

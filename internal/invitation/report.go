@@ -2,19 +2,17 @@ package invitation
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // report writes what was found into the status of the Peer, if it is not there already, and tells of a change.
@@ -28,7 +26,7 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if after != nil {
 		ours.Conditions = []metav1.Condition{*after}
 	}
-	if err := c.apply(ctx, f.peer, "Peer", &ours); err != nil {
+	if err := local.ApplyStatus(ctx, c.client, fieldOwner, f.peer, &ours); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if after != nil {
@@ -38,25 +36,7 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 }
 
 func (c *Controller) applyClaim(ctx context.Context, claim *v1alpha1.PeeringClaim, status v1alpha1.PeeringClaimStatus) error {
-	return c.apply(ctx, claim, "PeeringClaim", &status)
-}
-
-// apply writes the part of an object's status that is ours.
-func (c *Controller) apply(ctx context.Context, object client.Object, kind string, status any) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
-	if err != nil {
-		return fmt.Errorf("convert status: %w", err)
-	}
-	patch := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
-	patch.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
-	patch.SetNamespace(object.GetNamespace())
-	patch.SetName(object.GetName())
-	patch.SetUID(object.GetUID())
-	err = c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), fieldOwner, client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("write the status of %s: %w", kind, err)
-	}
-	return nil
+	return local.ApplyStatus(ctx, c.client, fieldOwner, claim, &status)
 }
 
 // announce tells of a change of Joined: by an event to the user, by a line in the log to us.

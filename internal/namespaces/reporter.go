@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 const fieldOwner = client.FieldOwner("hanse-namespaces")
@@ -88,21 +87,7 @@ func (r *reporter) store(
 	if equality.Semantic.DeepEqual(offloading.Status, status) {
 		return nil
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
-	if err != nil {
-		return fmt.Errorf("encode status: %w", err)
-	}
-	patch := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
-	patch.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NamespaceOffloading"))
-	patch.SetNamespace(offloading.Namespace)
-	patch.SetName(offloading.Name)
-	// With its UID an object that was deleted meanwhile is not mistaken for its successor.
-	patch.SetUID(offloading.UID)
-	err = r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), fieldOwner, client.ForceOwnership)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("apply status of namespace offloading in %s: %w", offloading.Namespace, err)
-	}
-	return nil
+	return client.IgnoreNotFound(local.ApplyStatus(ctx, r.client, fieldOwner, offloading, &status))
 }
 
 // onEveryNamespace makes each event a look at every offloading, gathered: a thousand peers that come at once cost a few

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 const (
@@ -52,7 +53,7 @@ type state struct {
 // New returns the controller of Peers. c reads from a cache, live from the API server itself.
 func New(config Config, c client.Client, live client.Reader, links Links, recorder events.EventRecorder) *Controller {
 	config.Default()
-	kept := tenants{config: config, client: c, direct: direct{Client: c, live: live}}
+	kept := tenants{config: config, client: c, direct: local.Uncached(c, live)}
 	return &Controller{
 		config:     config,
 		client:     c,
@@ -63,17 +64,6 @@ func New(config Config, c client.Client, live client.Reader, links Links, record
 		undertaker: undertaker{config: config, tenants: kept, links: links},
 		states:     map[string]*state{},
 	}
-}
-
-// A direct client reads one object as the API server has it now.
-type direct struct {
-	client.Client
-	live client.Reader
-}
-
-// Get implements client.Reader.
-func (d direct) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	return d.live.Get(ctx, key, object, opts...)
 }
 
 // Reconcile does for one Peer what this package is for.

@@ -2,7 +2,6 @@ package peering
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,12 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // ownConditions are those of a Peer that this package writes.
@@ -98,19 +96,7 @@ func (c *Controller) apply(ctx context.Context, peer *v1alpha1.Peer, status v1al
 			ours.Conditions = append(ours.Conditions, found)
 		}
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&ours)
-	if err != nil {
-		return fmt.Errorf("convert status: %w", err)
-	}
-	patch := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
-	patch.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Peer"))
-	patch.SetName(peer.Name)
-	patch.SetUID(peer.UID)
-	err = c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), fieldOwner, client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	return nil
+	return local.ApplyStatus(ctx, c.client, fieldOwner, peer, &ours)
 }
 
 // announce tells of a change of Ready: by an event to the user, by a line in the log to us.

@@ -2,18 +2,16 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // fieldOwner is who writes condition Session and status.session of Peers.
@@ -45,9 +43,8 @@ func (c *Controller) report(ctx context.Context, seen *look) error {
 	if said != nil && said.Status == want.Status {
 		want.LastTransitionTime = said.LastTransitionTime
 	}
-	if err := c.apply(ctx, peer, &v1alpha1.PeerStatus{
-		Conditions: []metav1.Condition{want}, Session: statusOf(expires),
-	}); err != nil {
+	ours := &v1alpha1.PeerStatus{Conditions: []metav1.Condition{want}, Session: statusOf(expires)}
+	if err := local.ApplyStatus(ctx, c.client, fieldOwner, peer, ours); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	c.announce(ctx, peer, said, want)
@@ -59,7 +56,7 @@ func (c *Controller) withdraw(ctx context.Context, peer *v1alpha1.Peer) error {
 	if meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession) == nil && peer.Status.Session == nil {
 		return nil
 	}
-	return client.IgnoreNotFound(c.apply(ctx, peer, &v1alpha1.PeerStatus{}))
+	return client.IgnoreNotFound(local.ApplyStatus(ctx, c.client, fieldOwner, peer, &v1alpha1.PeerStatus{}))
 }
 
 func same(a, b metav1.Condition) bool {
@@ -79,23 +76,6 @@ func expiresSaid(peer *v1alpha1.Peer) *metav1.Time {
 		return nil
 	}
 	return peer.Status.Session.Expires
-}
-
-// apply makes the given status all that we own of the Peer.
-func (c *Controller) apply(ctx context.Context, peer *v1alpha1.Peer, status *v1alpha1.PeerStatus) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
-	if err != nil {
-		return fmt.Errorf("convert status: %w", err)
-	}
-	patch := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
-	patch.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Peer"))
-	patch.SetName(peer.Name)
-	patch.SetUID(peer.UID)
-	err = c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), fieldOwner, client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	return nil
 }
 
 // announce tells of a change: by an event to the user if something is amiss, by a line in the log to us.

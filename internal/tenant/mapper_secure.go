@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // errOtherRole is returned for a RoleBinding that an administrator must remove: the role of one cannot be changed.
@@ -59,7 +60,7 @@ func (m *mapper) label(ctx context.Context, ns *corev1.Namespace, labels map[str
 
 func (m *mapper) bind(ctx context.Context, want *rbacv1.RoleBinding) error {
 	have := &rbacv1.RoleBinding{ObjectMeta: *want.ObjectMeta.DeepCopy()}
-	_, err := controllerutil.CreateOrUpdate(ctx, m.uncached(), have, func() error {
+	_, err := controllerutil.CreateOrUpdate(ctx, local.Uncached(m.client, m.live), have, func() error {
 		if have.RoleRef.Name != "" && have.RoleRef != want.RoleRef {
 			return errOtherRole
 		}
@@ -96,7 +97,7 @@ func (m *mapper) guard(ctx context.Context, twin twinOf, peer *v1alpha1.Peer) (*
 		{network, func() { network.Spec = twin.networkPolicy(own) }},
 	} {
 		set := func() error { guard.set(); return nil }
-		if _, err := controllerutil.CreateOrUpdate(ctx, m.uncached(), guard.object, set); err != nil {
+		if _, err := controllerutil.CreateOrUpdate(ctx, local.Uncached(m.client, m.live), guard.object, set); err != nil {
 			return nil, fmt.Errorf("guard namespace %s: %w", named.Namespace, err)
 		}
 	}
@@ -110,19 +111,4 @@ func (m *mapper) untilCounted(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("read namespace %s: %w", m.config.Namespace, err)
 	}
 	return max(countingDelay-m.config.Clock.Since(own.CreationTimestamp.Time), 0), nil
-}
-
-// uncached is a client whose Get asks the API server: what guards a twin is read by name, and not watched.
-func (m *mapper) uncached() client.Client { return uncachedClient{Client: m.client, live: m.live} }
-
-type uncachedClient struct {
-	client.Client
-	live client.Reader
-}
-
-// Get reads from the API server.
-func (u uncachedClient) Get(
-	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
-) error {
-	return u.live.Get(ctx, key, object, options...)
 }

@@ -1,0 +1,67 @@
+package local
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func newClient(t *testing.T, peer *v1alpha1.Peer) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(peer).WithStatusSubresource(&v1alpha1.Peer{}).Build()
+}
+
+func TestEachOwnerWritesItsOwnPartOfTheStatus(t *testing.T) {
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg", UID: "u-1"}}
+	c := newClient(t, peer)
+	apply := func(owner client.FieldOwner, status v1alpha1.PeerStatus) {
+		t.Helper()
+		if err := ApplyStatus(t.Context(), c, owner, peer, &status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply("a", v1alpha1.PeerStatus{Version: "v1", DiscoveredServers: []string{"https://a"}})
+	apply("b", v1alpha1.PeerStatus{RemappedPodCIDR: "10.0.0.0/16"})
+	apply("a", v1alpha1.PeerStatus{Version: "v2"})
+
+	got := &v1alpha1.Peer{}
+	if err := Uncached(c, c).Get(t.Context(), client.ObjectKeyFromObject(peer), got); err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.PeerStatus{Version: "v2", RemappedPodCIDR: "10.0.0.0/16"}
+	if diff := cmp.Diff(want, got.Status); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheStatusOfAnObjectThatIsGone(t *testing.T) {
+	c := newClient(t, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "bremen"}})
+	gone := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg", UID: "u-1"}}
+	if err := ApplyStatus(t.Context(), c, "a", gone, &v1alpha1.PeerStatus{}); !apierrors.IsConflict(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUncachedReadsTheLivingAndNotTheCache(t *testing.T) {
+	cached := newClient(t, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "old"}})
+	live := newClient(t, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "new"}})
+	both := Uncached(cached, live)
+	if err := both.Get(t.Context(), client.ObjectKey{Name: "new"}, &v1alpha1.Peer{}); err != nil {
+		t.Error(err)
+	}
+	list := &v1alpha1.PeerList{}
+	if err := both.List(t.Context(), list); err != nil || len(list.Items) != 1 || list.Items[0].Name != "new" {
+		t.Errorf("got %v, %v", list.Items, err)
+	}
+}
