@@ -209,6 +209,39 @@ func TestQuotaRace(t *testing.T) {
 	}
 }
 
+// A peer does not get around a limit with pods that ask for nothing: each container then counts 100m of a processor.
+func TestPodsThatAskForNothingCount(t *testing.T) {
+	ctx := shared(t)
+	invitation := hamburg.invite(t, "visby-modest")
+	if _, err := hamburg.kubectl(ctx, "patch", "peer", "visby-modest", "--type", "merge", "-p", `{"spec":{"limits":{"resources":{"cpu":"150m"}}}}`); err != nil {
+		t.Fatal(err)
+	}
+	g := hamburg.join(t, invitation, "visby-modest")
+	twin := g.twin(t, "shop")
+	modest := "spec:\n  containers: [{name: main, image: " + busybox + ", imagePullPolicy: IfNotPresent, command: [/bin/sh, -c, \"" + forever + "\"]}]\n"
+	if err := g.Create(ctx, shadow(t, twin, "first", modest)); err != nil {
+		t.Fatal(err)
+	}
+	g.awaitRunning(t, twin, "first")
+	second := shadow(t, twin, "second", modest)
+	if err := g.Create(ctx, second); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second is refused for cpu", func(ctx context.Context) error {
+		if err := g.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(second.Status.Conditions, v1alpha1.ConditionScheduled)
+		if c == nil || c.Reason != v1alpha1.ReasonLimitExceeded || !strings.Contains(c.Message, "cpu") {
+			return fmt.Errorf("conditions: %+v", second.Status.Conditions)
+		}
+		return nil
+	})
+	if err := hamburg.isGone(ctx, &corev1.Pod{ObjectMeta: second.ObjectMeta}); err != nil {
+		t.Error(err)
+	}
+}
+
 // runsExactly checks that the peer has so many pods, all Ready.
 func (c *cluster) runsExactly(ctx context.Context, peer string, want int) error {
 	pods := &corev1.PodList{}
