@@ -32,7 +32,9 @@ func newDiscoveryCommand() *cobra.Command {
 		Long: "Announces this cluster on the local network by multicast DNS and finds others there, or by the DNS SRV records of a\n" +
 			"domain. What is found becomes a Peer without roles, until an administrator accepts it.",
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			return flags.server.outlive(command.Context(), flags.run)
+		},
 	}
 	flags.bind(command.Flags())
 	return command

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -29,18 +30,7 @@ func newKubeletCommand() *cobra.Command {
 			if config.NodeIP, err = netip.ParseAddr(nodeIP); err != nil {
 				return fmt.Errorf("--node-ip: %w", err)
 			}
-			mgr, err := server.newManager("kubelet", ctrl.Options{Cache: cache.Options{ByObject: kubelet.CacheByObject()}})
-			if err != nil {
-				return err
-			}
-			links, err := server.addLinks(mgr, "kubelet")
-			if err != nil {
-				return err
-			}
-			if err := kubelet.New(config, links, clock.RealClock{}).SetupWithManager(mgr); err != nil {
-				return err
-			}
-			return mgr.Start(command.Context())
+			return server.outlive(command.Context(), func(ctx context.Context) error { return runKubelet(ctx, server, config) })
 		},
 	}
 	server.bind(command.Flags())
@@ -48,6 +38,21 @@ func newKubeletCommand() *cobra.Command {
 	command.Flags().StringVar(&nodeIP, "node-ip", os.Getenv("POD_IP"),
 		"address at which the API server reaches this process; by default the environment variable POD_IP")
 	return command
+}
+
+func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config) error {
+	mgr, err := server.newManager("kubelet", ctrl.Options{Cache: cache.Options{ByObject: kubelet.CacheByObject()}})
+	if err != nil {
+		return err
+	}
+	links, err := server.addLinks(mgr, "kubelet")
+	if err != nil {
+		return err
+	}
+	if err := kubelet.New(config, links, clock.RealClock{}).SetupWithManager(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
 }
 
 func bindKubelet(flags *pflag.FlagSet, config *kubelet.Config) {

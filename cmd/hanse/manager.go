@@ -47,7 +47,12 @@ func newManagerCommand() *cobra.Command {
 		Use:   "manager",
 		Short: "Run the controllers: peers, advertisements, namespaces, and the pods of others",
 		Args:  cobra.NoArgs,
-		RunE:  func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := flags.parse(); err != nil {
+				return err
+			}
+			return flags.server.outlive(command.Context(), flags.run)
+		},
 	}
 	flags.bind(command.Flags())
 	return command
@@ -87,9 +92,6 @@ func joined(prefixes []netip.Prefix) string {
 }
 
 func (f *managerFlags) run(ctx context.Context) error {
-	if err := f.parse(); err != nil {
-		return err
-	}
 	mgr, err := f.server.newManager("manager", ctrl.Options{Cache: f.cache()})
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -47,14 +48,10 @@ func (f *serverFlags) bind(flags *pflag.FlagSet) {
 
 // newManager makes the process around the controllers of one subcommand: caches, leader election, metrics, probes.
 func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manager.Manager, error) {
-	if err := f.setLogger(); err != nil {
+	config, err := f.restConfig()
+	if err != nil {
 		return nil, err
 	}
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
-	}
-	config.QPS = -1 // the API server's own priority levels protect it
 	config.UserAgent = "hanse-" + subcommand + "/" + version.Version
 	if options.Scheme, err = newScheme(); err != nil {
 		return nil, err
@@ -73,6 +70,16 @@ func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manag
 		return nil, err
 	}
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced(mgr)))
+}
+
+// restConfig says where the API server is, and who we are to it.
+func (f *serverFlags) restConfig() (*rest.Config, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	config.QPS = -1 // the API server's own priority levels protect it
+	return config, nil
 }
 
 // cachesSynced makes a check that fails while a cache cannot be filled, because of a missing right for example. The

@@ -73,6 +73,7 @@ func TestPeerReturnsAfterForce(t *testing.T) {
 	}
 	// hamburg runs a pod at lubeck, and lubeck one at hamburg, when hamburg disappears.
 	_, orphan := lubeck.runsAt(t, hamburg)
+	restarts := hamburg.restarts(t)
 	hamburg.disappears(t)
 	if _, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--force"); err != nil {
 		t.Fatal(err)
@@ -90,9 +91,28 @@ func TestPeerReturnsAfterForce(t *testing.T) {
 	eventually(t, "hamburg, back again, parts as well", func(ctx context.Context) error {
 		return errors.Join(hamburg.isGone(ctx, &v1alpha1.Peer{ObjectMeta: named("lubeck")}), hamburg.isGone(ctx, orphan))
 	})
+	if now := hamburg.restarts(t); now != restarts {
+		t.Errorf("Hanse does not outlive an outage of its API server: its containers were started again %d times", now-restarts)
+	}
 	lubeck.dropTombstone(t, "hamburg")
 	lubeck.deleteStories(t)
 	expectSameObjects(t, before)
+}
+
+// restarts counts how often Kubernetes has started Hanse's containers again.
+func (c *cluster) restarts(t *testing.T) int {
+	t.Helper()
+	pods := &corev1.PodList{}
+	if err := c.List(t.Context(), pods, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for i := range pods.Items {
+		for _, container := range pods.Items[i].Status.ContainerStatuses {
+			count += int(container.RestartCount)
+		}
+	}
+	return count
 }
 
 // disappears stops the cluster's API server until it returns, at the story's end at the latest.
