@@ -37,6 +37,12 @@ type AdvertisementSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence"`
 
+	// fullSequence is the sequence of the newest full message, which said everything. Messages after it are partial: they
+	// changed nothing but availability, largestPod, the times and the sequence.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	FullSequence int64 `json:"fullSequence,omitempty"`
+
 	// phase says how long the provider wants to serve the consumer: Open, Cordoned (no more pods), Draining (and please
 	// move those that you have), Leaving (and this is the last message: the two part). Default Open.
 	// +optional
@@ -60,6 +66,12 @@ type AdvertisementSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	LargestPod corev1.ResourceList `json:"largestPod,omitempty"`
+
+	// guarantee is what the provider keeps free for this consumer, whatever others ask for. Without it, the offer is best
+	// effort.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Guarantee corev1.ResourceList `json:"guarantee,omitempty"`
 
 	// images are container images that are already on nodes of the cluster.
 	// +optional
@@ -92,10 +104,68 @@ type AdvertisementSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 
-	// flags are free keys and values. Unknown ones are kept and ignored.
+	// flags are free keys and values. Unknown ones are kept and ignored. Known are aggregated=true (the offer contains
+	// those of other clusters, see nested) and aggregatable=false (it must not become part of another offer).
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Flags map[string]Text `json:"flags,omitempty"`
+
+	// extensions are what goes with flags and has more to say. They are kept word for word, and ignored by whoever does
+	// not know them.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	Extensions map[string]Extension `json:"extensions,omitempty"`
+
+	// nested are the offers of other clusters that are part of an aggregated one.
+	// +optional
+	// +listType=map
+	// +listMapKey=clusterID
+	// +kubebuilder:validation:MaxItems=100
+	Nested []NestedOffer `json:"nested,omitempty"`
+}
+
+// Flags of advertisements that Hanse knows.
+const (
+	// FlagAggregated says with the value true that the offer contains those of other clusters.
+	FlagAggregated = "aggregated"
+	// FlagAggregatable says with the value false that the offer must not become part of another.
+	FlagAggregatable = "aggregatable"
+)
+
+// Extension is the content of an extension.
+// +kubebuilder:validation:MaxLength=4096
+type Extension string
+
+// NestedOffer is the offer of another cluster as part of an aggregated one. Its prices include the share of the cluster
+// that passes it on.
+type NestedOffer struct {
+	// clusterID is the id of the cluster that makes the offer.
+	// +required
+	// +kubebuilder:validation:MaxLength=30
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	ClusterID string `json:"clusterID"`
+
+	// path are the ids of the clusters through which the offer came to the cluster that advertises it here, the nearest to
+	// it first. It is empty if the two know each other.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=30
+	Path []string `json:"path,omitempty"`
+
+	// availability is what is free there.
+	// +required
+	// +kubebuilder:validation:MaxProperties=64
+	Availability corev1.ResourceList `json:"availability"`
+
+	// prices are what is asked. None means free.
+	// +optional
+	Prices *Prices `json:"prices,omitempty"`
+
+	// labels describe the cluster, such as its region.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]Text `json:"labels,omitempty"`
 }
 
 // Text is a bounded string.
@@ -131,6 +201,12 @@ type Prices struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	PerHour map[corev1.ResourceName]resource.Quantity `json:"perHour,omitempty"`
+
+	// perPlacement is the amount for each container that is placed, by its image. An image that is not named costs nothing
+	// by itself.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=100
+	PerPlacement map[string]resource.Quantity `json:"perPlacement,omitempty"`
 }
 
 // Network is what a consumer must know of its provider's network.
@@ -170,6 +246,13 @@ type Acknowledgement struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
+	// corrections name, field by field, what the receiver uses instead of what the sender said.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=256
+	Corrections []string `json:"corrections,omitempty"`
+
 	// sequence is the newest sequence that the receiver had seen when it wrote this answer.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
@@ -177,7 +260,8 @@ type Acknowledgement struct {
 
 // AdvertisementStatus is the receiver's answer.
 type AdvertisementStatus struct {
-	// conditions: Accepted (the receiver uses the offer) and Ready (the same, and the offer is current).
+	// conditions: Accepted (the receiver uses the offer), Ready (the same, and the offer is current) and, when the clocks of
+	// the two clusters differ by too much, ClockSkew.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -20,6 +20,10 @@ const (
 	ConditionJoined = "Joined"
 	// ConditionAccepted says that the receiver of the advertisement will use it.
 	ConditionAccepted = "Accepted"
+	// ConditionClockSkew says that the clocks of sender and receiver differ by more than the receiver puts up with.
+	ConditionClockSkew = "ClockSkew"
+	// ConditionPlaced says that it was decided where new pods of a namespace go.
+	ConditionPlaced = "Placed"
 	// ConditionScheduled says that the provider's scheduler found a node for the remote pod.
 	ConditionScheduled = "Scheduled"
 	// ConditionUnrecoverable says that the remote pod can no longer be made, so home should run another.
@@ -117,6 +121,25 @@ const (
 	ReasonInvalidField = "InvalidField"
 	// ReasonMalformed means that the object cannot be decoded or stored.
 	ReasonMalformed = "Malformed"
+
+	// ReasonLoop means that an aggregated advertisement has come back to a cluster that it has passed.
+	ReasonLoop = "Loop"
+	// ReasonRefusedByPolicy means that a policy says no.
+	ReasonRefusedByPolicy = "RefusedByPolicy"
+	// ReasonPendingApproval means that a policy leaves it to an administrator.
+	ReasonPendingApproval = "PendingApproval"
+	// ReasonApproved means that an administrator has accepted it.
+	ReasonApproved = "Approved"
+	// ReasonRefusedByAdministrator means that an administrator says no.
+	ReasonRefusedByAdministrator = "RefusedByAdministrator"
+	// ReasonCorrected means that the receiver uses the advertisement with changes.
+	ReasonCorrected = "Corrected"
+	// ReasonPolicyFailed means that a policy could not be asked: it is broken, too slow, or answers nonsense.
+	ReasonPolicyFailed = "PolicyFailed"
+	// ReasonPolicyInvalid means that a policy cannot be loaded.
+	ReasonPolicyInvalid = "PolicyInvalid"
+	// ReasonNoClusterFits means that placement leaves no cluster to choose.
+	ReasonNoClusterFits = "NoClusterFits"
 
 	// ReasonTwinCreated means that the twin namespace exists.
 	ReasonTwinCreated = "TwinCreated"

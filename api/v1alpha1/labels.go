@@ -17,6 +17,13 @@ const (
 	// own service accounts may change pods there. The manager keeps it.
 	LabelOffloads = "hanse.dev/offloads"
 
+	// LabelPolicy marks a ConfigMap in Hanse's own namespace as policy. Its value is the question that its modules, keys
+	// that end in .rego, answer: incoming, outgoing, shadowpod or placement.
+	LabelPolicy = "hanse.dev/policy"
+	// LabelPolicyTest marks a ConfigMap in Hanse's own namespace as a question to try: its value is what LabelPolicy has.
+	// The manager answers in it, and deletes it after a while.
+	LabelPolicyTest = "hanse.dev/policy-test"
+
 	// AnnotationHomeNamespace carries, on a twin namespace, the namespace at home that it stands for.
 	AnnotationHomeNamespace = "hanse.dev/home-namespace"
 	// AnnotationPeerUID carries, on a tenant namespace, the UID of the Peer that it was made for.
@@ -30,6 +37,14 @@ const (
 	AnnotationJoin = "hanse.dev/join"
 	// AnnotationAllowOnVirtualNodes set to "true" on a DaemonSet lets its pods run on virtual nodes.
 	AnnotationAllowOnVirtualNodes = "hanse.dev/allow-on-virtual-nodes"
+	// AnnotationDecision is an administrator's word on our copy of a peer's advertisement: one of the Decision values below.
+	// It holds until the peer changes its terms.
+	AnnotationDecision = "hanse.dev/decision"
+	// AnnotationPrefer on a pod overrides spec.placement.prefer of its namespace's NamespaceOffloading.
+	AnnotationPrefer = "hanse.dev/prefer"
+	// AnnotationExclude on a pod names peers, separated by commas, that it must not run in, besides those that
+	// spec.placement.exclude names.
+	AnnotationExclude = "hanse.dev/exclude"
 	// AnnotationRunsAtHome is put by admission on a pod of an offloaded namespace that cannot run remotely and was
 	// therefore kept on the nodes of its own cluster. It says why.
 	AnnotationRunsAtHome = "hanse.dev/runs-at-home"
@@ -49,6 +64,14 @@ const (
 	FinalizerNamespaceMapping = "hanse.dev/namespace-mapping"
 	// FinalizerPeer holds a Peer until what was made for it in this cluster is gone.
 	FinalizerPeer = "hanse.dev/peer"
+)
+
+// Values of AnnotationDecision.
+const (
+	// DecisionAccept accepts an advertisement that a policy holds as pending.
+	DecisionAccept = "Accept"
+	// DecisionRefuse refuses an advertisement, whatever the policy says.
+	DecisionRefuse = "Refuse"
 )
 
 // Values of LabelType.
@@ -110,6 +133,9 @@ const (
 	ClusterInfoAPIVersions = "apiVersions"
 	// ClusterInfoVersion is the key of Hanse's version in ClusterInfo.
 	ClusterInfoVersion = "version"
+	// PolicyStatus is the ConfigMap in Hanse's own namespace in which the manager says how the policies stand: for each
+	// question under its name, as JSON.
+	PolicyStatus = "hanse-policy-status"
 	// NamespaceOffloadingName is the only name that a NamespaceOffloading may have, so that a namespace has at most one.
 	NamespaceOffloadingName = "offloading"
 	// SystemNamespace is where Hanse is installed unless told otherwise.

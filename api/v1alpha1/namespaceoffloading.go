@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -29,6 +31,75 @@ type NamespaceOffloadingSpec struct {
 	// default all.
 	// +optional
 	ClusterSelector *ClusterSelector `json:"clusterSelector,omitempty"`
+
+	// placement says which of the selected clusters are preferred. By default home first, then what the administrator's
+	// policy says.
+	// +optional
+	Placement *Placement `json:"placement,omitempty"`
+}
+
+// PlacementPreference says what makes one cluster better than another.
+// +kubebuilder:validation:Enum=Price;Latency;Spread
+type PlacementPreference string
+
+const (
+	// PreferPrice prefers the cluster that asks the least.
+	PreferPrice PlacementPreference = "Price"
+	// PreferLatency prefers the cluster that is the nearest, by the measured round-trip time.
+	PreferLatency PlacementPreference = "Latency"
+	// PreferSpread prefers no cluster, so that the scheduler spreads pods over all.
+	PreferSpread PlacementPreference = "Spread"
+)
+
+// Placement says which clusters the pods of a namespace prefer, and which they must not run in. Annotations of a pod
+// override it: hanse.dev/prefer (Price, Latency or Spread) and hanse.dev/exclude (names of peers, separated by commas).
+type Placement struct {
+	// prefer says what makes one cluster better than another. Where it is set, real nodes of this cluster are not
+	// preferred to virtual ones.
+	// +optional
+	Prefer PlacementPreference `json:"prefer,omitempty"`
+
+	// request is the pod that prices and room are compared by. By default one core and 1Gi of memory.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	Request corev1.ResourceList `json:"request,omitempty"`
+
+	// maxPrice is the most that such a pod may cost for an hour. A cluster that asks more, or asks in another currency, is
+	// excluded.
+	// +optional
+	MaxPrice *Price `json:"maxPrice,omitempty"`
+
+	// maxLatency excludes clusters whose measured round-trip time is longer, or is not known yet.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('1h')",message="maxLatency must be above 0s and at most 1h, such as 50ms"
+	MaxLatency *metav1.Duration `json:"maxLatency,omitempty"`
+
+	// exclude names peers that pods must not run in.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=40
+	Exclude []string `json:"exclude,omitempty"`
+
+	// strict lets pods run in the best cluster that such a pod fits in, and in no other.
+	// +optional
+	Strict bool `json:"strict,omitempty"`
+}
+
+// Price is an exact amount of money.
+type Price struct {
+	// amount is how much.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).sign() >= 0",message="amount must not be negative"
+	Amount resource.Quantity `json:"amount"`
+
+	// currency is the ISO 4217 code of the currency.
+	// +required
+	// +kubebuilder:validation:MaxLength=3
+	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
+	Currency string `json:"currency"`
 }
 
 // ClusterSelector selects clusters by the labels of their virtual nodes. All of it must match.
@@ -96,9 +167,66 @@ type ClusterOffloading struct {
 	Message string `json:"message,omitempty"`
 }
 
+// PlacementStatus is what was decided about where new pods of a namespace go. The admission policy follows it.
+type PlacementStatus struct {
+	// prefersRemote says that virtual nodes come by their weights, and are not behind real nodes.
+	// +optional
+	PrefersRemote bool `json:"prefersRemote,omitempty"`
+
+	// nodes are the virtual nodes that something was decided about, sorted by name; at most 200 are listed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=200
+	Nodes []NodePlacement `json:"nodes,omitempty"`
+
+	// only are the virtual nodes that pods may run on, if placement is strict: the best one. It is empty, with strict set,
+	// while no cluster fits.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	Only []string `json:"only,omitempty"`
+
+	// strict says that no virtual nodes but those in only may be used.
+	// +optional
+	Strict bool `json:"strict,omitempty"`
+}
+
+// NodePlacement is what was decided about one virtual node.
+type NodePlacement struct {
+	// name is that of the virtual node.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// excluded is why no pod of the namespace may run there. It is empty if pods may.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Excluded string `json:"excluded,omitempty"`
+
+	// weight is how much the node is preferred: 1 to 100, 0 not at all.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Weight int32 `json:"weight,omitempty"`
+
+	// weightByPrice is the weight for pods that prefer Price by annotation.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	WeightByPrice int32 `json:"weightByPrice,omitempty"`
+
+	// weightByLatency is the weight for pods that prefer Latency by annotation.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	WeightByLatency int32 `json:"weightByLatency,omitempty"`
+}
+
 // NamespaceOffloadingStatus says how the offloading of a namespace stands.
 type NamespaceOffloadingStatus struct {
-	// conditions: Ready (every selected peer has a twin of this namespace).
+	// conditions: Ready (every selected peer has a twin of this namespace) and Placed (it was decided where new pods go).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -115,6 +243,10 @@ type NamespaceOffloadingStatus struct {
 	// +listMapKey=peer
 	// +kubebuilder:validation:MaxItems=1000
 	Clusters []ClusterOffloading `json:"clusters,omitempty"`
+
+	// placement is what was decided about where new pods go.
+	// +optional
+	Placement *PlacementStatus `json:"placement,omitempty"`
 }
 
 // NamespaceOffloading lets the pods of its namespace run in other clusters. It must be called "offloading", so that a

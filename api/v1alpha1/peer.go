@@ -201,6 +201,13 @@ type PeerSpec struct {
 	// +optional
 	Limits *PeerLimits `json:"limits,omitempty"`
 
+	// guarantee is what is locked for the peer as a consumer from when it has accepted our advertisement: it is taken off
+	// what all others are offered. Without it, what the peer is offered is best effort.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(name, !name.startsWith('requests.') && !name.startsWith('limits.'))",message="name the resource itself, such as cpu: it is what pods ask for that is guaranteed"
+	Guarantee corev1.ResourceList `json:"guarantee,omitempty"`
+
 	// podSecurity is the level of the Pod Security Standards that the peer's pods must meet here. Default Baseline.
 	// +optional
 	PodSecurity PodSecurityLevel `json:"podSecurity,omitempty"`
@@ -264,6 +271,10 @@ type PeerStatus struct {
 	// by a lot.
 	// +optional
 	RoundTripTime *metav1.Duration `json:"roundTripTime,omitempty"`
+
+	// roundTripDeviation is by how much that time varies: the smoothed mean deviation, rounded and written as the time is.
+	// +optional
+	RoundTripDeviation *metav1.Duration `json:"roundTripDeviation,omitempty"`
 
 	// invitation is how our invitation for the peer stands.
 	// +optional

@@ -18,12 +18,12 @@ var layers = []struct {
 	packages []string
 }{
 	{"api", []string{"api/v1alpha1"}},
-	{"leaf", []string{"internal/version", "charts"}},
-	{"domain", []string{"internal/exchange", "internal/offload", "internal/trust"}},
+	{"leaf", []string{"internal/version", "charts", "policies"}},
+	{"domain", []string{"internal/exchange", "internal/offload", "internal/policy", "internal/trust"}},
 	{"I/O", []string{"internal/local", "internal/peers"}},
 	{"edge", []string{
 		"internal/advertisement", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
-		"internal/install", "internal/invitation", "internal/session",
+		"internal/install", "internal/invitation", "internal/placement", "internal/policymaker", "internal/session",
 	}},
 	{"test", []string{"internal/architecture"}},
 	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "bench"}},
