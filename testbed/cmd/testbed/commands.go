@@ -126,6 +126,23 @@ func (a *app) heal() *cobra.Command {
 	}
 }
 
+func (a *app) slow() *cobra.Command {
+	return &cobra.Command{
+		Use:   "slow A B RATE",
+		Short: "Limit what a cluster sends to another, such as to 64kbit; off ends it",
+		Long: `Limit what cluster A sends to B to a rate as tc has it, such as 64kbit, so that every exchange takes longer. The rate
+"off" ends the limit. There is one limit at a time for each cluster A.`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(command *cobra.Command, args []string) error {
+			rate := args[2]
+			if rate == "off" {
+				rate = ""
+			}
+			return a.testbed.Slow(command.Context(), args[0], args[1], rate)
+		},
+	}
+}
+
 // component is a command that does something to one component of a cluster.
 func (a *app) component(verb, short string) *cobra.Command {
 	return &cobra.Command{

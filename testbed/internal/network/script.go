@@ -64,6 +64,16 @@ func hostRules(slot plan.Slot) string {
 	)
 }
 
+// slowScript are the commands of tc(8) that limit what is sent to the subnet, and nothing else.
+func slowScript(to netip.Prefix, rate string) [][]string {
+	return [][]string{
+		strings.Fields("qdisc add dev eth0 root handle 1: htb default 1"),
+		strings.Fields("class add dev eth0 parent 1: classid 1:1 htb rate 10gbit quantum 60000"),
+		strings.Fields("class add dev eth0 parent 1: classid 1:2 htb burst 1600 quantum 1600 rate " + rate),
+		strings.Fields(fmt.Sprintf("filter add dev eth0 parent 1: protocol ip u32 match ip dst %s flowid 1:2", to)),
+	}
+}
+
 // Cut is a partition: nothing that From sends, or with OneWay no connection that From opens, gets to To.
 type Cut struct {
 	From   string `json:"from"`

@@ -223,6 +223,22 @@ func without(cuts []network.Cut, a, b string) []network.Cut {
 	})
 }
 
+// Slow limits what a sends to b to a rate as tc(8) has it; without a rate the limit ends. One limit at a time stands for a
+// cluster, and it ends with the cluster.
+func (t *Testbed) Slow(ctx context.Context, a, b, rate string) error {
+	if t.Rootless {
+		return errRootless
+	}
+	if a == b {
+		return errSame
+	}
+	ends, err := t.Named([]string{a, b})
+	if err != nil {
+		return err
+	}
+	return network.Slow(ctx, ends[0].Cluster, ends[1].Subnet(), rate)
+}
+
 // subnets tells where the nodes of each cluster have their addresses.
 func (t *Testbed) subnets() (map[string]netip.Prefix, error) {
 	clusters, err := t.Clusters()
