@@ -1,0 +1,115 @@
+package policy
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"gopkg.in/inf.v0"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+const (
+	maxQuantityLength   = 64
+	maxQuantityExponent = 30
+	nano                = 9 // decimals of a quantity
+)
+
+var errQuantity = errors.New("is not a quantity: it must be a number, or a text such as 500m or 4Gi, from 0 to 2^53")
+
+// largest is what no amount in an answer may exceed: the API takes no more of any resource.
+var largest = inf.NewDec(1<<53, 0)
+
+// quantity reads an amount. Numbers are as exact as OPA calculates, and rounded to what a quantity can hold.
+func quantity(value ast.Value) (resource.Quantity, error) {
+	switch v := value.(type) {
+	case ast.Number:
+		return parseNumber(string(v))
+	case ast.String:
+		return parseQuantity(string(v))
+	default:
+		return resource.Quantity{}, errQuantity
+	}
+}
+
+func parseNumber(number string) (resource.Quantity, error) {
+	if !tame(number) {
+		return resource.Quantity{}, errQuantity
+	}
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	amount, isNumber := new(inf.Dec).SetString(mantissa)
+	shift, err := strconv.Atoi("0" + strings.TrimLeft(exponent, "+-"))
+	if !isNumber || err != nil {
+		return resource.Quantity{}, errQuantity
+	}
+	if strings.HasPrefix(exponent, "-") {
+		shift = -shift
+	}
+	amount.SetScale(amount.Scale() - inf.Scale(shift)) //nolint:gosec // tame
+	amount.Round(amount, nano, inf.RoundHalfEven)
+	if !fits(amount) {
+		return resource.Quantity{}, errQuantity
+	}
+	return resource.ParseQuantity(plain(amount))
+}
+
+func parseQuantity(text string) (resource.Quantity, error) {
+	if !tame(text) {
+		return resource.Quantity{}, errQuantity
+	}
+	amount, err := resource.ParseQuantity(text)
+	if err != nil || !fits(amount.AsDec()) {
+		return resource.Quantity{}, errQuantity
+	}
+	return resource.ParseQuantity(text) // AsDec has changed how the other is written
+}
+
+func fits(amount *inf.Dec) bool { return amount.Sign() >= 0 && amount.Cmp(largest) <= 0 }
+
+// tame reports whether a text can be calculated with in no time. It need not be a number.
+func tame(text string) bool {
+	if len(text) > maxQuantityLength {
+		return false
+	}
+	_, exponent, found := strings.Cut(strings.ToLower(text), "e")
+	if !found || exponent == "" || exponent == "i" { // 1E and 1Ei are exa
+		return true
+	}
+	n, err := strconv.Atoi(exponent)
+	return err == nil && n >= -maxQuantityExponent && n <= maxQuantityExponent
+}
+
+// whole rounds an amount of a resource down to what a Node can have: thousandths of a core, and whole ones of all else.
+func whole(name corev1.ResourceName, amount resource.Quantity) (resource.Quantity, error) {
+	decimals := inf.Scale(0)
+	if name == corev1.ResourceCPU {
+		decimals = 3
+	}
+	exact := amount.DeepCopy()
+	rounded := new(inf.Dec).Round(exact.AsDec(), decimals, inf.RoundDown)
+	if rounded.Cmp(exact.AsDec()) == 0 {
+		return amount, nil
+	}
+	return resource.ParseQuantity(plain(rounded))
+}
+
+// plain writes a decimal without needless zeros.
+func plain(amount *inf.Dec) string {
+	digits := amount.String()
+	if strings.Contains(digits, ".") {
+		digits = strings.TrimRight(strings.TrimRight(digits, "0"), ".")
+	}
+	return digits
+}
+
+// always reports whether every advertisement names the resource, also when there is nothing of it.
+func always(name corev1.ResourceName) bool {
+	switch name {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage:
+		return true
+	default:
+		return false
+	}
+}
