@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/hanse-dev/hanse/internal/advertisement"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/invitation"
 	"github.com/hanse-dev/hanse/internal/namespaces"
@@ -33,7 +31,7 @@ import (
 // managerFlags are those of `hanse manager`.
 type managerFlags struct {
 	server       serverFlags
-	advertising  advertisement.Config
+	market       marketFlags
 	peering      peering.Config
 	invitation   invitation.Config
 	session      session.Config
@@ -59,7 +57,6 @@ func newManagerCommand() *cobra.Command {
 }
 
 func (f *managerFlags) bind(flags *pflag.FlagSet) {
-	f.advertising.Default()
 	f.peering.Default()
 	f.invitation.Default()
 	f.session.Default()
@@ -77,10 +74,7 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.session.SessionLife, "session-life", f.session.SessionLife,
 		"for how long a peer's credentials live unless it renews them, and ours are asked for")
 	flags.DurationVar(&f.session.RenewalPeriod, "renewal-period", f.session.RenewalPeriod, "how often our credentials are renewed")
-	flags.DurationVar(&f.advertising.HelloInterval, "hello-interval", f.advertising.HelloInterval, "how often an advertisement is said again")
-	flags.DurationVar(&f.advertising.HelloTimeout, "hello-timeout", f.advertising.HelloTimeout,
-		"for how long a provider may be silent before its offer ends, and how long ours live")
-	flags.DurationVar(&f.advertising.Bounds.ClockSkew, "clock-skew", f.advertising.Bounds.ClockSkew, "how far a peer's clock may be off")
+	f.market.bind(flags)
 }
 
 func joined(prefixes []netip.Prefix) string {
@@ -99,12 +93,13 @@ func (f *managerFlags) run(ctx context.Context) error {
 	if err := f.introduce(ctx, mgr); err != nil {
 		return err
 	}
-	links, err := f.server.addLinks(mgr, "manager")
+	links, err := f.server.addLinks(mgr, "manager", pingByManager)
 	if err != nil {
 		return err
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
-		f.addPeering, f.addInvitation, f.addSession, f.addAdvertising, f.addTenant, f.addNamespaces,
+		f.addPeering, f.addInvitation, f.addSession, f.market.addPolicies, f.market.addAdvertising, f.market.addPlacement,
+		f.addTenant, f.addNamespaces,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err
@@ -115,10 +110,13 @@ func (f *managerFlags) run(ctx context.Context) error {
 
 // parse reads the flags that pflag has no type for.
 func (f *managerFlags) parse() error {
-	f.peering.Namespace, f.advertising.Namespace = f.server.namespace, f.server.namespace
+	if err := f.market.parse(f.server.namespace); err != nil {
+		return err
+	}
+	f.peering.Namespace = f.server.namespace
 	f.peering.Version, f.session.Version = version.Version, version.Version
 	f.invitation.SessionLife = f.session.SessionLife
-	f.advertising.PodCIDR = f.podCIDR
+	f.market.advertising.PodCIDR = f.podCIDR
 	if f.podCIDR != "" {
 		prefix, err := netip.ParsePrefix(f.podCIDR)
 		if err != nil {
@@ -166,7 +164,7 @@ func (f *managerFlags) introduce(ctx context.Context, mgr manager.Manager) error
 	f.peering.ClusterID, f.peering.ClusterKey = self.ClusterID, self.Key
 	f.invitation.ClusterID, f.invitation.ClusterKey = self.ClusterID, self.Key
 	f.session.ClusterID, f.session.ClusterKey = self.ClusterID, self.Key
-	f.advertising.ClusterID = self.ClusterID
+	f.market.advertising.ClusterID = self.ClusterID
 	f.invitation.CA, err = authority(mgr.GetConfig())
 	return err
 }
@@ -203,18 +201,11 @@ func (f *managerFlags) addSession(mgr manager.Manager, links *peers.Links) error
 	return controller.SetupWithManager(mgr)
 }
 
-func (f *managerFlags) addAdvertising(mgr manager.Manager, links *peers.Links) error {
-	if err := f.advertising.Validate(); err != nil {
-		return err
-	}
-	recorder := mgr.GetEventRecorder("hanse-advertisement")
-	publisher := advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), clock.RealClock{}, recorder)
-	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), advertisement.OverLinks(links), clock.RealClock{})
-	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
-}
-
 func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
-	config := tenant.Config{Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs}
+	config := tenant.Config{
+		Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs,
+		Decider: f.market.maker,
+	}
 	controllers, err := tenant.New(config, mgr.GetClient(), mgr.GetAPIReader())
 	if err != nil {
 		return err

@@ -13,61 +13,92 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-// capacity follows the pods and nodes of this cluster and sums up what there is to spare, once for all consumers. A pod
-// that changes costs one addition; the sum is made when somebody looks.
+// capacity follows the pods, nodes and advertisements of this cluster and sums up what there is to spare, once for all
+// consumers. A pod that changes costs one addition; the sum is made when somebody looks.
 type capacity struct {
 	informers cache.Informers
-	margin    corev1.ResourceList
-	labelKeys []string
-	maxImages int
+	config    *Config
 	changed   chan struct{} // holds one value after a change
+	book      *book
 
 	mu           sync.Mutex
 	ledger       *exchange.Ledger
+	images       *images
 	sumStale     bool
 	nodesStale   bool
 	sum          exchange.Capacity
+	locks        locks
+	load         policy.Load
 	description  exchange.Description
 	registration []toolscache.ResourceEventHandlerRegistration
 }
 
-func newCapacity(config Config, informers cache.Informers) *capacity {
+func newCapacity(config *Config, informers cache.Informers) *capacity {
 	return &capacity{
 		informers:  informers,
-		margin:     config.Margin,
-		labelKeys:  config.LabelKeys,
-		maxImages:  config.MaxImages,
+		config:     config,
 		changed:    make(chan struct{}, 1),
+		book:       newBook(config),
 		ledger:     exchange.NewLedger(),
+		images:     newImages(config.MaxImages),
 		sumStale:   true,
 		nodesStale: true,
 	}
 }
 
-// offerable is what there is to spare, and what the cluster is like.
+// offerable is what there is to spare, what the cluster is like, and what else decides what a consumer is offered.
+// Nobody changes what it refers to.
 type offerable struct {
 	exchange.Capacity
 	exchange.Description
+	load       policy.Load
+	guaranteed map[string]corev1.ResourceList // consumer → what is guaranteed to it
+	locks      locks
+	offers     []v1alpha1.Advertisement // of providers, to be passed on
 }
 
 // look returns the newest state.
 func (c *capacity) look() offerable {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.sumUp()
+}
+
+// lookFor returns the newest state, and the images that the peer may be told of.
+func (c *capacity) lookFor(peer string) (offerable, []v1alpha1.Image) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sumUp(), c.images.of(peer)
+}
+
+// sumUp is called with the lock held.
+func (c *capacity) sumUp() offerable {
+	guaranteed, offers, relocked := c.book.look()
 	if c.sumStale {
-		c.sum, c.sumStale = c.ledger.Capacity(c.margin), false
+		c.sum = c.ledger.Capacity(c.config.Margin)
+		c.load.Allocatable, c.load.Free = c.ledger.Load()
+	}
+	if c.sumStale || relocked {
+		c.locks = locksOf(c.sum, guaranteed)
 	}
 	if c.nodesStale {
-		c.description, c.nodesStale = c.ledger.Describe(c.labelKeys, c.maxImages), false
+		c.description = c.ledger.Describe(c.config.LabelKeys, c.config.ImagePatterns)
+		c.images.setStock(c.description.Stock)
 	}
-	return offerable{c.sum, c.description}
+	c.sumStale, c.nodesStale = false, false
+	return offerable{
+		Capacity: c.sum, Description: c.description, load: c.load,
+		guaranteed: guaranteed, locks: c.locks, offers: offers,
+	}
 }
 
 // Start is a source of the publisher's controller, of which no worker runs before it has synced: an offer made from half
-// of the pods would promise too much.
+// of the pods, or of the guarantees, would promise too much.
 func (c *capacity) Start(ctx context.Context, _ queue) error {
 	for _, handled := range []struct {
 		example client.Object
@@ -75,6 +106,7 @@ func (c *capacity) Start(ctx context.Context, _ queue) error {
 	}{
 		{&corev1.Node{}, toolscache.ResourceEventHandlerFuncs{AddFunc: c.setNode, UpdateFunc: c.updateNode, DeleteFunc: c.removeNode}},
 		{&corev1.Pod{}, toolscache.ResourceEventHandlerFuncs{AddFunc: c.setPod, UpdateFunc: c.updatePod, DeleteFunc: c.removePod}},
+		{&v1alpha1.Advertisement{}, toolscache.ResourceEventHandlerFuncs{AddFunc: c.setAd, UpdateFunc: c.updateAd, DeleteFunc: c.removeAd}},
 	} {
 		informer, err := c.informers.GetInformer(ctx, handled.example, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -89,11 +121,11 @@ func (c *capacity) Start(ctx context.Context, _ queue) error {
 	return nil
 }
 
-// WaitForSync returns when all pods and nodes were handled once.
+// WaitForSync returns when all pods, nodes and advertisements were handled once.
 func (c *capacity) WaitForSync(ctx context.Context) error {
 	for _, registration := range c.registration {
 		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			return errors.New("pods and nodes were not read in time")
+			return errors.New("pods, nodes and advertisements were not read in time")
 		}
 	}
 	return nil
@@ -124,7 +156,10 @@ func (c *capacity) removeNode(object any) {
 
 func (c *capacity) setPod(object any) {
 	if pod, isPod := object.(*corev1.Pod); isPod {
-		c.change(false, func() bool { return c.ledger.SetPod(pod) })
+		c.change(false, func() bool {
+			c.images.setPod(pod)
+			return c.ledger.SetPod(pod)
+		})
 	}
 }
 
@@ -133,7 +168,24 @@ func (c *capacity) updatePod(_, after any) { c.setPod(after) }
 func (c *capacity) removePod(object any) {
 	if pod, isPod := lastKnown(object).(*corev1.Pod); isPod {
 		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-		c.change(false, func() bool { return c.ledger.RemovePod(key) })
+		c.change(false, func() bool {
+			c.images.removePod(key)
+			return c.ledger.RemovePod(key)
+		})
+	}
+}
+
+func (c *capacity) setAd(object any) {
+	if ad, isAd := object.(*v1alpha1.Advertisement); isAd && c.book.set(ad) {
+		c.ring()
+	}
+}
+
+func (c *capacity) updateAd(_, after any) { c.setAd(after) }
+
+func (c *capacity) removeAd(object any) {
+	if ad, isAd := lastKnown(object).(*v1alpha1.Advertisement); isAd && c.book.remove(ad) {
+		c.ring()
 	}
 }
 
@@ -153,6 +205,11 @@ func (c *capacity) change(ofNodes bool, apply func() bool) {
 	}
 	c.sumStale = true
 	c.nodesStale = c.nodesStale || ofNodes
+	c.ring()
+}
+
+// ring says that something has changed.
+func (c *capacity) ring() {
 	select {
 	case c.changed <- struct{}{}:
 	default:

@@ -11,6 +11,9 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
+// maxAggregateShare is how many percent may be added to the prices of what is passed on.
+const maxAggregateShare = 1000
+
 // Config is what an administrator may set. What is not set has the default that is named.
 type Config struct {
 	// ClusterID is the id of this cluster. It must be set.
@@ -20,11 +23,14 @@ type Config struct {
 	// Workers is how many peers are worked on at the same time, by the publisher and by the receiver each. Default 16.
 	Workers int
 
-	// HelloInterval is how often an offer is said again when nothing changes. Default 10 minutes.
+	// HelloInterval is how often an offer is said again when nothing changes, and how long an answer of the policies
+	// holds at most. Default 10 minutes.
 	HelloInterval time.Duration
 	// HelloTimeout is for how long a provider may be silent before its offer counts as ended, and how long our own
-	// offers live. Default 30 minutes.
+	// offers live. Default three times HelloInterval.
 	HelloTimeout time.Duration
+	// FullInterval is how often the whole offer is said again when its terms do not change. Default 30 minutes.
+	FullInterval time.Duration
 	// MinInterval is the least time between two messages to one consumer, and between two looks at the capacity of the
 	// cluster. Default 2 s.
 	MinInterval time.Duration
@@ -42,6 +48,14 @@ type Config struct {
 	LabelKeys []string
 	// MaxImages is how many images are offered. Default exchange.MaxImages.
 	MaxImages int
+	// ImagePatterns say which images every consumer may know of; of all others it is told those that its own pods use
+	// here. Default exchange.DefaultImagePatterns.
+	ImagePatterns []string
+
+	// Aggregate makes what our providers offer us a part of what we offer our consumers. By default it is not.
+	Aggregate bool
+	// AggregateShare is how many percent are added to the prices of what is passed on. By default nothing.
+	AggregateShare int64
 
 	// Bounds are the limits of what is believed. By default exchange.DefaultBounds.
 	Bounds exchange.Bounds
@@ -54,7 +68,8 @@ type Config struct {
 func (c *Config) Default() {
 	c.Workers = orDefault(c.Workers, 16)
 	c.HelloInterval = orDefault(c.HelloInterval, 10*time.Minute)
-	c.HelloTimeout = orDefault(c.HelloTimeout, 30*time.Minute)
+	c.HelloTimeout = orDefault(c.HelloTimeout, 3*c.HelloInterval)
+	c.FullInterval = orDefault(c.FullInterval, 30*time.Minute)
 	c.MinInterval = orDefault(c.MinInterval, 2*time.Second)
 	c.SettleInterval = orDefault(c.SettleInterval, 30*time.Second)
 	c.Threshold = orDefault(c.Threshold, 5)
@@ -63,6 +78,9 @@ func (c *Config) Default() {
 	c.ReceiveInterval = orDefault(c.ReceiveInterval, time.Second)
 	if c.LabelKeys == nil {
 		c.LabelKeys = []string{corev1.LabelTopologyRegion}
+	}
+	if c.ImagePatterns == nil {
+		c.ImagePatterns = exchange.DefaultImagePatterns()
 	}
 }
 
@@ -87,6 +105,9 @@ func (c *Config) Validate() error {
 	if c.Threshold < 0 || c.MaxImages < 0 || c.MaxImages > 100 {
 		problems = append(problems, errors.New("the threshold must not be negative, and the images at most 100"))
 	}
+	if c.AggregateShare < 0 || c.AggregateShare > maxAggregateShare {
+		problems = append(problems, fmt.Errorf("a share of %d percent: it must be between 0 and %d", c.AggregateShare, maxAggregateShare))
+	}
 	if _, err := netip.ParsePrefix(c.PodCIDR); c.PodCIDR != "" && err != nil {
 		problems = append(problems, fmt.Errorf("pod CIDR %q: %w", c.PodCIDR, err))
 	}
@@ -97,6 +118,9 @@ func (c *Config) validateIntervals() error {
 	var problems []error
 	if c.HelloInterval <= 0 || c.HelloInterval >= c.HelloTimeout {
 		problems = append(problems, fmt.Errorf("a hello every %s is too rare for a timeout of %s", c.HelloInterval, c.HelloTimeout))
+	}
+	if c.FullInterval < c.HelloInterval {
+		problems = append(problems, fmt.Errorf("full messages every %s cannot be more frequent than hellos every %s", c.FullInterval, c.HelloInterval))
 	}
 	if c.MinInterval <= 0 || c.SettleInterval < c.MinInterval || c.ReceiveInterval <= 0 {
 		problems = append(problems, errors.New("intervals must be positive, and that of small changes not shorter than that of all"))

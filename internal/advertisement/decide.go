@@ -7,6 +7,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 // facts are what was seen of a provider's advertisement.
@@ -16,113 +17,230 @@ type facts struct {
 	self bool                    // the peer has the id of this very cluster
 	link Link                    // nil if there is none
 
-	synced    bool                       // the advertisements over there are known
-	mirrorErr error                      // why they may not be up to date
-	raw       *unstructured.Unstructured // the advertisement over there, nil if there is none
-	offer     *v1alpha1.Advertisement    // the same, decoded, nil if that failed
-	malformed error                      // why it failed, or why our own cluster cannot store it
-	withdrawn bool                       // the API server over there says that there is none
+	synced     bool                       // the advertisements over there are known
+	mirrorErr  error                      // why they may not be up to date
+	raw        *unstructured.Unstructured // the advertisement over there to answer, nil if there is none
+	offer      *v1alpha1.Advertisement    // the same, decoded, nil if that failed
+	heldBack   time.Duration              // for how long a newer one is not looked at yet
+	malformed  error                      // why it failed
+	unstorable error                      // why our own cluster cannot store the copy
+	withdrawn  bool                       // the API server over there says that there is none
+
+	arrived time.Time // when the offer came in for the first time, by our own clock
+	terms   string    // the fingerprint of the offer's terms; empty unless it is worth asking the policies about it
+	answer  answer    // what they say about it
+	again   bool      // they were asked about it before, and then changed
 }
 
 // outcome is what must be.
 type outcome struct {
-	spec     *v1alpha1.AdvertisementSpec // of the copy, nil if there cannot be one
-	record   record                      // of the copy
-	verdict  exchange.Verdict            // on the newest message
-	inForce  bool                        // the spec was accepted and is current
-	expires  time.Time                   // when it ends unless it is renewed; zero if it is not in force
-	sequence int64                       // of the newest message
-	accepted bool                        // the newest message was accepted, and was not before
+	spec   *v1alpha1.AdvertisementSpec // of the copy, nil if there cannot be one
+	record record                      // of the copy
+
+	verdict      verdict   // on the newest message
+	replay       *verdict  // what to tell of a message that is older than one before, and so changes nothing
+	sequence     int64     // of the newest message
+	fullSequence int64     // of the newest that wants an answer
+	expires      time.Time // when the spec of the copy ends unless it is renewed; zero if it has ended
+	lapsed       bool      // the administrator's decision was on other terms
+	taken        bool      // the newest message is used from now on
+	again        bool      // the policies were asked again about the same message
 }
 
-// decide says what the copy and the answer must be. The spec of the copy is the one that was accepted last, or the
-// refused one if there never was another.
+// inForce says whether the spec of the copy is used: it was accepted, and nothing speaks against it since.
+func (o outcome) inForce() bool {
+	return o.record.accepted && o.verdict.state == v1alpha1.AcknowledgementAccepted && !o.expires.IsZero()
+}
+
+// decide says what the copy and the answer must be. The spec of the copy is the one that was accepted last, for as long as
+// that lasts, and else the newest one.
 func (s settings) decide(f facts, now time.Time) outcome {
-	o := outcome{}
+	o := outcome{again: f.again}
 	if f.copy != nil {
-		o.spec, o.record, o.sequence = &f.copy.Spec, recordOf(f.copy), f.copy.Spec.Sequence
+		o.spec, o.record = &f.copy.Spec, recordOf(f.copy)
+		o.sequence, o.fullSequence = f.copy.Spec.Sequence, f.copy.Spec.FullSequence
+		if ack := f.copy.Status.Acknowledgement; ack != nil {
+			o.sequence = max(o.sequence, ack.Sequence)
+		}
 	}
 	switch {
 	case f.withdrawn:
-		o.record = record{}
-		o.verdict = exchange.Verdict{Reason: v1alpha1.ReasonNoAdvertisement, Message: "The peer has withdrawn its advertisement"}
-		return o
+		return outcome{} // what was offered counts no more, nor what was said of it
 	case f.malformed != nil:
-		o.verdict = exchange.Verdict{Reason: v1alpha1.ReasonMalformed, Message: bounded(f.malformed.Error())}
+		o.verdict = refusal(v1alpha1.ReasonMalformed, f.malformed.Error())
 	case f.offer != nil:
-		o = s.judge(o, &f.offer.Spec, f.peer.Spec.ClusterID, now)
+		o = s.weigh(o, f, now)
 	case f.copy != nil:
 		o.verdict = lastVerdict(f.copy, o.record)
 	}
-	return s.expire(o, now)
+	return s.expire(s.keepStorable(o, f), now)
 }
 
-func (s settings) judge(o outcome, offer *v1alpha1.AdvertisementSpec, clusterID string, now time.Time) outcome {
-	var previous *v1alpha1.AdvertisementSpec
-	if o.record.accepted() {
-		previous = o.spec
+// weigh enters the newest message.
+func (s settings) weigh(o outcome, f facts, now time.Time) outcome {
+	offer := &f.offer.Spec
+	screened := s.screen(f)
+	if screened.Reason == v1alpha1.ReasonStale {
+		replay := refusal(screened.Reason, screened.Message)
+		o.replay, o.verdict = &replay, lastVerdict(f.copy, o.record)
+		return o
 	}
-	o.sequence = offer.Sequence
-	o.verdict = exchange.Judge(offer, s.bounds, clusterID, previous, now)
-	switch {
-	case o.verdict.Accepted:
-		o.accepted = previous == nil || offer.Sequence > previous.Sequence
-		o.record = o.record.take(previous, offer, now)
-		o.spec = offer
-	case previous == nil && offer.ClusterID == clusterID:
-		o.spec = offer // what another cluster says is not kept as this one's
+	o.sequence, o.fullSequence = offer.Sequence, offer.FullSequence
+	if !screened.Accepted {
+		o.verdict = refusal(screened.Reason, screened.Message)
+		return s.keepRefused(o, f, offer, now)
+	}
+	return s.admit(o, f, now)
+}
+
+// admit enters a message that is sound, so that policies and administrators decide.
+func (s settings) admit(o outcome, f facts, now time.Time) outcome {
+	decision := ""
+	if f.copy != nil {
+		decision = f.copy.Annotations[v1alpha1.AnnotationDecision]
+	}
+	o.lapsed = decision != "" && o.record.terms != "" && o.record.terms != f.terms
+	if o.lapsed {
+		decision = ""
+	}
+	verdict := judgement(decision, f.answer)
+	if verdict.reason == v1alpha1.ReasonPolicyFailed && f.copy != nil && o.record.accepted {
+		if last := lastVerdict(f.copy, o.record); last.state == v1alpha1.AcknowledgementAccepted {
+			o.verdict, o.lapsed = last, false // what is in use stays as it is until the policies can be asked again
+			return o
+		}
+	}
+	spec := f.offer.Spec.DeepCopy()
+	if patch := f.answer.decision.Offer; patch != nil {
+		verdict.corrections = patch.Apply(spec)
+	}
+	o.record.terms = f.terms
+	if verdict.state != v1alpha1.AcknowledgementAccepted {
+		verdict.corrections = nil // nothing is used
+		o.verdict = verdict
+		return s.keepRefused(o, f, spec, now)
+	}
+	o.verdict = verdict.corrected()
+	o.taken = !o.record.accepted || spec.Sequence > o.spec.Sequence
+	o.record, o.spec = o.record.take(f.arrived, true), spec
+	return o
+}
+
+// keepRefused keeps what was accepted before for as long as that lasts, and else the newest message, so that an
+// administrator can see it. What another cluster says is not kept as this one's.
+func (s settings) keepRefused(o outcome, f facts, spec *v1alpha1.AdvertisementSpec, now time.Time) outcome {
+	ours := spec.ClusterID == f.peer.Spec.ClusterID
+	if !ours || o.record.accepted && s.end(o).After(now) {
+		return o
+	}
+	o.record, o.spec = o.record.take(f.arrived, false), spec
+	return o
+}
+
+// keepStorable leaves the copy as it is if our own cluster refuses to store another.
+func (s settings) keepStorable(o outcome, f facts) outcome {
+	if f.unstorable == nil {
+		return o
+	}
+	o.spec, o.record, o.taken, o.lapsed = nil, record{}, false, false
+	if f.copy != nil {
+		o.spec, o.record = &f.copy.Spec, recordOf(f.copy)
+	}
+	if o.verdict.state != v1alpha1.AcknowledgementRefused {
+		o.verdict = refusal(v1alpha1.ReasonMalformed, f.unstorable.Error())
 	}
 	return o
 }
 
-// lastVerdict stands while the peer cannot be heard.
-func lastVerdict(held *v1alpha1.Advertisement, r record) exchange.Verdict {
-	ack := held.Status.Acknowledgement
-	if ack != nil {
-		return exchange.Verdict{
-			Accepted: ack.State == v1alpha1.AcknowledgementAccepted, Reason: ack.Reason, Message: ack.Message,
+// screen says whether the message is sound. Its times are judged as of when it came in: later, they say something else.
+func (s settings) screen(f facts) exchange.Verdict {
+	offer, clusterID := &f.offer.Spec, f.peer.Spec.ClusterID
+	var previous *v1alpha1.AdvertisementSpec
+	if f.copy != nil {
+		if recordOf(f.copy).accepted {
+			previous = &f.copy.Spec
+		} else if offer.ClusterID == clusterID && offer.Sequence < f.copy.Spec.Sequence {
+			return exchange.Verdict{Reason: v1alpha1.ReasonStale, Message: messageStale}
 		}
 	}
-	if r.accepted() {
-		return exchange.Verdict{Accepted: true, Reason: v1alpha1.ReasonAccepted}
+	verdict := exchange.Judge(offer, s.bounds, clusterID, previous, f.arrived)
+	if verdict.Accepted && exchange.Loops(offer, s.clusterID) {
+		return exchange.Verdict{Reason: v1alpha1.ReasonLoop, Message: messageLoop}
 	}
-	return exchange.Verdict{Reason: v1alpha1.ReasonPending, Message: "The advertisement was not judged yet"}
+	return verdict
 }
 
-// expire judges by our own clock, and by when we heard from the provider.
+// judgement is what policies and administrators say. An administrator can refuse what the policies allow, but allow only
+// what they leave open.
+func judgement(decision string, a answer) verdict {
+	if decision == v1alpha1.DecisionRefuse {
+		return refusal(v1alpha1.ReasonRefusedByAdministrator, messageRefusedByAdministrator)
+	}
+	if a.err != nil {
+		return refusal(v1alpha1.ReasonPolicyFailed, messagePolicyFailed)
+	}
+	accepted := verdict{state: v1alpha1.AcknowledgementAccepted, message: bounded(a.decision.Reason)}
+	switch a.decision.Outcome {
+	case policy.Allow:
+		accepted.reason = v1alpha1.ReasonAccepted
+		return accepted
+	case policy.Pend:
+		if decision == v1alpha1.DecisionAccept {
+			accepted.reason = v1alpha1.ReasonApproved
+			return accepted
+		}
+		return verdict{
+			state: v1alpha1.AcknowledgementPending, reason: v1alpha1.ReasonPendingApproval,
+			message: bounded(withCause(messagePending, a.decision.Reason)),
+		}
+	case policy.Deny:
+		return refusal(v1alpha1.ReasonRefusedByPolicy, withCause(messageRefusedByPolicy, a.decision.Reason))
+	default:
+		return refusal(v1alpha1.ReasonPolicyFailed, messagePolicyFailed)
+	}
+}
+
+// lastVerdict stands while there is nothing new to judge.
+func lastVerdict(held *v1alpha1.Advertisement, r record) verdict {
+	ack := held.Status.Acknowledgement
+	switch {
+	case r.accepted && ack == nil:
+		return verdict{state: v1alpha1.AcknowledgementAccepted, reason: v1alpha1.ReasonAccepted}
+	case ack == nil, ack.State == v1alpha1.AcknowledgementAccepted && !r.accepted:
+		// A peer that is our consumer too could write into this status, but not into the record.
+		return verdict{state: v1alpha1.AcknowledgementPending, reason: v1alpha1.ReasonPending, message: messageUnjudged}
+	default:
+		return verdict{state: ack.State, reason: ack.Reason, message: ack.Message, corrections: ack.Corrections}
+	}
+}
+
+// end is when the spec of the copy ends, by our own clock and by when we heard from the provider. Of one that is not used
+// only silence counts: its own times may be what is wrong with it.
+func (s settings) end(o outcome) time.Time {
+	silent := o.record.received.Add(s.helloTimeout)
+	if ends := o.spec.TimeToLive.Time; o.record.accepted && ends.Before(silent) {
+		return ends
+	}
+	return silent
+}
+
 func (s settings) expire(o outcome, now time.Time) outcome {
-	if !o.record.accepted() {
+	if !o.record.heard() {
 		return o
 	}
-	expires := o.spec.TimeToLive.Time
-	if silent := o.record.received.Add(s.helloTimeout); silent.Before(expires) {
-		expires = silent
-	}
-	if expires.After(now) {
-		o.inForce, o.expires = true, expires
+	if end := s.end(o); end.After(now) {
+		o.expires = end
 		return o
 	}
-	if o.verdict.Accepted {
-		o.verdict = exchange.Verdict{Reason: v1alpha1.ReasonExpired, Message: messageExpired}
+	if o.verdict.state == v1alpha1.AcknowledgementAccepted || !o.record.accepted {
+		o.verdict = refusal(v1alpha1.ReasonExpired, messageExpired)
 	}
 	return o
 }
 
 // settings are those of decide.
 type settings struct {
+	clusterID    string
 	bounds       exchange.Bounds
 	helloTimeout time.Duration
-}
-
-const (
-	messageExpired = "The time to live of the advertisement has passed, or the peer has been silent for too long"
-	maxMessage     = 1024
-)
-
-// bounded keeps a message within what a status can store.
-func bounded(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return message[:maxMessage-3] + "..."
 }

@@ -3,7 +3,6 @@ package advertisement
 import (
 	"hash/fnv"
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,26 +13,29 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
-// offer returns what is offered to the peer now. The sequence and the times are those of a message that is sent now.
-func (c *Config) offer(peer *v1alpha1.Peer, there offerable, prices *v1alpha1.Prices, previous int64, now time.Time) v1alpha1.AdvertisementSpec {
-	limits := limitsOf(peer)
+// draft returns what the peer would be offered now if no policy had a say. It has no sequence and no times, and shares
+// memory with the state that it was made from: whoever changes it copies it.
+func (c *Config) draft(
+	peer *v1alpha1.Peer, there *offerable, images []v1alpha1.Image, prices *v1alpha1.Prices,
+) v1alpha1.AdvertisementSpec {
+	claims := exchange.Claims{Limits: limitsOf(peer), Guarantee: guaranteeOf(peer), Others: there.locks.against(peer.Name)}
 	spec := v1alpha1.AdvertisementSpec{
-		ClusterID: c.ClusterID,
-		Phase:     exchange.PhaseFor(peer),
-		// The clock makes the sequence grow also when the object was deleted in between.
-		Sequence:          max(previous+1, now.UnixMilli()),
-		Timestamp:         metav1.NewTime(now.Truncate(time.Second)),
-		TimeToLive:        metav1.NewTime(now.Truncate(time.Second).Add(c.HelloTimeout)),
-		Availability:      there.Availability(peer.Name, limits),
-		LargestPod:        there.LargestPod(peer.Name, limits),
-		Images:            slices.Clone(there.Images),
+		ClusterID:         c.ClusterID,
+		Phase:             exchange.PhaseFor(peer),
+		Availability:      there.Availability(peer.Name, claims),
+		LargestPod:        there.LargestPod(peer.Name, claims),
+		Guarantee:         claims.Guarantee,
+		Images:            images,
 		Prices:            prices,
-		Labels:            maps.Clone(there.Labels),
-		Architectures:     slices.Clone(there.Architectures),
+		Labels:            there.Labels,
+		Architectures:     there.Architectures,
 		KubernetesVersion: there.KubernetesVersion,
 	}
 	if podCIDR := orDefault(c.PodCIDR, there.PodCIDR); podCIDR != "" {
 		spec.Network = &v1alpha1.Network{PodCIDR: podCIDR}
+	}
+	if c.Aggregate {
+		spec = exchange.Aggregate(spec, there.offers, exchange.Share{Percent: c.AggregateShare}, peer.Spec.ClusterID)
 	}
 	return spec
 }
@@ -45,28 +47,108 @@ func limitsOf(peer *v1alpha1.Peer) corev1.ResourceList {
 	return peer.Spec.Limits.Resources
 }
 
+// guaranteeOf leaves out what no receiver would believe.
+func guaranteeOf(peer *v1alpha1.Peer) corev1.ResourceList {
+	guarantee := maps.Clone(peer.Spec.Guarantee)
+	for name, quantity := range guarantee {
+		most := exchange.MaxQuantity(name)
+		switch {
+		case quantity.Sign() <= 0:
+			delete(guarantee, name)
+		case quantity.Cmp(most) > 0:
+			guarantee[name] = most
+		}
+	}
+	if len(guarantee) == 0 {
+		return nil
+	}
+	return guarantee
+}
+
+// stamp makes the offer a message that is sent now.
+func (c *Config) stamp(spec *v1alpha1.AdvertisementSpec, said *v1alpha1.Advertisement, now time.Time) {
+	// The clock makes the sequence grow also when the object was deleted in between.
+	spec.Sequence = now.UnixMilli()
+	if said != nil {
+		spec.Sequence = max(spec.Sequence, said.Spec.Sequence+1)
+	}
+	spec.Timestamp = metav1.NewTime(now.Truncate(time.Second))
+	spec.TimeToLive = metav1.NewTime(spec.Timestamp.Add(c.HelloTimeout))
+}
+
+// fullMessage says the whole offer.
+func fullMessage(said *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec) *v1alpha1.Advertisement {
+	ad := said.DeepCopy()
+	ad.Spec = *offer.DeepCopy() // the client writes what the API server answers into the object
+	ad.Spec.FullSequence = offer.Sequence
+	if ad.Annotations == nil {
+		ad.Annotations = map[string]string{}
+	}
+	ad.Annotations[annotationFullSent] = offer.Timestamp.UTC().Format(time.RFC3339)
+	return ad
+}
+
+// partialMessage says that of the offer which may change without a full message.
+func partialMessage(said *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec) *v1alpha1.Advertisement {
+	ad := said.DeepCopy()
+	ad.Spec.Availability, ad.Spec.LargestPod = offer.Availability.DeepCopy(), offer.LargestPod.DeepCopy()
+	ad.Spec.Sequence, ad.Spec.Timestamp, ad.Spec.TimeToLive = offer.Sequence, offer.Timestamp, offer.TimeToLive
+	return ad
+}
+
+// The kinds of messages, as metrics name them.
+const (
+	kindFull    = "full"
+	kindPartial = "partial"
+)
+
 // message is what must be said to a consumer, and when.
 type message struct {
-	kind  string // of metrics: full or partial
+	kind  string
 	after time.Duration
 }
 
-// due compares what was said last with what would be said now: another phase is told at once, new terms and large
-// changes of what is free as soon as the rate allows, small ones when they have settled, and a hello when it is time.
-func (c *Config) due(peer string, said, now *v1alpha1.AdvertisementSpec, at time.Time) message {
-	age := at.Sub(said.Timestamp.Time)
-	switch {
-	case exchange.Phase(said) != exchange.Phase(now):
-		return message{kind: "full"}
-	case !exchange.SameTerms(said, now):
-		return message{"full", max(0, c.MinInterval-age)}
-	case exchange.Moved(said.Availability, now.Availability, c.Threshold):
-		return message{"partial", max(0, c.MinInterval-age)}
-	case !equality.Semantic.DeepEqual(said.Availability, now.Availability):
-		return message{"partial", max(0, c.SettleInterval-age)}
-	default:
-		return message{"partial", max(0, spread(c.HelloInterval, peer)-age)}
+// due compares what was said last with what would be said now. A message is full when the terms are new, or when the last
+// full one was long ago.
+func (c *Config) due(peer string, said *v1alpha1.Advertisement, now *v1alpha1.AdvertisementSpec, at time.Time) message {
+	next := message{kind: kindPartial, after: c.patience(peer, &said.Spec, now) - at.Sub(said.Spec.Timestamp.Time)}
+	// Of all messages, the one nearest to the end of the interval is full.
+	old := at.Sub(lastFull(said)) >= c.FullInterval-c.HelloInterval/2
+	if old || !exchange.SameTerms(&said.Spec, now) {
+		next.kind = kindFull
 	}
+	return next
+}
+
+// patience is for how long after the last message the peer can wait to be told that its offer is not what it was then:
+// another phase is told at once, new terms and large changes of what is free as soon as the rate allows, other images and
+// small changes when they have settled, and that nothing has changed with the next hello.
+func (c *Config) patience(peer string, then, now *v1alpha1.AdvertisementSpec) time.Duration {
+	bare := *then
+	bare.Images = now.Images
+	switch {
+	case exchange.Phase(then) != exchange.Phase(now):
+		return 0
+	case !exchange.SameTerms(&bare, now), exchange.Moved(then.Availability, now.Availability, c.Threshold):
+		return c.MinInterval
+	case !equality.Semantic.DeepEqual(then.Images, now.Images),
+		!equality.Semantic.DeepEqual(then.Availability, now.Availability):
+		return c.SettleInterval
+	default:
+		return spread(c.HelloInterval, peer)
+	}
+}
+
+// annotationFullSent is when, by our own clock, our advertisement was last said in full. Consumers do not need it.
+const annotationFullSent = "hanse.dev/full-sent"
+
+// lastFull is long ago if it is not known.
+func lastFull(said *v1alpha1.Advertisement) time.Time {
+	at, err := time.Parse(time.RFC3339, said.Annotations[annotationFullSent])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 // spread takes up to a tenth off the interval, for each peer another part, so that peers that were told at the same time
@@ -75,13 +157,4 @@ func spread(interval time.Duration, peer string) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(peer)) // never fails
 	return interval - interval/10*time.Duration(hash.Sum32()%100)/100
-}
-
-// same reports whether nothing that consumers are told of has changed.
-func same(a, b offerable) bool {
-	return sameDescription(a, b) && equality.Semantic.DeepEqual(a.Free(), b.Free())
-}
-
-func sameDescription(a, b offerable) bool {
-	return equality.Semantic.DeepEqual(a.Description, b.Description)
 }

@@ -20,10 +20,11 @@ const PricesConfigMap = "hanse-prices"
 // priceTag is what is asked for.
 type priceTag struct {
 	prices  *v1alpha1.Prices
-	unknown bool // the setting is broken and nothing better is known
+	old     bool // the setting is broken, and these are what was asked for last, changes by policies included
+	unknown bool // the setting is broken, and nothing was asked for yet
 }
 
-// prices reads the setting. As long as it is broken, each consumer is asked for what it was asked for before.
+// readPrices reads the setting. As long as it is broken, each consumer is asked for what it was asked for before.
 func (p *Publisher) readPrices(ctx context.Context, said *v1alpha1.Advertisement) (priceTag, error) {
 	setting := &corev1.ConfigMap{}
 	err := p.client.Get(ctx, types.NamespacedName{Namespace: p.config.Namespace, Name: PricesConfigMap}, setting)
@@ -38,7 +39,7 @@ func (p *Publisher) readPrices(ctx context.Context, said *v1alpha1.Advertisement
 	case err == nil:
 		return priceTag{prices: prices}, nil
 	case said != nil:
-		return priceTag{prices: said.Spec.Prices}, nil
+		return priceTag{prices: said.Spec.Prices, old: true}, nil
 	default:
 		return priceTag{unknown: true}, nil
 	}

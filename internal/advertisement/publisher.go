@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,12 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 const (
@@ -39,9 +42,12 @@ const (
 type Publisher struct {
 	config   Config
 	client   client.Client
+	decider  Decider
 	clock    clock.Clock
 	recorder events.EventRecorder
 	capacity *capacity
+	replies  replies
+	policies atomic.Int64 // how often they were changed
 
 	mu    sync.Mutex
 	queue queue
@@ -49,10 +55,15 @@ type Publisher struct {
 
 // NewPublisher returns a publisher. The client reads from a cache; informers are those of the same cache, which should
 // trim pods and nodes by exchange.TrimPod and exchange.TrimNode.
+//
+//nolint:revive // six parts, each of which is another thing
 func NewPublisher(
-	config Config, c client.Client, informers cache.Informers, clk clock.Clock, recorder events.EventRecorder,
+	config Config, c client.Client, informers cache.Informers, decider Decider, clk clock.Clock, recorder events.EventRecorder,
 ) *Publisher {
-	return &Publisher{config: config, client: c, clock: clk, recorder: recorder, capacity: newCapacity(config, informers)}
+	return &Publisher{
+		config: config, client: c, decider: decider, clock: clk, recorder: recorder,
+		capacity: newCapacity(&config, informers),
+	}
 }
 
 // SetupWithManager registers the publisher with the manager.
@@ -60,10 +71,15 @@ func (p *Publisher) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(manager.RunnableFunc(p.Run)); err != nil {
 		return fmt.Errorf("add the publisher of advertisements: %w", err)
 	}
+	if err := metrics.Registry.Register(p); err != nil {
+		return fmt.Errorf("register the metrics of the publisher: %w", err)
+	}
+	p.decider.OnChange(policy.Outgoing, p.onPolicies)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("advertisement-publisher").
-		For(&v1alpha1.Peer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// The status of what we publish is the consumer's, and not for us.
+		For(&v1alpha1.Peer{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))). // policies see the labels
+		// The status of what we publish is the consumer's. What it means for others comes through the capacity.
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOf),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(p.isOurs))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(peerOf),
@@ -103,20 +119,20 @@ func (p *Publisher) keepQueue(_ context.Context, q queue) error {
 func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	peer := &v1alpha1.Peer{}
 	if err := p.client.Get(ctx, request.NamespacedName, peer); err != nil {
+		if apierrors.IsNotFound(err) {
+			p.replies.forget(request.Name)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the tenant namespace goes with the Peer
-	}
-	if !p.serves(peer) {
-		return reconcile.Result{}, p.withdraw(ctx, peer)
 	}
 	said, err := p.said(ctx, peer)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	prices, err := p.readPrices(ctx, said)
-	if err != nil {
-		return reconcile.Result{}, err
+	if !p.serves(peer) {
+		p.replies.forget(peer.Name)
+		return reconcile.Result{}, p.withdraw(ctx, said)
 	}
-	result, err := p.say(ctx, peer, said, prices)
+	next, err := p.speak(ctx, peer, said)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return reconcile.Result{RequeueAfter: cacheLag}, nil
@@ -127,8 +143,71 @@ func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (r
 	case err != nil:
 		return reconcile.Result{}, err
 	default:
-		return result, nil
+		return reconcile.Result{RequeueAfter: next}, nil
 	}
+}
+
+// speak tells the peer what is due, and returns when to look again.
+func (p *Publisher) speak(ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement) (time.Duration, error) {
+	if !peer.DeletionTimestamp.IsZero() {
+		return p.repeat(ctx, peer, said)
+	}
+	q, err := p.inquire(ctx, peer, said)
+	if err != nil || q == nil {
+		return 0, err
+	}
+	newest, holds := p.ask(ctx, peer, said, *q)
+	switch {
+	case newest.failures > 0:
+		return holds, p.sayPhase(ctx, peer, said)
+	case newest.decision.Outcome != policy.Allow:
+		return holds, p.deny(ctx, peer, said, newest.decision)
+	}
+	next, err := p.say(ctx, peer, said, newest.offer())
+	if err != nil {
+		return 0, err
+	}
+	p.anOffer(peer)
+	return min(holds, next), nil
+}
+
+// repeat says what was said before, but for the phase. So a peer from which we part hears of that and that we are still
+// there, whatever the policies say: it could not leave in order if it did not.
+func (p *Publisher) repeat(ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement) (time.Duration, error) {
+	if said == nil {
+		return 0, nil // what was there for the peer is being cleared away
+	}
+	offer := said.Spec
+	offer.Phase = exchange.PhaseFor(peer)
+	return p.say(ctx, peer, said, offer)
+}
+
+// sayPhase tells the peer that it is cordoned, or is not any more, although the policies cannot be asked. Of all else
+// what was said stays, and ends by itself if this lasts.
+func (p *Publisher) sayPhase(ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement) error {
+	if said == nil || exchange.Phase(&said.Spec) == exchange.PhaseFor(peer) {
+		return nil
+	}
+	_, err := p.repeat(ctx, peer, said)
+	return err
+}
+
+// inquire returns what to ask the policies, or nil if no price is known: rather no offer than one for free. A setting
+// that is repaired calls us again.
+func (p *Publisher) inquire(ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement) (*inquiry, error) {
+	prices, err := p.readPrices(ctx, said)
+	if err != nil || prices.unknown {
+		return nil, err
+	}
+	policies := p.policies.Load() // before anything that they are asked about
+	there, images := p.capacity.lookFor(peer.Name)
+	return &inquiry{
+		draft:     p.config.draft(peer, &there, images, prices.prices),
+		oldPrices: prices.old,
+		load:      there.load,
+		labels:    peer.Labels,
+		policies:  policies,
+	}, nil
 }
 
 // settle waits for our rights in the tenant namespace: until it is there, and a moment longer until the API server knows
@@ -170,32 +249,25 @@ func (p *Publisher) key(peer *v1alpha1.Peer) types.NamespacedName {
 	return types.NamespacedName{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: p.config.ClusterID}
 }
 
-// say writes the advertisement if a message is due, and returns when the next will be.
+// say writes the offer if a message is due, and returns when the next will be.
 func (p *Publisher) say(
-	ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement, prices priceTag,
-) (reconcile.Result, error) {
+	ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec,
+) (time.Duration, error) {
 	now := p.clock.Now()
-	there := p.capacity.look()
+	hello := spread(p.config.HelloInterval, peer.Name)
+	p.config.stamp(&offer, said, now)
 	if said == nil {
-		if prices.unknown {
-			return reconcile.Result{}, nil // rather no offer than one for free; a repaired setting calls us again
-		}
-		if !peer.DeletionTimestamp.IsZero() {
-			return reconcile.Result{}, nil // what was there for the peer is being cleared away
-		}
-		spec := p.config.offer(peer, there, prices.prices, 0, now)
-		return reconcile.Result{RequeueAfter: spread(p.config.HelloInterval, peer.Name)}, p.create(ctx, peer, spec)
+		return hello, p.create(ctx, peer, offer)
 	}
-	spec := p.config.offer(peer, there, prices.prices, said.Spec.Sequence, now)
-	next := p.config.due(peer.Name, &said.Spec, &spec, now)
+	next := p.config.due(peer.Name, said, &offer, now)
 	if next.after > 0 {
-		return reconcile.Result{RequeueAfter: next.after}, nil
+		return next.after, nil
 	}
-	return reconcile.Result{RequeueAfter: spread(p.config.HelloInterval, peer.Name)}, p.update(ctx, said, spec, next.kind)
+	return hello, p.update(ctx, said, offer, next.kind)
 }
 
 func (p *Publisher) create(ctx context.Context, peer *v1alpha1.Peer, spec v1alpha1.AdvertisementSpec) error {
-	ad := &v1alpha1.Advertisement{Spec: spec}
+	ad := fullMessage(&v1alpha1.Advertisement{}, spec)
 	key := p.key(peer)
 	ad.Namespace, ad.Name = key.Namespace, key.Name
 	ad.Labels = map[string]string{v1alpha1.LabelPeer: peer.Name}
@@ -205,7 +277,7 @@ func (p *Publisher) create(ctx context.Context, peer *v1alpha1.Peer, spec v1alph
 	if err := p.client.Create(ctx, ad); err != nil {
 		return fmt.Errorf("create advertisement %s: %w", key, err)
 	}
-	sent.WithLabelValues("full").Inc()
+	sent.WithLabelValues(kindFull).Inc()
 	return nil
 }
 
@@ -214,8 +286,10 @@ func (p *Publisher) create(ctx context.Context, peer *v1alpha1.Peer, spec v1alph
 func (p *Publisher) update(
 	ctx context.Context, said *v1alpha1.Advertisement, spec v1alpha1.AdvertisementSpec, kind string,
 ) error {
-	changed := said.DeepCopy()
-	changed.Spec = spec
+	changed := partialMessage(said, spec)
+	if kind == kindFull {
+		changed = fullMessage(said, spec)
+	}
 	patch := client.MergeFromWithOptions(said, client.MergeFromWithOptimisticLock{})
 	if err := p.client.Patch(ctx, changed, patch); err != nil {
 		return fmt.Errorf("update advertisement %s: %w", client.ObjectKeyFromObject(said), err)
@@ -224,77 +298,21 @@ func (p *Publisher) update(
 	return nil
 }
 
-// withdraw takes back what was offered to a peer that is no consumer any more.
-func (p *Publisher) withdraw(ctx context.Context, peer *v1alpha1.Peer) error {
-	ad, err := p.said(ctx, peer)
-	if err != nil || ad == nil {
-		return err
-	}
-	return wrap(client.IgnoreNotFound(p.client.Delete(ctx, ad)), "withdraw advertisement %s", p.key(peer))
-}
-
-// Run looks at the capacity when it has changed, at most once per interval, and has the consumers told: at once if the
-// change is large, else when it has settled.
-func (p *Publisher) Run(ctx context.Context) error {
-	var told *offerable
-	settle := p.clock.NewTimer(p.config.SettleInterval)
-	defer settle.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.capacity.changed:
-			there := p.capacity.look()
-			if told == nil || p.config.large(*told, there) {
-				told = &there
-				p.ringAll(ctx)
-			}
-		case <-settle.C():
-			there := p.capacity.look()
-			if told == nil || !same(*told, there) {
-				told = &there
-				p.ringAll(ctx)
-			}
-			settle.Reset(p.config.SettleInterval)
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.clock.After(p.config.MinInterval):
-		}
-	}
-}
-
-// ringAll puts all peers into the queue.
-func (p *Publisher) ringAll(ctx context.Context) {
-	p.mu.Lock()
-	q := p.queue
-	p.mu.Unlock()
-	if q == nil {
-		return // the controller has not started: it will look at every peer when it does
-	}
-	for _, request := range p.consumers(ctx) {
-		q.Add(request)
-	}
-}
-
-func (p *Publisher) consumers(ctx context.Context) []reconcile.Request {
-	peers := &v1alpha1.PeerList{}
-	if err := p.client.List(ctx, peers); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "List peers")
+// withdraw takes back what was offered.
+func (p *Publisher) withdraw(ctx context.Context, said *v1alpha1.Advertisement) error {
+	if said == nil {
 		return nil
 	}
-	var requests []reconcile.Request
-	for i := range peers.Items {
-		if peers.Items[i].HasRole(v1alpha1.RoleConsumer) {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: peers.Items[i].Name}})
-		}
-	}
-	return requests
+	return wrap(client.IgnoreNotFound(p.client.Delete(ctx, said)), "withdraw advertisement %s", client.ObjectKeyFromObject(said))
 }
 
-// large reports whether consumers should hear of the change at once.
-func (c *Config) large(then, now offerable) bool {
-	return !sameDescription(then, now) || exchange.Moved(then.Free(), now.Free(), c.Threshold)
+// deny withdraws what the policies do not let the peer have.
+func (p *Publisher) deny(
+	ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement, decision policy.Decision,
+) error {
+	if err := p.withdraw(ctx, said); err != nil {
+		return err
+	}
+	p.noOffer(peer, decision)
+	return nil
 }

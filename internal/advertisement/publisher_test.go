@@ -68,6 +68,7 @@ func TestConsumerIsToldTheWholeOffer(t *testing.T) {
 	w.expect(v1alpha1.AdvertisementSpec{
 		ClusterID:         here,
 		Sequence:          start.UnixMilli(),
+		FullSequence:      start.UnixMilli(),
 		Phase:             v1alpha1.OfferOpen,
 		Timestamp:         metav1.NewTime(start.Local()),
 		TimeToLive:        metav1.NewTime(start.Add(30 * time.Minute).Local()),
@@ -352,6 +353,7 @@ func TestBrokenPricesChangeNoOffer(t *testing.T) {
 	w.update(w.home, setting)
 	w.publisher.onPrices(t.Context(), setting)
 	w.expect(0, len(w.events.Events))
+	w.clock.Step(2 * time.Second)
 	w.reconcile(w.publisher)
 	w.expect(resource.MustParse("0.03"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])
 }

@@ -1,6 +1,7 @@
 package advertisement
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,13 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/exchange"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,10 +61,14 @@ func TestHelloCostsOneWriteAndAFullMessageIsAnswered(t *testing.T) {
 	w.expectWrites(0, w.receiver)
 
 	w.clock.Step(10 * time.Minute)
-	w.says(w.offer(3, func(s *spec) { s.Labels = map[string]v1alpha1.Text{"region": "north"} }))
+	w.says(w.offer(3, func(s *spec) { s.FullSequence = 3 }))
 	w.expectWrites(3, w.receiver)
 	w.expect(int64(3), w.theirs().Status.Acknowledgement.Sequence)
 	w.expect(w.theirs().Generation, w.theirs().Status.ObservedGeneration)
+	w.expectWrites(0, w.receiver)
+
+	w.says(w.offer(4, func(s *spec) { s.FullSequence = 4e18 })) // which it has not sent
+	w.expectWrites(3, w.receiver)
 	w.expectWrites(0, w.receiver)
 }
 
@@ -73,7 +78,7 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 	w.peer(v1alpha1.RoleProvider)
 	w.offered()
 	w.reconcile(w.receiver)
-	w.says(w.offer(2, func(s *spec) { s.KubernetesVersion = "v1.37.1" }))
+	w.says(w.offer(2, func(s *spec) { s.FullSequence = 2 }))
 	w.reconcile(w.receiver)
 	ad := w.theirs()
 	ad.Status = v1alpha1.AdvertisementStatus{}
@@ -85,7 +90,7 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 	w.expect(int64(2), w.theirs().Status.Acknowledgement.Sequence)
 }
 
-// The bad inputs: refused with a reason in the provider's object, and what was accepted before stays as it is.
+// The bad inputs: refused with a reason in the provider's object, and what was accepted before is kept, but closed.
 func TestBadOfferIsRefused(t *testing.T) {
 	available := func(name corev1.ResourceName, quantity string) func(*spec) {
 		return func(s *spec) { s.Availability[name] = resource.MustParse(quantity) }
@@ -98,11 +103,14 @@ func TestBadOfferIsRefused(t *testing.T) {
 		"absurd quantity":   {available("cpu", "1e12"), v1alpha1.ReasonInvalidQuantity},
 		"missing quantity":  {func(s *spec) { delete(s.Availability, "pods") }, v1alpha1.ReasonInvalidQuantity},
 		"expired": {func(s *spec) {
-			s.Timestamp, s.TimeToLive = metav1.NewTime(start.Add(-2*time.Hour)), metav1.NewTime(start.Add(-time.Hour))
+			s.Timestamp, s.TimeToLive = metav1.NewTime(start.Add(-time.Minute)), metav1.NewTime(start.Add(-time.Second))
 		}, v1alpha1.ReasonExpired},
-		"clock of the future": {func(s *spec) {
-			s.Timestamp, s.TimeToLive = metav1.NewTime(start.Add(time.Hour)), metav1.NewTime(start.Add(2*time.Hour))
-		}, v1alpha1.ReasonClockSkew},
+		"clock of the future": {madeAt(time.Hour), v1alpha1.ReasonClockSkew},
+		"clock of next year":  {madeAt(365 * 24 * time.Hour), v1alpha1.ReasonClockSkew},
+		"clock of last year":  {madeAt(-365 * 24 * time.Hour), v1alpha1.ReasonClockSkew},
+		"loop": {func(s *spec) {
+			s.Nested = []v1alpha1.NestedOffer{{ClusterID: here, Availability: s.Availability}}
+		}, v1alpha1.ReasonLoop},
 		"unknown phase":         {func(s *spec) { s.Phase = "Gone" }, v1alpha1.ReasonInvalidField},
 		"label that is none":    {func(s *spec) { s.Labels = map[string]v1alpha1.Text{"a": "two words"} }, v1alpha1.ReasonInvalidField},
 		"pod range that is not": {func(s *spec) { s.Network = &v1alpha1.Network{PodCIDR: "everything"} }, v1alpha1.ReasonInvalidField},
@@ -135,15 +143,28 @@ func TestBadOfferIsRefused(t *testing.T) {
 
 			w.expect(good.Spec, w.held().Spec)
 			w.expect(good.Generation, w.held().Generation)
-			w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 			for _, ad := range []*v1alpha1.Advertisement{w.held(), w.theirs()} {
+				w.expectAccepted(ad, metav1.ConditionFalse, test.reason)
 				w.expect(v1alpha1.AcknowledgementRefused, ad.Status.Acknowledgement.State)
 				w.expect(test.reason, ad.Status.Acknowledgement.Reason)
 				w.expect(int64(2), ad.Status.Acknowledgement.Sequence)
 			}
+			w.expectAdvertised(metav1.ConditionFalse, test.reason)
+			w.expectWrites(0, w.receiver)
+
+			w.says(w.offer(3))
+			w.reconcile(w.receiver)
+			w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 			w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 			w.expectWrites(0, w.receiver)
 		})
+	}
+}
+
+// madeAt makes a message that was made so long after the start, by the clock of the sender.
+func madeAt(after time.Duration) func(*spec) {
+	return func(s *spec) {
+		s.Timestamp, s.TimeToLive = metav1.NewTime(start.Add(after)), metav1.NewTime(start.Add(after+30*time.Minute))
 	}
 }
 
@@ -161,70 +182,39 @@ func TestOfferOfAnotherClusterIsRefusedAndNeverStored(t *testing.T) {
 	w.expectWrites(0, w.receiver)
 }
 
-func TestStaleMessageIsRefused(t *testing.T) {
+// A message from before is told that it is, and changes nothing else.
+func TestReplayChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)
 	w.offered(func(s *spec) { s.Sequence = 9 })
+	w.reconcile(w.receiver)
+	before := w.held()
+	w.says(w.offer(8))
+	w.expectWrites(1, w.receiver)
+
+	w.expect(v1alpha1.ReasonStale, w.theirs().Status.Acknowledgement.Reason)
+	w.expectAccepted(w.theirs(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.expect(before, w.held())
+	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.expectWrites(0, w.receiver)
+
+	w.clock.Step(30 * time.Minute) // nor does it count as a hello
+	w.says(w.offer(8))
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
+}
+
+func TestReplayOfWhatWasNotAcceptedChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered(func(s *spec) { s.Sequence, s.Phase = 9, "Gone" })
 	w.reconcile(w.receiver)
 	w.says(w.offer(8))
 	w.reconcile(w.receiver)
 	w.expect(v1alpha1.ReasonStale, w.theirs().Status.Acknowledgement.Reason)
 	w.expect(int64(9), w.held().Spec.Sequence)
-}
-
-func TestMalformedObjectIsReportedOnThePeer(t *testing.T) {
-	raw := func(availability map[string]any) *unstructured.Unstructured {
-		object := &unstructured.Unstructured{Object: map[string]any{
-			"spec": map[string]any{"clusterID": "hamburg", "availability": availability},
-		}}
-		object.SetGroupVersionKind(advertisementKind)
-		object.SetNamespace(v1alpha1.TenantNamespace(here))
-		object.SetName("hamburg")
-		return object
-	}
-	for name, test := range map[string]struct {
-		arrange func(*world)
-		names   string
-	}{
-		"a quantity that is none":          {func(w *world) { w.link.raw = raw(map[string]any{"cpu": "lots"}) }, "quantit"},
-		"a quantity that takes for ever":   {func(w *world) { w.link.raw = raw(map[string]any{"cpu": "1e-999999999"}) }, "exponent"},
-		"a list where a map should be":     {func(w *world) { w.link.raw = raw(nil); w.link.raw.Object["spec"] = []any{} }, "decode"},
-		"an object beyond the link's size": {func(w *world) { w.link.mirrorErr = peers.ErrTooLarge }, "large"},
-		"an object that is not stored here": {func(w *world) {
-			refusal := error(apierrors.NewRequestEntityTooLargeError("limit is 3145728"))
-			w.refusing.Store(&refusal)
-		}, "3145728"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.peer(v1alpha1.RoleProvider)
-			w.offered()
-			test.arrange(w)
-			w.reconcile(w.receiver)
-
-			message := w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonMalformed)
-			if !strings.Contains(message, test.names) {
-				t.Errorf("message %q does not name %q", message, test.names)
-			}
-		})
-	}
-}
-
-func TestMalformedObjectChangesNothingThatIsInUse(t *testing.T) {
-	w := newWorld(t)
-	w.peer(v1alpha1.RoleProvider)
-	w.offered()
-	w.reconcile(w.receiver)
-	good := w.held()
-	refusal := error(apierrors.NewRequestEntityTooLargeError("limit is 3145728"))
-	w.says(w.offer(2, func(s *spec) { s.Images = []v1alpha1.Image{{Names: []string{"a"}}} }))
-	w.refusing.Store(&refusal)
-	w.reconcile(w.receiver)
-
-	w.expect(good.Spec, w.held().Spec)
-	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
-	w.expect(v1alpha1.ReasonMalformed, w.theirs().Status.Acknowledgement.Reason)
-	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonMalformed)
+	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonInvalidField)
+	w.expectWrites(0, w.receiver)
 }
 
 func TestOfferEndsWhenTheProviderIsSilent(t *testing.T) {
@@ -249,7 +239,7 @@ func TestOfferEndsWhenTheProviderIsSilent(t *testing.T) {
 			w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonExpired)
 			w.expectWrites(0, w.receiver)
 
-			w.says(w.offer(2))
+			w.says(w.offer(2)) // a late hello brings it back
 			w.reconcile(w.receiver)
 			w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 			w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
@@ -275,6 +265,26 @@ func TestCutLinkLeavesTheCopyUntilItExpires(t *testing.T) {
 	w.expectWrites(0, w.receiver)
 }
 
+// A provider that does not take our answers cannot put off the end of its offer by that.
+func TestProviderThatCannotBeAnswered(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.link.client = interceptor.NewClient(w.there, interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{}, "hamburg", nil)
+		},
+	})
+	result := w.reconcile(w.receiver)
+	w.expect(lookSoon, result.RequeueAfter)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+
+	w.link.client = w.there
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.theirs(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+}
+
 func TestWithdrawnOfferIsNotAccepted(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)
@@ -286,11 +296,15 @@ func TestWithdrawnOfferIsNotAccepted(t *testing.T) {
 
 	w.link.synced = true
 	w.delete(w.there, ad)
+	w.clock.Step(time.Minute)
 	w.reconcile(w.receiver)
-	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonNoAdvertisement)
+	if w.held() != nil {
+		t.Error("the copy is still there")
+	}
 	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonNoAdvertisement)
 	w.expectWrites(0, w.receiver)
 
+	w.clock.Step(time.Minute)
 	w.offered(func(s *spec) { s.Sequence = 0 }) // a provider that was set up anew may begin anew
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
@@ -332,7 +346,7 @@ func TestPhaseIsTakenInAndSaidOnThePeer(t *testing.T) {
 		{v1alpha1.OfferLeaving, "parts"},
 		{v1alpha1.OfferOpen, ""},
 	} {
-		w.says(w.offer(int64(i+2), func(s *spec) { s.Phase = step.phase }))
+		w.says(w.offer(int64(i+2), func(s *spec) { s.Phase, s.FullSequence = step.phase, int64(i+2) }))
 		w.reconcile(w.receiver)
 		w.expect(step.phase, w.held().Spec.Phase)
 		w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
@@ -392,26 +406,6 @@ func TestNewLinkIsWatchedAnew(t *testing.T) {
 	}
 }
 
-func TestChangesRingAtOnceAndThenOncePerInterval(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.ReceiveInterval = time.Hour })
-	w.peer(v1alpha1.RoleProvider)
-	w.offered()
-	w.reconcile(w.receiver)
-	ring := func(name string) {
-		w.link.changed(types.NamespacedName{Namespace: v1alpha1.TenantNamespace(here), Name: name})
-	}
-	ring("another")
-	w.expect(0, w.queue.Len())
-	ring("hamburg")
-	request, _ := w.queue.Get()
-	w.queue.Done(request)
-	ring("hamburg")
-	w.expect(0, w.queue.Len())
-	w.clock.Step(time.Hour)
-	ring("hamburg")
-	w.expect(1, w.queue.Len())
-}
-
 func TestConfigIsValidated(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Config)
@@ -437,9 +431,8 @@ func TestConfigIsValidated(t *testing.T) {
 }
 
 func TestBoundsOfMessages(t *testing.T) {
-	w := settings{bounds: exchange.DefaultBounds(), helloTimeout: time.Minute}
-	o := w.decide(facts{peer: &v1alpha1.Peer{}, malformed: errors.New(strings.Repeat("x", 5000))}, start)
-	if len(o.verdict.Message) != maxMessage {
-		t.Errorf("message has %d bytes", len(o.verdict.Message))
+	o := settings{}.decide(facts{peer: &v1alpha1.Peer{}, malformed: errors.New(strings.Repeat("x", 5000))}, start)
+	if len(o.verdict.message) != maxMessage {
+		t.Errorf("message has %d bytes", len(o.verdict.message))
 	}
 }

@@ -2,18 +2,18 @@ package advertisement
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -24,10 +24,43 @@ import (
 // fieldOwner is the field manager of the condition that this package keeps on Peers.
 const fieldOwner = "hanse-advertisement"
 
-// storeCopy makes the copy, or changes it if it must, and returns it as it now is; nil if there is none.
+// report writes what is not yet as it must be: the copy, both answers, and the condition of the Peer. It says whether the
+// provider knows the answer: that it does not want to hear it is no error, which would put off the end of its offer.
+func (r *Receiver) report(ctx context.Context, f facts, o outcome, now time.Time) (answered bool, err error) {
+	held, err := r.storeCopy(ctx, f, o)
+	if cannotBeStored(err) {
+		f.unstorable = fmt.Errorf("this cluster cannot store the advertisement: %w", err)
+		o, held = r.settings().decide(f, now), f.copy
+	} else if err != nil {
+		return false, err
+	}
+	r.count(f, o)
+	unanswered := r.answerProvider(ctx, f, o, now)
+	if unanswered != nil {
+		ctrl.LoggerFrom(ctx).Info("Cannot answer an advertisement", "cause", unanswered.Error())
+	}
+	return unanswered == nil, errors.Join(r.answerCopy(ctx, held, o, now), r.reportOnPeer(ctx, f, o, now))
+}
+
+func cannotBeStored(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+func (r *Receiver) count(f facts, o outcome) {
+	if o.taken {
+		accepted.Inc()
+	}
+	if o.record.heard() {
+		r.ages.set(f.peer.Name, o.record.received)
+	} else {
+		r.ages.remove(f.peer.Name)
+	}
+}
+
+// storeCopy makes the copy, or changes or deletes it if it must, and returns it as it now is; nil if there is none.
 func (r *Receiver) storeCopy(ctx context.Context, f facts, o outcome) (*v1alpha1.Advertisement, error) {
 	if o.spec == nil {
-		return nil, nil
+		return nil, r.deleteCopy(ctx, f.peer, f.copy)
 	}
 	held := &v1alpha1.Advertisement{}
 	if f.copy != nil {
@@ -38,6 +71,9 @@ func (r *Receiver) storeCopy(ctx context.Context, f facts, o outcome) (*v1alpha1
 	held.Labels = labelled(held.Labels, f.peer)
 	held.Spec = *o.spec.DeepCopy()
 	o.record.store(held)
+	if o.lapsed {
+		delete(held.Annotations, v1alpha1.AnnotationDecision)
+	}
 	if err := controllerutil.SetOwnerReference(f.peer, held, r.client.Scheme()); err != nil {
 		return nil, fmt.Errorf("make peer %q own the copy of its advertisement: %w", f.peer.Name, err)
 	}
@@ -65,13 +101,29 @@ func (r *Receiver) answerCopy(ctx context.Context, held *v1alpha1.Advertisement,
 	if held == nil {
 		return nil
 	}
-	status := answered(held.Status, held.Generation, o, now)
+	status := answered(held.Status, held.Generation, o.verdict, o, now)
 	if equality.Semantic.DeepEqual(held.Status, status) {
 		return nil
 	}
+	before := held.Status.Acknowledgement
 	held = held.DeepCopy()
 	held.Status = status
-	return wrap(r.client.Status().Update(ctx, held), "answer in the copy %s", client.ObjectKeyFromObject(held))
+	if err := r.client.Status().Update(ctx, held); err != nil {
+		return fmt.Errorf("answer in the copy %s: %w", client.ObjectKeyFromObject(held), err)
+	}
+	if before == nil || before.State != o.verdict.state || before.Reason != o.verdict.reason {
+		r.announce(held, o.verdict)
+	}
+	return nil
+}
+
+// announce tells users of the change of an answer.
+func (r *Receiver) announce(regarding client.Object, v verdict) {
+	kind := corev1.EventTypeNormal
+	if v.state == v1alpha1.AcknowledgementRefused {
+		kind = corev1.EventTypeWarning
+	}
+	r.recorder.Eventf(regarding, nil, kind, v.reason, "JudgeAdvertisement", "%s", v.event())
 }
 
 // answerProvider writes the answer into the status of the provider's object, which nobody else writes.
@@ -80,34 +132,45 @@ func (r *Receiver) answerProvider(ctx context.Context, f facts, o outcome, now t
 		return nil
 	}
 	current := providerStatus(f.raw)
-	status := answered(current, f.raw.GetGeneration(), o, now)
+	status := answered(current, f.raw.GetGeneration(), o.reply(), o, now)
 	if equality.Semantic.DeepEqual(current, status) {
 		return nil
 	}
-	// The version goes along so that a mirror that does not show our last answer yet does not make us answer twice.
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": f.raw.GetResourceVersion()},
-		"status":   status,
-	})
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
 		return fmt.Errorf("encode the answer to peer %q: %w", f.peer.Name, err)
 	}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(advertisementKind)
-	object.SetNamespace(f.raw.GetNamespace())
-	object.SetName(f.raw.GetName())
-	err = f.link.Client().Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) {
-		return nil // withdrawn meanwhile, which the mirror will show
+	before, after := withStatus(f.raw, f.raw.Object["status"]), withStatus(f.raw, content)
+	// The version goes along so that a mirror that does not show our last answer yet does not make us answer twice.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := f.link.Client().Status().Patch(ctx, after, patch); err != nil {
+		return wrap(ignoreOvertaken(err), "answer the advertisement of peer %q", f.peer.Name)
 	}
-	if err != nil {
-		return fmt.Errorf("answer the advertisement of peer %q: %w", f.peer.Name, err)
+	said := o.reply()
+	if said.state == v1alpha1.AcknowledgementRefused {
+		refused.WithLabelValues(said.reason).Inc()
 	}
-	if !o.verdict.Accepted {
-		refused.WithLabelValues(o.verdict.Reason).Inc()
-		ctrl.LoggerFrom(ctx).Info("Refused an advertisement", "reason", o.verdict.Reason, "message", o.verdict.Message)
-	}
+	ctrl.LoggerFrom(ctx).Info("Answered an advertisement",
+		"state", said.state, "reason", said.reason, "message", said.message, "sequence", o.sequence)
 	return nil
+}
+
+// ignoreOvertaken passes over that a message was withdrawn or said anew meanwhile: when the mirror shows it, we look again.
+func ignoreOvertaken(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// withStatus returns the object of that name and version, without all but the status.
+func withStatus(raw *unstructured.Unstructured, status any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	object.SetGroupVersionKind(advertisementKind)
+	object.SetNamespace(raw.GetNamespace())
+	object.SetName(raw.GetName())
+	object.SetResourceVersion(raw.GetResourceVersion())
+	return object
 }
 
 // providerStatus reads the answer that stands over there. One that cannot be read is none: we write it anew.
@@ -124,9 +187,10 @@ func providerStatus(raw *unstructured.Unstructured) v1alpha1.AdvertisementStatus
 }
 
 // reportOnPeer applies our one condition on the Peer, with all its fields, since it is ours alone.
-func (r *Receiver) reportOnPeer(ctx context.Context, peer *v1alpha1.Peer, want metav1.Condition, now time.Time) error {
+func (r *Receiver) reportOnPeer(ctx context.Context, f facts, o outcome, now time.Time) error {
+	want := advertised(f, o)
 	want.LastTransitionTime = metav1.NewTime(now)
-	said := meta.FindStatusCondition(peer.Status.Conditions, want.Type)
+	said := meta.FindStatusCondition(f.peer.Status.Conditions, want.Type)
 	if saysCondition(said, want) && said.ObservedGeneration == want.ObservedGeneration {
 		return nil
 	}
@@ -137,13 +201,23 @@ func (r *Receiver) reportOnPeer(ctx context.Context, peer *v1alpha1.Peer, want m
 	if err != nil {
 		return fmt.Errorf("encode condition %s: %w", want.Type, err)
 	}
-	return r.applyOnPeer(ctx, peer, content)
+	if err := r.applyOnPeer(ctx, f.peer, content); err != nil {
+		return err
+	}
+	if o.verdict.reason == want.Reason && (said == nil || said.Status != want.Status || said.Reason != want.Reason) {
+		r.announce(f.peer, o.verdict)
+	}
+	return nil
 }
 
 // forget ends what the receiver keeps for a peer that is no provider of ours, or not for long.
 func (r *Receiver) forget(ctx context.Context, peer *v1alpha1.Peer) error {
-	r.watches.stop(peer.Name)
-	if err := r.deleteCopy(ctx, peer); err != nil {
+	r.stop(peer.Name)
+	held, err := r.held(ctx, peer)
+	if err != nil {
+		return err
+	}
+	if err := r.deleteCopy(ctx, peer, held); err != nil {
 		return err
 	}
 	if !peer.DeletionTimestamp.IsZero() || meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionAdvertised) == nil {
@@ -152,18 +226,19 @@ func (r *Receiver) forget(ctx context.Context, peer *v1alpha1.Peer) error {
 	return r.applyOnPeer(ctx, peer)
 }
 
-// deleteCopy deletes what we hold of the peer's advertisement. A peer without an id has none, and what has our own id is
-// our own offer.
-func (r *Receiver) deleteCopy(ctx context.Context, peer *v1alpha1.Peer) error {
-	if id := peer.Spec.ClusterID; id == "" || id == r.config.ClusterID {
+// stop ends what is kept in memory for the peer.
+func (r *Receiver) stop(peer string) {
+	r.watches.stop(peer)
+	r.policies.forget(peer)
+	r.ages.remove(peer)
+}
+
+// deleteCopy deletes what we hold of the peer's advertisement, if we do.
+func (r *Receiver) deleteCopy(ctx context.Context, peer *v1alpha1.Peer, held *v1alpha1.Advertisement) error {
+	if held == nil {
 		return nil
 	}
-	held := &v1alpha1.Advertisement{}
-	err := r.client.Get(ctx, copyKey(peer), held)
-	if err == nil {
-		err = r.client.Delete(ctx, held)
-	}
-	return wrap(client.IgnoreNotFound(err), "delete the copy %s", copyKey(peer))
+	return wrap(client.IgnoreNotFound(r.client.Delete(ctx, held)), "delete the copy %s", copyKey(peer))
 }
 
 // applyOnPeer makes the conditions the only ones that we own on the Peer.

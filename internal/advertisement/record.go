@@ -1,61 +1,87 @@
 package advertisement
 
 import (
-	"strconv"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
 const (
-	// annotationReceived is when, by our own clock, the message that the copy holds came in. A copy that does not carry
-	// it was never accepted.
-	annotationReceived = "hanse.dev/received"
-	// annotationFullSequence is the sequence of the newest message that changed the terms of the offer. The provider is
-	// owed an answer to it.
-	annotationFullSequence = "hanse.dev/full-sequence"
+	// annotationAccepted marks with "true" a copy whose spec was accepted. It is not in the status because the peer can
+	// write there if it is our consumer too.
+	annotationAccepted = "hanse.dev/accepted"
+	// annotationTerms is the fingerprint of the terms of the newest message that was sound, so that a decision of an
+	// administrator does not outlive what it was made on.
+	annotationTerms = "hanse.dev/terms"
 )
 
 // record is what the copy itself must remember of how it came about, since nothing else does.
 type record struct {
-	received     time.Time // zero if the spec of the copy was never accepted
-	fullSequence int64
+	received time.Time // when, by our own clock, the message came in that the copy holds; zero if there is none
+	accepted bool      // that message was accepted
+	terms    string    // of the newest message that was sound
 }
 
-func (r record) accepted() bool { return !r.received.IsZero() }
+func (r record) heard() bool { return !r.received.IsZero() }
 
-// take enters an accepted message. One that was taken before does not count as heard again.
-func (r record) take(previous, offer *v1alpha1.AdvertisementSpec, now time.Time) record {
-	if previous == nil || offer.Sequence > previous.Sequence {
-		r.received = now.Truncate(time.Second).UTC()
-	}
-	if previous == nil || !exchange.SameTerms(previous, offer) {
-		r.fullSequence = offer.Sequence
-	}
+// take enters the message that the copy is to hold.
+func (r record) take(arrived time.Time, accepted bool) record {
+	r.received, r.accepted = arrived.Truncate(time.Second).UTC(), accepted
 	return r
 }
 
 func recordOf(ad *v1alpha1.Advertisement) record {
-	received, err := time.Parse(time.RFC3339, ad.Annotations[annotationReceived])
+	received, err := time.Parse(time.RFC3339, ad.Annotations[exchange.AnnotationReceived])
 	if err != nil {
 		return record{}
 	}
-	// What cannot be read counts as unanswered from the start, which costs nothing.
-	full, _ := strconv.ParseInt(ad.Annotations[annotationFullSequence], 10, 64)
-	return record{received: received, fullSequence: full}
+	return record{
+		received: received,
+		accepted: ad.Annotations[annotationAccepted] == "true",
+		terms:    ad.Annotations[annotationTerms],
+	}
 }
 
 // store writes the record onto the copy.
 func (r record) store(ad *v1alpha1.Advertisement) {
-	delete(ad.Annotations, annotationReceived)
-	delete(ad.Annotations, annotationFullSequence)
-	if !r.accepted() {
-		return
+	set := func(key, value string, wanted bool) {
+		if !wanted {
+			delete(ad.Annotations, key)
+			return
+		}
+		if ad.Annotations == nil {
+			ad.Annotations = map[string]string{}
+		}
+		ad.Annotations[key] = value
 	}
-	if ad.Annotations == nil {
-		ad.Annotations = map[string]string{}
+	set(exchange.AnnotationReceived, r.received.Format(time.RFC3339), r.heard())
+	set(annotationAccepted, "true", r.accepted)
+	set(annotationTerms, r.terms, r.terms != "")
+}
+
+// termsOf returns the fingerprint of what exchange.SameTerms compares. It cannot be forged: an administrator's word on
+// some terms would go over to others.
+func termsOf(spec *v1alpha1.AdvertisementSpec) string {
+	terms := *spec
+	terms.Phase = exchange.Phase(spec)
+	terms.Availability, terms.LargestPod = nil, nil
+	terms.Sequence, terms.FullSequence = 0, 0
+	terms.Timestamp, terms.TimeToLive = metav1.Time{}, metav1.Time{}
+	return fingerprint(&terms)
+}
+
+// fingerprint is the same for equal offers: the encoding sorts maps, and writes quantities in one form.
+func fingerprint(spec *v1alpha1.AdvertisementSpec) string {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return "" // cannot be: the type has no channels and no cycles
 	}
-	ad.Annotations[annotationReceived] = r.received.Format(time.RFC3339)
-	ad.Annotations[annotationFullSequence] = strconv.FormatInt(r.fullSequence, 10)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }

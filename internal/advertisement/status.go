@@ -2,6 +2,8 @@ package advertisement
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,39 +14,84 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
+// reply is what the provider is told. It differs from what holds if it has said again what it has said before.
+func (o outcome) reply() verdict {
+	if o.replay != nil {
+		return *o.replay
+	}
+	return o.verdict
+}
+
 // answered returns the status that carries the answer, for the provider's object or for the copy: the same text with the
 // generation of each. A status that says it already is returned as it is, whatever messages came in meanwhile, unless
 // one of them was full.
-func answered(current v1alpha1.AdvertisementStatus, generation int64, o outcome, now time.Time) v1alpha1.AdvertisementStatus {
-	ack := acknowledgement(o)
-	condition := acceptedCondition(o)
-	if says(current, ack, condition, o) {
+func answered(current v1alpha1.AdvertisementStatus, generation int64, v verdict, o outcome, now time.Time) v1alpha1.AdvertisementStatus {
+	ack := acknowledgement(v, o)
+	conditions := conditionsOf(o)
+	skewed := o.verdict.reason == v1alpha1.ReasonClockSkew
+	if says(current, ack, o) && saysConditions(current.Conditions, conditions, skewed) {
 		return current
 	}
 	status := *current.DeepCopy()
 	status.Acknowledgement = ack
 	status.ObservedGeneration = generation
-	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady} {
-		condition.Type, condition.ObservedGeneration, condition.LastTransitionTime = kind, generation, metav1.NewTime(now)
+	for _, condition := range conditions {
+		condition.ObservedGeneration, condition.LastTransitionTime = generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	if !skewed {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionClockSkew)
 	}
 	return status
 }
 
-func says(status v1alpha1.AdvertisementStatus, ack *v1alpha1.Acknowledgement, condition metav1.Condition, o outcome) bool {
+// conditionsOf returns all conditions of an advertisement. ClockSkew is there only while the clocks differ.
+func conditionsOf(o outcome) []metav1.Condition {
+	accepted := acceptedCondition(o)
+	accepted.Type = v1alpha1.ConditionAccepted
+	ready := accepted
+	ready.Type = v1alpha1.ConditionReady
+	if o.verdict.reason != v1alpha1.ReasonClockSkew {
+		return []metav1.Condition{accepted, ready}
+	}
+	return []metav1.Condition{accepted, ready, {
+		Type: v1alpha1.ConditionClockSkew, Status: metav1.ConditionTrue, Reason: o.verdict.reason, Message: o.verdict.message,
+	}}
+}
+
+// says reports whether the status carries the answer. How much of a resource is used instead of what was said may change
+// with every hello, which is not worth an answer of its own.
+func says(status v1alpha1.AdvertisementStatus, ack *v1alpha1.Acknowledgement, o outcome) bool {
 	said := status.Acknowledgement
 	if said == nil || said.State != ack.State || said.Reason != ack.Reason || said.Message != ack.Message {
 		return false
 	}
-	if o.verdict.Accepted && said.Sequence < o.record.fullSequence {
+	if said.Sequence < o.fullSequence {
 		return false
 	}
-	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady} {
-		if !saysCondition(meta.FindStatusCondition(status.Conditions, kind), condition) {
+	if o.again {
+		return slices.Equal(said.Corrections, ack.Corrections)
+	}
+	return slices.Equal(fieldsOf(said.Corrections), fieldsOf(ack.Corrections))
+}
+
+// fieldsOf returns the names of the corrected fields, which stand first in each correction.
+func fieldsOf(corrections []string) []string {
+	fields := make([]string, 0, len(corrections))
+	for _, correction := range corrections {
+		field, _, _ := strings.Cut(correction, ": ")
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+func saysConditions(said, want []metav1.Condition, skewed bool) bool {
+	for _, condition := range want {
+		if !saysCondition(meta.FindStatusCondition(said, condition.Type), condition) {
 			return false
 		}
 	}
-	return true
+	return skewed || meta.FindStatusCondition(said, v1alpha1.ConditionClockSkew) == nil
 }
 
 func saysCondition(said *metav1.Condition, want metav1.Condition) bool {
@@ -52,37 +99,21 @@ func saysCondition(said *metav1.Condition, want metav1.Condition) bool {
 }
 
 // acknowledgement is the answer to the newest message.
-func acknowledgement(o outcome) *v1alpha1.Acknowledgement {
-	ack := &v1alpha1.Acknowledgement{
-		State:    v1alpha1.AcknowledgementRefused,
-		Reason:   o.verdict.Reason,
-		Message:  o.verdict.Message,
-		Sequence: o.sequence,
+func acknowledgement(v verdict, o outcome) *v1alpha1.Acknowledgement {
+	return &v1alpha1.Acknowledgement{
+		State: v.state, Reason: v.reason, Message: v.message, Corrections: v.corrections, Sequence: o.sequence,
 	}
-	if o.verdict.Accepted {
-		ack.State = v1alpha1.AcknowledgementAccepted
-	}
-	return ack
 }
 
-// acceptedCondition says whether the spec that is kept is used. It may be while a newer message was refused.
+// acceptedCondition says whether the spec of the copy is used, and if not, why.
 func acceptedCondition(o outcome) metav1.Condition {
-	switch {
-	case o.inForce && !o.verdict.Accepted:
-		return metav1.Condition{
-			Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
-			Message: bounded("The newest message was refused, the one before stays in use: " + o.verdict.Message),
-		}
-	case o.inForce:
-		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}
-	case o.record.accepted():
-		return metav1.Condition{
-			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonExpired,
-			Message: messageExpired,
-		}
-	default:
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: o.verdict.Reason, Message: o.verdict.Message}
+	status := metav1.ConditionFalse
+	if o.inForce() {
+		status = metav1.ConditionTrue
+	} else if o.record.accepted && o.expires.IsZero() {
+		return metav1.Condition{Status: status, Reason: v1alpha1.ReasonExpired, Message: messageExpired}
 	}
+	return metav1.Condition{Status: status, Reason: o.verdict.reason, Message: o.verdict.message}
 }
 
 // closedMessages say why an offer in force is for no more pods.
@@ -92,26 +123,31 @@ var closedMessages = map[v1alpha1.OfferPhase]string{
 	v1alpha1.OfferLeaving:  "The peer parts from us",
 }
 
+// phase is that of an offer in force; nothing of any other counts.
+func phase(o outcome) v1alpha1.OfferPhase {
+	if !o.inForce() {
+		return ""
+	}
+	return exchange.Phase(o.spec)
+}
+
 // advertised is the condition of the Peer.
 func advertised(f facts, o outcome) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionAdvertised, Status: metav1.ConditionFalse, ObservedGeneration: f.peer.Generation,
 		Reason: v1alpha1.ReasonNoAdvertisement,
 	}
-	unreadable := errors.Is(f.mirrorErr, peers.ErrTooLarge) || errors.Is(f.mirrorErr, peers.ErrMalformed)
 	switch {
 	case f.self:
 		c.Reason, c.Message = v1alpha1.ReasonClusterIDMismatch, "The peer has the id of this very cluster"
-	case o.verdict.Reason == v1alpha1.ReasonMalformed:
-		c.Reason, c.Message = v1alpha1.ReasonMalformed, o.verdict.Message
-	case unreadable:
-		c.Reason, c.Message = v1alpha1.ReasonMalformed, bounded(f.mirrorErr.Error())
-	case o.verdict.Reason != "":
+	case o.verdict.reason != "":
 		of := acceptedCondition(o)
 		c.Status, c.Reason, c.Message = of.Status, of.Reason, of.Message
-		if o.inForce && c.Message == "" {
-			c.Message = closedMessages[exchange.Phase(o.spec)]
+		if closed := closedMessages[phase(o)]; closed != "" {
+			c.Message = closed
 		}
+	case errors.Is(f.mirrorErr, peers.ErrMalformed):
+		c.Reason, c.Message = v1alpha1.ReasonMalformed, bounded(f.mirrorErr.Error())
 	case f.link == nil:
 		c.Message = "There is no link to the peer: see condition Reachable"
 	case !f.synced:

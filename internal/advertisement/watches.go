@@ -3,12 +3,15 @@ package advertisement
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -38,8 +41,10 @@ type watch struct {
 	mirror Mirror
 	end    context.CancelFunc
 
-	mu   sync.Mutex
-	next time.Time // before it the peer is not put into the queue again
+	mu      sync.Mutex
+	look    time.Time     // when the peer was, or will be, put into the queue
+	message client.Object // the newest that we have looked at; nil if there was none
+	since   time.Time     // when we have looked at it for the first time
 }
 
 // Start is a source of the receiver's controller: it is called before any Reconcile.
@@ -118,17 +123,58 @@ func (w *watches) start(peer *v1alpha1.Peer, link Link) (*watch, error) {
 	return started, nil
 }
 
-// ring puts the peer into the queue at once, or if it was rung for a moment ago when the interval is over. So the first
-// change is seen without delay, and a peer that writes without end costs one look per interval.
+// ring puts the peer into the queue at once, or if it was put there a moment ago when the interval is over. So the first
+// change is seen without delay, and a peer that writes without end costs one look per interval, and no memory: a look
+// that is still to come sees all changes before it.
 func (w *watch) ring(now time.Time, interval time.Duration, q queue, request reconcile.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if wait := w.next.Sub(now); wait > 0 {
-		q.AddAfter(request, wait)
+	if w.look.After(now) {
 		return
 	}
-	w.next = now.Add(interval)
-	q.Add(request)
+	wait := max(0, w.look.Add(interval).Sub(now))
+	w.look = now.Add(wait)
+	if wait == 0 {
+		q.Add(request)
+		return
+	}
+	q.AddAfter(request, wait)
+}
+
+// newest returns the provider's advertisement, or nil. When it says something else than it did less than an interval ago,
+// the one of before is returned, and for how long: what we write ourselves has us look again, so that a peer that writes
+// without end would keep us writing.
+func (w *watch) newest(key types.NamespacedName, now time.Time, interval time.Duration) (client.Object, time.Duration) {
+	message, found := w.mirror.Get(key)
+	if !found {
+		message = nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !reflect.DeepEqual(specOf(w.message), specOf(message)) {
+		if wait := w.since.Add(interval).Sub(now); wait > 0 {
+			return w.message, wait
+		}
+		w.since = now
+	}
+	w.message = message
+	return message, 0
+}
+
+func specOf(message client.Object) any {
+	if raw, isRaw := message.(*unstructured.Unstructured); isRaw {
+		return raw.Object["spec"]
+	}
+	return message
+}
+
+// ringAll puts all peers into the queue whose advertisements are watched.
+func (w *watches) ringAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for peer := range w.byPeer {
+		w.queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: peer}})
+	}
 }
 
 // stop ends the watch of the peer.

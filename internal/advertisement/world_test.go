@@ -44,13 +44,14 @@ type world struct {
 	writes   atomic.Int64 // in both clusters
 	refusing atomic.Pointer[error]
 
+	policies  *fakePolicies
 	publisher *Publisher
 	receiver  *Receiver
 }
 
 func newWorld(t *testing.T, changes ...func(*Config)) *world {
 	t.Helper()
-	w := &world{T: t, clock: clocktesting.NewFakeClock(start), events: events.NewFakeRecorder(10)}
+	w := &world{T: t, clock: clocktesting.NewFakeClock(start), events: events.NewFakeRecorder(1000)}
 	w.home, w.there = w.cluster(), w.cluster()
 	w.link = &fakeLink{client: w.there, done: make(chan struct{}), synced: true}
 	w.links = &fakeLinks{link: w.link}
@@ -62,8 +63,9 @@ func newWorld(t *testing.T, changes ...func(*Config)) *world {
 	if err := config.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	w.publisher = NewPublisher(config, w.home, nil, w.clock, w.events)
-	w.receiver = NewReceiver(config, w.home, w.links, w.clock)
+	w.policies = &fakePolicies{}
+	w.publisher = NewPublisher(config, w.home, nil, w.policies, w.clock, w.events)
+	w.receiver = NewReceiver(config, w.home, w.links, w.policies, w.clock, w.events)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	if err := w.receiver.watches.Start(ctx, w.queue); err != nil {
@@ -206,7 +208,7 @@ func (w *world) offered(changes ...func(*v1alpha1.AdvertisementSpec)) *v1alpha1.
 func (w *world) offer(sequence int64, changes ...func(*v1alpha1.AdvertisementSpec)) v1alpha1.AdvertisementSpec {
 	now := w.clock.Now()
 	spec := v1alpha1.AdvertisementSpec{
-		ClusterID: "hamburg", Sequence: sequence,
+		ClusterID: "hamburg", Sequence: sequence, FullSequence: 1,
 		Timestamp: metav1.NewTime(now), TimeToLive: metav1.NewTime(now.Add(30 * time.Minute)),
 		Availability: resources("cpu", "4", "memory", "8Gi", "pods", "10", "ephemeral-storage", "0"),
 	}
@@ -216,9 +218,10 @@ func (w *world) offer(sequence int64, changes ...func(*v1alpha1.AdvertisementSpe
 	return spec
 }
 
-// says changes hamburg's advertisement.
+// says changes hamburg's advertisement, a moment later.
 func (w *world) says(spec v1alpha1.AdvertisementSpec) {
 	w.Helper()
+	w.clock.Step(w.receiver.config.ReceiveInterval)
 	ad := w.theirs()
 	ad.Spec = spec
 	w.update(w.there, ad)

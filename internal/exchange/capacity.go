@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ type Capacity struct {
 }
 
 // Availability returns what the cluster can offer the peer: what its scheduler could still place, and what the peer's
-// own pods already hold. A peer with limits is offered less, see Capacity.
+// own pods already hold. A peer with limits is offered less, see Claims.
 func Availability(s Snapshot, peer string) corev1.ResourceList {
 	ledger := NewLedger()
 	for _, node := range s.Nodes {
@@ -33,7 +34,7 @@ func Availability(s Snapshot, peer string) corev1.ResourceList {
 	for _, pod := range s.Pods {
 		ledger.SetPod(pod)
 	}
-	return ledger.Capacity(s.Margin).Availability(peer, nil)
+	return ledger.Capacity(s.Margin).Availability(peer, Claims{})
 }
 
 // Capacity sums up the ledger. What is free is the allocatable of the schedulable physical nodes, less what bound pods
@@ -71,39 +72,94 @@ func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
 
 // room is what is free on the node.
 func (l *Ledger) room(node *corev1.Node) amounts {
-	room := amountsOf(node.Status.Allocatable)
-	maps.DeleteFunc(room, func(name corev1.ResourceName, amount int64) bool {
-		// Volume slots are not requested by pods, and a resource of which the node has nothing is not worth a word.
-		return amount == 0 || strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix)
-	})
+	room := usable(node)
 	for _, account := range l.held[node.Name] {
 		room.subtract(account.sum)
 	}
 	return room
 }
 
-// Availability returns what the peer can be offered: what is free and what its pods hold, and no more of a resource
-// than its limits allow. It is never negative.
-func (c Capacity) Availability(peer string, limits corev1.ResourceList) corev1.ResourceList {
-	sum := maps.Clone(c.free)
+// usable is what pods can ask of the node.
+func usable(node *corev1.Node) amounts {
+	all := amountsOf(node.Status.Allocatable)
+	maps.DeleteFunc(all, func(name corev1.ResourceName, amount int64) bool {
+		// Volume slots are not requested by pods, and a resource of which the node has nothing is not worth a word.
+		return amount == 0 || strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix)
+	})
+	return all
+}
+
+// Claims are what bounds the offer to one peer, besides what there is.
+type Claims struct {
+	// Limits are the most that the peer may have; what they do not name is not limited.
+	Limits corev1.ResourceList
+	// Guarantee is what is locked for the peer itself.
+	Guarantee corev1.ResourceList
+	// Others says what is locked for others: the name of the Peer → its guarantee.
+	Others map[string]corev1.ResourceList
+}
+
+// Availability returns what the peer can be offered: what is free and not locked for others, and what its pods hold, and
+// no more of a resource than its limits allow. It is never negative.
+func (c Capacity) Availability(peer string, claims Claims) corev1.ResourceList {
+	sum := c.unlocked(peer, claims)
 	sum.add(c.held[peer])
-	sum.limitNamed(amountsOf(limits))
+	sum.limitNamed(amountsOf(claims.Limits))
 	return sum.list()
+}
+
+// unlocked is what is free less what others are guaranteed and do not hold. If there is less than all guarantees
+// together, each peer has a part of it in the proportion of what it lacks, so that no two are offered the same.
+func (c Capacity) unlocked(peer string, claims Claims) amounts {
+	rest := maps.Clone(c.free)
+	own, others := c.lacks(peer, claims.Guarantee), amounts{}
+	for other, guarantee := range claims.Others {
+		if other != peer {
+			others.add(c.lacks(other, guarantee))
+		}
+	}
+	for name, free := range rest {
+		rest[name] = max(free-others[name], portion(free, own[name], others[name]))
+	}
+	return rest
+}
+
+// lacks returns what the peer is guaranteed beyond what its pods hold.
+func (c Capacity) lacks(peer string, guarantee corev1.ResourceList) amounts {
+	missing := amountsOf(guarantee)
+	missing.subtract(c.held[peer])
+	return missing
+}
+
+// portion returns free*own/(own+others), rounded down, or nothing if one of them is nothing. It is not more than what the
+// others leave if both fit into what is free.
+func portion(free, own, others int64) int64 {
+	if free <= 0 || own <= 0 || others <= 0 {
+		return 0
+	}
+	high, low := bits.Mul64(uint64(free), uint64(own))
+	quotient, _ := bits.Div64(high, low, uint64(own)+uint64(others))
+	return int64(min(quotient, uint64(free))) //nolint:gosec // at most free
 }
 
 // Free returns what a peer without pods here can be offered.
 func (c Capacity) Free() corev1.ResourceList { return c.free.list() }
 
+// Held returns what the peer's pods hold.
+func (c Capacity) Held(peer string) corev1.ResourceList { return c.held[peer].list() }
+
 // LargestPod returns the requests of a large pod of the peer that fits now: all that is free on the node that is the
-// emptiest in cpu and memory alike, as far as its limits leave it to the peer. It is nil if no pod fits on any node.
-func (c Capacity) LargestPod(peer string, limits corev1.ResourceList) corev1.ResourceList {
+// emptiest in cpu and memory alike, as far as its limits and what is locked for others leave it to the peer. It is nil if
+// no pod fits on any node.
+func (c Capacity) LargestPod(peer string, claims Claims) corev1.ResourceList {
 	if len(c.largest) == 0 {
 		return nil
 	}
-	left := amountsOf(limits)
+	left := amountsOf(claims.Limits)
 	left.subtract(c.held[peer])
 	pod := maps.Clone(c.largest)
 	pod.limitNamed(left)
+	pod.limitNamed(c.unlocked(peer, claims))
 	list := pod.list()
 	delete(list, corev1.ResourcePods)
 	return list

@@ -1,8 +1,6 @@
 package exchange
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,38 +8,6 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
-
-func withImages(images ...corev1.ContainerImage) func(*corev1.Node) {
-	return func(n *corev1.Node) { n.Status.Images = images }
-}
-
-func TestImagesAreMerged(t *testing.T) {
-	const digest = "registry.example/echo@sha256:abc"
-	one := node("a", withImages(
-		corev1.ContainerImage{Names: []string{digest, "registry.example/echo:1"}, SizeBytes: 10},
-		corev1.ContainerImage{Names: []string{"registry.example/big:1"}, SizeBytes: 99},
-		corev1.ContainerImage{Names: []string{strings.Repeat("x", 501)}, SizeBytes: 1000},
-		corev1.ContainerImage{Names: []string{"<none>:<none>"}, SizeBytes: 1000},
-	))
-	two := node("b", withImages(
-		corev1.ContainerImage{Names: []string{digest, "registry.example/echo:latest"}, SizeBytes: 11},
-		corev1.ContainerImage{Names: []string{"registry.example/small:1"}, SizeBytes: 1},
-	))
-	want := []v1alpha1.Image{
-		{Names: []string{"registry.example/big:1"}, SizeBytes: 99},
-		{Names: []string{"registry.example/echo:1", "registry.example/echo:latest", digest}, SizeBytes: 11},
-	}
-	expectEqual(t, want, Images([]*corev1.Node{one, two}, 2))
-	expectEqual(t, want, Images([]*corev1.Node{two, one}, 2))
-}
-
-func TestImageNamesAreBounded(t *testing.T) {
-	var nodes []*corev1.Node
-	for i := range 9 {
-		nodes = append(nodes, node("n", withImages(corev1.ContainerImage{Names: []string{"e@sha256:abc", fmt.Sprint("e:", i)}})))
-	}
-	expectEqual(t, []v1alpha1.Image{{Names: []string{"e:0", "e:1", "e:2", "e:3", "e:4"}}}, Images(nodes, 50))
-}
 
 func TestDescribe(t *testing.T) {
 	described := func(region, zone, architecture, version, podCIDR string) func(*corev1.Node) {
@@ -59,12 +25,12 @@ func TestDescribe(t *testing.T) {
 	}))
 
 	expectEqual(t, Description{
-		Images:            []v1alpha1.Image{},
+		Stock:             []StockedImage{},
 		Labels:            map[string]v1alpha1.Text{"region": "north"},
 		Architectures:     []string{"amd64", "arm64"},
 		KubernetesVersion: "v1.9.9",
 		PodCIDR:           "10.1.0.0/16",
-	}, ledger.Describe([]string{"region", "zone", "rack"}, MaxImages))
+	}, ledger.Describe([]string{"region", "zone", "rack"}, nil))
 }
 
 func TestPodCIDR(t *testing.T) {
@@ -121,7 +87,7 @@ func TestTrimKeepsWhatOffersAreComputedFrom(t *testing.T) {
 	for _, peer := range []string{"lubeck", "kiel"} {
 		expectEqual(t, Availability(whole(), peer), Availability(trimmed, peer))
 	}
-	expectEqual(t, Images(whole().Nodes, 9), Images(trimmed.Nodes, 9))
+	expectEqual(t, Stock(whole().Nodes, nil), Stock(trimmed.Nodes, nil))
 	pod := trimmed.Pods[0]
 	if pod.ManagedFields != nil || pod.Spec.Containers[0].Image != "" || pod.Status.ContainerStatuses[0].ImageID != "" {
 		t.Errorf("pod was not trimmed: %v", pod)

@@ -10,8 +10,8 @@ import (
 )
 
 // SameTerms reports whether two offers differ at most in what every message carries: how much there is (availability,
-// the largest pod) and when it was said (timestamp, time to live, sequence). A message with other terms than the one
-// before is a full one, and is answered; one with the same terms is a partial one, a hello.
+// the largest pod) and when it was said (timestamp, time to live, sequences). A message with other terms than the one
+// before is a full one, and is answered; one with the same terms may be a partial one, a hello.
 func SameTerms(a, b *v1alpha1.AdvertisementSpec) bool {
 	return equality.Semantic.DeepEqual(terms(a), terms(b))
 }
@@ -20,7 +20,7 @@ func terms(ad *v1alpha1.AdvertisementSpec) v1alpha1.AdvertisementSpec {
 	t := *ad
 	t.Availability, t.LargestPod = nil, nil
 	t.Phase = Phase(ad)
-	t.Sequence, t.Timestamp, t.TimeToLive = 0, metav1.Time{}, metav1.Time{}
+	t.Sequence, t.FullSequence, t.Timestamp, t.TimeToLive = 0, 0, metav1.Time{}, metav1.Time{}
 	return t
 }
 

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -68,7 +70,12 @@ func offer(changes ...func(*v1alpha1.AdvertisementSpec)) *v1alpha1.Advertisement
 
 func expectEqual(t testing.TB, want, got any) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Row{})); diff != "" {
 		t.Errorf("unexpected result (-want +got):\n%s", diff)
 	}
+}
+
+// drawnQuantity is a number of thousandths.
+func drawnQuantity(t *rapid.T, name string, least, most int64) resource.Quantity {
+	return *resource.NewMilliQuantity(rapid.Int64Range(least, most).Draw(t, name), resource.DecimalSI)
 }

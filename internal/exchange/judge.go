@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -9,8 +10,8 @@ import (
 
 // Bounds are the limits of what is believed.
 type Bounds struct {
-	// ClockSkew is by how much the sender's clock may be ahead of ours. A clock that is behind shows as an early
-	// expiry.
+	// ClockSkew is by how much the sender's clock and ours may differ. A clock that is behind by more does no harm as long
+	// as what it says has not expired.
 	ClockSkew time.Duration
 }
 
@@ -31,7 +32,7 @@ func Judge(
 ) Verdict {
 	verdict := judgeIdentity(ad, clusterID, previous)
 	if verdict.Accepted {
-		verdict = judgeTimes(ad, b, now)
+		verdict = judgeTimes(ad, b, previous, now)
 	}
 	if verdict.Accepted {
 		verdict = judgePhase(ad)
@@ -59,7 +60,7 @@ func judgeIdentity(ad *v1alpha1.AdvertisementSpec, clusterID string, previous *v
 	}
 }
 
-func judgeTimes(ad *v1alpha1.AdvertisementSpec, b Bounds, now time.Time) Verdict {
+func judgeTimes(ad *v1alpha1.AdvertisementSpec, b Bounds, previous *v1alpha1.AdvertisementSpec, now time.Time) Verdict {
 	switch {
 	case ad.Timestamp.IsZero():
 		return refused(v1alpha1.ReasonInvalidField, "spec.timestamp is missing")
@@ -70,18 +71,28 @@ func judgeTimes(ad *v1alpha1.AdvertisementSpec, b Bounds, now time.Time) Verdict
 	case ad.Timestamp.Sub(now) > b.ClockSkew:
 		return refused(v1alpha1.ReasonClockSkew,
 			"spec.timestamp is ahead of the receiver's clock by more than %s: check the clocks of both clusters", b.ClockSkew)
-	case !ad.TimeToLive.After(now):
+	case ad.TimeToLive.After(now):
+		return accepted()
+	case now.Sub(ad.Timestamp.Time) > b.ClockSkew && !couldHaveAged(ad, previous):
+		return refused(v1alpha1.ReasonClockSkew, "spec.timestamp is behind the receiver's clock by more than %s and spec.timeToLive "+
+			"has passed: check the clocks of both clusters, and whether Hanse runs in the sender's", b.ClockSkew)
+	default:
 		return refused(v1alpha1.ReasonExpired,
 			"spec.timeToLive has passed by the receiver's clock: if the advertisement is new, check the clocks of both clusters")
-	default:
-		return accepted()
 	}
+}
+
+// couldHaveAged reports whether a message that has expired by our clock may have been in time when it was made: it is the
+// one that we know, or one that was made after it while we were cut off. If its clock has gone back since, or if we have
+// never had a message of that cluster that was in time, the clocks are to be suspected.
+func couldHaveAged(ad, previous *v1alpha1.AdvertisementSpec) bool {
+	return previous != nil && !ad.Timestamp.Before(&previous.Timestamp)
 }
 
 func accepted() Verdict { return Verdict{Accepted: true, Reason: v1alpha1.ReasonAccepted} }
 
 func refused(reason, format string, args ...any) Verdict {
-	return Verdict{Reason: reason, Message: bounded(fmt.Sprintf(format, args...))}
+	return Verdict{Reason: reason, Message: shorten(fmt.Sprintf(format, args...), maxMessage)}
 }
 
 const (
@@ -89,12 +100,12 @@ const (
 	maxQuoted  = 80
 )
 
-// bounded keeps a message within what a status can store.
-func bounded(message string) string {
-	if len(message) <= maxMessage {
-		return message
+// shorten keeps a text within what a status can store.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	return message[:maxMessage-3] + "..."
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
 }
 
 // quoted makes what a peer wrote fit to be shown: printable, ASCII and short.

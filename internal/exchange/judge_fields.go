@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,8 +18,11 @@ import (
 
 const (
 	maxImages       = 100
+	maxPlacements   = 100
 	maxText         = 253
 	maxFlagKey      = 317
+	maxExtensions   = 16
+	maxExtension    = 4096
 	maxVersion      = 64
 	maxArchitecture = 32
 )
@@ -31,13 +35,17 @@ func judgeQuantities(ad *v1alpha1.AdvertisementSpec) Verdict {
 			return refused(v1alpha1.ReasonInvalidQuantity, "spec.availability[%s] is missing", name)
 		}
 	}
-	if verdict := judgeResources("spec.availability", ad.Availability); !verdict.Accepted {
-		return verdict
+	for _, judged := range []struct {
+		field string
+		list  corev1.ResourceList
+	}{
+		{"spec.availability", ad.Availability}, {"spec.largestPod", ad.LargestPod}, {"spec.guarantee", ad.Guarantee},
+	} {
+		if verdict := judgeResources(judged.field, judged.list); !verdict.Accepted {
+			return verdict
+		}
 	}
-	if verdict := judgeResources("spec.largestPod", ad.LargestPod); !verdict.Accepted {
-		return verdict
-	}
-	return judgePrices(ad.Prices)
+	return judgePrices("spec.prices", ad.Prices)
 }
 
 func judgeResources(field string, list corev1.ResourceList) Verdict {
@@ -80,33 +88,46 @@ func validResource(name corev1.ResourceName) bool {
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.Contains(string(name), "/")
 }
 
-func judgePrices(prices *v1alpha1.Prices) Verdict {
+func judgePrices(field string, prices *v1alpha1.Prices) Verdict {
 	if prices == nil {
 		return accepted()
 	}
 	if !currencyCode.MatchString(prices.Currency) {
 		return refused(v1alpha1.ReasonInvalidField,
-			"spec.prices.currency is %s: it must be three capital letters, such as EUR", quoted(prices.Currency))
+			"%s.currency is %s: it must be three capital letters, such as EUR", field, quoted(prices.Currency))
 	}
-	if len(prices.PerHour) > maxNames {
-		return refused(v1alpha1.ReasonInvalidField,
-			"spec.prices.perHour has %d entries, more than %d", len(prices.PerHour), maxNames)
+	if verdict := judgeAmounts(field+".perHour", prices.PerHour, maxNames, validResource); !verdict.Accepted {
+		return verdict
 	}
-	for _, name := range slices.Sorted(maps.Keys(prices.PerHour)) {
-		if !validResource(name) {
-			return refused(v1alpha1.ReasonInvalidField,
-				"spec.prices.perHour[%s] is not the name of a node's resource", quoted(string(name)))
+	if verdict := judgeAmounts(field+".perPlacement", prices.PerPlacement, maxPlacements, validImage); !verdict.Accepted {
+		return verdict
+	}
+	return accepted()
+}
+
+func judgeAmounts[Name ~string](field string, amounts map[Name]resource.Quantity, most int, valid func(Name) bool) Verdict {
+	if len(amounts) > most {
+		return refused(v1alpha1.ReasonInvalidField, "%s has %d entries, more than %d", field, len(amounts), most)
+	}
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		shown := quoted(string(name))
+		if !valid(name) {
+			return refused(v1alpha1.ReasonInvalidField, "%s[%s] is nothing that can have such a price", field, shown)
 		}
-		if price := prices.PerHour[name]; price.Sign() < 0 {
+		if amount := amounts[name]; amount.Sign() < 0 {
 			return refused(v1alpha1.ReasonInvalidQuantity,
-				"spec.prices.perHour[%s] is %s: it must not be negative", name, quoted(price.String()))
+				"%s[%s] is %s: it must not be negative", field, strings.Trim(shown, `"`), quoted(amount.String()))
 		}
 	}
 	return accepted()
 }
 
+func validImage(name string) bool { return name != "" && len(name) <= maxImageNameLength }
+
 func judgeFields(ad *v1alpha1.AdvertisementSpec) Verdict {
-	for _, judge := range []func(*v1alpha1.AdvertisementSpec) Verdict{judgeImages, judgeNetwork, judgeDescription, judgeFlags} {
+	for _, judge := range []func(*v1alpha1.AdvertisementSpec) Verdict{
+		judgeImages, judgeNetwork, judgeDescription, judgeFlags, judgeExtensions, judgeNested,
+	} {
 		if verdict := judge(ad); !verdict.Accepted {
 			return verdict
 		}
@@ -127,7 +148,7 @@ func judgeImages(ad *v1alpha1.AdvertisementSpec) Verdict {
 			return refused(v1alpha1.ReasonInvalidField,
 				"spec.images[%d].names has %d entries: it must have 1 to %d", i, len(image.Names), maxImageNames)
 		}
-		if slices.ContainsFunc(image.Names, func(name string) bool { return name == "" || len(name) > maxImageNameLength }) {
+		if slices.ContainsFunc(image.Names, func(name string) bool { return !validImage(name) }) {
 			return refused(v1alpha1.ReasonInvalidField,
 				"spec.images[%d].names must have 1 to %d characters each", i, maxImageNameLength)
 		}
@@ -149,14 +170,8 @@ func isCIDR(text string) bool {
 }
 
 func judgeDescription(ad *v1alpha1.AdvertisementSpec) Verdict {
-	if len(ad.Labels) > maxNames {
-		return refused(v1alpha1.ReasonInvalidField, "spec.labels has %d entries, more than %d", len(ad.Labels), maxNames)
-	}
-	for _, key := range slices.Sorted(maps.Keys(ad.Labels)) {
-		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(string(ad.Labels[key]))) > 0 {
-			return refused(v1alpha1.ReasonInvalidField,
-				"spec.labels[%s] is %s: that is not a label", quoted(key), quoted(string(ad.Labels[key])))
-		}
+	if verdict := judgeLabels("spec.labels", ad.Labels); !verdict.Accepted {
+		return verdict
 	}
 	if len(ad.Architectures) > maxArchitectures {
 		return refused(v1alpha1.ReasonInvalidField,
@@ -173,16 +188,34 @@ func judgeDescription(ad *v1alpha1.AdvertisementSpec) Verdict {
 	return accepted()
 }
 
+func judgeLabels(field string, labels map[string]v1alpha1.Text) Verdict {
+	if len(labels) > maxNames {
+		return refused(v1alpha1.ReasonInvalidField, "%s has %d entries, more than %d", field, len(labels), maxNames)
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(string(labels[key]))) > 0 {
+			return refused(v1alpha1.ReasonInvalidField,
+				"%s[%s] is %s: that is not a label", field, quoted(key), quoted(string(labels[key])))
+		}
+	}
+	return accepted()
+}
+
 // judgeFlags looks at sizes only: flags that we do not know are kept and ignored.
 func judgeFlags(ad *v1alpha1.AdvertisementSpec) Verdict {
 	if len(ad.Flags) > maxNames {
 		return refused(v1alpha1.ReasonInvalidField, "spec.flags has %d entries, more than %d", len(ad.Flags), maxNames)
 	}
 	for _, key := range slices.Sorted(maps.Keys(ad.Flags)) {
-		if len(key) > maxFlagKey || len(ad.Flags[key]) > maxText {
+		if len(key) > maxFlagKey || longer(string(ad.Flags[key]), maxText) {
 			return refused(v1alpha1.ReasonInvalidField,
 				"spec.flags[%s] is too long: a key may have %d characters and a value %d", quoted(key), maxFlagKey, maxText)
 		}
 	}
 	return accepted()
+}
+
+// longer counts characters, as the API server does.
+func longer(text string, most int) bool {
+	return len(text) > most && utf8.RuneCountInString(text) > most
 }

@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -43,6 +43,15 @@ func TestJudge(t *testing.T) {
 		}
 	}
 
+	imagePriced := func(name, price string) func(*spec) {
+		return func(ad *spec) {
+			ad.Prices = &v1alpha1.Prices{Currency: "EUR", PerPlacement: amountsByImage(name, price)}
+		}
+	}
+	extended := func(key, value string) func(*spec) {
+		return func(ad *spec) { ad.Extensions = map[string]v1alpha1.Extension{key: v1alpha1.Extension(value)} }
+	}
+
 	for name, test := range map[string]struct {
 		change func(*spec)
 		reason string
@@ -72,7 +81,6 @@ func TestJudge(t *testing.T) {
 		"a phase":                            {func(ad *spec) { ad.Phase = v1alpha1.OfferDraining }, v1alpha1.ReasonAccepted, ""},
 		"an unknown phase":                   {func(ad *spec) { ad.Phase = "Gone" }, v1alpha1.ReasonInvalidField, `spec.phase is "Gone"`},
 		"an endless phase":                   {func(ad *spec) { ad.Phase = v1alpha1.OfferPhase(strings.Repeat("x", 9999)) }, v1alpha1.ReasonInvalidField, "spec.phase"},
-		"an expired offer":                   {said(-time.Hour, 0), v1alpha1.ReasonExpired, "spec.timeToLive"},
 		"an old offer that still holds":      {said(-29*time.Minute, time.Minute), v1alpha1.ReasonAccepted, ""},
 		"a clock within the bound":           {said(15*time.Minute, time.Hour), v1alpha1.ReasonAccepted, ""},
 		"a clock beyond the bound":           {said(15*time.Minute+time.Second, time.Hour), v1alpha1.ReasonClockSkew, "15m0s"},
@@ -95,6 +103,21 @@ func TestJudge(t *testing.T) {
 		"a negative price":                   {priced("EUR", "cpu", "-1"), v1alpha1.ReasonInvalidQuantity, "spec.prices.perHour[cpu]"},
 		"a price of what no node can have":   {priced("EUR", "time", "1"), v1alpha1.ReasonInvalidField, "time"},
 		"a price in no currency":             {priced("gold", "cpu", "1"), v1alpha1.ReasonInvalidField, "spec.prices.currency"},
+		"an unknown currency":                {priced("XQZ", "cpu", "1"), v1alpha1.ReasonAccepted, ""},
+		"a price beyond all reason":          {priced("EUR", "cpu", "1e30"), v1alpha1.ReasonAccepted, ""},
+		"the price of an image":              {imagePriced("nginx", "0.5"), v1alpha1.ReasonAccepted, ""},
+		"a negative price of an image":       {imagePriced("nginx", "-1n"), v1alpha1.ReasonInvalidQuantity, "spec.prices.perPlacement[nginx]"},
+		"a price of no image":                {imagePriced("", "1"), v1alpha1.ReasonInvalidField, "spec.prices.perPlacement"},
+		"a price of an endless image":        {imagePriced(strings.Repeat("a", 501), "1"), v1alpha1.ReasonInvalidField, "spec.prices.perPlacement"},
+		"too many prices of images":          {manyImagePrices, v1alpha1.ReasonInvalidField, "spec.prices.perPlacement has 101 entries"},
+		"a guarantee":                        {func(ad *spec) { ad.Guarantee = resources("cpu", "1") }, v1alpha1.ReasonAccepted, ""},
+		"a negative guarantee":               {func(ad *spec) { ad.Guarantee = resources("cpu", "-1") }, v1alpha1.ReasonInvalidQuantity, "spec.guarantee[cpu]"},
+		"a guarantee of what no node has":    {func(ad *spec) { ad.Guarantee = resources("luck", "1") }, v1alpha1.ReasonInvalidField, "spec.guarantee"},
+		"an extension":                       {extended("any thing", strings.Repeat("ä", 4096)), v1alpha1.ReasonAccepted, ""},
+		"an endless extension":               {extended("a", strings.Repeat("ä", 4097)), v1alpha1.ReasonInvalidField, "spec.extensions"},
+		"an extension with an endless key":   {extended(strings.Repeat("a", 318), ""), v1alpha1.ReasonInvalidField, "spec.extensions"},
+		"too many extensions":                {manyExtensions, v1alpha1.ReasonInvalidField, "spec.extensions has 17 entries"},
+		"a flag of many bytes":               {func(ad *spec) { ad.Flags = map[string]v1alpha1.Text{"a": v1alpha1.Text(strings.Repeat("ä", 253))} }, v1alpha1.ReasonAccepted, ""},
 		"an architecture that is none":       {func(ad *spec) { ad.Architectures = []string{"amd 64"} }, v1alpha1.ReasonInvalidField, "amd 64"},
 		"an endless flag":                    {func(ad *spec) { ad.Flags = map[string]v1alpha1.Text{"a": v1alpha1.Text(strings.Repeat("x", 254))} }, v1alpha1.ReasonInvalidField, "spec.flags"},
 		"an endless key, quoted but bounded": {labelled(strings.Repeat("ä", 9999), "x"), v1alpha1.ReasonInvalidField, "spec.labels"},
@@ -120,78 +143,120 @@ func manyResources(ad *v1alpha1.AdvertisementSpec) {
 	}
 }
 
-func TestDecodeRefusesQuantitiesThatTakeForEver(t *testing.T) {
-	for quantity, good := range map[string]bool{
-		"1": true, "1E": true, "1Ei": true, "1e3": true, "1E+3": true, "1e-9": true, "12.5Gi": true,
-		"1e-999999999": false, "1E999999999": false, "1e31": false, "nonsense": false, "1e": false,
-		strings.Repeat("9", 65): false,
+func manyImagePrices(ad *v1alpha1.AdvertisementSpec) {
+	ad.Prices = &v1alpha1.Prices{Currency: "EUR", PerPlacement: map[string]resource.Quantity{}}
+	for i := range 101 {
+		ad.Prices.PerPlacement[fmt.Sprint("image-", i)] = resource.MustParse("1")
+	}
+}
+
+func manyExtensions(ad *v1alpha1.AdvertisementSpec) {
+	ad.Extensions = map[string]v1alpha1.Extension{}
+	for i := range 17 {
+		ad.Extensions[fmt.Sprint("extension-", i)] = "x"
+	}
+}
+
+func TestJudgeOfNestedOffers(t *testing.T) {
+	type nested = v1alpha1.NestedOffer
+	riga := func(changes ...func(*nested)) nested {
+		n := nested{ClusterID: "riga", Availability: resources("cpu", "1")}
+		for _, change := range changes {
+			change(&n)
+		}
+		return n
+	}
+	one := func(change func(*nested)) []nested { return []nested{riga(change)} }
+	for name, test := range map[string]struct {
+		nested []nested
+		reason string
+		names  string
+	}{
+		"one":                        {[]nested{riga()}, v1alpha1.ReasonAccepted, ""},
+		"two of one cluster":         {[]nested{riga(), riga()}, v1alpha1.ReasonInvalidField, `"riga" twice`},
+		"more than there may be":     {make([]nested, 101), v1alpha1.ReasonInvalidField, "spec.nested has 101 entries"},
+		"no id":                      {one(func(n *nested) { n.ClusterID = "" }), v1alpha1.ReasonInvalidField, "spec.nested[0].clusterID"},
+		"an id that is none":         {one(func(n *nested) { n.ClusterID = "Riga!" }), v1alpha1.ReasonInvalidField, "Riga!"},
+		"an endless id":              {one(func(n *nested) { n.ClusterID = strings.Repeat("a", 31) }), v1alpha1.ReasonInvalidField, "clusterID"},
+		"a path":                     {one(func(n *nested) { n.Path = []string{"a", "b", "c", "d"} }), v1alpha1.ReasonAccepted, ""},
+		"a long path":                {one(func(n *nested) { n.Path = []string{"a", "b", "c", "d", "e"} }), v1alpha1.ReasonInvalidField, "spec.nested[0].path"},
+		"a path over no cluster":     {one(func(n *nested) { n.Path = []string{"a", ""} }), v1alpha1.ReasonInvalidField, "spec.nested[0].path"},
+		"nothing said of what is":    {one(func(n *nested) { n.Availability = nil }), v1alpha1.ReasonInvalidQuantity, "spec.nested[0].availability"},
+		"less than nothing":          {one(func(n *nested) { n.Availability = resources("cpu", "-1") }), v1alpha1.ReasonInvalidQuantity, "spec.nested[0].availability[cpu]"},
+		"more than any cluster has":  {one(func(n *nested) { n.Availability = resources("cpu", "1e9") }), v1alpha1.ReasonInvalidQuantity, "spec.nested[0].availability[cpu]"},
+		"a negative price":           {one(func(n *nested) { n.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "-1")} }), v1alpha1.ReasonInvalidQuantity, "spec.nested[0].prices.perHour[cpu]"},
+		"a price without a currency": {one(func(n *nested) { n.Prices = &v1alpha1.Prices{} }), v1alpha1.ReasonInvalidField, "spec.nested[0].prices.currency"},
+		"a label that is none":       {one(func(n *nested) { n.Labels = map[string]v1alpha1.Text{"a": "two words"} }), v1alpha1.ReasonInvalidField, "spec.nested[0].labels"},
 	} {
-		_, err := Decode(map[string]any{"spec": map[string]any{"availability": map[string]any{"cpu": quantity}}})
-		if (err == nil) != good {
-			t.Errorf("%.20q: got error %v", quantity, err)
-		}
-	}
-}
-
-func TestDecodeKeepsWhatItKnows(t *testing.T) {
-	object := unstructuredOf(t, v1alpha1.Advertisement{Spec: *offer()})
-	object["spec"].(map[string]any)["tomorrow"] = "unknown"
-	ad, err := Decode(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !SameTerms(offer(), &ad.Spec) || ad.Spec.Sequence != 7 {
-		t.Errorf("decoded %v", ad.Spec)
-	}
-}
-
-func unstructuredOf(t testing.TB, object any) map[string]any {
-	t.Helper()
-	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoded := map[string]any{}
-	if err := json.Unmarshal(text, &decoded); err != nil {
-		t.Fatal(err)
-	}
-	return decoded
-}
-
-func FuzzDecodeAndJudge(f *testing.F) {
-	plain, err := json.Marshal(v1alpha1.Advertisement{Spec: *offer()})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(plain)
-	f.Add([]byte(`{"spec":{"availability":{"cpu":"1e-999999999","memory":-1,"pods":1e300}}}`))
-	f.Add([]byte(`{"spec":{"prices":{"currency":"EUR","perHour":{"cpu":"9E"}},"network":{"podCIDR":"::/0"}}}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		object := map[string]any{}
-		if json.Unmarshal(text, &object) != nil {
-			t.Skip()
-		}
-		ad, err := Decode(object)
-		if err != nil {
-			return
-		}
-		verdict := Judge(&ad.Spec, DefaultBounds(), "hamburg", nil, now)
-		if verdict.Reason == "" || len(verdict.Message) > maxMessage {
-			t.Fatalf("verdict %+v", verdict)
-		}
-		if !verdict.Accepted {
-			return
-		}
-		for name, quantity := range ad.Spec.Availability {
-			if quantity.Sign() < 0 || quantity.Cmp(MaxQuantity(name)) > 0 {
-				t.Fatalf("accepted %s of %s", quantity.String(), name)
+		t.Run(name, func(t *testing.T) {
+			verdict := Judge(offer(func(ad *v1alpha1.AdvertisementSpec) { ad.Nested = test.nested }), DefaultBounds(), "hamburg", nil, now)
+			expectEqual(t, test.reason, verdict.Reason)
+			if !strings.Contains(verdict.Message, test.names) {
+				t.Errorf("message %q does not name %q", verdict.Message, test.names)
 			}
-		}
-		accepted := v1alpha1.Advertisement{Spec: ad.Spec}
-		accepted.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
-		for _, row := range NewTable([]v1alpha1.Advertisement{accepted}, now).Rows {
-			row.Fits(ad.Spec.Availability)
-			row.PricePerHour(ad.Spec.Availability)
+		})
+	}
+}
+
+func TestJudgeOfClocks(t *testing.T) {
+	const minute = time.Minute
+	// A message is made at a time by our clock; its sender's clock may say something else. Each lives for 30 minutes.
+	message := func(sequence int64, said time.Duration) *v1alpha1.AdvertisementSpec {
+		return offer(func(ad *v1alpha1.AdvertisementSpec) {
+			ad.Sequence = sequence
+			ad.Timestamp, ad.TimeToLive = metav1.NewTime(now.Add(said)), metav1.NewTime(now.Add(said+30*minute))
+		})
+	}
+	const year = 365 * 24 * time.Hour
+	for name, test := range map[string]struct {
+		previous, newest *v1alpha1.AdvertisementSpec
+		want             string
+	}{
+		"in time":                            {nil, message(1, 0), v1alpha1.ReasonAccepted},
+		"ahead within the bound":             {nil, message(1, 15*minute), v1alpha1.ReasonAccepted},
+		"ahead":                              {nil, message(1, 16*minute), v1alpha1.ReasonClockSkew},
+		"a year ahead":                       {message(1, 0), message(2, year), v1alpha1.ReasonClockSkew},
+		"behind, and not expired for all":    {nil, message(1, -29*minute), v1alpha1.ReasonAccepted},
+		"behind, of a stranger":              {nil, message(1, -31*minute), v1alpha1.ReasonClockSkew},
+		"a year behind":                      {message(1, 0), message(2, -year), v1alpha1.ReasonClockSkew},
+		"behind since the last message":      {message(1, -10*minute), message(2, -40*minute), v1alpha1.ReasonClockSkew},
+		"the last one, which has become old": {message(1, -40*minute), message(1, -40*minute), v1alpha1.ReasonExpired},
+		"said while we were cut off, the sender silent since": {message(1, -90*minute), message(5, -50*minute), v1alpha1.ReasonExpired},
+		"said while we were cut off, the sender alive":        {message(1, -90*minute), message(9, -minute), v1alpha1.ReasonAccepted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdict := Judge(test.newest, DefaultBounds(), "hamburg", test.previous, now)
+			expectEqual(t, test.want, verdict.Reason)
+			expectEqual(t, test.want == v1alpha1.ReasonAccepted, verdict.Accepted)
+		})
+	}
+	short := offer(func(ad *v1alpha1.AdvertisementSpec) {
+		ad.Timestamp, ad.TimeToLive = metav1.NewTime(now.Add(-2*minute)), metav1.NewTime(now.Add(-minute))
+	})
+	expectEqual(t, v1alpha1.ReasonExpired, Judge(short, DefaultBounds(), "hamburg", nil, now).Reason)
+}
+
+func TestSequenceNeverGoesBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var inUse *v1alpha1.AdvertisementSpec
+		var highest int64
+		for range rapid.IntRange(1, 30).Draw(t, "messages") {
+			message := offer(func(ad *v1alpha1.AdvertisementSpec) {
+				ad.Sequence = rapid.Int64Range(-1, 9).Draw(t, "sequence")
+				ad.Timestamp = metav1.NewTime(now.Add(time.Duration(rapid.IntRange(-60, 60).Draw(t, "said")) * time.Minute))
+				ad.TimeToLive = metav1.NewTime(ad.Timestamp.Add(30 * time.Minute))
+			})
+			verdict := Judge(message, DefaultBounds(), "hamburg", inUse, now)
+			if inUse != nil && message.Sequence < highest && message.Sequence >= 0 && verdict.Reason != v1alpha1.ReasonStale {
+				t.Fatalf("sequence %d after %d is %s", message.Sequence, highest, verdict.Reason)
+			}
+			if !verdict.Accepted {
+				continue
+			}
+			if message.Sequence < highest {
+				t.Fatalf("sequence %d was accepted after %d", message.Sequence, highest)
+			}
+			inUse, highest = message, message.Sequence
 		}
 	})
 }

@@ -1,25 +1,34 @@
 package exchange
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 
-	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// PriceCurrencyKey is the key of the currency in the setting of prices.
-const PriceCurrencyKey = "currency"
+// Keys of the setting of prices that are not the name of a resource.
+const (
+	// PriceCurrencyKey is the key of the currency.
+	PriceCurrencyKey = "currency"
+	// PriceImagesKey is the key of the prices of images: YAML that maps the name of an image to the amount for each
+	// container of it that is placed.
+	PriceImagesKey = "images"
+)
 
-// ParsePrices reads the setting of prices: the currency, and for a resource's name the amount for one unit of it and
-// hour. In a name with a domain an underscore stands for the slash, which the keys of a ConfigMap cannot have. An empty
-// setting is no prices: all is free.
+// ParsePrices reads the setting of prices: the currency, for a resource's name the amount for one unit of it and hour,
+// and the prices of images. In a name with a domain an underscore stands for the slash, which the keys of a ConfigMap
+// cannot have. An empty setting is no prices: all is free.
 func ParsePrices(setting map[string]string) (*v1alpha1.Prices, error) {
 	if len(setting) == 0 {
 		return nil, nil
@@ -29,46 +38,90 @@ func ParsePrices(setting map[string]string) (*v1alpha1.Prices, error) {
 		PerHour:  map[corev1.ResourceName]resource.Quantity{},
 	}
 	for _, key := range slices.Sorted(maps.Keys(setting)) {
-		if key == PriceCurrencyKey {
+		if key == PriceCurrencyKey || key == PriceImagesKey {
 			continue
 		}
 		name := corev1.ResourceName(strings.Replace(key, "_", "/", 1))
-		if !tame(setting[key]) {
-			return nil, fmt.Errorf("price of %s: %w", name, errUntamedQuantity)
-		}
-		price, err := resource.ParseQuantity(setting[key])
+		price, err := parsePrice(setting[key])
 		if err != nil {
 			return nil, fmt.Errorf("price of %s: %w", name, err)
 		}
 		prices.PerHour[name] = price
 	}
-	if verdict := judgePrices(prices); !verdict.Accepted {
-		return nil, errors.New(strings.ReplaceAll(verdict.Message, "spec.prices.", ""))
+	images, err := parseImagePrices(setting[PriceImagesKey])
+	if err != nil {
+		return nil, err
+	}
+	prices.PerPlacement = images
+	if verdict := judgePrices("prices", prices); !verdict.Accepted {
+		return nil, errors.New(strings.TrimPrefix(verdict.Message, "prices."))
 	}
 	return prices, nil
 }
 
-// A Cost is an exact amount of money for an hour.
-type Cost struct {
-	Currency string // empty if nothing has a price
-	PerHour  *inf.Dec
+func parseImagePrices(text string) (map[string]resource.Quantity, error) {
+	amounts, err := readAmounts(text)
+	if err != nil || len(amounts) == 0 {
+		return nil, err
+	}
+	prices := make(map[string]resource.Quantity, len(amounts))
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		price, err := parsePrice(amounts[name])
+		if err != nil {
+			return nil, fmt.Errorf("price of image %s: %w", quoted(name), err)
+		}
+		prices[name] = price
+	}
+	return prices, nil
 }
 
-// PricePerHour returns what the request costs for an hour at the prices. What has no price is free.
-func PricePerHour(prices *v1alpha1.Prices, request corev1.ResourceList) Cost {
-	cost := Cost{PerHour: new(inf.Dec)}
-	if prices == nil {
-		return cost
+// maxDigits is how many digits a number of YAML keeps: it is a float there, and no amount may become another.
+const maxDigits = 15
+
+// readAmounts keeps numbers as they are written.
+func readAmounts(text string) (map[string]string, error) {
+	converted, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("read the prices of images: %w", err)
 	}
-	cost.Currency = prices.Currency
-	for name, quantity := range request {
-		price, found := prices.PerHour[name]
-		if !found {
-			continue
+	values := map[string]any{}
+	decoder := json.NewDecoder(bytes.NewReader(converted))
+	decoder.UseNumber()
+	if err := decoder.Decode(&values); err != nil {
+		return nil, fmt.Errorf("read the prices of images: %w", err)
+	}
+	amounts := make(map[string]string, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch value := values[name].(type) {
+		case string:
+			amounts[name] = value
+		case json.Number:
+			if len(value) > maxDigits {
+				return nil, fmt.Errorf("price of image %s: put amounts of more than %d digits in quotes", quoted(name), maxDigits)
+			}
+			amounts[name] = value.String()
+		default:
+			return nil, fmt.Errorf("price of image %s: it must be an amount, such as 0.05", quoted(name))
 		}
-		// AsDec changes what it is called on, which shares memory with the caller's lists unless copied.
-		price, quantity = price.DeepCopy(), quantity.DeepCopy()
-		cost.PerHour.Add(cost.PerHour, new(inf.Dec).Mul(price.AsDec(), quantity.AsDec()))
 	}
-	return cost
+	return amounts, nil
+}
+
+// errTooFine is the answer to an amount that a quantity does not hold: it would be rounded up, to many times of what was
+// meant if it is the price of a byte.
+var errTooFine = errors.New("an amount must be a multiple of 0.000000001")
+
+func parsePrice(text string) (resource.Quantity, error) {
+	price, err := parseQuantity(text)
+	if err != nil {
+		return resource.Quantity{}, err
+	}
+	written, isPlain := new(big.Rat).SetString(text)
+	if !isPlain { // it has a suffix
+		return price, nil
+	}
+	if held, _ := new(big.Rat).SetString(exact(price).String()); held.Cmp(written) != 0 {
+		return resource.Quantity{}, errTooFine
+	}
+	return price, nil
 }

@@ -3,6 +3,7 @@ package exchange
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,85 +12,154 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// A Table is the offers in force at one time. It is a value: computed when needed, stored nowhere.
+// AnnotationReceived carries, on our copy of a peer's advertisement, when by our own clock the message came in that the
+// copy holds, as RFC 3339 has it. A copy without it was never accepted.
+const AnnotationReceived = "hanse.dev/received"
+
+// A Table is what all providers offer at one time. It is a value: computed when needed, stored nowhere.
 type Table struct {
 	Rows []Row // by cluster id
 }
 
-// A Row is the offer of one cluster.
+// A Row is the offer of one cluster, and our answer to it.
 type Row struct {
-	Peer  string // the name of the Peer that makes the offer
-	Open  bool   // the offer is for new pods too
+	Peer      string // the name of the Peer that makes the offer
+	ClusterID string
+	// Offer is what we use of the offer, if it is accepted. It shares memory with the advertisement and must not be changed.
 	Offer v1alpha1.AdvertisementSpec
+	// Accepted says that we use the offer; Open that it is for new pods too, as the provider has it.
+	Accepted, Open bool
+
+	State           v1alpha1.AcknowledgementState // Pending if nobody has answered yet
+	Reason, Message string
+	Corrections     []string
+
+	LastHello            time.Time     // zero if it is not known
+	RoundTrip, Deviation time.Duration // zero if they are not known, see WithLinks
+
+	figures *figures // of the offer; nil if it has none or the row was not made by NewTable
 }
 
-// NewTable returns the table at the time now of the advertisements that were taken in. Those that are not accepted or
-// whose time to live has passed are left out. It does not depend on the order of the advertisements, or on how often one
-// is named; of several of one cluster the newest counts.
+// NewTable returns the table at the time now of the advertisements that were taken in. Those that have expired or were
+// withdrawn are left out; those that are pending or refused are rows that are not accepted. It does not depend on the
+// order of the advertisements, or on how often one is named; of several of one cluster the newest counts, and an accepted
+// one before others.
 func NewTable(ads []v1alpha1.Advertisement, now time.Time) Table {
-	newest := map[string]*v1alpha1.Advertisement{}
+	entries := make([]entry, 0, len(ads))
 	for i := range ads {
-		ad := &ads[i]
-		if !inForce(ad, now) {
-			continue
+		e := entry{
+			id: ads[i].Spec.ClusterID, ad: &ads[i],
+			accepted: meta.IsStatusConditionTrue(ads[i].Status.Conditions, v1alpha1.ConditionAccepted),
 		}
-		if known, found := newest[ad.Spec.ClusterID]; !found || compareAge(ad, known) > 0 {
-			newest[ad.Spec.ClusterID] = ad
+		if e.current(now) {
+			entries = append(entries, e)
 		}
 	}
-	rows := make([]Row, 0, len(newest))
-	for _, ad := range newest {
-		rows = append(rows, Row{Peer: ad.Labels[v1alpha1.LabelPeer], Open: Phase(&ad.Spec) == v1alpha1.OfferOpen, Offer: ad.Spec})
+	slices.SortFunc(entries, entry.compare)
+	entries = slices.CompactFunc(entries, func(a, b entry) bool { return a.id == b.id })
+	rows, all := make([]Row, len(entries)), make([]figures, len(entries))
+	for i := range entries {
+		entries[i].fill(&rows[i])
+		if all[i].read(&rows[i].Offer) {
+			rows[i].figures = &all[i]
+		}
 	}
-	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Offer.ClusterID, b.Offer.ClusterID) })
 	return Table{Rows: rows}
 }
 
-func inForce(ad *v1alpha1.Advertisement, now time.Time) bool {
-	return meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted) && ad.Spec.TimeToLive.After(now)
+// entry is an advertisement that may become a row.
+type entry struct {
+	id       string // of the cluster
+	ad       *v1alpha1.Advertisement
+	accepted bool
 }
 
-// compareAge is positive if a is newer than b. Two objects of one cluster never compare equal: no two of them have the
-// same namespace and name.
-func compareAge(a, b *v1alpha1.Advertisement) int {
+func (e entry) current(now time.Time) bool {
+	if !e.ad.Spec.TimeToLive.After(now) {
+		return false
+	}
+	if e.accepted {
+		return true
+	}
+	_, reason, _ := e.answer()
+	return reason != v1alpha1.ReasonExpired && reason != v1alpha1.ReasonNoAdvertisement
+}
+
+// compare orders entries by cluster id, and of those of one cluster puts that first which counts. Two objects never
+// compare equal: no two have the same namespace and name.
+func (e entry) compare(other entry) int {
+	if order := strings.Compare(e.id, other.id); order != 0 {
+		return order
+	}
 	return cmp.Or(
-		cmp.Compare(a.Spec.Sequence, b.Spec.Sequence),
-		cmp.Compare(b.Namespace, a.Namespace),
-		cmp.Compare(b.Name, a.Name),
+		first(e.accepted, other.accepted),
+		cmp.Compare(other.ad.Spec.Sequence, e.ad.Spec.Sequence),
+		strings.Compare(e.ad.Namespace, other.ad.Namespace),
+		strings.Compare(e.ad.Name, other.ad.Name),
 	)
 }
 
-// Fitting returns the rows whose offer is open and has room for the request.
+func (e entry) answer() (state v1alpha1.AcknowledgementState, reason, message string) {
+	if ack := e.ad.Status.Acknowledgement; ack != nil {
+		return ack.State, ack.Reason, ack.Message
+	}
+	if e.accepted {
+		return v1alpha1.AcknowledgementAccepted, v1alpha1.ReasonAccepted, ""
+	}
+	return v1alpha1.AcknowledgementPending, v1alpha1.ReasonPending, ""
+}
+
+func (e entry) fill(row *Row) {
+	row.Peer, row.ClusterID = e.ad.Labels[v1alpha1.LabelPeer], e.id
+	row.Offer = e.ad.Spec
+	row.Accepted, row.Open = e.accepted, Phase(&e.ad.Spec) == v1alpha1.OfferOpen
+	row.State, row.Reason, row.Message = e.answer()
+	if ack := e.ad.Status.Acknowledgement; ack != nil {
+		row.Corrections = ack.Corrections
+	}
+	if received := e.ad.Annotations[AnnotationReceived]; received != "" {
+		row.LastHello, _ = time.Parse(time.RFC3339, received) // zero is not known
+	}
+}
+
+// WithLinks returns the table with what was measured of the links to the peers.
+func (t Table) WithLinks(peers []v1alpha1.Peer) Table {
+	byName := make(map[string]*v1alpha1.PeerStatus, len(peers))
+	for i := range peers {
+		byName[peers[i].Name] = &peers[i].Status
+	}
+	rows := slices.Clone(t.Rows)
+	for i := range rows {
+		link, known := byName[rows[i].Peer]
+		if !known {
+			continue
+		}
+		if link.RoundTripTime != nil {
+			rows[i].RoundTrip = link.RoundTripTime.Duration
+		}
+		if link.RoundTripDeviation != nil {
+			rows[i].Deviation = link.RoundTripDeviation.Duration
+		}
+	}
+	return Table{Rows: rows}
+}
+
+// Fitting returns the rows that a pod with this request can be sent to.
 func (t Table) Fitting(request corev1.ResourceList) []Row {
 	var fitting []Row
-	for _, row := range t.Rows {
-		if row.Fits(request) {
-			fitting = append(fitting, row)
+	demand := demandOf(request)
+	for i := range t.Rows {
+		if demand.misfit(&t.Rows[i]) == "" {
+			fitting = append(fitting, t.Rows[i])
 		}
 	}
 	return fitting
 }
 
-// Fits reports whether the offer is open and has room for the request of one pod.
-func (r Row) Fits(request corev1.ResourceList) bool {
-	if !r.Open {
-		return false
-	}
-	for name, quantity := range request {
-		if quantity.IsZero() {
-			continue
-		}
-		if available := r.Offer.Availability[name]; quantity.Cmp(available) > 0 {
-			return false
-		}
-		if largest, known := r.Offer.LargestPod[name]; known && quantity.Cmp(largest) > 0 {
-			return false
-		}
-	}
-	return true
-}
+// Fits reports whether the offer is in use, open, and has room for the request of one pod.
+func (r *Row) Fits(request corev1.ResourceList) bool { return demandOf(request).misfit(r) == "" }
 
 // PricePerHour returns what the request costs there for an hour.
-func (r Row) PricePerHour(request corev1.ResourceList) Cost {
+func (r *Row) PricePerHour(request corev1.ResourceList) Cost {
 	return PricePerHour(r.Offer.Prices, request)
 }

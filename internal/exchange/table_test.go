@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"gopkg.in/inf.v0"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,20 +33,67 @@ func taken(cluster string, sequence int64, changes ...func(*v1alpha1.Advertiseme
 	return ad
 }
 
-func TestTableHoldsWhatIsInForce(t *testing.T) {
-	expired := func(ad *v1alpha1.Advertisement) { ad.Spec.TimeToLive = metav1.NewTime(now) }
-	refused := func(ad *v1alpha1.Advertisement) { ad.Status.Conditions[0].Status = metav1.ConditionFalse }
+// answered is the answer that the receiver writes onto its copy.
+func answered(state v1alpha1.AcknowledgementState, reason string) func(*v1alpha1.Advertisement) {
+	return func(ad *v1alpha1.Advertisement) {
+		ad.Status.Acknowledgement = &v1alpha1.Acknowledgement{State: state, Reason: reason, Message: "because"}
+		if state != v1alpha1.AcknowledgementAccepted {
+			ad.Status.Conditions[0].Status = metav1.ConditionFalse
+		}
+	}
+}
+
+func TestTableHasARowOfEachOfferThatIsCurrent(t *testing.T) {
+	ended := func(ad *v1alpha1.Advertisement) { ad.Spec.TimeToLive = metav1.NewTime(now) }
 	unanswered := func(ad *v1alpha1.Advertisement) { ad.Status.Conditions = nil }
+	corrected := func(ad *v1alpha1.Advertisement) { ad.Status.Acknowledgement.Corrections = []string{"spec.prices"} }
+	heard := func(ad *v1alpha1.Advertisement) {
+		ad.Annotations = map[string]string{AnnotationReceived: "2026-01-02T03:04:00Z"}
+	}
 
 	table := NewTable([]v1alpha1.Advertisement{
-		taken("lubeck", 1), taken("bremen", 1), taken("lubeck", 3), taken("lubeck", 2),
-		taken("kiel", 1, expired), taken("visby", 1, refused), taken("riga", 1, unanswered),
+		taken("lubeck", 1), taken("bremen", 1, answered("Accepted", "Corrected"), corrected, heard),
+		taken("lubeck", 3), taken("lubeck", 2), taken("kiel", 1, ended), taken("riga", 1, unanswered),
+		taken("visby", 1, answered("Refused", "RefusedByPolicy")), taken("wismar", 1, answered("Pending", "PendingApproval")),
+		taken("stettin", 1, answered("Refused", "Expired")), taken("danzig", 1, answered("Refused", "NoAdvertisement")),
 	}, now)
 
+	row := func(cluster string, sequence int64, change func(*Row)) Row {
+		r := Row{Peer: cluster, ClusterID: cluster, Open: true, Offer: taken(cluster, sequence).Spec}
+		change(&r)
+		return r
+	}
 	expectEqual(t, []Row{
-		{Peer: "bremen", Open: true, Offer: taken("bremen", 1).Spec},
-		{Peer: "lubeck", Open: true, Offer: taken("lubeck", 3).Spec},
+		row("bremen", 1, func(r *Row) {
+			r.Accepted, r.State, r.Reason, r.Message = true, "Accepted", "Corrected", "because"
+			r.Corrections, r.LastHello = []string{"spec.prices"}, now.Add(-5*time.Second)
+		}),
+		row("lubeck", 3, func(r *Row) { r.Accepted, r.State, r.Reason = true, "Accepted", "Accepted" }),
+		row("riga", 1, func(r *Row) { r.State, r.Reason = "Pending", "Pending" }),
+		row("visby", 1, func(r *Row) { r.State, r.Reason, r.Message = "Refused", "RefusedByPolicy", "because" }),
+		row("wismar", 1, func(r *Row) { r.State, r.Reason, r.Message = "Pending", "PendingApproval", "because" }),
 	}, table.Rows)
+}
+
+func TestAnAcceptedOfferIsNotReplacedByARefusedOneOfTheSameCluster(t *testing.T) {
+	impostor := taken("lubeck", 99, answered("Refused", "ClusterIDMismatch"), func(ad *v1alpha1.Advertisement) {
+		ad.Namespace, ad.Labels = v1alpha1.TenantNamespace("impostor"), map[string]string{v1alpha1.LabelPeer: "impostor"}
+	})
+	rows := NewTable([]v1alpha1.Advertisement{impostor, taken("lubeck", 1)}, now).Rows
+	expectEqual(t, 1, len(rows))
+	expectEqual(t, "lubeck", rows[0].Peer)
+}
+
+func TestWithLinks(t *testing.T) {
+	measured := v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "lubeck"}, Status: v1alpha1.PeerStatus{
+		RoundTripTime:      &metav1.Duration{Duration: 20 * time.Millisecond},
+		RoundTripDeviation: &metav1.Duration{Duration: 3 * time.Millisecond},
+	}}
+	plain := NewTable([]v1alpha1.Advertisement{taken("lubeck", 1), taken("bremen", 1)}, now)
+	table := plain.WithLinks([]v1alpha1.Peer{measured, {ObjectMeta: metav1.ObjectMeta{Name: "bremen"}}})
+	expectEqual(t, []time.Duration{0, 0, 20 * time.Millisecond, 3 * time.Millisecond},
+		[]time.Duration{table.Rows[0].RoundTrip, table.Rows[0].Deviation, table.Rows[1].RoundTrip, table.Rows[1].Deviation})
+	expectEqual(t, time.Duration(0), plain.Rows[1].RoundTrip)
 }
 
 func TestTableIsTheSameUnderReorderingAndRepetition(t *testing.T) {
@@ -56,6 +103,9 @@ func TestTableIsTheSameUnderReorderingAndRepetition(t *testing.T) {
 			cluster := rapid.SampledFrom([]string{"lubeck", "bremen", "kiel"}).Draw(t, "cluster")
 			ads = append(ads, taken(cluster, rapid.Int64Range(0, 3).Draw(t, "sequence"), func(ad *v1alpha1.Advertisement) {
 				ad.Namespace = fmt.Sprint("namespace-", i)
+				if rapid.Bool().Draw(t, "refused") {
+					answered("Refused", "RefusedByPolicy")(ad)
+				}
 				ad.Spec.TimeToLive = metav1.NewTime(now.Add(time.Duration(rapid.IntRange(-1, 2).Draw(t, "life")) * time.Minute))
 			}))
 		}
@@ -63,7 +113,7 @@ func TestTableIsTheSameUnderReorderingAndRepetition(t *testing.T) {
 		rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)).Shuffle(len(shuffled), func(i, j int) {
 			shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
 		})
-		if diff := cmp.Diff(NewTable(ads, now), NewTable(shuffled, now)); diff != "" {
+		if diff := cmp.Diff(NewTable(ads, now), NewTable(shuffled, now), cmpopts.IgnoreUnexported(Row{})); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -135,91 +185,5 @@ func TestPhaseOfAnOfferFollowsThePeer(t *testing.T) {
 			}
 			expectEqual(t, test.want, PhaseFor(peer))
 		})
-	}
-}
-
-func TestPriceIsExact(t *testing.T) {
-	prices := &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.1", "memory", "1n", "example.com/gpu", "3")}
-	request := resources("cpu", "300m", "memory", "3", "pods", "1")
-	for name, test := range map[string]struct {
-		prices *v1alpha1.Prices
-		want   Cost
-	}{
-		"what has no price is free":      {nil, Cost{PerHour: inf.NewDec(0, 0)}},
-		"a tenth thrice and three nanos": {prices, Cost{Currency: "EUR", PerHour: inf.NewDec(30000003, 9)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := PricePerHour(test.prices, request)
-			if got.Currency != test.want.Currency || got.PerHour.Cmp(test.want.PerHour) != 0 {
-				t.Errorf("got %s %s, want %s %s", got.PerHour, got.Currency, test.want.PerHour, test.want.Currency)
-			}
-		})
-	}
-	expectEqual(t, resources("cpu", "300m", "memory", "3", "pods", "1"), request)
-}
-
-func TestParsePrices(t *testing.T) {
-	for name, test := range map[string]struct {
-		setting map[string]string
-		want    *v1alpha1.Prices
-		bad     bool
-	}{
-		"no setting is no prices":                    {},
-		"a currency and prices":                      {map[string]string{"currency": "EUR", "cpu": "0.01"}, &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.01")}, false},
-		"the first underscore is the slash":          {map[string]string{"currency": "EUR", "example.com_big_gpu": "1"}, &v1alpha1.Prices{Currency: "EUR", PerHour: resources("example.com/big_gpu", "1")}, false},
-		"prices without a currency":                  {map[string]string{"cpu": "1"}, nil, true},
-		"a negative price":                           {map[string]string{"currency": "EUR", "cpu": "-1"}, nil, true},
-		"no number":                                  {map[string]string{"currency": "EUR", "cpu": "cheap"}, nil, true},
-		"a number that would take for ever":          {map[string]string{"currency": "EUR", "cpu": "1e-999999999"}, nil, true},
-		"something that is no resource has no price": {map[string]string{"currency": "EUR", "friendship": "1"}, nil, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := ParsePrices(test.setting)
-			if (err != nil) != test.bad {
-				t.Fatalf("error %v", err)
-			}
-			expectEqual(t, test.want, got)
-		})
-	}
-}
-
-func TestMoved(t *testing.T) {
-	for name, test := range map[string]struct {
-		then, now corev1.ResourceList
-		want      bool
-	}{
-		"nothing":                    {resources("cpu", "100"), resources("cpu", "100"), false},
-		"exactly the bound":          {resources("cpu", "100"), resources("cpu", "95"), false},
-		"more than the bound":        {resources("cpu", "100"), resources("cpu", "94999m"), true},
-		"upwards":                    {resources("memory", "100Gi"), resources("memory", "106Gi"), true},
-		"from nothing":               {resources("cpu", "0"), resources("cpu", "1m"), true},
-		"to nothing":                 {resources("cpu", "1"), resources("cpu", "0"), true},
-		"a resource that is gone":    {resources("cpu", "1", "a.b/c", "1"), resources("cpu", "1"), true},
-		"a resource that is new":     {resources("cpu", "1"), resources("cpu", "1", "a.b/c", "1"), true},
-		"one that is new and zero":   {resources("cpu", "1"), resources("cpu", "1", "a.b/c", "0"), false},
-		"the largest numbers we use": {resources("memory", "8Pi"), resources("memory", "7Pi"), true},
-	} {
-		t.Run(name, func(t *testing.T) { expectEqual(t, test.want, Moved(test.then, test.now, 5)) })
-	}
-}
-
-func TestSameTerms(t *testing.T) {
-	type spec = v1alpha1.AdvertisementSpec
-	for name, test := range map[string]struct {
-		change func(*spec)
-		want   bool
-	}{
-		"a phase":              {func(ad *spec) { ad.Phase = v1alpha1.OfferDraining }, false},
-		"the phase by default": {func(ad *spec) { ad.Phase = v1alpha1.OfferOpen }, true},
-		"a hello": {func(ad *spec) {
-			ad.Sequence, ad.Timestamp, ad.TimeToLive = 8, metav1.NewTime(now.Add(1)), metav1.NewTime(now.Add(2))
-			ad.Availability, ad.LargestPod = resources("cpu", "1"), resources("cpu", "1")
-		}, true},
-		"an empty list instead of none": {func(ad *spec) { ad.Images = []v1alpha1.Image{} }, true},
-		"another label":                 {func(ad *spec) { ad.Labels = map[string]v1alpha1.Text{"a": "b"} }, false},
-		"a price":                       {func(ad *spec) { ad.Prices = &v1alpha1.Prices{Currency: "EUR"} }, false},
-		"a flag":                        {func(ad *spec) { ad.Flags = map[string]v1alpha1.Text{"a": "b"} }, false},
-	} {
-		t.Run(name, func(t *testing.T) { expectEqual(t, test.want, SameTerms(offer(), offer(test.change))) })
 	}
 }

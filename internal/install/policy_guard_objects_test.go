@@ -24,6 +24,7 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 	const (
 		owner    = "ownerReferences: [{apiVersion: v1, kind: Namespace, name: kube-system, uid: u}]"
 		byThem   = "labels: {hanse.dev/peer: turin, app.kubernetes.io/name: x}\nannotations: {kubernetes.io/note: x}"
+		copied   = "labels: {hanse.dev/peer: turin, hanse.dev/cluster-id: turin}"
 		invented = "labels: {hanse.dev/peer: milan, app.kubernetes.io/name: x}\nannotations: {kubernetes.io/note: x}"
 	)
 	expectRulings(t, validatingPolicy(t, "hanse-guard-objects"), map[string]ruling{
@@ -54,6 +55,7 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		"by an invitation":            {review: review{by: "system:serviceaccount:hanse-peer-turin:hanse-invitation", object: message(t, "PeeringClaim", owner)}, want: "metadata.ownerReferences"},
 		"the answer to an offer":      {review: review{by: peer, of: "advertisements/status", old: message(t, "Advertisement", owner), object: message(t, "Advertisement", owner)}},
 		"a finalizer with the answer": {review: review{by: peer, of: "advertisements/status", old: message(t, "Advertisement", ""), object: message(t, "Advertisement", "finalizers: [a/b]")}, want: "metadata.finalizers"},
+		"the answer to its own offer": {review: review{by: peer, of: "advertisements/status", old: message(t, "Advertisement", copied), object: message(t, "Advertisement", copied)}, want: "status: a peer answers"},
 		"by an administrator":         {review: review{by: admin, object: message(t, "ShadowPod", owner+"\n"+invented)}},
 		"by the manager":              {review: review{by: manager, object: message(t, "Advertisement", owner+"\n"+byThem)}},
 	})

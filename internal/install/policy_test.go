@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
@@ -302,11 +303,15 @@ func decodeInto(t *testing.T, o Options, kind, name string, into any) {
 	}
 }
 
-// read decodes YAML into an object without a Go type, as the API server has custom resources.
+// read decodes YAML into an object without a Go type, as the API server has custom resources: whole numbers are integers.
 func read(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
+	data, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
 	object := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict([]byte(text), &object.Object); err != nil {
+	if err := json.Unmarshal(data, &object.Object); err != nil {
 		t.Fatal(err)
 	}
 	return object

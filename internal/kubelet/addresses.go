@@ -19,7 +19,8 @@ func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (offlo
 	if err := c.client.Get(ctx, key, peer, client.UnsafeDisableDeepCopy); err != nil {
 		return offload.AddressMap{}, client.IgnoreNotFound(err)
 	}
-	ad, err := acceptedAdvertisement(ctx, c.client, peer)
+	// Pods keep their addresses while the newest offer is refused: our copy says what was accepted last.
+	ad, err := advertisementOf(ctx, c.client, peer)
 	if err != nil || ad == nil || ad.Spec.Network == nil {
 		return offload.AddressMap{}, err
 	}

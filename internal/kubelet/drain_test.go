@@ -68,35 +68,36 @@ func TestWhichDrain(t *testing.T) {
 	}{
 		"no peer":                      {nodeFacts{node: closedNode()}, noDrain, ""},
 		"no node":                      {nodeFacts{peer: parting(nil)}, noDrain, ""},
-		"an open offer":                {nodeFacts{peer(), in(v1alpha1.OfferOpen), closedNode()}, noDrain, ""},
-		"a cordoned one":               {nodeFacts{peer(), in(v1alpha1.OfferCordoned), closedNode()}, noDrain, ""},
-		"a draining one":               {nodeFacts{peer(), in(v1alpha1.OfferDraining), closedNode()}, byEviction, v1alpha1.ReasonPeerDraining},
-		"a leaving one":                {nodeFacts{peer(), in(v1alpha1.OfferLeaving), closedNode()}, byEviction, v1alpha1.ReasonPeerLeft},
-		"but the node is closed first": {nodeFacts{peer(), in(v1alpha1.OfferDraining), open}, noDrain, ""},
-		"no offer in force":            {nodeFacts{peer(), nil, closedNode()}, noDrain, ""},
+		"an open offer":                {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferOpen), node: closedNode()}, noDrain, ""},
+		"a cordoned one":               {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferCordoned), node: closedNode()}, noDrain, ""},
+		"a draining one":               {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferDraining), node: closedNode()}, byEviction, v1alpha1.ReasonPeerDraining},
+		"a leaving one":                {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferLeaving), node: closedNode()}, byEviction, v1alpha1.ReasonPeerLeft},
+		"but the node is closed first": {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferDraining), node: open}, noDrain, ""},
+		"no offer in force":            {nodeFacts{peer: peer(), node: closedNode()}, noDrain, ""},
 		"we part": {
-			nodeFacts{parting(nil), nil, closedNode()}, byEviction, v1alpha1.ReasonParting,
+			nodeFacts{peer: parting(nil), node: closedNode()}, byEviction, v1alpha1.ReasonParting,
 		},
 		"we part, and say how, as by default": {
-			nodeFacts{parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingAgreed, Drain: v1alpha1.DrainWait}), nil, closedNode()},
+			nodeFacts{peer: parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingAgreed, Drain: v1alpha1.DrainWait}), node: closedNode()},
 			byEviction, v1alpha1.ReasonParting,
 		},
 		"we part now": {
-			nodeFacts{parting(&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}), nil, closedNode()}, byDeletion, v1alpha1.ReasonParting,
+			nodeFacts{peer: parting(&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}), node: closedNode()}, byDeletion, v1alpha1.ReasonParting,
 		},
 		"we part by force": {
-			nodeFacts{parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced}), nil, closedNode()}, byForce, v1alpha1.ReasonParting,
+			nodeFacts{peer: parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced}), node: closedNode()}, byForce, v1alpha1.ReasonParting,
 		},
 		"we forget the peer": {
-			nodeFacts{parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForgotten}), nil, closedNode()}, byForce, v1alpha1.ReasonParting,
+			nodeFacts{peer: parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForgotten}), node: closedNode()}, byForce, v1alpha1.ReasonParting,
 		},
 		"how to part says nothing before we do": {
 			nodeFacts{
-				func() *v1alpha1.Peer {
+				peer: func() *v1alpha1.Peer {
 					p := parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced})
 					p.DeletionTimestamp = nil
 					return p
-				}(), in(v1alpha1.OfferOpen), closedNode(),
+				}(),
+				ad: in(v1alpha1.OfferOpen), node: closedNode(),
 			}, noDrain, "",
 		},
 	} {

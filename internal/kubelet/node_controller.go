@@ -58,9 +58,13 @@ func (c *nodeController) Reconcile(ctx context.Context, req reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if seen.ad != nil {
+	switch {
+	case seen.ad != nil:
 		err = c.keep(ctx, seen)
-	} else {
+	case seen.refused && seen.node != nil:
+		// Also an empty node stays, so that an offer that is refused now and then does not have it made anew each time.
+		err = c.closeToPods(ctx, seen.node)
+	default:
 		err = c.withdraw(ctx, seen)
 	}
 	// The Node is there for the scheduler before the link is, and whatever is wrong with the link.

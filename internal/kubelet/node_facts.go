@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -17,6 +18,8 @@ type nodeFacts struct {
 	peer *v1alpha1.Peer          // nil if there is none
 	ad   *v1alpha1.Advertisement // nil if none is accepted, or we do not consume from the peer (any more)
 	node *corev1.Node            // nil if there is none
+	// refused says that the peer still offers something, which was accepted before or may be yet: the node is kept for it.
+	refused bool
 }
 
 // observeNode reads what decides about the virtual node of the peer of that name.
@@ -37,9 +40,16 @@ func observeNode(ctx context.Context, reader client.Reader, name string) (nodeFa
 	if !consumed(peer) {
 		return seen, nil
 	}
-	ad, err := acceptedAdvertisement(ctx, reader, peer)
-	seen.ad = ad
-	return seen, err
+	ad, err := advertisementOf(ctx, reader, peer)
+	switch {
+	case err != nil || ad == nil:
+		return seen, err
+	case accepted(ad):
+		seen.ad = ad
+	default:
+		seen.refused = refused(ad)
+	}
+	return seen, nil
 }
 
 // consumed says whether the peer is a provider of ours, and is to stay one.
@@ -47,10 +57,19 @@ func consumed(peer *v1alpha1.Peer) bool {
 	return peer.HasRole(v1alpha1.RoleProvider) && peer.Spec.ClusterID != "" && peer.DeletionTimestamp.IsZero()
 }
 
-// acceptedAdvertisement returns our copy of what the peer offers, or nil if we have accepted nothing.
-func acceptedAdvertisement(
-	ctx context.Context, reader client.Reader, peer *v1alpha1.Peer,
-) (*v1alpha1.Advertisement, error) {
+// accepted says whether the offer is in force.
+func accepted(ad *v1alpha1.Advertisement) bool {
+	return meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted)
+}
+
+// refused says whether the peer offers something that is not accepted. An offer that has expired is none any more.
+func refused(ad *v1alpha1.Advertisement) bool {
+	found := meta.FindStatusCondition(ad.Status.Conditions, v1alpha1.ConditionAccepted)
+	return found != nil && found.Status == metav1.ConditionFalse && found.Reason != v1alpha1.ReasonExpired
+}
+
+// advertisementOf returns our copy of what the peer offers, accepted or not, or nil if it offers nothing (any more).
+func advertisementOf(ctx context.Context, reader client.Reader, peer *v1alpha1.Peer) (*v1alpha1.Advertisement, error) {
 	if peer.Spec.ClusterID == "" {
 		return nil, nil
 	}
@@ -59,7 +78,7 @@ func acceptedAdvertisement(
 	if err := reader.Get(ctx, key, ad); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if !ad.DeletionTimestamp.IsZero() || !meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted) {
+	if !ad.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
 	return ad, nil

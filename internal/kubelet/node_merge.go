@@ -8,10 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
 // mergeNode returns the Node as it is, with what we keep of it made as desired. What others put on it stays: labels and
-// annotations of the administrator, the cordon, taints and conditions of Kubernetes' own controllers.
+// annotations of the administrator, the cordon, taints and conditions of Kubernetes' own controllers. A capacity that
+// moves a little stays as it is shown, so that the Node is not written with every pod that starts or ends at the peer.
 func mergeNode(current, desired *corev1.Node, now metav1.Time) *corev1.Node {
 	merged := current.DeepCopy()
 	for _, key := range strings.Split(current.Annotations[annotationPeerLabels], ",") {
@@ -22,11 +24,13 @@ func mergeNode(current, desired *corev1.Node, now metav1.Time) *corev1.Node {
 	merged.Spec.ProviderID = desired.Spec.ProviderID
 	merged.Spec.Taints = mergeTaints(current.Spec.Taints, desired.Spec.Taints)
 
+	capacity := exchange.Steady(current.Status.Capacity, desired.Status.Capacity)
 	conditions := slices.Clone(current.Status.Conditions)
 	for _, condition := range desired.Status.Conditions {
 		conditions = setNodeCondition(conditions, condition, now)
 	}
 	desired.Status.DeepCopyInto(&merged.Status)
+	merged.Status.Capacity, merged.Status.Allocatable = capacity, capacity.DeepCopy()
 	merged.Status.Conditions = conditions
 	merged.Status.VolumesAttached = current.Status.VolumesAttached
 	merged.Status.VolumesInUse = current.Status.VolumesInUse

@@ -163,6 +163,112 @@ func TestNodeFollowsTheOffer(t *testing.T) {
 	}
 }
 
+// judge changes our copy of turin's offer as the receiver does.
+func (w *world) judge(status metav1.ConditionStatus, reason string) {
+	w.t.Helper()
+	w.changeOffer(func(ad *v1alpha1.Advertisement) {
+		meta.SetStatusCondition(&ad.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason,
+		})
+	})
+}
+
+func (w *world) changeOffer(change func(*v1alpha1.Advertisement)) {
+	w.t.Helper()
+	ad := &v1alpha1.Advertisement{}
+	if err := w.home.Get(w.t.Context(), client.ObjectKeyFromObject(advertisement()), ad); err != nil {
+		w.t.Fatal(err)
+	}
+	change(ad)
+	status := ad.Status
+	w.update(w.home, ad)
+	ad.Status = status
+	w.updateStatus(w.home, ad)
+}
+
+func TestCapacityDoesNotFlap(t *testing.T) {
+	w := newWorld(t, peer(), advertisement())
+	w.reconcileNode()
+	w.wrote()
+	for _, step := range []struct{ offered, shown string }{
+		{"7900m", "7900m"}, // less counts at once
+		{"8", "7900m"},
+		{"7950m", "7900m"},
+		{"7850m", "7850m"},
+		{"8", "7850m"},
+		{"8010m", "8010m"}, // more than 2 % more
+	} {
+		before := w.node().Status.Allocatable.Cpu().String()
+		w.changeOffer(func(ad *v1alpha1.Advertisement) {
+			ad.Spec.Availability[corev1.ResourceCPU] = resource.MustParse(step.offered)
+		})
+		w.reconcileNode()
+		status := w.node().Status
+		if got := status.Allocatable.Cpu(); got.Cmp(resource.MustParse(step.shown)) != 0 || got.Cmp(*status.Capacity.Cpu()) != 0 {
+			t.Errorf("offered %s: shows %s of %s, want %s", step.offered, got, status.Capacity.Cpu(), step.shown)
+		}
+		if wrote := w.wrote(); (wrote != nil) != (before != status.Allocatable.Cpu().String()) {
+			t.Errorf("offered %s: wrote %v", step.offered, wrote)
+		}
+	}
+}
+
+func TestNodeOfARefusedOfferStaysClosed(t *testing.T) {
+	closed := append(offerTaints(), withdrawnTaint())
+	for reason, stays := range map[string]bool{
+		v1alpha1.ReasonInvalidQuantity:        true,
+		v1alpha1.ReasonPendingApproval:        true,
+		v1alpha1.ReasonRefusedByPolicy:        true,
+		v1alpha1.ReasonRefusedByAdministrator: true,
+		v1alpha1.ReasonExpired:                false,
+	} {
+		t.Run(reason, func(t *testing.T) {
+			w := newWorld(t, peer(), advertisement())
+			w.reconcileNode()
+			node := w.node()
+			w.wrote()
+			w.judge(metav1.ConditionFalse, reason)
+			w.reconcileNode()
+			if !stays {
+				if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
+					t.Errorf("writes (-want +got):\n%s", diff)
+				}
+				return
+			}
+			w.reconcileNode()
+			if diff := cmp.Diff([]string{"home patch Node " + turinNode}, w.wrote()); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(closed, w.node().Spec.Taints); diff != "" {
+				t.Errorf("taints (-want +got):\n%s", diff)
+			}
+			w.judge(metav1.ConditionTrue, v1alpha1.ReasonApproved)
+			w.reconcileNode()
+			if diff := cmp.Diff(offerTaints(), w.node().Spec.Taints); diff != "" || w.node().UID != node.UID {
+				t.Errorf("taints when it is accepted again (-want +got):\n%s", diff)
+			}
+
+			w.judge(metav1.ConditionFalse, reason)
+			w.reconcileNode()
+			w.delete(w.home, advertisement())
+			w.reconcileNode()
+			if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
+				t.Errorf("when the offer is gone (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExpiredOfferClosesANodeWithPods(t *testing.T) {
+	w := newWorld(t, peer(), advertisement(), podCalled("web-1"))
+	w.reconcileNode()
+	w.judge(metav1.ConditionFalse, v1alpha1.ReasonExpired)
+	w.reconcileNode()
+	if diff := cmp.Diff(append(offerTaints(), withdrawnTaint()), w.node().Spec.Taints); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+}
+
 func TestNodeThatKubernetesGaveUpIsReadyAgain(t *testing.T) {
 	w := newWorld(t, peer(), advertisement())
 	w.reconcileNode()

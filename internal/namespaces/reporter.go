@@ -80,11 +80,11 @@ func (r *reporter) answer(peer, namespace string) answer {
 	return answer{peer: peer, connected: true, mapping: mapping}
 }
 
-// store writes the status if it differs from the one that is there.
+// store writes our part of the status if it differs from the one that is there.
 func (r *reporter) store(
 	ctx context.Context, offloading *v1alpha1.NamespaceOffloading, status v1alpha1.NamespaceOffloadingStatus,
 ) error {
-	if equality.Semantic.DeepEqual(offloading.Status, status) {
+	if equality.Semantic.DeepEqual(ownPart(offloading.Status), status) {
 		return nil
 	}
 	return client.IgnoreNotFound(local.ApplyStatus(ctx, r.client, fieldOwner, offloading, &status))

@@ -140,3 +140,26 @@ func (w *world) reconcileTwice(t *testing.T) {
 func updateOf(before, after client.Object) event.UpdateEvent {
 	return event.UpdateEvent{ObjectOld: before, ObjectNew: after}
 }
+
+func TestWhatOthersWriteIntoTheStatusIsTheirs(t *testing.T) {
+	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil))
+	w.connect("turin")
+	w.settle("shop")
+	offloading := w.offloading("shop")
+	offloading.Status.Placement = &v1alpha1.PlacementStatus{Strict: true}
+	meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
+	})
+	if err := w.home.Status().Update(t.Context(), offloading); err != nil {
+		t.Fatal(err)
+	}
+	before := w.homeWrites.Load()
+	w.settle("shop")
+	if got := w.homeWrites.Load(); got != before {
+		t.Error("the status was written although nothing of ours has changed")
+	}
+	ours := statusOf(facts{offloading: offloading}, time.Time{})
+	if ours.Placement != nil || meta.FindStatusCondition(ours.Conditions, v1alpha1.ConditionPlaced) != nil {
+		t.Errorf("we write what is not ours: %+v", ours)
+	}
+}

@@ -41,7 +41,7 @@ type answer struct {
 	mapping   *v1alpha1.NamespaceMapping
 }
 
-// statusOf turns facts into the whole status. Equal facts give an equal status.
+// statusOf turns facts into the part of the status that is ours. Equal facts give an equal status.
 func statusOf(seen facts, now time.Time) v1alpha1.NamespaceOffloadingStatus {
 	clusters := make([]v1alpha1.ClusterOffloading, 0, len(seen.answers))
 	for _, a := range seen.answers {
@@ -52,7 +52,7 @@ func statusOf(seen facts, now time.Time) v1alpha1.NamespaceOffloadingStatus {
 	ready := readiness(seen, clusters)
 	ready.ObservedGeneration = seen.offloading.Generation
 	ready.LastTransitionTime = metav1.NewTime(now)
-	conditions := slices.Clone(seen.offloading.Status.Conditions)
+	conditions := ownPart(seen.offloading.Status).Conditions
 	meta.SetStatusCondition(&conditions, ready)
 
 	if len(clusters) == 0 {
@@ -63,6 +63,15 @@ func statusOf(seen facts, now time.Time) v1alpha1.NamespaceOffloadingStatus {
 		ObservedGeneration: seen.offloading.Generation,
 		Clusters:           clusters[:min(len(clusters), maxClusters)],
 	}
+}
+
+// ownPart leaves out what others write: where new pods go.
+func ownPart(status v1alpha1.NamespaceOffloadingStatus) v1alpha1.NamespaceOffloadingStatus {
+	own := v1alpha1.NamespaceOffloadingStatus{ObservedGeneration: status.ObservedGeneration, Clusters: status.Clusters}
+	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready != nil {
+		own.Conditions = []metav1.Condition{*ready}
+	}
+	return own
 }
 
 // standing says how the offloading to one peer stands.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,9 @@ type addresses struct {
 	given   map[string]netip.Prefix // peer → its range
 	local   []netip.Prefix          // ranges of this cluster itself
 	localAt time.Time
+
+	version  int            // counts the changes of given and local
+	compared map[string]int // peer → version with which its range was compared last
 }
 
 // An assignment is the range of one peer, or the reason why it has none. The zero value is that of a peer whose pods
@@ -54,6 +58,9 @@ func (a *addresses) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR net
 	if err := a.observe(ctx); err != nil {
 		return assignment{}, err
 	}
+	if cidr, ok := a.settled(peer, podCIDR); ok {
+		return assignment{cidr: cidr}, nil
+	}
 	taken := a.local[:len(a.local):len(a.local)]
 	for name, cidr := range a.given {
 		if name != peer.Name {
@@ -61,6 +68,10 @@ func (a *addresses) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR net
 		}
 	}
 	got := choose(peer, podCIDR, a.config.AddressPools, taken)
+	if a.given[peer.Name] != got.cidr {
+		a.version++
+	}
+	a.compared[peer.Name] = a.version
 	if got.cidr.IsValid() {
 		a.given[peer.Name] = got.cidr
 	} else {
@@ -69,11 +80,21 @@ func (a *addresses) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR net
 	return got, nil
 }
 
+// settled returns the range that the peer has, if nothing has changed since it was compared with all others: there may be
+// thousands of those, and it is asked with every probe.
+func (a *addresses) settled(peer *v1alpha1.Peer, podCIDR netip.Prefix) (netip.Prefix, bool) {
+	cidr, ok := a.given[peer.Name]
+	ok = ok && a.compared[peer.Name] == a.version && peer.Spec.RemappedPodCIDR == "" && fits(cidr, podCIDR) &&
+		peer.Status.RemappedPodCIDR == cidr.String()
+	return cidr, ok
+}
+
 // forget frees the range of a peer that is gone.
 func (a *addresses) forget(peer string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.given, peer)
+	delete(a.compared, peer)
 }
 
 // choose decides which range the peer gets.
@@ -139,6 +160,9 @@ func (a *addresses) observe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !slices.Equal(a.local, local) {
+		a.version++
+	}
 	a.local, a.localAt = local, now
 	return nil
 }
@@ -148,7 +172,8 @@ func (a *addresses) seed(ctx context.Context) error {
 	if err := a.client.List(ctx, list); err != nil {
 		return fmt.Errorf("list Peers: %w", err)
 	}
-	a.given = map[string]netip.Prefix{}
+	a.given, a.compared = map[string]netip.Prefix{}, map[string]int{}
+	a.version = 1 // so that no range counts as compared
 	for i := range list.Items {
 		peer := &list.Items[i]
 		for _, cidr := range parseRanges(peer.Status.RemappedPodCIDR, peer.Spec.RemappedPodCIDR) {
@@ -178,6 +203,7 @@ func (a *addresses) localRanges(ctx context.Context) ([]netip.Prefix, error) {
 	for i := range services.Items {
 		ranges = append(ranges, parseRanges(services.Items[i].Spec.CIDRs...)...)
 	}
+	slices.SortFunc(ranges, netip.Prefix.Compare) // a cache lists nodes in any order
 	return ranges, nil
 }
 

@@ -37,8 +37,26 @@ func TestAddressesOfPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.reconcile()
+	if got := w.peer().Status.RemappedPodCIDR; got != "" {
+		t.Errorf("got %s before the offer is accepted", got)
+	}
+	w.says(v1alpha1.ConditionAdvertised, yes, v1alpha1.ReasonAccepted)
+	before := w.writes
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+	if w.writes != before+1 {
+		t.Errorf("Ready and the range took %d writes", w.writes-before)
+	}
 	if got := w.peer().Status.RemappedPodCIDR; got != "100.68.0.0/16" {
 		t.Errorf("got %s, want the first range that nobody has", got)
+	}
+	w.expectNoWrites()
+
+	w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"100.68.9.0/24"}}})
+	w.clock.Step(localPeriod)
+	w.reconcile()
+	if got := w.peer().Status.RemappedPodCIDR; got != "100.69.0.0/16" {
+		t.Errorf("got %s where a new node has the range that the peer had", got)
 	}
 	w.expectNoWrites()
 

@@ -33,7 +33,7 @@ type Config struct {
 	// Default DefaultAddressPools.
 	AddressPools []netip.Prefix
 	// ProbePeriod is how often a provider is greeted. One that does not answer is greeted again at once, and then ever
-	// more rarely. Default 10 s.
+	// more rarely. Default 30 s.
 	ProbePeriod time.Duration
 	// PartingDeadline is how long a peer that is our consumer has to leave after its Peer was deleted. Default 5 min.
 	PartingDeadline time.Duration
@@ -61,7 +61,7 @@ func (c *Config) Default() {
 	c.Namespace = cmp.Or(c.Namespace, v1alpha1.SystemNamespace)
 	c.ManagerServiceAccount = cmp.Or(c.ManagerServiceAccount, "hanse-manager")
 	c.KubeletServiceAccount = cmp.Or(c.KubeletServiceAccount, "hanse-kubelet")
-	c.ProbePeriod = cmp.Or(c.ProbePeriod, 10*time.Second)
+	c.ProbePeriod = cmp.Or(c.ProbePeriod, 30*time.Second)
 	c.PartingDeadline = cmp.Or(c.PartingDeadline, 5*time.Minute)
 	c.TombstoneLife = cmp.Or(c.TombstoneLife, 30*24*time.Hour)
 	c.Workers = cmp.Or(c.Workers, 32)

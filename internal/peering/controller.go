@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -46,7 +47,7 @@ type Controller struct {
 // A state is what need not be done with every look at a peer. All of it is found out again after a restart.
 type state struct {
 	probe  probe
-	tenant tenantVersion
+	tenant tenancyRecord
 	wrong  string // why the peer's tombstone is not believed, as the administrator was told
 }
 
@@ -70,6 +71,9 @@ func New(config Config, c client.Client, live client.Reader, links Links, record
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	peer := &v1alpha1.Peer{}
 	if err := c.client.Get(ctx, req.NamespacedName, peer); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.forget(req.Name)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !peer.DeletionTimestamp.IsZero() {
@@ -96,7 +100,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var assignErr error
 	seen.addresses, assignErr = c.assign(ctx, peer, seen)
 	err := errors.Join(seen.tenantErr, assignErr, c.report(ctx, peer, seen))
-	return reconcile.Result{RequeueAfter: c.pause(peer, seen)}, err
+	return reconcile.Result{RequeueAfter: c.pause(peer, seen, known)}, err
 }
 
 // discovered reports whether the peer was only found in the network. Nothing is made for it. (One that has lost its roles
@@ -111,6 +115,7 @@ func (c *Controller) observe(ctx context.Context, peer *v1alpha1.Peer, seen *fac
 		return err
 	}
 	seen.probe = *p
+	p.roundTrip.gauge(peer.Name)
 	if seen.tenant != tenantReady {
 		return nil
 	}
@@ -127,10 +132,11 @@ func (c *Controller) observe(ctx context.Context, peer *v1alpha1.Peer, seen *fac
 
 // hold puts our finalizer on the Peer before anything is made for it.
 func (c *Controller) hold(ctx context.Context, peer *v1alpha1.Peer) error {
-	before := peer.DeepCopy()
-	if !controllerutil.AddFinalizer(peer, v1alpha1.FinalizerPeer) {
+	if controllerutil.ContainsFinalizer(peer, v1alpha1.FinalizerPeer) {
 		return nil
 	}
+	before := peer.DeepCopy()
+	controllerutil.AddFinalizer(peer, v1alpha1.FinalizerPeer)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.client.Patch(ctx, peer, patch); err != nil {
 		return fmt.Errorf("add finalizer: %w", err)
@@ -161,7 +167,12 @@ func (c *Controller) assign(ctx context.Context, peer *v1alpha1.Peer, seen *fact
 		c.addresses.forget(peer.Name)
 		return assignment{}, nil
 	}
-	got, err := c.addresses.assign(ctx, peer, podCIDR(seen.offer))
+	var theirs netip.Prefix
+	// Before the offer is accepted nothing runs there. So the range is told together with Ready, in one write.
+	if advertised := said(peer, v1alpha1.ConditionAdvertised); advertised != nil && advertised.ok() {
+		theirs = podCIDR(seen.offer)
+	}
+	got, err := c.addresses.assign(ctx, peer, theirs)
 	if err != nil {
 		return unchanged(peer, err), err
 	}
@@ -169,15 +180,17 @@ func (c *Controller) assign(ctx context.Context, peer *v1alpha1.Peer, seen *fact
 }
 
 // pause returns when the peer must be looked at again though nothing changes.
-func (c *Controller) pause(peer *v1alpha1.Peer, seen *facts) time.Duration {
+func (c *Controller) pause(peer *v1alpha1.Peer, seen *facts, known *state) time.Duration {
+	next := known.tenant.repair
 	switch {
 	case seen.tenant == tenantUnsettled:
 		return settlePause
-	case seen.tenant == tenantReady && peer.HasRole(v1alpha1.RoleProvider):
-		return max(seen.probe.due.Sub(c.config.Clock.Now()), time.Millisecond)
-	default:
-		return repairPeriod
+	case seen.tenant != tenantReady:
+		return firstRepair
+	case peer.HasRole(v1alpha1.RoleProvider) && seen.probe.due.Before(next):
+		next = seen.probe.due
 	}
+	return max(next.Sub(c.config.Clock.Now()), time.Millisecond)
 }
 
 func (c *Controller) stateOf(peer string) *state {
@@ -191,6 +204,7 @@ func (c *Controller) stateOf(peer string) *state {
 
 func (c *Controller) forget(peer string) {
 	c.addresses.forget(peer)
+	roundTrip{}.gauge(peer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.states, peer)

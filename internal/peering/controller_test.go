@@ -240,7 +240,8 @@ func TestProbesBackOff(t *testing.T) {
 	w.links.link.err = peers.ErrUnreachable
 	var pauses []time.Duration
 	for range 8 {
-		pause := w.reconcile().RequeueAfter
+		w.reconcile()
+		pause := w.stateOf("hamburg").probe.due.Sub(w.clock.Now())
 		pauses = append(pauses, pause)
 		asked := w.links.link.asked
 		w.clock.Step(pause / 2)
@@ -257,27 +258,8 @@ func TestProbesBackOff(t *testing.T) {
 		}
 	}
 	w.links.link = &fakeLink{hello: w.links.link.hello}
-	if pause := w.reconcile().RequeueAfter; pause < 10*time.Second || pause > 12*time.Second || w.links.link.asked == 0 {
+	if pause := w.reconcile().RequeueAfter; pause < 30*time.Second || pause > 36*time.Second || w.links.link.asked == 0 {
 		t.Errorf("with new credentials: greeted %d times, next in %s", w.links.link.asked, pause)
-	}
-}
-
-func TestRoundTripTimeIsShownSteadily(t *testing.T) {
-	const ms = time.Millisecond
-	tests := []struct{ shown, measured, want time.Duration }{
-		{0, 0, 0},
-		{0, 12340 * time.Microsecond, 12300 * time.Microsecond},
-		{0, time.Microsecond, 100 * time.Microsecond},
-		{10 * ms, 0, 10 * ms},
-		{10 * ms, 12 * ms, 10 * ms},
-		{10 * ms, 13 * ms, 13 * ms},
-		{10 * ms, 7 * ms, 7 * ms},
-		{1 * ms, 1900 * time.Microsecond, 1 * ms},
-	}
-	for _, test := range tests {
-		if got := steadyRoundTrip(test.shown, test.measured); got != test.want {
-			t.Errorf("shown %s, measured %s: got %s, want %s", test.shown, test.measured, got, test.want)
-		}
 	}
 }
 

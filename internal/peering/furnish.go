@@ -31,8 +31,8 @@ const countMappings = corev1.ResourceName("count/namespacemappings.hanse.dev")
 const countingDelay = time.Minute
 
 // furnish makes what belongs in the tenant namespace. The bindings of our own service accounts come first: they are
-// what gives the right to the rest.
-func (t *tenants) furnish(ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace) error {
+// what gives the right to the rest. What a mere provider must not have is taken away if clean says so.
+func (t *tenants) furnish(ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace, clean bool) error {
 	manager := t.ownSubject(t.config.ManagerServiceAccount)
 	kubelet := t.ownSubject(t.config.KubeletServiceAccount)
 	err := errors.Join(
@@ -42,10 +42,14 @@ func (t *tenants) furnish(ctx context.Context, peer *v1alpha1.Peer, ns *corev1.N
 	if err != nil {
 		return err
 	}
-	if !peer.HasRole(v1alpha1.RoleConsumer) {
+	switch {
+	case peer.HasRole(v1alpha1.RoleConsumer):
+		return t.receive(ctx, peer, ns.Name)
+	case clean:
 		return t.disown(ctx, ns.Name)
+	default:
+		return nil
 	}
-	return t.receive(ctx, peer, ns.Name)
 }
 
 // receive introduces this cluster to a consumer, and bounds what the consumer can make. Who the consumer is and what it

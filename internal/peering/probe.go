@@ -15,12 +15,13 @@ import (
 const (
 	// firstRetry is how soon a peer that did not answer is greeted again. The time doubles with every failure.
 	firstRetry = time.Second
-	// retryPeriods bounds the time between two attempts, in probe periods.
-	retryPeriods = 3
+	// lastRetry bounds the time between two attempts.
+	lastRetry = 30 * time.Second
 	// retryJitter keeps peers from being greeted in step, as a share of the time between two attempts.
 	retryJitter = 0.2
-	// roundTripWeight is how much a new measurement counts against those before.
-	roundTripWeight = 0.25
+	// credentialsPeriod is how long a link that works may go on with credentials that are not the newest. To compare them
+	// takes a request to our own API server.
+	credentialsPeriod = 5 * time.Minute
 )
 
 // A Link is a link to a peer, as far as this package needs it.
@@ -69,39 +70,59 @@ type probe struct {
 	tombstone string
 	failures  int
 	due       time.Time
-	// roundTrip is the smoothed round-trip time, 0 until it was measured.
-	roundTrip time.Duration
+	// fresh is until when the credentials of a link that works need not be compared.
+	fresh     time.Time
+	roundTrip roundTrip
 }
 
-// greet greets the peer if that is due or the link is a new one.
+// greet greets the peer if that is due or the link is a new one. While all is well, that is one request.
 func (p *probe) greet(ctx context.Context, links Links, peer *v1alpha1.Peer, config Config) {
-	early := config.Clock.Now().Before(p.due)
+	if peer.Agentless() {
+		config.ProbePeriod = max(config.ProbePeriod, agentlessPeriod)
+	}
+	now := config.Clock.Now()
+	early := now.Before(p.due)
+	if !early && now.Before(p.fresh) && p.greetAgain(ctx, peer, config) {
+		return
+	}
 	link, err := links.Ensure(ctx, peer)
-	if err != nil {
+	switch {
+	case err != nil:
 		if !early || p.link != nil {
 			p.conclude(peers.Hello{}, err, config)
 		}
-		p.link, p.err, p.roundTrip = nil, err, 0
-		return
+		p.link, p.err, p.roundTrip = nil, err, roundTrip{}
+	case p.link != link || !early:
+		p.fresh = now.Add(credentialsPeriod)
+		p.greetOver(ctx, link, peer, config)
 	}
+}
+
+// greetOver greets the peer over the link, which may be a new one.
+func (p *probe) greetOver(ctx context.Context, link Link, peer *v1alpha1.Peer, config Config) {
 	isNew := p.link != link
-	if !isNew && early {
-		return
-	}
 	if isNew {
-		p.link, p.failures, p.roundTrip = link, 0, 0
+		p.link, p.failures, p.roundTrip = link, 0, roundTrip{}
 	}
 	hello, err := greeting(ctx, peer, link, config)
 	if isNew && err == nil {
 		hello, err = greeting(ctx, peer, link, config) // the first one paid for the handshakes too
 	}
-	if peer.Agentless() {
-		config.ProbePeriod = max(config.ProbePeriod, agentlessPeriod)
-	}
 	p.conclude(hello, err, config)
 	if errors.Is(err, peers.ErrForbidden) {
 		p.tombstone = tombstoneAt(ctx, link)
 	}
+}
+
+// greetAgain greets the peer over the link that there is. It reports whether that says how the peer is: where the peer
+// takes exception to us, newer credentials may help.
+func (p *probe) greetAgain(ctx context.Context, peer *v1alpha1.Peer, config Config) bool {
+	hello, err := greeting(ctx, peer, p.link, config)
+	if err != nil && !errors.Is(err, peers.ErrUnreachable) {
+		return false
+	}
+	p.conclude(hello, err, config)
+	return true
 }
 
 // tombstoneAt returns the tombstone that can be read over the link, or "". Most peers have none, and the rest is asked
@@ -119,33 +140,17 @@ func (p *probe) conclude(hello peers.Hello, err error, config Config) {
 	pause := config.ProbePeriod
 	if err == nil {
 		p.failures = 0
-		p.measure(hello.RoundTrip)
+		p.roundTrip = p.roundTrip.with(hello.RoundTrip)
+		roundTrips.Observe(hello.RoundTrip.Seconds())
 	} else {
-		pause = min(firstRetry<<min(p.failures, 10), retryPeriods*config.ProbePeriod)
+		pause = min(firstRetry<<min(p.failures, 10), lastRetry)
 		p.failures++
+		p.fresh = time.Time{}
 	}
 	p.due = config.Clock.Now().Add(wait.Jitter(pause, retryJitter))
-}
-
-func (p *probe) measure(roundTrip time.Duration) {
-	if p.roundTrip == 0 {
-		p.roundTrip = roundTrip
-		return
-	}
-	p.roundTrip += time.Duration(roundTripWeight * float64(roundTrip-p.roundTrip))
 }
 
 // interrupted reports whether the probe says nothing about the peer, because we ourselves ended it.
 func (p *probe) interrupted() bool {
 	return errors.Is(p.err, peers.ErrClosed) || errors.Is(p.err, context.Canceled)
-}
-
-// steadyRoundTrip returns what to show for a round-trip time: what is shown already, unless the measured one differs
-// by so much that somebody would care. 0 is unknown.
-func steadyRoundTrip(shown, measured time.Duration) time.Duration {
-	difference := (measured - shown).Abs()
-	if measured == 0 || shown != 0 && (difference <= time.Millisecond || difference*4 <= shown) {
-		return shown
-	}
-	return max(measured.Round(100*time.Microsecond), 100*time.Microsecond)
 }

@@ -56,22 +56,8 @@ func statusOf(peer *v1alpha1.Peer, f *facts, now metav1.Time) v1alpha1.PeerStatu
 	if theirs, known := theirSoftware(peer, f); known {
 		status.Version = theirs.version
 	}
-	status.RoundTripTime = roundTripOf(status.RoundTripTime, f.probe)
+	f.probe.show(&status)
 	return status
-}
-
-func roundTripOf(shown *metav1.Duration, p probe) *metav1.Duration {
-	if p.link == nil {
-		return nil
-	}
-	if shown == nil {
-		shown = &metav1.Duration{}
-	}
-	steady := steadyRoundTrip(shown.Duration, p.roundTrip)
-	if steady == 0 {
-		return nil
-	}
-	return &metav1.Duration{Duration: steady}
 }
 
 // shorten keeps a message, which may hold the words of others, within what the API takes comfortably.
@@ -90,6 +76,7 @@ func (c *Controller) apply(ctx context.Context, peer *v1alpha1.Peer, status v1al
 		Version:            status.Version,
 		RemappedPodCIDR:    status.RemappedPodCIDR,
 		RoundTripTime:      status.RoundTripTime,
+		RoundTripDeviation: status.RoundTripDeviation,
 	}
 	for _, found := range status.Conditions {
 		if slices.Contains(ownConditions, found.Type) {

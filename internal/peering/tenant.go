@@ -10,14 +10,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// repairPeriod is how long something that was deleted or changed in a tenant namespace may stay so: what lies in there
-// is not watched, because that needs rights in all namespaces.
-const repairPeriod = time.Minute
+// How long something that was deleted or changed in a tenant namespace may stay so: what lies in there is not watched,
+// because that needs rights in all namespaces. After a change of the Peer it is looked sooner, since others of our
+// controllers may have learnt of it later than we, and quotas may not count yet.
+const (
+	firstRepair  = countingDelay
+	repairPeriod = 10 * time.Minute
+	repairJitter = 0.2
+)
 
 // settleTime is how long it may take until rights that were bound in a new namespace are known to the API server.
 const settleTime = 10 * time.Second
@@ -44,39 +50,57 @@ type tenants struct {
 	direct client.Client // not cached; for all that Hanse may read in tenant namespaces only
 }
 
-// A tenantVersion says what a tenant namespace was last made to look like, and when.
+// A tenantVersion says of what a tenant namespace was last made to look like.
 type tenantVersion struct {
 	peer       types.UID
 	generation int64
 	namespace  types.UID
-	at         time.Time
 }
 
-// ensure makes the tenant namespace of the peer and what belongs in it. What has been done is kept in done, so that it
+// A tenancyRecord says what has been done about a tenant namespace. The zero value is nothing.
+type tenancyRecord struct {
+	version tenantVersion
+	repairs int       // how often it was looked at again since
+	repair  time.Time // when it is looked at again
+}
+
+// done notes that the namespace was made to look like that, or that it still does.
+func (r *tenancyRecord) done(version tenantVersion, now time.Time) {
+	pause := repairPeriod
+	if r.version == version {
+		r.repairs++
+	} else {
+		*r, pause = tenancyRecord{version: version}, firstRepair
+	}
+	r.repair = now.Add(wait.Jitter(pause, repairJitter))
+}
+
+// ensure makes the tenant namespace of the peer and what belongs in it. What has been done is kept in known, so that it
 // need not be looked at again with every probe.
-func (t *tenants) ensure(ctx context.Context, peer *v1alpha1.Peer, done *tenantVersion) (tenantState, error) {
+func (t *tenants) ensure(ctx context.Context, peer *v1alpha1.Peer, known *tenancyRecord) (tenantState, error) {
 	ns, err := t.ensureNamespace(ctx, peer)
 	if err != nil {
 		return tenantFailed, err
 	}
 	if state := stateOf(ns, peer); state != tenantReady {
-		*done = tenantVersion{}
+		*known = tenancyRecord{}
 		return state, nil
 	}
-	now := tenantVersion{peer: peer.UID, generation: peer.Generation, namespace: ns.UID, at: t.config.Clock.Now()}
-	last := *done
-	last.at = now.at
-	if last == now && now.at.Sub(done.at) < repairPeriod {
+	now := t.config.Clock.Now()
+	version := tenantVersion{peer: peer.UID, generation: peer.Generation, namespace: ns.UID}
+	changed := known.version != version
+	if !changed && now.Before(known.repair) {
 		return tenantReady, nil
 	}
-	if err := t.furnish(ctx, peer, ns); err != nil {
-		*done = tenantVersion{}
-		if apierrors.IsForbidden(err) && now.at.Sub(ns.CreationTimestamp.Time) < settleTime {
+	// What a mere provider must not have is looked for when the Peer has changed, and once more.
+	if err := t.furnish(ctx, peer, ns, changed || known.repairs == 0); err != nil {
+		*known = tenancyRecord{}
+		if apierrors.IsForbidden(err) && now.Sub(ns.CreationTimestamp.Time) < settleTime {
 			return tenantUnsettled, nil
 		}
 		return tenantFailed, err
 	}
-	*done = now
+	known.done(version, now)
 	return tenantReady, nil
 }
 

@@ -130,7 +130,7 @@ func (c *Controller) offerOf(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha
 		return nil, nil // what has our own name is what we advertise
 	}
 	ad := &v1alpha1.Advertisement{}
-	err := c.client.Get(ctx, key, ad)
+	err := c.client.Get(ctx, key, ad, client.UnsafeDisableDeepCopy) // it is large, and only read
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

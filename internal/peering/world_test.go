@@ -37,14 +37,17 @@ type world struct {
 	recorder *events.FakeRecorder
 	links    *fakeLinks
 	writes   int // all writes to the API
+	reads    int // of what no cache has
 	refuse   func(client.Object) error
 	noRights func() bool // in the tenant namespace, but for bindings
 	*Controller
 }
 
 type fakeLinks struct {
-	err  error // of Ensure
-	link *fakeLink
+	err     error // of Ensure
+	link    *fakeLink
+	ensured int
+	renew   func(*fakeLink) // what Ensure finds out, nil for nothing
 }
 
 // A fakeLink leads to a cluster of its own.
@@ -61,8 +64,12 @@ type fakeLink struct {
 const there = "hanse-peer-lubeck"
 
 func (l *fakeLinks) Ensure(context.Context, *v1alpha1.Peer) (Link, error) {
+	l.ensured++
 	if l.err != nil {
 		return nil, l.err
+	}
+	if l.renew != nil {
+		l.renew(l.link)
 	}
 	return l.link, nil
 }
@@ -154,6 +161,9 @@ func (w *world) countWrites() interceptor.Funcs {
 	}
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if key.Namespace != "" && !isMessage(o) {
+				w.reads++
+			}
 			_, binding := o.(*rbacv1.RoleBinding)
 			if !binding && key.Namespace == v1alpha1.TenantNamespace("hamburg") && w.noRights != nil && w.noRights() {
 				return apierrors.NewForbidden(schema.GroupResource{}, key.Name, nil)
@@ -189,6 +199,16 @@ func (w *world) countWrites() interceptor.Funcs {
 			}
 			return c.Status().Update(ctx, peer)
 		},
+	}
+}
+
+// isMessage reports whether the object is of a kind that is watched in tenant namespaces.
+func isMessage(o client.Object) bool {
+	switch o.(type) {
+	case *v1alpha1.Advertisement, *v1alpha1.PeeringClaim:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -23,17 +24,21 @@ type connection struct {
 	token   atomic.Pointer[string] // the bearer token, which may be renewed
 	current atomic.Int32           // index of the server that was connected to last
 	timeout time.Duration
-	secure  *tls.Config
-	config  *rest.Config // of the first server, without the token
-	http    *http.Client
-	client  client.WithWatch
-	ctx     context.Context //nolint:containedctx // the life of the connection itself, not that of a call
-	close   context.CancelFunc
+	// pingAfter is how soon a connection over which nothing comes is asked whether it is alive.
+	pingAfter time.Duration
+
+	secure *tls.Config
+	config *rest.Config // of the first server, without the token
+	http   *http.Client
+	client client.WithWatch
+	raw    rest.Interface  // for answers that are decoded only if they are new
+	ctx    context.Context //nolint:containedctx // the life of the connection itself, not that of a call
+	close  context.CancelFunc
 }
 
 // connect makes a connection that ends with ctx or when it is closed. Nothing is sent yet.
 func (l *Links) connect(ctx context.Context, to account) (*connection, error) {
-	c := &connection{account: to, timeout: l.config.Timeout}
+	c := &connection{account: to, timeout: l.config.Timeout, pingAfter: l.config.PingAfter}
 	c.token.Store(&to.token)
 	c.ctx, c.close = context.WithCancel(ctx)
 	if err := c.makeClients(l.config, l.mapper); err != nil {
@@ -80,6 +85,12 @@ func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error 
 	})
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
+	}
+	raw := rest.CopyConfig(c.config)
+	raw.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	c.raw, err = rest.UnversionedRESTClientForConfigAndClient(raw, c.http)
+	if err != nil {
+		return fmt.Errorf("make raw client: %w", err)
 	}
 	return nil
 }

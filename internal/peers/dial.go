@@ -16,10 +16,12 @@ import (
 )
 
 // How soon a connection over which nothing comes any more is given up, so that the next request makes a new one. A cut
-// that lasts longer than this is noticed here and not by the retransmissions of TCP, which take minutes.
+// that lasts longer than this is noticed here and not by the retransmissions of TCP, which take minutes. Besides HTTP/2
+// (see Config.PingAfter) the kernel asks too, as long as nothing is on its way.
 const (
 	pingAfter   = 3 * time.Second
 	pingTimeout = 3 * time.Second
+	keepAlives  = 3
 )
 
 // transport returns a transport of our own, whose connections end with c. (Those of client-go are shared and never end.)
@@ -44,7 +46,7 @@ func (c *connection) transport() (*http.Transport, error) {
 		MaxIdleConnsPerHost:    4,
 		IdleConnTimeout:        90 * time.Second,
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: c.pingAfter, PingTimeout: pingTimeout},
 	}, nil
 }
 
@@ -115,7 +117,7 @@ func mostTelling(errs []error) error {
 func (c *connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{
 		Timeout:         min(c.timeout, 5*time.Second),
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout, Count: 3},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout, Count: keepAlives},
 	}
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/json"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/trust"
@@ -36,7 +37,33 @@ type Hello struct {
 // errors package tells, when the API server there knows us but Hanse has not prepared our tenant namespace.
 func (l *Link) Hello(ctx context.Context) (Hello, error) {
 	start := l.links.config.Clock.Now()
-	info, err := l.readConfigMap(ctx, v1alpha1.ClusterInfo)
+	answer, err := l.getConfigMap(ctx, v1alpha1.ClusterInfo)
+	if err != nil {
+		return Hello{}, err
+	}
+	took := l.links.config.Clock.Since(start)
+	known := l.heard.Load()
+	if known == nil || !bytes.Equal(known.answer, answer) {
+		hello, err := parseHello(answer)
+		if err != nil {
+			return Hello{}, fmt.Errorf("%w: ConfigMap %s of the peer: %w", ErrMalformed, v1alpha1.ClusterInfo, err)
+		}
+		known = &heard{answer, hello}
+		l.heard.Store(known)
+	}
+	hello := known.hello
+	hello.RoundTrip = took
+	return hello, nil
+}
+
+// heard is what a peer answered, and what that means. It seldom changes and is asked for very often.
+type heard struct {
+	answer []byte
+	hello  Hello
+}
+
+func parseHello(answer []byte) (Hello, error) {
+	info, err := parseConfigMap(answer)
 	if err != nil {
 		return Hello{}, err
 	}
@@ -44,15 +71,11 @@ func (l *Link) Hello(ctx context.Context) (Hello, error) {
 		ClusterID: info[v1alpha1.ClusterInfoID],
 		Version:   info[v1alpha1.ClusterInfoVersion],
 		PublicKey: info[v1alpha1.ClusterInfoPublicKey],
-		RoundTrip: l.links.config.Clock.Since(start),
 	}
 	if versions := info[v1alpha1.ClusterInfoAPIVersions]; versions != "" {
 		hello.APIVersions = strings.SplitN(versions, ",", maxAPIVersions+1)
 	}
-	if err := hello.check(); err != nil {
-		return Hello{}, fmt.Errorf("%w: ConfigMap %s of the peer: %w", ErrMalformed, v1alpha1.ClusterInfo, err)
-	}
-	return hello, nil
+	return hello, hello.check()
 }
 
 func (h *Hello) check() error {
@@ -77,9 +100,13 @@ func (h *Hello) check() error {
 // Tombstone returns the statement that the peer has left for us because it has parted from us. The statement is still to
 // be verified. Besides the errors of this package it returns NotFound, as apimachinery's errors package tells.
 func (l *Link) Tombstone(ctx context.Context) (string, error) {
-	data, err := l.readConfigMap(ctx, v1alpha1.Tombstone)
+	answer, err := l.getConfigMap(ctx, v1alpha1.Tombstone)
 	if err != nil {
 		return "", err
+	}
+	data, err := parseConfigMap(answer)
+	if err != nil {
+		return "", fmt.Errorf("%w: ConfigMap %s of the peer: %w", ErrMalformed, v1alpha1.Tombstone, err)
 	}
 	statement := data[v1alpha1.TombstoneStatement]
 	if statement == "" {
@@ -88,14 +115,22 @@ func (l *Link) Tombstone(ctx context.Context) (string, error) {
 	return statement, nil
 }
 
-// readConfigMap returns what the ConfigMap in our tenant namespace over there holds.
-func (l *Link) readConfigMap(ctx context.Context, name string) (map[string]string, error) {
+// getConfigMap returns the ConfigMap in our tenant namespace over there, as the peer's API server wrote it.
+func (l *Link) getConfigMap(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	key := client.ObjectKey{Namespace: l.TenantNamespace(), Name: name}
+	answer, err := l.raw.Get().AbsPath("api", "v1", "namespaces", l.TenantNamespace(), "configmaps", name).Do(ctx).Raw()
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s/%s of the peer: %w", l.TenantNamespace(), name, classify(err))
+	}
+	return answer, nil
+}
+
+// parseConfigMap returns what a ConfigMap holds.
+func parseConfigMap(answer []byte) (map[string]string, error) {
 	info := &corev1.ConfigMap{}
-	if err := l.client.Get(ctx, key, info); err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s of the peer: %w", key, classify(err))
+	if err := json.UnmarshalCaseSensitivePreserveInts(answer, info); err != nil {
+		return nil, err
 	}
 	return info.Data, nil
 }

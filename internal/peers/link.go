@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,8 +13,9 @@ import (
 type Link struct {
 	*connection
 	peer        string
-	credentials string    // resource version of the Secret that its token is from; Ensure alone uses it
-	checked     time.Time // when that Secret was read last; Ensure alone uses it, for one peer at a time
+	heard       atomic.Pointer[heard] // the last one, nil before the first
+	credentials string                // resource version of the Secret that its token is from; Ensure alone uses it
+	checked     time.Time             // when that Secret was read last; Ensure alone uses it, for one peer at a time
 	links       *Links
 }
 

@@ -28,6 +28,10 @@ type Config struct {
 	UserAgent string
 	// Timeout bounds every request that is no stream. By default 10 s.
 	Timeout time.Duration
+	// PingAfter is how soon a connection over which nothing comes is asked whether it is alive, so that a cut is noticed
+	// also where no request fails. Each such ping takes as much as a request: who sends requests itself from time to time
+	// can do with fewer. By default 3 s.
+	PingAfter time.Duration
 	// Fresh is for how long a Secret that was read counts as current, so that what asks for a link often costs no read
 	// of its own. By default no time at all.
 	Fresh time.Duration
@@ -51,6 +55,9 @@ type Links struct {
 func NewLinks(config Config) *Links {
 	if config.Timeout == 0 {
 		config.Timeout = 10 * time.Second
+	}
+	if config.PingAfter == 0 {
+		config.PingAfter = pingAfter
 	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}

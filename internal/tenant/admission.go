@@ -34,6 +34,9 @@ func (k *keeper) admit(ctx context.Context, seen *scene, next *decision) (*corev
 		next.giveUp(seen, v1alpha1.ReasonPodInvalid, err.Error())
 		return nil, nil
 	}
+	if !k.consult(ctx, seen, peer, pod, next) {
+		return nil, nil
+	}
 	short, freed := k.ledger.reserve(who, demandOf(pod), limitsOf(peer).Resources)
 	k.wake(freed)
 	if short != nil {
@@ -99,7 +102,10 @@ func (k *keeper) account(seen *scene, next *decision) {
 	}
 }
 
-func (k *keeper) leave(name types.NamespacedName) { k.wake(k.ledger.leave(name)) }
+func (k *keeper) leave(name types.NamespacedName) {
+	k.turnedAway.leave(name)
+	k.wake(k.ledger.leave(name))
+}
 
 func (k *keeper) wake(names []types.NamespacedName) {
 	for _, name := range names {
@@ -113,10 +119,10 @@ func (k *keeper) takeQueue(_ context.Context, queue workqueue.TypedRateLimitingI
 	return nil
 }
 
-// waitingOf returns the ShadowPods that a change of the Peer's access or limits may let in.
+// waitingOf returns the ShadowPods that a change of the Peer's access or limits may let in, or of what policies know of it.
 func (k *keeper) waitingOf(_ context.Context, peer client.Object) []reconcile.Request {
 	var out []reconcile.Request
-	for _, name := range k.ledger.waiters(peer.GetName()) {
+	for _, name := range append(k.ledger.waiters(peer.GetName()), k.turnedAway.of(peer.GetName())...) {
 		out = append(out, reconcile.Request{NamespacedName: name})
 	}
 	return out

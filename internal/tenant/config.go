@@ -25,6 +25,8 @@ type Config struct {
 	Workers int
 	// Clock tells the time. By default the real one.
 	Clock clock.PassiveClock
+	// Decider is asked about each pod that is made for a consumer. It must be set.
+	Decider Decider
 }
 
 // Default fills in what was not set.
@@ -44,6 +46,9 @@ func (c *Config) Default() {
 func (c *Config) Validate() error {
 	if c.ServiceAccount == "" {
 		return errors.New("the service account of the manager is not set")
+	}
+	if c.Decider == nil {
+		return errors.New("the decider is not set")
 	}
 	if c.Workers < 0 {
 		return errors.New("the number of workers is negative")

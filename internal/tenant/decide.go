@@ -15,7 +15,8 @@ type scene struct {
 	shadow *v1alpha1.ShadowPod
 	pod    *corev1.Pod // of the ShadowPod's name, whosever it is
 	peer   string
-	ending bool // the twin namespace is being deleted
+	twin   *corev1.Namespace // in which the ShadowPod lies
+	ending bool              // the twin is being deleted
 	now    time.Time
 }
 

@@ -22,6 +22,8 @@ type keeper struct {
 	live   client.Reader
 	ledger *ledger
 	queue  waker
+
+	turnedAway turnedAway
 }
 
 // waker takes requests to look at a ShadowPod again.
@@ -68,7 +70,9 @@ func (k *keeper) observe(ctx context.Context, shadow *v1alpha1.ShadowPod) (*scen
 	if !ok {
 		return nil, nil
 	}
-	seen := &scene{shadow: shadow, peer: twin.peer, ending: !ns.DeletionTimestamp.IsZero(), now: k.config.Clock.Now()}
+	seen := &scene{
+		shadow: shadow, peer: twin.peer, twin: ns, ending: !ns.DeletionTimestamp.IsZero(), now: k.config.Clock.Now(),
+	}
 	pod, err := getPod(ctx, k.client, shadow)
 	if err != nil {
 		return nil, err

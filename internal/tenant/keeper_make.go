@@ -6,12 +6,14 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 // make creates the pod if the peer may have it. What the API server answers is part of the record.
@@ -88,7 +90,8 @@ func (k *keeper) taken(ctx context.Context, seen *scene, next *decision) error {
 	return nil
 }
 
-// update carries over what Kubernetes allows to change in a running pod: images, labels and annotations.
+// update carries over what Kubernetes allows to change in a running pod, images, labels and annotations, as far as the
+// policies let it. Whatever they say, the pod stays.
 func (k *keeper) update(ctx context.Context, seen *scene, next *decision) error {
 	peer, err := k.readPeer(ctx, seen.peer)
 	if err != nil {
@@ -96,25 +99,49 @@ func (k *keeper) update(ctx context.Context, seen *scene, next *decision) error 
 	}
 	want, err := build(seen, peer)
 	if err != nil {
-		next.status.ObservedGeneration = seen.shadow.Generation
-		ctrl.LoggerFrom(ctx).Info("Keeping the pod as it is", "reason", err.Error())
+		k.keepAsIs(ctx, seen, next, err.Error())
 		return nil
 	}
-	pod := seen.pod.DeepCopy()
-	carryOver(pod, want)
-	patch := client.StrategicMergeFrom(seen.pod)
-	if data, err := patch.Data(pod); err != nil || string(data) == "{}" {
-		return err
+	if _, differs := carriedOver(seen.pod, want); !differs {
+		return nil
 	}
-	err = k.client.Patch(ctx, pod, patch)
+	answer, err := k.ask(ctx, seen, peer, want)
+	switch {
+	case err != nil:
+		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
+		next.postpone(seen)
+		return nil
+	case answer.Outcome != policy.Allow:
+		k.keepAsIs(ctx, seen, next, answer.Reason)
+		return nil
+	}
+	patchPod(want, answer.Pod)
+	pod, differs := carriedOver(seen.pod, want)
+	if !differs {
+		return nil
+	}
+	err = k.client.Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		ctrl.LoggerFrom(ctx).Info("Keeping the pod as it is", "reason", err.Error())
+		k.keepAsIs(ctx, seen, next, err.Error())
 		return nil
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("update the pod: %w", err)
 	}
 	return nil
+}
+
+// keepAsIs notes that a change at home is not carried over, for good.
+func (k *keeper) keepAsIs(ctx context.Context, seen *scene, next *decision, reason string) {
+	next.status.ObservedGeneration = seen.shadow.Generation
+	ctrl.LoggerFrom(ctx).Info("Keeping the pod as it is", "reason", reason)
+}
+
+// carriedOver returns the pod with what is carried over, and whether that is another one.
+func carriedOver(have, want *corev1.Pod) (*corev1.Pod, bool) {
+	pod := have.DeepCopy()
+	carryOver(pod, want)
+	return pod, !equality.Semantic.DeepEqual(have, pod)
 }
 
 func carryOver(pod, want *corev1.Pod) {

@@ -32,6 +32,8 @@ const (
 	refusedAtMost  = 15 * time.Second
 	// quotaRetryAtMost is for how long the pod waits for the next try that a quota does not take.
 	quotaRetryAtMost = 30 * time.Second
+	// policyRetryAtMost is for how long the pod waits for the next question that the policies did not answer.
+	policyRetryAtMost = 30 * time.Second
 )
 
 // record writes the status, if it changed. A conflict means that our copy is old: the newer one is on its way to us.
@@ -193,6 +195,29 @@ func (d *decision) nameTaken(s *scene) {
 func (d *decision) refused(s *scene, message string) {
 	if d.retry(s, v1alpha1.ReasonPodRefused, message, refusedAtMost) >= refusedFor {
 		d.giveUp(s, v1alpha1.ReasonPodRefused, message)
+	}
+}
+
+// turnedAway says that the policies do not let the pod in, and gives up when they have not for too long. They are asked
+// again when they change, and before that.
+func (d *decision) turnedAway(s *scene, reason string) {
+	message := "The provider's policies refuse the pod"
+	if reason != "" {
+		message += ": " + reason
+	}
+	d.restart(s, v1alpha1.ConditionScheduled, v1alpha1.ReasonRefusedByPolicy, message)
+	d.wait(s, v1alpha1.ReasonRefusedByPolicy, message)
+	since := meta.FindStatusCondition(d.status.Conditions, v1alpha1.ConditionScheduled).LastTransitionTime
+	if d.again = refusedFor - s.now.Sub(since.Time); d.again <= 0 {
+		d.giveUp(s, v1alpha1.ReasonRefusedByPolicy, message)
+	}
+}
+
+// postpone leaves a change at home to be carried over later.
+func (d *decision) postpone(s *scene) {
+	d.status.ObservedGeneration = s.shadow.Status.ObservedGeneration
+	if d.again == 0 {
+		d.again = policyRetryAtMost
 	}
 }
 

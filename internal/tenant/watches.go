@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 func (m *mapper) setup(mgr ctrl.Manager) error {
@@ -46,6 +47,7 @@ func (s *sweeper) setup(mgr ctrl.Manager) error {
 }
 
 func (k *keeper) setup(mgr ctrl.Manager) error {
+	k.config.Decider.OnChange(policy.ShadowPod, k.policiesChanged)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("shadow-pod").
 		For(&v1alpha1.ShadowPod{}).

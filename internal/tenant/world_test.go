@@ -37,6 +37,7 @@ type world struct {
 	writes []string
 	uids   int
 
+	policies  fakePolicies
 	latency   time.Duration       // how long a write takes
 	createPod error               // what the API server answers to new pods
 	uncounted bool                // whether Kubernetes has not counted quotas yet
@@ -171,7 +172,7 @@ func (w *world) reconcile(r reconcile.Reconciler, namespace, name string) reconc
 }
 
 func (w *world) config() Config {
-	return Config{Namespace: "hanse-system", ServiceAccount: "hanse-manager", Clock: w.clock, Workers: 1}
+	return Config{Namespace: "hanse-system", ServiceAccount: "hanse-manager", Clock: w.clock, Workers: 1, Decider: &w.policies}
 }
 
 // find reads an object and reports whether it exists.

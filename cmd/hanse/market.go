@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/hanse-dev/hanse/internal/advertisement"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/placement"
+	"github.com/hanse-dev/hanse/internal/policymaker"
+)
+
+// marketFlags are those of what is offered and accepted, and of the policies that decide about it.
+type marketFlags struct {
+	advertising advertisement.Config
+	policies    policymaker.Config
+	margin      map[string]string
+	maker       *policymaker.Maker
+}
+
+func (f *marketFlags) bind(flags *pflag.FlagSet) {
+	f.advertising.Default()
+	f.advertising.HelloTimeout = 0 // depends on another flag
+	f.policies.Default()
+	c := &f.advertising
+	flags.DurationVar(&c.HelloInterval, "hello-interval", c.HelloInterval, "how often an advertisement is said again, in a few numbers")
+	flags.DurationVar(&c.HelloTimeout, "hello-timeout", 0,
+		"for how long a provider may be silent before its offer ends, and how long ours live; by default three hello intervals")
+	flags.DurationVar(&c.FullInterval, "full-interval", c.FullInterval, "how often all of an advertisement is said again")
+	flags.DurationVar(&c.MinInterval, "min-interval", c.MinInterval, "the least time between two advertisements for one consumer")
+	flags.DurationVar(&c.SettleInterval, "settle-interval", c.SettleInterval, "after how long a change is told that is below the threshold")
+	flags.Int64Var(&c.Threshold, "threshold", c.Threshold, "by how many percent a resource must move for consumers to be told at once")
+	flags.StringToStringVar(&f.margin, "margin", nil, "what is never offered to anybody, such as cpu=1,memory=2Gi")
+	flags.StringSliceVar(&c.LabelKeys, "node-label", c.LabelKeys, "labels of nodes that are told where all nodes agree")
+	flags.IntVar(&c.MaxImages, "max-images", c.MaxImages, "how many images are told")
+	flags.StringSliceVar(&c.ImagePatterns, "image-pattern", c.ImagePatterns,
+		"images that every consumer may know of, such as docker.io/*; those that its own pods use are told in any case")
+	flags.BoolVar(&c.Aggregate, "aggregate", false, "make what our providers offer a part of what we offer")
+	flags.Int64Var(&c.AggregateShare, "aggregate-share", 0, "how many percent to add to the prices of what is passed on")
+	flags.DurationVar(&c.Bounds.ClockSkew, "clock-skew", c.Bounds.ClockSkew, "how far a peer's clock may be off")
+	flags.DurationVar(&f.policies.Deadline, "policy-deadline", f.policies.Deadline, "how long the policies may take to answer a question")
+}
+
+// parse reads the flags that pflag has no type for.
+func (f *marketFlags) parse(namespace string) error {
+	f.advertising.Namespace, f.policies.Namespace = namespace, namespace
+	f.advertising.Default()
+	if len(f.margin) == 0 {
+		return nil
+	}
+	f.advertising.Margin = corev1.ResourceList{}
+	for name, text := range f.margin {
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			return fmt.Errorf("--margin %s: %w", name, err)
+		}
+		f.advertising.Margin[corev1.ResourceName(name)] = quantity
+	}
+	return nil
+}
+
+// addPolicies comes before everything that asks them.
+func (f *marketFlags) addPolicies(mgr manager.Manager, _ *peers.Links) error {
+	recorder := mgr.GetEventRecorder("hanse-policy")
+	f.maker = policymaker.New(f.policies, mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, recorder)
+	return f.maker.SetupWithManager(mgr)
+}
+
+func (f *marketFlags) addAdvertising(mgr manager.Manager, links *peers.Links) error {
+	if err := f.advertising.Validate(); err != nil {
+		return err
+	}
+	recorder := mgr.GetEventRecorder("hanse-advertisement")
+	publisher := advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), f.maker, clock.RealClock{}, recorder)
+	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), advertisement.OverLinks(links), f.maker, clock.RealClock{}, recorder)
+	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
+}
+
+func (f *marketFlags) addPlacement(mgr manager.Manager, _ *peers.Links) error {
+	recorder := mgr.GetEventRecorder("hanse-placement")
+	config := placement.Config{ClusterID: f.advertising.ClusterID}
+	return placement.New(config, mgr.GetClient(), f.maker, clock.RealClock{}, recorder).SetupWithManager(mgr)
+}

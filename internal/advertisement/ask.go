@@ -1,0 +1,201 @@
+package advertisement
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+// inquiry is what the policies are asked about the offer to one consumer.
+type inquiry struct {
+	draft     v1alpha1.AdvertisementSpec
+	oldPrices bool // the prices of the draft are those that were said last
+	load      policy.Load
+	labels    map[string]string // of the Peer
+	policies  int64             // how often they were changed
+}
+
+// reply is the newest answer of the policies about the offer to one consumer.
+type reply struct {
+	inquiry
+	at       time.Time
+	decision policy.Decision
+	failures int // how often in a row there was none
+}
+
+// offer returns the draft as the policies will have it. It shares memory with the draft.
+func (r *reply) offer() v1alpha1.AdvertisementSpec {
+	spec := r.draft
+	if r.decision.Offer == nil {
+		return spec
+	}
+	patch := *r.decision.Offer
+	if r.oldPrices {
+		patch.Prices = nil // they were patched when they were said
+	}
+	patch.Apply(&spec)
+	return spec
+}
+
+// replies keeps the newest answer for each consumer, so that the policies are not asked for every pod that comes or goes.
+// It is a cache: what is not in it is asked again.
+type replies struct {
+	mu        sync.Mutex
+	byPeer    map[string]*reply // consumer → the newest answer
+	announced map[string]string // consumer → what the newest event on its Peer says
+}
+
+func (r *replies) of(peer string) *reply {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byPeer[peer]
+}
+
+func (r *replies) keep(peer string, newest *reply) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byPeer == nil {
+		r.byPeer, r.announced = map[string]*reply{}, map[string]string{}
+	}
+	r.byPeer[peer] = newest
+}
+
+func (r *replies) forget(peer string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byPeer, peer)
+	delete(r.announced, peer)
+}
+
+// announce reports whether the text is not what was announced last of a peer whose answer is kept.
+func (r *replies) announce(peer, text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byPeer[peer] == nil || r.announced[peer] == text {
+		return false
+	}
+	r.announced[peer] = text
+	return true
+}
+
+// peers returns the consumers that there is an answer for.
+func (r *replies) peers() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.byPeer))
+}
+
+// ask returns the newest answer of the policies about the offer to the peer, and for how long it holds. They are asked
+// only when it is time.
+func (p *Publisher) ask(
+	ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement, q inquiry,
+) (*reply, time.Duration) {
+	now := p.clock.Now()
+	last := p.replies.of(peer.Name)
+	if wait := p.config.askAgain(peer.Name, last, &q, saidAt(said), now); wait > 0 {
+		return last, wait
+	}
+	newest := &reply{inquiry: q, at: now}
+	var err error
+	if newest.decision, err = p.decide(ctx, peer, &q, now); err != nil {
+		newest.failures = 1
+		if last != nil && last.policies == q.policies {
+			newest.failures += last.failures
+		}
+		p.replies.keep(peer.Name, newest)
+		p.noAnswer(ctx, peer, newest.failures, err)
+		return newest, p.config.backOff(newest.failures)
+	}
+	p.replies.keep(peer.Name, newest)
+	return newest, spread(p.config.HelloInterval, peer.Name)
+}
+
+func (p *Publisher) decide(ctx context.Context, peer *v1alpha1.Peer, q *inquiry, now time.Time) (policy.Decision, error) {
+	input, err := policy.NewInput(policy.Facts{Time: now, Peer: peer, Advertisement: &q.draft, Load: &q.load})
+	if err != nil {
+		return policy.Decision{}, fmt.Errorf("describe the offer to peer %q: %w", peer.Name, err)
+	}
+	return p.decider.Decide(ctx, policy.Outgoing, input)
+}
+
+// saidAt is zero if nothing was said.
+func saidAt(said *v1alpha1.Advertisement) time.Time {
+	if said == nil {
+		return time.Time{}
+	}
+	return said.Spec.Timestamp.Time
+}
+
+// askAgain says when the policies must be asked about the offer to the peer: when a message would be due if it were not
+// for them. So they are asked for every hello, too, which is what those need that look at the time or at the load.
+func (c *Config) askAgain(peer string, last *reply, q *inquiry, saidAt, now time.Time) time.Duration {
+	if last == nil || exchange.Phase(&last.draft) != exchange.Phase(&q.draft) {
+		return 0
+	}
+	asked, said := now.Sub(last.at), now.Sub(saidAt)
+	patience := c.patience(peer, &last.draft, &q.draft)
+	switch {
+	case last.policies != q.policies, !maps.Equal(last.labels, q.labels):
+		patience = c.MinInterval
+	case last.failures > 0:
+		return c.backOff(last.failures) - asked
+	}
+	if patience <= c.SettleInterval {
+		return patience - min(asked, said)
+	}
+	if saidAt.IsZero() {
+		said = asked
+	}
+	return max(patience-said, c.MinInterval-asked)
+}
+
+// backOff doubles with every failure, up to the interval of hellos.
+func (c *Config) backOff(failures int) time.Duration {
+	pause := c.MinInterval
+	for range failures - 1 {
+		if pause *= 2; pause >= c.HelloInterval {
+			return c.HelloInterval
+		}
+	}
+	return pause
+}
+
+// noAnswer tells the administrator that a policy cannot be asked: from the second time on, since the first may be that
+// the policies are still being read.
+func (p *Publisher) noAnswer(ctx context.Context, peer *v1alpha1.Peer, failures int, err error) {
+	ctrl.LoggerFrom(ctx).Error(err, "Ask the policies about an offer", "Peer", peer.Name)
+	if failures < 2 || !p.replies.announce(peer.Name, v1alpha1.ReasonPolicyFailed) {
+		return
+	}
+	p.recorder.Eventf(peer, nil, corev1.EventTypeWarning, v1alpha1.ReasonPolicyFailed, "Offer",
+		"Nothing new is offered to this peer until the policies for question %s can be asked: %s", policy.Outgoing, bounded(err.Error()))
+}
+
+// noOffer tells the administrator that the policies do not let the peer have an offer.
+func (p *Publisher) noOffer(peer *v1alpha1.Peer, decision policy.Decision) {
+	if p.replies.announce(peer.Name, string(decision.Outcome)+decision.Reason) {
+		p.recorder.Eventf(peer, nil, corev1.EventTypeNormal, v1alpha1.ReasonRefusedByPolicy, "Offer",
+			"Nothing is offered to this peer: %s", bounded(cmp.Or(decision.Reason, "a policy answers "+string(decision.Outcome))))
+	}
+}
+
+// reasonOffered is that of the event that ends what one before it said.
+const reasonOffered = "Offered"
+
+// anOffer tells the administrator of an offer after there was none.
+func (p *Publisher) anOffer(peer *v1alpha1.Peer) {
+	if p.replies.announce(peer.Name, "") {
+		p.recorder.Eventf(peer, nil, corev1.EventTypeNormal, reasonOffered, "Offer", "The policies let this peer have an offer again")
+	}
+}

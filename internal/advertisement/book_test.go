@@ -1,0 +1,235 @@
+package advertisement
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// second is another consumer.
+func (w *world) second(name string, change func(*v1alpha1.Peer)) *v1alpha1.Peer {
+	w.Helper()
+	peer := &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec:       v1alpha1.PeerSpec{ClusterID: name, Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}},
+	}
+	if change != nil {
+		change(peer)
+	}
+	w.create(w.home, peer)
+	return peer
+}
+
+// publish has the publisher look at the peer, and returns what the peer is told; nil is nothing.
+func (w *world) publish(peer string) *v1alpha1.Advertisement {
+	w.Helper()
+	if _, err := w.publisher.Reconcile(w.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: peer}}); err != nil {
+		w.Fatalf("reconcile: %v", err)
+	}
+	ad := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(peer), Name: here}}
+	if !w.get(w.home, ad) {
+		return nil
+	}
+	w.publisher.capacity.setAd(ad) // as the informer does
+	return ad
+}
+
+// answers writes what the consumer answers to our advertisement.
+func (w *world) answers(ad *v1alpha1.Advertisement, state v1alpha1.AcknowledgementState) {
+	w.Helper()
+	ad = ad.DeepCopy()
+	ad.Status.Acknowledgement = &v1alpha1.Acknowledgement{State: state, Reason: string(state), Sequence: ad.Spec.Sequence}
+	if err := w.home.Status().Update(w.Context(), ad); err != nil {
+		w.Fatal(err)
+	}
+	w.publisher.capacity.setAd(ad)
+}
+
+func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	guaranteed := w.second("kiel", func(peer *v1alpha1.Peer) {
+		peer.Spec.Guarantee = resources("cpu", "3", "memory", "-1")
+	})
+	w.node("a", "4")
+	offeredTo := func(peer string) string {
+		t.Helper()
+		w.clock.Step(2 * time.Second)
+		cpu := w.publish(peer).Spec.Availability[corev1.ResourceCPU]
+		return cpu.String()
+	}
+	w.publish("hamburg")
+	first := w.publish("kiel")
+	w.expect(resources("cpu", "3"), first.Spec.Guarantee)
+	w.expect("4", offeredTo("hamburg"))
+	expectRing := func(want bool) {
+		t.Helper()
+		select {
+		case <-w.publisher.capacity.changed:
+			w.expect(want, true)
+		default:
+			w.expect(want, false)
+		}
+	}
+	<-ringOnce(w)
+
+	for _, step := range []struct {
+		state         v1alpha1.AcknowledgementState
+		rings         bool
+		hamburg, kiel string
+	}{
+		{v1alpha1.AcknowledgementPending, false, "4", "4"},
+		{v1alpha1.AcknowledgementAccepted, true, "1", "4"},
+		{v1alpha1.AcknowledgementAccepted, false, "1", "4"},
+		{v1alpha1.AcknowledgementRefused, true, "4", "4"},
+		{v1alpha1.AcknowledgementAccepted, true, "1", "4"},
+	} {
+		before := w.publisher.look()
+		w.answers(w.publish("kiel"), step.state)
+		w.expect(step.rings, w.publisher.config.large(before, w.publisher.look()))
+		expectRing(step.rings)
+		w.expect(step.hamburg, offeredTo("hamburg"))
+		w.expect(step.kiel, offeredTo("kiel"))
+	}
+
+	// What the consumer uses of it is not taken off again.
+	w.pod("used", "kiel", "2")
+	w.expect("1", offeredTo("hamburg"))
+	w.expect("4", offeredTo("kiel"))
+
+	// It is released with the offer.
+	guaranteed.Spec.Roles = nil
+	w.update(w.home, guaranteed)
+	told := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("kiel"), Name: here}}
+	w.expect((*v1alpha1.Advertisement)(nil), w.publish("kiel"))
+	w.publisher.capacity.removeAd(toolscache.DeletedFinalStateUnknown{Obj: told})
+	w.expect("2", offeredTo("hamburg"))
+}
+
+func TestGuaranteeIsWhatAReceiverBelieves(t *testing.T) {
+	for name, test := range map[string]struct{ set, want corev1.ResourceList }{
+		"none":          {nil, nil},
+		"nothing of it": {resources("cpu", "0", "memory", "-1"), nil},
+		"some":          {resources("cpu", "1500m"), resources("cpu", "1500m")},
+		"too much":      {resources("cpu", "1e12"), resources("cpu", "1e8")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{T: t}
+			w.expect(test.want, guaranteeOf(&v1alpha1.Peer{Spec: v1alpha1.PeerSpec{Guarantee: test.set}}))
+		})
+	}
+}
+
+// provider puts the copy of a provider's offer into our cluster, as the receiver does.
+func (w *world) provider(id string, change func(*v1alpha1.Advertisement)) *v1alpha1.Advertisement {
+	ad := &v1alpha1.Advertisement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(id), Name: id},
+		Spec:       w.offer(1, func(spec *v1alpha1.AdvertisementSpec) { spec.ClusterID = id }),
+	}
+	ad.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted"}}
+	if change != nil {
+		change(ad)
+	}
+	w.publisher.capacity.setAd(ad)
+	return ad
+}
+
+func TestOffersOfProvidersArePassedOn(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Aggregate, c.AggregateShare = true, 10 })
+	w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "4")
+	bremen := w.provider("bremen", func(ad *v1alpha1.Advertisement) {
+		ad.Spec.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.02")}
+	})
+	w.provider("hamburg", nil) // the receiver itself
+	w.provider("lost", func(ad *v1alpha1.Advertisement) { ad.Status.Conditions = nil })
+	w.provider("private", func(ad *v1alpha1.Advertisement) {
+		ad.Spec.Flags = map[string]v1alpha1.Text{v1alpha1.FlagAggregatable: "false"}
+	})
+	w.reconcile(w.publisher)
+	spec := w.ours().Spec
+	w.expect(v1alpha1.Text("true"), spec.Flags[v1alpha1.FlagAggregated])
+	w.expect([]v1alpha1.NestedOffer{{
+		ClusterID: "bremen", Availability: bremen.Spec.Availability,
+		Prices: &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.022")},
+	}}, spec.Nested)
+
+	// A hello of the provider is none of ours, and a large change is a new term.
+	small := bremen.DeepCopy()
+	small.Spec.Sequence++
+	small.Spec.Availability = resources("cpu", "3900m", "memory", "8Gi", "pods", "10", "ephemeral-storage", "0")
+	w.publisher.capacity.setAd(small)
+	w.clock.Step(2 * time.Second)
+	w.expectWrites(0, w.publisher)
+	large := small.DeepCopy()
+	large.Spec.Availability[corev1.ResourceCPU] = resource.MustParse("2")
+	before := w.publisher.look()
+	w.publisher.capacity.setAd(large)
+	w.expect(true, w.publisher.config.large(before, w.publisher.look()))
+	w.clock.Step(2 * time.Second)
+	w.expectWrites(1, w.publisher)
+	w.expect(large.Spec.Availability, w.ours().Spec.Nested[0].Availability)
+	w.expect(w.ours().Spec.Sequence, w.ours().Spec.FullSequence)
+
+	// One that is not accepted any more, or is gone, is not passed on.
+	w.publisher.capacity.removeAd(large)
+	w.clock.Step(2 * time.Second)
+	w.expectWrites(1, w.publisher)
+	w.expect(0, len(w.ours().Spec.Nested))
+}
+
+func TestNothingIsPassedOnUnasked(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	w.provider("bremen", nil)
+	w.reconcile(w.publisher)
+	w.expect(0, len(w.ours().Spec.Nested))
+}
+
+func TestAdvertisementsElsewhereAreNone(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Aggregate = true })
+	for _, name := range []string{here, "bremen"} {
+		ad := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: "users", Name: name}}
+		ad.Spec.Guarantee = resources("cpu", "1")
+		ad.Status.Acknowledgement = &v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted}
+		ad.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
+		w.expect(false, w.publisher.capacity.book.set(ad))
+		w.expect(false, w.publisher.capacity.book.remove(ad))
+	}
+	there := w.publisher.look()
+	w.expect(0, len(there.guaranteed)+len(there.offers)+len(w.publisher.capacity.book.all()))
+}
+
+func TestWrongSettingsAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"full":  func(c *Config) { c.FullInterval = time.Minute },
+		"share": func(c *Config) { c.AggregateShare = -1 },
+		"hello": func(c *Config) { c.HelloTimeout = c.HelloInterval },
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Config{ClusterID: here, Namespace: "hanse-system"}
+			config.Default()
+			if err := config.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			change(&config)
+			if err := config.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	config := Config{HelloInterval: time.Second}
+	config.Default()
+	if config.HelloTimeout != 3*time.Second {
+		t.Errorf("timeout %s", config.HelloTimeout)
+	}
+}

@@ -1,0 +1,70 @@
+package advertisement
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+// gauges scrapes what the publisher tells of each consumer: metric, peer → value.
+func (w *world) gauges() map[string]map[string]float64 {
+	w.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(w.publisher); err != nil {
+		w.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		w.Fatal(err)
+	}
+	values := map[string]map[string]float64{}
+	for _, family := range families {
+		values[family.GetName()] = map[string]float64{}
+		for _, metric := range family.GetMetric() {
+			values[family.GetName()][metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+		}
+	}
+	return values
+}
+
+func TestMetricsOfConsumers(t *testing.T) {
+	w := newWorld(t)
+	hamburg := w.peer(v1alpha1.RoleConsumer)
+	w.second("kiel", nil)
+	w.node("a", "4")
+	w.pod("own", "hamburg", "500m")
+	w.pod("stranger", "nobody", "1")
+	w.publish("hamburg")
+	w.clock.Step(30 * time.Second)
+	w.publish("kiel")
+
+	w.expect(map[string]map[string]float64{
+		"hanse_advertisement_sent_age_seconds": {"hamburg": 30, "kiel": 0},
+		"hanse_offered_cpu_cores":              {"hamburg": 3, "kiel": 2.5},
+		"hanse_offered_memory_bytes":           {"hamburg": 8 << 30, "kiel": 8 << 30},
+		"hanse_offered_pods":                   {"hamburg": 9, "kiel": 8},
+		"hanse_used_cpu_cores":                 {"hamburg": 0.5, "kiel": 0},
+		"hanse_used_memory_bytes":              {"hamburg": 0, "kiel": 0},
+		"hanse_used_pods":                      {"hamburg": 1, "kiel": 0},
+	}, w.gauges())
+
+	// What is denied is not offered, but may be used.
+	w.policies.say(policy.Outgoing, policy.Decision{Outcome: policy.Deny}, nil)
+	w.publisher.onPolicies()
+	w.clock.Step(2 * time.Second)
+	told := w.ours()
+	w.publish("hamburg")
+	w.publisher.capacity.removeAd(told)
+	w.expect([]string{"kiel"}, slices.Sorted(maps.Keys(w.gauges()["hanse_offered_pods"])))
+	w.expect([]string{"hamburg", "kiel"}, slices.Sorted(maps.Keys(w.gauges()["hanse_used_pods"])))
+
+	w.delete(w.home, hamburg)
+	w.publish("hamburg")
+	w.expect([]string{"kiel"}, slices.Sorted(maps.Keys(w.gauges()["hanse_used_pods"])))
+}

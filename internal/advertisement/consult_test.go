@@ -1,0 +1,86 @@
+package advertisement
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+// incomingRego has real policies decide.
+func (w *world) incomingRego(source string) {
+	w.Helper()
+	set, err := policy.Compile(policy.Incoming, []policy.Module{{Name: "test/test.rego", Source: "package hanse.incoming\n" + source}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.policies.answering(policy.Incoming, func(in policy.Input) (policy.Decision, error) { return set.Decide(w.Context(), in) })
+	w.policies.ring[policy.Incoming]()
+}
+
+// other puts our copy of another provider's offer, or our own offer, into this cluster.
+func (w *world) other(peer, clusterID string) {
+	w.Helper()
+	ad := &v1alpha1.Advertisement{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v1alpha1.TenantNamespace(peer), Name: clusterID, Labels: map[string]string{v1alpha1.LabelPeer: peer},
+			Annotations: map[string]string{exchange.AnnotationReceived: w.clock.Now().Format(time.RFC3339)},
+		},
+		Spec: w.offer(1, func(s *spec) { s.ClusterID = clusterID }),
+	}
+	meta.SetStatusCondition(&ad.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
+	})
+	w.create(w.home, ad)
+}
+
+func TestPoliciesKnowPeerOfferAndPrevious(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleProvider)
+	w.incomingRego(`
+deny contains "a price" if input.advertisement.prices.currency
+deny contains "another peer" if input.peer.name != "hamburg"
+deny contains "not trusted" if not input.peer.labels.trusted
+deny contains "the version changed" if input.previous.kubernetesVersion != input.advertisement.kubernetesVersion
+patch.availability.cpu := 2 if input.advertisement.availability.cpu > 2
+`)
+	w.offered(func(s *spec) { s.KubernetesVersion = "v1.36.3" })
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
+
+	w.get(w.home, peer)
+	peer.Labels = map[string]string{"trusted": "yes"}
+	w.update(w.home, peer)
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonCorrected)
+
+	w.says(w.offer(2, func(s *spec) { s.KubernetesVersion = "v1.37.1" }))
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
+	w.expect("v1.36.3", w.held().Spec.KubernetesVersion)
+}
+
+func TestPoliciesKnowTheTableOfAMomentAgo(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.incomingRego(`deny contains sprintf("%d others", [count(others)]) if { others := {row.peer | some row in input.table; row.clusterID != input.advertisement.clusterID}; count(others) > 0 }`)
+	w.other("hamburg", here) // our own offer to hamburg is no row
+	w.offered()
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+
+	w.other("kiel", "kiel")
+	w.says(w.offer(2))
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+
+	w.clock.Step(tableAge)
+	w.says(w.offer(3))
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
+}

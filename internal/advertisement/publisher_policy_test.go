@@ -1,0 +1,307 @@
+package advertisement
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+// rego makes the module answer what is offered to consumers.
+func (w *world) rego(module string) {
+	w.Helper()
+	set, err := policy.Compile(policy.Outgoing, []policy.Module{{Name: "test/outgoing.rego", Source: module}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.policies.answering(policy.Outgoing, func(input policy.Input) (policy.Decision, error) {
+		return set.Decide(context.Background(), input)
+	})
+	w.publisher.onPolicies()
+}
+
+func (w *world) asked() int { return w.policies.times(policy.Outgoing) }
+
+func (w *world) expectEvent(want string) {
+	w.Helper()
+	select {
+	case event := <-w.events.Events:
+		if !strings.HasPrefix(event, want) {
+			w.Errorf("event %q, want %q", event, want)
+		}
+	default:
+		w.Errorf("no event, want %q", want)
+	}
+}
+
+func (w *world) expectNoEvent() {
+	w.Helper()
+	select {
+	case event := <-w.events.Events:
+		w.Errorf("event %q", event)
+	default:
+	}
+}
+
+func TestPolicyChangesTheOffer(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "4")
+	w.prices(map[string]string{"currency": "EUR", "cpu": "0.02"})
+	w.rego(`package hanse.outgoing
+		patch.availability.cpu := 2 if input.peer.name == "hamburg"
+		patch.hideImages := true if input.peer.name == "hamburg"
+		patch.flags.tier := input.peer.labels.tier
+		patch.prices := {"currency": "EUR", "perHour": {"cpu": input.advertisement.prices.perHour.cpu / 2}} if input.peer.labels.tier == "gold"
+	`)
+	w.expectWrites(1, w.publisher)
+	spec := w.ours().Spec
+	w.expect(resource.MustParse("2"), spec.Availability[corev1.ResourceCPU])
+	w.expect(resource.MustParse("2"), spec.LargestPod[corev1.ResourceCPU])
+	w.expect(resource.MustParse("8Gi"), spec.Availability[corev1.ResourceMemory])
+	w.expect(0, len(spec.Images))
+	w.expect(resource.MustParse("0.02"), spec.Prices.PerHour[corev1.ResourceCPU])
+	w.expect(0, len(spec.Flags))
+
+	w.second("kiel", nil)
+	spec = w.publish("kiel").Spec
+	w.expect(resource.MustParse("4"), spec.Availability[corev1.ResourceCPU])
+	w.expect(resource.MustParse("4"), spec.LargestPod[corev1.ResourceCPU])
+	w.expect(1, len(spec.Images))
+
+	peer.Labels = map[string]string{"tier": "gold"}
+	w.update(w.home, peer)
+	w.expect(2*time.Second, w.expectWrites(0, w.publisher).RequeueAfter)
+	w.clock.Step(2 * time.Second)
+	w.expectWrites(1, w.publisher)
+	w.expect(resource.MustParse("0.01"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])
+	w.expect(v1alpha1.Text("gold"), w.ours().Spec.Flags["tier"])
+	w.expect(w.ours().Spec.Sequence, w.ours().Spec.FullSequence)
+	w.expectNoEvent()
+}
+
+// What was asked for before includes what policies made of it: that is not done twice.
+func TestPolicyIsNotAppliedAgainToOldPrices(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	setting := w.prices(map[string]string{"currency": "EUR", "cpu": "0.02"})
+	w.rego(`package hanse.outgoing
+		patch.prices := {"currency": "EUR", "perHour": {"cpu": input.advertisement.prices.perHour.cpu / 2}}
+	`)
+	w.reconcile(w.publisher)
+	setting.Data["cpu"] = "cheap"
+	w.update(w.home, setting)
+	for range 3 {
+		w.clock.Step(10 * time.Minute)
+		w.expectWrites(1, w.publisher)
+		w.expect(resource.MustParse("0.01"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])
+	}
+}
+
+func TestDeniedOfferIsWithdrawnAndComesBack(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "4")
+	w.reconcile(w.publisher)
+	first := w.ours().Spec.Sequence
+
+	w.rego(`package hanse.outgoing
+		deny contains "it has not paid"
+	`)
+	w.clock.Step(2 * time.Second)
+	w.expectWrites(1, w.publisher)
+	if w.ours() != nil {
+		t.Error("the offer is still there")
+	}
+	w.expectEvent("Normal RefusedByPolicy Nothing is offered to this peer: it has not paid")
+
+	w.pod("local", "", "1")
+	w.clock.Step(time.Minute)
+	w.expectWrites(0, w.publisher)
+	w.expectNoEvent()
+
+	w.rego(`package hanse.outgoing
+		pend contains "somebody must look at it"
+	`)
+	w.clock.Step(2 * time.Second)
+	w.expectWrites(0, w.publisher)
+	w.expectEvent("Normal RefusedByPolicy Nothing is offered to this peer: somebody must look at it")
+
+	w.rego(`package hanse.outgoing`)
+	w.clock.Step(2 * time.Second)
+	w.expectWrites(1, w.publisher)
+	w.expectEvent("Normal Offered")
+	if w.ours().Spec.Sequence <= first {
+		t.Error("the sequence went back")
+	}
+	w.clock.Step(10 * time.Minute)
+	w.reconcile(w.publisher)
+	w.expectNoEvent()
+}
+
+func TestNothingNewIsSaidWhilePoliciesFail(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "4")
+	w.reconcile(w.publisher)
+	before := w.ours()
+
+	w.policies.say(policy.Outgoing, policy.Decision{}, errors.New("too slow"))
+	w.publisher.onPolicies()
+	w.pod("local", "", "1")
+	var pauses []time.Duration
+	for range 4 {
+		w.clock.Step(w.expectWrites(0, w.publisher).RequeueAfter)
+		pauses = append(pauses, w.expectWrites(0, w.publisher).RequeueAfter)
+	}
+	w.expect([]time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}, pauses)
+	w.expect(5, w.asked()) // churn makes it no more
+	w.expect(before.Spec, w.ours().Spec)
+	w.expectEvent("Warning PolicyFailed")
+	w.expectNoEvent()
+	w.clock.Step(24 * time.Hour)
+	for range 20 {
+		w.clock.Step(w.reconcile(w.publisher).RequeueAfter)
+	}
+	w.expect(10*time.Minute, w.reconcile(w.publisher).RequeueAfter)
+	w.expect(before.Spec, w.ours().Spec)
+
+	peer.Spec.Access = v1alpha1.AccessCordoned
+	w.update(w.home, peer)
+	w.expectWrites(1, w.publisher) // but the administrator's word counts
+	w.expect(v1alpha1.OfferCordoned, w.ours().Spec.Phase)
+	w.expectWrites(0, w.publisher)
+
+	w.policies.say(policy.Outgoing, policy.Decision{Outcome: policy.Allow}, nil)
+	w.publisher.onPolicies()
+	w.clock.Step(2 * time.Second)
+	w.expectWrites(1, w.publisher)
+	w.expect(resource.MustParse("3"), w.ours().Spec.Availability[corev1.ResourceCPU])
+	w.expectEvent("Normal Offered")
+}
+
+// Also if the policies would not have it: what is said is that we part.
+func TestPoliciesAreNotAskedAboutParting(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	w.hold(peer)
+	w.reconcile(w.publisher)
+	w.policies.say(policy.Outgoing, policy.Decision{Outcome: policy.Deny}, nil)
+	w.publisher.onPolicies()
+	w.delete(w.home, peer)
+	w.clock.Step(time.Minute)
+	w.expectWrites(1, w.publisher)
+	w.expect(v1alpha1.OfferLeaving, w.ours().Spec.Phase)
+	w.expect(1, w.asked())
+}
+
+func TestPoliciesThatLookAtTheClock(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	w.rego(`package hanse.outgoing
+		deny contains "it is night" if time.clock(time.parse_rfc3339_ns(input.time))[0] < 4
+	`)
+	w.expectWrites(0, w.publisher) // it is four minutes past three
+	w.expectEvent("Normal RefusedByPolicy")
+	open := func() time.Duration {
+		began := w.clock.Now()
+		for w.ours() == nil {
+			pause := w.reconcile(w.publisher).RequeueAfter
+			if pause <= 0 || pause > 10*time.Minute {
+				t.Fatalf("looks again in %s", pause)
+			}
+			if w.ours() == nil {
+				w.clock.Step(pause)
+			}
+		}
+		return w.clock.Since(began)
+	}()
+	if open < 55*time.Minute || open > 66*time.Minute {
+		t.Errorf("the offer came after %s", open)
+	}
+}
+
+// One that has nothing to say to a change is asked only about what would be said.
+func TestPoliciesAreAskedAboutMessagesOnly(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "100")
+	w.policies.say(policy.Outgoing, policy.Decision{Outcome: policy.Allow}, nil)
+	w.reconcile(w.publisher)
+	w.expect(1, w.asked())
+	before := w.writes.Load()
+	for second := range 60 { // every tenth of a second a pod that is a small change, every ten seconds a large one
+		for tenth := range 10 {
+			w.pod("churn", "", []string{"10m", "20m"}[tenth%2])
+			if second%10 == 5 && tenth == 0 {
+				w.pod("large", "", []string{"10", "20"}[second/10%2])
+			}
+			w.reconcile(w.publisher)
+			w.clock.Step(100 * time.Millisecond)
+		}
+	}
+	sent := int(w.writes.Load() - before)
+	if sent < 6 || sent > 9 {
+		t.Errorf("%d messages", sent)
+	}
+	w.expect(sent+1, w.asked())
+}
+
+func TestManagerThatStartsAsksOnceAndRepeatsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	w.node("a", "4")
+	w.reconcile(w.publisher)
+	w.clock.Step(time.Minute)
+
+	again := NewPublisher(w.publisher.config, w.home, nil, w.policies, w.clock, w.events)
+	again.capacity = w.publisher.capacity
+	hello := w.expectWrites(0, again).RequeueAfter
+	if hello < 8*time.Minute || hello > 9*time.Minute {
+		t.Errorf("the next hello is due in %s", hello)
+	}
+	w.expectWrites(0, again)
+	w.expect(2, w.asked())
+}
+
+func TestChangedPoliciesRing(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleConsumer)
+	then := w.publisher.look()
+	<-ringOnce(w)
+	w.publisher.onPolicies()
+	select {
+	case <-w.publisher.capacity.changed:
+	default:
+		t.Error("no ring")
+	}
+	w.expect(true, w.publisher.config.large(then, w.publisher.look()))
+	w.expect(false, w.publisher.config.large(w.publisher.look(), w.publisher.look()))
+}
+
+// ringOnce leaves nothing in the channel but what it returns.
+func ringOnce(w *world) <-chan struct{} {
+	w.publisher.capacity.ring()
+	return w.publisher.capacity.changed
+}
+
+func TestForgottenPeerIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleConsumer)
+	w.reconcile(w.publisher)
+	w.expect([]string{"hamburg"}, w.publisher.replies.peers())
+	w.delete(w.home, peer)
+	if _, err := w.publisher.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: peer.Name}}); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(0, len(w.publisher.replies.peers()))
+}

@@ -1,0 +1,185 @@
+package exchange
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestParseQuery(t *testing.T) {
+	for text, want := range map[string]*Query{ // nil is an error
+		"cpu=2,memory=4Gi,image=nginx": {Request: resources("cpu", "2", "memory", "4Gi"), Images: []string{"nginx"}},
+		" cpu=2 , image=a, image=b:1 ": {Request: resources("cpu", "2"), Images: []string{"a", "b:1"}},
+		"image=a@sha256:0=":            {Request: resources(), Images: []string{"a@sha256:0="}},
+		"nvidia.com/gpu=1":             {Request: resources("nvidia.com/gpu", "1")},
+		"":                             nil,
+		" ":                            nil,
+		"cpu":                          nil,
+		"cpu=":                         nil,
+		"=2":                           nil,
+		"cpu=2,":                       nil,
+		"cpu=2,cpu=3":                  nil,
+		"cpu=-1":                       nil,
+		"cpu=NaN":                      nil,
+		"cpu=1e400":                    nil,
+		"memory=1e30":                  nil,
+		"memory=500m":                  nil,
+		"speed=3":                      nil,
+	} {
+		t.Run(text, func(t *testing.T) {
+			got, err := ParseQuery(text)
+			switch {
+			case want == nil && err == nil:
+				t.Errorf("read %v", got)
+			case want != nil && err != nil:
+				t.Error(err)
+			case want != nil:
+				expectEqual(t, *want, got)
+			}
+		})
+	}
+}
+
+// stall is a provider with a price for a core.
+func stall(cluster, cpu, price string, changes ...func(*v1alpha1.Advertisement)) v1alpha1.Advertisement {
+	return taken(cluster, 1, append([]func(*v1alpha1.Advertisement){func(ad *v1alpha1.Advertisement) {
+		ad.Spec.Availability["cpu"] = resource.MustParse(cpu)
+		if price != "" {
+			ad.Spec.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", price)}
+		}
+	}}, changes...)...)
+}
+
+func TestMatch(t *testing.T) {
+	closed := func(ad *v1alpha1.Advertisement) { ad.Spec.Phase = v1alpha1.OfferCordoned }
+	split := func(ad *v1alpha1.Advertisement) { ad.Spec.LargestPod = resources("cpu", "1") }
+	placement := func(amount string) func(*v1alpha1.Advertisement) {
+		return func(ad *v1alpha1.Advertisement) {
+			ad.Spec.Prices.PerPlacement = amountsByImage("docker.io/library/nginx:latest", amount)
+		}
+	}
+	stocked := func(names ...string) func(*v1alpha1.Advertisement) {
+		return func(ad *v1alpha1.Advertisement) { ad.Spec.Images = []v1alpha1.Image{{Names: names}} }
+	}
+	table := NewTable([]v1alpha1.Advertisement{
+		stall("cheap", "8", "0.1"), stall("dear", "8", "0.3"), stall("small", "1", "0.1"), stall("split", "8", "0.1", split),
+		stall("closed", "8", "", closed), stall("refused", "8", "", answered("Refused", "RefusedByPolicy")),
+		stall("stocked", "8", "0.1", stocked("docker.io/library/nginx:latest")), stall("fee", "8", "0.1", placement("0.5")),
+		stall("far", "8", "0.1"), stall("friend", "8", ""),
+	}, now)
+	for i := range table.Rows {
+		if table.Rows[i].Peer == "far" {
+			table.Rows[i].RoundTrip = time.Second
+		}
+	}
+	query := Query{Request: resources("cpu", "2"), Images: []string{"nginx", "redis"}}
+
+	type line struct{ Peer, Why, Cost, Images string }
+	var got []line
+	for _, m := range table.Match(query) {
+		expectEqual(t, m.Why == "", m.Fits)
+		images := ""
+		if m.ImagesThere > 0 {
+			images = "1 of 2"
+		}
+		cost := m.Cost.PerHour.String() + m.Cost.Currency
+		if m.Cost.PerPlacement != nil {
+			cost += "+" + m.Cost.PerPlacement.String()
+		}
+		got = append(got, line{m.Peer, m.Why, cost, images})
+	}
+	const fifth, nothing = "0.200000000000EUR", "0.000000000000"
+	expectEqual(t, []line{
+		{"friend", "", nothing, ""},
+		{"stocked", "", fifth, "1 of 2"},
+		{"far", "", fifth, ""},
+		{"cheap", "", fifth, ""},
+		{"fee", "", fifth + "+0.5", ""},
+		{"dear", "", "0.600000000000EUR", ""},
+		{"closed", "It takes no more pods", nothing, ""},
+		{"refused", "Its offer is not accepted: RefusedByPolicy", nothing, ""},
+		{"small", "It has less than 2 of cpu free", fifth, ""},
+		{"split", "No node of it has 2 of cpu free", fifth, ""},
+	}, got)
+}
+
+// TestFiguresSayWhatTheOffersSay compares what is computed in machine words with what is computed exactly.
+func TestFiguresSayWhatTheOffersSay(t *testing.T) {
+	quantity := rapid.Custom(func(t *rapid.T) resource.Quantity {
+		text := rapid.StringMatching(`(0|[1-9][0-9]{0,11})(\.[0-9]{1,9})?(n|u|m|k|Mi|Gi|Ti|)`).Draw(t, "quantity")
+		return resource.MustParse(text)
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		list := func(label string) corev1.ResourceList {
+			drawn := corev1.ResourceList{}
+			for _, name := range []corev1.ResourceName{"cpu", "memory", "pods"} {
+				if rapid.IntRange(0, 3).Draw(t, label) > 0 {
+					drawn[name] = quantity.Draw(t, label)
+				}
+			}
+			return drawn
+		}
+		ad := taken("lubeck", 1)
+		ad.Spec.Availability, ad.Spec.LargestPod = list("availability"), list("largest")
+		ad.Spec.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: list("prices")}
+		request := list("request")
+
+		match := NewTable([]v1alpha1.Advertisement{ad}, now).Match(Query{Request: request})[0]
+		slow := match.Row
+		slow.figures = nil
+		if want := slow.Fits(request); match.Fits != want {
+			t.Fatalf("fits is %v, want %v", match.Fits, want)
+		}
+		if want := PricePerHour(ad.Spec.Prices, request); Cheaper(match.Cost, want) != 0 {
+			t.Fatalf("costs %v, want %v", match.Cost, want)
+		}
+	})
+}
+
+func TestMatchIsInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var ads []v1alpha1.Advertisement
+		for i := range rapid.IntRange(0, 12).Draw(t, "count") {
+			price := rapid.SampledFrom([]string{"", "0", "0.1", "0.2", "1e20", "0.123456789"}).Draw(t, "price")
+			ads = append(ads, stall(string(rune('a'+i)), rapid.SampledFrom([]string{"1", "8"}).Draw(t, "cpu"), price))
+			if ads[i].Spec.Prices != nil {
+				ads[i].Spec.Prices.Currency = rapid.SampledFrom([]string{"EUR", "USD"}).Draw(t, "currency")
+			}
+		}
+		matches := NewTable(ads, now).Match(Query{Request: resources("cpu", "2")})
+		for i := 1; i < len(matches); i++ {
+			a, b := matches[i-1], matches[i]
+			if !a.Fits && b.Fits || a.Fits == b.Fits && Cheaper(a.Cost, b.Cost) > 0 {
+				t.Fatalf("%s comes before %s", a.Peer, b.Peer)
+			}
+		}
+	})
+}
+
+func TestBy(t *testing.T) {
+	rows := NewTable([]v1alpha1.Advertisement{
+		stall("a", "2", "0.2"), stall("b", "1", "0.1"), stall("c", "4", "0.2"), stall("d", "2", ""),
+	}, now).Rows
+	rows[1].RoundTrip, rows[3].RoundTrip = 2*time.Millisecond, time.Millisecond
+	for order, want := range map[string]string{"price": "dbac", "latency": "dbac", "cpu": "cadb", "beauty": "", "": ""} {
+		compare, err := By(order)
+		if (err == nil) != (want != "") {
+			t.Errorf("%s: %v", order, err)
+		}
+		if err != nil {
+			continue
+		}
+		slices.SortFunc(rows, compare)
+		got := ""
+		for _, row := range rows {
+			got += row.Peer
+		}
+		expectEqual(t, want, got)
+	}
+}

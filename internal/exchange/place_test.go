@@ -1,0 +1,182 @@
+package exchange
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// quay is a row with a price of a core and a round trip in milliseconds.
+func quay(peer, price string, trip int, changes ...func(*Row)) Row {
+	ad := stall(peer, "8", price)
+	row := NewTable([]v1alpha1.Advertisement{ad}, now).Rows[0]
+	row.RoundTrip = time.Duration(trip) * time.Millisecond
+	for _, change := range changes {
+		change(&row)
+	}
+	return row
+}
+
+func TestPlace(t *testing.T) {
+	type status = v1alpha1.PlacementStatus
+	type nodes = []v1alpha1.NodePlacement
+	type wish = v1alpha1.Placement
+	// By price a, b and c; by latency c, a, and b is not measured.
+	harbour := []Row{quay("b", "0.2", 0), quay("a", "0.1", 20), quay("c", "0.3", 10)}
+	row := func(peer string, weight, price, latency int32) v1alpha1.NodePlacement {
+		return v1alpha1.NodePlacement{Name: "hanse-" + peer, Weight: weight, WeightByPrice: price, WeightByLatency: latency}
+	}
+	out := func(peer, why string) v1alpha1.NodePlacement {
+		return v1alpha1.NodePlacement{Name: "hanse-" + peer, Excluded: why}
+	}
+	price := func(amount, currency string) *v1alpha1.Price {
+		return &v1alpha1.Price{Amount: resource.MustParse(amount), Currency: currency}
+	}
+	closed := func(r *Row) { r.Open = false }
+	pending := func(r *Row) { r.Accepted = false }
+
+	for name, test := range map[string]struct {
+		placing Placing
+		want    status
+	}{
+		"nobody": {Placing{}, status{}},
+		"without a wish or a score home comes first and no provider before another": {
+			Placing{Rows: harbour}, status{Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
+		},
+		"by the scores of the policies, equal ones alike; who has none is not preferred": {
+			Placing{
+				Rows:   append([]Row{quay("d", "", 0)}, harbour...),
+				Scores: map[string]float64{"a": -2.5, "b": 7, "d": 7},
+			},
+			status{Nodes: nodes{row("a", 1, 67, 1), row("b", 100, 34, 0), row("c", 0, 1, 100), row("d", 100, 100, 0)}},
+		},
+		"by price": {
+			Placing{Rows: harbour, Wish: wish{Prefer: "Price"}, Scores: map[string]float64{"c": 1}},
+			status{PrefersRemote: true, Nodes: nodes{row("a", 100, 100, 1), row("b", 51, 51, 0), row("c", 1, 1, 100)}},
+		},
+		"by latency": {
+			Placing{Rows: harbour, Wish: wish{Prefer: "Latency"}},
+			status{PrefersRemote: true, Nodes: nodes{row("a", 1, 100, 1), row("b", 0, 51, 0), row("c", 100, 1, 100)}},
+		},
+		"spread": {
+			Placing{Rows: harbour, Wish: wish{Prefer: "Spread"}, Scores: map[string]float64{"c": 1}},
+			status{PrefersRemote: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
+		},
+		"what is excluded does not compete": {
+			Placing{Rows: harbour, Wish: wish{Prefer: "Price", Exclude: []string{"a", "unknown"}}, Exclude: map[string]string{"b": "too bold", "a": "no"}},
+			status{PrefersRemote: true, Nodes: nodes{
+				out("a", "spec.placement.exclude names it"), out("b", "too bold"), row("c", 100, 100, 100),
+				out("unknown", "spec.placement.exclude names it"),
+			}},
+		},
+		"a policy that gives no reason, or too long a one": {
+			Placing{Exclude: map[string]string{"a": " ", "b": strings.Repeat("ä", 200), strings.Repeat("x", 41): "no peer"}},
+			status{Nodes: nodes{out("a", "A policy excludes it"), out("b", strings.Repeat("ä", 126)+"...")}},
+		},
+		"too dear, or dear in another money; what is free has no currency": {
+			Placing{
+				Rows: []Row{quay("a", "0.1", 0), quay("b", "0.10001", 0), quay("free", "", 0), quay("usd", "0.01", 0, func(r *Row) {
+					r.Offer.Prices.Currency = "USD"
+				})},
+				Wish: wish{MaxPrice: price("0.1", "EUR")},
+			},
+			status{Nodes: nodes{
+				row("a", 0, 1, 0), out("b", "It asks for more than spec.placement.maxPrice"), row("free", 0, 100, 0),
+				out("usd", "It asks for another currency than that of spec.placement.maxPrice"),
+			}},
+		},
+		"the price of the pod that is wished for": {
+			Placing{Rows: harbour, Wish: wish{Request: resources("cpu", "2"), MaxPrice: price("0.2", "EUR")}},
+			status{Nodes: nodes{
+				row("a", 0, 100, 100), out("b", "It asks for more than spec.placement.maxPrice"),
+				out("c", "It asks for more than spec.placement.maxPrice"),
+			}},
+		},
+		"too far away, or who knows": {
+			Placing{Rows: harbour, Wish: wish{MaxLatency: &metav1.Duration{Duration: 10 * time.Millisecond}}},
+			status{Nodes: nodes{
+				out("a", "Its round-trip time is longer than spec.placement.maxLatency"),
+				out("b", "Its round-trip time is not known yet, and spec.placement.maxLatency is set"), row("c", 0, 100, 100),
+			}},
+		},
+		"offers that are closed or not accepted do not compete": {
+			Placing{Rows: []Row{quay("a", "", 1, closed), quay("b", "", 1, pending), quay("c", "1", 1)}, Wish: wish{Prefer: "Price"}},
+			status{PrefersRemote: true, Nodes: nodes{row("c", 100, 100, 100)}},
+		},
+		"strict: the cheapest that it fits in": {
+			Placing{Rows: append([]Row{quay("tiny", "", 0, func(r *Row) {
+				r.Offer.LargestPod, r.figures = resources("cpu", "500m"), nil
+			})}, harbour...), Wish: wish{Prefer: "Price", Strict: true}},
+			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{
+				row("a", 67, 67, 1), row("b", 34, 34, 0), row("c", 1, 1, 100), row("tiny", 100, 100, 0),
+			}},
+		},
+		"strict: the nearest": {
+			Placing{Rows: harbour[:2], Wish: wish{Prefer: "Latency"}, Strict: true},
+			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{row("a", 100, 100, 100), row("b", 0, 1, 0)}},
+		},
+		"strict: the best by policy": {
+			Placing{Rows: harbour, Scores: map[string]float64{"c": 1}, Strict: true},
+			status{Strict: true, Only: []string{"hanse-c"}, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 100, 1, 100)}},
+		},
+		"strict: none fits": {
+			Placing{Rows: harbour, Wish: wish{Request: resources("cpu", "64"), Strict: true}},
+			status{Strict: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { expectEqual(t, test.want, Place(test.placing)) })
+	}
+}
+
+func TestPlaceNeverForgetsAnExclusion(t *testing.T) {
+	placing := Placing{Wish: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, Exclude: map[string]string{}}
+	for i := range 300 {
+		placing.Exclude[fmt.Sprint("peer-", i)] = "why not"
+	}
+	for i := range 20 {
+		placing.Rows = append(placing.Rows, quay(fmt.Sprintf("good-%02d", i), fmt.Sprint(i), 1))
+	}
+	got := Place(placing)
+	expectEqual(t, 200, len(got.Nodes))
+	expectEqual(t, true, got.Strict) // what cannot be listed is not allowed
+	expectEqual(t, 16, len(got.Only))
+	expectEqual(t, "hanse-good-00", got.Only[0])
+}
+
+func TestWeightsFollowTheRank(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		placing := Placing{Scores: map[string]float64{}, Strict: true}
+		for i := range rapid.IntRange(1, 20).Draw(t, "peers") {
+			peer := fmt.Sprintf("p%02d", i)
+			placing.Rows = append(placing.Rows, quay(peer, "", 0))
+			placing.Scores[peer] = float64(rapid.IntRange(-3, 3).Draw(t, "score"))
+		}
+		status := Place(placing)
+		best := 0.0
+		for i, a := range status.Nodes {
+			scoreA := placing.Scores[strings.TrimPrefix(a.Name, "hanse-")]
+			if a.Weight < 1 || a.Weight > 100 {
+				t.Fatalf("weight %d", a.Weight)
+			}
+			if a.Weight == 100 {
+				best = scoreA
+			}
+			for _, b := range status.Nodes[i+1:] {
+				scoreB := placing.Scores[strings.TrimPrefix(b.Name, "hanse-")]
+				if (scoreA > scoreB) != (a.Weight > b.Weight) || (scoreA == scoreB) != (a.Weight == b.Weight) {
+					t.Fatalf("scores %v and %v have weights %d and %d", scoreA, scoreB, a.Weight, b.Weight)
+				}
+			}
+		}
+		if len(status.Only) != 1 || placing.Scores[strings.TrimPrefix(status.Only[0], "hanse-")] != best {
+			t.Fatalf("only %v, and the best score is %v", status.Only, best)
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package exchange
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// bestWeight is what the best has; the worst has 1.
+const bestWeight = 100
+
+// field are the peers that compete for the pods of a namespace.
+type field struct {
+	prefer  v1alpha1.PlacementPreference
+	request corev1.ResourceList
+	runners []runner
+}
+
+type runner struct {
+	row    *Row
+	cost   Cost
+	score  float64
+	scored bool // by a policy
+}
+
+// A contest orders runners by one quality, the best first.
+type contest struct {
+	takesPart func(runner) bool
+	compare   func(a, b runner) int
+}
+
+var (
+	byCost     = contest{func(runner) bool { return true }, func(a, b runner) int { return Cheaper(a.cost, b.cost) }}
+	byDistance = contest{
+		func(r runner) bool { return r.row.RoundTrip > 0 },
+		func(a, b runner) int { return nearer(a.row.RoundTrip, b.row.RoundTrip) },
+	}
+	byScore = contest{
+		func(r runner) bool { return r.scored },
+		func(a, b runner) int { return cmp.Or(first(a.scored, b.scored), cmp.Compare(b.score, a.score)) },
+	}
+)
+
+// weights says of each peer that is preferred to any other how much.
+func (f field) weights() map[string]v1alpha1.NodePlacement {
+	price, latency := f.rank(byCost), f.rank(byDistance)
+	var weight map[string]int32
+	switch f.prefer {
+	case v1alpha1.PreferPrice:
+		weight = price
+	case v1alpha1.PreferLatency:
+		weight = latency
+	case v1alpha1.PreferSpread:
+	default:
+		weight = f.rank(byScore)
+	}
+	placements := map[string]v1alpha1.NodePlacement{}
+	for _, r := range f.runners {
+		peer := r.row.Peer
+		placements[peer] = v1alpha1.NodePlacement{
+			Name: v1alpha1.VirtualNodeName(peer), Weight: weight[peer], WeightByPrice: price[peer], WeightByLatency: latency[peer],
+		}
+	}
+	return placements
+}
+
+// rank gives the best bestWeight, the worst 1 and those between what lies between by their rank; equals have the same.
+// Who does not take part has none.
+func (f field) rank(c contest) map[string]int32 {
+	runners := slices.DeleteFunc(slices.Clone(f.runners), func(r runner) bool { return !c.takesPart(r) })
+	slices.SortStableFunc(runners, c.compare)
+	places, last := make([]int, len(runners)), 0
+	for i := 1; i < len(runners); i++ {
+		if c.compare(runners[i-1], runners[i]) != 0 {
+			last++
+		}
+		places[i] = last
+	}
+	weights := make(map[string]int32, len(runners))
+	for i, r := range runners {
+		weights[r.row.Peer] = bestWeight - int32((bestWeight-1)*places[i]/max(1, last)) //nolint:gosec // from 1 to 100
+	}
+	return weights
+}
+
+// best returns the nodes of the best peers that the request fits in, at most so many.
+func (f field) best(most int) []string {
+	preferred := byScore
+	switch f.prefer {
+	case v1alpha1.PreferPrice:
+		preferred = byCost
+	case v1alpha1.PreferLatency:
+		preferred = byDistance
+	case v1alpha1.PreferSpread:
+	}
+	demand := demandOf(f.request)
+	runners := slices.DeleteFunc(slices.Clone(f.runners), func(r runner) bool { return demand.misfit(r.row) != "" })
+	slices.SortFunc(runners, func(a, b runner) int {
+		return cmp.Or(preferred.compare(a, b), byScore.compare(a, b), strings.Compare(a.row.Peer, b.row.Peer))
+	})
+	var names []string
+	for _, r := range runners[:min(len(runners), most)] {
+		names = append(names, v1alpha1.VirtualNodeName(r.row.Peer))
+	}
+	return names
+}

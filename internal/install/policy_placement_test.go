@@ -1,0 +1,245 @@
+package install
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+const ranked = `
+spec: {strategy: %s}
+status: {placement: {prefersRemote: %t, nodes: [
+  {name: hanse-bremen, weight: 100, weightByPrice: 50, weightByLatency: 100},
+  {name: hanse-hamburg, weight: 91, weightByPrice: 100},
+  {name: hanse-kiel, excluded: too dear},
+  {name: hanse-lubeck, weight: 1, weightByLatency: 50}]}}
+`
+
+// The scheduler's own code says which nodes a pod may run on, and how much it prefers them.
+func TestPodsFollowThePlacementOfTheirNamespace(t *testing.T) {
+	policy := mutatingPolicy(t, "hanse-place-pods")
+	for name, test := range map[string]struct {
+		params, pod string
+		annotations map[string]string
+		want        map[string]int64 // node that the pod may run on → how much it is preferred
+		behindHome  bool
+	}{
+		"home first, and then by rank": {
+			params:     fmt.Sprintf(ranked, "LocalAndRemote", false),
+			want:       map[string]int64{"home": 100, "hanse-bremen": 10, "hanse-hamburg": 10, "hanse-lubeck": 1},
+			behindHome: true,
+		},
+		"by rank alone": {
+			params: fmt.Sprintf(ranked, "LocalAndRemote", true),
+			want:   map[string]int64{"home": 0, "hanse-bremen": 100, "hanse-hamburg": 91, "hanse-lubeck": 1},
+		},
+		"by rank, and never at home": {
+			params: fmt.Sprintf(ranked, "Remote", false),
+			want:   map[string]int64{"hanse-bremen": 100, "hanse-hamburg": 91, "hanse-lubeck": 1},
+		},
+		"Local obeys nothing": {
+			params: fmt.Sprintf(ranked, "Local", true),
+			want:   map[string]int64{"home": 0},
+		},
+		"a pod that cannot leave obeys nothing": {
+			params: fmt.Sprintf(ranked, "Remote", true),
+			pod:    "hostNetwork: true",
+			want:   map[string]int64{"home": 0},
+		},
+		"a pod that prefers price": {
+			params:      fmt.Sprintf(ranked, "LocalAndRemote", false),
+			annotations: map[string]string{v1alpha1.AnnotationPrefer: "Price"},
+			want:        map[string]int64{"home": 0, "hanse-bremen": 50, "hanse-hamburg": 100, "hanse-lubeck": 0},
+		},
+		"a pod that prefers latency": {
+			params:      fmt.Sprintf(ranked, "Remote", false),
+			annotations: map[string]string{v1alpha1.AnnotationPrefer: "Latency"},
+			want:        map[string]int64{"hanse-bremen": 100, "hanse-hamburg": 0, "hanse-lubeck": 50},
+		},
+		"a pod that prefers nothing": {
+			params:      fmt.Sprintf(ranked, "LocalAndRemote", false),
+			annotations: map[string]string{v1alpha1.AnnotationPrefer: "Spread"},
+			want:        map[string]int64{"home": 0, "hanse-bremen": 0, "hanse-hamburg": 0, "hanse-lubeck": 0},
+		},
+		"a pod that prefers what nobody knows": {
+			params:      fmt.Sprintf(ranked, "LocalAndRemote", false),
+			annotations: map[string]string{v1alpha1.AnnotationPrefer: "Beauty"},
+			want:        map[string]int64{"home": 100, "hanse-bremen": 10, "hanse-hamburg": 10, "hanse-lubeck": 1},
+			behindHome:  true,
+		},
+		"a pod that avoids peers": {
+			params:      fmt.Sprintf(ranked, "Remote", false),
+			annotations: map[string]string{v1alpha1.AnnotationExclude: "bremen, lubeck,,No Peer,-x"},
+			want:        map[string]int64{"hanse-hamburg": 91},
+		},
+		"peers that the user excludes, before anybody has decided": {
+			params:     "spec: {placement: {exclude: [bremen, hamburg]}}",
+			want:       map[string]int64{"home": 100, "hanse-kiel": 0, "hanse-lubeck": 0},
+			behindHome: true,
+		},
+		"the user's own words stay": {
+			params: fmt.Sprintf(ranked, "LocalAndRemote", true),
+			pod: `
+affinity: {nodeAffinity: {
+  requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+    {matchExpressions: [{key: region, operator: In, values: [south]}]},
+    {matchFields: [{key: metadata.name, operator: In, values: [hanse-kiel]}]}]},
+  preferredDuringSchedulingIgnoredDuringExecution: [
+    {weight: 7, preference: {matchExpressions: [{key: region, operator: In, values: [south]}]}}]}}
+`,
+			want: map[string]int64{"home": 7, "hanse-bremen": 107},
+		},
+		"strict": {
+			params: `
+spec: {strategy: Remote}
+status: {placement: {strict: true, only: [hanse-hamburg], nodes: [
+  {name: hanse-bremen, weight: 50}, {name: hanse-hamburg, weight: 100}]}}`,
+			want: map[string]int64{"hanse-hamburg": 100},
+		},
+		"strict, or at home": {
+			params:     "{spec: {}, status: {placement: {strict: true, only: [hanse-hamburg]}}}",
+			want:       map[string]int64{"home": 100, "hanse-hamburg": 0},
+			behindHome: true,
+		},
+		"strict, and excluded by the pod": {
+			params:      "{spec: {strategy: Remote}, status: {placement: {strict: true, only: [hanse-hamburg]}}}",
+			annotations: map[string]string{v1alpha1.AnnotationExclude: "hamburg"},
+			want:        map[string]int64{},
+		},
+		"strict, and nothing fits": {
+			params: "{spec: {strategy: Remote}, status: {placement: {strict: true}}}",
+			want:   map[string]int64{},
+		},
+		"strict, and nothing fits but home": {
+			params:     "{spec: {}, status: {placement: {strict: true, only: []}}}",
+			want:       map[string]int64{"home": 100},
+			behindHome: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy.t = t
+			pod := podWith(t, test.pod)
+			pod.Annotations = test.annotations
+			pod = policy.mutate(review{object: pod, params: read(t, test.params)}).(*corev1.Pod)
+			if diff := cmp.Diff(test.want, suitable(t, pod), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got := waitsBehindHome(pod); got != test.behindHome {
+				t.Errorf("waits behind home: %t, want %t", got, test.behindHome)
+			}
+		})
+	}
+}
+
+// suitable are the nodes that the pod may run on, and how much its affinity prefers each.
+func suitable(t *testing.T, pod *corev1.Pod) map[string]int64 {
+	t.Helper()
+	required := nodeaffinity.GetRequiredNodeAffinity(pod)
+	preferred, err := nodeaffinity.NewPreferredSchedulingTerms(preferredTerms(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int64{}
+	for _, node := range nodes() {
+		matches, err := required.Match(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if matches {
+			found[node.Name] = preferred.Score(node)
+		}
+	}
+	return found
+}
+
+func preferredTerms(pod *corev1.Pod) []corev1.PreferredSchedulingTerm {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	return pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+}
+
+func nodes() []*corev1.Node {
+	all := []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "home", Labels: map[string]string{"region": "south"}}}}
+	for _, peer := range []string{"bremen", "hamburg", "kiel", "lubeck"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name:   v1alpha1.VirtualNodeName(peer),
+			Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode, v1alpha1.LabelPeer: peer},
+		}}
+		if peer == "bremen" {
+			node.Labels["region"] = "south"
+		}
+		all = append(all, node)
+	}
+	return all
+}
+
+// waitsBehindHome says whether the pod tolerates virtual nodes, and not that they are the second choice.
+func waitsBehindHome(pod *corev1.Pod) bool {
+	for _, toleration := range pod.Spec.Tolerations {
+		if toleration.Key == v1alpha1.TaintVirtualNode {
+			return toleration.Effect == corev1.TaintEffectNoSchedule
+		}
+	}
+	return false
+}
+
+func TestAffinityThatPlacementWrites(t *testing.T) {
+	policy := mutatingPolicy(t, "hanse-place-pods")
+	params := read(t, `
+spec: {clusterSelector: {matchLabels: {region: south}}}
+status: {placement: {strict: true, only: [hanse-bremen, hanse-hanse-ulm], nodes: [
+  {name: hanse-bremen, weight: 100}, {name: hanse-hanse-ulm, weight: 100}, {name: hanse-kiel, excluded: far}]}}`)
+	pod := policy.mutate(review{object: podWith(t, ""), params: params}).(*corev1.Pod)
+	comparePlacement(t, "strict with a selector", pod.Spec, "", `
+affinity: {nodeAffinity: {
+  requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+    {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]},
+    {matchExpressions: [
+      {key: hanse.dev/type, operator: In, values: [virtual-node]},
+      {key: region, operator: In, values: [south]},
+      {key: hanse.dev/peer, operator: NotIn, values: [kiel]},
+      {key: hanse.dev/peer, operator: In, values: [bremen, hanse-ulm]}]}]},
+  preferredDuringSchedulingIgnoredDuringExecution: [
+    {weight: 100, preference: {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}},
+    {weight: 10, preference: {matchExpressions: [{key: hanse.dev/peer, operator: In, values: [bremen, hanse-ulm]}]}}]}}
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+`)
+	pod = policy.mutate(review{object: podWith(t, ""), params: read(t, "{spec: {}, status: {placement: {prefersRemote: true}}}")}).(*corev1.Pod)
+	comparePlacement(t, "nothing decided", pod.Spec, "", "tolerations: [{key: hanse.dev/virtual-node, operator: Exists}]")
+}
+
+// The API server gives a policy a budget, and ignores this one when it runs out.
+func TestTheLongestPlacementIsWithinTheBudget(t *testing.T) {
+	policy := mutatingPolicy(t, "hanse-place-pods")
+	longName := strings.Repeat("n", 36)
+	var decided, avoided []string
+	for i := range 200 {
+		decided = append(decided, fmt.Sprintf("{name: hanse-%s-%03d, weight: %d, excluded: %q}",
+			longName, i, i%100+1, map[bool]string{true: "too dear"}[i%2 == 0]))
+	}
+	for i := range 100 {
+		avoided = append(avoided, fmt.Sprintf("%s-%03d", longName, i))
+	}
+	params := read(t, fmt.Sprintf("{spec: {placement: {exclude: [%s]}}, status: {placement: {prefersRemote: true, nodes: [%s]}}}",
+		strings.Join(avoided, ", "), strings.Join(decided, ", ")))
+	pod := podWith(t, terms("{matchExpressions: [{key: disk, operator: Exists}]}, {matchExpressions: [{key: gpu, operator: Exists}]}"))
+	pod.Annotations = map[string]string{v1alpha1.AnnotationExclude: strings.Join(avoided, ",") + strings.Repeat(",x", 10_000)}
+	pod = policy.mutate(review{object: pod, params: params}).(*corev1.Pod)
+
+	if got := len(preferredTerms(pod)); got != 50 {
+		t.Errorf("%d preferred terms, want one for each weight", got)
+	}
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if got := len(required); got != 4 {
+		t.Errorf("%d required terms, want 4", got)
+	}
+}

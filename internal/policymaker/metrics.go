@@ -1,0 +1,50 @@
+package policymaker
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+var (
+	decisions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hanse_policy_decisions_total",
+		Help: "Decisions of policies, by question and outcome: Allow, Deny, Pend, or Error (too slow, or no answer that makes sense).",
+	}, []string{"question", "outcome"})
+	durations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "hanse_policy_decision_duration_seconds",
+		Help:    "How long policies took to decide, by question.",
+		Buckets: prometheus.ExponentialBuckets(10e-6, 2, 15), // 10 µs to 164 ms
+	}, []string{"question"})
+	brokenModules = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hanse_policy_modules_broken",
+		Help: "Policy modules that cannot be used as they are, by question; unknown is that of ConfigMaps labelled with no question.",
+	}, []string{"question"})
+)
+
+func init() { metrics.Registry.MustRegister(decisions, durations, brokenModules) }
+
+// outcomeError is the outcome of a question that was not answered.
+const outcomeError policy.Outcome = "Error"
+
+// A meter counts the decisions of one question. Its series are looked up once.
+type meter struct {
+	duration prometheus.Observer
+	outcomes map[policy.Outcome]prometheus.Counter
+}
+
+func newMeter(question policy.Question) meter {
+	m := meter{duration: durations.WithLabelValues(string(question)), outcomes: map[policy.Outcome]prometheus.Counter{}}
+	for _, outcome := range []policy.Outcome{policy.Allow, policy.Deny, policy.Pend, outcomeError} {
+		m.outcomes[outcome] = decisions.WithLabelValues(string(question), string(outcome))
+	}
+	return m
+}
+
+func (m meter) count(outcome policy.Outcome, took time.Duration) {
+	m.duration.Observe(took.Seconds())
+	m.outcomes[outcome].Inc()
+}
