@@ -49,7 +49,7 @@ func (c *checker) installation(ctx context.Context) []finding {
 	}
 	findings := []finding{c.kinds(ctx, manifest.Definitions)}
 	findings = append(findings, c.deployments(ctx)...)
-	return append(findings, c.chart(ctx, manifest), c.versions(ctx))
+	return append(findings, c.chart(ctx, manifest), c.versions(ctx), c.policies(ctx))
 }
 
 // kinds checks that the API server serves Hanse's kinds.

@@ -32,7 +32,7 @@ type target struct {
 type connection struct {
 	name   string // the context, for messages
 	config *rest.Config
-	client client.Client
+	client client.WithWatch
 }
 
 func (t target) connect() (*connection, error) {
@@ -50,7 +50,7 @@ func (t target) connect() (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}

@@ -60,7 +60,11 @@ func identity(peer *peerStatus) []fact {
 		facts = append(facts, fact{"Hanse there", peer.Version})
 	}
 	if peer.RoundTripTime != nil {
-		facts = append(facts, fact{"Round trip", peer.RoundTripTime.Duration.String()})
+		trip := peer.RoundTripTime.Duration.String()
+		if peer.Deviation != nil {
+			trip += ", plus or minus " + peer.Deviation.Duration.String()
+		}
+		facts = append(facts, fact{"Round trip", trip})
 	}
 	return facts
 }
@@ -116,9 +120,15 @@ func offered(offer *offerStatus, whose string) string {
 	if offer.Phase != "" && offer.Phase != v1alpha1.OfferOpen {
 		text += " (" + string(offer.Phase) + ")"
 	}
+	if len(offer.Guarantee) > 0 {
+		text += ", guaranteed " + amounts(offer.Guarantee)
+	}
 	text += "; " + whose + ": " + answer(offer)
 	if offer.Message != "" {
 		text += ": " + offer.Message
+	}
+	if len(offer.Corrections) > 0 {
+		text += "; corrected: " + strings.Join(offer.Corrections, ", ")
 	}
 	return text
 }

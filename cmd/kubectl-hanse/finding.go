@@ -38,6 +38,7 @@ const (
 	topicDeployments topic = "hanses-own-pods-do-not-run"
 	topicChart       topic = "a-policy-or-a-role-is-missing"
 	topicVersions    topic = "client-and-server-differ"
+	topicModules     topic = "a-policy-cannot-be-used"
 	topicPeer        topic = "a-peer-is-not-ready"
 	topicSession     topic = "the-session-with-a-peer-ends"
 	topicInvitation  topic = "an-invitation-was-not-used"
@@ -52,7 +53,7 @@ const (
 var groups = map[topic]string{
 	topicKubernetes: "cluster", topicPolicies: "cluster", topicRights: "cluster",
 	topicInstalled: "installation", topicKinds: "installation", topicDeployments: "installation",
-	topicChart: "installation", topicVersions: "installation",
+	topicChart: "installation", topicVersions: "installation", topicModules: "installation",
 	topicPeer: "peers", topicSession: "peers", topicInvitation: "peers", topicAccess: "peers", topicTombstone: "peers",
 	topicNode: "nodes", topicDaemonSets: "nodes",
 	topicRanges: "address ranges",

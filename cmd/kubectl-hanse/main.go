@@ -49,10 +49,11 @@ func newCommand() *cobra.Command {
 	flags.StringVarP(&global.namespace, "namespace", "n", v1alpha1.SystemNamespace, "namespace that Hanse is installed in")
 	for _, verb := range []func(*globalFlags) *cobra.Command{
 		newInstallCommand, newUninstallCommand, newCheckCommand, newInviteCommand, newJoinCommand, newUnpeerCommand,
-		newOffloadCommand, newUnoffloadCommand, newStatusCommand, newVersionCommand,
+		newOffloadCommand, newUnoffloadCommand, newTableCommand, newPolicyCommand, newStatusCommand, newVersionCommand,
 	} {
 		command.AddCommand(verb(global))
 	}
 	command.AddCommand(newAccessCommands(global)...)
+	command.AddCommand(newDecisionCommands(global)...)
 	return command
 }

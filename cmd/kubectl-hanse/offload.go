@@ -20,19 +20,30 @@ import (
 
 func newOffloadCommand(global *globalFlags) *cobra.Command {
 	strategy, selector, timeout := "", "", time.Duration(0)
+	wish := &placementFlags{}
 	command := &cobra.Command{
 		Use:   "offload NAMESPACE",
 		Short: "Let the pods of a namespace run in other clusters",
 		Long: "Lets new pods of the namespace run on virtual nodes. Pods that run already stay where they are. Doing it again changes\n" +
-			"the strategy and the selector.",
+			"what is wanted: a flag that is left out then means its default.",
 		Example: `  # At home while there is room, then in other clusters
   kubectl hanse offload shop
 
   # Only in other clusters, and only in some of them
-  kubectl hanse offload shop --strategy Remote --cluster-selector 'region in (south,west)'`,
+  kubectl hanse offload shop --strategy Remote --cluster-selector 'region in (south,west)'
+
+  # In the cheapest one, if that is not too dear
+  kubectl hanse offload shop --prefer price --max-price '0.05 EUR'
+
+  # Nowhere but in the nearest one that has room
+  kubectl hanse offload shop --strategy Remote --prefer latency --strict --exclude bremen`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			clusters, err := parseSelector(selector)
+			if err != nil {
+				return err
+			}
+			placement, err := wish.placement()
 			if err != nil {
 				return err
 			}
@@ -43,17 +54,21 @@ func newOffloadCommand(global *globalFlags) *cobra.Command {
 				return err
 			}
 			spec := v1alpha1.NamespaceOffloadingSpec{
-				Strategy: v1alpha1.OffloadingStrategy(strategy), ClusterSelector: clusters,
+				Strategy: v1alpha1.OffloadingStrategy(strategy), ClusterSelector: clusters, Placement: placement,
 			}
 			if err := offload(ctx, c.cluster(command), args[0], spec); err != nil {
 				return explain(err, c.name)
 			}
-			return say(command, "Namespace %s is offloaded with strategy %s.\n", args[0], strategy)
+			if err := say(command, "Namespace %s is offloaded with strategy %s.\n", args[0], strategy); err != nil {
+				return err
+			}
+			return explain(tellUnplaced(ctx, command, c.client, args[0]), c.name)
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&strategy, "strategy", string(v1alpha1.StrategyLocalAndRemote), "where new pods may run: Local, Remote or LocalAndRemote")
 	flags.StringVar(&selector, "cluster-selector", "", "labels of the virtual nodes to use, as in kubectl get -l; by default all")
+	wish.bind(flags)
 	flags.DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it holds for new pods")
 	return command
 }
@@ -115,4 +130,17 @@ func offload(ctx context.Context, cluster install.Cluster, namespace string, spe
 		return fmt.Errorf("write NamespaceOffloading in namespace %s: %w", namespace, err)
 	}
 	return cluster.WaitOffloaded(ctx, namespace, spec)
+}
+
+// tellUnplaced tells the user if there is no cluster for what is wanted.
+func tellUnplaced(ctx context.Context, command *cobra.Command, c client.Client, namespace string) error {
+	offloading := &v1alpha1.NamespaceOffloading{}
+	key := client.ObjectKey{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName}
+	if err := c.Get(ctx, key, offloading); err != nil {
+		return fmt.Errorf("read NamespaceOffloading %s: %w", key, err)
+	}
+	if why := unplaced(offloading); why != "" {
+		reporter(command)("%s", printable(why))
+	}
+	return nil
 }

@@ -2,11 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,12 +47,12 @@ func TestOffloadingWaitsUntilItHolds(t *testing.T) {
 	spec := v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote}
 	probes := 0
 	s := newWorld(t, shop)
-	c := interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
+	c := interceptor.NewClient(s.client, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if pod, isPod := o.(*corev1.Pod); isPod {
 				probes++
 				if probes > 1 { // the policy acts from the second pod on
-					pod.Spec.Tolerations = []corev1.Toleration{{Key: v1alpha1.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
+					sendAway(pod)
 				}
 			}
 			return c.Create(ctx, o, options...)
@@ -64,9 +70,54 @@ func TestOffloadingWaitsUntilItHolds(t *testing.T) {
 	}
 }
 
+// sendAway is what the policy does under strategy Remote.
+func sendAway(pod *corev1.Pod) {
+	away := corev1.NodeSelectorRequirement{Key: v1alpha1.LabelType, Operator: corev1.NodeSelectorOpIn, Values: []string{v1alpha1.TypeVirtualNode}}
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: v1alpha1.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{away}}},
+		},
+	}}
+}
+
+func TestOffloadingWaitsUntilWishesAreDecided(t *testing.T) {
+	s := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	c := interceptor.NewClient(s.client, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if pod, isPod := o.(*corev1.Pod); isPod {
+				sendAway(pod)
+			}
+			return c.Create(ctx, o, options...)
+		},
+	})
+	spec := v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyRemote, Placement: &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := offload(ctx, install.Cluster{Client: c}, "shop", spec); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("nobody has decided, and the error is %v", err)
+	}
+	s.manager = func(ctx context.Context, c client.Client, written client.Object) error {
+		offloading, isOffloading := written.(*v1alpha1.NamespaceOffloading)
+		if !isOffloading {
+			return nil
+		}
+		meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, ObservedGeneration: offloading.Generation,
+		})
+		return c.Update(ctx, offloading)
+	}
+	spec.Placement.Prefer = v1alpha1.PreferLatency
+	if err := offload(soon(t), install.Cluster{Client: c}, "shop", spec); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOffloadingDoesNotWaitWhereNoPodMayBeMade(t *testing.T) {
 	s := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	c := interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
+	c := interceptor.NewClient(s.client, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if _, isPod := o.(*corev1.Pod); isPod {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil)
@@ -96,5 +147,49 @@ func TestUnoffloadingTwiceIsNoError(t *testing.T) {
 	}
 	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+func TestWishesAreTranslated(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want *v1alpha1.Placement
+		says string
+	}{
+		"none": {},
+		"all": {
+			args: []string{"--prefer", "price", "--max-price", "0.05 EUR", "--max-latency", "50ms", "--exclude", "a,b", "--strict"},
+			want: &v1alpha1.Placement{
+				Prefer:     v1alpha1.PreferPrice,
+				MaxPrice:   &v1alpha1.Price{Amount: resource.MustParse("0.05"), Currency: "EUR"},
+				MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond},
+				Exclude:    []string{"a", "b"}, Strict: true,
+			},
+		},
+		"latency":                      {args: []string{"--prefer", "Latency"}, want: &v1alpha1.Placement{Prefer: v1alpha1.PreferLatency}},
+		"spread":                       {args: []string{"--prefer", "spread"}, want: &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}},
+		"nothing at all may be paid":   {args: []string{"--max-price", "0 EUR"}, want: &v1alpha1.Placement{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("0"), Currency: "EUR"}}},
+		"a preference that is none":    {args: []string{"--prefer", "beauty"}, says: "--prefer is price, latency or spread"},
+		"a price without currency":     {args: []string{"--max-price", "0.05"}, says: "no amount with a currency"},
+		"a price in small letters":     {args: []string{"--max-price", "0.05 eur"}, says: "no amount with a currency"},
+		"a price below zero":           {args: []string{"--max-price", "-1 EUR"}, says: `"-1" is no amount`},
+		"a price that is no number":    {args: []string{"--max-price", "NaN EUR"}, says: `"NaN" is no amount`},
+		"a peer that cannot be":        {args: []string{"--exclude", "a,B"}, says: `"B" is no name of a peer`},
+		"a round trip around the moon": {args: []string{"--max-latency", "2h"}, says: "at most 1h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wish, flags := &placementFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+			wish.bind(flags)
+			if err := flags.Parse(test.args); err != nil {
+				t.Fatal(err)
+			}
+			got, err := wish.placement()
+			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+				t.Errorf("error %v, want one that says %q", err, test.says)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("placement (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

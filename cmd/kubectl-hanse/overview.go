@@ -23,6 +23,7 @@ type overview struct {
 	Version    string            `json:"version"`
 	Peers      []peerStatus      `json:"peers"`
 	Namespaces []namespaceStatus `json:"namespaces"`
+	Broken     []brokenPolicy    `json:"brokenPolicies,omitempty"`
 }
 
 // peerStatus is one peer. Node and Offer are of what it provides, Access, Limits, OfferedToIt, Twins and Guests of what it
@@ -38,6 +39,7 @@ type peerStatus struct {
 	Message           string               `json:"message,omitempty"`
 	Parting           bool                 `json:"parting,omitempty"`
 	RoundTripTime     *metav1.Duration     `json:"roundTripTime,omitempty"`
+	Deviation         *metav1.Duration     `json:"roundTripDeviation,omitempty"`
 	SessionExpires    *metav1.Time         `json:"sessionExpires,omitempty"`
 	InvitationExpires *metav1.Time         `json:"invitationExpires,omitempty"`
 	DiscoveredServers []string             `json:"discoveredServers,omitempty"`
@@ -70,6 +72,18 @@ type offerStatus struct {
 	Answer       string              `json:"answer"`
 	Reason       string              `json:"reason,omitempty"`
 	Message      string              `json:"message,omitempty"`
+	Corrections  []string            `json:"corrections,omitempty"`
+	Guarantee    corev1.ResourceList `json:"guarantee,omitempty"`
+}
+
+// expired reports whether the offer ended because it was not renewed.
+func (o *offerStatus) expired() bool {
+	return o.Reason == v1alpha1.ReasonExpired || o.Answer == string(v1alpha1.AcknowledgementAccepted) && !o.InForce
+}
+
+// refused reports whether there is an offer, and somebody or something says no to it.
+func (o *offerStatus) refused() bool {
+	return o != nil && o.Answer == string(v1alpha1.AcknowledgementRefused) && !o.expired()
 }
 
 // namespaceStatus is one offloaded namespace.
@@ -79,6 +93,7 @@ type namespaceStatus struct {
 	Ready    bool                         `json:"ready"`
 	Reason   string                       `json:"reason,omitempty"`
 	Message  string                       `json:"message,omitempty"`
+	Unplaced string                       `json:"unplaced,omitempty"` // why no cluster was chosen for new pods
 	Clusters []v1alpha1.ClusterOffloading `json:"clusters,omitempty"`
 }
 
@@ -91,6 +106,7 @@ type observed struct {
 	offloadings v1alpha1.NamespaceOffloadingList
 	twins       corev1.NamespaceList
 	guests      v1alpha1.ShadowPodList
+	policies    map[string]policyStanding
 	podsOn      map[string]int // name of a virtual node → pods on it
 }
 
@@ -100,6 +116,9 @@ func observe(ctx context.Context, c client.Client, namespace string, now time.Ti
 	err := client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.ClusterInfo}, &seen.info))
 	if err != nil {
 		return overview{}, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, v1alpha1.ClusterInfo, err)
+	}
+	if seen.policies, err = readPolicies(ctx, c, namespace); err != nil {
+		return overview{}, err
 	}
 	for what, list := range map[string]client.ObjectList{
 		"peers": &seen.peers, "advertisements": &seen.ads, "namespace offloadings": &seen.offloadings,
@@ -135,6 +154,7 @@ func summarize(seen observed, now time.Time) overview {
 		Version:    seen.info.Data[v1alpha1.ClusterInfoVersion],
 		Peers:      []peerStatus{},
 		Namespaces: []namespaceStatus{},
+		Broken:     brokenPolicies(seen.policies),
 	}
 	for i := range seen.peers.Items {
 		found.Peers = append(found.Peers, summarizePeer(seen, &seen.peers.Items[i], now))
@@ -144,7 +164,7 @@ func summarize(seen observed, now time.Time) overview {
 		ready := readyOf(o.Status.Conditions)
 		found.Namespaces = append(found.Namespaces, namespaceStatus{
 			Name: o.Namespace, Strategy: o.Spec.Strategy, Ready: ready.Status == metav1.ConditionTrue,
-			Reason: ready.Reason, Message: ready.Message, Clusters: o.Status.Clusters,
+			Reason: ready.Reason, Message: ready.Message, Unplaced: unplaced(o), Clusters: o.Status.Clusters,
 		})
 	}
 	slices.SortFunc(found.Peers, func(a, b peerStatus) int { return strings.Compare(a.Name, b.Name) })
@@ -158,7 +178,7 @@ func summarizePeer(seen observed, peer *v1alpha1.Peer, now time.Time) peerStatus
 		Name: peer.Name, ClusterID: peer.Spec.ClusterID, Mode: v1alpha1.ModeHanse, Roles: peer.Spec.Roles,
 		Version: peer.Status.Version, Parting: !peer.DeletionTimestamp.IsZero(),
 		Ready: ready.Status == metav1.ConditionTrue, Reason: ready.Reason, Message: ready.Message,
-		RoundTripTime: peer.Status.RoundTripTime, DiscoveredServers: peer.Status.DiscoveredServers,
+		RoundTripTime: peer.Status.RoundTripTime, Deviation: peer.Status.RoundTripDeviation, DiscoveredServers: peer.Status.DiscoveredServers,
 		Conditions: slices.Clone(peer.Status.Conditions),
 	}
 	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
@@ -221,13 +241,23 @@ func (s *observed) addGuests(status *peerStatus) {
 func summarizeOffer(ad *v1alpha1.Advertisement, now time.Time) *offerStatus {
 	table := exchange.NewTable([]v1alpha1.Advertisement{*ad}, now)
 	offer := &offerStatus{
-		Availability: ad.Spec.Availability, Phase: ad.Spec.Phase, TimeToLive: ad.Spec.TimeToLive, InForce: len(table.Rows) == 1,
-		Answer: string(v1alpha1.AcknowledgementPending),
+		Availability: ad.Spec.Availability, Phase: ad.Spec.Phase, Guarantee: ad.Spec.Guarantee, TimeToLive: ad.Spec.TimeToLive,
+		InForce: len(table.Rows) == 1 && table.Rows[0].Accepted, Answer: string(v1alpha1.AcknowledgementPending),
 	}
 	if ack := ad.Status.Acknowledgement; ack != nil {
 		offer.Answer, offer.Reason, offer.Message = string(ack.State), ack.Reason, ack.Message
+		offer.Corrections = ack.Corrections
 	}
 	return offer
+}
+
+// unplaced is why no cluster was chosen for the new pods of a namespace, if so.
+func unplaced(o *v1alpha1.NamespaceOffloading) string {
+	placed := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionPlaced)
+	if placed == nil || placed.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return placed.Reason + ": " + placed.Message
 }
 
 // readyOf is the condition Ready, or one that says that there is none.

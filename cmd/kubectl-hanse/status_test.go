@@ -140,6 +140,40 @@ func TestStatusOfOnePeer(t *testing.T) {
 	}
 }
 
+func TestStatusSaysWhatWaitsForTheAdministrator(t *testing.T) {
+	waiting := listed("wismar", "4", "8Gi", v1alpha1.AcknowledgementPending, v1alpha1.ReasonPendingApproval)
+	waiting.Status.Acknowledgement.Message = "a new provider is looked at first"
+	used := listed("danzig", "4", "8Gi", v1alpha1.AcknowledgementAccepted, v1alpha1.ReasonCorrected)
+	used.Status.Acknowledgement.Corrections = []string{"spec.availability[cpu]: 4 instead of 400"}
+	used.Spec.Guarantee = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	peer := newPeer("danzig", v1alpha1.RoleProvider)
+	peer.Status.RoundTripTime = &metav1.Duration{Duration: 12 * time.Millisecond}
+	peer.Status.RoundTripDeviation = &metav1.Duration{Duration: 3 * time.Millisecond}
+	shop := &v1alpha1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.NamespaceOffloadingName},
+		Status: v1alpha1.NamespaceOffloadingStatus{Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoClusterFits, Message: "all are too dear",
+		}}},
+	}
+	found := mustObserve(t, newPeer("wismar", v1alpha1.RoleProvider), waiting, peer, used, shop)
+	var text, one bytes.Buffer
+	if err := errors.Join(printStatus(&text, found, ""), printStatusOf(&one, found, "danzig", "")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"wismar: a new provider is looked at first: kubectl hanse accept wismar, or kubectl hanse refuse wismar", "shop: NoClusterFits: all are too dear",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%s\nlacks %q", text.String(), want)
+		}
+	}
+	for _, want := range []string{"12ms, plus or minus 3ms", "guaranteed cpu 2", "our answer: Accepted", "corrected: spec.availability[cpu]: 4 instead of 400"} {
+		if !strings.Contains(one.String(), want) {
+			t.Errorf("%s\nlacks %q", one.String(), want)
+		}
+	}
+}
+
 func TestStatusForScripts(t *testing.T) {
 	for _, format := range []string{"json", "yaml"} {
 		var text bytes.Buffer

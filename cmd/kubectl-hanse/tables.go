@@ -31,6 +31,9 @@ func printTables(to io.Writer, found overview, wide bool) error {
 	} else if err := printNamespaces(&text, found.Namespaces); err != nil {
 		return err
 	}
+	if err := printBroken(&text, found.Broken); err != nil {
+		return err
+	}
 	_, err := text.WriteTo(to)
 	return err
 }
@@ -105,10 +108,13 @@ func peerNotes(peer *peerStatus) []string {
 	if !peer.Ready && peer.Message != "" {
 		notes = append(notes, peer.Name+": "+peer.Message)
 	}
-	if peer.Offer != nil && peer.Offer.Answer == string(v1alpha1.AcknowledgementRefused) {
+	if peer.Offer.refused() {
 		notes = append(notes, peer.Name+": its offer is refused: "+peer.Offer.Message)
 	}
-	if peer.OfferedToIt != nil && peer.OfferedToIt.Answer == string(v1alpha1.AcknowledgementRefused) {
+	if peer.Offer != nil && peer.Offer.Reason == v1alpha1.ReasonPendingApproval {
+		notes = append(notes, pendingNote(peer.Name, peer.Offer.Message))
+	}
+	if peer.OfferedToIt.refused() {
 		notes = append(notes, peer.Name+": it refuses our offer: "+peer.OfferedToIt.Message)
 	}
 	return notes
@@ -122,6 +128,9 @@ func printNamespaces(to *bytes.Buffer, namespaces []namespaceStatus) error {
 		table.row(n.Name, string(n.Strategy), yesOr(n.Ready, n.Reason), clusters(n.Clusters))
 		if !n.Ready && n.Message != "" {
 			notes = append(notes, n.Name+": "+n.Message)
+		}
+		if n.Unplaced != "" {
+			notes = append(notes, n.Name+": "+n.Unplaced)
 		}
 	}
 	return table.print(to, notes)
@@ -190,8 +199,8 @@ func answer(offer *offerStatus) string {
 	switch {
 	case offer == nil:
 		return none
-	case offer.Answer == string(v1alpha1.AcknowledgementAccepted) && !offer.InForce:
-		return "Expired"
+	case offer.expired():
+		return v1alpha1.ReasonExpired
 	default:
 		return offer.Answer
 	}

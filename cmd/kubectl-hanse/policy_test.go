@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/policymaker"
+)
+
+const (
+	denyAll    = "package hanse.incoming\n\ndeny contains \"not today\"\n"
+	denyBroken = "package hanse.incoming\n\ndeny contains := 3\n"
+)
+
+// TestTheClientLinksNoPolicyEngine keeps the client small: the manager asks policies for it.
+func TestTheClientLinksNoPolicyEngine(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dependencies := strings.Fields(string(out))
+	if !slices.Contains(dependencies, "github.com/hanse-dev/hanse/policies") {
+		t.Errorf("%d dependencies, and not that on the built-in policies", len(dependencies))
+	}
+	for _, dependency := range dependencies {
+		if strings.HasPrefix(dependency, "github.com/open-policy-agent/") || strings.HasPrefix(dependency, "github.com/hanse-dev/hanse/internal/policy") {
+			t.Errorf("the client links %s", dependency)
+		}
+	}
+}
+
+func TestClientAndManagerKnowTheSameQuestions(t *testing.T) {
+	var known []string
+	for _, question := range policy.Questions() {
+		known = append(known, string(question))
+	}
+	if diff := cmp.Diff(known, questions); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// governed is a cluster whose manager keeps policies: the real one, which is called when something is written.
+func governed(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := newWorld(t, append(objects, system()...)...)
+	recorder, clock := events.NewFakeRecorder(100), clocktesting.NewFakeClock(now)
+	maker := policymaker.New(policymaker.Config{Deadline: 10 * time.Second}, w.client, w.client, clock, recorder)
+	for _, question := range append([]string{unknownQuestion}, questions...) {
+		if _, err := maker.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: question}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
+		if written.GetCreationTimestamp().Time.IsZero() { // the fake does not say when
+			written.SetCreationTimestamp(metav1.NewTime(now))
+			if err := c.Update(ctx, written); err != nil {
+				return err
+			}
+		}
+		_, err := maker.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(written)})
+		return err
+	}
+	return w
+}
+
+func policyMap(name string, modules map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v1alpha1.SystemNamespace, Name: name, Labels: map[string]string{v1alpha1.LabelPolicy: questionIncoming},
+		},
+		Data: modules,
+	}
+}
+
+func TestPoliciesInForceAreShown(t *testing.T) {
+	stray := policyMap("stray", map[string]string{"a.rego": denyAll})
+	stray.Labels[v1alpha1.LabelPolicy] = "nonsense"
+	w := governed(t, policyMap("limits", map[string]string{"all.rego": denyAll, "broken.rego": denyBroken}), stray)
+	var text bytes.Buffer
+	standings, err := readPolicies(soon(t), w.client, v1alpha1.SystemNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := showPolicies(&text, standings, questions, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"# incoming: limits/all.rego\n" + denyAll,
+		"# incoming: limits/broken.rego: broken: not in force: limits/broken.rego:3",
+		"# outgoing: the built-in default\n", "\npackage hanse.defaults.outgoing\n",
+		"# stray: broken: not in force: its label",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the output lacks %q:\n%s", want, text.String())
+		}
+	}
+	text.Reset()
+	if err := showPolicies(&text, standings, []string{questionIncoming}, "json"); err != nil {
+		t.Fatal(err)
+	}
+	var shown []policiesShown
+	if err := json.Unmarshal(text.Bytes(), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if len(shown) != 1 || shown[0].Default || len(shown[0].Broken) != 1 || shown[0].Broken[0].Kept {
+		t.Errorf("scripts get %+v", shown)
+	}
+	if diff := cmp.Diff([]policyModule{{"limits/all.rego", denyAll}}, shown[0].Modules); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPoliciesThatNobodyHasToldAboutAreNotShown(t *testing.T) {
+	standings, err := readPolicies(soon(t), newWorld(t).client, v1alpha1.SystemNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := showPolicies(&bytes.Buffer{}, standings, questions, ""); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestBrokenPoliciesAreInTheStatusAndFoundByCheck(t *testing.T) {
+	w := governed(t, policyMap("limits", map[string]string{"broken.rego": denyBroken}))
+	found, err := observe(soon(t), w.client, v1alpha1.SystemNamespace, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := printStatus(&text, found, ""); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "limits/broken.rego   incoming   broken: not in force") {
+		t.Errorf("the status is\n%s", text.String())
+	}
+	check := newChecker(t)
+	check.client = w.client
+	if got := check.policies(soon(t)); got.State != stateWarning || !strings.Contains(got.Found, "limits/broken.rego") {
+		t.Errorf("check finds %+v", got)
+	}
+	check.client = governed(t).client
+	if got := check.policies(soon(t)); got.State != stateOK {
+		t.Errorf("check finds %+v where all is well", got)
+	}
+}
+
+func TestPoliciesAreAsked(t *testing.T) {
+	w := governed(t, policyMap("limits", map[string]string{"all.rego": denyAll}), newPeer("hamburg", v1alpha1.RoleProvider),
+		&v1alpha1.Advertisement{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("hamburg"), Name: "hamburg"},
+			Spec:       v1alpha1.AdvertisementSpec{ClusterID: "hamburg", TimeToLive: metav1.NewTime(now.Add(time.Hour))},
+		})
+	asked, err := explained("advertisement", "hamburg", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.askPolicies(soon(t), v1alpha1.SystemNamespace, asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := policyAnswer{
+		Decision: "Deny", Reason: "not today",
+		Steps: []policyStep{{Rule: "deny", Location: "limits/all.rego:3", Text: `deny contains "not today"`}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+	w.expectNoQuestions(t)
+}
+
+func TestAPolicyIsTried(t *testing.T) {
+	w := governed(t)
+	module, input := filepath.Join(t.TempDir(), "module.rego"), filepath.Join(t.TempDir(), "input.json")
+	writeFile(t, module, "package hanse.incoming\n\npatch.labels.region := input.region\n")
+	writeFile(t, input, `{"region": "north"}`)
+	flags := policyTestFlags{question: questionIncoming, input: input}
+	asked, err := flags.asked(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.askPolicies(soon(t), v1alpha1.SystemNamespace, asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := printAnswer(&text, asked.question, got, ""); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "policy-test.txt", text.String())
+
+	writeFile(t, module, denyBroken)
+	if asked, err = flags.asked(module); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = w.askPolicies(soon(t), v1alpha1.SystemNamespace, asked); err != nil || !strings.Contains(got.Error, "module.rego:3") {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	w.expectNoQuestions(t)
+}
+
+func TestTheAnswerMayComeLate(t *testing.T) {
+	w := governed(t)
+	answer, made := w.manager, make(chan client.Object, 1)
+	w.manager = func(_ context.Context, _ client.Client, written client.Object) error {
+		select {
+		case made <- written:
+		default: // what the manager itself writes
+		}
+		return nil
+	}
+	late := make(chan error)
+	go func() {
+		asked := <-made
+		late <- answer(t.Context(), w.client, asked)
+	}()
+	got, err := w.askPolicies(soon(t), v1alpha1.SystemNamespace, policyQuestion{questionIncoming, map[string]string{policyInputKey: "{}"}})
+	if err != nil || got.Decision != "Allow" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if err := <-late; err != nil {
+		t.Error(err)
+	}
+	w.expectNoQuestions(t)
+}
+
+func TestAQuestionIsTakenAwayWhenNobodyAnswers(t *testing.T) {
+	w := governed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.manager = func(context.Context, client.Client, client.Object) error {
+		cancel()
+		return nil
+	}
+	if _, err := w.askPolicies(ctx, v1alpha1.SystemNamespace, policyQuestion{questionIncoming, map[string]string{policyInputKey: "{}"}}); err == nil {
+		t.Error("no error")
+	}
+	w.expectNoQuestions(t)
+}
+
+func (w *world) expectNoQuestions(t *testing.T) {
+	t.Helper()
+	left := &corev1.ConfigMapList{}
+	if err := w.client.List(t.Context(), left, client.HasLabels{v1alpha1.LabelPolicyTest}); err != nil || len(left.Items) > 0 {
+		t.Errorf("%d ConfigMaps are left, %v", len(left.Items), err)
+	}
+}
+
+func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
+	module := filepath.Join(t.TempDir(), "module.rego")
+	writeFile(t, module, denyAll)
+	for name, args := range map[string][]string{
+		"show of no question":              {"show", "weather"},
+		"show as XML":                      {"show", "-o", "xml"},
+		"test without a question":          {"test", module, "--advertisement", "hamburg"},
+		"test about nothing":               {"test", module, "--question", "incoming"},
+		"test about two things":            {"test", module, "--question", "incoming", "--advertisement", "hamburg", "--input", module},
+		"test of a file that is not":       {"test", module + "x", "--question", "incoming", "--advertisement", "hamburg"},
+		"test with no such input":          {"test", module, "--question", "incoming", "--input", module + "x"},
+		"placement of an advertisement":    {"test", module, "--question", "placement", "--advertisement", "hamburg"},
+		"a pod of an advertisement":        {"test", module, "--question", "shadowpod", "--advertisement", "hamburg"},
+		"an offer about a namespace":       {"test", module, "--question", "incoming", "--for-namespace", "shop"},
+		"explanation of something":         {"explain", "weather", "hamburg"},
+		"explanation of outgoing order":    {"explain", "placement", "shop", "--outgoing"},
+		"explanation of nothing":           {"explain", "advertisement"},
+		"explanation as XML":               {"explain", "advertisement", "hamburg", "-o", "xml"},
+		"test in a cluster that is not":    {"test", module, "--question", "incoming", "--advertisement", "hamburg", "--kubeconfig", "/nonexistent"},
+		"policies of a cluster that isn't": {"show", "--kubeconfig", "/nonexistent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := run(t, append([]string{"policy"}, args...)...); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
+
+func writeFile(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/inf.v0"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+)
+
+// tableView is what `table` shows. Its JSON is for scripts: fields are added, never renamed.
+type tableView struct {
+	Rows []rowView `json:"rows"`
+}
+
+// rowView is the offer of one cluster. Fits, Why, Cost and ImagesThere are there if a pod was asked for.
+type rowView struct {
+	Peer               string                        `json:"peer"`
+	ClusterID          string                        `json:"clusterID"`
+	Node               string                        `json:"node"`
+	Phase              v1alpha1.OfferPhase           `json:"phase"`
+	Accepted           bool                          `json:"accepted"`
+	State              v1alpha1.AcknowledgementState `json:"state"`
+	Reason             string                        `json:"reason,omitempty"`
+	Message            string                        `json:"message,omitempty"`
+	Corrections        []string                      `json:"corrections,omitempty"`
+	Availability       corev1.ResourceList           `json:"availability"`
+	LargestPod         corev1.ResourceList           `json:"largestPod,omitempty"`
+	Guarantee          corev1.ResourceList           `json:"guarantee,omitempty"`
+	Prices             *v1alpha1.Prices              `json:"prices,omitempty"`
+	UsualCost          costView                      `json:"usualCost"` // of one core with 1Gi
+	RoundTripTime      *metav1.Duration              `json:"roundTripTime,omitempty"`
+	RoundTripDeviation *metav1.Duration              `json:"roundTripDeviation,omitempty"`
+	LastHello          *metav1.Time                  `json:"lastHello,omitempty"`
+	TimeToLive         metav1.Time                   `json:"timeToLive"`
+	Architectures      []string                      `json:"architectures,omitempty"`
+	KubernetesVersion  string                        `json:"kubernetesVersion,omitempty"`
+	Labels             map[string]v1alpha1.Text      `json:"labels,omitempty"`
+	Flags              map[string]v1alpha1.Text      `json:"flags,omitempty"`
+	Images             []v1alpha1.Image              `json:"images,omitempty"`
+	Nested             []v1alpha1.NestedOffer        `json:"nested,omitempty"`
+
+	Fits        *bool     `json:"fits,omitempty"`
+	Why         string    `json:"why,omitempty"`
+	Cost        *costView `json:"cost,omitempty"`
+	ImagesThere *int      `json:"imagesThere,omitempty"`
+}
+
+// costView is an exact amount of money, as decimal digits: for an hour, and once for the images. Without a currency it is
+// free.
+type costView struct {
+	PerHour      string `json:"perHour"`
+	PerPlacement string `json:"perPlacement,omitempty"`
+	Currency     string `json:"currency,omitempty"`
+}
+
+func viewCost(cost exchange.Cost) costView {
+	view := costView{PerHour: digits(cost.PerHour), PerPlacement: digits(cost.PerPlacement), Currency: cost.Currency}
+	if view.PerPlacement == "0" {
+		view.PerPlacement = ""
+	}
+	return view
+}
+
+// String is the cost for people.
+func (v costView) String() string {
+	switch {
+	case v.PerHour == "0" && v.PerPlacement == "":
+		return "free"
+	case v.PerPlacement == "":
+		return v.PerHour + " " + v.Currency
+	default:
+		return v.PerHour + " " + v.Currency + " + " + v.PerPlacement + " once"
+	}
+}
+
+// digits are those of an amount, without noughts that say nothing. No amount is 0.
+func digits(amount *inf.Dec) string {
+	if amount == nil {
+		return "0"
+	}
+	text := amount.String()
+	if !strings.Contains(text, ".") {
+		return text
+	}
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+func viewRow(row *exchange.Row) rowView {
+	view := rowView{
+		Peer: row.Peer, ClusterID: row.ClusterID, Node: v1alpha1.VirtualNodeName(row.Peer), Phase: exchange.Phase(&row.Offer),
+		Accepted: row.Accepted, State: row.State, Reason: row.Reason, Message: row.Message, Corrections: row.Corrections,
+		Availability: row.Offer.Availability, LargestPod: row.Offer.LargestPod, Guarantee: row.Offer.Guarantee,
+		Prices: row.Offer.Prices, UsualCost: viewCost(row.PricePerHour(exchange.DefaultRequest())),
+		RoundTripTime: known(row.RoundTrip), RoundTripDeviation: known(row.Deviation), TimeToLive: row.Offer.TimeToLive,
+		Architectures: row.Offer.Architectures, KubernetesVersion: row.Offer.KubernetesVersion, Labels: row.Offer.Labels,
+		Flags: row.Offer.Flags, Images: row.Offer.Images, Nested: row.Offer.Nested,
+	}
+	if !row.LastHello.IsZero() {
+		hello := metav1.NewTime(row.LastHello)
+		view.LastHello = &hello
+	}
+	return view
+}
+
+func viewMatch(match *exchange.Match) rowView {
+	view := viewRow(&match.Row)
+	cost := viewCost(match.Cost)
+	view.Fits, view.Why, view.Cost, view.ImagesThere = &match.Fits, match.Why, &cost, &match.ImagesThere
+	return view
+}
+
+func known(d time.Duration) *metav1.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &metav1.Duration{Duration: d}
+}
+
+// imageNames are the names by which people know the images of an offer: the first of each that is no digest.
+func imageNames(images []v1alpha1.Image) []string {
+	var names []string
+	for _, image := range images {
+		i := slices.IndexFunc(image.Names, func(name string) bool { return !strings.Contains(name, "@") })
+		if name := image.Names; len(name) > 0 {
+			names = append(names, name[max(i, 0)])
+		}
+	}
+	return names
+}
