@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the stories of test/e2e on real clusters: first those that share them, side by side; then those that need them
-# alone. RUN selects stories by name (a regular expression), KEEP=1 keeps the clusters for the next call.
+# alone; last those of the market, which need more clusters. RUN selects stories by name (a regular expression), KEEP=1
+# keeps the clusters for the next call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export HANSE_E2E=1 HANSE_TESTBED_STATE=$PWD/.testbed/e2e
@@ -26,8 +27,14 @@ done
 go test -c -o bin/e2e.test ./test/e2e
 
 status=0
-for phase in shared alone; do
-	echo "== stories: $phase"
-	(cd test/e2e && ../../bin/e2e.test -phase "$phase" -test.v -test.timeout 30m -test.parallel 8 -test.run "${RUN:-.}") || status=1
-done
+tell() {
+	echo "== stories: $1"
+	(cd test/e2e && ../../bin/e2e.test -phase "$1" -test.v -test.timeout 30m -test.parallel 8 -test.run "${RUN:-.}") || status=1
+}
+tell shared
+tell alone
+"${testbed[@]}" down rostock
+"${testbed[@]}" up bremen wismar --workers 1
+"${testbed[@]}" load bin/hanse.tar bremen wismar
+tell market
 exit $status

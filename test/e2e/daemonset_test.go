@@ -104,17 +104,6 @@ func TestPodThatCannotLeaveStaysHome(t *testing.T) {
 }
 
 // LocalAndRemote fills home first.
-func TestHomeFirst(t *testing.T) {
-	shared(t)
-	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
-	lubeck.create(t, deployment(ns, "homely", 2, shellSpec(forever)))
-	for _, pod := range lubeck.awaitReadyPods(t, ns, "homely", 2) {
-		if isVirtual(&pod) {
-			t.Errorf("%s runs on %s while home has room", pod.Name, pod.Spec.NodeName)
-		}
-	}
-}
-
 func (c *cluster) awaitEvent(t *testing.T, about client.Object, reason string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("an event %s on %s", reason, about.GetName()), func(ctx context.Context) error {

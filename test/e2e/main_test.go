@@ -18,8 +18,8 @@ import (
 var lubeck, hamburg, rostock *cluster
 
 // phase is which stories run in this call of the test binary: those that share the clusters, or those that need them
-// alone. hack/stories.sh calls it once for each.
-var phase = flag.String("phase", "shared", "which stories to run: shared or alone")
+// alone, or those of the market, which need more of them. hack/stories.sh calls it once for each.
+var phase = flag.String("phase", "shared", "which stories to run: shared, alone or market")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -39,14 +39,11 @@ func TestMain(m *testing.M) {
 
 // setUp connects to the clusters that hack/stories.sh started, installs Hanse and peers them. It can be run again.
 func setUp(ctx context.Context) error {
-	var err error
-	for _, c := range []struct {
-		name string
-		into **cluster
-	}{{"lubeck", &lubeck}, {"hamburg", &hamburg}, {"rostock", &rostock}} {
-		if *c.into, err = connect(ctx, c.name); err != nil {
-			return err
-		}
+	if err := connectAll(ctx); err != nil {
+		return err
+	}
+	if *phase == "market" {
+		return setUpMarket(ctx)
 	}
 	for _, c := range []*cluster{lubeck, hamburg} {
 		if err := install(ctx, c); err != nil {
@@ -54,6 +51,22 @@ func setUp(ctx context.Context) error {
 		}
 	}
 	return peerBothWays(ctx, lubeck, hamburg)
+}
+
+func connectAll(ctx context.Context) error {
+	clusters := map[string]**cluster{"lubeck": &lubeck, "hamburg": &hamburg}
+	if *phase == "market" {
+		clusters["bremen"], clusters["wismar"] = &bremen, &wismar
+	} else {
+		clusters["rostock"] = &rostock
+	}
+	for name, into := range clusters {
+		var err error
+		if *into, err = connect(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func install(ctx context.Context, c *cluster) error {

@@ -1,0 +1,278 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// Partial messages change nothing but numbers and times, and are not answered. A full one comes on change, and from time
+// to time without any; it is answered.
+func TestFullAndPartial(t *testing.T) {
+	market(t)
+	first := hamburg.awaitMessage(t, "there is an answer to a full message", func(ad *v1alpha1.Advertisement) bool {
+		return ad.Status.Acknowledgement != nil && ad.Status.Acknowledgement.Sequence >= ad.Spec.FullSequence
+	})
+	partial := hamburg.awaitMessage(t, "a partial message follows", func(ad *v1alpha1.Advertisement) bool {
+		return ad.Spec.Sequence > max(first.Spec.Sequence, ad.Spec.FullSequence)
+	})
+	if !partial.Spec.TimeToLive.After(partial.Spec.Timestamp.Time) || partial.Spec.Timestamp.Before(&first.Spec.Timestamp) {
+		t.Errorf("the hello does not renew the offer: %v until %v", partial.Spec.Timestamp, partial.Spec.TimeToLive)
+	}
+	eventually(t, "lubeck has taken the partial message in", func(ctx context.Context) error {
+		held, err := lubeck.copyFrom(ctx, hamburg)
+		if err == nil && held.Spec.Sequence < partial.Spec.Sequence {
+			err = fmt.Errorf("it holds sequence %d", held.Spec.Sequence)
+		}
+		return err
+	})
+	if now, err := hamburg.offerFor(t.Context(), lubeck); err != nil {
+		t.Error(err)
+	} else if now.Spec.FullSequence == partial.Spec.FullSequence && now.Status.Acknowledgement.Sequence > partial.Status.Acknowledgement.Sequence {
+		t.Errorf("lubeck has answered a partial message: %+v", now.Status.Acknowledgement)
+	}
+	hamburg.awaitMessage(t, "a full message comes though nothing has changed, and is answered", func(ad *v1alpha1.Advertisement) bool {
+		return ad.Spec.FullSequence > partial.Spec.FullSequence && ad.Status.Acknowledgement.Sequence >= ad.Spec.FullSequence &&
+			ad.Spec.Prices == nil
+	})
+
+	hamburg.prices(t, "0.02")
+	hamburg.awaitMessage(t, "new prices are told in a full message at once", func(ad *v1alpha1.Advertisement) bool {
+		price := resource.MustParse("0.02")
+		return ad.Spec.Prices != nil && price.Cmp(ad.Spec.Prices.PerHour[corev1.ResourceCPU]) == 0 &&
+			ad.Status.Acknowledgement.Sequence >= ad.Spec.FullSequence
+	})
+	out, err := lubeck.hanse(t.Context(), "table")
+	if err != nil || !strings.Contains(out, "hamburg") || !strings.Contains(out, "EUR") {
+		t.Errorf("kubectl hanse table: %v\n%s", err, out)
+	}
+}
+
+// awaitMessage waits for what the cluster tells lubeck.
+func (c *cluster) awaitMessage(t *testing.T, what string, is func(*v1alpha1.Advertisement) bool) *v1alpha1.Advertisement {
+	t.Helper()
+	var found *v1alpha1.Advertisement
+	eventually(t, what, func(ctx context.Context) error {
+		ad, err := c.offerFor(ctx, lubeck)
+		if err != nil {
+			return err
+		}
+		if !is(ad) {
+			return fmt.Errorf("sequence %d, full %d, prices %v, answer %+v",
+				ad.Spec.Sequence, ad.Spec.FullSequence, ad.Spec.Prices, ad.Status.Acknowledgement)
+		}
+		found = ad
+		return nil
+	})
+	return found
+}
+
+func TestHelloExpiry(t *testing.T) {
+	ctx := market(t)
+	ns := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Exclude: []string{"bremen"}}, excludes("bremen"))
+	pod := lubeck.landsOn(t, ns, "hanse-hamburg")
+	before := hamburg.mustRemotePod(t, pod)
+
+	for _, provider := range []string{"hamburg", "bremen"} {
+		mustTestbed(t, "cut", "lubeck", provider)
+		t.Cleanup(func() { mustTestbed(t, "heal", "lubeck", provider) })
+	}
+	eventually(t, "the node without pods has gone", func(ctx context.Context) error {
+		return lubeck.isGone(ctx, &corev1.Node{ObjectMeta: named("hanse-bremen")})
+	})
+	lubeck.awaitVirtual(t, hamburg, "is closed and stays", func(node *corev1.Node) bool { return !isOpen(node) })
+	if now, err := lubeck.pod(ctx, ns, pod.Name); err != nil || now.UID != pod.UID || !now.DeletionTimestamp.IsZero() {
+		t.Errorf("its pod is not what it was: %v %v", now, err)
+	}
+
+	for _, provider := range []string{"hamburg", "bremen"} {
+		mustTestbed(t, "heal", "lubeck", provider)
+	}
+	for _, provider := range []*cluster{hamburg, bremen} {
+		lubeck.awaitOpen(t, provider)
+	}
+	lubeck.awaitRunning(t, pod)
+	if after := hamburg.mustRemotePod(t, pod); after.UID != before.UID {
+		t.Error("the pod at hamburg is another one")
+	}
+	both := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}, anywhere)
+	for _, provider := range []string{"hamburg", "bremen"} {
+		lubeck.landsOn(t, both, v1alpha1.VirtualNodeName(provider))
+	}
+}
+
+// anywhere is content with every decision.
+func anywhere(*v1alpha1.PlacementStatus) error { return nil }
+
+// excludes checks that no pod may run at the peers.
+func excludes(peers ...string) func(*v1alpha1.PlacementStatus) error {
+	return func(decided *v1alpha1.PlacementStatus) error {
+		for _, peer := range peers {
+			found := false
+			for _, node := range decided.Nodes {
+				found = found || node.Name == v1alpha1.VirtualNodeName(peer) && node.Excluded != ""
+			}
+			if !found {
+				return errors.New(peer + " is not excluded")
+			}
+		}
+		return nil
+	}
+}
+
+func TestAvailabilityFollowsLoad(t *testing.T) {
+	ctx := market(t)
+	idle := lubeck.awaitOpen(t, hamburg).Status.Allocatable.Cpu().DeepCopy()
+	ns := hamburg.namespace(t)
+	busy := shellPod(ns, "busy", forever)
+	busy.Spec.Containers[0].Resources = requests("700m", "16Mi")
+	busy.Spec.InitContainers = []corev1.Container{{ // a sidecar counts too
+		Name: "sidecar", Image: busybox, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		Command: []string{"/bin/sh", "-c", forever}, Resources: requests("200m", "16Mi"),
+	}}
+	hamburg.create(t, busy)
+	less := idle.DeepCopy()
+	less.Sub(resource.MustParse("850m"))
+	lubeck.awaitVirtual(t, hamburg, "shows 900m less", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().Cmp(less) <= 0 })
+	if err := hamburg.Delete(ctx, busy); err != nil {
+		t.Fatal(err)
+	}
+	almost := idle.DeepCopy()
+	almost.Sub(resource.MustParse("50m"))
+	lubeck.awaitVirtual(t, hamburg, "shows all again", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().Cmp(almost) >= 0 })
+
+	if _, err := hamburg.kubectl(ctx, "cordon", "hamburg-worker-1"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := hamburg.kubectl(context.Background(), "uncordon", "hamburg-worker-1"); err != nil {
+			t.Error(err)
+		}
+	})
+	lubeck.awaitVirtual(t, hamburg, "has nothing to spare on a cordoned node", func(node *corev1.Node) bool {
+		return node.Status.Allocatable.Cpu().IsZero()
+	})
+}
+
+func TestDifferentOffersToDifferentPeers(t *testing.T) {
+	market(t)
+	hamburg.policy(t, "outgoing", `package hanse.outgoing
+
+patch.availability.cpu := 1 if input.peer.name == "bremen"
+
+patch.labels["example.org/tier"] := "gold" if input.peer.name == "lubeck"
+`)
+	bremen.awaitVirtual(t, hamburg, "has one core", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().String() == "1" })
+	node := lubeck.awaitVirtual(t, hamburg, "is of tier gold", func(node *corev1.Node) bool { return node.Labels["example.org/tier"] == "gold" })
+	if cpu := node.Status.Allocatable.Cpu(); cpu.MilliValue() <= 1000 {
+		t.Errorf("lubeck is offered %s cores", cpu)
+	}
+}
+
+func TestGuaranteeIsLocked(t *testing.T) {
+	ctx := market(t)
+	offered := bremen.awaitVirtual(t, hamburg, "has more than a core", func(node *corev1.Node) bool {
+		return isOpen(node) && node.Status.Allocatable.Cpu().MilliValue() > 1000
+	}).Status.Allocatable.Cpu().DeepCopy()
+	guarantee := func(list corev1.ResourceList) {
+		t.Helper()
+		eventually(t, "hamburg's Peer is changed", func(ctx context.Context) error {
+			peer, err := hamburg.peer(ctx, "lubeck")
+			if err != nil {
+				return err
+			}
+			changed := peer.DeepCopy()
+			changed.Spec.Guarantee = list
+			return hamburg.Patch(ctx, changed, client.MergeFrom(peer))
+		})
+	}
+	t.Cleanup(func() {
+		peer, err := hamburg.peer(context.Background(), "lubeck")
+		if err == nil {
+			changed := peer.DeepCopy()
+			changed.Spec.Guarantee = nil
+			err = hamburg.Patch(context.Background(), changed, client.MergeFrom(peer))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	guarantee(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")})
+	most := offered.DeepCopy()
+	most.Sub(resource.MustParse("950m"))
+	bremen.awaitVirtual(t, hamburg, "lacks the guaranteed core", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().Cmp(most) <= 0 })
+	held, err := lubeck.copyFrom(ctx, hamburg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cpu := held.Spec.Guarantee.Cpu(); cpu.String() != "1" {
+		t.Errorf("lubeck is guaranteed %s cores", cpu)
+	}
+	if cpu := held.Spec.Availability.Cpu(); cpu.MilliValue() < 1000 {
+		t.Errorf("lubeck is offered %s cores", cpu)
+	}
+	guarantee(nil)
+	least := offered.DeepCopy()
+	least.Sub(resource.MustParse("50m"))
+	bremen.awaitVirtual(t, hamburg, "has the core again", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().Cmp(least) >= 0 })
+}
+
+// An aggregated offer that contains the receiver's own is refused. hamburg's manager must not write a better one
+// meanwhile.
+func TestLoopRefused(t *testing.T) {
+	ctx := market(t)
+	hamburg.pause(t, "manager")
+	eventually(t, "hamburg says something that has been at lubeck before", func(ctx context.Context) error {
+		ad, err := hamburg.offerFor(ctx, lubeck)
+		if err != nil {
+			return err
+		}
+		changed := ad.DeepCopy()
+		changed.Spec.Sequence += 1000
+		changed.Spec.FullSequence = changed.Spec.Sequence
+		changed.Spec.Timestamp = metav1.Now()
+		changed.Spec.TimeToLive = metav1.NewTime(time.Now().Add(time.Minute))
+		changed.Spec.Flags = map[string]v1alpha1.Text{v1alpha1.FlagAggregated: "true"}
+		changed.Spec.Nested = []v1alpha1.NestedOffer{{ClusterID: "visby", Path: []string{"lubeck"}, Availability: ad.Spec.Availability}}
+		return hamburg.Patch(ctx, changed, client.MergeFromWithOptions(ad, client.MergeFromWithOptimisticLock{}))
+	})
+	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementRefused, v1alpha1.ReasonLoop)
+	lubeck.awaitVirtual(t, hamburg, "is closed", func(node *corev1.Node) bool { return !isOpen(node) })
+	held, err := lubeck.copyFrom(ctx, hamburg)
+	if err != nil || len(held.Spec.Nested) > 0 || meta.IsStatusConditionTrue(held.Status.Conditions, v1alpha1.ConditionAccepted) {
+		t.Errorf("lubeck holds %+v (%v)", held, err)
+	}
+}
+
+// pause scales one of Hanse's Deployments to nothing, until the story's end.
+func (c *cluster) pause(t *testing.T, component string) {
+	t.Helper()
+	scale := func(ctx context.Context, replicas string) {
+		t.Helper()
+		if _, err := c.kubectl(ctx, "scale", "-n", v1alpha1.SystemNamespace, "deployment/hanse-"+component, "--replicas", replicas); err != nil {
+			t.Error(err)
+		}
+	}
+	scale(t.Context(), "0")
+	t.Cleanup(func() { scale(context.Background(), "1") })
+	eventually(t, "hanse "+component+" of "+c.name+" has ended", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		err := c.List(ctx, pods, client.InNamespace(v1alpha1.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": component})
+		if err == nil && len(pods.Items) > 0 {
+			err = errors.New(summary(pods.Items))
+		}
+		return err
+	})
+}

@@ -1,0 +1,265 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// More clusters, of the market phase: lubeck consumes from hamburg and bremen, and wismar joins them in the pool.
+var bremen, wismar *cluster
+
+// Stories cannot wait for ten minutes: these are the settings of the market phase.
+var marketSettings = []string{
+	"advertising.helloInterval=3s", "advertising.helloTimeout=10s", "advertising.fullInterval=12s", "advertising.minInterval=500ms",
+	"advertising.settleInterval=1s", "advertising.imagePatterns={hanse.dev/test/*}", "probePeriod=2s",
+}
+
+// market marks a story about offers, prices and policies. It begins when lubeck may use both providers, on the terms that
+// hold without any policy.
+func market(t *testing.T) context.Context {
+	t.Helper()
+	if *phase != "market" {
+		t.Skip("runs in the market phase")
+	}
+	for _, provider := range []*cluster{hamburg, bremen} {
+		lubeck.awaitOpen(t, provider)
+	}
+	return t.Context()
+}
+
+func setUpMarket(ctx context.Context) error {
+	for _, c := range []*cluster{lubeck, hamburg, bremen, wismar} {
+		if err := installWith(ctx, c, marketSettings...); err != nil {
+			return err
+		}
+	}
+	for _, pair := range [][2]*cluster{{lubeck, hamburg}, {lubeck, bremen}, {hamburg, bremen}} {
+		if err := peerBothWays(ctx, pair[0], pair[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offerFor is what the cluster advertises to the consumer, with the consumer's answer.
+func (c *cluster) offerFor(ctx context.Context, consumer *cluster) (*v1alpha1.Advertisement, error) {
+	ad := &v1alpha1.Advertisement{}
+	return ad, c.Get(ctx, types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer.name), Name: c.name}, ad)
+}
+
+// copyFrom is what the cluster has taken in of the provider.
+func (c *cluster) copyFrom(ctx context.Context, provider *cluster) (*v1alpha1.Advertisement, error) {
+	ad := &v1alpha1.Advertisement{}
+	return ad, c.Get(ctx, types.NamespacedName{Namespace: v1alpha1.TenantNamespace(provider.name), Name: provider.name}, ad)
+}
+
+// virtual is the node that stands for the provider.
+func (c *cluster) virtual(ctx context.Context, provider *cluster) (*corev1.Node, error) {
+	return c.node(ctx, v1alpha1.VirtualNodeName(provider.name))
+}
+
+func isOpen(node *corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == v1alpha1.TaintWithdrawn {
+			return false
+		}
+	}
+	return nodeReady(node)
+}
+
+func (c *cluster) awaitOpen(t *testing.T, provider *cluster) *corev1.Node {
+	t.Helper()
+	return c.awaitVirtual(t, provider, "takes pods", isOpen)
+}
+
+func (c *cluster) awaitClosed(t *testing.T, provider *cluster) *corev1.Node {
+	t.Helper()
+	return c.awaitVirtual(t, provider, "takes no pods", func(node *corev1.Node) bool { return !isOpen(node) })
+}
+
+// awaitVirtual waits until the virtual node of the provider is as it should be.
+func (c *cluster) awaitVirtual(t *testing.T, provider *cluster, what string, is func(*corev1.Node) bool) *corev1.Node {
+	t.Helper()
+	var node *corev1.Node
+	eventually(t, fmt.Sprintf("the node of %s at %s %s", provider.name, c.name, what), func(ctx context.Context) error {
+		var err error
+		if node, err = c.virtual(ctx, provider); err != nil {
+			return err
+		}
+		if !is(node) {
+			return fmt.Errorf("taints %v, allocatable %v", node.Spec.Taints, node.Status.Allocatable)
+		}
+		return nil
+	})
+	return node
+}
+
+// awaitAnswer waits until the provider reads this answer of the consumer on its own object, and returns it.
+func (c *cluster) awaitAnswer(
+	t *testing.T, consumer *cluster, state v1alpha1.AcknowledgementState, reason string,
+) *v1alpha1.Acknowledgement {
+	t.Helper()
+	var ack *v1alpha1.Acknowledgement
+	eventually(t, fmt.Sprintf("%s reads that %s says %s (%s)", c.name, consumer.name, state, reason), func(ctx context.Context) error {
+		ad, err := c.offerFor(ctx, consumer)
+		if err != nil {
+			return err
+		}
+		ack = ad.Status.Acknowledgement
+		if ack == nil || ack.State != state || ack.Reason != reason {
+			return fmt.Errorf("the acknowledgement is %+v", ack)
+		}
+		return nil
+	})
+	return ack
+}
+
+// configMap puts a ConfigMap into Hanse's own namespace, as its administrator does, and takes it away at the story's end.
+func (c *cluster) configMap(t *testing.T, name string, labels, data map[string]string) *corev1.ConfigMap {
+	t.Helper()
+	made := &corev1.ConfigMap{Data: data}
+	made.Namespace, made.Name, made.Labels = v1alpha1.SystemNamespace, name, labels
+	current := &corev1.ConfigMap{}
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(made), current)
+	switch {
+	case apierrors.IsNotFound(err):
+		c.create(t, made)
+		t.Cleanup(func() {
+			if err := c.Delete(context.Background(), made); client.IgnoreNotFound(err) != nil {
+				t.Errorf("delete ConfigMap %s: %v", name, err)
+			}
+		})
+		return made
+	case err != nil:
+		t.Fatal(err)
+	}
+	current.Labels, current.Data = labels, data
+	if err := c.Update(t.Context(), current); err != nil {
+		t.Fatal(err)
+	}
+	return current
+}
+
+// prices sets what a core costs for an hour, in euros.
+func (c *cluster) prices(t *testing.T, core string) {
+	t.Helper()
+	c.configMap(t, "hanse-prices", nil, map[string]string{"currency": "EUR", "cpu": core})
+}
+
+// policy puts a module in force that answers the question.
+func (c *cluster) policy(t *testing.T, question, source string) *corev1.ConfigMap {
+	t.Helper()
+	return c.configMap(t, "story-"+question, map[string]string{v1alpha1.LabelPolicy: question}, map[string]string{"story.rego": source})
+}
+
+// fromLibrary is a module of policies/library, edited as its comment tells.
+func fromLibrary(t *testing.T, name string, edits ...string) string {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join(root, "policies", "library", name+".rego"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := string(source)
+	for i := 0; i < len(edits); i += 2 {
+		if !strings.Contains(edited, edits[i]) {
+			t.Fatalf("module %s does not say %q any more", name, edits[i])
+		}
+		edited = strings.ReplaceAll(edited, edits[i], edits[i+1])
+	}
+	return edited
+}
+
+// placed makes a namespace whose pods are offloaded with this wish, and waits until the admission policy knows the answer.
+func (c *cluster) placed(
+	t *testing.T, strategy v1alpha1.OffloadingStrategy, wish *v1alpha1.Placement, ready func(*v1alpha1.PlacementStatus) error,
+) string {
+	t.Helper()
+	ns := c.namespace(t)
+	offloading := &v1alpha1.NamespaceOffloading{Spec: v1alpha1.NamespaceOffloadingSpec{Strategy: strategy, Placement: wish}}
+	offloading.Name, offloading.Namespace = v1alpha1.NamespaceOffloadingName, ns
+	c.create(t, offloading)
+	c.awaitPlacement(t, ns, ready)
+	c.awaitPolicy(t, ns, strategy)
+	return ns
+}
+
+// awaitPlacement waits for a decision in the status of the namespace's offloading, and for twins at the peers.
+func (c *cluster) awaitPlacement(t *testing.T, ns string, ready func(*v1alpha1.PlacementStatus) error) {
+	t.Helper()
+	eventually(t, "it is decided where the pods of "+ns+" go", func(ctx context.Context) error {
+		offloading := &v1alpha1.NamespaceOffloading{}
+		if err := c.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
+			return err
+		}
+		if offloading.Status.Placement == nil {
+			return errors.New("there is no decision")
+		}
+		if err := ready(offloading.Status.Placement); err != nil {
+			return fmt.Errorf("%w: %+v", err, offloading.Status.Placement)
+		}
+		return nil
+	})
+}
+
+// landsOn starts pods until one is Ready on the node: a change of what was decided takes effect at admission a moment
+// later. What lands elsewhere then is deleted.
+func (c *cluster) landsOn(t *testing.T, ns, node string) *corev1.Pod {
+	t.Helper()
+	var landed *corev1.Pod
+	eventually(t, "a new pod of "+ns+" runs on "+node, func(ctx context.Context) error {
+		pod := shellPod(ns, "", forever)
+		pod.GenerateName = "try-"
+		pod.Labels = map[string]string{"app": "try"}
+		if err := c.Create(ctx, pod); err != nil {
+			return err
+		}
+		bound, err := c.awaitBound(ctx, pod)
+		if err != nil || bound.Spec.NodeName != node {
+			_ = c.Delete(ctx, pod, client.GracePeriodSeconds(0))
+			return errors.Join(err, fmt.Errorf("pod %s is on %q", pod.Name, bound.Spec.NodeName))
+		}
+		landed = bound
+		return nil
+	})
+	c.awaitRunning(t, landed)
+	return landed
+}
+
+// awaitBound waits for a while until the scheduler has found a node for the pod.
+func (c *cluster) awaitBound(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	bound := pod
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		var err error
+		bound, err = c.pod(ctx, pod.Namespace, pod.Name)
+		return bound.Spec.NodeName != "", err
+	})
+	return bound, err
+}
+
+func (c *cluster) awaitRunning(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, "pod "+pod.Name+" runs", func(ctx context.Context) error {
+		now, err := c.pod(ctx, pod.Namespace, pod.Name)
+		if err != nil {
+			return err
+		}
+		if !podReady(now) {
+			return errors.New(summary([]corev1.Pod{*now}))
+		}
+		return nil
+	})
+}

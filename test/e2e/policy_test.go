@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestPriceCeilingPolicy(t *testing.T) {
+	ctx := market(t)
+	lubeck.policy(t, "incoming", fromLibrary(t, "max-price"))
+	hamburg.prices(t, "500")
+	ack := hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementRefused, v1alpha1.ReasonRefusedByPolicy)
+	if !strings.Contains(ack.Message, "cpu") {
+		t.Errorf("the refusal does not say what is too expensive: %q", ack.Message)
+	}
+	lubeck.awaitClosed(t, hamburg)
+	out, err := lubeck.hanse(ctx, "policy", "explain", "advertisement", "hamburg")
+	if err != nil || !strings.Contains(out, "story-incoming/story.rego") {
+		t.Errorf("policy explain does not say which rule decided: %v\n%s", err, out)
+	}
+	hamburg.prices(t, "0.0001")
+	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementAccepted, v1alpha1.ReasonAccepted)
+	lubeck.awaitOpen(t, hamburg)
+}
+
+func TestIncomingPolicyCorrects(t *testing.T) {
+	market(t)
+	lubeck.policy(t, "incoming", `package hanse.incoming
+
+patch.availability.cpu := 1 if input.advertisement.availability.cpu > 1
+`)
+	ack := hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementAccepted, v1alpha1.ReasonCorrected)
+	if len(ack.Corrections) == 0 || !strings.Contains(strings.Join(ack.Corrections, "\n"), "availability[cpu]") {
+		t.Errorf("hamburg is not told what was corrected: %q", ack.Corrections)
+	}
+	lubeck.awaitVirtual(t, hamburg, "shows the corrected value", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().String() == "1" })
+}
+
+func TestPendingNeedsApproval(t *testing.T) {
+	ctx := market(t)
+	lubeck.policy(t, "incoming", `package hanse.incoming
+
+pend contains "the administrator looks at hamburg first" if input.peer.name == "hamburg"
+`)
+	ack := hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementPending, v1alpha1.ReasonPendingApproval)
+	if !strings.Contains(ack.Message, "looks at hamburg first") {
+		t.Errorf("the answer does not say why: %q", ack.Message)
+	}
+	lubeck.awaitClosed(t, hamburg)
+	if out, err := lubeck.hanse(ctx, "status"); err != nil || !strings.Contains(out, "kubectl hanse accept hamburg") {
+		t.Errorf("status does not say what to do: %v\n%s", err, out)
+	}
+	if _, err := lubeck.hanse(ctx, "accept", "hamburg"); err != nil {
+		t.Fatal(err)
+	}
+	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementAccepted, v1alpha1.ReasonApproved)
+	lubeck.awaitOpen(t, hamburg)
+	// New terms are another offer.
+	hamburg.prices(t, "0.03")
+	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementPending, v1alpha1.ReasonPendingApproval)
+	if _, err := lubeck.hanse(ctx, "refuse", "hamburg"); err != nil {
+		t.Fatal(err)
+	}
+	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementRefused, v1alpha1.ReasonRefusedByAdministrator)
+	if _, err := lubeck.hanse(ctx, "accept", "hamburg"); err != nil {
+		t.Fatal(err)
+	}
+	lubeck.awaitOpen(t, hamburg)
+}
+
+func TestPolicyHotReload(t *testing.T) {
+	market(t)
+	refuse := func(peer string) string {
+		return fmt.Sprintf("package hanse.incoming\n\ndeny contains \"not today\" if input.peer.name == %q\n", peer)
+	}
+	lubeck.policy(t, "incoming", refuse("hamburg"))
+	lubeck.awaitClosed(t, hamburg)
+	lubeck.awaitOpen(t, bremen)
+	lubeck.policy(t, "incoming", refuse("bremen"))
+	lubeck.awaitClosed(t, bremen)
+	lubeck.awaitOpen(t, hamburg)
+}
+
+func TestBrokenPolicyKeepsLastGood(t *testing.T) {
+	ctx := market(t)
+	lubeck.policy(t, "incoming", "package hanse.incoming\n\ndeny contains \"no\" if input.peer.name == \"hamburg\"\n")
+	lubeck.awaitClosed(t, hamburg)
+	broken := lubeck.policy(t, "incoming", "package hanse.incoming\n\ndeny contains if nonsense(\n")
+	eventually(t, "the administrator is told", func(ctx context.Context) error {
+		out, err := lubeck.hanse(ctx, "status")
+		if err == nil && !strings.Contains(out, "story-incoming/story.rego") {
+			err = errors.New(out)
+		}
+		return err
+	})
+	events := &corev1.EventList{}
+	eventually(t, "there is a Warning on the ConfigMap", func(ctx context.Context) error {
+		if err := lubeck.List(ctx, events, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.InvolvedObject.Name == broken.Name && e.Type == corev1.EventTypeWarning && e.Reason == v1alpha1.ReasonPolicyInvalid {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+	hamburg.prices(t, "0.01") // a new full message
+	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementRefused, v1alpha1.ReasonRefusedByPolicy)
+	lubeck.awaitClosed(t, hamburg)
+	if out, err := lubeck.hanse(ctx, "policy", "show", "incoming"); err != nil || !strings.Contains(out, "story.rego") {
+		t.Errorf("policy show: %v\n%s", err, out)
+	}
+	// What the network could answer is no part of a decision.
+	lubeck.policy(t, "incoming", "package hanse.incoming\n\ndeny contains \"no\" if http.send({\"method\": \"get\", \"url\": \"http://127.0.0.1\"}).status_code == 200\n")
+	eventually(t, "a policy that asks the network is not taken", func(ctx context.Context) error {
+		out, err := lubeck.hanse(ctx, "status")
+		if err == nil && !strings.Contains(out, "http.send") {
+			err = errors.New(out)
+		}
+		return err
+	})
+}
