@@ -92,7 +92,7 @@ type Placement struct {
 type Price struct {
 	// amount is how much.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).sign() >= 0",message="amount must not be negative"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('0')) >= 0",message="amount must not be negative"
 	Amount resource.Quantity `json:"amount"`
 
 	// currency is the ISO 4217 code of the currency.
