@@ -233,10 +233,12 @@ func (p *admissionPolicy) constrainedTo(attributes admission.Attributes, r revie
 			return false
 		}
 	}
-	return slices.ContainsFunc(p.constraints.ResourceRules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
+	concerns := func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
 		matcher := rules.Matcher{Rule: rule.RuleWithOperations, Attr: attributes}
 		return matcher.Matches()
-	})
+	}
+	return slices.ContainsFunc(p.constraints.ResourceRules, concerns) &&
+		!slices.ContainsFunc(p.constraints.ExcludeResourceRules, concerns)
 }
 
 func (p *admissionPolicy) attributes(r review) *admission.VersionedAttributes {
