@@ -66,6 +66,7 @@ fmt: $(GOLANGCI_LINT) ## format the code
 lint: $(GOLANGCI_LINT) ## run the linters
 	$(GOLANGCI_LINT) run ./...
 	cd testbed && ../$(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+	cd test/fit && ../../$(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: check
 check: lint $(CONTROLLER_GEN) ## linters, formatting, generated files, go.mod: what must hold before a commit
@@ -75,6 +76,7 @@ check: lint $(CONTROLLER_GEN) ## linters, formatting, generated files, go.mod: w
 unit: ## unit tests alone, with the race detector, for which a C compiler is installed if need be
 	@command -v gcc >/dev/null || { apt-get update -qq && apt-get install -qq -y gcc libc6-dev; }
 	CGO_ENABLED=1 go test -race -run '$(RUN)' $$(go list ./... | grep -v /test/e2e)
+	cd test/fit && CGO_ENABLED=0 go test -trimpath ./...
 	@$(MAKE) --no-print-directory -C testbed test
 
 .PHONY: test

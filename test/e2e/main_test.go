@@ -73,8 +73,11 @@ func install(ctx context.Context, c *cluster) error {
 	if err := c.rememberObjects(ctx); err != nil {
 		return err
 	}
-	return installWith(ctx, c)
+	return installWith(ctx, c, tellTestImages)
 }
+
+// tellTestImages lets peers know of the stories' own images, which are of no public registry.
+const tellTestImages = "advertising.imagePatterns={hanse.dev/test/*}"
 
 // installWith installs Hanse, or upgrades it, with these values of the chart.
 func installWith(ctx context.Context, c *cluster, values ...string) error {
