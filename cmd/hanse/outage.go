@@ -50,7 +50,7 @@ func startAnew() error {
 	if err != nil {
 		return fmt.Errorf("find our own program: %w", err)
 	}
-	return fmt.Errorf("start anew: %w", syscall.Exec(program, os.Args, os.Environ()))
+	return fmt.Errorf("start anew: %w", syscall.Exec(program, os.Args, os.Environ())) //nolint:gosec // it is this very program
 }
 
 // awaitAPIServer returns when the API server answers. Meanwhile the process is healthy, but not ready.
@@ -63,8 +63,11 @@ func (f *serverFlags) awaitAPIServer(ctx context.Context, config *rest.Config) e
 		return fmt.Errorf("serve --health-probe-bind-address: %w", err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(aliveOnly), ReadHeaderTimeout: answerTimeout}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener) // says that it was closed
+	}()
 	err = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		if err := answers(ctx, config); err != nil {
 			ctrl.Log.Info("Waiting for the API server", "cause", err.Error())

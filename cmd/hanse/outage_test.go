@@ -103,7 +103,7 @@ func TestAwaitAPIServerIsAliveButNotReady(t *testing.T) {
 
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
 		response := httptest.NewRecorder()
-		aliveOnly(response, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		aliveOnly(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
 		if response.Code != want {
 			t.Errorf("%s: got %d, want %d", path, response.Code, want)
 		}

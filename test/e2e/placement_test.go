@@ -7,10 +7,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -164,57 +165,53 @@ func TestPodOverridesPlacement(t *testing.T) {
 // Four clusters that ask no money of each other share what they have: each runs pods in all the others.
 func TestFreePool(t *testing.T) {
 	ctx := market(t)
-	members := []*cluster{lubeck, hamburg, bremen, wismar}
-	for i, member := range members {
-		for _, other := range members[i+1:] {
+	pool := []*cluster{lubeck, hamburg, bremen, wismar}
+	t.Cleanup(func() {
+		for _, member := range pool[:3] {
+			member.forget(t, "wismar")
+			wismar.forget(t, member.name)
+		}
+	})
+	for i, member := range pool {
+		for _, other := range pool[i+1:] {
 			if err := peerBothWays(ctx, member, other); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	t.Cleanup(func() {
-		for _, member := range members[:3] {
-			member.forget(t, "wismar")
-			wismar.forget(t, member.name)
-		}
-	})
-	for _, member := range members {
-		for _, other := range members {
-			if other == member {
-				continue
-			}
-			member.awaitOpen(t, other)
-			held, err := member.copyFrom(ctx, other)
-			if err != nil || held.Spec.Prices != nil {
-				t.Errorf("%s asks %s for money: %v (%v)", other.name, member.name, held.Spec.Prices, err)
-			}
+	for _, member := range pool {
+		others := slices.DeleteFunc(slices.Clone(pool), func(c *cluster) bool { return c == member })
+		member.expectFreeOffers(t, others)
+		member.expectPodsAt(t, others)
+	}
+	if out, err := wismar.hanse(ctx, "table", "--for", "cpu=100m"); err != nil || strings.Count(out, "yes") != 3 {
+		t.Errorf("a small pod does not fit everywhere: %v\n%s", err, out)
+	}
+}
+
+func (c *cluster) expectFreeOffers(t *testing.T, providers []*cluster) {
+	t.Helper()
+	for _, provider := range providers {
+		c.awaitOpen(t, provider)
+		held, err := c.copyFrom(t.Context(), provider)
+		if err != nil || held.Spec.Prices != nil {
+			t.Errorf("%s asks %s for money: %v (%v)", provider.name, c.name, held.Spec.Prices, err)
 		}
 	}
-	for _, member := range members {
-		ns := member.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}, anywhere)
-		for _, other := range members {
-			if other != member {
-				pod := shellPod(ns, "at-"+other.name, forever)
-				pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: other.name}
-				member.create(t, pod)
-			}
-		}
-		for _, other := range members {
-			if other == member {
-				continue
-			}
-			member.awaitRunning(t, &corev1.Pod{ObjectMeta: shellPod(ns, "at-"+other.name, "").ObjectMeta})
-			home := &corev1.Pod{}
-			if err := member.Get(ctx, types.NamespacedName{Namespace: ns, Name: "at-" + other.name}, home); err != nil {
-				t.Fatal(err)
-			}
-			other.mustRemotePod(t, home)
-		}
+}
+
+// expectPodsAt runs a pod at each of the providers.
+func (c *cluster) expectPodsAt(t *testing.T, providers []*cluster) {
+	t.Helper()
+	ns := c.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}, anywhere)
+	for _, provider := range providers {
+		pod := shellPod(ns, "at-"+provider.name, forever)
+		pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: provider.name}
+		c.create(t, pod)
 	}
-	if out, err := wismar.hanse(ctx, "table", "--for", "cpu=100m"); err != nil {
-		t.Error(err)
-	} else {
-		t.Log(out)
+	for _, provider := range providers {
+		home := c.awaitReadyPods(t, ns, "at-"+provider.name, 1)[0]
+		provider.mustRemotePod(t, &home)
 	}
 }
 
