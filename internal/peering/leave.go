@@ -44,6 +44,9 @@ func (c *Controller) leave(ctx context.Context, peer *v1alpha1.Peer, seen *parti
 	case err != nil:
 		return obstacle{}, err
 	}
+	if hello, err := link.Hello(ctx); err == nil && identified(peer, hello).status == metav1.ConditionFalse {
+		return node, nil // what we have at another cluster is not this Peer's to end
+	}
 	if text := tombstoneAt(ctx, link); text != "" && c.config.verify(peer, text, link.Invitation()) == nil {
 		// The Peer's change brings us back, and `hanse kubelet` to end our pods at once.
 		return obstacle{thing: "this Peer to be forgotten, since the peer has parted by force"}, c.partForgotten(ctx, peer)

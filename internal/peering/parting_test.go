@@ -121,6 +121,26 @@ func TestConsumerLeavesStepByStep(t *testing.T) {
 	}
 }
 
+// Credentials may lead to a cluster that is another peer of ours.
+func TestNothingIsEndedAtAnotherCluster(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
+	mapping := remoteMapping()
+	if err := w.links.link.remote.Create(t.Context(), mapping); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile()
+	w.linked()
+	w.links.link.hello.ClusterID = "bremen"
+	w.part()
+	w.finish()
+	if err := w.links.link.remote.Get(t.Context(), client.ObjectKeyFromObject(mapping), mapping); err != nil {
+		t.Fatal(err)
+	}
+	if !mapping.DeletionTimestamp.IsZero() || w.remoteClaim().Spec.Phase != "" {
+		t.Error("the parting from one peer has ended what we have at another")
+	}
+}
+
 func TestConsumerWaitsForItsProvider(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuse error
