@@ -45,14 +45,15 @@ func BenchmarkNewTable(b *testing.B) {
 	}
 }
 
-func BenchmarkFitting(b *testing.B) {
+func BenchmarkMatch(b *testing.B) {
 	const count = 10_000
 	built := exchange.NewTable(table(count), now)
 	request := bursts.Pod("home", "one").Spec.Containers[0].Resources.Requests
 	b.ReportAllocs()
 	for b.Loop() {
-		if rows := built.Fitting(request); len(rows) != count {
-			b.Fatalf("%d rows fit, want %d", len(rows), count)
+		matches := built.Match(exchange.Query{Request: request})
+		if len(matches) != count || !matches[count-1].Fits {
+			b.Fatalf("not all of %d rows fit", count)
 		}
 	}
 }

@@ -46,6 +46,7 @@ type Result struct {
 	AcceptedToReady                      measure.Sample // from the consumer's accepted copy to its node Ready
 	AllReady                             time.Duration  // from the first creation to the last node Ready
 
+	Placement        Placement
 	Manager, Kubelet Server
 	CPU              lab.Reading   // while advertisements were taken in, by group
 	Took             time.Duration // how long that was measured

@@ -44,10 +44,14 @@ func (e *experiment) measure(ctx context.Context) (Result, error) {
 	if err := e.usage(&r.Manager.After, &r.Kubelet.After); err != nil {
 		return r, err
 	}
-	if e.Idle == 0 {
-		return r, nil
+	if e.Idle > 0 {
+		if r.Idle, err = e.idle(ctx); err != nil {
+			return r, err
+		}
 	}
-	r.Idle, err = e.idle(ctx)
+	if !e.OneByOne {
+		r.Placement, err = e.place(ctx)
+	}
 	return r, err
 }
 

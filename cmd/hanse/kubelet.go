@@ -45,7 +45,7 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 	if err != nil {
 		return err
 	}
-	links, err := server.addLinks(mgr, "kubelet", pingByKubelet)
+	links, err := server.addLinks(mgr, "kubelet")
 	if err != nil {
 		return err
 	}

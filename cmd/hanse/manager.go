@@ -93,7 +93,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 	if err := f.introduce(ctx, mgr); err != nil {
 		return err
 	}
-	links, err := f.server.addLinks(mgr, "manager", pingByManager)
+	links, err := f.server.addLinks(mgr, "manager")
 	if err != nil {
 		return err
 	}

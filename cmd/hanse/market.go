@@ -13,6 +13,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/advertisement"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/placement"
+	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/policymaker"
 )
 
@@ -79,11 +80,15 @@ func (f *marketFlags) addAdvertising(mgr manager.Manager, links *peers.Links) er
 	recorder := mgr.GetEventRecorder("hanse-advertisement")
 	publisher := advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), f.maker, clock.RealClock{}, recorder)
 	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), advertisement.OverLinks(links), f.maker, clock.RealClock{}, recorder)
+	f.maker.Gather(policy.Outgoing, publisher.Gather)
+	f.maker.Gather(policy.Incoming, receiver.Gather)
 	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
 }
 
 func (f *marketFlags) addPlacement(mgr manager.Manager, _ *peers.Links) error {
 	recorder := mgr.GetEventRecorder("hanse-placement")
 	config := placement.Config{ClusterID: f.advertising.ClusterID}
-	return placement.New(config, mgr.GetClient(), f.maker, clock.RealClock{}, recorder).SetupWithManager(mgr)
+	controller := placement.New(config, mgr.GetClient(), f.maker, clock.RealClock{}, recorder)
+	f.maker.Gather(policy.Placement, controller.Gather)
+	return controller.SetupWithManager(mgr)
 }

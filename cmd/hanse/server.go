@@ -116,16 +116,12 @@ func (f *serverFlags) setLogger() error {
 // every turn, and new credentials are no matter of seconds.
 const freshCredentials = 5 * time.Second
 
-// How soon a silent connection to a peer is pinged. Thousands of them make that the largest part of what `hanse manager`
-// does when nothing happens, which greets peers more often than that anyway; `hanse kubelet` does not, and must notice at
-// once that its nodes are cut off.
-const (
-	pingByManager = time.Minute
-	pingByKubelet = 3 * time.Second
-)
+// pingAfter is how soon a silent connection to a peer is pinged. The kernel notices most cuts before, within 12 s and
+// without any work of ours, which of pings to thousands of peers is more than of all else that an idle process does.
+const pingAfter = time.Minute
 
 // addLinks adds the connections to peers, which the manager ends with itself.
-func (f *serverFlags) addLinks(mgr manager.Manager, subcommand string, pingAfter time.Duration) (*peers.Links, error) {
+func (f *serverFlags) addLinks(mgr manager.Manager, subcommand string) (*peers.Links, error) {
 	links := peers.NewLinks(peers.Config{
 		Local:     mgr.GetAPIReader(),
 		Scheme:    mgr.GetScheme(),
