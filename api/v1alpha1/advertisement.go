@@ -196,8 +196,8 @@ type Prices struct {
 	// +kubebuilder:validation:MaxLength=3
 	Currency string `json:"currency"`
 
-	// perHour is the amount for one unit of a resource for an hour: one core, one byte, one pod, one GPU. A resource
-	// that is not named is free.
+	// perHour is the amount for one unit of a resource for an hour: one core, one Gi of memory, storage or huge pages, one
+	// pod, one GPU. A resource that is not named is free.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	PerHour map[corev1.ResourceName]resource.Quantity `json:"perHour,omitempty"`

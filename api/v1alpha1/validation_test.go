@@ -94,6 +94,8 @@ const (
 	offloading = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: $NAME, namespace: x},
 		spec: {strategy: $STRATEGY, clusterSelector: {matchLabels: {$LABEL: $WITH},
 			matchExpressions: [{key: $KEY, operator: $OP, values: $VALUES}]}}}`
+	placement = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: x},
+		spec: {placement: {prefer: $PREFER, maxLatency: $LATENCY, maxPrice: {amount: $AMOUNT, currency: $CURRENCY}, exclude: $EXCLUDE}}}`
 	mapping = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceMapping, metadata: {name: $NAME, namespace: x},
 		spec: {homeNamespace: $HOME}}`
 	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
@@ -114,6 +116,7 @@ func TestRules(t *testing.T) {
 	goodPeer := []string{"NAME", "hamburg", "ID", "hamburg", "ROLES", "[Provider]", "CIDR", "10.200.0.0/16"}
 	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
 	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "LABEL", "hanse.dev/peer", "WITH", "hamburg", "KEY", "zone", "OP", "In", "VALUES", "[a]"}
+	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "{spec: {containers: []}}", "GRACE", "5"}
 
@@ -180,6 +183,13 @@ func TestRules(t *testing.T) {
 		{name: "a selector for a label that cannot be", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"LABEL", `"not a label"`}, want: "must be a label key"},
 		{name: "a selector for a value that cannot be", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"WITH", `"two words"`}, want: "matchLabels"},
 		{name: "a requirement on a label that cannot be", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"KEY", `"a/b/c"`}, want: "must be a label key"},
+
+		{name: "a placement", plural: "namespaceoffloadings", template: placement, good: goodPlacement},
+		{name: "a placement that prefers nonsense", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"PREFER", "Beauty"}, want: "Unsupported value"},
+		{name: "a placement below nothing", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"AMOUNT", `"-0.05"`}, want: "must not be negative"},
+		{name: "a placement in no currency", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"CURRENCY", "euros"}, want: "currency"},
+		{name: "a placement faster than light", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"LATENCY", "0s"}, want: "maxLatency must be above"},
+		{name: "a placement that names a peer twice", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"EXCLUDE", "[a, a]"}, want: "Duplicate"},
 
 		{name: "a namespace mapping", plural: "namespacemappings", template: mapping, good: goodMapping},
 		{name: "a namespace mapping of another name", plural: "namespacemappings", template: mapping, good: goodMapping, change: []string{"NAME", "other"}, want: "called like its homeNamespace"},
