@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,11 +33,7 @@ func separated(t *testing.T) map[*cluster][]string {
 	awaitParted(t)
 	before := map[*cluster][]string{}
 	for _, c := range []*cluster{lubeck, hamburg} {
-		names, err := c.objects(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		before[c] = names
+		before[c] = c.objectsAtRest(t)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -50,6 +47,25 @@ func separated(t *testing.T) map[*cluster][]string {
 		}
 	})
 	return before
+}
+
+// objectsAtRest are those that there are when Kubernetes has collected the leases of virtual nodes, which it does in its
+// own time.
+func (c *cluster) objectsAtRest(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	eventually(t, c.name+" has no leases of virtual nodes", func(ctx context.Context) error {
+		var err error
+		if names, err = c.objects(ctx); err != nil {
+			return err
+		}
+		lease := func(name string) bool { return strings.Contains(name, "kube-node-lease/"+v1alpha1.VirtualNodePrefix) }
+		if i := slices.IndexFunc(names, lease); i >= 0 {
+			return errors.New(names[i])
+		}
+		return nil
+	})
+	return names
 }
 
 // awaitParted waits until neither cluster knows the other.

@@ -17,13 +17,15 @@ import (
 
 const gpu corev1.ResourceName = "example.org/gpu"
 
-// What we say is free, the scheduler can place: for each resource, pods that ask for it alone, one on each node, as large
-// as its own code lets in.
+// What a peer is offered beyond what its own pods hold, the scheduler can place beside all pods: for each resource, pods
+// that ask for it alone, one on each node, as large as its own code lets in.
 func TestAvailabilityFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		snapshot := drawCluster(t)
-		offered := capacityOf(snapshot).Availability("lubeck", exchange.Claims{})
-		for name, quantity := range offered {
+		capacity := capacityOf(snapshot)
+		held := capacity.Held("lubeck")
+		for name, quantity := range capacity.Availability("lubeck", exchange.Claims{}) {
+			quantity.Sub(held[name])
 			placeable := placeable(snapshot, name)
 			if quantity.Cmp(placeable) > 0 {
 				t.Errorf("%s of %s is offered, and the scheduler places %s", quantity.String(), name, placeable.String())
@@ -120,9 +122,8 @@ func infos(snapshot exchange.Snapshot) []*framework.NodeInfo {
 		info := framework.NewNodeInfo()
 		info.SetNode(node)
 		for _, pod := range snapshot.Pods {
-			// What the peer holds is offered to it as well, so it is not in the way.
 			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-			if pod.Spec.NodeName == node.Name && !ended && pod.Labels[v1alpha1.LabelPeer] != "lubeck" {
+			if pod.Spec.NodeName == node.Name && !ended {
 				info.AddPod(pod)
 			}
 		}
