@@ -1,9 +1,12 @@
 package v1alpha1
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // OffloadingStrategy says where the pods of a namespace may run.
@@ -32,8 +35,8 @@ type NamespaceOffloadingSpec struct {
 	// +optional
 	ClusterSelector *ClusterSelector `json:"clusterSelector,omitempty"`
 
-	// placement says which of the selected clusters are preferred. By default home first, then what the administrator's
-	// policy says.
+	// placement says which of the selected clusters are preferred, and which must not be used. By default home comes first,
+	// then what the administrator's policy says.
 	// +optional
 	Placement *Placement `json:"placement,omitempty"`
 }
@@ -54,8 +57,8 @@ const (
 // Placement says which clusters the pods of a namespace prefer, and which they must not run in. Annotations of a pod
 // override it: hanse.dev/prefer (Price, Latency or Spread) and hanse.dev/exclude (names of peers, separated by commas).
 type Placement struct {
-	// prefer says what makes one cluster better than another. Where it is set, real nodes of this cluster are not
-	// preferred to virtual ones.
+	// prefer says what makes one cluster better than another, unless the administrator's policy says it. Where it is set,
+	// real nodes of this cluster are not preferred to virtual ones.
 	// +optional
 	Prefer PlacementPreference `json:"prefer,omitempty"`
 
@@ -115,6 +118,31 @@ type ClusterSelector struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	MatchExpressions []ClusterSelectorRequirement `json:"matchExpressions,omitempty"`
+}
+
+// Selector returns the selector that the scheduler's node affinity amounts to: everything, of nil. It fails if a key or a
+// value cannot be that of a label.
+func (s *ClusterSelector) Selector() (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	translated := metav1.LabelSelector{}
+	for key, value := range s.MatchLabels {
+		metav1.AddLabelToSelector(&translated, key, string(value))
+	}
+	for _, requirement := range s.MatchExpressions {
+		values := make([]string, 0, len(requirement.Values))
+		for _, value := range requirement.Values {
+			values = append(values, string(value))
+		}
+		translated.MatchExpressions = append(translated.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: requirement.Key, Operator: requirement.Operator, Values: values})
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&translated)
+	if err != nil {
+		return nil, fmt.Errorf("read clusterSelector: %w", err)
+	}
+	return selector, nil
 }
 
 // LabelValue is the value of a label.

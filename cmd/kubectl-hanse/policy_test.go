@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,6 +64,12 @@ func governed(t *testing.T, objects ...client.Object) *world {
 	w := newWorld(t, append(objects, system()...)...)
 	recorder, clock := events.NewFakeRecorder(100), clocktesting.NewFakeClock(now)
 	maker := policymaker.New(policymaker.Config{Deadline: 10 * time.Second}, w.client, w.client, clock, recorder)
+	maker.Gather(policy.Incoming, func(_ context.Context, _ policy.Question, name string) (policy.Facts, error) {
+		if name != "hamburg" {
+			return policy.Facts{}, errors.New("there is no peer " + name)
+		}
+		return policy.Facts{Time: now}, nil
+	})
 	for _, question := range append([]string{unknownQuestion}, questions...) {
 		if _, err := maker.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: question}}); err != nil {
 			t.Fatal(err)
@@ -163,11 +170,7 @@ func TestBrokenPoliciesAreInTheStatusAndFoundByCheck(t *testing.T) {
 }
 
 func TestPoliciesAreAsked(t *testing.T) {
-	w := governed(t, policyMap("limits", map[string]string{"all.rego": denyAll}), newPeer("hamburg", v1alpha1.RoleProvider),
-		&v1alpha1.Advertisement{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("hamburg"), Name: "hamburg"},
-			Spec:       v1alpha1.AdvertisementSpec{ClusterID: "hamburg", TimeToLive: metav1.NewTime(now.Add(time.Hour))},
-		})
+	w := governed(t, policyMap("limits", map[string]string{"all.rego": denyAll}))
 	asked, err := explained("advertisement", "hamburg", false)
 	if err != nil {
 		t.Fatal(err)
@@ -182,6 +185,12 @@ func TestPoliciesAreAsked(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+	if asked, err = explained("advertisement", "nobody", false); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = w.askPolicies(soon(t), v1alpha1.SystemNamespace, asked); err != nil || got.Error != "there is no peer nobody" {
+		t.Errorf("got %+v, %v", got, err)
 	}
 	w.expectNoQuestions(t)
 }

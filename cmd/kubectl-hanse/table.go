@@ -161,7 +161,7 @@ func (m market) matches(query exchange.Query, by order) []exchange.Match {
 		fitting = len(matches)
 	}
 	for _, group := range [][]exchange.Match{matches[:fitting], matches[fitting:]} {
-		slices.SortFunc(group, func(a, b exchange.Match) int { return by(a.Row, b.Row) })
+		slices.SortFunc(group, func(a, b exchange.Match) int { return by(*a.Row, *b.Row) })
 	}
 	return matches
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -203,20 +202,18 @@ func amountsOrNone(of corev1.ResourceList) string {
 	return amounts(of)
 }
 
-// prices are what is asked for a unit of each resource and hour; of bytes, for 1Gi.
+// prices are what is asked for a unit of each resource and hour.
 func prices(of *v1alpha1.Prices) string {
 	if of == nil || len(of.PerHour)+len(of.PerPlacement) == 0 {
 		return "free"
 	}
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(of.PerHour)) {
-		unit := string(name)
-		one := resource.MustParse("1")
+		unit, price := string(name), of.PerHour[name].DeepCopy()
 		if isBytes(name) {
-			unit, one = "Gi of "+unit, resource.MustParse("1Gi")
+			unit = "Gi of " + unit
 		}
-		cost := viewCost(exchange.PricePerHour(of, corev1.ResourceList{name: one}))
-		words = append(words, cost.PerHour+"/"+unit)
+		words = append(words, digits(price.AsDec())+"/"+unit)
 	}
 	for _, image := range slices.Sorted(maps.Keys(of.PerPlacement)) {
 		price := of.PerPlacement[image].DeepCopy()

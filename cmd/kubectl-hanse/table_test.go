@@ -21,7 +21,7 @@ func fair() []client.Object {
 	hamburg.Status.Acknowledgement.Corrections = []string{"spec.labels[region]: north instead of best"}
 	hamburg.Spec.Prices = &v1alpha1.Prices{
 		Currency:     "EUR",
-		PerHour:      map[corev1.ResourceName]resource.Quantity{"cpu": resource.MustParse("0.02"), "memory": resource.MustParse("1n")},
+		PerHour:      map[corev1.ResourceName]resource.Quantity{"cpu": resource.MustParse("0.02"), "memory": resource.MustParse("0.003")},
 		PerPlacement: map[string]resource.Quantity{"nginx": resource.MustParse("0.5")},
 	}
 	hamburg.Spec.Images = []v1alpha1.Image{{Names: []string{"docker.io/library/nginx@sha256:0123", "docker.io/library/nginx:latest"}, SizeBytes: 70 << 20}}

@@ -109,8 +109,8 @@ func viewRow(row *exchange.Row) rowView {
 }
 
 func viewMatch(match *exchange.Match) rowView {
-	view := viewRow(&match.Row)
-	cost := viewCost(match.Cost)
+	view := viewRow(match.Row)
+	cost := viewCost(match.Cost())
 	view.Fits, view.Why, view.Cost, view.ImagesThere = &match.Fits, match.Why, &cost, &match.ImagesThere
 	return view
 }

@@ -26,6 +26,10 @@ type inquiry struct {
 	policies  int64             // how often they were changed
 }
 
+func (q *inquiry) facts(peer *v1alpha1.Peer, now time.Time) policy.Facts {
+	return policy.Facts{Time: now, Peer: peer, Advertisement: &q.draft, Load: &q.load}
+}
+
 // reply is the newest answer of the policies about the offer to one consumer.
 type reply struct {
 	inquiry
@@ -122,7 +126,7 @@ func (p *Publisher) ask(
 }
 
 func (p *Publisher) decide(ctx context.Context, peer *v1alpha1.Peer, q *inquiry, now time.Time) (policy.Decision, error) {
-	input, err := policy.NewInput(policy.Facts{Time: now, Peer: peer, Advertisement: &q.draft, Load: &q.load})
+	input, err := policy.NewInput(q.facts(peer, now))
 	if err != nil {
 		return policy.Decision{}, fmt.Errorf("describe the offer to peer %q: %w", peer.Name, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,6 +26,7 @@ type capacity struct {
 	config    *Config
 	changed   chan struct{} // holds one value after a change
 	book      *book
+	complete  atomic.Bool // all that there was at the start is known
 
 	mu           sync.Mutex
 	ledger       *exchange.Ledger
@@ -128,6 +130,7 @@ func (c *capacity) WaitForSync(ctx context.Context) error {
 			return errors.New("pods, nodes and advertisements were not read in time")
 		}
 	}
+	c.complete.Store(true)
 	return nil
 }
 

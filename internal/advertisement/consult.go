@@ -127,21 +127,22 @@ func (c *consultation) lookUp(f facts, now time.Time) (hearing, question) {
 }
 
 func (c *consultation) ask(ctx context.Context, f facts, now time.Time) answer {
-	facts := policy.Facts{Time: now, Peer: f.peer, Advertisement: &f.offer.Spec}
-	if f.copy != nil && recordOf(f.copy).accepted {
-		facts.Previous = &f.copy.Spec
-	}
-	table, err := c.table.at(ctx, now)
+	known, err := c.inputOf(ctx, f, now)
 	if err != nil {
 		return answer{err: err}
 	}
-	facts.Table = table
-	input, err := policy.NewInput(facts)
+	input, err := policy.NewInput(known)
 	if err != nil {
 		return answer{err: fmt.Errorf("put the advertisement into words for the policies: %w", err)}
 	}
 	decision, err := c.decider.Decide(ctx, policy.Incoming, input)
 	return answer{decision: decision, err: err}
+}
+
+// inputOf returns what the policies are asked with.
+func (c *consultation) inputOf(ctx context.Context, f facts, now time.Time) (policy.Facts, error) {
+	table, err := c.table.at(ctx, now)
+	return policy.Facts{Time: now, Peer: f.peer, Advertisement: &f.offer.Spec, Previous: previousOf(f.copy), Table: table}, err
 }
 
 // tableau is the table as policies see it, made when somebody asks and kept for a moment.

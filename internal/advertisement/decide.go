@@ -52,8 +52,8 @@ func (o outcome) inForce() bool {
 	return o.record.accepted && o.verdict.state == v1alpha1.AcknowledgementAccepted && !o.expires.IsZero()
 }
 
-// decide says what the copy and the answer must be. The spec of the copy is the one that was accepted last, for as long as
-// that lasts, and else the newest one.
+// decide says what the copy and the answer must be. The spec of the copy is the newest one; only if that is refused, it is
+// the one that was accepted last, for as long as that lasts.
 func (s settings) decide(f facts, now time.Time) outcome {
 	o := outcome{again: f.again}
 	if f.copy != nil {
@@ -118,11 +118,26 @@ func (s settings) admit(o outcome, f facts, now time.Time) outcome {
 	if verdict.state != v1alpha1.AcknowledgementAccepted {
 		verdict.corrections = nil // nothing is used
 		o.verdict = verdict
-		return s.keepRefused(o, f, spec, now)
+		return s.keepUnused(o, f, spec, now)
 	}
 	o.verdict = verdict.corrected()
 	o.taken = !o.record.accepted || spec.Sequence > o.spec.Sequence
-	o.record, o.spec = o.record.take(f.arrived, true), spec
+	o.record, o.spec = o.record.take(f.arrived, true, o.spec), spec
+	return o
+}
+
+// keepUnused keeps a pending message, corrected as it will be if it is accepted, so that an administrator sees what there
+// is to decide. What was accepted before is only remembered then; if it is too large for that it is kept as if the
+// message were refused, since policies must not lose sight of it.
+func (s settings) keepUnused(o outcome, f facts, spec *v1alpha1.AdvertisementSpec, now time.Time) outcome {
+	remembered := !o.record.accepted
+	if !remembered {
+		_, remembered = previousText(o.spec)
+	}
+	if o.verdict.state != v1alpha1.AcknowledgementPending || !remembered {
+		return s.keepRefused(o, f, spec, now)
+	}
+	o.record, o.spec = o.record.take(f.arrived, false, o.spec), spec
 	return o
 }
 
@@ -133,7 +148,7 @@ func (s settings) keepRefused(o outcome, f facts, spec *v1alpha1.AdvertisementSp
 	if !ours || o.record.accepted && s.end(o).After(now) {
 		return o
 	}
-	o.record, o.spec = o.record.take(f.arrived, false), spec
+	o.record, o.spec = o.record.take(f.arrived, false, o.spec), spec
 	return o
 }
 
@@ -155,15 +170,11 @@ func (s settings) keepStorable(o outcome, f facts) outcome {
 // screen says whether the message is sound. Its times are judged as of when it came in: later, they say something else.
 func (s settings) screen(f facts) exchange.Verdict {
 	offer, clusterID := &f.offer.Spec, f.peer.Spec.ClusterID
-	var previous *v1alpha1.AdvertisementSpec
-	if f.copy != nil {
-		if recordOf(f.copy).accepted {
-			previous = &f.copy.Spec
-		} else if offer.ClusterID == clusterID && offer.Sequence < f.copy.Spec.Sequence {
-			return exchange.Verdict{Reason: v1alpha1.ReasonStale, Message: messageStale}
-		}
+	unused := f.copy != nil && !recordOf(f.copy).accepted
+	if unused && offer.ClusterID == clusterID && offer.Sequence < f.copy.Spec.Sequence {
+		return exchange.Verdict{Reason: v1alpha1.ReasonStale, Message: messageStale}
 	}
-	verdict := exchange.Judge(offer, s.bounds, clusterID, previous, f.arrived)
+	verdict := exchange.Judge(offer, s.bounds, clusterID, previousOf(f.copy), f.arrived)
 	if verdict.Accepted && exchange.Loops(offer, s.clusterID) {
 		return exchange.Verdict{Reason: v1alpha1.ReasonLoop, Message: messageLoop}
 	}

@@ -2,6 +2,8 @@ package advertisement
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +64,15 @@ func TestDecision(t *testing.T) {
 	inUse := func() *v1alpha1.Advertisement {
 		return stored(nil, testSettings.decide(hears(nil, messageAt(5, 0), allowed, start), start), start)
 	}
+	waiting := func() *v1alpha1.Advertisement {
+		return stored(inUse(), testSettings.decide(hears(inUse(), messageAt(6, 0), pending, start), start), start)
+	}
+	huge := func(s *spec) {
+		for i := range 100 {
+			name := fmt.Sprintf("%d/%s", i, strings.Repeat("x", 490))
+			s.Images = append(s.Images, v1alpha1.Image{Names: []string{name, name + "a", name + "b", name + "c", name + "d"}})
+		}
+	}
 	with := func(decision string) *v1alpha1.Advertisement {
 		held := inUse()
 		held.Annotations[v1alpha1.AnnotationDecision] = decision
@@ -107,15 +118,28 @@ func TestDecision(t *testing.T) {
 		"a refusal of the first is shown": {
 			hears(nil, messageAt(6, 0), denied, later), later, want{no, v1alpha1.ReasonRefusedByPolicy, false, 6, false, false},
 		},
-		"pending keeps what was, closed": {
-			hears(inUse(), messageAt(6, 0), pending, later), later, want{maybe, v1alpha1.ReasonPendingApproval, false, 5, false, false},
+		"pending is shown": {
+			hears(inUse(), messageAt(6, 0), pending, later), later, want{maybe, v1alpha1.ReasonPendingApproval, false, 6, false, false},
+		},
+		"a refusal after that is shown": {
+			hears(waiting(), messageAt(7, 0), denied, later), later, want{no, v1alpha1.ReasonRefusedByPolicy, false, 7, false, false},
+		},
+		"one that can be accepted is": {
+			hears(waiting(), messageAt(7, 0), allowed, later), later, want{yes, v1alpha1.ReasonAccepted, true, 7, true, false},
+		},
+		"older than what is pending changes nothing": {
+			hears(waiting(), messageAt(5, 0), allowed, later), later, want{maybe, v1alpha1.ReasonPendingApproval, false, 6, false, false},
+		},
+		"pending is not shown if too much would be forgotten": {
+			hears(stored(nil, testSettings.decide(hears(nil, messageAt(5, 0, huge), allowed, start), start), start),
+				messageAt(6, 0), pending, later), later, want{maybe, v1alpha1.ReasonPendingApproval, false, 5, false, false},
 		},
 		"pending and approved": {
 			hears(with("Accept"), messageAt(6, 0), pending, later), later, want{yes, v1alpha1.ReasonApproved, true, 6, true, false},
 		},
 		"approval lapses with the terms": {
 			hears(with("Accept"), messageAt(6, 0, expensive), pending, later), later,
-			want{maybe, v1alpha1.ReasonPendingApproval, false, 5, false, true},
+			want{maybe, v1alpha1.ReasonPendingApproval, false, 6, false, true},
 		},
 		"approval does not help against a policy": {
 			hears(with("Accept"), messageAt(6, 0), denied, later), later, want{no, v1alpha1.ReasonRefusedByPolicy, false, 5, false, false},
@@ -127,7 +151,7 @@ func TestDecision(t *testing.T) {
 			hears(with("Refuse"), messageAt(6, 0, expensive), allowed, later), later, want{yes, v1alpha1.ReasonAccepted, true, 6, true, true},
 		},
 		"a word that is none does not count": {
-			hears(with("Perhaps"), messageAt(6, 0), pending, later), later, want{maybe, v1alpha1.ReasonPendingApproval, false, 5, false, false},
+			hears(with("Perhaps"), messageAt(6, 0), pending, later), later, want{maybe, v1alpha1.ReasonPendingApproval, false, 6, false, false},
 		},
 		"no answer leaves what is in use": {
 			failing(hears(inUse(), messageAt(6, 0), allowed, later)), later, want{yes, v1alpha1.ReasonAccepted, true, 5, false, false},
@@ -207,6 +231,39 @@ func TestSequenceNeverGoesBack(t *testing.T) {
 	})
 }
 
+// What was accepted last is not forgotten while others wait or are refused: policies compare with it.
+func TestWhatWasAcceptedIsRemembered(t *testing.T) {
+	now := start
+	hear := func(held *v1alpha1.Advertisement, sequence int64, decision policy.Decision, changes ...func(*spec)) *v1alpha1.Advertisement {
+		message := messageAt(sequence, now.Sub(start), changes...)
+		return stored(held, testSettings.decide(hears(held, message, decision, now), now), now)
+	}
+	expect := func(held *v1alpha1.Advertisement, want int64) {
+		t.Helper()
+		previous := previousOf(held)
+		if previous == nil || previous.Sequence != want {
+			t.Errorf("remembered is %+v, want that of sequence %d", previous, want)
+		}
+	}
+	held := hear(nil, 1, pending)
+	if previous := previousOf(held); previous != nil {
+		t.Errorf("remembered is %+v before anything was accepted", previous)
+	}
+	held = hear(held, 2, policy.Decision{Outcome: policy.Allow})
+	expect(held, 2)
+	want := messageAt(2, 0)
+	if diff := cmp.Diff(&want, previousOf(hear(held, 3, pending))); diff != "" {
+		t.Errorf("remembered (-want +got):\n%s", diff)
+	}
+	held = hear(hear(held, 3, pending), 4, pending)
+	expect(held, 2)
+	held = hear(held, 5, denied)
+	expect(held, 2)
+	expect(hear(held, 6, policy.Decision{Outcome: policy.Allow}), 6)
+	now = now.Add(time.Hour)
+	expect(hear(held, 7, denied), 2)
+}
+
 func TestFingerprintOfTermsIsWhatIsComparedElsewhere(t *testing.T) {
 	base := messageAt(1, 0)
 	for name, change := range map[string]func(*spec){
@@ -217,7 +274,6 @@ func TestFingerprintOfTermsIsWhatIsComparedElsewhere(t *testing.T) {
 		"default phase": func(s *spec) { s.Phase = v1alpha1.OfferOpen },
 		"phase":         func(s *spec) { s.Phase = v1alpha1.OfferCordoned },
 		"guarantee":     func(s *spec) { s.Guarantee = resources("cpu", "1") },
-		"images":        func(s *spec) { s.Images = []v1alpha1.Image{{Names: []string{"a"}}} },
 		"prices": func(s *spec) {
 			s.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: resources(string(corev1.ResourceCPU), "1m")}
 		},
@@ -226,7 +282,7 @@ func TestFingerprintOfTermsIsWhatIsComparedElsewhere(t *testing.T) {
 		"flags":      func(s *spec) { s.Flags = map[string]v1alpha1.Text{"a": "b"} },
 		"extensions": func(s *spec) { s.Extensions = map[string]v1alpha1.Extension{"a": "b"} },
 		"nested":     func(s *spec) { s.Nested = []v1alpha1.NestedOffer{{ClusterID: "kiel"}} },
-		"empty list": func(s *spec) { s.Images = []v1alpha1.Image{} },
+		"empty list": func(s *spec) { s.Nested = []v1alpha1.NestedOffer{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := messageAt(1, 0, change)
@@ -234,5 +290,17 @@ func TestFingerprintOfTermsIsWhatIsComparedElsewhere(t *testing.T) {
 				t.Errorf("same by fingerprint: %t, by comparison: %t", same, !same)
 			}
 		})
+	}
+}
+
+func TestImagesAndVersionAreNoTerms(t *testing.T) {
+	base := messageAt(1, 0)
+	for name, change := range map[string]func(*spec){
+		"images":  func(s *spec) { s.Images = []v1alpha1.Image{{Names: []string{"a"}}} },
+		"version": func(s *spec) { s.KubernetesVersion = "v1.37.1" },
+	} {
+		if changed := messageAt(1, 0, change); termsOf(&base) != termsOf(&changed) {
+			t.Errorf("other %s are other terms", name)
+		}
 	}
 }

@@ -159,13 +159,54 @@ func TestPendingWaitsForAnAdministrator(t *testing.T) {
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonApproved)
 
-	good := w.held()
-	w.says(w.offer(4, func(s *spec) { s.FullSequence, s.Prices = 4, &v1alpha1.Prices{Currency: "EUR"} }))
+	w.says(w.offer(4, func(s *spec) { // a pulled image and an upgrade are no other terms
+		s.FullSequence, s.KubernetesVersion, s.Images = 4, "v1.37.1", []v1alpha1.Image{{Names: []string{"docker.io/library/nginx:1"}}}
+	}))
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonApproved)
+	w.expect(v1alpha1.DecisionAccept, w.held().Annotations[v1alpha1.AnnotationDecision])
+
+	w.says(w.offer(5, func(s *spec) { s.FullSequence, s.Prices = 5, &v1alpha1.Prices{Currency: "EUR"} }))
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
 	w.expect("", w.held().Annotations[v1alpha1.AnnotationDecision])
-	w.expect(good.Spec, w.held().Spec)
+	w.expect("EUR", w.held().Spec.Prices.Currency) // what the next word will be about
 	w.expectWrites(0, w.receiver)
+
+	w.decides(v1alpha1.DecisionAccept)
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonApproved)
+	w.expect("EUR", w.held().Spec.Prices.Currency)
+	w.expectWrites(0, w.receiver)
+}
+
+// A policy that compares with what was accepted before does so for as long as nobody has accepted anything else.
+func TestPendingChangeDoesNotPassWithTheNextHello(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.incomingRego(`pend contains "another currency" if input.previous.prices.currency != input.advertisement.prices.currency`)
+	priced := func(currency string) func(*spec) {
+		return func(s *spec) { s.Prices = &v1alpha1.Prices{Currency: currency} }
+	}
+	w.offered(priced("EUR"))
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	for sequence := range int64(3) {
+		w.says(w.offer(sequence+2, priced("SEK")))
+		w.reconcile(w.receiver)
+		w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
+		w.expect(sequence+2, w.held().Spec.Sequence)
+		w.receiver.policies = newConsultation(w.home, w.policies, here) // as a restart does
+		w.expectWrites(0, w.receiver)
+	}
+	w.decides(v1alpha1.DecisionAccept)
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonApproved)
+	w.expect("", w.held().Annotations[annotationPrevious])
+
+	w.says(w.offer(9, priced("SEK")))
+	w.reconcile(w.receiver)
+	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 }
 
 // Terms are what the provider says, not what it says of how new they are.
@@ -250,29 +291,30 @@ func TestRefusedOfferStaysInSight(t *testing.T) {
 	w.offered()
 	w.reconcile(w.receiver)
 	good := w.held()
-	w.policies.say(policy.Incoming, pending, nil)
+	w.policies.say(policy.Incoming, denied, nil)
 	for i := range 3 {
 		w.says(w.offer(int64(i + 2)))
 		w.reconcile(w.receiver)
 		w.expect(good.Spec, w.held().Spec)
-		w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
+		w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
 		w.clock.Step(9 * time.Minute)
 	}
 	w.says(w.offer(5))
 	w.clock.Step(3 * time.Minute)
 	w.reconcile(w.receiver)
 	w.expect(int64(5), w.held().Spec.Sequence)
-	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
+	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
 	w.expectWrites(0, w.receiver)
 
 	w.clock.Step(27 * time.Minute)
 	w.reconcile(w.receiver)
-	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
+	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
 	w.clock.Step(3 * time.Minute)
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
 	w.expectWrites(0, w.receiver)
 
+	w.policies.say(policy.Incoming, pending, nil)
 	w.decides(v1alpha1.DecisionAccept)
 	w.says(w.offer(6))
 	w.reconcile(w.receiver)

@@ -19,21 +19,59 @@ const (
 	// annotationTerms is the fingerprint of the terms of the newest message that was sound, so that a decision of an
 	// administrator does not outlive what it was made on.
 	annotationTerms = "hanse.dev/terms"
+	// annotationPrevious is the spec that was accepted last, as JSON, on a copy that holds one which was not. Policies are
+	// shown it: else what a policy leaves to an administrator because it differs would pass with the next hello.
+	annotationPrevious = "hanse.dev/previous"
 )
+
+// maxPrevious leaves room for others within what an API server takes as annotations of one object.
+const maxPrevious = 192 << 10
 
 // record is what the copy itself must remember of how it came about, since nothing else does.
 type record struct {
 	received time.Time // when, by our own clock, the message came in that the copy holds; zero if there is none
 	accepted bool      // that message was accepted
 	terms    string    // of the newest message that was sound
+	previous string    // what was accepted before that message, if that one was not
 }
 
 func (r record) heard() bool { return !r.received.IsZero() }
 
-// take enters the message that the copy is to hold.
-func (r record) take(arrived time.Time, accepted bool) record {
+// take enters a message that the copy is to hold instead of the spec.
+func (r record) take(arrived time.Time, accepted bool, instead *v1alpha1.AdvertisementSpec) record {
+	switch {
+	case accepted:
+		r.previous = ""
+	case r.accepted:
+		r.previous, _ = previousText(instead)
+	}
 	r.received, r.accepted = arrived.Truncate(time.Second).UTC(), accepted
 	return r
+}
+
+// previousText returns what to remember of the spec, and whether it is small enough for that.
+func previousText(spec *v1alpha1.AdvertisementSpec) (string, bool) {
+	text, err := json.Marshal(spec)
+	if err != nil || len(text) > maxPrevious {
+		return "", false
+	}
+	return string(text), true
+}
+
+// previousOf returns what was accepted last of what the peer offers, or nil.
+func previousOf(held *v1alpha1.Advertisement) *v1alpha1.AdvertisementSpec {
+	if held == nil {
+		return nil
+	}
+	r := recordOf(held)
+	if r.accepted {
+		return &held.Spec
+	}
+	spec := &v1alpha1.AdvertisementSpec{}
+	if r.previous == "" || json.Unmarshal([]byte(r.previous), spec) != nil {
+		return nil
+	}
+	return spec
 }
 
 func recordOf(ad *v1alpha1.Advertisement) record {
@@ -45,6 +83,7 @@ func recordOf(ad *v1alpha1.Advertisement) record {
 		received: received,
 		accepted: ad.Annotations[annotationAccepted] == "true",
 		terms:    ad.Annotations[annotationTerms],
+		previous: ad.Annotations[annotationPrevious],
 	}
 }
 
@@ -63,14 +102,17 @@ func (r record) store(ad *v1alpha1.Advertisement) {
 	set(exchange.AnnotationReceived, r.received.Format(time.RFC3339), r.heard())
 	set(annotationAccepted, "true", r.accepted)
 	set(annotationTerms, r.terms, r.terms != "")
+	set(annotationPrevious, r.previous, r.previous != "")
 }
 
-// termsOf returns the fingerprint of what exchange.SameTerms compares. It cannot be forged: an administrator's word on
-// some terms would go over to others.
+// termsOf returns the fingerprint of what an administrator decides on: of what exchange.SameTerms compares, but for the
+// images and the version of Kubernetes, which change without anybody making another offer. It cannot be forged: an
+// administrator's word on some terms would go over to others.
 func termsOf(spec *v1alpha1.AdvertisementSpec) string {
 	terms := *spec
 	terms.Phase = exchange.Phase(spec)
 	terms.Availability, terms.LargestPod = nil, nil
+	terms.Images, terms.KubernetesVersion = nil, ""
 	terms.Sequence, terms.FullSequence = 0, 0
 	terms.Timestamp, terms.TimeToLive = metav1.Time{}, metav1.Time{}
 	return fingerprint(&terms)

@@ -92,6 +92,13 @@ func (w *watches) of(ctx context.Context, peer *v1alpha1.Peer) (*watch, error) {
 	return w.start(peer, link)
 }
 
+// present returns the watch of the peer, or nil if there is none.
+func (w *watches) present(peer string) *watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byPeer[peer]
+}
+
 // start is called with the lock held.
 func (w *watches) start(peer *v1alpha1.Peer, link Link) (*watch, error) {
 	if w.ctx == nil || w.ctx.Err() != nil {

@@ -26,7 +26,7 @@ func market(count int) []v1alpha1.Advertisement {
 			ad.Spec.LargestPod = resources("cpu", "16", "memory", "64Gi", "ephemeral-storage", "0")
 			ad.Spec.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{
 				corev1.ResourceCPU:    *resource.NewScaledQuantity(int64(20_000_000+i*31%9973), resource.Nano),
-				corev1.ResourceMemory: *resource.NewScaledQuantity(int64(1+i%3), resource.Nano),
+				corev1.ResourceMemory: *resource.NewScaledQuantity(int64(3_000_000+i%3), resource.Nano),
 			}}
 			for n := range MaxImages {
 				ad.Spec.Images = append(ad.Spec.Images, v1alpha1.Image{Names: []string{
@@ -48,11 +48,21 @@ func links(count int) []v1alpha1.Peer {
 }
 
 func BenchmarkNewTable(b *testing.B) {
-	ads, peers := market(many), links(many)
+	ads := market(many)
 	b.ReportAllocs()
 	for b.Loop() {
-		if rows := NewTable(ads, now).WithLinks(peers).Rows; len(rows) != many {
+		if rows := NewTable(ads, now).Rows; len(rows) != many {
 			b.Fatalf("%d rows", len(rows))
+		}
+	}
+}
+
+func BenchmarkWithLinks(b *testing.B) {
+	table, peers := NewTable(market(many), now), links(many)
+	b.ReportAllocs()
+	for b.Loop() {
+		if rows := table.WithLinks(peers).Rows; rows[7].RoundTrip == 0 {
+			b.Fatal("not measured")
 		}
 	}
 }
@@ -77,6 +87,20 @@ func BenchmarkMatch(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// The first query that names images fills the shelves.
+func BenchmarkFirstMatch(b *testing.B) {
+	ads := market(many)
+	query := Query{Request: DefaultRequest(), Images: []string{"nginx", "registry.example/team/application-7:3"}}
+	for b.Loop() {
+		b.StopTimer()
+		table := NewTable(ads, now)
+		b.StartTimer()
+		if matches := table.Match(query); len(matches) != many {
+			b.Fatalf("%d matches", len(matches))
+		}
 	}
 }
 

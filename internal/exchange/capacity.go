@@ -37,8 +37,8 @@ func Availability(s Snapshot, peer string) corev1.ResourceList {
 	return ledger.Capacity(s.Margin).Availability(peer, Claims{})
 }
 
-// Capacity sums up the ledger. What is free is the allocatable of the schedulable physical nodes, less what bound pods
-// ask for, less the margin.
+// Capacity sums up the ledger. What is free is the allocatable of the schedulable physical nodes that have a slot for one
+// more pod, less what bound pods ask for, less the margin.
 //
 // A pod that is not bound yet holds nothing, so that a peer's pod does not change what that peer is offered when it is
 // bound: until then it is missing from both sums, and from then on it is in both.
@@ -70,11 +70,17 @@ func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
 	return c
 }
 
-// room is what is free on the node.
+// room is what is free on the node. The scheduler places nothing where all slots for pods are taken, so nothing is free
+// there.
 func (l *Ledger) room(node *corev1.Node) amounts {
 	room := usable(node)
 	for _, account := range l.held[node.Name] {
 		room.subtract(account.sum)
+	}
+	if room[corev1.ResourcePods] == 0 {
+		for name := range room {
+			room[name] = 0 // which is not the same as a resource that there is none of
+		}
 	}
 	return room
 }

@@ -90,6 +90,17 @@ func TestAvailability(t *testing.T) {
 			},
 			resources("cpu", "4", "memory", "8Gi", "pods", "19", "ephemeral-storage", "100Gi"),
 		},
+		"a node on which no slot for a pod is left has nothing to offer, but what the consumer's own pods hold": {
+			Snapshot{
+				Nodes: []*corev1.Node{node("a"), node("b", func(n *corev1.Node) {
+					n.Status.Allocatable = resources("cpu", "4", "memory", "8Gi", "pods", "2", "example.com/gpu", "1")
+				})},
+				Pods: []*corev1.Pod{
+					boundPod("one", "b", "lubeck", resources("cpu", "1")), boundPod("two", "b", "", resources("cpu", "500m")),
+				},
+			},
+			resources("cpu", "5", "memory", "8Gi", "pods", "11", "ephemeral-storage", "100Gi", "example.com/gpu", "0"),
+		},
 		"the margin is never offered": {
 			Snapshot{Nodes: []*corev1.Node{node("a")}, Margin: resources("cpu", "1", "memory", "100Gi")},
 			resources("cpu", "3", "memory", "0", "pods", "10", "ephemeral-storage", "100Gi"),

@@ -26,7 +26,7 @@ func PricePerHour(prices *v1alpha1.Prices, request corev1.ResourceList) Cost {
 	cost.Currency = prices.Currency
 	for name, quantity := range request {
 		if price, found := prices.PerHour[name]; found {
-			cost.PerHour.Add(cost.PerHour, new(inf.Dec).Mul(exact(price), exact(quantity)))
+			cost.PerHour.Add(cost.PerHour, new(inf.Dec).Mul(exact(price), unitsOf(name, quantity)))
 		}
 	}
 	return cost
@@ -47,6 +47,19 @@ func pricePerPlacement(prices *v1alpha1.Prices, images []spellings) *inf.Dec {
 		}
 	}
 	return sum
+}
+
+// perByte is one Gi divided by its bytes, which a decimal holds exactly. Nobody could ask for a byte: the finest amount that
+// a quantity holds would make a Gi cost more than a core.
+var perByte, _ = new(inf.Dec).SetString("0.000000000931322574615478515625")
+
+// unitsOf is how many of the units that have a price the quantity is: Gi of what is counted in bytes.
+func unitsOf(name corev1.ResourceName, quantity resource.Quantity) *inf.Dec {
+	units := exact(quantity)
+	if isBytes(name) {
+		units.Mul(units, perByte)
+	}
+	return units
 }
 
 // exact returns the number in a decimal of its own: AsDec changes what it is called on, which shares memory with the

@@ -11,11 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-)
-
-const (
-	maxQuantityLength   = 64
-	maxQuantityExponent = 30
+	"github.com/hanse-dev/hanse/internal/tame"
 )
 
 var (
@@ -120,23 +116,10 @@ func checkQuantities(field string, offer any) error {
 func tameValue(value any) bool {
 	switch quantity := value.(type) {
 	case string:
-		return tame(quantity)
+		return tame.Quantity(quantity)
 	case float64:
-		return tame(strconv.FormatFloat(quantity, 'g', -1, 64))
+		return tame.Quantity(strconv.FormatFloat(quantity, 'g', -1, 64))
 	default:
 		return true
 	}
-}
-
-// tame reports whether a text can be parsed as a quantity in no time. It need not be one.
-func tame(text string) bool {
-	if len(text) > maxQuantityLength {
-		return false
-	}
-	_, exponent, found := strings.Cut(strings.ToLower(text), "e")
-	if !found || exponent == "" || exponent == "i" { // 1E and 1Ei are exa
-		return true
-	}
-	n, err := strconv.Atoi(exponent)
-	return err == nil && n >= -maxQuantityExponent && n <= maxQuantityExponent
 }

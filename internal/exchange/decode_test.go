@@ -160,8 +160,8 @@ func expectUsable(t *testing.T, spec v1alpha1.AdvertisementSpec) {
 	ad.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
 	table := NewTable([]v1alpha1.Advertisement{ad}, now)
 	for _, match := range table.Match(Query{Request: spec.Availability, Images: []string{"nginx"}}) {
-		if match.Cost.PerHour.Sign() < 0 {
-			t.Fatalf("it costs %s", match.Cost.PerHour)
+		if match.Cost().PerHour.Sign() < 0 {
+			t.Fatalf("it costs %s", match.Cost().PerHour)
 		}
 	}
 	Place(Placing{Rows: table.Rows, Wish: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}})

@@ -1,10 +1,10 @@
 package exchange
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 
-	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -23,14 +23,12 @@ type figures struct {
 	available, largest [len(columns)]int64 // in thousandths
 	prices             [len(columns)]int64 // in 10^-9
 	currency           string
+	perPlacement       bool // it asks for something else than by the hour, too
 }
-
-// decimals of a cost in units: those of figures, multiplied.
-const costDecimals = 3 + 9
 
 func (f *figures) read(offer *v1alpha1.AdvertisementSpec) (held bool) {
 	if offer.Prices != nil {
-		f.currency = offer.Prices.Currency
+		f.currency, f.perPlacement = offer.Prices.Currency, len(offer.Prices.PerPlacement) > 0
 	}
 	for i, name := range columns {
 		var known bool
@@ -70,36 +68,38 @@ type need struct {
 	name     corev1.ResourceName
 	quantity resource.Quantity
 	column   int
-	amount   int64 // in thousandths, if there is a column
+	amount   int64  // in thousandths, if there is a column
+	shares   uint64 // the same in 2^-30 of a thousandth of what has a price: a core, a Gi
 
 	tooLittle    string // what to say where there is not enough of it
 	tooScattered string // what to say where no single node has enough of it
 }
 
-// inUnits returns what the demand costs for an hour at the prices, in 10^-costDecimals. It can if the numbers are small
-// enough.
-func (d *demand) inUnits(f *figures) (sum int64, can bool) {
-	if !d.plain || f == nil {
-		return 0, false
-	}
-	for i := range d.needs {
-		need := &d.needs[i]
-		high, low := bits.Mul64(uint64(f.prices[need.column]), uint64(need.amount)) //nolint:gosec // neither is negative
-		if high > 0 || low > uint64(math.MaxInt64-sum) {
-			return 0, false
-		}
-		sum += int64(low) //nolint:gosec // it was compared with the largest
-	}
-	return sum, true
+// An expense is what a demand costs for an hour, as an exact number of units that are the same for all offers.
+type expense struct{ high, low uint64 }
+
+func (e expense) compare(other expense) int {
+	return cmp.Or(cmp.Compare(e.high, other.high), cmp.Compare(e.low, other.low))
 }
 
-// price is PricePerHour at the prices of the row; the room is for the result.
-func (d *demand) price(r *Row, room *inf.Dec) (cost Cost, units int64, inUnits bool) {
-	units, inUnits = d.inUnits(r.figures)
-	if !inUnits {
-		return PricePerHour(r.Offer.Prices, d.request), 0, false
+// expense cannot overflow: neither prices nor shares have more than 63 bits, and there are two columns.
+func (d *demand) expense(f *figures) expense {
+	var sum expense
+	for i := range d.needs {
+		need := &d.needs[i]
+		high, low := bits.Mul64(uint64(f.prices[need.column]), need.shares) //nolint:gosec // no price is negative
+		var carry uint64
+		sum.low, carry = bits.Add64(sum.low, low, 0)
+		sum.high += high + carry
 	}
-	cost.Currency = r.figures.currency
-	cost.PerHour = room.SetUnscaled(units).SetScale(costDecimals)
-	return cost, units, true
+	return sum
+}
+
+// sharesOf returns how many shares the amount of thousandths is. Of bytes, which have their price by 2^30, it is the same
+// number.
+func sharesOf(name corev1.ResourceName, amount int64) (shares uint64, held bool) {
+	if isBytes(name) {
+		return uint64(amount), true //nolint:gosec // no amount is negative
+	}
+	return uint64(amount) << 30, amount <= math.MaxInt64>>30 //nolint:gosec // no amount is negative
 }

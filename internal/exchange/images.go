@@ -152,27 +152,6 @@ func canonicalImage(name string) string {
 	return name
 }
 
-// spellings are the names of one image: the canonical one, and what is short for it.
-type spellings []string
-
-func (s spellings) contain(name string) bool { return slices.Contains(s, name) }
-
-func spellingsOf(images []string) []spellings {
-	var all []spellings
-	for _, image := range images {
-		canonical := canonicalImage(image)
-		var names spellings
-		image := strings.TrimPrefix(canonical, "docker.io/library/")
-		for _, name := range []string{canonical, strings.TrimPrefix(canonical, "docker.io/"), image, "docker.io/" + image} {
-			names = append(names, name, strings.TrimSuffix(name, ":latest"))
-		}
-		slices.Sort(names)
-		names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return canonicalImage(name) != canonical })
-		all = append(all, names)
-	}
-	return all
-}
-
 // anyOf matches what one of the patterns matches as a whole.
 func anyOf(patterns []string) *regexp.Regexp {
 	var alternatives []string

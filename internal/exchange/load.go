@@ -2,7 +2,7 @@ package exchange
 
 import corev1 "k8s.io/api/core/v1"
 
-// Load returns what the schedulable physical nodes have, and what of it no pod asks for.
+// Load returns what the schedulable physical nodes have, and what of it is free: see Capacity.
 func (l *Ledger) Load() (allocatable, free corev1.ResourceList) {
 	all, rest := amounts{}, amounts{}
 	for _, node := range l.nodes {

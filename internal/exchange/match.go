@@ -7,56 +7,71 @@ import (
 	"strings"
 	"time"
 
-	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // A Match says how an offer suits a query.
 type Match struct {
-	Row
+	*Row // of the table
 	// Fits says whether the pod can be sent there, and Why why not.
 	Fits bool
 	Why  string
-	// Cost is what the pod costs there.
-	Cost Cost
 	// ImagesThere is how many of the pod's images are there already.
 	ImagesThere int
+
+	query *query
 }
+
+// Cost returns what the pod costs there.
+func (m *Match) Cost() Cost { return m.query.cost(m.Row) }
 
 // Match returns how each row of the table suits the query: those that fit come first, then the cheaper ones, then those
 // with more of the images, then the nearer ones.
-func (t Table) Match(query Query) []Match {
-	demand, images := demandOf(query.Request), lookupOf(query.Images)
-	amounts, marks, order := make([]inf.Dec, len(t.Rows)), make([]mark, len(t.Rows)), make([]*mark, len(t.Rows))
+func (t Table) Match(q Query) []Match {
+	query := query{demand: demandOf(q.Request), images: lookupOf(q.Images)}
+	marks, order := make([]mark, len(t.Rows)), make([]*mark, len(t.Rows))
 	for i := range t.Rows {
-		row, m := &t.Rows[i], &marks[i]
-		m.row, m.why, m.there = row, demand.misfit(row), images.thereOf(row.Offer.Images)
-		m.cost, m.units, m.inUnits = demand.price(row, &amounts[i])
-		if m.cost.PerPlacement = pricePerPlacement(row.Offer.Prices, images.images); m.cost.PerPlacement != nil {
-			m.inUnits = false
-		}
-		order[i] = m
+		marks[i].read(&query, &t.Rows[i])
+		order[i] = &marks[i]
 	}
 	slices.SortFunc(order, (*mark).compare)
 	matches := make([]Match, len(order))
 	for i, m := range order {
-		matches[i].Row = *m.row
-		matches[i].Fits, matches[i].Why, matches[i].Cost, matches[i].ImagesThere = m.why == "", m.why, m.cost, m.there
+		matches[i] = Match{Row: m.row, Fits: m.why == "", Why: m.why, ImagesThere: m.images, query: &query}
 	}
 	return matches
 }
 
+// query is a Query made ready.
+type query struct {
+	*demand
+	images *lookup
+}
+
+func (q *query) cost(r *Row) Cost {
+	cost := PricePerHour(r.Offer.Prices, q.request)
+	cost.PerPlacement = pricePerPlacement(r.Offer.Prices, q.images.wanted)
+	return cost
+}
+
 // mark is what a row is sorted by.
 type mark struct {
+	query   *query
 	row     *Row
-	units   int64 // the cost, all in the same unit
-	inUnits bool  // the units say it
-	there   int
 	why     string
-	cost    Cost
+	plain   bool // the currency and the expense are all of the cost
+	expense expense
+	cost    *Cost // of one that is not plain, once it was asked for
+	images  int   // how many are there
+}
+
+func (m *mark) read(q *query, r *Row) {
+	m.query, m.row, m.why, m.images = q, r, q.misfit(r), q.images.count(r)
+	m.plain = q.plain && r.figures != nil && (len(q.images.wanted) == 0 || !r.figures.perPlacement)
+	if m.plain {
+		m.expense = q.expense(r.figures)
+	}
 }
 
 func (m *mark) compare(other *mark) int {
@@ -66,8 +81,8 @@ func (m *mark) compare(other *mark) int {
 	if order := m.compareCosts(other); order != 0 {
 		return order
 	}
-	if m.there != other.there {
-		return cmp.Compare(other.there, m.there)
+	if order := cmp.Compare(other.images, m.images); order != 0 {
+		return order
 	}
 	if order := nearer(m.row.RoundTrip, other.row.RoundTrip); order != 0 {
 		return order
@@ -75,16 +90,26 @@ func (m *mark) compare(other *mark) int {
 	return strings.Compare(m.row.ClusterID, other.row.ClusterID)
 }
 
+// compareCosts is Cheaper.
 func (m *mark) compareCosts(other *mark) int {
-	bothInUnits := m.inUnits && other.inUnits
-	switch {
-	case bothInUnits && m.units == other.units && m.units == 0:
-		return 0
-	case bothInUnits && m.cost.Currency == other.cost.Currency:
-		return cmp.Compare(m.units, other.units)
-	default:
-		return Cheaper(m.cost, other.cost)
+	if !m.plain || !other.plain {
+		return Cheaper(m.exactCost(), other.exactCost())
 	}
+	if free, otherFree := m.expense == (expense{}), other.expense == (expense{}); free || otherFree {
+		return first(free, otherFree)
+	}
+	if order := strings.Compare(m.row.figures.currency, other.row.figures.currency); order != 0 {
+		return order
+	}
+	return m.expense.compare(other.expense)
+}
+
+func (m *mark) exactCost() Cost {
+	if m.cost == nil {
+		cost := m.query.cost(m.row)
+		m.cost = &cost
+	}
+	return *m.cost
 }
 
 func first(a, b bool) int {
@@ -111,12 +136,13 @@ func demandOf(request corev1.ResourceList) *demand {
 			continue
 		}
 		amount, held := scaled(quantity, resource.Milli)
+		shares, priceable := sharesOf(name, amount)
 		column := slices.Index(columns[:], name)
-		if column < 0 || !held {
+		if column < 0 || !held || !priceable {
 			column, d.plain = noColumn, false
 		}
 		d.needs = append(d.needs, need{
-			name: name, quantity: quantity, column: column, amount: amount,
+			name: name, quantity: quantity, column: column, amount: amount, shares: shares,
 			tooLittle:    "It has less than " + quantity.String() + " of " + string(name) + " free",
 			tooScattered: "No node of it has " + quantity.String() + " of " + string(name) + " free",
 		})
@@ -158,27 +184,4 @@ func (n *need) unmet(r *Row) string {
 		return n.tooScattered
 	}
 	return ""
-}
-
-// thereOf counts how many of the images an offer names. It reads each name once.
-func (l lookup) thereOf(offered []v1alpha1.Image) int {
-	if len(l.images) == 0 {
-		return 0
-	}
-	var found [maxLookup]bool
-	count := 0
-	for i := range offered {
-		for _, name := range offered[i].Names {
-			if !l.lengths[len(name)%len(l.lengths)] {
-				continue
-			}
-			for n, image := range l.images[:min(len(l.images), maxLookup)] {
-				if !found[n] && image.contain(name) {
-					found[n] = true
-					count++
-				}
-			}
-		}
-	}
-	return count
 }

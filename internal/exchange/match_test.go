@@ -88,20 +88,21 @@ func TestMatch(t *testing.T) {
 		if m.ImagesThere > 0 {
 			images = "1 of 2"
 		}
-		cost := m.Cost.PerHour.String() + m.Cost.Currency
-		if m.Cost.PerPlacement != nil {
-			cost += "+" + m.Cost.PerPlacement.String()
+		costs := m.Cost()
+		cost := costs.PerHour.String() + costs.Currency
+		if costs.PerPlacement != nil {
+			cost += "+" + costs.PerPlacement.String()
 		}
 		got = append(got, line{m.Peer, m.Why, cost, images})
 	}
-	const fifth, nothing = "0.200000000000EUR", "0.000000000000"
+	const fifth, nothing = "0.2EUR", "0"
 	expectEqual(t, []line{
 		{"friend", "", nothing, ""},
 		{"stocked", "", fifth, "1 of 2"},
 		{"far", "", fifth, ""},
 		{"cheap", "", fifth, ""},
 		{"fee", "", fifth + "+0.5", ""},
-		{"dear", "", "0.600000000000EUR", ""},
+		{"dear", "", "0.6EUR", ""},
 		{"closed", "It takes no more pods", nothing, ""},
 		{"refused", "Its offer is not accepted: RefusedByPolicy", nothing, ""},
 		{"small", "It has less than 2 of cpu free", fifth, ""},
@@ -125,19 +126,27 @@ func TestFiguresSayWhatTheOffersSay(t *testing.T) {
 			}
 			return drawn
 		}
-		ad := taken("lubeck", 1)
-		ad.Spec.Availability, ad.Spec.LargestPod = list("availability"), list("largest")
-		ad.Spec.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: list("prices")}
-		request := list("request")
-
-		match := NewTable([]v1alpha1.Advertisement{ad}, now).Match(Query{Request: request})[0]
-		slow := match.Row
-		slow.figures = nil
-		if want := slow.Fits(request); match.Fits != want {
-			t.Fatalf("fits is %v, want %v", match.Fits, want)
+		var ads []v1alpha1.Advertisement
+		for _, cluster := range []string{"lubeck", "bremen"} {
+			ads = append(ads, taken(cluster, 1, func(ad *v1alpha1.Advertisement) {
+				ad.Spec.Availability, ad.Spec.LargestPod = list("availability"), list("largest")
+				ad.Spec.Prices = &v1alpha1.Prices{Currency: rapid.SampledFrom([]string{"EUR", "USD"}).Draw(t, "currency"), PerHour: list("prices")}
+			}))
 		}
-		if want := PricePerHour(ad.Spec.Prices, request); Cheaper(match.Cost, want) != 0 {
-			t.Fatalf("costs %v, want %v", match.Cost, want)
+		query := query{demand: demandOf(list("request")), images: lookupOf(nil)}
+
+		var fast, slow [2]mark
+		for i, row := range NewTable(ads, now).Rows {
+			exact := row
+			exact.figures = nil
+			fast[i].read(&query, &row)
+			slow[i].read(&query, &exact)
+			if fast[i].why != slow[i].why {
+				t.Fatalf("misfit is %q, want %q", fast[i].why, slow[i].why)
+			}
+		}
+		if got, want := fast[0].compareCosts(&fast[1]), slow[0].compareCosts(&slow[1]); got != want {
+			t.Fatalf("costs compare %d, want %d: %v and %v", got, want, slow[0].exactCost(), slow[1].exactCost())
 		}
 	})
 }
@@ -155,7 +164,7 @@ func TestMatchIsInOrder(t *testing.T) {
 		matches := NewTable(ads, now).Match(Query{Request: resources("cpu", "2")})
 		for i := 1; i < len(matches); i++ {
 			a, b := matches[i-1], matches[i]
-			if !a.Fits && b.Fits || a.Fits == b.Fits && Cheaper(a.Cost, b.Cost) > 0 {
+			if !a.Fits && b.Fits || a.Fits == b.Fits && Cheaper(a.Cost(), b.Cost()) > 0 {
 				t.Fatalf("%s comes before %s", a.Peer, b.Peer)
 			}
 		}

@@ -26,15 +26,18 @@ type Placing struct {
 	Wish v1alpha1.Placement
 	// Exclude is what the policies say of peers that must not be used: the name of the Peer → why.
 	Exclude map[string]string
-	// Scores is what the policies say of how good peers are, the higher the better: the name of the Peer → its score.
+	// Scores is what the policies say of how good peers are, the higher the better: the name of the Peer → its score. It is
+	// nil if they do not compare.
 	Scores map[string]float64
 	// Strict says that the policies want only the best one used. The wish may be strict too.
 	Strict bool
 }
 
 // Place answers the question. What excludes a peer, by the wish or by policy, excludes its node. Of the others that take
-// pods, those with the higher weight are preferred: by what the user prefers, else by the scores of the policies. Weights
-// follow the rank alone, so that they do not move with every price.
+// pods, those with the higher weight are preferred: by the scores of the policies, and where these do not compare by what
+// the user prefers. Weights follow the rank alone, so that they do not move with every price.
+//
+// Scores compare peers with each other, and not with home: only the user can say that it does not come first.
 //
 // If more nodes are to be excluded than can be listed, only the best of the others may be used.
 func Place(p Placing) v1alpha1.PlacementStatus {
@@ -101,7 +104,7 @@ func (p *Placing) objection(row *Row) string {
 
 // field are the peers that pods may be sent to now.
 func (p *Placing) field(excluded map[string]string) field {
-	f := field{prefer: p.Wish.Prefer, request: p.request()}
+	f := field{prefer: p.Wish.Prefer, compared: p.Scores != nil, request: p.request()}
 	for i := range p.Rows {
 		row := &p.Rows[i]
 		if _, out := excluded[row.Peer]; out || row.Peer == "" || !row.Accepted || !row.Open {

@@ -58,7 +58,7 @@ func TestPlace(t *testing.T) {
 			status{Nodes: nodes{row("a", 1, 67, 1), row("b", 100, 34, 0), row("c", 0, 1, 100), row("d", 100, 100, 0)}},
 		},
 		"by price": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Price"}, Scores: map[string]float64{"c": 1}},
+			Placing{Rows: harbour, Wish: wish{Prefer: "Price"}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 100, 100, 1), row("b", 51, 51, 0), row("c", 1, 1, 100)}},
 		},
 		"by latency": {
@@ -66,8 +66,25 @@ func TestPlace(t *testing.T) {
 			status{PrefersRemote: true, Nodes: nodes{row("a", 1, 100, 1), row("b", 0, 51, 0), row("c", 100, 1, 100)}},
 		},
 		"spread": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Spread"}, Scores: map[string]float64{"c": 1}},
+			Placing{Rows: harbour, Wish: wish{Prefer: "Spread"}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
+		},
+		"by the scores of the policies, whatever the user prefers; who has none comes last": {
+			Placing{Rows: harbour, Wish: wish{Prefer: "Price"}, Scores: map[string]float64{"b": 1, "c": 2}},
+			status{PrefersRemote: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 1, 51, 0), row("c", 100, 1, 100)}},
+		},
+		"a policy that prefers none before another, whatever the user prefers": {
+			Placing{Rows: harbour, Wish: wish{Prefer: "Latency"}, Scores: map[string]float64{"a": 0, "b": 0, "c": 0}},
+			status{PrefersRemote: true, Nodes: nodes{row("a", 100, 100, 1), row("b", 100, 51, 0), row("c", 100, 1, 100)}},
+		},
+		"the user's bounds hold, whatever the policies prefer": {
+			Placing{
+				Rows: harbour, Wish: wish{Exclude: []string{"c"}, MaxPrice: price("0.2", "EUR"), Strict: true},
+				Scores: map[string]float64{"a": 1, "b": 2, "c": 3},
+			},
+			status{Strict: true, Only: []string{"hanse-b"}, Nodes: nodes{
+				row("a", 1, 100, 100), row("b", 100, 1, 0), out("c", "spec.placement.exclude names it"),
+			}},
 		},
 		"what is excluded does not compete": {
 			Placing{Rows: harbour, Wish: wish{Prefer: "Price", Exclude: []string{"a", "unknown"}}, Exclude: map[string]string{"b": "too bold", "a": "no"}},
@@ -125,6 +142,18 @@ func TestPlace(t *testing.T) {
 		"strict: the best by policy": {
 			Placing{Rows: harbour, Scores: map[string]float64{"c": 1}, Strict: true},
 			status{Strict: true, Only: []string{"hanse-c"}, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 100, 1, 100)}},
+		},
+		"strict: the best by policy, and not the one that the user prefers": {
+			Placing{Rows: harbour, Wish: wish{Prefer: "Price", Strict: true}, Scores: map[string]float64{"b": 1, "c": 2}},
+			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-c"}, Nodes: nodes{
+				row("a", 0, 100, 1), row("b", 1, 51, 0), row("c", 100, 1, 100),
+			}},
+		},
+		"strict: of those that the policies like the same the one that the user prefers": {
+			Placing{Rows: harbour, Wish: wish{Prefer: "Latency", Strict: true}, Scores: map[string]float64{"a": 1, "b": 1, "c": 0}},
+			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{
+				row("a", 100, 100, 1), row("b", 100, 51, 0), row("c", 1, 1, 100),
+			}},
 		},
 		"strict: none fits": {
 			Placing{Rows: harbour, Wish: wish{Request: resources("cpu", "64"), Strict: true}},

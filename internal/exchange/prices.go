@@ -26,7 +26,8 @@ const (
 	PriceImagesKey = "images"
 )
 
-// ParsePrices reads the setting of prices: the currency, for a resource's name the amount for one unit of it and hour,
+// ParsePrices reads the setting of prices: the currency, for a resource's name the amount for one unit of it (one Gi of what
+// is counted in bytes) and hour,
 // and the prices of images. In a name with a domain an underscore stands for the slash, which the keys of a ConfigMap
 // cannot have. An empty setting is no prices: all is free.
 func ParsePrices(setting map[string]string) (*v1alpha1.Prices, error) {
@@ -107,8 +108,7 @@ func readAmounts(text string) (map[string]string, error) {
 	return amounts, nil
 }
 
-// errTooFine is the answer to an amount that a quantity does not hold: it would be rounded up, to many times of what was
-// meant if it is the price of a byte.
+// errTooFine is the answer to an amount that a quantity does not hold: it would be rounded up.
 var errTooFine = errors.New("an amount must be a multiple of 0.000000001")
 
 func parsePrice(text string) (resource.Quantity, error) {

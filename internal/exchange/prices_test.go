@@ -13,14 +13,14 @@ import (
 )
 
 func TestPriceIsExact(t *testing.T) {
-	prices := &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.1", "memory", "1n", "example.com/gpu", "3")}
-	request := resources("cpu", "300m", "memory", "3", "pods", "1")
+	prices := &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.1", "memory", "0.003", "example.com/gpu", "3")}
+	request := resources("cpu", "300m", "memory", "512Mi", "pods", "1")
 	for name, test := range map[string]struct {
 		prices *v1alpha1.Prices
 		want   Cost
 	}{
-		"what has no price is free":      {nil, Cost{PerHour: inf.NewDec(0, 0)}},
-		"a tenth thrice and three nanos": {prices, Cost{Currency: "EUR", PerHour: inf.NewDec(30000003, 9)}},
+		"what has no price is free":    {nil, Cost{PerHour: inf.NewDec(0, 0)}},
+		"a tenth thrice and half a Gi": {prices, Cost{Currency: "EUR", PerHour: inf.NewDec(315, 4)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := PricePerHour(test.prices, request)
@@ -29,7 +29,7 @@ func TestPriceIsExact(t *testing.T) {
 			}
 		})
 	}
-	expectEqual(t, resources("cpu", "300m", "memory", "3", "pods", "1"), request)
+	expectEqual(t, resources("cpu", "300m", "memory", "512Mi", "pods", "1"), request)
 }
 
 func TestParsePrices(t *testing.T) {

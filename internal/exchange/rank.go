@@ -15,9 +15,10 @@ const bestWeight = 100
 
 // field are the peers that compete for the pods of a namespace.
 type field struct {
-	prefer  v1alpha1.PlacementPreference
-	request corev1.ResourceList
-	runners []runner
+	prefer   v1alpha1.PlacementPreference
+	compared bool // by the policies
+	request  corev1.ResourceList
+	runners  []runner
 }
 
 type runner struct {
@@ -34,6 +35,8 @@ type contest struct {
 }
 
 var (
+	undecided = contest{func(runner) bool { return false }, func(runner, runner) int { return 0 }}
+
 	byCost     = contest{func(runner) bool { return true }, func(a, b runner) int { return Cheaper(a.cost, b.cost) }}
 	byDistance = contest{
 		func(r runner) bool { return r.row.RoundTrip > 0 },
@@ -45,19 +48,29 @@ var (
 	}
 )
 
-// weights says of each peer that is preferred to any other how much.
-func (f field) weights() map[string]v1alpha1.NodePlacement {
-	price, latency := f.rank(byCost), f.rank(byDistance)
-	var weight map[string]int32
+// wished is the contest that the user wants.
+func (f field) wished() contest {
 	switch f.prefer {
 	case v1alpha1.PreferPrice:
-		weight = price
+		return byCost
 	case v1alpha1.PreferLatency:
-		weight = latency
+		return byDistance
 	case v1alpha1.PreferSpread:
-	default:
-		weight = f.rank(byScore)
 	}
+	return undecided
+}
+
+// decisive is the contest that is held.
+func (f field) decisive() contest {
+	if f.compared {
+		return byScore
+	}
+	return f.wished()
+}
+
+// weights says of each peer how much it is preferred.
+func (f field) weights() map[string]v1alpha1.NodePlacement {
+	weight, price, latency := f.rank(f.decisive()), f.rank(byCost), f.rank(byDistance)
 	placements := map[string]v1alpha1.NodePlacement{}
 	for _, r := range f.runners {
 		peer := r.row.Peer
@@ -87,20 +100,12 @@ func (f field) rank(c contest) map[string]int32 {
 	return weights
 }
 
-// best returns the nodes of the best peers that the request fits in, at most so many.
+// best returns the nodes of the best peers that the request fits in, at most so many. Of equals the user may choose.
 func (f field) best(most int) []string {
-	preferred := byScore
-	switch f.prefer {
-	case v1alpha1.PreferPrice:
-		preferred = byCost
-	case v1alpha1.PreferLatency:
-		preferred = byDistance
-	case v1alpha1.PreferSpread:
-	}
 	demand := demandOf(f.request)
 	runners := slices.DeleteFunc(slices.Clone(f.runners), func(r runner) bool { return demand.misfit(r.row) != "" })
 	slices.SortFunc(runners, func(a, b runner) int {
-		return cmp.Or(preferred.compare(a, b), byScore.compare(a, b), strings.Compare(a.row.Peer, b.row.Peer))
+		return cmp.Or(f.decisive().compare(a, b), f.wished().compare(a, b), strings.Compare(a.row.Peer, b.row.Peer))
 	})
 	var names []string
 	for _, r := range runners[:min(len(runners), most)] {

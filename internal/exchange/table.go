@@ -38,6 +38,7 @@ type Row struct {
 	RoundTrip, Deviation time.Duration // zero if they are not known, see WithLinks
 
 	figures *figures // of the offer; nil if it has none or the row was not made by NewTable
+	shelf   *shelf   // of the offer; nil if the row was not made by NewTable
 }
 
 // NewTable returns the table at the time now of the advertisements that were taken in. Those that have expired or were
@@ -57,9 +58,10 @@ func NewTable(ads []v1alpha1.Advertisement, now time.Time) Table {
 	}
 	slices.SortFunc(entries, entry.compare)
 	entries = slices.CompactFunc(entries, func(a, b entry) bool { return a.id == b.id })
-	rows, all := make([]Row, len(entries)), make([]figures, len(entries))
+	rows, all, shelves := make([]Row, len(entries)), make([]figures, len(entries)), make([]shelf, len(entries))
 	for i := range entries {
 		entries[i].fill(&rows[i])
+		rows[i].shelf = &shelves[i]
 		if all[i].read(&rows[i].Offer) {
 			rows[i].figures = &all[i]
 		}
@@ -142,18 +144,6 @@ func (t Table) WithLinks(peers []v1alpha1.Peer) Table {
 		}
 	}
 	return Table{Rows: rows}
-}
-
-// Fitting returns the rows that a pod with this request can be sent to.
-func (t Table) Fitting(request corev1.ResourceList) []Row {
-	var fitting []Row
-	demand := demandOf(request)
-	for i := range t.Rows {
-		if demand.misfit(&t.Rows[i]) == "" {
-			fitting = append(fitting, t.Rows[i])
-		}
-	}
-	return fitting
 }
 
 // Fits reports whether the offer is in use, open, and has room for the request of one pod.

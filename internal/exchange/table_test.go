@@ -139,8 +139,10 @@ func TestFitting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, row := range table.Fitting(test.request) {
-				got = append(got, row.Offer.ClusterID)
+			for _, match := range table.Match(Query{Request: test.request}) {
+				if match.Fits {
+					got = append(got, match.ClusterID)
+				}
 			}
 			expectEqual(t, test.want, got)
 		})
@@ -158,8 +160,10 @@ func TestClosedOffersAreForNoNewPod(t *testing.T) {
 	table := NewTable(ads, now)
 	expectEqual(t, 5, len(table.Rows))
 	var got []string
-	for _, row := range table.Fitting(nil) {
-		got = append(got, row.Offer.ClusterID)
+	for _, match := range table.Match(Query{}) {
+		if match.Fits {
+			got = append(got, match.ClusterID)
+		}
 	}
 	expectEqual(t, []string{"open", "plain"}, got)
 }

@@ -1,10 +1,7 @@
 package namespaces
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -41,7 +38,7 @@ func decide(s situation) (need, error) {
 		// Somebody deleted the Node, or it is not made yet. Its labels are not known, and pods may be running there.
 		return unknown, nil
 	}
-	selector, err := selectorOf(s.offloading.Spec.ClusterSelector)
+	selector, err := s.offloading.Spec.ClusterSelector.Selector()
 	if err != nil {
 		return unknown, err
 	}
@@ -60,28 +57,4 @@ func isLeaving(peer *v1alpha1.Peer) bool { return peer != nil && !peer.DeletionT
 // provides reports whether the peer makes twins for us. A cluster without Hanse makes none.
 func provides(peer *v1alpha1.Peer) bool {
 	return peer != nil && !isLeaving(peer) && peer.HasRole(v1alpha1.RoleProvider) && !peer.Agentless()
-}
-
-// selectorOf translates to the selector that the scheduler's node affinity amounts to.
-func selectorOf(s *v1alpha1.ClusterSelector) (labels.Selector, error) {
-	if s == nil {
-		return labels.Everything(), nil
-	}
-	translated := metav1.LabelSelector{}
-	for key, value := range s.MatchLabels {
-		metav1.AddLabelToSelector(&translated, key, string(value))
-	}
-	for _, requirement := range s.MatchExpressions {
-		values := make([]string, 0, len(requirement.Values))
-		for _, value := range requirement.Values {
-			values = append(values, string(value))
-		}
-		translated.MatchExpressions = append(translated.MatchExpressions,
-			metav1.LabelSelectorRequirement{Key: requirement.Key, Operator: requirement.Operator, Values: values})
-	}
-	selector, err := metav1.LabelSelectorAsSelector(&translated)
-	if err != nil {
-		return nil, fmt.Errorf("read clusterSelector: %w", err)
-	}
-	return selector, nil
 }

@@ -111,9 +111,9 @@ func (c *Controller) decide(ctx context.Context, offloading *v1alpha1.NamespaceO
 			return outcome{}, err
 		}
 	}
-	namespace := &corev1.Namespace{}
-	if err := c.client.Get(ctx, client.ObjectKey{Name: offloading.Namespace}, namespace); err != nil {
-		return outcome{}, fmt.Errorf("read namespace %s: %w", offloading.Namespace, err)
+	namespace, err := c.readNamespace(ctx, offloading.Namespace)
+	if err != nil {
+		return outcome{}, err
 	}
 	question, err := newQuestion(c.market, offloading)
 	if err != nil {
@@ -128,15 +128,17 @@ func (c *Controller) decide(ctx context.Context, offloading *v1alpha1.NamespaceO
 }
 
 func (c *Controller) ask(ctx context.Context, q question, namespace *corev1.Namespace) (policy.Decision, error) {
-	input, err := policy.NewInput(policy.Facts{
-		Time:      c.clock.Now(),
-		Table:     c.market.table,
-		Namespace: namespace,
-		Wish:      q.offloading.Spec.Placement,
-		Request:   q.wish.Request,
-	})
+	input, err := policy.NewInput(q.facts(c.market, namespace, c.clock.Now()))
 	if err != nil {
 		return policy.Decision{}, err
 	}
 	return c.decider.Decide(ctx, policy.Placement, input)
+}
+
+func (c *Controller) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return nil, fmt.Errorf("read namespace %s: %w", name, err)
+	}
+	return namespace, nil
 }

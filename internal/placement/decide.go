@@ -1,8 +1,9 @@
 package placement
 
 import (
-	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -27,7 +28,7 @@ type outcome struct {
 
 func newQuestion(m *market, offloading *v1alpha1.NamespaceOffloading) (question, error) {
 	q := question{offloading: offloading, wish: wishOf(offloading)}
-	selector, err := selectorOf(offloading.Spec.ClusterSelector)
+	selector, err := offloading.Spec.ClusterSelector.Selector()
 	if err != nil {
 		return question{}, err
 	}
@@ -40,6 +41,13 @@ func newQuestion(m *market, offloading *v1alpha1.NamespaceOffloading) (question,
 	return q, nil
 }
 
+// facts are what the policies are asked with.
+func (q question) facts(m *market, namespace *corev1.Namespace, now time.Time) policy.Facts {
+	return policy.Facts{
+		Time: now, Table: m.table, Namespace: namespace, Wish: q.offloading.Spec.Placement, Request: q.wish.Request,
+	}
+}
+
 func wishOf(offloading *v1alpha1.NamespaceOffloading) v1alpha1.Placement {
 	wish := v1alpha1.Placement{}
 	if offloading.Spec.Placement != nil {
@@ -49,30 +57,6 @@ func wishOf(offloading *v1alpha1.NamespaceOffloading) v1alpha1.Placement {
 		wish.Request = exchange.DefaultRequest()
 	}
 	return wish
-}
-
-// selectorOf translates to the selector that the scheduler's node affinity amounts to.
-func selectorOf(s *v1alpha1.ClusterSelector) (labels.Selector, error) {
-	if s == nil {
-		return labels.Everything(), nil
-	}
-	translated := metav1.LabelSelector{MatchLabels: map[string]string{}}
-	for key, value := range s.MatchLabels {
-		translated.MatchLabels[key] = string(value)
-	}
-	for _, requirement := range s.MatchExpressions {
-		values := make([]string, 0, len(requirement.Values))
-		for _, value := range requirement.Values {
-			values = append(values, string(value))
-		}
-		translated.MatchExpressions = append(translated.MatchExpressions,
-			metav1.LabelSelectorRequirement{Key: requirement.Key, Operator: requirement.Operator, Values: values})
-	}
-	selector, err := metav1.LabelSelectorAsSelector(&translated)
-	if err != nil {
-		return nil, fmt.Errorf("read clusterSelector: %w", err)
-	}
-	return selector, nil
 }
 
 // answer combines what the policies say with what the user wants.

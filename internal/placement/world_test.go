@@ -164,6 +164,7 @@ type policies struct {
 	err   error
 	rings []func()
 	asked int
+	last  policy.Input
 }
 
 func (p *policies) Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error) {
@@ -171,6 +172,7 @@ func (p *policies) Decide(ctx context.Context, question policy.Question, input p
 		p.t.Errorf("asked about %s", question)
 	}
 	p.asked++
+	p.last = input
 	if p.err != nil {
 		return policy.Decision{}, p.err
 	}

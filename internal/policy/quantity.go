@@ -9,13 +9,12 @@ import (
 	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hanse-dev/hanse/internal/tame"
 )
 
-const (
-	maxQuantityLength   = 64
-	maxQuantityExponent = 30
-	nano                = 9 // decimals of a quantity
-)
+// nano is how many decimals a quantity has.
+const nano = 9
 
 var errQuantity = errors.New("is not a quantity: it must be a number, or a text such as 500m or 4Gi, from 0 to 2^53")
 
@@ -35,7 +34,7 @@ func quantity(value ast.Value) (resource.Quantity, error) {
 }
 
 func parseNumber(number string) (resource.Quantity, error) {
-	if !tame(number) {
+	if !tame.Quantity(number) {
 		return resource.Quantity{}, errQuantity
 	}
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
@@ -56,7 +55,7 @@ func parseNumber(number string) (resource.Quantity, error) {
 }
 
 func parseQuantity(text string) (resource.Quantity, error) {
-	if !tame(text) {
+	if !tame.Quantity(text) {
 		return resource.Quantity{}, errQuantity
 	}
 	amount, err := resource.ParseQuantity(text)
@@ -67,19 +66,6 @@ func parseQuantity(text string) (resource.Quantity, error) {
 }
 
 func fits(amount *inf.Dec) bool { return amount.Sign() >= 0 && amount.Cmp(largest) <= 0 }
-
-// tame reports whether a text can be calculated with in no time. It need not be a number.
-func tame(text string) bool {
-	if len(text) > maxQuantityLength {
-		return false
-	}
-	_, exponent, found := strings.Cut(strings.ToLower(text), "e")
-	if !found || exponent == "" || exponent == "i" { // 1E and 1Ei are exa
-		return true
-	}
-	n, err := strconv.Atoi(exponent)
-	return err == nil && n >= -maxQuantityExponent && n <= maxQuantityExponent
-}
 
 // whole rounds an amount of a resource down to what a Node can have: thousandths of a core, and whole ones of all else.
 func whole(name corev1.ResourceName, amount resource.Quantity) (resource.Quantity, error) {

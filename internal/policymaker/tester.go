@@ -158,15 +158,18 @@ func (t *tester) input(ctx context.Context, d *desk, asked map[string]string) (p
 	}
 	text, given := asked[keyInput]
 	name, named := asked[subject]
+	gather := d.gatherer()
 	switch {
+	case given && !named:
+		return policy.ParseInput([]byte(text))
+	case gather == nil:
+		return policy.Input{}, fmt.Errorf("a question about %s needs %s (--input), and nothing else to ask about", d.question, keyInput)
 	case given == named:
 		return policy.Input{}, fmt.Errorf("a question about %s needs either %s or %s", d.question, keyInput, subject)
-	case given:
-		return policy.ParseInput([]byte(text))
 	case name == "":
 		return policy.Input{}, errors.New(subject + " is empty")
 	}
-	facts, err := t.maker.gather(ctx, d, name)
+	facts, err := gather(ctx, d.question, name)
 	if err != nil {
 		return policy.Input{}, err
 	}

@@ -78,10 +78,11 @@ func TestTestsThatCannotBeAnsweredSayWhy(t *testing.T) {
 		"two things":           {"incoming", map[string]string{keyInput: "{}", keyAdvertisement: "hamburg"}, "needs either"},
 		"a broken module":      {"incoming", map[string]string{keyModule: noRego, keyInput: "{}"}, "module.rego:2"},
 		"no JSON":              {"incoming", map[string]string{keyInput: "{"}, "JSON"},
-		"nobody":               {"incoming", map[string]string{keyAdvertisement: "nobody"}, "there is no Peer"},
+		"nobody":               {"incoming", map[string]string{keyAdvertisement: "nobody"}, "there is no peer nobody"},
 		"no name":              {"incoming", map[string]string{keyAdvertisement: ""}, "empty"},
-		"no pod":               {"shadowpod", map[string]string{keyAdvertisement: "hamburg"}, "needs a pod"},
-		"no namespace":         {"placement", map[string]string{keyNamespace: "nowhere"}, "nowhere"},
+		"no pod":               {"shadowpod", map[string]string{keyAdvertisement: "hamburg"}, "needs input.json (--input)"},
+		"nothing at all":       {"shadowpod", nil, "needs input.json (--input)"},
+		"no namespace":         {"placement", map[string]string{keyNamespace: "nowhere"}, "there is no namespace nowhere"},
 		"too much":             {"incoming", map[string]string{keyInput: `{"a": "` + strings.Repeat("x", maxAsked) + `"}`}, "at most"},
 		"an answer of a wrong type": {
 			"incoming",
@@ -90,7 +91,7 @@ func TestTestsThatCannotBeAnsweredSayWhy(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorld(t).knowing()
 			w.look()
 			got := w.answer(configMap("try", v1alpha1.LabelPolicyTest, test.question, test.data))
 			if !strings.Contains(got.Error, test.want) || got.Decision != "" {

@@ -30,8 +30,17 @@ score[row.peer] := 0 - row.roundTripSeconds if {
 # Negative, so that the cheapest has the highest score.
 owed := {name: less |
 	some name, amount in input.request
-	less := 0 - amount
+	less := 0 - units(name, amount)
 }
+
+# Memory and storage are counted in bytes, and have their price by the Gi.
+units(name, amount) := amount / 1073741824 if in_bytes(name)
+
+units(name, amount) := amount if not in_bytes(name)
+
+in_bytes(name) if name in {"memory", "ephemeral-storage"}
+
+in_bytes(name) if startswith(name, "hugepages-")
 
 # Amounts in different currencies do not compare. The user says in maxPrice which one counts; otherwise it is the one in
 # which all ask.

@@ -11,7 +11,7 @@ table := [
 test_price if {
 	placement.score == {"free": 0, "cheap": -0.02, "dear": -1.04} with input as {
 		"wish": {"prefer": "Price"},
-		"request": {"cpu": 2, "memory": 2},
+		"request": {"cpu": 2, "memory": 2147483648},
 		"table": table,
 	}
 }

@@ -4,6 +4,8 @@
 # Edit: the currency. Clusters that ask in another are excluded, as amounts do not compare.
 package hanse.placement
 
+import data.hanse.defaults.placement
+
 currency := "EUR"
 
 score[row.peer] := 0 - cost(row) if {
@@ -20,5 +22,5 @@ foreign(row) if row.prices.currency != currency
 
 cost(row) := sum([price |
 	some name, amount in input.request
-	price := amount * row.prices.perHour[name]
+	price := placement.units(name, amount) * row.prices.perHour[name]
 ])

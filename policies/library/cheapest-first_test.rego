@@ -3,7 +3,7 @@ package hanse.placement_test
 import data.hanse.placement
 
 question := {
-	"request": {"cpu": 2, "memory": 100},
+	"request": {"cpu": 2, "memory": 107374182400},
 	"table": [
 		{"peer": "dear", "prices": {"currency": "EUR", "perHour": {"cpu": 0.5, "memory": 0.01}}},
 		{"peer": "cheap", "prices": {"currency": "EUR", "perHour": {"cpu": 0.25}}},

@@ -1,0 +1,42 @@
+package placement
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+func TestWhatIsAskedAboutANamespaceCanBeGathered(t *testing.T) {
+	w := newMarketWorld(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice})
+	w.settle()
+	writes := w.writes
+	known, err := w.Gather(t.Context(), policy.Placement, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	input, err := policy.NewInput(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal := cmp.Comparer(func(a, b ast.Value) bool { return ast.Compare(a, b) == 0 })
+	if diff := cmp.Diff(w.policies.last, input, cmp.AllowUnexported(policy.Input{}), equal); diff != "" {
+		t.Errorf("what is gathered is not what the policies were asked with:\n%s", diff)
+	}
+	if known.Wish.Prefer != v1alpha1.PreferPrice || known.Request.Cpu().IsZero() || w.policies.asked != 1 || w.writes != writes {
+		t.Errorf("wish %+v, request %v, asked %d times", known.Wish, known.Request, w.policies.asked)
+	}
+}
+
+func TestWhatNobodyAsksAboutCannotBeGathered(t *testing.T) {
+	w := newWorld(t, namespace("shop", nil), namespace("home", nil), offloadingWith("home", v1alpha1.StrategyLocal, nil))
+	for name, want := range map[string]string{"nowhere": "read namespace nowhere", "shop": "not offloaded", "home": "stay in this cluster"} {
+		if _, err := w.Gather(t.Context(), policy.Placement, name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", name, err, want)
+		}
+	}
+}
