@@ -44,6 +44,13 @@ func (c *Controller) leave(ctx context.Context, peer *v1alpha1.Peer, seen *parti
 	case err != nil:
 		return obstacle{}, err
 	}
+	return c.leaveOver(ctx, peer, seen, link, node)
+}
+
+// leaveOver ends what we have at the cluster to which the link leads, unless the node stands against it.
+func (c *Controller) leaveOver(
+	ctx context.Context, peer *v1alpha1.Peer, seen *parting, link Link, node obstacle,
+) (obstacle, error) {
 	if hello, err := link.Hello(ctx); err == nil && identified(peer, hello).status == metav1.ConditionFalse {
 		return node, nil // what we have at another cluster is not this Peer's to end
 	}

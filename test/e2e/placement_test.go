@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -63,27 +65,42 @@ func TestCheapestFirst(t *testing.T) {
 }
 
 func TestNearestFirst(t *testing.T) {
-	ctx := market(t)
-	mustTestbed(t, "slow", "lubeck", "bremen", "64kbit")
-	t.Cleanup(func() { mustTestbed(t, "slow", "lubeck", "bremen", "off") })
+	market(t)
+	lubeck.isFarFrom(t, bremen, hamburg)
 	ns := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferLatency, Strict: true}, only("hamburg"))
 	lubeck.landsOn(t, ns, "hanse-hamburg")
-	far, err := lubeck.peer(ctx, "bremen")
-	if err != nil {
-		t.Fatal(err)
-	}
-	near, err := lubeck.peer(ctx, "hamburg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if near.Status.RoundTripTime == nil || far.Status.RoundTripTime == nil || far.Status.RoundTripTime.Duration <= near.Status.RoundTripTime.Duration {
-		t.Errorf("the round trip to bremen is %v, to hamburg %v", far.Status.RoundTripTime, near.Status.RoundTripTime)
-	}
-	mustTestbed(t, "slow", "lubeck", "bremen", "off")
-	mustTestbed(t, "slow", "lubeck", "hamburg", "64kbit")
-	t.Cleanup(func() { mustTestbed(t, "slow", "lubeck", "hamburg", "off") })
+	lubeck.isFarFrom(t, hamburg, bremen)
 	lubeck.awaitPlacement(t, ns, only("bremen"))
 	lubeck.landsOn(t, ns, "hanse-bremen")
+}
+
+// isFarFrom makes everything that is sent to one peer slow, and to no other, and waits until the measurements show it.
+func (c *cluster) isFarFrom(t *testing.T, far, near *cluster) {
+	t.Helper()
+	mustTestbed(t, "slow", c.name, far.name, "16kbit")
+	t.Cleanup(func() { mustTestbed(t, "slow", c.name, far.name, "off") })
+	eventually(t, far.name+" is far", func(ctx context.Context) error {
+		there, err := c.roundTrip(ctx, far)
+		if err != nil {
+			return err
+		}
+		here, err := c.roundTrip(ctx, near)
+		if err == nil && there < 2*here {
+			err = fmt.Errorf("the round trip to it is %s, to %s %s", there, near.name, here)
+		}
+		return err
+	})
+}
+
+func (c *cluster) roundTrip(ctx context.Context, to *cluster) (time.Duration, error) {
+	peer, err := c.peer(ctx, to.name)
+	if err != nil {
+		return 0, err
+	}
+	if peer.Status.RoundTripTime == nil {
+		return 0, errors.New("it was not measured yet")
+	}
+	return peer.Status.RoundTripTime.Duration, nil
 }
 
 // The scheduler itself prefers the provider that has a large image already: what is needed is that it is told.
