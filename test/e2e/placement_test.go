@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -66,41 +64,12 @@ func TestCheapestFirst(t *testing.T) {
 
 func TestNearestFirst(t *testing.T) {
 	market(t)
-	lubeck.isFarFrom(t, bremen, hamburg)
+	lubeck.isFarFrom(t, bremen)
 	ns := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferLatency, Strict: true}, only("hamburg"))
 	lubeck.landsOn(t, ns, "hanse-hamburg")
-	lubeck.isFarFrom(t, hamburg, bremen)
+	lubeck.isFarFrom(t, hamburg)
 	lubeck.awaitPlacement(t, ns, only("bremen"))
 	lubeck.landsOn(t, ns, "hanse-bremen")
-}
-
-// isFarFrom makes everything that is sent to one peer slow, and to no other, and waits until the measurements show it.
-func (c *cluster) isFarFrom(t *testing.T, far, near *cluster) {
-	t.Helper()
-	mustTestbed(t, "slow", c.name, far.name, "16kbit")
-	t.Cleanup(func() { mustTestbed(t, "slow", c.name, far.name, "off") })
-	eventually(t, far.name+" is far", func(ctx context.Context) error {
-		there, err := c.roundTrip(ctx, far)
-		if err != nil {
-			return err
-		}
-		here, err := c.roundTrip(ctx, near)
-		if err == nil && there < 2*here {
-			err = fmt.Errorf("the round trip to it is %s, to %s %s", there, near.name, here)
-		}
-		return err
-	})
-}
-
-func (c *cluster) roundTrip(ctx context.Context, to *cluster) (time.Duration, error) {
-	peer, err := c.peer(ctx, to.name)
-	if err != nil {
-		return 0, err
-	}
-	if peer.Status.RoundTripTime == nil {
-		return 0, errors.New("it was not measured yet")
-	}
-	return peer.Status.RoundTripTime.Duration, nil
 }
 
 // The scheduler itself prefers the provider that has a large image already: what is needed is that it is told.

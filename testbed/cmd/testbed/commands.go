@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -126,19 +127,23 @@ func (a *app) heal() *cobra.Command {
 	}
 }
 
-func (a *app) slow() *cobra.Command {
+func (a *app) detour() *cobra.Command {
 	return &cobra.Command{
-		Use:   "slow A B RATE",
-		Short: "Limit what a cluster sends to another, such as to 64kbit; off ends it",
-		Long: `Limit what cluster A sends to B to a rate as tc has it, such as 64kbit, so that every exchange takes longer. The rate
-"off" ends the limit. There is one limit at a time for each cluster A.`,
+		Use:   "detour A B ADDRESS",
+		Short: "Lead connections of a cluster to another's API server elsewhere; off ends it",
+		Long: `Lead the connections that cluster A opens to the API server of B to another address, such as 10.210.0.1:7000, where a
+relay may be slow or break. Connections that are open stay. The address "off" ends the detour; there is one at a time for
+each cluster A.`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(command *cobra.Command, args []string) error {
-			rate := args[2]
-			if rate == "off" {
-				rate = ""
+			to := netip.AddrPort{}
+			if args[2] != "off" {
+				var err error
+				if to, err = netip.ParseAddrPort(args[2]); err != nil {
+					return err
+				}
 			}
-			return a.testbed.Slow(command.Context(), args[0], args[1], rate)
+			return a.testbed.Detour(command.Context(), args[0], args[1], to)
 		},
 	}
 }

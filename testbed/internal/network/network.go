@@ -242,19 +242,13 @@ func Filter(ctx context.Context, cluster *plan.Cluster, cuts []Cut, subnets map[
 	return nil
 }
 
-// Slow limits what the cluster's nodes send to another cluster's subnet to a rate as tc(8) has it, such as 64kbit, so that
-// every answer takes longer. Without a rate the limit ends.
-func Slow(ctx context.Context, cluster *plan.Cluster, to netip.Prefix, rate string) error {
+// Detour leads the connections that the cluster's nodes and pods open to one address to another. The zero address ends
+// that.
+func Detour(ctx context.Context, cluster *plan.Cluster, from, to netip.AddrPort) error {
 	for _, node := range cluster.Nodes() {
-		// There is nothing to delete the first time.
-		_ = Inside(ctx, node, "tc", "qdisc", "del", "dev", "eth0", "root")
-		if rate == "" {
-			continue
-		}
-		for _, command := range slowScript(to, rate) {
-			if err := Inside(ctx, node, append([]string{"tc"}, command...)...); err != nil {
-				return fmt.Errorf("slow node %s down: %w", node.Name(), err)
-			}
+		rules := strings.NewReader(detourRules(from, to))
+		if _, err := run.WithInput(ctx, rules, "nsenter", "--net="+node.NetnsPath(), "nft", "-f", "-"); err != nil {
+			return fmt.Errorf("detour of node %s: %w", node.Name(), err)
 		}
 	}
 	return nil

@@ -64,14 +64,17 @@ func hostRules(slot plan.Slot) string {
 	)
 }
 
-// slowScript are the commands of tc(8) that limit what is sent to the subnet, and nothing else.
-func slowScript(to netip.Prefix, rate string) [][]string {
-	return [][]string{
-		strings.Fields("qdisc add dev eth0 root handle 1: htb default 1"),
-		strings.Fields("class add dev eth0 parent 1: classid 1:1 htb rate 10gbit quantum 60000"),
-		strings.Fields("class add dev eth0 parent 1: classid 1:2 htb burst 1600 quantum 1600 rate " + rate),
-		strings.Fields(fmt.Sprintf("filter add dev eth0 parent 1: protocol ip u32 match ip dst %s flowid 1:2", to)),
+// detourRules lead new connections elsewhere, those of pods and those of the node itself.
+func detourRules(from, to netip.AddrPort) string {
+	rules := []string{"table ip detour", "delete table ip detour"}
+	if to.IsValid() {
+		lead := fmt.Sprintf("    ip daddr %s tcp dport %d dnat to %s", from.Addr(), from.Port(), to)
+		rules = append(rules, "table ip detour {",
+			"  chain prerouting {", "    type nat hook prerouting priority dstnat", lead, "  }",
+			"  chain output {", "    type nat hook output priority -100", lead, "  }",
+			"}")
 	}
+	return lines(rules...)
 }
 
 // Cut is a partition: nothing that From sends, or with OneWay no connection that From opens, gets to To.

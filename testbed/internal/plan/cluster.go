@@ -118,10 +118,13 @@ func (c *Cluster) Address() netip.Addr {
 	return c.ControlPlane().Address()
 }
 
-// Server is the URL of the API server.
-func (c *Cluster) Server() string {
-	return fmt.Sprintf("https://%s", netip.AddrPortFrom(c.Address(), uint16(c.Ports.APIServer))) //nolint:gosec // a port
+// APIServer is where the API server listens.
+func (c *Cluster) APIServer() netip.AddrPort {
+	return netip.AddrPortFrom(c.Address(), uint16(c.Ports.APIServer)) //nolint:gosec // a port
 }
+
+// Server is the URL of the API server.
+func (c *Cluster) Server() string { return fmt.Sprintf("https://%s", c.APIServer()) }
 
 // DNS is the address of the Service of cluster DNS: the tenth of the range, by convention.
 func (c *Cluster) DNS() netip.Addr {

@@ -223,9 +223,9 @@ func without(cuts []network.Cut, a, b string) []network.Cut {
 	})
 }
 
-// Slow limits what a sends to b to a rate as tc(8) has it; without a rate the limit ends. One limit at a time stands for a
-// cluster, and it ends with the cluster.
-func (t *Testbed) Slow(ctx context.Context, a, b, rate string) error {
+// Detour leads the connections that a opens to b's API server to another address, such as that of a relay that is slow.
+// The zero address ends that. There is one detour at a time for a cluster, and it ends with the cluster.
+func (t *Testbed) Detour(ctx context.Context, a, b string, to netip.AddrPort) error {
 	if t.Rootless {
 		return errRootless
 	}
@@ -236,7 +236,7 @@ func (t *Testbed) Slow(ctx context.Context, a, b, rate string) error {
 	if err != nil {
 		return err
 	}
-	return network.Slow(ctx, ends[0].Cluster, ends[1].Subnet(), rate)
+	return network.Detour(ctx, ends[0].Cluster, ends[1].APIServer(), to)
 }
 
 // subnets tells where the nodes of each cluster have their addresses.
