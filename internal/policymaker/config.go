@@ -6,14 +6,25 @@ import (
 	"time"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 // Config says where policies lie and how long they may take.
 type Config struct {
 	// Namespace is Hanse's own: ConfigMaps elsewhere are no policies. Default hanse-system.
 	Namespace string
-	// Deadline is how long the policies may take to answer. Default 50 ms.
+	// Deadline is how long the policies may take to answer. Default 50 ms. Those about placement, which compare a thousand
+	// clusters and are asked ahead of time, may take placementPatience times as long.
 	Deadline time.Duration
+}
+
+const placementPatience = 20
+
+func (c *Config) deadline(question policy.Question) time.Duration {
+	if question == policy.Placement {
+		return placementPatience * c.Deadline
+	}
+	return c.Deadline
 }
 
 // Default fills in what was not set.

@@ -89,7 +89,12 @@ func (m *Maker) decide(ctx context.Context, d *desk, input policy.Input) (policy
 	if err != nil {
 		return policy.Decision{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.config.Deadline)
+	return m.decideIn(ctx, d, set, input)
+}
+
+// decideIn asks within the deadline of the question.
+func (m *Maker) decideIn(ctx context.Context, d *desk, set *policy.Set, input policy.Input) (policy.Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.config.deadline(d.question))
 	defer cancel()
 	return set.Decide(ctx, input)
 }

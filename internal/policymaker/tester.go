@@ -29,7 +29,7 @@ const (
 	// testLife is how long a ConfigMap that asks stays. Who asks takes it away; this is for those who forget.
 	testLife = 10 * time.Minute
 	// explainDeadline is how long it may take to find out which rules decided, which is slower than to decide.
-	explainDeadline = time.Second
+	explainDeadline = 5 * time.Second
 	// maxAsked is the size of all that is asked, so that the answer fits beside it.
 	maxAsked = 768 << 10
 )
@@ -121,7 +121,7 @@ func (t *tester) ask(ctx context.Context, d *desk, asked map[string]string) (ans
 	if err != nil {
 		return answer{}, err
 	}
-	decision, err := t.decide(ctx, set, input)
+	decision, err := t.maker.decideIn(ctx, d, set, input)
 	if err != nil {
 		return answer{}, err
 	}
@@ -132,13 +132,6 @@ func (t *tester) ask(ctx context.Context, d *desk, asked map[string]string) (ans
 		return answer{}, fmt.Errorf("find out which rules decided: %w", err)
 	}
 	return answerOf(decision, steps), nil
-}
-
-// decide has the deadline of questions that are asked in earnest.
-func (t *tester) decide(ctx context.Context, set *policy.Set, input policy.Input) (policy.Decision, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.maker.config.Deadline)
-	defer cancel()
-	return set.Decide(ctx, input)
 }
 
 // set returns the module to try, or what is in force.
