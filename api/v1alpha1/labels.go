@@ -124,6 +124,13 @@ const (
 	// ClusterInfo is the ConfigMap by which a cluster introduces itself: in Hanse's own namespace for its
 	// administrators, and in each tenant namespace for the peer. Its keys are the ClusterInfo constants below.
 	ClusterInfo = "hanse-cluster"
+	// BandwidthSample is the ConfigMap in a tenant namespace that the peer reads to measure how fast data comes from here.
+	// There is none in a cluster that does not measure.
+	BandwidthSample = "hanse-bandwidth"
+	// BandwidthSampleKey is the key of the text in BandwidthSample.
+	BandwidthSampleKey = "noise"
+	// BandwidthSampleSize is how many bytes the text has.
+	BandwidthSampleSize = 256 << 10
 	// ClusterInfoID is the key of the cluster id in ClusterInfo.
 	ClusterInfoID = "clusterID"
 	// ClusterInfoPublicKey is the key of the cluster's Ed25519 key, in base64, in ClusterInfo.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -275,6 +276,11 @@ type PeerStatus struct {
 	// roundTripDeviation is by how much that time varies: the smoothed mean deviation, rounded and written as the time is.
 	// +optional
 	RoundTripDeviation *metav1.Duration `json:"roundTripDeviation,omitempty"`
+
+	// bandwidth is how fast data comes from the peer's API server, in bytes per second, rounded to two digits. It is
+	// measured only if both clusters have that turned on, and written only when it moves by more than a quarter.
+	// +optional
+	Bandwidth *resource.Quantity `json:"bandwidth,omitempty"`
 
 	// invitation is how our invitation for the peer stands.
 	// +optional

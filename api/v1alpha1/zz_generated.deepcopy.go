@@ -790,6 +790,11 @@ func (in *PeerStatus) DeepCopyInto(out *PeerStatus) {
 		*out = new(metav1.Duration)
 		**out = **in
 	}
+	if in.Bandwidth != nil {
+		in, out := &in.Bandwidth, &out.Bandwidth
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.Invitation != nil {
 		in, out := &in.Invitation, &out.Invitation
 		*out = new(InvitationStatus)

@@ -67,6 +67,8 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.addressPools, "address-pool", nil,
 		"ranges out of which each peer's pods get theirs; by default "+joined(peering.DefaultAddressPools()))
 	flags.DurationVar(&f.peering.ProbePeriod, "probe-period", f.peering.ProbePeriod, "how often the API server of a peer is probed")
+	flags.DurationVar(&f.peering.BandwidthInterval, "bandwidth-interval", f.peering.BandwidthInterval,
+		"how often it is measured how fast data comes from a provider, by a sample of 256Ki; 0 turns it off, for consumers of this cluster too")
 	flags.DurationVar(&f.peering.PartingDeadline, "parting-deadline", f.peering.PartingDeadline,
 		"how long a peer that runs pods here has to leave after its Peer was deleted")
 	flags.StringSliceVar(&f.invitation.Servers, "api-server", nil,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -71,6 +72,7 @@ func wideColumns() []column {
 	return []column{
 		{"CLUSTER ID", func(r *rowView, _ time.Time) string { return r.ClusterID }},
 		{"DEVIATION", func(r *rowView, _ time.Time) string { return span(r.RoundTripDeviation) }},
+		{"BANDWIDTH", func(r *rowView, _ time.Time) string { return bandwidth(r.Bandwidth) }},
 		{"LARGEST POD", func(r *rowView, _ time.Time) string { return amountsOrNone(r.LargestPod) }},
 		{"GUARANTEE", func(r *rowView, _ time.Time) string { return amountsOrNone(r.Guarantee) }},
 		{"PRICES", func(r *rowView, _ time.Time) string { return prices(r.Prices) }},
@@ -193,6 +195,13 @@ func span(d *metav1.Duration) string {
 		return none
 	}
 	return d.Duration.String()
+}
+
+func bandwidth(bytesPerSecond *resource.Quantity) string {
+	if bytesPerSecond == nil {
+		return none
+	}
+	return bytesPerSecond.String() + "B/s"
 }
 
 func amountsOrNone(of corev1.ResourceList) string {

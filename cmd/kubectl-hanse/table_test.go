@@ -47,6 +47,9 @@ func fair() []client.Object {
 			peer.Status.RoundTripTime = &metav1.Duration{Duration: trip}
 			peer.Status.RoundTripDeviation = &metav1.Duration{Duration: trip / 3}
 		}
+		if name == "hamburg" {
+			peer.Status.Bandwidth = resource.NewQuantity(12_000_000, resource.DecimalSI)
+		}
 		if name == "danzig" {
 			setCondition(peer, v1alpha1.ConditionAdvertised, metav1.ConditionFalse, v1alpha1.ReasonExpired, "it was not heard of in time")
 		}

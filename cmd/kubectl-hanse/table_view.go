@@ -7,6 +7,7 @@ import (
 
 	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -36,6 +37,7 @@ type rowView struct {
 	UsualCost          costView                      `json:"usualCost"` // of one core with 1Gi
 	RoundTripTime      *metav1.Duration              `json:"roundTripTime,omitempty"`
 	RoundTripDeviation *metav1.Duration              `json:"roundTripDeviation,omitempty"`
+	Bandwidth          *resource.Quantity            `json:"bandwidth,omitempty"` // bytes per second
 	LastHello          *metav1.Time                  `json:"lastHello,omitempty"`
 	TimeToLive         metav1.Time                   `json:"timeToLive"`
 	Architectures      []string                      `json:"architectures,omitempty"`
@@ -100,6 +102,9 @@ func viewRow(row *exchange.Row) rowView {
 		RoundTripTime: known(row.RoundTrip), RoundTripDeviation: known(row.Deviation), TimeToLive: row.Offer.TimeToLive,
 		Architectures: row.Offer.Architectures, KubernetesVersion: row.Offer.KubernetesVersion, Labels: row.Offer.Labels,
 		Flags: row.Offer.Flags, Images: row.Offer.Images, Nested: row.Offer.Nested,
+	}
+	if row.Bandwidth != 0 {
+		view.Bandwidth = resource.NewQuantity(row.Bandwidth, resource.DecimalSI)
 	}
 	if !row.LastHello.IsZero() {
 		hello := metav1.NewTime(row.LastHello)

@@ -36,6 +36,7 @@ type Row struct {
 
 	LastHello            time.Time     // zero if it is not known
 	RoundTrip, Deviation time.Duration // zero if they are not known, see WithLinks
+	Bandwidth            int64         // in bytes per second; zero if it is not known, see WithLinks
 
 	figures *figures // of the offer; nil if it has none or the row was not made by NewTable
 	shelf   *shelf   // of the offer; nil if the row was not made by NewTable
@@ -141,6 +142,9 @@ func (t Table) WithLinks(peers []v1alpha1.Peer) Table {
 		}
 		if link.RoundTripDeviation != nil {
 			rows[i].Deviation = link.RoundTripDeviation.Duration
+		}
+		if link.Bandwidth != nil {
+			rows[i].Bandwidth = link.Bandwidth.Value()
 		}
 	}
 	return Table{Rows: rows}

@@ -88,11 +88,13 @@ func TestWithLinks(t *testing.T) {
 	measured := v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "lubeck"}, Status: v1alpha1.PeerStatus{
 		RoundTripTime:      &metav1.Duration{Duration: 20 * time.Millisecond},
 		RoundTripDeviation: &metav1.Duration{Duration: 3 * time.Millisecond},
+		Bandwidth:          resource.NewQuantity(1200, resource.DecimalSI),
 	}}
 	plain := NewTable([]v1alpha1.Advertisement{taken("lubeck", 1), taken("bremen", 1)}, now)
 	table := plain.WithLinks([]v1alpha1.Peer{measured, {ObjectMeta: metav1.ObjectMeta{Name: "bremen"}}})
 	expectEqual(t, []time.Duration{0, 0, 20 * time.Millisecond, 3 * time.Millisecond},
 		[]time.Duration{table.Rows[0].RoundTrip, table.Rows[0].Deviation, table.Rows[1].RoundTrip, table.Rows[1].Deviation})
+	expectEqual(t, []int64{0, 1200}, []int64{table.Rows[0].Bandwidth, table.Rows[1].Bandwidth})
 	expectEqual(t, time.Duration(0), plain.Rows[1].RoundTrip)
 }
 

@@ -17,6 +17,9 @@ import (
 // maxClusterID is how long a cluster id may be.
 const maxClusterID = 30
 
+// minBandwidthInterval keeps measurements from being a load themselves.
+const minBandwidthInterval = time.Minute
+
 // Config is what an administrator may set. What is not set has the default that is named.
 type Config struct {
 	// Namespace is Hanse's own. Default v1alpha1.SystemNamespace.
@@ -35,6 +38,9 @@ type Config struct {
 	// ProbePeriod is how often a provider is greeted. One that does not answer is greeted again at once, and then ever
 	// more rarely. Default 30 s.
 	ProbePeriod time.Duration
+	// BandwidthInterval is how often it is measured how fast data comes from a provider. It is also what lets consumers
+	// measure that of this cluster. Default 0: never.
+	BandwidthInterval time.Duration
 	// PartingDeadline is how long a peer that is our consumer has to leave after its Peer was deleted. Default 5 min.
 	PartingDeadline time.Duration
 	// TombstoneLife is how long it is remembered that we have parted from a peer by force. Default 30 days.
@@ -91,12 +97,20 @@ func (c *Config) Validate() error {
 	if c.PartingDeadline <= 0 || c.TombstoneLife <= 0 {
 		problems = append(problems, errors.New("the parting deadline and the life of a tombstone must be positive"))
 	}
+	problems = append(problems, validateBandwidthInterval(c.BandwidthInterval))
 	for _, prefix := range append(c.PodCIDRs[:len(c.PodCIDRs):len(c.PodCIDRs)], c.AddressPools...) {
 		if !prefix.IsValid() || prefix != prefix.Masked() {
 			problems = append(problems, fmt.Errorf("%s is not a range: the bits behind its length must be 0", prefix))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+func validateBandwidthInterval(interval time.Duration) error {
+	if interval != 0 && interval < minBandwidthInterval {
+		return fmt.Errorf("the bandwidth interval must be 0 or at least %v", minBandwidthInterval)
+	}
+	return nil
 }
 
 func validateClusterID(id string) error {

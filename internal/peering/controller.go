@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -39,6 +40,7 @@ type Controller struct {
 	tenants    tenants
 	addresses  addresses
 	undertaker undertaker
+	transfers  *semaphore.Weighted // how many samples may be read at the same time
 
 	mu     sync.Mutex
 	states map[string]*state // peer → what is known of it
@@ -63,6 +65,7 @@ func New(config Config, c client.Client, live client.Reader, links Links, record
 		tenants:    kept,
 		addresses:  addresses{config: config, client: c, live: live},
 		undertaker: undertaker{config: config, tenants: kept, links: links},
+		transfers:  semaphore.NewWeighted(maxTransfers),
 		states:     map[string]*state{},
 	}
 }
@@ -114,8 +117,10 @@ func (c *Controller) observe(ctx context.Context, peer *v1alpha1.Peer, seen *fac
 	if err := c.greet(ctx, peer, seen.tenant, p); err != nil {
 		return err
 	}
+	c.measure(ctx, peer, p)
 	seen.probe = *p
 	p.roundTrip.gauge(peer.Name)
+	p.bandwidth.gauge(peer.Name)
 	if seen.tenant != tenantReady {
 		return nil
 	}
@@ -205,6 +210,7 @@ func (c *Controller) stateOf(peer string) *state {
 func (c *Controller) forget(peer string) {
 	c.addresses.forget(peer)
 	roundTrip{}.gauge(peer)
+	bandwidth{}.gauge(peer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.states, peer)

@@ -59,6 +59,7 @@ func (t *tenants) receive(ctx context.Context, peer *v1alpha1.Peer, namespace st
 	return errors.Join(
 		t.put(ctx, info, func() { info.Data = t.config.introduction() }),
 		t.bound(ctx, peer, namespace),
+		t.keepSample(ctx, namespace),
 	)
 }
 
@@ -99,7 +100,7 @@ func (t *tenants) disown(ctx context.Context, namespace string) error {
 			serviceAccount(namespace, v1alpha1.InvitationServiceAccount),
 			secret(namespace, v1alpha1.SessionSecret),
 			secret(namespace, v1alpha1.InvitationSecret),
-			claim(namespace), clusterInfo(namespace), tenantQuota(namespace),
+			claim(namespace), clusterInfo(namespace), bandwidthSample(namespace), tenantQuota(namespace),
 		),
 	)
 }

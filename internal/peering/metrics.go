@@ -15,10 +15,14 @@ var (
 		Name: "hanse_peer_smoothed_round_trip_seconds",
 		Help: "How long the API server of a peer takes to answer, smoothed.",
 	}, []string{"peer"})
+	measuredBandwidth = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hanse_peer_bandwidth_bytes_per_second",
+		Help: "How fast a sample came from the API server of a peer when it was read last.",
+	}, []string{"peer"})
 )
 
 func init() { //nolint:gochecknoinits // the registry of controller-runtime is global, as its documentation has it
-	metrics.Registry.MustRegister(roundTrips, smoothedRoundTrip)
+	metrics.Registry.MustRegister(roundTrips, smoothedRoundTrip, measuredBandwidth)
 }
 
 // gauge tells the round trip to the peer, and nothing while it is not known.
@@ -28,4 +32,13 @@ func (r roundTrip) gauge(peer string) {
 		return
 	}
 	smoothedRoundTrip.WithLabelValues(peer).Set(r.mean.Seconds())
+}
+
+// gauge tells how fast data comes from the peer, and nothing while it is not known.
+func (b bandwidth) gauge(peer string) {
+	if b.rate == 0 {
+		measuredBandwidth.DeleteLabelValues(peer)
+		return
+	}
+	measuredBandwidth.WithLabelValues(peer).Set(float64(b.rate))
 }

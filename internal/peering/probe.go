@@ -44,6 +44,8 @@ type Link interface {
 type Links interface {
 	// Ensure returns the link to the peer, made from its newest credentials: the same one as long as they are the same.
 	Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error)
+	// Bandwidth measures how fast data comes over the link to the peer, in bytes per second.
+	Bandwidth(ctx context.Context, peer string) (int64, error)
 	// Close ends the link to the peer.
 	Close(peer string)
 }
@@ -61,6 +63,14 @@ func (o overLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error
 	return link, nil
 }
 
+func (o overLinks) Bandwidth(ctx context.Context, peer string) (int64, error) {
+	link, open := o.Get(peer)
+	if !open {
+		return 0, peers.ErrClosed
+	}
+	return link.Bandwidth(ctx)
+}
+
 // A probe is how the last greeting of one peer went, and when the next one is due.
 type probe struct {
 	link  Link
@@ -73,6 +83,7 @@ type probe struct {
 	// fresh is until when the credentials of a link that works need not be compared.
 	fresh     time.Time
 	roundTrip roundTrip
+	bandwidth bandwidth
 }
 
 // greet greets the peer if that is due or the link is a new one. While all is well, that is one request.

@@ -57,6 +57,7 @@ func statusOf(peer *v1alpha1.Peer, f *facts, now metav1.Time) v1alpha1.PeerStatu
 		status.Version = theirs.version
 	}
 	f.probe.show(&status)
+	f.probe.bandwidth.show(&status)
 	return status
 }
 
@@ -77,6 +78,7 @@ func (c *Controller) apply(ctx context.Context, peer *v1alpha1.Peer, status v1al
 		RemappedPodCIDR:    status.RemappedPodCIDR,
 		RoundTripTime:      status.RoundTripTime,
 		RoundTripDeviation: status.RoundTripDeviation,
+		Bandwidth:          status.Bandwidth,
 	}
 	for _, found := range status.Conditions {
 		if slices.Contains(ownConditions, found.Type) {

@@ -105,7 +105,8 @@ func (t *tenants) stateAsConsumer(ctx context.Context, peer *v1alpha1.Peer, seen
 func (t *tenants) strip(ctx context.Context, namespace string, stone *corev1.ConfigMap) error {
 	needless := []client.Object{
 		serviceAccount(namespace, v1alpha1.InvitationServiceAccount), secret(namespace, v1alpha1.InvitationSecret),
-		secret(namespace, v1alpha1.JoinSecret), claim(namespace), clusterInfo(namespace), tenantQuota(namespace),
+		secret(namespace, v1alpha1.JoinSecret), claim(namespace), clusterInfo(namespace), bandwidthSample(namespace),
+		tenantQuota(namespace),
 	}
 	if stone.Data[v1alpha1.TombstoneStatement] == "" {
 		needless = append(needless,

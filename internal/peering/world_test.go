@@ -48,6 +48,10 @@ type fakeLinks struct {
 	link    *fakeLink
 	ensured int
 	renew   func(*fakeLink) // what Ensure finds out, nil for nothing
+
+	rate      int64 // what Bandwidth measures
+	rateErr   error
+	transfers int
 }
 
 // A fakeLink leads to a cluster of its own.
@@ -72,6 +76,14 @@ func (l *fakeLinks) Ensure(context.Context, *v1alpha1.Peer) (Link, error) {
 		l.renew(l.link)
 	}
 	return l.link, nil
+}
+
+func (l *fakeLinks) Bandwidth(context.Context, string) (int64, error) {
+	l.transfers++
+	if l.rateErr != nil {
+		return 0, l.rateErr
+	}
+	return l.rate, nil
 }
 
 func (l *fakeLinks) Close(string) {}
