@@ -60,7 +60,7 @@ func TestBrokenPeerStopsNobody(t *testing.T) {
 	node := lubeck.awaitNode(t, "rostock", "4")
 
 	rostock.advertise(t, func(spec map[string]any) { spec["images"] = megabytesOfImages() })
-	expectRefused(t, v1alpha1.ReasonInvalidField)
+	expectRefused(t, v1alpha1.ReasonMalformed)
 	expectPeerMentions(t, "spec.images")
 	rostock.advertise(t, func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "1e30" })
 	expectRefused(t, v1alpha1.ReasonInvalidQuantity)

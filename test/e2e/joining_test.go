@@ -59,7 +59,9 @@ func (c *cluster) objectsAtRest(t *testing.T) []string {
 		if names, err = c.objects(ctx); err != nil {
 			return err
 		}
-		lease := func(name string) bool { return strings.Contains(name, "kube-node-lease/"+v1alpha1.VirtualNodePrefix) }
+		lease := func(name string) bool {
+			return strings.HasPrefix(name, "leases.coordination.k8s.io kube-node-lease/"+v1alpha1.VirtualNodePrefix)
+		}
 		if i := slices.IndexFunc(names, lease); i >= 0 {
 			return errors.New(names[i])
 		}

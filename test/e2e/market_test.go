@@ -25,7 +25,7 @@ var bremen, wismar *cluster
 // Stories cannot wait for ten minutes: these are the settings of the market phase.
 var marketSettings = []string{
 	"advertising.helloInterval=3s", "advertising.helloTimeout=10s", "advertising.fullInterval=12s", "advertising.minInterval=500ms",
-	"advertising.settleInterval=1s", tellTestImages, "probePeriod=2s",
+	"advertising.settleInterval=1s", tellTestImages, "probePeriod=2s", "bandwidthInterval=1m",
 }
 
 // market marks a story about offers, prices and policies. It begins when lubeck may use both providers, on the terms that
