@@ -38,7 +38,7 @@ type NamespaceOffloadingSpec struct {
 	// placement says which of the selected clusters are preferred, and which must not be used. By default home comes first,
 	// then what the administrator's policy says.
 	// +optional
-	Placement *Placement `json:"placement,omitempty"`
+	Placement *NamespacePlacement `json:"placement,omitempty"`
 }
 
 // PlacementPreference says what makes one cluster better than another.
@@ -54,8 +54,39 @@ const (
 	PreferSpread PlacementPreference = "Spread"
 )
 
-// Placement says which clusters the pods of a namespace prefer, and which they must not run in. Annotations of a pod
-// override it: hanse.dev/prefer (Price, Latency or Spread) and hanse.dev/exclude (names of peers, separated by commas).
+// NamespacePlacement says which clusters the pods of a namespace prefer, and which they must not run in. Annotations of a
+// pod override it: hanse.dev/prefer (Price, Latency or Spread) and hanse.dev/exclude (names of peers, separated by commas).
+type NamespacePlacement struct {
+	Placement `json:",inline"`
+
+	// classes say it for some of the pods. A pod belongs to the first class in the list whose labels it has.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Classes []PlacementClass `json:"classes,omitempty"`
+}
+
+// PlacementClass says where the pods with some labels go. Fields that it leaves out are those of the namespace; what it
+// excludes is excluded besides what the namespace excludes, and strict is what either says is strict.
+type PlacementClass struct {
+	// name tells the class from the others, to policies too.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// podLabels are the labels, with their values, that pods of the class have.
+	// +required
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.size() <= 317 && !format.qualifiedName().validate(key).hasValue())",message="every key must be a label key, such as app.kubernetes.io/name"
+	PodLabels map[string]LabelValue `json:"podLabels"`
+
+	Placement `json:",inline"`
+}
+
+// Placement says which clusters pods prefer, and which they must not run in.
 type Placement struct {
 	// prefer says what makes one cluster better than another, unless the administrator's policy says it. Where it is set,
 	// real nodes of this cluster are not preferred to virtual ones.
@@ -95,7 +126,7 @@ type Placement struct {
 type Price struct {
 	// amount is how much.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('0')) >= 0",message="amount must not be negative"
+	// +kubebuilder:validation:XValidation:rule="!string(self).startsWith('-')",message="amount must not be negative"
 	Amount resource.Quantity `json:"amount"`
 
 	// currency is the ISO 4217 code of the currency.
@@ -195,7 +226,29 @@ type ClusterOffloading struct {
 	Message string `json:"message,omitempty"`
 }
 
-// PlacementStatus is what was decided about where new pods of a namespace go. The admission policy follows it.
+// NamespacePlacementStatus is what was decided about where new pods of a namespace go. The admission policy follows it.
+type NamespacePlacementStatus struct {
+	PlacementStatus `json:",inline"`
+
+	// classes are what was decided about the classes that spec.placement names, in their order.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Classes []PlacementClassStatus `json:"classes,omitempty"`
+}
+
+// PlacementClassStatus is what was decided about the pods of a class, instead of what was decided about the namespace.
+type PlacementClassStatus struct {
+	// name is that of the class in spec.placement.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	PlacementStatus `json:",inline"`
+}
+
+// PlacementStatus is what was decided about where new pods go.
 type PlacementStatus struct {
 	// prefersRemote says that virtual nodes come by their weights, and are not behind real nodes.
 	// +optional
@@ -228,7 +281,7 @@ type NodePlacement struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// excluded is why no pod of the namespace may run there. It is empty if pods may.
+	// excluded is why none of the pods may run there. It is empty if they may.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Excluded string `json:"excluded,omitempty"`
@@ -274,7 +327,7 @@ type NamespaceOffloadingStatus struct {
 
 	// placement is what was decided about where new pods go.
 	// +optional
-	Placement *PlacementStatus `json:"placement,omitempty"`
+	Placement *NamespacePlacementStatus `json:"placement,omitempty"`
 }
 
 // NamespaceOffloading lets the pods of its namespace run in other clusters. It must be called "offloading", so that a

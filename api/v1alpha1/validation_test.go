@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,6 +97,10 @@ const (
 			matchExpressions: [{key: $KEY, operator: $OP, values: $VALUES}]}}}`
 	placement = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: x},
 		spec: {placement: {prefer: $PREFER, maxLatency: $LATENCY, maxPrice: {amount: $AMOUNT, currency: $CURRENCY}, exclude: $EXCLUDE}}}`
+	classes = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: x},
+		spec: {placement: {strict: true, classes: [
+			{name: $CLASS, podLabels: $LABELS, prefer: $PREFER, maxPrice: {amount: $AMOUNT, currency: EUR}},
+			{name: web, podLabels: {app: web}} $MORE]}}}`
 	mapping = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceMapping, metadata: {name: $NAME, namespace: x},
 		spec: {homeNamespace: $HOME}}`
 	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
@@ -117,6 +122,7 @@ func TestRules(t *testing.T) {
 	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
 	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "LABEL", "hanse.dev/peer", "WITH", "hamburg", "KEY", "zone", "OP", "In", "VALUES", "[a]"}
 	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
+	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "{spec: {containers: []}}", "GRACE", "5"}
 
@@ -190,6 +196,17 @@ func TestRules(t *testing.T) {
 		{name: "a placement in no currency", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"CURRENCY", "euros"}, want: "currency"},
 		{name: "a placement faster than light", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"LATENCY", "0s"}, want: "maxLatency must be above"},
 		{name: "a placement that names a peer twice", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"EXCLUDE", "[a, a]"}, want: "Duplicate"},
+		{name: "a placement of classes", plural: "namespaceoffloadings", template: classes, good: goodClasses},
+		{name: "a class without labels", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"LABELS", "{}"}, want: "podLabels"},
+		{name: "a class for a label that cannot be", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"LABELS", `{"a/b/c": x}`}, want: "must be a label key"},
+		{name: "a class for a value that cannot be", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"LABELS", `{tier: "two words"}`}, want: "podLabels"},
+		{name: "a class for too many labels", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"LABELS", "{a: a, b: b, c: c, d: d, e: e, f: f, g: g, h: h, i: i}"}, want: "at most 8"},
+		{name: "a class of a name that cannot be", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"CLASS", "Gold!"}, want: "name"},
+		{name: "two classes of one name", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"CLASS", "web"}, want: "Duplicate"},
+		{name: "a class that prefers nonsense", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"PREFER", "Beauty"}, want: "Unsupported value"},
+		{name: "a class below nothing", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"AMOUNT", `"-0.05"`}, want: "must not be negative"},
+		{name: "too many classes", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"MORE", manyClasses(7)}, want: "at most 8"},
+		{name: "as many classes as may be", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"MORE", manyClasses(6)}},
 
 		{name: "a namespace mapping", plural: "namespacemappings", template: mapping, good: goodMapping},
 		{name: "a namespace mapping of another name", plural: "namespacemappings", template: mapping, good: goodMapping, change: []string{"NAME", "other"}, want: "called like its homeNamespace"},
@@ -217,6 +234,15 @@ func TestRules(t *testing.T) {
 			expect(t, kinds[tt.plural].validate(t, object, old), tt.want)
 		})
 	}
+}
+
+// manyClasses are so many more.
+func manyClasses(count int) string {
+	var text strings.Builder
+	for i := range count {
+		fmt.Fprintf(&text, ", {name: more-%d, podLabels: {app: more}}", i)
+	}
+	return text.String()
 }
 
 func expect(t *testing.T, errs field.ErrorList, want string) {

@@ -39,7 +39,7 @@ func (e *experiment) place(ctx context.Context) (Placement, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: placedNamespace, Name: v1alpha1.NamespaceOffloadingName},
 		Spec: v1alpha1.NamespaceOffloadingSpec{
 			Strategy:  v1alpha1.StrategyRemote,
-			Placement: &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true},
+			Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}},
 		},
 	}
 	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: placedNamespace}}, offloading} {

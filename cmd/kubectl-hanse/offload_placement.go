@@ -32,24 +32,24 @@ func (f *placementFlags) bind(flags *pflag.FlagSet) {
 }
 
 // placement translates the flags; nil if there are none.
-func (f *placementFlags) placement() (*v1alpha1.Placement, error) {
+func (f *placementFlags) placement() (*v1alpha1.NamespacePlacement, error) {
 	prefer, err := parsePreference(f.prefer)
 	if err != nil {
 		return nil, err
 	}
-	wish := &v1alpha1.Placement{Prefer: prefer, Exclude: f.exclude, Strict: f.strict}
+	wish := v1alpha1.Placement{Prefer: prefer, Exclude: f.exclude, Strict: f.strict}
 	for _, peer := range f.exclude {
 		if problems := validation.IsDNS1123Label(peer); len(problems) > 0 {
 			return nil, fmt.Errorf("--exclude: %q is no name of a peer", peer)
 		}
 	}
-	if err := f.bounds(wish); err != nil {
+	if err := f.bounds(&wish); err != nil {
 		return nil, err
 	}
-	if equality.Semantic.DeepEqual(wish, &v1alpha1.Placement{}) {
+	if equality.Semantic.DeepEqual(wish, v1alpha1.Placement{}) {
 		return nil, nil //nolint:nilnil // no wish is the default
 	}
-	return wish, nil
+	return &v1alpha1.NamespacePlacement{Placement: wish}, nil
 }
 
 // bounds are the most that is put up with.

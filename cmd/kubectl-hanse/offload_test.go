@@ -92,7 +92,7 @@ func TestOffloadingWaitsUntilWishesAreDecided(t *testing.T) {
 		},
 	})
 	spec := v1alpha1.NamespaceOffloadingSpec{
-		Strategy: v1alpha1.StrategyRemote, Placement: &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice},
+		Strategy: v1alpha1.StrategyRemote, Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -187,7 +187,11 @@ func TestWishesAreTranslated(t *testing.T) {
 			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
 				t.Errorf("error %v, want one that says %q", err, test.says)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			var said *v1alpha1.Placement
+			if got != nil {
+				said = &got.Placement
+			}
+			if diff := cmp.Diff(test.want, said); diff != "" {
 				t.Errorf("placement (-want +got):\n%s", diff)
 			}
 		})

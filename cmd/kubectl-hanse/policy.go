@@ -101,7 +101,7 @@ func newPolicyTestCommand(global *globalFlags) *cobra.Command {
 	f.StringVar(&flags.question, "question", "", "what the module answers: "+strings.Join(questions, ", "))
 	f.StringVar(&flags.input, "input", "", "file with the input, as JSON")
 	f.StringVar(&flags.advertisement, "advertisement", "", "Peer or cluster id whose advertisement to ask about")
-	f.StringVar(&flags.forNamespace, "for-namespace", "", "namespace whose placement to ask about")
+	f.StringVar(&flags.forNamespace, "for-namespace", "", "namespace whose placement to ask about, or NAMESPACE/CLASS for a class of its pods")
 	flags.ask.bind(command)
 	return command
 }
@@ -151,7 +151,7 @@ func (f *policyTestFlags) subject() error {
 func newPolicyExplainCommand(global *globalFlags) *cobra.Command {
 	flags, outgoing := &askFlags{}, false
 	command := &cobra.Command{
-		Use:   "explain (advertisement PEER | placement NAMESPACE)",
+		Use:   "explain (advertisement PEER | placement NAMESPACE[/CLASS])",
 		Short: "Ask the policies in force, and show which rules decide",
 		Long:  "Has the manager ask the policies in force about what the cluster knows now, and shows the answer and the rules behind it.",
 		Example: `  # Why is the offer of hamburg refused?
@@ -161,7 +161,10 @@ func newPolicyExplainCommand(global *globalFlags) *cobra.Command {
   kubectl hanse policy explain advertisement hamburg --outgoing
 
   # Why do the pods of a namespace prefer other clusters?
-  kubectl hanse policy explain placement shop`,
+  kubectl hanse policy explain placement shop
+
+  # And those of its class gold?
+  kubectl hanse policy explain placement shop/gold`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
 			asked, err := explained(args[0], args[1], outgoing)

@@ -73,7 +73,7 @@ func (p *Placing) excluded() map[string]string {
 		why[peer] = shorten(cmp.Or(strings.TrimSpace(reason), "A policy excludes it"), maxExcluded)
 	}
 	for _, peer := range p.Wish.Exclude {
-		why[peer] = "spec.placement.exclude names it"
+		why[peer] = "exclude in spec.placement names it"
 	}
 	maps.DeleteFunc(why, func(peer, _ string) bool { return peer == "" || len(peer) > maxPeerName })
 	return why
@@ -86,17 +86,17 @@ func (p *Placing) objection(row *Row) string {
 		switch {
 		case cost.free():
 		case cost.Currency != most.Currency:
-			return "It asks for another currency than that of spec.placement.maxPrice"
+			return "It asks for another currency than that of maxPrice in spec.placement"
 		case cost.PerHour.Cmp(exact(most.Amount)) > 0:
-			return "It asks for more than spec.placement.maxPrice"
+			return "It asks for more than maxPrice in spec.placement"
 		}
 	}
 	if most := p.Wish.MaxLatency; most != nil {
 		switch {
 		case row.RoundTrip == 0:
-			return "Its round-trip time is not known yet, and spec.placement.maxLatency is set"
+			return "Its round-trip time is not known yet, and maxLatency in spec.placement is set"
 		case row.RoundTrip > most.Duration:
-			return "Its round-trip time is longer than spec.placement.maxLatency"
+			return "Its round-trip time is longer than maxLatency in spec.placement"
 		}
 	}
 	return ""

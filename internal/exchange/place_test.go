@@ -83,14 +83,14 @@ func TestPlace(t *testing.T) {
 				Scores: map[string]float64{"a": 1, "b": 2, "c": 3},
 			},
 			status{Strict: true, Only: []string{"hanse-b"}, Nodes: nodes{
-				row("a", 1, 100, 100), row("b", 100, 1, 0), out("c", "spec.placement.exclude names it"),
+				row("a", 1, 100, 100), row("b", 100, 1, 0), out("c", "exclude in spec.placement names it"),
 			}},
 		},
 		"what is excluded does not compete": {
 			Placing{Rows: harbour, Wish: wish{Prefer: "Price", Exclude: []string{"a", "unknown"}}, Exclude: map[string]string{"b": "too bold", "a": "no"}},
 			status{PrefersRemote: true, Nodes: nodes{
-				out("a", "spec.placement.exclude names it"), out("b", "too bold"), row("c", 100, 100, 100),
-				out("unknown", "spec.placement.exclude names it"),
+				out("a", "exclude in spec.placement names it"), out("b", "too bold"), row("c", 100, 100, 100),
+				out("unknown", "exclude in spec.placement names it"),
 			}},
 		},
 		"a policy that gives no reason, or too long a one": {
@@ -105,22 +105,22 @@ func TestPlace(t *testing.T) {
 				Wish: wish{MaxPrice: price("0.1", "EUR")},
 			},
 			status{Nodes: nodes{
-				row("a", 0, 1, 0), out("b", "It asks for more than spec.placement.maxPrice"), row("free", 0, 100, 0),
-				out("usd", "It asks for another currency than that of spec.placement.maxPrice"),
+				row("a", 0, 1, 0), out("b", "It asks for more than maxPrice in spec.placement"), row("free", 0, 100, 0),
+				out("usd", "It asks for another currency than that of maxPrice in spec.placement"),
 			}},
 		},
 		"the price of the pod that is wished for": {
 			Placing{Rows: harbour, Wish: wish{Request: resources("cpu", "2"), MaxPrice: price("0.2", "EUR")}},
 			status{Nodes: nodes{
-				row("a", 0, 100, 100), out("b", "It asks for more than spec.placement.maxPrice"),
-				out("c", "It asks for more than spec.placement.maxPrice"),
+				row("a", 0, 100, 100), out("b", "It asks for more than maxPrice in spec.placement"),
+				out("c", "It asks for more than maxPrice in spec.placement"),
 			}},
 		},
 		"too far away, or who knows": {
 			Placing{Rows: harbour, Wish: wish{MaxLatency: &metav1.Duration{Duration: 10 * time.Millisecond}}},
 			status{Nodes: nodes{
-				out("a", "Its round-trip time is longer than spec.placement.maxLatency"),
-				out("b", "Its round-trip time is not known yet, and spec.placement.maxLatency is set"), row("c", 0, 100, 100),
+				out("a", "Its round-trip time is longer than maxLatency in spec.placement"),
+				out("b", "Its round-trip time is not known yet, and maxLatency in spec.placement is set"), row("c", 0, 100, 100),
 			}},
 		},
 		"offers that are closed or not accepted do not compete": {

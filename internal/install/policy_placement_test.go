@@ -23,11 +23,33 @@ status: {placement: {prefersRemote: %t, nodes: [
   {name: hanse-lubeck, weight: 1, weightByLatency: 50}]}}
 `
 
+// classes are of a namespace that has its pods run at hamburg alone. What is excluded in the spec of a class holds too,
+// also for one that nothing was decided about.
+const classes = `
+spec: {strategy: Remote, placement: {strict: true, exclude: [ulm], classes: [
+  {name: web, podLabels: {tier: gold, app: web}},
+  {name: gold, podLabels: {tier: gold}, exclude: [hamburg]},
+  {name: empty, podLabels: {empty: ""}},
+  {name: new, podLabels: {new: "yes"}, exclude: [hamburg]}]}}
+status: {placement: {strict: true, only: [hanse-hamburg], nodes: [{name: hanse-hamburg, weight: 100}], classes: [
+  {name: web, strict: true, only: [hanse-lubeck], nodes: [{name: hanse-lubeck, weight: 100}]},
+  {name: gold, nodes: [
+    {name: hanse-bremen, weight: 100}, {name: hanse-lubeck, weight: 1}, {name: hanse-kiel, excluded: far}]},
+  {name: empty, strict: true, only: [hanse-kiel], nodes: [{name: hanse-kiel, weight: 100}]}]}}
+`
+
+const homely = `
+spec: {placement: {classes: [{name: gold, podLabels: {tier: gold}}]}}
+status: {placement: {prefersRemote: true, nodes: [{name: hanse-hamburg, weight: 100}], classes: [
+  {name: gold, nodes: [{name: hanse-bremen, weight: 100}]}]}}
+`
+
 // The scheduler's own code says which nodes a pod may run on, and how much it prefers them.
 func TestPodsFollowThePlacementOfTheirNamespace(t *testing.T) {
 	policy := mutatingPolicy(t, "hanse-place-pods")
 	for name, test := range map[string]struct {
 		params, pod string
+		labels      map[string]string
 		annotations map[string]string
 		want        map[string]int64 // node that the pod may run on → how much it is preferred
 		behindHome  bool
@@ -123,11 +145,57 @@ status: {placement: {strict: true, only: [hanse-hamburg], nodes: [
 			want:       map[string]int64{"home": 100},
 			behindHome: true,
 		},
+		"of no class": {
+			params: classes,
+			labels: map[string]string{"tier": "iron"},
+			want:   map[string]int64{"hanse-hamburg": 100},
+		},
+		"without labels": {
+			params: classes,
+			want:   map[string]int64{"hanse-hamburg": 100},
+		},
+		"of a class": {
+			params: classes,
+			labels: map[string]string{"tier": "gold", "app": "shop"},
+			want:   map[string]int64{"hanse-bremen": 100, "hanse-lubeck": 1},
+		},
+		"of several classes, of which the first counts": {
+			params: classes,
+			labels: map[string]string{"tier": "gold", "app": "web"},
+			want:   map[string]int64{"hanse-lubeck": 100},
+		},
+		"of a class, with one of two labels": {
+			params: classes,
+			labels: map[string]string{"app": "web"},
+			want:   map[string]int64{"hanse-hamburg": 100},
+		},
+		"of a class whose label is empty": {
+			params: classes,
+			labels: map[string]string{"empty": ""},
+			want:   map[string]int64{"hanse-kiel": 100},
+		},
+		"of a class that nobody has looked at yet": {
+			params: classes,
+			labels: map[string]string{"new": "yes"},
+			want:   map[string]int64{},
+		},
+		"of a class that is overridden": {
+			params:      classes,
+			labels:      map[string]string{"tier": "gold"},
+			annotations: map[string]string{v1alpha1.AnnotationExclude: "lubeck", v1alpha1.AnnotationPrefer: "Spread"},
+			want:        map[string]int64{"hanse-bremen": 0},
+		},
+		"of a class that comes behind home": {
+			params:     homely,
+			labels:     map[string]string{"tier": "gold"},
+			want:       map[string]int64{"home": 100, "hanse-bremen": 10, "hanse-hamburg": 0, "hanse-kiel": 0, "hanse-lubeck": 0},
+			behindHome: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy.t = t
 			pod := podWith(t, test.pod)
-			pod.Annotations = test.annotations
+			pod.Labels, pod.Annotations = test.labels, test.annotations
 			pod = policy.mutate(review{object: pod, params: read(t, test.params)}).(*corev1.Pod)
 			if diff := cmp.Diff(test.want, suitable(t, pod), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -229,9 +297,28 @@ func TestTheLongestPlacementIsWithinTheBudget(t *testing.T) {
 	for i := range 100 {
 		avoided = append(avoided, fmt.Sprintf("%s-%03d", longName, i))
 	}
-	params := read(t, fmt.Sprintf("{spec: {placement: {exclude: [%s]}}, status: {placement: {prefersRemote: true, nodes: [%s]}}}",
-		strings.Join(avoided, ", "), strings.Join(decided, ", ")))
+	// The pod has nearly all labels of each class, and all of the last.
+	var classes, classesDecided []string
+	carried := map[string]string{}
+	for c := range 8 {
+		var asked []string
+		for l := range 8 {
+			key := fmt.Sprintf("%s.%s/%s-%d-%d", strings.Repeat("d", 63), strings.Repeat("e", 63), longName, c, l)
+			carried[key] = strings.Repeat("v", 63)
+			asked = append(asked, fmt.Sprintf("%s: %s", key, carried[key]))
+			if c < 7 && l == 7 {
+				delete(carried, key)
+			}
+		}
+		classes = append(classes, fmt.Sprintf("{name: class-%d, podLabels: {%s}, exclude: [%s]}", c, strings.Join(asked, ", "),
+			strings.ReplaceAll(strings.Join(avoided, ", "), "n-", "m-")))
+		classesDecided = append(classesDecided, fmt.Sprintf("{name: class-%d, prefersRemote: true, nodes: [%s]}", c, strings.Join(decided, ", ")))
+	}
+	params := read(t, fmt.Sprintf(
+		"{spec: {placement: {exclude: [%s], classes: [%s]}}, status: {placement: {prefersRemote: true, nodes: [%[3]s], classes: [%[4]s]}}}",
+		strings.Join(avoided, ", "), strings.Join(classes, ", "), strings.Join(decided, ", "), strings.Join(classesDecided, ", ")))
 	pod := podWith(t, terms("{matchExpressions: [{key: disk, operator: Exists}]}, {matchExpressions: [{key: gpu, operator: Exists}]}"))
+	pod.Labels = carried
 	pod.Annotations = map[string]string{v1alpha1.AnnotationExclude: strings.Join(avoided, ",") + strings.Repeat(",x", 10_000)}
 	pod = policy.mutate(review{object: pod, params: params}).(*corev1.Pod)
 
@@ -241,5 +328,14 @@ func TestTheLongestPlacementIsWithinTheBudget(t *testing.T) {
 	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if got := len(required); got != 4 {
 		t.Errorf("%d required terms, want 4", got)
+	}
+	excluded := 0
+	for _, requirement := range required[3].MatchExpressions {
+		if requirement.Operator == corev1.NodeSelectorOpNotIn {
+			excluded = len(requirement.Values)
+		}
+	}
+	if excluded != 250 {
+		t.Errorf("%d are excluded, want half of what was decided, and what else the class and the namespace exclude", excluded)
 	}
 }

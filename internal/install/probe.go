@@ -86,9 +86,9 @@ func probePod(namespace string) *corev1.Pod {
 }
 
 // isPlaced reports whether the pod was changed as the strategy, the selector and what was decided mean.
-func isPlaced(pod *corev1.Pod, spec v1alpha1.NamespaceOffloadingSpec, decided *v1alpha1.PlacementStatus) bool {
+func isPlaced(pod *corev1.Pod, spec v1alpha1.NamespaceOffloadingSpec, decided *v1alpha1.NamespacePlacementStatus) bool {
 	if decided == nil {
-		decided = &v1alpha1.PlacementStatus{}
+		decided = &v1alpha1.NamespacePlacementStatus{}
 	}
 	terms := requiredTerms(pod)
 	if spec.Strategy == v1alpha1.StrategyLocal {
@@ -96,7 +96,7 @@ func isPlaced(pod *corev1.Pod, spec v1alpha1.NamespaceOffloadingSpec, decided *v
 	}
 	mustLeave := spec.Strategy == v1alpha1.StrategyRemote
 	return toleratesAs(pod, !mustLeave && !decided.PrefersRemote) && mustLeave == areAllAway(terms) &&
-		slices.Equal(lastTerm(terms), requirements(spec, decided))
+		slices.Equal(lastTerm(terms), requirements(spec, &decided.PlacementStatus))
 }
 
 // areAllAway reports whether none of the terms matches a node of this cluster.
@@ -177,7 +177,7 @@ func requirements(spec v1alpha1.NamespaceOffloadingSpec, decided *v1alpha1.Place
 	return want
 }
 
-func excludedPeers(wish *v1alpha1.Placement, decided *v1alpha1.PlacementStatus) []string {
+func excludedPeers(wish *v1alpha1.NamespacePlacement, decided *v1alpha1.PlacementStatus) []string {
 	var nodes []string
 	for _, node := range decided.Nodes {
 		if node.Excluded != "" {

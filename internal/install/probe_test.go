@@ -24,7 +24,7 @@ func TestPodsAreSeenToBePlaced(t *testing.T) {
 	notBremen := requirement(v1alpha1.LabelPeer, corev1.NodeSelectorOpNotIn, "bremen", "riga")
 	onlyHamburg := requirement(v1alpha1.LabelPeer, corev1.NodeSelectorOpIn, "hamburg")
 	nowhere := requirement(v1alpha1.LabelPeer, corev1.NodeSelectorOpIn, v1alpha1.ReasonNoClusterFits)
-	wish := &v1alpha1.Placement{Exclude: []string{"riga"}}
+	wish := &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Exclude: []string{"riga"}}}
 	ranked := &v1alpha1.PlacementStatus{PrefersRemote: true}
 	bremenIsDear := &v1alpha1.PlacementStatus{Nodes: []v1alpha1.NodePlacement{{Name: "hanse-bremen", Excluded: "dear"}, {Name: "hanse-hamburg", Weight: 100}}}
 	hamburgIsBest := &v1alpha1.PlacementStatus{Strict: true, Only: []string{"hanse-hamburg"}}
@@ -65,7 +65,11 @@ func TestPodsAreSeenToBePlaced(t *testing.T) {
 				}
 				pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
 			}
-			if got := isPlaced(pod, test.spec, test.decided); got != test.want {
+			var decided *v1alpha1.NamespacePlacementStatus
+			if test.decided != nil {
+				decided = &v1alpha1.NamespacePlacementStatus{PlacementStatus: *test.decided}
+			}
+			if got := isPlaced(pod, test.spec, decided); got != test.want {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})

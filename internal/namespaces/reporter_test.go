@@ -146,7 +146,8 @@ func TestWhatOthersWriteIntoTheStatusIsTheirs(t *testing.T) {
 	w.connect("turin")
 	w.settle("shop")
 	offloading := w.offloading("shop")
-	offloading.Status.Placement = &v1alpha1.PlacementStatus{Strict: true}
+	offloading.Status.Placement = &v1alpha1.NamespacePlacementStatus{}
+	offloading.Status.Placement.Strict = true
 	meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
 	})

@@ -100,7 +100,8 @@ func (c *Controller) lookAtEverything(ctx context.Context) (reconcile.Result, er
 	return reconcile.Result{RequeueAfter: c.config.LookAgain}, nil
 }
 
-// decide asks the policies where the pods of the namespace go, and combines that with what its user wants.
+// decide asks the policies where the pods of the namespace and of its classes go, and combines that with what its user
+// wants.
 func (c *Controller) decide(ctx context.Context, offloading *v1alpha1.NamespaceOffloading) (outcome, error) {
 	if offloading.Spec.Strategy == v1alpha1.StrategyLocal {
 		return outcome{}, nil
@@ -115,24 +116,30 @@ func (c *Controller) decide(ctx context.Context, offloading *v1alpha1.NamespaceO
 	if err != nil {
 		return outcome{}, err
 	}
-	question, err := newQuestion(c.market, offloading)
+	questions, err := newQuestions(c.market, offloading)
 	if err != nil {
 		return misread(offloading, err), nil
 	}
-	decision, err := c.ask(ctx, question, namespace)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "The policies gave no answer about placement")
-		return unanswered(offloading, errors.Is(err, policy.ErrTooSlow)), nil
+	answers := make([]answer, len(questions))
+	for i, question := range questions {
+		if answers[i], err = c.ask(ctx, question, namespace); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "The policies gave no answer about placement", "class", question.class)
+			return unanswered(offloading, errors.Is(err, policy.ErrTooSlow)), nil
+		}
 	}
-	return question.answer(decision), nil
+	return combine(answers), nil
 }
 
-func (c *Controller) ask(ctx context.Context, q question, namespace *corev1.Namespace) (policy.Decision, error) {
+func (c *Controller) ask(ctx context.Context, q question, namespace *corev1.Namespace) (answer, error) {
 	input, err := policy.NewInput(q.facts(c.market, namespace, c.clock.Now()))
 	if err != nil {
-		return policy.Decision{}, err
+		return answer{}, err
 	}
-	return c.decider.Decide(ctx, policy.Placement, input)
+	decision, err := c.decider.Decide(ctx, policy.Placement, input)
+	if err != nil {
+		return answer{}, err
+	}
+	return q.answer(decision), nil
 }
 
 func (c *Controller) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {

@@ -3,6 +3,8 @@ package placement
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -10,9 +12,11 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-// Gather returns what the policies would be asked with now about the pods of the namespace of that name. It is an error if
-// they would not be asked. It may be called while the controller works.
-func (c *Controller) Gather(ctx context.Context, _ policy.Question, name string) (policy.Facts, error) {
+// Gather returns what the policies would be asked with now about the pods of the namespace of that name, or, if the name is
+// that of a namespace and of a class with a slash between them, about those of the class. It is an error if they would not
+// be asked. It may be called while the controller works.
+func (c *Controller) Gather(ctx context.Context, _ policy.Question, subject string) (policy.Facts, error) {
+	name, class, _ := strings.Cut(subject, "/")
 	namespace, err := c.readNamespace(ctx, name)
 	if err != nil {
 		return policy.Facts{}, err
@@ -31,9 +35,13 @@ func (c *Controller) Gather(ctx context.Context, _ policy.Question, name string)
 	if err != nil {
 		return policy.Facts{}, err
 	}
-	asked, err := newQuestion(now, offloading)
+	asked, err := newQuestions(now, offloading)
 	if err != nil {
 		return policy.Facts{}, err
 	}
-	return asked.facts(now, namespace, c.clock.Now()), nil
+	which := slices.IndexFunc(asked, func(q question) bool { return q.class == class })
+	if which < 0 {
+		return policy.Facts{}, fmt.Errorf("namespace %s has no class %q in spec.placement", name, class)
+	}
+	return asked[which].facts(now, namespace, c.clock.Now()), nil
 }

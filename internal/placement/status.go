@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ func (q question) conditionOf(placement v1alpha1.PlacementStatus) *metav1.Condit
 		return q.noneFits("Every cluster is excluded: status.placement.nodes says why. Relax maxPrice, maxLatency or exclude in " +
 			"spec.placement, or ask the administrator about the policy")
 	case placement.Strict && len(placement.Only) == 0:
-		return q.noneFits("No cluster has room for a pod of the size that spec.placement.request names (by default one core and " +
+		return q.noneFits("No cluster has room for a pod of the size that request in spec.placement names (by default one core and " +
 			"1Gi): name a smaller one, exclude less, or take strict off. `kubectl hanse table` shows what there is")
 	case placement.Strict:
 		return q.placed("New pods run on " + strings.Join(placement.Only, ", ") + q.orHere())
@@ -43,11 +44,11 @@ func (q question) allExcluded(placement v1alpha1.PlacementStatus) bool {
 	return !slices.ContainsFunc(q.rows, func(row exchange.Row) bool { return !excluded[v1alpha1.VirtualNodeName(row.Peer)] })
 }
 
-// refused is the outcome when a policy keeps the pods of the namespace out of all clusters.
-func (q question) refused(reason string) outcome {
+// refused is the answer when a policy keeps the pods out of all clusters.
+func (q question) refused(reason string) answer {
 	condition := q.without(v1alpha1.ReasonRefusedByPolicy, "The policy keeps the pods of this namespace out of other clusters"+
 		because(reason)+". Ask the administrator")
-	return outcome{placement: &v1alpha1.PlacementStatus{Strict: true}, condition: condition}
+	return answer{class: q.class, placement: v1alpha1.PlacementStatus{Strict: true}, condition: condition}
 }
 
 func because(reason string) string {
@@ -66,6 +67,9 @@ func (q question) without(reason, message string) *metav1.Condition {
 	meanwhile := ". New pods stay Pending, also later: once a cluster fits, have them made anew, as by `kubectl rollout restart`"
 	if q.mayStay() {
 		meanwhile = ". New pods stay in this cluster"
+	}
+	if q.class != "" {
+		message = fmt.Sprintf("Class %q: %s", q.class, message)
 	}
 	return condition(q.offloading, metav1.ConditionFalse, reason, bounded(message, maxMessage-len(meanwhile))+meanwhile)
 }

@@ -133,7 +133,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 		}, false},
 		"the user's wish": {offloadingChanged, offloadingWith("shop", "", nil), func(o client.Object) { o.SetGeneration(2) }, true},
 		"a placement that somebody else writes": {offloadingChanged, offloadingWith("shop", "", nil), func(o client.Object) {
-			o.(*v1alpha1.NamespaceOffloading).Status.Placement = &v1alpha1.PlacementStatus{}
+			o.(*v1alpha1.NamespaceOffloading).Status.Placement = &v1alpha1.NamespacePlacementStatus{}
 		}, true},
 		"how namespaces stand at peers": {offloadingChanged, offloadingWith("shop", "", nil), func(o client.Object) {
 			o.(*v1alpha1.NamespaceOffloading).Status.Clusters = []v1alpha1.ClusterOffloading{{Peer: "bremen"}}

@@ -203,12 +203,16 @@ func namespace(name string, labels map[string]string) *corev1.Namespace {
 }
 
 func offloadingWith(namespace string, strategy v1alpha1.OffloadingStrategy, wish *v1alpha1.Placement) *v1alpha1.NamespaceOffloading {
-	return &v1alpha1.NamespaceOffloading{
+	o := &v1alpha1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName, Generation: 1, UID: "uid",
 		},
-		Spec: v1alpha1.NamespaceOffloadingSpec{Strategy: strategy, Placement: wish},
+		Spec: v1alpha1.NamespaceOffloadingSpec{Strategy: strategy},
 	}
+	if wish != nil {
+		o.Spec.Placement = &v1alpha1.NamespacePlacement{Placement: *wish}
+	}
+	return o
 }
 
 // A provider is what one peer looks like from here.

@@ -24,7 +24,9 @@ type Facts struct {
 	Load *Load
 	// Namespace is the one whose pods are placed, or the twin of the shadow pod's.
 	Namespace *corev1.Namespace
-	// Wish is what the user of the namespace has asked for.
+	// Class is the name of the class of its pods that is placed; empty if it is the namespace itself.
+	Class string
+	// Wish is what the user of the namespace has asked for, for the class if there is one.
 	Wish *v1alpha1.Placement
 	// Request is what one of its pods asks for.
 	Request corev1.ResourceList

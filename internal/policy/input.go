@@ -43,13 +43,14 @@ func NewTable(rows []TableRow) *Value {
 // NewInput makes the input of what is known. It is ErrTooLarge if that is too much.
 func NewInput(f Facts) (Input, error) {
 	b := &builder{}
-	in := ast.NewObjectWithCapacity(10)
+	in := ast.NewObjectWithCapacity(11)
 	b.set(in, "time", b.time(f.Time))
 	b.set(in, "peer", b.peer(f.Peer))
 	b.set(in, "advertisement", b.advertisement(f.Advertisement))
 	b.set(in, "previous", b.advertisement(f.Previous))
 	b.set(in, "load", b.load(f.Load))
 	b.set(in, "namespace", b.namespace(f.Namespace))
+	b.set(in, "class", b.known(f.Class))
 	b.set(in, "wish", b.wish(f.Wish))
 	b.set(in, "request", b.list(f.Request))
 	pod, err := b.pod(f.Pod)

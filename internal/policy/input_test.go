@@ -81,6 +81,7 @@ func TestNewInput(t *testing.T) {
 			Facts{
 				Table:     NewTable([]TableRow{{Peer: "turin", Open: true, Offer: offer(), RoundTrip: 1500 * time.Microsecond}}),
 				Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"a": "b"}}},
+				Class:     "gold",
 				Wish: &v1alpha1.Placement{
 					Prefer: v1alpha1.PreferPrice, MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("500m"), Currency: "EUR"},
 					MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond}, Exclude: []string{"milan"}, Strict: true,
@@ -89,7 +90,7 @@ func TestNewInput(t *testing.T) {
 			},
 			`{
 				"table": [` + offerJSON + offerDetailsJSON + `, "peer": "turin", "open": true, "roundTripSeconds": 0.0015}],
-				"namespace": {"name": "shop", "labels": {"a": "b"}, "annotations": {}},
+				"namespace": {"name": "shop", "labels": {"a": "b"}, "annotations": {}}, "class": "gold",
 				"wish": {"prefer": "Price", "maxPrice": {"amount": 0.5, "currency": "EUR"}, "maxLatencySeconds": 0.05,
 					"exclude": ["milan"], "strict": true},
 				"request": {"cpu": 1.5, "memory": 1073741824}}`,

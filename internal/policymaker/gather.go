@@ -7,7 +7,7 @@ import (
 )
 
 // A Gatherer returns what a question would be asked with now: about the peer of that name or cluster id, or, if the
-// question is Placement, about the namespace of that name.
+// question is Placement, about the namespace of that name, or a class of its pods (NAMESPACE/CLASS).
 type Gatherer func(ctx context.Context, question policy.Question, name string) (policy.Facts, error)
 
 // Gather has policies that somebody tries asked with what the package that asks the question in earnest knows. Without

@@ -186,10 +186,13 @@ func fromLibrary(t *testing.T, name string, edits ...string) string {
 // placed makes a namespace whose pods are offloaded with this wish, and waits until the admission policy knows the answer.
 func (c *cluster) placed(
 	t *testing.T, strategy v1alpha1.OffloadingStrategy, wish *v1alpha1.Placement, ready func(*v1alpha1.PlacementStatus) error,
+	classes ...v1alpha1.PlacementClass,
 ) string {
 	t.Helper()
 	ns := c.namespace(t)
-	offloading := &v1alpha1.NamespaceOffloading{Spec: v1alpha1.NamespaceOffloadingSpec{Strategy: strategy, Placement: wish}}
+	offloading := &v1alpha1.NamespaceOffloading{Spec: v1alpha1.NamespaceOffloadingSpec{
+		Strategy: strategy, Placement: &v1alpha1.NamespacePlacement{Placement: *wish, Classes: classes},
+	}}
 	offloading.Name, offloading.Namespace = v1alpha1.NamespaceOffloadingName, ns
 	c.create(t, offloading)
 	c.awaitPlacement(t, ns, ready)
@@ -208,7 +211,7 @@ func (c *cluster) awaitPlacement(t *testing.T, ns string, ready func(*v1alpha1.P
 		if offloading.Status.Placement == nil {
 			return errors.New("there is no decision")
 		}
-		if err := ready(offloading.Status.Placement); err != nil {
+		if err := ready(&offloading.Status.Placement.PlacementStatus); err != nil {
 			return fmt.Errorf("%w: %+v", err, offloading.Status.Placement)
 		}
 		return nil
@@ -219,11 +222,17 @@ func (c *cluster) awaitPlacement(t *testing.T, ns string, ready func(*v1alpha1.P
 // later. What lands elsewhere then is deleted.
 func (c *cluster) landsOn(t *testing.T, ns, node string) *corev1.Pod {
 	t.Helper()
+	return c.landsOnAs(t, ns, node, map[string]string{"app": "try"})
+}
+
+// landsOnAs is landsOn for pods with these labels.
+func (c *cluster) landsOnAs(t *testing.T, ns, node string, labels map[string]string) *corev1.Pod {
+	t.Helper()
 	var landed *corev1.Pod
 	eventually(t, "a new pod of "+ns+" runs on "+node, func(ctx context.Context) error {
 		pod := shellPod(ns, "", forever)
 		pod.GenerateName = "try-"
-		pod.Labels = map[string]string{"app": "try"}
+		pod.Labels = labels
 		if err := c.Create(ctx, pod); err != nil {
 			return err
 		}

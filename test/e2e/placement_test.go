@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -145,6 +146,36 @@ func TestPodOverridesPlacement(t *testing.T) {
 	bound, err := lubeck.awaitBound(ctx, pod)
 	if err != nil || bound.Spec.NodeName != "hanse-hamburg" {
 		t.Errorf("the pod is on %q (%v)", bound.Spec.NodeName, err)
+	}
+}
+
+// Pods of a class go elsewhere than the rest of their namespace.
+func TestClassOfPodsIsPlaced(t *testing.T) {
+	market(t)
+	hamburg.prices(t, "0.02")
+	bremen.prices(t, "0.01")
+	gold := map[string]string{"tier": "gold"}
+	ns := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}, only("bremen"),
+		v1alpha1.PlacementClass{
+			Name: "gold", PodLabels: map[string]v1alpha1.LabelValue{"tier": "gold"},
+			Placement: v1alpha1.Placement{Exclude: []string{"bremen"}},
+		})
+	lubeck.landsOn(t, ns, "hanse-bremen")
+	lubeck.landsOnAs(t, ns, "hanse-hamburg", gold)
+	lubeck.landsOn(t, ns, "hanse-bremen")
+
+	// A policy may tell the class from its namespace, too.
+	lubeck.policy(t, "placement", `package hanse.placement
+exclude["bremen"] := "only for gold" if not input.class
+exclude["hamburg"] := "not for gold" if input.class == "gold"`)
+	lubeck.awaitPlacement(t, ns, only("hamburg"))
+	lubeck.landsOn(t, ns, "hanse-hamburg")
+	offloading := &v1alpha1.NamespaceOffloading{}
+	if err := lubeck.Get(t.Context(), types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
+		t.Fatal(err)
+	}
+	if classes := offloading.Status.Placement.Classes; len(classes) != 1 || !classes[0].Strict || len(classes[0].Only) > 0 {
+		t.Errorf("both clusters are excluded for gold, and it was decided: %+v", classes)
 	}
 }
 
