@@ -43,11 +43,12 @@ func (r *reporter) Reconcile(ctx context.Context, request reconcile.Request) (re
 func (r *reporter) observe(ctx context.Context, offloading *v1alpha1.NamespaceOffloading) (facts, error) {
 	seen := facts{offloading: offloading}
 	peers := &v1alpha1.PeerList{}
-	if err := r.client.List(ctx, peers); err != nil {
+	if err := r.client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
 		return facts{}, fmt.Errorf("list peers: %w", err)
 	}
 	nodes := &corev1.NodeList{}
-	err := r.client.List(ctx, nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode})
+	err := r.client.List(ctx, nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return facts{}, fmt.Errorf("list virtual nodes: %w", err)
 	}

@@ -23,13 +23,14 @@ type market struct {
 func (c *Controller) readMarket(ctx context.Context) (*market, error) {
 	ads, peers, nodes := &v1alpha1.AdvertisementList{}, &v1alpha1.PeerList{}, &corev1.NodeList{}
 	virtual := client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
-	if err := c.client.List(ctx, ads); err != nil {
+	// Nothing of it is changed, and all of it is read again and again.
+	if err := c.client.List(ctx, ads, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list advertisements: %w", err)
 	}
-	if err := c.client.List(ctx, peers); err != nil {
+	if err := c.client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list peers: %w", err)
 	}
-	if err := c.client.List(ctx, nodes, virtual); err != nil {
+	if err := c.client.List(ctx, nodes, virtual, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list virtual nodes: %w", err)
 	}
 	copies := slices.DeleteFunc(ads.Items, func(ad v1alpha1.Advertisement) bool { return !c.isCopy(&ad) })
