@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/tame"
 )
 
 // verdict is the answer to a message.
@@ -63,9 +64,4 @@ func withCause(message, cause string) string {
 }
 
 // bounded keeps a message within what a status can store.
-func bounded(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage-len("...")], "") + "..."
-}
+func bounded(message string) string { return tame.Text(message, maxMessage) }

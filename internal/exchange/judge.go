@@ -2,10 +2,10 @@ package exchange
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/tame"
 )
 
 // Bounds are the limits of what is believed.
@@ -92,21 +92,13 @@ func couldHaveAged(ad, previous *v1alpha1.AdvertisementSpec) bool {
 func accepted() Verdict { return Verdict{Accepted: true, Reason: v1alpha1.ReasonAccepted} }
 
 func refused(reason, format string, args ...any) Verdict {
-	return Verdict{Reason: reason, Message: shorten(fmt.Sprintf(format, args...), maxMessage)}
+	return Verdict{Reason: reason, Message: tame.Text(fmt.Sprintf(format, args...), maxMessage)}
 }
 
 const (
 	maxMessage = 1024
 	maxQuoted  = 80
 )
-
-// shorten keeps a text within what a status can store.
-func shorten(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-3], "") + "..."
-}
 
 // quoted makes what a peer wrote fit to be shown: printable, ASCII and short.
 func quoted(text string) string {

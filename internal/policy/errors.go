@@ -7,6 +7,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/hanse-dev/hanse/internal/tame"
 )
 
 var (
@@ -68,9 +70,4 @@ func recovered(err *error) {
 }
 
 // bounded keeps a text within a number of bytes, and whole characters.
-func bounded(text string, most int) string {
-	if len(text) <= most {
-		return strings.ToValidUTF8(text, "?")
-	}
-	return strings.ToValidUTF8(text[:most-3], "") + "..."
-}
+func bounded(text string, most int) string { return strings.ToValidUTF8(tame.Text(text, most), "?") }

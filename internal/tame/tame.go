@@ -1,4 +1,4 @@
-// Package tame guards the decoder of quantities against texts that others wrote.
+// Package tame makes texts that others wrote fit to be parsed, and to be stored.
 package tame
 
 import (
@@ -25,4 +25,13 @@ func Quantity(text string) bool {
 	}
 	n, err := strconv.Atoi(exponent)
 	return err == nil && n >= -maxExponent && n <= maxExponent
+}
+
+// Text returns the text, or if it has more bytes than most its beginning with three dots, cut between characters. The most
+// is at least 3.
+func Text(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("...")], "") + "..."
 }

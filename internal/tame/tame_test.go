@@ -16,3 +16,17 @@ func TestQuantity(t *testing.T) {
 		}
 	}
 }
+
+func TestText(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "..."}, {"abcdefgh", 7, "abcd..."}, {"äöüäöü", 12, "äöüäöü"}, {"äöüäöü", 8, "äö..."},
+	} {
+		if got := Text(test.text, test.most); got != test.want {
+			t.Errorf("%q within %d: got %q, want %q", test.text, test.most, got, test.want)
+		}
+	}
+}
