@@ -158,6 +158,20 @@ const (
 	ReasonPodNameTaken = "PodNameTaken"
 	// ReasonOffloadingBackOff means that the pod cannot be offloaded (yet); Hanse tries again.
 	ReasonOffloadingBackOff = "OffloadingBackOff"
+	// ReasonNoRoom means that the provider has no node with room for the pod.
+	ReasonNoRoom = "NoRoom"
+	// ReasonScalingUp means that the provider's autoscaler makes room for the pod.
+	ReasonScalingUp = "ScalingUp"
+	// ReasonPlacementTimeout means that the provider had no room for the pod for too long, so that another node gets it.
+	ReasonPlacementTimeout = "PlacementTimeout"
+	// ReasonDisconnected means that the provider does not answer, so that nobody knows how its pods are.
+	ReasonDisconnected = "PeerDisconnected"
+	// ReasonDebugForbidden means that the provider does not let this cluster add ephemeral containers.
+	ReasonDebugForbidden = "DebugForbidden"
+	// ReasonTwinNameForbidden means that the provider does not let this cluster choose that name for its twin.
+	ReasonTwinNameForbidden = "TwinNameForbidden"
+	// ReasonOffloadingChanged means that the namespace's NamespaceOffloading does not let the pod run where it does.
+	ReasonOffloadingChanged = "OffloadingChanged"
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.
 	ReasonRunsAtHome = "RunsAtHome"
 )

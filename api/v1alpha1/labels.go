@@ -45,6 +45,9 @@ const (
 	// AnnotationExclude on a pod names peers, separated by commas, that it must not run in, besides those that
 	// spec.placement.exclude names.
 	AnnotationExclude = "hanse.dev/exclude"
+	// AnnotationKeptOffloading marks with "true" a NamespaceOffloading that Hanse keeps because its namespace is one of those
+	// that the administrator has offloaded. Taking it off makes it the user's own.
+	AnnotationKeptOffloading = "hanse.dev/kept"
 	// AnnotationRunsAtHome is put by admission on a pod of an offloaded namespace that cannot run remotely and was
 	// therefore kept on the nodes of its own cluster. It says why.
 	AnnotationRunsAtHome = "hanse.dev/runs-at-home"

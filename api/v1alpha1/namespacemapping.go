@@ -5,6 +5,7 @@ import (
 )
 
 // NamespaceMappingSpec asks a provider for a twin of a namespace.
+// +kubebuilder:validation:XValidation:rule="(has(self.twin) ? self.twin : '') == (has(oldSelf.twin) ? oldSelf.twin : '')",message="twin is immutable: another name needs another NamespaceMapping"
 type NamespaceMappingSpec struct {
 	// homeNamespace is the namespace of the consumer that needs a twin.
 	// +required
@@ -12,6 +13,13 @@ type NamespaceMappingSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="homeNamespace is immutable"
 	HomeNamespace string `json:"homeNamespace"`
+
+	// twin is the name that the consumer asks for. By default the provider makes one. It cannot change: another name is
+	// another NamespaceMapping.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Twin string `json:"twin,omitempty"`
 }
 
 // NamespaceMappingStatus is the provider's answer.

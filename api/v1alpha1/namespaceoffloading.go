@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // OffloadingStrategy says where the pods of a namespace may run.
@@ -39,6 +40,139 @@ type NamespaceOffloadingSpec struct {
 	// then what the administrator's policy says.
 	// +optional
 	Placement *NamespacePlacement `json:"placement,omitempty"`
+
+	// onDisconnect says what becomes of pods whose provider is cut off. With Wait, the default, they stay for as long as it
+	// takes. With Replace their controller starts others after replaceAfter, and the older ones end when the provider
+	// answers again.
+	// +optional
+	// +kubebuilder:default=Wait
+	OnDisconnect DisconnectionMode `json:"onDisconnect,omitempty"`
+
+	// replaceAfter is for how long a provider may be cut off before its pods are replaced. It counts with onDisconnect
+	// Replace alone. By default 5m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="replaceAfter must be at least 1s and at most 720h, such as 5m"
+	ReplaceAfter *metav1.Duration `json:"replaceAfter,omitempty"`
+
+	// placementTimeout is for how long the provider may look for room for a pod before another node gets the pod. By default
+	// 30s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="placementTimeout must be at least 1s and at most 24h, such as 30s"
+	PlacementTimeout *metav1.Duration `json:"placementTimeout,omitempty"`
+
+	// scaleUpTimeout is the same after the provider's autoscaler said that it makes room for the pod. By default 10m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="scaleUpTimeout must be at least 1s and at most 24h, such as 10m"
+	ScaleUpTimeout *metav1.Duration `json:"scaleUpTimeout,omitempty"`
+
+	// twin says what the namespace is called at the providers. By default the provider makes the name.
+	// +optional
+	Twin *TwinNaming `json:"twin,omitempty"`
+
+	// onChange says what becomes of pods that run where the spec, after a change, would not let new pods run. With Keep,
+	// the default, they stay. With Evict they are evicted, as their PodDisruptionBudgets allow, and their controllers start
+	// others where they may run now.
+	// +optional
+	// +kubebuilder:default=Keep
+	OnChange ChangeMode `json:"onChange,omitempty"`
+
+	// overrides change pods for the clusters that they select, when the pods go out. All that match are applied, in order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Overrides []ClusterOverride `json:"overrides,omitempty"`
+}
+
+// DisconnectionMode says what becomes of pods whose provider is cut off.
+// +kubebuilder:validation:Enum=Wait;Replace
+type DisconnectionMode string
+
+const (
+	// DisconnectionWait lets pods stay for as long as it takes.
+	DisconnectionWait DisconnectionMode = "Wait"
+	// DisconnectionReplace lets their controllers start others after a time.
+	DisconnectionReplace DisconnectionMode = "Replace"
+)
+
+// ChangeMode says what becomes of pods that run where new ones may not.
+// +kubebuilder:validation:Enum=Keep;Evict
+type ChangeMode string
+
+const (
+	// ChangeKeep lets them stay.
+	ChangeKeep ChangeMode = "Keep"
+	// ChangeEvict evicts them, as their PodDisruptionBudgets allow.
+	ChangeEvict ChangeMode = "Evict"
+)
+
+// TwinNamingMode says where the name of a twin namespace comes from.
+// +kubebuilder:validation:Enum=Generated;SameName;Chosen
+type TwinNamingMode string
+
+const (
+	// TwinGenerated lets the provider make a name, which nothing else has.
+	TwinGenerated TwinNamingMode = "Generated"
+	// TwinSameName asks for the name that the namespace has here.
+	TwinSameName TwinNamingMode = "SameName"
+	// TwinChosen asks for the name in spec.twin.name.
+	TwinChosen TwinNamingMode = "Chosen"
+)
+
+// TwinNaming says what a namespace is called at providers. A provider gives a name that it did not make itself only where
+// its administrator lets this cluster choose (Peer.spec.twinNames there).
+// +kubebuilder:validation:XValidation:rule="(self.naming == 'Chosen') == has(self.name)",message="name is needed with naming Chosen, and with no other"
+type TwinNaming struct {
+	// naming says where the name comes from. By default Generated.
+	// +optional
+	// +kubebuilder:default=Generated
+	Naming TwinNamingMode `json:"naming,omitempty"`
+
+	// name is the name to ask for, with naming Chosen.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+}
+
+// ClusterOverride changes the pods that go out to some clusters.
+type ClusterOverride struct {
+	// clusterSelector selects the clusters, by the labels of their virtual nodes. By default all.
+	// +optional
+	ClusterSelector *ClusterSelector `json:"clusterSelector,omitempty"`
+
+	// patch is what changes: operations of a JSON patch (RFC 6902) on the pod. It may change images, commands, arguments,
+	// environment, resources, labels and annotations, and nothing else. A pod that it does not fit waits and says so.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Patch []PatchOperation `json:"patch"`
+}
+
+// PatchOperation is one operation of a JSON patch.
+type PatchOperation struct {
+	// op is what to do.
+	// +required
+	// +kubebuilder:validation:Enum=add;replace;remove
+	Op string `json:"op"`
+
+	// path is the field, as a JSON pointer, such as /spec/containers/0/image.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/(metadata/(labels|annotations)(/[^/]+)?|spec/(containers|initContainers)/[0-9]+/(image|command|args|env|resources)(/.*)?)$')",message="path must lead to labels, annotations, or the image, command, args, env or resources of a container"
+	Path string `json:"path"`
+
+	// value is the new value, as JSON of at most 4 KiB. add and replace need it.
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Value *runtime.RawExtension `json:"value,omitempty"`
 }
 
 // PlacementPreference says what makes one cluster better than another.
@@ -291,6 +425,12 @@ type NodePlacement struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight,omitempty"`
+
+	// largestPod is the largest pod that the provider can place now. Larger ones may not run there. Resources that it does
+	// not name are no limit.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	LargestPod corev1.ResourceList `json:"largestPod,omitempty"`
 
 	// weightByPrice is the weight for pods that prefer Price by annotation.
 	// +optional

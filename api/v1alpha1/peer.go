@@ -213,6 +213,21 @@ type PeerSpec struct {
 	// +optional
 	PodSecurity PodSecurityLevel `json:"podSecurity,omitempty"`
 
+	// allowDebug lets the peer, as a consumer, add ephemeral containers to its running pods here (kubectl debug). Hanse's
+	// manager alone adds them. By default false: the peer may open a shell in the containers that its pods have.
+	// +optional
+	AllowDebug bool `json:"allowDebug,omitempty"`
+
+	// twinNames are the names that the peer, as a consumer, may choose for its twin namespaces here, as patterns with *.
+	// By default none, since others may trust a namespace for its name: then this cluster makes the names. Namespaces that
+	// exist and those of the system are never given.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[-a-z0-9*]+$`
+	TwinNames []string `json:"twinNames,omitempty"`
+
 	// parting says how the two clusters part when this Peer is deleted.
 	// +optional
 	Parting *PeerParting `json:"parting,omitempty"`

@@ -35,6 +35,15 @@ type ShadowPodSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DeletionGracePeriodSeconds *int64 `json:"deletionGracePeriodSeconds,omitempty"`
+
+	// path are the ids of the clusters that the pod has come through, its home first. By default the consumer alone. A
+	// provider sends it on to none of them. It cannot change.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=30
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Path []string `json:"path,omitempty"`
 }
 
 // ShadowPodStatus is what the provider tells of the pod.
