@@ -132,8 +132,23 @@ func TestPlace(t *testing.T) {
 				r.Offer.LargestPod, r.figures = resources("cpu", "500m"), nil
 			})}, harbour...), Wish: wish{Prefer: "Price", Strict: true}},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{
-				row("a", 67, 67, 1), row("b", 34, 34, 0), row("c", 1, 1, 100), row("tiny", 100, 100, 0),
+				row("a", 67, 67, 1), row("b", 34, 34, 0), row("c", 1, 1, 100),
+				{Name: "hanse-tiny", Weight: 100, WeightByPrice: 100, LargestPod: resources("cpu", "500m")},
 			}},
+		},
+		"how large a pod may be, where another takes larger ones": {
+			Placing{Rows: []Row{
+				quay("a", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "1987m", "memory", "2100000000", "pods", "9") }),
+				quay("b", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "8") }),
+			}},
+			status{Nodes: nodes{
+				{Name: "hanse-a", WeightByPrice: 100, LargestPod: resources("cpu", "1900m", "memory", "2100000000")},
+				{Name: "hanse-b", WeightByPrice: 100, LargestPod: resources("cpu", "8")},
+			}},
+		},
+		"no bound where no other takes them": {
+			Placing{Rows: []Row{quay("a", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "1987m") })}},
+			status{Nodes: nodes{row("a", 0, 100, 0)}},
 		},
 		"strict: the nearest": {
 			Placing{Rows: harbour[:2], Wish: wish{Prefer: "Latency"}, Strict: true},

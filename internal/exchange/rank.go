@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -76,6 +77,7 @@ func (f field) weights() map[string]v1alpha1.NodePlacement {
 		peer := r.row.Peer
 		placements[peer] = v1alpha1.NodePlacement{
 			Name: v1alpha1.VirtualNodeName(peer), Weight: weight[peer], WeightByPrice: price[peer], WeightByLatency: latency[peer],
+			LargestPod: f.shape(r.row),
 		}
 	}
 	return placements
@@ -112,4 +114,36 @@ func (f field) best(most int) []string {
 		names = append(names, v1alpha1.VirtualNodeName(r.row.Peer))
 	}
 	return names
+}
+
+// shape is the largest pod that goes to the row, in cores and memory, and none where no other row could take what is
+// larger. It has two significant digits, so that it does not move with every pod that comes or goes.
+func (f field) shape(row *Row) corev1.ResourceList {
+	if len(f.runners) < 2 {
+		return nil
+	}
+	shape := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		largest, known := row.Offer.LargestPod[name]
+		if !known {
+			continue
+		}
+		if name == corev1.ResourceCPU {
+			shape[name] = *resource.NewMilliQuantity(twoDigits(largest.MilliValue()), resource.DecimalSI)
+			continue
+		}
+		shape[name] = *resource.NewQuantity(twoDigits(largest.Value()), resource.BinarySI)
+	}
+	if len(shape) == 0 {
+		return nil
+	}
+	return shape
+}
+
+func twoDigits(value int64) int64 {
+	unit := int64(1)
+	for value/unit >= 100 {
+		unit *= 10
+	}
+	return value / unit * unit
 }

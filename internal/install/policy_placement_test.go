@@ -44,6 +44,14 @@ status: {placement: {prefersRemote: true, nodes: [{name: hanse-hamburg, weight: 
   {name: gold, nodes: [{name: hanse-bremen, weight: 100}]}]}}
 `
 
+const shaped = `
+spec: {strategy: Remote}
+status: {placement: {nodes: [
+  {name: hanse-bremen, weight: 100, largestPod: {cpu: 500m, memory: 64Gi}},
+  {name: hanse-hamburg, weight: 50, largestPod: {cpu: "2", memory: 1Gi}},
+  {name: hanse-kiel, excluded: too dear}, {name: hanse-lubeck, weight: 1}]}}
+`
+
 // The scheduler's own code says which nodes a pod may run on, and how much it prefers them.
 func TestPodsFollowThePlacementOfTheirNamespace(t *testing.T) {
 	policy := mutatingPolicy(t, "hanse-place-pods")
@@ -144,6 +152,30 @@ status: {placement: {strict: true, only: [hanse-hamburg], nodes: [
 			params:     "{spec: {}, status: {placement: {strict: true, only: []}}}",
 			want:       map[string]int64{"home": 100},
 			behindHome: true,
+		},
+		"small enough for all": {
+			params: shaped,
+			pod:    "containers: [{name: a, resources: {requests: {cpu: 500m, memory: 1Gi}}}]",
+			want:   map[string]int64{"hanse-bremen": 100, "hanse-hamburg": 50, "hanse-lubeck": 1},
+		},
+		"too large for one, with a sidecar": {
+			params: shaped,
+			pod: `
+initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 200m}}}]
+containers: [{name: a, resources: {requests: {cpu: 400m}}}]`,
+			want: map[string]int64{"hanse-hamburg": 50, "hanse-lubeck": 1},
+		},
+		"too large for one, by an init container": {
+			params: shaped,
+			pod: `
+initContainers: [{name: i, resources: {requests: {memory: 2Gi}}}]
+containers: [{name: a, resources: {requests: {cpu: 400m}}}]`,
+			want: map[string]int64{"hanse-bremen": 100, "hanse-lubeck": 1},
+		},
+		"too large for all that said how large": {
+			params: shaped,
+			pod:    "containers: [{name: a, resources: {requests: {cpu: 3}}}]",
+			want:   map[string]int64{"hanse-bremen": 100, "hanse-hamburg": 50, "hanse-lubeck": 1},
 		},
 		"of no class": {
 			params: classes,
@@ -291,7 +323,7 @@ func TestTheLongestPlacementIsWithinTheBudget(t *testing.T) {
 	longName := strings.Repeat("n", 36)
 	var decided, avoided []string
 	for i := range 200 {
-		decided = append(decided, fmt.Sprintf("{name: hanse-%s-%03d, weight: %d, excluded: %q}",
+		decided = append(decided, fmt.Sprintf("{name: hanse-%s-%03d, weight: %d, excluded: %q, largestPod: {cpu: 1234m, memory: 123456789Ki}}",
 			longName, i, i%100+1, map[bool]string{true: "too dear"}[i%2 == 0]))
 	}
 	for i := range 100 {
