@@ -266,14 +266,8 @@ func TestLoopRefused(t *testing.T) {
 // pause scales one of Hanse's Deployments to nothing, until the story's end.
 func (c *cluster) pause(t *testing.T, component string) {
 	t.Helper()
-	scale := func(ctx context.Context, replicas string) {
-		t.Helper()
-		if _, err := c.kubectl(ctx, "scale", "-n", v1alpha1.SystemNamespace, "deployment/hanse-"+component, "--replicas", replicas); err != nil {
-			t.Error(err)
-		}
-	}
-	scale(t.Context(), "0")
-	t.Cleanup(func() { scale(context.Background(), "1") })
+	c.scale(t.Context(), t, component, "0")
+	t.Cleanup(func() { c.scale(context.Background(), t, component, "1") })
 	eventually(t, "hanse "+component+" of "+c.name+" has ended", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		err := c.List(ctx, pods, client.InNamespace(v1alpha1.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": component})
@@ -282,4 +276,12 @@ func (c *cluster) pause(t *testing.T, component string) {
 		}
 		return err
 	})
+}
+
+// scale sets how many pods one of Hanse's Deployments has.
+func (c *cluster) scale(ctx context.Context, t *testing.T, component, replicas string) {
+	t.Helper()
+	if _, err := c.kubectl(ctx, "scale", "-n", v1alpha1.SystemNamespace, "deployment/hanse-"+component, "--replicas", replicas); err != nil {
+		t.Error(err)
+	}
 }

@@ -109,13 +109,17 @@ func (c *cluster) namespace(t *testing.T) string {
 // offloaded makes a namespace whose pods are offloaded by the strategy, and waits until they can be.
 func (c *cluster) offloaded(t *testing.T, strategy v1alpha1.OffloadingStrategy) string {
 	t.Helper()
+	return c.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{Strategy: strategy})
+}
+
+// offloadedBy is offloaded with more to say about it.
+func (c *cluster) offloadedBy(t *testing.T, spec v1alpha1.NamespaceOffloadingSpec) string {
+	t.Helper()
 	ns := c.namespace(t)
-	offloading := &v1alpha1.NamespaceOffloading{Spec: v1alpha1.NamespaceOffloadingSpec{Strategy: strategy}}
+	offloading := &v1alpha1.NamespaceOffloading{Spec: spec}
 	offloading.Name, offloading.Namespace = v1alpha1.NamespaceOffloadingName, ns
-	if err := c.Create(t.Context(), offloading); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitPolicy(t, ns, strategy)
+	c.create(t, offloading)
+	c.awaitPolicy(t, ns, spec.Strategy)
 	return ns
 }
 

@@ -1,0 +1,245 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// What kubectl does with a pod on any node, it does with one that runs elsewhere.
+func TestKubectlVerbs(t *testing.T) {
+	shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, shellPod(ns, "tool", "echo one; echo two; "+strings.TrimPrefix(forever, "trap 'exit 0' TERM; echo started; ")))
+	lubeck.create(t, &corev1.Pod{ObjectMeta: shellPod(ns, "server", "").ObjectMeta, Spec: echoSpec()})
+	lubeck.awaitReadyPods(t, ns, "tool", 1)
+	lubeck.awaitReadyPods(t, ns, "server", 1)
+
+	t.Run("cp", func(t *testing.T) {
+		t.Parallel()
+		here := filepath.Join(t.TempDir(), "cargo")
+		cargo := strings.Repeat("cargo ", 100_000)
+		if err := os.WriteFile(here, []byte(cargo), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, way := range [][2]string{{here, ns + "/tool:/tmp/cargo"}, {ns + "/tool:/tmp/cargo", here + ".back"}} {
+			if _, err := lubeck.kubectl(t.Context(), "cp", way[0], way[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if back, err := os.ReadFile(here + ".back"); err != nil || string(back) != cargo {
+			t.Errorf("%d bytes came back, %v", len(back), err)
+		}
+	})
+	t.Run("logs with times and since", func(t *testing.T) {
+		t.Parallel()
+		out, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "tool", "--timestamps", "--since=1h")
+		if err != nil || !regexp.MustCompile(`^20\d\d-\S+Z one\n20\d\d-\S+Z two\n`).MatchString(out) {
+			t.Errorf("logs: %q, %v", out, err)
+		}
+		if out, err = lubeck.kubectl(t.Context(), "logs", "-n", ns, "tool", "--limit-bytes=3"); err != nil || out != "one" {
+			t.Errorf("three bytes of logs: %q, %v", out, err)
+		}
+	})
+	t.Run("exec over WebSocket and SPDY", func(t *testing.T) {
+		t.Parallel()
+		for _, webSockets := range []string{"true", "false"} {
+			cmd := kubectlCommand(t.Context(), "exec", "-i", "-n", ns, "tool", "--", "/bin/sh", "-c", "cat; echo err >&2")
+			cmd.Env = append(os.Environ(), "KUBECTL_REMOTE_COMMAND_WEBSOCKETS="+webSockets)
+			cmd.Stdin = strings.NewReader("through")
+			if out, err := cmd.Output(); err != nil || string(out) != "through" {
+				t.Errorf("with WebSockets %s: %q, %v", webSockets, out, err)
+			}
+		}
+	})
+	t.Run("attach", func(t *testing.T) {
+		t.Parallel()
+		pod := shellPod(ns, "parrot", "while read line; do echo it says $line; done; sleep 1000")
+		pod.Spec.Containers[0].Stdin = true
+		lubeck.create(t, pod)
+		lubeck.awaitReadyPods(t, ns, "parrot", 1)
+		cmd := kubectlCommand(t.Context(), "attach", "-i", "-n", ns, "parrot")
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(stdin, "ahoy\n"); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "the container has read it", func(ctx context.Context) error {
+			out, err := lubeck.kubectl(ctx, "logs", "-n", ns, "parrot")
+			if err == nil && out != "it says ahoy\n" {
+				err = fmt.Errorf("its log is %q", out)
+			}
+			return err
+		})
+		_ = stdin.Close()
+		_ = cmd.Process.Kill() // it waits for the container's end
+		_ = cmd.Wait()
+	})
+	t.Run("port-forward", func(t *testing.T) {
+		t.Parallel()
+		forward(t, ns, "server", 8080, func(url string) {
+			eventually(t, "the server answers", func(ctx context.Context) error { return answers(ctx, url) })
+		})
+	})
+	t.Run("label and annotate", func(t *testing.T) {
+		t.Parallel()
+		for _, args := range [][]string{{"label", "tier=gold"}, {"annotate", "note=here"}} {
+			if _, err := lubeck.kubectl(t.Context(), args[0], "pod", "-n", ns, "tool", args[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "the remote pod has them too", func(ctx context.Context) error {
+			home, err := lubeck.pod(ctx, ns, "tool")
+			if err != nil {
+				return err
+			}
+			remote, err := hamburg.remotePod(ctx, home)
+			if err == nil && (remote.Labels["tier"] != "gold" || remote.Annotations["note"] != "here") {
+				err = fmt.Errorf("%v %v", remote.Labels, remote.Annotations)
+			}
+			return err
+		})
+	})
+}
+
+// forward runs kubectl port-forward while use is called with the URL at which the port is.
+func forward(t *testing.T, ns, pod string, port int, use func(url string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := kubectlCommand(ctx, "port-forward", "-n", ns, "pod/"+pod, fmt.Sprintf(":%d", port))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = cmd.Wait() }()
+	first := make([]byte, 256)
+	n, err := out.Read(first)
+	match := regexp.MustCompile(`127\.0\.0\.1:(\d+)`).FindSubmatch(first[:n])
+	if match == nil {
+		t.Fatalf("port-forward says %q, %v", first[:n], err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	use("http://127.0.0.1:" + string(match[1]))
+}
+
+func answers(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return nil
+}
+
+// A resize at home is one of the running container over there.
+func TestResizeInPlace(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, shellPod(ns, "growing", forever))
+	home := lubeck.awaitReadyPods(t, ns, "growing", 1)[0]
+	before := hamburg.mustRemotePod(t, &home)
+	patch := `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"30m"}}}]}}`
+	if _, err := lubeck.kubectl(ctx, "patch", "pod", "-n", ns, "growing", "--subresource=resize", "-p", patch); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both sides say that it has what it asked for", func(ctx context.Context) error {
+		remote, err := hamburg.remotePod(ctx, &home)
+		if err != nil {
+			return err
+		}
+		now, err := lubeck.pod(ctx, ns, "growing")
+		if err != nil {
+			return err
+		}
+		for where, pod := range map[string]*corev1.Pod{"home": now, "hamburg": remote} {
+			if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].Resources == nil ||
+				pod.Status.ContainerStatuses[0].Resources.Requests.Cpu().String() != "30m" {
+				return fmt.Errorf("%s: %+v", where, pod.Status.ContainerStatuses)
+			}
+		}
+		return nil
+	})
+	expectUntouched(t, lubeck, &home, hamburg, before)
+}
+
+// kubectl debug works where the provider lets it, and says so where not.
+func TestDebugWhereAllowed(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, shellPod(ns, "patient", forever))
+	home := lubeck.awaitReadyPods(t, ns, "patient", 1)[0]
+	debug := func(name string) {
+		_, err := lubeck.kubectl(ctx, "debug", "-n", ns, "patient", "--image="+busybox, "--image-pull-policy=IfNotPresent", "--container="+name,
+			"--target=main", "--", "/bin/sh", "-c", "echo looking; sleep 1000")
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	debug("refused")
+	eventually(t, "an event says that the provider does not allow it", func(ctx context.Context) error {
+		out, err := lubeck.kubectl(ctx, "get", "events", "-n", ns, "--field-selector", "involvedObject.uid="+string(home.UID), "-o", "jsonpath={.items[*].reason}")
+		if err == nil && !strings.Contains(out, v1alpha1.ReasonDebugForbidden) {
+			err = fmt.Errorf("events: %s", out)
+		}
+		return err
+	})
+	hamburg.changePeer(t, "lubeck", func(spec *v1alpha1.PeerSpec) { spec.AllowDebug = true })
+	debug("allowed")
+	eventually(t, "the debugging container's log comes home", func(ctx context.Context) error {
+		out, err := lubeck.kubectl(ctx, "logs", "-n", ns, "patient", "-c", "allowed")
+		if err == nil && out != "looking\n" {
+			err = fmt.Errorf("%q", out)
+		}
+		return err
+	})
+}
+
+// changePeer changes a Peer until the story's end.
+func (c *cluster) changePeer(t *testing.T, name string, change func(*v1alpha1.PeerSpec)) {
+	t.Helper()
+	before, err := c.peer(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(change func(*v1alpha1.PeerSpec)) {
+		t.Helper()
+		eventuallyAfter(t, "Peer "+name+" is changed", func(ctx context.Context) error {
+			now, err := c.peer(ctx, name)
+			if err != nil {
+				return err
+			}
+			changed := now.DeepCopy()
+			change(&changed.Spec)
+			return c.Patch(ctx, changed, client.MergeFrom(now))
+		})
+	}
+	set(change)
+	t.Cleanup(func() { set(func(spec *v1alpha1.PeerSpec) { before.Spec.DeepCopyInto(spec) }) })
+}

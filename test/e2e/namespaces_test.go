@@ -1,0 +1,244 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// A user chooses what the namespace is called over there, where the provider's administrator lets that cluster choose.
+func TestTwinNameIsChosen(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyRemote, Twin: &v1alpha1.TwinNaming{Naming: v1alpha1.TwinSameName},
+	})
+	lubeck.awaitCluster(t, ns, "hamburg", func(c v1alpha1.ClusterOffloading) bool {
+		return c.State != "Ready" && strings.Contains(c.Message, ns)
+	})
+	hamburg.changePeer(t, "lubeck", func(spec *v1alpha1.PeerSpec) { spec.TwinNames = []string{"story-*"} })
+	lubeck.awaitCluster(t, ns, "hamburg", func(c v1alpha1.ClusterOffloading) bool { return c.State == "Ready" && c.Twin == ns })
+	lubeck.create(t, shellPod(ns, "named", forever))
+	home := lubeck.awaitReadyPods(t, ns, "named", 1)[0]
+	if remote := hamburg.mustRemotePod(t, &home); remote.Namespace != ns {
+		t.Errorf("it runs in namespace %s", remote.Namespace)
+	}
+	// A namespace that exists is not given to anybody.
+	theirs := hamburg.namespace(t)
+	taken := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyRemote, Twin: &v1alpha1.TwinNaming{Naming: v1alpha1.TwinChosen, Name: theirs},
+	})
+	lubeck.awaitCluster(t, taken, "hamburg", func(c v1alpha1.ClusterOffloading) bool { return c.State != "Ready" && c.Message != "" })
+	found := &corev1.Namespace{}
+	if err := hamburg.Get(ctx, types.NamespacedName{Name: theirs}, found); err != nil || found.Labels[v1alpha1.LabelType] != "" {
+		t.Errorf("hamburg's own namespace: %v %v", found.Labels, err)
+	}
+}
+
+// awaitCluster waits for what the status of a namespace's offloading says of one peer.
+func (c *cluster) awaitCluster(t *testing.T, ns, peer string, expected func(v1alpha1.ClusterOffloading) bool) {
+	t.Helper()
+	eventually(t, "the offloading of "+ns+" says what it should of "+peer, func(ctx context.Context) error {
+		offloading := &v1alpha1.NamespaceOffloading{}
+		if err := c.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
+			return err
+		}
+		for _, entry := range offloading.Status.Clusters {
+			if entry.Peer == peer && expected(entry) {
+				return nil
+			}
+		}
+		return fmt.Errorf("it says %+v", offloading.Status.Clusters)
+	})
+}
+
+// change changes the offloading of a namespace.
+func (c *cluster) change(t *testing.T, ns string, change func(*v1alpha1.NamespaceOffloadingSpec)) {
+	t.Helper()
+	eventually(t, "the offloading of "+ns+" is changed", func(ctx context.Context) error {
+		now := &v1alpha1.NamespaceOffloading{}
+		if err := c.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, now); err != nil {
+			return err
+		}
+		changed := now.DeepCopy()
+		change(&changed.Spec)
+		return c.Patch(ctx, changed, client.MergeFrom(now))
+	})
+}
+
+// A later change of the offloading lets pods be where they are, or moves them, as its author says.
+func TestChangeKeepsOrEvicts(t *testing.T) {
+	shared(t)
+	for _, mode := range []v1alpha1.ChangeMode{v1alpha1.ChangeKeep, v1alpha1.ChangeEvict} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote, OnChange: mode})
+			lubeck.create(t, deployment(ns, "settled", 2, shellSpec(forever)))
+			homes := lubeck.awaitReadyPods(t, ns, "settled", 2)
+			before := hamburg.mustRemotePod(t, &homes[0])
+			lubeck.change(t, ns, func(spec *v1alpha1.NamespaceOffloadingSpec) { spec.Strategy = v1alpha1.StrategyLocal })
+			if mode == v1alpha1.ChangeKeep {
+				lubeck.awaitPolicy(t, ns, v1alpha1.StrategyLocal)
+				expectUntouched(t, lubeck, &homes[0], hamburg, before)
+				return
+			}
+			eventually(t, "both pods run at home", func(ctx context.Context) error {
+				pods, err := lubeck.pods(ctx, ns, "settled")
+				if err != nil {
+					return err
+				}
+				atHome := 0
+				for i := range pods {
+					if podReady(&pods[i]) && !isVirtual(&pods[i]) {
+						atHome++
+					}
+				}
+				if atHome != 2 || len(pods) != 2 {
+					return fmt.Errorf("%s", summary(pods))
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Pods are changed for the clusters that an override selects.
+func TestOverridesByCluster(t *testing.T) {
+	shared(t)
+	value := func(json string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(json)} }
+	selects := func(peer string) *v1alpha1.ClusterSelector {
+		return &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: v1alpha1.LabelValue(peer)}}
+	}
+	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyRemote,
+		Overrides: []v1alpha1.ClusterOverride{
+			{ClusterSelector: selects("hamburg"), Patch: []v1alpha1.PatchOperation{
+				{Op: "add", Path: "/spec/containers/0/env", Value: value(`[{"name":"PLACE","value":"the harbour"}]`)},
+				{Op: "add", Path: "/metadata/labels/place", Value: value(`"harbour"`)},
+			}},
+			{ClusterSelector: selects("elsewhere"), Patch: []v1alpha1.PatchOperation{
+				{Op: "add", Path: "/metadata/labels/place", Value: value(`"elsewhere"`)},
+			}},
+		},
+	})
+	lubeck.create(t, shellPod(ns, "changed", "echo I am at $PLACE; "+strings.TrimPrefix(forever, "trap 'exit 0' TERM; echo started; ")))
+	home := lubeck.awaitReadyPods(t, ns, "changed", 1)[0]
+	if remote := hamburg.mustRemotePod(t, &home); remote.Labels["place"] != "harbour" || home.Labels["place"] != "" {
+		t.Errorf("labels there: %v, at home: %v", remote.Labels, home.Labels)
+	}
+	if out, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "changed"); err != nil || out != "I am at the harbour\n" {
+		t.Errorf("it says %q, %v", out, err)
+	}
+}
+
+// Where the administrator has namespaces offloaded, users need do nothing.
+func TestOffloadedByDefault(t *testing.T) {
+	ctx := alone(t)
+	t.Cleanup(func() {
+		if err := installWith(context.Background(), lubeck, tellTestImages); err != nil {
+			t.Error(err)
+		}
+	})
+	err := installWith(ctx, lubeck, tellTestImages, "defaultOffloading.namespaceSelector=team=sailors", "defaultOffloading.spec.strategy=Remote")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := lubeck.namespace(t)
+	if _, err := lubeck.kubectl(ctx, "label", "namespace", ns, "team=sailors"); err != nil {
+		t.Fatal(err)
+	}
+	lubeck.awaitPolicy(t, ns, v1alpha1.StrategyRemote)
+	lubeck.create(t, shellPod(ns, "carefree", forever))
+	home := lubeck.awaitReadyPods(t, ns, "carefree", 1)[0]
+	expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
+	if _, err := lubeck.kubectl(ctx, "label", "namespace", ns, "team-"); err != nil {
+		t.Fatal(err)
+	}
+	offloading := &v1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}}
+	eventually(t, "it is not offloaded any more", func(ctx context.Context) error { return lubeck.isGone(ctx, offloading) })
+}
+
+// unoffload --evict brings home what runs elsewhere.
+func TestUnoffloadBringsHome(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, deployment(ns, "returning", 2, shellSpec(forever)))
+	lubeck.awaitReadyPods(t, ns, "returning", 2)
+	if _, err := lubeck.hanse(ctx, "unoffload", ns, "--evict"); err != nil {
+		t.Fatal(err)
+	}
+	for _, home := range lubeck.awaitReadyPods(t, ns, "returning", 2) {
+		if isVirtual(&home) {
+			t.Errorf("%s is on %s", home.Name, home.Spec.NodeName)
+		}
+	}
+	if err := lubeck.isGone(ctx, &v1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExplainPod(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, shellPod(ns, "curious", forever))
+	home := lubeck.awaitReadyPods(t, ns, "curious", 1)[0]
+	remote := hamburg.mustRemotePod(t, &home)
+	out, err := lubeck.hanse(ctx, "explain", "pod", "curious", "-n", ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"hanse-hamburg", remote.Namespace, "Remote"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("it does not say %q:\n%s", part, out)
+		}
+	}
+}
+
+// A pod that its provider has no room for after all says so at home, and its controller gets to make another.
+func TestNoRoomLetsGo(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyLocalAndRemote, PlacementTimeout: &metav1.Duration{Duration: 5 * time.Second},
+	})
+	// The provider's nodes close without its offer following at once: bound by name, the first pods come nevertheless.
+	nodes, err := hamburg.realNodes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		hamburg.cordon(t, node.Name, true)
+		t.Cleanup(func() { hamburg.cordon(t, node.Name, false) })
+	}
+	bare := shellPod(ns, "bare", forever)
+	bare.Spec.NodeName = v1alpha1.VirtualNodeName("hamburg")
+	bare.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	lubeck.create(t, bare)
+	lubeck.create(t, deployment(ns, "owned", 1, bare.Spec))
+
+	eventually(t, "the pod that nobody would make again says why it waits", func(ctx context.Context) error {
+		now, err := lubeck.pod(ctx, ns, "bare")
+		if err == nil && (now.Status.Phase != corev1.PodPending || !strings.Contains(now.Status.Message, "no node with room")) {
+			err = fmt.Errorf("%s %q %q", now.Status.Phase, now.Status.Reason, now.Status.Message)
+		}
+		return err
+	})
+	eventually(t, "the pod that a controller makes again is let go", func(ctx context.Context) error {
+		out, err := lubeck.kubectl(ctx, "get", "events", "-n", ns, "-o", "jsonpath={.items[*].reason}")
+		if err == nil && !strings.Contains(out, v1alpha1.ReasonPlacementTimeout) {
+			err = fmt.Errorf("events: %s", out)
+		}
+		return err
+	})
+	if _, err := lubeck.pod(ctx, ns, "bare"); err != nil {
+		t.Errorf("the bare pod: %v", err)
+	}
+}
