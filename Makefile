@@ -67,6 +67,7 @@ lint: $(GOLANGCI_LINT) ## run the linters
 	$(GOLANGCI_LINT) run ./...
 	cd testbed && ../$(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd test/fit && ../../$(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
+	cd test/virtualkubelet && ../../$(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: check
 check: lint $(CONTROLLER_GEN) ## linters, formatting, generated files, go.mod: what must hold before a commit
@@ -90,6 +91,7 @@ e2e: stories ## every story on real clusters and the testbed's own; RUN selects,
 .PHONY: stories
 stories: testbed build image
 	hack/skew.sh v0.2.0 v0.3.0
+	hack/suite.sh
 	RUN='$(RUN)' hack/stories.sh
 
 .PHONY: fuzz

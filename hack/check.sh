@@ -11,7 +11,7 @@ trap 'rm -rf "$fresh"' EXIT
 diff -ru charts/hanse/crds "$fresh/crds" || { echo "CRDs are out of date: make generate" >&2; exit 1; }
 diff -u api/v1alpha1/zz_generated.deepcopy.go "$fresh/zz_generated.deepcopy.go" ||
 	{ echo "deepcopy functions are out of date: make generate" >&2; exit 1; }
-for module in . testbed test/fit; do
+for module in . testbed test/fit test/virtualkubelet; do
 	(cd "$module" && go mod tidy -diff) || { echo "$module/go.mod is not tidy: go mod tidy" >&2; exit 1; }
 done
 go build ./...

@@ -180,20 +180,7 @@ func TestReplace(t *testing.T) {
 	older := hamburg.mustRemotePod(t, &home)
 
 	cutOff(t)
-	replacement := &corev1.Pod{}
-	eventually(t, "another pod runs at home", func(ctx context.Context) error {
-		pods, err := lubeck.pods(ctx, ns, "moving")
-		if err != nil {
-			return err
-		}
-		for i := range pods {
-			if pods[i].UID != home.UID && podReady(&pods[i]) && !isVirtual(&pods[i]) {
-				pods[i].DeepCopyInto(replacement)
-				return nil
-			}
-		}
-		return fmt.Errorf("no: %s", summary(pods))
-	})
+	replacement := lubeck.awaitReplacement(t, &home)
 	if still, err := hamburg.pod(t.Context(), older.Namespace, older.Name); err != nil || !still.DeletionTimestamp.IsZero() {
 		t.Errorf("the older copy does not run any more while the provider is cut off: %v", err)
 	}
@@ -208,4 +195,24 @@ func TestReplace(t *testing.T) {
 	if now, err := lubeck.pod(t.Context(), ns, replacement.Name); err != nil || now.UID != replacement.UID || !podReady(now) {
 		t.Errorf("the replacement is not what it was: %v", err)
 	}
+}
+
+// awaitReplacement waits for another pod of the same app that runs on a node of this cluster.
+func (c *cluster) awaitReplacement(t *testing.T, of *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	replacement := &corev1.Pod{}
+	eventually(t, "another pod runs at home", func(ctx context.Context) error {
+		pods, err := c.pods(ctx, of.Namespace, of.Labels["app"])
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			if pods[i].UID != of.UID && podReady(&pods[i]) && !isVirtual(&pods[i]) {
+				pods[i].DeepCopyInto(replacement)
+				return nil
+			}
+		}
+		return fmt.Errorf("no: %s", summary(pods))
+	})
+	return replacement
 }

@@ -26,95 +26,108 @@ func TestKubectlVerbs(t *testing.T) {
 	lubeck.awaitReadyPods(t, ns, "tool", 1)
 	lubeck.awaitReadyPods(t, ns, "server", 1)
 
-	t.Run("cp", func(t *testing.T) {
-		t.Parallel()
-		here := filepath.Join(t.TempDir(), "cargo")
-		cargo := strings.Repeat("cargo ", 100_000)
-		if err := os.WriteFile(here, []byte(cargo), 0o600); err != nil {
+	for name, verb := range map[string]func(t *testing.T, ns string){
+		"cp":                           copyThereAndBack,
+		"logs with times and since":    readLogs,
+		"exec over WebSocket and SPDY": execBothWays,
+		"attach":                       attachToParrot,
+		"port-forward":                 forwardPort,
+		"label and annotate":           labelAndAnnotate,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			verb(t, ns)
+		})
+	}
+}
+
+func copyThereAndBack(t *testing.T, ns string) {
+	here := filepath.Join(t.TempDir(), "cargo")
+	cargo := strings.Repeat("cargo ", 100_000)
+	if err := os.WriteFile(here, []byte(cargo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, way := range [][2]string{{here, ns + "/tool:/tmp/cargo"}, {ns + "/tool:/tmp/cargo", here + ".back"}} {
+		if _, err := lubeck.kubectl(t.Context(), "cp", way[0], way[1]); err != nil {
 			t.Fatal(err)
 		}
-		for _, way := range [][2]string{{here, ns + "/tool:/tmp/cargo"}, {ns + "/tool:/tmp/cargo", here + ".back"}} {
-			if _, err := lubeck.kubectl(t.Context(), "cp", way[0], way[1]); err != nil {
-				t.Fatal(err)
-			}
+	}
+	if back, err := os.ReadFile(here + ".back"); err != nil || string(back) != cargo {
+		t.Errorf("%d bytes came back, %v", len(back), err)
+	}
+}
+
+func readLogs(t *testing.T, ns string) {
+	out, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "tool", "--timestamps", "--since=1h")
+	if err != nil || !regexp.MustCompile(`^20\d\d-\S+Z one\n20\d\d-\S+Z two\n`).MatchString(out) {
+		t.Errorf("logs: %q, %v", out, err)
+	}
+	if out, err = lubeck.kubectl(t.Context(), "logs", "-n", ns, "tool", "--limit-bytes=3"); err != nil || out != "one" {
+		t.Errorf("three bytes of logs: %q, %v", out, err)
+	}
+}
+
+func execBothWays(t *testing.T, ns string) {
+	for _, webSockets := range []string{"true", "false"} {
+		cmd := kubectlCommand(t.Context(), "exec", "-i", "-n", ns, "tool", "--", "/bin/sh", "-c", "cat; echo err >&2")
+		cmd.Env = append(os.Environ(), "KUBECTL_REMOTE_COMMAND_WEBSOCKETS="+webSockets)
+		cmd.Stdin = strings.NewReader("through")
+		if out, err := cmd.Output(); err != nil || string(out) != "through" {
+			t.Errorf("with WebSockets %s: %q, %v", webSockets, out, err)
 		}
-		if back, err := os.ReadFile(here + ".back"); err != nil || string(back) != cargo {
-			t.Errorf("%d bytes came back, %v", len(back), err)
+	}
+}
+
+func attachToParrot(t *testing.T, ns string) {
+	pod := shellPod(ns, "parrot", "while read line; do echo it says $line; done; sleep 1000")
+	pod.Spec.Containers[0].Stdin = true
+	lubeck.create(t, pod)
+	lubeck.awaitReadyPods(t, ns, "parrot", 1)
+	cmd := kubectlCommand(t.Context(), "attach", "-i", "-n", ns, "parrot")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(stdin, "ahoy\n"); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the container has read it", func(ctx context.Context) error {
+		out, err := lubeck.kubectl(ctx, "logs", "-n", ns, "parrot")
+		if err == nil && out != "it says ahoy\n" {
+			err = fmt.Errorf("its log is %q", out)
 		}
+		return err
 	})
-	t.Run("logs with times and since", func(t *testing.T) {
-		t.Parallel()
-		out, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "tool", "--timestamps", "--since=1h")
-		if err != nil || !regexp.MustCompile(`^20\d\d-\S+Z one\n20\d\d-\S+Z two\n`).MatchString(out) {
-			t.Errorf("logs: %q, %v", out, err)
-		}
-		if out, err = lubeck.kubectl(t.Context(), "logs", "-n", ns, "tool", "--limit-bytes=3"); err != nil || out != "one" {
-			t.Errorf("three bytes of logs: %q, %v", out, err)
-		}
+	_ = stdin.Close()
+	_ = cmd.Process.Kill() // it waits for the container's end
+	_ = cmd.Wait()
+}
+
+func forwardPort(t *testing.T, ns string) {
+	forward(t, ns, "server", 8080, func(url string) {
+		eventually(t, "the server answers", func(ctx context.Context) error { return answers(ctx, url) })
 	})
-	t.Run("exec over WebSocket and SPDY", func(t *testing.T) {
-		t.Parallel()
-		for _, webSockets := range []string{"true", "false"} {
-			cmd := kubectlCommand(t.Context(), "exec", "-i", "-n", ns, "tool", "--", "/bin/sh", "-c", "cat; echo err >&2")
-			cmd.Env = append(os.Environ(), "KUBECTL_REMOTE_COMMAND_WEBSOCKETS="+webSockets)
-			cmd.Stdin = strings.NewReader("through")
-			if out, err := cmd.Output(); err != nil || string(out) != "through" {
-				t.Errorf("with WebSockets %s: %q, %v", webSockets, out, err)
-			}
+}
+
+func labelAndAnnotate(t *testing.T, ns string) {
+	for _, args := range [][]string{{"label", "tier=gold"}, {"annotate", "note=here"}} {
+		if _, err := lubeck.kubectl(t.Context(), args[0], "pod", "-n", ns, "tool", args[1]); err != nil {
+			t.Fatal(err)
 		}
-	})
-	t.Run("attach", func(t *testing.T) {
-		t.Parallel()
-		pod := shellPod(ns, "parrot", "while read line; do echo it says $line; done; sleep 1000")
-		pod.Spec.Containers[0].Stdin = true
-		lubeck.create(t, pod)
-		lubeck.awaitReadyPods(t, ns, "parrot", 1)
-		cmd := kubectlCommand(t.Context(), "attach", "-i", "-n", ns, "parrot")
-		stdin, err := cmd.StdinPipe()
+	}
+	eventually(t, "the remote pod has them too", func(ctx context.Context) error {
+		home, err := lubeck.pod(ctx, ns, "tool")
 		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(stdin, "ahoy\n"); err != nil {
-			t.Error(err)
-		}
-		eventually(t, "the container has read it", func(ctx context.Context) error {
-			out, err := lubeck.kubectl(ctx, "logs", "-n", ns, "parrot")
-			if err == nil && out != "it says ahoy\n" {
-				err = fmt.Errorf("its log is %q", out)
-			}
 			return err
-		})
-		_ = stdin.Close()
-		_ = cmd.Process.Kill() // it waits for the container's end
-		_ = cmd.Wait()
-	})
-	t.Run("port-forward", func(t *testing.T) {
-		t.Parallel()
-		forward(t, ns, "server", 8080, func(url string) {
-			eventually(t, "the server answers", func(ctx context.Context) error { return answers(ctx, url) })
-		})
-	})
-	t.Run("label and annotate", func(t *testing.T) {
-		t.Parallel()
-		for _, args := range [][]string{{"label", "tier=gold"}, {"annotate", "note=here"}} {
-			if _, err := lubeck.kubectl(t.Context(), args[0], "pod", "-n", ns, "tool", args[1]); err != nil {
-				t.Fatal(err)
-			}
 		}
-		eventually(t, "the remote pod has them too", func(ctx context.Context) error {
-			home, err := lubeck.pod(ctx, ns, "tool")
-			if err != nil {
-				return err
-			}
-			remote, err := hamburg.remotePod(ctx, home)
-			if err == nil && (remote.Labels["tier"] != "gold" || remote.Annotations["note"] != "here") {
-				err = fmt.Errorf("%v %v", remote.Labels, remote.Annotations)
-			}
-			return err
-		})
+		remote, err := hamburg.remotePod(ctx, home)
+		if err == nil && (remote.Labels["tier"] != "gold" || remote.Annotations["note"] != "here") {
+			err = fmt.Errorf("%v %v", remote.Labels, remote.Annotations)
+		}
+		return err
 	})
 }
 

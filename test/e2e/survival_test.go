@@ -14,23 +14,12 @@ import (
 
 // What happens to a pod at its provider is the provider's business: it is made again, and home keeps its pod.
 func TestProviderDrainsItsNode(t *testing.T) {
-	ctx := alone(t)
+	alone(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	lubeck.create(t, shellPod(ns, "tough", forever))
 	home := lubeck.awaitReadyPods(t, ns, "tough", 1)[0]
 	first := hamburg.mustRemotePod(t, &home)
-	nodes, err := hamburg.realNodes(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range nodes {
-		t.Cleanup(func() { hamburg.cordon(t, node.Name, false) })
-		_, err := hamburg.kubectl(ctx, "drain", node.Name, "--force", "--ignore-daemonsets", "--delete-emptydir-data",
-			"--pod-selector", v1alpha1.LabelHomeUID+"="+string(home.UID))
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	uncordon := hamburg.drainOf(t, &home)
 	eventually(t, "hamburg has made another pod, for which it has no node", func(ctx context.Context) error {
 		remote, err := hamburg.remotePod(ctx, &home)
 		if err == nil && (remote.UID == first.UID || podCondition(remote, corev1.PodScheduled) != corev1.ConditionFalse) {
@@ -45,14 +34,35 @@ func TestProviderDrainsItsNode(t *testing.T) {
 		}
 		return err
 	})
-	for _, node := range nodes {
-		hamburg.cordon(t, node.Name, false)
-	}
+	uncordon()
 	again := lubeck.awaitReadyPods(t, ns, "tough", 1)[0]
 	if again.UID != home.UID {
 		t.Error("home's pod is another one")
 	}
 	expectSamePod(t, &again, hamburg.mustRemotePod(t, &again))
+}
+
+// drainOf drains the cluster's nodes of what runs for the home pod. They stay closed until uncordon is called.
+func (c *cluster) drainOf(t *testing.T, home *corev1.Pod) (uncordon func()) {
+	t.Helper()
+	nodes, err := c.realNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	uncordon = func() {
+		for _, node := range nodes {
+			c.cordon(t, node.Name, false)
+		}
+	}
+	t.Cleanup(uncordon)
+	for _, node := range nodes {
+		_, err := c.kubectl(t.Context(), "drain", node.Name, "--force", "--ignore-daemonsets", "--delete-emptydir-data",
+			"--pod-selector", v1alpha1.LabelHomeUID+"="+string(home.UID))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return uncordon
 }
 
 // A pod that has run to its end is never run again.

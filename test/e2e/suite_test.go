@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// The library whose users expect a virtual node to behave in a certain way has a suite that says how.
+func TestVirtualKubeletSuite(t *testing.T) {
+	ctx := alone(t)
+	for _, image := range []string{"foo", "bar", "baz", "bridge"} {
+		mustTestbed(t, "load", filepath.Join(root, "bin", "suite", image+".tar"), "lubeck", "hamburg")
+	}
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	lubeck.apply(t, fmt.Sprintf(suiteManifest, ns))
+	node := lubeck.awaitVirtual(t, hamburg, "is Ready", nodeReady)
+	bridge := shellPod(ns, node.Name, "")
+	bridge.Spec.Containers[0] = corev1.Container{
+		Name: "bridge", Image: "hanse.dev/test/bridge:v1", Args: []string{"serve", fmt.Sprintf("https://%s:%d",
+			node.Status.Addresses[0].Address, node.Status.DaemonEndpoints.KubeletEndpoint.Port)},
+	}
+	bridge.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "lubeck-worker-1"}
+	lubeck.create(t, bridge)
+	lubeck.awaitReadyPods(t, ns, node.Name, 1)
+
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "suite", "suite.test"), "-test.v", "-test.run", "TestVirtualKubelet")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+lubeck.kubeconfig, "SUITE_NAMESPACE="+ns, "SUITE_NODE="+node.Name)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, tail(string(out), 12000))
+	}
+	if passed := strings.Count(string(out), "    --- PASS: "); passed != suiteTests {
+		t.Errorf("%d tests have passed, want %d:\n%s", passed, suiteTests, tail(string(out), 12000))
+	}
+}
+
+// apply makes objects until the story's end.
+func (c *cluster) apply(t *testing.T, manifest string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.kubectl(t.Context(), "apply", "-f", file); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := c.kubectl(context.Background(), "delete", "-f", file, "--ignore-not-found"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// suiteTests is how many tests the suite has.
+const suiteTests = 9
+
+// suiteManifest says that the suite's pods, which name no policy for pulling, pull nothing: there is no registry. And it is the right of its service account to read metrics.
+const suiteManifest = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: suite-never-pulls}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >-
+        lists.range(object.spec.containers.size()).map(i, JSONPatch{
+          op: "replace", path: "/spec/containers/" + string(i) + "/imagePullPolicy", value: "IfNotPresent"})
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: suite-never-pulls}
+spec: {policyName: suite-never-pulls}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: suite-reads-metrics}
+rules: [{apiGroups: [""], resources: [nodes/proxy, nodes/stats, nodes/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: suite-reads-metrics}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: suite-reads-metrics}
+subjects: [{kind: ServiceAccount, name: default, namespace: %[1]s}]
+`

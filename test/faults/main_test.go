@@ -1,0 +1,197 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+var (
+	seed     = flag.Uint64("seed", 0, "seed of the plan; by default another one each time")
+	duration = flag.Duration("duration", 3*time.Minute, "how long things are broken")
+)
+
+// patience is how long things may take to be right again when nothing is broken any more. It is no measure of speed.
+const patience = 3 * time.Minute
+
+func TestFaults(t *testing.T) {
+	if os.Getenv("HANSE_E2E") == "" {
+		t.Skip("needs real clusters: run make e2e-faults")
+	}
+	ctrl.SetLogger(logr.Discard())
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano()) % 1_000_000 //nolint:gosec // positive for some centuries
+	}
+	p := newPlan(*seed, *duration)
+	replay := fmt.Sprintf("make e2e-faults SEED=%d DURATION=%s", p.seed, p.duration)
+	t.Log(replay)
+	clusters := map[string]*cluster{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the plan:\n%s", p)
+			describe(t, clusters)
+			t.Log("replay it with " + replay)
+		}
+	})
+	w := setUp(t, clusters, p)
+	breakThings(t, clusters, p, w)
+	report(t, whenQuiet(t, "all is healed", clusters, w, p.load))
+	judge(t, clusters, w)
+	empty(t, clusters)
+	report(t, whenQuiet(t, "everything is deleted", clusters, w, nil))
+	report(t, checkSingle(w.seen()))
+}
+
+func setUp(t *testing.T, clusters map[string]*cluster, p plan) *witness {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	for _, name := range everyone {
+		c, err := connect(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clusters[name] = c
+	}
+	if err := install(ctx, clusters, p); err != nil {
+		t.Fatal(err)
+	}
+	host, err := clusters[consumer].machine(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := openWitness(t.Context(), net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.close)
+	return w
+}
+
+// breakThings runs the load and the faults of the plan, and puts everything right again.
+func breakThings(t *testing.T, clusters map[string]*cluster, p plan, w *witness) {
+	t.Helper()
+	u := &user{cluster: clusters[consumer], witness: w.listener.Addr().String()}
+	if err := again(t.Context(), func(ctx context.Context) error { return u.offload(ctx, loadNamespace) }); err != nil {
+		t.Fatal(err)
+	}
+	c := &chaos{t: t, clusters: clusters}
+	performed := make(chan error, 1)
+	go func() { performed <- u.perform(t.Context(), p.load) }()
+	c.run(t.Context(), p.steps)
+	err := c.end(t.Context())
+	if err := errors.Join(err, <-performed); err != nil {
+		t.Fatal(err)
+	}
+	runs := w.seen()
+	completed := 0
+	for _, r := range runs {
+		if !r.completed.IsZero() {
+			completed++
+		}
+	}
+	t.Logf("%d faults, %d operations, %d containers, of which %d completed; %d watches were seen to expire", len(p.steps), len(p.load),
+		len(runs), completed, c.expired.Load())
+}
+
+// whenQuiet waits until nothing is wrong, and returns what still is when patience ends.
+func whenQuiet(t *testing.T, when string, clusters map[string]*cluster, w *witness, load []operation) []violation {
+	t.Helper()
+	var found []violation
+	start := time.Now()
+	err := again(t.Context(), func(ctx context.Context) error {
+		s, err := observe(ctx, clusters, w, load)
+		if err != nil {
+			return err
+		}
+		if found = checkState(s); len(found) > 0 {
+			return errors.New("not quiet")
+		}
+		return nil
+	})
+	if err != nil && len(found) == 0 {
+		t.Fatal(err)
+	}
+	t.Logf("%s after %s; not right: %d", when, time.Since(start).Round(100*time.Millisecond), len(found))
+	return found
+}
+
+// judge reads the logs of all clusters, and says what must not have happened.
+func judge(t *testing.T, clusters map[string]*cluster, w *witness) {
+	t.Helper()
+	histories := map[string][]version{}
+	for name, c := range clusters {
+		log, err := c.audit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		histories[name], err = readHistory(log)
+		if err := errors.Join(err, log.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if len(histories[name]) == 0 {
+			t.Errorf("the audit log of %s tells of no pod", name)
+		}
+	}
+	runs := w.seen()
+	report(t, checkSingle(runs))
+	report(t, checkRanAgain(runs, histories))
+	report(t, checkWentBack(histories[consumer]))
+	for _, name := range providers {
+		report(t, checkTwoRemotes(name, histories[name]))
+	}
+}
+
+func report(t *testing.T, found []violation) {
+	t.Helper()
+	for _, v := range found {
+		t.Error(v)
+	}
+}
+
+// empty deletes every namespace of the load.
+func empty(t *testing.T, clusters map[string]*cluster) {
+	t.Helper()
+	home := clusters[consumer]
+	offloadings := &v1alpha1.NamespaceOffloadingList{}
+	if err := home.List(t.Context(), offloadings); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range offloadings.Items {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Namespace}}
+		if err := home.Delete(t.Context(), ns); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// describe prints what a person would look at.
+func describe(t *testing.T, clusters map[string]*cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, name := range slices.Sorted(slices.Values(sortedKeys(clusters))) {
+		for _, args := range [][]string{
+			{"get", "pods,shadowpods,namespacemappings,peers,nodes,ns", "-A", "-o", "wide"},
+			{"logs", "-n", v1alpha1.SystemNamespace, "-l", "app.kubernetes.io/name=hanse", "--tail=80", "--prefix"},
+		} {
+			out, err := clusters[name].kubectl(ctx, args...)
+			t.Logf("--- %s: kubectl %s (%v)\n%s", name, strings.Join(args, " "), err, out)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// observe looks at what there is now.
+func observe(ctx context.Context, clusters map[string]*cluster, w *witness, load []operation) (state, error) {
+	s := state{}
+	home := clusters[consumer]
+	offloadings := &v1alpha1.NamespaceOffloadingList{}
+	if err := home.List(ctx, offloadings); err != nil {
+		return s, err
+	}
+	for _, o := range offloadings.Items {
+		s.namespaces = append(s.namespaces, o.Namespace)
+	}
+	for _, name := range providers {
+		if err := s.observeProvider(ctx, clusters[name]); err != nil {
+			return s, err
+		}
+	}
+	pods := &corev1.PodList{}
+	if err := home.List(ctx, pods); err != nil {
+		return s, err
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; ofLoad(pod) {
+			s.home = append(s.home, homePodOf(pod))
+		}
+	}
+	var err error
+	s.unmet, err = unmet(ctx, clusters, load)
+	s.runs = w.seen()
+	return s, err
+}
+
+func ofLoad(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "HOME_UID" })
+	})
+}
+
+func homePodOf(pod *corev1.Pod) homePod {
+	p := homePod{
+		uid: string(pod.UID), name: pod.Namespace + "/" + pod.Name, phase: pod.Status.Phase,
+		leaving: pod.DeletionTimestamp != nil, ready: podReady(pod),
+	}
+	for _, name := range providers {
+		if pod.Spec.NodeName == v1alpha1.VirtualNodeName(name) {
+			p.provider = name
+		}
+	}
+	return p
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (s *state) observeProvider(ctx context.Context, c *cluster) error {
+	shadows := &v1alpha1.ShadowPodList{}
+	if err := c.List(ctx, shadows); err != nil {
+		return err
+	}
+	for _, shadow := range shadows.Items {
+		s.records = append(s.records, record{c.name, shadow.Namespace + "/" + shadow.Name, string(shadow.Spec.HomeUID)})
+	}
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.HasLabels{v1alpha1.LabelHomeUID}); err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		s.remotes = append(s.remotes, remotePod{c.name, pod.Namespace + "/" + pod.Name, pod.Labels[v1alpha1.LabelHomeUID]})
+	}
+	twins := &corev1.NamespaceList{}
+	if err := c.List(ctx, twins, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeTwin}); err != nil {
+		return err
+	}
+	for _, ns := range twins.Items {
+		s.twins = append(s.twins, twin{c.name, ns.Name, ns.Annotations[v1alpha1.AnnotationHomeNamespace]})
+	}
+	return nil
+}
+
+// unmet says what of the load is not as its users left it.
+func unmet(ctx context.Context, clusters map[string]*cluster, load []operation) ([]string, error) {
+	var amiss []string
+	left := remaining(load)
+	for _, name := range sortedKeys(left) {
+		why, err := unmetObject(ctx, clusters, left[name], load)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err != nil {
+			why = err.Error()
+		}
+		if why != "" {
+			amiss = append(amiss, name+": "+why)
+		}
+	}
+	return amiss, nil
+}
+
+func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, load []operation) (string, error) {
+	key := client.ObjectKey{Namespace: loadNamespace, Name: o.name}
+	home := clusters[consumer]
+	switch o.made {
+	case createDeployment:
+		d := &appsv1.Deployment{}
+		err := home.Get(ctx, key, d)
+		if d.Status.ReadyReplicas != o.replicas || d.Status.Replicas != o.replicas {
+			return fmt.Sprintf("%d of %d pods are Ready, want %d", d.Status.ReadyReplicas, d.Status.Replicas, o.replicas), err
+		}
+		return "", err
+	case createJob:
+		job := &batchv1.Job{}
+		err := home.Get(ctx, key, job)
+		if job.Status.Succeeded != o.replicas {
+			return fmt.Sprintf("%d of %d pods succeeded, %d failed", job.Status.Succeeded, o.replicas, job.Status.Failed), err
+		}
+		return "", err
+	case createShort:
+		pod := &corev1.Pod{}
+		err := home.Get(ctx, key, pod)
+		if pod.Status.Phase != corev1.PodSucceeded {
+			return fmt.Sprintf("it is %s: %s", pod.Status.Phase, pod.Status.Message), err
+		}
+		return "", err
+	case createNamespace:
+		key.Namespace = o.name
+	}
+	pod := &corev1.Pod{}
+	if err := home.Get(ctx, key, pod); err != nil {
+		return "", err
+	}
+	if pod.Status.Phase != corev1.PodRunning {
+		return fmt.Sprintf("it is %s: %s %s", pod.Status.Phase, pod.Status.Reason, pod.Status.Message), nil
+	}
+	return notCarried(ctx, clusters, pod, load)
+}
+
+// notCarried says which change of the pod has not arrived where it runs.
+func notCarried(ctx context.Context, clusters map[string]*cluster, home *corev1.Pod, load []operation) (string, error) {
+	provider := homePodOf(home).provider
+	if provider == "" {
+		return "", nil
+	}
+	remotes := &corev1.PodList{}
+	err := clusters[provider].List(ctx, remotes, client.MatchingLabels{v1alpha1.LabelHomeUID: string(home.UID)})
+	if err != nil || len(remotes.Items) != 1 {
+		return "", err
+	}
+	remote := remotes.Items[0]
+	for _, o := range slices.Backward(load) {
+		switch {
+		case o.on.name != home.Name:
+		case o.verb == relabel && remote.Labels[labelTo] != home.Labels[labelTo]:
+			return fmt.Sprintf("label %q at home, %q there", home.Labels[labelTo], remote.Labels[labelTo]), nil
+		case o.verb == changeImage && remote.Spec.Containers[0].Image != home.Spec.Containers[0].Image:
+			return fmt.Sprintf("image %s at home, %s there", home.Spec.Containers[0].Image, remote.Spec.Containers[0].Image), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,183 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+const (
+	// loadNamespace is where the load is, but for the namespaces that it makes itself.
+	loadNamespace = "load"
+	// labelLong is on pods that run until they are deleted.
+	labelLong = "faults.hanse.dev/long"
+	// labelTo is what the load changes.
+	labelTo = "faults.hanse.dev/to"
+
+	image = "hanse.dev/test/faults:"
+)
+
+// A user makes, changes and deletes objects.
+type user struct {
+	*cluster
+	witness string // the address at which containers find the witness
+}
+
+// perform does what the load says, one thing after the other, each as often as it takes.
+func (u *user) perform(ctx context.Context, load []operation) error {
+	start := time.Now()
+	for _, o := range load {
+		if err := wait(ctx, time.Until(start.Add(o.at))); err != nil {
+			return err
+		}
+		if err := again(ctx, func(ctx context.Context) error { return u.do(ctx, o) }); err != nil {
+			return fmt.Errorf("%s: %w", o, err)
+		}
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (u *user) do(ctx context.Context, o operation) error {
+	switch o.verb {
+	case createPod, createShort, createJob, createDeployment:
+		return u.create(ctx, u.object(loadNamespace, o.on))
+	case createNamespace:
+		if err := u.offload(ctx, o.on.name); err != nil {
+			return err
+		}
+		return u.create(ctx, u.object(o.on.name, object{made: createPod, name: o.on.name, deaf: o.on.deaf}))
+	case scaleDeployment:
+		return u.patch(ctx, &appsv1.Deployment{}, o.on.name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, o.on.replicas))
+	case relabel:
+		return u.patch(ctx, &corev1.Pod{}, o.on.name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, labelTo, o.to))
+	case changeImage:
+		return u.patch(ctx, &corev1.Pod{}, o.on.name, fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image+o.to))
+	default:
+		return u.delete(ctx, o)
+	}
+}
+
+// offload makes a namespace whose pods run at providers.
+func (u *user) offload(ctx context.Context, name string) error {
+	if err := u.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return err
+	}
+	return u.create(ctx, &v1alpha1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: v1alpha1.NamespaceOffloadingName},
+		Spec:       v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote},
+	})
+}
+
+func (u *user) create(ctx context.Context, o client.Object) error {
+	return client.IgnoreAlreadyExists(u.Create(ctx, o))
+}
+
+// patch changes an object of the load. That it is gone is for the checker to find.
+func (u *user) patch(ctx context.Context, o client.Object, name, patch string) error {
+	o.SetNamespace(loadNamespace)
+	o.SetName(name)
+	return client.IgnoreNotFound(u.Patch(ctx, o, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+}
+
+// delete deletes an object, once with each grace.
+func (u *user) delete(ctx context.Context, o operation) error {
+	for i, grace := range o.grace {
+		if i > 0 {
+			if err := wait(ctx, time.Second); err != nil {
+				return err
+			}
+		}
+		options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationBackground)}
+		if _, isPod := kindOf(o.on).(*corev1.Pod); isPod && grace >= 0 {
+			options = append(options, client.GracePeriodSeconds(grace))
+		}
+		target := kindOf(o.on)
+		target.SetName(o.on.name)
+		if o.verb != deleteNamespace {
+			target.SetNamespace(loadNamespace)
+		}
+		// A namespace that is ending already answers with a conflict.
+		if err := u.Delete(ctx, target, options...); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// kindOf returns an empty object of the kind.
+func kindOf(o object) client.Object {
+	switch o.made {
+	case createDeployment:
+		return &appsv1.Deployment{}
+	case createJob:
+		return &batchv1.Job{}
+	case createNamespace:
+		return &corev1.Namespace{}
+	default:
+		return &corev1.Pod{}
+	}
+}
+
+func (u *user) object(ns string, o object) client.Object {
+	named := metav1.ObjectMeta{Namespace: ns, Name: o.name}
+	labels := map[string]string{"app": o.name}
+	switch o.made {
+	case createDeployment:
+		labels[labelLong] = "true"
+		return &appsv1.Deployment{ObjectMeta: named, Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(o.replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: u.spec(o, -1, corev1.RestartPolicyAlways)},
+		}}
+	case createJob:
+		return &batchv1.Job{ObjectMeta: named, Spec: batchv1.JobSpec{
+			Completions: ptr.To(o.replicas), Parallelism: ptr.To(o.replicas),
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: u.spec(o, o.seconds, corev1.RestartPolicyNever)},
+		}}
+	case createShort:
+		named.Labels = labels
+		return &corev1.Pod{ObjectMeta: named, Spec: u.spec(o, o.seconds, corev1.RestartPolicyNever)}
+	default:
+		labels[labelLong] = "true"
+		named.Labels = labels
+		return &corev1.Pod{ObjectMeta: named, Spec: u.spec(o, -1, corev1.RestartPolicyAlways)}
+	}
+}
+
+// spec is that of a pod with one container, which tells the witness that it lives.
+func (u *user) spec(o object, seconds int, restart corev1.RestartPolicy) corev1.PodSpec {
+	uid := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}
+	return corev1.PodSpec{
+		TerminationGracePeriodSeconds: ptr.To[int64](3),
+		RestartPolicy:                 restart,
+		Containers: []corev1.Container{{
+			Name: "main", Image: image + imageTags[0], ImagePullPolicy: corev1.PullIfNotPresent,
+			Command: []string{"/bin/busybox", "sh", "-c", script(u.witness, o.deaf, seconds)},
+			Env:     []corev1.EnvVar{{Name: "HOME_UID", ValueFrom: uid}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("8Mi"),
+			}},
+		}},
+	}
+}
