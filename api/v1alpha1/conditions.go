@@ -28,6 +28,10 @@ const (
 	ConditionScheduled = "Scheduled"
 	// ConditionUnrecoverable says that the remote pod can no longer be made, so home should run another.
 	ConditionUnrecoverable = "Unrecoverable"
+	// ConditionUpdated says, where it is False, that a change at home was not carried over to the remote pod.
+	ConditionUpdated = "Updated"
+	// ConditionDebug says, where it is False, that ephemeral containers were not added to the remote pod.
+	ConditionDebug = "Debug"
 )
 
 // Reasons of conditions, acknowledgements and events.
@@ -122,7 +126,7 @@ const (
 	// ReasonMalformed means that the object cannot be decoded or stored.
 	ReasonMalformed = "Malformed"
 
-	// ReasonLoop means that an aggregated advertisement has come back to a cluster that it has passed.
+	// ReasonLoop means that an aggregated advertisement, or a pod, has come back to a cluster that it has passed.
 	ReasonLoop = "Loop"
 	// ReasonRefusedByPolicy means that a policy says no.
 	ReasonRefusedByPolicy = "RefusedByPolicy"
@@ -172,6 +176,10 @@ const (
 	ReasonTwinNameForbidden = "TwinNameForbidden"
 	// ReasonOffloadingChanged means that the namespace's NamespaceOffloading does not let the pod run where it does.
 	ReasonOffloadingChanged = "OffloadingChanged"
+	// ReasonReflectionConflict means that a provider has an object of the name that is not our copy, so it is left alone.
+	ReasonReflectionConflict = "ReflectionConflict"
+	// ReasonReflectionRefused means that an object that offloaded pods refer to is not copied to their provider.
+	ReasonReflectionRefused = "ReflectionRefused"
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.
 	ReasonRunsAtHome = "RunsAtHome"
 )

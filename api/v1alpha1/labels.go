@@ -11,11 +11,20 @@ const (
 	LabelClusterID = "hanse.dev/cluster-id"
 	// LabelHomeUID carries, on a remote pod, the UID of the home pod that it runs for.
 	LabelHomeUID = "hanse.dev/home-uid"
+	// LabelAgentless carries, on what runs a pod in a cluster without Hanse, the id by which its home knows that cluster. No
+	// two homes know a cluster by the same one.
+	LabelAgentless = "hanse.dev/agentless"
 	// LabelManaged marks with "true" a namespace in which Hanse's own service accounts may write.
 	LabelManaged = "hanse.dev/managed"
 	// LabelOffloads marks with "true" a user's namespace that has a NamespaceOffloading or pods on virtual nodes: Hanse's
 	// own service accounts may change pods there. The manager keeps it.
 	LabelOffloads = "hanse.dev/offloads"
+
+	// LabelReflected marks with "true" a copy, in a twin namespace, of an object of the consumer's. A peer may change
+	// nothing else there.
+	LabelReflected = "hanse.dev/reflected"
+	// LabelSkipReflection is a label or an annotation: set to "true" on an object it says that no copy of it goes to providers.
+	LabelSkipReflection = "hanse.dev/skip-reflection"
 
 	// LabelPolicy marks a ConfigMap in Hanse's own namespace as policy. Its value is the question that its modules, keys
 	// that end in .rego, answer: incoming, outgoing, shadowpod or placement.
@@ -26,6 +35,10 @@ const (
 
 	// AnnotationHomeNamespace carries, on a twin namespace, the namespace at home that it stands for.
 	AnnotationHomeNamespace = "hanse.dev/home-namespace"
+	// AnnotationOriginUID carries, on an object with LabelReflected, the UID of the object at home that it is a copy of.
+	AnnotationOriginUID = "hanse.dev/origin-uid"
+	// AnnotationOriginVersion carries, on an object with LabelReflected, the resource version of what was copied.
+	AnnotationOriginVersion = "hanse.dev/origin-version"
 	// AnnotationPeerUID carries, on a tenant namespace, the UID of the Peer that it was made for.
 	AnnotationPeerUID = "hanse.dev/peer-uid"
 	// AnnotationExpires carries when an invitation or a tombstone ends, as RFC 3339 has it.
@@ -45,6 +58,9 @@ const (
 	// AnnotationExclude on a pod names peers, separated by commas, that it must not run in, besides those that
 	// spec.placement.exclude names.
 	AnnotationExclude = "hanse.dev/exclude"
+	// AnnotationReportEnd on a ShadowPod asks the provider to tell, while it deletes the pod, how its containers ended:
+	// somebody at home waits for it.
+	AnnotationReportEnd = "hanse.dev/report-end"
 	// AnnotationKeptOffloading marks with "true" a NamespaceOffloading that Hanse keeps because its namespace is one of those
 	// that the administrator has offloaded. Taking it off makes it the user's own.
 	AnnotationKeptOffloading = "hanse.dev/kept"
@@ -163,6 +179,9 @@ const (
 	ClusterRoleManagerInTenant = "hanse-manager-in-tenant"
 	// ClusterRoleManagerInTwin is what Hanse's manager may do in twin namespaces.
 	ClusterRoleManagerInTwin = "hanse-manager-in-twin"
+	// ClusterRoleReflectorInNamespace is what Hanse's manager may do in namespaces that pods leave from: read what they
+	// refer to.
+	ClusterRoleReflectorInNamespace = "hanse-reflector-in-namespace"
 	// ClusterRoleKubeletInTenant is what `hanse kubelet` may do in tenant namespaces of its own cluster.
 	ClusterRoleKubeletInTenant = "hanse-kubelet-in-tenant"
 )

@@ -18,15 +18,15 @@ var layers = []struct {
 	packages []string
 }{
 	{"api", []string{"api/v1alpha1"}},
-	{"leaf", []string{"internal/version", "internal/tame", "charts", "policies"}},
-	{"domain", []string{"internal/exchange", "internal/offload", "internal/policy", "internal/trust"}},
+	{"leaf", []string{"internal/version", "internal/tame", "internal/fault", "charts", "policies"}},
+	{"domain", []string{"internal/exchange", "internal/offload", "internal/policy", "internal/reflection", "internal/trust"}},
 	{"I/O", []string{"internal/local", "internal/peers"}},
 	{"edge", []string{
-		"internal/advertisement", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
-		"internal/install", "internal/invitation", "internal/placement", "internal/policymaker", "internal/session",
+		"internal/advertisement", "internal/agentless", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
+		"internal/install", "internal/invitation", "internal/placement", "internal/policymaker", "internal/reflector", "internal/session",
 	}},
 	{"test", []string{"internal/architecture"}},
-	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "bench"}},
+	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "test/faults", "bench"}},
 }
 
 // forbidden are imports that a whole layer must do without, and why.

@@ -1,0 +1,50 @@
+package fault
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// A trigger goes off when its point has been passed so often.
+type trigger struct {
+	point string
+	left  atomic.Int64
+	exit  func()
+}
+
+// armed is the process's one trigger, nil in every process but those of the fault suite.
+var armed atomic.Pointer[trigger]
+
+// Point marks a moment at which the process may die. It does nothing unless this very point is armed.
+func Point(name string) {
+	if t := armed.Load(); t != nil && t.point == name && t.left.Add(-1) == 0 {
+		t.exit()
+	}
+}
+
+// Arm has exit called when the point of "NAME" or "NAME:N" is passed for the Nth time, and at no other. An empty text arms
+// nothing.
+func Arm(text string, exit func()) error {
+	if text == "" {
+		armed.Store(nil)
+		return nil
+	}
+	name, count, counted := strings.Cut(text, ":")
+	if !slices.Contains(points, name) {
+		return fmt.Errorf("there is no point %q; there are %s", name, strings.Join(points, ", "))
+	}
+	t := &trigger{point: name, exit: exit}
+	t.left.Store(1)
+	if counted {
+		n, err := strconv.ParseInt(count, 10, 32)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is not how often point %s is passed: it is a number from 1", count, name)
+		}
+		t.left.Store(n)
+	}
+	armed.Store(t)
+	return nil
+}
