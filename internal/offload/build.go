@@ -16,13 +16,13 @@ import (
 // Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
 // field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
 // virtual nodes, has no token of the provider's API, is confined where its author left that open, and says itself what
-// it asks for.
+// it asks for. It has no ephemeral containers, see Debugging.
 func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	asked, err := decodeTemplate(shadow.Spec.Pod.Raw)
 	if err != nil {
 		return nil, err
 	}
-	allowed, err := allow(asked)
+	allowed, err := allow(asked, rules.Taints)
 	if err != nil {
 		return nil, err
 	}
@@ -30,6 +30,7 @@ func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 		return nil, errors.New("spec.homeUID: not a UID")
 	}
 	pod := &corev1.Pod{ObjectMeta: allowed.ObjectMeta, Spec: allowed.Spec}
+	pod.Spec.EphemeralContainers = nil
 	own(pod, shadow)
 	confine(&pod.Spec, rules.Restricted)
 	writeRequests(&pod.Spec, rules.LeastRequests)
@@ -59,7 +60,7 @@ func decodeTemplate(raw []byte) (*corev1.PodTemplateSpec, error) {
 }
 
 // allow returns what is allowed of a template, or an error that names the first field that is not.
-func allow(asked *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
+func allow(asked *corev1.PodTemplateSpec, taints []corev1.Taint) (*corev1.PodTemplateSpec, error) {
 	if err := checkContainers(&asked.Spec); err != nil {
 		return nil, err
 	}
@@ -70,14 +71,23 @@ func allow(asked *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
 		},
 		Spec: allowedPodSpec(&asked.Spec),
 	}
+	allowed.Spec.Tolerations = offeredTolerations(asked.Spec.Tolerations, taints)
 	left, err := firstDifference(asked, allowed)
 	if err != nil {
 		return nil, err
 	}
 	if left != "" {
-		return nil, fmt.Errorf("%s: not allowed", bounded(left, maxMessage))
+		return nil, notAllowed(left)
 	}
 	return allowed, nil
+}
+
+func notAllowed(path string) error {
+	path = bounded(path, maxMessage)
+	if why := whyNot(path); why != "" {
+		return fmt.Errorf("%s: not allowed: %s", path, why)
+	}
+	return fmt.Errorf("%s: not allowed", path)
 }
 
 func own(pod *corev1.Pod, shadow *v1alpha1.ShadowPod) {

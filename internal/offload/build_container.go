@@ -16,6 +16,7 @@ func allowedContainer(in corev1.Container) corev1.Container {
 		Args:                     in.Args,
 		WorkingDir:               in.WorkingDir,
 		Ports:                    mapped(in.Ports, allowedPort),
+		EnvFrom:                  mapped(in.EnvFrom, allowedEnvFrom),
 		Env:                      mapped(in.Env, allowedEnv),
 		Resources:                allowedResources(&in.Resources),
 		ResizePolicy:             in.ResizePolicy,
@@ -40,15 +41,7 @@ func allowedPort(in corev1.ContainerPort) corev1.ContainerPort {
 }
 
 func allowedEnv(in corev1.EnvVar) corev1.EnvVar {
-	out := corev1.EnvVar{Name: in.Name, Value: in.Value}
-	if in.ValueFrom == nil {
-		return out
-	}
-	out.ValueFrom = &corev1.EnvVarSource{ResourceFieldRef: in.ValueFrom.ResourceFieldRef}
-	if ref := in.ValueFrom.FieldRef; ref != nil && envFieldAllowed(ref.FieldPath) {
-		out.ValueFrom.FieldRef = ref
-	}
-	return out
+	return corev1.EnvVar{Name: in.Name, Value: in.Value, ValueFrom: allowedEnvSource(in.ValueFrom)}
 }
 
 // envFieldAllowed keeps the names and addresses of the provider's nodes out of the container.
@@ -64,6 +57,7 @@ func allowedMount(in corev1.VolumeMount) corev1.VolumeMount {
 		MountPath:         in.MountPath,
 		SubPath:           in.SubPath,
 		SubPathExpr:       in.SubPathExpr,
+		BindMountOptions:  in.BindMountOptions,
 	}
 	if p := in.MountPropagation; p != nil && *p != corev1.MountPropagationBidirectional {
 		out.MountPropagation = p

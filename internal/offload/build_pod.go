@@ -12,7 +12,9 @@ func allowedPodSpec(in *corev1.PodSpec) corev1.PodSpec {
 	return corev1.PodSpec{
 		InitContainers:                mapped(in.InitContainers, allowedContainer),
 		Containers:                    mapped(in.Containers, allowedContainer),
+		EphemeralContainers:           mapped(in.EphemeralContainers, allowedEphemeral),
 		Volumes:                       mapped(in.Volumes, allowedVolume),
+		ImagePullSecrets:              mapped(in.ImagePullSecrets, allowedPullSecret),
 		RestartPolicy:                 in.RestartPolicy,
 		TerminationGracePeriodSeconds: in.TerminationGracePeriodSeconds,
 		ActiveDeadlineSeconds:         in.ActiveDeadlineSeconds,
@@ -66,7 +68,7 @@ func allowedPodSecurity(in *corev1.PodSecurityContext) *corev1.PodSecurityContex
 	}
 }
 
-// allowedSecurity is the same for a container. No capability can be added.
+// allowedSecurity is the same for a container.
 func allowedSecurity(in *corev1.SecurityContext) *corev1.SecurityContext {
 	if in == nil {
 		return nil
@@ -90,8 +92,20 @@ func allowedCapabilities(in *corev1.Capabilities) *corev1.Capabilities {
 	if in == nil {
 		return nil
 	}
-	return &corev1.Capabilities{Drop: in.Drop}
+	out := &corev1.Capabilities{Drop: in.Drop}
+	if !slices.ContainsFunc(in.Add, isHarmful) {
+		out.Add = in.Add
+	}
+	return out
 }
+
+// harmless are the capabilities that container runtimes give anyway, and that Pod Security "baseline" lets a pod name.
+var harmless = []corev1.Capability{
+	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID",
+	"SETPCAP", "SETUID", "SYS_CHROOT",
+}
+
+func isHarmful(name corev1.Capability) bool { return !slices.Contains(harmless, name) }
 
 var selinuxTypes = []string{"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
 

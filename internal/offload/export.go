@@ -6,7 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// unschedulable replaces the scheduler's message, which counts the provider's nodes.
+// told replaces messages that count the provider's nodes or what is left on them, by the reason of the condition.
+var told = map[string]string{
+	corev1.PodReasonUnschedulable: unschedulable,
+	corev1.PodReasonDeferred:      "The provider has no room for the new size at the moment",
+	corev1.PodReasonInfeasible:    "The provider cannot give the pod the new size where it runs",
+}
+
 const unschedulable = "The provider has no node with room for the pod"
 
 // exported are the conditions of a pod that a consumer sees, and those of them whose message it sees.
@@ -17,6 +23,8 @@ var exported = map[corev1.PodConditionType]bool{
 	corev1.ContainersReady:           true,
 	corev1.PodReady:                  true,
 	corev1.DisruptionTarget:          false,
+	corev1.PodResizePending:          false,
+	corev1.PodResizeInProgress:       false,
 }
 
 // Export returns what a provider shows of the pod's status to the consumer: no names, addresses or number of nodes,
@@ -32,9 +40,12 @@ func Export(pod *corev1.Pod) corev1.PodStatus {
 		PodIP:                 in.PodIP,
 		PodIPs:                in.PodIPs,
 		StartTime:             in.StartTime,
-		QOSClass:              in.QOSClass,
 		InitContainerStatuses: copyContainers(in.InitContainerStatuses, scrub),
 		ContainerStatuses:     copyContainers(in.ContainerStatuses, scrub),
+
+		EphemeralContainerStatuses: copyContainers(in.EphemeralContainerStatuses, scrub),
+		AllocatedResources:         copyResourceList(in.AllocatedResources),
+		Resources:                  copyResources(in.Resources),
 	}
 }
 
@@ -51,11 +62,9 @@ func exportConditions(in []corev1.PodCondition, scrub func(string) string) []cor
 			LastTransitionTime: in[i].LastTransitionTime,
 			Reason:             bounded(in[i].Reason, maxWord),
 		}
-		switch {
-		case withMessage:
+		c.Message = told[c.Reason]
+		if withMessage {
 			c.Message = bounded(scrub(in[i].Message), maxMessage)
-		case c.Reason == corev1.PodReasonUnschedulable:
-			c.Message = unschedulable
 		}
 		out = append(out, c)
 	}
@@ -79,48 +88,4 @@ func hostIPs(pod *corev1.Pod) []string {
 		out = append(out, host.IP)
 	}
 	return out
-}
-
-// copyContainers is the allow-list of what is told of containers, bounded.
-func copyContainers(in []corev1.ContainerStatus, scrub func(string) string) []corev1.ContainerStatus {
-	var out []corev1.ContainerStatus
-	for i := range in {
-		s := &in[i]
-		out = append(out, corev1.ContainerStatus{
-			Name:                 s.Name,
-			State:                copyState(&s.State, scrub),
-			LastTerminationState: copyState(&s.LastTerminationState, scrub),
-			Ready:                s.Ready,
-			RestartCount:         s.RestartCount,
-			Image:                bounded(s.Image, maxReference),
-			ImageID:              bounded(s.ImageID, maxReference),
-			ContainerID:          bounded(s.ContainerID, maxReference),
-			Started:              s.Started,
-		})
-	}
-	return out
-}
-
-func copyState(in *corev1.ContainerState, scrub func(string) string) corev1.ContainerState {
-	switch {
-	case in.Terminated != nil:
-		t := in.Terminated
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode:    t.ExitCode,
-			Signal:      t.Signal,
-			Reason:      bounded(t.Reason, maxWord),
-			Message:     bounded(scrub(t.Message), maxTermination),
-			StartedAt:   t.StartedAt,
-			FinishedAt:  t.FinishedAt,
-			ContainerID: bounded(t.ContainerID, maxReference),
-		}}
-	case in.Running != nil:
-		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: in.Running.StartedAt}}
-	case in.Waiting != nil:
-		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-			Reason:  bounded(in.Waiting.Reason, maxWord),
-			Message: bounded(scrub(in.Waiting.Message), maxMessage),
-		}}
-	}
-	return corev1.ContainerState{}
 }

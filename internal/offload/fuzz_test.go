@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +21,7 @@ func FuzzBuild(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"labels":{"hanse.dev/peer":"x"}},"spec":{"hostNetwork":true}}`))
 	f.Add([]byte(`{"spec":{"volumes":[{"name":"v","projected":{"sources":[{}]}}],"containers":null}}`))
 	f.Add([]byte(`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1e999"}}}]}}`))
+	f.Add([]byte(`{"spec":{"containers":[{"name":"c"}],"ephemeralContainers":[{"name":"e","securityContext":{"capabilities":{"add":["KILL"]}}}]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		pod, err := Build(shadowOf(string(raw)), Rules{})
 		strict, strictErr := Build(shadowOf(string(raw)), strictest)
@@ -30,12 +33,54 @@ func FuzzBuild(f *testing.F) {
 		}
 		expectHarmless(t, pod)
 		expectHarmless(t, strict)
+		expectHarmlessDebuggers(t, shadowOf(string(raw)))
 		forEachContainer(&strict.Spec, func(c *corev1.Container) {
 			if _, ok := c.Resources.Requests[corev1.ResourceCPU]; !ok {
 				t.Errorf("container %q asks for no cpu", c.Name)
 			}
 		})
 	})
+}
+
+func expectHarmlessDebuggers(t *testing.T, shadow *v1alpha1.ShadowPod) {
+	t.Helper()
+	debuggers, err := Debugging(shadow, strictest)
+	if err != nil {
+		t.Errorf("a pod is allowed, but not its ephemeral containers: %v", err)
+	}
+	for i := range debuggers {
+		c := asContainer(&debuggers[i])
+		if security := c.SecurityContext; security.Privileged != nil && *security.Privileged || containerRefusal(c) != "" {
+			t.Errorf("a debugger has too many rights: %v", security)
+		}
+	}
+}
+
+// FuzzOverride feeds Override what a user may write. Nothing but the fields that overrides may change is changed.
+func FuzzOverride(f *testing.F) {
+	f.Add("add", "/spec/containers/0/env/-", []byte(`{"name":"A"}`))
+	f.Add("replace", "/metadata/labels/a~1b", []byte(`"c"`))
+	f.Add("remove", "/spec/containers/0/resources/limits", []byte(nil))
+	f.Add("add", "/spec/containers/0/image/../../hostNetwork", []byte(`true`))
+	f.Fuzz(func(t *testing.T, op, path string, value []byte) {
+		patch := v1alpha1.PatchOperation{Op: op, Path: path, Value: &runtime.RawExtension{Raw: value}}
+		got, err := Override(homePod(), []v1alpha1.ClusterOverride{{Patch: []v1alpha1.PatchOperation{patch}}}, nil)
+		if err != nil {
+			return
+		}
+		if diff := cmp.Diff(unpatchable(homePod()), unpatchable(got), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s %s %s changes more than it may:\n%s", op, path, value, diff)
+		}
+	})
+}
+
+// unpatchable is what no override can change of a pod.
+func unpatchable(pod *corev1.Pod) *corev1.Pod {
+	pod.Labels, pod.Annotations = nil, nil
+	forEachContainer(&pod.Spec, func(c *corev1.Container) {
+		c.Image, c.Command, c.Args, c.Env, c.Resources = "", nil, nil, nil, corev1.ResourceRequirements{}
+	})
+	return pod
 }
 
 var strictest = Rules{
@@ -61,7 +106,7 @@ func expectHarmlessVolumes(t *testing.T, volumes []corev1.Volume) {
 	t.Helper()
 	for i := range volumes {
 		v := &volumes[i]
-		if v.HostPath != nil || v.Secret != nil || v.PersistentVolumeClaim != nil || v.CSI != nil {
+		if v.HostPath != nil || v.PersistentVolumeClaim != nil || v.CSI != nil {
 			t.Errorf("built a pod with volume %v", v)
 		}
 	}

@@ -66,7 +66,7 @@ func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, sha
 		interrupted := Interrupted(remote, "Interrupted")
 		remote = &interrupted
 	}
-	if knownPhase(remote.Phase) {
+	if knownPhase(remote.Phase) && !goesBack(out.Phase, remote.Phase) {
 		out.Phase = remote.Phase
 	}
 	out.Reason = bounded(remote.Reason, maxWord)
@@ -75,11 +75,12 @@ func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, sha
 	if out.StartTime == nil && remote.StartTime != nil && !remote.StartTime.IsZero() {
 		out.StartTime = remote.StartTime.DeepCopy()
 	}
-	restarts := shadow.Status.Restarts
-	out.InitContainerStatuses = takeContainers(home, home.Spec.InitContainers, remote.InitContainerStatuses,
-		out.InitContainerStatuses, restarts)
-	out.ContainerStatuses = takeContainers(home, home.Spec.Containers, remote.ContainerStatuses,
-		out.ContainerStatuses, restarts)
+	c := claimant{home: home, restarts: shadow.Status.Restarts}
+	out.InitContainerStatuses = c.containers(home.Spec.InitContainers, remote.InitContainerStatuses, out.InitContainerStatuses)
+	out.ContainerStatuses = c.containers(home.Spec.Containers, remote.ContainerStatuses, out.ContainerStatuses)
+	out.EphemeralContainerStatuses = c.ephemeral(remote.EphemeralContainerStatuses, out.EphemeralContainerStatuses)
+	out.AllocatedResources = copyResourceList(remote.AllocatedResources)
+	out.Resources = copyResources(remote.Resources)
 	takeConditions(out, home, remote)
 }
 
@@ -95,6 +96,11 @@ func mayEnd(home *corev1.Pod, remote *corev1.PodStatus, shadow *v1alpha1.ShadowP
 var phases = []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}
 
 func knownPhase(phase corev1.PodPhase) bool { return slices.Contains(phases, phase) }
+
+// goesBack says whether a phase comes before one that was shown: a pod that runs is never seen pending again.
+func goesBack(shown, claimed corev1.PodPhase) bool {
+	return shown == corev1.PodRunning && claimed == corev1.PodPending
+}
 
 // takeAddresses takes at most one address of each family, as this cluster sees it.
 func takeAddresses(out *corev1.PodStatus, remote *corev1.PodStatus, m AddressMap) {
@@ -125,7 +131,9 @@ func giveUp(out *corev1.PodStatus, reason, message string) {
 			c.Status, c.Reason, c.Message = corev1.ConditionFalse, "PodFailed", ""
 		}
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{out.InitContainerStatuses, out.ContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{
+		out.InitContainerStatuses, out.ContainerStatuses, out.EphemeralContainerStatuses,
+	} {
 		for i := range statuses {
 			lose(&statuses[i])
 		}

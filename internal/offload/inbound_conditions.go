@@ -11,9 +11,16 @@ import (
 // at home.
 var reflected = []corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+	corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
+// passing are those of them that are gone when they no longer hold.
+var passing = []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress}
+
 func takeConditions(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus) {
+	out.Conditions = slices.DeleteFunc(out.Conditions, func(c corev1.PodCondition) bool {
+		return slices.Contains(passing, c.Type) && conditionOf(remote.Conditions, c.Type) == nil
+	})
 	for _, kind := range reflected {
 		claimed := conditionOf(remote.Conditions, kind)
 		if claimed == nil || !knownConditionStatus(claimed.Status) {

@@ -7,30 +7,81 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// takeContainers returns the statuses of the containers that the home pod names, in its order.
-func takeContainers(
-	home *corev1.Pod, named []corev1.Container, claimed, shown []corev1.ContainerStatus, restarts map[string]int32,
-) []corev1.ContainerStatus {
+// claimant reads what a provider claims of the containers of a home pod.
+type claimant struct {
+	home     *corev1.Pod
+	restarts map[string]int32 // container → restarts of the pods that ran before
+}
+
+// containers returns the statuses of the containers that the home pod names, in its order. A container that was shown
+// once stays, as on any node.
+func (c claimant) containers(named []corev1.Container, claimed, shown []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
 	for i := range named {
 		container := &named[i]
-		now := statusOf(claimed, container.Name)
-		was := statusOf(shown, container.Name)
-		if now == nil {
-			if was != nil && staysEnded(home, container, was) {
-				out = append(out, *was)
-			}
-			continue
-		}
-		if was != nil && staysEnded(home, container, was) && now.State.Terminated == nil {
+		now, was := statusOf(claimed, container.Name), statusOf(shown, container.Name)
+		switch {
+		case was != nil && staysEnded(c.home, container, was) && (now == nil || now.State.Terminated == nil):
 			out = append(out, *was)
-			continue
+		case now != nil:
+			out = append(out, c.taken(container, now, was))
+		case was != nil:
+			out = append(out, awaited(was))
 		}
-		taken := copyContainers([]corev1.ContainerStatus{*now}, func(text string) string { return text })[0]
-		taken.RestartCount = added(restarts[container.Name], taken.RestartCount)
-		out = append(out, taken)
 	}
 	return out
+}
+
+// ephemeral does the same for ephemeral containers, which run once: one that a pod made anew lacks is lost.
+func (c claimant) ephemeral(claimed, shown []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var out []corev1.ContainerStatus
+	for i := range c.home.Spec.EphemeralContainers {
+		container := asContainer(&c.home.Spec.EphemeralContainers[i])
+		now, was := statusOf(claimed, container.Name), statusOf(shown, container.Name)
+		switch {
+		case was != nil && was.State.Terminated != nil:
+			out = append(out, *was)
+		case now != nil:
+			out = append(out, c.taken(container, now, was))
+		case was != nil:
+			lost := *was.DeepCopy()
+			lose(&lost)
+			out = append(out, lost)
+		}
+	}
+	return out
+}
+
+func (c claimant) taken(container *corev1.Container, now, was *corev1.ContainerStatus) corev1.ContainerStatus {
+	out := copyContainer(now, func(text string) string { return text })
+	out.VolumeMounts = slices.DeleteFunc(out.VolumeMounts, func(m corev1.VolumeMountStatus) bool {
+		return !slices.ContainsFunc(container.VolumeMounts, func(named corev1.VolumeMount) bool {
+			return named.Name == m.Name && named.MountPath == m.MountPath
+		})
+	})
+	if len(out.VolumeMounts) == 0 {
+		out.VolumeMounts = nil
+	}
+	out.RestartCount = added(c.restarts[container.Name], out.RestartCount)
+	if was != nil {
+		out.RestartCount = max(out.RestartCount, was.RestartCount)
+	}
+	return out
+}
+
+// awaited returns the status of a container that its provider does not know yet, since the pod was made anew there.
+func awaited(was *corev1.ContainerStatus) corev1.ContainerStatus {
+	last := was.LastTerminationState
+	if was.State.Terminated != nil {
+		last = was.State
+	}
+	return corev1.ContainerStatus{
+		Name:                 was.Name,
+		Image:                was.Image,
+		RestartCount:         was.RestartCount,
+		LastTerminationState: last,
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	}
 }
 
 func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
@@ -57,6 +108,9 @@ func staysEnded(home *corev1.Pod, c *corev1.Container, was *corev1.ContainerStat
 }
 
 func mayRestart(spec *corev1.PodSpec, c *corev1.Container, exitCode int32) bool {
+	if mayRestartTogether(spec) {
+		return true
+	}
 	for i := range c.RestartPolicyRules {
 		if ruleMatches(c.RestartPolicyRules[i].ExitCodes, exitCode) {
 			return true
@@ -74,6 +128,17 @@ func mayRestart(spec *corev1.PodSpec, c *corev1.Container, exitCode int32) bool 
 	default:
 		return true
 	}
+}
+
+// mayRestartTogether says whether the exit of one container can restart all.
+func mayRestartTogether(spec *corev1.PodSpec) bool {
+	together := false
+	forEachContainer(spec, func(c *corev1.Container) {
+		together = together || slices.ContainsFunc(c.RestartPolicyRules, func(rule corev1.ContainerRestartRule) bool {
+			return rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
+	return together
 }
 
 func ruleMatches(codes *corev1.ContainerRestartRuleOnExitCodes, exitCode int32) bool {

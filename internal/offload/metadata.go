@@ -36,7 +36,7 @@ func annotationTravels(key, _ string) bool {
 		return true
 	}
 	switch prefix {
-	case "prometheus.io", "kubectl.kubernetes.io":
+	case "prometheus.io", "kubectl.kubernetes.io", "batch.kubernetes.io":
 		return true
 	default:
 		return false

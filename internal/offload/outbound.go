@@ -15,6 +15,8 @@ import (
 type Options struct {
 	// HostIP is the address of the virtual node, which the pod sees as its host's.
 	HostIP string
+	// Taints are those that the provider offers. Tolerations of other taints stay at home.
+	Taints []corev1.Taint
 }
 
 // Outbound returns what a provider is asked to run for the home pod. What speaks of the consumer's nodes, scheduler
@@ -25,7 +27,7 @@ func Outbound(home *corev1.Pod, o Options) (corev1.PodTemplateSpec, error) {
 		return corev1.PodTemplateSpec{}, refusalError(reason)
 	}
 	out := translate(home, o)
-	if _, err := allow(&out); err != nil {
+	if _, err := allow(&out, o.Taints); err != nil {
 		return corev1.PodTemplateSpec{}, refusalError(err.Error())
 	}
 	return out, nil
@@ -45,13 +47,11 @@ func translate(home *corev1.Pod, o Options) corev1.PodTemplateSpec {
 		Spec: *home.Spec.DeepCopy(),
 	}
 	leaveConstraintsAtHome(&out.Spec)
+	out.Spec.Tolerations = offeredTolerations(home.Spec.Tolerations, o.Taints)
 	leaveTokenAtHome(&out.Spec)
+	leaveEphemeralAtHome(&out.Spec)
 	self := identity{home: home, hostIP: o.HostIP}
-	for _, containers := range [][]corev1.Container{out.Spec.InitContainers, out.Spec.Containers} {
-		for i := range containers {
-			self.inEnv(containers[i].Env)
-		}
-	}
+	forEachKindOfContainer(&out.Spec, func(c *corev1.Container) { self.inEnv(c.Env) })
 	if self.inVolumes(out.Spec.Volumes) {
 		if out.Annotations == nil {
 			out.Annotations = map[string]string{}
@@ -68,7 +68,6 @@ func leaveConstraintsAtHome(spec *corev1.PodSpec) {
 	spec.NodeSelector = nil
 	spec.Affinity = nil
 	spec.SchedulerName = ""
-	spec.Tolerations = nil
 	spec.PriorityClassName = ""
 	spec.Priority = nil
 	spec.PreemptionPolicy = nil
@@ -77,7 +76,6 @@ func leaveConstraintsAtHome(spec *corev1.PodSpec) {
 	spec.SchedulingGroup = nil
 	spec.EvictionResponders = nil
 	spec.ReadinessGates = nil
-	spec.EphemeralContainers = nil
 	spec.ServiceAccountName = ""
 	spec.DeprecatedServiceAccount = ""
 }
@@ -99,11 +97,9 @@ func leaveTokenAtHome(spec *corev1.PodSpec) {
 		dropped = append(dropped, v.Name)
 		return true
 	})
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			containers[i].VolumeMounts = slices.DeleteFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool {
-				return slices.Contains(dropped, m.Name)
-			})
-		}
-	}
+	forEachKindOfContainer(spec, func(c *corev1.Container) {
+		c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return slices.Contains(dropped, m.Name)
+		})
+	})
 }

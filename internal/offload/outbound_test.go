@@ -140,24 +140,20 @@ func TestRefusalNamesTheCause(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*corev1.PodSpec){
-		"":                                     func(*corev1.PodSpec) {},
-		"namespaces of its host":               func(spec *corev1.PodSpec) { spec.HostPID = true },
-		"runtime class":                        func(spec *corev1.PodSpec) { spec.RuntimeClassName = ptr.To("kata") },
-		"resource claim":                       func(spec *corev1.PodSpec) { spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
-		"pulls images with Secret":             func(spec *corev1.PodSpec) { spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "s"}} },
-		`"v" is a persistent volume`:           volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
-		`volume "v" is a path`:                 volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
-		`volume "v" is a ConfigMap`:            volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}),
-		`volume "v" is a Secret`:               volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}),
-		"spec.volumes[0].nfs":                  volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}),
-		"projects more":                        volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{}}}}}),
-		`annotation "cni.example.com/n"`:       volume(corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{Path: "p", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['cni.example.com/n']"}}}}}),
-		"privileged":                           container(corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}),
-		"adds capabilities":                    container(corev1.Container{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}),
-		"its environment from":                 container(corev1.Container{EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}}}}),
-		`variable "E" of container "c"`:        container(corev1.Container{Env: []corev1.EnvVar{{Name: "E", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}}}}),
-		"a port of its host":                   container(corev1.Container{Ports: []corev1.ContainerPort{{HostPort: 1}}}),
-		"spec.initContainers[0].volumeDevices": container(corev1.Container{VolumeDevices: []corev1.VolumeDevice{{Name: "d"}}}),
+		"":                                      func(*corev1.PodSpec) {},
+		"namespaces of its host":                func(spec *corev1.PodSpec) { spec.HostPID = true },
+		"runtime class":                         func(spec *corev1.PodSpec) { spec.RuntimeClassName = ptr.To("kata") },
+		"resource claim":                        func(spec *corev1.PodSpec) { spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
+		`"v" is a persistent volume`:            volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
+		`volume "v" is a path`:                  volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
+		`it reads ConfigMap "kube-root-ca.crt"`: container(corev1.Container{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}}}),
+		"spec.volumes[0].nfs":                   volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}),
+		`"v" is a token`:                        volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}}}}),
+		`annotation "cni.example.com/n"`:        volume(corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{Path: "p", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['cni.example.com/n']"}}}}}),
+		"privileged":                            container(corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}),
+		`adds capability "NET_ADMIN"`:           container(corev1.Container{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}),
+		"a port of its host":                    container(corev1.Container{Ports: []corev1.ContainerPort{{HostPort: 1}}}),
+		"spec.initContainers[0].volumeDevices":  container(corev1.Container{VolumeDevices: []corev1.VolumeDevice{{Name: "d"}}}),
 	} {
 		t.Run(want, func(t *testing.T) {
 			home := homePod()

@@ -3,6 +3,7 @@ package offload
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -20,7 +21,7 @@ func Refusal(home *corev1.Pod) (reason string, refused bool) {
 
 // knownRefusal explains what pods are most often refused for. Whatever else is not on the allow-list is found by allow.
 func knownRefusal(home *corev1.Pod) (string, bool) {
-	for _, judge := range []func(*corev1.PodSpec) string{hostRefusal, claimRefusal, secretRefusal} {
+	for _, judge := range []func(*corev1.PodSpec) string{hostRefusal, claimRefusal, certificateRefusal} {
 		if reason := judge(&home.Spec); reason != "" {
 			return reason, true
 		}
@@ -60,9 +61,9 @@ func claimRefusal(spec *corev1.PodSpec) string {
 	return ""
 }
 
-func secretRefusal(spec *corev1.PodSpec) string {
-	if len(spec.ImagePullSecrets) > 0 {
-		return fmt.Sprintf("it pulls images with Secret %q; Secrets are not reflected yet", spec.ImagePullSecrets[0].Name)
+func certificateRefusal(spec *corev1.PodSpec) string {
+	if showsRootCertificates(spec) {
+		return fmt.Sprintf("it reads ConfigMap %q; there it would be the other cluster's", rootCertificates)
 	}
 	return ""
 }
@@ -75,10 +76,6 @@ func volumeRefusal(v *corev1.Volume) string {
 		return fmt.Sprintf("volume %q is a persistent volume; these are not taken along yet", v.Name)
 	case v.HostPath != nil:
 		return fmt.Sprintf("volume %q is a path of its host", v.Name)
-	case v.ConfigMap != nil:
-		return fmt.Sprintf("volume %q is a ConfigMap; these are not reflected yet", v.Name)
-	case v.Secret != nil:
-		return fmt.Sprintf("volume %q is a Secret; these are not reflected yet", v.Name)
 	case v.Projected != nil:
 		return projectionRefusal(v)
 	}
@@ -86,10 +83,13 @@ func volumeRefusal(v *corev1.Volume) string {
 }
 
 func projectionRefusal(v *corev1.Volume) string {
-	for _, source := range v.Projected.Sources {
-		if source.DownwardAPI == nil {
-			return fmt.Sprintf("volume %q projects more than the pod's own fields; "+
-				"ConfigMaps, Secrets and tokens are not reflected yet", v.Name)
+	for i := range v.Projected.Sources {
+		source := &v.Projected.Sources[i]
+		switch {
+		case source.ServiceAccountToken != nil:
+			return fmt.Sprintf("volume %q is a token of this cluster; these are not taken along yet", v.Name)
+		case source.ClusterTrustBundle != nil, source.PodCertificate != nil:
+			return fmt.Sprintf("volume %q is made of certificates of this cluster; these are not taken along", v.Name)
 		}
 	}
 	return ""
@@ -113,17 +113,6 @@ func containerRefusal(c *corev1.Container) string {
 	if reason := privilegeRefusal(c); reason != "" {
 		return reason
 	}
-	if len(c.EnvFrom) > 0 {
-		return fmt.Sprintf("container %q takes its environment from a ConfigMap or Secret; "+
-			"these are not reflected yet", c.Name)
-	}
-	for i := range c.Env {
-		from := c.Env[i].ValueFrom
-		if from != nil && (from.ConfigMapKeyRef != nil || from.SecretKeyRef != nil) {
-			return fmt.Sprintf("variable %q of container %q comes from a ConfigMap or Secret; "+
-				"these are not reflected yet", c.Env[i].Name, c.Name)
-		}
-	}
 	for i := range c.Ports {
 		if c.Ports[i].HostPort != 0 {
 			return fmt.Sprintf("container %q uses a port of its host", c.Name)
@@ -139,8 +128,10 @@ func privilegeRefusal(c *corev1.Container) string {
 		return ""
 	case security.Privileged != nil && *security.Privileged:
 		return fmt.Sprintf("container %q is privileged", c.Name)
-	case security.Capabilities != nil && len(security.Capabilities.Add) > 0:
-		return fmt.Sprintf("container %q adds capabilities", c.Name)
+	case security.Capabilities != nil:
+		if i := slices.IndexFunc(security.Capabilities.Add, isHarmful); i >= 0 {
+			return fmt.Sprintf("container %q adds capability %q", c.Name, security.Capabilities.Add[i])
+		}
 	}
 	return ""
 }

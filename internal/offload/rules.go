@@ -13,14 +13,16 @@ type Rules struct {
 	Restricted bool
 	// LeastRequests are what a container counts for that asks for nothing of that resource (cpu or memory).
 	LeastRequests corev1.ResourceList
+	// Taints are those that the provider offers: a pod may tolerate these and no others.
+	Taints []corev1.Taint
 }
 
 // maxContainers is how many containers a pod may have. The record of its restarts holds as many.
 const maxContainers = 250
 
 func checkContainers(spec *corev1.PodSpec) error {
-	if count := len(spec.InitContainers) + len(spec.Containers); count > maxContainers {
-		return fmt.Errorf("spec.containers: %d with the init containers, at most %d are taken", count, maxContainers)
+	if count := len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers); count > maxContainers {
+		return fmt.Errorf("spec.containers: %d with the init and ephemeral ones, at most %d are taken", count, maxContainers)
 	}
 	return nil
 }
@@ -58,6 +60,15 @@ func confineContainer(c *corev1.Container, restricted bool) {
 	}
 }
 
+// forEachKindOfContainer visits the ephemeral containers too.
+func forEachKindOfContainer(spec *corev1.PodSpec, f func(*corev1.Container)) {
+	forEachContainer(spec, f)
+	for i := range spec.EphemeralContainers {
+		f(asContainer(&spec.EphemeralContainers[i]))
+	}
+}
+
+// forEachContainer visits the containers that a pod begins with.
 func forEachContainer(spec *corev1.PodSpec, f func(*corev1.Container)) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
