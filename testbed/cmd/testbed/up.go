@@ -55,6 +55,7 @@ func (f *upFlags) add(set *pflag.FlagSet) {
 	set.StringArrayVar(&f.extraSchedulers, "extra-scheduler", nil,
 		"one more scheduler, as NAME[:delay]; the delay is how much longer it takes for each pod")
 	set.StringArrayVar(&f.args, "arg", nil, "a flag of a component, as COMPONENT:FLAG=VALUE")
+	set.BoolVar(&f.Metrics, "metrics", false, "run metrics-server, for kubectl top and HorizontalPodAutoscalers")
 	set.BoolVar(&f.Audit, "audit", false, "log each API request to logs/audit.log in the cluster's folder")
 }
 
@@ -74,6 +75,7 @@ func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
 			"extra-scheduler": func() { options.ExtraSchedulers = f.ExtraSchedulers },
 			"arg":             func() { options.Args = f.Args },
 			"audit":           func() { options.Audit = f.Audit },
+			"metrics":         func() { options.Metrics = f.Metrics },
 		} {
 			if set.Changed(name) {
 				apply()

@@ -43,7 +43,9 @@ func TestOnlyGivenFlagsChangeOptions(t *testing.T) {
 		}},
 		{"the rest", []string{
 			"--simulated-nodes=7", "--simulated-start=2s", "--pod-cidr=10.0.0.0/16", "--service-cidr=10.1.0.0/16", "--kubernetes=v1.35.4",
+			"--metrics",
 		}, func(o *plan.Options) {
+			o.Metrics = true
 			o.SimulatedNodes, o.SimulatedStart, o.Kubernetes = 7, 2*time.Second, "v1.35.4"
 			o.PodCIDR, o.ServiceCIDR = netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("10.1.0.0/16")
 		}},

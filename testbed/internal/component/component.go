@@ -41,6 +41,9 @@ func All(c *plan.Cluster) []Component {
 	for _, worker := range c.Workers() {
 		components = append(components, kubelet(worker), proxy(worker))
 	}
+	if c.HasMetrics() {
+		components = append(components, metricsServer(c))
+	}
 	if c.Options.SimulatedNodes > 0 {
 		components = append(components, kwok(c))
 	}

@@ -44,7 +44,9 @@ func TestComponentsOfACluster(t *testing.T) {
 			c.Options.Workers, c.Options.SimulatedNodes = 0, 3
 			c.Options.ExtraSchedulers = []plan.ExtraScheduler{{Name: "slow"}}
 		}), "etcd apiserver controller-manager scheduler scheduler/slow coredns kwok"},
-		{"without root", lubeck(func(c *plan.Cluster) { c.Options.Workers, c.Rootless = 0, true }), "etcd apiserver controller-manager scheduler"},
+		{"metrics", lubeck(func(c *plan.Cluster) { c.Options.Metrics = true }), "etcd containerd/1 apiserver controller-manager " +
+			"scheduler coredns kubelet/1 proxy/1 metrics-server"},
+		{"without root", lubeck(func(c *plan.Cluster) { c.Options.Workers, c.Options.Metrics, c.Rootless = 0, true, true }), "etcd apiserver controller-manager scheduler"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(strings.Fields(test.want), names(All(test.of))); diff != "" {
@@ -99,10 +101,10 @@ func TestFlagsThatWereAskedForComeLast(t *testing.T) {
 	asked := map[string]string{
 		"apiserver": "apiserver", "etcd": "etcd", "controller-manager": "controller-manager", "scheduler": "scheduler",
 		"scheduler/slow": "scheduler", "coredns": "coredns", "kubelet/1": "kubelet", "containerd/1": "containerd",
-		"proxy/1": "proxy", "kwok": "kwok",
+		"proxy/1": "proxy", "kwok": "kwok", "metrics-server": "metrics-server",
 	}
 	c := lubeck(func(c *plan.Cluster) {
-		c.Options.SimulatedNodes = 1
+		c.Options.SimulatedNodes, c.Options.Metrics = 1, true
 		c.Options.ExtraSchedulers = []plan.ExtraScheduler{{Name: "slow"}}
 		for _, name := range plan.Components {
 			c.Options.Args = append(c.Options.Args, plan.Arg{Component: name, Flag: "flag-of", Value: name})

@@ -168,6 +168,31 @@ func coreDNS(c *plan.Cluster) Component {
 	}
 }
 
+// MetricsPort is where metrics-server listens, beside the API server.
+const MetricsPort = 4443
+
+// metricsServer asks all kubelets. The certificates of virtual nodes are signed by nobody that it knows.
+func metricsServer(c *plan.Cluster) Component {
+	config := kubeconfig(c, "metrics-server")
+	command := []string{
+		filepath.Join(c.Bin, "metrics-server"),
+		"--kubeconfig=" + config,
+		"--authentication-kubeconfig=" + config,
+		"--authorization-kubeconfig=" + config,
+		"--bind-address=" + bindAddress(c),
+		"--secure-port=" + strconv.Itoa(MetricsPort),
+		"--tls-cert-file=" + cert(c, "metrics-server"),
+		"--tls-private-key-file=" + key(c, "metrics-server"),
+		"--kubelet-insecure-tls",
+		"--kubelet-preferred-address-types=InternalIP",
+		"--kubelet-use-node-status-port",
+		"--metric-resolution=15s",
+	}
+	return Component{
+		Name: "metrics-server", Node: c.ControlPlane(), Command: append(command, c.Options.ArgsOf("metrics-server")...),
+	}
+}
+
 // corefile answers for the cluster, and says at once that there is nothing else: the bridge is the whole world. The two
 // are apart because CoreDNS would ask the template first, wherever it is written.
 func corefile(address, kubeconfig string) string {

@@ -43,6 +43,10 @@ func Certificates(c *plan.Cluster) map[string][]pki.Request {
 		{Name: "scheduler", User: "system:kube-scheduler"},
 		{Name: "coredns", User: "system:coredns"},
 		{Name: "proxy", User: "system:kube-proxy"},
+		{
+			Name: "metrics-server", User: "system:metrics-server", Hosts: []string{"metrics-server.kube-system.svc"},
+			Addresses: []netip.Addr{c.Address()},
+		},
 		{Name: "kwok", User: "system:kwok", Groups: []string{"system:masters"}},
 	}
 	for _, worker := range c.Workers() {
@@ -64,7 +68,7 @@ func Certificates(c *plan.Cluster) map[string][]pki.Request {
 // Kubeconfigs tells which kubeconfig, by its path, is made of which certificate.
 func Kubeconfigs(c *plan.Cluster) map[string]string {
 	paths := map[string]string{c.Kubeconfig(): AdminCert}
-	for _, name := range []string{"controller-manager", "scheduler", "coredns", "proxy", "kwok"} {
+	for _, name := range []string{"controller-manager", "scheduler", "coredns", "proxy", "kwok", "metrics-server"} {
 		paths[kubeconfig(c, name)] = name
 	}
 	for _, worker := range c.Workers() {

@@ -27,6 +27,9 @@ func Base(c *plan.Cluster) []Object {
 	if c.Rootless {
 		return objects
 	}
+	if c.HasMetrics() {
+		objects = append(objects, metrics(c)...)
+	}
 	return append(objects,
 		clusterRole("testbed:coredns",
 			rule("", "list,watch", "endpoints,services,pods,namespaces"),

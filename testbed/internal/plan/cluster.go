@@ -161,6 +161,9 @@ func (c *Cluster) Kubernetes() string {
 	return filepath.Join(c.Bin, "kubernetes-"+c.Options.Kubernetes)
 }
 
+// HasMetrics tells whether the cluster has metrics-server, which needs the root that workers need.
+func (c *Cluster) HasMetrics() bool { return c.Options.Metrics && !c.Rootless }
+
 func nth(cidr netip.Prefix, n int) netip.Addr {
 	address := cidr.Masked().Addr()
 	for range n {

@@ -24,6 +24,7 @@ type Options struct {
 	ExtraSchedulers []ExtraScheduler `json:"extraSchedulers,omitempty"`
 	Args            []Arg            `json:"args,omitempty"`
 	Audit           bool             `json:"audit,omitempty"`
+	Metrics         bool             `json:"metrics,omitempty"` // run metrics-server
 }
 
 // DefaultOptions are the options of a cluster that nothing was said about.
@@ -51,7 +52,8 @@ type Arg struct {
 
 // Components are the names by which --arg knows the components of a cluster.
 var Components = []string{
-	"apiserver", "containerd", "controller-manager", "coredns", "etcd", "kubelet", "kwok", "proxy", "scheduler",
+	"apiserver", "containerd", "controller-manager", "coredns", "etcd", "kubelet", "kwok", "metrics-server", "proxy",
+	"scheduler",
 }
 
 var (

@@ -171,6 +171,9 @@ func (t *Testbed) equip(ctx context.Context, clusters []*plan.Cluster) error {
 		if !t.Rootless {
 			needs = append(needs, filepath.Join(t.Bin, "coredns"))
 		}
+		if one.HasMetrics() {
+			needs = append(needs, filepath.Join(t.Bin, "metrics-server"))
+		}
 		for _, binary := range needs {
 			if err := t.build(ctx, binary); err != nil {
 				return err
