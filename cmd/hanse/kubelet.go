@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -34,6 +33,7 @@ func newKubeletCommand() *cobra.Command {
 		},
 	}
 	server.bind(command.Flags())
+	server.faults.bind(command.Flags())
 	bindKubelet(command.Flags(), &config)
 	command.Flags().StringVar(&nodeIP, "node-ip", os.Getenv("POD_IP"),
 		"address at which the API server reaches this process; by default the environment variable POD_IP")
@@ -49,7 +49,12 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 	if err != nil {
 		return err
 	}
-	if err := kubelet.New(config, links, clock.RealClock{}).SetupWithManager(mgr); err != nil {
+	adapt, err := adaptAgentless(mgr)
+	if err != nil {
+		return err
+	}
+	config.LinkTimeout = server.linkTimeout
+	if err := kubelet.New(config, links, adapt, server.faults.clock()).SetupWithManager(mgr); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -62,6 +67,8 @@ func bindKubelet(flags *pflag.FlagSet, config *kubelet.Config) {
 	flags.DurationVar(&config.LeaseDuration, "lease-duration", kubelet.DefaultLeaseDuration,
 		"how long a virtual node counts as alive after its last sign of life")
 	flags.DurationVar(&config.LeaseRenewal, "lease-renewal", kubelet.DefaultLeaseRenewal, "how often a virtual node gives a sign of life")
+	flags.DurationVar(&config.DefaultToleration, "default-toleration", kubelet.DefaultToleration,
+		"for how long pods tolerate a node that is not ready if their authors have not said: as this cluster's API server has it")
 	flags.StringVar(&config.CertFile, "tls-cert-file", "", "serving certificate of the kubelet API; by default one is made at start")
 	flags.StringVar(&config.KeyFile, "tls-private-key-file", "", "key of the serving certificate")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"strings"
@@ -11,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/namespaces"
 	"github.com/hanse-dev/hanse/internal/peering"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/reflector"
 	"github.com/hanse-dev/hanse/internal/session"
 	"github.com/hanse-dev/hanse/internal/tenant"
 	"github.com/hanse-dev/hanse/internal/version"
@@ -37,6 +39,7 @@ type managerFlags struct {
 	session      session.Config
 	podCIDR      string
 	addressPools []string
+	offloading   offloadingFlags
 }
 
 func newManagerCommand() *cobra.Command {
@@ -61,6 +64,7 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	f.invitation.Default()
 	f.session.Default()
 	f.server.bind(flags)
+	f.server.faults.bind(flags)
 	flags.StringVar(&f.peering.ClusterID, "cluster-id", "",
 		"id of this cluster: a DNS label of at most 30 characters that never changes; by default one is made from the cluster's key")
 	flags.StringVar(&f.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default guessed from the nodes")
@@ -77,6 +81,7 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 		"for how long a peer's credentials live unless it renews them, and ours are asked for")
 	flags.DurationVar(&f.session.RenewalPeriod, "renewal-period", f.session.RenewalPeriod, "how often our credentials are renewed")
 	f.market.bind(flags)
+	f.offloading.bind(flags)
 }
 
 func joined(prefixes []netip.Prefix) string {
@@ -100,8 +105,8 @@ func (f *managerFlags) run(ctx context.Context) error {
 		return err
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
-		f.addPeering, f.addInvitation, f.addSession, f.market.addPolicies, f.market.addAdvertising, f.market.addPlacement,
-		f.addTenant, f.addNamespaces,
+		f.addPeering, f.addInvitation, f.addSession, f.market.addPolicies, f.market.addAdvertising, f.market.addAgentless,
+		f.market.addPlacement, f.addTenant, f.addNamespaces, f.addReflector,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err
@@ -115,9 +120,14 @@ func (f *managerFlags) parse() error {
 	if err := f.market.parse(f.server.namespace); err != nil {
 		return err
 	}
+	if err := f.offloading.parse(); err != nil {
+		return err
+	}
 	f.peering.Namespace = f.server.namespace
 	f.peering.Version, f.session.Version = version.Version, version.Version
 	f.invitation.SessionLife = f.session.SessionLife
+	now := f.server.faults.clock()
+	f.peering.Clock, f.invitation.Clock, f.session.Clock, f.market.clock = now, now, now, now
 	f.market.advertising.PodCIDR = f.podCIDR
 	if f.podCIDR != "" {
 		prefix, err := netip.ParsePrefix(f.podCIDR)
@@ -143,14 +153,13 @@ func (f *managerFlags) parse() error {
 // cache keeps of each object what is read of it. Of ConfigMaps those in our own namespace are enough.
 func (f *managerFlags) cache() cache.Options {
 	strip := cache.TransformStripManagedFields()
-	return cache.Options{
-		DefaultTransform: strip,
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:       {Transform: exchange.TrimPod},
-			&corev1.Node{}:      {Transform: exchange.TrimNode},
-			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{f.server.namespace: {}}, Transform: strip},
-		},
+	kept := map[client.Object]cache.ByObject{
+		&corev1.Pod{}:       {Transform: reflector.KeepReferences(exchange.TrimPod)},
+		&corev1.Node{}:      {Transform: exchange.TrimNode},
+		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{f.server.namespace: {}}, Transform: strip},
 	}
+	maps.Copy(kept, reflector.CacheByObject())
+	return cache.Options{DefaultTransform: strip, ByObject: kept}
 }
 
 // introduce settles which cluster this is. It happens before anything else, also where another replica leads.
@@ -205,8 +214,9 @@ func (f *managerFlags) addSession(mgr manager.Manager, links *peers.Links) error
 
 func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
 	config := tenant.Config{
-		Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs,
-		Decider: f.market.maker,
+		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID,
+		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs,
+		Decider: f.market.maker, Clock: f.server.faults.clock(),
 	}
 	controllers, err := tenant.New(config, mgr.GetClient(), mgr.GetAPIReader())
 	if err != nil {
@@ -220,8 +230,30 @@ func (f *managerFlags) addNamespaces(mgr manager.Manager, links *peers.Links) er
 		Client:   mgr.GetClient(),
 		Live:     mgr.GetAPIReader(),
 		Connect:  namespaces.Over(links),
-		Clock:    clock.RealClock{},
+		Clock:    f.server.faults.clock(),
 		Instance: cmp.Or(os.Getenv("POD_NAME"), f.peering.ManagerServiceAccount),
+
+		Namespace: f.server.namespace,
+	})
+	if err != nil {
+		return err
+	}
+	return controllers.SetupWithManager(mgr)
+}
+
+func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) error {
+	watches, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("make client of metadata: %w", err)
+	}
+	controllers, err := reflector.New(reflector.Config{
+		Client:         mgr.GetClient(),
+		Live:           mgr.GetAPIReader(),
+		Metadata:       watches,
+		Connect:        reflector.Over(links),
+		Events:         mgr.GetEventRecorder("hanse-reflector"),
+		Namespace:      f.server.namespace,
+		ServiceAccount: f.peering.ManagerServiceAccount,
 	})
 	if err != nil {
 		return err

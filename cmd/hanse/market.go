@@ -23,6 +23,7 @@ type marketFlags struct {
 	policies    policymaker.Config
 	margin      map[string]string
 	maker       *policymaker.Maker
+	clock       clock.Clock
 }
 
 func (f *marketFlags) bind(flags *pflag.FlagSet) {
@@ -69,7 +70,7 @@ func (f *marketFlags) parse(namespace string) error {
 // addPolicies comes before everything that asks them.
 func (f *marketFlags) addPolicies(mgr manager.Manager, _ *peers.Links) error {
 	recorder := mgr.GetEventRecorder("hanse-policy")
-	f.maker = policymaker.New(f.policies, mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, recorder)
+	f.maker = policymaker.New(f.policies, mgr.GetClient(), mgr.GetAPIReader(), f.clock, recorder)
 	return f.maker.SetupWithManager(mgr)
 }
 
@@ -78,8 +79,8 @@ func (f *marketFlags) addAdvertising(mgr manager.Manager, links *peers.Links) er
 		return err
 	}
 	recorder := mgr.GetEventRecorder("hanse-advertisement")
-	publisher := advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), f.maker, clock.RealClock{}, recorder)
-	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), advertisement.OverLinks(links), f.maker, clock.RealClock{}, recorder)
+	publisher := advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), f.maker, f.clock, recorder)
+	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), advertisement.OverLinks(links), f.maker, f.clock, recorder)
 	f.maker.Gather(policy.Outgoing, publisher.Gather)
 	f.maker.Gather(policy.Incoming, receiver.Gather)
 	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
@@ -88,7 +89,7 @@ func (f *marketFlags) addAdvertising(mgr manager.Manager, links *peers.Links) er
 func (f *marketFlags) addPlacement(mgr manager.Manager, _ *peers.Links) error {
 	recorder := mgr.GetEventRecorder("hanse-placement")
 	config := placement.Config{ClusterID: f.advertising.ClusterID}
-	controller := placement.New(config, mgr.GetClient(), f.maker, clock.RealClock{}, recorder)
+	controller := placement.New(config, mgr.GetClient(), f.maker, f.clock, recorder)
 	f.maker.Gather(policy.Placement, controller.Gather)
 	return controller.SetupWithManager(mgr)
 }

@@ -33,7 +33,9 @@ type serverFlags struct {
 	health      string
 	logFormat   string
 	verbosity   int
+	linkTimeout time.Duration
 	timeout     time.Duration
+	faults      faultFlags
 }
 
 func (f *serverFlags) bind(flags *pflag.FlagSet) {
@@ -43,7 +45,9 @@ func (f *serverFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&f.logFormat, "log-format", "json", "format of the log: json or text")
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "how much to log: 0 is each change of the world, 1 and up are for debugging")
-	flags.DurationVar(&f.timeout, "link-timeout", 10*time.Second, "how long a request to a peer may take")
+	flags.DurationVar(&f.linkTimeout, "link-timeout", peers.DefaultLinkTimeout,
+		"how soon it is known that a peer is cut off; at least 3s")
+	flags.DurationVar(&f.timeout, "request-timeout", 10*time.Second, "how long a request to a peer may take")
 }
 
 // newManager makes the process around the controllers of one subcommand: caches, leader election, metrics, probes.
@@ -116,19 +120,21 @@ func (f *serverFlags) setLogger() error {
 // every turn, and new credentials are no matter of seconds.
 const freshCredentials = 5 * time.Second
 
-// pingAfter is how soon a silent connection to a peer is pinged. The kernel notices most cuts before, within 12 s and
-// without any work of ours, which of pings to thousands of peers is more than of all else that an idle process does.
+// pingAfter is how soon a silent connection to a peer is pinged. The kernel notices most cuts long before, and without any
+// work of ours, which of pings to thousands of peers is more than of all else that an idle process does.
 const pingAfter = time.Minute
 
 // addLinks adds the connections to peers, which the manager ends with itself.
 func (f *serverFlags) addLinks(mgr manager.Manager, subcommand string) (*peers.Links, error) {
 	links := peers.NewLinks(peers.Config{
-		Local:     mgr.GetAPIReader(),
-		Scheme:    mgr.GetScheme(),
-		UserAgent: "hanse-" + subcommand + "/" + version.Version,
-		Timeout:   f.timeout,
-		PingAfter: pingAfter,
-		Fresh:     freshCredentials,
+		Local:       mgr.GetAPIReader(),
+		Scheme:      mgr.GetScheme(),
+		UserAgent:   "hanse-" + subcommand + "/" + version.Version,
+		LinkTimeout: f.linkTimeout,
+		Timeout:     f.timeout,
+		PingAfter:   pingAfter,
+		Fresh:       freshCredentials,
+		Clock:       f.faults.clock(),
 	})
 	return links, mgr.Add(links)
 }

@@ -30,8 +30,8 @@ func newCheckCommand(global *globalFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Check that all is well, and say what to do where it is not",
-		Long: "Looks at the cluster, the installation, the peers, the virtual nodes and the address ranges. Each check says what it\n" +
-			"found, what to do, and where to read more. The exit code is 1 if one has failed.",
+		Long: "Looks at the cluster, the installation, the peers, the virtual nodes, the offloaded namespaces and the address ranges.\n" +
+			"Each check says what it found, what to do, and where to read more. The exit code is 1 if one has failed.",
 		Example: `  # Before the installation: can this cluster run Hanse, and may I install it?
   kubectl hanse check --pre
 
@@ -73,7 +73,7 @@ func runCheck(command *cobra.Command, global *globalFlags, flags *checkFlags) er
 		if err != nil {
 			return err
 		}
-		check := &checker{client: c.client, discovery: d, namespace: global.namespace, ours: version.Version, now: time.Now}
+		check := &checker{client: c.client, discovery: d, namespace: global.namespace, ours: version.Version, now: time.Now, reach: through(d.RESTClient())}
 		findings, err := check.repeat(ctx, flags, &progress{report: reporter(command)})
 		if err != nil {
 			return err
@@ -89,6 +89,8 @@ type checker struct {
 	namespace string // of Hanse
 	ours      string // version of this client
 	now       func() time.Time
+	// reach has the API server connect to the kubelet API of a node.
+	reach func(ctx context.Context, node string) error
 }
 
 // repeat checks once, or until nothing fails or the time is over. A look that the end of the time cut short does not count.
@@ -131,6 +133,8 @@ func (c *checker) run(ctx context.Context, flags *checkFlags) ([]finding, error)
 	findings = append(findings, c.installation(ctx)...)
 	findings = append(findings, c.peers(ctx)...)
 	findings = append(findings, c.nodes(ctx)...)
+	findings = append(findings, c.certificate(ctx))
+	findings = append(findings, c.offloadings(ctx)...)
 	return append(findings, c.ranges(ctx)), nil
 }
 

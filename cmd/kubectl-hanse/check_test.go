@@ -29,7 +29,8 @@ func newChecker(t *testing.T, objects ...client.Object) *checker {
 	}}
 	return &checker{
 		client: newWorld(t, objects...).client, namespace: v1alpha1.SystemNamespace, ours: "v0.1.0",
-		now: func() time.Time { return now },
+		now:   func() time.Time { return now },
+		reach: func(context.Context, string) error { return nil },
 		discovery: &fakediscovery.FakeDiscovery{
 			Fake:               &clienttesting.Fake{Resources: []*metav1.APIResourceList{served}},
 			FakedServerVersion: &version.Info{GitVersion: "v1.37.1"},

@@ -30,9 +30,10 @@ type target struct {
 
 // connection is access to one cluster.
 type connection struct {
-	name   string // the context, for messages
-	config *rest.Config
-	client client.WithWatch
+	name      string // the context, for messages
+	namespace string // that the context is about, as kubectl takes it
+	config    *rest.Config
+	client    client.WithWatch
 }
 
 func (t target) connect() (*connection, error) {
@@ -54,7 +55,11 @@ func (t target) connect() (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	return &connection{name: t.nameOf(loader), config: config, client: c}, nil
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("find the namespace: %w", err)
+	}
+	return &connection{name: t.nameOf(loader), namespace: namespace, config: config, client: c}, nil
 }
 
 func (t target) nameOf(loader clientcmd.ClientConfig) string {

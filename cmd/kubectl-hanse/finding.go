@@ -46,6 +46,8 @@ const (
 	topicTombstone   topic = "a-tombstone-is-left"
 	topicNode        topic = "a-virtual-node-is-not-ready"
 	topicDaemonSets  topic = "a-daemonset-comes-to-virtual-nodes"
+	topicCertificate topic = "kubectl-logs-or-exec-fails-for-remote-pods-only"
+	topicOffloading  topic = "a-namespace-is-not-offloaded-as-it-should-be"
 	topicRanges      topic = "nodes-get-no-pod-range"
 )
 
@@ -55,8 +57,9 @@ var groups = map[topic]string{
 	topicInstalled: "installation", topicKinds: "installation", topicDeployments: "installation",
 	topicChart: "installation", topicVersions: "installation", topicModules: "installation",
 	topicPeer: "peers", topicSession: "peers", topicInvitation: "peers", topicAccess: "peers", topicTombstone: "peers",
-	topicNode: "nodes", topicDaemonSets: "nodes",
-	topicRanges: "address ranges",
+	topicNode: "nodes", topicDaemonSets: "nodes", topicCertificate: "nodes",
+	topicOffloading: "namespaces",
+	topicRanges:     "address ranges",
 }
 
 func (t topic) finding(name string, s state, found, fix string) finding {

@@ -30,14 +30,7 @@ func TestFindingsForPeopleAndScripts(t *testing.T) {
 
 // TestEveryTopicIsExplained checks that each link of a finding leads to a heading, and each topic is in a group.
 func TestEveryTopicIsExplained(t *testing.T) {
-	text, err := os.ReadFile("../../" + page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	anchors := map[string]bool{}
-	for _, title := range regexp.MustCompile(`(?m)^#+ +(.*)$`).FindAllStringSubmatch(string(text), -1) {
-		anchors[anchor(title[1])] = true
-	}
+	anchors := anchorsOf(t, page)
 	topics := topicsOf(t)
 	if len(topics) < 10 {
 		t.Fatalf("only %d topics found", len(topics))
@@ -50,6 +43,28 @@ func TestEveryTopicIsExplained(t *testing.T) {
 			t.Errorf("%s is in no group", name)
 		}
 	}
+}
+
+// anchorsOf are the headings of a page.
+func anchorsOf(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile("../../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	anchors := map[string]bool{}
+	for _, title := range regexp.MustCompile(`(?m)^#+ +(.*)$`).FindAllStringSubmatch(string(text), -1) {
+		anchors[anchor(title[1])] = true
+	}
+	return anchors
+}
+
+// leads reports whether there is what a link names.
+func leads(t *testing.T, link string) bool {
+	t.Helper()
+	file, heading, deep := strings.Cut(link, "#")
+	anchors := anchorsOf(t, file)
+	return !deep || anchors[heading]
 }
 
 // anchor is what code hosts make of a heading.

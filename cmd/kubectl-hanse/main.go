@@ -49,7 +49,8 @@ func newCommand() *cobra.Command {
 	flags.StringVarP(&global.namespace, "namespace", "n", v1alpha1.SystemNamespace, "namespace that Hanse is installed in")
 	for _, verb := range []func(*globalFlags) *cobra.Command{
 		newInstallCommand, newUninstallCommand, newCheckCommand, newInviteCommand, newJoinCommand, newUnpeerCommand,
-		newOffloadCommand, newUnoffloadCommand, newTableCommand, newPolicyCommand, newStatusCommand, newVersionCommand,
+		newOffloadCommand, newUnoffloadCommand, newTableCommand, newExplainCommand, newPolicyCommand, newStatusCommand,
+		newVersionCommand,
 	} {
 		command.AddCommand(verb(global))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,9 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 		"unpeer that forgets":                  {"unpeer", "hamburg", "--forget"},
 		"check as XML":                         {"check", "-o", "xml"},
 		"check of a peer before there are any": {"check", "--pre", "--peer", "hamburg"},
+		"explain of nothing":                   {"explain", "pod"},
+		"offload that changes somehow":         {"offload", "shop", "--on-change", "maybe"},
+		"offload that prints without dry run":  {"offload", "shop", "-o", "yaml"},
 		"offload without a namespace":          {"offload"},
 		"offload with a comparing selector":    {"offload", "shop", "--cluster-selector", "size>3"},
 		"offload with a broken selector":       {"offload", "shop", "--cluster-selector", "(in"},
@@ -143,6 +147,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w := &world{manager: prepare}
 	inner := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithIndex(&eventsv1.Event{}, "regarding.name", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Regarding.Name} }).
 		Build()
 	outer := interceptor.NewClient(inner, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {

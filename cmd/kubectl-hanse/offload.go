@@ -18,14 +18,24 @@ import (
 	"github.com/hanse-dev/hanse/internal/install"
 )
 
+// offloadFlags are those of `offload`.
+type offloadFlags struct {
+	dryRunFlags
+	waitFlags
+	strategy string
+	selector string
+	wish     placementFlags
+	care     careFlags
+}
+
 func newOffloadCommand(global *globalFlags) *cobra.Command {
-	strategy, selector, timeout := "", "", time.Duration(0)
-	wish := &placementFlags{}
+	flags := &offloadFlags{}
 	command := &cobra.Command{
 		Use:   "offload NAMESPACE",
 		Short: "Let the pods of a namespace run in other clusters",
-		Long: "Lets new pods of the namespace run on virtual nodes. Pods that run already stay where they are. Doing it again changes\n" +
-			"what is wanted: a flag that is left out then means its default.",
+		Long: "Lets new pods of the namespace run on virtual nodes. Pods that run already stay where they are, unless --on-change\n" +
+			"says otherwise. Doing it again changes what is wanted: a flag that is left out then means its default. What no flag\n" +
+			"says (overrides, and classes of pods) stays as it is.",
 		Example: `  # At home while there is room, then in other clusters
   kubectl hanse offload shop
 
@@ -36,41 +46,77 @@ func newOffloadCommand(global *globalFlags) *cobra.Command {
   kubectl hanse offload shop --prefer price --max-price '0.05 EUR'
 
   # Nowhere but in the nearest one that has room
-  kubectl hanse offload shop --strategy Remote --prefer latency --strict --exclude bremen`,
+  kubectl hanse offload shop --strategy Remote --prefer latency --strict --exclude bremen
+
+  # Others take over when a provider is cut off for two minutes
+  kubectl hanse offload shop --on-disconnect replace --replace-after 2m
+
+  # See what would be written
+  kubectl hanse offload shop --strategy Remote --dry-run=client -o yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			clusters, err := parseSelector(selector)
+			spec, err := flags.spec()
 			if err != nil {
 				return err
 			}
-			placement, err := wish.placement()
-			if err != nil {
-				return err
+			if flags.dry() {
+				offloading := offloadingOf(args[0])
+				offloading.Spec = spec
+				return printObjects(command.OutOrStdout(), offloading)
 			}
-			ctx, cancel := context.WithTimeout(command.Context(), timeout)
-			defer cancel()
-			c, err := global.cluster.connect()
-			if err != nil {
-				return err
-			}
-			spec := v1alpha1.NamespaceOffloadingSpec{
-				Strategy: v1alpha1.OffloadingStrategy(strategy), ClusterSelector: clusters, Placement: placement,
-			}
-			if err := offload(ctx, c.cluster(command), args[0], spec); err != nil {
-				return explain(err, c.name)
-			}
-			if err := say(command, "Namespace %s is offloaded with strategy %s.\n", args[0], strategy); err != nil {
-				return err
-			}
-			return explain(tellUnplaced(ctx, command, c.client, args[0]), c.name)
+			return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+				return runOffload(ctx, command, c, offloadOrder{namespace: args[0], spec: spec, wait: flags.wait})
+			})
 		},
 	}
-	flags := command.Flags()
-	flags.StringVar(&strategy, "strategy", string(v1alpha1.StrategyLocalAndRemote), "where new pods may run: Local, Remote or LocalAndRemote")
-	flags.StringVar(&selector, "cluster-selector", "", "labels of the virtual nodes to use, as in kubectl get -l; by default all")
-	wish.bind(flags)
-	flags.DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it holds for new pods")
+	f := command.Flags()
+	f.StringVar(&flags.strategy, "strategy", string(v1alpha1.StrategyLocalAndRemote), "where new pods may run: Local, Remote or LocalAndRemote")
+	f.StringVar(&flags.selector, "cluster-selector", "", "labels of the virtual nodes to use, as in kubectl get -l; by default all")
+	flags.wish.bind(f)
+	flags.care.bind(f)
+	flags.dryRunFlags.bind(f)
+	flags.waitFlags.bind(f, time.Minute, "it holds for new pods")
 	return command
+}
+
+// spec is what the flags mean.
+func (f *offloadFlags) spec() (v1alpha1.NamespaceOffloadingSpec, error) {
+	spec := v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.OffloadingStrategy(f.strategy)}
+	if err := f.validate(); err != nil {
+		return spec, err
+	}
+	var err error
+	if spec.ClusterSelector, err = parseSelector(f.selector); err != nil {
+		return spec, err
+	}
+	if spec.Placement, err = f.wish.placement(); err != nil {
+		return spec, err
+	}
+	return spec, f.care.fill(&spec)
+}
+
+// offloadOrder is what the user wants of a namespace, and whether to wait for it.
+type offloadOrder struct {
+	namespace string
+	spec      v1alpha1.NamespaceOffloadingSpec
+	wait      bool
+}
+
+func runOffload(ctx context.Context, command *cobra.Command, c *connection, order offloadOrder) error {
+	cluster := c.cluster(command)
+	written, err := offload(ctx, cluster, order.namespace, order.spec)
+	if err != nil {
+		return err
+	}
+	if order.wait {
+		if err := cluster.WaitOffloaded(ctx, order.namespace, written); err != nil {
+			return err
+		}
+	}
+	if err := say(command, "Namespace %s is offloaded with strategy %s.\n", order.namespace, order.spec.Strategy); err != nil {
+		return err
+	}
+	return tellUnplaced(ctx, command, c.client, order.namespace)
 }
 
 // parseSelector translates a selector as kubectl writes it.
@@ -113,23 +159,56 @@ func translateRequirement(r labels.Requirement) (v1alpha1.ClusterSelectorRequire
 	return translated, nil
 }
 
-// offload writes what the user wants and waits until the API server acts on it, so that the next pod is placed by it.
-func offload(ctx context.Context, cluster install.Cluster, namespace string, spec v1alpha1.NamespaceOffloadingSpec) error {
+// offload writes what the user wants, and returns all that is wanted now.
+func offload(
+	ctx context.Context, cluster install.Cluster, namespace string, spec v1alpha1.NamespaceOffloadingSpec,
+) (v1alpha1.NamespaceOffloadingSpec, error) {
 	c := cluster.Client
 	if err := c.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); err != nil {
-		return fmt.Errorf("read namespace %s: %w", namespace, err)
+		return spec, fmt.Errorf("read namespace %s: %w", namespace, err)
 	}
-	offloading := &v1alpha1.NamespaceOffloading{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName},
-	}
+	offloading := offloadingOf(namespace)
+	wasKept := false
 	_, err := controllerutil.CreateOrUpdate(ctx, c, offloading, func() error {
-		offloading.Spec = spec
+		wasKept = disown(offloading)
+		offloading.Spec = withWhatNoFlagSays(spec, &offloading.Spec)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("write NamespaceOffloading in namespace %s: %w", namespace, err)
+		return spec, fmt.Errorf("write NamespaceOffloading in namespace %s: %w", namespace, err)
 	}
-	return cluster.WaitOffloaded(ctx, namespace, spec)
+	if wasKept {
+		cluster.Report("The namespace was offloaded by default. From now on its NamespaceOffloading is yours.")
+	}
+	return offloading.Spec, nil
+}
+
+func offloadingOf(namespace string) *v1alpha1.NamespaceOffloading {
+	return &v1alpha1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName},
+	}
+}
+
+// disown makes an offloading the user's that Hanse has kept, and reports whether it was.
+func disown(offloading *v1alpha1.NamespaceOffloading) bool {
+	_, kept := offloading.Annotations[v1alpha1.AnnotationKeptOffloading]
+	delete(offloading.Annotations, v1alpha1.AnnotationKeptOffloading)
+	return kept
+}
+
+// withWhatNoFlagSays keeps what users can write only into the object itself.
+func withWhatNoFlagSays(spec v1alpha1.NamespaceOffloadingSpec, before *v1alpha1.NamespaceOffloadingSpec) v1alpha1.NamespaceOffloadingSpec {
+	spec.Overrides = before.Overrides
+	if before.Placement == nil || len(before.Placement.Classes) == 0 && len(before.Placement.Request) == 0 {
+		return spec
+	}
+	placement := v1alpha1.NamespacePlacement{}
+	if spec.Placement != nil {
+		placement = *spec.Placement
+	}
+	placement.Classes, placement.Request = before.Placement.Classes, before.Placement.Request
+	spec.Placement = &placement
+	return spec
 }
 
 // tellUnplaced tells the user if there is no cluster for what is wanted.

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/install"
 )
 
 func TestSelectorsAreTranslated(t *testing.T) {
@@ -58,7 +57,7 @@ func TestOffloadingWaitsUntilItHolds(t *testing.T) {
 			return c.Create(ctx, o, options...)
 		},
 	})
-	if err := offload(soon(t), install.Cluster{Client: c}, "shop", spec); err != nil {
+	if err := offloadAndWait(soon(t), c, spec); err != nil {
 		t.Fatal(err)
 	}
 	if probes != 2 {
@@ -68,6 +67,12 @@ func TestOffloadingWaitsUntilItHolds(t *testing.T) {
 	if err := s.client.List(t.Context(), pods); err != nil || len(pods.Items) > 0 {
 		t.Errorf("%d pods were made, %v", len(pods.Items), err)
 	}
+}
+
+// offloadAndWait offloads namespace shop as the verb does.
+func offloadAndWait(ctx context.Context, c client.WithWatch, spec v1alpha1.NamespaceOffloadingSpec) error {
+	command, _, _ := listener()
+	return runOffload(ctx, command, &connection{client: c}, offloadOrder{namespace: "shop", spec: spec, wait: true})
 }
 
 // sendAway is what the policy does under strategy Remote.
@@ -96,7 +101,7 @@ func TestOffloadingWaitsUntilWishesAreDecided(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := offload(ctx, install.Cluster{Client: c}, "shop", spec); !errors.Is(err, context.DeadlineExceeded) {
+	if err := offloadAndWait(ctx, c, spec); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody has decided, and the error is %v", err)
 	}
 	s.manager = func(ctx context.Context, c client.Client, written client.Object) error {
@@ -110,7 +115,7 @@ func TestOffloadingWaitsUntilWishesAreDecided(t *testing.T) {
 		return c.Update(ctx, offloading)
 	}
 	spec.Placement.Prefer = v1alpha1.PreferLatency
-	if err := offload(soon(t), install.Cluster{Client: c}, "shop", spec); err != nil {
+	if err := offloadAndWait(soon(t), c, spec); err != nil {
 		t.Error(err)
 	}
 }
@@ -125,28 +130,15 @@ func TestOffloadingDoesNotWaitWhereNoPodMayBeMade(t *testing.T) {
 			return c.Create(ctx, o, options...)
 		},
 	})
-	if err := offload(soon(t), install.Cluster{Client: c}, "shop", v1alpha1.NamespaceOffloadingSpec{}); err != nil {
+	if err := offloadAndWait(soon(t), c, v1alpha1.NamespaceOffloadingSpec{}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestOffloadingOfNoNamespaceSaysSo(t *testing.T) {
-	err := offload(soon(t), install.Cluster{Client: newWorld(t).client}, "shop", v1alpha1.NamespaceOffloadingSpec{})
+	err := offloadAndWait(soon(t), newWorld(t).client, v1alpha1.NamespaceOffloadingSpec{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("error %v, want not found", err)
-	}
-}
-
-func TestUnoffloadingTwiceIsNoError(t *testing.T) {
-	o := &v1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.NamespaceOffloadingName}}
-	s := newWorld(t, o)
-	for range 2 {
-		if err := unoffload(soon(t), install.Cluster{Client: s.client}, "shop"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-		t.Errorf("it is still there: %v", err)
 	}
 }
 
@@ -195,5 +187,110 @@ func TestWishesAreTranslated(t *testing.T) {
 				t.Errorf("placement (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestWhatFlagsSayAboutPodsInTrouble(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want v1alpha1.NamespaceOffloadingSpec
+		says string
+	}{
+		"nothing": {want: v1alpha1.NamespaceOffloadingSpec{OnDisconnect: v1alpha1.DisconnectionWait, OnChange: v1alpha1.ChangeKeep}},
+		"all": {
+			args: []string{
+				"--on-disconnect=replace", "--replace-after=2m", "--placement-timeout=1m", "--scale-up-timeout=20m", "--on-change=Evict", "--same-name",
+			},
+			want: v1alpha1.NamespaceOffloadingSpec{
+				OnDisconnect: v1alpha1.DisconnectionReplace, OnChange: v1alpha1.ChangeEvict,
+				ReplaceAfter: &metav1.Duration{Duration: 2 * time.Minute}, PlacementTimeout: &metav1.Duration{Duration: time.Minute},
+				ScaleUpTimeout: &metav1.Duration{Duration: 20 * time.Minute}, Twin: &v1alpha1.TwinNaming{Naming: v1alpha1.TwinSameName},
+			},
+		},
+		"a name": {args: []string{"--twin-name=store"}, want: v1alpha1.NamespaceOffloadingSpec{
+			OnDisconnect: v1alpha1.DisconnectionWait, OnChange: v1alpha1.ChangeKeep,
+			Twin: &v1alpha1.TwinNaming{Naming: v1alpha1.TwinChosen, Name: "store"},
+		}},
+		"a disconnection that is none":  {args: []string{"--on-disconnect=panic"}, says: "--on-disconnect is wait or replace"},
+		"a change that is none":         {args: []string{"--on-change=panic"}, says: "--on-change is keep or evict"},
+		"a time for what does not come": {args: []string{"--replace-after=2m"}, says: "for --on-disconnect replace"},
+		"no time at all":                {args: []string{"--placement-timeout=1ms"}, says: "--placement-timeout is at least 1s"},
+		"more than a day":               {args: []string{"--scale-up-timeout=25h"}, says: "at most 24h"},
+		"two names":                     {args: []string{"--twin-name=a", "--same-name"}, says: "say --twin-name or --same-name"},
+		"a name that is none":           {args: []string{"--twin-name=A_b"}, says: "no name of a namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			care, flags := &careFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+			care.bind(flags)
+			if err := flags.Parse(test.args); err != nil {
+				t.Fatal(err)
+			}
+			got := v1alpha1.NamespaceOffloadingSpec{}
+			err := care.fill(&got)
+			if test.says != "" {
+				if err == nil || !strings.Contains(err.Error(), test.says) {
+					t.Errorf("error %v, want one that says %q", err, test.says)
+				}
+				return
+			}
+			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+				t.Errorf("%v, spec (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestOffloadingThatIsOnlyPrinted(t *testing.T) {
+	got, err := run(t, "offload", "shop", "--strategy", "Remote", "--prefer", "price", "--on-change", "evict", "--dry-run=client", "-o", "yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `---
+apiVersion: hanse.dev/v1alpha1
+kind: NamespaceOffloading
+metadata:
+  name: offloading
+  namespace: shop
+spec:
+  onChange: Evict
+  onDisconnect: Wait
+  placement:
+    prefer: Price
+  strategy: Remote
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("printed (-want +got):\n%s", diff)
+	}
+}
+
+func TestOffloadingAgainKeepsWhatNoFlagSays(t *testing.T) {
+	before := offloadingOf("shop")
+	before.Annotations = map[string]string{v1alpha1.AnnotationKeptOffloading: "true"}
+	before.Spec = v1alpha1.NamespaceOffloadingSpec{
+		Strategy:  v1alpha1.StrategyLocal,
+		Overrides: []v1alpha1.ClusterOverride{{Patch: []v1alpha1.PatchOperation{{Op: "remove", Path: "/spec/containers/0/args"}}}},
+		Placement: &v1alpha1.NamespacePlacement{
+			Placement: v1alpha1.Placement{Strict: true}, Classes: []v1alpha1.PlacementClass{{Name: "front"}},
+		},
+	}
+	w := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, before)
+	command, _, told := listener()
+	order := offloadOrder{namespace: "shop", spec: v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote}}
+	if err := runOffload(soon(t), command, w.connection, order); err != nil {
+		t.Fatal(err)
+	}
+	got := offloadingOf("shop")
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(got), got); err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyRemote, Overrides: before.Spec.Overrides,
+		Placement: &v1alpha1.NamespacePlacement{Classes: before.Spec.Placement.Classes},
+	}
+	if diff := cmp.Diff(want, got.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	if len(got.Annotations) > 0 || !strings.Contains(told.String(), "is yours") {
+		t.Errorf("annotations %v, and the user is told %q", got.Annotations, told)
 	}
 }

@@ -2,49 +2,208 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
 )
 
+type unoffloadFlags struct {
+	waitFlags
+	evict bool
+}
+
 func newUnoffloadCommand(global *globalFlags) *cobra.Command {
-	timeout := time.Duration(0)
+	flags := &unoffloadFlags{}
 	command := &cobra.Command{
 		Use:   "unoffload NAMESPACE",
-		Short: "Let new pods of a namespace run at home only",
-		Long: "Ends the offloading of the namespace. Pods that run in other clusters stay there until they are deleted; the\n" +
-			"namespaces that stand for this one over there go with the last of them.",
-		Example: "  kubectl hanse unoffload shop",
-		Args:    cobra.ExactArgs(1),
+		Short: "Let the pods of a namespace run at home only",
+		Long: "Ends the offloading of the namespace: new pods stay at home. Then it waits until those that run in other clusters\n" +
+			"have gone, and says which they are. They go when they end or are deleted, such as by `kubectl rollout restart`; with\n" +
+			"--evict Hanse evicts them, as their PodDisruptionBudgets allow. The namespaces that stand for this one over there go\n" +
+			"with the last of them.",
+		Example: `  # New pods stay at home
+  kubectl hanse unoffload shop --wait=false
+
+  # And those that run elsewhere come home
+  kubectl hanse unoffload shop --evict`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(command.Context(), timeout)
-			defer cancel()
-			c, err := global.cluster.connect()
-			if err != nil {
-				return err
-			}
-			if err := unoffload(ctx, c.cluster(command), args[0]); err != nil {
-				return explain(err, c.name)
-			}
-			return say(command, "Namespace %s is no longer offloaded.\n", args[0])
+			return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+				return runUnoffload(ctx, command, c.cluster(command), flags, args[0])
+			})
 		},
 	}
-	command.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it holds for new pods")
+	f := command.Flags()
+	f.BoolVar(&flags.evict, "evict", false, "move the pods that run in other clusters home, as their PodDisruptionBudgets allow")
+	flags.bind(f, 10*time.Minute, "no pod runs in another cluster any more")
 	return command
 }
 
-func unoffload(ctx context.Context, cluster install.Cluster, namespace string) error {
-	offloading := &v1alpha1.NamespaceOffloading{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName},
+func runUnoffload(ctx context.Context, command *cobra.Command, cluster install.Cluster, flags *unoffloadFlags, name string) error {
+	if err := cluster.Client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); err != nil {
+		return fmt.Errorf("read namespace %s: %w", name, err)
 	}
-	if err := client.IgnoreNotFound(cluster.Client.Delete(ctx, offloading)); err != nil {
+	kept, err := isKept(ctx, cluster.Client, name)
+	if err != nil {
+		return err
+	}
+	if flags.evict {
+		done, err := moveHome(ctx, cluster, flags, name)
+		if err != nil {
+			return err
+		}
+		if !done {
+			return say(command, "The pods of namespace %s are moved home: its NamespaceOffloading has strategy Local.\n", name)
+		}
+	}
+	if err := unoffload(ctx, cluster.Client, name, kept); err != nil {
+		return err
+	}
+	if flags.wait {
+		if err := errors.Join(awaitPolicy(ctx, cluster, name, kept), awaitHome(ctx, cluster, name)); err != nil {
+			return err
+		}
+	}
+	if kept {
+		return say(command, "Namespace %s was offloaded by default. Its NamespaceOffloading is yours now, with strategy Local: to have "+
+			"the default again, delete it.\n", name)
+	}
+	return say(command, "Namespace %s is no longer offloaded.\n", name)
+}
+
+// isKept reports whether Hanse keeps the namespace offloaded by default: if deleted, the offloading would come back.
+func isKept(ctx context.Context, c client.Client, namespace string) (bool, error) {
+	offloading := offloadingOf(namespace)
+	err := c.Get(ctx, client.ObjectKeyFromObject(offloading), offloading)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read NamespaceOffloading in namespace %s: %w", namespace, err)
+	}
+	return offloading.Annotations[v1alpha1.AnnotationKeptOffloading] == "true", nil
+}
+
+// moveHome has Hanse evict what runs elsewhere, and reports whether nothing does any more. If nothing did, nothing is
+// written.
+func moveHome(ctx context.Context, cluster install.Cluster, flags *unoffloadFlags, namespace string) (bool, error) {
+	away, err := podsAway(ctx, cluster.Client, namespace)
+	if err != nil || len(away) == 0 {
+		return true, err
+	}
+	err = stayHome(ctx, cluster.Client, namespace, v1alpha1.ChangeEvict)
+	if err != nil || !flags.wait {
+		return false, err
+	}
+	return true, awaitHome(ctx, cluster, namespace)
+}
+
+// stayHome makes the offloading of the namespace the user's, with strategy Local.
+func stayHome(ctx context.Context, c client.Client, namespace string, onChange v1alpha1.ChangeMode) error {
+	offloading := offloadingOf(namespace)
+	_, err := controllerutil.CreateOrUpdate(ctx, c, offloading, func() error {
+		disown(offloading)
+		offloading.Spec.Strategy, offloading.Spec.OnChange = v1alpha1.StrategyLocal, onChange
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write NamespaceOffloading in namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// unoffload ends the offloading for new pods. One that Hanse keeps would come back, so that one is made the user's.
+func unoffload(ctx context.Context, c client.Client, namespace string, kept bool) error {
+	if kept {
+		return stayHome(ctx, c, namespace, v1alpha1.ChangeKeep)
+	}
+	if err := client.IgnoreNotFound(c.Delete(ctx, offloadingOf(namespace))); err != nil {
 		return fmt.Errorf("delete NamespaceOffloading in namespace %s: %w", namespace, err)
 	}
+	return nil
+}
+
+// awaitPolicy waits until new pods stay at home.
+func awaitPolicy(ctx context.Context, cluster install.Cluster, namespace string, kept bool) error {
+	if kept {
+		return cluster.WaitOffloaded(ctx, namespace, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyLocal})
+	}
 	return cluster.WaitAtHome(ctx, namespace)
+}
+
+// awaitHome waits until no pod of the namespace runs elsewhere, and tells which do.
+func awaitHome(ctx context.Context, cluster install.Cluster, namespace string) error {
+	told := &progress{report: cluster.Report}
+	var away []string
+	err := until(ctx, "pods of namespace "+namespace+" to leave other clusters", func(ctx context.Context) (bool, error) {
+		var err error
+		if away, err = podsAway(ctx, cluster.Client, namespace); err != nil {
+			return false, err
+		}
+		if len(away) > 0 {
+			told.tell("Waiting for pods that run in other clusters: " + some(away))
+		}
+		return len(away) == 0, nil
+	})
+	if err == nil || len(away) == 0 {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("these still run in other clusters: %s. Delete or restart them, or have them moved: kubectl "+
+		"hanse unoffload %s --evict. Why one stays: kubectl get events -n %s --field-selector reason=%s",
+		some(away), namespace, namespace, v1alpha1.ReasonOffloadingChanged))
+}
+
+// podsAway names the pods of the namespace that run on virtual nodes, with their nodes.
+func podsAway(ctx context.Context, c client.Client, namespace string) ([]string, error) {
+	isVirtual, err := virtualNodes(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
+	}
+	var away []string
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if isVirtual(pod.Spec.NodeName) && !hasEnded(pod) && !isOfDaemonSet(pod) {
+			away = append(away, fmt.Sprintf("%s on %s", pod.Name, pod.Spec.NodeName))
+		}
+	}
+	slices.Sort(away)
+	return away, nil
+}
+
+// virtualNodes tells virtual nodes by their names. Who may not read nodes has to believe the prefix.
+func virtualNodes(ctx context.Context, c client.Client) (func(string) bool, error) {
+	nodes := &corev1.NodeList{}
+	err := c.List(ctx, nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode})
+	if apierrors.IsForbidden(err) {
+		return func(name string) bool { return strings.HasPrefix(name, v1alpha1.VirtualNodePrefix) }, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list virtual nodes: %w", err)
+	}
+	return func(name string) bool {
+		return slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == name })
+	}, nil
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// isOfDaemonSet reports whether the pod belongs to its node: it does not come home, wherever the namespace's pods run.
+func isOfDaemonSet(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
 }

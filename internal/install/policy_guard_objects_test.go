@@ -27,7 +27,20 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		copied   = "labels: {hanse.dev/peer: turin, hanse.dev/cluster-id: turin}"
 		invented = "labels: {hanse.dev/peer: milan, app.kubernetes.io/name: x}\nannotations: {kubernetes.io/note: x}"
 	)
+	through := func(path ...string) *unstructured.Unstructured {
+		shadow := message(t, "ShadowPod", "")
+		if err := unstructured.SetNestedStringSlice(shadow.Object, path, "spec", "path"); err != nil {
+			t.Fatal(err)
+		}
+		return shadow
+	}
 	expectRulings(t, validatingPolicy(t, "hanse-guard-objects"), map[string]ruling{
+		"a path":                {review: review{by: peer, object: through("turin")}},
+		"a path that stays":     {review: review{by: peer, old: through("turin"), object: through("turin")}},
+		"a path that changes":   {review: review{by: peer, old: through("turin"), object: through("milan")}, want: "spec.path"},
+		"a path that is left":   {review: review{by: peer, old: through("turin"), object: message(t, "ShadowPod", "")}, want: "spec.path"},
+		"a path, later":         {review: review{by: peer, old: message(t, "ShadowPod", ""), object: through("turin")}, want: "spec.path"},
+		"other kinds have none": {review: review{by: peer, old: message(t, "NamespaceMapping", ""), object: message(t, "NamespaceMapping", "")}},
 		"what hanse kubelet writes": {
 			review: record("annotations: {hanse.dev/home-revision: abc}\nfinalizers: [hanse.dev/shadow-pod]\nlabels: {app: web}"),
 		},

@@ -34,7 +34,9 @@ tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoEx
 volumes:
 - {name: a, emptyDir: {medium: Memory}}
 - {name: b, downwardAPI: {items: []}}
-- {name: c, projected: {sources: [{downwardAPI: {items: []}}]}}
+- {name: c, projected: {sources: [{downwardAPI: {items: []}}, {configMap: {name: c}}, {secret: {name: s}}]}}
+- {name: d, configMap: {name: c}}
+- {name: e, secret: {secretName: s}}
 initContainers: [{name: first, image: first}]
 containers:
 - name: web
@@ -79,8 +81,9 @@ containers:
 			review: creates("volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]"),
 			want:   "spec.volumes[*].projected.sources",
 		},
-		"a projected Secret": {
-			review: creates("volumes: [{name: v, projected: {sources: [{secret: {name: t}}]}}]"), want: "spec.volumes[*].projected.sources",
+		"a projected certificate": {
+			review: creates("volumes: [{name: v, projected: {sources: [{podCertificate: {signerName: s}}]}}]"),
+			want:   "spec.volumes[*].projected.sources",
 		},
 
 		"privileged": {
@@ -123,13 +126,43 @@ func TestChangesOfPodsOfPeersAreGuarded(t *testing.T) {
 	labelled.Labels = map[string]string{"a": "b"}
 	withImage := podWith(t, running+"containers: [{name: web, image: web:2}]")
 	debugged := podWith(t, running+"ephemeralContainers: [{name: e, image: x}]")
+	debuggedWithImage := podWith(t, running+"containers: [{name: web, image: web:2}]\nephemeralContainers: [{name: e, image: x}]")
+	shell := func(fields string) review {
+		return review{
+			by: manager, in: inTwin, of: "pods/ephemeralcontainers", old: podWith(t, running),
+			object: podWith(t, running+"ephemeralContainers: [{name: e, image: x, "+fields+"}]"),
+		}
+	}
+	const larger = "containers: [{name: web, image: web, resources: {requests: {cpu: 2}}}]\n"
+	resize := func(spec string) review {
+		return review{by: manager, in: inTwin, of: "pods/resize", old: podWith(t, running), object: podWith(t, spec)}
+	}
 	expectRulings(t, validatingPolicy(t, "hanse-guard-pods"), map[string]ruling{
-		"another image":    {review: review{by: manager, in: inTwin, old: podWith(t, running), object: withImage}},
-		"by a controller":  {review: review{by: "system:serviceaccount:kube-system:generic-garbage-collector", in: inTwin, old: odd, object: labelled}},
-		"its end":          {review: review{by: admin, in: inTwin, old: odd}},
-		"its status":       {review: review{by: "system:node:worker-1", in: inTwin, of: "pods/status", old: odd, object: labelled}},
-		"a shell added":    {review: review{by: admin, in: inTwin, of: "pods/ephemeralcontainers", old: podWith(t, running), object: debugged}, want: "spec.ephemeralContainers"},
-		"a shell, at home": {review: review{by: admin, in: inShop, of: "pods/ephemeralcontainers", old: podWith(t, running), object: debugged}},
+		"another image":          {review: review{by: manager, in: inTwin, old: podWith(t, running), object: withImage}},
+		"by a controller":        {review: review{by: "system:serviceaccount:kube-system:generic-garbage-collector", in: inTwin, old: odd, object: labelled}},
+		"its end":                {review: review{by: admin, in: inTwin, old: odd}},
+		"its status":             {review: review{by: "system:node:worker-1", in: inTwin, of: "pods/status", old: odd, object: labelled}},
+		"a shell added":          {review: review{by: admin, in: inTwin, of: "pods/ephemeralcontainers", old: podWith(t, running), object: debugged}, want: "spec.ephemeralContainers"},
+		"a shell by the manager": {review: review{by: manager, in: inTwin, of: "pods/ephemeralcontainers", old: podWith(t, running), object: debugged}},
+		"a shell in the plain way": {
+			review: review{by: admin, in: inTwin, old: podWith(t, running), object: debugged}, want: "spec.ephemeralContainers",
+		},
+		"another image after it": {review: review{by: admin, in: inTwin, old: debugged, object: debuggedWithImage}},
+		"a shell taken off":      {review: review{by: admin, in: inTwin, of: "pods/ephemeralcontainers", old: debugged, object: podWith(t, running)}, want: "spec.ephemeralContainers"},
+		"a shell that is root of the node": {
+			review: shell("securityContext: {privileged: true}"), want: "spec.containers[*].securityContext.privileged",
+		},
+		"a shell that traces": {
+			review: shell("securityContext: {capabilities: {add: [SYS_PTRACE]}}"),
+			want:   "spec.containers[*].securityContext.capabilities.add",
+		},
+		"a shell that knows the node": {
+			review: shell("env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]"),
+			want:   "spec.containers[*].env[*].valueFrom.fieldRef",
+		},
+		"a resize":               {review: resize(running + larger)},
+		"a resize of an odd pod": {review: resize(running + larger + "hostNetwork: true"), want: "spec.hostNetwork"},
+		"a shell, at home":       {review: review{by: admin, in: inShop, of: "pods/ephemeralcontainers", old: podWith(t, running), object: debugged}},
 		"more tolerations": {
 			review: review{by: admin, in: inTwin, old: podWith(t, running), object: podWith(t, running+"tolerations: [{operator: Exists}]")},
 			want:   "spec.tolerations",

@@ -35,6 +35,9 @@ func TestHanseWritesWhereItIsAtHome(t *testing.T) {
 	event := withKind(&corev1.Event{ObjectMeta: in("shop", "e")}, "", "v1", "Event")
 	newer := withKind(&eventsv1.Event{ObjectMeta: in("shop", "e")}, "events.k8s.io", "v1", "Event")
 	eviction := withKind(&policyv1.Eviction{ObjectMeta: in("shop", "web")}, "policy", "v1", "Eviction")
+	binding := func(name string) runtime.Object {
+		return withKind(&rbacv1.RoleBinding{ObjectMeta: in("shop", name)}, "rbac.authorization.k8s.io", "v1", "RoleBinding")
+	}
 	const refused = "metadata.namespace: Hanse writes only"
 	expectRulings(t, validatingPolicy(t, "hanse-own-writes"), map[string]ruling{
 		"in its own namespace":           {review: review{by: manager, in: inHanse, object: secret("hanse-system")}},
@@ -48,6 +51,8 @@ func TestHanseWritesWhereItIsAtHome(t *testing.T) {
 		"a deletion where it is marked":  {review: review{by: kubelet, in: inMarked, old: pod}},
 		"an eviction":                    {review: review{by: kubelet, in: inShop, of: "pods/eviction", object: eviction}, want: refused},
 		"an eviction where it is marked": {review: review{by: kubelet, in: inMarked, of: "pods/eviction", object: eviction}},
+		"one by the manager":             {review: review{by: manager, in: inMarked, of: "pods/eviction", object: eviction}},
+		"one by it elsewhere":            {review: review{by: manager, in: inShop, of: "pods/eviction", object: eviction}, want: refused},
 		"the status of a pod":            {review: review{by: kubelet, in: inShop, of: "pods/status", old: pod, object: pod}},
 		"the status of a Service":        {review: review{by: kubelet, in: inShop, of: "services/status", old: pod, object: pod}, want: refused},
 		"an event":                       {review: review{by: manager, in: inShop, object: event}},
@@ -57,13 +62,20 @@ func TestHanseWritesWhereItIsAtHome(t *testing.T) {
 		"that of another node":           {review: review{by: kubelet, object: lease("kube-node-lease", "worker-1")}, want: refused},
 		"a lease of the system":          {review: review{by: kubelet, object: lease("kube-system", "hanse-scheduler")}, want: refused},
 		"its own lease":                  {review: review{by: kubelet, in: inHanse, object: lease("hanse-system", "hanse-kubelet")}},
+		"the end of a right":             {review: review{by: manager, in: inShop, old: binding("hanse-reflector-in-namespace")}},
+		"that of another right":          {review: review{by: manager, in: inShop, old: binding("admins")}, want: refused},
+		"a right where it is not marked": {review: review{by: manager, in: inShop, object: binding("hanse-reflector-in-namespace")}, want: refused},
 		"users write where they like":    {review: review{by: admin, in: inShop, object: secret("shop")}},
 	})
 }
 
 func TestHanseHandsOutItsFixedRolesAlone(t *testing.T) {
 	binds := func(labels map[string]string, role, subjects string) review {
-		binding := withKind(&rbacv1.RoleBinding{ObjectMeta: in("hanse-peer-turin", role)}, "rbac.authorization.k8s.io", "v1", "RoleBinding")
+		namespace := "hanse-peer-turin"
+		if role == v1alpha1.ClusterRoleReflectorInNamespace {
+			namespace = "shop"
+		}
+		binding := withKind(&rbacv1.RoleBinding{ObjectMeta: in(namespace, role)}, "rbac.authorization.k8s.io", "v1", "RoleBinding")
 		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 		if err := yaml.UnmarshalStrict([]byte(subjects), &binding.Subjects); err != nil {
 			t.Fatal(err)
@@ -81,6 +93,11 @@ func TestHanseHandsOutItsFixedRolesAlone(t *testing.T) {
 	ofRole.object.(*rbacv1.RoleBinding).RoleRef.Kind = "Role"
 	emptied := binds(inTenant, "hanse-peer-tenant", "[]")
 	emptied.old = ofRole.object
+	reads := func(namespace string) review {
+		bound := binds(inMarked, "hanse-reflector-in-namespace", toManager)
+		bound.object.(*rbacv1.RoleBinding).Namespace = namespace
+		return bound
+	}
 	byHand := binds(inShop, "cluster-admin", "[{kind: User, name: me}]")
 	byHand.by = admin
 	expectRulings(t, validatingPolicy(t, "hanse-own-bindings"), map[string]ruling{
@@ -100,6 +117,13 @@ func TestHanseHandsOutItsFixedRolesAlone(t *testing.T) {
 		"the peer and another":              {review: binds(inTwin, "hanse-peer-twin", toPeer[:len(toPeer)-1]+", {kind: ServiceAccount, namespace: shop, name: hanse-peer}]"), want: subjects},
 		"in a namespace of users":           {review: binds(inShop, "hanse-manager-in-twin", toManager), want: "metadata.namespace"},
 		"in one that is marked":             {review: binds(inMarked, "hanse-manager-in-twin", toManager), want: "metadata.namespace"},
+		"to read where it is marked":        {review: binds(inMarked, "hanse-reflector-in-namespace", toManager)},
+		"to read where it is not":           {review: binds(inShop, "hanse-reflector-in-namespace", toManager), want: "metadata.namespace"},
+		"to read what a peer has":           {review: binds(inTenant, "hanse-reflector-in-namespace", toManager), want: "metadata.namespace"},
+		"to read what the system has":       {review: reads("kube-system"), want: "metadata.namespace"},
+		"to read what anybody has":          {review: reads("default"), want: "metadata.namespace"},
+		"to read what Hanse has":            {review: reads("hanse-system"), want: "metadata.namespace"},
+		"to read as somebody else":          {review: binds(inMarked, "hanse-reflector-in-namespace", toKubelet), want: subjects},
 		"a Role":                            {review: ofRole, want: "roleRef"},
 		"an administrator may":              {review: byHand},
 	})
@@ -110,16 +134,50 @@ func TestHanseHandsOutItsFixedRolesAlone(t *testing.T) {
 	}
 }
 
+func TestHanseWritesOnlyOffloadingsThatItKeeps(t *testing.T) {
+	offloading := func(annotations map[string]string) runtime.Object {
+		return withKind(&v1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: v1alpha1.NamespaceOffloadingName, Annotations: annotations,
+		}}, "hanse.dev", "v1alpha1", "NamespaceOffloading")
+	}
+	kept, own := offloading(map[string]string{v1alpha1.AnnotationKeptOffloading: "true"}), offloading(nil)
+	const refused = "metadata.annotations: Hanse makes"
+	expectRulings(t, validatingPolicy(t, "hanse-own-offloadings"), map[string]ruling{
+		"one that it keeps":      {review: review{by: manager, in: inShop, object: kept}},
+		"a change of it":         {review: review{by: manager, in: inShop, old: kept, object: kept}},
+		"its end":                {review: review{by: manager, in: inShop, old: kept}},
+		"one without the mark":   {review: review{by: manager, in: inShop, object: own}, want: refused},
+		"a change of a user's":   {review: review{by: manager, in: inShop, old: own, object: own}, want: refused},
+		"the end of a user's":    {review: review{by: manager, in: inShop, old: own}, want: refused},
+		"one that it takes over": {review: review{by: manager, in: inShop, old: own, object: kept}, want: refused},
+		"one that it gives up":   {review: review{by: manager, in: inShop, old: kept, object: own}, want: refused},
+		"users do as they like":  {review: review{by: admin, in: inShop, old: kept, object: own}},
+	})
+}
+
 func TestHanseKubeletKeepsToVirtualNodes(t *testing.T) {
 	on := func(node string) *corev1.Pod { return podWith(t, "nodeName: "+node) }
 	eviction := withKind(&policyv1.Eviction{ObjectMeta: in("shop", "web")}, "policy", "v1", "Eviction")
-	const refused = "spec.nodeName: hanse kubelet"
+	tolerant := podWith(t, "{nodeName: hanse-turin, tolerations: [{key: a, tolerationSeconds: 300}]}")
+	labelled := tolerant.DeepCopy()
+	labelled.Labels = map[string]string{"app": "other"}
+	const (
+		refused   = "spec.nodeName: hanse kubelet"
+		otherwise = "spec: hanse kubelet changes of a pod nothing but"
+	)
 	expectRulings(t, validatingPolicy(t, "hanse-kubelet-pods"), map[string]ruling{
 		"the status of its pod":    {review: review{by: kubelet, of: "pods/status", old: on("hanse-turin"), object: on("hanse-turin")}},
 		"that of another":          {review: review{by: kubelet, of: "pods/status", old: on("worker-1"), object: on("worker-1")}, want: refused},
 		"that of a pending pod":    {review: review{by: kubelet, of: "pods/status", old: podWith(t, "{}"), object: on("hanse-turin")}, want: refused},
 		"the end of its pod":       {review: review{by: kubelet, old: on("hanse-turin")}},
 		"that of another's":        {review: review{by: kubelet, old: on("worker-1")}, want: refused},
+		"how long it tolerates":    {review: review{by: kubelet, old: tolerant, object: podWith(t, "{nodeName: hanse-turin, tolerations: [{key: a, tolerationSeconds: 60}]}")}},
+		"another toleration":       {review: review{by: kubelet, old: tolerant, object: on("hanse-turin")}, want: otherwise},
+		"another image":            {review: review{by: kubelet, old: tolerant, object: podWith(t, "{nodeName: hanse-turin, tolerations: [{key: a}], containers: [{name: c, image: evil}]}")}, want: otherwise},
+		"another deadline":         {review: review{by: kubelet, old: tolerant, object: podWith(t, "{nodeName: hanse-turin, tolerations: [{key: a}], activeDeadlineSeconds: 1}")}, want: otherwise},
+		"a label":                  {review: review{by: kubelet, old: tolerant, object: labelled}, want: otherwise},
+		"that of another's pod":    {review: review{by: kubelet, old: on("worker-1"), object: on("worker-1")}, want: refused},
+		"a user's own change":      {review: review{by: admin, old: tolerant, object: labelled}},
 		"an eviction":              {review: review{by: kubelet, in: inMarked, of: "pods/eviction", object: eviction}},
 		"one where nothing leaves": {review: review{by: kubelet, in: inShop, of: "pods/eviction", object: eviction}, want: refused},
 		"one in a twin":            {review: review{by: kubelet, in: inTwin, of: "pods/eviction", object: eviction}, want: refused},

@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // placed is what the policy may change of a pod.
@@ -139,6 +141,32 @@ tolerations:
   - {key: hanse.dev/virtual-node, operator: Exists}
 `,
 		},
+		"Remote replaces its pods after a time": {
+			offloading: "{strategy: Remote, onDisconnect: Replace, replaceAfter: 1m30s}",
+			pod:        defaultTolerations,
+			want: `
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+  {matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}]}]}}}
+tolerations:
+  - {key: mine, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
+  - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 90}
+  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
+  - {key: hanse.dev/virtual-node, operator: Exists}
+`,
+		},
+		"what may stay at home keeps its times": {
+			offloading: "{onDisconnect: Replace, replaceAfter: 1m30s}",
+			pod:        defaultTolerations,
+			want: `
+affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, preference:
+  {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
+tolerations:
+  - {key: mine, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
+  - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
+  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
+  - {key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}
+`,
+		},
 		"at home nobody waits": {offloading: "{strategy: Local}", pod: defaultTolerations, want: stays + defaultTolerations},
 	} {
 		t.Run(name, func(t *testing.T) { comparePlaced(t, policy, test.offloading, podWith(t, test.pod), test.want) })
@@ -156,9 +184,9 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 	const (
 		host   = "it uses namespaces or ports of its host"
 		power  = "it is privileged or adds capabilities"
-		claims = "it uses resource claims, a runtime class or image pull secrets of this cluster"
-		volume = `volume "v" is not taken along yet (only emptyDir and downwardAPI are)`
-		config = "its environment comes from ConfigMaps or Secrets, which are not reflected yet"
+		claims = "it uses resource claims or a runtime class of this cluster"
+		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps and Secrets are)`
+		certs  = `it reads ConfigMap "kube-root-ca.crt"; there it would be the other cluster''s`
 	)
 	policy := mutatingPolicy(t, "hanse-place-pods")
 	for name, test := range map[string]struct{ pod, why string }{
@@ -171,23 +199,24 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		"added capability":               {"containers: [{name: c, securityContext: {capabilities: {add: [NET_ADMIN]}}}]", power},
 		"resource claim":                 {"resourceClaims: [{name: gpu, resourceClaimName: gpu}]", claims},
 		"runtime class":                  {"runtimeClassName: gvisor", claims},
-		"image pull secret":              {"imagePullSecrets: [{name: s}]", claims},
 		"persistent volume":              {"volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]", volume},
 		"ephemeral volume":               {"volumes: [{name: v, ephemeral: {}}]", volume},
 		"path of the host":               {"volumes: [{name: e, emptyDir: {}}, {name: v, hostPath: {path: /}}]", volume},
-		"ConfigMap":                      {"volumes: [{name: v, configMap: {name: c}}]", volume},
-		"Secret":                         {"volumes: [{name: v, secret: {secretName: s}}]", volume},
-		"projected Secret":               {"volumes: [{name: v, projected: {sources: [{secret: {name: s}}]}}]", volume},
 		"token of its own":               {"volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]", volume},
+		"the cluster's certificates":     {"volumes: [{name: v, configMap: {name: kube-root-ca.crt}}]", certs},
+		"certificates, projected":        {"volumes: [{name: v, projected: {sources: [{configMap: {name: kube-root-ca.crt}}]}}]", certs},
+		"certificates as environment":    {"containers: [{name: c, envFrom: [{configMapRef: {name: kube-root-ca.crt}}]}]", certs},
+		"certificates as a variable":     {"containers: [{name: c, env: [{name: A, valueFrom: {configMapKeyRef: {name: kube-root-ca.crt, key: ca.crt}}}]}]", certs},
 		"a kind of volume not known yet": {"volumes: [{name: v, nfs: {server: s, path: /}}]", volume},
-		"environment from a ConfigMap":   {"containers: [{name: c, envFrom: [{configMapRef: {name: m}}]}]", config},
-		"variable from a Secret":         {"containers: [{name: c, env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]}]", config},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, strategy := range []string{"Remote", "LocalAndRemote"} {
 				comparePlaced(t, policy, "{strategy: "+strategy+"}", podWith(t, test.pod), stays+"\nwhy: '"+test.why+"'")
 			}
 			comparePlaced(t, policy, "{strategy: Local}", podWith(t, test.pod), stays)
+			if _, refused := offload.Refusal(podWith(t, test.pod)); !refused {
+				t.Error("the policy keeps at home what package offload takes")
+			}
 		})
 	}
 }
@@ -200,12 +229,23 @@ func TestPodsThatCanLeaveDo(t *testing.T) {
 		"its own fields, projected": "volumes: [{name: v, projected: {sources: [{downwardAPI: {}}]}}]",
 		"its service account's token": "volumes: [{name: kube-api-access-x, projected: {sources: [{serviceAccountToken: {path: token}}, " +
 			"{configMap: {name: kube-root-ca.crt}}]}}]",
-		"variables of its own":  "containers: [{name: c, env: [{name: A, value: b}, {name: N, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]",
-		"a port":                "containers: [{name: c, ports: [{containerPort: 80}]}]",
-		"dropped capabilities":  "containers: [{name: c, securityContext: {privileged: false, capabilities: {drop: [ALL]}}}]",
-		"an init container too": "containers: [{name: c}]\ninitContainers: [{name: i}]",
+		"variables of its own":         "containers: [{name: c, env: [{name: A, value: b}, {name: N, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]",
+		"configuration":                "volumes: [{name: v, configMap: {name: c}}, {name: s, secret: {secretName: s}}]",
+		"projected configuration":      "volumes: [{name: v, projected: {sources: [{secret: {name: s}}, {configMap: {name: c}}]}}]",
+		"environment from a ConfigMap": "containers: [{name: c, envFrom: [{configMapRef: {name: m}}, {secretRef: {name: s}}]}]",
+		"variable from a Secret":       "containers: [{name: c, env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]}]",
+		"image pull secret":            "imagePullSecrets: [{name: s}]",
+		"a harmless capability":        "containers: [{name: c, securityContext: {capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}}}]",
+		"a port":                       "containers: [{name: c, ports: [{containerPort: 80}]}]",
+		"dropped capabilities":         "containers: [{name: c, securityContext: {privileged: false, capabilities: {drop: [ALL]}}}]",
+		"an init container too":        "containers: [{name: c}]\ninitContainers: [{name: i}]",
 	} {
-		t.Run(name, func(t *testing.T) { comparePlaced(t, policy, "{strategy: Remote}", podWith(t, pod), leaves) })
+		t.Run(name, func(t *testing.T) {
+			comparePlaced(t, policy, "{strategy: Remote}", podWith(t, pod), leaves)
+			if reason, refused := offload.Refusal(podWith(t, pod)); refused {
+				t.Errorf("the policy sends away what package offload refuses: %s", reason)
+			}
+		})
 	}
 }
 

@@ -50,6 +50,7 @@ func (c Cluster) Remove(ctx context.Context, r Removal) error {
 		{"Stopping Hanse", c.stop},
 		{"Removing virtual nodes", func(ctx context.Context) error { return c.removeNodes(ctx, nodes) }},
 		{"Removing policies and roles", c.removeChart},
+		{"Removing rights in namespaces", c.removeRights},
 		{"Removing marks of namespaces", c.removeMarks},
 		{"Removing what belonged to peers", c.removeNamespaces},
 		{"Removing definitions", c.removeDefinitions},

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,24 @@ func (c Cluster) removeMarks(ctx context.Context) error {
 			return err == nil, err
 		})
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeRights removes what let the manager read in namespaces of users. It does so itself while it runs, but it may have
+// been stopped before.
+func (c Cluster) removeRights(ctx context.Context) error {
+	bindings := &rbacv1.RoleBindingList{}
+	if err := c.Client.List(ctx, bindings); err != nil {
+		return fmt.Errorf("list role bindings: %w", err)
+	}
+	for i := range bindings.Items {
+		if bindings.Items[i].RoleRef.Name != v1alpha1.ClusterRoleReflectorInNamespace {
+			continue
+		}
+		if err := c.delete(ctx, &bindings.Items[i]); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -21,8 +22,8 @@ const (
 	deniedFor  = 10 * time.Second
 )
 
-// access says who may use the kubelet API: those whom the cluster itself lets use the proxy of the virtual node.
-// Nobody is anonymous.
+// access says who may use the kubelet API: those whom the cluster itself lets use the virtual Node, by the same
+// subresources as at a kubelet. Nobody is anonymous.
 type access struct {
 	authenticator authenticator.Request
 	authorizer    authorizer.UnconditionalAuthorizer
@@ -54,18 +55,29 @@ func newAccess(clients kubernetes.Interface, authorities dynamiccertificates.CAC
 	return access{authenticator: authentication, authorizer: authorization}, nil
 }
 
-// check returns nil if whoever sends the request may do that to the proxy of the node.
-func (a access) check(r *http.Request, node, verb string) *refusal {
+// check returns nil if whoever sends the request may do that to one of the subresources of the node.
+func (a access) check(r *http.Request, node, verb string, subresources ...string) *refusal {
 	who, known, err := a.authenticator.AuthenticateRequest(r)
 	if err != nil || !known {
 		return &refusal{status: http.StatusUnauthorized, message: "Unauthorized", err: err}
 	}
+	refused := &refusal{status: http.StatusForbidden, message: "Forbidden"}
+	for _, subresource := range subresources {
+		refused = a.authorize(r, who.User, node, verb, subresource)
+		if refused == nil {
+			return nil
+		}
+	}
+	return refused
+}
+
+func (a access) authorize(r *http.Request, who user.Info, node, verb, subresource string) *refusal {
 	decision, reason, err := a.authorizer.Authorize(r.Context(), authorizer.AttributesRecord{
-		User:            who.User,
+		User:            who,
 		Verb:            verb,
 		APIVersion:      "v1",
 		Resource:        "nodes",
-		Subresource:     "proxy",
+		Subresource:     subresource,
 		Name:            node,
 		ResourceRequest: true,
 		Path:            r.URL.Path,
@@ -77,5 +89,5 @@ func (a access) check(r *http.Request, node, verb string) *refusal {
 		return &refusal{status: http.StatusInternalServerError, message: "Cannot ask who may do this", err: err}
 	}
 	return &refusal{status: http.StatusForbidden, message: fmt.Sprintf(
-		"Forbidden (user=%s, verb=%s, resource=nodes, subresource=proxy): %s", who.User.GetName(), verb, reason)}
+		"Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s): %s", who.GetName(), verb, subresource, reason)}
 }

@@ -127,7 +127,8 @@ func TestAccess(t *testing.T) {
 		token string
 		node  string
 		verb  string
-		want  int // 0 if it is served
+		of    []string // the proxy, unless it says so
+		want  int      // 0 if it is served
 	}{
 		"the API server with its certificate":      {cert: ours.client("apiserver"), node: turinNode, verb: "get"},
 		"somebody with a token that is good":       {token: "good", node: turinNode, verb: "get"},
@@ -137,6 +138,9 @@ func TestAccess(t *testing.T) {
 		"a certificate of somebody without rights": {cert: ours.client("guest"), node: turinNode, verb: "get", want: http.StatusForbidden},
 		"another verb":                             {cert: ours.client("apiserver"), node: turinNode, verb: "create", want: http.StatusForbidden},
 		"another node":                             {cert: ours.client("apiserver"), node: "hanse-milan", verb: "get", want: http.StatusForbidden},
+		"what needs another subresource":           {cert: ours.client("apiserver"), node: turinNode, verb: "get", of: []string{"metrics"}, want: http.StatusForbidden},
+		"what one of two subresources lets do":     {cert: ours.client("apiserver"), node: turinNode, verb: "get", of: []string{"pods", "proxy"}},
+		"what no subresource stands for":           {cert: ours.client("apiserver"), node: turinNode, verb: "get", of: []string{}, want: http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/containerLogs/shop/web-1/web", nil)
@@ -147,8 +151,11 @@ func TestAccess(t *testing.T) {
 			if tc.token != "" {
 				r.Header.Set("Authorization", "Bearer "+tc.token)
 			}
+			if tc.of == nil {
+				tc.of = []string{"proxy"}
+			}
 			got := 0
-			if refused := who.check(r, tc.node, tc.verb); refused != nil {
+			if refused := who.check(r, tc.node, tc.verb, tc.of...); refused != nil {
 				got = refused.status
 			}
 			if got != tc.want {

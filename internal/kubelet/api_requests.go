@@ -40,33 +40,44 @@ func streamQuery(r *http.Request) url.Values {
 	return query
 }
 
-// upgradeHeaders are what a peer must know of a stream that is asked for. Whoever asks has other credentials here than
-// we have there, and his address is none of the peer's business, so nothing else travels.
-var upgradeHeaders = []string{
-	"Connection", "Upgrade", "X-Stream-Protocol-Version",
-	"Sec-Websocket-Key", "Sec-Websocket-Version",
-}
+// Headers of streams that travel: those of the request, and those of the answer. Whoever asks has other credentials here
+// than we have there, and his address is none of the peer's business; and a peer sets nothing at whoever asks.
+var (
+	upgradeHeaders = []string{
+		"Connection", "Upgrade", "X-Stream-Protocol-Version",
+		"Sec-Websocket-Key", "Sec-Websocket-Version",
+	}
+	upgradedHeaders = []string{
+		"Connection", "Upgrade", "X-Stream-Protocol-Version",
+		"Sec-Websocket-Accept", webSocketProtocols,
+	}
+)
 
 const (
 	webSocketProtocols  = "Sec-Websocket-Protocol"
 	tokenProtocolPrefix = "base64url.bearer.authorization.k8s.io." //nolint:gosec // what precedes a token, and none itself
 )
 
-// upgradeRequest returns the request with nothing in it but what may travel.
-func upgradeRequest(r *http.Request) *http.Request {
-	clean := r.Clone(r.Context())
-	clean.Header = http.Header{}
-	for _, name := range upgradeHeaders {
-		if values, ok := r.Header[name]; ok {
-			clean.Header[name] = values
+// upgradeHeader returns what the peer must know of the stream that is asked for.
+func upgradeHeader(asked http.Header) http.Header {
+	header := only(asked, upgradeHeaders)
+	if protocols := withoutTokens(asked[webSocketProtocols]); len(protocols) > 0 {
+		header[webSocketProtocols] = protocols
+	}
+	return header
+}
+
+// upgradedHeader returns what the client must know of the stream that the peer opened.
+func upgradedHeader(answered http.Header) http.Header { return only(answered, upgradedHeaders) }
+
+func only(header http.Header, names []string) http.Header {
+	kept := http.Header{}
+	for _, name := range names {
+		if values, ok := header[name]; ok {
+			kept[name] = values
 		}
 	}
-	clean.Header[webSocketProtocols] = withoutTokens(r.Header[webSocketProtocols])
-	if len(clean.Header[webSocketProtocols]) == 0 {
-		clean.Header.Del(webSocketProtocols)
-	}
-	clean.RemoteAddr = "" // else the proxy tells it in X-Forwarded-For
-	return clean
+	return kept
 }
 
 // withoutTokens takes bearer tokens off the list of protocols, where browsers have to put them.

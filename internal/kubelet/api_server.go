@@ -6,10 +6,19 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// How many streams are open at most: of one virtual node, and of all together. Each may keep up to a megabyte in buffers
+// while one of its sides is slow.
+const (
+	maxNodeStreams = 200
+	maxStreams     = 1000
 )
 
 // apiServer answers what the cluster's API server asks of a kubelet, for every virtual node on a port of its own.
@@ -19,11 +28,20 @@ type apiServer struct {
 	access      access
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	ports       *portTable
+	clock       clock.PassiveClock
 
-	streams gate
+	requests gate
+	streams  atomic.Int32
 }
 
-// nodeKey is the key of a request's context under which the name of the virtual node lies.
+// servedNode is a virtual node while its port is open.
+type servedNode struct {
+	name    string
+	streams atomic.Int32
+	usage   *meter
+}
+
+// nodeKey is the key of a request's context under which the *servedNode lies.
 type nodeKey struct{}
 
 // server returns the HTTP server that serves the listeners of all virtual nodes. Which node a request is for is told by
@@ -46,7 +64,7 @@ func (a *apiServer) server(ctx context.Context) *http.Server {
 // secureListener is the listener of a node with TLS on it.
 type secureListener struct {
 	net.Listener
-	node string
+	node *servedNode
 }
 
 // Start serves every virtual node until ctx ends. When it returns, no stream is left.
@@ -54,7 +72,7 @@ func (a *apiServer) Start(ctx context.Context) error {
 	server := a.server(ctx)
 	a.ports.Run(ctx, func(listener *nodeListener) { a.serve(ctx, server, listener) })
 	err := server.Close()
-	a.streams.end()
+	a.requests.end()
 	return err
 }
 
@@ -68,7 +86,8 @@ func (a *apiServer) serve(ctx context.Context, server *http.Server, listener *no
 		// Streams are upgraded connections, which HTTP/2 does not have.
 		NextProtos: []string{"http/1.1"},
 	})
-	err := server.Serve(&secureListener{Listener: secure, node: listener.node})
+	node := &servedNode{name: listener.node, usage: newMeter(listener.node, a.reader, a.sites, a.clock)}
+	err := server.Serve(&secureListener{Listener: secure, node: node})
 	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 		logr.FromContextOrDiscard(ctx).Error(err, "Cannot serve the kubelet API", "Node", listener.node)
 	}
@@ -78,43 +97,89 @@ func (a *apiServer) serve(ctx context.Context, server *http.Server, listener *no
 // also where the protocol of the stream begins with a GET.
 func (a *apiServer) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", a.secured("get", "logs", a.logs))
-	for _, kind := range []string{"exec", "attach"} {
+	mux.Handle("GET /healthz", a.secured("get", []string{"healthz", "proxy"}, a.health))
+	mux.Handle("GET /pods", a.secured("get", []string{"pods", "proxy"}, a.pods))
+	mux.Handle("GET /runningpods/", a.secured("get", []string{"pods", "proxy"}, a.runningPods))
+	mux.Handle("GET /stats/summary", a.secured("get", []string{"stats"}, a.summary))
+	mux.Handle("GET /metrics/resource", a.secured("get", []string{"metrics"}, a.resourceMetrics))
+	mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", a.secured("get", []string{"proxy"}, a.streamed("logs", a.logs)))
+	for path, kind := range map[string]string{
+		"/exec/{namespace}/{pod}/{container}":   "exec",
+		"/attach/{namespace}/{pod}/{container}": "attach",
+		"/portForward/{namespace}/{pod}":        "portForward",
+	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			mux.Handle(method+" /"+kind+"/{namespace}/{pod}/{container}", a.secured("create", kind, a.stream(kind)))
+			mux.Handle(method+" "+path, a.secured("create", []string{"proxy"}, a.streamed(kind, a.upgrade(kind))))
 		}
 	}
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		mux.Handle(method+" /portForward/{namespace}/{pod}", a.secured("create", "portForward", a.stream("portforward")))
-	}
 	return mux
+}
+
+// nodeHandler serves a request to one node.
+type nodeHandler func(w http.ResponseWriter, r *http.Request, node *servedNode)
+
+// secured lets through requests of those who may.
+func (a *apiServer) secured(verb string, subresources []string, next nodeHandler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.requests.enter() {
+			http.Error(w, "shutting down", http.StatusServiceUnavailable)
+			return
+		}
+		defer a.requests.leave()
+		node, ok := r.Context().Value(nodeKey{}).(*servedNode)
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		if refused := a.access.check(r, node.name, verb, subresources...); refused != nil {
+			refused.write(w, r)
+			return
+		}
+		next(w, r, node)
+	})
 }
 
 // podHandler serves a request about one pod.
 type podHandler func(w http.ResponseWriter, r *http.Request, remote remotePod)
 
-// secured lets through requests of those who may, about pods that are there.
-func (a *apiServer) secured(verb, kind string, next podHandler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.streams.enter() {
-			http.Error(w, "shutting down", http.StatusServiceUnavailable)
-			return
-		}
-		defer a.streams.leave()
-		node, _ := r.Context().Value(nodeKey{}).(string)
-		if refused := a.access.check(r, node, verb); refused != nil {
+// streamed lets through requests about pods that are there, as many as there is room for.
+func (a *apiServer) streamed(kind string, next podHandler) nodeHandler {
+	return func(w http.ResponseWriter, r *http.Request, node *servedNode) {
+		leave, refused := a.admit(node)
+		if refused != nil {
 			refused.write(w, r)
 			return
 		}
-		remote, problem := a.locate(r.Context(), node, r.PathValue("namespace"), r.PathValue("pod"))
-		if problem != nil {
-			problem.write(w, r)
+		defer leave()
+		remote, refused := a.locate(r, node.name)
+		if refused != nil {
+			refused.write(w, r)
 			return
 		}
-		streamsOpen.WithLabelValues(kind).Inc()
-		defer streamsOpen.WithLabelValues(kind).Dec()
+		open := streamsOpen.WithLabelValues(kind)
+		open.Inc()
+		defer open.Dec()
 		next(w, r, remote)
-	})
+	}
+}
+
+// admit makes room for a stream, which it must leave again.
+func (a *apiServer) admit(node *servedNode) (leave func(), refused *refusal) {
+	leave = func() {
+		node.streams.Add(-1)
+		a.streams.Add(-1)
+	}
+	ofNode, ofAll := node.streams.Add(1), a.streams.Add(1)
+	switch {
+	case ofNode > maxNodeStreams:
+		refused = &refusal{status: http.StatusTooManyRequests, message: "too many streams of this node are open"}
+	case ofAll > maxStreams:
+		refused = &refusal{status: http.StatusServiceUnavailable, message: "too many streams of virtual nodes are open"}
+	default:
+		return leave, nil
+	}
+	leave()
+	return nil, refused
 }
 
 // refusal is why a request is not served.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 // apiWorld is a kubelet API before a provider whose API server is a stub.
 type apiWorld struct {
 	*world
+	api     *apiServer
 	address string
 	client  *http.Client
 	asked   chan *http.Request // what reached the provider
@@ -33,7 +35,18 @@ type apiWorld struct {
 
 func newAPIWorld(t *testing.T, provider http.HandlerFunc) *apiWorld {
 	t.Helper()
-	pod := podCalled("web-1")
+	return newAPIWorldWith(t, provider, stallLimit)
+}
+
+// testCertificate is made once, since that takes its time.
+var testCertificate = sync.OnceValues(func() (certificateSource, error) {
+	return selfSigned(Config{NodeIP: netip.MustParseAddr("127.0.0.1")})
+})
+
+// newAPIWorldWith makes one that gives up clients that take nothing for so long.
+func newAPIWorldWith(t *testing.T, provider http.HandlerFunc, stall time.Duration) *apiWorld {
+	t.Helper()
+	pod := debugged(podCalled("web-1"))
 	w := &apiWorld{
 		world: offloaded(t, pod, func() *corev1.Pod { p := podCalled("elsewhere"); p.Spec.NodeName = "hanse-milan"; return p }(),
 			podCalled("pending")),
@@ -42,7 +55,10 @@ func newAPIWorld(t *testing.T, provider http.HandlerFunc) *apiWorld {
 	}
 	w.create(w.remote, shadowOf(pod))
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w.asked <- r
+		select {
+		case w.asked <- r:
+		default: // nobody looks at so many
+		}
 		provider(rw, r)
 	}))
 	w.link.config = &rest.Config{
@@ -53,14 +69,15 @@ func newAPIWorld(t *testing.T, provider http.HandlerFunc) *apiWorld {
 		t.Fatal(err)
 	}
 	w.link.http = httpClient
-	certificate, err := selfSigned(Config{NodeIP: netip.MustParseAddr("127.0.0.1")})
+	certificate, err := testCertificate()
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := freePorts(t, 2)
 	table := newTable(t, first, first+1)
+	table.stall = stall
 	api := &apiServer{
-		reader: w.home, sites: w.sites, ports: table, certificate: certificate,
+		reader: w.home, sites: w.sites, ports: table, certificate: certificate, clock: w.clock,
 		access: access{
 			authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 				name, known := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -69,6 +86,7 @@ func newAPIWorld(t *testing.T, provider http.HandlerFunc) *apiWorld {
 			authorizer: authorizerFunc(func(a authorizer.Attributes) bool { return w.may(a) }),
 		},
 	}
+	w.api = api
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	at, err := table.Open(turinNode, 0)
@@ -191,7 +209,9 @@ func TestWhatIsNotServed(t *testing.T) {
 		"a pod that does not exist":        {"/containerLogs/shop/nobody/web", http.StatusNotFound},
 		"a pod of another node":            {"/containerLogs/shop/elsewhere/web", http.StatusNotFound},
 		"a pod that is not out yet":        {"/containerLogs/shop/pending/web", http.StatusNotFound},
-		"what a kubelet has and we do not": {"/runningpods/", http.StatusNotFound},
+		"what a kubelet has and we do not": {"/metrics/cadvisor", http.StatusNotFound},
+		"metrics of the process":           {"/metrics", http.StatusNotFound},
+		"a container that home has not":    {"/containerLogs/shop/web-1/sidecar-of-theirs", http.StatusNotFound},
 		"a stream that is no upgrade":      {"/exec/shop/web-1/web?command=ls&output=1", http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,9 +16,14 @@ const certificateLife = 10 * 365 * 24 * time.Hour
 
 type certificateSource func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// servingCertificate returns the certificate of the kubelet API: that of the files, which mgr then watches, or one made
+// runner runs what it is given with the rest of the process.
+type runner interface {
+	Add(runnable manager.Runnable) error
+}
+
+// servingCertificate returns the certificate of the kubelet API: that of the files, which are watched then, or one made
 // in memory. API servers do not verify it unless they were told to.
-func servingCertificate(config Config, mgr manager.Manager) (certificateSource, error) {
+func servingCertificate(config Config, with runner) (certificateSource, error) {
 	if config.CertFile == "" {
 		return selfSigned(config)
 	}
@@ -26,7 +31,7 @@ func servingCertificate(config Config, mgr manager.Manager) (certificateSource, 
 	if err != nil {
 		return nil, fmt.Errorf("read serving certificate: %w", err)
 	}
-	if err := mgr.Add(watcher); err != nil {
+	if err := with.Add(watcher); err != nil {
 		return nil, err
 	}
 	return watcher.GetCertificate, nil

@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/netip"
 	"time"
+
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // Defaults of Config.
@@ -17,6 +19,8 @@ const (
 	// DefaultLeaseRenewal is how often a virtual node renews its lease. With a thousand nodes it makes a hundred
 	// writes a second.
 	DefaultLeaseRenewal = 10 * time.Second
+	// DefaultToleration is what API servers put on pods unless they are told otherwise.
+	DefaultToleration = 5 * time.Minute
 	// DefaultFirstPort and DefaultLastPort bound the ports of the kubelet API: above those of Kubernetes' own
 	// components, below those of NodePort Services.
 	DefaultFirstPort = 20000
@@ -36,6 +40,11 @@ type Config struct {
 	// LeaseDuration is how long a virtual node counts as alive after it renewed its lease, and LeaseRenewal how often
 	// it does that.
 	LeaseDuration, LeaseRenewal time.Duration
+	// LinkTimeout is how soon it is known that a peer is cut off: what the links were made with.
+	LinkTimeout time.Duration
+	// DefaultToleration is for how long pods tolerate a node that is not ready if their authors have not said: what the
+	// API server of this cluster puts on them.
+	DefaultToleration time.Duration
 	// CertFile and KeyFile are the serving certificate of the kubelet API, read again when they change. Without them
 	// one is made in memory.
 	CertFile, KeyFile string
@@ -48,6 +57,8 @@ func (c *Config) Default() {
 	c.Workers = orDefault(c.Workers, DefaultWorkers)
 	c.LeaseDuration = orDefault(c.LeaseDuration, DefaultLeaseDuration)
 	c.LeaseRenewal = orDefault(c.LeaseRenewal, DefaultLeaseRenewal)
+	c.LinkTimeout = max(c.LinkTimeout, peers.DefaultLinkTimeout)
+	c.DefaultToleration = orDefault(c.DefaultToleration, DefaultToleration)
 }
 
 func orDefault[T comparable](value, fallback T) T {

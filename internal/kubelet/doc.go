@@ -8,7 +8,7 @@
 //   - the drain controller has the pods of a virtual node go when the provider asks for it, or when we part from it;
 //   - sites holds, for each provider, what is watched over its link;
 //   - the API server answers for each virtual node, on a port of its own, what the cluster's API server asks a kubelet:
-//     logs, exec, attach and port-forward.
+//     logs, exec, attach and port-forward, and what its pods use.
 //
 // Nothing is remembered that could not be observed again, so the process may end at any moment.
 package kubelet

@@ -22,6 +22,17 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.inside.Done() }
 
+// run starts f inside the gate, unless that has ended.
+func (g *gate) run(f func()) {
+	if !g.enter() {
+		return
+	}
+	go func() {
+		defer g.leave()
+		f()
+	}()
+}
+
 // end closes the gate and waits until nothing is inside.
 func (g *gate) end() {
 	g.mu.Lock()

@@ -60,11 +60,11 @@ type Kubelet struct {
 	clock  clock.Clock
 }
 
-// New returns a Kubelet that reaches peers over the links, whose Run is the caller's to start. Its own parts are started
-// by the manager that SetupWithManager is given.
-func New(config Config, links *peers.Links, clk clock.Clock) *Kubelet {
+// New returns a Kubelet that reaches peers over the links, those without Hanse as adapt has it, whose Run is the caller's
+// to start. Its own parts are started by the manager that SetupWithManager is given.
+func New(config Config, links *peers.Links, adapt Adapt, clk clock.Clock) *Kubelet {
 	config.Default()
-	return &Kubelet{config: config, links: peerLinks{links}, clock: clk}
+	return &Kubelet{config: config, links: peerLinks{links, adapt}, clock: clk}
 }
 
 // SetupWithManager adds the controllers and the API server of the virtual nodes to the manager, whose cache must have
@@ -78,9 +78,13 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("index pods: %w", err)
 	}
-	bell := &doorbell{}
-	events := podEvents{reader: mgr.GetClient(), ring: bell.ring}
-	all := &sites{links: k.links, open: map[string]*site{}, wake: events.wake, ring: bell.ring}
+	bell, nodeBell := &doorbell[request]{}, &doorbell[reconcile.Request]{}
+	events := podEvents{reader: mgr.GetClient(), ring: bell.ring, ringLow: bell.ringLow}
+	all := &sites{
+		links: k.links, open: map[string]*site{}, wake: events.wake, ring: bell.ring,
+		ringNode:    func(peer string) { nodeBell.ring(toPeer(peer)[0]) },
+		linkTimeout: k.config.LinkTimeout,
+	}
 	table := &portTable{
 		address: k.config.NodeIP, first: k.config.FirstPort, last: k.config.LastPort,
 		listeners: map[string]*nodeListener{},
@@ -88,10 +92,11 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
 		events: mgr.GetEventRecorder(recorderName), sites: all, nodeIP: k.config.NodeIP.String(),
+		defaultToleration: k.config.DefaultToleration,
 	}
 	for _, setup := range []func() error{
 		func() error { return mgr.Add(all) },
-		func() error { return k.addNodes(mgr, all, table) },
+		func() error { return k.addNodes(mgr, all, table, nodeBell) },
 		func() error { return k.addLeases(mgr) },
 		func() error { return k.addPods(mgr, pods, bell, events) },
 		func() error { return k.addDrains(mgr, pods) },
@@ -104,13 +109,16 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-func (k *Kubelet) addNodes(mgr ctrl.Manager, all *sites, table *portTable) error {
+func (k *Kubelet) addNodes(
+	mgr ctrl.Manager, all *sites, table *portTable, bell *doorbell[reconcile.Request],
+) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtual-node").
 		For(&v1alpha1.Peer{}).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(goes())).
+		WatchesRawSource(source.TypedFunc[reconcile.Request](bell.Start)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: nodeWorkers,
 			RateLimiter:             backOff[reconcile.Request](lastRetry),
@@ -143,7 +151,7 @@ func (k *Kubelet) addLeases(mgr ctrl.Manager) error {
 	return nil
 }
 
-func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController, bell *doorbell, events podEvents) error {
+func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController, bell *doorbell[request], events podEvents) error {
 	from := handler.TypedEnqueueRequestsFromMapFunc[client.Object, request]
 	log := mgr.GetLogger().WithName("pod")
 	err := builder.TypedControllerManagedBy[request](mgr).
@@ -152,7 +160,8 @@ func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController, bell *doorbell,
 		Watches(&corev1.Node{}, from(events.ofNode), builder.WithPredicates(appears())).
 		Watches(&v1alpha1.Peer{}, from(events.ofPeer), builder.WithPredicates(remapped())).
 		Watches(&v1alpha1.Advertisement{}, from(events.ofAdvertisement), builder.WithPredicates(remapped())).
-		Watches(&v1alpha1.NamespaceOffloading{}, from(events.ofNamespace), builder.WithPredicates(appearsOrGoes())).
+		Watches(&v1alpha1.NamespaceOffloading{}, from(events.ofNamespace),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.TypedFunc[request](bell.Start)).
 		WithLogConstructor(func(req *request) logr.Logger {
 			if req == nil {
@@ -218,7 +227,9 @@ func (k *Kubelet) addAPI(mgr ctrl.Manager, all *sites, table *portTable) error {
 	if err != nil {
 		return err
 	}
-	return mgr.Add(&apiServer{reader: mgr.GetClient(), sites: all, access: who, certificate: certificate, ports: table})
+	return mgr.Add(&apiServer{
+		reader: mgr.GetClient(), sites: all, access: who, certificate: certificate, ports: table, clock: k.clock,
+	})
 }
 
 // backOff tries each item again by itself, later each time: one peer's trouble slows down nobody else's pods.

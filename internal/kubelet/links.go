@@ -38,16 +38,48 @@ type mirror interface {
 	WaitForSync(ctx context.Context) error
 	// Err says why the mirror is behind, as far as it knows.
 	Err() error
+	// Failed returns a channel that is closed as soon as there is an Err.
+	Failed() <-chan struct{}
+}
+
+// Link is what Adapt returns.
+type Link = link
+
+// Mirror is what a Link mirrors objects with.
+type Mirror = mirror
+
+// Adapt makes of the link to a peer without Hanse one that looks like that to a peer with it: the same one as long as it
+// is the same link to the same namespaces.
+type Adapt func(ctx context.Context, made *peers.Link, peer *v1alpha1.Peer) (Link, error)
+
+// podFinder is a link to a peer where pods are not called like their ShadowPods.
+type podFinder interface {
+	// RemotePod returns the namespace and the name of the pod that runs now, if there is one.
+	RemotePod(shadow *v1alpha1.ShadowPod) (types.NamespacedName, bool)
+}
+
+// remote returns the namespace and the name of the pod of a ShadowPod at the peer, if there is one.
+func (s *site) remote(twin string, shadow *v1alpha1.ShadowPod) (types.NamespacedName, bool) {
+	if finder, differs := s.link.(podFinder); differs {
+		return finder.RemotePod(shadow)
+	}
+	return types.NamespacedName{Namespace: twin, Name: shadow.Name}, true
 }
 
 // peerLinks are the links of package peers.
-type peerLinks struct{ *peers.Links }
+type peerLinks struct {
+	*peers.Links
+	adapt Adapt
+}
 
 // Ensure implements linker.
 func (l peerLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (link, error) {
 	made, err := l.Links.Ensure(ctx, peer)
 	if err != nil {
 		return nil, err
+	}
+	if peer.Agentless() {
+		return l.adapt(ctx, made, peer)
 	}
 	return peerLink{made}, nil
 }

@@ -118,14 +118,57 @@ func architecture(ad *v1alpha1.AdvertisementSpec) string {
 
 func nodeConditions() []corev1.NodeCondition {
 	return []corev1.NodeCondition{
-		{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue,
-			Reason: reasonServing, Message: "The peer's advertisement is accepted",
-		},
+		readyNode(),
 		unpressed(corev1.NodeMemoryPressure),
 		unpressed(corev1.NodeDiskPressure),
 		unpressed(corev1.NodePIDPressure),
 	}
+}
+
+func readyNode() corev1.NodeCondition {
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		Reason: reasonServing, Message: "The peer's advertisement is accepted",
+	}
+}
+
+// cutOffNode is the Ready condition of a node whose peer does not answer. Unknown, as that of a node whose kubelet is not
+// heard of: Kubernetes puts the taint node.kubernetes.io/unreachable on the node for it, and takes it off again. Its lease
+// goes on, which says that we are alive.
+func cutOffNode() corev1.NodeCondition {
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonDisconnected,
+		Message: "The peer does not answer, so nobody knows how its pods are: see the conditions of the Peer",
+	}
+}
+
+// linkConditions returns what the link says about conditions that are to be. While nobody knows, the node stays as ready
+// as it is shown.
+func linkConditions(link linkState, desired []corev1.NodeCondition, isNew bool) []corev1.NodeCondition {
+	switch {
+	case link == linkCut:
+		return replaceNodeCondition(desired, cutOffNode())
+	case link == linkUnknown && !isNew:
+		return slices.DeleteFunc(desired, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	default:
+		return desired
+	}
+}
+
+func replaceNodeCondition(conditions []corev1.NodeCondition, c corev1.NodeCondition) []corev1.NodeCondition {
+	for i := range conditions {
+		if conditions[i].Type == c.Type {
+			conditions[i] = c
+		}
+	}
+	return conditions
+}
+
+// isCutOff says whether the node is shown as one whose peer does not answer.
+func isCutOff(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Reason == v1alpha1.ReasonDisconnected
+	})
 }
 
 func unpressed(kind corev1.NodeConditionType) corev1.NodeCondition {

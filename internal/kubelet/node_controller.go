@@ -36,8 +36,9 @@ type ports interface {
 	Close(node string)
 }
 
-// siteKeeper opens and closes the links to peers.
+// siteKeeper opens and closes the links to peers, and knows how they are.
 type siteKeeper interface {
+	state(peer string) linkState
 	ensure(ctx context.Context, peer *v1alpha1.Peer) error
 	drop(peer string)
 }
@@ -58,12 +59,13 @@ func (c *nodeController) Reconcile(ctx context.Context, req reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	seen.link = c.sites.state(req.Name)
 	switch {
 	case seen.ad != nil:
 		err = c.keep(ctx, seen)
 	case seen.refused && seen.node != nil:
 		// Also an empty node stays, so that an offer that is refused now and then does not have it made anew each time.
-		err = c.closeToPods(ctx, seen.node)
+		err = c.closeToPods(ctx, seen.node, seen.link)
 	default:
 		err = c.withdraw(ctx, seen)
 	}
@@ -102,6 +104,7 @@ func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
 		return err
 	}
 	desired := desiredNode(seen.peer, &seen.ad.Spec, at)
+	desired.Status.Conditions = linkConditions(seen.link, desired.Status.Conditions, seen.node == nil)
 	if seen.node == nil {
 		return c.create(ctx, seen.peer, desired)
 	}
@@ -149,13 +152,22 @@ func (c *nodeController) update(ctx context.Context, current, desired *corev1.No
 			return fmt.Errorf("update Node %s: %w", current.Name, err)
 		}
 	}
-	if equality.Semantic.DeepEqual(current.Status, merged.Status) {
+	return c.show(ctx, current, &merged.Status)
+}
+
+// show writes the status of the node, if it is another one than before.
+func (c *nodeController) show(ctx context.Context, current *corev1.Node, status *corev1.NodeStatus) error {
+	if equality.Semantic.DeepEqual(current.Status, *status) {
 		return nil
 	}
-	status := current.DeepCopy()
-	status.Status = merged.Status
-	if err := c.client.Status().Patch(ctx, status, client.StrategicMergeFrom(current)); err != nil {
+	changed := current.DeepCopy()
+	changed.Status = *status
+	if err := c.client.Status().Patch(ctx, changed.DeepCopy(), client.StrategicMergeFrom(current)); err != nil {
 		return fmt.Errorf("update status of Node %s: %w", current.Name, err)
+	}
+	if isCutOff(changed) && !isCutOff(current) {
+		c.events.Eventf(current, nil, corev1.EventTypeWarning, v1alpha1.ReasonDisconnected, "Observe",
+			"The peer does not answer. Its pods stay as long as they tolerate it: see the conditions of the Peer")
 	}
 	return nil
 }
@@ -171,7 +183,7 @@ func (c *nodeController) withdraw(ctx context.Context, seen nodeFacts) error {
 		return err
 	}
 	if needed {
-		return c.closeToPods(ctx, node)
+		return c.closeToPods(ctx, node, seen.link)
 	}
 	c.ports.Close(node.Name)
 	precondition := client.Preconditions{UID: &node.UID}
@@ -203,18 +215,22 @@ func (c *nodeController) needed(ctx context.Context, seen nodeFacts) (bool, erro
 	return false, nil
 }
 
-func (c *nodeController) closeToPods(ctx context.Context, node *corev1.Node) error {
+func (c *nodeController) closeToPods(ctx context.Context, node *corev1.Node, link linkState) error {
 	if _, err := c.ports.Open(node.Name, node.Status.DaemonEndpoints.KubeletEndpoint.Port); err != nil {
 		return err
 	}
 	closed := node.DeepCopy()
 	closed.Spec.Taints = mergeTaints(node.Spec.Taints, nodeTaints(false))
-	if equality.Semantic.DeepEqual(node.Spec.Taints, closed.Spec.Taints) {
-		return nil
+	if !equality.Semantic.DeepEqual(node.Spec.Taints, closed.Spec.Taints) {
+		patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
+		if err := c.client.Patch(ctx, closed, patch); err != nil {
+			return fmt.Errorf("close Node %s to new pods: %w", node.Name, err)
+		}
 	}
-	patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
-	if err := c.client.Patch(ctx, closed, patch); err != nil {
-		return fmt.Errorf("close Node %s to new pods: %w", node.Name, err)
+	// The pods that it has are as well as its peer, offer or no offer.
+	status := node.Status.DeepCopy()
+	for _, condition := range linkConditions(link, []corev1.NodeCondition{readyNode()}, false) {
+		status.Conditions = setNodeCondition(status.Conditions, condition, metav1.NewTime(c.clock.Now()))
 	}
-	return nil
+	return c.show(ctx, node, status)
 }

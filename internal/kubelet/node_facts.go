@@ -20,6 +20,8 @@ type nodeFacts struct {
 	node *corev1.Node            // nil if there is none
 	// refused says that the peer still offers something, which was accepted before or may be yet: the node is kept for it.
 	refused bool
+	// link says whether the peer answers.
+	link linkState
 }
 
 // observeNode reads what decides about the virtual node of the peer of that name.

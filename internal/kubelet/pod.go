@@ -21,8 +21,9 @@ type podFacts struct {
 	peered bool
 	// forsaken says that we part from the peer by force, so that it is asked for nothing.
 	forsaken bool
-	// offloaded says that the pod's namespace has a NamespaceOffloading.
+	// offloaded says that the pod's namespace has a NamespaceOffloading, and how is what that wants.
 	offloaded bool
+	how       v1alpha1.NamespaceOffloadingSpec
 	// linked says that view is what the peer told, and not just empty.
 	linked bool
 	view
@@ -42,6 +43,8 @@ const (
 	doWait
 	// doCreate: ask the peer to run it.
 	doCreate
+	// doDisconnect: say that nobody knows how the pod is.
+	doDisconnect
 	// doReport: bring changes out and the status home.
 	doReport
 	// doEnd: home deletes the pod, so the peer must end it.
@@ -68,6 +71,8 @@ func decide(f podFacts) decision {
 	switch {
 	case f.home == nil || !f.virtual:
 		return decision{}
+	case f.cut && isOut(f.home):
+		return decision{do: doDisconnect}
 	case !f.home.DeletionTimestamp.IsZero():
 		return decision{do: decideDeleted(f)}
 	case f.shadow != nil:
@@ -165,6 +170,12 @@ func staysHome(pod *corev1.Pod) (string, bool) {
 
 func terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// isOut says whether the pod runs at the peer, as far as home was told.
+func isOut(home *corev1.Pod) bool {
+	_, homebound := staysHome(home)
+	return started(home) && !terminal(home) && !homebound
 }
 
 // started says whether the peer has told of the pod before.

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -18,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/fault"
 )
 
 // patience is how long a pod waits for its peer before it says so. Most twins are there within it.
@@ -32,6 +31,9 @@ type podController struct {
 	events events.EventRecorder
 	sites  siteFinder
 	nodeIP string
+	// defaultToleration is for how long Kubernetes has pods tolerate a node that is not ready.
+	defaultToleration time.Duration
+	pace              writePace
 }
 
 // siteFinder knows the sites that are open.
@@ -50,17 +52,32 @@ func (c *podController) Reconcile(ctx context.Context, req request) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	result, err := c.act(ctx, req, seen, at)
+	var tooSoon *tooSoonError
+	if errors.As(err, &tooSoon) {
+		return reconcile.Result{RequeueAfter: tooSoon.after}, nil
+	}
+	return result, c.explain(ctx, seen, err)
+}
+
+func (c *podController) act(ctx context.Context, req request, seen podFacts, at *site) (reconcile.Result, error) {
 	next := decide(seen)
+	var (
+		again time.Duration
+		err   error
+	)
 	switch next.do {
 	case doNothing:
 	case doHold:
-		return reconcile.Result{}, c.hold(ctx, seen.home, next.message)
+		err = c.hold(ctx, seen.home, next.message)
 	case doWait:
-		return reconcile.Result{RequeueAfter: patience}, nil
+		again = patience
 	case doCreate:
 		err = c.create(ctx, seen, at)
+	case doDisconnect:
+		err = c.write(ctx, seen.home, disconnectedStatus(seen.home, metav1.NewTime(c.clock.Now())))
 	case doReport:
-		err = c.report(ctx, seen, at)
+		again, err = c.report(ctx, seen, at)
 	case doEnd:
 		err = c.end(ctx, seen, at)
 	case doFinish:
@@ -68,7 +85,7 @@ func (c *podController) Reconcile(ctx context.Context, req request) (reconcile.R
 	case doClear:
 		err = c.clear(ctx, req, seen.shadow, at)
 	}
-	return reconcile.Result{}, c.explain(ctx, seen, err)
+	return reconcile.Result{RequeueAfter: again}, err
 }
 
 // observe gathers what decides about the pod. The site is nil if there is no link to the peer.
@@ -116,6 +133,7 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 	if seen.offloaded = err == nil; client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read NamespaceOffloading: %w", err)
 	}
+	seen.how = offloading.Spec
 	return nil
 }
 
@@ -131,23 +149,28 @@ func boundAt(pod *corev1.Pod) time.Time {
 
 // create asks the peer to run the pod.
 func (c *podController) create(ctx context.Context, seen podFacts, at *site) error {
-	home := seen.home
-	raw, err := c.outbound(home)
+	raw, err := c.outbound(ctx, seen.home, &seen.how)
+	var held *heldError
+	if errors.As(err, &held) {
+		return c.hold(ctx, seen.home, held.why)
+	}
 	if err != nil {
-		if why, refused := offload.Refusal(home); refused {
-			return c.hold(ctx, home, why)
-		}
 		return err
 	}
-	if len(raw) > v1alpha1.MaxShadowPodBytes {
-		return c.hold(ctx, home, fmt.Sprintf("its definition has %d bytes, and at most %d are taken to another cluster",
-			len(raw), v1alpha1.MaxShadowPodBytes))
+	home, err := c.tolerate(ctx, seen.home, &seen.how)
+	if home == nil || err != nil {
+		return err
+	}
+	if home != seen.home {
+		if raw, err = c.outbound(ctx, home, &seen.how); err != nil {
+			return err
+		}
 	}
 	shadow := &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   seen.twin,
 			Name:        home.Name,
-			Annotations: map[string]string{annotationRevision: revision(home)},
+			Annotations: map[string]string{annotationRevision: revision(home, seen.how.Overrides)},
 			// The provider would put it on all the same, which costs its API server more.
 			Finalizers: []string{v1alpha1.FinalizerShadowPod},
 		},
@@ -160,6 +183,7 @@ func (c *podController) create(ctx context.Context, seen podFacts, at *site) err
 	if err != nil {
 		return &peerError{attempt: "create ShadowPod", err: err}
 	}
+	fault.Point(fault.ShadowCreated)
 	shadowPodsCreated.Inc()
 	ctrl.LoggerFrom(ctx).V(1).Info("Offloaded pod", "homeUID", home.UID)
 	return nil
@@ -183,34 +207,23 @@ func (c *podController) collide(ctx context.Context, seen podFacts, at *site) er
 	return errWaiting
 }
 
-// outbound returns the pod as the provider is asked to run it.
-func (c *podController) outbound(home *corev1.Pod) ([]byte, error) {
-	template, err := offload.Outbound(home, offload.Options{HostIP: c.nodeIP})
+// report carries changes of the pod out and its status home, each whatever becomes of the other, and lets the pod go if
+// there is no room for it for too long. It returns how soon that may be.
+func (c *podController) report(ctx context.Context, seen podFacts, at *site) (time.Duration, error) {
+	err := errors.Join(c.carry(ctx, seen, at), c.bringHome(ctx, seen.home, seen.shadow))
 	if err != nil {
-		return nil, reconcile.TerminalError(fmt.Errorf("translate pod: %w", err))
+		return 0, err
 	}
-	raw, err := json.Marshal(template)
-	if err != nil {
-		return nil, reconcile.TerminalError(fmt.Errorf("encode pod: %w", err))
-	}
-	return raw, nil
-}
-
-// report carries changes of the pod out and its status home.
-func (c *podController) report(ctx context.Context, seen podFacts, at *site) error {
-	if err := c.carry(ctx, seen, at); err != nil {
-		return err
-	}
-	return c.bringHome(ctx, seen.home, seen.shadow)
+	return c.letGo(ctx, seen, at)
 }
 
 // carry brings what changed about the pod since it went out.
 func (c *podController) carry(ctx context.Context, seen podFacts, at *site) error {
-	now := revision(seen.home)
+	now := revision(seen.home, seen.how.Overrides)
 	if !seen.answers || !seen.shadow.DeletionTimestamp.IsZero() || seen.shadow.Annotations[annotationRevision] == now {
 		return nil
 	}
-	raw, err := c.outbound(seen.home)
+	raw, err := c.outbound(ctx, seen.home, &seen.how)
 	if err != nil {
 		return err
 	}
@@ -223,5 +236,6 @@ func (c *podController) carry(ctx context.Context, seen podFacts, at *site) erro
 	if err := at.link.Client().Update(ctx, changed); err != nil {
 		return &peerError{attempt: "update ShadowPod", err: err}
 	}
+	fault.Point(fault.ChangeCarried)
 	return nil
 }

@@ -283,25 +283,6 @@ type emptyMirror struct{ fakeMirror }
 func (*emptyMirror) Get(types.NamespacedName) (client.Object, bool) { return nil, false }
 func (*emptyMirror) HasSynced() bool                                { return true }
 
-func TestChangesOfThePodAreCarried(t *testing.T) {
-	w := offloaded(t, podCalled("web-1"))
-	w.reconcilePod("web-1")
-	w.wrote()
-
-	pod := w.pod("web-1")
-	pod.Spec.Containers[0].Image = "registry.example/shop:2"
-	pod.Generation++
-	w.update(w.home, pod)
-	w.reconcilePod("web-1")
-	w.reconcilePod("web-1")
-	if diff := cmp.Diff([]string{"remote update ShadowPod web-1"}, w.wrote()); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-	if raw := string(w.shadow("web-1").Spec.Pod.Raw); !strings.Contains(raw, "shop:2") {
-		t.Errorf("the peer is asked for %s", raw)
-	}
-}
-
 func TestNewAddressOfTheNodeIsNoChangeOfThePod(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
 	w.reconcilePod("web-1")

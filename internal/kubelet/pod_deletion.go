@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
 )
 
 // end asks the peer to end the pod, with the grace that home gives it. A shorter grace is carried later too.
@@ -21,14 +23,36 @@ func (c *podController) end(ctx context.Context, seen podFacts, at *site) error 
 			return err
 		}
 	}
-	if grace, news := graceToCarry(seen.home, seen.shadow); news {
-		patch := fmt.Appendf(nil, `{"spec":{"deletionGracePeriodSeconds":%d}}`, grace)
-		target := named(seen.shadow)
-		if err := at.link.Client().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	patch, err := lastWords(seen.home, seen.shadow)
+	if err != nil {
+		return err
+	}
+	if patch != nil {
+		if err := at.link.Client().Patch(ctx, named(seen.shadow), client.RawPatch(types.MergePatchType, patch)); err != nil {
 			return remoteGone("set grace of ShadowPod", err)
 		}
+		fault.Point(fault.GraceTold)
 	}
 	return c.deleteShadow(ctx, seen.shadow, at)
+}
+
+// lastWords returns the patch by which the record says how the pod shall end, nil if it says so.
+func lastWords(home *corev1.Pod, shadow *v1alpha1.ShadowPod) ([]byte, error) {
+	patch := map[string]any{}
+	if grace, news := graceToCarry(home, shadow); news {
+		patch["spec"] = map[string]any{"deletionGracePeriodSeconds": grace}
+	}
+	if _, asked := shadow.Annotations[v1alpha1.AnnotationReportEnd]; !asked && len(home.Finalizers) > 0 {
+		patch["metadata"] = map[string]any{"annotations": map[string]string{v1alpha1.AnnotationReportEnd: "true"}}
+	}
+	if len(patch) == 0 {
+		return nil, nil
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch of ShadowPod: %w", err)
+	}
+	return raw, nil
 }
 
 // graceToCarry returns the grace that the peer must be told, if it would use another one.
@@ -52,6 +76,7 @@ func (c *podController) deleteShadow(ctx context.Context, shadow *v1alpha1.Shado
 	if err := at.link.Client().Delete(ctx, named(shadow), precondition); err != nil {
 		return remoteGone("delete ShadowPod", err)
 	}
+	fault.Point(fault.ShadowDeleted)
 	return nil
 }
 
@@ -81,6 +106,7 @@ func (c *podController) forget(ctx context.Context, home *corev1.Pod) error {
 			return err
 		}
 	}
+	fault.Point(fault.BeforeForget)
 	target := &corev1.Pod{}
 	target.Namespace, target.Name = home.Namespace, home.Name
 	err := c.client.Delete(ctx, target, client.GracePeriodSeconds(0), client.Preconditions{UID: &home.UID})

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 func TestHomeDeletionEndsTheRemotePodFirst(t *testing.T) {
@@ -80,6 +82,89 @@ func TestSecondShorterGraceIsCarried(t *testing.T) {
 	w.pods.client = withPod{Client: w.home, pod: again}
 	w.reconcilePod("web-1")
 	if diff := cmp.Diff([]string{"remote patch ShadowPod web-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestGraceOfEachWayToDelete(t *testing.T) {
+	for name, tc := range map[string]struct {
+		grace int64
+		told  bool // the peer must be told, since it is not the pod's own
+	}{
+		"kubectl delete":                      {30, false},
+		"--grace-period=5":                    {5, true},
+		"--now":                               {1, true},
+		"a longer one":                        {60, true},
+		"of a finalizer that holds it longer": {0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := dying("web-1", tc.grace)
+			w := offloaded(t, pod)
+			w.create(w.remote, shadowOf(pod))
+			w.reconcilePod("web-1")
+			want := []string{"remote delete ShadowPod web-1"}
+			if tc.told {
+				want = append([]string{"remote patch ShadowPod web-1"}, want...)
+			}
+			if diff := cmp.Diff(want, w.wrote()); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if grace := w.shadow("web-1").Spec.DeletionGracePeriodSeconds; tc.told && (grace == nil || *grace != tc.grace) {
+				t.Errorf("grace at the peer: %v", grace)
+			}
+		})
+	}
+}
+
+// With --grace-period=0 the API server forgets the pod at once, as of any node, and so does the end of a namespace whose
+// pods it deletes that way.
+func TestPodThatIsForgottenAtOnceEndsAtThePeer(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.runRemote("web-1", corev1.PodRunning)
+	w.delete(w.home, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodsOfAnEndingNamespaceEndWithoutItsOffloading(t *testing.T) {
+	pod := dying("web-1", 30)
+	w := offloaded(t, pod)
+	w.create(w.remote, shadowOf(pod))
+	w.delete(w.home, offloading()) // the namespace controller deletes in no particular order
+	w.reconcilePod("web-1")
+	if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	w.forgetRemote("web-1")
+	w.reconcilePod("web-1")
+	if got := w.wrote(); len(got) == 0 || got[len(got)-1] != "home delete Pod web-1" {
+		t.Errorf("wrote %v", got)
+	}
+}
+
+func TestFinalizersOfOthersLearnHowThePodEnded(t *testing.T) {
+	pod := dying("job-1", 30)
+	w := offloaded(t, pod)
+	w.create(w.remote, shadowOf(pod))
+	w.reconcilePod("job-1")
+	w.runRemote("job-1", corev1.PodSucceeded)
+	w.reconcilePod("job-1")
+	if phase := w.pod("job-1").Status.Phase; phase != corev1.PodSucceeded {
+		t.Errorf("phase %s", phase)
+	}
+}
+
+func TestPeerIsAskedForTheEndThatSomebodyWaitsFor(t *testing.T) {
+	pod := dying("job-1", 30)
+	w := offloaded(t, pod)
+	shadow := shadowOf(pod)
+	delete(shadow.Annotations, v1alpha1.AnnotationReportEnd)
+	w.create(w.remote, shadow)
+	w.reconcilePod("job-1")
+	if diff := cmp.Diff([]string{"remote patch ShadowPod job-1", "remote delete ShadowPod job-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,11 @@ type peerError struct {
 func (e *peerError) Error() string { return e.attempt + " at peer: " + e.err.Error() }
 
 func (e *peerError) Unwrap() error { return e.err }
+
+// tooSoonError says that something is to be done a little later.
+type tooSoonError struct{ after time.Duration }
+
+func (e *tooSoonError) Error() string { return "too soon: again in " + e.after.String() }
 
 // explain tells the author of a pod why it could not be taken out, and returns err, so that it is tried again.
 func (c *podController) explain(ctx context.Context, seen podFacts, err error) error {

@@ -16,26 +16,37 @@ import (
 // podEvents say which pods an event is about.
 type podEvents struct {
 	reader client.Reader
-	ring   func(request)
+	// ring asks for a look at a pod, ringLow for one that is not urgent.
+	ring, ringLow func(request)
 }
 
-// wake asks the pod controller to look at the pods and records of that home namespace, or of all, at the site.
+// wake asks the pod controller to look at the pods and records of that home namespace, or of all, at the site: first at
+// those pods that wait to be taken out.
 func (e podEvents) wake(ctx context.Context, at *site, namespace string) {
-	for _, req := range e.onNode(ctx, v1alpha1.VirtualNodeName(at.peer), namespace) {
-		e.ring(req)
+	pods := e.onNode(ctx, v1alpha1.VirtualNodeName(at.peer), namespace)
+	for i := range pods {
+		if started(&pods[i]) {
+			e.ringLow(requestFor(&pods[i]))
+		} else {
+			e.ring(requestFor(&pods[i]))
+		}
 	}
 	for _, name := range at.shadowNames(namespace) {
-		e.ring(request{Peer: at.peer, Namespace: name.Namespace, Name: name.Name})
+		e.ringLow(request{Peer: at.peer, Namespace: name.Namespace, Name: name.Name})
 	}
 }
 
-func (e podEvents) onNode(ctx context.Context, node, namespace string) []request {
+func (e podEvents) onNode(ctx context.Context, node, namespace string) []corev1.Pod {
 	pods, err := podsOn(ctx, e.reader, node, namespace)
 	if err != nil {
 		// Our own cache answers, so this is a mistake in the wiring.
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read pods from the cache")
-		return nil
 	}
+	return pods
+}
+
+func (e podEvents) requestsOn(ctx context.Context, node string) []request {
+	pods := e.onNode(ctx, node, "")
 	requests := make([]request, 0, len(pods))
 	for i := range pods {
 		requests = append(requests, requestFor(&pods[i]))
@@ -56,11 +67,11 @@ func ofPod(_ context.Context, object client.Object) []request {
 }
 
 func (e podEvents) ofNode(ctx context.Context, object client.Object) []request {
-	return e.onNode(ctx, object.GetName(), "")
+	return e.requestsOn(ctx, object.GetName())
 }
 
 func (e podEvents) ofPeer(ctx context.Context, object client.Object) []request {
-	return e.onNode(ctx, v1alpha1.VirtualNodeName(object.GetName()), "")
+	return e.requestsOn(ctx, v1alpha1.VirtualNodeName(object.GetName()))
 }
 
 func (e podEvents) ofAdvertisement(ctx context.Context, object client.Object) []request {
@@ -68,7 +79,7 @@ func (e podEvents) ofAdvertisement(ctx context.Context, object client.Object) []
 	if !ok {
 		return nil
 	}
-	return e.onNode(ctx, v1alpha1.VirtualNodeName(peer), "")
+	return e.requestsOn(ctx, v1alpha1.VirtualNodeName(peer))
 }
 
 func (e podEvents) ofNamespace(ctx context.Context, object client.Object) []request {
@@ -92,11 +103,6 @@ func appears() predicate.Predicate {
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
-}
-
-// appearsOrGoes passes on that an object came or went.
-func appearsOrGoes() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
 // remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here.

@@ -7,12 +7,27 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
 )
+
+// How a connection of the kubelet API is given up whose other side is dead, or takes nothing any more.
+const (
+	// stallLimit is how long what is sent may wait for the other side to take some of it.
+	stallLimit = 30 * time.Second
+	// socketBuffer bounds what the kernel keeps of a stream for a side that is slow.
+	socketBuffer = 256 << 10
+)
+
+// keepAlive has the kernel ask the other side of a silent connection whether it is there.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // portTable holds the listeners of the virtual nodes, one port each.
 type portTable struct {
 	address     netip.Addr
 	first, last int
+	stall       time.Duration // by default stallLimit
 
 	mu        sync.Mutex
 	closed    bool
@@ -33,6 +48,7 @@ func (t *portTable) Open(node string, wanted int32) (endpoint, error) {
 			return endpoint{}, fmt.Errorf("open a port for Node %s: %w", node, err)
 		}
 		listener = newNodeListener(opened, node)
+		listener.stall = orDefault(t.stall, stallLimit)
 		t.listeners[node] = listener
 		t.start(listener)
 	}
@@ -102,14 +118,16 @@ func (t *portTable) listen(wanted int) (net.Listener, error) {
 }
 
 func (t *portTable) listenOn(port int) (net.Listener, error) {
-	// Listening does not block, so there is nothing to cancel.
-	return net.Listen("tcp", net.JoinHostPort(t.address.String(), strconv.Itoa(port))) //nolint:noctx // see above
+	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	//nolint:forbidigo // listening does not block, so there is nothing to cancel
+	return config.Listen(context.Background(), "tcp", net.JoinHostPort(t.address.String(), strconv.Itoa(port)))
 }
 
 // nodeListener accepts connections to one virtual node.
 type nodeListener struct {
 	net.Listener
-	node string
+	node  string
+	stall time.Duration
 
 	mu    sync.Mutex
 	ended bool
@@ -134,7 +152,10 @@ func (l *nodeListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := &nodeConn{Conn: accepted, of: l}
+	if tcp, ok := accepted.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(socketBuffer) // it is a wish, and its connection works without
+	}
+	conn := &nodeConn{Conn: patientConn{accepted, l.stall}, of: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -169,4 +190,19 @@ func (c *nodeConn) Close() error {
 	delete(c.of.conns, c)
 	c.of.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// patientConn is a connection that fails when the other side takes nothing for so long.
+type patientConn struct {
+	net.Conn
+	stall time.Duration
+}
+
+// Write implements net.Conn.
+func (c patientConn) Write(p []byte) (int, error) {
+	// The kernel knows the machine's own clock only, whichever time ours tells.
+	if err := c.SetWriteDeadline(clock.RealClock{}.Now().Add(c.stall)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }

@@ -3,18 +3,13 @@ package kubelet
 import (
 	"context"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
-
-// recoveryPoll is how soon it is noticed that a peer answers again.
-const recoveryPoll = 500 * time.Millisecond
 
 // A site is one provider over one link: which twin namespaces we have there, and the ShadowPods in them.
 type site struct {
@@ -24,10 +19,10 @@ type site struct {
 	ctx   context.Context //nolint:containedctx // the life of the site itself, not that of a call
 	close context.CancelFunc
 
-	mu         sync.Mutex
-	mappings   mirror
-	twins      map[string]twin // home namespace → its twin
-	recovering bool            // somebody waits for the peer to answer again
+	mu       sync.Mutex
+	mappings mirror
+	twins    map[string]twin // home namespace → its twin
+	isCut    bool            // the peer has not answered for the link timeout
 }
 
 // A twin is a namespace over there, and the ShadowPods in it.
@@ -49,7 +44,12 @@ func newSite(ctx context.Context, all *sites, peer string, made link) (*site, er
 		return nil, err
 	}
 	s.mappings = mappings
-	all.whenSynced(s.ctx, mappings, func() { all.wake(s.ctx, s, "") })
+	all.whenSynced(s.ctx, mappings, func() {
+		all.ringNode(peer)
+		all.wake(s.ctx, s, "")
+	})
+	failed := mappings.Failed()
+	all.waits.run(func() { s.watchOver(failed) })
 	return s, nil
 }
 
@@ -125,7 +125,9 @@ func (s *site) mapping(namespace string) *v1alpha1.NamespaceMapping {
 // view is what a site knows of one pod.
 type view struct {
 	// answers says that the peer does, as far as the watch of its mappings knows.
-	answers        bool
+	answers bool
+	// cut says that the peer has not answered for so long that nobody knows how its pods are.
+	cut            bool
 	mappingsSynced bool
 	mapping        *v1alpha1.NamespaceMapping // nil if the peer has no twin of the namespace
 	twin           string
@@ -137,11 +139,11 @@ type view struct {
 func (s *site) look(namespace, name string) view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Who finds that the peer does not answer is woken by watchOver when it does. Until then nobody asks it: requests to a
+	// peer that is down would keep the workers from the pods of others.
 	seen := view{
-		answers: s.mappings.Err() == nil, mappingsSynced: s.mappings.HasSynced(), mapping: s.mapping(namespace),
-	}
-	if !seen.answers {
-		s.awaitRecovery()
+		answers: s.mappings.Err() == nil, cut: s.isCut,
+		mappingsSynced: s.mappings.HasSynced(), mapping: s.mapping(namespace),
 	}
 	followed, ok := s.twins[namespace]
 	if !ok {
@@ -153,27 +155,6 @@ func (s *site) look(namespace, name string) view {
 		seen.shadow, _ = object.(*v1alpha1.ShadowPod)
 	}
 	return seen
-}
-
-// awaitRecovery has all pods of the peer looked at when it answers again. Until then nobody asks it: requests to a peer
-// that is down would keep the workers from the pods of others.
-func (s *site) awaitRecovery() {
-	if s.recovering || !s.sites.waits.enter() {
-		return
-	}
-	s.recovering = true
-	go func() {
-		defer s.sites.waits.leave()
-		err := wait.PollUntilContextCancel(s.ctx, recoveryPoll, false, func(context.Context) (bool, error) {
-			return s.mappings.Err() == nil, nil
-		})
-		s.mu.Lock()
-		s.recovering = false
-		s.mu.Unlock()
-		if err == nil {
-			s.sites.wake(s.ctx, s, "")
-		}
-	}()
 }
 
 // shadowNames returns the names of the ShadowPods in the twin of the home namespace, or in all.

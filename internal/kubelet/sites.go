@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -15,12 +16,16 @@ type sites struct {
 	wake func(ctx context.Context, site *site, namespace string)
 	// ring asks it to look at one.
 	ring func(request)
+	// ringNode asks the node controller to look at the node of the peer.
+	ringNode func(peer string)
+	// linkTimeout is how soon it is known that a peer is cut off.
+	linkTimeout time.Duration
 
 	mu     sync.Mutex
 	closed bool
 	open   map[string]*site // peer → its site
 
-	waits gate // those who wait for mirrors to sync
+	waits gate // those who wait for mirrors to sync, to fail and to recover
 }
 
 // Run waits until ctx ends and ends what the sites started. The links themselves are ended by their owner.
@@ -88,13 +93,9 @@ func (s *sites) forget(peer string) {
 
 // whenSynced calls then as soon as the mirror has synced, unless ctx or the link ends before.
 func (s *sites) whenSynced(ctx context.Context, m mirror, then func()) {
-	if !s.waits.enter() {
-		return
-	}
-	go func() {
-		defer s.waits.leave()
+	s.waits.run(func() {
 		if m.WaitForSync(ctx) == nil {
 			then()
 		}
-	}()
+	})
 }

@@ -1,15 +1,14 @@
 package kubelet
 
 import (
-	"context"
-	"errors"
+	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -110,46 +109,8 @@ func TestNodeWithoutItsPeerGoesAtOnce(t *testing.T) {
 	}
 }
 
-func TestPodsAreWokenWhenThePeerAnswersAgain(t *testing.T) {
-	woken := make(chan struct{})
-	links := &fakeLink{done: make(chan struct{})}
-	all := &sites{
-		links: &fakeLinks{link: links}, open: map[string]*site{},
-		wake: func(context.Context, *site, string) { close(woken) }, ring: func(request) {},
-	}
-	at := &site{sites: all, peer: turin, link: links, twins: map[string]twin{}}
-	at.ctx, at.close = context.WithCancel(t.Context())
-	failing := &failingMirror{errs: []error{errors.New("down"), errors.New("down")}}
-	at.mappings = failing
-	if seen := at.look("shop", "web-1"); seen.answers {
-		t.Error("the peer is down and answers")
-	}
-	select {
-	case <-woken:
-	case <-time.After(30 * time.Second):
-		t.Fatal("nobody was woken")
-	}
-	at.close()
-	all.waits.end()
-}
-
-// failingMirror fails as often as it has errors.
-type failingMirror struct {
-	emptyMirror
-	errs []error
-}
-
-func (m *failingMirror) Err() error {
-	if len(m.errs) == 0 {
-		return nil
-	}
-	err := m.errs[0]
-	m.errs = m.errs[1:]
-	return err
-}
-
 func TestDoorbellKeepsWhatRangBeforeTheStart(t *testing.T) {
-	bell := &doorbell{}
+	bell := &doorbell[request]{}
 	early, late := request{Peer: turin, Name: "early"}, request{Peer: turin, Name: "late"}
 	bell.ring(early)
 	bell.ring(early)
@@ -165,6 +126,44 @@ func TestDoorbellKeepsWhatRangBeforeTheStart(t *testing.T) {
 	}
 	if diff := cmp.Diff([]request{early, late}, got); diff != "" {
 		t.Errorf("rang (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewPodIsNotQueuedBehindThoseThatRun(t *testing.T) {
+	var objects []client.Object
+	for i := range 300 {
+		pod := running()
+		pod.Name = fmt.Sprintf("web-%d", i)
+		pod.UID = types.UID(pod.Name)
+		objects = append(objects, pod)
+	}
+	w := offloaded(t, append(objects, podCalled("zz-new"))...)
+	bell := &doorbell[request]{}
+	events := podEvents{reader: w.home, ring: bell.ring, ringLow: bell.ringLow}
+	queue := priorityqueue.New[request]("pod")
+	t.Cleanup(queue.ShutDown)
+	events.wake(t.Context(), w.sites.get(turin), "")
+	if err := bell.Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	if first, _ := queue.Get(); first.Name != "zz-new" {
+		t.Errorf("the first to be looked at is %s", first.Name)
+	}
+	for range 300 {
+		queue.Get() // all others are there too
+	}
+}
+
+func TestRestartReadsEachTwinOnce(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	for range 3 {
+		w.reconcileNode()
+		w.reopen()
+		w.reconcilePod("web-1")
+	}
+	want := []string{"NamespaceMapping in " + tenant, "ShadowPod in " + twinName}
+	if diff := cmp.Diff(want, w.link.watched); diff != "" {
+		t.Errorf("watched (-want +got):\n%s", diff)
 	}
 }
 

@@ -8,12 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -34,7 +36,15 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
 		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
 	}
-	return c.write(ctx, home, status)
+	news := showHints(&status, shadow, metav1.NewTime(c.clock.Now()))
+	showPlacement(&status, home)
+	if err := c.write(ctx, home, status); err != nil {
+		return err
+	}
+	for _, hint := range news {
+		c.events.Eventf(home, nil, corev1.EventTypeWarning, hint.Reason, "Offload", "%s", hint.Message)
+	}
+	return nil
 }
 
 // hold says in the pod's status and in an event why it is not offloaded. It says so once.
@@ -57,17 +67,21 @@ func heldStatus(home *corev1.Pod, why string) corev1.PodStatus {
 	status.Phase = corev1.PodPending
 	status.Reason = v1alpha1.ReasonOffloadingBackOff
 	status.Message = "The pod is not offloaded: " + why
-	status.ContainerStatuses = nil
+	status.ContainerStatuses = waiting(home, v1alpha1.ReasonOffloadingBackOff, why)
+	return status
+}
+
+// waiting returns the statuses of the containers of a pod that cannot start.
+func waiting(home *corev1.Pod, reason, message string) []corev1.ContainerStatus {
+	var statuses []corev1.ContainerStatus
 	for i := range home.Spec.Containers {
-		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+		statuses = append(statuses, corev1.ContainerStatus{
 			Name:  home.Spec.Containers[i].Name,
 			Image: home.Spec.Containers[i].Image,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-				Reason: v1alpha1.ReasonOffloadingBackOff, Message: why,
-			}},
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
 		})
 	}
-	return status
+	return statuses
 }
 
 // placed sets the addresses of the pod's host, unless the pod has them: an address that the virtual node had before is
@@ -86,10 +100,14 @@ func (c *podController) write(ctx context.Context, home *corev1.Pod, status core
 	if equality.Semantic.DeepEqual(home.Status, changed) {
 		return nil
 	}
+	if delay := c.pace.wait(home.UID, c.clock.Now()); delay > 0 {
+		return &tooSoonError{after: delay}
+	}
 	patch, err := statusPatch(home, changed)
 	if err != nil {
 		return reconcile.TerminalError(err)
 	}
+	fault.Point(fault.BeforeHomeStatus)
 	target := &corev1.Pod{}
 	target.Namespace, target.Name = home.Namespace, home.Name
 	err = c.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch))
@@ -99,6 +117,7 @@ func (c *podController) write(ctx context.Context, home *corev1.Pod, status core
 	if err != nil {
 		return fmt.Errorf("write status of Pod: %w", err)
 	}
+	fault.Point(fault.HomeStatusWritten)
 	statusesWritten.Inc()
 	return nil
 }

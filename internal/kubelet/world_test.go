@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 	"testing"
@@ -67,13 +66,18 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w.home = w.cluster("home", objects...)
 	w.remote = w.cluster("remote")
 	w.link = &fakeLink{remote: w.remote, done: make(chan struct{}), synced: true}
-	pods := podEvents{reader: w.home, ring: func(req request) { w.rung = append(w.rung, req) }}
-	w.sites = &sites{links: &fakeLinks{link: w.link}, open: map[string]*site{}, wake: pods.wake, ring: pods.ring}
+	ring := func(req request) { w.rung = append(w.rung, req) }
+	pods := podEvents{reader: w.home, ring: ring, ringLow: ring}
+	w.sites = &sites{
+		links: &fakeLinks{link: w.link}, open: map[string]*site{}, wake: pods.wake, ring: pods.ring,
+		ringNode: func(string) {}, linkTimeout: 3 * time.Second,
+	}
 	w.nodes = &nodeController{
 		client: w.home, live: w.home, clock: w.clock, events: w.events, ports: fakePorts{}, sites: w.sites,
 	}
 	w.pods = &podController{
 		client: w.home, live: w.home, clock: w.clock, events: w.events, sites: w.sites, nodeIP: "192.0.2.7",
+		defaultToleration: DefaultToleration,
 	}
 	w.drains = &drainController{
 		client: w.home, clock: w.clock, events: w.events, pods: w.pods,
@@ -366,7 +370,8 @@ func shadowOf(pod *corev1.Pod) *v1alpha1.ShadowPod {
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: twinName, Name: pod.Name, UID: types.UID("shadow-" + pod.Name),
-			Annotations: map[string]string{annotationRevision: revision(pod)},
+			// Pods that are dying have a finalizer here, of which the peer knows.
+			Annotations: map[string]string{annotationRevision: revision(pod, nil), v1alpha1.AnnotationReportEnd: "true"},
 			Finalizers:  []string{v1alpha1.FinalizerShadowPod},
 		},
 		Spec: v1alpha1.ShadowPodSpec{HomeUID: pod.UID, Pod: runtime.RawExtension{Raw: []byte(`{}`)}},
@@ -419,37 +424,3 @@ func (l *fakeLink) Watch(
 	l.watched = append(l.watched, kindOf(example)+" in "+namespace)
 	return &fakeMirror{link: l, example: example, namespace: namespace}, nil
 }
-
-type fakeMirror struct {
-	link      *fakeLink
-	example   client.Object
-	namespace string
-}
-
-func (m *fakeMirror) Get(key types.NamespacedName) (client.Object, bool) {
-	if !m.link.synced {
-		return nil, false
-	}
-	object, _ := m.example.DeepCopyObject().(client.Object)
-	return object, m.link.remote.Get(context.Background(), key, object) == nil
-}
-
-func (m *fakeMirror) List() []client.Object {
-	var objects []client.Object
-	switch m.example.(type) {
-	case *v1alpha1.ShadowPod:
-		list := &v1alpha1.ShadowPodList{}
-		_ = m.link.remote.List(context.Background(), list, client.InNamespace(m.namespace))
-		for i := range list.Items {
-			objects = append(objects, &list.Items[i])
-		}
-	}
-	return objects
-}
-
-func (m *fakeMirror) Err() error { return m.link.err }
-
-func (m *fakeMirror) HasSynced() bool { return m.link.synced }
-
-// WaitForSync never succeeds: tests call what would be woken.
-func (m *fakeMirror) WaitForSync(context.Context) error { return errors.New("not waited for in tests") }

@@ -38,22 +38,26 @@ type Config struct {
 	// Connect returns the current link to a peer, the same one for as long as it can be used.
 	Connect func(ctx context.Context, peer *v1alpha1.Peer) (Remote, error)
 	// Clock tells the time.
-	Clock clock.PassiveClock
+	Clock clock.Clock
 	// Instance names this process in events, such as its pod's name.
 	Instance string
+	// Namespace is Hanse's own. It is never offloaded.
+	Namespace string
+	// Default has Hanse keep a NamespaceOffloading in some namespaces. By default it keeps none.
+	Default *Default
 	// Settle is for how long answers of peers are gathered before they are told. By default 200 ms.
 	Settle time.Duration
 }
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Connect == nil || c.Clock == nil || c.Instance == "" {
-		return errors.New("namespaces: Client, Live, Connect, Clock and Instance are needed")
+	if c.Client == nil || c.Live == nil || c.Connect == nil || c.Clock == nil || c.Instance == "" || c.Namespace == "" {
+		return errors.New("namespaces: Client, Live, Connect, Clock, Instance and Namespace are needed")
 	}
 	return nil
 }
 
-// Controller is the five controllers of this package.
+// Controller is the controllers of this package.
 type Controller struct {
 	remotes    *remotes
 	connector  *connector
@@ -61,6 +65,8 @@ type Controller struct {
 	reporter   *reporter
 	homekeeper *homekeeper
 	marker     *marker
+	evictor    *evictor
+	keeper     *keeper
 }
 
 // New returns the controllers. It starts nothing.
@@ -79,8 +85,10 @@ func New(c Config) (*Controller, error) {
 		mapper:     mapper,
 		reporter:   reporter,
 		connector:  &connector{client: c.Client, connect: c.Connect, remotes: known, mapper: mapper, reporter: reporter},
-		homekeeper: &homekeeper{client: c.Client, clock: c.Clock, instance: c.Instance},
+		homekeeper: &homekeeper{client: c.Client, clock: c.Clock, herald: herald{c.Client, c.Clock, c.Instance}},
 		marker:     &marker{client: c.Client},
+		evictor:    newEvictor(c),
+		keeper:     &keeper{client: c.Client, own: c.Namespace, wish: c.Default},
 	}, nil
 }
 
@@ -88,6 +96,7 @@ func New(c Config) (*Controller, error) {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	setups := []func(ctrl.Manager) error{
 		c.setupConnector, c.setupMapper, c.setupReporter, c.setupHomekeeper, c.setupMarker,
+		c.setupEvictor, c.setupKeeper,
 	}
 	for _, setup := range setups {
 		if err := setup(mgr); err != nil {
@@ -153,6 +162,28 @@ func (c *Controller) setupMarker(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(leavesOrEnds)).
 		WithOptions(options(1)).
 		Complete(c.marker)
+}
+
+func (c *Controller) setupEvictor(mgr ctrl.Manager) error {
+	e := c.evictor
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("namespaces-evictor").
+		Watches(&v1alpha1.NamespaceOffloading{}, e.ringFor(offloadingOf), builder.WithPredicates(specChanged)).
+		Watches(&corev1.Node{}, e.ringFor(e.everyEvicting), builder.WithPredicates(virtualNodeOpens)).
+		Watches(&corev1.Pod{}, e.ringFor(offloadingOf), builder.WithPredicates(leavesOrEnds)).
+		WatchesRawSource(&e.queue).
+		WithOptions(options(1)).
+		Complete(e)
+}
+
+func (c *Controller) setupKeeper(mgr ctrl.Manager) error {
+	inNamespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("namespaces-keeper").
+		For(&corev1.Namespace{}, builder.WithPredicates(labelsChanged)).
+		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(keepingChanged)).
+		WithOptions(options(1)).
+		Complete(c.keeper)
 }
 
 // The default limiter waits up to 17 minutes and lets through 10 requests a second: too long for a peer that is back,

@@ -54,7 +54,7 @@ func offloads(o *v1alpha1.NamespaceOffloading) bool {
 
 func isLeaving(peer *v1alpha1.Peer) bool { return peer != nil && !peer.DeletionTimestamp.IsZero() }
 
-// provides reports whether the peer makes twins for us. A cluster without Hanse makes none.
+// provides reports whether the peer has twins for us. One without Hanse has had them all along.
 func provides(peer *v1alpha1.Peer) bool {
-	return peer != nil && !isLeaving(peer) && peer.HasRole(v1alpha1.RoleProvider) && !peer.Agentless()
+	return peer != nil && !isLeaving(peer) && peer.HasRole(v1alpha1.RoleProvider)
 }

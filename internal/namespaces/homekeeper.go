@@ -2,13 +2,9 @@ package namespaces
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -18,11 +14,8 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-const (
-	// Events live for an hour. Nobody needs one about a pod that is older.
-	eventLife = time.Hour
-	maxNote   = 1024
-)
+// Events live for an hour. Nobody needs one about a pod that is older.
+const eventLife = time.Hour
 
 // keptAtHome lets through new pods that admission has kept at home. They keep that mark and their strategy does not
 // matter later, so no other event of theirs is looked at.
@@ -35,9 +28,9 @@ var keptAtHome = predicate.Funcs{
 
 // homekeeper tells users of namespaces with strategy Remote, by an event on the pod, why a pod runs at home.
 type homekeeper struct {
-	client   client.Client
-	clock    clock.PassiveClock
-	instance string
+	client client.Client
+	clock  clock.PassiveClock
+	herald herald
 }
 
 // Reconcile looks at one pod.
@@ -60,29 +53,10 @@ func (h *homekeeper) isNews(pod *corev1.Pod) bool {
 	return pod.Annotations[v1alpha1.AnnotationRunsAtHome] != "" && h.clock.Since(pod.CreationTimestamp.Time) < eventLife
 }
 
-// tell makes the event. Its name is the same each time, so that a pod has one event however often we start.
 func (h *homekeeper) tell(ctx context.Context, pod *corev1.Pod) error {
-	news := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace,
-			Name:      "runs-at-home." + string(pod.UID),
-		},
-		EventTime:           metav1.NewMicroTime(h.clock.Now()),
-		ReportingController: "hanse.dev/namespaces",
-		ReportingInstance:   cut(h.instance, 128),
-		Action:              "Admission",
-		Reason:              v1alpha1.ReasonRunsAtHome,
-		Type:                corev1.EventTypeWarning,
-		Note: cut("The namespace has strategy Remote, but this pod cannot run in another cluster yet and stays on the "+
-			"nodes of this one: "+pod.Annotations[v1alpha1.AnnotationRunsAtHome], maxNote),
-		Regarding: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
-		},
-	}
-	err := h.client.Create(ctx, news)
-	// A namespace that is being deleted takes no new objects.
-	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil
-	}
-	return fmt.Errorf("create event on pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	return h.herald.tell(ctx, pod, news{
+		name: "runs-at-home", reason: v1alpha1.ReasonRunsAtHome, action: "Admission", kind: corev1.EventTypeWarning,
+		note: "The namespace has strategy Remote, but this pod cannot run in another cluster yet and stays on the " +
+			"nodes of this one: " + pod.Annotations[v1alpha1.AnnotationRunsAtHome],
+	})
 }

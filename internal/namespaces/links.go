@@ -16,6 +16,9 @@ func Over(links *peers.Links) func(context.Context, *v1alpha1.Peer) (Remote, err
 		if err != nil {
 			return nil, err
 		}
+		if peer.Agentless() {
+			return agentless{Remote: linked{link}, twin: twinThere(peer)}, nil
+		}
 		return linked{link}, nil
 	}
 }

@@ -28,52 +28,56 @@ type mapper struct {
 func (m *mapper) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	namespace, peer := request.Namespace, request.Name
 	connection, ok := m.remotes.usable(peer)
-	if !ok {
+	if !ok || !connection.asks() {
 		return reconcile.Result{}, nil // when there is a link, the connector asks again
 	}
-	decision, err := m.need(ctx, m.client, namespace, peer)
+	seen, decision, err := m.need(ctx, m.client, namespace, peer)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	mapping, exists := connection.mapping(namespace)
+	stays := exists && mapping.DeletionTimestamp.IsZero()
 	switch {
 	case decision == needed && !exists:
-		return reconcile.Result{}, ask(ctx, connection.remote, namespace)
-	case decision == notNeeded && exists && mapping.DeletionTimestamp.IsZero():
+		return reconcile.Result{}, ask(ctx, connection.remote, namespace, twinName(seen.offloading))
+	case decision == needed && stays && misnamed(seen.offloading, mapping):
+		return reconcile.Result{}, m.rename(ctx, connection.remote, mapping, peer)
+	case decision == notNeeded && stays:
 		return reconcile.Result{}, m.release(ctx, connection.remote, mapping, peer)
 	}
 	return reconcile.Result{}, nil
 }
 
-func (m *mapper) need(ctx context.Context, reader client.Reader, namespace, peer string) (need, error) {
+// need looks at what a decision rests on, and decides.
+func (m *mapper) need(ctx context.Context, reader client.Reader, namespace, peer string) (situation, need, error) {
 	var seen situation
 	var err error
 	seen.offloading, err = find(ctx, reader, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil {
-		return unknown, err
+		return seen, unknown, err
 	}
 	if seen.peer, err = find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{}); err != nil {
-		return unknown, err
+		return seen, unknown, err
 	}
 	node := types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}
 	if seen.node, err = find(ctx, reader, node, &corev1.Node{}); err != nil {
-		return unknown, err
+		return seen, unknown, err
 	}
 	decision, err := decide(seen)
 	if err != nil {
-		return unknown, nil //nolint:nilerr // the reporter tells the user; trying again cannot help
+		return seen, unknown, nil //nolint:nilerr // the reporter tells the user; trying again cannot help
 	}
-	return decision, nil
+	return seen, decision, nil
 }
 
-func ask(ctx context.Context, remote Remote, namespace string) error {
+func ask(ctx context.Context, remote Remote, namespace, twin string) error {
 	mapping := &v1alpha1.NamespaceMapping{
 		ObjectMeta: metav1.ObjectMeta{Namespace: remote.TenantNamespace(), Name: namespace},
-		Spec:       v1alpha1.NamespaceMappingSpec{HomeNamespace: namespace},
+		Spec:       v1alpha1.NamespaceMappingSpec{HomeNamespace: namespace, Twin: twin},
 	}
 	err := remote.Client().Create(ctx, mapping)
 	if apierrors.IsAlreadyExists(err) {
-		return nil // the mirror is behind, and the spec cannot differ
+		return nil // the mirror is behind, and wakes us when it is not
 	}
 	if err != nil {
 		return fmt.Errorf("create namespace mapping %s: %w", namespace, err)
@@ -84,7 +88,7 @@ func ask(ctx context.Context, remote Remote, namespace string) error {
 
 // release takes the request for a twin back. That ends every pod in the twin, so nothing cached is believed.
 func (m *mapper) release(ctx context.Context, remote Remote, mapping *v1alpha1.NamespaceMapping, peer string) error {
-	decision, err := m.need(ctx, m.live, mapping.Name, peer)
+	_, decision, err := m.need(ctx, m.live, mapping.Name, peer)
 	if err != nil || decision != notNeeded {
 		return err
 	}

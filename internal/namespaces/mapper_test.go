@@ -148,16 +148,6 @@ func TestMappingsOfAPeerThatIsLeftAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestClustersWithoutHanseAreNotAsked(t *testing.T) {
-	agentless := provider("turin")
-	agentless.Spec.Mode = v1alpha1.ModeAgentless
-	offloading := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
-	got, err := decide(situation{offloading: offloading, peer: agentless, node: virtualNode("turin", nil)})
-	if err != nil || got != notNeeded {
-		t.Errorf("decided %v, %v, want that none is needed", got, err)
-	}
-}
-
 // A cache that has lost the offloading must not end the pods in the twin.
 func TestTwinIsNotGivenUpOnTheWordOfACache(t *testing.T) {
 	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil))

@@ -49,6 +49,12 @@ func (c connection) usable() bool {
 	}
 }
 
+// asks reports whether the peer can be asked for twins, and has them made for us.
+func (c connection) asks() bool {
+	_, has := c.remote.(agentless)
+	return !has
+}
+
 // mapping returns our NamespaceMapping for the namespace at the peer.
 func (c connection) mapping(namespace string) (*v1alpha1.NamespaceMapping, bool) {
 	object, ok := c.mirror.Get(types.NamespacedName{Namespace: c.remote.TenantNamespace(), Name: namespace})

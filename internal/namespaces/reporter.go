@@ -66,19 +66,21 @@ func (r *reporter) observe(ctx context.Context, offloading *v1alpha1.NamespaceOf
 			return seen, nil //nolint:nilerr // that the selector cannot be read is what there is to tell
 		}
 		if decision == needed {
-			seen.answers = append(seen.answers, r.answer(peer.Name, offloading.Namespace))
+			seen.answers = append(seen.answers, r.answer(peer.Name, offloading))
 		}
 	}
 	return seen, nil
 }
 
-func (r *reporter) answer(peer, namespace string) answer {
+func (r *reporter) answer(peer string, offloading *v1alpha1.NamespaceOffloading) answer {
 	connection, ok := r.remotes.usable(peer)
 	if !ok {
 		return answer{peer: peer}
 	}
-	mapping, _ := connection.mapping(namespace)
-	return answer{peer: peer, connected: true, mapping: mapping}
+	mapping, exists := connection.mapping(offloading.Namespace)
+	return answer{
+		peer: peer, connected: true, mapping: mapping, misnamed: exists && connection.asks() && misnamed(offloading, mapping),
+	}
 }
 
 // store writes our part of the status if it differs from the one that is there.

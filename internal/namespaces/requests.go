@@ -39,6 +39,19 @@ var virtualNodeChanged = predicate.And(
 		},
 	})
 
+// virtualNodeOpens lets through virtual nodes that get other labels, or begin to take pods.
+var virtualNodeOpens = predicate.Or(virtualNodeChanged, predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, wasNode := e.ObjectOld.(*corev1.Node)
+		after, isNode := e.ObjectNew.(*corev1.Node)
+		return wasNode && isNode && after.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode &&
+			!takesPods(before) && takesPods(after)
+	},
+})
+
 // podGone lets through deletions only: no other event of a pod makes a twin superfluous.
 var podGone = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -39,6 +39,7 @@ type answer struct {
 	peer      string
 	connected bool
 	mapping   *v1alpha1.NamespaceMapping
+	misnamed  bool // the mapping asks for another name than the user wants now
 }
 
 // statusOf turns facts into the part of the status that is ours. Equal facts give an equal status.
@@ -87,6 +88,8 @@ func standing(a answer) v1alpha1.ClusterOffloading {
 	case !a.mapping.DeletionTimestamp.IsZero():
 		cluster.Message = "An earlier namespace of the same name is still being deleted there"
 		return cluster
+	case a.misnamed:
+		return waitsForItsName(cluster, a.mapping.Status.Twin)
 	}
 	ready := meta.FindStatusCondition(a.mapping.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
@@ -103,13 +106,24 @@ func standing(a answer) v1alpha1.ClusterOffloading {
 	return cluster
 }
 
+// waitsForItsName tells of a twin that is to be called differently, which it cannot be while pods run in it.
+func waitsForItsName(cluster v1alpha1.ClusterOffloading, twin string) v1alpha1.ClusterOffloading {
+	cluster.Message = "The peer is about to be asked for a namespace of another name"
+	if isTwinName(twin) {
+		cluster.Twin = twin
+		cluster.Message = "Pods still use the namespace that there is. The peer is asked for one of the new name when the " +
+			"last of them has gone: delete them, or have them moved home with strategy Local and onChange Evict"
+	}
+	return cluster
+}
+
 // isTwinName reports whether a namespace can have the name.
 func isTwinName(name string) bool { return name != "" && len(name) <= maxTwin }
 
 // refusal tells what will not change by waiting from what will.
 func refusal(reason string) string {
 	switch reason {
-	case v1alpha1.ReasonNamespaceTaken, v1alpha1.ReasonNamespaceForbidden:
+	case v1alpha1.ReasonNamespaceTaken, v1alpha1.ReasonNamespaceForbidden, v1alpha1.ReasonTwinNameForbidden:
 		return stateRefused
 	default:
 		return statePending

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,7 @@ type world struct {
 	homeWrites atomic.Int64
 	peers      map[string]*fakeRemote
 	controller *Controller
+	budget     map[string]bool // controller of pods → they may not be evicted
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -46,10 +48,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 			return []string{o.(*corev1.Pod).Spec.NodeName}
 		}).
-		WithInterceptorFuncs(counting(&w.homeWrites)).
+		WithInterceptorFuncs(w.homeFuncs()).
 		Build()
 	controller, err := New(Config{
-		Client: w.home, Live: w.home, Clock: w.clock, Instance: "hanse-manager-0", Settle: time.Nanosecond,
+		Client: w.home, Live: w.home, Clock: w.clock, Instance: "hanse-manager-0", Namespace: "hanse-system", Settle: time.Nanosecond,
 		Connect: func(_ context.Context, peer *v1alpha1.Peer) (Remote, error) { return w.peers[peer.Name], nil },
 	})
 	if err != nil {
@@ -60,11 +62,28 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
+// homeFuncs counts what is written at home, and keeps the PodDisruptionBudgets.
+func (w *world) homeFuncs() interceptor.Funcs {
+	funcs := counting(&w.homeWrites)
+	funcs.SubResourceCreate = func(ctx context.Context, c client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
+		pod := &corev1.Pod{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), pod); err != nil {
+			return err
+		}
+		if owner := metav1.GetControllerOf(pod); owner != nil && w.budget[owner.Name] {
+			return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+		}
+		return c.SubResource(sub).Create(ctx, o, body, opts...)
+	}
+	return funcs
+}
+
 // start gives each controller a queue that nobody works on: the tests call Reconcile.
 func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	for _, bell := range []*doorbell{
 		&w.controller.connector.queue, &w.controller.mapper.queue, &w.controller.reporter.queue,
+		&w.controller.evictor.queue,
 	} {
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		w.t.Cleanup(queue.ShutDown)

@@ -1,14 +1,24 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -17,10 +27,30 @@ import (
 // agentlessPeriod is how often an agentless peer is asked at most: it takes a request for each right.
 const agentlessPeriod = time.Minute
 
-// neededRights are what we must be allowed to create in each namespace of an agentless peer.
-var neededRights = []authorizationv1.ResourceAttributes{
-	{Verb: "create", Group: "apps", Resource: "replicasets"},
-	{Verb: "create", Resource: "pods"},
+// agentlessLimits is what an administrator must know of an agentless peer that works.
+const agentlessLimits = "Pods of this cluster may run at the peer. It runs no Hanse: there is no network between its pods and " +
+	"ours, and no Services, ConfigMaps, Secrets, volumes, service account tokens and debug containers of ours"
+
+// neededRights are what we must be allowed to do in each namespace of an agentless peer.
+var neededRights = rightsTo(
+	map[schema.GroupResource][]string{
+		{Group: "apps", Resource: "replicasets"}: {"create", "list", "watch", "patch", "delete"},
+		{Group: "batch", Resource: "jobs"}:       {"create", "list", "watch", "patch", "delete"},
+		{Resource: "pods"}:                       {"list", "watch", "patch", "delete"},
+	})
+
+// rightsTo spells rights out, in the same order each time.
+func rightsTo(verbs map[schema.GroupResource][]string) []authorizationv1.ResourceAttributes {
+	var rights []authorizationv1.ResourceAttributes
+	for of, verbs := range verbs {
+		for _, verb := range verbs {
+			rights = append(rights, authorizationv1.ResourceAttributes{Verb: verb, Group: of.Group, Resource: of.Resource})
+		}
+	}
+	slices.SortFunc(rights, func(a, b authorizationv1.ResourceAttributes) int {
+		return cmp.Or(cmp.Compare(b.Resource, a.Resource), cmp.Compare(a.Verb, b.Verb))
+	})
+	return rights
 }
 
 // errLacking means that an agentless peer does not give us a right that we need.
@@ -73,4 +103,52 @@ func kindOf(err error) error {
 	default:
 		return peers.ErrUnreachable
 	}
+}
+
+// clearAgentless deletes what is left of ours at an agentless peer when its virtual node is gone, and says what to wait
+// for. What our pods were, `hanse kubelet` has ended by then; this is for what it did not know of.
+func clearAgentless(ctx context.Context, peer *v1alpha1.Peer, link Link, node obstacle) obstacle {
+	if node.stands() || peer.Spec.ClusterID == "" {
+		return node
+	}
+	left := false
+	for _, namespace := range peer.Spec.Namespaces {
+		for _, list := range []client.ObjectList{&appsv1.ReplicaSetList{}, &batchv1.JobList{}, &corev1.PodList{}} {
+			found, err := clearOurs(ctx, link.Client(), list, client.InNamespace(namespace),
+				client.MatchingLabels{v1alpha1.LabelAgentless: peer.Spec.ClusterID})
+			if err != nil {
+				return obstacle{thing: fmt.Sprintf("the peer to let us end what is left of ours there (%s)", cause(err)), theirs: true}
+			}
+			left = left || found
+		}
+	}
+	if left {
+		return obstacle{thing: "the peer to end what is left of ours there", theirs: true}
+	}
+	return obstacle{}
+}
+
+// clearOurs deletes the objects, and reports whether there were any.
+func clearOurs(ctx context.Context, c client.Client, list client.ObjectList, of ...client.ListOption) (bool, error) {
+	if err := c.List(ctx, list, append(of, client.Limit(mappingsAtOnce))...); err != nil {
+		return false, err
+	}
+	found := false
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		object, is := item.(client.Object)
+		if !is {
+			return nil
+		}
+		found = true
+		if !object.GetDeletionTimestamp().IsZero() {
+			return nil
+		}
+		uid := object.GetUID()
+		err := c.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if apierrors.IsConflict(err) {
+			return nil // it is another one by now, which the next look finds
+		}
+		return client.IgnoreNotFound(err)
+	})
+	return found, err
 }

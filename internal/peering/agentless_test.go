@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -37,15 +40,18 @@ func agentless(t *testing.T, allow func(*authorizationv1.ResourceAttributes) (bo
 func TestAgentlessPeerIsAskedForOurRights(t *testing.T) {
 	asked := map[string]bool{}
 	w := agentless(t, func(right *authorizationv1.ResourceAttributes) (bool, error) {
-		asked[right.Namespace+"/"+right.Resource] = right.Verb == "create"
+		asked[right.Verb+" "+right.Namespace+"/"+right.Resource] = true
 		return true, nil
 	})
 	w.reconcile()
 	for _, kind := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated, v1alpha1.ConditionCompatible} {
 		w.expect(kind, yes, v1alpha1.ReasonReady)
 	}
-	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonAgentless)
-	for _, right := range []string{"blue/pods", "blue/replicasets", "green/pods", "green/replicasets"} {
+	w.expect(v1alpha1.ConditionConnected, no, v1alpha1.ReasonAgentless)
+	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNoAdvertisement)
+	for _, right := range []string{
+		"watch blue/pods", "create blue/replicasets", "create blue/jobs", "delete green/pods", "patch green/replicasets",
+	} {
 		if !asked[right] {
 			t.Errorf("not asked for %s", right)
 		}
@@ -72,7 +78,7 @@ func TestWhatIsWrongWithAnAgentlessPeerIsSaid(t *testing.T) {
 		says    string
 	}{
 		"a right is missing": {
-			false, nil, v1alpha1.ConditionAuthenticated, v1alpha1.ReasonForbidden, "create replicasets in namespace blue",
+			false, nil, v1alpha1.ConditionAuthenticated, v1alpha1.ReasonForbidden, "replicasets in namespace blue",
 		},
 		"unauthorized": {false, unauthorized, v1alpha1.ConditionAuthenticated, v1alpha1.ReasonUnauthorized, "does not accept"},
 		"no answer":    {false, context.DeadlineExceeded, v1alpha1.ConditionReachable, v1alpha1.ReasonUnreachable, "timed out"},
@@ -88,5 +94,32 @@ func TestWhatIsWrongWithAnAgentlessPeerIsSaid(t *testing.T) {
 			}
 			w.expectNoWrites()
 		})
+	}
+}
+
+func TestWhatIsLeftAtAnAgentlessPeerIsEnded(t *testing.T) {
+	w := agentless(t, func(*authorizationv1.ResourceAttributes) (bool, error) { return true, nil })
+	peer := w.peer()
+	peer.Spec.ClusterID = "agentless-1"
+	w.update(peer)
+	w.linked()
+	w.reconcile()
+	ours := metav1.ObjectMeta{
+		Namespace: "green", Name: "web-0-x", Labels: map[string]string{v1alpha1.LabelAgentless: "agentless-1"},
+	}
+	theirs := metav1.ObjectMeta{Namespace: "green", Name: "web", Labels: map[string]string{v1alpha1.LabelAgentless: "agentless-2"}}
+	w.links.link.remote = fake.NewClientBuilder().WithScheme(w.client.Scheme()).WithObjects(
+		&appsv1.ReplicaSet{ObjectMeta: ours}, &batchv1.Job{ObjectMeta: ours}, &corev1.Pod{ObjectMeta: ours},
+		&appsv1.ReplicaSet{ObjectMeta: theirs},
+	).Build()
+	w.part()
+	w.reconcile()
+	if got := w.waitsFor(); !strings.Contains(got, "what is left of ours there") {
+		t.Errorf("it waits for %q", got)
+	}
+	w.finish()
+	left := &appsv1.ReplicaSetList{}
+	if err := w.links.link.remote.List(t.Context(), left); err != nil || len(left.Items) != 1 || left.Items[0].Name != "web" {
+		t.Errorf("left are %v, %v", left.Items, err)
 	}
 }

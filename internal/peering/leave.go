@@ -32,7 +32,7 @@ func (c *Controller) leave(ctx context.Context, peer *v1alpha1.Peer, seen *parti
 	if seen.node {
 		node.thing = fmt.Sprintf("virtual node %s to be emptied and to go, by `hanse kubelet`", v1alpha1.VirtualNodeName(peer.Name))
 	}
-	if seen.mode != v1alpha1.PartingAgreed || peer.Agentless() || seen.namespace == nil {
+	if seen.mode != v1alpha1.PartingAgreed || seen.namespace == nil {
 		return node, nil
 	}
 	link, err := c.links.Ensure(ctx, peer)
@@ -43,6 +43,8 @@ func (c *Controller) leave(ctx context.Context, peer *v1alpha1.Peer, seen *parti
 		return firstOf(node, obstacle{thing: "credentials in Secret " + linkSecret(peer) + " that can be used", theirs: true}), nil
 	case err != nil:
 		return obstacle{}, err
+	case peer.Agentless():
+		return clearAgentless(ctx, peer, link, node), nil
 	}
 	return c.leaveOver(ctx, peer, seen, link, node)
 }

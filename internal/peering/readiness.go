@@ -60,9 +60,6 @@ func provision(peer *v1alpha1.Peer, f *facts, others []condition) condition {
 			return found.asReady()
 		}
 	}
-	if peer.Agentless() {
-		return isFalse(kind, v1alpha1.ReasonAgentless, "The peer runs no Hanse: offloading to agentless peers is not there yet")
-	}
 	if f.addresses.problem != "" {
 		return isFalse(kind, v1alpha1.ReasonNoAddressRange, "%s", f.addresses.problem)
 	}
@@ -72,6 +69,8 @@ func provision(peer *v1alpha1.Peer, f *facts, others []condition) condition {
 		return isFalse(kind, v1alpha1.ReasonNoAdvertisement, "The peer has not advertised anything to this cluster yet")
 	case !ad.ok():
 		return ad.asReady()
+	case peer.Agentless():
+		return condition{kind, metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits}
 	default:
 		return isTrue(kind, "Pods of this cluster may run at the peer")
 	}

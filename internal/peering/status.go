@@ -148,6 +148,10 @@ func unauthenticated(peer *v1alpha1.Peer, p probe) condition {
 }
 
 func connected(peer *v1alpha1.Peer) condition {
+	if peer.Agentless() {
+		return isFalse(v1alpha1.ConditionConnected, v1alpha1.ReasonAgentless, "The peer runs no Hanse, so there will be no network "+
+			"between its pods and ours: the addresses of pods that run there are not shown")
+	}
 	message := "There is no network between the pods of the two clusters yet"
 	if peer.HasRole(v1alpha1.RoleProvider) {
 		message += ": the addresses of pods that run at the peer do not route"

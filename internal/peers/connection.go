@@ -26,6 +26,7 @@ type connection struct {
 	timeout time.Duration
 	// pingAfter is how soon a connection over which nothing comes is asked whether it is alive.
 	pingAfter time.Duration
+	alive     liveness
 
 	secure *tls.Config
 	config *rest.Config // of the first server, without the token
@@ -38,7 +39,9 @@ type connection struct {
 
 // connect makes a connection that ends with ctx or when it is closed. Nothing is sent yet.
 func (l *Links) connect(ctx context.Context, to account) (*connection, error) {
-	c := &connection{account: to, timeout: l.config.Timeout, pingAfter: l.config.PingAfter}
+	c := &connection{
+		account: to, timeout: l.config.Timeout, pingAfter: l.config.PingAfter, alive: livenessWithin(l.config.LinkTimeout),
+	}
 	c.token.Store(&to.token)
 	c.ctx, c.close = context.WithCancel(ctx)
 	if err := c.makeClients(l.config, l.mapper); err != nil {

@@ -15,13 +15,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// How soon a connection over which nothing comes any more is given up, so that the next request makes a new one. A cut
-// that lasts longer than this is noticed here and not by the retransmissions of TCP, which take minutes. Besides HTTP/2
-// (see Config.PingAfter) the kernel asks too, as long as nothing is on its way.
+// How soon a connection over which nothing comes any more is given up by HTTP/2 (see Config.PingAfter), so that the next
+// request makes a new one. Most cuts are noticed before that, by the kernel (see liveness).
 const (
 	pingAfter   = 3 * time.Second
 	pingTimeout = 3 * time.Second
-	keepAlives  = 3
 )
 
 // transport returns a transport of our own, whose connections end with c. (Those of client-go are shared and never end.)
@@ -116,8 +114,9 @@ func mostTelling(errs []error) error {
 
 func (c *connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{
-		Timeout:         min(c.timeout, 5*time.Second),
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout, Count: keepAlives},
+		Timeout:         min(c.timeout, c.alive.dial),
+		KeepAliveConfig: c.alive.keepAlive,
+		Control:         c.alive.control,
 	}
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {

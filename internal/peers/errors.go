@@ -21,6 +21,9 @@ var (
 	ErrCredentialsInvalid = errors.New("credentials cannot be used")
 	// ErrUnreachable: the peer's API server does not answer, or answers that it cannot serve now.
 	ErrUnreachable = errors.New("no answer")
+	// ErrLost: a connection over which the peer sent was given up, since nothing came for long (see Config.LinkTimeout). It
+	// is unreachable too, as far as one connection tells.
+	ErrLost = fmt.Errorf("connection lost: %w", ErrUnreachable)
 	// ErrUnauthorized: the peer's API server does not know our credentials.
 	ErrUnauthorized = errors.New("not authorized")
 	// ErrForbidden: the peer's API server knows us and does not let us do this.
@@ -38,7 +41,7 @@ func classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, kind := range []error{ErrClosed, ErrTooLarge, ErrMalformed, context.Canceled} {
+	for _, kind := range []error{ErrClosed, ErrTooLarge, ErrMalformed, ErrLost, context.Canceled} {
 		if errors.Is(err, kind) {
 			return err
 		}

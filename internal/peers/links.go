@@ -28,6 +28,9 @@ type Config struct {
 	UserAgent string
 	// Timeout bounds every request that is no stream. By default 10 s.
 	Timeout time.Duration
+	// LinkTimeout is how soon it is known that a peer is cut off: the kernel gives a connection up, and what watches over
+	// it fails with ErrLost, early enough for an attempt to connect again before. By default 3 s, and at least that.
+	LinkTimeout time.Duration
 	// PingAfter is how soon a connection over which nothing comes is asked whether it is alive, so that a cut is noticed
 	// also where no request fails. Each such ping takes as much as a request: who sends requests itself from time to time
 	// can do with fewer. By default 3 s.
@@ -56,6 +59,7 @@ func NewLinks(config Config) *Links {
 	if config.Timeout == 0 {
 		config.Timeout = 10 * time.Second
 	}
+	config.LinkTimeout = max(config.LinkTimeout, DefaultLinkTimeout)
 	if config.PingAfter == 0 {
 		config.PingAfter = pingAfter
 	}

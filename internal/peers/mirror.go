@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -28,6 +28,7 @@ const (
 // peer that answers nonsense, or nothing, leaves the mirror as it was; Err says why.
 type Mirror struct {
 	namespace string
+	selector  labels.Selector // nil for all objects
 	kind      schema.GroupVersionKind
 	link      *Link
 	changed   func(types.NamespacedName)
@@ -38,14 +39,32 @@ type Mirror struct {
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]client.Object
 	err     error
+	failed  chan struct{} // closed while there is an err
 }
 
 // Watch mirrors the objects of the example's kind in the namespace over there until ctx ends or the link is closed.
-// The example may be unstructured, and should be where one undecodable object must not hide the others. Each time an
-// object appears, changes or goes, changed is called with its key, one call at a time; it must not block.
+// The example may be unstructured, and should be where one undecodable object must not hide the others. If it is a
+// PartialObjectMetadata, nothing but the metadata comes over the link. Each time an object appears, changes or goes,
+// changed is called with its key, one call at a time; it must not block.
 func (l *Link) Watch(
 	ctx context.Context, example client.Object, namespace string, changed func(types.NamespacedName),
 ) (*Mirror, error) {
+	return l.WatchSelected(ctx, example, Selection{Namespace: namespace}, changed)
+}
+
+// A Selection says which objects of a peer to mirror.
+type Selection struct {
+	// Namespace is the one that they are in. It must be set.
+	Namespace string
+	// Labels select some of them. By default all.
+	Labels labels.Selector
+}
+
+// WatchSelected is Watch for the selected objects alone.
+func (l *Link) WatchSelected(
+	ctx context.Context, example client.Object, of Selection, changed func(types.NamespacedName),
+) (*Mirror, error) {
+	namespace := of.Namespace
 	kind, err := apiutil.GVKForObject(example, l.links.config.Scheme)
 	if err != nil {
 		return nil, fmt.Errorf("find the kind to watch: %w", err)
@@ -56,17 +75,18 @@ func (l *Link) Watch(
 	mirrorCtx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.ctx, cancel)
 	m := &Mirror{
-		namespace: namespace, kind: kind, link: l, changed: changed, done: mirrorCtx.Done(),
+		namespace: namespace, selector: of.Labels, kind: kind, link: l, changed: changed, done: mirrorCtx.Done(),
 		// A server that ends every watch at once must not keep us busy.
 		pace:    rate.NewLimiter(2, 10),
 		synced:  make(chan struct{}),
 		objects: map[types.NamespacedName]client.Object{},
+		failed:  make(chan struct{}),
 	}
-	_, isUnstructured := example.(*unstructured.Unstructured)
-	source := &source{mirror: m, unstructured: isUnstructured}
+	source := &source{mirror: m, example: example}
 	reflector := cache.NewReflectorWithOptions(source, example, &store{m}, cache.ReflectorOptions{
-		Name:    "mirror of peer " + l.peer,
-		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 2 * time.Second, Steps: 10},
+		Name: "mirror of peer " + l.peer,
+		// A peer that is back is to be known about within two seconds.
+		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Cap: 500 * time.Millisecond, Steps: 10},
 	})
 	reflector.WatchListPageSize = pageSize
 	started := l.links.run(func() {
@@ -130,6 +150,13 @@ func (m *Mirror) Err() error {
 	return m.err
 }
 
+// Failed returns a channel that is closed as soon as Err is not nil: at once, if it is not nil now.
+func (m *Mirror) Failed() <-chan struct{} {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.failed
+}
+
 // report keeps the outcome of an attempt to read from the peer.
 func (m *Mirror) report(attempt string, err error) {
 	if errors.Is(err, context.Canceled) {
@@ -140,5 +167,11 @@ func (m *Mirror) report(attempt string, err error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	switch {
+	case m.err == nil && err != nil:
+		close(m.failed)
+	case m.err != nil && err == nil:
+		m.failed = make(chan struct{})
+	}
 	m.err = err
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -182,6 +183,29 @@ func TestMirrorFollowsThePeer(t *testing.T) {
 	}
 }
 
+func TestMirrorOfSomeObjectsAsksForThoseAlone(t *testing.T) {
+	asked := make(chan string, 10)
+	server := &apiServer{pages: []string{listOf(t, "", mapping("a", "1"))}, events: make(chan string)}
+	w := newWorld(t, Config{})
+	w.answers(func(rw http.ResponseWriter, req *http.Request) {
+		asked <- req.URL.Query().Get("labelSelector")
+		server.serve(rw, req)
+	})
+	of := Selection{Namespace: tenant, Labels: labels.SelectorFromSet(labels.Set{"whose": "ours"})}
+	m, err := w.connect().WatchSelected(t.Context(), &v1alpha1.NamespaceMapping{}, of, func(types.NamespacedName) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range []string{"list", "watch"} {
+		if got := <-asked; got != "whose=ours" {
+			t.Errorf("%s: the selector is %q", request, got)
+		}
+	}
+}
+
 func unstructuredMapping() *unstructured.Unstructured {
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NamespaceMapping"))
@@ -313,7 +337,7 @@ func TestWatchNeedsANamespace(t *testing.T) {
 func TestMirrorHoldsOnlySoMuch(t *testing.T) {
 	m := &Mirror{
 		namespace: tenant, changed: func(types.NamespacedName) {}, synced: make(chan struct{}),
-		objects: map[types.NamespacedName]client.Object{},
+		failed: make(chan struct{}), objects: map[types.NamespacedName]client.Object{},
 	}
 	s := &store{m}
 	for i := range maxMirrored + 1 {

@@ -14,9 +14,9 @@ import (
 
 // A source lists and watches what a mirror shows. It is a cache.ListerWatcherWithContext.
 type source struct {
-	mirror       *Mirror
-	unstructured bool
-	listed       int // objects on the pages of the current list
+	mirror  *Mirror
+	example client.Object
+	listed  int // objects on the pages of the current list
 }
 
 // IsWatchListSemanticsUnSupported makes the reflector list in pages, which can be bounded, and not by a watch, which
@@ -75,6 +75,8 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 	if err != nil {
 		return nil, err
 	}
+	// Whoever reads the events is told that there are no more, and not why.
+	ctx = withLoss(ctx, func(err error) { s.mirror.report("watch", fmt.Errorf("%w: %w", ErrLost, err)) })
 	watcher, err := s.mirror.link.client.Watch(ctx, list, s.listOptions(options))
 	s.mirror.report("watch", err)
 	return watcher, err
@@ -82,15 +84,21 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 
 func (s *source) listOptions(options metav1.ListOptions) *client.ListOptions {
 	return &client.ListOptions{
-		Namespace: s.mirror.namespace, Limit: options.Limit, Continue: options.Continue, Raw: &options,
+		Namespace: s.mirror.namespace, LabelSelector: s.mirror.selector,
+		Limit: options.Limit, Continue: options.Continue, Raw: &options,
 	}
 }
 
 func (s *source) newList() (client.ObjectList, error) {
 	kind := s.mirror.kind
 	kind.Kind += "List"
-	if s.unstructured {
+	switch s.example.(type) {
+	case *unstructured.Unstructured:
 		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		return list, nil
+	case *metav1.PartialObjectMetadata:
+		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
 		return list, nil
 	}

@@ -46,7 +46,7 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		ctx, cancel = context.WithTimeout(req.Context(), b.timeout)
 		req = req.WithContext(ctx)
 	}
-	resp, err := b.next.RoundTrip(req)
+	resp, err := b.next.RoundTrip(asksForJSON(req))
 	if err != nil {
 		cancel()
 		if b.isClosed() {
@@ -61,7 +61,51 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Header.Del("Retry-After")
 	resp.Body = limit(resp, what, cancel)
+	if lost := lossOf(req.Context()); lost != nil {
+		resp.Body = &watchedBody{ReadCloser: resp.Body, lost: lost}
+	}
 	return resp, nil
+}
+
+type lossKey struct{}
+
+// withLoss has lost called when the connection over which the answer comes is given up.
+func withLoss(ctx context.Context, lost func(error)) context.Context {
+	return context.WithValue(ctx, lossKey{}, lost)
+}
+
+func lossOf(ctx context.Context) func(error) {
+	lost, _ := ctx.Value(lossKey{}).(func(error))
+	return lost
+}
+
+// A watchedBody tells when its connection is given up.
+type watchedBody struct {
+	io.ReadCloser
+	lost func(error)
+}
+
+// Read implements io.Reader.
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if isLost(err) {
+		b.lost(err)
+	}
+	return n, err
+}
+
+// asksForJSON returns the request without the other encodings that a client of metadata asks for by itself.
+func asksForJSON(req *http.Request) *http.Request {
+	accepted := req.Header.Get("Accept")
+	if !strings.Contains(accepted, runtime.ContentTypeProtobuf) {
+		return req
+	}
+	kept := slices.DeleteFunc(strings.Split(accepted, ","), func(part string) bool {
+		return !strings.HasPrefix(strings.TrimSpace(part), runtime.ContentTypeJSON)
+	})
+	req = req.Clone(req.Context())
+	req.Header.Set("Accept", strings.Join(kept, ","))
+	return req
 }
 
 func (b *bounded) isClosed() bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -47,6 +48,7 @@ type world struct {
 	local  client.Client
 	links  *Links
 	server *httptest.Server
+	wire   *wire
 	peer   *v1alpha1.Peer
 
 	mu     sync.Mutex
@@ -59,6 +61,9 @@ func newWorld(t *testing.T, config Config) *world {
 	w := &world{t: t, token: token, peer: &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}}}
 	w.server = httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
 	w.server.EnableHTTP2 = true
+	_ = w.server.Listener.Close()
+	w.wire = listen(t)
+	w.server.Listener = w.wire
 	w.server.StartTLS()
 	w.local = fake.NewClientBuilder().WithScheme(testScheme(t)).Build()
 	config.Local, config.Scheme = w.local, testScheme(t)
@@ -74,6 +79,41 @@ func newWorld(t *testing.T, config Config) *world {
 		w.server.Close()
 	})
 	return w
+}
+
+// wire is what the peer listens on, and the connections that it took.
+type wire struct {
+	net.Listener
+
+	mu    sync.Mutex
+	conns []net.Conn
+	taken func(net.Conn) // called for each, if not nil
+}
+
+func listen(t *testing.T) *wire {
+	t.Helper()
+	config := net.ListenConfig{}
+	config.SetMultipathTCP(false) // its sockets take no filters
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &wire{Listener: listener}
+}
+
+// Accept implements net.Listener.
+func (w *wire) Accept() (net.Conn, error) {
+	conn, err := w.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conns = append(w.conns, conn)
+	if w.taken != nil {
+		w.taken(conn)
+	}
+	return conn, nil
 }
 
 func (w *world) serve(rw http.ResponseWriter, req *http.Request) {

@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,10 @@ func (k *keeper) admit(ctx context.Context, seen *scene, next *decision) (*corev
 		next.wait(seen, reason, message)
 		return nil, nil
 	}
+	if id := k.config.ClusterID; id != "" && slices.Contains(seen.shadow.Spec.Path, id) {
+		next.giveUp(seen, v1alpha1.ReasonLoop, "The pod has come through this cluster before: it may not come back")
+		return nil, nil
+	}
 	pod, err := build(seen, peer)
 	if err != nil {
 		next.giveUp(seen, v1alpha1.ReasonPodInvalid, err.Error())
@@ -40,10 +45,19 @@ func (k *keeper) admit(ctx context.Context, seen *scene, next *decision) (*corev
 	short, freed := k.ledger.reserve(who, demandOf(pod), limitsOf(peer).Resources)
 	k.wake(freed)
 	if short != nil {
-		next.wait(seen, v1alpha1.ReasonLimitExceeded, short.message())
+		k.outOfLimits(seen, next, short.message())
 		return nil, nil
 	}
 	return pod, nil
+}
+
+// outOfLimits waits for room for a pod that never ran. One that has run is not waited for, since home believes that it runs.
+func (k *keeper) outOfLimits(seen *scene, next *decision, message string) {
+	if seen.shadow.Status.PodUID == "" {
+		next.wait(seen, v1alpha1.ReasonLimitExceeded, message)
+		return
+	}
+	next.waitAWhile(seen, v1alpha1.ReasonLimitExceeded, message)
 }
 
 func claimantOf(shadow *v1alpha1.ShadowPod, peer string) claimant {
@@ -82,11 +96,15 @@ func barred(peer *v1alpha1.Peer) (reason, message string) {
 	}
 }
 
-func build(seen *scene, peer *v1alpha1.Peer) (*corev1.Pod, error) {
-	pod, err := offload.Build(seen.shadow, offload.Rules{
+func rulesOf(peer *v1alpha1.Peer) offload.Rules {
+	return offload.Rules{
 		Restricted:    peer.Spec.PodSecurity == v1alpha1.PodSecurityRestricted,
 		LeastRequests: leastRequests(limitsOf(peer).Resources),
-	})
+	}
+}
+
+func build(seen *scene, peer *v1alpha1.Peer) (*corev1.Pod, error) {
+	pod, err := offload.Build(seen.shadow, rulesOf(peer))
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +122,7 @@ func (k *keeper) account(seen *scene, next *decision) {
 
 func (k *keeper) leave(name types.NamespacedName) {
 	k.turnedAway.leave(name)
+	k.carried.leave(name)
 	k.wake(k.ledger.leave(name))
 }
 
@@ -135,8 +154,9 @@ func (k *keeper) podChanged(ctx context.Context, o client.Object) []reconcile.Re
 		return nil
 	}
 	owner, peer := ownerShadow(pod), pod.Labels[v1alpha1.LabelPeer]
-	if owner != nil && owner.Name == pod.Name && peer != "" && !offload.Ended(&pod.Status) {
-		k.ledger.see(claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer}, demandOf(pod))
+	if owner != nil && owner.Name == pod.Name && peer != "" && !hasEnded(&pod.Status) {
+		who := claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer}
+		k.wake(k.ledger.see(who, demandOf(pod)))
 	}
 	return shadowOfPod(ctx, pod)
 }

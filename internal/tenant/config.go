@@ -16,6 +16,8 @@ import (
 type Config struct {
 	// Namespace is Hanse's own. Default v1alpha1.SystemNamespace.
 	Namespace string
+	// ClusterID is the id of this cluster. Pods that have come through it before are not taken.
+	ClusterID string
 	// ServiceAccount is the one that the manager runs under, in Namespace. It must be set: it gets the right to make
 	// pods in twin namespaces.
 	ServiceAccount string

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,11 @@ type scene struct {
 	peer   string
 	twin   *corev1.Namespace // in which the ShadowPod lies
 	ending bool              // the twin is being deleted
-	now    time.Time
+	// scalingUp is when the autoscaler said that it makes room for the pod, which has no node.
+	scalingUp time.Time
+	// upToDate says that the pod is known to be as the ShadowPod wants it.
+	upToDate bool
+	now      time.Time
 }
 
 // action is what to do about the pod.
@@ -56,7 +61,7 @@ func decide(s *scene) decision {
 		next.tell(s, offload.Export(s.pod))
 	case !s.pod.DeletionTimestamp.IsZero():
 		next.interrupt(s)
-	case offload.FailedByPlatform(&s.pod.Status):
+	case failedByPlatform(&s.pod.Status):
 		next.interrupt(s)
 		next.action = removePod
 	default:
@@ -92,45 +97,56 @@ func (s *scene) missing(next *decision) {
 
 // alive decides about a pod that runs or is about to.
 func (s *scene) alive(next *decision) {
-	if s.shadow.Generation != s.shadow.Status.ObservedGeneration {
+	if s.shadow.Generation != s.shadow.Status.ObservedGeneration && !s.upToDate {
 		next.action = updatePod
 	}
-	status := offload.Export(s.pod)
-	if wait := s.patience(&status); wait > 0 {
+	if wait := s.patience(&s.pod.Status); wait > 0 {
 		next.again = wait
 		return
 	}
-	next.tell(s, status)
+	next.tell(s, offload.Export(s.pod))
+	if stuck := unschedulable(s.pod); stuck != nil {
+		// No event of the pod tells what the autoscaler does.
+		next.again = min(max(s.now.Sub(stuck.LastTransitionTime.Time)/4, scaleUpPace), longestPace)
+	}
 }
 
-// Most pods are ready soon, which is then the only thing to tell. These are for how long one is not told of that has no
-// node yet, whose containers are being made, and whose containers have begun to run and are not ready.
+// Most pods are ready soon, which is then the only thing to tell. These are for how long one is not told of that the
+// scheduler has not looked at, that it has no room for (others may just be going), whose containers are being made, and
+// whose containers have begun to run and are not ready.
 const (
 	schedulingPatience = 10 * time.Second
+	noRoomPatience     = 2 * time.Second
 	creatingPatience   = time.Minute
 	startingPatience   = 3 * time.Second
 )
 
 // patience says for how long this status need not be told.
 func (s *scene) patience(status *corev1.PodStatus) time.Duration {
-	recorded := &s.shadow.Status
-	// Home knows by now that something stood against it.
-	heldBack := meta.IsStatusConditionFalse(recorded.Conditions, v1alpha1.ConditionScheduled)
-	remade := recorded.PodUID != "" && recorded.PodUID != s.pod.UID
-	started := recorded.Phase != "" && recorded.Phase != string(corev1.PodPending)
-	created := s.pod.CreationTimestamp.Time
+	age := s.now.Sub(s.pod.CreationTimestamp.Time)
 	switch {
-	case remade || started || heldBack || alarming(status):
+	case s.waitedFor() || alarming(status):
 		return 0
+	case unschedulable(s.pod) != nil:
+		return left(noRoomPatience, age)
 	case status.Phase == corev1.PodPending && s.pod.Spec.NodeName == "":
-		return left(schedulingPatience, s.now.Sub(created))
+		return left(schedulingPatience, age)
 	case status.Phase == corev1.PodPending:
-		return left(creatingPatience, s.now.Sub(created))
+		return left(creatingPatience, age)
 	case status.Phase == corev1.PodRunning && !ready(status):
 		return left(startingPatience, s.now.Sub(lastStart(status)))
 	default:
 		return 0
 	}
+}
+
+// waitedFor says whether home follows the pod already: it ran, it is made again, or something stood against it.
+func (s *scene) waitedFor() bool {
+	recorded := &s.shadow.Status
+	heldBack := meta.IsStatusConditionFalse(recorded.Conditions, v1alpha1.ConditionScheduled)
+	remade := recorded.PodUID != "" && recorded.PodUID != s.pod.UID
+	started := recorded.Phase != "" && recorded.Phase != string(corev1.PodPending)
+	return remade || started || heldBack
 }
 
 // left returns what is left of a time, and nothing of one that begins in the future: two clocks differ then.
@@ -179,9 +195,23 @@ func ended(phase string) bool {
 	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
 }
 
+// failedByPlatform says whether the pod failed by what happened to its node or cluster, or was not taken by a kubelet.
+func failedByPlatform(status *corev1.PodStatus) bool {
+	return offload.FailedByPlatform(status) || rejected(status)
+}
+
+// rejected says whether a kubelet did not take the pod, so that nothing of it ran. The reasons for that are many, and more
+// come with each version.
+func rejected(status *corev1.PodStatus) bool {
+	return status.Phase == corev1.PodFailed && strings.HasPrefix(status.Message, "Pod was rejected") && !everStarted(status)
+}
+
+// hasEnded says whether the pod has run to its end.
+func hasEnded(status *corev1.PodStatus) bool { return offload.Ended(status) && !rejected(status) }
+
 // endedByItself says whether the pod's own containers ended it, and not its deletion.
 func endedByItself(pod *corev1.Pod) bool {
-	if !offload.Ended(&pod.Status) {
+	if !hasEnded(&pod.Status) {
 		return false
 	}
 	return pod.DeletionTimestamp.IsZero() || finishedBeforeDeletion(pod)

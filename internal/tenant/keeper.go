@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // keeper keeps a pod running for each ShadowPod.
@@ -24,6 +26,9 @@ type keeper struct {
 	queue  waker
 
 	turnedAway turnedAway
+	scaleUps   scaleUps
+	pace       pace
+	carried    notes[carried]
 }
 
 // waker takes requests to look at a ShadowPod again.
@@ -32,7 +37,7 @@ type waker interface {
 }
 
 func newKeeper(cfg Config, c client.Client, live client.Reader) *keeper {
-	return &keeper{config: cfg, client: c, live: live, ledger: newLedger()}
+	return &keeper{config: cfg, client: c, live: live, ledger: newLedger(), scaleUps: scaleUps{live: live}}
 }
 
 // Reconcile brings one ShadowPod and its pod in line.
@@ -40,6 +45,7 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	shadow := &v1alpha1.ShadowPod{}
 	err := k.client.Get(ctx, request.NamespacedName, shadow)
 	if apierrors.IsNotFound(err) {
+		k.pace.paid.leave(request.NamespacedName)
 		k.leave(request.NamespacedName)
 	}
 	if err != nil {
@@ -57,7 +63,8 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	k.account(seen, &next)
-	return reconcile.Result{RequeueAfter: next.again}, k.record(ctx, seen.shadow, next.status)
+	again, err := k.record(ctx, seen, &next)
+	return reconcile.Result{RequeueAfter: again}, err
 }
 
 // observe looks at what there is. It returns nil where there is nothing to keep.
@@ -78,10 +85,22 @@ func (k *keeper) observe(ctx context.Context, shadow *v1alpha1.ShadowPod) (*scen
 		return nil, err
 	}
 	seen.pod = pod
-	if pod != nil || shadow.Status.PodUID == "" {
-		return seen, nil
+	if pod == nil && shadow.Status.PodUID != "" {
+		return k.lookAgain(ctx, seen)
 	}
-	return k.lookAgain(ctx, seen)
+	if pod != nil {
+		k.recall(ctx, seen)
+	}
+	return seen, nil
+}
+
+// recall adds what is known of the pod from elsewhere.
+func (k *keeper) recall(ctx context.Context, seen *scene) {
+	shadow, pod := seen.shadow, seen.pod
+	seen.upToDate = k.carried.get(client.ObjectKeyFromObject(shadow)) == carried{pod.UID, shadow.Generation}
+	if unschedulable(pod) != nil && left(noRoomPatience, seen.now.Sub(pod.CreationTimestamp.Time)) == 0 {
+		seen.scalingUp = k.scaleUps.of(ctx, pod, seen.now)
+	}
 }
 
 // lookAgain asks the API server itself. A pod that the record knows and the cache does not may be gone, or not here
@@ -144,8 +163,9 @@ func (k *keeper) end(ctx context.Context, shadow *v1alpha1.ShadowPod) error {
 		if graceLeft(pod, shadow.Spec.DeletionGracePeriodSeconds) {
 			return k.delete(ctx, pod, shadow.Spec.DeletionGracePeriodSeconds)
 		}
-		return nil
+		return k.tellEnd(ctx, shadow, pod)
 	}
+	fault.Point(fault.BeforeRelease)
 	before := shadow.DeepCopy()
 	controllerutil.RemoveFinalizer(shadow, v1alpha1.FinalizerShadowPod)
 	err = k.client.Patch(ctx, shadow, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -153,6 +173,18 @@ func (k *keeper) end(ctx context.Context, shadow *v1alpha1.ShadowPod) error {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
 	return nil
+}
+
+// tellEnd records how the pod ended, if somebody at home waits for that.
+func (k *keeper) tellEnd(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod) error {
+	if shadow.Annotations[v1alpha1.AnnotationReportEnd] == "" || !ended(string(pod.Status.Phase)) {
+		return nil
+	}
+	seen := &scene{shadow: shadow, pod: pod, now: k.config.Clock.Now()}
+	next := decision{status: *shadow.Status.DeepCopy()}
+	next.tell(seen, offload.Export(pod))
+	_, err := k.record(ctx, seen, &next)
+	return err
 }
 
 // delete deletes the pod, with its own grace unless another is named.
@@ -164,6 +196,7 @@ func (k *keeper) delete(ctx context.Context, pod *corev1.Pod, grace *int64) erro
 	if err := ignoreStale(k.client.Delete(ctx, pod, options)); err != nil {
 		return fmt.Errorf("delete the pod: %w", err)
 	}
+	fault.Point(fault.PodDeleted)
 	ctrl.LoggerFrom(ctx).Info("Deleting pod", "podUID", pod.UID)
 	return nil
 }

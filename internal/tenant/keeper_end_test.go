@@ -40,6 +40,36 @@ func TestDeletionWaitsForThePodAndCarriesTheGrace(t *testing.T) {
 	}
 }
 
+func TestEndIsToldWhereHomeWaitsForIt(t *testing.T) {
+	for annotation, want := range map[string]string{"": string(corev1.PodRunning), "true": string(corev1.PodFailed)} {
+		shadow := shadowPod()
+		shadow.Status.Phase = string(corev1.PodRunning)
+		s := newStage(t, shadow)
+		s.run()
+		s.homeDeletes(ptr.To[int64](30))
+		asking := s.shadow()
+		asking.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: annotation}
+		if err := s.server.Update(t.Context(), asking); err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		pod := s.pod()
+		pod.DeletionGracePeriodSeconds = ptr.To[int64](30)
+		if err := s.server.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		pod.Status.Phase = corev1.PodFailed
+		if err := s.server.Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		told := &v1alpha1.ShadowPod{}
+		if !s.find(told, s.twin, "web") || told.Status.Phase != want {
+			t.Errorf("with annotation %q the record says %q, want %q", annotation, told.Status.Phase, want)
+		}
+	}
+}
+
 func TestDeletionLooksForAPodThatTheCacheDoesNotShow(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,7 +76,7 @@ func TestRefusedPod(t *testing.T) {
 		s.run()
 		s.run()
 		s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonPodInvalid)
-		if c := meta.FindStatusCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable); c.Message != "spec.hostNetwork: not allowed" {
+		if c := meta.FindStatusCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable); !strings.HasPrefix(c.Message, "spec.hostNetwork: not allowed") {
 			t.Errorf("got message %q", c.Message)
 		}
 		s.expectWrites("status ShadowPod")
@@ -95,4 +96,63 @@ func TestPodOfAGivenUpRecordIsRemoved(t *testing.T) {
 	s.run()
 	s.run()
 	s.expectWrites("create Pod", "delete Pod")
+}
+
+func TestPodThatCameThroughThisClusterIsNotTaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		path []string
+		want bool
+	}{
+		"from its home":           {nil, true},
+		"by way of another":       {[]string{"visby", "lubeck-id"}, true},
+		"by way of this cluster":  {[]string{"hamburg-id", "lubeck-id"}, false},
+		"and then by another one": {[]string{"visby", "hamburg-id", "lubeck-id"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shadow := shadowPod()
+			shadow.Spec.Path = c.path
+			s := newStage(t, shadow)
+			s.keeper.config.ClusterID = "hamburg-id"
+			s.run()
+			if (s.pod() != nil) != c.want {
+				t.Errorf("got pod %v", s.pod())
+			}
+			if !c.want {
+				s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonLoop)
+			}
+		})
+	}
+}
+
+// A pod that has never run waits for room for as long as it takes. Home believes of one that has run that it does.
+func TestPodThatRanIsGivenUpWhenLimitsRefuseItNow(t *testing.T) {
+	exceeded := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("exceeded quota: hanse"))
+	for name, refuse := range map[string]func(*stage){
+		"the peer's limits": func(s *stage) {
+			p := &v1alpha1.Peer{}
+			s.find(p, "", "lubeck")
+			p.Spec.Limits.Resources = cpuOf("1m")
+			if err := s.server.Update(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a quota": func(s *stage) { s.createPod = exceeded },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := runningStage(t, limited("cpu", "2"), "500m")
+			s.somebodyDeletes()
+			s.kubeletLetsGo()
+			refuse(s)
+			if again := s.run(); again <= 0 || again > refusedFor {
+				t.Errorf("looks again in %s", again)
+			}
+			s.expectHeld("web", v1alpha1.ReasonLimitExceeded)
+			if meta.IsStatusConditionTrue(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable) {
+				t.Error("it was given up at once")
+			}
+			s.clock.Step(refusedFor)
+			s.run()
+			s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonLimitExceeded)
+		})
+	}
 }

@@ -93,12 +93,39 @@ func (l *ledger) short(peer string, demand, limits corev1.ResourceList) *shortag
 	return nil
 }
 
-// see takes over what a pod that exists asks for.
-func (l *ledger) see(who claimant, demand corev1.ResourceList) {
+// change gives the ShadowPod, whose pod exists, room for what it is about to ask for if the limits leave it. If they do
+// not, it keeps what it has, and change returns what is short. What it will need no more is free once it is seen to.
+func (l *ledger) change(who claimant, demand, limits corev1.ResourceList) *shortage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	old, had := l.accounts[who.NamespacedName]
+	more := grown(demand, old.demand)
+	l.set(who.NamespacedName, nil)
+	short := l.short(who.peer, more, limits)
+	if short == nil {
+		both := maps.Clone(old.demand)
+		if both == nil {
+			both = corev1.ResourceList{}
+		}
+		maps.Copy(both, more)
+		l.set(who.NamespacedName, &account{claimant: who, demand: both})
+	} else if had {
+		l.set(who.NamespacedName, &old)
+	}
+	return short
+}
+
+// see takes over what a pod that exists asks for. It returns those that may have room because that is less than before.
+func (l *ledger) see(who claimant, demand corev1.ResourceList) []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, had := l.accounts[who.NamespacedName]
 	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
 	l.stopWaiting(who.NamespacedName)
+	if !had || len(grown(old.demand, demand)) == 0 {
+		return nil
+	}
+	return l.waitersOf(old.peer)
 }
 
 // leave closes the account of a ShadowPod that needs no pod any more or cannot have one. It returns those that may have
@@ -171,6 +198,24 @@ func (l *ledger) book(peer string, demand corev1.ResourceList, by func(*resource
 type shortage struct {
 	resource     corev1.ResourceName
 	limit, asked resource.Quantity
+}
+
+// grown returns those amounts that are more than before.
+func grown(now, before corev1.ResourceList) corev1.ResourceList {
+	more := corev1.ResourceList{}
+	for name, amount := range now {
+		if was := before[name]; amount.Cmp(was) > 0 {
+			more[name] = amount
+		}
+	}
+	return more
+}
+
+// keeps says that a pod which runs is not given more.
+func (s *shortage) keeps() string {
+	return fmt.Sprintf("The pod now asks for %s of %s, for which the provider's limit of %s for this cluster has no room: "+
+		"it runs on with what it has until other pods of this cluster have ended there, or the limit is raised",
+		s.asked.String(), s.resource, s.limit.String())
 }
 
 // message says the same however much is used just now.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
 )
 
 // lookAgain is how soon a namespace that is in the way is looked at again: nothing tells us when it goes.
@@ -51,6 +52,7 @@ func (m *mapper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		if err := m.client.Update(ctx, mapping); err != nil {
 			return reconcile.Result{}, fmt.Errorf("add the finalizer: %w", err)
 		}
+		fault.Point(fault.MappingHeld)
 	}
 	// This is asked before the quota is made, since the time may be over right after.
 	uncounted, countErr := m.untilCounted(ctx)
@@ -97,13 +99,20 @@ func (m *mapper) consumer(ctx context.Context, name string) (*v1alpha1.Peer, err
 func (m *mapper) ensure(
 	ctx context.Context, mapping *v1alpha1.NamespaceMapping, peer *v1alpha1.Peer,
 ) (finding, error) {
-	twin := twinOf{peer: peer.Name, clusterID: peer.Spec.ClusterID, home: mapping.Spec.HomeNamespace}
+	twin := twinFor(peer.Name, peer.Spec.ClusterID, mapping)
 	if !m.offloadable(twin.home) {
 		return finding{reason: v1alpha1.ReasonNamespaceForbidden}, nil
 	}
 	found := finding{twin: twin.name()}
 	ns := &corev1.Namespace{}
 	err := m.live.Get(ctx, client.ObjectKey{Name: found.twin}, ns)
+	// A twin that exists stays, whatever names the peer may choose by now. Of other namespaces with names that it may not
+	// choose, a peer does not learn whether they exist.
+	granted := twin.granted(peer.Spec.TwinNames, m.config.Namespace)
+	if !granted && (apierrors.IsNotFound(err) || err == nil && !twin.owns(ns)) {
+		found.reason = v1alpha1.ReasonTwinNameForbidden
+		return found, nil
+	}
 	if apierrors.IsNotFound(err) {
 		ns, err = m.create(ctx, mapping, peer, twin)
 	}
@@ -138,7 +147,9 @@ func (m *mapper) create(
 		return nil, err
 	}
 	ns := twin.namespace(peer.Spec.PodSecurity)
-	return ns, m.client.Create(ctx, ns)
+	err = m.client.Create(ctx, ns)
+	fault.Point(fault.TwinCreated)
+	return ns, err
 }
 
 // room says whether the peer may have one more twin, and none of its other mappings has waited longer for it.
@@ -161,7 +172,8 @@ func (m *mapper) room(ctx context.Context, mapping *v1alpha1.NamespaceMapping, p
 	before := len(exists)
 	for i := range mappings.Items {
 		other := &mappings.Items[i]
-		if m.offloadable(other.Spec.HomeNamespace) && !exists[TwinName(peer.Name, other.Spec.HomeNamespace)] &&
+		twin := twinFor(peer.Name, peer.Spec.ClusterID, other)
+		if m.offloadable(twin.home) && twin.granted(peer.Spec.TwinNames, m.config.Namespace) && !exists[twin.name()] &&
 			other.DeletionTimestamp.IsZero() && older(other, mapping) {
 			before++
 		}
@@ -183,7 +195,7 @@ func (m *mapper) remove(
 	if !controllerutil.ContainsFinalizer(mapping, v1alpha1.FinalizerNamespaceMapping) {
 		return reconcile.Result{}, nil
 	}
-	name := TwinName(peer, mapping.Spec.HomeNamespace)
+	name := twinFor(peer, "", mapping).name()
 	ns := &corev1.Namespace{}
 	err := m.live.Get(ctx, client.ObjectKey{Name: name}, ns)
 	if client.IgnoreNotFound(err) != nil {
@@ -196,6 +208,7 @@ func (m *mapper) remove(
 		}
 		return reconcile.Result{RequeueAfter: lookAgain}, deleteNamespace(ctx, m.client, ns)
 	}
+	fault.Point(fault.BeforeUnmapping)
 	controllerutil.RemoveFinalizer(mapping, v1alpha1.FinalizerNamespaceMapping)
 	if err := m.client.Update(ctx, mapping); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("remove the finalizer: %w", err)
@@ -224,6 +237,7 @@ func deleteNamespace(ctx context.Context, c client.Client, ns *corev1.Namespace)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete namespace %s: %w", ns.Name, err)
 	}
+	fault.Point(fault.TwinDeleted)
 	ctrl.LoggerFrom(ctx).Info("Deleting twin namespace", "Namespace", ns.Name)
 	return nil
 }

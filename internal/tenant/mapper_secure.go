@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/local"
 )
 
@@ -39,7 +40,9 @@ func (m *mapper) secure(ctx context.Context, twin twinOf, peer *v1alpha1.Peer, n
 		if err := step(); err != nil {
 			return "", err
 		}
+		fault.Point(fault.BetweenGuards)
 	}
+	fault.Point(fault.TwinSecured)
 	if counted(quota) {
 		return v1alpha1.ReasonTwinCreated, nil
 	}

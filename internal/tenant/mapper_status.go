@@ -56,6 +56,9 @@ func (f finding) message() string {
 		return "Namespaces of a system are not offloaded"
 	case v1alpha1.ReasonNamespaceTaken:
 		return fmt.Sprintf("Namespace %s exists and is not the twin of this namespace", f.twin)
+	case v1alpha1.ReasonTwinNameForbidden:
+		return fmt.Sprintf("The provider does not let this cluster name a namespace %s: its administrator can allow it by "+
+			"spec.twinNames of the Peer, unless it is a name of the system, or let the provider make the name", f.twin)
 	case v1alpha1.ReasonLimitExceeded:
 		return "The provider gives this cluster no more namespaces: it gets this one when another goes, or the limit is raised"
 	case v1alpha1.ReasonPending:

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -36,18 +40,50 @@ const (
 	policyRetryAtMost = 30 * time.Second
 )
 
-// record writes the status, if it changed. A conflict means that our copy is old: the newer one is on its way to us.
-func (k *keeper) record(ctx context.Context, shadow *v1alpha1.ShadowPod, status v1alpha1.ShadowPodStatus) error {
-	if equality.Semantic.DeepEqual(shadow.Status, status) {
-		return nil
+// record writes the status, if it changed, and returns when to look again. A status that changes all the time is written
+// now and then, and what cannot be seen again later at once. A conflict means that our copy is old: the newer one is on its
+// way to us.
+func (k *keeper) record(ctx context.Context, seen *scene, next *decision) (time.Duration, error) {
+	shadow := seen.shadow
+	if equality.Semantic.DeepEqual(shadow.Status, next.status) {
+		return next.again, nil
 	}
-	before := shadow.DeepCopy()
-	shadow.Status = status
+	name := client.ObjectKeyFromObject(shadow)
+	if wait := k.pace.untilNext(name, seen.now); wait > 0 && !next.lasting(seen) {
+		return sooner(next.again, wait), nil
+	}
+	k.pace.wrote(name, seen.now)
+	fault.Point(fault.BeforeRecord)
+	before, after := statusOf(shadow, shadow.Status), statusOf(shadow, next.status)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := ignoreStale(k.client.Status().Patch(ctx, shadow, patch)); err != nil {
-		return fmt.Errorf("write the status: %w", err)
+	if err := ignoreStale(k.client.Status().Patch(ctx, after, patch)); err != nil {
+		return 0, fmt.Errorf("write the status: %w", err)
 	}
-	return nil
+	fault.Point(fault.Recorded)
+	return next.again, nil
+}
+
+// statusOf returns the ShadowPod with that status and without its pod, which need not be compared to write a status.
+func statusOf(shadow *v1alpha1.ShadowPod, status v1alpha1.ShadowPodStatus) *v1alpha1.ShadowPod {
+	return &v1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: shadow.Namespace, Name: shadow.Name, UID: shadow.UID, ResourceVersion: shadow.ResourceVersion,
+		},
+		Status: status,
+	}
+}
+
+// lasting says whether the decision is about more than how the pod is just now. There are few of those.
+func (d *decision) lasting(s *scene) bool {
+	before := &s.shadow.Status
+	return ended(d.status.Phase) || d.unrecoverable() || d.status.PodUID != before.PodUID ||
+		remaking(&d.status) != remaking(before)
+}
+
+// remaking says whether the record is of a pod that went.
+func remaking(status *v1alpha1.ShadowPodStatus) bool {
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	return c != nil && c.Reason == reasonRemaking
 }
 
 // tell puts the status of the pod on record.
@@ -55,8 +91,20 @@ func (d *decision) tell(s *scene, status corev1.PodStatus) {
 	d.adopt(s)
 	d.put(&status)
 	d.status.ObservedGeneration = s.shadow.Generation
-	d.mirror(s, &status, corev1.PodScheduled, v1alpha1.ConditionScheduled)
+	d.place(s, &status)
 	d.mirror(s, &status, corev1.PodReady, v1alpha1.ConditionReady)
+}
+
+// place tells whether the scheduler has found a node, and if not, why, and since when that has been so.
+func (d *decision) place(s *scene, status *corev1.PodStatus) {
+	switch stuck := unschedulable(s.pod); {
+	case stuck == nil:
+		d.mirror(s, status, corev1.PodScheduled, v1alpha1.ConditionScheduled)
+	case !s.scalingUp.IsZero():
+		d.since(s.scalingUp, s, v1alpha1.ConditionScheduled, v1alpha1.ReasonScalingUp, because(scalingUp, stuck))
+	default:
+		d.since(stuck.LastTransitionTime.Time, s, v1alpha1.ConditionScheduled, v1alpha1.ReasonNoRoom, because(noRoom, stuck))
+	}
 }
 
 // interrupt records that the pod is going and the next will come: of what was known only its readiness changes.
@@ -71,8 +119,11 @@ func (d *decision) interrupt(s *scene) {
 		known = &exported
 	}
 	status := offload.Interrupted(known, reasonRemaking)
+	if !everStarted(&status) {
+		status.Phase = corev1.PodPending
+	}
 	d.put(&status)
-	d.restart(s, v1alpha1.ConditionReady, reasonRemaking, "The pod went and will be made again")
+	d.since(s.now, s, v1alpha1.ConditionReady, reasonRemaking, "The pod went and will be made again")
 }
 
 // adopt begins the record of the pod that runs now. What is known of an earlier one is added up.
@@ -95,23 +146,28 @@ func (d *decision) addRestarts() {
 	if known == nil {
 		return
 	}
-	for _, containers := range [][]corev1.ContainerStatus{known.InitContainerStatuses, known.ContainerStatuses} {
-		for i := range containers {
-			if containers[i].RestartCount == 0 {
-				continue
-			}
-			if d.status.Restarts == nil {
-				d.status.Restarts = map[string]int32{}
-			}
-			d.status.Restarts[containers[i].Name] += containers[i].RestartCount
+	for _, container := range statusesOf(known) {
+		if container.RestartCount <= 0 {
+			continue
 		}
+		if d.status.Restarts == nil {
+			d.status.Restarts = map[string]int32{}
+		}
+		before := d.status.Restarts[container.Name]
+		d.status.Restarts[container.Name] = before + min(container.RestartCount, math.MaxInt32-before)
 	}
 }
 
-// put stores the pod's status, and keeps the bytes that are there if they say the same.
+// put stores the pod's status, and keeps the bytes that are there if they say the same. Nothing goes back by that: not the
+// phase, when the pod was made again or is seen in an old copy, and no count of restarts.
 func (d *decision) put(status *corev1.PodStatus) {
+	if d.status.Phase == string(corev1.PodRunning) && status.Phase == corev1.PodPending {
+		status.Phase = corev1.PodRunning
+	}
 	d.status.Phase = string(status.Phase)
-	if known := recordedPod(&d.status); known != nil && equality.Semantic.DeepEqual(known, status) {
+	known := recordedPod(&d.status)
+	keepRestarts(status, known)
+	if known != nil && equality.Semantic.DeepEqual(known, status) {
 		return
 	}
 	raw, err := json.Marshal(status)
@@ -120,6 +176,40 @@ func (d *decision) put(status *corev1.PodStatus) {
 		return
 	}
 	d.status.Pod = &runtime.RawExtension{Raw: raw}
+}
+
+// keepRestarts raises counts that were higher before.
+func keepRestarts(status, known *corev1.PodStatus) {
+	if known == nil {
+		return
+	}
+	before := map[string]int32{}
+	for _, container := range statusesOf(known) {
+		before[container.Name] = container.RestartCount
+	}
+	for _, container := range statusesOf(status) {
+		container.RestartCount = max(container.RestartCount, before[container.Name])
+	}
+}
+
+// statusesOf returns the statuses of containers of every kind.
+func statusesOf(status *corev1.PodStatus) []*corev1.ContainerStatus {
+	var out []*corev1.ContainerStatus
+	for _, containers := range [][]corev1.ContainerStatus{
+		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
+	} {
+		for i := range containers {
+			out = append(out, &containers[i])
+		}
+	}
+	return out
+}
+
+// everStarted says whether a container of the pod has run: one that a kubelet refused has not.
+func everStarted(status *corev1.PodStatus) bool {
+	return slices.ContainsFunc(statusesOf(status), func(c *corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
+	})
 }
 
 // recordedPod returns the status of the pod that is on record, and nil if there is none.
@@ -155,26 +245,31 @@ func reasonOr(reason, fallback string) string {
 }
 
 func (d *decision) condition(s *scene, kind string, status metav1.ConditionStatus, reason, message string) {
-	if len(message) > maxMessage {
-		message = message[:maxMessage]
-	}
-	meta.SetStatusCondition(&d.status.Conditions, metav1.Condition{
-		Type:               kind,
-		Status:             status,
-		ObservedGeneration: s.shadow.Generation,
-		LastTransitionTime: metav1.NewTime(s.now),
-		Reason:             reason,
-		Message:            message,
+	d.set(s, metav1.Condition{
+		Type: kind, Status: status, LastTransitionTime: metav1.NewTime(s.now), Reason: reason, Message: message,
 	})
 }
 
-// restart sets a condition to False for a reason, and its time to now unless it had the reason already.
-func (d *decision) restart(s *scene, kind, reason, message string) {
-	if had := meta.FindStatusCondition(d.status.Conditions, kind); had != nil && had.Reason == reason {
-		return
+func (d *decision) set(s *scene, c metav1.Condition) {
+	if len(c.Message) > maxMessage {
+		c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "")
 	}
-	meta.RemoveStatusCondition(&d.status.Conditions, kind)
-	d.condition(s, kind, metav1.ConditionFalse, reason, message)
+	c.ObservedGeneration = s.shadow.Generation
+	meta.SetStatusCondition(&d.status.Conditions, c)
+}
+
+// since sets a condition to False for a reason, and its time unless it had the reason already.
+func (d *decision) since(at time.Time, s *scene, kind, reason, message string) {
+	had := meta.FindStatusCondition(d.status.Conditions, kind)
+	if had != nil && (had.Reason != reason || had.Status != metav1.ConditionFalse) {
+		meta.RemoveStatusCondition(&d.status.Conditions, kind)
+	}
+	if at.IsZero() {
+		at = s.now
+	}
+	d.set(s, metav1.Condition{
+		Type: kind, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(at), Reason: reason, Message: message,
+	})
 }
 
 // giveUp says that the pod can no longer be made.
@@ -186,7 +281,7 @@ func (d *decision) giveUp(s *scene, reason, message string) {
 
 // nameTaken says that another pod has the name. It is looked at again, since nothing tells us when that pod goes.
 func (d *decision) nameTaken(s *scene) {
-	d.restart(s, v1alpha1.ConditionScheduled, v1alpha1.ReasonPodNameTaken,
+	d.since(s.now, s, v1alpha1.ConditionScheduled, v1alpha1.ReasonPodNameTaken,
 		"A pod of this name exists in the twin namespace and was not made for this ShadowPod")
 	d.again = lookAgain
 }
@@ -201,31 +296,21 @@ func (d *decision) refused(s *scene, message string) {
 // turnedAway says that the policies do not let the pod in, and gives up when they have not for too long. They are asked
 // again when they change, and before that.
 func (d *decision) turnedAway(s *scene, reason string) {
-	message := "The provider's policies refuse the pod"
+	d.waitAWhile(s, v1alpha1.ReasonRefusedByPolicy, refusedByPolicies("the pod", reason))
+}
+
+func refusedByPolicies(what, reason string) string {
+	message := "The provider's policies refuse " + what
 	if reason != "" {
 		message += ": " + reason
 	}
-	d.restart(s, v1alpha1.ConditionScheduled, v1alpha1.ReasonRefusedByPolicy, message)
-	d.wait(s, v1alpha1.ReasonRefusedByPolicy, message)
-	since := meta.FindStatusCondition(d.status.Conditions, v1alpha1.ConditionScheduled).LastTransitionTime
-	if d.again = refusedFor - s.now.Sub(since.Time); d.again <= 0 {
-		d.giveUp(s, v1alpha1.ReasonRefusedByPolicy, message)
-	}
-}
-
-// postpone leaves a change at home to be carried over later.
-func (d *decision) postpone(s *scene) {
-	d.status.ObservedGeneration = s.shadow.Status.ObservedGeneration
-	if d.again == 0 {
-		d.again = policyRetryAtMost
-	}
+	return message
 }
 
 // retry says why there is no pod now, and looks again. It returns for how long that has been so.
 func (d *decision) retry(s *scene, reason, message string, atMost time.Duration) time.Duration {
-	d.restart(s, v1alpha1.ConditionScheduled, reason, message)
-	since := meta.FindStatusCondition(d.status.Conditions, v1alpha1.ConditionScheduled).LastTransitionTime
-	waited := s.now.Sub(since.Time)
+	d.since(s.now, s, v1alpha1.ConditionScheduled, reason, message)
+	waited := d.waited(s)
 	// As long again as it has been so already: the waits double.
 	d.again = min(max(waited, refusedAtLeast), atMost)
 	return waited
@@ -234,7 +319,21 @@ func (d *decision) retry(s *scene, reason, message string, atMost time.Duration)
 // wait says why there is no pod. It is looked at again when that changes.
 func (d *decision) wait(s *scene, reason, message string) {
 	d.again = 0
-	d.condition(s, v1alpha1.ConditionScheduled, metav1.ConditionFalse, reason, message)
+	d.since(s.now, s, v1alpha1.ConditionScheduled, reason, message)
+}
+
+// waitAWhile does the same for what may not last, and gives up when it does.
+func (d *decision) waitAWhile(s *scene, reason, message string) {
+	d.wait(s, reason, message)
+	if d.again = refusedFor - d.waited(s); d.again <= 0 {
+		d.giveUp(s, reason, message)
+	}
+}
+
+// waited is for how long there has been no pod for the reason that is on record.
+func (d *decision) waited(s *scene) time.Duration {
+	c := meta.FindStatusCondition(d.status.Conditions, v1alpha1.ConditionScheduled)
+	return s.now.Sub(c.LastTransitionTime.Time)
 }
 
 func (d *decision) unrecoverable() bool {

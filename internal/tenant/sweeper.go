@@ -54,12 +54,14 @@ func (s *sweeper) needed(ctx context.Context, twin twinOf) (bool, error) {
 		return false, nil
 	}
 	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(twin.peer), Name: twin.home}
-	err = s.live.Get(ctx, key, &v1alpha1.NamespaceMapping{})
+	mapping := &v1alpha1.NamespaceMapping{}
+	err = s.live.Get(ctx, key, mapping)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read NamespaceMapping %s: %w", key, err)
 	}
-	return true, nil
+	// It may be another one of that name, which asks for another twin.
+	return twinFor(twin.peer, twin.clusterID, mapping).name() == twin.name(), nil
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,14 +39,41 @@ func forbidden(home, system string) bool {
 		strings.HasPrefix(home, "kube-") || strings.HasPrefix(home, "hanse-")
 }
 
+// grants says whether one of the patterns, in which * stands for anything, is the name's.
+func grants(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		matches, err := path.Match(pattern, name)
+		return err == nil && matches
+	})
+}
+
 // twinOf identifies a twin namespace: whose it is and what it stands for.
 type twinOf struct {
 	peer      string
 	clusterID string
 	home      string
+	chosen    string // its name, where that is not the one that we make
 }
 
-func (t twinOf) name() string { return TwinName(t.peer, t.home) }
+// twinFor returns the twin that a mapping of the peer asks for.
+func twinFor(peer, clusterID string, mapping *v1alpha1.NamespaceMapping) twinOf {
+	return twinOf{peer: peer, clusterID: clusterID, home: mapping.Spec.HomeNamespace}.called(mapping.Spec.Twin)
+}
+
+func (t twinOf) called(name string) twinOf {
+	if name != TwinName(t.peer, t.home) {
+		t.chosen = name
+	}
+	return t
+}
+
+func (t twinOf) name() string { return cmp.Or(t.chosen, TwinName(t.peer, t.home)) }
+
+// granted says whether the peer may give the twin its name. One that we make has it by right.
+func (t twinOf) granted(patterns []string, system string) bool {
+	return t.chosen == "" || len(validation.IsDNS1123Label(t.chosen)) == 0 && !forbidden(t.chosen, system) &&
+		grants(patterns, t.chosen)
+}
 
 func (t twinOf) namespace(level v1alpha1.PodSecurityLevel) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -74,7 +103,7 @@ func podSecurity(level v1alpha1.PodSecurityLevel) map[string]string {
 
 // owns says whether the namespace is exactly this twin. Any other is never touched.
 func (t twinOf) owns(ns *corev1.Namespace) bool {
-	return ns.Labels[v1alpha1.LabelType] == v1alpha1.TypeTwin &&
+	return ns.Name == t.name() && ns.Labels[v1alpha1.LabelType] == v1alpha1.TypeTwin &&
 		ns.Labels[v1alpha1.LabelPeer] == t.peer &&
 		ns.Labels[v1alpha1.LabelClusterID] == t.clusterID &&
 		ns.Labels[v1alpha1.LabelManaged] == "true" &&
@@ -103,12 +132,13 @@ func (t twinOf) binding(role, namespace, account string) *rbacv1.RoleBinding {
 	}
 }
 
-// twinIn reads which twin a namespace claims to be.
+// twinIn reads which twin a namespace is. What it goes by is set by our manager alone: a policy holds it. One of the
+// system is none, whatever it says.
 func twinIn(ns *corev1.Namespace) (twinOf, bool) {
 	t := twinOf{
 		peer:      ns.Labels[v1alpha1.LabelPeer],
 		clusterID: ns.Labels[v1alpha1.LabelClusterID],
 		home:      ns.Annotations[v1alpha1.AnnotationHomeNamespace],
-	}
-	return t, t.peer != "" && ns.Name == t.name() && t.owns(ns)
+	}.called(ns.Name)
+	return t, t.peer != "" && t.home != "" && !forbidden(ns.Name, "") && t.owns(ns)
 }

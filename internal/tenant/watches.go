@@ -148,7 +148,7 @@ func twinOfMapping(_ context.Context, o client.Object) []reconcile.Request {
 		return nil
 	}
 	peer := mapping.Namespace[len(v1alpha1.TenantNamespacePrefix):]
-	return requestFor("", TwinName(peer, mapping.Spec.HomeNamespace))
+	return requestFor("", twinFor(peer, "", mapping).name())
 }
 
 func (m *mapper) mappingsOfPeer(ctx context.Context, peer client.Object) []reconcile.Request {

@@ -40,6 +40,7 @@ type world struct {
 	policies  fakePolicies
 	latency   time.Duration       // how long a write takes
 	createPod error               // what the API server answers to new pods
+	changePod error               // what it answers to changes by a subresource
 	uncounted bool                // whether Kubernetes has not counted quotas yet
 	hidden    map[string]bool     // kinds that the cache does not show yet
 	grace     []*int64            // the grace of each deletion of a pod
@@ -61,6 +62,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.server = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&v1alpha1.ShadowPod{}, &v1alpha1.NamespaceMapping{}, &corev1.Pod{}).
+		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
+		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string {
+			return []string{o.(*corev1.Event).InvolvedObject.Kind}
+		}).
 		WithObjects(objects...).WithObjects(installed(noon.Add(-time.Hour))).Build()
 	w.client = interceptor.NewClient(w.server, interceptor.Funcs{
 		Get: w.get, Create: w.create, Delete: w.delete, Patch: w.patch, Update: w.update, SubResourcePatch: w.patchStatus,
@@ -84,6 +89,9 @@ func (w *world) create(ctx context.Context, c client.WithWatch, o client.Object,
 	if pod, ok := o.(*corev1.Pod); ok {
 		if w.createPod != nil {
 			return w.createPod
+		}
+		if len(pod.Finalizers) > 0 {
+			w.Errorf("a pod of a node that is lost would stay for ever by its finalizers %v", pod.Finalizers)
 		}
 		pod.Finalizers = append(pod.Finalizers, kubeletHolds)
 		pod.Status.Phase = corev1.PodPending
@@ -123,7 +131,14 @@ func (w *world) update(ctx context.Context, c client.WithWatch, o client.Object,
 func (w *world) patchStatus(
 	ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
 ) error {
-	w.wrote("status", o)
+	w.wrote(sub, o)
+	if _, ok := o.(*corev1.Pod); ok && sub != "status" {
+		if w.changePod != nil {
+			return w.changePod
+		}
+		// The fake API server knows no other subresource of pods. It takes the whole change.
+		return c.Patch(ctx, o, p)
+	}
 	return c.SubResource(sub).Patch(ctx, o, p, opts...)
 }
 

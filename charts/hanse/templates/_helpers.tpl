@@ -51,7 +51,8 @@ spec:
 {{- end -}}
 
 {{- /* A Deployment of one subcommand: .root, .component, .process (its values), .args (flags of its own), and, if it is on
-the network of its node, .namespace, .hostNetwork, .metricsPort and .healthPort. */ -}}
+the network of its node, .namespace, .hostNetwork, .metricsPort and .healthPort; and .certificate, the name of a Secret
+with a certificate to mount at /certificate. */ -}}
 {{- define "hanse.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -147,4 +148,11 @@ spec:
             allowPrivilegeEscalation: false
             readOnlyRootFilesystem: true
             capabilities: {drop: [ALL]}
+          {{- with .certificate }}
+          volumeMounts:
+            - {name: certificate, mountPath: /certificate, readOnly: true}
+      volumes:
+        - name: certificate
+          secret: {secretName: {{ . }}}
+          {{- end }}
 {{- end -}}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
+
+	"github.com/hanse-dev/hanse/internal/fault"
+)
+
+// killed is the exit code of a process that was ended by kill -9, which a fault stands for.
+const killed = 137
+
+// faultFlags are the hidden ones of the fault suite. No administrator wants them.
+type faultFlags struct {
+	failAt string
+	offset time.Duration
+}
+
+func (f *faultFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.failAt, "fail-at", "", "point NAME[:N] at which the process ends as if it were killed")
+	flags.DurationVar(&f.offset, "clock-offset", 0, "by how much the clock is wrong")
+	if err := errors.Join(flags.MarkHidden("fail-at"), flags.MarkHidden("clock-offset")); err != nil {
+		panic(err) // the flags are those of the lines above
+	}
+}
+
+// arm makes the process end at its point.
+func (f *faultFlags) arm() error {
+	if err := fault.Arm(f.failAt, func() { os.Exit(killed) }); err != nil {
+		return fmt.Errorf("--fail-at: %w", err)
+	}
+	return nil
+}
+
+// clock is what the process takes for the time. It is used for all that is compared with what others wrote down. Leader
+// election, time limits of requests and client-go's own back-offs measure how long something takes, for which no clock
+// has to be right.
+func (f *faultFlags) clock() clock.WithDelayedExecution {
+	if f.offset == 0 {
+		return clock.RealClock{}
+	}
+	return wrongClock{offset: f.offset}
+}
+
+// wrongClock is off, and runs as fast as the right one. Timers and tickers are those of the real clock: how long they
+// wait does not depend on what time it is. The times that it tells have a monotonic part, which is off by as much, so
+// that the time between two of them stays right when somebody sets the machine's clock.
+type wrongClock struct {
+	clock.RealClock
+
+	offset time.Duration
+}
+
+// Now returns what this clock takes for the time.
+func (c wrongClock) Now() time.Time { return c.RealClock.Now().Add(c.offset) }
+
+// Since returns how long ago that was by this clock.
+func (c wrongClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

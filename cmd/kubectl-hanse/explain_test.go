@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// scene is a pod in the offloaded namespace shop, with what there is around it.
+type scene struct {
+	pod        *corev1.Pod
+	offloading *v1alpha1.NamespaceOffloading
+	turin      *corev1.Node
+	others     []client.Object
+}
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+func virtualNodeOf(peer, region string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName(peer), Labels: map[string]string{
+			v1alpha1.LabelType: v1alpha1.TypeVirtualNode, v1alpha1.LabelPeer: peer, v1alpha1.LabelClusterID: peer + "-id", "region": region,
+		}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// newScene is a pod that runs in turin, and all is well.
+func newScene() *scene {
+	s := &scene{
+		pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "u-1", CreationTimestamp: ago(time.Hour)},
+			Spec:       corev1.PodSpec{NodeName: "hanse-turin", Containers: []corev1.Container{{Name: "web"}}},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodRunning,
+				Conditions: []corev1.PodCondition{
+					{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Hour)},
+					{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+				},
+				ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "web", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				}},
+			},
+		},
+		offloading: offloadingOf("shop"),
+		turin:      virtualNodeOf("turin", "south"),
+	}
+	s.offloading.CreationTimestamp = ago(2 * time.Hour)
+	s.offloading.Spec = v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyLocalAndRemote, ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{"region": "south"}},
+		Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Exclude: []string{"milan"}}},
+	}
+	s.offloading.Status = v1alpha1.NamespaceOffloadingStatus{
+		Clusters: []v1alpha1.ClusterOffloading{{Peer: "turin", State: "Ready", Twin: "shop-lubeck-abcdef"}},
+		Placement: &v1alpha1.NamespacePlacementStatus{PlacementStatus: v1alpha1.PlacementStatus{Nodes: []v1alpha1.NodePlacement{
+			{Name: "hanse-turin", Weight: 80, WeightByPrice: 7}, {Name: "hanse-rome", Excluded: "its price is above maxPrice"},
+		}}},
+	}
+	ad := &v1alpha1.Advertisement{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v1alpha1.TenantNamespace("turin"), Name: "turin-id", Labels: map[string]string{v1alpha1.LabelPeer: "turin"},
+		},
+		Spec: v1alpha1.AdvertisementSpec{
+			ClusterID: "turin-id", TimeToLive: metav1.NewTime(now.Add(time.Hour)),
+			Prices: &v1alpha1.Prices{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{corev1.ResourceCPU: resource.MustParse("0.04")}},
+		},
+		Status: v1alpha1.AdvertisementStatus{Acknowledgement: &v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted}},
+	}
+	s.others = []client.Object{ad, virtualNodeOf("bergen", "north"), virtualNodeOf("milan", "south"), virtualNodeOf("rome", "south")}
+	return s
+}
+
+func (s *scene) warn(reason, note string, at time.Duration) {
+	s.others = append(s.others, &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: reason}, EventTime: metav1.NewMicroTime(now.Add(-at)),
+		Reason: reason, Note: note, Type: corev1.EventTypeWarning,
+		Regarding: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: s.pod.Name, UID: s.pod.UID},
+	})
+}
+
+func (s *scene) explain(t *testing.T) podExplained {
+	t.Helper()
+	objects := append(slices.Clone(s.others), s.pod)
+	if s.turin != nil {
+		objects = append(objects, s.turin)
+	}
+	if s.offloading != nil {
+		objects = append(objects, s.offloading)
+	}
+	seen, err := observePod(soon(t), newWorld(t, objects...).client, client.ObjectKeyFromObject(s.pod), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return explainPod(seen, now)
+}
+
+// held has the pod's status say why it does not run.
+func (s *scene) held(reason, message string) {
+	s.pod.Status = corev1.PodStatus{
+		Phase: corev1.PodPending, Reason: reason, Message: message, Conditions: s.pod.Status.Conditions[:1],
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}},
+	}
+}
+
+func (s *scene) unbound() {
+	s.pod.Spec.NodeName = ""
+	s.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector.",
+	}}}
+}
+
+var scenes = map[string]func(*scene){
+	"well": func(*scene) {},
+	"no-cluster-fits": func(s *scene) {
+		s.unbound()
+		s.offloading.Spec.Strategy = v1alpha1.StrategyRemote
+		s.offloading.Status.Placement.Strict = true
+		meta.SetStatusCondition(&s.offloading.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoClusterFits, Message: "rome: its price is above maxPrice",
+		})
+		meta.SetStatusCondition(&s.offloading.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
+		})
+		s.warn("FailedScheduling", "0/4 nodes are available", time.Minute)
+	},
+	"held": func(s *scene) {
+		s.held(v1alpha1.ReasonOffloadingBackOff, "The pod is not offloaded: the peer has no namespace for it yet")
+		s.offloading.Status.Clusters[0] = v1alpha1.ClusterOffloading{Peer: "turin", State: "Refused", Message: "TwinNameForbidden: kitchen matches no pattern"}
+		s.warn(v1alpha1.ReasonOffloadingBackOff, "The pod is not offloaded: the peer has no namespace for it yet", time.Minute)
+	},
+	"no-room": func(s *scene) {
+		s.held(v1alpha1.ReasonNoRoom, "The provider has no node with room for the pod: Insufficient cpu")
+		s.pod.Annotations = map[string]string{v1alpha1.AnnotationPrefer: "Price", v1alpha1.AnnotationExclude: "rome, bergen"}
+	},
+	"cut-off": func(s *scene) {
+		s.turin.Status.Conditions[0].Status = corev1.ConditionUnknown
+		s.pod.Status.Reason = v1alpha1.ReasonDisconnected
+		s.pod.Status.Conditions[1].Status = corev1.ConditionFalse
+		s.offloading.Spec.OnDisconnect = v1alpha1.DisconnectionReplace
+	},
+	"runs-at-home": func(s *scene) {
+		s.pod.Spec.NodeName = "worker-1"
+		s.pod.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "it uses namespaces or ports of its host"}
+		s.offloading.Spec.Strategy = v1alpha1.StrategyRemote
+		s.others = append(s.others, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
+	},
+	"older-than-the-offloading": func(s *scene) {
+		s.pod.Spec.NodeName = "worker-1"
+		s.offloading.CreationTimestamp = ago(time.Minute)
+		s.offloading.Spec.Strategy = v1alpha1.StrategyRemote
+	},
+	"crashes": func(s *scene) {
+		s.pod.Status.Conditions[1].Status = corev1.ConditionFalse
+		s.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "CrashLoopBackOff", Message: "back-off 40s restarting failed container",
+		}}
+		s.warn("BackOff", "Back-off restarting failed container web", time.Minute)
+	},
+	"left-behind": func(s *scene) { s.offloading = nil },
+	"never-offloaded": func(s *scene) {
+		s.held(v1alpha1.ReasonOffloadingBackOff, "The pod is not offloaded: its namespace is not")
+		s.offloading = nil
+	},
+	"does-not-go": func(s *scene) {
+		s.pod.Finalizers = []string{"example.com/backup"}
+		deleted := ago(10 * time.Minute)
+		s.pod.DeletionTimestamp = &deleted
+		s.offloading.Spec.Strategy = v1alpha1.StrategyLocal
+	},
+	"does-not-start": func(s *scene) {
+		s.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: s.pod.Status.Conditions[:1]}
+	},
+}
+
+func TestPodsAreExplained(t *testing.T) {
+	for name, change := range scenes {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			change(s)
+			var text bytes.Buffer
+			if err := printExplained(&text, s.explain(t), now); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "explain-"+name+".txt", text.String())
+		})
+	}
+	var text bytes.Buffer
+	s := newScene()
+	scenes["no-room"](s)
+	if err := encode(&text, s.explain(t), "json"); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "explain.json", text.String())
+}
+
+// Users of a namespace see neither nodes nor peers.
+func TestAPodIsExplainedToWhoSeesLittle(t *testing.T) {
+	s := newScene()
+	inner := newWorld(t, append(s.others, s.pod, s.offloading, s.turin)...).client
+	forbidden := func(what string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: what}, "", nil)
+	}
+	c := interceptor.NewClient(inner, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if _, isNode := o.(*corev1.Node); isNode {
+				return forbidden("nodes")
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, isEvents := list.(*eventsv1.EventList); !isEvents {
+				return forbidden("things")
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	seen, err := observePod(soon(t), c, client.ObjectKeyFromObject(s.pod), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := explainPod(seen, now)
+	if diff := cmp.Diff([]string{"nodes", "peers", "offers"}, found.Hidden); diff != "" {
+		t.Errorf("hidden (-want +got):\n%s", diff)
+	}
+	if found.Where.Peer != "turin" || found.Where.TwinNamespace != "shop-lubeck-abcdef" || len(found.Problems) != 0 {
+		t.Errorf("found %+v", found)
+	}
+}
+
+func TestAPodThatThereIsNot(t *testing.T) {
+	_, err := observePod(soon(t), newWorld(t).client, client.ObjectKey{Namespace: "shop", Name: "web"}, now)
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("error %v, want not found", err)
+	}
+}
+
+func TestEveryLinkLeadsSomewhere(t *testing.T) {
+	for _, link := range []string{linkPending, linkNode, linkDisconnect, linkReasons, linkOffload, linkNobody, page + "#a-namespace-or-peer-does-not-go-away", "docs/how-to/place-pods.md"} {
+		if !leads(t, link) {
+			t.Errorf("%s leads nowhere", link)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package agentless
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func TestAPodBecomesAReplicaSetOfOne(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, nil))
+	set := w.replicaSet()
+	own := map[string]string{v1alpha1.LabelAgentless: peerID, v1alpha1.LabelHomeUID: "home-uid-1"}
+	if diff := cmp.Diff(own, set.Spec.Selector.MatchLabels); diff != "" {
+		t.Error(diff)
+	}
+	if *set.Spec.Replicas != 1 || set.Spec.Template.Spec.Hostname != "web-0" || set.Spec.Template.Labels["app"] != "web" {
+		t.Errorf("it is not the pod of home: %+v", set.Spec)
+	}
+	if len(set.Spec.Template.Name+set.Spec.Template.Namespace) > 0 || set.OwnerReferences != nil {
+		t.Error("the template has a name or an owner")
+	}
+}
+
+func TestTheStatusOfThePodIsThatOfTheShadowPod(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, nil))
+	set := w.replicaSet()
+	w.run(set, "web-0-abcde", corev1.PodRunning, func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	})
+	seen := w.shadow()
+	if seen.Spec.HomeUID != "home-uid-1" || seen.UID != set.UID || seen.Annotations["hanse.dev/home-revision"] != "1" {
+		t.Errorf("the ShadowPod is another one: %+v", seen.ObjectMeta)
+	}
+	if seen.Status.Phase != "Running" || w.told().Phase != corev1.PodRunning ||
+		!meta.IsStatusConditionTrue(seen.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("it runs, and the ShadowPod says %+v", seen.Status)
+	}
+	remote, found := w.link.RemotePod(seen)
+	if want := (types.NamespacedName{Namespace: there, Name: "web-0-abcde"}); !found || remote != want {
+		t.Errorf("the pod is %v, want %v", remote, want)
+	}
+}
+
+func TestAPodThatIsNotRestartedBecomesAJobOfOne(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, never))
+	job := w.job()
+	if *job.Spec.Completions != 1 || *job.Spec.BackoffLimit != 0 || *job.Spec.PodReplacementPolicy != batchv1.Failed {
+		t.Errorf("the Job may run it more than once: %+v", job.Spec)
+	}
+	rule := job.Spec.PodFailurePolicy.Rules[0]
+	if rule.Action != batchv1.PodFailurePolicyActionIgnore || rule.OnPodConditions[0].Type != corev1.DisruptionTarget {
+		t.Errorf("a disruption ends it: %+v", rule)
+	}
+	w.run(job, "web-0-abcde", corev1.PodFailed, func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 3}
+	})
+	if got := w.told(); got.Phase != corev1.PodFailed || w.shadow().Status.Phase != "Failed" {
+		t.Errorf("it has failed, and home is told %s", got.Phase)
+	}
+}
+
+func TestWhatAClusterWithoutHanseCannotHoldIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.PodTemplateSpec)
+		says   string
+	}{
+		"restarted on failure": {
+			func(p *corev1.PodTemplateSpec) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, "OnFailure",
+		},
+		"restarted until a deadline": {
+			func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](60) }, "activeDeadlineSeconds",
+		},
+		"a host network": {func(p *corev1.PodTemplateSpec) { p.Spec.HostNetwork = true }, "hostNetwork"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			err := w.link.Client().Create(t.Context(), shadow(t, test.change))
+			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want a refusal that says %q", err, test.says)
+			}
+			if w.sync(); w.shadow() != nil {
+				t.Error("there is something of it")
+			}
+		})
+	}
+}
+
+func TestPodsWithConfigurationAreRefused(t *testing.T) {
+	source := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "a"}}
+	for name, spec := range map[string]corev1.PodSpec{
+		"image pull secret":   {ImagePullSecrets: []corev1.LocalObjectReference{{Name: "a"}}},
+		"volume of a Secret":  {Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}}}},
+		"projected ConfigMap": {Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{}}}}}}}},
+		"environment":         {Containers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{}}}}},
+		"variable":            {InitContainers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "a", ValueFrom: source}}}}},
+	} {
+		if got := refusal("web-0", &spec); !strings.Contains(got, "ConfigMaps and Secrets are not taken") {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+	if got := refusal("web.v1", &corev1.PodSpec{}); !strings.Contains(got, "set spec.hostname") {
+		t.Errorf("a name that is no host name: got %q", got)
+	}
+	if got := refusal("web.v1", &corev1.PodSpec{Hostname: "web"}); got != "" {
+		t.Errorf("a name that is no host name, with one: got %q", got)
+	}
+}
+
+func TestDeletionEndsThePodWithTheGraceOfHome(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, nil))
+	set := w.replicaSet()
+	pod := w.run(set, "web-0-abcde", corev1.PodRunning, held)
+	w.giveGrace(5)
+	if got := w.shadow().Spec.DeletionGracePeriodSeconds; got == nil || *got != 5 {
+		t.Errorf("the grace is %v", got)
+	}
+	if err := w.end("another"); !apierrors.IsConflict(err) || len(w.deletes) > 0 {
+		t.Errorf("deleting another one gives %v and deletes %v", err, w.deletes)
+	}
+	if err := w.end(set.UID); err != nil {
+		t.Fatal(err)
+	}
+	foreground := metav1.DeletePropagationForeground
+	want := []client.DeleteOptions{
+		{PropagationPolicy: &foreground, Preconditions: metav1.NewUIDPreconditions(string(set.UID))},
+		{GracePeriodSeconds: ptr.To[int64](5), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	}
+	if diff := cmp.Diff(want, w.deletes); diff != "" {
+		t.Errorf("deletions: %s", diff)
+	}
+	if w.shadow().DeletionTimestamp.IsZero() || w.told().Phase != corev1.PodRunning {
+		t.Errorf("while it ends home is told %+v", w.shadow())
+	}
+	w.giveGrace(1)
+	if last := w.deletes[len(w.deletes)-1]; *last.GracePeriodSeconds != 1 {
+		t.Errorf("a shorter grace is not carried: %+v", last)
+	}
+}
+
+func TestAShadowPodLastsUntilItsPodIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, nil))
+	pod := w.run(w.replicaSet(), "web-0-abcde", corev1.PodRunning, held)
+	if err := w.end(w.replicaSet().UID); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.link.Client().Get(t.Context(), web, &v1alpha1.ShadowPod{}); err != nil {
+		t.Errorf("asked for while it ends: %v", err)
+	}
+	// The garbage collector of the peer lets the ReplicaSet go last.
+	for _, object := range []client.Object{pod, w.replicaSet()} {
+		object.SetFinalizers(nil)
+		if err := w.api.remote.Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.sync(); w.shadow() != nil {
+		t.Error("the ShadowPod is still there")
+	}
+	if err := w.link.Client().Get(t.Context(), web, &v1alpha1.ShadowPod{}); !apierrors.IsNotFound(err) {
+		t.Errorf("asked for what is gone: %v", err)
+	}
+}
+
+func TestAPodOfTheSameNameWaitsForTheOneBefore(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, nil))
+	next := shadow(t, never) // a Job, whose name the ReplicaSet does not stand against
+	next.Spec.HomeUID = "home-uid-2"
+	if err := w.link.Client().Create(t.Context(), next); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("got %v, want AlreadyExists", err)
+	}
+	found := &v1alpha1.ShadowPod{}
+	if err := w.link.Client().Get(t.Context(), web, found); err != nil || found.Spec.HomeUID != "home-uid-1" {
+		t.Errorf("got %v, %v", found.Spec.HomeUID, err)
+	}
+}
+
+func TestChangesGoToThePodAndItsTemplate(t *testing.T) {
+	w := newWorld(t)
+	cpu := func(amount string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}}
+	}
+	w.create(shadow(t, func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Resources = cpu("1") }))
+	pod := w.run(w.replicaSet(), "web-0-aaaaa", corev1.PodRunning, func(pod *corev1.Pod) {
+		pod.Labels["theirs"] = "stays"
+	})
+	changed := w.shadow().DeepCopy()
+	changed.Spec.Pod = shadow(t, func(p *corev1.PodTemplateSpec) {
+		p.Labels = map[string]string{"tier": "front"}
+		p.Spec.Containers[0].Image, p.Spec.Containers[0].Resources = "registry.example/web:2", cpu("2")
+	}).Spec.Pod
+	changed.Annotations["hanse.dev/home-revision"] = "2"
+	if err := w.link.Client().Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	w.sync()
+	pod = read(w, pod, pod.Name)
+	want := map[string]string{
+		"tier": "front", "theirs": "stays", v1alpha1.LabelAgentless: peerID, v1alpha1.LabelHomeUID: "home-uid-1",
+	}
+	if diff := cmp.Diff(want, pod.Labels); diff != "" {
+		t.Errorf("labels: %s", diff)
+	}
+	requests := pod.Spec.Containers[0].Resources.Requests
+	if pod.Spec.Containers[0].Image != "registry.example/web:2" || requests.Cpu().String() != "2" {
+		t.Errorf("the pod has %+v", pod.Spec.Containers[0])
+	}
+	template := w.replicaSet().Spec.Template
+	if template.Spec.Containers[0].Image != "registry.example/web:2" || template.Labels["app"] != "" {
+		t.Errorf("the template has %+v", template)
+	}
+	if got := w.shadow().Annotations["hanse.dev/home-revision"]; got != "2" {
+		t.Errorf("the revision is %q", got)
+	}
+}
+
+func TestWhatOthersHaveMadeIsNotOurs(t *testing.T) {
+	labels := map[string]string{v1alpha1.LabelAgentless: peerID, v1alpha1.LabelHomeUID: "u"}
+	origin := map[string]string{v1alpha1.AnnotationHomeNamespace: web.Namespace, annotationHomePod: web.Name}
+	w := newWorld(t,
+		&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: "copied", Labels: labels, Annotations: origin}},
+		&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: there, Name: remoteName(peerID, web), Labels: map[string]string{v1alpha1.LabelAgentless: "other"}, Annotations: origin,
+		}},
+	)
+	if seen := w.shadow(); seen != nil {
+		t.Errorf("it is taken for ours: %+v", seen)
+	}
+}
+
+func TestEveryNamespaceThatIsAskedForHasATwin(t *testing.T) {
+	w := newWorld(t)
+	told := make(chan string, 10)
+	tenant := w.api.TenantNamespace()
+	m, err := w.link.Watch(t.Context(), &v1alpha1.NamespaceMapping{}, tenant, func(key types.NamespacedName) { told <- key.Name })
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, found := m.Get(types.NamespacedName{Namespace: tenant, Name: "blog"})
+	if mapping, is := object.(*v1alpha1.NamespaceMapping); !found || !is || mapping.Status.Twin != "blog" ||
+		!meta.IsStatusConditionTrue(mapping.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("got %+v", object)
+	}
+	w.create(shadow(t, nil))
+	for _, want := range []string{"blog", "shop"} {
+		select {
+		case got := <-told:
+			if got != want {
+				t.Errorf("told of %s, want %s", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("not told of %s", want)
+		}
+	}
+}
+
+func TestALinkThatFailsSaysSo(t *testing.T) {
+	w := newWorld(t)
+	m, err := w.link.Watch(t.Context(), &v1alpha1.ShadowPod{}, web.Namespace, func(types.NamespacedName) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Err() != nil || !m.HasSynced() || m.WaitForSync(t.Context()) != nil {
+		t.Error("it is not in order")
+	}
+	lost := errors.New("lost")
+	broken := w.api.mirrors[1]
+	broken.err = lost
+	close(broken.failed)
+	if !errors.Is(m.Err(), lost) {
+		t.Errorf("got %v", m.Err())
+	}
+	<-m.Failed()
+}
+
+func TestVersionsNeverGoBack(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, nil))
+	pod := w.run(w.replicaSet(), "web-0-aaaaa", corev1.PodRunning, nil)
+	for range 5 {
+		pod.Status.Message += "."
+		w.updateStatus(pod)
+	}
+	before := versionOf(w.shadow().ResourceVersion)
+	w.delete(pod)
+	if after := versionOf(w.shadow().ResourceVersion); after < before {
+		t.Errorf("the version went from %d to %d", before, after)
+	}
+}
+
+func TestNamesDoNotMeet(t *testing.T) {
+	seen := map[string]bool{}
+	for _, id := range []string{peerID, ClusterID("visby", peerName)} {
+		for _, home := range []types.NamespacedName{
+			{Namespace: "shop", Name: "web-0"},
+			{Namespace: "blog", Name: "web-0"},
+			{Namespace: "shop", Name: strings.Repeat("long", 60)},
+			{Namespace: "shop", Name: strings.Repeat("long", 61)},
+		} {
+			name := remoteName(id, home)
+			if seen[name] || len(name) > 52 {
+				t.Errorf("%v: name %q is taken or too long", home, name)
+			}
+			seen[name] = true
+		}
+	}
+	if len(peerID) > 30 {
+		t.Errorf("cluster id %q is too long", peerID)
+	}
+}

@@ -1,0 +1,126 @@
+package agentless
+
+import (
+	"cmp"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/internal/offload"
+)
+
+// observed is what there is at the peer for one home pod. Nobody changes it.
+type observed struct {
+	keeper client.Object // the ReplicaSet or Job
+	pods   []*corev1.Pod // those that it controls, the one that matters first
+}
+
+// observe makes of a ReplicaSet or Job, and of pods with its labels, what there is. Pods of others are left out.
+func observe(keeper client.Object, pods []*corev1.Pod) observed {
+	seen := observed{keeper: keeper}
+	for _, pod := range pods {
+		if metav1.IsControlledBy(pod, keeper) {
+			seen.pods = append(seen.pods, pod)
+		}
+	}
+	slices.SortFunc(seen.pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(
+			cmp.Compare(seen.rank(a), seen.rank(b)),
+			b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return seen
+}
+
+// rank orders pods: one that has run to its end, then those that run or will, then those that go.
+func (o observed) rank(pod *corev1.Pod) int {
+	switch {
+	case o.isJob() && offload.Ended(&pod.Status):
+		return 0
+	case pod.DeletionTimestamp.IsZero() && !terminal(pod):
+		return 1
+	default:
+		return 2
+	}
+}
+
+// pod returns the pod that counts, or nil.
+func (o observed) pod() *corev1.Pod {
+	if len(o.pods) == 0 {
+		return nil
+	}
+	return o.pods[0]
+}
+
+// record returns what is known of earlier pods.
+func (o observed) record() record {
+	known := recordOf(o.keeper.GetAnnotations())
+	if len(o.pods) == 0 {
+		return known
+	}
+	return known.with(o.pods[0], o.pods[1:])
+}
+
+func (o observed) isJob() bool {
+	_, isJob := o.keeper.(*batchv1.Job)
+	return isJob
+}
+
+func (o observed) ending() bool { return !o.keeper.GetDeletionTimestamp().IsZero() }
+
+// jobCondition returns the condition of the Job if it holds, or nil.
+func (o observed) jobCondition(kind batchv1.JobConditionType) *batchv1.JobCondition {
+	job, isJob := o.keeper.(*batchv1.Job)
+	if !isJob {
+		return nil
+	}
+	for i := range job.Status.Conditions {
+		if c := &job.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// unmade returns why the ReplicaSet cannot make its pod, or nil.
+func (o observed) unmade() *appsv1.ReplicaSetCondition {
+	set, isSet := o.keeper.(*appsv1.ReplicaSet)
+	if !isSet {
+		return nil
+	}
+	for i := range set.Status.Conditions {
+		c := &set.Status.Conditions[i]
+		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// failed reports whether the Job has given up, though the containers of its pod have not failed by themselves.
+func (o observed) failed() *batchv1.JobCondition {
+	if pod := o.pod(); o.ending() || pod != nil && offload.Ended(&pod.Status) {
+		return nil
+	}
+	return o.jobCondition(batchv1.JobFailed)
+}
+
+// remade reports whether another pod will come for this one.
+func (o observed) remade(pod *corev1.Pod) bool {
+	if o.ending() {
+		return false
+	}
+	if !o.isJob() {
+		return !pod.DeletionTimestamp.IsZero() || terminal(pod)
+	}
+	return !offload.Ended(&pod.Status) && (!pod.DeletionTimestamp.IsZero() || offload.FailedByPlatform(&pod.Status))
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

@@ -1,0 +1,143 @@
+package agentless
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+)
+
+// podsUnlessSaid is how many pods are offered where no quota says how many there may be: as many as one node has by
+// default.
+const podsUnlessSaid = 110
+
+// always are the resources that every offer names.
+var always = []corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage,
+}
+
+// offer returns what the peer can be believed to have for us, without times, or in words for the administrator why that
+// cannot be known.
+func (s survey) offer(peer *v1alpha1.Peer, settings Config) (*v1alpha1.AdvertisementSpec, string) {
+	limits := s.limits(peer.Name)
+	if s.ledger == nil {
+		return s.offerOfQuotas(peer, limits)
+	}
+	capacity, claims := s.ledger.Capacity(nil), exchange.Claims{Limits: limits}
+	described := s.ledger.Describe(settings.LabelKeys, nil)
+	return &v1alpha1.AdvertisementSpec{
+		ClusterID:         peer.Spec.ClusterID,
+		Availability:      complete(capacity.Availability(peer.Name, claims)),
+		LargestPod:        capacity.LargestPod(peer.Name, claims),
+		Labels:            described.Labels,
+		Architectures:     described.Architectures,
+		KubernetesVersion: described.KubernetesVersion,
+	}, ""
+}
+
+// offerOfQuotas makes an offer of what the quotas of the namespace leave.
+func (s survey) offerOfQuotas(peer *v1alpha1.Peer, limits corev1.ResourceList) (*v1alpha1.AdvertisementSpec, string) {
+	namespace := peer.Spec.Namespaces[0]
+	_, cpu := limits[corev1.ResourceCPU]
+	_, memory := limits[corev1.ResourceMemory]
+	switch {
+	case s.hidden:
+		return nil, "Nobody can tell what the peer has: its user may list neither nodes and pods of all namespaces nor " +
+			"resourcequotas in namespace " + namespace + ". Have its administrator allow one of the two"
+	case !cpu || !memory:
+		return nil, "Nobody can tell what the peer has: its user may not list nodes and pods of all namespaces, and no " +
+			"ResourceQuota of namespace " + namespace + " limits both requests.cpu and requests.memory. Have its " +
+			"administrator allow that, or make such a quota"
+	}
+	if _, named := limits[corev1.ResourcePods]; !named {
+		limits[corev1.ResourcePods] = *resource.NewQuantity(podsUnlessSaid, resource.DecimalSI)
+	}
+	return &v1alpha1.AdvertisementSpec{ClusterID: peer.Spec.ClusterID, Availability: complete(limits)}, ""
+}
+
+// complete names all that an offer always names.
+func complete(list corev1.ResourceList) corev1.ResourceList {
+	for _, name := range always {
+		if _, named := list[name]; !named {
+			list[name] = resource.Quantity{Format: resource.DecimalSI}
+		}
+	}
+	return list
+}
+
+// limits returns the most that we may have by the quotas: what they leave, and what our own pods hold of them. What no
+// quota names is missing.
+func (s survey) limits(peer string) corev1.ResourceList {
+	held := s.own.Capacity(nil).Held(peer)
+	limits := corev1.ResourceList{}
+	for i := range s.quotas {
+		for name, left := range leftOf(&s.quotas[i]) {
+			left.Add(held[name])
+			if least, named := limits[name]; !named || left.Cmp(least) < 0 {
+				limits[name] = left
+			}
+		}
+	}
+	return limits
+}
+
+// leftOf returns what the quota leaves of what pods ask for. One that counts only some pods says nothing.
+func leftOf(quota *corev1.ResourceQuota) corev1.ResourceList {
+	if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
+		return nil
+	}
+	left := corev1.ResourceList{}
+	for key, hard := range quota.Spec.Hard {
+		name, asked := askedOf(key)
+		if !asked {
+			continue
+		}
+		rest := hard.DeepCopy()
+		rest.Sub(quota.Status.Used[key])
+		if rest.Sign() < 0 {
+			rest = resource.Quantity{Format: hard.Format}
+		}
+		if least, twice := left[name]; !twice || rest.Cmp(least) < 0 {
+			left[name] = rest
+		}
+	}
+	return left
+}
+
+// askedOf returns the resource that pods ask for, of which a quota limits the sum.
+func askedOf(key corev1.ResourceName) (corev1.ResourceName, bool) {
+	if slices.Contains(always, key) {
+		return key, true
+	}
+	if key == "count/pods" {
+		return corev1.ResourcePods, true
+	}
+	if key == corev1.ResourceRequestsStorage {
+		return "", false // of claims, which pods do not take along
+	}
+	name, requests := strings.CutPrefix(string(key), corev1.DefaultResourceRequestsPrefix)
+	return corev1.ResourceName(name), requests
+}
+
+// said reports whether the advertisement says what the offer does, and need not be said again yet.
+func said(ad *v1alpha1.AdvertisementSpec, offer *v1alpha1.AdvertisementSpec, now time.Time, interval time.Duration) bool {
+	like := *ad
+	like.Sequence, like.FullSequence = 0, 0
+	like.Timestamp, like.TimeToLive = metav1.Time{}, metav1.Time{}
+	return now.Before(ad.Timestamp.Add(interval)) && sameOffer(&like, offer)
+}
+
+func sameOffer(a, b *v1alpha1.AdvertisementSpec) bool {
+	return sameAmounts(a.Availability, b.Availability) && sameAmounts(a.LargestPod, b.LargestPod) && exchange.SameTerms(a, b)
+}
+
+func sameAmounts(a, b corev1.ResourceList) bool {
+	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
+}

@@ -1,0 +1,162 @@
+package agentless
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/tame"
+)
+
+const (
+	// reasonRemaking: the pod goes, not by its own doing, and the next one is about to come.
+	reasonRemaking = "Remaking"
+	// maxMessage is the bound of messages of conditions in the API.
+	maxMessage = 1024
+)
+
+// shadowOf returns the ShadowPod that stands for what there is. It lies in the namespace of its home pod, so that pods of
+// the same name do not meet, and has no spec.pod: what is not changed need not be read.
+func shadowOf(home types.NamespacedName, o observed) *v1alpha1.ShadowPod {
+	annotations := maps.Clone(o.keeper.GetAnnotations())
+	delete(annotations, annotationRecord)
+	return &v1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         home.Namespace,
+			Name:              home.Name,
+			UID:               o.keeper.GetUID(),
+			ResourceVersion:   o.version(),
+			Generation:        o.keeper.GetGeneration(),
+			CreationTimestamp: o.keeper.GetCreationTimestamp(),
+			DeletionTimestamp: o.keeper.GetDeletionTimestamp(),
+			Annotations:       annotations,
+		},
+		Spec: v1alpha1.ShadowPodSpec{
+			HomeUID:                    types.UID(o.keeper.GetLabels()[v1alpha1.LabelHomeUID]),
+			DeletionGracePeriodSeconds: graceOf(o.keeper),
+		},
+		Status: o.status(),
+	}
+}
+
+// graceOf returns the grace that home gives the pod, or nil if it has said none.
+func graceOf(keeper client.Object) *int64 {
+	grace, err := strconv.ParseInt(keeper.GetAnnotations()[annotationGrace], 10, 64)
+	if err != nil || grace < 0 {
+		return nil
+	}
+	return &grace
+}
+
+// version is the newest of all resource versions.
+func (o observed) version() string {
+	newest := versionOf(o.keeper.GetResourceVersion())
+	for _, pod := range o.pods {
+		newest = max(newest, versionOf(pod.ResourceVersion))
+	}
+	return formatVersion(newest)
+}
+
+func formatVersion(version uint64) string { return strconv.FormatUint(version, 10) }
+
+func versionOf(text string) uint64 {
+	version, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return version
+}
+
+func (o observed) status() v1alpha1.ShadowPodStatus {
+	earlier := o.record()
+	status := v1alpha1.ShadowPodStatus{
+		ObservedGeneration: o.keeper.GetGeneration(),
+		Recreations:        earlier.Recreations,
+		Restarts:           earlier.Restarts,
+	}
+	if pod := o.pod(); pod != nil {
+		status.PodUID = pod.UID
+		o.tell(&status, pod)
+	} else if o.jobCondition(batchv1.JobComplete) != nil {
+		put(&status, &corev1.PodStatus{Phase: corev1.PodSucceeded}) // somebody took the pod away after it had ended
+	}
+	o.explain(&status)
+	return status
+}
+
+// tell enters the status of the pod.
+func (o observed) tell(status *v1alpha1.ShadowPodStatus, pod *corev1.Pod) {
+	told := offload.Export(pod)
+	if o.remade(pod) {
+		told = offload.Interrupted(&told, reasonRemaking)
+	}
+	put(status, &told)
+	for i := range told.Conditions {
+		c := &told.Conditions[i]
+		switch {
+		case c.Type == corev1.PodReady:
+			set(status, v1alpha1.ConditionReady, metav1.ConditionStatus(c.Status), c.Reason, c.Message, c.LastTransitionTime)
+		case c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable:
+			set(status, v1alpha1.ConditionScheduled, metav1.ConditionFalse, v1alpha1.ReasonNoRoom, c.Message, c.LastTransitionTime)
+		case c.Type == corev1.PodScheduled:
+			set(status, v1alpha1.ConditionScheduled, metav1.ConditionStatus(c.Status), c.Reason, c.Message, c.LastTransitionTime)
+		}
+	}
+}
+
+// explain says what stands against the pod.
+func (o observed) explain(status *v1alpha1.ShadowPodStatus) {
+	if c := o.unmade(); c != nil && o.pod() == nil {
+		reason := v1alpha1.ReasonPodRefused
+		if strings.Contains(c.Message, "exceeded quota") {
+			reason = v1alpha1.ReasonNoRoom
+		}
+		why := tame.Text("The peer's API server does not take the pod: "+c.Message, maxMessage)
+		set(status, v1alpha1.ConditionScheduled, metav1.ConditionFalse, reason, why, c.LastTransitionTime)
+		put(status, &corev1.PodStatus{Phase: corev1.PodPending, Reason: reason, Message: why})
+	}
+	if c := o.failed(); c != nil {
+		set(status, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, c.Reason,
+			"The Job that ran the pod at the peer has failed: "+c.Message, c.LastTransitionTime)
+	}
+	if o.keeper.GetAnnotations()[annotationDebug] != "" {
+		set(status, v1alpha1.ConditionDebug, metav1.ConditionFalse, v1alpha1.ReasonDebugForbidden,
+			"Containers cannot be added to pods at a cluster without Hanse: use kubectl exec", o.keeper.GetCreationTimestamp())
+	}
+}
+
+func put(status *v1alpha1.ShadowPodStatus, pod *corev1.PodStatus) {
+	status.Phase = string(pod.Phase)
+	raw, err := json.Marshal(pod)
+	if err != nil {
+		return // nothing that came from an API server cannot be encoded
+	}
+	status.Pod = &runtime.RawExtension{Raw: raw}
+}
+
+var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
+
+//nolint:revive // the fields of a condition
+func set(
+	status *v1alpha1.ShadowPodStatus, kind string, is metav1.ConditionStatus, reason, message string, since metav1.Time,
+) {
+	if !validReason.MatchString(reason) {
+		reason = kind // pods may give none
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: kind, Status: is, ObservedGeneration: status.ObservedGeneration, LastTransitionTime: since,
+		Reason: reason, Message: tame.Text(message, maxMessage),
+	})
+}

@@ -1,0 +1,207 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/internal/tame"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	// answerTimeout is how long a peer may think about a stream. Runtimes take their time to start a process.
+	answerTimeout = 30 * time.Second
+	// What is read of a refusal, and what is told of it.
+	maxRefusal = 16 << 10
+	maxReason  = 1 << 10
+	// maxAnswerHeader bounds the headers of an answer.
+	maxAnswerHeader = 64 << 10
+)
+
+// remotePod is where a home pod really runs.
+type remotePod struct {
+	site *site
+	twin string
+	name string
+}
+
+// locate finds the remote pod of the home pod that the request names, which must be bound to the node, and have the
+// container if the request names one: those that the peer has added are none of ours.
+func (a *apiServer) locate(r *http.Request, node string) (remotePod, *refusal) {
+	namespace, name, container := r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")
+	absent := &refusal{status: http.StatusNotFound, message: fmt.Sprintf("pod %s/%s is not on this node", namespace, name)}
+	pod := &corev1.Pod{}
+	err := a.reader.Get(r.Context(), client.ObjectKey{Namespace: namespace, Name: name}, pod, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) || err == nil && pod.Spec.NodeName != node {
+		return remotePod{}, absent
+	}
+	if err != nil {
+		return remotePod{}, &refusal{status: http.StatusInternalServerError, message: "Cannot read pods", err: err}
+	}
+	if container != "" && !hasContainer(pod, container) {
+		absent.message = fmt.Sprintf("pod %s/%s has no container %q", namespace, name, container)
+		return remotePod{}, absent
+	}
+	at := a.sites.get(peerOf(node))
+	if at == nil {
+		return remotePod{}, &refusal{
+			status: http.StatusServiceUnavailable, message: fmt.Sprintf("there is no link to peer %q", peerOf(node)),
+		}
+	}
+	seen := at.look(namespace, name)
+	if seen.shadow == nil || seen.shadow.Spec.HomeUID != pod.UID {
+		absent.message = fmt.Sprintf("pod %s/%s does not run at peer %q yet", namespace, name, at.peer)
+		return remotePod{}, absent
+	}
+	remote, found := at.remote(seen.twin, seen.shadow)
+	if !found {
+		absent.message = fmt.Sprintf("pod %s/%s is being made again at peer %q", namespace, name, at.peer)
+		return remotePod{}, absent
+	}
+	return remotePod{site: at, twin: remote.Namespace, name: remote.Name}, nil
+}
+
+// hasContainer says whether the pod has a container of that name, of whatever kind.
+func hasContainer(pod *corev1.Pod, name string) bool {
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			if containers[i].Name == name {
+				return true
+			}
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		if pod.Spec.EphemeralContainers[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// request returns a request to a subresource of the remote pod.
+func (p remotePod) request(ctx context.Context, method, subresource, query string) (*http.Request, error) {
+	base, _, err := rest.DefaultServerUrlFor(p.site.link.RESTConfig())
+	if err != nil {
+		return nil, fmt.Errorf("address of peer: %w", err)
+	}
+	address := base.JoinPath("api", "v1", "namespaces", p.twin, "pods", p.name, subresource)
+	address.RawQuery = query
+	return http.NewRequestWithContext(ctx, method, address.String(), nil)
+}
+
+// context returns a context that ends with the request or with the site.
+func (p remotePod) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(p.site.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// open sends the request to the peer over a connection of its own, so that a stream that nobody reads holds up nothing
+// else. The answer is a good one; its body must be closed.
+func (p remotePod) open(req *http.Request) (*http.Response, *refusal) {
+	transport, err := p.transport()
+	if err != nil {
+		return nil, p.unreachable(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, p.unreachable(err)
+	}
+	if resp.StatusCode < http.StatusMultipleChoices {
+		return resp, nil
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read as far as it is wanted
+	return nil, p.refused(resp)
+}
+
+// transport makes a transport for one request, with the credentials of this moment.
+func (p remotePod) transport() (http.RoundTripper, error) {
+	config := p.site.link.RESTConfig()
+	secure, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("read certificates: %w", err)
+	}
+	if secure == nil {
+		secure = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	secure.NextProtos = []string{"http/1.1"}
+	return rest.HTTPWrappersForConfig(config, &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialPeer,
+		TLSClientConfig:        secure,
+		TLSHandshakeTimeout:    dialTimeout,
+		ResponseHeaderTimeout:  answerTimeout,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+	})
+}
+
+// dialPeer makes the connection of one stream.
+func dialPeer(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(socketBuffer) // they are wishes, and the connection works without
+		_ = tcp.SetWriteBuffer(socketBuffer)
+	}
+	return patientConn{conn, stallLimit}, nil
+}
+
+func (p remotePod) unreachable(err error) *refusal {
+	return &refusal{
+		status: http.StatusBadGateway, message: fmt.Sprintf("cannot reach peer %q", p.site.peer), err: err,
+	}
+}
+
+// refused says what the peer answered instead of a stream. What it says of our rights there is not about those of
+// whoever asks here.
+func (p remotePod) refused(resp *http.Response) *refusal {
+	told := &refusal{status: resp.StatusCode, message: reasonOf(resp)}
+	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		told.status = http.StatusBadGateway
+		told.message = fmt.Sprintf("peer %q does not allow it: %s", p.site.peer, told.message)
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
+	default:
+		told.status = http.StatusBadGateway
+		told.message = fmt.Sprintf("peer %q answers with status %d: %s", p.site.peer, resp.StatusCode, told.message)
+	}
+	return told
+}
+
+// reasonOf returns what an answer says, as one bounded line.
+func reasonOf(resp *http.Response) string {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if err != nil {
+		return "no reason was given"
+	}
+	said, status := string(body), metav1.Status{}
+	if json.Unmarshal(body, &status) == nil && status.Message != "" {
+		said = status.Message
+	}
+	said = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.TrimSpace(said))
+	return tame.Text(said, maxReason)
+}

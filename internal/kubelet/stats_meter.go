@@ -1,0 +1,160 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// believedFor is how long a reading serves everybody who asks. Metrics-server asks every 15 s at most.
+	believedFor = 10 * time.Second
+	// readTimeout is how long a reading may take, which is less than those who scrape wait.
+	readTimeout = 5 * time.Second
+	// readsAtOnce is how many twin namespaces are asked for at the same time.
+	readsAtOnce = 4
+)
+
+// A meter reads what the pods of one virtual node use, from the metrics API of its peer. It asks when it is asked.
+type meter struct {
+	node   string
+	reader client.Reader
+	sites  siteFinder
+	clock  clock.PassiveClock
+
+	mu       sync.Mutex // held during a reading, so that there is one at a time
+	last     reading
+	counters counters
+	failing  bool // that is in the log
+}
+
+// reading is what the node's pods used at a time.
+type reading struct {
+	at     time.Time
+	failed bool // something could not be read
+	stats  summaryStats
+}
+
+// containerKey is a container of a home pod.
+type containerKey struct {
+	pod  types.UID
+	name string
+}
+
+func newMeter(node string, reader client.Reader, sites siteFinder, clk clock.PassiveClock) *meter {
+	return &meter{node: node, reader: reader, sites: sites, clock: clk, counters: counters{began: clk.Now()}}
+}
+
+// read returns the last reading, or a new one if that is old.
+func (m *meter) read(ctx context.Context) reading {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.last.at.IsZero() && m.clock.Since(m.last.at) < believedFor {
+		return m.last
+	}
+	limited, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	pods, err := podsOn(limited, m.reader, m.node, metav1.NamespaceAll)
+	if err != nil {
+		m.report(ctx, err)
+		return reading{failed: true}
+	}
+	told, err := m.ask(limited, pods)
+	if ctx.Err() != nil {
+		return reading{failed: true} // whoever asked has gone, which tells nothing to others
+	}
+	m.report(ctx, err)
+	now := m.clock.Now()
+	m.last = reading{at: now, failed: err != nil, stats: m.counters.account(m.node, pods, told, now)}
+	return m.last
+}
+
+// report says in the log when readings begin to fail, and when they succeed again.
+func (m *meter) report(ctx context.Context, err error) {
+	log := logr.FromContextOrDiscard(ctx).WithValues("Node", m.node)
+	if failing := err != nil; failing != m.failing {
+		m.failing = failing
+		if failing {
+			log.Error(err, "Cannot read what the pods of the node use")
+		} else {
+			log.Info("Reading again what the pods of the node use")
+		}
+	}
+}
+
+// ask asks the peer what the pods of the node use. What it could not be asked for is missing, with an error.
+func (m *meter) ask(ctx context.Context, pods []corev1.Pod) (map[containerKey]usage, error) {
+	at := m.sites.get(peerOf(m.node))
+	if at == nil {
+		return nil, fmt.Errorf("there is no link to peer %q", peerOf(m.node))
+	}
+	byTwin, err := m.remotePods(at, pods)
+	if err != nil {
+		return nil, err
+	}
+	return askAll(ctx, at.link, byTwin)
+}
+
+// remotePods returns the pods that have a container running, by twin namespace and name.
+func (m *meter) remotePods(at *site, pods []corev1.Pod) (map[string]map[string]*corev1.Pod, error) {
+	byTwin := map[string]map[string]*corev1.Pod{}
+	for i := range pods {
+		pod := &pods[i]
+		if len(containersRunning(pod)) == 0 {
+			continue
+		}
+		seen := at.look(pod.Namespace, pod.Name)
+		if !seen.answers {
+			return nil, fmt.Errorf("peer %q does not answer", at.peer)
+		}
+		if seen.shadow == nil || seen.shadow.Spec.HomeUID != pod.UID {
+			continue
+		}
+		remote, found := at.remote(seen.twin, seen.shadow)
+		if !found {
+			continue
+		}
+		if byTwin[remote.Namespace] == nil {
+			byTwin[remote.Namespace] = map[string]*corev1.Pod{}
+		}
+		byTwin[remote.Namespace][remote.Name] = pod
+	}
+	return byTwin, nil
+}
+
+// askAll asks the peer once for each twin namespace. What it tells of others than our pods and their containers counts
+// for nothing, nor does what it tells again.
+func askAll(ctx context.Context, to link, byTwin map[string]map[string]*corev1.Pod) (map[containerKey]usage, error) {
+	var (
+		mu   sync.Mutex
+		told = map[containerKey]usage{}
+		asks errgroup.Group
+	)
+	asks.SetLimit(readsAtOnce)
+	for twin, ours := range byTwin {
+		asks.Go(func() error {
+			return podsUsage(ctx, to, twin, func(name, container string, used usage) {
+				pod := ours[name]
+				if pod == nil || !hasContainer(pod, container) {
+					return
+				}
+				key := containerKey{pod: pod.UID, name: container}
+				mu.Lock()
+				defer mu.Unlock()
+				if _, again := told[key]; !again {
+					told[key] = used
+				}
+			})
+		})
+	}
+	return told, asks.Wait()
+}

@@ -1,0 +1,281 @@
+package kubelet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// metricsWorld is a kubelet API before a provider whose metrics API tells what a test says.
+type metricsWorld struct {
+	*apiWorld
+	items  []string // of the answer
+	status int
+	asks   atomic.Int32
+}
+
+func newMetricsWorld(t *testing.T) *metricsWorld {
+	t.Helper()
+	w := &metricsWorld{status: http.StatusOK}
+	w.apiWorld = newAPIWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		w.asks.Add(1)
+		if want := "/apis/metrics.k8s.io/v1beta1/namespaces/" + twinName + "/pods"; r.URL.Path != want {
+			t.Errorf("asked for %s", r.URL)
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(w.status)
+		say(rw, `{"kind":"PodMetricsList","metadata":{},"items":[`+strings.Join(w.items, ",")+`]}`)
+	})
+	w.runs("web-1", start)
+	return w
+}
+
+// runs shows at home that the container of the pod has started.
+func (w *metricsWorld) runs(name string, since time.Time) {
+	w.t.Helper()
+	pod := w.pod(name)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "web", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
+	}}
+	w.updateStatus(w.home, pod)
+}
+
+func podMetricsOf(pod, container, cpu, memory string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q},"timestamp":"2001-01-01T00:00:00Z","window":"15s",`+
+		`"containers":[{"name":%q,"usage":{"cpu":%q,"memory":%q}}]}`, pod, container, cpu, memory)
+}
+
+// resource returns the lines of /metrics/resource, without comments.
+func (w *metricsWorld) resource() []string {
+	w.t.Helper()
+	status, body := w.get("/metrics/resource")
+	if status != http.StatusOK {
+		w.t.Fatalf("status %d: %s", status, body)
+	}
+	var lines []string
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, "#") {
+			lines = append(lines, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return lines
+}
+
+// lines are those of one container, pod and node that consumed so much.
+func lines(consumed string, memory string, started, at time.Time) []string {
+	ms := at.UnixMilli()
+	return []string{
+		fmt.Sprintf(`container_cpu_usage_seconds_total{container="web",namespace="shop",pod="web-1"} %s %d`, consumed, ms),
+		fmt.Sprintf(`container_memory_working_set_bytes{container="web",namespace="shop",pod="web-1"} %s %d`, memory, ms),
+		fmt.Sprintf(`container_start_time_seconds{container="web",namespace="shop",pod="web-1"} %s`, seconds(started)),
+		fmt.Sprintf(`node_cpu_usage_seconds_total %s %d`, consumed, ms),
+		fmt.Sprintf(`node_memory_working_set_bytes %s %d`, memory, ms),
+		fmt.Sprintf(`pod_cpu_usage_seconds_total{namespace="shop",pod="web-1"} %s %d`, consumed, ms),
+		fmt.Sprintf(`pod_memory_working_set_bytes{namespace="shop",pod="web-1"} %s %d`, memory, ms),
+		`resource_scrape_error 0`,
+	}
+}
+
+func seconds(at time.Time) string {
+	mantissa := strings.TrimRight(fmt.Sprint(at.Unix()), "0")
+	return fmt.Sprintf("%s.%se+09", mantissa[:1], mantissa[1:])
+}
+
+func (w *metricsWorld) expectLines(want []string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.resource()); diff != "" {
+		w.t.Errorf("/metrics/resource (-want +got):\n%s", diff)
+	}
+}
+
+func TestConsumptionIsWhatUsageAddsUpTo(t *testing.T) {
+	w := newMetricsWorld(t)
+	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
+	w.clock.Step(20 * time.Second)
+	first := w.clock.Now()
+	w.expectLines(lines("10.001", "2048", start, first)) // half a core since it started, 20 s ago, and its start-up
+
+	w.items = []string{podMetricsOf("web-1", "web", "2", "4Ki")}
+	w.clock.Step(9 * time.Second)
+	w.expectLines(lines("10.001", "2048", start, first)) // which is believed for 10 s
+	w.clock.Step(6 * time.Second)
+	w.expectLines(lines("40.001", "4096", start, w.clock.Now())) // two cores for 15 s more
+	if asks := w.asks.Load(); asks != 2 {
+		t.Errorf("the provider was asked %d times", asks)
+	}
+
+	again := w.clock.Now()
+	w.runs("web-1", again) // the container was started again
+	w.clock.Step(30 * time.Second)
+	want := lines("60.001", "4096", again, w.clock.Now())
+	want[3] = fmt.Sprintf(`node_cpu_usage_seconds_total 100.002 %d`, w.clock.Now().UnixMilli())
+	want[5] = fmt.Sprintf(`pod_cpu_usage_seconds_total{namespace="shop",pod="web-1"} 100.002 %d`, w.clock.Now().UnixMilli())
+	w.expectLines(want)
+}
+
+func TestContainerThatIsOldWhenWeStartCountsFromThenOn(t *testing.T) {
+	w := newMetricsWorld(t)
+	w.items = []string{podMetricsOf("web-1", "web", "1", "2Ki")}
+	w.clock.Step(100 * time.Hour)
+	w.expectLines(lines("60.001", "2048", start, w.clock.Now()))
+}
+
+func TestClockOfThePeerDoesNotMatter(t *testing.T) {
+	w := newMetricsWorld(t)
+	w.runs("web-1", start.Add(10*time.Minute))
+	w.items = []string{podMetricsOf("web-1", "web", "1", "2Ki")}
+	w.expectLines(lines("0.001", "2048", start, start))
+	w.clock.Step(15 * time.Second)
+	w.expectLines(lines("15.001", "2048", start, w.clock.Now()))
+}
+
+func TestWhatAPeerMakesUpIsNotTold(t *testing.T) {
+	good := podMetricsOf("web-1", "web", "500m", "2Ki")
+	for name, items := range map[string][]string{
+		"a pod of nobody":          {podMetricsOf("web-2", "web", "1", "1"), good},
+		"a container of nobody":    {podMetricsOf("web-1", "spy", "1", "1"), good},
+		"one that does not run":    {podMetricsOf("web-1", "debugger-x", "1", "1"), good},
+		"the same once more":       {good, podMetricsOf("web-1", "web", "9", "9")},
+		"less than nothing":        {podMetricsOf("web-1", "web", "-1", "1"), good},
+		"more than there is":       {podMetricsOf("web-1", "web", "1E", "1"), good},
+		"what takes minutes":       {podMetricsOf("web-1", "web", "1e-999999999", "1"), good},
+		"no quantity":              {podMetricsOf("web-1", "web", "lots", "1"), good},
+		"too many containers":      {`{"metadata":{"name":"web-1"},"containers":[` + strings.Repeat("{},", 30_000) + `{}]}`, good},
+		"what is no list":          {`{"metadata":{"name":"web-1"},"containers":{"name":"web"}}`, good},
+		"a line break in the name": {podMetricsOf("web-1", "web\n} 1", "1", "1"), good},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMetricsWorld(t)
+			w.items = items
+			w.clock.Step(20 * time.Second)
+			w.expectLines(lines("10.001", "2048", start, w.clock.Now()))
+		})
+	}
+}
+
+func TestPeerWithoutMetrics(t *testing.T) {
+	w := newMetricsWorld(t)
+	failed := []string{"resource_scrape_error 1"}
+	w.status = http.StatusNotFound
+	w.expectLines(failed)
+	w.expectLines(failed)
+	if asks := w.asks.Load(); asks != 1 {
+		t.Errorf("asked %d times", asks)
+	}
+	if status, _ := w.get("/stats/summary"); status != http.StatusServiceUnavailable {
+		t.Errorf("summary: status %d", status)
+	}
+	w.status, w.items = http.StatusOK, []string{podMetricsOf("web-1", "web", "1", "2Ki")}
+	w.clock.Step(believedFor)
+	w.expectLines(lines("10.001", "2048", start, w.clock.Now()))
+
+	w.status = http.StatusServiceUnavailable
+	w.clock.Step(believedFor)
+	w.expectLines(failed)
+	w.link.err = errNoMetrics // its watches fail, too
+	w.clock.Step(believedFor)
+	w.expectLines(failed)
+	if asks := w.asks.Load(); asks != 3 {
+		t.Errorf("asked %d times, though the peer is known not to answer", asks)
+	}
+	w.status, w.link.err = http.StatusOK, nil
+	w.clock.Step(believedFor)
+	w.expectLines(lines("40.001", "2048", start, w.clock.Now())) // the counter went on
+}
+
+func TestCountersGoWithThePod(t *testing.T) {
+	w := newMetricsWorld(t)
+	w.items = []string{podMetricsOf("web-1", "web", "1", "2Ki")}
+	meter := newMeter(turinNode, w.home, w.sites, w.clock)
+	meter.read(t.Context())
+	if len(meter.counters.pods) != 2 { // web-1 and pending
+		t.Errorf("%d pods are counted", len(meter.counters.pods))
+	}
+	w.delete(w.home, w.pod("web-1"))
+	w.clock.Step(believedFor)
+	meter.read(t.Context())
+	if len(meter.counters.pods) != 1 {
+		t.Errorf("%d pods are counted", len(meter.counters.pods))
+	}
+}
+
+func TestSummary(t *testing.T) {
+	w := newMetricsWorld(t)
+	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
+	w.clock.Step(20 * time.Second)
+	_, body := w.get("/stats/summary?only_cpu_and_memory=true")
+	got := summaryStats{}
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatal(err)
+	}
+	at := metav1.NewTime(w.clock.Now())
+	used := usageStats{
+		CPU:    cpuStats{Time: at, UsageNanoCores: 500_000_000, UsageCoreNanoSeconds: 10_001_000_000},
+		Memory: memoryStats{Time: at, WorkingSetBytes: 2048},
+	}
+	want := summaryStats{
+		Node: nodeStats{NodeName: turinNode, StartTime: metav1.NewTime(start), usageStats: used},
+		Pods: []podStats{{
+			PodRef:    podReference{Name: "web-1", Namespace: "shop", UID: "uid-web-1"},
+			StartTime: metav1.NewTime(start.Add(-time.Hour)), usageStats: used,
+			Containers: []containerStats{{Name: "web", StartTime: metav1.NewTime(start), usageStats: used}},
+		}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(nodeStats{}, podStats{}, containerStats{})); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodsOfTheNode(t *testing.T) {
+	w := newMetricsWorld(t)
+	for path, want := range map[string][]string{"/pods": {"pending", "web-1"}, "/runningpods/": {"web-1"}} {
+		_, body := w.get(path)
+		list := corev1.PodList{}
+		if err := json.Unmarshal([]byte(body), &list); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := range list.Items {
+			got = append(got, list.Items[i].Name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || list.Kind != "PodList" {
+			t.Errorf("%s, a %s (-want +got):\n%s", path, list.Kind, diff)
+		}
+	}
+	if status, body := w.get("/healthz"); status != http.StatusOK || body != "ok" {
+		t.Errorf("/healthz: %d %q", status, body)
+	}
+}
+
+func TestWhoReadsWhatOfANode(t *testing.T) {
+	w := newMetricsWorld(t)
+	for path, subresources := range map[string]string{
+		"/metrics/resource": "metrics", "/stats/summary": "stats", "/pods": "pods proxy", "/runningpods/": "pods proxy",
+		"/healthz": "healthz proxy", "/containerLogs/shop/web-1/web": "proxy",
+	} {
+		var asked []string
+		w.may = func(a authorizer.Attributes) bool {
+			asked = append(asked, a.GetSubresource())
+			return false
+		}
+		if status, _ := w.get(path); status != http.StatusForbidden {
+			t.Errorf("%s: status %d", path, status)
+		}
+		if got := strings.Join(asked, " "); got != subresources {
+			t.Errorf("%s: asked about %q, want %q", path, got, subresources)
+		}
+	}
+	if w.asks.Load() != 0 {
+		t.Error("the provider was asked")
+	}
+}

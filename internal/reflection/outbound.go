@@ -1,0 +1,135 @@
+package reflection
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// A Refusal says in words for the author of an object why no copy of it goes to providers.
+type Refusal string
+
+// Error implements error.
+func (r Refusal) Error() string { return string(r) }
+
+// An Object is one whose copies go to providers.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Outbound returns the copy of the ConfigMap or Secret that a twin namespace gets, or a Refusal.
+func Outbound(source Object, twin string) (Object, error) {
+	if err := refuse(source); err != nil {
+		return nil, err
+	}
+	switch source := source.(type) {
+	case *corev1.ConfigMap:
+		return outboundConfigMap(source, twin)
+	case *corev1.Secret:
+		return outboundSecret(source, twin)
+	default:
+		return nil, fmt.Errorf("objects of type %T are not reflected", source)
+	}
+}
+
+func outboundConfigMap(source *corev1.ConfigMap, twin string) (Object, error) {
+	size := 0
+	for key, value := range source.Data {
+		size += len(key) + len(value)
+	}
+	for key, value := range source.BinaryData {
+		size += len(key) + len(value)
+	}
+	if err := refuseSize(size); err != nil {
+		return nil, err
+	}
+	out := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(ConfigMap)},
+		ObjectMeta: metadata(source, twin), Data: source.Data, BinaryData: source.BinaryData, Immutable: source.Immutable,
+	}
+	return out.DeepCopy(), nil
+}
+
+func outboundSecret(source *corev1.Secret, twin string) (Object, error) {
+	switch source.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		return nil, Refusal("it is the token of a service account of this cluster")
+	case corev1.SecretTypeBootstrapToken:
+		return nil, Refusal("it is a token by which nodes join this cluster")
+	default:
+	}
+	size := 0
+	for key, value := range source.Data {
+		size += len(key) + len(value)
+	}
+	if err := refuseSize(size); err != nil {
+		return nil, err
+	}
+	out := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(Secret)},
+		ObjectMeta: metadata(source, twin), Data: source.Data, Type: source.Type, Immutable: source.Immutable,
+	}
+	return out.DeepCopy(), nil
+}
+
+// refuse says no to what neither kind lets out.
+func refuse(source metav1.Object) error {
+	if IsSkipped(source) {
+		return Refusal("its label or annotation " + v1alpha1.LabelSkipReflection + " keeps it at home")
+	}
+	if source.GetName() == rootCA {
+		return Refusal("every cluster has its own")
+	}
+	return nil
+}
+
+func refuseSize(size int) error {
+	if size > corev1.MaxSecretSize { // ConfigMaps have the same bound
+		return Refusal(fmt.Sprintf("it has %d bytes, and at most %d are taken to another cluster", size, corev1.MaxSecretSize))
+	}
+	return nil
+}
+
+// IsSkipped says whether the author of the object wants no copies of it.
+func IsSkipped(source metav1.Object) bool {
+	return source.GetLabels()[v1alpha1.LabelSkipReflection] == "true" ||
+		source.GetAnnotations()[v1alpha1.LabelSkipReflection] == "true"
+}
+
+// metadata is that of the copy. Annotations stay at home: they speak to controllers, and those over there are another's.
+// For the same reason labels of Kubernetes, of its projects and of Hanse stay.
+func metadata(source metav1.Object, twin string) metav1.ObjectMeta {
+	labels := map[string]string{v1alpha1.LabelReflected: "true"}
+	for key, value := range source.GetLabels() {
+		if !reserved(key) {
+			labels[key] = value
+		}
+	}
+	return metav1.ObjectMeta{
+		Namespace: twin, Name: source.GetName(), Labels: labels,
+		Annotations: map[string]string{
+			v1alpha1.AnnotationOriginUID:     string(source.GetUID()),
+			v1alpha1.AnnotationOriginVersion: source.GetResourceVersion(),
+		},
+	}
+}
+
+// reserved says whether a label belongs to Kubernetes or to Hanse, so that the provider takes none of that key from us.
+func reserved(key string) bool {
+	prefix, _, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		return false
+	}
+	for _, domain := range []string{"kubernetes.io", "k8s.io", "hanse.dev"} {
+		if prefix == domain || strings.HasSuffix(prefix, "."+domain) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/reflection"
+)
+
+// outagePatience is how soon a peer for which there is something to do is looked at again if it does not answer. Until
+// then nobody asks it anything: requests to a peer that is down would keep the workers from the others.
+const outagePatience = time.Second
+
+// copier sees to it that the twin of a namespace at one peer has copies of exactly those objects of one kind that pods
+// there refer to.
+type copier struct {
+	client  client.Client
+	live    client.Reader
+	sites   *sites
+	sources *sources
+	events  events.EventRecorder
+}
+
+// Reconcile brings the objects of one place and their copies at one peer together. What exists on both sides decides;
+// nothing is remembered.
+func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
+	wanted, err := c.wanted(ctx, req)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	over, err := c.sites.look(req)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	seen, ready, err := c.observe(ctx, req, wanted, over)
+	if err != nil || over == nil {
+		return reconcile.Result{}, err // when there is a twin, its mapping asks again
+	}
+	if !ready {
+		return reconcile.Result{}, nil // whatever is not known yet asks again when it is
+	}
+	steps := reflection.Plan(seen)
+	switch {
+	case len(steps) == 0 && len(wanted) == 0:
+		c.sites.leave(req)
+	case len(steps) > 0 && !over.answers():
+		return reconcile.Result{RequeueAfter: outagePatience}, nil
+	}
+	return reconcile.Result{}, c.act(ctx, req, over, steps)
+}
+
+// wanted returns the names that pods of the namespace on the peer's virtual node refer to.
+func (c *copier) wanted(ctx context.Context, req request) (map[string]bool, error) {
+	node := v1alpha1.VirtualNodeName(req.Peer)
+	pods := &corev1.PodList{}
+	if err := c.client.List(ctx, pods, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	wanted := map[string]bool{}
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName != node {
+			continue
+		}
+		for _, reference := range needs(&pods.Items[i]) {
+			if reference.Kind == req.Kind {
+				wanted[reference.Name] = true
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	return wanted, c.onlyIfVirtual(ctx, node, wanted)
+}
+
+// onlyIfVirtual empties what is wanted if the Node is a real one, whose name only looks like a virtual one's.
+func (c *copier) onlyIfVirtual(ctx context.Context, name string, wanted map[string]bool) error {
+	node := &corev1.Node{}
+	err := c.client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Node %s: %w", name, err)
+	}
+	if err == nil && node.Labels[v1alpha1.LabelType] != v1alpha1.TypeVirtualNode {
+		clear(wanted)
+	}
+	return nil
+}
+
+// observe returns what is seen on both sides, and whether that is all there is. What is needed is watched from now on.
+func (c *copier) observe(
+	ctx context.Context, req request, wanted map[string]bool, over *twin,
+) (seen reflection.Sight, ready bool, err error) {
+	seen.Wanted = wanted
+	if len(wanted) == 0 || over == nil {
+		c.sources.leave(req)
+	}
+	if over == nil {
+		return seen, false, nil
+	}
+	ready = over.mirror.HasSynced()
+	seen.Found = over.objects()
+	if len(wanted) == 0 {
+		return seen, ready, nil
+	}
+	source, err := c.sources.follow(ctx, req)
+	if err != nil || source == nil {
+		return seen, false, err
+	}
+	ready = ready && source.synced()
+	seen.Sources = source.objects(wanted, req.Namespace)
+	return seen, ready, nil
+}
+
+// act does what the plan says, and goes on with the next object where one fails, unless the peer has not answered.
+func (c *copier) act(ctx context.Context, req request, over *twin, steps []reflection.Step) error {
+	var failed []error
+	for _, step := range steps {
+		err := c.take(ctx, move{request: req, Step: step, twin: over.name, peer: over.site.link.Client()})
+		if err == nil {
+			continue
+		}
+		failed = append(failed, fmt.Errorf("%s copy of %s %s: %w", step.Verb, req.Kind, step.Name, err))
+		if !isAnswer(err) {
+			break
+		}
+	}
+	return errors.Join(failed...)
+}

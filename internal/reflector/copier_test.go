@@ -1,0 +1,255 @@
+package reflector
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/reflection"
+)
+
+// secretThere returns the Secret password in the twin, or nil.
+func (w *world) secretThere() *corev1.Secret {
+	w.t.Helper()
+	found := &corev1.Secret{}
+	err := w.peer.client.Get(w.t.Context(), client.ObjectKey{Namespace: twinName, Name: "password"}, found)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return found
+}
+
+// has says whether the copy there has the value.
+func (w *world) has(value string) func() bool {
+	return func() bool {
+		found := w.secretThere()
+		return found != nil && string(found.Data["password"]) == value
+	}
+}
+
+// withCopy is a world in which a pod refers to a Secret that is at the peer.
+func withCopy(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, podUsing("web"))
+	w.save(password("a"))
+	w.connect().look(reflection.Secret)
+	w.settle(w.has("a"))
+	return w
+}
+
+func TestWhatPodsReferToGoesWithThem(t *testing.T) {
+	w := withCopy(t)
+	got := w.secretThere()
+	want := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: twinName, Name: "password", ResourceVersion: got.ResourceVersion,
+			Labels: map[string]string{v1alpha1.LabelReflected: "true"},
+			Annotations: map[string]string{
+				v1alpha1.AnnotationOriginUID: "u-1", v1alpha1.AnnotationOriginVersion: "1",
+			},
+		},
+		Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"password": []byte("a")},
+	}
+	want.TypeMeta = got.TypeMeta
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	before := w.peer.writes
+	w.look(reflection.Secret)
+	if w.peer.writes != before {
+		t.Error("written again though nothing changed")
+	}
+	w.expectNoEvent()
+}
+
+func TestNothingElseIsRead(t *testing.T) {
+	w := newWorld(t, podUsing("web"))
+	w.save(password("a"))
+	other := password("b")
+	other.Name = "unconcerned"
+	w.save(other)
+	w.connect().look(reflection.Secret)
+	w.settle(w.has("a"))
+	if diff := cmp.Diff([]string{"password"}, w.reads); diff != "" {
+		t.Errorf("read (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangesAreCarried(t *testing.T) {
+	w := withCopy(t)
+	w.save(password("b"))
+	w.settle(w.has("b"))
+
+	successor := password("c")
+	successor.UID, successor.Type = "u-2", corev1.SecretTypeBasicAuth
+	w.remove(password("b"))
+	w.save(successor)
+	w.settle(w.has("c"))
+	if got := w.secretThere(); got.Type != corev1.SecretTypeBasicAuth || got.Annotations[v1alpha1.AnnotationOriginUID] != "u-2" {
+		t.Errorf("the successor is a %s of %s", got.Type, got.Annotations[v1alpha1.AnnotationOriginUID])
+	}
+}
+
+func TestCopiesGo(t *testing.T) {
+	for name, end := range map[string]func(*world){
+		"with the source": func(w *world) { w.remove(password("a")) },
+		"when it is told": func(w *world) {
+			skipped := password("a")
+			skipped.Annotations = map[string]string{v1alpha1.LabelSkipReflection: "true"}
+			w.save(skipped)
+		},
+		"with the pod": func(w *world) {
+			if err := w.home.Delete(w.t.Context(), podUsing("web")); err != nil {
+				w.t.Fatal(err)
+			}
+			w.look(reflection.Secret)
+		},
+		"when the pod has ended": func(w *world) {
+			pod := podUsing("web")
+			if err := w.home.Get(w.t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+				w.t.Fatal(err)
+			}
+			pod.Status.Phase = corev1.PodSucceeded
+			if err := w.home.Status().Update(w.t.Context(), pod); err != nil {
+				w.t.Fatal(err)
+			}
+			w.look(reflection.Secret)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := withCopy(t)
+			end(w)
+			w.settle(func() bool { return w.secretThere() == nil })
+		})
+	}
+}
+
+func TestNothingIsWatchedThatNobodyNeeds(t *testing.T) {
+	w := withCopy(t)
+	secrets := place{Namespace: "shop", Kind: reflection.Secret}
+	if w.watches(secrets) == nil || w.peer.watches("Secret") != 1 {
+		t.Fatal("what pods refer to is not watched")
+	}
+	if w.watches(place{Namespace: "shop", Kind: reflection.ConfigMap}) != nil {
+		t.Error("ConfigMaps are watched too, which nobody has looked at")
+	}
+	if err := w.home.Delete(t.Context(), podUsing("web")); err != nil {
+		t.Fatal(err)
+	}
+	w.look(reflection.Secret)
+	w.look(reflection.Secret)
+	w.settle(func() bool { return w.watches(secrets) == nil && w.peer.watches("Secret") == 0 })
+}
+
+// What a manager has left behind that was ended at a bad moment is found by its label.
+func TestCopiesThatAreLeftOver(t *testing.T) {
+	w := newWorld(t)
+	left := password("a")
+	left.Namespace, left.Labels = twinName, map[string]string{v1alpha1.LabelReflected: "true"}
+	left.Annotations = map[string]string{v1alpha1.AnnotationOriginUID: "u-1"}
+	w.peer.put(left)
+	w.connect().look(reflection.Secret)
+	if w.secretThere() != nil {
+		t.Error("it is still there")
+	}
+}
+
+func TestObjectsOfThePeerAreLeftAlone(t *testing.T) {
+	w := newWorld(t, podUsing("web"))
+	w.save(password("ours"))
+	theirs := password("theirs")
+	theirs.Namespace = twinName
+	w.peer.put(theirs)
+	w.connect()
+	w.peer.writes = 0
+	w.look(reflection.Secret)
+	w.expectEvent("Warning", v1alpha1.ReasonReflectionConflict, `"turin"`)
+	if err := w.home.Delete(t.Context(), podUsing("web")); err != nil {
+		t.Fatal(err)
+	}
+	w.look(reflection.Secret)
+	if !w.has("theirs")() || w.peer.writes != 0 {
+		t.Error("it was touched")
+	}
+}
+
+func TestUsersAreToldWhatDoesNotGo(t *testing.T) {
+	skipped, token := password("a"), password("a")
+	skipped.Labels = map[string]string{v1alpha1.LabelSkipReflection: "true"}
+	token.Type = corev1.SecretTypeServiceAccountToken
+	for name, test := range map[string]struct {
+		secret *corev1.Secret
+		want   string
+	}{
+		"by its author's will": {skipped, "skip-reflection"},
+		"by its kind":          {token, "token of a service account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, podUsing("web"))
+			w.save(test.secret)
+			w.connect().look(reflection.Secret)
+			w.expectEvent("Warning", v1alpha1.ReasonReflectionRefused, test.want)
+			if w.secretThere() != nil {
+				t.Error("it went all the same")
+			}
+		})
+	}
+}
+
+func TestThePeersRefusalIsTold(t *testing.T) {
+	w := newWorld(t, podUsing("web"))
+	w.save(password("a"))
+	w.connect()
+	w.peer.refusal = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "password", errors.New("exceeded quota"))
+	req := w.warm(reflection.Secret)
+	if _, err := w.controller.copier.Reconcile(t.Context(), req); !errors.Is(err, w.peer.refusal) {
+		t.Errorf("got %v, want the refusal, to try again", err)
+	}
+	w.expectEvent("Warning", v1alpha1.ReasonReflectionRefused, "exceeded quota")
+}
+
+func TestAPeerThatDoesNotAnswerIsNotAsked(t *testing.T) {
+	w := withCopy(t)
+	w.save(password("b"))
+	w.peer.err = errors.New("no answer")
+	before := w.peer.writes
+	w.settle(func() bool { // until the change is seen
+		result, err := w.controller.copier.Reconcile(t.Context(), secretsOfShop)
+		return err == nil && result.RequeueAfter == outagePatience
+	})
+	if w.peer.writes != before {
+		t.Errorf("%d writes", w.peer.writes-before)
+	}
+	w.peer.err = nil
+	w.mustReconcile(secretsOfShop)
+	if !w.has("b")() {
+		t.Error("the change does not go when the peer answers again")
+	}
+}
+
+func TestPodsOnRealNodesTakeNothingAlong(t *testing.T) {
+	w := newWorld(t, podUsing("web"))
+	node := &corev1.Node{}
+	if err := w.home.Get(t.Context(), client.ObjectKey{Name: "hanse-turin"}, node); err != nil {
+		t.Fatal(err)
+	}
+	node.Labels = nil
+	if err := w.home.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	w.save(password("a"))
+	w.connect().look(reflection.Secret)
+	if w.secretThere() != nil || len(w.reads) > 0 {
+		t.Error("the Secret of a pod that is at home went out")
+	}
+}

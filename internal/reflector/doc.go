@@ -1,0 +1,11 @@
+// Package reflector takes out to providers what offloaded pods refer to: it keeps copies of ConfigMaps and Secrets in
+// the twin namespaces over there, exactly as long as a pod on the virtual node of that provider refers to them.
+//
+// Three small controllers share the work. granter lets the manager read these kinds in the namespaces that pods leave
+// from, and nowhere else. connector follows the links to peers, and where our namespaces have their twins. copier looks
+// at the objects of one kind, in one namespace, for one peer.
+//
+// Of both sides only metadata is watched: here in namespaces in which pods need something, there in twins that have
+// something. So no Secret is read that no pod refers to, and none is kept in memory. There is no watch of a whole cluster
+// that could be shared between namespaces, because Hanse may not read Secrets of the whole cluster.
+package reflector

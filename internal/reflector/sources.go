@@ -1,0 +1,147 @@
+package reflector
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// sources are the objects of our own cluster that pods at some peer refer to: their metadata, by place.
+type sources struct {
+	metadata metadata.Interface
+	ring     func(request)
+
+	mu      sync.Mutex
+	closed  bool
+	open    map[place]*watched
+	running sync.WaitGroup
+}
+
+// watched is a place whose metadata is watched, for as long as pods at some peer need what lies there.
+type watched struct {
+	informer toolscache.SharedIndexInformer
+	stop     context.CancelFunc
+	synced   func() bool
+	peers    map[string]bool // guarded by the mutex of the sources
+}
+
+// Run waits until ctx ends and ends all watches.
+func (s *sources) Run(ctx context.Context) error {
+	<-ctx.Done()
+	s.mu.Lock()
+	s.closed = true
+	for _, w := range s.open {
+		w.stop()
+	}
+	clear(s.open)
+	s.mu.Unlock()
+	s.running.Wait()
+	return nil
+}
+
+// follow watches the place for the peer. It returns nil when nothing is watched any more.
+func (s *sources) follow(ctx context.Context, req request) (*watched, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil
+	}
+	known := s.open[req.place]
+	if known == nil {
+		var err error
+		if known, err = s.watch(ctx, req.place); err != nil {
+			return nil, fmt.Errorf("watch %ss of namespace %s: %w", req.Kind, req.Namespace, err)
+		}
+		s.open[req.place] = known
+	}
+	known.peers[req.Peer] = true
+	return known, nil
+}
+
+// watched returns the place if it is watched for the peer and seen as it is, and nil otherwise.
+func (s *sources) watched(req request) *watched {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.open[req.place]; known != nil && known.peers[req.Peer] && known.synced() {
+		return known
+	}
+	return nil
+}
+
+// leave ends the watch of the place if no pod at another peer needs it.
+func (s *sources) leave(req request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.open[req.place]
+	if known == nil {
+		return
+	}
+	delete(known.peers, req.Peer)
+	if len(known.peers) == 0 {
+		known.stop()
+		delete(s.open, req.place)
+	}
+}
+
+func (s *sources) watch(ctx context.Context, p place) (*watched, error) {
+	resource := corev1.SchemeGroupVersion.WithResource(strings.ToLower(string(p.Kind)) + "s")
+	informer := metadatainformer.NewFilteredMetadataInformer(
+		s.metadata, resource, p.Namespace, 0, toolscache.Indexers{}, nil).Informer()
+	w := &watched{informer: informer, peers: map[string]bool{}}
+	if err := informer.SetTransform(trim); err != nil {
+		return nil, err
+	}
+	ring := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for peer := range w.peers {
+			s.ring(request{Peer: peer, place: p})
+		}
+	}
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { ring() },
+		UpdateFunc: func(any, any) { ring() },
+		DeleteFunc: func(any) { ring() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.synced = handler.HasSynced
+	// The watch outlives the call that begins it.
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.running.Go(func() { informer.RunWithContext(ctx) })
+	s.running.Go(func() {
+		if toolscache.WaitFor(ctx, "", handler.HasSyncedChecker()) {
+			ring() // there may be nothing in the namespace
+		}
+	})
+	return w, nil
+}
+
+// objects is the metadata of the objects of those names that are there.
+func (w *watched) objects(names map[string]bool, namespace string) map[string]metav1.Object {
+	found := map[string]metav1.Object{}
+	for name := range names {
+		object, exists, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
+		if source, ok := object.(metav1.Object); ok && exists && err == nil {
+			found[name] = source
+		}
+	}
+	return found
+}
+
+// trim drops of metadata what nobody reads.
+func trim(object any) (any, error) {
+	if source, ok := object.(*metav1.PartialObjectMetadata); ok {
+		source.ManagedFields = nil
+		delete(source.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
+	return object, nil
+}

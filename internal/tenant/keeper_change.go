@@ -1,0 +1,226 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+// refusal says why a change at home is not carried over, and when to try again: never if that is 0.
+type refusal struct {
+	reason  string
+	message string
+	again   time.Duration
+}
+
+// refused is a refusal for good.
+func refused(reason string, err error) *refusal {
+	return &refusal{reason: reason, message: err.Error()}
+}
+
+// update carries over what Kubernetes allows to change in a running pod, as far as the policies and the limits of the peer
+// let it. Whatever they say, the pod stays.
+func (k *keeper) update(ctx context.Context, seen *scene, next *decision) error {
+	peer, err := k.readPeer(ctx, seen.peer)
+	if err != nil {
+		return err
+	}
+	changed, err := k.change(ctx, seen, peer)
+	if err != nil {
+		return err
+	}
+	debugged, err := k.debug(ctx, seen, peer)
+	if err != nil {
+		return err
+	}
+	next.changed(seen, v1alpha1.ConditionUpdated, changed)
+	next.changed(seen, v1alpha1.ConditionDebug, debugged)
+	if (changed == nil || changed.again == 0) && (debugged == nil || debugged.again == 0) {
+		note := carried{seen.pod.UID, seen.shadow.Generation}
+		k.carried.set(client.ObjectKeyFromObject(seen.shadow), note)
+	}
+	return nil
+}
+
+// changed puts on record whether a change was carried over.
+func (d *decision) changed(s *scene, kind string, left *refusal) {
+	if left == nil {
+		meta.RemoveStatusCondition(&d.status.Conditions, kind)
+		return
+	}
+	d.since(s.now, s, kind, left.reason, left.message)
+	if left.again == 0 {
+		d.status.ObservedGeneration = s.shadow.Generation
+		return
+	}
+	d.status.ObservedGeneration = s.shadow.Status.ObservedGeneration
+	d.again = sooner(d.again, left.again)
+}
+
+// change carries over images, labels, annotations and resources.
+func (k *keeper) change(ctx context.Context, seen *scene, peer *v1alpha1.Peer) (*refusal, error) {
+	want, err := build(seen, peer)
+	if err != nil {
+		return refused(v1alpha1.ReasonPodInvalid, err), nil
+	}
+	if !differ(seen.pod, want) {
+		return nil, nil
+	}
+	answer, err := k.ask(ctx, seen, peer, want)
+	switch {
+	case err != nil:
+		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
+		return &refusal{
+			v1alpha1.ReasonPolicyFailed, "The provider's policies gave no answer about the change: Hanse asks them again",
+			policyRetryAtMost,
+		}, nil
+	case answer.Outcome != policy.Allow:
+		return &refusal{reason: v1alpha1.ReasonRefusedByPolicy, message: refusedByPolicies("the change", answer.Reason)}, nil
+	}
+	patchPod(want, answer.Pod)
+	if left, err := k.patch(ctx, seen, want); left != nil || err != nil {
+		return left, err
+	}
+	return k.resize(ctx, seen, peer, want)
+}
+
+// differ says whether there is anything to carry over.
+func differ(have, want *corev1.Pod) bool {
+	_, other := carriedOver(have, want)
+	_, larger := resized(have, want)
+	return other || larger
+}
+
+// patch carries over images, labels and annotations.
+func (k *keeper) patch(ctx context.Context, seen *scene, want *corev1.Pod) (*refusal, error) {
+	pod, differs := carriedOver(seen.pod, want)
+	if !differs {
+		return nil, nil
+	}
+	err := k.client.Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
+	fault.Point(fault.PodUpdated)
+	return k.refusalOf(ctx, err)
+}
+
+// resize carries over the resources, if the peer's limits have room for them.
+func (k *keeper) resize(ctx context.Context, seen *scene, peer *v1alpha1.Peer, want *corev1.Pod) (*refusal, error) {
+	pod, differs := resized(seen.pod, want)
+	if !differs {
+		return nil, nil
+	}
+	who := claimantOf(seen.shadow, seen.peer)
+	short := k.ledger.change(who, demandOf(pod), limitsOf(peer).Resources)
+	if short != nil {
+		return &refusal{v1alpha1.ReasonLimitExceeded, short.keeps(), quotaRetryAtMost}, nil
+	}
+	err := k.client.SubResource("resize").Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
+	if err != nil {
+		k.wake(k.ledger.see(who, demandOf(seen.pod)))
+	}
+	return k.refusalOf(ctx, err)
+}
+
+// refusalOf tells what the API server does not take from what went wrong otherwise. That the pod went is neither.
+func (k *keeper) refusalOf(ctx context.Context, err error) (*refusal, error) {
+	if reason, message := quotaRefusal(err); reason != "" {
+		return &refusal{reason, message, quotaRetryAtMost}, nil
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		ctrl.LoggerFrom(ctx).Info("Keeping the pod as it is", "reason", err.Error())
+		return refused(v1alpha1.ReasonPodRefused, err), nil
+	}
+	if ignoreStale(err) != nil {
+		return nil, fmt.Errorf("update the pod: %w", err)
+	}
+	return nil, nil
+}
+
+// carriedOver returns the pod with what is carried over, and whether that is another one.
+func carriedOver(have, want *corev1.Pod) (*corev1.Pod, bool) {
+	pod := have.DeepCopy()
+	pod.Labels = mergedEntries(pod.Labels, want.Labels)
+	pod.Annotations = mergedEntries(pod.Annotations, want.Annotations)
+	carryImages(pod.Spec.InitContainers, want.Spec.InitContainers)
+	carryImages(pod.Spec.Containers, want.Spec.Containers)
+	return pod, !equality.Semantic.DeepEqual(have, pod)
+}
+
+// mergedEntries keeps what others in the provider's cluster have added.
+func mergedEntries(have, want map[string]string) map[string]string {
+	if len(want) == 0 {
+		return have
+	}
+	out := maps.Clone(have)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, want)
+	return out
+}
+
+func carryImages(have, want []corev1.Container) {
+	eachPair(have, want, func(have, want *corev1.Container) {
+		if want.Image != "" {
+			have.Image = want.Image
+		}
+	})
+}
+
+// eachPair goes through the containers that both have.
+func eachPair(have, want []corev1.Container, do func(have, want *corev1.Container)) {
+	for i := range have {
+		for j := range want {
+			if have[i].Name == want[j].Name {
+				do(&have[i], &want[j])
+			}
+		}
+	}
+}
+
+// resized returns the pod with the resources that can change while it runs, and whether those are others. What is not
+// asked for stays: it may have been set by this cluster.
+func resized(have, want *corev1.Pod) (*corev1.Pod, bool) {
+	pod := have.DeepCopy()
+	carry := func(have, want *corev1.Container) { carryResources(&have.Resources, &want.Resources) }
+	eachPair(pod.Spec.Containers, want.Spec.Containers, carry)
+	eachPair(pod.Spec.InitContainers, want.Spec.InitContainers, func(have, want *corev1.Container) {
+		if have.RestartPolicy != nil && *have.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			carry(have, want)
+		}
+	})
+	if pod.Spec.Resources != nil && want.Spec.Resources != nil {
+		carryResources(pod.Spec.Resources, want.Spec.Resources)
+	}
+	return pod, !equality.Semantic.DeepEqual(have.Spec, pod.Spec)
+}
+
+func carryResources(have, want *corev1.ResourceRequirements) {
+	have.Requests = carryAmounts(have.Requests, want.Requests)
+	have.Limits = carryAmounts(have.Limits, want.Limits)
+}
+
+func carryAmounts(have, want corev1.ResourceList) corev1.ResourceList {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		amount, asked := want[name]
+		if !asked {
+			continue
+		}
+		if have == nil {
+			have = corev1.ResourceList{}
+		}
+		have[name] = amount
+	}
+	return have
+}

@@ -1,0 +1,249 @@
+package tenant
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// homeChanges changes the pod at home.
+func (s *stage) homeChanges(pod string) {
+	s.Helper()
+	shadow := s.shadow()
+	shadow.Generation++
+	shadow.Spec.Pod.Raw = []byte(pod)
+	if err := s.server.Update(s.Context(), shadow); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// runningStage is a stage on which a pod that asks for so much cpu runs.
+func runningStage(t *testing.T, of *v1alpha1.Peer, cpu string) *stage {
+	t.Helper()
+	s := newStageOf(t, of, asking("web", cpu))
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.writes = nil
+	s.clock.Step(time.Minute)
+	return s
+}
+
+func askingFor(cpu string) string {
+	return fmt.Sprintf(`{"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":%q}}}]}}`, cpu)
+}
+
+func (s *stage) cpu() string {
+	s.Helper()
+	return s.pod().Spec.Containers[0].Resources.Requests.Cpu().String()
+}
+
+// expectRefused compares the condition that is only there when a change is not carried over.
+func (s *stage) expectRefused(kind, reason, words string) {
+	s.Helper()
+	c := meta.FindStatusCondition(s.shadow().Status.Conditions, kind)
+	switch {
+	case reason == "" && c != nil:
+		s.Errorf("got condition %+v", c)
+	case reason != "" && (c == nil || c.Status != metav1.ConditionFalse || c.Reason != reason || !strings.Contains(c.Message, words)):
+		s.Errorf("got condition %+v, want %s with %q", c, reason, words)
+	}
+}
+
+func TestResizeIsCarriedOver(t *testing.T) {
+	s := runningStage(t, limited("cpu", "2"), "500m")
+	s.homeChanges(askingFor("1500m"))
+	s.run()
+	s.run()
+	s.expectWrites("resize Pod", "status ShadowPod")
+	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
+	if got := s.cpu(); got != "1500m" || s.shadow().Status.ObservedGeneration != 2 {
+		t.Errorf("it asks for %s, status %+v", got, s.shadow().Status)
+	}
+	if used := s.keeper.ledger.used["lubeck"]; used.Cpu().String() != "1500m" {
+		t.Errorf("the ledger counts %v", used)
+	}
+}
+
+func TestResizeNeedsRoom(t *testing.T) {
+	s := newStageOf(t, limited("cpu", "2"), asking("web", "500m"), asking("other", "1"))
+	s.run()
+	s.runOf("other")
+	s.becomes(s.running)
+	s.run()
+	s.writes = nil
+	s.clock.Step(time.Minute)
+	s.homeChanges(askingFor("1500m"))
+	if again := s.run(); again != quotaRetryAtMost {
+		t.Errorf("looks again in %s", again)
+	}
+	s.expectWrites("status ShadowPod")
+	s.expectRefused(v1alpha1.ConditionUpdated, v1alpha1.ReasonLimitExceeded, "it runs on with what it has")
+	if used := s.keeper.ledger.used["lubeck"]; s.cpu() != "500m" || used.Cpu().String() != "1500m" {
+		t.Errorf("it asks for %s, and the ledger counts %v", s.cpu(), used)
+	}
+	s.run()
+	s.expectWrites()
+
+	s.keeper.leave(requestFor(s.twin, "other")[0].NamespacedName)
+	s.clock.Step(quotaRetryAtMost)
+	s.run()
+	s.expectWrites("resize Pod", "status ShadowPod")
+	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
+}
+
+func TestSmallerPodMakesRoomOnceItIsSeenToBe(t *testing.T) {
+	s := newStageOf(t, limited("cpu", "2"), asking("web", "1500m"), asking("other", "1"))
+	s.run()
+	s.runOf("other")
+	s.expectHeld("other", v1alpha1.ReasonLimitExceeded)
+	s.homeChanges(askingFor("500m"))
+	*s.woken = nil
+	s.run()
+	s.keeper.podChanged(t.Context(), s.pod())
+	if len(*s.woken) == 0 || (*s.woken)[0] != "other" {
+		t.Errorf("woke %v", *s.woken)
+	}
+	s.runOf("other")
+	if !s.has("other") {
+		t.Error("the other was not made")
+	}
+}
+
+func TestResizeThatTheAPIServerRefuses(t *testing.T) {
+	exceeded := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", fmt.Errorf("exceeded quota: hanse"))
+	for name, c := range map[string]struct {
+		err    error
+		reason string
+		again  time.Duration
+	}{
+		"because of a quota": {exceeded, v1alpha1.ReasonLimitExceeded, quotaRetryAtMost},
+		"by a guard rail":    {forbidden403(), v1alpha1.ReasonPodRefused, 0},
+		"since it cannot be": {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil), v1alpha1.ReasonPodRefused, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := runningStage(t, limited("cpu", "2"), "500m")
+			s.changePod = c.err
+			s.homeChanges(askingFor("1"))
+			if again := s.run(); again != c.again {
+				t.Errorf("looks again in %s", again)
+			}
+			s.expectWrites("resize Pod", "status ShadowPod")
+			s.expectRefused(v1alpha1.ConditionUpdated, c.reason, "")
+			if used := s.keeper.ledger.used["lubeck"]; used.Cpu().String() != "500m" {
+				t.Errorf("the ledger counts %v", used)
+			}
+		})
+	}
+}
+
+func TestWhatCanBeResized(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	with := func(name string, requests corev1.ResourceList) corev1.Container {
+		return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: requests}}
+	}
+	sidecar, first := with("sidecar", cpuOf("1")), with("first", cpuOf("1"))
+	sidecar.RestartPolicy = &always
+	have := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{first, sidecar},
+		Containers:     []corev1.Container{with("c", nil), with("d", cpuOf("1"))},
+	}}
+	want := have.DeepCopy()
+	want.Spec.InitContainers[0].Resources.Requests = cpuOf("2")
+	want.Spec.Containers[1].Resources.Requests = nil
+	if _, differs := resized(have, want); differs {
+		t.Error("what has run to its end, or is not asked for, counts as a change")
+	}
+	want.Spec.InitContainers[1].Resources.Requests = cpuOf("2")
+	want.Spec.Containers[0].Resources.Requests = cpuOf("3")
+	pod, differs := resized(have, want)
+	if !differs || pod.Spec.InitContainers[1].Resources.Requests.Cpu().String() != "2" || pod.Spec.Containers[0].Resources.Requests.Cpu().String() != "3" {
+		t.Errorf("got %+v", pod.Spec)
+	}
+	if first := pod.Spec.InitContainers[0].Resources.Requests.Cpu().String(); first != "1" {
+		t.Errorf("the first asks for %s", first)
+	}
+}
+
+const withShell = `{"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"500m"}}}],` +
+	`"ephemeralContainers":[{"name":"shell","image":"busybox"}]}}`
+
+func TestDebuggingNeedsTheProvidersLeave(t *testing.T) {
+	s := runningStage(t, peer(), "500m")
+	s.homeChanges(withShell)
+	s.run()
+	s.run()
+	s.expectWrites("status ShadowPod")
+	s.expectRefused(v1alpha1.ConditionDebug, v1alpha1.ReasonDebugForbidden, "spec.allowDebug")
+	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
+	if len(s.pod().Spec.EphemeralContainers) != 0 {
+		t.Error("it was added")
+	}
+}
+
+func TestEphemeralContainersAreAdded(t *testing.T) {
+	open := peer()
+	open.Spec.AllowDebug = true
+	s := runningStage(t, open, "500m")
+	s.homeChanges(withShell)
+	s.run()
+	s.run()
+	s.expectWrites("ephemeralcontainers Pod", "status ShadowPod")
+	s.expectRefused(v1alpha1.ConditionDebug, "", "")
+	added := s.pod().Spec.EphemeralContainers
+	if len(added) != 1 || added[0].Name != "shell" || added[0].SecurityContext == nil {
+		t.Errorf("got %+v", added)
+	}
+
+	// The same ones are not added again when something else changes.
+	s.homeChanges(strings.Replace(withShell, `"image":"i"`, `"image":"i:2"`, 1))
+	s.run()
+	s.run()
+	s.expectWrites("patch Pod", "status ShadowPod")
+}
+
+func TestGuardRailStandsAgainstAShell(t *testing.T) {
+	open := peer()
+	open.Spec.AllowDebug = true
+	s := runningStage(t, open, "500m")
+	s.changePod = forbidden403()
+	s.homeChanges(withShell)
+	s.run()
+	s.run()
+	s.expectWrites("ephemeralcontainers Pod", "status ShadowPod")
+	s.expectRefused(v1alpha1.ConditionDebug, v1alpha1.ReasonPodRefused, "PodSecurity")
+}
+
+// A pod is as its ShadowPod wants it when it is made, so nothing is compared then.
+func TestNewPodIsNotChanged(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	seen := &scene{shadow: s.shadow(), pod: s.pod(), now: s.clock.Now()}
+	s.keeper.recall(t.Context(), seen)
+	if next := decide(seen); next.action != leavePod {
+		t.Errorf("action %d", next.action)
+	}
+	seen.upToDate = false // as another process sees it
+	if next := decide(seen); next.action != updatePod {
+		t.Errorf("action %d", next.action)
+	}
+	s.homeWants("i:2")
+	s.run()
+	if image := s.pod().Spec.Containers[0].Image; image != "i:2" {
+		t.Errorf("it runs %s", image)
+	}
+}
+
+func cpuOf(amount string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+}

@@ -1,0 +1,98 @@
+package tenant
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// flip makes the pod ready, or not ready any more.
+func flip(status *corev1.PodStatus) {
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		switch {
+		case c.Type != corev1.PodReady:
+		case c.Status == corev1.ConditionTrue:
+			c.Status = corev1.ConditionFalse
+		default:
+			c.Status = corev1.ConditionTrue
+		}
+	}
+}
+
+func TestFlappingPodIsWrittenOncePerSecond(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.clock.Step(time.Minute)
+	s.writes = nil
+
+	s.becomes(flip)
+	s.run()
+	s.expectWrites("status ShadowPod") // at once
+	const seconds = 30
+	for range seconds * 20 {
+		s.clock.Step(50 * time.Millisecond)
+		s.becomes(flip)
+		s.run()
+	}
+	if n := len(s.writes); n < seconds || n > seconds+writeBurst {
+		t.Errorf("%d writes in %d seconds", n, seconds)
+	}
+	s.becomes(func(status *corev1.PodStatus) { status.Conditions[1].Status = corev1.ConditionFalse })
+	again := s.run()
+	if again > writePeriod {
+		t.Errorf("looks again in %s", again)
+	}
+	s.clock.Step(again)
+	s.run()
+	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, "Ready")
+	s.writes = nil
+	s.clock.Step(time.Minute)
+	s.run()
+	s.expectWrites()
+}
+
+func TestEndOfAFlappingPodIsWrittenAtOnce(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(s.running)
+	for range 2 * writeBurst {
+		s.run()
+		s.becomes(flip)
+	}
+	s.writes = nil
+	s.run()
+	s.expectWrites()
+	s.becomes(func(status *corev1.PodStatus) { status.Phase = corev1.PodSucceeded })
+	s.run()
+	s.expectWrites("status ShadowPod")
+}
+
+func TestNothingIsRememberedOfARecordThatIsGone(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.homeDeletes(nil)
+	s.run()
+	s.kubeletLetsGo()
+	s.run()
+	s.run()
+	if len(s.keeper.pace.paid.of)+len(s.keeper.carried.of) != 0 {
+		t.Errorf("still know %v, %v", s.keeper.pace.paid.of, s.keeper.carried.of)
+	}
+}
+
+func TestSooner(t *testing.T) {
+	for _, c := range [][3]time.Duration{{0, 0, 0}, {0, 5, 5}, {5, 0, 5}, {3, 5, 3}, {5, 3, 3}} {
+		if got := sooner(c[0], c[1]); got != c[2] {
+			t.Errorf("%v: got %s", c, got)
+		}
+	}
+}
