@@ -10,6 +10,9 @@ IMAGE   ?=
 # RUN selects stories and tests by name, such as RUN='^TestLogsAndExec$'; empty runs all.
 RUN     ?=
 FUZZTIME ?= 2m
+# SEED and DURATION are those of the fault suite: another plan each time, for 3 minutes, unless they are given.
+SEED     ?=
+DURATION ?=
 
 # Tools of the build, at exact versions.
 CONTROLLER_GEN := bin/controller-gen-v0.23.0
@@ -93,6 +96,10 @@ stories: testbed build image
 	hack/skew.sh v0.2.0 v0.3.0
 	hack/suite.sh
 	RUN='$(RUN)' hack/stories.sh
+
+.PHONY: e2e-faults
+e2e-faults: testbed build image ## break three clusters while pods come and go; SEED replays a run, DURATION is how long (3m)
+	SEED='$(SEED)' DURATION='$(DURATION)' hack/faults.sh
 
 .PHONY: fuzz
 fuzz: ## fuzz whatever reads bytes of a peer, FUZZTIME each (2m)

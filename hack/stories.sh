@@ -17,7 +17,7 @@ finish() {
 }
 trap finish EXIT
 
-"${testbed[@]}" up lubeck hamburg --workers 1 --audit
+"${testbed[@]}" up lubeck hamburg --workers 1 --audit --metrics
 "${testbed[@]}" up rostock --workers 0
 mkdir -p "$HANSE_TESTBED_STATE-memory"
 "${testbed[@]}" load bin/hanse.tar lubeck hamburg

@@ -76,12 +76,12 @@ func TestAgentlessPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lubeck.forget(t, "visby-agentless") })
-	eventually(t, "lubeck reaches rostock and says what does not work yet", func(ctx context.Context) error {
+	eventually(t, "lubeck reaches rostock and says what does not work", func(ctx context.Context) error {
 		for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated} {
 			if err := lubeck.peerHas(ctx, "visby-agentless", condition); err != nil {
 				return err
 			}
 		}
-		return lubeck.peerSays(ctx, "visby-agentless", v1alpha1.ConditionReady, v1alpha1.ReasonAgentless)
+		return lubeck.peerSays(ctx, "visby-agentless", v1alpha1.ConditionConnected, v1alpha1.ReasonAgentless)
 	})
 }

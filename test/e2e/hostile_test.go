@@ -133,6 +133,7 @@ func (c *cluster) peerSays(ctx context.Context, name, condition, reason string) 
 func playPeer(t *testing.T, c *cluster) {
 	t.Helper()
 	c.create(t, looseKind(t))
+	c.create(t, kind(t, "namespacemappings"))
 	ns := v1alpha1.TenantNamespace("lubeck")
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 	for _, object := range []client.Object{
@@ -155,13 +156,23 @@ func playPeer(t *testing.T, c *cluster) {
 	t.Cleanup(func() {
 		c.deleteAndWait(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 		c.deleteAndWait(t, looseKind(t))
+		c.deleteAndWait(t, kind(t, "namespacemappings"))
 	})
 }
 
 // looseKind is the Advertisement kind without any validation.
 func looseKind(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(root, "charts", "hanse", "crds", "hanse.dev_advertisements.yaml"))
+	crd := kind(t, "advertisements")
+	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+	crd.Spec.Versions[0].Schema.OpenAPIV3Schema = anything
+	return crd
+}
+
+// kind is one of Hanse's kinds.
+func kind(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, "charts", "hanse", "crds", "hanse.dev_"+plural+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,8 +180,6 @@ func looseKind(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	if err := yaml.Unmarshal(data, crd); err != nil {
 		t.Fatal(err)
 	}
-	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
-	crd.Spec.Versions[0].Schema.OpenAPIV3Schema = anything
 	return crd
 }
 

@@ -27,8 +27,25 @@ import (
 type chaos struct {
 	t        *testing.T
 	clusters map[string]*cluster
+	// since is from where the watches begin that are to expire, by cluster.
+	since map[string]string
 	// expired counts watches that were seen to expire (410) because an API server came back without what it remembered.
 	expired atomic.Int64
+	// wentOff counts points at which a process was seen to have ended.
+	wentOff atomic.Int64
+}
+
+// prepare notes where the clusters are.
+func (c *chaos) prepare(ctx context.Context) error {
+	c.since = map[string]string{}
+	for _, name := range everyone {
+		pods := &corev1.PodList{}
+		if err := c.clusters[name].List(ctx, pods); err != nil {
+			return err
+		}
+		c.since[name] = pods.ResourceVersion
+	}
+	return nil
 }
 
 // run does each step at its time, and undoes it at the end of that.
@@ -56,10 +73,7 @@ func (c *chaos) do(ctx context.Context, s step, end time.Time) error {
 	case killHanse:
 		return where.killHanse(ctx, s.what)
 	case armPoint:
-		subcommand, _, _ := strings.Cut(s.what, "/")
-		arm := func(ctx context.Context) error { return where.arm(ctx, subcommand, s.what) }
-		disarm := func(ctx context.Context) error { return where.arm(ctx, subcommand, "") }
-		return errors.Join(again(ctx, arm), hold(), again(ctx, disarm))
+		return c.failAt(ctx, s, hold)
 	case killComponent:
 		return c.killComponent(ctx, s, hold)
 	case cutLink, cutOneWay:
@@ -71,21 +85,41 @@ func (c *chaos) do(ctx context.Context, s step, end time.Time) error {
 	}
 }
 
-// killComponent kills an API server or etcd, and starts it when the hold is over. A watch from before must expire then if
-// it was the API server, whose memory of what happened is gone.
+// failAt has a process of Hanse end at a point, as often as it comes there, until the hold is over.
+func (c *chaos) failAt(ctx context.Context, s step, hold func() error) error {
+	where := c.clusters[s.where]
+	subcommand, _, _ := strings.Cut(s.what, "/")
+	arm := func(ctx context.Context) error { return where.setFlag(ctx, subcommand, flagFailAt, s.what) }
+	disarm := func(ctx context.Context) error { return where.setFlag(ctx, subcommand, flagFailAt, "") }
+	err := errors.Join(again(ctx, arm), hold())
+	pods, listErr := where.hansePods(ctx, subcommand)
+	for _, pod := range pods {
+		for _, status := range pod.Status.ContainerStatuses {
+			if ended := status.LastTerminationState.Terminated; listErr == nil && ended != nil && armed(&pod) && ended.ExitCode == 137 {
+				c.wentOff.Add(1)
+			}
+		}
+	}
+	return errors.Join(err, again(ctx, disarm))
+}
+
+func armed(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers[0].Args, func(arg string) bool { return strings.HasPrefix(arg, flagFailAt) })
+}
+
+// killComponent kills an API server or etcd, and starts it when the hold is over. If it was the
+// API server, watches expire then, since its memory of what happened is gone.
 func (c *chaos) killComponent(ctx context.Context, s step, hold func() error) error {
 	where := c.clusters[s.where]
-	before := &corev1.PodList{}
-	listErr := where.List(ctx, before)
 	_, err := testbed(ctx, "kill", s.where, s.what)
 	err = errors.Join(err, hold(), again(ctx, func(ctx context.Context) error {
 		_, err := testbed(ctx, "start", s.where, s.what)
 		return err
 	}))
-	if err != nil || listErr != nil || s.what != "apiserver" {
+	if err != nil || s.what != "apiserver" {
 		return err
 	}
-	watch := fmt.Sprintf("/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=%s", before.ResourceVersion)
+	watch := fmt.Sprintf("/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=%s", c.since[s.where])
 	return again(ctx, func(ctx context.Context) error {
 		out, err := where.kubectl(ctx, "get", "--raw", watch)
 		if err == nil && strings.Contains(out, `"code":410`) {
@@ -165,9 +199,14 @@ func processOf(pod types.UID) (int, error) {
 	return 0, fmt.Errorf("no process of Hanse in pod %s", pod)
 }
 
-// arm has the processes of a subcommand start again, and end at the point; or no more, if that is empty.
-func (c *cluster) arm(ctx context.Context, subcommand, point string) error {
-	const flag = "--fail-at="
+// The hidden flags of Hanse's processes.
+const (
+	flagFailAt = "--fail-at="
+	flagOffset = "--clock-offset="
+)
+
+// setFlag starts the processes of a subcommand again with the flag, or without it if the value is empty.
+func (c *cluster) setFlag(ctx context.Context, subcommand, flag, value string) error {
 	deployment := &appsv1.Deployment{}
 	key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: "hanse-" + subcommand}
 	if err := c.Get(ctx, key, deployment); err != nil {
@@ -175,8 +214,8 @@ func (c *cluster) arm(ctx context.Context, subcommand, point string) error {
 	}
 	container := &deployment.Spec.Template.Spec.Containers[0]
 	args := slices.DeleteFunc(slices.Clone(container.Args), func(arg string) bool { return strings.HasPrefix(arg, flag) })
-	if point != "" {
-		args = append(args, flag+point)
+	if value != "" {
+		args = append(args, flag+value)
 	}
 	if slices.Equal(args, container.Args) {
 		return nil
@@ -218,7 +257,7 @@ func (c *chaos) end(ctx context.Context) error {
 
 // calm disarms the processes of a subcommand. Those that Kubernetes lets wait, because they ended so often, begin anew.
 func (c *cluster) calm(ctx context.Context, subcommand string) error {
-	if err := c.arm(ctx, subcommand, ""); err != nil {
+	if err := c.setFlag(ctx, subcommand, flagFailAt, ""); err != nil {
 		return err
 	}
 	pods, err := c.hansePods(ctx, subcommand)

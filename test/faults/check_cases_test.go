@@ -131,6 +131,22 @@ func TestCheckWentBack(t *testing.T) {
 	}
 }
 
+func TestCheckEmpty(t *testing.T) {
+	for name, test := range map[string]struct {
+		left state
+		want []string
+	}{
+		"nothing":               {state{runs: []run{lived("h", "a", 0, 1)}}, nil},
+		"a home pod":            {state{home: []homePod{{uid: "h"}}}, []string{ruleOrphan}},
+		"a record":              {state{records: []record{{"bremen", "twin/q", "q"}}}, []string{ruleOrphan}},
+		"a remote pod":          {state{remotes: []remotePod{{"bremen", "twin/q", "q"}}}, []string{ruleOrphan}},
+		"a twin":                {state{twins: []twin{{"bremen", "twin", "ns"}}}, []string{ruleOrphan}},
+		"a container that runs": {state{runs: []run{alive("h", "a", 0)}}, []string{ruleOrphan}},
+	} {
+		t.Run(name, func(t *testing.T) { expectRules(t, checkEmpty(test.left), test.want...) })
+	}
+}
+
 func TestCheckState(t *testing.T) {
 	fine := func() state {
 		return state{

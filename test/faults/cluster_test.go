@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -30,6 +32,7 @@ type cluster struct {
 	name       string
 	kubeconfig string
 	server     string // the URL of its API server
+	audited    int64  // how long the audit log was when we connected: what is before that is of earlier runs
 }
 
 func connect(ctx context.Context, name string) (*cluster, error) {
@@ -38,6 +41,11 @@ func connect(ctx context.Context, name string) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{name: name, kubeconfig: strings.TrimSpace(out)}
+	info, err := os.Stat(c.auditLog())
+	if err != nil {
+		return nil, err
+	}
+	c.audited = info.Size()
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -69,9 +77,16 @@ func (c *cluster) machine(ctx context.Context) (string, error) {
 
 func stateFolder() string { return os.Getenv("HANSE_TESTBED_STATE") }
 
-// audit opens the log of the cluster's API server.
-func (c *cluster) audit() (*os.File, error) {
-	return os.Open(filepath.Join(stateFolder(), c.name, "logs", "audit.log"))
+func (c *cluster) auditLog() string { return filepath.Join(stateFolder(), c.name, "logs", "audit.log") }
+
+// history reads what happened to the cluster's pods in this run.
+func (c *cluster) history() ([]version, error) {
+	log, err := os.Open(c.auditLog())
+	if err != nil {
+		return nil, err
+	}
+	history, err := readHistory(io.NewSectionReader(log, c.audited, math.MaxInt64-c.audited))
+	return history, errors.Join(err, log.Close())
 }
 
 func testbed(ctx context.Context, args ...string) (string, error) {

@@ -27,8 +27,16 @@ var verbs = []struct {
 	verb   verb
 	weight int
 }{
-	{createPod, 24}, {createShort, 12}, {createJob, 6}, {createDeployment, 6}, {scaleDeployment, 8}, {relabel, 8}, {changeImage, 6},
-	{deleteObject, 22}, {createNamespace, 4}, {deleteNamespace, 4},
+	{createPod, 24},
+	{createShort, 12},
+	{createJob, 6},
+	{createDeployment, 6},
+	{scaleDeployment, 8},
+	{relabel, 8},
+	{changeImage, 6},
+	{deleteObject, 22},
+	{createNamespace, 4},
+	{deleteNamespace, 4},
 }
 
 // object is something that a user made.
@@ -97,7 +105,7 @@ func (l *drawing) drawVerb(v verb) (operation, bool) {
 		return l.drawCreation(v)
 	case scaleDeployment:
 		o, ok := l.drawChange(v, createDeployment)
-		o.on.replicas = int32(l.IntN(4)) //nolint:gosec // small
+		o.on.replicas = int32(l.IntN(4))
 		l.replace(o.on)
 		return o, ok
 	case relabel:
@@ -121,7 +129,7 @@ var imageTags = []string{"v1", "v2"}
 func (l *drawing) drawCreation(v verb) (operation, bool) {
 	o := object{made: v, replicas: 1, deaf: l.IntN(4) == 0}
 	if v == createJob || v == createDeployment {
-		o.replicas = int32(1 + l.IntN(3)) //nolint:gosec // small
+		o.replicas = int32(1 + l.IntN(3))
 	}
 	if v == createShort || v == createJob {
 		o.seconds = l.IntN(6)

@@ -35,7 +35,7 @@ func TestFaults(t *testing.T) {
 	}
 	ctrl.SetLogger(logr.Discard())
 	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano()) % 1_000_000 //nolint:gosec // positive for some centuries
+		*seed = uint64(time.Now().UnixNano()) % 1_000_000
 	}
 	p := newPlan(*seed, *duration)
 	replay := fmt.Sprintf("make e2e-faults SEED=%d DURATION=%s", p.seed, p.duration)
@@ -50,11 +50,13 @@ func TestFaults(t *testing.T) {
 	})
 	w := setUp(t, clusters, p)
 	breakThings(t, clusters, p, w)
-	report(t, whenQuiet(t, "all is healed", clusters, w, p.load))
-	judge(t, clusters, w)
+	look := func(load []operation) func(context.Context) (state, error) {
+		return func(ctx context.Context) (state, error) { return observe(ctx, clusters, w, load) }
+	}
+	report(t, whenRight(t, "all is healed", checkState, look(p.load)))
 	empty(t, clusters)
-	report(t, whenQuiet(t, "everything is deleted", clusters, w, nil))
-	report(t, checkSingle(w.seen()))
+	report(t, whenRight(t, "everything is deleted", checkEmpty, look(nil)))
+	judge(t, clusters, w)
 }
 
 func setUp(t *testing.T, clusters map[string]*cluster, p plan) *witness {
@@ -68,7 +70,7 @@ func setUp(t *testing.T, clusters map[string]*cluster, p plan) *witness {
 		}
 		clusters[name] = c
 	}
-	if err := install(ctx, clusters, p); err != nil {
+	if err := install(ctx, clusters); err != nil {
 		t.Fatal(err)
 	}
 	host, err := clusters[consumer].machine(ctx)
@@ -87,10 +89,13 @@ func setUp(t *testing.T, clusters map[string]*cluster, p plan) *witness {
 func breakThings(t *testing.T, clusters map[string]*cluster, p plan, w *witness) {
 	t.Helper()
 	u := &user{cluster: clusters[consumer], witness: w.listener.Addr().String()}
-	if err := again(t.Context(), func(ctx context.Context) error { return u.offload(ctx, loadNamespace) }); err != nil {
+	if err := errors.Join(u.offload(t.Context(), loadNamespace), settle(t.Context(), clusters, p)); err != nil {
 		t.Fatal(err)
 	}
 	c := &chaos{t: t, clusters: clusters}
+	if err := c.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	performed := make(chan error, 1)
 	go func() { performed <- u.perform(t.Context(), p.load) }()
 	c.run(t.Context(), p.steps)
@@ -105,29 +110,29 @@ func breakThings(t *testing.T, clusters map[string]*cluster, p plan, w *witness)
 			completed++
 		}
 	}
-	t.Logf("%d faults, %d operations, %d containers, of which %d completed; %d watches were seen to expire", len(p.steps), len(p.load),
-		len(runs), completed, c.expired.Load())
+	t.Logf("%d faults, %d operations, %d containers, of which %d completed; %d watches were seen to expire, %d points went off", len(p.steps),
+		len(p.load), len(runs), completed, c.expired.Load(), c.wentOff.Load())
 }
 
-// whenQuiet waits until nothing is wrong, and returns what still is when patience ends.
-func whenQuiet(t *testing.T, when string, clusters map[string]*cluster, w *witness, load []operation) []violation {
+// whenRight waits until nothing is wrong, and returns what still is when patience ends.
+func whenRight(t *testing.T, when string, check func(state) []violation, look func(context.Context) (state, error)) []violation {
 	t.Helper()
 	var found []violation
 	start := time.Now()
 	err := again(t.Context(), func(ctx context.Context) error {
-		s, err := observe(ctx, clusters, w, load)
+		s, err := look(ctx)
 		if err != nil {
 			return err
 		}
-		if found = checkState(s); len(found) > 0 {
-			return errors.New("not quiet")
+		if found = check(s); len(found) > 0 {
+			return fmt.Errorf("%d things are not right", len(found))
 		}
 		return nil
 	})
 	if err != nil && len(found) == 0 {
 		t.Fatal(err)
 	}
-	t.Logf("%s after %s; not right: %d", when, time.Since(start).Round(100*time.Millisecond), len(found))
+	t.Logf("%s: looked for %s; not right: %d", when, time.Since(start).Round(100*time.Millisecond), len(found))
 	return found
 }
 
@@ -136,14 +141,11 @@ func judge(t *testing.T, clusters map[string]*cluster, w *witness) {
 	t.Helper()
 	histories := map[string][]version{}
 	for name, c := range clusters {
-		log, err := c.audit()
+		history, err := c.history()
 		if err != nil {
 			t.Fatal(err)
 		}
-		histories[name], err = readHistory(log)
-		if err := errors.Join(err, log.Close()); err != nil {
-			t.Fatal(err)
-		}
+		histories[name] = history
 		if len(histories[name]) == 0 {
 			t.Errorf("the audit log of %s tells of no pod", name)
 		}
@@ -188,7 +190,7 @@ func describe(t *testing.T, clusters map[string]*cluster) {
 	for _, name := range slices.Sorted(slices.Values(sortedKeys(clusters))) {
 		for _, args := range [][]string{
 			{"get", "pods,shadowpods,namespacemappings,peers,nodes,ns", "-A", "-o", "wide"},
-			{"logs", "-n", v1alpha1.SystemNamespace, "-l", "app.kubernetes.io/name=hanse", "--tail=80", "--prefix"},
+			{"logs", "-n", v1alpha1.SystemNamespace, "-l", "app.kubernetes.io/name=hanse", "--tail=50", "--prefix"},
 		} {
 			out, err := clusters[name].kubectl(ctx, args...)
 			t.Logf("--- %s: kubectl %s (%v)\n%s", name, strings.Join(args, " "), err, out)

@@ -140,6 +140,7 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, lo
 		return "", err
 	case createNamespace:
 		key.Namespace = o.name
+	default: // a pod
 	}
 	pod := &corev1.Pod{}
 	if err := home.Get(ctx, key, pod); err != nil {

@@ -73,7 +73,7 @@ func (p plan) String() string {
 type dice struct{ *rand.Rand }
 
 func newDice(seed, lane uint64) dice {
-	return dice{rand.New(rand.NewPCG(seed, lane))} //nolint:gosec // it is to be predictable
+	return dice{rand.New(rand.NewPCG(seed, lane))}
 }
 
 func pick[T any](d dice, from []T) T { return from[d.IntN(len(from))] }
@@ -97,6 +97,9 @@ func newPlan(seed uint64, duration time.Duration) plan {
 			}
 			p.steps = append(p.steps, s)
 			at += s.hold + d.between(time.Second, 6*time.Second)
+			if s.kind == killComponent || s.kind == armPoint {
+				at += d.between(5*time.Second, 10*time.Second) // what was broken takes a while to start
+			}
 		}
 	}
 	slices.SortStableFunc(p.steps, func(a, b step) int { return int(a.at - b.at) })
@@ -128,7 +131,7 @@ func drawLink(d dice) step {
 
 func drawPoint(d dice) step {
 	point := pick(d, fault.Points())
-	s := step{kind: armPoint, where: consumer, what: fmt.Sprintf("%s:%d", point, 1+d.IntN(4)), hold: d.between(8*time.Second, 20*time.Second)}
+	s := step{kind: armPoint, where: consumer, what: fmt.Sprintf("%s:%d", point, 1+d.IntN(3)), hold: d.between(14*time.Second, 24*time.Second)}
 	if strings.HasPrefix(point, "manager/") {
 		s.where = pick(d, providers)
 	}

@@ -36,65 +36,110 @@ type remotePod struct{ provider, name, home string }
 // twin is a namespace of a provider that stands for one of home.
 type twin struct{ provider, name, home string }
 
-// checkState finds what is lost and what is left over.
-func checkState(s state) []violation {
-	var found []violation
-	lost := func(format string, args ...any) {
-		found = append(found, violation{ruleLost, fmt.Sprintf(format, args...)})
-	}
-	orphan := func(format string, args ...any) {
-		found = append(found, violation{ruleOrphan, fmt.Sprintf(format, args...)})
-	}
+// counts are how much there is for each home pod.
+type counts struct {
+	homes map[string]homePod // by UID
+	// records and remotes are those at one provider: the key is what of returns.
+	records, remotes map[string]int
+	live             map[string]int // containers that run, by UID
+}
 
-	for _, text := range s.unmet {
-		lost("%s", text)
+func of(provider, home string) string { return provider + "/" + home }
+
+func count(s state) counts {
+	c := counts{homes: map[string]homePod{}, records: map[string]int{}, remotes: map[string]int{}, live: map[string]int{}}
+	for _, p := range s.home {
+		c.homes[p.uid] = p
 	}
-	homes, records, remotes, live := map[string]homePod{}, map[string]int{}, map[string]int{}, map[string]int{}
 	for _, r := range s.records {
-		records[r.provider+"/"+r.home]++
+		c.records[of(r.provider, r.home)]++
 	}
 	for _, r := range s.remotes {
-		remotes[r.provider+"/"+r.home]++
+		c.remotes[of(r.provider, r.home)]++
 	}
 	for _, r := range s.runs {
 		if r.lives {
-			live[r.home]++
+			c.live[r.home]++
 		}
 	}
+	return c
+}
+
+// checkState finds what is lost and what is left over.
+func checkState(s state) []violation {
+	var found []violation
+	for _, text := range s.unmet {
+		found = append(found, violation{ruleLost, text})
+	}
+	c := count(s)
 	for _, p := range s.home {
-		homes[p.uid] = p
-		key := p.provider + "/" + p.uid
-		switch {
-		case p.leaving:
-			lost("home pod %s is being deleted and stays", p.name)
-		case final(p.phase):
-		case !p.ready:
-			lost("home pod %s on %q is %s and not Ready", p.name, p.provider, p.phase)
-		case live[p.uid] != 1:
-			lost("%d containers run for home pod %s on %q, want 1", live[p.uid], p.name, p.provider)
-		case p.provider != "" && (records[key] != 1 || remotes[key] != 1):
-			lost("%s has %d records and %d pods for home pod %s, want 1 and 1", p.provider, records[key], remotes[key], p.name)
+		if why := c.missing(p); why != "" {
+			found = append(found, violation{ruleLost, fmt.Sprintf("home pod %s on %q %s", p.name, p.provider, why)})
 		}
 	}
 	for _, r := range s.records {
-		if p, ok := homes[r.home]; !ok || p.provider != r.provider {
-			orphan("%s: ShadowPod %s of home pod %s, which is not bound to it", r.provider, r.name, r.home)
+		if p, ok := c.homes[r.home]; !ok || p.provider != r.provider {
+			found = append(found, violation{ruleOrphan, fmt.Sprintf("%s: ShadowPod %s of home pod %s, which is not bound to it", r.provider, r.name, r.home)})
 		}
 	}
 	for _, r := range s.remotes {
-		if records[r.provider+"/"+r.home] == 0 {
-			orphan("%s: pod %s without a ShadowPod", r.provider, r.name)
+		if c.records[of(r.provider, r.home)] == 0 {
+			found = append(found, violation{ruleOrphan, fmt.Sprintf("%s: pod %s without a ShadowPod", r.provider, r.name)})
 		}
 	}
-	return append(append(found, checkLeftRunning(homes, live)...), checkTwins(s)...)
+	return append(append(found, checkLeftRunning(c)...), checkTwins(s)...)
+}
+
+// missing says what a home pod lacks, if anything.
+func (c *counts) missing(p homePod) string {
+	key := of(p.provider, p.uid)
+	switch {
+	case p.leaving:
+		return "is being deleted and stays"
+	case final(p.phase):
+		return ""
+	case !p.ready:
+		return fmt.Sprintf("is %s and not Ready", p.phase)
+	case c.live[p.uid] != 1:
+		return fmt.Sprintf("has %d containers that run, want 1", c.live[p.uid])
+	case p.provider != "" && (c.records[key] != 1 || c.remotes[key] != 1):
+		return fmt.Sprintf("has %d records and %d pods there, want 1 and 1", c.records[key], c.remotes[key])
+	}
+	return ""
+}
+
+// checkEmpty finds what is left when the users have deleted everything.
+func checkEmpty(s state) []violation {
+	var found []violation
+	left := func(format string, args ...any) {
+		found = append(found, violation{ruleOrphan, fmt.Sprintf(format, args...)})
+	}
+	for _, p := range s.home {
+		left("home pod %s is still there", p.name)
+	}
+	for _, r := range s.records {
+		left("%s: ShadowPod %s is still there", r.provider, r.name)
+	}
+	for _, r := range s.remotes {
+		left("%s: pod %s is still there", r.provider, r.name)
+	}
+	for _, t := range s.twins {
+		left("%s: namespace %s is still there", t.provider, t.name)
+	}
+	for _, r := range s.runs {
+		if r.lives {
+			left("container %s of home pod %s still runs", r.instance, r.home)
+		}
+	}
+	return found
 }
 
 // checkLeftRunning finds containers that run for nobody.
-func checkLeftRunning(homes map[string]homePod, live map[string]int) []violation {
+func checkLeftRunning(c counts) []violation {
 	var found []violation
-	for _, uid := range sortedKeys(live) {
-		if p, ok := homes[uid]; !ok || final(p.phase) {
-			found = append(found, violation{ruleOrphan, fmt.Sprintf("%d containers run for home pod %s, which is %q", live[uid], uid, p.phase)})
+	for _, uid := range sortedKeys(c.live) {
+		if p, ok := c.homes[uid]; !ok || final(p.phase) {
+			found = append(found, violation{ruleOrphan, fmt.Sprintf("%d containers run for home pod %s, which is %q", c.live[uid], uid, p.phase)})
 		}
 	}
 	return found

@@ -21,10 +21,10 @@ import (
 const (
 	// loadNamespace is where the load is, but for the namespaces that it makes itself.
 	loadNamespace = "load"
-	// labelLong is on pods that run until they are deleted.
-	labelLong = "faults.hanse.dev/long"
+	// labelLong is on pods that run until they are deleted. Labels of Hanse's own domain would not be carried.
+	labelLong = "faults.example.com/long"
 	// labelTo is what the load changes.
-	labelTo = "faults.hanse.dev/to"
+	labelTo = "faults.example.com/to"
 
 	image = "hanse.dev/test/faults:"
 )

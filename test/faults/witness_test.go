@@ -160,7 +160,9 @@ func TestWitnessSeesContainersLiveAndEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintln(conn, text)
+		if _, err := fmt.Fprintln(conn, text); err != nil {
+			t.Fatal(err)
+		}
 		return conn
 	}
 	await := func(what string, is func([]run) bool) {

@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// agentlessPeer is the Peer by which lubeck uses a namespace of hamburg with nothing but a kubeconfig: that Hanse runs
+// there too makes no difference to what is done there.
+const agentlessPeer = "guest-at-hamburg"
+
+// TestAgentlessRunsPods offloads pods to a cluster of which there is a kubeconfig and nothing else.
+func TestAgentlessRunsPods(t *testing.T) {
+	ctx := alone(t)
+	there := hamburg.namespace(t)
+	_, err := lubeck.hanse(ctx, "join", "--agentless", "--remote-kubeconfig", hamburg.kubeconfig, "--namespaces", there,
+		"--as", agentlessPeer, "--wait=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lubeck.forget(t, agentlessPeer) })
+	eventually(t, agentlessPeer+" is Ready and says what does not work", func(ctx context.Context) error {
+		return errors.Join(
+			lubeck.peerReady(ctx, agentlessPeer), lubeck.peerSays(ctx, agentlessPeer, v1alpha1.ConditionConnected, v1alpha1.ReasonAgentless))
+	})
+	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
+		Strategy:        v1alpha1.StrategyRemote,
+		ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: agentlessPeer}},
+	})
+	lubeck.awaitCluster(t, ns, agentlessPeer, func(c v1alpha1.ClusterOffloading) bool { return c.State == "Ready" && c.Twin == there })
+
+	home := lubeck.landsOn(t, ns, v1alpha1.VirtualNodeName(agentlessPeer))
+	lubeck.followsTheReplica(t, home, there)
+	lubeck.runsAJobThere(t, ns, there)
+	lubeck.refusesWhatCannotBeHeld(t, ns)
+
+	if err := lubeck.Delete(ctx, home, client.GracePeriodSeconds(1)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing of the deleted pod is left on either side", func(ctx context.Context) error {
+		return errors.Join(lubeck.isGone(ctx, home), hamburg.hasNone(ctx, there, &appsv1.ReplicaSetList{}))
+	})
+	if _, err := lubeck.hanse(ctx, "unpeer", agentlessPeer); err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range []client.ObjectList{&appsv1.ReplicaSetList{}, &batchv1.JobList{}, &corev1.PodList{}} {
+		if err := hamburg.hasNone(ctx, there, list); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// followsTheReplica deletes the remote pod, and expects the same home pod with the shell of the next one.
+func (c *cluster) followsTheReplica(t *testing.T, home *corev1.Pod, there string) {
+	t.Helper()
+	first := hamburg.replicaOf(t, home, there, "")
+	if out, err := c.kubectl(t.Context(), "exec", "-n", home.Namespace, home.Name, "--", "hostname"); err != nil || trimmed([]byte(out)) != home.Name {
+		t.Errorf("its host is called %q: %v", out, err)
+	}
+	if err := hamburg.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	second := hamburg.replicaOf(t, home, there, string(first.UID))
+	if second.Name == first.Name {
+		t.Errorf("the pod %s was not made again", first.Name)
+	}
+	eventually(t, "the home pod shows the log of the next replica", func(ctx context.Context) error {
+		now, err := c.pod(ctx, home.Namespace, home.Name)
+		if err != nil || now.UID != home.UID || !podReady(now) {
+			return errors.Join(err, fmt.Errorf("the home pod is %s", summary([]corev1.Pod{*now})))
+		}
+		out, err := c.kubectl(ctx, "logs", "-n", home.Namespace, home.Name)
+		if err == nil && !strings.Contains(out, "started") {
+			err = fmt.Errorf("the log is %q", out)
+		}
+		return err
+	})
+}
+
+// replicaOf returns the pod that runs there for the home pod, and is not the one of that UID.
+func (c *cluster) replicaOf(t *testing.T, home *corev1.Pod, there, not string) *corev1.Pod {
+	t.Helper()
+	var found *corev1.Pod
+	eventually(t, "a replica of "+home.Name+" is ready", func(ctx context.Context) error {
+		list := &corev1.PodList{}
+		err := c.List(ctx, list, client.InNamespace(there), client.MatchingLabels{v1alpha1.LabelHomeUID: string(home.UID)})
+		for i := range list.Items {
+			if pod := &list.Items[i]; pod.DeletionTimestamp.IsZero() && podReady(pod) && string(pod.UID) != not {
+				found = pod
+				return err
+			}
+		}
+		return errors.Join(err, errors.New(summary(list.Items)))
+	})
+	return found
+}
+
+// runsAJobThere runs a Job at home, whose pod must become a Job there and run once.
+func (c *cluster) runsAJobThere(t *testing.T, ns, there string) {
+	t.Helper()
+	spec := shellSpec("exit 0")
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "once"},
+		Spec:       batchv1.JobSpec{BackoffLimit: ptr.To[int32](0), Template: corev1.PodTemplateSpec{Spec: spec}},
+	}
+	c.create(t, job)
+	eventually(t, "the Job succeeds", func(ctx context.Context) error { return c.succeeded(ctx, job, 1) })
+	jobs := &batchv1.JobList{}
+	if err := hamburg.List(t.Context(), jobs, client.InNamespace(there)); err != nil || len(jobs.Items) != 1 {
+		t.Errorf("there are %d Jobs there: %v", len(jobs.Items), err)
+	}
+	if err := c.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing of the Job is left there", func(ctx context.Context) error {
+		return hamburg.hasNone(ctx, there, &batchv1.JobList{})
+	})
+}
+
+// refusesWhatCannotBeHeld expects a pod that restarts on failure to say why it does not run.
+func (c *cluster) refusesWhatCannotBeHeld(t *testing.T, ns string) {
+	t.Helper()
+	pod := shellPod(ns, "stubborn", forever)
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	c.create(t, pod)
+	eventually(t, "the pod says why it does not run", func(ctx context.Context) error {
+		now, err := c.pod(ctx, ns, pod.Name)
+		if err == nil && !strings.Contains(now.Status.Message, "OnFailure") {
+			err = fmt.Errorf("it says %q", now.Status.Message)
+		}
+		return err
+	})
+	if err := c.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hasNone checks that there is nothing in the list that is for a home pod.
+func (c *cluster) hasNone(ctx context.Context, there string, list client.ObjectList) error {
+	if err := c.List(ctx, list, client.InNamespace(there), client.HasLabels{v1alpha1.LabelHomeUID}); err != nil {
+		return err
+	}
+	if left := meta.LenList(list); left > 0 {
+		return fmt.Errorf("there are %d of %T in %s", left, list, there)
+	}
+	return nil
+}
