@@ -5,7 +5,7 @@ import (
 )
 
 // NamespaceMappingSpec asks a provider for a twin of a namespace.
-// +kubebuilder:validation:XValidation:rule="(has(self.twin) ? self.twin : '') == (has(oldSelf.twin) ? oldSelf.twin : '')",message="twin is immutable: another name needs another NamespaceMapping"
+// +kubebuilder:validation:XValidation:rule="has(self.twin) == has(oldSelf.twin) && (!has(self.twin) || self.twin == oldSelf.twin)",message="twin is immutable: another name needs another NamespaceMapping"
 type NamespaceMappingSpec struct {
 	// homeNamespace is the namespace of the consumer that needs a twin.
 	// +required
