@@ -57,6 +57,11 @@ func jobOf(template corev1.PodTemplateSpec) batchv1.JobSpec {
 	}
 }
 
+// labelsOfJobs are what the pods of a Job at home say of it. Over there they would have to speak of the Job there.
+var labelsOfJobs = []string{
+	batchv1.ControllerUidLabel, batchv1.JobNameLabel, "controller-uid", "job-name",
+}
+
 // templateOf returns the pod that is to run, made of the fields that providers with Hanse take too. Its processes see the
 // host name that they have at home.
 func templateOf(id string, shadow *v1alpha1.ShadowPod) (corev1.PodTemplateSpec, error) {
@@ -73,6 +78,9 @@ func templateOf(id string, shadow *v1alpha1.ShadowPod) (corev1.PodTemplateSpec, 
 	}
 	if template.Spec.Hostname == "" && template.Spec.HostnameOverride == nil {
 		template.Spec.Hostname = hostname(shadow.Name)
+	}
+	for _, key := range labelsOfJobs {
+		delete(template.Labels, key)
 	}
 	for key, value := range ownLabels(id, shadow.Spec.HomeUID) {
 		metav1.SetMetaDataLabel(&template.ObjectMeta, key, value)

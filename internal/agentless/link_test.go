@@ -60,8 +60,14 @@ func TestTheStatusOfThePodIsThatOfTheShadowPod(t *testing.T) {
 
 func TestAPodThatIsNotRestartedBecomesAJobOfOne(t *testing.T) {
 	w := newWorld(t)
-	w.create(shadow(t, never))
+	w.create(shadow(t, func(template *corev1.PodTemplateSpec) {
+		never(template)
+		template.Labels = map[string]string{"job-name": "once", batchv1.ControllerUidLabel: "home", "app": "once"}
+	}))
 	job := w.job()
+	if labels := job.Spec.Template.Labels; labels["job-name"] != "" || labels[batchv1.ControllerUidLabel] != "" || labels["app"] != "once" {
+		t.Errorf("its pod has labels %v", labels)
+	}
 	if *job.Spec.Completions != 1 || *job.Spec.BackoffLimit != 0 || *job.Spec.PodReplacementPolicy != batchv1.Failed {
 		t.Errorf("the Job may run it more than once: %+v", job.Spec)
 	}
