@@ -234,6 +234,7 @@ func (f *managerFlags) addNamespaces(mgr manager.Manager, links *peers.Links) er
 		Instance: cmp.Or(os.Getenv("POD_NAME"), f.peering.ManagerServiceAccount),
 
 		Namespace: f.server.namespace,
+		Default:   f.offloading.wish,
 	})
 	if err != nil {
 		return err

@@ -74,6 +74,12 @@ func TestCutOfAnIdleLinkIsNoticedWithinItsTimeoutAndSoIsItsEnd(t *testing.T) {
 	if err := mirror.Err(); !errors.Is(err, ErrLost) || !errors.Is(err, ErrUnreachable) {
 		t.Errorf("the mirror says %v", err)
 	}
+	// Attempts to connect again time out meanwhile, which is no answer.
+	for began := time.Now(); time.Since(began) < 2*DefaultLinkTimeout; time.Sleep(10 * time.Millisecond) {
+		if mirror.Err() == nil {
+			t.Fatalf("after %s the mirror says that the peer answers", time.Since(began))
+		}
+	}
 	w.cut(false)
 	if took := until(mirror, true); took > 2*time.Second {
 		t.Errorf("it took %s to notice that the peer is back", took)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -299,10 +300,17 @@ func TestMirrorComesBackWithItsPeer(t *testing.T) {
 	m.expectSync()
 	m.expectChanges("a", "b")
 
-	w.answers(func(rw http.ResponseWriter, _ *http.Request) {
+	// A peer that was away only for a moment goes on with the watch, and is asked for no list.
+	listed := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(listed) })
+	w.answers(func(rw http.ResponseWriter, r *http.Request) {
 		writeStatus(rw, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		if r.URL.Query().Get("watch") == "" {
+			tell()
+		}
 	})
 	w.server.CloseClientConnections()
+	<-listed
 	m.expectErr(ErrUnreachable)
 	m.expectVersions(map[string]string{"a": "1", "b": "2"})
 

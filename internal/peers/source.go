@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,10 +76,22 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 	if err != nil {
 		return nil, err
 	}
-	// Whoever reads the events is told that there are no more, and not why.
-	ctx = withLoss(ctx, func(err error) { s.mirror.report("watch", fmt.Errorf("%w: %w", ErrLost, err)) })
+	// Whoever reads the events is told that there are no more, and not why; and client-go takes an attempt that timed out
+	// for a watch without events. It may have made several.
+	var failed atomic.Bool
+	ctx = withOutcome(ctx, func(err error) {
+		if failed.Store(err != nil); err == nil {
+			return
+		}
+		if isLost(err) {
+			err = fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		s.mirror.report("watch", err)
+	})
 	watcher, err := s.mirror.link.client.Watch(ctx, list, s.listOptions(options))
-	s.mirror.report("watch", err)
+	if err != nil || !failed.Load() {
+		s.mirror.report("watch", err)
+	}
 	return watcher, err
 }
 

@@ -46,9 +46,11 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		ctx, cancel = context.WithTimeout(req.Context(), b.timeout)
 		req = req.WithContext(ctx)
 	}
+	tell := outcomeOf(req.Context())
 	resp, err := b.next.RoundTrip(asksForJSON(req))
 	if err != nil {
 		cancel()
+		tell(err)
 		if b.isClosed() {
 			return nil, fmt.Errorf("%w: %w", ErrClosed, err)
 		}
@@ -61,22 +63,24 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Header.Del("Retry-After")
 	resp.Body = limit(resp, what, cancel)
-	if lost := lossOf(req.Context()); lost != nil {
-		resp.Body = &watchedBody{ReadCloser: resp.Body, lost: lost}
-	}
+	resp.Body = &watchedBody{ReadCloser: resp.Body, lost: tell}
+	tell(nil)
 	return resp, nil
 }
 
-type lossKey struct{}
+type outcomeKey struct{}
 
-// withLoss has lost called when the connection over which the answer comes is given up.
-func withLoss(ctx context.Context, lost func(error)) context.Context {
-	return context.WithValue(ctx, lossKey{}, lost)
+// withOutcome has tell called with nil when an answer comes, with the error when none does, and once more when the
+// connection is given up over which it comes.
+func withOutcome(ctx context.Context, tell func(error)) context.Context {
+	return context.WithValue(ctx, outcomeKey{}, tell)
 }
 
-func lossOf(ctx context.Context) func(error) {
-	lost, _ := ctx.Value(lossKey{}).(func(error))
-	return lost
+func outcomeOf(ctx context.Context) func(error) {
+	if tell, ok := ctx.Value(outcomeKey{}).(func(error)); ok {
+		return tell
+	}
+	return func(error) {}
 }
 
 // A watchedBody tells when its connection is given up.
