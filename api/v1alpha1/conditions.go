@@ -180,6 +180,14 @@ const (
 	ReasonReflectionConflict = "ReflectionConflict"
 	// ReasonReflectionRefused means that an object that offloaded pods refer to is not copied to their provider.
 	ReasonReflectionRefused = "ReflectionRefused"
+	// ReasonMandatoryConfigMapNotFound means that a ConfigMap is missing that the pod cannot start without.
+	ReasonMandatoryConfigMapNotFound = "MandatoryConfigMapNotFound"
+	// ReasonMandatorySecretNotFound means that a Secret is missing that the pod cannot start without.
+	ReasonMandatorySecretNotFound = "MandatorySecretNotFound"
+	// ReasonOptionalConfigMapNotFound means that a ConfigMap is missing that the pod can do without.
+	ReasonOptionalConfigMapNotFound = "OptionalConfigMapNotFound"
+	// ReasonOptionalSecretNotFound means that a Secret is missing that the pod can do without.
+	ReasonOptionalSecretNotFound = "OptionalSecretNotFound"
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.
 	ReasonRunsAtHome = "RunsAtHome"
 )

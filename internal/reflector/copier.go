@@ -47,6 +47,9 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	if !ready {
 		return reconcile.Result{}, nil // whatever is not known yet asks again when it is
 	}
+	if err := c.tellMissing(ctx, req, seen); err != nil {
+		return reconcile.Result{}, err
+	}
 	steps := reflection.Plan(seen)
 	switch {
 	case len(steps) == 0 && len(wanted) == 0:

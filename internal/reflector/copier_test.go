@@ -206,6 +206,19 @@ func TestUsersAreToldWhatDoesNotGo(t *testing.T) {
 	}
 }
 
+func TestUsersAreToldWhatIsMissing(t *testing.T) {
+	for reason, optional := range map[string]*bool{
+		v1alpha1.ReasonMandatorySecretNotFound: nil, v1alpha1.ReasonOptionalSecretNotFound: new(true),
+	} {
+		pod := podUsing("web")
+		pod.Spec.Volumes = pod.Spec.Volumes[:1]
+		pod.Spec.Volumes[0].Secret.Optional = optional
+		w := newWorld(t, pod)
+		w.connect().look(reflection.Secret)
+		w.expectEvent(reason, `"password"`, "namespace shop")
+	}
+}
+
 func TestThePeersRefusalIsTold(t *testing.T) {
 	w := newWorld(t, podUsing("web"))
 	w.save(password("a"))
