@@ -63,7 +63,9 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Header.Del("Retry-After")
 	resp.Body = limit(resp, what, cancel)
-	resp.Body = &watchedBody{ReadCloser: resp.Body, lost: tell}
+	if what == answerWatch { // the body of a stream is written to as well
+		resp.Body = &watchedBody{ReadCloser: resp.Body, lost: tell}
+	}
 	tell(nil)
 	return resp, nil
 }

@@ -171,6 +171,23 @@ func answers(ctx context.Context, url string) error {
 	return nil
 }
 
+// What offloaded pods use is known at home, as metrics-server finds it at every node.
+func TestTop(t *testing.T) {
+	shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, shellPod(ns, "measured", "while true; do :; done"))
+	lubeck.awaitReadyPods(t, ns, "measured", 1)
+	for _, args := range [][]string{{"top", "pod", "-n", ns, "measured", "--containers"}, {"top", "node", "hanse-hamburg"}} {
+		eventually(t, "kubectl "+strings.Join(args, " "), func(ctx context.Context) error {
+			out, err := lubeck.kubectl(ctx, args...)
+			if err == nil && !regexp.MustCompile(`\s[1-9]\d*m\s`).MatchString(out) {
+				err = fmt.Errorf("it says %q", out)
+			}
+			return err
+		})
+	}
+}
+
 // A resize at home is one of the running container over there.
 func TestResizeInPlace(t *testing.T) {
 	ctx := shared(t)
