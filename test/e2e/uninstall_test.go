@@ -41,6 +41,9 @@ func (c *cluster) objects(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		if version.Group == "metrics.k8s.io" {
+			continue // measurements, which come and go with pods
+		}
 		for _, resource := range group.APIResources {
 			kind := version.WithResource(resource.Name)
 			if !slices.Contains(resource.Verbs, "list") || slices.Contains(restless, kind.GroupResource().String()) {
