@@ -19,9 +19,11 @@ func (a *apiServer) pods(w http.ResponseWriter, r *http.Request, node *servedNod
 	a.listPods(w, r, node, func(*corev1.Pod) bool { return true })
 }
 
-// runningPods tells those of them that run.
+// runningPods tells those of them that run, and that home wants to run.
 func (a *apiServer) runningPods(w http.ResponseWriter, r *http.Request, node *servedNode) {
-	a.listPods(w, r, node, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+	a.listPods(w, r, node, func(pod *corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero()
+	})
 }
 
 func (a *apiServer) listPods(w http.ResponseWriter, r *http.Request, node *servedNode, keep func(*corev1.Pod) bool) {
