@@ -42,7 +42,7 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		"a path, later":         {review: review{by: peer, old: message(t, "ShadowPod", ""), object: through("turin")}, want: "spec.path"},
 		"other kinds have none": {review: review{by: peer, old: message(t, "NamespaceMapping", ""), object: message(t, "NamespaceMapping", "")}},
 		"what hanse kubelet writes": {
-			review: record("annotations: {hanse.dev/home-revision: abc}\nfinalizers: [hanse.dev/shadow-pod]\nlabels: {app: web}"),
+			review: record("annotations: {hanse.dev/home-revision: abc, hanse.dev/report-end: \"true\"}\nfinalizers: [hanse.dev/shadow-pod]\nlabels: {app: web}"),
 		},
 		"an owner":                  {review: record(owner), want: "metadata.ownerReferences"},
 		"an owner that is there":    {review: changed(owner, owner)},

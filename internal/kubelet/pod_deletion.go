@@ -2,12 +2,12 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,12 +23,15 @@ func (c *podController) end(ctx context.Context, seen podFacts, at *site) error 
 			return err
 		}
 	}
-	patch, err := lastWords(seen.home, seen.shadow)
-	if err != nil {
-		return err
+	if asksForEnd(seen.home, seen.shadow) {
+		err := patchShadow(ctx, at, seen.shadow, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationReportEnd)
+		if err != nil && !apierrors.IsForbidden(err) { // an older peer does not know it, which must not keep the pod
+			return remoteGone("ask for the end of ShadowPod", err)
+		}
 	}
-	if patch != nil {
-		if err := at.link.Client().Patch(ctx, named(seen.shadow), client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if grace, news := graceToCarry(seen.home, seen.shadow); news {
+		err := patchShadow(ctx, at, seen.shadow, `{"spec":{"deletionGracePeriodSeconds":%d}}`, grace)
+		if err != nil {
 			return remoteGone("set grace of ShadowPod", err)
 		}
 		fault.Point(fault.GraceTold)
@@ -36,23 +39,15 @@ func (c *podController) end(ctx context.Context, seen podFacts, at *site) error 
 	return c.deleteShadow(ctx, seen.shadow, at)
 }
 
-// lastWords returns the patch by which the record says how the pod shall end, nil if it says so.
-func lastWords(home *corev1.Pod, shadow *v1alpha1.ShadowPod) ([]byte, error) {
-	patch := map[string]any{}
-	if grace, news := graceToCarry(home, shadow); news {
-		patch["spec"] = map[string]any{"deletionGracePeriodSeconds": grace}
-	}
-	if _, asked := shadow.Annotations[v1alpha1.AnnotationReportEnd]; !asked && len(home.Finalizers) > 0 {
-		patch["metadata"] = map[string]any{"annotations": map[string]string{v1alpha1.AnnotationReportEnd: "true"}}
-	}
-	if len(patch) == 0 {
-		return nil, nil
-	}
-	raw, err := json.Marshal(patch)
-	if err != nil {
-		return nil, fmt.Errorf("encode patch of ShadowPod: %w", err)
-	}
-	return raw, nil
+// asksForEnd says whether somebody at home waits to know how the pod ends, and the peer does not know that yet.
+func asksForEnd(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
+	_, asked := shadow.Annotations[v1alpha1.AnnotationReportEnd]
+	return !asked && len(home.Finalizers) > 0 && shadow.DeletionTimestamp.IsZero()
+}
+
+func patchShadow(ctx context.Context, at *site, shadow *v1alpha1.ShadowPod, format string, values ...any) error {
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, values...))
+	return at.link.Client().Patch(ctx, named(shadow), patch)
 }
 
 // graceToCarry returns the grace that the peer must be told, if it would use another one.
@@ -119,9 +114,11 @@ func (c *podController) forget(ctx context.Context, home *corev1.Pod) error {
 	return nil
 }
 
-// clear ends a record whose home pod does not exist any more. Our cache is not asked: it may be behind.
+// clear ends a record whose home pod does not exist any more: at once, if it is being ended with a grace that home gave,
+// since such a home pod goes before its remote one only by force. Our cache is not asked: it may be behind.
 func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, at *site) error {
-	if !shadow.DeletionTimestamp.IsZero() {
+	ending := !shadow.DeletionTimestamp.IsZero()
+	if ending && ptr.Deref(shadow.Spec.DeletionGracePeriodSeconds, 0) == 0 {
 		return nil
 	}
 	pod := &corev1.Pod{}
@@ -131,6 +128,9 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 	}
 	if err == nil && pod.UID == shadow.Spec.HomeUID {
 		return nil
+	}
+	if ending {
+		return remoteGone("set grace of ShadowPod", patchShadow(ctx, at, shadow, `{"spec":{"deletionGracePeriodSeconds":0}}`))
 	}
 	ctrl.LoggerFrom(ctx).Info("Ending remote pod whose home pod is gone", "homeUID", shadow.Spec.HomeUID)
 	return c.deleteShadow(ctx, shadow, at)
@@ -145,7 +145,7 @@ func named(shadow *v1alpha1.ShadowPod) *v1alpha1.ShadowPod {
 
 // remoteGone passes over a record that is gone, or another one, by now: the mirror will say so.
 func remoteGone(attempt string, err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return &peerError{attempt: attempt, err: err}

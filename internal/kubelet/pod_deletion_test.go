@@ -6,7 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -129,6 +131,28 @@ func TestPodThatIsForgottenAtOnceEndsAtThePeer(t *testing.T) {
 	}
 }
 
+func TestPodThatIsForgottenWhileItEndsEndsAtOnce(t *testing.T) {
+	pod := dying("web-1", 500)
+	w := offloaded(t, pod)
+	w.create(w.remote, shadowOf(pod))
+	w.reconcilePod("web-1")
+	w.wrote()
+	forgotten := w.pod("web-1")
+	forgotten.Finalizers = nil
+	if err := w.home.Update(t.Context(), forgotten); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcilePod("web-1")
+	if grace := w.shadow("web-1").Spec.DeletionGracePeriodSeconds; grace == nil || *grace != 0 {
+		t.Errorf("the record has grace %v", grace)
+	}
+	w.wrote()
+	w.reconcilePod("web-1")
+	if got := w.wrote(); got != nil {
+		t.Errorf("it is told again: %v", got)
+	}
+}
+
 func TestPodsOfAnEndingNamespaceEndWithoutItsOffloading(t *testing.T) {
 	pod := dying("web-1", 30)
 	w := offloaded(t, pod)
@@ -166,6 +190,19 @@ func TestPeerIsAskedForTheEndThatSomebodyWaitsFor(t *testing.T) {
 	w.reconcilePod("job-1")
 	if diff := cmp.Diff([]string{"remote patch ShadowPod job-1", "remote delete ShadowPod job-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodEndsAtAPeerThatDoesNotTellHow(t *testing.T) {
+	pod := dying("job-1", 30)
+	w := offloaded(t, pod)
+	shadow := shadowOf(pod)
+	delete(shadow.Annotations, v1alpha1.AnnotationReportEnd)
+	w.create(w.remote, shadow)
+	w.fail("remote patch ShadowPod job-1", apierrors.NewForbidden(schema.GroupResource{Resource: "shadowpods"}, "job-1", nil))
+	w.reconcilePod("job-1")
+	if got := w.wrote(); len(got) == 0 || got[len(got)-1] != "remote delete ShadowPod job-1" {
+		t.Errorf("wrote %v", got)
 	}
 }
 
