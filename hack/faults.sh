@@ -27,5 +27,4 @@ for tag in v1 v2; do
 	"${testbed[@]}" load "$archive" "${clusters[@]}"
 done
 go test -c -o bin/faults.test ./test/faults
-cd test/faults
-../../bin/faults.test -test.v -test.timeout 30m -test.run '^TestFaults$' -seed "${SEED:-0}" -duration "${DURATION:-3m}"
+(cd test/faults && ../../bin/faults.test -test.v -test.timeout 30m -test.run '^TestFaults$' -seed "${SEED:-0}" -duration "${DURATION:-3m}")
