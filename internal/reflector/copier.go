@@ -62,17 +62,13 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 
 // wanted returns the names that pods of the namespace on the peer's virtual node refer to.
 func (c *copier) wanted(ctx context.Context, req request) (map[string]bool, error) {
-	node := v1alpha1.VirtualNodeName(req.Peer)
-	pods := &corev1.PodList{}
-	if err := c.client.List(ctx, pods, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
+	pods, err := c.podsOf(ctx, req)
+	if err != nil {
+		return nil, err
 	}
 	wanted := map[string]bool{}
-	for i := range pods.Items {
-		if pods.Items[i].Spec.NodeName != node {
-			continue
-		}
-		for _, reference := range needs(&pods.Items[i]) {
+	for _, pod := range pods {
+		for _, reference := range needs(pod) {
 			if reference.Kind == req.Kind {
 				wanted[reference.Name] = true
 			}
@@ -81,7 +77,23 @@ func (c *copier) wanted(ctx context.Context, req request) (map[string]bool, erro
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	return wanted, c.onlyIfVirtual(ctx, node, wanted)
+	return wanted, c.onlyIfVirtual(ctx, v1alpha1.VirtualNodeName(req.Peer), wanted)
+}
+
+// podsOf returns the pods of the namespace on the peer's node. They are the cache's own and must not be changed.
+func (c *copier) podsOf(ctx context.Context, req request) ([]*corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	if err := c.client.List(ctx, pods, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	node := v1alpha1.VirtualNodeName(req.Peer)
+	var there []*corev1.Pod
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName == node {
+			there = append(there, &pods.Items[i])
+		}
+	}
+	return there, nil
 }
 
 // onlyIfVirtual empties what is wanted if the Node is a real one, whose name only looks like a virtual one's.

@@ -2,11 +2,9 @@ package reflector
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/reflection"
@@ -18,15 +16,12 @@ func (c *copier) tellMissing(ctx context.Context, req request, seen reflection.S
 	if !lacks(seen) {
 		return nil
 	}
-	pods := &corev1.PodList{}
-	if err := c.client.List(ctx, pods, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list pods: %w", err)
+	pods, err := c.podsOf(ctx, req)
+	if err != nil {
+		return err
 	}
-	node := v1alpha1.VirtualNodeName(req.Peer)
-	for i := range pods.Items {
-		if pods.Items[i].Spec.NodeName == node {
-			c.tellMissingOf(&pods.Items[i], req, seen.Sources)
-		}
+	for _, pod := range pods {
+		c.tellMissingOf(pod, req, seen.Sources)
 	}
 	return nil
 }
