@@ -61,6 +61,11 @@ const (
 	// AnnotationReportEnd on a ShadowPod asks the provider to tell, while it deletes the pod, how its containers ended:
 	// somebody at home waits for it.
 	AnnotationReportEnd = "hanse.dev/report-end"
+	// AnnotationTraceparent is the context of the trace that a ShadowPod's pod is part of, as W3C's trace context has it.
+	AnnotationTraceparent = "hanse.dev/traceparent"
+	// AnnotationPath carries, on a pod that a provider may send on to a provider of its own, the ids of the clusters that it
+	// has come through, its home first and that one last, with commas between them.
+	AnnotationPath = "hanse.dev/path"
 	// AnnotationKeptOffloading marks with "true" a NamespaceOffloading that Hanse keeps because its namespace is one of those
 	// that the administrator has offloaded. Taking it off makes it the user's own.
 	AnnotationKeptOffloading = "hanse.dev/kept"

@@ -333,7 +333,7 @@ type ClusterSelectorRequirement struct {
 	// values are needed by In and NotIn, and by no other operator.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=100
 	Values []LabelValue `json:"values,omitempty"`
 }
 

@@ -10,6 +10,9 @@ import (
 // smaller; what etcd takes is larger.
 const MaxShadowPodBytes = 256 << 10
 
+// MaxPath is how many clusters a pod may have come through when a provider is asked to run it.
+const MaxPath = 4
+
 // ShadowPodSpec says which pod a provider must keep running.
 type ShadowPodSpec struct {
 	// homeUID is the UID of the consumer's pod that this one runs for. It cannot change: another pod is another

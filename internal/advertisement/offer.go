@@ -35,7 +35,9 @@ func (c *Config) draft(
 		spec.Network = &v1alpha1.Network{PodCIDR: podCIDR}
 	}
 	if c.Aggregate {
-		spec = exchange.Aggregate(spec, there.offers, exchange.Share{Percent: c.AggregateShare}, peer.Spec.ClusterID)
+		offers := there.Leftovers(peer.Name, there.offers)
+		spec = exchange.Aggregate(spec, offers, exchange.Share{Percent: c.AggregateShare}, peer.Spec.ClusterID)
+		exchange.Within(claims.Limits, &spec)
 	}
 	return spec
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gopkg.in/inf.v0"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -25,11 +26,12 @@ type Share struct {
 // Loops), and those whose provider does not want it. Of several ways to a cluster the shortest counts; of more than an
 // advertisement can carry the nearest.
 //
-// The shares of all on the way are in the prices: each adds its own. Neither own nor the offers are changed.
+// The shares of all on the way are in the prices: each adds its own. The largest pod is the largest that fits anywhere.
+// Neither own nor the offers are changed.
 func Aggregate(
 	own v1alpha1.AdvertisementSpec, offers []v1alpha1.Advertisement, share Share, receiver string,
 ) v1alpha1.AdvertisementSpec {
-	candidates, private := nestable(offers, share)
+	candidates, private, largest := nestable(offers, share)
 	candidates = slices.DeleteFunc(candidates, func(n v1alpha1.NestedOffer) bool {
 		return private[n.ClusterID] || len(n.Path) > MaxDepth || !distinct(receiver, own.ClusterID, n)
 	})
@@ -42,12 +44,34 @@ func Aggregate(
 	}
 	own.Flags[v1alpha1.FlagAggregated] = "true"
 	own.Nested = nearest(candidates)
+	own.LargestPod = largestOf(append(largest, own.LargestPod))
 	return own
 }
 
-// nestable returns the offers and what is nested in them as parts of an offer of ours, and the ids of the clusters whose
-// offers must not become a part of another.
-func nestable(offers []v1alpha1.Advertisement, share Share) (candidates []v1alpha1.NestedOffer, private map[string]bool) {
+// largestOf returns the largest of those pods: see largest. None fits where none is named.
+func largestOf(pods []corev1.ResourceList) corev1.ResourceList {
+	var rooms []amounts
+	for _, pod := range pods {
+		if pod != nil {
+			room := amountsOf(pod)
+			room[corev1.ResourcePods] = 1
+			rooms = append(rooms, room)
+		}
+	}
+	best := largest(rooms)
+	if best == nil {
+		return nil
+	}
+	list := best.list()
+	delete(list, corev1.ResourcePods)
+	return list
+}
+
+// nestable returns the offers and what is nested in them as parts of an offer of ours, the ids of the clusters whose
+// offers must not become a part of another, and the largest pods that fit.
+func nestable(
+	offers []v1alpha1.Advertisement, share Share,
+) (candidates []v1alpha1.NestedOffer, private map[string]bool, largest []corev1.ResourceList) {
 	private = map[string]bool{}
 	for i := range offers {
 		offer := &offers[i].Spec
@@ -66,6 +90,7 @@ func nestable(offers []v1alpha1.Advertisement, share Share) (candidates []v1alph
 		}
 		if nested, tellable := share.nest(direct, nil); tellable {
 			candidates = append(candidates, nested)
+			largest = append(largest, offer.LargestPod)
 		}
 		for _, further := range offer.Nested {
 			if nested, tellable := share.nest(further, slices.Concat([]string{offer.ClusterID}, further.Path)); tellable {
@@ -73,7 +98,7 @@ func nestable(offers []v1alpha1.Advertisement, share Share) (candidates []v1alph
 			}
 		}
 	}
-	return candidates, private
+	return candidates, private, largest
 }
 
 // nearest keeps one of each cluster, and of all the nearest that fit into an advertisement, by cluster id.

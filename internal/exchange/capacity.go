@@ -21,7 +21,8 @@ type Snapshot struct {
 type Capacity struct {
 	free    amounts
 	largest amounts
-	held    map[string]amounts // peer → what its pods hold on physical nodes
+	held    map[string]amounts            // peer → what its pods hold on physical nodes
+	away    map[string]map[string]amounts // virtual node → peer, or nobody "" → what its pods hold there
 }
 
 // Availability returns what the cluster can offer the peer: what its scheduler could still place, and what the peer's
@@ -43,10 +44,11 @@ func Availability(s Snapshot, peer string) corev1.ResourceList {
 // A pod that is not bound yet holds nothing, so that a peer's pod does not change what that peer is offered when it is
 // bound: until then it is missing from both sums, and from then on it is in both.
 func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
-	c := Capacity{free: amounts{}, held: map[string]amounts{}}
+	c := Capacity{free: amounts{}, held: map[string]amounts{}, away: map[string]map[string]amounts{}}
 	var rooms []amounts
 	for name, node := range l.nodes {
 		if !physical(node) {
+			c.away[name] = sums(l.held[name])
 			continue
 		}
 		for peer, account := range l.held[name] {
@@ -68,6 +70,15 @@ func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
 	c.largest = largest(rooms)
 	c.largest.limit(c.free)
 	return c
+}
+
+// sums copies what the accounts hold: those go on changing.
+func sums(accounts map[string]account) map[string]amounts {
+	copied := make(map[string]amounts, len(accounts))
+	for peer, account := range accounts {
+		copied[peer] = maps.Clone(account.sum)
+	}
+	return copied
 }
 
 // room is what is free on the node. The scheduler places nothing where all slots for pods are taken, so nothing is free

@@ -30,9 +30,10 @@ func (f *figures) read(offer *v1alpha1.AdvertisementSpec) (held bool) {
 	if offer.Prices != nil {
 		f.currency, f.perPlacement = offer.Prices.Currency, len(offer.Prices.PerPlacement) > 0
 	}
+	offered := Offered(offer)
 	for i, name := range columns {
 		var known bool
-		if f.available[i], known = scaled(offer.Availability[name], resource.Milli); !known {
+		if f.available[i], known = scaled(offered[name], resource.Milli); !known {
 			return false
 		}
 		f.largest[i] = f.available[i]

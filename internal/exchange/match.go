@@ -177,7 +177,7 @@ func (n *need) unmet(r *Row) string {
 			return ""
 		}
 	}
-	if n.quantity.Cmp(r.Offer.Availability[n.name]) > 0 {
+	if n.quantity.Cmp(Offered(&r.Offer)[n.name]) > 0 {
 		return n.tooLittle
 	}
 	if largest, known := r.Offer.LargestPod[n.name]; known && n.quantity.Cmp(largest) > 0 {

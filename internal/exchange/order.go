@@ -41,6 +41,6 @@ func byPrice(a, b *Row) int {
 }
 
 func byCPU(a, b *Row) int {
-	free := b.Offer.Availability[corev1.ResourceCPU]
-	return free.Cmp(a.Offer.Availability[corev1.ResourceCPU])
+	free := Offered(&b.Offer)[corev1.ResourceCPU]
+	return free.Cmp(Offered(&a.Offer)[corev1.ResourceCPU])
 }

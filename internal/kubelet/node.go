@@ -36,6 +36,7 @@ func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoin
 	name := v1alpha1.VirtualNodeName(peer.Name)
 	foreign := peerLabels(peer.Name, ad.Labels)
 	labels := ownLabels(peer, ad)
+	offered := exchange.Offered(ad)
 	for key, value := range foreign {
 		if _, ours := labels[key]; !ours {
 			labels[key] = value
@@ -55,8 +56,8 @@ func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoin
 			Taints:     nodeTaints(takesPods(peer, ad)),
 		},
 		Status: corev1.NodeStatus{
-			Capacity:    ad.Availability.DeepCopy(),
-			Allocatable: ad.Availability.DeepCopy(),
+			Capacity:    offered.DeepCopy(),
+			Allocatable: offered.DeepCopy(),
 			Conditions:  nodeConditions(),
 			Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: at.address},

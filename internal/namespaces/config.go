@@ -45,6 +45,10 @@ type Config struct {
 	Namespace string
 	// Default has Hanse keep a NamespaceOffloading in some namespaces. By default it keeps none.
 	Default *Default
+	// Aggregate has pods of consumers go on to providers of ours that our offers name. Such pods come from twins.
+	Aggregate bool
+	// ClusterID is the id of this cluster, which names its own advertisements.
+	ClusterID string
 	// Settle is for how long answers of peers are gathered before they are told. By default 200 ms.
 	Settle time.Duration
 }
@@ -88,7 +92,9 @@ func New(c Config) (*Controller, error) {
 		homekeeper: &homekeeper{client: c.Client, clock: c.Clock, herald: herald{c.Client, c.Clock, c.Instance}},
 		marker:     &marker{client: c.Client},
 		evictor:    newEvictor(c),
-		keeper:     &keeper{client: c.Client, own: c.Namespace, wish: c.Default},
+		keeper: &keeper{
+			client: c.Client, own: c.Namespace, wish: c.Default, aggregate: c.Aggregate, clusterID: c.ClusterID,
+		},
 	}, nil
 }
 
@@ -182,6 +188,8 @@ func (c *Controller) setupKeeper(mgr ctrl.Manager) error {
 		Named("namespaces-keeper").
 		For(&corev1.Namespace{}, builder.WithPredicates(labelsChanged)).
 		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(keepingChanged)).
+		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(c.keeper.twinsOf),
+			builder.WithPredicates(hopsChanged)).
 		WithOptions(options(1)).
 		Complete(c.keeper)
 }

@@ -29,12 +29,14 @@ type Default struct {
 	Spec     v1alpha1.NamespaceOffloadingSpec
 }
 
-// keeper keeps the NamespaceOffloadings that the administrator wants. Those that users made, or made theirs by taking the
-// annotation off, are not touched. A request names a namespace.
+// keeper keeps the NamespaceOffloadings that the administrator wants, and those by which pods of peers go on to providers
+// of ours. Those that users made, or made theirs by taking the annotation off, are not touched. A request names a namespace.
 type keeper struct {
-	client client.Client
-	own    string // Hanse's own namespace
-	wish   *Default
+	client    client.Client
+	own       string // Hanse's own namespace
+	wish      *Default
+	aggregate bool
+	clusterID string
 }
 
 // Reconcile makes, mends or deletes the NamespaceOffloading of one namespace.
@@ -47,22 +49,32 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	wanted := k.wants(namespace)
+	wanted, err := k.wanted(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	switch {
-	case found == nil && wanted:
-		return reconcile.Result{}, k.make(ctx, namespace.Name)
+	case found == nil && wanted != nil:
+		return reconcile.Result{}, k.make(ctx, namespace.Name, wanted)
 	case found == nil || !isKept(found) || !found.DeletionTimestamp.IsZero():
 		return reconcile.Result{}, nil
-	case !wanted:
+	case wanted == nil:
 		return reconcile.Result{}, k.remove(ctx, found)
-	case !equality.Semantic.DeepEqual(found.Spec, defaulted(k.wish.Spec)):
-		return reconcile.Result{}, k.mend(ctx, found)
+	case !equality.Semantic.DeepEqual(found.Spec, defaulted(*wanted)):
+		return reconcile.Result{}, k.mend(ctx, found, wanted)
 	}
 	return reconcile.Result{}, nil
 }
 
-func (k *keeper) wants(namespace *corev1.Namespace) bool {
-	return k.wish != nil && !k.isOfTheSystem(namespace) && k.wish.Selector.Matches(labels.Set(namespace.Labels))
+// wanted returns what the namespace is to be offloaded by, and nil if it is not to be.
+func (k *keeper) wanted(ctx context.Context, namespace *corev1.Namespace) (*v1alpha1.NamespaceOffloadingSpec, error) {
+	if namespace.Labels[v1alpha1.LabelType] == v1alpha1.TypeTwin {
+		return k.onward(ctx, namespace.Labels[v1alpha1.LabelPeer])
+	}
+	if k.wish == nil || k.isOfTheSystem(namespace) || !k.wish.Selector.Matches(labels.Set(namespace.Labels)) {
+		return nil, nil
+	}
+	return &k.wish.Spec, nil
 }
 
 // isOfTheSystem reports whether nobody wants the namespace's pods elsewhere, whatever a selector says: providers refuse
@@ -79,39 +91,41 @@ func isKept(offloading client.Object) bool {
 	return offloading.GetAnnotations()[v1alpha1.AnnotationKeptOffloading] == "true"
 }
 
-func (k *keeper) make(ctx context.Context, namespace string) error {
+func (k *keeper) make(ctx context.Context, namespace string, wanted *v1alpha1.NamespaceOffloadingSpec) error {
 	err := k.client.Create(ctx, &v1alpha1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName,
 			Annotations: map[string]string{v1alpha1.AnnotationKeptOffloading: "true"},
 		},
-		Spec: *k.wish.Spec.DeepCopy(),
+		Spec: *wanted.DeepCopy(),
 	}, fieldOwner)
 	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil // the cache is behind, and wakes us when it is not
 	}
 	if err != nil {
-		return fmt.Errorf("create the default NamespaceOffloading of namespace %s: %w", namespace, err)
+		return fmt.Errorf("create the NamespaceOffloading of namespace %s: %w", namespace, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Offloaded namespace by default")
+	ctrl.LoggerFrom(ctx).Info("Offloaded namespace")
 	return nil
 }
 
 // mend puts all of the spec back. One that has become the user's meanwhile is left alone: then the test fails. Applying
 // would leave fields that others have added.
-func (k *keeper) mend(ctx context.Context, found *v1alpha1.NamespaceOffloading) error {
+func (k *keeper) mend(
+	ctx context.Context, found *v1alpha1.NamespaceOffloading, wanted *v1alpha1.NamespaceOffloadingSpec,
+) error {
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/annotations/hanse.dev~1kept", "value": "true"},
-		{"op": "replace", "path": "/spec", "value": k.wish.Spec},
+		{"op": "replace", "path": "/spec", "value": wanted},
 	})
 	if err != nil {
-		return fmt.Errorf("encode the default NamespaceOffloading: %w", err)
+		return fmt.Errorf("encode the NamespaceOffloading: %w", err)
 	}
 	err = k.client.Patch(ctx, found.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), fieldOwner)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("put the default NamespaceOffloading of namespace %s back: %w", found.Namespace, err)
+		return fmt.Errorf("put the NamespaceOffloading of namespace %s back: %w", found.Namespace, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Put the default offloading of the namespace back")
+	ctrl.LoggerFrom(ctx).Info("Put the offloading of the namespace back")
 	return nil
 }
 
@@ -119,9 +133,9 @@ func (k *keeper) mend(ctx context.Context, found *v1alpha1.NamespaceOffloading) 
 func (k *keeper) remove(ctx context.Context, found *v1alpha1.NamespaceOffloading) error {
 	err := k.client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete the default NamespaceOffloading of namespace %s: %w", found.Namespace, err)
+		return fmt.Errorf("delete the NamespaceOffloading of namespace %s: %w", found.Namespace, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Ended the default offloading of the namespace")
+	ctrl.LoggerFrom(ctx).Info("Ended the offloading of the namespace")
 	return nil
 }
 

@@ -128,7 +128,7 @@ func TestWhatBecameTheUsersMeanwhileIsLeftAlone(t *testing.T) {
 	own.Annotations = nil
 	own.Spec.Strategy = v1alpha1.StrategyLocal
 	w.change(own)
-	if err := w.controller.keeper.mend(t.Context(), seen); err == nil {
+	if err := w.controller.keeper.mend(t.Context(), seen, &w.controller.keeper.wish.Spec); err == nil {
 		t.Error("it was put back")
 	}
 	if err := w.controller.keeper.remove(t.Context(), seen); err == nil {

@@ -15,7 +15,7 @@ import (
 
 // Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
 // field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
-// virtual nodes, has no token of the provider's API, is confined where its author left that open, and says itself what
+// virtual nodes unless the rules let it go on, has no token of the provider's API, is confined where its author left that open, and says itself what
 // it asks for. It has no ephemeral containers, see Debugging.
 func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	asked, err := decodeTemplate(shadow.Spec.Pod.Raw)
@@ -34,7 +34,7 @@ func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	own(pod, shadow)
 	confine(&pod.Spec, rules.Restricted)
 	writeRequests(&pod.Spec, rules.LeastRequests)
-	stayOnRealNodes(&pod.Spec)
+	route(pod, rules.Path)
 	return pod, nil
 }
 
@@ -102,20 +102,5 @@ func own(pod *corev1.Pod, shadow *v1alpha1.ShadowPod) {
 		Name:       shadow.Name,
 		UID:        shadow.UID,
 		Controller: ptr.To(true),
-	}}
-}
-
-// stayOnRealNodes keeps the pod off the provider's own virtual nodes: a pod travels once.
-func stayOnRealNodes(spec *corev1.PodSpec) {
-	spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{
-					Key:      v1alpha1.LabelType,
-					Operator: corev1.NodeSelectorOpNotIn,
-					Values:   []string{v1alpha1.TypeVirtualNode},
-				}},
-			}},
-		},
 	}}
 }

@@ -122,9 +122,15 @@ func takeAddresses(out *corev1.PodStatus, remote *corev1.PodStatus, m AddressMap
 	}
 }
 
-// giveUp fails the pod, so that its controller at home replaces it.
+// giveUp fails the pod, so that its controller at home replaces it. It was the provider that failed it, and not its own
+// containers, which is how Kubernetes says that.
 func giveUp(out *corev1.PodStatus, reason, message string) {
 	out.Phase, out.Reason, out.Message = corev1.PodFailed, reason, message
+	out.Conditions = append(slices.DeleteFunc(out.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget
+	}), corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+	})
 	for i := range out.Conditions {
 		c := &out.Conditions[i]
 		if c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {

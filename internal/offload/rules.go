@@ -15,6 +15,9 @@ type Rules struct {
 	LeastRequests corev1.ResourceList
 	// Taints are those that the provider offers: a pod may tolerate these and no others.
 	Taints []corev1.Taint
+	// Path are the ids of the clusters that the pod has come through, this one included, if it may be sent on to another.
+	// A pod without one stays on the provider's real nodes.
+	Path []string
 }
 
 // maxContainers is how many containers a pod may have. The record of its restarts holds as many.

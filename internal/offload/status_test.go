@@ -329,6 +329,9 @@ func TestUnrecoverablePodFails(t *testing.T) {
 	if got.ContainerStatuses[0].State.Terminated == nil {
 		t.Error("its container still runs")
 	}
+	if !FailedByPlatform(&got) {
+		t.Errorf("it looks as if its own containers had failed: %v", got.Conditions)
+	}
 }
 
 func TestPlatformFailures(t *testing.T) {
