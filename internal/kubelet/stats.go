@@ -3,9 +3,9 @@ package kubelet
 import (
 	"math"
 	"net/http"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // summaryStats is what /stats/summary of a kubelet tells, as far as we know it.
@@ -39,14 +39,15 @@ type containerStats struct {
 	usageStats
 }
 
+// usageStats is what something has consumed until a time, and what it used then if that is known.
 type usageStats struct {
-	CPU    cpuStats    `json:"cpu"`
-	Memory memoryStats `json:"memory"`
+	CPU    *cpuStats    `json:"cpu,omitempty"`
+	Memory *memoryStats `json:"memory,omitempty"`
 }
 
 type cpuStats struct {
 	Time                 metav1.Time `json:"time"`
-	UsageNanoCores       uint64      `json:"usageNanoCores"`
+	UsageNanoCores       *uint64     `json:"usageNanoCores,omitempty"`
 	UsageCoreNanoSeconds uint64      `json:"usageCoreNanoSeconds"`
 }
 
@@ -55,15 +56,15 @@ type memoryStats struct {
 	WorkingSetBytes uint64      `json:"workingSetBytes"`
 }
 
-// statsOf turns what was used into what is told, as of a time. Cores and seconds become the integers that a kubelet tells.
-func statsOf(u usage, consumed float64, at time.Time) usageStats {
-	when := metav1.NewTime(at)
-	return usageStats{
-		CPU: cpuStats{
-			Time: when, UsageNanoCores: whole(u.cores * nano), UsageCoreNanoSeconds: whole(consumed * nano),
-		},
-		Memory: memoryStats{Time: when, WorkingSetBytes: whole(u.bytes)},
+// stats is what is told of the counter. Cores and seconds become the integers that a kubelet tells.
+func (c *counter) stats() usageStats {
+	when := metav1.NewTime(c.until)
+	stats := usageStats{CPU: &cpuStats{Time: when, UsageCoreNanoSeconds: whole(c.consumed * nano)}}
+	if c.used != nil {
+		stats.CPU.UsageNanoCores = ptr.To(whole(c.used.cores * nano))
+		stats.Memory = &memoryStats{Time: when, WorkingSetBytes: whole(c.used.bytes)}
 	}
+	return stats
 }
 
 const nano = 1e9
@@ -76,11 +77,11 @@ func whole(number float64) uint64 {
 	return uint64(max(number, 0))
 }
 
-// summary tells what the node and its pods use.
+// summary tells which pods of the node run, and what they and the node use.
 func (a *apiServer) summary(w http.ResponseWriter, r *http.Request, node *servedNode) {
 	seen := node.usage.read(r.Context())
 	if seen.failed && len(seen.stats.Pods) == 0 {
-		http.Error(w, "the peer of this node tells nothing of what pods use", http.StatusServiceUnavailable)
+		http.Error(w, "nothing is known of the pods of this node and what they use", http.StatusServiceUnavailable)
 		return
 	}
 	writeJSON(w, r, seen.stats)

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,24 +17,53 @@ const (
 	startUp = 0.001
 )
 
+// A counter is what something has consumed until a time. What it uses is known only if it was told then: what was told
+// earlier holds no longer, but what was consumed until then was.
+type counter struct {
+	until    time.Time
+	consumed float64 // in seconds of a core
+	used     *usage
+}
+
+// An increase is what a counter grows by, if anything was told.
+type increase struct {
+	consumed float64
+	used     *usage
+}
+
+// plus returns both together, of which nothing may be known.
+func (i increase) plus(other increase) increase {
+	if i.used == nil || other.used == nil {
+		return increase{consumed: i.consumed + other.consumed, used: cmp.Or(i.used, other.used)}
+	}
+	both := i.used.plus(*other.used)
+	return increase{consumed: i.consumed + other.consumed, used: &both}
+}
+
+func (c *counter) grow(by increase, now time.Time) {
+	if c.used = by.used; c.used != nil {
+		c.consumed += by.consumed
+		c.until = now
+	}
+}
+
 // counters turn what pods use at each moment into what they have consumed since their containers started. They only grow,
 // and go with the pods. After a restart of ours they begin anew, which whoever reads them takes for what it is.
 type counters struct {
-	began    time.Time
-	pods     map[types.UID]*podCounter
-	consumed float64 // by all pods that there were, in seconds of a core
+	counter // of all pods that there were
+	began   time.Time
+	pods    map[types.UID]*podCounter
 }
 
 type podCounter struct {
-	consumed   float64
+	counter
 	containers map[string]*containerCounter
 }
 
 type containerCounter struct {
-	claimed  time.Time // when the container started, as its peer says
-	start    time.Time // the same by our clock, which its peer's need not agree with
-	asked    time.Time
-	consumed float64
+	counter
+	claimed time.Time // when the container started, as its peer says
+	start   time.Time // the same by our clock, which its peer's need not agree with
 }
 
 // runningContainer is a container that runs, as its home pod shows it.
@@ -57,56 +87,31 @@ func containersRunning(pod *corev1.Pod) []runningContainer {
 	return found
 }
 
-// account adds what the pods use now, of each container that was told of, and forgets pods that are not there any more.
-func (c *counters) account(node string, pods []corev1.Pod, told map[containerKey]usage, now time.Time) summaryStats {
-	stats := summaryStats{Pods: []podStats{}}
+// follow has a counter for each pod that there is and for each of its containers that runs, and for no others.
+func (c *counters) follow(pods []corev1.Pod, now time.Time) {
 	present := make(map[types.UID]*podCounter, len(pods))
-	total := usage{}
 	for i := range pods {
 		pod := &pods[i]
-		counter := c.pods[pod.UID]
-		if counter == nil {
-			counter = &podCounter{}
+		counts := c.pods[pod.UID]
+		if counts == nil {
+			counts = &podCounter{counter: counter{until: earlier(pod.CreationTimestamp.Time, now)}}
 		}
-		present[pod.UID] = counter
-		before := counter.consumed
-		if one, used, ok := counter.account(pod, told, now); ok {
-			stats.Pods = append(stats.Pods, one)
-			total = total.plus(used)
-		}
-		c.consumed += counter.consumed - before
+		counts.follow(pod, now)
+		present[pod.UID] = counts
 	}
 	c.pods = present
-	stats.Node = nodeStats{NodeName: node, StartTime: metav1.NewTime(c.began), usageStats: statsOf(total, c.consumed, now)}
-	return stats
 }
 
-// account does the same for one pod. It returns nothing if nothing was told of it.
-func (c *podCounter) account(pod *corev1.Pod, told map[containerKey]usage, now time.Time) (podStats, usage, bool) {
-	stats := podStats{
-		PodRef:    podReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
-		StartTime: pod.CreationTimestamp,
-	}
-	present, total := map[string]*containerCounter{}, usage{}
+func (c *podCounter) follow(pod *corev1.Pod, now time.Time) {
+	present := map[string]*containerCounter{}
 	for _, runs := range containersRunning(pod) {
-		counter := c.containers[runs.name]
-		if counter == nil || !counter.claimed.Equal(runs.started) {
-			counter = newContainerCounter(runs.started, pod.CreationTimestamp.Time, now)
+		counts := c.containers[runs.name]
+		if counts == nil || !counts.claimed.Equal(runs.started) {
+			counts = newContainerCounter(runs.started, pod.CreationTimestamp.Time, now)
 		}
-		present[runs.name] = counter
-		used, ok := told[containerKey{pod: pod.UID, name: runs.name}]
-		if !ok {
-			continue
-		}
-		c.consumed += counter.add(used, now)
-		total = total.plus(used)
-		stats.Containers = append(stats.Containers, containerStats{
-			Name: runs.name, StartTime: metav1.NewTime(counter.start), usageStats: statsOf(used, counter.consumed, now),
-		})
+		present[runs.name] = counts
 	}
 	c.containers = present
-	stats.usageStats = statsOf(total, c.consumed, now)
-	return stats, total, len(stats.Containers) > 0
 }
 
 // newContainerCounter returns the counter of a container that started between the creation of its pod and now.
@@ -115,19 +120,78 @@ func newContainerCounter(claimed, created, now time.Time) *containerCounter {
 	if start.Before(created) {
 		start = created
 	}
-	if start.After(now) {
-		start = now
-	}
-	return &containerCounter{claimed: claimed, start: start}
+	start = earlier(start, now)
+	return &containerCounter{claimed: claimed, start: start, counter: counter{until: start}}
 }
 
-// add adds what the container used since the last time, or its start, and returns how much that was.
-func (c *containerCounter) add(used usage, now time.Time) float64 {
-	consumed := used.cores * max(now.Sub(c.asked), 0).Seconds()
-	if c.asked.IsZero() {
-		consumed = startUp + used.cores*min(now.Sub(c.start), firstWindow).Seconds()
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
 	}
-	c.asked = now
-	c.consumed += consumed
-	return consumed
+	return b
+}
+
+// account adds what was told that the containers use now.
+func (c *counters) account(told map[containerKey]usage, now time.Time) {
+	total, running := increase{}, false
+	for uid, pod := range c.pods {
+		of := increase{}
+		for name, container := range pod.containers {
+			running = true
+			of = of.plus(container.account(told, containerKey{pod: uid, name: name}, now))
+		}
+		pod.grow(of, now)
+		total = total.plus(of)
+	}
+	if !running {
+		total.used = &usage{} // where nothing runs, nothing is used
+	}
+	c.grow(total, now)
+}
+
+// account adds what the container used since the last time, or its start, and returns how much that was.
+func (c *containerCounter) account(told map[containerKey]usage, key containerKey, now time.Time) increase {
+	by := increase{}
+	if used, ok := told[key]; ok {
+		span := max(now.Sub(c.until), 0)
+		if c.consumed == 0 {
+			span, by.consumed = min(span, firstWindow), startUp
+		}
+		by.consumed += used.cores * span.Seconds()
+		by.used = &used
+	}
+	c.grow(by, now)
+	return by
+}
+
+// summary tells of the pods that have containers running, whether anything is known of what they use or not.
+func (c *counters) summary(node string, pods []corev1.Pod) summaryStats {
+	stats := summaryStats{
+		Node: nodeStats{NodeName: node, StartTime: metav1.NewTime(c.began)},
+		Pods: []podStats{},
+	}
+	if c.used != nil {
+		stats.Node.usageStats = c.stats()
+	}
+	for i := range pods {
+		if one := c.pods[pods[i].UID].summary(&pods[i]); len(one.Containers) > 0 {
+			stats.Pods = append(stats.Pods, one)
+		}
+	}
+	return stats
+}
+
+func (c *podCounter) summary(pod *corev1.Pod) podStats {
+	stats := podStats{
+		PodRef:     podReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
+		StartTime:  pod.CreationTimestamp,
+		usageStats: c.stats(),
+	}
+	for _, runs := range containersRunning(pod) {
+		counts := c.containers[runs.name]
+		stats.Containers = append(stats.Containers, containerStats{
+			Name: runs.name, StartTime: metav1.NewTime(counts.start), usageStats: counts.stats(),
+		})
+	}
+	return stats
 }

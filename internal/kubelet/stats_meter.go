@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,14 +31,13 @@ type meter struct {
 	clock  clock.PassiveClock
 
 	mu       sync.Mutex // held during a reading, so that there is one at a time
-	last     reading
+	asked    time.Time  // when the peer was last asked
 	counters counters
 	failing  bool // that is in the log
 }
 
-// reading is what the node's pods used at a time.
+// reading is what is known of the node's pods.
 type reading struct {
-	at     time.Time
 	failed bool // something could not be read
 	stats  summaryStats
 }
@@ -54,28 +52,28 @@ func newMeter(node string, reader client.Reader, sites siteFinder, clk clock.Pas
 	return &meter{node: node, reader: reader, sites: sites, clock: clk, counters: counters{began: clk.Now()}}
 }
 
-// read returns the last reading, or a new one if that is old.
+// read returns which pods run, and what they used when their peer was last asked, which is done again if it was long ago.
 func (m *meter) read(ctx context.Context) reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.last.at.IsZero() && m.clock.Since(m.last.at) < believedFor {
-		return m.last
-	}
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	pods, err := podsOn(limited, m.reader, m.node, metav1.NamespaceAll)
+	pods, err := currentPods(limited, m.reader, m.sites, m.node)
 	if err != nil {
 		m.report(ctx, err)
 		return reading{failed: true}
 	}
-	told, err := m.ask(limited, pods)
-	if ctx.Err() != nil {
-		return reading{failed: true} // whoever asked has gone, which tells nothing to others
+	m.counters.follow(pods, m.clock.Now())
+	if m.asked.IsZero() || m.clock.Since(m.asked) >= believedFor {
+		told, err := m.ask(limited, pods)
+		if ctx.Err() != nil {
+			return reading{failed: true} // whoever asked has gone, which tells nothing to others
+		}
+		m.report(ctx, err)
+		m.asked = m.clock.Now()
+		m.counters.account(told, m.asked)
 	}
-	m.report(ctx, err)
-	now := m.clock.Now()
-	m.last = reading{at: now, failed: err != nil, stats: m.counters.account(m.node, pods, told, now)}
-	return m.last
+	return reading{failed: m.failing, stats: m.counters.summary(m.node, pods)}
 }
 
 // report says in the log when readings begin to fail, and when they succeed again.

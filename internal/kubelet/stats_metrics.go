@@ -2,10 +2,12 @@ package kubelet
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // What /metrics/resource of a kubelet tells: metrics-server reads these names, and no others.
@@ -36,7 +38,26 @@ var (
 func (a *apiServer) resourceMetrics(w http.ResponseWriter, r *http.Request, node *servedNode) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(resourceCollector{node.usage.read(r.Context())})
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	promhttp.HandlerFor(ordered{registry}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// ordered tells the labels of containers in the order of containerLabels, and not in that of the alphabet. It means nothing
+// to whoever reads labels by their names, but the suite of virtual-kubelet wants the pod's name to be the second.
+type ordered struct{ prometheus.Gatherer }
+
+// Gather implements prometheus.Gatherer.
+func (o ordered) Gather() ([]*dto.MetricFamily, error) {
+	families, err := o.Gatherer.Gather()
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if len(metric.GetLabel()) == len(containerLabels) {
+				slices.SortFunc(metric.Label, func(a, b *dto.LabelPair) int {
+					return slices.Index(containerLabels, a.GetName()) - slices.Index(containerLabels, b.GetName())
+				})
+			}
+		}
+	}
+	return families, err
 }
 
 // resourceCollector collects the metrics of one reading.
@@ -69,12 +90,18 @@ func (c resourceCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
+// collect tells what was consumed, as of then, also where nothing is told yet of memory: metrics-server leaves out pods
+// of which it does not know both, and whoever else reads a counter wants to know that it was zero at the start.
 func (c resourceCollector) collect(
 	to chan<- prometheus.Metric, cpu, memory *prometheus.Desc, used usageStats, labels ...string,
 ) {
-	seconds := float64(used.CPU.UsageCoreNanoSeconds) / nano
-	to <- prometheus.NewMetricWithTimestamp(used.CPU.Time.Time,
-		prometheus.MustNewConstMetric(cpu, prometheus.CounterValue, seconds, labels...))
-	to <- prometheus.NewMetricWithTimestamp(used.Memory.Time.Time,
-		prometheus.MustNewConstMetric(memory, prometheus.GaugeValue, float64(used.Memory.WorkingSetBytes), labels...))
+	if used.CPU != nil {
+		seconds := float64(used.CPU.UsageCoreNanoSeconds) / nano
+		to <- prometheus.NewMetricWithTimestamp(used.CPU.Time.Time,
+			prometheus.MustNewConstMetric(cpu, prometheus.CounterValue, seconds, labels...))
+	}
+	if used.Memory != nil {
+		to <- prometheus.NewMetricWithTimestamp(used.Memory.Time.Time,
+			prometheus.MustNewConstMetric(memory, prometheus.GaugeValue, float64(used.Memory.WorkingSetBytes), labels...))
+	}
 }

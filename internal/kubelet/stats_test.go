@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/ptr"
 )
 
 // metricsWorld is a kubelet API before a provider whose metrics API tells what a test says.
@@ -36,6 +39,7 @@ func newMetricsWorld(t *testing.T) *metricsWorld {
 		say(rw, `{"kind":"PodMetricsList","metadata":{},"items":[`+strings.Join(w.items, ",")+`]}`)
 	})
 	w.runs("web-1", start)
+	w.get("/healthz") // it has been asked, so it is up, and its counters have begun
 	return w
 }
 
@@ -75,14 +79,23 @@ func (w *metricsWorld) resource() []string {
 func lines(consumed string, memory string, started, at time.Time) []string {
 	ms := at.UnixMilli()
 	return []string{
-		fmt.Sprintf(`container_cpu_usage_seconds_total{container="web",namespace="shop",pod="web-1"} %s %d`, consumed, ms),
-		fmt.Sprintf(`container_memory_working_set_bytes{container="web",namespace="shop",pod="web-1"} %s %d`, memory, ms),
-		fmt.Sprintf(`container_start_time_seconds{container="web",namespace="shop",pod="web-1"} %s`, seconds(started)),
+		fmt.Sprintf(`container_cpu_usage_seconds_total{container="web",pod="web-1",namespace="shop"} %s %d`, consumed, ms),
+		fmt.Sprintf(`container_memory_working_set_bytes{container="web",pod="web-1",namespace="shop"} %s %d`, memory, ms),
+		fmt.Sprintf(`container_start_time_seconds{container="web",pod="web-1",namespace="shop"} %s`, seconds(started)),
 		fmt.Sprintf(`node_cpu_usage_seconds_total %s %d`, consumed, ms),
 		fmt.Sprintf(`node_memory_working_set_bytes %s %d`, memory, ms),
 		fmt.Sprintf(`pod_cpu_usage_seconds_total{namespace="shop",pod="web-1"} %s %d`, consumed, ms),
 		fmt.Sprintf(`pod_memory_working_set_bytes{namespace="shop",pod="web-1"} %s %d`, memory, ms),
 		`resource_scrape_error 0`,
+	}
+}
+
+// uncounted are those of a container and its pod of which is only known what they had consumed until then.
+func uncounted(consumed string, started, container, pod time.Time) []string {
+	return []string{
+		fmt.Sprintf(`container_cpu_usage_seconds_total{container="web",pod="web-1",namespace="shop"} %s %d`, consumed, container.UnixMilli()),
+		fmt.Sprintf(`container_start_time_seconds{container="web",pod="web-1",namespace="shop"} %s`, seconds(started)),
+		fmt.Sprintf(`pod_cpu_usage_seconds_total{namespace="shop",pod="web-1"} %s %d`, consumed, pod.UnixMilli()),
 	}
 }
 
@@ -163,34 +176,141 @@ func TestWhatAPeerMakesUpIsNotTold(t *testing.T) {
 	}
 }
 
+func TestPodIsListedBeforeItsFigures(t *testing.T) {
+	w := newMetricsWorld(t)
+	created := w.pod("web-1").CreationTimestamp.Time
+	fine := []string{`resource_scrape_error 0`}
+	w.clock.Step(5 * time.Second)
+	w.expectLines(append(uncounted("0", start, start, created), fine...)) // not as of now: nobody knows that
+	got := w.summaryOf("web-1")
+	zero := func(at time.Time) usageStats { return usageStats{CPU: &cpuStats{Time: metav1.NewTime(at)}} }
+	want := podStats{
+		PodRef:    podReference{Name: "web-1", Namespace: "shop", UID: "uid-web-1"},
+		StartTime: metav1.NewTime(created), usageStats: zero(created),
+		Containers: []containerStats{{Name: "web", StartTime: metav1.NewTime(start), usageStats: zero(start)}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(podStats{}, containerStats{})); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+
+	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
+	w.clock.Step(15 * time.Second)
+	counted := w.clock.Now()
+	w.expectLines(lines("10.001", "2048", start, counted))
+	w.items = nil
+	w.clock.Step(15 * time.Second)
+	w.expectLines(append(uncounted("10.001", start, counted, counted), fine...)) // and not what it used then
+}
+
+// A reading is believed for some seconds, but what runs is known at once.
+func TestPodIsListedThoughThePeerIsNotAskedAgain(t *testing.T) {
+	w := newMetricsWorld(t)
+	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
+	w.clock.Step(20 * time.Second)
+	want := lines("10.001", "2048", start, w.clock.Now())
+	w.expectLines(want)
+
+	w.clock.Step(2 * time.Second)
+	begun := w.clock.Now()
+	w.runs("pending", begun)
+	w.clock.Step(2 * time.Second)
+	w.expectLines(slices.Sorted(slices.Values(append(want,
+		fmt.Sprintf(`container_cpu_usage_seconds_total{container="web",pod="pending",namespace="shop"} 0 %d`, begun.UnixMilli()),
+		fmt.Sprintf(`container_start_time_seconds{container="web",pod="pending",namespace="shop"} %s`, seconds(begun)),
+		fmt.Sprintf(`pod_cpu_usage_seconds_total{namespace="shop",pod="pending"} 0 %d`, w.pod("pending").CreationTimestamp.UnixMilli()),
+	))))
+	if asks := w.asks.Load(); asks != 1 {
+		t.Errorf("the provider was asked %d times", asks)
+	}
+	w.delete(w.home, w.pod("web-1"))
+	w.delete(w.home, w.pod("pending"))
+	w.expectLines([]string{`resource_scrape_error 0`})
+}
+
+// Our cache hears of what we bring home later than those may who wait for it.
+func TestPodRunsThoughOurCacheDoesNotKnowYet(t *testing.T) {
+	w := newMetricsWorld(t)
+	behind := w.pod("web-1")
+	claimed := behind.Status.DeepCopy()
+	claimed.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	raw, err := json.Marshal(claimed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shadow := w.shadow("web-1")
+	shadow.Status.Pod = &runtime.RawExtension{Raw: raw}
+	w.updateStatus(w.remote, shadow)
+	behind.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	w.updateStatus(w.home, behind)
+
+	if got := w.summaryOf("web-1"); len(got.Containers) != 1 {
+		t.Errorf("containers %+v", got.Containers)
+	}
+	if _, body := w.get("/runningpods/"); !strings.Contains(body, `"name":"web-1"`) {
+		t.Errorf("it does not run: %s", body)
+	}
+	shadow = w.shadow("web-1")
+	shadow.Spec.HomeUID = "uid-of-an-older-one"
+	w.update(w.remote, shadow)
+	if _, body := w.get("/runningpods/"); strings.Contains(body, `"name":"web-1"`) {
+		t.Errorf("another pod of the name runs: %s", body)
+	}
+}
+
+// Metrics-server leaves out a pod if it lacks the memory of one container, instead of telling too little of it.
+func TestContainerWithoutFiguresBesideOneThatHasSome(t *testing.T) {
+	w := newMetricsWorld(t)
+	pod := w.pod("web-1")
+	pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{
+		Name: "debugger-x", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start)}},
+	}}
+	w.updateStatus(w.home, pod)
+	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
+	w.clock.Step(20 * time.Second)
+	w.expectLines(slices.Sorted(slices.Values(append(lines("10.001", "2048", start, w.clock.Now()),
+		fmt.Sprintf(`container_cpu_usage_seconds_total{container="debugger-x",pod="web-1",namespace="shop"} 0 %d`, start.UnixMilli()),
+		fmt.Sprintf(`container_start_time_seconds{container="debugger-x",pod="web-1",namespace="shop"} %s`, seconds(start)),
+	))))
+}
+
 func TestPeerWithoutMetrics(t *testing.T) {
 	w := newMetricsWorld(t)
+	created := w.pod("web-1").CreationTimestamp.Time
 	failed := []string{"resource_scrape_error 1"}
 	w.status = http.StatusNotFound
-	w.expectLines(failed)
-	w.expectLines(failed)
+	for range 2 {
+		w.expectLines(append(uncounted("0", start, start, created), failed...))
+	}
 	if asks := w.asks.Load(); asks != 1 {
 		t.Errorf("asked %d times", asks)
 	}
-	if status, _ := w.get("/stats/summary"); status != http.StatusServiceUnavailable {
-		t.Errorf("summary: status %d", status)
-	}
+	w.summaryOf("web-1")
 	w.status, w.items = http.StatusOK, []string{podMetricsOf("web-1", "web", "1", "2Ki")}
 	w.clock.Step(believedFor)
-	w.expectLines(lines("10.001", "2048", start, w.clock.Now()))
+	counted := w.clock.Now()
+	w.expectLines(lines("10.001", "2048", start, counted))
 
 	w.status = http.StatusServiceUnavailable
 	w.clock.Step(believedFor)
-	w.expectLines(failed)
+	w.expectLines(append(uncounted("10.001", start, counted, counted), failed...))
 	w.link.err = errNoMetrics // its watches fail, too
 	w.clock.Step(believedFor)
-	w.expectLines(failed)
+	w.expectLines(append(uncounted("10.001", start, counted, counted), failed...))
 	if asks := w.asks.Load(); asks != 3 {
 		t.Errorf("asked %d times, though the peer is known not to answer", asks)
 	}
 	w.status, w.link.err = http.StatusOK, nil
 	w.clock.Step(believedFor)
 	w.expectLines(lines("40.001", "2048", start, w.clock.Now())) // the counter went on
+}
+
+func TestSummaryOfANodeOfWhichNothingIsKnown(t *testing.T) {
+	w := newMetricsWorld(t)
+	w.delete(w.home, w.pod("web-1"))
+	w.sites.drop("turin")
+	if status, _ := w.get("/stats/summary"); status != http.StatusServiceUnavailable {
+		t.Errorf("status %d", status)
+	}
 }
 
 func TestCountersGoWithThePod(t *testing.T) {
@@ -209,6 +329,21 @@ func TestCountersGoWithThePod(t *testing.T) {
 	}
 }
 
+// summaryOf returns what /stats/summary tells of one pod.
+func (w *metricsWorld) summaryOf(pod string) podStats {
+	w.t.Helper()
+	_, body := w.get("/stats/summary")
+	got := summaryStats{}
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		w.t.Fatalf("%v: %s", err, body)
+	}
+	at := slices.IndexFunc(got.Pods, func(p podStats) bool { return p.PodRef.Name == pod })
+	if at < 0 {
+		w.t.Fatalf("the pod is not listed: %s", body)
+	}
+	return got.Pods[at]
+}
+
 func TestSummary(t *testing.T) {
 	w := newMetricsWorld(t)
 	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
@@ -220,8 +355,8 @@ func TestSummary(t *testing.T) {
 	}
 	at := metav1.NewTime(w.clock.Now())
 	used := usageStats{
-		CPU:    cpuStats{Time: at, UsageNanoCores: 500_000_000, UsageCoreNanoSeconds: 10_001_000_000},
-		Memory: memoryStats{Time: at, WorkingSetBytes: 2048},
+		CPU:    &cpuStats{Time: at, UsageNanoCores: ptr.To[uint64](500_000_000), UsageCoreNanoSeconds: 10_001_000_000},
+		Memory: &memoryStats{Time: at, WorkingSetBytes: 2048},
 	}
 	want := summaryStats{
 		Node: nodeStats{NodeName: turinNode, StartTime: metav1.NewTime(start), usageStats: used},

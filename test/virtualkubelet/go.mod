@@ -4,7 +4,10 @@ go 1.26.0
 
 godebug default=go1.26
 
-require github.com/virtual-kubelet/virtual-kubelet v1.13.0
+require (
+	github.com/virtual-kubelet/virtual-kubelet v1.13.0
+	k8s.io/client-go v0.37.2
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -65,7 +68,6 @@ require (
 	k8s.io/api v0.37.2 // indirect
 	k8s.io/apimachinery v0.37.2 // indirect
 	k8s.io/apiserver v0.35.4 // indirect
-	k8s.io/client-go v0.37.2 // indirect
 	k8s.io/component-base v0.37.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect

@@ -5,7 +5,6 @@ package virtualkubelet
 
 import (
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,11 +17,6 @@ func TestVirtualKubelet(t *testing.T) {
 		t.Skip("needs a cluster: the story TestVirtualKubeletSuite of make e2e runs it")
 	}
 	e2e.NewEndToEndTestSuite(e2e.EndToEndTestSuiteConfig{
-		Kubeconfig: os.Getenv("KUBECONFIG"), Namespace: namespace, NodeName: node, WatchTimeout: time.Minute,
-		ShouldSkipTest: func(name string) bool { return slices.Contains(ofMetrics, name) },
+		Kubeconfig: relay(t, os.Getenv("KUBECONFIG"), namespace, node), Namespace: namespace, NodeName: node, WatchTimeout: time.Minute,
 	}).Run(t)
 }
-
-// ofMetrics are tests that want to know what a pod uses as soon as it runs. The provider's metrics-server knows that some
-// seconds later. The story TestTop shows that it comes home then.
-var ofMetrics = []string{"TestGetStatsSummary", "TestGetMetricsResource"}
