@@ -56,7 +56,9 @@ type state struct {
 // New returns the controller of Peers. c reads from a cache, live from the API server itself.
 func New(config Config, c client.Client, live client.Reader, links Links, recorder events.EventRecorder) *Controller {
 	config.Default()
-	kept := tenants{config: config, client: c, direct: local.Uncached(c, live)}
+	kept := tenants{
+		config: config, client: c, direct: local.Uncached(c, live), counting: local.NewCounting(c, config.Namespace),
+	}
 	return &Controller{
 		config:     config,
 		client:     c,

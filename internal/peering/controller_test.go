@@ -347,9 +347,10 @@ func TestDamageInATenantNamespaceIsRepaired(t *testing.T) {
 func TestNewRightsMayTakeAMoment(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "hanse-cluster", nil)
+	w.ahead = 10 * time.Minute // which does not make the namespace older
 	w.refuse = func(o client.Object) error {
 		if ns, ok := o.(*corev1.Namespace); ok {
-			ns.CreationTimestamp = metav1.NewTime(w.clock.Now())
+			ns.CreationTimestamp = metav1.NewTime(w.clock.Now().Add(-w.ahead))
 		}
 		if _, ok := o.(*corev1.ConfigMap); ok {
 			return forbidden

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,10 +24,6 @@ const quotaName = "hanse"
 // countMappings is the name under which a quota counts what a consumer may make in its tenant namespace. Of PeeringClaims
 // there can be only one anyway.
 const countMappings = corev1.ResourceName("count/namespacemappings.hanse.dev")
-
-// countingDelay is how old Hanse's installation must be before its kinds are counted by quotas. Kubernetes notices new
-// kinds after up to half a minute, and until then a quota refuses all that it should count.
-const countingDelay = time.Minute
 
 // furnish makes what belongs in the tenant namespace. The bindings of our own service accounts come first: they are
 // what gives the right to the rest. What a mere provider must not have is taken away if clean says so.
@@ -65,12 +60,8 @@ func (t *tenants) receive(ctx context.Context, peer *v1alpha1.Peer, namespace st
 
 // bound limits the number of objects that the peer makes, as soon as Kubernetes can count them.
 func (t *tenants) bound(ctx context.Context, peer *v1alpha1.Peer, namespace string) error {
-	own := &corev1.Namespace{}
-	if err := t.client.Get(ctx, client.ObjectKey{Name: t.config.Namespace}, own); err != nil {
-		return fmt.Errorf("read namespace: %w", err)
-	}
-	if t.config.Clock.Since(own.CreationTimestamp.Time) < countingDelay {
-		return nil
+	if wait, err := t.counting.Wait(ctx); err != nil || wait > 0 {
+		return err
 	}
 	quota := tenantQuota(namespace)
 	hard := corev1.ResourceList{countMappings: *resource.NewQuantity(int64(namespacesOf(peer)), resource.DecimalSI)}

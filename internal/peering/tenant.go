@@ -14,13 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // How long something that was deleted or changed in a tenant namespace may stay so: what lies in there is not watched,
 // because that needs rights in all namespaces. After a change of the Peer it is looked sooner, since others of our
 // controllers may have learnt of it later than we, and quotas may not count yet.
 const (
-	firstRepair  = countingDelay
+	firstRepair  = local.CountingDelay
 	repairPeriod = 10 * time.Minute
 	repairJitter = 0.2
 )
@@ -45,9 +46,10 @@ const (
 
 // tenants keep the tenant namespaces and what lies in them.
 type tenants struct {
-	config Config
-	client client.Client // cached; sees namespaces and messages
-	direct client.Client // not cached; for all that Hanse may read in tenant namespaces only
+	config   Config
+	client   client.Client // cached; sees namespaces and messages
+	direct   client.Client // not cached; for all that Hanse may read in tenant namespaces only
+	counting *local.Counting
 }
 
 // A tenantVersion says of what a tenant namespace was last made to look like.
@@ -95,13 +97,19 @@ func (t *tenants) ensure(ctx context.Context, peer *v1alpha1.Peer, known *tenanc
 	// What a mere provider must not have is looked for when the Peer has changed, and once more.
 	if err := t.furnish(ctx, peer, ns, changed || known.repairs == 0); err != nil {
 		*known = tenancyRecord{}
-		if apierrors.IsForbidden(err) && now.Sub(ns.CreationTimestamp.Time) < settleTime {
+		if apierrors.IsForbidden(err) && t.settling(ctx, ns) {
 			return tenantUnsettled, nil
 		}
 		return tenantFailed, err
 	}
 	known.done(version, now)
 	return tenantReady, nil
+}
+
+// settling reports whether the namespace is so new that rights in it need not be known yet.
+func (t *tenants) settling(ctx context.Context, ns *corev1.Namespace) bool {
+	now, err := local.Now(ctx, t.client)
+	return err == nil && now.Sub(ns.CreationTimestamp.Time) < settleTime
 }
 
 // ensureNamespace returns the namespace of that name, whosever it is. The tombstone of a former peer makes room.

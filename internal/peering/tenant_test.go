@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 func TestNamespaceIsLabelledWhenTheClusterIsKnown(t *testing.T) {
@@ -118,8 +119,18 @@ func TestNumberOfNamespacesFollowsTheLimits(t *testing.T) {
 }
 
 func TestYoungInstallationMakesNoQuotaYet(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{
+		"clocks agree": 0, "ours is ahead": 10 * time.Minute, "ours is behind": -10 * time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) { youngInstallation(t, ahead) })
+	}
+}
+
+func youngInstallation(t *testing.T, ahead time.Duration) {
+	t.Helper()
 	w := newWorld(t, peerOf(v1alpha1.RoleConsumer))
-	w.update(installed(w.clock.Now().Add(-time.Second)))
+	w.ahead = ahead
+	w.update(installed(w.clock.Now().Add(-ahead - time.Second)))
 	pause := w.reconcile().RequeueAfter
 	w.get(tenant, "hanse-cluster", &corev1.ConfigMap{})
 	if w.exists(tenant, "hanse", &corev1.ResourceQuota{}) {
@@ -129,9 +140,9 @@ func TestYoungInstallationMakesNoQuotaYet(t *testing.T) {
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
 
-	w.clock.Step(countingDelay - 2*time.Second)
+	w.clock.Step(local.CountingDelay - 2*time.Second)
 	w.expectNoWrites()
-	w.clock.Step(pause - countingDelay + 2*time.Second)
+	w.clock.Step(pause - local.CountingDelay + 2*time.Second)
 	w.reconcile()
 	w.expectQuota("100")
 	w.expectNoWrites()

@@ -2,7 +2,6 @@ package tenant
 
 import (
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -24,10 +23,6 @@ var countedKinds = []corev1.ResourceName{
 
 // countShadowPods is counted like countedKinds, but not from the beginning.
 const countShadowPods = corev1.ResourceName("count/shadowpods.hanse.dev")
-
-// countingDelay is how old Hanse's installation must be before its kinds are counted by quotas. Kubernetes notices new
-// kinds after up to half a minute, and until then a quota refuses all that it should count.
-const countingDelay = time.Minute
 
 // quotaOf bounds the objects in one twin, Hanse's own included if they can be counted, and what its pods ask for. The
 // latter stands behind the keeper's ledger, which counts all twins of the peer together.

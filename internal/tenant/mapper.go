@@ -18,6 +18,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // lookAgain is how soon a namespace that is in the way is looked at again: nothing tells us when it goes.
@@ -28,7 +29,12 @@ type mapper struct {
 	config   Config
 	client   client.Client
 	live     client.Reader
+	counting *local.Counting
 	creating sync.Mutex
+}
+
+func newMapper(cfg Config, c client.Client, live client.Reader) *mapper {
+	return &mapper{config: cfg, client: c, live: live, counting: local.NewCounting(c, cfg.Namespace)}
 }
 
 // Reconcile brings one NamespaceMapping and its twin in line.
@@ -55,7 +61,7 @@ func (m *mapper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		fault.Point(fault.MappingHeld)
 	}
 	// This is asked before the quota is made, since the time may be over right after.
-	uncounted, countErr := m.untilCounted(ctx)
+	uncounted, countErr := m.counting.Wait(ctx)
 	found, err := m.ensure(ctx, mapping, consumer)
 	if err := errors.Join(err, countErr); err != nil {
 		return reconcile.Result{}, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -82,7 +81,7 @@ func (m *mapper) guard(ctx context.Context, twin twinOf, peer *v1alpha1.Peer) (*
 	if err != nil {
 		return nil, err
 	}
-	wait, err := m.untilCounted(ctx)
+	wait, err := m.counting.Wait(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +104,4 @@ func (m *mapper) guard(ctx context.Context, twin twinOf, peer *v1alpha1.Peer) (*
 		}
 	}
 	return quota, nil
-}
-
-// untilCounted is how long it takes until Kubernetes can count objects of Hanse's kinds.
-func (m *mapper) untilCounted(ctx context.Context) (time.Duration, error) {
-	own := &corev1.Namespace{}
-	if err := m.client.Get(ctx, client.ObjectKey{Name: m.config.Namespace}, own); err != nil {
-		return 0, fmt.Errorf("read namespace %s: %w", m.config.Namespace, err)
-	}
-	return max(countingDelay-m.config.Clock.Since(own.CreationTimestamp.Time), 0), nil
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // change changes the Peer as its administrator does.
@@ -238,10 +239,38 @@ func TestYoungInstallationDoesNotCountItsOwnKinds(t *testing.T) {
 	w.expectMapping("shop", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 }
 
+// Only the API server knows how long it has known our kinds.
+func TestClockOfTheInstallationIsTheAPIServers(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"ours is ahead": 10 * time.Minute, "ours is behind": -10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
+			m := mapperIn(w)
+			w.ahead = ahead
+			w.installedAt(noon.Add(-ahead - 20*time.Second))
+			again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter
+			if again != 40*time.Second {
+				t.Errorf("looks again in %s", again)
+			}
+			w.expectShadowPodsCounted(false)
+			w.expectMapping("shop", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
+
+			w.clock.Step(again)
+			w.reconcile(m, "hanse-peer-lubeck", "shop")
+			w.expectShadowPodsCounted(true)
+			w.count()
+			restarted := mapperIn(w)
+			if again := w.reconcile(restarted, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
+				t.Errorf("looks again in %s", again)
+			}
+			w.expectShadowPodsCounted(true)
+		})
+	}
+}
+
 func TestQuotaIsNotForgottenWhenTheInstallationComesOfAgeMeanwhile(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	m := mapperIn(w)
-	w.installedAt(noon.Add(-countingDelay + 5*time.Second))
+	w.installedAt(noon.Add(-local.CountingDelay + 5*time.Second))
 	w.latency = time.Second
 	again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter
 	if old := w.clock.Since(noon) >= 5*time.Second; !old || again == 0 {
@@ -255,8 +284,8 @@ func TestQuotaIsNotForgottenWhenTheInstallationComesOfAgeMeanwhile(t *testing.T)
 
 func TestSuspendedPeerIsShutOutThoughTheAgeIsNotKnown(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
-	m := mapperIn(w)
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	m := mapperIn(w) // one that has not asked yet
 	if err := w.server.Delete(t.Context(), installed(noon)); err != nil {
 		t.Fatal(err)
 	}

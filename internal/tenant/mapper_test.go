@@ -20,7 +20,7 @@ func mappingOf(home string) *v1alpha1.NamespaceMapping {
 	}
 }
 
-func mapperIn(w *world) *mapper { return &mapper{config: w.config(), client: w.client, live: w.server} }
+func mapperIn(w *world) *mapper { return newMapper(w.config(), w.client, w.server) }
 
 func mappingIn(w *world, home string) *v1alpha1.NamespaceMapping {
 	w.Helper()

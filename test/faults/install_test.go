@@ -2,14 +2,11 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,19 +80,8 @@ func settle(ctx context.Context, clusters map[string]*cluster, p plan) error {
 	return nil
 }
 
-// counting is how old an installation must be so that quotas count its kinds. A cluster whose clock is wrong in its first
-// minute misjudges that, and then refuses mappings for minutes: docs/explanation/faults.md has it among the bugs.
-const counting = time.Minute
-
-// settled tells whether quotas count, and whether the cluster has a twin of the load's namespace, if it is a provider.
+// settled tells whether the cluster has a twin of the load's namespace, if it is a provider.
 func (c *cluster) settled(ctx context.Context) error {
-	ns := &corev1.Namespace{}
-	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.SystemNamespace}, ns); err != nil {
-		return err
-	}
-	if time.Since(ns.CreationTimestamp.Time) < counting {
-		return errors.New("quotas do not count yet")
-	}
 	if c.name == consumer {
 		return nil
 	}
