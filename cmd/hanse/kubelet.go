@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/hanse-dev/hanse/internal/kubelet"
+	"github.com/hanse-dev/hanse/internal/trace"
 )
 
 func newKubeletCommand() *cobra.Command {
@@ -34,6 +35,7 @@ func newKubeletCommand() *cobra.Command {
 	}
 	server.bind(command.Flags())
 	server.faults.bind(command.Flags())
+	server.tracing.bind(command.Flags())
 	bindKubelet(command.Flags(), &config)
 	command.Flags().StringVar(&nodeIP, "node-ip", os.Getenv("POD_IP"),
 		"address at which the API server reaches this process; by default the environment variable POD_IP")
@@ -54,10 +56,14 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 		return err
 	}
 	config.LinkTimeout = server.linkTimeout
-	if err := kubelet.New(config, links, adapt, server.faults.clock()).SetupWithManager(mgr); err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
+	id := server.tracing.clusterID(ctx, mgr.GetAPIReader(), server.namespace)
+	return server.tracing.run(ctx, "hanse-kubelet", id, func(tracer *trace.Tracer) error {
+		config.Tracer = tracer
+		if err := kubelet.New(config, links, adapt, server.faults.clock()).SetupWithManager(mgr); err != nil {
+			return err
+		}
+		return mgr.Start(ctx)
+	})
 }
 
 func bindKubelet(flags *pflag.FlagSet, config *kubelet.Config) {

@@ -27,6 +27,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/reflector"
 	"github.com/hanse-dev/hanse/internal/session"
 	"github.com/hanse-dev/hanse/internal/tenant"
+	"github.com/hanse-dev/hanse/internal/trace"
 	"github.com/hanse-dev/hanse/internal/version"
 )
 
@@ -40,6 +41,7 @@ type managerFlags struct {
 	podCIDR      string
 	addressPools []string
 	offloading   offloadingFlags
+	tracer       *trace.Tracer
 }
 
 func newManagerCommand() *cobra.Command {
@@ -65,6 +67,7 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	f.session.Default()
 	f.server.bind(flags)
 	f.server.faults.bind(flags)
+	f.server.tracing.bind(flags)
 	flags.StringVar(&f.peering.ClusterID, "cluster-id", "",
 		"id of this cluster: a DNS label of at most 30 characters that never changes; by default one is made from the cluster's key")
 	flags.StringVar(&f.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default guessed from the nodes")
@@ -100,6 +103,14 @@ func (f *managerFlags) run(ctx context.Context) error {
 	if err := f.introduce(ctx, mgr); err != nil {
 		return err
 	}
+	return f.server.tracing.run(ctx, "hanse-manager", f.peering.ClusterID, func(tracer *trace.Tracer) error {
+		f.tracer = tracer
+		return f.control(ctx, mgr)
+	})
+}
+
+// control runs the controllers.
+func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 	links, err := f.server.addLinks(mgr, "manager")
 	if err != nil {
 		return err
@@ -216,7 +227,8 @@ func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
 	config := tenant.Config{
 		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID,
 		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs,
-		Decider: f.market.maker, Clock: f.server.faults.clock(),
+		Decider: f.market.maker, Clock: f.server.faults.clock(), SendOn: f.market.advertising.Aggregate,
+		Tracer: f.tracer,
 	}
 	controllers, err := tenant.New(config, mgr.GetClient(), mgr.GetAPIReader())
 	if err != nil {
@@ -235,6 +247,8 @@ func (f *managerFlags) addNamespaces(mgr manager.Manager, links *peers.Links) er
 
 		Namespace: f.server.namespace,
 		Default:   f.offloading.wish,
+		Aggregate: f.market.advertising.Aggregate,
+		ClusterID: f.peering.ClusterID,
 	})
 	if err != nil {
 		return err

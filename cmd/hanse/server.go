@@ -31,11 +31,13 @@ type serverFlags struct {
 	leaderElect bool
 	metrics     string
 	health      string
+	profiles    string
 	logFormat   string
 	verbosity   int
 	linkTimeout time.Duration
 	timeout     time.Duration
 	faults      faultFlags
+	tracing     tracingFlags
 }
 
 func (f *serverFlags) bind(flags *pflag.FlagSet) {
@@ -43,6 +45,7 @@ func (f *serverFlags) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.leaderElect, "leader-elect", true, "let only one of several replicas act at a time")
 	flags.StringVar(&f.metrics, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
 	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flags.StringVar(&f.profiles, "pprof-bind-address", "", "address of Go's profiles at /debug/pprof, such as 127.0.0.1:6060; by default none")
 	flags.StringVar(&f.logFormat, "log-format", "json", "format of the log: json or text")
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "how much to log: 0 is each change of the world, 1 and up are for debugging")
 	flags.DurationVar(&f.linkTimeout, "link-timeout", peers.DefaultLinkTimeout,
@@ -69,6 +72,7 @@ func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manag
 	}
 	options.Metrics = server.Options{BindAddress: f.metrics}
 	options.HealthProbeBindAddress = f.health
+	options.PprofBindAddress = f.profiles
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, err

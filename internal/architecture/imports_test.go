@@ -20,7 +20,7 @@ var layers = []struct {
 	{"api", []string{"api/v1alpha1"}},
 	{"leaf", []string{"internal/version", "internal/tame", "internal/fault", "charts", "policies"}},
 	{"domain", []string{"internal/exchange", "internal/offload", "internal/policy", "internal/reflection", "internal/trust"}},
-	{"I/O", []string{"internal/local", "internal/peers"}},
+	{"I/O", []string{"internal/local", "internal/peers", "internal/trace"}},
 	{"edge", []string{
 		"internal/advertisement", "internal/agentless", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
 		"internal/install", "internal/invitation", "internal/placement", "internal/policymaker", "internal/reflector", "internal/session",

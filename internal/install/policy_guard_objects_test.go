@@ -44,6 +44,13 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		"what hanse kubelet writes": {
 			review: record("annotations: {hanse.dev/home-revision: abc, hanse.dev/report-end: \"true\"}\nfinalizers: [hanse.dev/shadow-pod]\nlabels: {app: web}"),
 		},
+		"the context of a trace": {
+			review: record("annotations: {hanse.dev/traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01}"),
+		},
+		"something else instead": {
+			review: record("annotations: {hanse.dev/traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more}"),
+			want:   "metadata.annotations",
+		},
 		"an owner":                  {review: record(owner), want: "metadata.ownerReferences"},
 		"an owner that is there":    {review: changed(owner, owner)},
 		"an owner, later":           {review: changed("", owner), want: "metadata.ownerReferences"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/trace"
 )
 
 // Defaults of Config.
@@ -48,6 +49,8 @@ type Config struct {
 	// CertFile and KeyFile are the serving certificate of the kubelet API, read again when they change. Without them
 	// one is made in memory.
 	CertFile, KeyFile string
+	// Tracer records where the time goes that pods take to be ready. It may be nil.
+	Tracer *trace.Tracer
 }
 
 // Default fills in what was not set.

@@ -92,7 +92,7 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
 		events: mgr.GetEventRecorder(recorderName), sites: all, nodeIP: k.config.NodeIP.String(),
-		defaultToleration: k.config.DefaultToleration,
+		defaultToleration: k.config.DefaultToleration, tracer: k.config.Tracer,
 	}
 	for _, setup := range []func() error{
 		func() error { return mgr.Add(all) },

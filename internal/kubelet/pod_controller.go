@@ -18,6 +18,8 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/trace"
 )
 
 // patience is how long a pod waits for its peer before it says so. Most twins are there within it.
@@ -34,6 +36,7 @@ type podController struct {
 	// defaultToleration is for how long Kubernetes has pods tolerate a node that is not ready.
 	defaultToleration time.Duration
 	pace              writePace
+	tracer            *trace.Tracer
 }
 
 // siteFinder knows the sites that are open.
@@ -174,9 +177,11 @@ func (c *podController) create(ctx context.Context, seen podFacts, at *site) err
 			// The provider would put it on all the same, which costs its API server more.
 			Finalizers: []string{v1alpha1.FinalizerShadowPod},
 		},
-		Spec: v1alpha1.ShadowPodSpec{HomeUID: home.UID, Pod: runtime.RawExtension{Raw: raw}},
+		Spec: v1alpha1.ShadowPodSpec{
+			HomeUID: home.UID, Path: offload.Path(home), Pod: runtime.RawExtension{Raw: raw},
+		},
 	}
-	err = at.link.Client().Create(ctx, shadow)
+	err = c.createShadow(ctx, home, shadow, at)
 	if apierrors.IsAlreadyExists(err) {
 		return c.collide(ctx, seen, at)
 	}

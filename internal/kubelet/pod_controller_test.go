@@ -45,6 +45,16 @@ func TestPodGoesOutWithOneWrite(t *testing.T) {
 	}
 }
 
+func TestPathOfAPodThatIsSentOnGoesOut(t *testing.T) {
+	pod := podCalled("web-1")
+	pod.Annotations = map[string]string{v1alpha1.AnnotationPath: "riga,visby"}
+	w := offloaded(t, pod)
+	w.reconcilePod("web-1")
+	if diff := cmp.Diff([]string{"riga", "visby"}, w.shadow("web-1").Spec.Path); diff != "" {
+		t.Errorf("path (-want +got):\n%s", diff)
+	}
+}
+
 func TestStatusComesHomeOnce(t *testing.T) {
 	pod := podCalled("web-1")
 	w := offloaded(t, pod)

@@ -38,8 +38,13 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	}
 	news := showHints(&status, shadow, metav1.NewTime(c.clock.Now()))
 	showPlacement(&status, home)
-	if err := c.write(ctx, home, status); err != nil {
+	began := c.clock.Now()
+	written, err := c.writeNews(ctx, home, status)
+	if err != nil {
 		return err
+	}
+	if written && shadow.Status.Recreations == 0 {
+		c.traceStatus(ctx, home, &status, began)
 	}
 	for _, hint := range news {
 		c.events.Eventf(home, nil, corev1.EventTypeWarning, hint.Reason, "Offload", "%s", hint.Message)
@@ -96,30 +101,36 @@ func (c *podController) placed(status corev1.PodStatus) corev1.PodStatus {
 
 // write patches the status of a home pod, if it differs from what our cache shows.
 func (c *podController) write(ctx context.Context, home *corev1.Pod, status corev1.PodStatus) error {
+	_, err := c.writeNews(ctx, home, status)
+	return err
+}
+
+// writeNews is write, and says whether it wrote.
+func (c *podController) writeNews(ctx context.Context, home *corev1.Pod, status corev1.PodStatus) (bool, error) {
 	changed := c.placed(status)
 	if equality.Semantic.DeepEqual(home.Status, changed) {
-		return nil
+		return false, nil
 	}
 	if delay := c.pace.wait(home.UID, c.clock.Now()); delay > 0 {
-		return &tooSoonError{after: delay}
+		return false, &tooSoonError{after: delay}
 	}
 	patch, err := statusPatch(home, changed)
 	if err != nil {
-		return reconcile.TerminalError(err)
+		return false, reconcile.TerminalError(err)
 	}
 	fault.Point(fault.BeforeHomeStatus)
 	target := &corev1.Pod{}
 	target.Namespace, target.Name = home.Namespace, home.Name
 	err = c.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone, or another one by now, and an event on its way says so
+		return false, nil // it is gone, or another one by now, and an event on its way says so
 	}
 	if err != nil {
-		return fmt.Errorf("write status of Pod: %w", err)
+		return false, fmt.Errorf("write status of Pod: %w", err)
 	}
 	fault.Point(fault.HomeStatusWritten)
 	statusesWritten.Inc()
-	return nil
+	return true, nil
 }
 
 // statusPatch returns what changes the status of that very pod: the UID makes the API server refuse it for another one

@@ -96,15 +96,16 @@ func barred(peer *v1alpha1.Peer) (reason, message string) {
 	}
 }
 
-func rulesOf(peer *v1alpha1.Peer) offload.Rules {
+func rulesOf(seen *scene, peer *v1alpha1.Peer) offload.Rules {
 	return offload.Rules{
+		Path:          seen.path,
 		Restricted:    peer.Spec.PodSecurity == v1alpha1.PodSecurityRestricted,
 		LeastRequests: leastRequests(limitsOf(peer).Resources),
 	}
 }
 
 func build(seen *scene, peer *v1alpha1.Peer) (*corev1.Pod, error) {
-	pod, err := offload.Build(seen.shadow, rulesOf(peer))
+	pod, err := offload.Build(seen.shadow, rulesOf(seen, peer))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trace"
 )
 
 // Config says where Hanse runs and how hard it works.
@@ -18,6 +19,8 @@ type Config struct {
 	Namespace string
 	// ClusterID is the id of this cluster. Pods that have come through it before are not taken.
 	ClusterID string
+	// SendOn lets pods of peers go on to providers of ours, where the NamespaceOffloading of their twin says so.
+	SendOn bool
 	// ServiceAccount is the one that the manager runs under, in Namespace. It must be set: it gets the right to make
 	// pods in twin namespaces.
 	ServiceAccount string
@@ -29,6 +32,8 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Decider is asked about each pod that is made for a consumer. It must be set.
 	Decider Decider
+	// Tracer records where the time goes that the pods of peers take to be ready. It may be nil.
+	Tracer *trace.Tracer
 }
 
 // Default fills in what was not set.
@@ -77,7 +82,7 @@ func New(cfg Config, c client.Client, live client.Reader) (*Tenant, error) {
 		return nil, err
 	}
 	return &Tenant{
-		mapper:  &mapper{config: cfg, client: c, live: live},
+		mapper:  newMapper(cfg, c, live),
 		sweeper: &sweeper{client: c, live: live},
 		keeper:  newKeeper(cfg, c, live),
 	}, nil

@@ -18,6 +18,7 @@ type scene struct {
 	peer   string
 	twin   *corev1.Namespace // in which the ShadowPod lies
 	ending bool              // the twin is being deleted
+	path   []string          // see offload.Rules
 	// scalingUp is when the autoscaler said that it makes room for the pod, which has no node.
 	scalingUp time.Time
 	// upToDate says that the pod is known to be as the ShadowPod wants it.

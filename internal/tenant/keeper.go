@@ -80,6 +80,9 @@ func (k *keeper) observe(ctx context.Context, shadow *v1alpha1.ShadowPod) (*scen
 	seen := &scene{
 		shadow: shadow, peer: twin.peer, twin: ns, ending: !ns.DeletionTimestamp.IsZero(), now: k.config.Clock.Now(),
 	}
+	if k.config.SendOn {
+		seen.path, _ = offload.Onward(shadow, twin.clusterID, k.config.ClusterID)
+	}
 	pod, err := getPod(ctx, k.client, shadow)
 	if err != nil {
 		return nil, err

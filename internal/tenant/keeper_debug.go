@@ -16,7 +16,7 @@ const debugForbidden = "The provider does not let this cluster debug its pods: i
 
 // debug adds the ephemeral containers that the pod does not have yet. They are never changed and never taken off.
 func (k *keeper) debug(ctx context.Context, seen *scene, peer *v1alpha1.Peer) (*refusal, error) {
-	wanted, err := offload.Debugging(seen.shadow, rulesOf(peer))
+	wanted, err := offload.Debugging(seen.shadow, rulesOf(seen, peer))
 	if err != nil {
 		return refused(v1alpha1.ReasonPodInvalid, err), nil
 	}

@@ -16,6 +16,7 @@ import (
 
 // make creates the pod if the peer may have it. What the API server answers is part of the record.
 func (k *keeper) make(ctx context.Context, seen *scene, next *decision) error {
+	began := k.config.Clock.Now()
 	pod, err := k.admit(ctx, seen, next)
 	if err != nil || pod == nil {
 		return err
@@ -24,7 +25,7 @@ func (k *keeper) make(ctx context.Context, seen *scene, next *decision) error {
 		return err
 	}
 	fault.Point(fault.BeforePod)
-	err = k.client.Create(ctx, pod)
+	err = k.create(ctx, seen.shadow, pod, began)
 	switch {
 	case err == nil:
 		fault.Point(fault.PodCreated)

@@ -124,6 +124,21 @@ func TestPodThatCameThroughThisClusterIsNotTaken(t *testing.T) {
 	}
 }
 
+func TestPodsMayGoOnIfTheClusterSendsThemOn(t *testing.T) {
+	for name, want := range map[string]bool{"it does": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			shadow := shadowPod()
+			shadow.Spec.Path = []string{"visby", "lubeck-id"}
+			s := newStage(t, shadow)
+			s.keeper.config.ClusterID, s.keeper.config.SendOn = "hamburg-id", want
+			s.run()
+			if path, sent := s.pod().Annotations[v1alpha1.AnnotationPath]; sent != want || sent && path != "visby,lubeck-id,hamburg-id" {
+				t.Errorf("path %q", path)
+			}
+		})
+	}
+}
+
 // A pod that has never run waits for room for as long as it takes. Home believes of one that has run that it does.
 func TestPodThatRanIsGivenUpWhenLimitsRefuseItNow(t *testing.T) {
 	exceeded := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("exceeded quota: hanse"))

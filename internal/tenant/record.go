@@ -56,7 +56,12 @@ func (k *keeper) record(ctx context.Context, seen *scene, next *decision) (time.
 	fault.Point(fault.BeforeRecord)
 	before, after := statusOf(shadow, shadow.Status), statusOf(shadow, next.status)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := ignoreStale(k.client.Status().Patch(ctx, after, patch)); err != nil {
+	began := k.config.Clock.Now()
+	err := k.client.Status().Patch(ctx, after, patch)
+	if err == nil {
+		k.traceStatus(ctx, seen, &next.status, began)
+	}
+	if err = ignoreStale(err); err != nil {
 		return 0, fmt.Errorf("write the status: %w", err)
 	}
 	fault.Point(fault.Recorded)

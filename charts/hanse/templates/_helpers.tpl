@@ -51,8 +51,8 @@ spec:
 {{- end -}}
 
 {{- /* A Deployment of one subcommand: .root, .component, .process (its values), .args (flags of its own), and, if it is on
-the network of its node, .namespace, .hostNetwork, .metricsPort and .healthPort; and .certificate, the name of a Secret
-with a certificate to mount at /certificate. */ -}}
+the network of its node, .namespace, .hostNetwork, .metricsPort and .healthPort; and .mounts: Secrets,
+each under the name of the folder where it is mounted. */ -}}
 {{- define "hanse.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -148,11 +148,15 @@ spec:
             allowPrivilegeEscalation: false
             readOnlyRootFilesystem: true
             capabilities: {drop: [ALL]}
-          {{- with .certificate }}
+          {{- with .mounts }}
           volumeMounts:
-            - {name: certificate, mountPath: /certificate, readOnly: true}
+            {{- range $name, $secret := . }}
+            - {name: {{ $name }}, mountPath: /{{ $name }}, readOnly: true}
+            {{- end }}
       volumes:
-        - name: certificate
-          secret: {secretName: {{ . }}}
+        {{- range $name, $secret := . }}
+        - name: {{ $name }}
+          secret: {secretName: {{ $secret }}}
+        {{- end }}
           {{- end }}
 {{- end -}}

@@ -1,0 +1,161 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trace"
+)
+
+const tracedUID = "3f6c1e5a-9d84-4b0e-a1c7-52f0d9e8b733"
+
+// traced is a world whose pod was bound a second ago and is traced.
+func traced(t *testing.T) (*world, *tracetest.InMemoryExporter) {
+	t.Helper()
+	pod := podCalled("web-1")
+	pod.UID = tracedUID
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(start.Add(-time.Second)),
+	}}
+	w := offloaded(t, pod)
+	spans := tracetest.NewInMemoryExporter()
+	w.pods.tracer = trace.New(trace.Config{SamplePercent: 100}, sdktrace.NewSimpleSpanProcessor(spans))
+	return w, spans
+}
+
+// says has the peer tell of the pod, which it started three seconds after it was bound.
+func (w *world) says(phase corev1.PodPhase, ready corev1.ConditionStatus, since time.Duration) {
+	w.t.Helper()
+	shadow := w.shadow("web-1")
+	began := metav1.NewTime(start.Add(3 * time.Second))
+	status, err := json.Marshal(corev1.PodStatus{Phase: phase, StartTime: &began, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(start.Add(since))},
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	shadow.Status.Phase, shadow.Status.Pod = string(phase), &runtime.RawExtension{Raw: status}
+	w.updateStatus(w.remote, shadow)
+	w.reconcilePod("web-1")
+}
+
+func namesOf(spans tracetest.SpanStubs) []string {
+	var names []string
+	for _, span := range spans {
+		names = append(names, span.Name)
+	}
+	return names
+}
+
+func TestTraceGoesFromBoundToReady(t *testing.T) {
+	w, exporter := traced(t)
+	w.reconcilePod("web-1")
+	w.says(corev1.PodRunning, corev1.ConditionFalse, 3*time.Second)
+	w.clock.Step(5 * time.Second)
+	w.says(corev1.PodRunning, corev1.ConditionTrue, 5*time.Second)
+	// What comes later is not part of it.
+	w.says(corev1.PodRunning, corev1.ConditionFalse, 7*time.Second)
+	w.says(corev1.PodRunning, corev1.ConditionTrue, 9*time.Second)
+
+	spans := exporter.GetSpans()
+	want := []string{"create ShadowPod", "write Pod status", "write Pod status", "offload pod"}
+	if diff := cmp.Diff(want, namesOf(spans)); diff != "" {
+		t.Fatalf("spans (-want +got):\n%s", diff)
+	}
+	root := spans[3]
+	if !root.StartTime.Equal(start.Add(-time.Second)) || !root.EndTime.Equal(start.Add(5*time.Second)) {
+		t.Errorf("the pod was offloaded from %s to %s", root.StartTime, root.EndTime)
+	}
+	for _, span := range spans {
+		if got := span.SpanContext.TraceID().String(); got != strings.ReplaceAll(tracedUID, "-", "") {
+			t.Errorf("%s is in trace %s", span.Name, got)
+		}
+		if span.Name != root.Name && span.Parent.SpanID() != root.SpanContext.SpanID() {
+			t.Errorf("the parent of %s is %s", span.Name, span.Parent.SpanID())
+		}
+	}
+	told := trace.Traceparent(root.SpanContext)
+	if got := w.shadow("web-1").Annotations[v1alpha1.AnnotationTraceparent]; got != told {
+		t.Errorf("the peer is told %q, want %q", got, told)
+	}
+	got := map[string]string{}
+	for _, attribute := range root.Attributes {
+		got[string(attribute.Key)] = attribute.Value.AsString()
+	}
+	attributes := map[string]string{
+		"k8s.namespace.name": "shop", "k8s.pod.name": "web-1", "k8s.pod.uid": tracedUID, "hanse.peer": turin,
+	}
+	if diff := cmp.Diff(attributes, got); diff != "" {
+		t.Errorf("attributes (-want +got):\n%s", diff)
+	}
+}
+
+// The times of a pod that is ready as soon as it starts do not tell that it ever was.
+func TestPodThatIsMadeAgainIsNotTracedAgain(t *testing.T) {
+	w, exporter := traced(t)
+	w.reconcilePod("web-1")
+	w.says(corev1.PodRunning, corev1.ConditionTrue, 3*time.Second)
+	w.says(corev1.PodRunning, corev1.ConditionFalse, 3*time.Second)
+	exporter.Reset()
+	shadow := w.shadow("web-1")
+	shadow.Status.Recreations = 1
+	w.updateStatus(w.remote, shadow)
+	w.says(corev1.PodRunning, corev1.ConditionTrue, 9*time.Second)
+	if spans := exporter.GetSpans(); len(spans) > 0 {
+		t.Errorf("recorded %v", namesOf(spans))
+	}
+}
+
+func TestPodThatFailsEndsItsTrace(t *testing.T) {
+	w, exporter := traced(t)
+	w.reconcilePod("web-1")
+	w.says(corev1.PodFailed, corev1.ConditionFalse, 3*time.Second)
+	spans := exporter.GetSpans()
+	if root := spans[len(spans)-1]; root.Name != "offload pod" || root.Status.Description == "" {
+		t.Errorf("the last of %v ends with %q", namesOf(spans), root.Status.Description)
+	}
+}
+
+// A provider of an older version refuses what it does not know of our own.
+func TestPeerThatKnowsNoTracesGetsThePod(t *testing.T) {
+	w, exporter := traced(t)
+	w.link.remote = interceptor.NewClient(w.remote, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, told := o.GetAnnotations()[v1alpha1.AnnotationTraceparent]; told {
+				return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), errors.New("hanse.dev is ours"))
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})
+	w.reconcilePod("web-1")
+	if _, told := w.shadow("web-1").Annotations[v1alpha1.AnnotationTraceparent]; told {
+		t.Error("it is told of the trace")
+	}
+	if diff := cmp.Diff([]string{"create ShadowPod"}, namesOf(exporter.GetSpans())); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+}
+
+func TestUntracedPodSaysNothingOfTraces(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	if _, told := w.shadow("web-1").Annotations[v1alpha1.AnnotationTraceparent]; told {
+		t.Error("the peer is told of a trace")
+	}
+}

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// wismar knows hamburg alone, whose own node is closed. What hamburg's providers have to spare is a part of what hamburg
+// offers, and there wismar's pods run: with their configuration, in reach of kubectl, and gone when wismar deletes them.
+func TestAggregate(t *testing.T) {
+	ctx := market(t)
+	t.Cleanup(func() {
+		wismar.forget(t, "hamburg")
+		hamburg.forget(t, "wismar")
+		if err := installWith(context.Background(), hamburg, marketSettings...); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := installWith(ctx, hamburg, append(slices.Clone(marketSettings), "advertising.aggregate=true")...); err != nil {
+		t.Fatal(err)
+	}
+	if err := peerBothWays(ctx, wismar, hamburg); err != nil {
+		t.Fatal(err)
+	}
+	hamburg.cordon(t, "hamburg-worker-1", true)
+	t.Cleanup(func() { hamburg.cordon(t, "hamburg-worker-1", false) })
+	wismar.awaitVirtual(t, hamburg, "shows what is behind hamburg", func(node *corev1.Node) bool {
+		cpu := node.Status.Allocatable[corev1.ResourceCPU]
+		return isOpen(node) && !cpu.IsZero()
+	})
+
+	ns := wismar.offloaded(t, v1alpha1.StrategyRemote)
+	wismar.create(t, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "greeting"}, Data: map[string]string{"GREETING": "moin"},
+	})
+	pod := shellPod(ns, "two-hops", "echo $GREETING from $WHO; "+forever)
+	pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{
+		Name: "WHO", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+	})
+	pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "greeting"},
+	}}}
+	wismar.create(t, pod)
+	home := wismar.awaitReadyPods(t, ns, "two-hops", 1)[0]
+
+	between := hamburg.mustRemotePod(t, &home)
+	provider := behindHamburg(t, between)
+	last := provider.mustRemotePod(t, between)
+	if isVirtual(last) {
+		t.Errorf("the pod is on %s of %s: it has not arrived", last.Spec.NodeName, provider.name)
+	}
+	shadow := &v1alpha1.ShadowPod{}
+	if err := provider.Get(ctx, client.ObjectKeyFromObject(last), shadow); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"wismar", "hamburg"}, shadow.Spec.Path); diff != "" {
+		t.Errorf("path (-want +got):\n%s", diff)
+	}
+	eventually(t, "its log can be read", func(ctx context.Context) error {
+		out, err := wismar.kubectl(ctx, "logs", "-n", ns, pod.Name)
+		return wants(out, "moin from "+ns, err)
+	})
+	if out, err := wismar.kubectl(ctx, "exec", "-n", ns, pod.Name, "--", "sh", "-c", "echo $GREETING"); err != nil || !strings.Contains(out, "moin") {
+		t.Errorf("exec says %q (%v)", out, err)
+	}
+
+	if err := wismar.Delete(ctx, pod, client.GracePeriodSeconds(1)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is gone everywhere", func(ctx context.Context) error {
+		return errors.Join(wismar.isGone(ctx, pod), hamburg.isGone(ctx, between), provider.isGone(ctx, last))
+	})
+}
+
+// behindHamburg is the cluster that hamburg has sent the pod to.
+func behindHamburg(t *testing.T, pod *corev1.Pod) *cluster {
+	t.Helper()
+	for _, provider := range []*cluster{lubeck, bremen} {
+		if pod.Spec.NodeName == v1alpha1.VirtualNodeName(provider.name) {
+			return provider
+		}
+	}
+	t.Fatalf("in hamburg the pod is on %s, which is none of its providers", pod.Spec.NodeName)
+	return nil
+}
+
+func wants(out, text string, err error) error {
+	if err == nil && !strings.Contains(out, text) {
+		err = fmt.Errorf("it says %q, not %q", out, text)
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// Each cluster sends what it did for a pod to a collector of its own, and together that is one trace.
+func TestTraceAcrossClusters(t *testing.T) {
+	alone(t)
+	atHome, overThere := lubeck.isTraced(t), hamburg.isTraced(t)
+	home, remote := lubeck.runsAt(t, hamburg)
+	id := strings.ReplaceAll(string(home.UID), "-", "")
+	ours := atHome.awaitTrace(t, id, "create ShadowPod", "offload pod", "write Pod status")
+	theirs := overThere.awaitTrace(t, id, "admit pod", "create Pod", "schedule Pod", "start Pod", "write ShadowPod status")
+
+	root := ours["offload pod"].span
+	if len(root.ParentSpanId) > 0 || root.EndTimeUnixNano <= root.StartTimeUnixNano {
+		t.Errorf("the root is %v", root)
+	}
+	delete(ours, root.Name)
+	ours.expect(t, lubeck, root)
+	theirs.expect(t, hamburg, root)
+	for name, got := range ours {
+		if strings.Contains(got.span.String(), remote.Spec.NodeName) {
+			t.Errorf("%q tells lubeck of hamburg's node: %v", name, got.span)
+		}
+	}
+	if _, reaches := remote.Annotations[v1alpha1.AnnotationTraceparent]; reaches {
+		t.Error("the context of the trace reaches the remote pod")
+	}
+}
+
+// isTraced has the cluster send its spans to a collector, until the end of the story.
+func (c *cluster) isTraced(t *testing.T) *collector {
+	t.Helper()
+	own := startCollector(t, c)
+	t.Cleanup(func() {
+		if err := install(context.Background(), c); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := installWith(t.Context(), c, tellTestImages, "tracing.endpoint="+own.address, "tracing.insecure=true"); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitHandover(t)
+	return own
+}
+
+// awaitHandover waits until no process of Hanse from before an upgrade is left.
+func (c *cluster) awaitHandover(t *testing.T) {
+	t.Helper()
+	eventually(t, "only new processes of Hanse are left in "+c.name, func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := c.List(ctx, pods, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			if !pods.Items[i].DeletionTimestamp.IsZero() {
+				return fmt.Errorf("%s is still there", pods.Items[i].Name)
+			}
+		}
+		return nil
+	})
+}
+
+// A collector takes what an OpenTelemetry collector takes, and keeps it.
+type collector struct {
+	collectorpb.UnimplementedTraceServiceServer
+
+	address string
+	mu      sync.Mutex
+	traces  map[string]trace // by their ids
+}
+
+// A trace is the spans of one trace, by their names.
+type trace map[string]traced
+
+type traced struct {
+	cluster string // that says that it is its own
+	span    *tracepb.Span
+}
+
+// expect checks that all spans are the cluster's own and children of the root.
+func (spans trace) expect(t *testing.T, c *cluster, root *tracepb.Span) {
+	t.Helper()
+	for name, got := range spans {
+		if got.cluster != c.name {
+			t.Errorf("%s sent %q of cluster %q", c.name, name, got.cluster)
+		}
+		if !slices.Equal(got.span.ParentSpanId, root.SpanId) {
+			t.Errorf("the parent of %q is %x, and the root %x", name, got.span.ParentSpanId, root.SpanId)
+		}
+	}
+}
+
+// startCollector listens where the pods of the cluster reach it: on the bridge that all clusters are on.
+func startCollector(t *testing.T, c *cluster) *collector {
+	t.Helper()
+	api := strings.TrimPrefix(c.config.Host, "https://")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", bridgeAddress(t, api)+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &collector{address: listener.Addr().String(), traces: map[string]trace{}}
+	server := grpc.NewServer()
+	collectorpb.RegisterTraceServiceServer(server, own)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return own
+}
+
+// Export keeps what a cluster sends.
+func (c *collector) Export(_ context.Context, sent *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range sent.ResourceSpans {
+		cluster := attributeOf(resource.Resource.Attributes, "k8s.cluster.name")
+		for _, scope := range resource.ScopeSpans {
+			for _, span := range scope.Spans {
+				id := hex.EncodeToString(span.TraceId)
+				if c.traces[id] == nil {
+					c.traces[id] = trace{}
+				}
+				c.traces[id][span.Name] = traced{cluster, span}
+			}
+		}
+	}
+	return &collectorpb.ExportTraceServiceResponse{}, nil
+}
+
+func attributeOf(attributes []*commonpb.KeyValue, key string) string {
+	for _, attribute := range attributes {
+		if attribute.Key == key {
+			return attribute.Value.GetStringValue()
+		}
+	}
+	return ""
+}
+
+// awaitTrace waits until the collector has these spans of the trace, and no others.
+func (c *collector) awaitTrace(t *testing.T, id string, want ...string) trace {
+	t.Helper()
+	var got trace
+	eventually(t, "a trace is complete", func(context.Context) error {
+		c.mu.Lock()
+		got = maps.Clone(c.traces[id])
+		c.mu.Unlock()
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" {
+			return fmt.Errorf("spans (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+	return got
+}
