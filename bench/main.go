@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,13 +16,9 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/hanse-dev/hanse/bench/advertisements"
-	"github.com/hanse-dev/hanse/bench/bursts"
 	"github.com/hanse-dev/hanse/bench/lab"
+	"github.com/hanse-dev/hanse/bench/scale"
 )
-
-// limit is how long one experiment may take before it counts as broken.
-const limit = 20 * time.Minute
 
 // options are the flags.
 type options struct {
@@ -34,7 +29,9 @@ type options struct {
 	bursts  numbers
 	rounds  int
 	single  int
+	scale   scale.Config
 	ones    int
+	limit   time.Duration
 	qps     int
 	note    string
 	up      string
@@ -53,12 +50,17 @@ func parse() options {
 	flag.StringVar(&o.bed.Bin, "bin", "bin", "folder of programs")
 	flag.StringVar(&o.bed.State, "state", ".testbed/bench", "folder for the state of clusters")
 	flag.StringVar(&o.results, "results", "bench/results", "folder for the report; empty: standard output only")
-	flag.StringVar(&o.run, "run", "advertisements,bursts", "what to measure, separated by commas: advertisements, and bursts or floors (bursts without Hanse)")
+	flag.StringVar(&o.run, "run", "advertisements,bursts,scale", "what to measure, separated by commas: advertisements, scale, and bursts or floors (bursts without Hanse)")
 	flag.Var(&o.ads, "advertisements", "how many advertisements at once, separated by commas")
 	flag.IntVar(&o.ones, "one-by-one", 50, "how many advertisements one after the other")
 	flag.Var(&o.bursts, "bursts", "how many pods at once, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each burst, plain and offloaded")
 	flag.IntVar(&o.single, "single", 30, "rounds of one pod alone")
+	flag.IntVar(&o.scale.Running, "scale-running", 300, "pods that run while the kubelet is killed")
+	flag.IntVar(&o.scale.Restarts, "scale-restarts", 10, "how often the kubelet is killed while they run")
+	flag.IntVar(&o.scale.Pods, "scale-pods", 10_000, "pods that run while it is measured what they take")
+	flag.IntVar(&o.scale.Cycles, "scale-cycles", 10_000, "pods that are created, become Ready and are deleted")
+	flag.DurationVar(&o.limit, "limit", 40*time.Minute, "how long bursts, each number of advertisements, or each part of scale may take before it counts as broken")
 	flag.IntVar(&o.qps, "scheduler-qps", 2000, "requests a second that schedulers may make; 0: their default of 50")
 	flag.StringVar(&o.note, "note", "", "what to say about this run in the report, such as who else used the machine")
 	flag.StringVar(&o.up, "up", "", "more flags for `testbed up`, separated by spaces, such as --arg apiserver:profiling=true")
@@ -81,63 +83,6 @@ func run(ctx context.Context) error {
 	}
 	// What was measured before something broke is worth reading.
 	return errors.Join(o.measure(ctx, report), report.write(o.results))
-}
-
-func (o *options) measure(ctx context.Context, report *report) error {
-	wanted := strings.Split(o.run, ",")
-	if slices.Contains(wanted, "advertisements") {
-		results, err := o.advertisements(ctx)
-		if len(results) > 0 {
-			report.add(advertisements.Tables(results)...)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	floors := slices.Contains(wanted, "floors")
-	if !floors && !slices.Contains(wanted, "bursts") {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	result, err := bursts.Run(ctx, bursts.Config{
-		Bed: o.bed, Sizes: o.bursts, Rounds: o.rounds, Single: o.single, Nodes: 10, SchedulerQPS: o.qps, Floors: floors, Say: say,
-	})
-	report.add(result.Tables()...)
-	return err
-}
-
-func (o *options) advertisements(ctx context.Context) ([]advertisements.Result, error) {
-	configs := []advertisements.Config{{Bed: o.bed, Count: o.ones, OneByOne: true, Say: say}}
-	for _, count := range o.ads {
-		config := advertisements.Config{Bed: o.bed, Count: count, Say: say}
-		if count >= 1000 {
-			config.Idle = time.Minute
-		}
-		configs = append(configs, config)
-	}
-	var results []advertisements.Result
-	for _, config := range configs {
-		if config.Count == 0 {
-			continue
-		}
-		result, err := one(ctx, config)
-		if err != nil {
-			return results, err
-		}
-		results = append(results, result)
-		tables := advertisements.Tables([]advertisements.Result{result})
-		if err := tables[0].Write(os.Stderr); err != nil {
-			return results, err
-		}
-	}
-	return results, nil
-}
-
-func one(ctx context.Context, config advertisements.Config) (advertisements.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return advertisements.Run(ctx, config)
 }
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/bench/advertisements"
-	"github.com/hanse-dev/hanse/bench/bursts"
+	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
@@ -48,7 +48,7 @@ func BenchmarkNewTable(b *testing.B) {
 func BenchmarkMatch(b *testing.B) {
 	const count = 10_000
 	built := exchange.NewTable(table(count), now)
-	request := bursts.Pod("home", "one").Spec.Containers[0].Resources.Requests
+	request := lab.Pod("home", "one").Spec.Containers[0].Resources.Requests
 	b.ReportAllocs()
 	for b.Loop() {
 		matches := built.Match(exchange.Query{Request: request})
@@ -70,7 +70,7 @@ func BenchmarkJudge(b *testing.B) {
 
 // home is the pod of a burst as it is when it has been bound.
 func home() *corev1.Pod {
-	pod := bursts.Pod("home", "one")
+	pod := lab.Pod("home", "one")
 	pod.UID = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 	pod.Spec.NodeName = "hanse-provider"
 	pod.Spec.Tolerations = []corev1.Toleration{{Key: v1alpha1.TaintVirtualNode, Operator: corev1.TolerationOpExists}}

@@ -19,7 +19,7 @@ const calm = 30 * time.Second
 
 func (e *experiment) measure(ctx context.Context) (Result, error) {
 	r := Result{Count: e.Count, OneByOne: e.OneByOne, IdleFor: e.Idle, Connected: e.connected}
-	if err := e.rest(ctx, calm); err != nil {
+	if err := lab.Rest(ctx, calm); err != nil {
 		return r, err
 	}
 	if err := e.usage(&r.Manager.Before, &r.Kubelet.Before); err != nil {
@@ -118,25 +118,16 @@ func (e *experiment) times(r *Result, written map[string]time.Time) {
 // idle measures what everything takes when no advertisement changes.
 func (e *experiment) idle(ctx context.Context) (lab.Reading, error) {
 	e.Say("%d providers: measuring %s of idleness", e.Count, e.Idle)
-	if err := e.rest(ctx, calm); err != nil {
+	if err := lab.Rest(ctx, calm); err != nil {
 		return nil, err
 	}
 	before, err := e.meter.Read()
 	if err != nil {
 		return nil, err
 	}
-	if err := e.rest(ctx, e.Idle); err != nil {
+	if err := lab.Rest(ctx, e.Idle); err != nil {
 		return nil, err
 	}
 	after, err := e.meter.Read()
 	return after.Since(before), err
-}
-
-func (e *experiment) rest(ctx context.Context, span time.Duration) error {
-	select {
-	case <-e.clock.After(span):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
 )
 
@@ -69,7 +70,7 @@ func (e *experiment) place(ctx context.Context) (Placement, error) {
 			result.Obeyed = append(result.Obeyed, e.clock.Since(start))
 		}
 		best = next
-		if err := e.rest(ctx, 2*time.Second); err != nil { // decisions come at most once a second
+		if err := lab.Rest(ctx, 2*time.Second); err != nil { // decisions come at most once a second
 			return result, err
 		}
 	}

@@ -5,26 +5,36 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 )
 
-// A Write is a request that changes what an API server stores.
-type Write struct {
+// A Request is what an API server was asked: to change what it stores, or for many objects at once.
+type Request struct {
+	ID        string // what is logged of the same request has the same
 	Agent     string // who made it
 	Verb      string
 	Resource  string // with its subresource, such as pods/status
 	Namespace string
 	Failed    bool // the server refused it, such as for a conflict
+	Begins    bool // it is a watch that has just begun; that it has ended is a line of its own
+	All       bool // it is a watch that first tells what is there already, in the place of a list
+	Page      bool // it is a further page of a list
 }
 
-// IsEvent tells whether the write is about an Event object.
-func (w Write) IsEvent() bool { return w.Resource == "events" }
+// IsEvent tells whether the request is about an Event object.
+func (r Request) IsEvent() bool { return r.Resource == "events" }
+
+// IsWrite tells whether the request was to change what the server stores.
+func (r Request) IsWrite() bool { return slices.Contains(writes, r.Verb) }
 
 // entry is what is read of a line of the log.
 type entry struct {
+	ID        string `json:"auditID"`
 	Stage     string `json:"stage"`
 	Verb      string `json:"verb"`
+	URI       string `json:"requestURI"`
 	UserAgent string `json:"userAgent"`
 	User      struct {
 		Username string `json:"username"`
@@ -40,7 +50,16 @@ type entry struct {
 	} `json:"responseStatus"`
 }
 
-var verbs = []string{"create", "update", "patch", "delete", "deletecollection"}
+// Verbs of requests.
+var (
+	writes = []string{"create", "update", "patch", "delete", "deletecollection"}
+	reads  = []string{list, watch}
+)
+
+const (
+	list  = "list"
+	watch = "watch"
+)
 
 // questions are the API groups whose objects are asked by creating them and never stored.
 var questions = []string{"authentication.k8s.io", "authorization.k8s.io"}
@@ -48,9 +67,9 @@ var questions = []string{"authentication.k8s.io", "authorization.k8s.io"}
 // maxLine bounds a line of the log: at level Metadata it holds no object.
 const maxLine = 1 << 20
 
-// Read returns the writes of a log, but for renewals of leases.
-func Read(log io.Reader) ([]Write, error) {
-	var writes []Write
+// Read returns the requests of a log, but for reads of single objects, and renewals of leases.
+func Read(log io.Reader) ([]Request, error) {
+	var requests []Request
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -61,32 +80,47 @@ func Read(log io.Reader) ([]Write, error) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("read line of audit log: %w", err)
 		}
-		if w, ok := e.write(); ok {
-			writes = append(writes, w)
+		if e.counts() {
+			requests = append(requests, e.request())
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read audit log: %w", err)
 	}
-	return writes, nil
+	return requests, nil
 }
 
-func (e *entry) write() (Write, bool) {
+func (e *entry) counts() bool {
 	ref := e.ObjectRef
-	if e.Stage != "ResponseComplete" || ref == nil || !slices.Contains(verbs, e.Verb) {
-		return Write{}, false
+	switch {
+	case ref == nil:
+		return false
+	case slices.Contains(reads, e.Verb):
+		return true
+	case e.begins() || !slices.Contains(writes, e.Verb):
+		return false
 	}
-	if ref.Resource == "leases" || ref.Subresource == "token" || slices.Contains(questions, ref.APIGroup) {
-		return Write{}, false
+	return ref.Resource != "leases" && ref.Subresource != "token" && !slices.Contains(questions, ref.APIGroup)
+}
+
+// begins tells whether the answer has only begun: the server logs requests that last twice, all others when they end.
+func (e *entry) begins() bool { return e.Stage == "ResponseStarted" }
+
+func (e *entry) request() Request {
+	resource := e.ObjectRef.Resource
+	if e.ObjectRef.Subresource != "" {
+		resource += "/" + e.ObjectRef.Subresource
 	}
-	resource := ref.Resource
-	if ref.Subresource != "" {
-		resource += "/" + ref.Subresource
+	r := Request{
+		ID: e.ID, Agent: agent(e.UserAgent, e.User.Username), Verb: e.Verb, Resource: resource, Namespace: e.ObjectRef.Namespace,
+		Failed: e.ResponseStatus.Code >= 400, Begins: e.begins(),
 	}
-	return Write{
-		Agent: agent(e.UserAgent, e.User.Username), Verb: e.Verb, Resource: resource, Namespace: ref.Namespace,
-		Failed: e.ResponseStatus.Code >= 400,
-	}, true
+	if uri, err := url.Parse(e.URI); err == nil && !r.IsWrite() {
+		query := uri.Query()
+		r.All = r.Verb == watch && query.Get("sendInitialEvents") == "true"
+		r.Page = r.Verb == list && query.Get("continue") != ""
+	}
+	return r
 }
 
 // agent is the program's name. Kubernetes' own components share one program in the testbed, so there the user counts.

@@ -13,26 +13,46 @@ func TestRead(t *testing.T) {
 	const complete = `"stage":"ResponseComplete",`
 	tests := []struct {
 		name, line string
-		want       []Write
+		want       []Request
 	}{
 		{
 			name: "a write of ours",
 			line: `{` + complete + `"verb":"patch","userAgent":"hanse-kubelet/v1 (linux)","user":{"username":"system:serviceaccount:hanse-system:hanse-kubelet"},` +
 				`"objectRef":{"resource":"pods","subresource":"status","namespace":"home"},"responseStatus":{"code":200}}`,
-			want: []Write{{Agent: "hanse-kubelet", Verb: "patch", Resource: "pods/status", Namespace: "home"}},
+			want: []Request{{Agent: "hanse-kubelet", Verb: "patch", Resource: "pods/status", Namespace: "home"}},
 		},
 		{
 			name: "a conflict is a write that failed",
 			line: `{` + complete + `"verb":"update","userAgent":"hanse-manager/v1","objectRef":{"resource":"shadowpods","namespace":"n"},"responseStatus":{"code":409}}`,
-			want: []Write{{Agent: "hanse-manager", Verb: "update", Resource: "shadowpods", Namespace: "n", Failed: true}},
+			want: []Request{{Agent: "hanse-manager", Verb: "update", Resource: "shadowpods", Namespace: "n", Failed: true}},
 		},
 		{
 			name: "a component of Kubernetes is known by its user",
 			line: `{` + complete + `"verb":"create","userAgent":"kubernetes-v1.37.1/v1.37.1 (linux/amd64) kubernetes/0/scheduler","user":{"username":"system:kube-scheduler"},` +
 				`"objectRef":{"resource":"pods","subresource":"binding","namespace":"n"},"responseStatus":{"code":201}}`,
-			want: []Write{{Agent: "kube-scheduler", Verb: "create", Resource: "pods/binding", Namespace: "n"}},
+			want: []Request{{Agent: "kube-scheduler", Verb: "create", Resource: "pods/binding", Namespace: "n"}},
 		},
-		{name: "a read", line: `{` + complete + `"verb":"list","objectRef":{"resource":"pods"}}`},
+		{
+			name: "a list",
+			line: `{` + complete + `"auditID":"1","verb":"list","requestURI":"/api/v1/pods?limit=500","userAgent":"a","objectRef":{"resource":"pods"}}`,
+			want: []Request{{ID: "1", Agent: "a", Verb: "list", Resource: "pods"}},
+		},
+		{
+			name: "a further page of a list",
+			line: `{` + complete + `"verb":"list","requestURI":"/api/v1/pods?continue=xyz&limit=500","userAgent":"a","objectRef":{"resource":"pods"}}`,
+			want: []Request{{Agent: "a", Verb: "list", Resource: "pods", Page: true}},
+		},
+		{
+			name: "a watch that begins with what is there",
+			line: `{"stage":"ResponseStarted","verb":"watch","requestURI":"/api/v1/pods?sendInitialEvents=true&watch=true","userAgent":"a","objectRef":{"resource":"pods"}}`,
+			want: []Request{{Agent: "a", Verb: "watch", Resource: "pods", Begins: true, All: true}},
+		},
+		{
+			name: "the end of a watch",
+			line: `{` + complete + `"verb":"watch","requestURI":"/api/v1/pods?watch=true","userAgent":"a","objectRef":{"resource":"pods"}}`,
+			want: []Request{{Agent: "a", Verb: "watch", Resource: "pods"}},
+		},
+		{name: "a read of one object", line: `{` + complete + `"verb":"get","objectRef":{"resource":"pods"}}`},
 		{name: "a lease", line: `{` + complete + `"verb":"update","objectRef":{"resource":"leases","namespace":"n"}}`},
 		{name: "a request that is not done", line: `{"stage":"ResponseStarted","verb":"create","objectRef":{"resource":"pods"}}`},
 		{name: "a question", line: `{` + complete + `"verb":"create","objectRef":{"resource":"subjectaccessreviews","apiGroup":"authorization.k8s.io"}}`},

@@ -23,8 +23,8 @@ func Open(path string) (*Log, error) {
 	return &Log{path: path, offset: info.Size()}, nil
 }
 
-// Next returns the writes that were logged since the last call.
-func (l *Log) Next() ([]Write, error) {
+// Next returns the requests that were logged since the last call.
+func (l *Log) Next() ([]Request, error) {
 	file, err := os.Open(l.path)
 	if err != nil {
 		return nil, fmt.Errorf("open audit log: %w", err)

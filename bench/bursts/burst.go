@@ -3,10 +3,8 @@ package bursts
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,9 +12,6 @@ import (
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
 )
-
-// writers is how many pods are created at the same time.
-const writers = 32
 
 // Milestones of a pod.
 const (
@@ -32,8 +27,9 @@ type Burst struct {
 	Ready    measure.Sample
 	CPU      lab.Reading // by process, until the writes had ended
 	Took     time.Duration
-	Writes   map[string][]audit.Write // cluster → writes until they had ended
-	Gone     time.Duration            // from the first deletion until the last pod was gone
+	Writes   map[string][]audit.Request // cluster → writes until they had ended
+	Link     map[string]lab.Bytes       // process → what it sent to the other cluster and received, until then
+	Gone     time.Duration              // from the first deletion until the last pod was gone
 }
 
 // A side is where the pods of a burst are created, and what is special about them.
@@ -46,8 +42,8 @@ type side struct {
 // sides are the ways to be measured, in turn.
 func (w *world) sides() []side {
 	sides := []side{
-		{w.provider, Plain, func(*corev1.PodSpec) {}},
-		{w.consumer, Null, func(spec *corev1.PodSpec) {
+		{w.Provider, Plain, func(*corev1.PodSpec) {}},
+		{w.Consumer, Null, func(spec *corev1.PodSpec) {
 			spec.NodeSelector = map[string]string{"type": Null}
 			spec.Tolerations = []corev1.Toleration{{Key: Null, Operator: corev1.TolerationOpExists}}
 		}},
@@ -55,11 +51,11 @@ func (w *world) sides() []side {
 	if w.Floors {
 		return sides
 	}
-	return append(sides, side{w.consumer, Offloaded, func(*corev1.PodSpec) {}})
+	return append(sides, side{w.Consumer, Offloaded, func(*corev1.PodSpec) {}})
 }
 
 func (s side) pod(name string) *corev1.Pod {
-	p := Pod(s.namespace, name)
+	p := lab.Pod(s.namespace, name)
 	s.change(&p.Spec)
 	return p
 }
@@ -67,7 +63,7 @@ func (s side) pod(name string) *corev1.Pod {
 // remote is the namespace at the provider in which pods of the side run.
 func (w *world) remote(s side) string {
 	if s.namespace == Offloaded {
-		return w.twin
+		return w.Twin
 	}
 	return s.namespace
 }
@@ -84,12 +80,12 @@ func (w *world) burst(ctx context.Context, s side, prefix string, size int) (Bur
 	if err != nil {
 		return b, err
 	}
-	before, err := w.meter.Read()
+	before, err := w.spent()
 	if err != nil {
 		return b, err
 	}
 	start := w.clock.Now()
-	written, err := w.create(ctx, s, prefix, size)
+	written, err := s.cluster.CreatePods(ctx, size, func(n int) *corev1.Pod { return s.pod(fmt.Sprintf("%s-%d", prefix, n)) })
 	if err != nil {
 		return b, err
 	}
@@ -101,16 +97,44 @@ func (w *world) burst(ctx context.Context, s side, prefix string, size int) (Bur
 	if b.Writes, err = w.writes(ctx, s, logs); err != nil {
 		return b, err
 	}
-	after, err := w.meter.Read()
+	after, err := w.spent()
 	if err != nil {
 		return b, err
 	}
-	b.CPU, b.Took = after.Since(before), w.clock.Since(start)
+	b.Took, b.CPU, b.Link = w.clock.Since(start), after.cpu.Since(before.cpu), w.since(before, after)
 	if b.Gone, err = w.remove(ctx, s, pods, size); err != nil {
 		return b, err
 	}
 	_, err = w.writes(ctx, s, logs) // what comes after must not burden the next burst
 	return b, err
+}
+
+// spent is what was spent until a moment.
+type spent struct {
+	cpu  lab.Reading
+	link map[string]lab.Traffic // by process
+}
+
+func (w *world) spent() (spent, error) {
+	cpu, err := w.meter.Read()
+	if err != nil {
+		return spent{}, err
+	}
+	link, err := w.traffic()
+	return spent{cpu, link}, err
+}
+
+// since returns what went over the link between two moments.
+func (w *world) since(before, after spent) map[string]lab.Bytes {
+	link := map[string]lab.Bytes{}
+	for process, traffic := range after.link {
+		went, ended := traffic.Since(before.link[process])
+		if ended > 0 {
+			w.Say("%s: %d connections have ended, the last bytes over them are not counted", process, ended)
+		}
+		link[process] = went
+	}
+	return link
 }
 
 func (s side) observe(ctx context.Context) (*lab.Observer, error) {
@@ -120,46 +144,15 @@ func (s side) observe(ctx context.Context) (*lab.Observer, error) {
 		lab.Milestone{Name: ready, Reached: lab.Ready})
 }
 
-// create creates pods, several at a time, and returns when each was: just before the request.
-func (w *world) create(ctx context.Context, s side, prefix string, size int) (map[string]time.Time, error) {
-	var mutex sync.Mutex
-	written := make(map[string]time.Time, size)
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for n := range size {
-		group.Go(func() error {
-			p := s.pod(fmt.Sprintf("%s-%d", prefix, n))
-			now := w.clock.Now()
-			mutex.Lock()
-			written[p.Name] = now
-			mutex.Unlock()
-			if err := s.cluster.Create(ctx, p); err != nil {
-				return fmt.Errorf("create Pod %s: %w", p.Name, err)
-			}
-			return nil
-		})
-	}
-	return written, group.Wait()
-}
-
 // remove deletes the pods of a burst and waits until nothing of them is left, at the provider neither.
 func (w *world) remove(ctx context.Context, s side, pods *lab.Observer, size int) (time.Duration, error) {
 	start := w.clock.Now()
-	if err := s.cluster.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(s.namespace)); err != nil {
-		return 0, fmt.Errorf("delete pods: %w", err)
+	if err := s.cluster.DeletePods(ctx, s.namespace); err != nil {
+		return 0, err
 	}
 	if err := pods.Wait(ctx, lab.Deleted, size); err != nil {
 		return 0, err
 	}
 	gone := w.clock.Since(start)
-	return gone, lab.Until(ctx, "the provider is empty again", 200*time.Millisecond, patience, func(ctx context.Context) error {
-		left := &corev1.PodList{}
-		if err := w.provider.List(ctx, left, client.InNamespace(w.remote(s)), client.Limit(1)); err != nil {
-			return err
-		}
-		if len(left.Items) > 0 {
-			return fmt.Errorf("pod %s is still there", left.Items[0].Name)
-		}
-		return nil
-	})
+	return gone, w.Provider.AwaitNone(ctx, &corev1.PodList{}, w.remote(s))
 }

@@ -32,7 +32,7 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("prepare two clusters: %w", err)
 	}
-	result = Result{Config: config, Twin: w.twin, Single: map[string]*Single{}, Memory: map[string]lab.Usage{}}
+	result = Result{Config: config, Twin: w.Twin, Single: map[string]*Single{}, Memory: map[string]lab.Usage{}}
 	return result, w.measure(ctx, &result)
 }
 
@@ -52,7 +52,7 @@ func (w *world) measure(ctx context.Context, result *Result) error {
 			result.Rounds = append(result.Rounds, round)
 		}
 	}
-	for _, server := range w.servers {
+	for _, server := range w.Servers() {
 		usage, err := server.Usage()
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ func (w *world) one(ctx context.Context, s side, name string, into *Single) erro
 		return err
 	}
 	defer home.Close()
-	there, err := side{cluster: w.provider, namespace: w.remote(s)}.observe(ctx)
+	there, err := side{cluster: w.Provider, namespace: w.remote(s)}.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (w *world) one(ctx context.Context, s side, name string, into *Single) erro
 	fromBound := isReady.Sub(home.Moments(bound)[name])
 	into.FromCreated = append(into.FromCreated, isReady.Sub(written))
 	into.FromBound = append(into.FromBound, fromBound)
-	if s.cluster != w.provider {
+	if s.cluster != w.Provider {
 		into.Beyond = append(into.Beyond, fromBound-there.Moments(ready)[name].Sub(there.Moments(created)[name]))
 	}
 	_, err = w.remove(ctx, s, home, 1)

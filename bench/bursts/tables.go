@@ -14,23 +14,32 @@ const (
 	maxRatio     = 2.8                  // time of a burst, offloaded by plain
 	maxNullRatio = 1.4                  // the same by null offloader
 	maxBeyond    = 5 * time.Millisecond // of one pod, beyond the null offloader
+
+	maxGoneRatio = 2.8  // time until so many are deleted, offloaded by plain
+	goneSize     = 1000 // how many that is said of
 )
 
-// Tables renders the result.
+// Tables renders what was measured.
 func (r *Result) Tables() []measure.Table {
-	if len(r.Single) == 0 {
-		return nil
+	var tables []measure.Table
+	if len(r.Single) > 0 {
+		tables = append(tables, r.single())
 	}
-	tables := []measure.Table{r.single(), r.times()}
+	if len(r.Rounds) == 0 {
+		return tables
+	}
+	tables = append(tables, r.times(), r.deletions())
 	for _, size := range r.Sizes {
-		tables = append(tables, r.writes(size), r.cpu(size))
+		if len(r.of(size)) > 0 {
+			tables = append(tables, r.writes(size), r.cpu(size), r.link(size))
+		}
 	}
 	return append(tables, r.memory())
 }
 
 func (r *Result) schedulers() string {
-	if r.SchedulerQPS > 0 {
-		return fmt.Sprintf("The schedulers may make %d requests a second, so that their default of 50 does not hide what Hanse costs.", r.SchedulerQPS)
+	if r.Clusters.SchedulerQPS > 0 {
+		return fmt.Sprintf("The schedulers may make %d requests a second, so that their default of 50 does not hide what Hanse costs.", r.Clusters.SchedulerQPS)
 	}
 	return "The schedulers may make 50 requests a second, their default, which hides what is faster than that."
 }
@@ -77,20 +86,23 @@ func (r *Result) times() measure.Table {
 	t := measure.Table{
 		Title: "Bursts",
 		Intro: fmt.Sprintf("Pods at once, in each way in turn; the provider has %d simulated nodes. Times run from the first creation until the\n"+
-			"last pod is Ready where it was created. %s", r.Nodes, r.schedulers()),
-		Columns: []string{"pods", "round", "way", "all Ready", "by plain", "bound", "", "by null", "bound", "", "all deleted"},
+			"last pod is Ready where it was created. %s", r.Clusters.Nodes, r.schedulers()),
+		Columns: []string{"pods", "round", "way", "all Ready", "by plain", "bound", "", "by null", "bound", ""},
 		Notes: []string{
 			"The best known system takes 12.5 times as long as plain for 1,000 pods, with 26 writes a pod and 12 times the processor time.",
 		},
 	}
 	for _, size := range r.Sizes {
 		rounds := r.of(size)
+		if len(rounds) == 0 {
+			continue
+		}
 		for n, round := range rounds {
 			for _, way := range r.ways() {
 				b := round[way]
 				t.Add(fmt.Sprint(size), fmt.Sprint(n+1), way, measure.Duration(b.AllReady),
 					ratio(b.AllReady.Seconds(), round[Plain].AllReady.Seconds()), "", "",
-					ratio(b.AllReady.Seconds(), round[Null].AllReady.Seconds()), "", "", measure.Duration(b.Gone))
+					ratio(b.AllReady.Seconds(), round[Null].AllReady.Seconds()), "", "")
 			}
 		}
 		r.means(&t, size, rounds)
@@ -99,25 +111,61 @@ func (r *Result) times() measure.Table {
 }
 
 func (r *Result) means(t *measure.Table, size int, rounds []Round) {
-	mean := map[string]float64{} // way → seconds
-	for _, way := range r.ways() {
-		var seconds []float64
-		for _, round := range rounds {
-			seconds = append(seconds, round[way].AllReady.Seconds())
-		}
-		mean[way] = measure.Mean(seconds)
-	}
+	mean := r.mean(rounds, func(b Burst) time.Duration { return b.AllReady })
 	for _, way := range r.ways() {
 		row := []string{
 			fmt.Sprint(size), "mean", way, measure.Number(mean[way], "s"),
-			ratio(mean[way], mean[Plain]), "", "", ratio(mean[way], mean[Null]), "", "", "",
+			ratio(mean[way], mean[Plain]), "", "", ratio(mean[way], mean[Null]), "", "",
 		}
-		if way == Offloaded && len(rounds) > 0 {
+		if way == Offloaded {
 			row[5], row[6] = "≤ "+measure.Number(maxRatio, "×"), measure.Verdict(mean[way]/mean[Plain], maxRatio)
 			row[8], row[9] = "≤ "+measure.Number(maxNullRatio, "×"), measure.Verdict(mean[way]/mean[Null], maxNullRatio)
 		}
 		t.Add(row...)
 	}
+}
+
+func (r *Result) deletions() measure.Table {
+	t := measure.Table{
+		Title:   "Deletion",
+		Intro:   "The pods of each burst, deleted at once: from the first deletion until the last pod is gone where it was created.",
+		Columns: []string{"pods", "round", "way", "all gone", "by plain", "bound", ""},
+	}
+	gone := func(b Burst) time.Duration { return b.Gone }
+	for _, size := range r.Sizes {
+		rounds := r.of(size)
+		if len(rounds) == 0 {
+			continue
+		}
+		for n, round := range rounds {
+			for _, way := range r.ways() {
+				t.Add(fmt.Sprint(size), fmt.Sprint(n+1), way, measure.Duration(gone(round[way])),
+					ratio(gone(round[way]).Seconds(), gone(round[Plain]).Seconds()), "", "")
+			}
+		}
+		mean := r.mean(rounds, gone)
+		for _, way := range r.ways() {
+			bound, verdict := "", ""
+			if way == Offloaded && size == goneSize {
+				bound, verdict = "≤ "+measure.Number(maxGoneRatio, "×"), measure.Verdict(mean[way]/mean[Plain], maxGoneRatio)
+			}
+			t.Add(fmt.Sprint(size), "mean", way, measure.Number(mean[way], "s"), ratio(mean[way], mean[Plain]), bound, verdict)
+		}
+	}
+	return t
+}
+
+// mean returns the mean of a time in seconds, by way.
+func (r *Result) mean(rounds []Round, of func(Burst) time.Duration) map[string]float64 {
+	mean := map[string]float64{}
+	for _, way := range r.ways() {
+		var seconds []float64
+		for _, round := range rounds {
+			seconds = append(seconds, of(round[way]).Seconds())
+		}
+		mean[way] = measure.Mean(seconds)
+	}
+	return mean
 }
 
 func ratio(a, b float64) string {

@@ -70,7 +70,7 @@ func (r *Result) tallies(size int) (rows, sums tallies) {
 }
 
 // sumsOf names the sums that a write belongs into while the pods of a side were started.
-func (r *Result) sumsOf(s side, w audit.Write) []string {
+func (r *Result) sumsOf(s side, w audit.Request) []string {
 	if !s.about(w, r.Twin) {
 		if s.namespace == Offloaded && strings.HasPrefix(w.Agent, "hanse") {
 			return []string{elsewhereSum}

@@ -3,6 +3,7 @@ package bursts
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hanse-dev/hanse/bench/audit"
@@ -13,12 +14,15 @@ import (
 const (
 	pace  = time.Second
 	still = 4
+
+	// patience is how long they may go on.
+	patience = 5 * time.Minute
 )
 
 // openLogs starts to count the writes of both clusters.
 func (w *world) openLogs() (map[string]*audit.Log, error) {
 	logs := map[string]*audit.Log{}
-	for _, c := range []*lab.Cluster{w.consumer, w.provider} {
+	for _, c := range []*lab.Cluster{w.Consumer, w.Provider} {
 		log, err := audit.Open(c.AuditLog())
 		if err != nil {
 			return nil, err
@@ -29,19 +33,20 @@ func (w *world) openLogs() (map[string]*audit.Log, error) {
 }
 
 // writes returns the writes since openLogs, once they have ended: those that follow after everything is Ready count too.
-func (w *world) writes(ctx context.Context, s side, logs map[string]*audit.Log) (map[string][]audit.Write, error) {
-	total := map[string][]audit.Write{}
+func (w *world) writes(ctx context.Context, s side, logs map[string]*audit.Log) (map[string][]audit.Request, error) {
+	total := map[string][]audit.Request{}
 	unchanged := 0
 	err := lab.Until(ctx, "writes have ended", pace, patience, func(context.Context) error {
 		fresh := 0
 		for name, log := range logs {
-			writes, err := log.Next()
+			requests, err := log.Next()
 			if err != nil {
 				return err
 			}
+			writes := slices.DeleteFunc(requests, func(r audit.Request) bool { return !r.IsWrite() })
 			total[name] = append(total[name], writes...)
 			for _, write := range writes {
-				if s.about(write, w.twin) {
+				if s.about(write, w.Twin) {
 					fresh++
 				}
 			}
@@ -59,6 +64,6 @@ func (w *world) writes(ctx context.Context, s side, logs map[string]*audit.Log) 
 }
 
 // about tells whether a write is about the pods of a side, at either end: others, such as heartbeats of nodes, never end.
-func (s side) about(write audit.Write, twin string) bool {
+func (s side) about(write audit.Request, twin string) bool {
 	return write.Namespace == s.namespace || s.namespace == Offloaded && write.Namespace == twin
 }

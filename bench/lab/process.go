@@ -18,6 +18,7 @@ type Process struct {
 type Usage struct {
 	CPU      time.Duration // since its start
 	Resident int           // bytes now
+	Own      int           // those of them that are no part of a file, such as of its program
 	Peak     int           // the most bytes so far
 }
 
@@ -38,7 +39,8 @@ func (p Process) Usage() (Usage, error) {
 	return Usage{
 		CPU:      time.Duration(stat.CPUTime() * float64(time.Second)),
 		Resident: stat.ResidentMemory(),
-		Peak:     int(status.VmHWM), //nolint:gosec // bytes of memory fit
+		Own:      int(status.RssAnon), //nolint:gosec // bytes of memory fit
+		Peak:     int(status.VmHWM),   //nolint:gosec // bytes of memory fit
 	}, nil
 }
 

@@ -3,9 +3,11 @@ package lab
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,19 +20,40 @@ const graceful = 15 * time.Second
 // A Server is a process of Hanse that runs on this machine instead of in a pod.
 type Server struct {
 	Process
-	cmd   *exec.Cmd
-	ended chan struct{}
-	clock clock.Clock
+	Started time.Time // just before its process began
+
+	metrics  string // the address of its metrics; empty if it has none
+	cmd      *exec.Cmd
+	stopping atomic.Bool // that it ends is wanted
+	ended    chan struct{}
+	clock    clock.Clock
 }
 
-// StartHanse starts `hanse <role>` for the cluster, with the rights of its own service account.
+// StartHanse starts `hanse <role>` for the cluster, with the rights of its own service account, and as the same pod again.
 func (c *Cluster) StartHanse(ctx context.Context, fail context.CancelCauseFunc, role string, args ...string) (*Server, error) {
 	kubeconfig, err := c.serverKubeconfig(ctx, role)
 	if err != nil {
 		return nil, err
 	}
-	args = append([]string{role, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0"}, args...)
-	return c.start(fail, "hanse-"+role, kubeconfig, "hanse", args...)
+	metrics, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args = append([]string{role, "--metrics-bind-address=" + metrics, "--health-probe-bind-address=0"}, args...)
+	server, err := c.start(fail, "hanse-"+role, kubeconfig, "hanse", args...)
+	if err == nil {
+		server.metrics = metrics
+	}
+	return server, err
+}
+
+// freeAddress returns an address of this machine that nobody listens at.
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
 }
 
 // StartProgram starts another program beside the cluster.
@@ -48,22 +71,23 @@ func (c *Cluster) start(fail context.CancelCauseFunc, name, kubeconfig, program 
 	//nolint:gosec,noctx // our own program, which ends when it is told to
 	cmd := exec.Command(filepath.Join(c.bed.Bin, program), args...)
 	// No proxy of this machine's environment stands between clusters on this machine.
-	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.bed.State}
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.bed.State, "POD_NAME=" + name}
 	cmd.Stdout, cmd.Stderr = logs, logs
+	s := &Server{cmd: cmd, ended: make(chan struct{}), clock: clock.RealClock{}}
+	s.Started = s.clock.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s of %s: %w", name, c.Name, err)
 	}
-	s := &Server{
-		Process: Process{Name: c.Name + " " + name, PID: cmd.Process.Pid},
-		cmd:     cmd, ended: make(chan struct{}), clock: clock.RealClock{},
-	}
+	s.Process = Process{Name: c.Name + " " + name, PID: cmd.Process.Pid}
 	go s.await(fail, logs.Name())
 	return s, nil
 }
 
 func (s *Server) await(fail context.CancelCauseFunc, log string) {
 	_ = s.cmd.Wait() // how it ended is in its state
-	fail(fmt.Errorf("%s ended: %s\n%s", s.Name, s.cmd.ProcessState, tail(log)))
+	if !s.stopping.Load() {
+		fail(fmt.Errorf("%s ended: %s\n%s", s.Name, s.cmd.ProcessState, tail(log)))
+	}
 	close(s.ended)
 }
 
@@ -78,6 +102,7 @@ func tail(path string) []byte {
 
 // Stop ends the server and waits until it is gone.
 func (s *Server) Stop() {
+	s.stopping.Store(true)
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
 	select {
 	case <-s.ended:
@@ -85,6 +110,13 @@ func (s *Server) Stop() {
 		_ = s.cmd.Process.Kill()
 		<-s.ended
 	}
+}
+
+// Kill ends the server as a fault does: it has no time to do anything.
+func (s *Server) Kill() {
+	s.stopping.Store(true)
+	_ = s.cmd.Process.Kill() // it may be gone already
+	<-s.ended
 }
 
 // StartManager starts `hanse manager`.

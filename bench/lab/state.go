@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -77,4 +78,14 @@ func Until(ctx context.Context, what string, interval, limit time.Duration, chec
 func TakenIn(object client.Object) bool {
 	ad, ok := object.(*v1alpha1.Advertisement)
 	return ok && meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted)
+}
+
+// Rest waits, so that what was set off before ends, or to measure what happens meanwhile.
+func Rest(ctx context.Context, span time.Duration) error {
+	select {
+	case <-clock.RealClock{}.After(span):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

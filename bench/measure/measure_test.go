@@ -70,6 +70,8 @@ func TestTableTellsWhatIsOverItsBound(t *testing.T) {
 	table.Figure("ratio", 2.5, "×", 2.8)
 	table.Figure("writes", 11, "", 10)
 	table.Figure("memory", 50, "MiB", 0)
+	table.Count("none", 0, 0)
+	table.Count("lists", 2, 1)
 	var b strings.Builder
 	if err := table.Write(&b); err != nil {
 		t.Fatal(err)
@@ -81,6 +83,8 @@ func TestTableTellsWhatIsOverItsBound(t *testing.T) {
 | ratio  | 2.50 ×   | ≤ 2.80 × | within |
 | writes | 11.0     | ≤ 10.0   | OVER   |
 | memory | 50.0 MiB |          |        |
+| none   | 0        | ≤ 0      | within |
+| lists  | 2        | ≤ 1      | OVER   |
 
 * n
 

@@ -44,6 +44,11 @@ func (t *Table) Figure(what string, value float64, unit string, bound float64) {
 	t.Add(what, Number(value, unit), text, verdict)
 }
 
+// Count appends a row with how many there were, and the most that there may be.
+func (t *Table) Count(what string, count, most int) {
+	t.Add(what, fmt.Sprint(count), fmt.Sprint("≤ ", most), Verdict(float64(count), float64(most)))
+}
+
 // Verdict says whether a value is within a bound, to the thousandth of it: 10.004 writes are 10.
 func Verdict(value, bound float64) string {
 	if value <= bound*1.001 {
