@@ -66,7 +66,9 @@ func TestWhatOthersHoldBehindIsNotOffered(t *testing.T) {
 
 func TestLimitsHoldForAllThatIsBehindTogether(t *testing.T) {
 	nested := []v1alpha1.NestedOffer{behind("bremen", "2"), behind("visby", "3")}
-	ad := offer(func(ad *v1alpha1.AdvertisementSpec) { ad.Nested, ad.LargestPod = nested, resources("cpu", "8", "memory", "1Gi") })
+	ad := offer(func(ad *v1alpha1.AdvertisementSpec) {
+		ad.Nested, ad.LargestPod = nested, resources("cpu", "8", "memory", "1Gi")
+	})
 	Within(resources("cpu", "5"), ad)
 	expectEqual(t, []string{"1", "0"}, []string{cpuOf(ad.Nested[0].Availability), cpuOf(ad.Nested[1].Availability)})
 	expectEqual(t, "5", cpuOf(ad.LargestPod))

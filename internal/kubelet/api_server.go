@@ -24,6 +24,7 @@ const (
 // apiServer answers what the cluster's API server asks of a kubelet, for every virtual node on a port of its own.
 type apiServer struct {
 	reader      client.Reader
+	live        client.Reader // for whole pods
 	sites       siteFinder
 	access      access
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)

@@ -77,7 +77,7 @@ func newAPIWorldWith(t *testing.T, provider http.HandlerFunc, stall time.Duratio
 	table := newTable(t, first, first+1)
 	table.stall = stall
 	api := &apiServer{
-		reader: w.home, sites: w.sites, ports: table, certificate: certificate, clock: w.clock,
+		reader: w.home, live: w.home, sites: w.sites, ports: table, certificate: certificate, clock: w.clock,
 		access: access{
 			authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 				name, known := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

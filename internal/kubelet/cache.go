@@ -31,7 +31,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 }
 
 // TrimPod is a cache transform that keeps of a pod what is read: of one that may be on a virtual node all but what
-// field managers and kubectl note down, of all others just which it is.
+// field managers and kubectl note down, and of the spec of one that has started what its status is judged by; of all
+// others just which it is. See wholePod for those who need more.
 func TrimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -44,7 +45,49 @@ func TrimPod(object any) (any, error) {
 	}
 	pod.ManagedFields = nil
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
+	if started(pod) {
+		trimSpec(&pod.Spec)
+	}
 	return pod, nil
+}
+
+// trimSpec takes off what is large, and read only when the pod goes out.
+func trimSpec(spec *corev1.PodSpec) {
+	spec.Volumes, spec.Affinity, spec.Tolerations, spec.NodeSelector = nil, nil, nil, nil
+	spec.TopologySpreadConstraints, spec.ImagePullSecrets, spec.HostAliases, spec.DNSConfig = nil, nil, nil, nil
+	spec.SecurityContext = nil
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			// Which volumes are mounted where is compared with what the peer tells.
+			*c = corev1.Container{
+				Name: c.Name, Image: c.Image, VolumeMounts: c.VolumeMounts,
+				RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules,
+			}
+		}
+	}
+}
+
+// wholePod returns the pod as the API server has it where the cache has only a part of it.
+func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1.Pod, error) {
+	if !started(pod) {
+		return pod, nil
+	}
+	all := &corev1.Pod{}
+	if err := live.Get(ctx, client.ObjectKeyFromObject(pod), all); err != nil {
+		return nil, fmt.Errorf("read Pod: %w", err)
+	}
+	if all.UID != pod.UID {
+		return nil, errWaiting // for the cache to hear of it
+	}
+	return all, nil
+}
+
+// trimRecord takes off a ShadowPod what we sent ourselves.
+func trimRecord(object client.Object) {
+	if shadow, ok := object.(*v1alpha1.ShadowPod); ok {
+		shadow.Spec.Pod.Raw = nil
+	}
 }
 
 // maybeVirtual says whether a node of that name may be a virtual one. Only its label tells for certain.

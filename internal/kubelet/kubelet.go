@@ -228,7 +228,7 @@ func (k *Kubelet) addAPI(mgr ctrl.Manager, all *sites, table *portTable) error {
 		return err
 	}
 	return mgr.Add(&apiServer{
-		reader: mgr.GetClient(), sites: all, access: who, certificate: certificate, ports: table, clock: k.clock,
+		reader: mgr.GetClient(), live: mgr.GetAPIReader(), sites: all, access: who, certificate: certificate, ports: table, clock: k.clock,
 	})
 }
 

@@ -90,7 +90,7 @@ type peerLink struct{ *peers.Link }
 func (l peerLink) Watch(
 	ctx context.Context, example client.Object, namespace string, changed func(types.NamespacedName),
 ) (mirror, error) {
-	made, err := l.Link.Watch(ctx, example, namespace, changed)
+	made, err := l.WatchSelected(ctx, example, peers.Selection{Namespace: namespace, Trim: trimRecord}, changed)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,10 @@ func (e *heldError) Error() string { return "the pod stays: " + e.why }
 func (c *podController) outbound(
 	ctx context.Context, home *corev1.Pod, how *v1alpha1.NamespaceOffloadingSpec,
 ) ([]byte, error) {
+	home, err := wholePod(ctx, c.live, home)
+	if err != nil {
+		return nil, err
+	}
 	overridden, err := c.override(ctx, home, how.Overrides)
 	if err != nil {
 		return nil, err

@@ -136,6 +136,32 @@ func TestTrimPod(t *testing.T) {
 	}
 }
 
+func TestOfAStartedPodIsKeptWhatItsStatusIsJudgedBy(t *testing.T) {
+	pod := podCalled("web-1")
+	pod.Spec.NodeName = turinNode
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data"}}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "b"}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name}}
+	w := newWorld(t, pod.DeepCopy())
+
+	if _, err := TrimPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	kept := pod.Spec.Containers[0]
+	if kept.Name == "" || len(kept.VolumeMounts) == 0 || len(kept.Env) > 0 || len(pod.Spec.Volumes) > 0 {
+		t.Errorf("kept %+v", pod.Spec)
+	}
+	all, err := wholePod(t.Context(), w.home, pod)
+	if err != nil || len(all.Spec.Volumes) != 1 || len(all.Spec.Containers[0].Env) != 1 {
+		t.Errorf("whole, it has the spec %+v (%v)", all.Spec, err)
+	}
+	pod.UID = "uid-of-its-successor"
+	if all, err := wholePod(t.Context(), w.home, pod); err == nil {
+		t.Errorf("another pod is taken for it: %v", all.UID)
+	}
+}
+
 func TestMessageOfTheMappingReachesThePod(t *testing.T) {
 	m := mapping()
 	m.Status.Twin = ""

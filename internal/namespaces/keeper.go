@@ -53,17 +53,24 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	return reconcile.Result{}, k.bringAbout(ctx, namespace.Name, found, wanted)
+}
+
+// bringAbout makes of the NamespaceOffloading that was found, if there is one, the one that is wanted, if there is to be one.
+func (k *keeper) bringAbout(
+	ctx context.Context, namespace string, found *v1alpha1.NamespaceOffloading, wanted *v1alpha1.NamespaceOffloadingSpec,
+) error {
 	switch {
 	case found == nil && wanted != nil:
-		return reconcile.Result{}, k.make(ctx, namespace.Name, wanted)
+		return k.make(ctx, namespace, wanted)
 	case found == nil || !isKept(found) || !found.DeletionTimestamp.IsZero():
-		return reconcile.Result{}, nil
+		return nil
 	case wanted == nil:
-		return reconcile.Result{}, k.remove(ctx, found)
+		return k.remove(ctx, found)
 	case !equality.Semantic.DeepEqual(found.Spec, defaulted(*wanted)):
-		return reconcile.Result{}, k.mend(ctx, found, wanted)
+		return k.mend(ctx, found, wanted)
 	}
-	return reconcile.Result{}, nil
+	return nil
 }
 
 // wanted returns what the namespace is to be offloaded by, and nil if it is not to be.

@@ -46,8 +46,8 @@ func TestRoute(t *testing.T) {
 		want  corev1.NodeSelectorRequirement
 		path  []string
 	}{
-		"that stays":                              {plain, Rules{}, stays, nil},
-		"that may go on":                          {plain, Rules{Path: path}, corev1.NodeSelectorRequirement{Key: v1alpha1.LabelClusterID, Operator: corev1.NodeSelectorOpNotIn, Values: path}, path},
+		"that stays":     {plain, Rules{}, stays, nil},
+		"that may go on": {plain, Rules{Path: path}, corev1.NodeSelectorRequirement{Key: v1alpha1.LabelClusterID, Operator: corev1.NodeSelectorOpNotIn, Values: path}, path},
 		"that reads what does not travel further": {readsUID, Rules{Path: path}, stays, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

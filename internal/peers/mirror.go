@@ -28,7 +28,8 @@ const (
 // peer that answers nonsense, or nothing, leaves the mirror as it was; Err says why.
 type Mirror struct {
 	namespace string
-	selector  labels.Selector // nil for all objects
+	selector  labels.Selector     // nil for all objects
+	trim      func(client.Object) // nil for nothing
 	kind      schema.GroupVersionKind
 	link      *Link
 	changed   func(types.NamespacedName)
@@ -58,6 +59,8 @@ type Selection struct {
 	Namespace string
 	// Labels select some of them. By default all.
 	Labels labels.Selector
+	// Trim takes off an object what nobody reads, before it is kept. By default its managed fields alone are taken off.
+	Trim func(client.Object)
 }
 
 // WatchSelected is Watch for the selected objects alone.
@@ -75,7 +78,7 @@ func (l *Link) WatchSelected(
 	mirrorCtx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.ctx, cancel)
 	m := &Mirror{
-		namespace: namespace, selector: of.Labels, kind: kind, link: l, changed: changed, done: mirrorCtx.Done(),
+		namespace: namespace, selector: of.Labels, trim: of.Trim, kind: kind, link: l, changed: changed, done: mirrorCtx.Done(),
 		// A server that ends every watch at once must not keep us busy.
 		pace:    rate.NewLimiter(2, 10),
 		synced:  make(chan struct{}),

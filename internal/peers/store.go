@@ -71,6 +71,9 @@ func (s *store) accept(obj any) (types.NamespacedName, client.Object, bool) {
 		return types.NamespacedName{}, nil, false
 	}
 	object.SetManagedFields(nil) // nobody reads them, and they are often half of an object
+	if s.mirror.trim != nil {
+		s.mirror.trim(object)
+	}
 	return client.ObjectKeyFromObject(object), object, true
 }
 
