@@ -150,7 +150,18 @@ func rowNotes(row *rowView) []string {
 	for _, correction := range row.Corrections {
 		notes = append(notes, row.Peer+": corrected: "+correction)
 	}
+	if behind := clustersBehind(row); behind != "" {
+		notes = append(notes, row.Peer+": sends pods on; counted in is what is behind it: "+behind)
+	}
 	return notes
+}
+
+func clustersBehind(row *rowView) string {
+	var ids []string
+	for i := range row.Nested {
+		ids = append(ids, row.Nested[i].ClusterID)
+	}
+	return strings.Join(ids, ", ")
 }
 
 // pendingNote says what to do about an advertisement that waits for an administrator.
@@ -160,7 +171,7 @@ func pendingNote(peer, message string) string {
 
 func available(name corev1.ResourceName) func(*rowView, time.Time) string {
 	return func(r *rowView, _ time.Time) string {
-		quantity, named := r.Availability[name]
+		quantity, named := r.Offered[name]
 		if !named {
 			return none
 		}

@@ -33,6 +33,9 @@ func fair() []client.Object {
 	bremen.Status.Acknowledgement.Message = "a new provider is looked at first"
 	riga := listed("riga", "32", "64Gi", v1alpha1.AcknowledgementAccepted, v1alpha1.ReasonAccepted)
 	riga.Spec.Phase = v1alpha1.OfferCordoned
+	riga.Spec.Nested = []v1alpha1.NestedOffer{{
+		ClusterID: "reval", Availability: corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("16Gi")},
+	}}
 	wismar := listed("wismar", "16", "32Gi", v1alpha1.AcknowledgementRefused, v1alpha1.ReasonRefusedByPolicy)
 	wismar.Status.Acknowledgement.Message = "cpu costs more than 1 EUR"
 	gone := listed("danzig", "64", "64Gi", v1alpha1.AcknowledgementAccepted, v1alpha1.ReasonAccepted)

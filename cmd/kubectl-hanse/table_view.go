@@ -30,7 +30,8 @@ type rowView struct {
 	Reason             string                        `json:"reason,omitempty"`
 	Message            string                        `json:"message,omitempty"`
 	Corrections        []string                      `json:"corrections,omitempty"`
-	Availability       corev1.ResourceList           `json:"availability"`
+	Availability       corev1.ResourceList           `json:"availability"` // of the cluster itself
+	Offered            corev1.ResourceList           `json:"offered"`      // with what is nested
 	LargestPod         corev1.ResourceList           `json:"largestPod,omitempty"`
 	Guarantee          corev1.ResourceList           `json:"guarantee,omitempty"`
 	Prices             *v1alpha1.Prices              `json:"prices,omitempty"`
@@ -97,7 +98,7 @@ func viewRow(row *exchange.Row) rowView {
 	view := rowView{
 		Peer: row.Peer, ClusterID: row.ClusterID, Node: v1alpha1.VirtualNodeName(row.Peer), Phase: exchange.Phase(&row.Offer),
 		Accepted: row.Accepted, State: row.State, Reason: row.Reason, Message: row.Message, Corrections: row.Corrections,
-		Availability: row.Offer.Availability, LargestPod: row.Offer.LargestPod, Guarantee: row.Offer.Guarantee,
+		Availability: row.Offer.Availability, Offered: exchange.Offered(&row.Offer), LargestPod: row.Offer.LargestPod, Guarantee: row.Offer.Guarantee,
 		Prices: row.Offer.Prices, UsualCost: viewCost(row.PricePerHour(exchange.DefaultRequest())),
 		RoundTripTime: known(row.RoundTrip), RoundTripDeviation: known(row.Deviation), TimeToLive: row.Offer.TimeToLive,
 		Architectures: row.Offer.Architectures, KubernetesVersion: row.Offer.KubernetesVersion, Labels: row.Offer.Labels,
