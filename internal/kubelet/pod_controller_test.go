@@ -244,7 +244,7 @@ func TestRecordOfAnotherPodOfTheSameNameGoesFirst(t *testing.T) {
 
 	w.reconcilePod("db-0")
 	w.reconcilePod("db-0")
-	want := []string{"remote delete ShadowPod db-0", "remote create ShadowPod db-0"}
+	want := []string{"remote patch ShadowPod db-0", "remote delete ShadowPod db-0", "remote create ShadowPod db-0"}
 	if diff := cmp.Diff(want, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
@@ -276,7 +276,7 @@ func TestCollisionThatTheMirrorDoesNotShowIsSettledByUID(t *testing.T) {
 		if _, err := w.tryPod("web-1"); err == nil {
 			t.Error("nothing makes the pod come back")
 		}
-		want := []string{"remote create ShadowPod web-1", "remote delete ShadowPod web-1"}
+		want := []string{"remote create ShadowPod web-1", "remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}
 		if diff := cmp.Diff(want, w.wrote()); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
 		}

@@ -114,11 +114,11 @@ func (c *podController) forget(ctx context.Context, home *corev1.Pod) error {
 	return nil
 }
 
-// clear ends a record whose home pod does not exist any more: at once, if it is being ended with a grace that home gave,
-// since such a home pod goes before its remote one only by force. Our cache is not asked: it may be behind.
+// clear ends a record whose home pod does not exist any more, at once: a home pod goes before its remote one only by force.
+// Our cache is not asked, since it may be behind.
 func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, at *site) error {
-	ending := !shadow.DeletionTimestamp.IsZero()
-	if ending && ptr.Deref(shadow.Spec.DeletionGracePeriodSeconds, 0) == 0 {
+	ending, grace := !shadow.DeletionTimestamp.IsZero(), shadow.Spec.DeletionGracePeriodSeconds
+	if ending && ptr.Deref(grace, 0) == 0 {
 		return nil
 	}
 	pod := &corev1.Pod{}
@@ -129,10 +129,15 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 	if err == nil && pod.UID == shadow.Spec.HomeUID {
 		return nil
 	}
-	if ending {
-		return remoteGone("set grace of ShadowPod", patchShadow(ctx, at, shadow, `{"spec":{"deletionGracePeriodSeconds":0}}`))
+	if grace == nil || *grace != 0 {
+		err := patchShadow(ctx, at, shadow, `{"spec":{"deletionGracePeriodSeconds":0}}`)
+		if err != nil {
+			return remoteGone("set grace of ShadowPod", err)
+		}
 	}
-	ctrl.LoggerFrom(ctx).Info("Ending remote pod whose home pod is gone", "homeUID", shadow.Spec.HomeUID)
+	if !ending {
+		ctrl.LoggerFrom(ctx).Info("Ending remote pod whose home pod is gone", "homeUID", shadow.Spec.HomeUID)
+	}
 	return c.deleteShadow(ctx, shadow, at)
 }
 

@@ -125,9 +125,13 @@ func TestPodThatIsForgottenAtOnceEndsAtThePeer(t *testing.T) {
 	w.reconcilePod("web-1")
 	w.runRemote("web-1", corev1.PodRunning)
 	w.delete(w.home, podCalled("web-1"))
+	w.wrote()
 	w.reconcilePod("web-1")
-	if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+	if diff := cmp.Diff([]string{"remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if grace := w.shadow("web-1").Spec.DeletionGracePeriodSeconds; grace == nil || *grace != 0 {
+		t.Errorf("the record has grace %v", grace)
 	}
 }
 
@@ -251,7 +255,7 @@ func TestRecordOnlyEndsWhenItsHomePodIsReallyGone(t *testing.T) {
 		w.create(w.remote, shadowOf(podCalled("web-1")))
 		w.reconcilePod("web-1")
 		w.reconcilePod("web-1")
-		if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+		if diff := cmp.Diff([]string{"remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
 		}
 		if uid := w.deletes[0].Preconditions.UID; *uid != "shadow-web-1" {
@@ -264,7 +268,7 @@ func TestRecordOnlyEndsWhenItsHomePodIsReallyGone(t *testing.T) {
 		w := offloaded(t, other)
 		w.create(w.remote, shadowOf(podCalled("web-1")))
 		w.reconcilePod("web-1")
-		if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+		if diff := cmp.Diff([]string{"remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
 		}
 	})

@@ -151,7 +151,7 @@ func TestOlderCopyEndsBeforeItsReplacementGoesOut(t *testing.T) {
 
 	w.cut(false)
 	w.reconcilePod("db-0")
-	if diff := cmp.Diff([]string{"remote delete ShadowPod db-0"}, w.wrote()); diff != "" {
+	if diff := cmp.Diff([]string{"remote patch ShadowPod db-0", "remote delete ShadowPod db-0"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	if status := w.pod("db-0").Status; len(status.ContainerStatuses) > 0 {
