@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -135,19 +134,22 @@ func onlyChanges(diff string) string {
 	return strings.Join(changes, "")
 }
 
-// awaitNoRemotePods waits until the cluster runs nothing for others: uninstall refuses before.
+// awaitNoRemotePods waits until the cluster runs nothing for others, nor they for it: uninstall refuses before.
 func (c *cluster) awaitNoRemotePods(t *testing.T) {
 	t.Helper()
-	eventually(t, "the remote pods of earlier stories are gone from "+c.name, c.noRemotePods)
+	eventually(t, "the pods of earlier stories between "+c.name+" and others are gone", c.noRemotePods)
 }
 
 func (c *cluster) noRemotePods(ctx context.Context) error {
-	left := &corev1.PodList{}
-	if err := c.List(ctx, left, client.HasLabels{v1alpha1.LabelHomeUID}); err != nil {
+	all := &corev1.PodList{}
+	if err := c.List(ctx, all); err != nil {
 		return err
 	}
-	if len(left.Items) > 0 {
-		return fmt.Errorf("%d pods: %s", len(left.Items), summary(left.Items))
+	left := slices.DeleteFunc(all.Items, func(pod corev1.Pod) bool {
+		return pod.Labels[v1alpha1.LabelHomeUID] == "" && !isVirtual(&pod)
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("%d pods: %s", len(left), summary(left))
 	}
 	return nil
 }
