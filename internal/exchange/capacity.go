@@ -48,7 +48,9 @@ func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
 	var rooms []amounts
 	for name, node := range l.nodes {
 		if !physical(node) {
-			c.away[name] = sums(l.held[name])
+			if accounts := l.held[name]; len(accounts) > 0 {
+				c.away[name] = sums(accounts)
+			}
 			continue
 		}
 		for peer, account := range l.held[name] {
