@@ -63,6 +63,12 @@ func (a *apiServer) locate(r *http.Request, node string) (remotePod, *refusal) {
 		}
 	}
 	seen := at.look(namespace, name)
+	if !seen.synced() {
+		return remotePod{}, &refusal{
+			status:  http.StatusServiceUnavailable,
+			message: fmt.Sprintf("what runs at peer %q is being looked up: try again in a moment", at.peer),
+		}
+	}
 	if seen.shadow == nil || seen.shadow.Spec.HomeUID != pod.UID {
 		absent.message = fmt.Sprintf("pod %s/%s does not run at peer %q yet", namespace, name, at.peer)
 		return remotePod{}, absent

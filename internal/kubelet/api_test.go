@@ -225,6 +225,15 @@ func TestWhatIsNotServed(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotKnownYetIsNoMissingPod(t *testing.T) {
+	w := newAPIWorld(t, func(http.ResponseWriter, *http.Request) {})
+	w.link.synced = false
+	status, body := w.get("/containerLogs/shop/web-1/web")
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "try again") {
+		t.Errorf("status %d: %s", status, body)
+	}
+}
+
 func TestWhoIsServed(t *testing.T) {
 	w := newAPIWorld(t, func(http.ResponseWriter, *http.Request) {})
 	var asked authorizer.Attributes

@@ -101,7 +101,7 @@ func decideDeleted(f podFacts) action {
 		return doFinish
 	}
 	// What was not seen may still be there: only a peer that answered can say that nothing is left.
-	if !f.linked || !f.mappingsSynced || f.twin != "" && !f.shadowsSynced {
+	if !f.linked || !f.synced() {
 		return doNothing
 	}
 	return ifAnswered(f, doFinish)

@@ -135,6 +135,9 @@ type view struct {
 	shadow         *v1alpha1.ShadowPod
 }
 
+// synced says whether the view is of all that the peer has.
+func (v *view) synced() bool { return v.mappingsSynced && (v.twin == "" || v.shadowsSynced) }
+
 // look returns what the site knows of the pod. What it returns must not be changed.
 func (s *site) look(namespace, name string) view {
 	s.mu.Lock()
