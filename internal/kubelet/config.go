@@ -17,8 +17,7 @@ const (
 	DefaultWorkers = 32
 	// DefaultLeaseDuration is how long a virtual node counts as alive after it renewed its lease.
 	DefaultLeaseDuration = 40 * time.Second
-	// DefaultLeaseRenewal is how often a virtual node renews its lease. With a thousand nodes it makes a hundred
-	// writes a second.
+	// DefaultLeaseRenewal is how often a virtual node renews its lease, unless there are hundreds.
 	DefaultLeaseRenewal = 10 * time.Second
 	// DefaultToleration is what API servers put on pods unless they are told otherwise.
 	DefaultToleration = 5 * time.Minute
@@ -39,7 +38,7 @@ type Config struct {
 	// Workers is how many pods are worked on at the same time.
 	Workers int
 	// LeaseDuration is how long a virtual node counts as alive after it renewed its lease, and LeaseRenewal how often
-	// it does that.
+	// it does that. Many nodes renew less often, down to twice in LeaseDuration.
 	LeaseDuration, LeaseRenewal time.Duration
 	// LinkTimeout is how soon it is known that a peer is cut off: what the links were made with.
 	LinkTimeout time.Duration

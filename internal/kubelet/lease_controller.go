@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,8 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// renewalJitter spreads the renewals of many nodes that were made at once.
-const renewalJitter = 0.1
+const (
+	// renewalJitter spreads the renewals of many nodes that were made at once.
+	renewalJitter = 0.1
+	// renewalsPerSecond is how many renewals of many nodes there are before each renews less often: nearly all that a
+	// thousand idle peers cost is the API server's work for them.
+	renewalsPerSecond = 40
+)
 
 // leaseController renews the leases of virtual nodes, by which Kubernetes knows that they are alive. Requests are names
 // of Nodes.
@@ -26,14 +32,19 @@ type leaseController struct {
 	clock   clock.PassiveClock
 	seconds int32 // how long a lease lasts
 	renewal time.Duration
+
+	mu    sync.Mutex
+	nodes map[string]struct{} // those whose leases are renewed
 }
 
 // Reconcile renews the lease of one virtual node, with one request and without reading the lease.
 func (c *leaseController) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := c.client.Get(ctx, req.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
+		c.count(req.Name, false)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	pause := c.pause(c.count(req.Name, true))
 	lease := c.lease(node)
 	err := c.client.Patch(ctx, lease, client.Merge)
 	if apierrors.IsNotFound(err) {
@@ -42,7 +53,30 @@ func (c *leaseController) Reconcile(ctx context.Context, req reconcile.Request) 
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("renew lease: %w", err)
 	}
-	return reconcile.Result{RequeueAfter: wait.Jitter(c.renewal, renewalJitter)}, nil
+	return reconcile.Result{RequeueAfter: wait.Jitter(pause, renewalJitter)}, nil
+}
+
+// count returns how many leases are renewed, with or without that of the node.
+func (c *leaseController) count(node string, with bool) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes == nil {
+		c.nodes = map[string]struct{}{}
+	}
+	if with {
+		c.nodes[node] = struct{}{}
+	} else {
+		delete(c.nodes, node)
+	}
+	return len(c.nodes)
+}
+
+// pause returns how often each of so many leases is renewed: as often as was asked for, unless they are many. A renewal
+// that fails must leave time for another one, so half of a lease is the most.
+func (c *leaseController) pause(nodes int) time.Duration {
+	spread := time.Duration(nodes) * time.Second / renewalsPerSecond
+	longest := time.Duration(c.seconds) * time.Second / 2
+	return max(c.renewal, min(spread, longest))
 }
 
 func (c *leaseController) lease(node *corev1.Node) *coordinationv1.Lease {

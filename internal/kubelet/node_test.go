@@ -374,6 +374,24 @@ func TestNodeComesUpThoughTheLinkHasNoCredentials(t *testing.T) {
 	w.node()
 }
 
+func TestManyLeasesAreRenewedLessOften(t *testing.T) {
+	leases := &leaseController{seconds: 40, renewal: 10 * time.Second}
+	for nodes, want := range map[int]time.Duration{
+		1: 10 * time.Second, 400: 10 * time.Second, 600: 15 * time.Second, 800: 20 * time.Second, 10_000: 20 * time.Second,
+	} {
+		if got := leases.pause(nodes); got != want {
+			t.Errorf("of %d nodes each renews after %s, want %s", nodes, got, want)
+		}
+	}
+	leases.renewal = 30 * time.Second
+	if got := leases.pause(1000); got != 30*time.Second {
+		t.Errorf("who asked for 30s gets %s", got)
+	}
+	if leases.count("a", true) != 1 || leases.count("b", true) != 2 || leases.count("a", true) != 2 || leases.count("a", false) != 1 {
+		t.Error("nodes are not counted right")
+	}
+}
+
 func TestLeaseIsMadeAndRenewed(t *testing.T) {
 	w := newWorld(t, peer(), advertisement())
 	w.reconcileNode()

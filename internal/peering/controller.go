@@ -120,6 +120,7 @@ func (c *Controller) observe(ctx context.Context, peer *v1alpha1.Peer, seen *fac
 		return err
 	}
 	c.measure(ctx, peer, p)
+	p.choose(&peer.Status, c.config.Clock.Now())
 	seen.probe = *p
 	p.roundTrip.gauge(peer.Name)
 	p.bandwidth.gauge(peer.Name)

@@ -83,6 +83,7 @@ type probe struct {
 	// fresh is until when the credentials of a link that works need not be compared.
 	fresh     time.Time
 	roundTrip roundTrip
+	shown     roundTripShown
 	bandwidth bandwidth
 }
 

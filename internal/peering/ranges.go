@@ -10,19 +10,23 @@ func pickRange(pool netip.Prefix, bits int, taken []netip.Prefix) (netip.Prefix,
 	if bits < pool.Bits() || bits > pool.Addr().BitLen() {
 		return netip.Prefix{}, false
 	}
-	for candidate := netip.PrefixFrom(pool.Masked().Addr(), bits); ; {
-		at := slices.IndexFunc(taken, candidate.Overlaps)
-		if at < 0 {
-			return candidate, true
+	candidate := netip.PrefixFrom(pool.Masked().Addr(), bits)
+	// In the order of their first addresses, each has to be compared once: the candidate only moves up.
+	for _, other := range slices.SortedFunc(slices.Values(taken), byFirstAddress) {
+		if !candidate.Overlaps(other) {
+			continue
 		}
-		// Whichever of the two is larger ends where a candidate may begin, so every step leaves one that is taken behind.
-		next := lastOf(wider(candidate, taken[at])).Next()
+		// Whichever of the two is larger ends where a candidate may begin.
+		next := lastOf(wider(candidate, other)).Next()
 		if !next.IsValid() || !pool.Contains(next) {
 			return netip.Prefix{}, false
 		}
 		candidate = netip.PrefixFrom(next, bits)
 	}
+	return candidate, true
 }
+
+func byFirstAddress(a, b netip.Prefix) int { return a.Masked().Addr().Compare(b.Masked().Addr()) }
 
 func wider(a, b netip.Prefix) netip.Prefix {
 	if a.Bits() < b.Bits() {

@@ -38,23 +38,52 @@ func TestRoundTripIsSmoothed(t *testing.T) {
 
 func TestRoundTripIsShownSteadily(t *testing.T) {
 	const us = time.Microsecond
-	shown := roundTrip{10 * ms, 4 * ms}
-	for name, test := range map[string]struct{ shown, measured, want roundTrip }{
-		"nothing is known":                        {},
-		"the first one is rounded":                {roundTrip{}, roundTrip{12340 * us, 6170 * us}, roundTrip{12300 * us, 6200 * us}},
-		"none is so short that it seems unknown":  {roundTrip{}, roundTrip{us, 0}, roundTrip{100 * us, 100 * us}},
-		"not measured since the link is new":      {shown, roundTrip{}, shown},
-		"a little longer":                         {shown, roundTrip{12 * ms, 4 * ms}, shown},
-		"much longer":                             {shown, roundTrip{13 * ms, 4100 * us}, roundTrip{13 * ms, 4100 * us}},
-		"much shorter":                            {shown, roundTrip{7 * ms, 4 * ms}, roundTrip{7 * ms, 4 * ms}},
-		"varies a little less":                    {shown, roundTrip{10 * ms, 2 * ms}, shown},
-		"varies much less":                        {shown, roundTrip{10100 * us, ms}, roundTrip{10100 * us, ms}},
-		"varies much more":                        {shown, roundTrip{10 * ms, 7 * ms}, roundTrip{10 * ms, 7 * ms}},
-		"of short ones a millisecond is nothing":  {roundTrip{ms, 100 * us}, roundTrip{1900 * us, ms}, roundTrip{ms, 100 * us}},
-		"shown by a version without the variance": {roundTrip{mean: 10 * ms}, roundTrip{10 * ms, ms}, roundTrip{10 * ms, ms}},
+	start := time.Unix(1e9, 0)
+	shown := roundTripShown{roundTrip{20 * ms, 8 * ms}, start}
+	for name, test := range map[string]struct {
+		shown roundTripShown
+		known roundTrip
+		after time.Duration
+		moves bool
+	}{
+		"not measured since the link is new":       {shown, roundTrip{}, time.Hour, false},
+		"a little longer":                          {shown, roundTrip{24 * ms, 8 * ms}, time.Hour, false},
+		"much longer":                              {shown, roundTrip{26 * ms, 8 * ms}, time.Second, true},
+		"much shorter":                             {shown, roundTrip{14 * ms, 8 * ms}, time.Second, true},
+		"varies a little less":                     {shown, roundTrip{20 * ms, 4 * ms}, time.Hour, false},
+		"varies much less":                         {shown, roundTrip{20 * ms, ms}, time.Second, true},
+		"varies much more":                         {shown, roundTrip{20 * ms, 14 * ms}, time.Second, true},
+		"of long ones five milliseconds are few":   {roundTripShown{roundTrip{80 * ms, 8 * ms}, start}, roundTrip{88 * ms, 8 * ms}, time.Hour, false},
+		"of short ones five are many":              {roundTripShown{roundTrip{ms, ms}, start}, roundTrip{7 * ms, ms}, time.Second, true},
+		"and two, but nobody is told at once":      {roundTripShown{roundTrip{ms, ms}, start}, roundTrip{3 * ms, ms}, restTime - 1, false},
+		"and is told later":                        {roundTripShown{roundTrip{ms, ms}, start}, roundTrip{3 * ms, ms}, restTime, true},
+		"less than one is told to nobody":          {roundTripShown{roundTrip{ms, ms}, start}, roundTrip{1900 * us, ms}, time.Hour, false},
+		"what another process has shown, likewise": {roundTripShown{roundTrip{ms, ms}, time.Time{}}, roundTrip{3 * ms, ms}, 0, true},
+		"the first one":                            {roundTripShown{}, roundTrip{us * 300, us * 200}, 0, true},
+		"shown by a version without the variance":  {roundTripShown{roundTrip{mean: 20 * ms}, start}, roundTrip{20 * ms, ms}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.measured.steady(test.shown); got != test.want {
+			now := start.Add(test.after)
+			want := test.shown
+			if test.moves {
+				want = roundTripShown{test.known, now}
+			}
+			if got := test.shown.next(test.known, now); got != want {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestRoundTripIsShownRounded(t *testing.T) {
+	const us = time.Microsecond
+	for name, test := range map[string]struct{ known, want roundTrip }{
+		"nothing is known":                       {},
+		"to a tenth of a millisecond":            {roundTrip{12340 * us, 6170 * us}, roundTrip{12300 * us, 6200 * us}},
+		"none is so short that it seems unknown": {roundTrip{us, 0}, roundTrip{100 * us, 100 * us}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (roundTripShown{}).next(test.known, time.Time{}); got.roundTrip != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})

@@ -33,8 +33,9 @@ type Controller struct {
 	recorder events.EventRecorder
 	bell     *bell
 	pace     *pace
-	// market is what providers offer, as the last look at everything found it; nil before. Only the controller's single
-	// worker touches it.
+	// market is what providers offer, as the first decision after the last look at everything found it; nil before that. To
+	// read it costs more the more peers there are, and without offloaded namespaces nobody wants it. Only the controller's
+	// single worker touches it.
 	market *market
 }
 
@@ -81,7 +82,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, nil
 }
 
-// lookAtEverything reads what providers offer and has each namespace looked at.
+// lookAtEverything has each namespace looked at, with what providers offer by then.
 func (c *Controller) lookAtEverything(ctx context.Context) (reconcile.Result, error) {
 	if wait := c.pace.wait(everything, c.clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
@@ -90,10 +91,7 @@ func (c *Controller) lookAtEverything(ctx context.Context) (reconcile.Result, er
 	if err := c.client.List(ctx, offloadings); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list namespace offloadings: %w", err)
 	}
-	var err error
-	if c.market, err = c.readMarket(ctx); err != nil {
-		return reconcile.Result{}, err
-	}
+	c.market = nil
 	for i := range offloadings.Items {
 		c.bell.ringFor(offloadings.Items[i].Namespace)
 	}
