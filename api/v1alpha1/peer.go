@@ -284,7 +284,7 @@ type PeerStatus struct {
 	RemappedPodCIDR string `json:"remappedPodCIDR,omitempty"`
 
 	// roundTripTime is how long a request to the peer's API server takes, rounded. It is written only when it moves
-	// by a lot.
+	// by more than a quarter and 5 ms, or, at most every ten minutes, by more than a quarter and 1 ms.
 	// +optional
 	RoundTripTime *metav1.Duration `json:"roundTripTime,omitempty"`
 

@@ -48,6 +48,7 @@ func TrimPod(object any) (any, error) {
 	if started(pod) {
 		trimSpec(&pod.Spec)
 	}
+	shareOfPod(pod)
 	return pod, nil
 }
 
@@ -83,10 +84,11 @@ func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1
 	return all, nil
 }
 
-// trimRecord takes off a ShadowPod what we sent ourselves.
+// trimRecord takes off a ShadowPod what we sent ourselves, and shares what all of them have.
 func trimRecord(object client.Object) {
 	if shadow, ok := object.(*v1alpha1.ShadowPod); ok {
 		shadow.Spec.Pod.Raw = nil
+		shareOfRecord(shadow)
 	}
 }
 

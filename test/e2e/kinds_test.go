@@ -117,13 +117,7 @@ func TestEveryKindOfPod(t *testing.T) {
 			lubeck.create(t, pod)
 			home := lubeck.awaitReadyPods(t, ns, name, 1)[0]
 			expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
-			eventually(t, "its log says that it is what it should be", func(ctx context.Context) error {
-				out, err := lubeck.kubectl(ctx, "logs", "-n", ns, name, "-c", "main")
-				if err == nil && strings.TrimSpace(out) != story.want {
-					err = fmt.Errorf("it says %q, want %q", out, story.want)
-				}
-				return err
-			})
+			lubeck.logSays(t, ns, name, story.want, "-c", "main")
 		})
 	}
 }
@@ -295,9 +289,7 @@ func TestConfigurationComesAlong(t *testing.T) {
 	home := lubeck.awaitReadyPods(t, ns, "reader", 1)[0]
 	remote := hamburg.mustRemotePod(t, &home)
 	expectSamePod(t, &home, remote)
-	if out, err := lubeck.kubectl(ctx, "logs", "-n", ns, "reader"); err != nil || out != "green anchor one anchor\n" {
-		t.Errorf("it read %q, %v", out, err)
-	}
+	lubeck.logSays(t, ns, "reader", "green anchor one anchor")
 	if err := hamburg.isGone(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: remote.Namespace, Name: "unused"}}); err != nil {
 		t.Errorf("a Secret that no pod refers to: %v", err)
 	}

@@ -135,9 +135,7 @@ func TestOverridesByCluster(t *testing.T) {
 	if remote := hamburg.mustRemotePod(t, &home); remote.Labels["place"] != "harbour" || home.Labels["place"] != "" {
 		t.Errorf("labels there: %v, at home: %v", remote.Labels, home.Labels)
 	}
-	if out, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "changed"); err != nil || out != "I am at the harbour\n" {
-		t.Errorf("it says %q, %v", out, err)
-	}
+	lubeck.logSays(t, ns, "changed", "I am at the harbour")
 }
 
 // Where the administrator has namespaces offloaded, users need do nothing.

@@ -1,0 +1,82 @@
+package kubelet
+
+import (
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// likeAll is a pod as a decoder makes it: with strings of its own.
+func likeAll() *corev1.Pod {
+	own := strings.Clone
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: own("web-1"), Namespace: own("shop"), UID: "1",
+			Labels:          map[string]string{own("pod-template-hash"): own("5d4f8c7b9")},
+			Annotations:     map[string]string{own("hanse.dev/peer"): own("turin")},
+			Finalizers:      []string{own("hanse.dev/remote-pod")},
+			OwnerReferences: []metav1.OwnerReference{{Kind: own("ReplicaSet"), Name: own("web-5d4f8c7b9")}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: own("hanse-turin"), RestartPolicy: corev1.RestartPolicy(own("Always")),
+			Containers: []corev1.Container{{Name: own("web"), Image: own("registry.example/web:1")}},
+		},
+		Status: corev1.PodStatus{
+			Phase:             corev1.PodPhase(own("Running")),
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodConditionType(own("Ready")), Reason: own("Started")}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: own("web"), ImageID: own("sha256:1234")}},
+		},
+	}
+}
+
+func TestPodsShareTheirStrings(t *testing.T) {
+	a, b, want := likeAll(), likeAll(), likeAll()
+	shareOfPod(a)
+	shareOfPod(b)
+	if diff := cmp.Diff(want, a); diff != "" {
+		t.Errorf("sharing changes the pod (-before +after):\n%s", diff)
+	}
+	same := func(what, x, y string) {
+		t.Helper()
+		if unsafe.StringData(x) != unsafe.StringData(y) {
+			t.Errorf("each pod has its own %s", what)
+		}
+	}
+	same("namespace", a.Namespace, b.Namespace)
+	same("value of a label", a.Labels["pod-template-hash"], b.Labels["pod-template-hash"])
+	for x := range a.Labels {
+		for y := range b.Labels {
+			same("key of a label", x, y)
+		}
+	}
+	same("finalizer", a.Finalizers[0], b.Finalizers[0])
+	same("owner", a.OwnerReferences[0].Name, b.OwnerReferences[0].Name)
+	same("node", a.Spec.NodeName, b.Spec.NodeName)
+	same("image", a.Spec.Containers[0].Image, b.Spec.Containers[0].Image)
+	same("phase", string(a.Status.Phase), string(b.Status.Phase))
+	same("reason", a.Status.Conditions[0].Reason, b.Status.Conditions[0].Reason)
+	same("id of the image", a.Status.ContainerStatuses[0].ImageID, b.Status.ContainerStatuses[0].ImageID)
+}
+
+func TestRecordsShareTheirStrings(t *testing.T) {
+	record := func() *v1alpha1.ShadowPod {
+		return &v1alpha1.ShadowPod{ObjectMeta: likeAll().ObjectMeta, Status: v1alpha1.ShadowPodStatus{
+			Conditions: []metav1.Condition{{Type: "Ready", Message: strings.Clone("It runs")}},
+		}}
+	}
+	a, b := record(), record()
+	shareOfRecord(a)
+	shareOfRecord(b)
+	if diff := cmp.Diff(record(), a); diff != "" {
+		t.Errorf("sharing changes the record (-before +after):\n%s", diff)
+	}
+	if x, y := a.Status.Conditions[0].Message, b.Status.Conditions[0].Message; unsafe.StringData(x) != unsafe.StringData(y) {
+		t.Error("each record has its own message")
+	}
+}
