@@ -33,7 +33,7 @@ func currentPods(ctx context.Context, reader client.Reader, sites siteFinder, no
 // news returns the status that the home pod is about to get, if its peer may have told some. To find that out costs
 // more than to look at the pod, so it is done only for those on their way to be ready.
 func (s *site) news(pod *corev1.Pod) (corev1.PodStatus, bool) {
-	ready := podCondition(&pod.Status, corev1.PodReady)
+	ready := offload.PodCondition(&pod.Status, corev1.PodReady)
 	if terminal(pod) || ready != nil && ready.Status == corev1.ConditionTrue {
 		return corev1.PodStatus{}, false
 	}

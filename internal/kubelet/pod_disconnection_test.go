@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // cut takes turin off the network, or puts it back.
@@ -108,7 +109,7 @@ func TestPodsOfAPeerThatIsCutOffAreNotReadyUntilItAnswers(t *testing.T) {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	during := w.pod("web-1").Status
-	ready := podCondition(&during, corev1.PodReady)
+	ready := offload.PodCondition(&during, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionFalse || ready.Reason != v1alpha1.ReasonDisconnected ||
 		!ready.LastTransitionTime.Time.Equal(w.clock.Now().Truncate(time.Second)) {
 		t.Errorf("Ready is %+v", ready)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // For how long a provider may look for room for a pod, unless the user said.
@@ -30,7 +31,7 @@ func isRoomless(scheduled *metav1.Condition) bool {
 
 // showPlacement says in the status of a home pod why it has no place yet. It is bound here, so PodScheduled stays.
 func showPlacement(status *corev1.PodStatus, home *corev1.Pod) {
-	placed := podCondition(status, podPlaced)
+	placed := offload.PodCondition(status, podPlaced)
 	if placed == nil || terminal(home) {
 		return
 	}
@@ -39,15 +40,6 @@ func showPlacement(status *corev1.PodStatus, home *corev1.Pod) {
 		return
 	}
 	status.ContainerStatuses = waiting(home, placed.Reason, placed.Message)
-}
-
-func podCondition(status *corev1.PodStatus, kind corev1.PodConditionType) *corev1.PodCondition {
-	for i := range status.Conditions {
-		if status.Conditions[i].Type == kind {
-			return &status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 // everStarted says whether a container of the pod ever ran, as far as home was told.
@@ -70,7 +62,7 @@ func everStarted(status *corev1.PodStatus) bool {
 // another, which finds another node. A pod without a controller would be lost by that, a Job would count it as failed, and
 // what a container that ran has done would be undone, so those stay.
 func letGoAt(home *corev1.Pod, how *v1alpha1.NamespaceOffloadingSpec) (time.Time, bool) {
-	placed := podCondition(&home.Status, podPlaced)
+	placed := offload.PodCondition(&home.Status, podPlaced)
 	if placed == nil || everStarted(&home.Status) || !home.DeletionTimestamp.IsZero() || !isReplaced(home) {
 		return time.Time{}, false
 	}
@@ -110,7 +102,7 @@ func (c *podController) letGo(ctx context.Context, seen podFacts, at *site) (tim
 func (c *podController) disrupt(ctx context.Context, home *corev1.Pod) error {
 	const why = "The provider had no room for the pod for too long, so another node gets it"
 	status := *home.Status.DeepCopy()
-	if podCondition(&status, corev1.DisruptionTarget) == nil {
+	if offload.PodCondition(&status, corev1.DisruptionTarget) == nil {
 		status.Conditions = append(status.Conditions, corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonPlacementTimeout,
 			Message: why, LastTransitionTime: metav1.NewTime(c.clock.Now()),

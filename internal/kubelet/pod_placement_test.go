@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 const noRoom = "The provider has no node with room for the pod: Insufficient cpu"
@@ -103,7 +104,7 @@ func TestPodThatFoundRoomShowsItsReasonNoMore(t *testing.T) {
 	w.runRemote("web-1", corev1.PodRunning)
 	w.reconcilePod("web-1")
 	status := w.pod("web-1").Status
-	if status.Reason != "" || podCondition(&status, podPlaced) != nil || status.Phase != corev1.PodRunning {
+	if status.Reason != "" || offload.PodCondition(&status, podPlaced) != nil || status.Phase != corev1.PodRunning {
 		t.Errorf("status: %+v", status)
 	}
 }

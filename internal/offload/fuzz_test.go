@@ -141,7 +141,7 @@ func expectBounded(t *testing.T, home *corev1.Pod, got *corev1.PodStatus) {
 	if !knownPhase(got.Phase) {
 		t.Errorf("phase %q", got.Phase)
 	}
-	if c := conditionOf(got.Conditions, corev1.PodScheduled); c == nil || c.Status != corev1.ConditionTrue {
+	if c := PodCondition(got, corev1.PodScheduled); c == nil || c.Status != corev1.ConditionTrue {
 		t.Errorf("PodScheduled is now %v", c)
 	}
 	if got.HostIP != home.Status.HostIP || len(got.ContainerStatuses) > 1 || len(got.InitContainerStatuses) > 1 {

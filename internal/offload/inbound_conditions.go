@@ -19,10 +19,10 @@ var passing = []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResiz
 
 func takeConditions(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus) {
 	out.Conditions = slices.DeleteFunc(out.Conditions, func(c corev1.PodCondition) bool {
-		return slices.Contains(passing, c.Type) && conditionOf(remote.Conditions, c.Type) == nil
+		return slices.Contains(passing, c.Type) && PodCondition(remote, c.Type) == nil
 	})
 	for _, kind := range reflected {
-		claimed := conditionOf(remote.Conditions, kind)
+		claimed := PodCondition(remote, kind)
 		if claimed == nil || !knownConditionStatus(claimed.Status) {
 			continue
 		}
@@ -45,21 +45,13 @@ func knownConditionStatus(s corev1.ConditionStatus) bool {
 	return s == corev1.ConditionTrue || s == corev1.ConditionFalse || s == corev1.ConditionUnknown
 }
 
-func conditionOf(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.PodCondition {
-	i := slices.IndexFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
-	if i < 0 {
-		return nil
-	}
-	return &conditions[i]
-}
-
 // judgeGates holds a ready pod back until home's readiness gates are open: their controllers are at home.
 func judgeGates(ready *corev1.PodCondition, home *corev1.Pod) {
 	if ready.Status != corev1.ConditionTrue {
 		return
 	}
 	for _, gate := range home.Spec.ReadinessGates {
-		c := conditionOf(home.Status.Conditions, gate.ConditionType)
+		c := PodCondition(&home.Status, gate.ConditionType)
 		if c != nil {
 			ready.LastTransitionTime = later(ready.LastTransitionTime, c.LastTransitionTime)
 		}
@@ -81,7 +73,7 @@ func later(a, b metav1.Time) metav1.Time {
 
 // setCondition replaces the condition of the same type. The time of the last change stays while the status does.
 func setCondition(out *corev1.PodStatus, c corev1.PodCondition) {
-	was := conditionOf(out.Conditions, c.Type)
+	was := PodCondition(out, c.Type)
 	if was == nil {
 		out.Conditions = append(out.Conditions, c)
 		return

@@ -165,7 +165,7 @@ func TestResizeIsShownAtHome(t *testing.T) {
 	if home.Status, err = Inbound(home, recorded(t, Export(remote)), here); err != nil {
 		t.Fatal(err)
 	}
-	pending := conditionOf(home.Status.Conditions, corev1.PodResizePending)
+	pending := PodCondition(&home.Status, corev1.PodResizePending)
 	if pending == nil || pending.Reason != "Deferred" || pending.Message != told["Deferred"] || pending.ObservedGeneration != 1 {
 		t.Errorf("got condition %v", pending)
 	}
@@ -180,7 +180,7 @@ func TestResizeIsShownAtHome(t *testing.T) {
 	if home.Status, err = Inbound(home, recorded(t, Export(remotePod())), here); err != nil {
 		t.Fatal(err)
 	}
-	if c := conditionOf(home.Status.Conditions, corev1.PodResizePending); c != nil {
+	if c := PodCondition(&home.Status, corev1.PodResizePending); c != nil {
 		t.Errorf("the resize is over, but home shows %v", c)
 	}
 }

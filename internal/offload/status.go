@@ -4,17 +4,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// PodCondition returns the condition of that type in the status, not a copy of it, or nil.
+func PodCondition(status *corev1.PodStatus, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == kind {
+			return &status.Conditions[i]
+		}
+	}
+	return nil
+}
+
 // FailedByPlatform says whether the pod failed by what happened to its node or cluster, and not by its own
 // containers. Such a pod is made again.
 func FailedByPlatform(status *corev1.PodStatus) bool {
 	if status.Phase != corev1.PodFailed {
 		return false
 	}
-	for i := range status.Conditions {
-		c := &status.Conditions[i]
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-			return true
-		}
+	if c := PodCondition(status, corev1.DisruptionTarget); c != nil && c.Status == corev1.ConditionTrue {
+		return true
 	}
 	return platformReason(status.Reason)
 }

@@ -244,7 +244,7 @@ func TestInterruptedPodIsOnlyNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready := conditionOf(got.Conditions, corev1.PodReady)
+	ready := PodCondition(&got, corev1.PodReady)
 	if got.Phase != corev1.PodRunning || ready.Status != corev1.ConditionFalse || ready.Reason != "Remade" {
 		t.Errorf("got phase %s, condition %v", got.Phase, ready)
 	}
@@ -300,7 +300,7 @@ func TestReadinessGatesAreJudgedAtHome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return conditionOf(got.Conditions, corev1.PodReady)
+		return PodCondition(&got, corev1.PodReady)
 	}
 	if c := ready(); c.Status != corev1.ConditionFalse || c.Reason != "ReadinessGatesNotReady" {
 		t.Errorf("closed gate: got %v", c)
@@ -323,7 +323,7 @@ func TestUnrecoverablePodFails(t *testing.T) {
 	if got.Phase != corev1.PodFailed || got.Reason != "PodRefused" || got.Message != "no quota" {
 		t.Errorf("got %s, %s, %s", got.Phase, got.Reason, got.Message)
 	}
-	if conditionOf(got.Conditions, corev1.PodReady).Status != corev1.ConditionFalse {
+	if PodCondition(&got, corev1.PodReady).Status != corev1.ConditionFalse {
 		t.Error("it is still Ready")
 	}
 	if got.ContainerStatuses[0].State.Terminated == nil {

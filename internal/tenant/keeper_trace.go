@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
@@ -67,10 +68,8 @@ func (k *keeper) traceStatus(ctx context.Context, seen *scene, written *v1alpha1
 
 // since returns since when the condition of the pod has been True.
 func since(pod *corev1.Pod, kind corev1.PodConditionType) time.Time {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
+	if c := offload.PodCondition(&pod.Status, kind); c != nil && c.Status == corev1.ConditionTrue {
+		return c.LastTransitionTime.Time
 	}
 	return time.Time{}
 }

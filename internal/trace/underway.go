@@ -2,6 +2,8 @@ package trace
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // Underway says whether the trace of a pod of that status goes on: the pod has not ended and has never been ready. That
@@ -10,18 +12,9 @@ func Underway(status *corev1.PodStatus) bool {
 	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
 		return false
 	}
-	ready := condition(status, corev1.PodReady)
+	ready := offload.PodCondition(status, corev1.PodReady)
 	if ready == nil || status.StartTime == nil {
 		return ready == nil || ready.Status != corev1.ConditionTrue
 	}
 	return ready.Status != corev1.ConditionTrue && !ready.LastTransitionTime.After(status.StartTime.Time)
-}
-
-func condition(status *corev1.PodStatus, kind corev1.PodConditionType) *corev1.PodCondition {
-	for i := range status.Conditions {
-		if status.Conditions[i].Type == kind {
-			return &status.Conditions[i]
-		}
-	}
-	return nil
 }
