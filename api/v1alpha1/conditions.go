@@ -1,5 +1,11 @@
 package v1alpha1
 
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
 // Condition types. Each kind names those that it uses in the comment of its status.
 const (
 	// ConditionReady sums up the others: the object does what its spec says.
@@ -191,3 +197,10 @@ const (
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.
 	ReasonRunsAtHome = "RunsAtHome"
 )
+
+// IsCutOff says whether the virtual node is shown as one whose peer does not answer.
+func IsCutOff(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Reason == ReasonDisconnected
+	})
+}

@@ -73,7 +73,8 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default guessed from the nodes")
 	flags.StringSliceVar(&f.addressPools, "address-pool", nil,
 		"ranges out of which each peer's pods get theirs; by default "+joined(peering.DefaultAddressPools()))
-	flags.DurationVar(&f.peering.ProbePeriod, "probe-period", f.peering.ProbePeriod, "how often the API server of a peer is probed")
+	flags.DurationVar(&f.peering.ProbePeriod, "probe-period", f.peering.ProbePeriod,
+		"how often the API server of a peer is probed; less often with more than 300 peers, at most ten a second")
 	flags.DurationVar(&f.peering.BandwidthInterval, "bandwidth-interval", f.peering.BandwidthInterval,
 		"how often it is measured how fast data comes from a provider, by a sample of 256Ki; 0 turns it off, for consumers of this cluster too")
 	flags.DurationVar(&f.peering.PartingDeadline, "parting-deadline", f.peering.PartingDeadline,

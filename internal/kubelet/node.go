@@ -165,13 +165,6 @@ func replaceNodeCondition(conditions []corev1.NodeCondition, c corev1.NodeCondit
 	return conditions
 }
 
-// isCutOff says whether the node is shown as one whose peer does not answer.
-func isCutOff(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Reason == v1alpha1.ReasonDisconnected
-	})
-}
-
 func unpressed(kind corev1.NodeConditionType) corev1.NodeCondition {
 	return corev1.NodeCondition{
 		Type: kind, Status: corev1.ConditionFalse,

@@ -165,7 +165,7 @@ func (c *nodeController) show(ctx context.Context, current *corev1.Node, status 
 	if err := c.client.Status().Patch(ctx, changed.DeepCopy(), client.StrategicMergeFrom(current)); err != nil {
 		return fmt.Errorf("update status of Node %s: %w", current.Name, err)
 	}
-	if isCutOff(changed) && !isCutOff(current) {
+	if v1alpha1.IsCutOff(changed) && !v1alpha1.IsCutOff(current) {
 		c.events.Eventf(current, nil, corev1.EventTypeWarning, v1alpha1.ReasonDisconnected, "Observe",
 			"The peer does not answer. Its pods stay as long as they tolerate it: see the conditions of the Peer")
 	}

@@ -36,7 +36,7 @@ type Config struct {
 	// Default DefaultAddressPools.
 	AddressPools []netip.Prefix
 	// ProbePeriod is how often a provider is greeted. One that does not answer is greeted again at once, and then ever
-	// more rarely. Default 30 s.
+	// more rarely. With hundreds of peers it is less often. Default 30 s.
 	ProbePeriod time.Duration
 	// BandwidthInterval is how often it is measured how fast data comes from a provider. It is also what lets consumers
 	// measure that of this cluster. Default 0: never.

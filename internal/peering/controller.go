@@ -162,7 +162,16 @@ func (c *Controller) greet(ctx context.Context, peer *v1alpha1.Peer, tenant tena
 	if tenant != tenantReady {
 		return nil
 	}
-	p.greet(ctx, c.links, peer, c.config)
+	urgent, err := c.disputed(ctx, peer, p)
+	if err != nil {
+		return err
+	}
+	if urgent {
+		p.due = time.Time{}
+	}
+	config := c.config
+	config.ProbePeriod = max(config.ProbePeriod, spread(c.count()))
+	p.greet(ctx, c.links, peer, config)
 	if p.interrupted() {
 		p.link = nil
 		return p.err
@@ -210,6 +219,13 @@ func (c *Controller) stateOf(peer string) *state {
 	return c.states[peer]
 }
 
+// count returns how many peers are looked after.
+func (c *Controller) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.states)
+}
+
 func (c *Controller) forget(peer string) {
 	c.addresses.forget(peer)
 	roundTrip{}.gauge(peer)
@@ -227,7 +243,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 			Named("peering").
 			For(&v1alpha1.Peer{}, builder.WithPredicates(peerChanges)).
 			Watches(&corev1.Namespace{}, peerOfNamespace(), namespaceChanges()).
-			Watches(&corev1.Node{}, peerOfNode(), nodeGone()).
+			Watches(&corev1.Node{}, peerOfNode(), builder.WithPredicates(nodeTurned)).
 			Watches(&v1alpha1.Advertisement{}, peerOfMessage(), offerChanges()).
 			Watches(&v1alpha1.PeeringClaim{}, peerOfMessage(), claimChanges()).
 			WithOptions(c.options()).

@@ -70,15 +70,6 @@ func claimChanges() builder.Predicates {
 	}})
 }
 
-// nodeGone is the end of a virtual node, which a Peer that is being deleted waits for.
-func nodeGone() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
-		DeleteFunc: func(e event.DeleteEvent) bool { return isOfType(e.Object, v1alpha1.TypeVirtualNode) },
-	})
-}
-
 // peerOfNamespace finds the Peer of a tenant namespace by the name, and that of a twin by the label.
 func peerOfNamespace() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {

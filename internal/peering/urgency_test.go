@@ -1,0 +1,89 @@
+package peering
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// nodeThatShows is that of the peer, as its kubelet shows it.
+func nodeThatShows(reason string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: v1alpha1.VirtualNodeName("hamburg"), Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode},
+		},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Reason: reason}}},
+	}
+}
+
+func (w *world) nodeShows(reason string) {
+	w.t.Helper()
+	node := &corev1.Node{}
+	w.get("", v1alpha1.VirtualNodeName("hamburg"), node)
+	node.Status.Conditions[0].Reason = reason
+	if err := w.client.Status().Update(w.t.Context(), node); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestPeerIsProbedAtOnceWhenItsNodeIsCutOff(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider), nodeThatShows("KubeletReady"))
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
+	if asked, _ := w.greeted(func() { w.reconcile() }); asked != 0 {
+		t.Fatalf("asked %d times though nothing is urgent", asked)
+	}
+
+	w.links.link.err = fmt.Errorf("%w: cut", peers.ErrUnreachable)
+	w.nodeShows(v1alpha1.ReasonDisconnected)
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReachable, no, v1alpha1.ReasonUnreachable)
+	if asked, _ := w.greeted(func() { w.reconcile() }); asked != 0 {
+		t.Errorf("asked %d times though both agree that the peer is away", asked)
+	}
+
+	w.links.link.err = nil
+	w.nodeShows("KubeletReady")
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
+}
+
+func TestManyPeersAreProbedLessOften(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
+	for i := range 999 {
+		w.stateOf(fmt.Sprint("other-", i))
+	}
+	w.reconcile()
+	if due := w.stateOf("hamburg").probe.due.Sub(w.clock.Now()); due < 100*time.Second || due > 120*time.Second {
+		t.Errorf("one of a thousand is probed again after %s", due)
+	}
+}
+
+func TestOnlySomeChangesOfANodeCount(t *testing.T) {
+	ready, cut, other := nodeThatShows("KubeletReady"), nodeThatShows(v1alpha1.ReasonDisconnected), nodeThatShows("NodeStatusUnknown")
+	physical := nodeThatShows(v1alpha1.ReasonDisconnected)
+	physical.Labels = nil
+	for name, test := range map[string]struct {
+		before, after *corev1.Node
+		want          bool
+	}{
+		"cut off":                     {ready, cut, true},
+		"healed":                      {cut, ready, true},
+		"still cut off":               {cut, cut, false},
+		"not ready for other reasons": {ready, other, false},
+		"no virtual node":             {ready, physical, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := nodeTurned.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
+				t.Errorf("counts: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
