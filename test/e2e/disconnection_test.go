@@ -49,8 +49,14 @@ func TestCutIsSeenAndHealed(t *testing.T) {
 		}
 		return nil
 	})
+	eventually(t, "the Peer says that it cannot be reached", func(ctx context.Context) error {
+		return lubeck.peerSays(ctx, "hamburg", v1alpha1.ConditionReachable, v1alpha1.ReasonUnreachable)
+	})
 
 	mustTestbed(t, "heal", "lubeck", "hamburg")
+	eventually(t, "the Peer can be reached again", func(ctx context.Context) error {
+		return lubeck.peerHas(ctx, "hamburg", v1alpha1.ConditionReachable)
+	})
 	lubeck.awaitReadyPods(t, ns, "steady", 3)
 	for i := range homes {
 		expectUntouched(t, lubeck, &homes[i], hamburg, before[homes[i].Name])
