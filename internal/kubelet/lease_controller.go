@@ -20,8 +20,8 @@ import (
 const (
 	// renewalJitter spreads the renewals of many nodes that were made at once.
 	renewalJitter = 0.1
-	// renewalsPerSecond is how many renewals of many nodes there are before each renews less often: nearly all that a
-	// thousand idle peers cost is the API server's work for them.
+	// renewalsPerSecond is how many renewals of many nodes there are before each renews less often: they are most of the
+	// requests that a thousand idle peers cause, and it is the API server that they cost most.
 	renewalsPerSecond = 40
 )
 
