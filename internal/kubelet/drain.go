@@ -10,6 +10,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // drainMethod is how the pods of a virtual node are moved away.
@@ -86,10 +87,7 @@ func toMove(pods []corev1.Pod, how drainMethod) []*corev1.Pod {
 }
 
 func rank(pod *corev1.Pod) int {
-	serves := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-	if serves {
+	if ready := offload.PodCondition(&pod.Status, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
 		return 1
 	}
 	return 0

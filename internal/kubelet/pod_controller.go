@@ -142,10 +142,8 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 
 // boundAt returns when the scheduler bound the pod.
 func boundAt(pod *corev1.Pod) time.Time {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
-			return c.LastTransitionTime.Time
-		}
+	if c := offload.PodCondition(&pod.Status, corev1.PodScheduled); c != nil {
+		return c.LastTransitionTime.Time
 	}
 	return pod.CreationTimestamp.Time
 }

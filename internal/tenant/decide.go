@@ -170,12 +170,8 @@ func lastStart(status *corev1.PodStatus) time.Time {
 }
 
 func ready(status *corev1.PodStatus) bool {
-	for i := range status.Conditions {
-		if status.Conditions[i].Type == corev1.PodReady {
-			return status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	c := offload.PodCondition(status, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // alarming says whether a container waits for something that its author should know of.

@@ -231,11 +231,8 @@ func recordedPod(status *v1alpha1.ShadowPodStatus) *corev1.PodStatus {
 
 // mirror shows a condition of the pod as one of the record.
 func (d *decision) mirror(s *scene, status *corev1.PodStatus, from corev1.PodConditionType, to string) {
-	for i := range status.Conditions {
-		c := &status.Conditions[i]
-		if c.Type == from {
-			d.condition(s, to, metav1.ConditionStatus(c.Status), reasonOr(c.Reason, to), c.Message)
-		}
+	if c := offload.PodCondition(status, from); c != nil {
+		d.condition(s, to, metav1.ConditionStatus(c.Status), reasonOr(c.Reason, to), c.Message)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 const (
@@ -22,13 +24,11 @@ func unschedulable(pod *corev1.Pod) *corev1.PodCondition {
 	if pod == nil || pod.Spec.NodeName != "" {
 		return nil
 	}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return c
-		}
+	c := offload.PodCondition(&pod.Status, corev1.PodScheduled)
+	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable {
+		return nil
 	}
-	return nil
+	return c
 }
 
 // insufficient finds the names of resources that are short.
