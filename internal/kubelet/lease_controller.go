@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -34,17 +35,17 @@ type leaseController struct {
 	renewal time.Duration
 
 	mu    sync.Mutex
-	nodes map[string]struct{} // those whose leases are renewed
+	nodes sets.Set[string] // those whose leases are renewed
 }
 
 // Reconcile renews the lease of one virtual node, with one request and without reading the lease.
 func (c *leaseController) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := c.client.Get(ctx, req.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
-		c.count(req.Name, false)
+		c.strike(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	pause := c.pause(c.count(req.Name, true))
+	pause := c.pause(c.enlist(req.Name))
 	lease := c.lease(node)
 	err := c.client.Patch(ctx, lease, client.Merge)
 	if apierrors.IsNotFound(err) {
@@ -56,19 +57,21 @@ func (c *leaseController) Reconcile(ctx context.Context, req reconcile.Request) 
 	return reconcile.Result{RequeueAfter: wait.Jitter(pause, renewalJitter)}, nil
 }
 
-// count returns how many leases are renewed, with or without that of the node.
-func (c *leaseController) count(node string, with bool) int {
+// enlist notes that the lease of the node is renewed, and returns how many are.
+func (c *leaseController) enlist(node string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nodes == nil {
-		c.nodes = map[string]struct{}{}
+		c.nodes = sets.Set[string]{}
 	}
-	if with {
-		c.nodes[node] = struct{}{}
-	} else {
-		delete(c.nodes, node)
-	}
-	return len(c.nodes)
+	return c.nodes.Insert(node).Len()
+}
+
+// strike notes that the lease of the node is renewed no more.
+func (c *leaseController) strike(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes.Delete(node)
 }
 
 // pause returns how often each of so many leases is renewed: as often as was asked for, unless they are many. A renewal

@@ -387,8 +387,12 @@ func TestManyLeasesAreRenewedLessOften(t *testing.T) {
 	if got := leases.pause(1000); got != 30*time.Second {
 		t.Errorf("who asked for 30s gets %s", got)
 	}
-	if leases.count("a", true) != 1 || leases.count("b", true) != 2 || leases.count("a", true) != 2 || leases.count("a", false) != 1 {
+	leases.strike("a")
+	if leases.enlist("a") != 1 || leases.enlist("b") != 2 || leases.enlist("a") != 2 {
 		t.Error("nodes are not counted right")
+	}
+	if leases.strike("a"); leases.enlist("b") != 1 {
+		t.Error("a node that is gone counts")
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -39,15 +37,4 @@ func (c *Controller) disputed(ctx context.Context, peer *v1alpha1.Peer, p *probe
 		return false, fmt.Errorf("read Node %s: %w", key.Name, err)
 	}
 	return v1alpha1.IsCutOff(node) != errors.Is(p.err, peers.ErrUnreachable), nil
-}
-
-// nodeTurned lets through that a virtual node goes, which a Peer that is being deleted waits for, and that its peer was found
-// to answer no more, or again.
-var nodeTurned = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return isOfType(after, v1alpha1.TypeVirtualNode) && v1alpha1.IsCutOff(before) != v1alpha1.IsCutOff(after)
-	},
-	DeleteFunc: func(e event.DeleteEvent) bool { return isOfType(e.Object, v1alpha1.TypeVirtualNode) },
 }

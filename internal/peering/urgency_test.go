@@ -13,7 +13,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// nodeThatShows is that of the peer, as its kubelet shows it.
+// nodeThatShows is the virtual node of the peer, whose condition Ready has that reason.
 func nodeThatShows(reason string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

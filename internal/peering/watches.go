@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -68,6 +69,17 @@ func claimChanges() builder.Predicates {
 		before, after := e.ObjectOld.(*v1alpha1.PeeringClaim), e.ObjectNew.(*v1alpha1.PeeringClaim)
 		return before.Generation != after.Generation || accepted(before) != accepted(after)
 	}})
+}
+
+// nodeTurned lets through that a virtual node goes, which a Peer that is being deleted waits for, and that its peer was found
+// to answer no more, or again.
+var nodeTurned = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return isOfType(after, v1alpha1.TypeVirtualNode) && v1alpha1.IsCutOff(before) != v1alpha1.IsCutOff(after)
+	},
+	DeleteFunc: func(e event.DeleteEvent) bool { return isOfType(e.Object, v1alpha1.TypeVirtualNode) },
 }
 
 // peerOfNamespace finds the Peer of a tenant namespace by the name, and that of a twin by the label.
