@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -183,13 +182,12 @@ func conditionsOf(object client.Object) string {
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-// logSays waits until the pod has written what it should, and nothing else but space around it. A container runs before it
-// writes.
-func (c *cluster) logSays(t *testing.T, ns, pod, want string, flags ...string) {
+// logSays waits until the pod has written what it should, and nothing else. A container runs before it writes.
+func (c *cluster) logSays(t *testing.T, ns, pod, want string) {
 	t.Helper()
 	eventually(t, "the log of "+pod+" says what it should", func(ctx context.Context) error {
-		out, err := c.kubectl(ctx, append([]string{"logs", "-n", ns, pod}, flags...)...)
-		if err == nil && strings.TrimSpace(out) != want {
+		out, err := c.kubectl(ctx, "logs", "-n", ns, pod)
+		if err == nil && out != want {
 			err = fmt.Errorf("it says %q, want %q", out, want)
 		}
 		return err

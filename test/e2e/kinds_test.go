@@ -117,7 +117,13 @@ func TestEveryKindOfPod(t *testing.T) {
 			lubeck.create(t, pod)
 			home := lubeck.awaitReadyPods(t, ns, name, 1)[0]
 			expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
-			lubeck.logSays(t, ns, name, story.want, "-c", "main")
+			eventually(t, "its log says that it is what it should be", func(ctx context.Context) error {
+				out, err := lubeck.kubectl(ctx, "logs", "-n", ns, name, "-c", "main")
+				if err == nil && strings.TrimSpace(out) != story.want {
+					err = fmt.Errorf("it says %q, want %q", out, story.want)
+				}
+				return err
+			})
 		})
 	}
 }
@@ -289,7 +295,7 @@ func TestConfigurationComesAlong(t *testing.T) {
 	home := lubeck.awaitReadyPods(t, ns, "reader", 1)[0]
 	remote := hamburg.mustRemotePod(t, &home)
 	expectSamePod(t, &home, remote)
-	lubeck.logSays(t, ns, "reader", "green anchor one anchor")
+	lubeck.logSays(t, ns, "reader", "green anchor one anchor\n")
 	if err := hamburg.isGone(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: remote.Namespace, Name: "unused"}}); err != nil {
 		t.Errorf("a Secret that no pod refers to: %v", err)
 	}

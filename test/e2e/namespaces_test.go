@@ -135,7 +135,7 @@ func TestOverridesByCluster(t *testing.T) {
 	if remote := hamburg.mustRemotePod(t, &home); remote.Labels["place"] != "harbour" || home.Labels["place"] != "" {
 		t.Errorf("labels there: %v, at home: %v", remote.Labels, home.Labels)
 	}
-	lubeck.logSays(t, ns, "changed", "I am at the harbour")
+	lubeck.logSays(t, ns, "changed", "I am at the harbour\n")
 }
 
 // Where the administrator has namespaces offloaded, users need do nothing.
