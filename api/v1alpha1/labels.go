@@ -1,5 +1,16 @@
 package v1alpha1
 
+import "strings"
+
+// Domain is the domain of the labels and annotations that only Hanse itself sets.
+const Domain = "hanse.dev"
+
+// IsOwn reports whether only Hanse itself sets labels and annotations of the key.
+func IsOwn(key string) bool {
+	domain, _, found := strings.Cut(key, "/")
+	return found && (domain == Domain || strings.HasSuffix(domain, "."+Domain))
+}
+
 // Labels, annotations, taints and finalizers that Hanse puts on objects. They are part of the API: users may select by
 // them.
 const (

@@ -3,8 +3,13 @@ package offload
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -13,23 +18,37 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
+// Rules are what a provider adds to the pods of one consumer. The zero value adds what every pod gets.
+type Rules struct {
+	// Restricted sets what Pod Security "restricted" asks for, where the author of the pod left it open.
+	Restricted bool
+	// LeastRequests are what a container counts for that asks for nothing of that resource (cpu or memory).
+	LeastRequests corev1.ResourceList
+	// Taints are those that the provider offers: a pod may tolerate these and no others.
+	Taints []corev1.Taint
+	// Path are the ids of the clusters that the pod has come through, this one included, if it may be sent on to another.
+	// A pod without one stays on the provider's real nodes.
+	Path []string
+}
+
+// maxContainers is how many containers a pod may have. The record of its restarts holds as many.
+const maxContainers = 250
+
 // Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
 // field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
-// virtual nodes unless the rules let it go on, has no token of the provider's API, is confined where its author left that open, and says itself what
-// it asks for. It has no ephemeral containers, see Debugging.
+// virtual nodes unless the rules let it go on, has no token of the provider's API, is confined where its author left that
+// open, and says itself what it asks for. It has no ephemeral containers, see Debugging.
 func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
-	asked, err := decodeTemplate(shadow.Spec.Pod.Raw)
-	if err != nil {
-		return nil, err
-	}
-	allowed, err := allow(asked, rules.Taints)
+	asked, err := readTemplate(shadow, rules)
 	if err != nil {
 		return nil, err
 	}
 	if problems := validation.IsValidLabelValue(string(shadow.Spec.HomeUID)); shadow.Spec.HomeUID == "" || len(problems) > 0 {
 		return nil, errors.New("spec.homeUID: not a UID")
 	}
-	pod := &corev1.Pod{ObjectMeta: allowed.ObjectMeta, Spec: allowed.Spec}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Labels: asked.Labels, Annotations: asked.Annotations}, Spec: asked.Spec,
+	}
 	pod.Spec.EphemeralContainers = nil
 	own(pod, shadow)
 	confine(&pod.Spec, rules.Restricted)
@@ -38,7 +57,22 @@ func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-func decodeTemplate(raw []byte) (*corev1.PodTemplateSpec, error) {
+// Debugging returns the ephemeral containers that a provider adds to the running pod of the ShadowPod, from the fields on
+// the allow-list and confined as the pod's own containers are. Build leaves them out, because a new pod cannot have any.
+func Debugging(shadow *v1alpha1.ShadowPod, rules Rules) ([]corev1.EphemeralContainer, error) {
+	asked, err := readTemplate(shadow, rules)
+	if err != nil {
+		return nil, err
+	}
+	for i := range asked.Spec.EphemeralContainers {
+		confineContainer(asContainer(&asked.Spec.EphemeralContainers[i]), rules.Restricted)
+	}
+	return asked.Spec.EphemeralContainers, nil
+}
+
+// readTemplate decodes what a consumer sent, and checks that each field may pass.
+func readTemplate(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.PodTemplateSpec, error) {
+	raw := shadow.Spec.Pod.Raw
 	if len(raw) == 0 {
 		return nil, errors.New("spec.pod: empty")
 	}
@@ -56,38 +90,53 @@ func decodeTemplate(raw []byte) (*corev1.PodTemplateSpec, error) {
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("spec.pod: %s", bounded(unknown[0].Error(), maxMessage))
 	}
-	return asked, nil
+	return asked, checkTemplate(asked, rules.Taints)
 }
 
-// allow returns what is allowed of a template, or an error that names the first field that is not.
-func allow(asked *corev1.PodTemplateSpec, taints []corev1.Taint) (*corev1.PodTemplateSpec, error) {
-	if err := checkContainers(&asked.Spec); err != nil {
-		return nil, err
+var (
+	podRule       = ruleFor("spec", reflect.TypeFor[corev1.PodSpec]())
+	ephemeralRule = ruleFor("spec.ephemeralContainers[]", reflect.TypeFor[corev1.EphemeralContainer]())
+)
+
+// checkTemplate returns an error that names the first field of a template that a provider does not take.
+func checkTemplate(asked *corev1.PodTemplateSpec, taints []corev1.Taint) error {
+	spec := &asked.Spec
+	if count := len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers); count > maxContainers {
+		return fmt.Errorf("spec.containers: %d with the init and ephemeral ones, at most %d are taken", count, maxContainers)
 	}
-	allowed := &corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{
-			Labels:      allowedEntries(asked.Labels, labelTravels),
-			Annotations: allowedEntries(asked.Annotations, annotationAllowed),
-		},
-		Spec: allowedPodSpec(&asked.Spec),
+	if found := refusedMetadata(&asked.ObjectMeta); found != nil {
+		return found.under("metadata")
 	}
-	allowed.Spec.Tolerations = offeredTolerations(asked.Spec.Tolerations, taints)
-	left, err := firstDifference(asked, allowed)
-	if err != nil {
-		return nil, err
+	tolerations := spec.Tolerations
+	spec.Tolerations = nil
+	defer func() { spec.Tolerations = tolerations }()
+	if found := podRule.firstRefused(reflect.ValueOf(spec)); found != nil {
+		return found.under("spec")
 	}
-	if left != "" {
-		return nil, notAllowed(left)
+	if len(offeredTolerations(tolerations, taints)) < len(tolerations) {
+		return &refusedField{path: "spec.tolerations"}
 	}
-	return allowed, nil
+	return nil
 }
 
-func notAllowed(path string) error {
-	path = bounded(path, maxMessage)
-	if why := whyNot(path); why != "" {
-		return fmt.Errorf("%s: not allowed: %s", path, why)
+// refusedMetadata returns the first part of the metadata that a provider does not take: it takes labels and annotations.
+func refusedMetadata(asked *metav1.ObjectMeta) *refusedField {
+	others := *asked
+	others.Labels, others.Annotations = nil, nil
+	if !equality.Semantic.DeepEqual(others, metav1.ObjectMeta{}) {
+		return &refusedField{path: singlePath(reflect.ValueOf(others))}
 	}
-	return fmt.Errorf("%s: not allowed", path)
+	for _, key := range slices.Sorted(maps.Keys(asked.Annotations)) {
+		if !annotationAllowed(key, asked.Annotations[key]) {
+			return &refusedField{path: ".annotations" + step(key)}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(asked.Labels)) {
+		if !labelTravels(key, "") {
+			return &refusedField{path: ".labels" + step(key)}
+		}
+	}
+	return nil
 }
 
 func own(pod *corev1.Pod, shadow *v1alpha1.ShadowPod) {
@@ -103,4 +152,120 @@ func own(pod *corev1.Pod, shadow *v1alpha1.ShadowPod) {
 		UID:        shadow.UID,
 		Controller: ptr.To(true),
 	}}
+}
+
+// confine sets what the author of the pod left open, to what is safe.
+func confine(spec *corev1.PodSpec, restricted bool) {
+	spec.AutomountServiceAccountToken = ptr.To(false)
+	if spec.SecurityContext == nil {
+		spec.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	if spec.SecurityContext.SeccompProfile == nil {
+		spec.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	if restricted && spec.SecurityContext.RunAsNonRoot == nil {
+		spec.SecurityContext.RunAsNonRoot = ptr.To(true)
+	}
+	forEachContainer(spec, func(c *corev1.Container) { confineContainer(c, restricted) })
+}
+
+func confineContainer(c *corev1.Container, restricted bool) {
+	if c.SecurityContext == nil {
+		c.SecurityContext = &corev1.SecurityContext{}
+	}
+	if c.SecurityContext.AllowPrivilegeEscalation == nil {
+		c.SecurityContext.AllowPrivilegeEscalation = ptr.To(false)
+	}
+	if !restricted {
+		return
+	}
+	if c.SecurityContext.Capabilities == nil {
+		c.SecurityContext.Capabilities = &corev1.Capabilities{}
+	}
+	if len(c.SecurityContext.Capabilities.Drop) == 0 {
+		c.SecurityContext.Capabilities.Drop = []corev1.Capability{"ALL"}
+	}
+}
+
+// forEachKindOfContainer visits the ephemeral containers too.
+func forEachKindOfContainer(spec *corev1.PodSpec, f func(*corev1.Container)) {
+	forEachContainer(spec, f)
+	for i := range spec.EphemeralContainers {
+		f(asContainer(&spec.EphemeralContainers[i]))
+	}
+}
+
+// forEachContainer visits the containers that a pod begins with.
+func forEachContainer(spec *corev1.PodSpec, f func(*corev1.Container)) {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			f(&containers[i])
+		}
+	}
+}
+
+// writeRequests writes down what the pod asks for without saying so, as the API server would: so a pod can be counted
+// before it is made. Whoever asks for nothing asks for the least.
+func writeRequests(spec *corev1.PodSpec, least corev1.ResourceList) {
+	forEachContainer(spec, func(c *corev1.Container) {
+		for name, limit := range c.Resources.Limits {
+			if _, asked := c.Resources.Requests[name]; !asked {
+				request(&c.Resources, name, limit)
+			}
+		}
+	})
+	if spec.Resources != nil {
+		writePodRequests(spec)
+	}
+	for name, quantity := range least {
+		atLeast(spec, name, quantity)
+	}
+}
+
+// writePodRequests does the same for the pod as a whole, whose limit is its request unless a container has one.
+func writePodRequests(spec *corev1.PodSpec) {
+	for name, limit := range spec.Resources.Limits {
+		_, asked := spec.Resources.Requests[name]
+		forEachContainer(spec, func(c *corev1.Container) {
+			_, has := c.Resources.Requests[name]
+			asked = asked || has
+		})
+		if !asked {
+			request(spec.Resources, name, limit)
+		}
+	}
+}
+
+// atLeast raises requests of nothing. Containers that share a request of their pod need none of their own: an explicit
+// zero keeps the LimitRange of the namespace from giving them one.
+func atLeast(spec *corev1.PodSpec, name corev1.ResourceName, least resource.Quantity) {
+	if spec.Resources != nil {
+		if shared, ok := spec.Resources.Requests[name]; ok {
+			if shared.IsZero() {
+				request(spec.Resources, name, within(spec.Resources.Limits, name, least))
+			}
+			least = resource.Quantity{}
+		}
+	}
+	forEachContainer(spec, func(c *corev1.Container) {
+		if asked, ok := c.Resources.Requests[name]; !ok || asked.IsZero() {
+			request(&c.Resources, name, within(c.Resources.Limits, name, least))
+		}
+	})
+}
+
+// within returns the quantity, or the limit if that is lower. A limit of zero is none to the kernel, so it does not count
+// here: the API server then refuses the pod, because it asks for more than its limit.
+func within(limits corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) resource.Quantity {
+	if limit, ok := limits[name]; ok && limit.Sign() > 0 && limit.Cmp(quantity) < 0 {
+		return limit.DeepCopy()
+	}
+	return quantity.DeepCopy()
+}
+
+func request(resources *corev1.ResourceRequirements, name corev1.ResourceName, quantity resource.Quantity) {
+	if resources.Requests == nil {
+		resources.Requests = corev1.ResourceList{}
+	}
+	resources.Requests[name] = quantity.DeepCopy()
 }

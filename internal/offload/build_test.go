@@ -143,7 +143,7 @@ func TestBuildRefuses(t *testing.T) {
 		spec(`"initContainers":[{"name":"i","securityContext":{"privileged":true}}]`):                                              "spec.initContainers[0].securityContext.privileged: not allowed",
 		spec(`"initContainers":[` + strings.TrimSuffix(strings.Repeat(`{"name":"i"},`, 250), ",") + `]`):                           "spec.containers: 251 with the init and ephemeral ones, at most 250 are taken",
 		spec(`"securityContext":{"sysctls":[{"name":"net.ipv4.tcp_syncookies","value":"1"},{"name":"kernel.panic","value":"1"}]}`): "spec.securityContext.sysctls[1].name: not allowed",
-		spec(`"securityContext":{"seccompProfile":{"type":"Localhost","localhostProfile":"p"}}`):                                   "spec.securityContext.seccompProfile: not allowed",
+		spec(`"securityContext":{"seccompProfile":{"type":"Localhost","localhostProfile":"p"}}`):                                   "spec.securityContext.seccompProfile.localhostProfile: not allowed",
 		spec(`"affinity":{"podAffinity":{}}`):                                                                                      "spec.affinity.podAffinity: not allowed",
 		spec(`"priorityClassName":"system-node-critical"`):                                                                         "spec.priorityClassName: not allowed",
 		spec(`"runtimeClassName":"r"`):                                                                                             "spec.runtimeClassName: not allowed",

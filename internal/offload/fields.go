@@ -1,8 +1,12 @@
 package offload
 
 import (
+	"cmp"
+	"encoding/json"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,39 +20,36 @@ const (
 	refused verdict = "refused"
 )
 
-// fieldLine is a line of the table of all fields of a pod. The line of a field that is dropped or refused is for all below it
-// as well. What is kept or changed has a line for each field below, so that nothing new in Kubernetes travels unseen.
+// fieldLine is a line of the table of all fields of a pod. The line of a field that is dropped or refused holds for all
+// fields below it as well. What is kept or changed has a line for each field below, so that no new field of Kubernetes
+// travels before somebody has decided about it.
 type fieldLine struct {
 	path    string // as in JSON, lists as []
 	verdict verdict
 	why     string // needed unless the field is kept whatever it says
+	// check, if there is one, decides for each value by itself whether a provider takes it.
+	check func(value string) bool
 }
 
-// fields is the table. The tests prove each line, and that there is one for each field of the Kubernetes in go.mod.
-var fields = slices.Concat(podFields, containerFields, ephemeralFields, volumeFields, statusFields)
-
-// likes are the parts of a pod that are made of the same fields as another. A line of its own takes precedence.
-var likes = []struct{ path, like string }{
-	{"spec.initContainers[]", "spec.containers[]"},
-	{"spec.ephemeralContainers[]", "spec.containers[]"},
-	{"spec.containers[].readinessProbe", "spec.containers[].livenessProbe"},
-	{"spec.containers[].startupProbe", "spec.containers[].livenessProbe"},
-	{"spec.containers[].lifecycle.postStart", "spec.containers[].lifecycle.preStop"},
-	{"spec.volumes[].projected.sources[].downwardAPI.items[]", "spec.volumes[].downwardAPI.items[]"},
-	{"status.initContainerStatuses[]", "status.containerStatuses[]"},
-	{"status.ephemeralContainerStatuses[]", "status.containerStatuses[]"},
-	{"status.containerStatuses[].lastState", "status.containerStatuses[].state"},
-}
-
+// lines makes a line for each path.
 func lines(v verdict, why string, paths ...string) []fieldLine {
+	return checked(v, nil, why, paths...)
+}
+
+// only makes a line for each path, of fields that are kept if the check lets their value through.
+func only(check func(string) bool, why string, paths ...string) []fieldLine {
+	return checked(kept, check, why, paths...)
+}
+
+func checked(v verdict, check func(string) bool, why string, paths ...string) []fieldLine {
 	out := make([]fieldLine, 0, len(paths))
 	for _, path := range paths {
-		out = append(out, fieldLine{path: path, verdict: v, why: why})
+		out = append(out, fieldLine{path: path, verdict: v, why: why, check: check})
 	}
 	return out
 }
 
-// lineOf returns the line of the table that is for the field with the path.
+// lineOf returns the line of the table that holds for the field with the path.
 func lineOf(path string) (fieldLine, bool) {
 	if line, ok := ownLine(path); ok {
 		return line, true
@@ -73,16 +74,162 @@ func ownLine(path string) (fieldLine, bool) {
 
 func (f fieldLine) coversAllBelow() bool { return f.verdict == dropped || f.verdict == refused }
 
-var subscripts = regexp.MustCompile(`\[[^]]*\]`)
+// A rule is the table for one Go type, as a tree. It has a line, or the rules of its items, or those of its fields.
+type rule struct {
+	line   *fieldLine
+	items  *rule
+	fields []fieldRule // in the order of their names
+}
 
-// whyNot returns what the table says about a field that was found not to be allowed, such as spec.volumes[0].nfs.
-func whyNot(path string) string {
-	path = subscripts.ReplaceAllString(path, "[]")
-	for path != "" {
-		if line, ok := lineOf(path); ok && line.verdict != dropped {
-			return line.why
-		}
-		path = path[:max(strings.LastIndexByte(path, '.'), 0)]
+type fieldRule struct {
+	name  string // in JSON
+	index []int  // in Go
+	rule  *rule
+}
+
+// ruleFor makes the rule for the type of the field with the path. A field that the table does not know is refused.
+func ruleFor(path string, kind reflect.Type) *rule {
+	if line, ok := lineOf(path); ok {
+		return &rule{line: &line}
 	}
-	return ""
+	switch kind.Kind() {
+	case reflect.Pointer:
+		return ruleFor(path, kind.Elem())
+	case reflect.Slice:
+		return &rule{items: ruleFor(path+"[]", kind.Elem())}
+	case reflect.Struct:
+		if found := fieldRules(path, kind, nil); len(found) > 0 {
+			slices.SortFunc(found, func(a, b fieldRule) int { return cmp.Compare(a.name, b.name) })
+			return &rule{fields: found}
+		}
+	}
+	return &rule{line: &fieldLine{path: path, verdict: refused}}
+}
+
+// fieldRules makes the rules of a struct's fields, those of structs that JSON shows inline included.
+func fieldRules(path string, kind reflect.Type, index []int) []fieldRule {
+	var out []fieldRule
+	for i := range kind.NumField() {
+		field, at := kind.Field(i), append(slices.Clone(index), i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" && field.Anonymous {
+			out = append(out, fieldRules(path, field.Type, at)...)
+			continue
+		}
+		out = append(out, fieldRule{name: name, index: at, rule: ruleFor(path+"."+name, field.Type)})
+	}
+	return out
+}
+
+// A refusedField is a field that a provider does not take, and the reason if there is more to say than that.
+type refusedField struct{ path, why string }
+
+func (f *refusedField) Error() string {
+	text := bounded(f.path, maxMessage) + ": not allowed"
+	if f.why != "" {
+		text += ": " + f.why
+	}
+	return text
+}
+
+func (f *refusedField) under(step string) *refusedField {
+	f.path = step + f.path
+	return f
+}
+
+// firstRefused returns the first field in the value, by name, that a provider does not take; nil if it takes all. It
+// takes out fields that say nothing, such as empty lists, where the table does not let them through.
+func (r *rule) firstRefused(value reflect.Value) *refusedField {
+	switch {
+	case r.line != nil:
+		return r.line.judge(value)
+	case value.Kind() == reflect.Pointer:
+		if value.IsNil() {
+			return nil
+		}
+		return r.firstRefused(value.Elem())
+	case r.items != nil:
+		for i := range value.Len() {
+			if found := r.items.firstRefused(value.Index(i)); found != nil {
+				return found.under("[" + strconv.Itoa(i) + "]")
+			}
+		}
+	}
+	for _, field := range r.fields {
+		if found := field.rule.firstRefused(value.FieldByIndex(field.index)); found != nil {
+			return found.under("." + field.name)
+		}
+	}
+	return nil
+}
+
+func (f *fieldLine) judge(value reflect.Value) *refusedField {
+	isNil := value.Kind() == reflect.Pointer && value.IsNil()
+	switch {
+	case isNil, f.check == nil && !f.coversAllBelow(), f.check != nil && !slices.ContainsFunc(texts(value), f.fails):
+		return nil
+	case isEmpty(value) && f.coversAllBelow():
+		value.SetZero()
+		return nil
+	case f.verdict == dropped:
+		return &refusedField{path: singlePath(value)}
+	default:
+		return &refusedField{path: singlePath(value), why: f.why}
+	}
+}
+
+func (f *fieldLine) fails(text string) bool { return !f.check(text) }
+
+// texts returns the text, or true or false, of a value, or those of a list.
+func texts(value reflect.Value) []string {
+	switch value.Kind() {
+	case reflect.Pointer:
+		return texts(value.Elem())
+	case reflect.Bool:
+		return []string{strconv.FormatBool(value.Bool())}
+	case reflect.Slice:
+		var out []string
+		for i := range value.Len() {
+			out = append(out, texts(value.Index(i))...)
+		}
+		return out
+	default:
+		return []string{value.String()}
+	}
+}
+
+// isEmpty says whether a field says nothing. A pointer says something, even to an empty value.
+func isEmpty(value reflect.Value) bool {
+	if kind := value.Kind(); kind == reflect.Slice || kind == reflect.Map {
+		return value.Len() == 0
+	}
+	return value.IsZero()
+}
+
+// singlePath follows objects of a single field, so that the message names what the author wrote.
+func singlePath(value reflect.Value) string {
+	raw, err := json.Marshal(value.Interface())
+	if err != nil {
+		return ""
+	}
+	path := ""
+	for {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(raw, &object) != nil || len(object) != 1 {
+			return path
+		}
+		for key, inner := range object {
+			path, raw = path+step(key), inner
+		}
+	}
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9]+$`)
+
+// step is how a path goes on with a key.
+func step(key string) string {
+	if plainKey.MatchString(key) {
+		return "." + key
+	}
+	return "[" + key + "]"
 }

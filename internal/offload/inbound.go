@@ -9,9 +9,38 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
+
+// AddressMap maps the addresses of a peer's pods, by their prefix, to those under which this cluster sees them. The
+// zero value maps nothing.
+type AddressMap struct {
+	// From is the peer's pod range as the peer sees it.
+	From netip.Prefix
+	// To is the range in which this cluster sees it, at least as large.
+	To netip.Prefix
+}
+
+// Map returns the address under which this cluster sees a pod of the peer, and whether there is one.
+func (m AddressMap) Map(addr netip.Addr) (netip.Addr, bool) {
+	from, to := m.From.Masked(), m.To.Masked()
+	if !from.IsValid() || !to.IsValid() || from.Addr().BitLen() != to.Addr().BitLen() || to.Bits() > from.Bits() {
+		return netip.Addr{}, false
+	}
+	addr = addr.Unmap().WithZone("")
+	if !from.Contains(addr) {
+		return netip.Addr{}, false
+	}
+	bits := addr.AsSlice()
+	for i, b := range to.Addr().AsSlice() {
+		// The host part of from is at most as long as that of to, so the prefixes never overlap the host's bits.
+		bits[i] = bits[i]&^from.Addr().AsSlice()[i] | b
+	}
+	mapped, ok := netip.AddrFromSlice(bits)
+	return mapped, ok
+}
 
 // ErrOtherPod is returned by Inbound for a record of another pod of the same name.
 var ErrOtherPod = errors.New("the ShadowPod is of another pod")
@@ -160,4 +189,81 @@ func lose(s *corev1.ContainerStatus) {
 		lost.StartedAt = s.State.Running.StartedAt
 	}
 	s.State = corev1.ContainerState{Terminated: lost}
+}
+
+// reflected are the conditions that a kubelet would set, so they come from the provider. All others have other writers
+// at home.
+var reflected = []corev1.PodConditionType{
+	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+	corev1.PodResizePending, corev1.PodResizeInProgress,
+}
+
+// passing are those of them that are gone when they no longer hold.
+var passing = []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress}
+
+func takeConditions(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus) {
+	out.Conditions = slices.DeleteFunc(out.Conditions, func(c corev1.PodCondition) bool {
+		return slices.Contains(passing, c.Type) && PodCondition(remote, c.Type) == nil
+	})
+	for _, kind := range reflected {
+		claimed := PodCondition(remote, kind)
+		if claimed == nil || !knownConditionStatus(claimed.Status) {
+			continue
+		}
+		c := corev1.PodCondition{
+			Type:               kind,
+			Status:             claimed.Status,
+			ObservedGeneration: home.Generation,
+			LastTransitionTime: claimed.LastTransitionTime,
+			Reason:             bounded(claimed.Reason, maxWord),
+			Message:            bounded(claimed.Message, maxMessage),
+		}
+		if kind == corev1.PodReady {
+			judgeGates(&c, home)
+		}
+		setCondition(out, c)
+	}
+}
+
+func knownConditionStatus(s corev1.ConditionStatus) bool {
+	return s == corev1.ConditionTrue || s == corev1.ConditionFalse || s == corev1.ConditionUnknown
+}
+
+// judgeGates holds a ready pod back until home's readiness gates are open: their controllers are at home.
+func judgeGates(ready *corev1.PodCondition, home *corev1.Pod) {
+	if ready.Status != corev1.ConditionTrue {
+		return
+	}
+	for _, gate := range home.Spec.ReadinessGates {
+		c := PodCondition(&home.Status, gate.ConditionType)
+		if c != nil {
+			ready.LastTransitionTime = later(ready.LastTransitionTime, c.LastTransitionTime)
+		}
+		if c == nil || c.Status != corev1.ConditionTrue {
+			ready.Status = corev1.ConditionFalse
+			ready.Reason = "ReadinessGatesNotReady"
+			ready.Message = "Readiness gate " + string(gate.ConditionType) + " is not True"
+			return
+		}
+	}
+}
+
+func later(a, b metav1.Time) metav1.Time {
+	if a.Before(&b) {
+		return b
+	}
+	return a
+}
+
+// setCondition replaces the condition of the same type. The time of the last change stays while the status does.
+func setCondition(out *corev1.PodStatus, c corev1.PodCondition) {
+	was := PodCondition(out, c.Type)
+	if was == nil {
+		out.Conditions = append(out.Conditions, c)
+		return
+	}
+	if was.Status == c.Status && !was.LastTransitionTime.IsZero() {
+		c.LastTransitionTime = was.LastTransitionTime
+	}
+	*was = c
 }

@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -27,7 +29,7 @@ func Outbound(home *corev1.Pod, o Options) (corev1.PodTemplateSpec, error) {
 		return corev1.PodTemplateSpec{}, refusalError(reason)
 	}
 	out := translate(home, o)
-	if _, err := allow(&out, o.Taints); err != nil {
+	if err := checkTemplate(&out, o.Taints); err != nil {
 		return corev1.PodTemplateSpec{}, refusalError(err.Error())
 	}
 	return out, nil
@@ -102,4 +104,164 @@ func leaveTokenAtHome(spec *corev1.PodSpec) {
 			return slices.Contains(dropped, m.Name)
 		})
 	})
+}
+
+// guardedTaints keep pods off nodes on which no peer's pod may run, whatever is offered.
+var guardedTaints = []string{
+	"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", v1alpha1.TaintVirtualNode, v1alpha1.TaintWithdrawn,
+}
+
+// offeredTolerations returns the tolerations of taints that the provider offers. All others speak of the consumer's nodes,
+// or of nodes that the provider keeps for somebody else.
+func offeredTolerations(in []corev1.Toleration, offered []corev1.Taint) []corev1.Toleration {
+	var out []corev1.Toleration
+	for i := range in {
+		if isOffered(&in[i], offered) {
+			out = append(out, in[i])
+		}
+	}
+	return out
+}
+
+func isOffered(t *corev1.Toleration, offered []corev1.Taint) bool {
+	if t.Key == "" || slices.Contains(guardedTaints, t.Key) {
+		return false
+	}
+	return slices.ContainsFunc(offered, func(taint corev1.Taint) bool {
+		return t.ToleratesTaint(logr.Discard(), &taint, false)
+	})
+}
+
+// allowedEntries returns the entries of a map that the rule allows, and nil if there are none.
+func allowedEntries(entries map[string]string, rule func(key, value string) bool) map[string]string {
+	var out map[string]string
+	for key, value := range entries {
+		if !rule(key, value) {
+			continue
+		}
+		if out == nil {
+			out = make(map[string]string, len(entries))
+		}
+		out[key] = value
+	}
+	return out
+}
+
+// labelTravels says whether a label goes along: all do but Hanse's own, which mean something else over there.
+func labelTravels(key, _ string) bool { return !v1alpha1.IsOwn(key) }
+
+// annotationTravels says whether an annotation goes along. Annotations steer what runs on the provider's nodes
+// (networks to join, roles to take, profiles to lift), so only those go that nothing there acts upon.
+func annotationTravels(key, _ string) bool {
+	prefix, _, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		return true
+	}
+	switch prefix {
+	case "prometheus.io", "kubectl.kubernetes.io", "batch.kubernetes.io":
+		return true
+	default:
+		return false
+	}
+}
+
+// annotationAllowed says what a provider takes: what travels, and the home namespace that downward volumes read.
+func annotationAllowed(key, value string) bool {
+	if key == v1alpha1.AnnotationHomeNamespace {
+		return len(validation.IsDNS1123Label(value)) == 0
+	}
+	return annotationTravels(key, value)
+}
+
+// identity is what a pod can read of itself: always what it is at home.
+type identity struct {
+	home   *corev1.Pod
+	hostIP string
+}
+
+// inEnv replaces references to fields of the pod by home's values. Only the pod's own addresses are left to the
+// provider: a process binds to them.
+func (s identity) inEnv(env []corev1.EnvVar) {
+	for i := range env {
+		if env[i].ValueFrom == nil || env[i].ValueFrom.FieldRef == nil {
+			continue
+		}
+		if value, ok := s.value(env[i].ValueFrom.FieldRef.FieldPath); ok {
+			// In a literal "$(NAME)" means a variable; a field's value is taken as it is.
+			env[i].Value = strings.ReplaceAll(value, "$", "$$")
+			env[i].ValueFrom = nil
+		}
+	}
+}
+
+func (s identity) value(path string) (string, bool) {
+	switch path {
+	case "metadata.name":
+		return s.home.Name, true
+	case "metadata.namespace":
+		return s.home.Namespace, true
+	case "metadata.uid":
+		return string(s.home.UID), true
+	case "spec.nodeName":
+		return s.home.Spec.NodeName, true
+	case "spec.serviceAccountName":
+		return s.home.Spec.ServiceAccountName, true
+	case "status.hostIP", "status.hostIPs":
+		return s.hostIP, true
+	}
+	if key, ok := subscript(path, "metadata.labels"); ok {
+		return s.home.Labels[key], true
+	}
+	if key, ok := subscript(path, "metadata.annotations"); ok {
+		return s.home.Annotations[key], true
+	}
+	return "", false
+}
+
+// subscript returns key of "field['key']".
+func subscript(path, field string) (string, bool) {
+	key, ok := strings.CutPrefix(path, field+"['")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(key, "']")
+}
+
+// inVolumes makes downward volumes read home's namespace and UID. Files cannot be literals, so they read them from
+// metadata that travels along. It reports whether one of them reads the annotation with the home namespace.
+func (s identity) inVolumes(volumes []corev1.Volume) bool {
+	reads := false
+	forEachDownwardFile(volumes, func(file *corev1.DownwardAPIVolumeFile) {
+		if file.FieldRef == nil {
+			return
+		}
+		switch file.FieldRef.FieldPath {
+		case "metadata.namespace":
+			file.FieldRef.FieldPath = "metadata.annotations['" + v1alpha1.AnnotationHomeNamespace + "']"
+			reads = true
+		case "metadata.uid":
+			file.FieldRef.FieldPath = "metadata.labels['" + v1alpha1.LabelHomeUID + "']"
+		}
+	})
+	return reads
+}
+
+func forEachDownwardFile(volumes []corev1.Volume, f func(*corev1.DownwardAPIVolumeFile)) {
+	visit := func(items []corev1.DownwardAPIVolumeFile) {
+		for i := range items {
+			f(&items[i])
+		}
+	}
+	for i := range volumes {
+		if down := volumes[i].DownwardAPI; down != nil {
+			visit(down.Items)
+		}
+		if projected := volumes[i].Projected; projected != nil {
+			for _, source := range projected.Sources {
+				if source.DownwardAPI != nil {
+					visit(source.DownwardAPI.Items)
+				}
+			}
+		}
+	}
 }

@@ -62,7 +62,7 @@ func patched(document []byte, operations []v1alpha1.PatchOperation) ([]byte, err
 		next, err := operate(document, &operations[i])
 		if err != nil {
 			return nil, fmt.Errorf("patch[%d]: %s %s: %s", i, bounded(operations[i].Op, maxWord),
-				bounded(operations[i].Path, maxReference), bounded(err.Error(), maxMessage))
+				bounded(operations[i].Path, maxMessage), bounded(err.Error(), maxMessage))
 		}
 		document = next
 	}

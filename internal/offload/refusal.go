@@ -3,6 +3,7 @@ package offload
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -129,9 +130,83 @@ func privilegeRefusal(c *corev1.Container) string {
 	case security.Privileged != nil && *security.Privileged:
 		return fmt.Sprintf("container %q is privileged", c.Name)
 	case security.Capabilities != nil:
-		if i := slices.IndexFunc(security.Capabilities.Add, isHarmful); i >= 0 {
+		if i := slices.IndexFunc(security.Capabilities.Add, func(name corev1.Capability) bool { return !isHarmless(string(name)) }); i >= 0 {
 			return fmt.Sprintf("container %q adds capability %q", c.Name, security.Capabilities.Add[i])
 		}
+	}
+	return ""
+}
+
+// showsRootCertificates says whether a volume or a variable shows the ConfigMap that the provider has itself.
+func showsRootCertificates(spec *corev1.PodSpec) bool {
+	shown := slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+		return v.ConfigMap != nil && v.ConfigMap.Name == rootCertificates ||
+			v.Projected != nil && !isTokenVolume(&v) && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+				return s.ConfigMap != nil && s.ConfigMap.Name == rootCertificates
+			})
+	})
+	forEachContainer(spec, func(c *corev1.Container) { shown = shown || readsRootCertificates(c) })
+	return shown
+}
+
+func readsRootCertificates(c *corev1.Container) bool {
+	return slices.ContainsFunc(c.EnvFrom, func(e corev1.EnvFromSource) bool {
+		return e.ConfigMapRef != nil && e.ConfigMapRef.Name == rootCertificates
+	}) || slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+		return e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil && e.ValueFrom.ConfigMapKeyRef.Name == rootCertificates
+	})
+}
+
+// DebugRefusal says why an ephemeral container of the home pod is left at home, in words for whoever added it. The pod
+// itself goes on.
+func DebugRefusal(home *corev1.Pod) (reason string, refused bool) {
+	for i := range home.Spec.EphemeralContainers {
+		left := home.Spec.EphemeralContainers[i].DeepCopy()
+		leaveTracingAtHome(left)
+		if reason := ephemeralRefusal(left); reason != "" {
+			return reason, true
+		}
+	}
+	return "", false
+}
+
+// asContainer shows the fields that an ephemeral container shares with others.
+func asContainer(c *corev1.EphemeralContainer) *corev1.Container {
+	return (*corev1.Container)(&c.EphemeralContainerCommon)
+}
+
+// leaveEphemeralAtHome drops the ephemeral containers that cannot go along: the pod runs already, and stays.
+func leaveEphemeralAtHome(spec *corev1.PodSpec) {
+	for i := range spec.EphemeralContainers {
+		leaveTracingAtHome(&spec.EphemeralContainers[i])
+	}
+	spec.EphemeralContainers = slices.DeleteFunc(spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool {
+		return ephemeralRefusal(&c) != ""
+	})
+	if len(spec.EphemeralContainers) == 0 {
+		spec.EphemeralContainers = nil
+	}
+}
+
+// leaveTracingAtHome takes off the capability that "kubectl debug" asks for by default and that Pod Security grants to
+// nobody. Most that one looks for is found without it.
+func leaveTracingAtHome(c *corev1.EphemeralContainer) {
+	if c.SecurityContext == nil || c.SecurityContext.Capabilities == nil {
+		return
+	}
+	capabilities := c.SecurityContext.Capabilities
+	capabilities.Add = slices.DeleteFunc(capabilities.Add, func(name corev1.Capability) bool { return name == "SYS_PTRACE" })
+	if len(capabilities.Add) == 0 {
+		capabilities.Add = nil
+	}
+}
+
+func ephemeralRefusal(c *corev1.EphemeralContainer) string {
+	if reason := containerRefusal(asContainer(c)); reason != "" {
+		return reason
+	}
+	if found := ephemeralRule.firstRefused(reflect.ValueOf(c)); found != nil {
+		return fmt.Sprintf("container %q: %s", c.Name, found.under("spec.ephemeralContainers[]"))
 	}
 	return ""
 }

@@ -56,7 +56,7 @@ func route(pod *corev1.Pod, path []string) {
 func readsItsHome(volumes []corev1.Volume) bool {
 	reads := false
 	forEachDownwardFile(volumes, func(file *corev1.DownwardAPIVolumeFile) {
-		if file.FieldRef != nil && strings.Contains(file.FieldRef.FieldPath, "['"+ownDomain+"/") {
+		if file.FieldRef != nil && strings.Contains(file.FieldRef.FieldPath, "['"+v1alpha1.Domain+"/") {
 			reads = true
 		}
 	})

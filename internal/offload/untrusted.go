@@ -6,7 +6,22 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"strings"
 )
+
+const (
+	maxMessage     = 1024
+	maxTermination = 4096
+	maxWord        = 128
+)
+
+// bounded cuts a string to so many bytes at a rune's edge, and makes it valid UTF-8.
+func bounded(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.ToValidUTF8(s, "")
+}
 
 // hugeExponent matches quantities such as 1e1000000000, on which the decoder of quantities computes for minutes.
 var hugeExponent = regexp.MustCompile(`^\s*[+-]?[0-9.]*[eE][+-]?[0-9]{4,}\s*$`)
