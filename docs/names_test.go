@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,7 +21,7 @@ func TestReferenceNamesAll(t *testing.T) {
 		names        *regexp.Regexp // of the constants whose values the page must have
 	}{
 		{"conditions.go", "conditions.md", regexp.MustCompile(`^(Condition|Reason)`)},
-		{"labels.go", "labels.md", regexp.MustCompile(`^(Label|Annotation|Taint|Finalizer|Type|ClusterRole)`)},
+		{"labels.go", "labels.md", regexp.MustCompile(`^(Label|Annotation|Taint|Finalizer|Type|ClusterRole|Pod[A-Z])`)},
 	} {
 		page, err := os.ReadFile(filepath.Join("reference", test.page))
 		if err != nil {
@@ -65,4 +66,28 @@ func constants(t *testing.T, path string, names *regexp.Regexp) map[string]strin
 		return true
 	})
 	return found
+}
+
+// ownKey is a label, an annotation, a taint or the like, spelled out in Go.
+var ownKey = regexp.MustCompile(`"hanse\.dev/[a-z-]+[="]`)
+
+// TestKeysStandInOneFile checks that api/v1alpha1/labels.go alone spells the keys of our labels and annotations.
+func TestKeysStandInOneFile(t *testing.T) {
+	for _, tree := range []string{"api", "cmd", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, tree), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "labels.go" {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			for _, key := range ownKey.FindAllString(string(source), -1) {
+				if key != `"hanse.dev/namespaces"` { // the name of a controller, in events
+					t.Errorf("%s spells %s: use the constant of api/v1alpha1/labels.go, or add one", path, key)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

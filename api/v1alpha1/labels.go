@@ -101,6 +101,56 @@ const (
 	FinalizerPeer = "hanse.dev/peer"
 )
 
+// Annotations in which Hanse keeps notes for itself. They may change with any version: nobody else should rely on them.
+const (
+	// AnnotationLeaving is put on a tenant namespace when nothing of ours is left at the peer, before the peer is told: if the
+	// manager is killed right after, the peer may have revoked our credentials already.
+	AnnotationLeaving = "hanse.dev/leaving"
+	// AnnotationPeerLabels lists, on a virtual node, which of its labels came from the peer.
+	AnnotationPeerLabels = "hanse.dev/peer-labels"
+	// AnnotationHomeRevision carries, on a ShadowPod, the revision of the home pod that was sent.
+	AnnotationHomeRevision = "hanse.dev/home-revision"
+	// AnnotationHomePod carries the name of the home pod, on what runs it in a cluster without Hanse.
+	AnnotationHomePod = "hanse.dev/home-pod"
+	// AnnotationDeletionGrace carries the grace period, in seconds, with which such a pod is deleted.
+	AnnotationDeletionGrace = "hanse.dev/deletion-grace"
+	// AnnotationRecord carries, as JSON, the record of the pods that ran there before for the same home pod.
+	AnnotationRecord = "hanse.dev/record"
+	// AnnotationDebugAsked is there when ephemeral containers were asked for such a pod.
+	AnnotationDebugAsked = "hanse.dev/debug-asked"
+	// AnnotationAccepted marks with "true" our copy of an advertisement whose spec was accepted. It is not in the status,
+	// because a peer that is our consumer too can write there.
+	AnnotationAccepted = "hanse.dev/accepted"
+	// AnnotationReceived carries, on our copy of an advertisement, when its message came in by our own clock, as RFC 3339
+	// has it. A copy without it was never accepted.
+	AnnotationReceived = "hanse.dev/received"
+	// AnnotationTerms carries, on our copy of an advertisement, the fingerprint of the terms of the newest valid message, so
+	// that an administrator's decision does not outlive the terms it was made on.
+	AnnotationTerms = "hanse.dev/terms"
+	// AnnotationPrevious carries, as JSON, on our copy of an advertisement that was not accepted, the spec that was accepted
+	// last. Policies compare the two.
+	AnnotationPrevious = "hanse.dev/previous"
+	// AnnotationFullSent carries, on our own advertisement, when it was last sent in full by our own clock.
+	AnnotationFullSent = "hanse.dev/full-sent"
+	// AnnotationInvitation carries, on JoinSecret, the id of the invitation that the other notes on it are about.
+	AnnotationInvitation = "hanse.dev/invitation"
+	// AnnotationRefusal and AnnotationRefusalMessage say, on JoinSecret, why the invitation can never be used.
+	AnnotationRefusal        = "hanse.dev/refusal"
+	AnnotationRefusalMessage = "hanse.dev/refusal-message"
+	// AnnotationIssued carries, on LinkSecret, when the session was made or renewed, by our clock.
+	AnnotationIssued = "hanse.dev/issued"
+)
+
+// Types of conditions on home pods that say what a provider does not do for them. A pod has them only while they are False.
+const (
+	// PodPlaced is False while the provider finds no room for the pod.
+	PodPlaced = "hanse.dev/placed"
+	// PodUpdated is False while a change of the pod does not reach the provider.
+	PodUpdated = "hanse.dev/updated"
+	// PodDebug is False while an ephemeral container of the pod cannot run at the provider.
+	PodDebug = "hanse.dev/debug"
+)
+
 // Values of AnnotationDecision.
 const (
 	// DecisionAccept accepts an advertisement that a policy holds as pending.

@@ -7,7 +7,7 @@ import (
 )
 
 // GroupVersion is the API group and version of every kind in this package.
-var GroupVersion = schema.GroupVersion{Group: "hanse.dev", Version: "v1alpha1"}
+var GroupVersion = schema.GroupVersion{Group: Domain, Version: "v1alpha1"}
 
 var (
 	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)

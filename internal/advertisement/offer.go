@@ -142,7 +142,7 @@ func (c *Config) patience(peer string, then, now *v1alpha1.AdvertisementSpec) ti
 }
 
 // annotationFullSent is when, by our own clock, our advertisement was last said in full. Consumers do not need it.
-const annotationFullSent = "hanse.dev/full-sent"
+const annotationFullSent = v1alpha1.AnnotationFullSent
 
 // lastFull is long ago if it is not known.
 func lastFull(said *v1alpha1.Advertisement) time.Time {

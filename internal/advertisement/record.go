@@ -15,13 +15,13 @@ import (
 const (
 	// annotationAccepted marks with "true" a copy whose spec was accepted. It is not in the status because the peer can
 	// write there if it is our consumer too.
-	annotationAccepted = "hanse.dev/accepted"
+	annotationAccepted = v1alpha1.AnnotationAccepted
 	// annotationTerms is the fingerprint of the terms of the newest message that was sound, so that a decision of an
 	// administrator does not outlive what it was made on.
-	annotationTerms = "hanse.dev/terms"
+	annotationTerms = v1alpha1.AnnotationTerms
 	// annotationPrevious is the spec that was accepted last, as JSON, on a copy that holds one which was not. Policies are
 	// shown it: else what a policy leaves to an administrator because it differs would pass with the next hello.
-	annotationPrevious = "hanse.dev/previous"
+	annotationPrevious = v1alpha1.AnnotationPrevious
 )
 
 // maxPrevious leaves room for others within what an API server takes as annotations of one object.

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // verdict is the answer to a message.
@@ -64,4 +64,4 @@ func withCause(message, cause string) string {
 }
 
 // bounded keeps a message within what a status can store.
-func bounded(message string) string { return tame.Text(message, maxMessage) }
+func bounded(message string) string { return sanitize.Text(message, maxMessage) }

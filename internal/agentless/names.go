@@ -16,13 +16,13 @@ import (
 // annotation v1alpha1.AnnotationHomeNamespace.
 const (
 	// annotationHomePod is its name.
-	annotationHomePod = "hanse.dev/home-pod"
+	annotationHomePod = v1alpha1.AnnotationHomePod
 	// annotationGrace is the grace with which it is deleted, in seconds.
-	annotationGrace = "hanse.dev/deletion-grace"
+	annotationGrace = v1alpha1.AnnotationDeletionGrace
 	// annotationRecord is the record of earlier pods, as JSON.
-	annotationRecord = "hanse.dev/record"
+	annotationRecord = v1alpha1.AnnotationRecord
 	// annotationDebug is there when ephemeral containers were asked for.
-	annotationDebug = "hanse.dev/debug-asked"
+	annotationDebug = v1alpha1.AnnotationDebugAsked
 )
 
 // ClusterID returns the id by which the cluster home knows its peer of that name, a cluster that has none of its own. No

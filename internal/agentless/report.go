@@ -23,7 +23,7 @@ import (
 const fieldOwner = "hanse-agentless"
 
 // annotationAccepted marks with "true" a copy of an advertisement whose spec was accepted.
-const annotationAccepted = "hanse.dev/accepted"
+const annotationAccepted = v1alpha1.AnnotationAccepted
 
 // report writes what is not yet as it must be: the advertisement, the answer to it, and the condition of the Peer.
 func (o *Offerer) report(ctx context.Context, f facts, next outcome) error {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 const (
@@ -123,7 +123,7 @@ func (o observed) explain(status *v1alpha1.ShadowPodStatus) {
 		if strings.Contains(c.Message, "exceeded quota") {
 			reason = v1alpha1.ReasonNoRoom
 		}
-		why := tame.Text("The peer's API server does not take the pod: "+c.Message, maxMessage)
+		why := sanitize.Text("The peer's API server does not take the pod: "+c.Message, maxMessage)
 		set(status, v1alpha1.ConditionScheduled, metav1.ConditionFalse, reason, why, c.LastTransitionTime)
 		put(status, &corev1.PodStatus{Phase: corev1.PodPending, Reason: reason, Message: why})
 	}
@@ -157,6 +157,6 @@ func set(
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: kind, Status: is, ObservedGeneration: status.ObservedGeneration, LastTransitionTime: since,
-		Reason: reason, Message: tame.Text(message, maxMessage),
+		Reason: reason, Message: sanitize.Text(message, maxMessage),
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // A Share is what a cluster adds to the prices of offers that it passes on.
@@ -137,7 +137,7 @@ func addShare[Name ~string](prices map[Name]resource.Quantity, s Share) (tellabl
 		sum := new(inf.Dec).Mul(exact(price), factor)
 		sum.Round(sum, 9, inf.RoundUp)
 		shared := *resource.NewDecimalQuantity(*sum, price.Format)
-		if !tame.Quantity(shared.String()) {
+		if !sanitize.Quantity(shared.String()) {
 			return false
 		}
 		prices[name] = shared

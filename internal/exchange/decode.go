@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 var (
@@ -116,9 +116,9 @@ func checkQuantities(field string, offer any) error {
 func tameValue(value any) bool {
 	switch quantity := value.(type) {
 	case string:
-		return tame.Quantity(quantity)
+		return sanitize.Quantity(quantity)
 	case float64:
-		return tame.Quantity(strconv.FormatFloat(quantity, 'g', -1, 64))
+		return sanitize.Quantity(strconv.FormatFloat(quantity, 'g', -1, 64))
 	default:
 		return true
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // Bounds are the limits of what is believed.
@@ -92,7 +92,7 @@ func couldHaveAged(ad, previous *v1alpha1.AdvertisementSpec) bool {
 func accepted() Verdict { return Verdict{Accepted: true, Reason: v1alpha1.ReasonAccepted} }
 
 func refused(reason, format string, args ...any) Verdict {
-	return Verdict{Reason: reason, Message: tame.Text(fmt.Sprintf(format, args...), maxMessage)}
+	return Verdict{Reason: reason, Message: sanitize.Text(fmt.Sprintf(format, args...), maxMessage)}
 }
 
 const (

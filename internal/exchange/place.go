@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 const (
@@ -71,7 +71,7 @@ func (p *Placing) excluded() map[string]string {
 		}
 	}
 	for peer, reason := range p.Exclude {
-		why[peer] = tame.Text(cmp.Or(strings.TrimSpace(reason), "A policy excludes it"), maxExcluded)
+		why[peer] = sanitize.Text(cmp.Or(strings.TrimSpace(reason), "A policy excludes it"), maxExcluded)
 	}
 	for _, peer := range p.Wish.Exclude {
 		why[peer] = "exclude in spec.placement names it"

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // queryImage is the key of images in the text of a query.
@@ -64,7 +64,7 @@ func (q *Query) ask(name corev1.ResourceName, value string) error {
 
 // parseQuantity takes no text that would keep the parser busy.
 func parseQuantity(text string) (resource.Quantity, error) {
-	if !tame.Quantity(text) {
+	if !sanitize.Quantity(text) {
 		return resource.Quantity{}, errUntamedQuantity
 	}
 	return resource.ParseQuantity(text)

@@ -14,7 +14,7 @@ import (
 
 // AnnotationReceived carries, on our copy of a peer's advertisement, when by our own clock the message came in that the
 // copy holds, as RFC 3339 has it. A copy without it was never accepted.
-const AnnotationReceived = "hanse.dev/received"
+const AnnotationReceived = v1alpha1.AnnotationReceived
 
 // A Table is what all providers offer at one time. It is a value: computed when needed, stored nowhere.
 type Table struct {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 const (
@@ -209,5 +209,5 @@ func reasonOf(resp *http.Response) string {
 		}
 		return ' '
 	}, strings.TrimSpace(said))
-	return tame.Text(said, maxReason)
+	return sanitize.Text(said, maxReason)
 }

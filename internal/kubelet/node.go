@@ -16,7 +16,7 @@ import (
 const (
 	// annotationPeerLabels lists the labels of the Node that came from the peer, so that one that the peer no longer
 	// advertises goes, and one that an administrator added stays.
-	annotationPeerLabels = "hanse.dev/peer-labels"
+	annotationPeerLabels = v1alpha1.AnnotationPeerLabels
 	// annotationNoScaleDown keeps the cluster autoscaler from counting a virtual node as one to save.
 	annotationNoScaleDown = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 

@@ -11,7 +11,7 @@ import (
 
 // reservedDomains are those of Kubernetes and of Hanse: a peer's labels in them or below would speak for us, so all but
 // the few of trustedKeys are left out. Labels of any other domain describe the peer and are harmless.
-var reservedDomains = []string{"kubernetes.io", "k8s.io", "hanse.dev"}
+var reservedDomains = []string{"kubernetes.io", "k8s.io", v1alpha1.Domain}
 
 // trustedKeys are the labels of reserved domains that a peer may set, and whether the value is prefixed with the peer's
 // name: two providers' "zone-a" are not the same zone.

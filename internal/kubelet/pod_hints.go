@@ -14,9 +14,9 @@ import (
 // Conditions of home pods that say what a provider does not do for them. They are there only while they are False. Their
 // times are our own: providers' clocks may be wrong.
 const (
-	podPlaced  corev1.PodConditionType = "hanse.dev/placed"
-	podUpdated corev1.PodConditionType = "hanse.dev/updated"
-	podDebug   corev1.PodConditionType = "hanse.dev/debug"
+	podPlaced  corev1.PodConditionType = v1alpha1.PodPlaced
+	podUpdated corev1.PodConditionType = v1alpha1.PodUpdated
+	podDebug   corev1.PodConditionType = v1alpha1.PodDebug
 )
 
 // hints say which condition of a ShadowPod, where it is False, is shown as which of the home pod.

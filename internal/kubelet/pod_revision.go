@@ -15,7 +15,7 @@ import (
 // annotationRevision tells, on a ShadowPod, of which revision of the home pod it is. Comparing what went out with what
 // would go out now costs a translation for each change of status, and would take a new address of the virtual node for
 // a change of the pod.
-const annotationRevision = "hanse.dev/home-revision"
+const annotationRevision = v1alpha1.AnnotationHomeRevision
 
 // revision changes whenever something changes at the home pod, or about how its namespace changes it, that may travel.
 func revision(home *corev1.Pod, overrides []v1alpha1.ClusterOverride) string {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // What is believed of a peer's metrics at most. A value beyond is none.
@@ -140,7 +140,7 @@ func tellContainers(pod podMetrics, tell func(pod, container string, used usage)
 
 // amount returns the quantity that the text is, if it is one from zero to most.
 func amount(text string, most float64) (float64, bool) {
-	if !tame.Quantity(text) {
+	if !sanitize.Quantity(text) {
 		return 0, false
 	}
 	quantity, err := resource.ParseQuantity(text)

@@ -18,7 +18,7 @@ import (
 // annotationLeaving is put on a tenant namespace when nothing of ours is left at the peer, before the peer is told. If we
 // are killed right after, the peer has perhaps taken our credentials back already, and nobody could tell any more that
 // all is done.
-const annotationLeaving = "hanse.dev/leaving"
+const annotationLeaving = v1alpha1.AnnotationLeaving
 
 // mappingsAtOnce bounds how many of our namespaces over there are ended with one look.
 const mappingsAtOnce = 500

@@ -60,7 +60,7 @@ func merged(have, add map[string]string) map[string]string {
 		all = make(map[string]string, len(add))
 	}
 	for key, value := range add {
-		if !ours(key) {
+		if !v1alpha1.IsOwn(key) {
 			all[key] = value
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 var (
@@ -70,4 +70,6 @@ func recovered(err *error) {
 }
 
 // bounded keeps a text within a number of bytes, and whole characters.
-func bounded(text string, most int) string { return strings.ToValidUTF8(tame.Text(text, most), "?") }
+func bounded(text string, most int) string {
+	return strings.ToValidUTF8(sanitize.Text(text, most), "?")
+}

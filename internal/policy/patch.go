@@ -22,9 +22,6 @@ const (
 	maxImageName  = 500
 	maxAnnotation = 4096
 	maxQuoted     = 80
-
-	// ownDomain is the domain of the keys that only Hanse itself sets.
-	ownDomain = "hanse.dev"
 )
 
 var errUnknownField = errors.New("is no field that a policy can change")
@@ -207,7 +204,7 @@ func labelProblem(key, value string) string {
 }
 
 func podLabelProblem(key, value string) string {
-	if ours(key) {
+	if v1alpha1.IsOwn(key) {
 		return "is Hanse's own: a policy cannot change it"
 	}
 	return labelProblem(key, value)
@@ -215,7 +212,7 @@ func podLabelProblem(key, value string) string {
 
 func annotationProblem(key, _ string) string {
 	switch {
-	case ours(key):
+	case v1alpha1.IsOwn(key):
 		return "is Hanse's own: a policy cannot change it"
 	case len(validation.IsQualifiedName(strings.ToLower(key))) > 0:
 		return "is not an annotation"
@@ -229,10 +226,4 @@ func flagProblem(key, value string) string {
 		return fmt.Sprintf("is not a flag: a key has 1 to %d characters and a value at most %d", maxFlagKey, maxText)
 	}
 	return ""
-}
-
-// ours reports whether only Hanse itself sets labels and annotations of the key.
-func ours(key string) bool {
-	domain, _, found := strings.Cut(key, "/")
-	return found && (domain == ownDomain || strings.HasSuffix(domain, "."+ownDomain))
 }

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // nano is how many decimals a quantity has.
@@ -34,7 +34,7 @@ func quantity(value ast.Value) (resource.Quantity, error) {
 }
 
 func parseNumber(number string) (resource.Quantity, error) {
-	if !tame.Quantity(number) {
+	if !sanitize.Quantity(number) {
 		return resource.Quantity{}, errQuantity
 	}
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
@@ -46,7 +46,7 @@ func parseNumber(number string) (resource.Quantity, error) {
 	if strings.HasPrefix(exponent, "-") {
 		shift = -shift
 	}
-	amount.SetScale(amount.Scale() - inf.Scale(shift)) //nolint:gosec // tame
+	amount.SetScale(amount.Scale() - inf.Scale(shift)) //nolint:gosec // checked above
 	amount.Round(amount, nano, inf.RoundHalfEven)
 	if !fits(amount) {
 		return resource.Quantity{}, errQuantity
@@ -55,7 +55,7 @@ func parseNumber(number string) (resource.Quantity, error) {
 }
 
 func parseQuantity(text string) (resource.Quantity, error) {
-	if !tame.Quantity(text) {
+	if !sanitize.Quantity(text) {
 		return resource.Quantity{}, errQuantity
 	}
 	amount, err := resource.ParseQuantity(text)

@@ -126,7 +126,7 @@ func reserved(key string) bool {
 	if !prefixed {
 		return false
 	}
-	for _, domain := range []string{"kubernetes.io", "k8s.io", "hanse.dev"} {
+	for _, domain := range []string{"kubernetes.io", "k8s.io", v1alpha1.Domain} {
 		if prefix == domain || strings.HasSuffix(prefix, "."+domain) {
 			return true
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/reflection"
-	"github.com/hanse-dev/hanse/internal/tame"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // maxNote is how long the note of an event may be.
@@ -159,7 +159,7 @@ func (c *copier) tell(m move, reason, note string) {
 	regarding := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: string(m.Kind), Namespace: m.Namespace, Name: m.Name, UID: m.Source.GetUID(),
 	}
-	c.events.Eventf(regarding, nil, corev1.EventTypeWarning, reason, "Reflect", "%s", tame.Text(note, maxNote))
+	c.events.Eventf(regarding, nil, corev1.EventTypeWarning, reason, "Reflect", "%s", sanitize.Text(note, maxNote))
 }
 
 // isAnswer says whether the error is what an API server has answered.

@@ -20,12 +20,12 @@ const (
 	// sealingKeyField is the key of JoinSecret under which the one-time key lies that our session is sealed to.
 	sealingKeyField = "sealing-key"
 	// annotationInvitation is, on JoinSecret, the id of the invitation that the other notes are about.
-	annotationInvitation = "hanse.dev/invitation"
+	annotationInvitation = v1alpha1.AnnotationInvitation
 	// annotationRefusal and annotationRefusalMessage say, on JoinSecret, why the invitation can never be used.
-	annotationRefusal        = "hanse.dev/refusal"
-	annotationRefusalMessage = "hanse.dev/refusal-message"
+	annotationRefusal        = v1alpha1.AnnotationRefusal
+	annotationRefusalMessage = v1alpha1.AnnotationRefusalMessage
 	// annotationIssued says, on LinkSecret, when the session was made or renewed, by our clock.
-	annotationIssued = "hanse.dev/issued"
+	annotationIssued = v1alpha1.AnnotationIssued
 )
 
 // An offer is what lies in JoinSecret: an invitation that the peer gave us, and our notes on it.

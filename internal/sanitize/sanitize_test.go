@@ -1,4 +1,4 @@
-package tame
+package sanitize
 
 import (
 	"strings"

@@ -1,5 +1,5 @@
-// Package tame makes texts that others wrote fit to be parsed, and to be stored.
-package tame
+// Package sanitize makes texts that others wrote safe to parse and to store.
+package sanitize
 
 import (
 	"strconv"
@@ -13,8 +13,8 @@ const (
 	maxExponent = 30
 )
 
-// Quantity reports whether a text can be parsed as a quantity in no time. It need not be one. The decoder can be kept busy
-// for minutes by a short text: it writes 1e-999999999 out.
+// Quantity reports whether a text can be parsed as a quantity quickly; it need not be a quantity. Without this check a
+// short text such as 1e-999999999 keeps the decoder busy for minutes, because the decoder writes all its digits out.
 func Quantity(text string) bool {
 	if len(text) > MaxLength {
 		return false
@@ -27,8 +27,8 @@ func Quantity(text string) bool {
 	return err == nil && n >= -maxExponent && n <= maxExponent
 }
 
-// Text returns the text, or if it has more bytes than most its beginning with three dots, cut between characters. The most
-// is at least 3.
+// Text returns the text. If the text has more than most bytes, Text returns its beginning and three dots, cut between
+// characters. The most is at least 3.
 func Text(text string, most int) string {
 	if len(text) <= most {
 		return text
