@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Checks what a linter does not: generated files and go.mod are up to date. check.sh CONTROLLER_GEN
+# Checks what a linter does not: generated files and go.mod are up to date, and no large file is tracked.
+# check.sh CONTROLLER_GEN
 set -euo pipefail
 cd "$(dirname "$0")/.."
 controller_gen=$1
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
+
+# A large file stays in the history for ever, and is nearly always a binary that was added by accident.
+large=$(git ls-files -z | xargs -0 --no-run-if-empty find 2>/dev/null -maxdepth 0 -type f -size +1000000c) || true
+[ -z "$large" ] || { echo "tracked files over 1 MB: $large" >&2; exit 1; }
 
 "$controller_gen" crd:maxDescLen=1000 paths=./api/... output:crd:dir="$fresh/crds"
 "$controller_gen" object:headerFile=hack/boilerplate.go.txt paths=./api/... output:object:dir="$fresh"
@@ -15,4 +20,4 @@ for module in . testbed test/fit test/virtualkubelet; do
 	(cd "$module" && go mod tidy -diff) || { echo "$module/go.mod is not tidy: go mod tidy" >&2; exit 1; }
 done
 go build ./...
-echo "generated files and go.mod are up to date"
+echo "generated files and go.mod are up to date, and no tracked file is over 1 MB"
