@@ -13,9 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // A connection holds clients of the API server of one peer, and whatever they have opened until it is closed.
@@ -31,10 +34,29 @@ type connection struct {
 	secure *tls.Config
 	config *rest.Config // of the first server, without the token
 	http   *http.Client
-	client client.WithWatch
-	raw    rest.Interface  // for answers that are decoded only if they are new
-	ctx    context.Context //nolint:containedctx // the life of the connection itself, not that of a call
-	close  context.CancelFunc
+	client client.Client
+	feed   func(context.Context, *Feed)
+	// transport is what Config.Dial or Config.Adapt made. It is empty for a connection of our own.
+	transport Transport
+	// streams is the connection for streams, where the transport has none of its own.
+	streams *connection
+	raw     rest.Interface  // for answers that are decoded only if they are new
+	ctx     context.Context //nolint:containedctx // the life of the connection itself, not that of a call
+	close   context.CancelFunc
+}
+
+// A Transport is another way to a peer's API server than a connection of this package: for tests, and for peers without
+// Hanse.
+type Transport struct {
+	// Client reads and writes at the peer.
+	Client client.Client
+	// Feed begins to feed a mirror, and goes on until ctx ends. It does not block.
+	Feed func(ctx context.Context, feed *Feed)
+	// REST and HTTP are for streams such as exec. By default those of the link that was adapted, if any.
+	REST *rest.Config
+	HTTP *http.Client
+	// RemotePod finds the pod of a ShadowPod, if the pod does not have the name of the ShadowPod. It may be nil.
+	RemotePod func(shadow *v1alpha1.ShadowPod) (types.NamespacedName, bool)
 }
 
 // connect makes a connection that ends with ctx or when it is closed. Nothing is sent yet.
@@ -44,11 +66,26 @@ func (l *Links) connect(ctx context.Context, to account) (*connection, error) {
 	}
 	c.token.Store(&to.token)
 	c.ctx, c.close = context.WithCancel(ctx)
+	if l.config.Dial != nil {
+		made, err := l.config.Dial(to.servers[0])
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+		c.use(made)
+		return c, nil
+	}
 	if err := c.makeClients(l.config, l.mapper); err != nil {
 		c.close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// use has the connection lead through the transport.
+func (c *connection) use(made *Transport) {
+	c.transport, c.client, c.feed = *made, made.Client, made.Feed
+	c.config, c.http = made.REST, made.HTTP
 }
 
 func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error {
@@ -72,7 +109,7 @@ func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error 
 			}
 		},
 	}
-	base, err := c.transport()
+	base, err := c.httpTransport()
 	if err != nil {
 		return err
 	}
@@ -81,7 +118,7 @@ func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error 
 		return fmt.Errorf("make transport: %w", err)
 	}
 	c.http = &http.Client{Transport: &bearer{next: wrapped, token: &c.token}}
-	c.client, err = client.NewWithWatch(c.config, client.Options{
+	reads, err := client.NewWithWatch(c.config, client.Options{
 		HTTPClient: c.http,
 		Scheme:     settings.Scheme,
 		Mapper:     mapper,
@@ -89,6 +126,8 @@ func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error 
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
+	c.client = reads
+	c.feed = func(ctx context.Context, feed *Feed) { feed.readFrom(ctx, reads) }
 	raw := rest.CopyConfig(c.config)
 	raw.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	c.raw, err = rest.UnversionedRESTClientForConfigAndClient(raw, c.http)
@@ -125,13 +164,24 @@ func (c *connection) Client() client.Client { return c.client }
 // RESTConfig returns a copy of the configuration with the server and the token of this moment, for streams such as exec.
 // Clients of other kinds should use it together with HTTPClient, so that their connections end with the link.
 func (c *connection) RESTConfig() *rest.Config {
+	if c.streams != nil {
+		return c.streams.RESTConfig()
+	}
 	config := rest.CopyConfig(c.config)
-	config.Host, config.BearerToken = c.Server(), *c.token.Load()
+	config.BearerToken = *c.token.Load()
+	if c.transport.REST == nil {
+		config.Host = c.Server()
+	}
 	return config
 }
 
 // HTTPClient returns the HTTP client. It sets credentials and limits answers.
-func (c *connection) HTTPClient() *http.Client { return c.http }
+func (c *connection) HTTPClient() *http.Client {
+	if c.streams != nil {
+		return c.streams.http
+	}
+	return c.http
+}
 
 // A bearer transport adds the token of this moment to each request.
 type bearer struct {

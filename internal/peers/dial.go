@@ -22,8 +22,8 @@ const (
 	pingTimeout = 3 * time.Second
 )
 
-// transport returns a transport of our own, whose connections end with c. (Those of client-go are shared and never end.)
-func (c *connection) transport() (*http.Transport, error) {
+// httpTransport returns a transport of our own, whose connections end with c. (Those of client-go are shared and never end.)
+func (c *connection) httpTransport() (*http.Transport, error) {
 	secure, err := rest.TLSConfigFor(c.config)
 	if err != nil {
 		return nil, fmt.Errorf("read certificates: %w", err)

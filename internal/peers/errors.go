@@ -24,6 +24,8 @@ var (
 	// ErrLost: a connection over which the peer sent was given up, since nothing came for long (see Config.LinkTimeout). It
 	// is unreachable too, as far as one connection tells.
 	ErrLost = fmt.Errorf("connection lost: %w", ErrUnreachable)
+	// ErrCut: the way to the peer knows by itself that the peer is cut off, so that it is not tried again before that is said.
+	ErrCut = fmt.Errorf("cut off: %w", ErrUnreachable)
 	// ErrUnauthorized: the peer's API server does not know our credentials.
 	ErrUnauthorized = errors.New("not authorized")
 	// ErrForbidden: the peer's API server knows us and does not let us do this.
@@ -41,7 +43,7 @@ func classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, kind := range []error{ErrClosed, ErrTooLarge, ErrMalformed, ErrLost, context.Canceled} {
+	for _, kind := range []error{ErrClosed, ErrTooLarge, ErrMalformed, ErrLost, ErrCut, context.Canceled} {
 		if errors.Is(err, kind) {
 			return err
 		}

@@ -3,14 +3,16 @@ package peers
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/json"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/trust"
@@ -119,6 +121,9 @@ func (l *Link) Tombstone(ctx context.Context) (string, error) {
 func (l *Link) getConfigMap(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
+	if l.raw == nil {
+		return l.readConfigMap(ctx, name)
+	}
 	answer, err := l.raw.Get().AbsPath("api", "v1", "namespaces", l.TenantNamespace(), "configmaps", name).
 		SetHeader("Accept-Encoding", "identity"). // what is measured is not compressed, and the rest is too short for that
 		Do(ctx).Raw()
@@ -128,10 +133,19 @@ func (l *Link) getConfigMap(ctx context.Context, name string) ([]byte, error) {
 	return answer, nil
 }
 
+// readConfigMap is getConfigMap where there is no API server whose answer could be kept as it is.
+func (l *Link) readConfigMap(ctx context.Context, name string) ([]byte, error) {
+	info := &corev1.ConfigMap{}
+	if err := l.client.Get(ctx, types.NamespacedName{Namespace: l.TenantNamespace(), Name: name}, info); err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s/%s of the peer: %w", l.TenantNamespace(), name, classify(err))
+	}
+	return json.Marshal(info)
+}
+
 // parseConfigMap returns what a ConfigMap holds.
 func parseConfigMap(answer []byte) (map[string]string, error) {
 	info := &corev1.ConfigMap{}
-	if err := json.UnmarshalCaseSensitivePreserveInts(answer, info); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(answer, info); err != nil {
 		return nil, err
 	}
 	return info.Data, nil

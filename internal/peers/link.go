@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,13 @@ type Link struct {
 	credentials string                // resource version of the Secret that its token is from; Ensure alone uses it
 	checked     time.Time             // when that Secret was read last; Ensure alone uses it, for one peer at a time
 	links       *Links
+
+	cut      atomic.Bool   // the peer has not answered for the link timeout
+	failures chan struct{} // holds a token when something that is followed could not be read
+
+	mu      sync.Mutex
+	mirrors map[place]*Mirror               // in namespaces whose names are known
+	twins   map[string]map[*Subject]*Mirror // our namespace → what is followed in its twin
 }
 
 func newLink(ctx context.Context, links *Links, peer string, secret *corev1.Secret) (*Link, error) {
@@ -29,7 +37,16 @@ func newLink(ctx context.Context, links *Links, peer string, secret *corev1.Secr
 	if err != nil {
 		return nil, err
 	}
-	return &Link{connection: conn, peer: peer, credentials: secret.ResourceVersion, links: links}, nil
+	link := links.linkOver(conn, peer)
+	link.credentials = secret.ResourceVersion
+	return link, nil
+}
+
+func (l *Links) linkOver(conn *connection, peer string) *Link {
+	return &Link{
+		connection: conn, peer: peer, links: l, failures: make(chan struct{}, 1),
+		mirrors: map[place]*Mirror{}, twins: map[string]map[*Subject]*Mirror{},
+	}
 }
 
 // keeps reports whether the link is what the Secret describes. If another token is all that is new, the link takes it,

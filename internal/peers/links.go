@@ -38,6 +38,11 @@ type Config struct {
 	// Fresh is for how long a Secret that was read counts as current, so that what asks for a link often costs no read
 	// of its own. By default no time at all.
 	Fresh time.Duration
+	// Dial returns the way to a server instead of a connection of this package. It is for tests.
+	Dial func(server string) (*Transport, error)
+	// Adapt returns a way by which a peer without Hanse looks as if Hanse ran there, or nil to use the link as it is. As
+	// long as it returns the same one, Ensure returns the same link.
+	Adapt func(ctx context.Context, link *Link, peer *v1alpha1.Peer) (*Transport, error)
 	// Clock measures round-trip times, and what is fresh. By default the real one.
 	Clock clock.PassiveClock
 }
@@ -50,8 +55,19 @@ type Links struct {
 	mu      sync.Mutex
 	closed  bool
 	links   map[string]*Link       // peer → its link
+	adapted map[string]*adapted    // peer → its link as Adapt has it
 	ensures map[string]*sync.Mutex // peer → held while its Secret is compared with its link
 	running sync.WaitGroup         // goroutines of all mirrors
+
+	subscribing   sync.RWMutex
+	subscriptions map[*subscription]struct{}
+}
+
+// adapted is a link that leads through another transport than the link that it was made of.
+type adapted struct {
+	*Link
+	base      *Link
+	transport *Transport
 }
 
 // NewLinks returns the links of a cluster, none of which is made yet. Its Run must be called to end them.
@@ -59,7 +75,9 @@ func NewLinks(config Config) *Links {
 	if config.Timeout == 0 {
 		config.Timeout = 10 * time.Second
 	}
-	config.LinkTimeout = max(config.LinkTimeout, DefaultLinkTimeout)
+	if config.Dial == nil || config.LinkTimeout == 0 {
+		config.LinkTimeout = max(config.LinkTimeout, DefaultLinkTimeout)
+	}
 	if config.PingAfter == 0 {
 		config.PingAfter = pingAfter
 	}
@@ -70,7 +88,10 @@ func NewLinks(config Config) *Links {
 		config:  config,
 		mapper:  namespacedMapper(config.Scheme),
 		links:   map[string]*Link{},
+		adapted: map[string]*adapted{},
 		ensures: map[string]*sync.Mutex{},
+
+		subscriptions: map[*subscription]struct{}{},
 	}
 }
 
@@ -81,6 +102,7 @@ func (l *Links) Run(ctx context.Context) error {
 	l.closed = true
 	open := slices.Collect(maps.Values(l.links))
 	clear(l.links)
+	clear(l.adapted)
 	l.mu.Unlock()
 	for _, link := range open {
 		link.close()
@@ -103,8 +125,46 @@ func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) 
 	ensure := l.ensureLock(peer.Name)
 	ensure.Lock()
 	defer ensure.Unlock()
+	link, err := l.ensure(ctx, peer)
+	if err != nil || l.config.Adapt == nil || !peer.Agentless() {
+		return link, err
+	}
+	return l.adapt(ctx, link, peer)
+}
 
-	current, open := l.Get(peer.Name)
+// adapt returns the link as Adapt has it.
+func (l *Links) adapt(ctx context.Context, base *Link, peer *v1alpha1.Peer) (*Link, error) {
+	made, err := l.config.Adapt(ctx, base, peer)
+	if err != nil || made == nil {
+		return base, err
+	}
+	l.mu.Lock()
+	current := l.adapted[peer.Name]
+	l.mu.Unlock()
+	if current != nil && current.base == base && current.transport == made {
+		return current.Link, nil
+	}
+	conn := &connection{account: base.account, timeout: base.timeout}
+	conn.token.Store(base.token.Load())
+	conn.ctx, conn.close = context.WithCancel(base.ctx)
+	conn.use(made)
+	if made.REST == nil {
+		conn.streams = base.connection
+	}
+	link := l.linkOver(conn, peer.Name)
+	if current != nil {
+		current.close()
+	}
+	l.mu.Lock()
+	l.adapted[peer.Name] = &adapted{Link: link, base: base, transport: made}
+	l.mu.Unlock()
+	l.run(link.watchOver)
+	l.publishLink(peer.Name)
+	return link, nil
+}
+
+func (l *Links) ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
+	current, open := l.made(peer.Name)
 	if open && l.config.Clock.Since(current.checked) < l.config.Fresh {
 		return current, nil
 	}
@@ -131,15 +191,41 @@ func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) 
 		link.close()
 		return nil, ErrClosed
 	}
+	l.run(link.watchOver)
 	return link, nil
+}
+
+// made returns the link to the peer over the connection that ensure made, if it is still open.
+func (l *Links) made(peer string) (*Link, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	link, ok := l.links[peer]
+	return link, ok
 }
 
 // Get returns the link to the peer that the last Ensure made, if it is still open.
 func (l *Links) Get(peer string) (*Link, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if shown := l.adapted[peer]; shown != nil {
+		return shown.Link, true
+	}
 	link, ok := l.links[peer]
 	return link, ok
+}
+
+// all returns the links that are open.
+func (l *Links) all() []*Link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var open []*Link
+	for peer, link := range l.links {
+		if shown := l.adapted[peer]; shown != nil {
+			link = shown.Link
+		}
+		open = append(open, link)
+	}
+	return open
 }
 
 // Close closes the link to the peer, if there is one. The next Ensure makes a new one.
@@ -165,6 +251,7 @@ func (l *Links) swap(peer string, link *Link) bool {
 	l.mu.Lock()
 	old := l.links[peer]
 	delete(l.links, peer)
+	delete(l.adapted, peer) // it ends with the link that it was made of
 	open := !l.closed
 	if open && link != nil {
 		l.links[peer] = link
@@ -172,6 +259,9 @@ func (l *Links) swap(peer string, link *Link) bool {
 	l.mu.Unlock()
 	if old != nil {
 		old.close()
+	}
+	if old != nil || link != nil {
+		l.publishLink(peer)
 	}
 	return open
 }

@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 const (
@@ -24,17 +23,33 @@ const (
 	maxMirrored = 50_000
 )
 
-// A Mirror is a read-only copy of the objects of one kind in one namespace of a peer, kept up to date by a watch. A
+// A Subject is what can be followed at a peer: objects of one kind. Its identity matters: whoever follows the same Subject
+// in the same namespace of a peer shares one mirror. So each Subject is a variable of the package that follows it.
+type Subject struct {
+	// Example is of the kind. It may be unstructured, and should be where one undecodable object must not hide the others.
+	// If it is a PartialObjectMetadata, nothing but the metadata comes over the link.
+	Example client.Object
+	// Labels select some of the objects. By default all.
+	Labels labels.Selector
+	// Trim takes off an object what nobody reads, before it is kept. By default its managed fields alone are taken off.
+	Trim func(client.Object)
+}
+
+// Mappings are our NamespaceMappings at a peer. Each says which twin namespace one of our namespaces has there.
+var Mappings = &Subject{Example: &v1alpha1.NamespaceMapping{}}
+
+// A Mirror is a read-only copy of the objects of one Subject in one namespace of a peer, kept up to date by a watch. A
 // peer that answers nonsense, or nothing, leaves the mirror as it was; Err says why.
 type Mirror struct {
-	namespace string
-	selector  labels.Selector     // nil for all objects
-	trim      func(client.Object) // nil for nothing
-	kind      schema.GroupVersionKind
 	link      *Link
-	changed   func(types.NamespacedName)
+	subject   *Subject
+	kind      schema.GroupVersionKind
+	namespace string                     // at the peer
+	home      string                     // our namespace whose twin that is, or "" in our tenant namespace
+	changed   func(types.NamespacedName) // of Watch alone
 	pace      *rate.Limiter
-	done      <-chan struct{}
+	ctx       context.Context //nolint:containedctx // the life of the mirror itself, not that of a call
+	end       context.CancelFunc
 	synced    chan struct{}
 
 	mu      sync.RWMutex
@@ -43,65 +58,34 @@ type Mirror struct {
 	failed  chan struct{} // closed while there is an err
 }
 
-// Watch mirrors the objects of the example's kind in the namespace over there until ctx ends or the link is closed.
-// The example may be unstructured, and should be where one undecodable object must not hide the others. If it is a
-// PartialObjectMetadata, nothing but the metadata comes over the link. Each time an object appears, changes or goes,
-// changed is called with its key, one call at a time; it must not block.
-func (l *Link) Watch(
-	ctx context.Context, example client.Object, namespace string, changed func(types.NamespacedName),
-) (*Mirror, error) {
-	return l.WatchSelected(ctx, example, Selection{Namespace: namespace}, changed)
-}
-
-// A Selection says which objects of a peer to mirror.
-type Selection struct {
-	// Namespace is the one that they are in. It must be set.
-	Namespace string
-	// Labels select some of them. By default all.
-	Labels labels.Selector
-	// Trim takes off an object what nobody reads, before it is kept. By default its managed fields alone are taken off.
-	Trim func(client.Object)
-}
-
-// WatchSelected is Watch for the selected objects alone.
-func (l *Link) WatchSelected(
-	ctx context.Context, example client.Object, of Selection, changed func(types.NamespacedName),
-) (*Mirror, error) {
-	namespace := of.Namespace
-	kind, err := apiutil.GVKForObject(example, l.links.config.Scheme)
+// newMirror returns a mirror that ends with ctx, and is empty until it is started.
+func (l *Link) newMirror(ctx context.Context, of *Subject, namespace string) (*Mirror, error) {
+	kind, err := apiutil.GVKForObject(of.Example, l.links.config.Scheme)
 	if err != nil {
 		return nil, fmt.Errorf("find the kind to watch: %w", err)
 	}
 	if namespace == "" {
 		return nil, errors.New("watch " + kind.Kind + ": a peer is watched by namespace only")
 	}
-	mirrorCtx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.ctx, cancel)
 	m := &Mirror{
-		namespace: namespace, selector: of.Labels, trim: of.Trim, kind: kind, link: l, changed: changed, done: mirrorCtx.Done(),
+		link: l, subject: of, kind: kind, namespace: namespace,
 		// A server that ends every watch at once must not keep us busy.
 		pace:    rate.NewLimiter(2, 10),
 		synced:  make(chan struct{}),
 		objects: map[types.NamespacedName]client.Object{},
 		failed:  make(chan struct{}),
 	}
-	source := &source{mirror: m, example: example}
-	reflector := cache.NewReflectorWithOptions(source, example, &store{m}, cache.ReflectorOptions{
-		Name: "mirror of peer " + l.peer,
-		// A peer that is back is to be known about within two seconds.
-		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Cap: 500 * time.Millisecond, Steps: 10},
-	})
-	reflector.WatchListPageSize = pageSize
-	started := l.links.run(func() {
-		defer cancel()
-		defer stop()
-		reflector.RunWithContext(mirrorCtx)
-	})
-	if !started || l.ctx.Err() != nil {
-		cancel()
-		return nil, ErrClosed
-	}
+	m.ctx, m.end = context.WithCancel(ctx)
 	return m, nil
+}
+
+// start begins to fill the mirror.
+func (m *Mirror) start() {
+	if m.link.ctx.Err() != nil {
+		m.report("watch", ErrClosed)
+		return
+	}
+	m.link.feed(m.ctx, &Feed{m})
 }
 
 // Get returns the object of that key. The caller must not change it.
@@ -111,6 +95,14 @@ func (m *Mirror) Get(key types.NamespacedName) (client.Object, bool) {
 	object, ok := m.objects[key]
 	return object, ok
 }
+
+// Named returns the object of that name. The caller must not change it.
+func (m *Mirror) Named(name string) (client.Object, bool) {
+	return m.Get(types.NamespacedName{Namespace: m.namespace, Name: name})
+}
+
+// Namespace returns the namespace at the peer that is mirrored.
+func (m *Mirror) Namespace() string { return m.namespace }
 
 // List returns all objects in no particular order. The caller must not change them.
 func (m *Mirror) List() []client.Object {
@@ -138,7 +130,7 @@ func (m *Mirror) WaitForSync(ctx context.Context) error {
 	select {
 	case <-m.synced:
 		return nil
-	case <-m.done:
+	case <-m.ctx.Done():
 		return errors.Join(ErrClosed, m.Err())
 	case <-ctx.Done():
 		return errors.Join(ctx.Err(), m.Err())
@@ -177,4 +169,109 @@ func (m *Mirror) report(attempt string, err error) {
 		m.failed = make(chan struct{})
 	}
 	m.err = err
+	if err != nil {
+		m.link.hasFailed()
+	}
+}
+
+// put keeps the object unless the mirror is full.
+func (m *Mirror) put(key types.NamespacedName, object client.Object) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.objects[key]; !known && len(m.objects) >= maxMirrored {
+		return false
+	}
+	m.objects[key] = object
+	return true
+}
+
+func (m *Mirror) remove(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.objects, key)
+}
+
+// replace keeps the objects and no others, and tells which have changed: after the first time, all of the mirror.
+func (m *Mirror) replace(objects map[types.NamespacedName]client.Object) {
+	m.mu.Lock()
+	old := m.objects
+	m.objects = objects
+	m.mu.Unlock()
+	first := !m.HasSynced()
+	if first {
+		close(m.synced)
+	}
+	if !first || m.changed != nil {
+		for _, key := range differing(old, objects) {
+			m.tell(key)
+		}
+	}
+	if first {
+		m.link.synced(m)
+	}
+}
+
+// tell has everybody look at the object that wants to know of it.
+func (m *Mirror) tell(key types.NamespacedName) {
+	if m.changed != nil {
+		m.changed(key)
+		return
+	}
+	m.link.changed(m, key.Name)
+}
+
+// differing returns the keys of the objects that are in only one of the maps, or in another version.
+func differing(a, b map[types.NamespacedName]client.Object) []types.NamespacedName {
+	var keys []types.NamespacedName
+	for key := range a {
+		if _, kept := b[key]; !kept {
+			keys = append(keys, key)
+		}
+	}
+	for key, object := range b {
+		before, known := a[key]
+		if !known || before.GetResourceVersion() != object.GetResourceVersion() || before.GetUID() != object.GetUID() {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// A Selection says which objects of a peer to mirror.
+type Selection struct {
+	// Namespace is the one that they are in. It must be set.
+	Namespace string
+	// Labels select some of them. By default all.
+	Labels labels.Selector
+	// Trim takes off an object what nobody reads, before it is kept. By default its managed fields alone are taken off.
+	Trim func(client.Object)
+}
+
+// Watch mirrors the objects of the example's kind in the namespace over there until ctx ends or the link is closed.
+//
+// Deprecated: use Follow and Changes, by which all who follow the same share one mirror.
+func (l *Link) Watch(
+	ctx context.Context, example client.Object, namespace string, changed func(types.NamespacedName),
+) (*Mirror, error) {
+	return l.WatchSelected(ctx, example, Selection{Namespace: namespace}, changed)
+}
+
+// WatchSelected is Watch for the selected objects alone.
+//
+// Deprecated: use Follow and Changes.
+func (l *Link) WatchSelected(
+	ctx context.Context, example client.Object, of Selection, changed func(types.NamespacedName),
+) (*Mirror, error) {
+	m, err := l.newMirror(ctx, &Subject{Example: example, Labels: of.Labels, Trim: of.Trim}, of.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if l.ctx.Err() != nil {
+		m.end()
+		return nil, ErrClosed
+	}
+	m.changed = changed
+	context.AfterFunc(l.ctx, m.end)
+	m.start()
+	return m, nil
 }

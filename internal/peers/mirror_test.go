@@ -329,7 +329,7 @@ func TestMirrorEndsWithItsLink(t *testing.T) {
 	m := w.watch(link, &v1alpha1.NamespaceMapping{})
 	m.expectSync()
 	w.links.Close(w.peer.Name)
-	<-m.done
+	<-m.ctx.Done()
 	if _, err := link.Watch(t.Context(), &v1alpha1.NamespaceMapping{}, tenant, nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("watch over a closed link: got %v, want %v", err, ErrClosed)
 	}
@@ -343,11 +343,12 @@ func TestWatchNeedsANamespace(t *testing.T) {
 }
 
 func TestMirrorHoldsOnlySoMuch(t *testing.T) {
-	m := &Mirror{
-		namespace: tenant, changed: func(types.NamespacedName) {}, synced: make(chan struct{}),
-		failed: make(chan struct{}), objects: map[types.NamespacedName]client.Object{},
+	link := newWorld(t, Config{}).connect()
+	m, err := link.newMirror(t.Context(), Mappings, tenant)
+	if err != nil {
+		t.Fatal(err)
 	}
-	s := &store{m}
+	s := &store{&Feed{m}}
 	for i := range maxMirrored + 1 {
 		if err := s.Add(mapping(fmt.Sprint(i), "1")); err != nil {
 			t.Fatal(err)

@@ -2,126 +2,138 @@ package peers
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
+	"maps"
+	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// A source lists and watches what a mirror shows. It is a cache.ListerWatcherWithContext.
-type source struct {
-	mirror  *Mirror
-	example client.Object
-	listed  int // objects on the pages of the current list
+// A Change tells that something that is followed may be another than before.
+type Change struct {
+	// Link is the way to the peer.
+	Link *Link
+	// Mirror shows what it is now.
+	Mirror *Mirror
+	// Name is that of the object, or "" when the mirror has synced, so that all of it is new.
+	Name string
 }
 
-// IsWatchListSemanticsUnSupported makes the reflector list in pages, which can be bounded, and not by a watch, which
-// has no end.
-func (s *source) IsWatchListSemanticsUnSupported() bool { return true }
+// Home returns our namespace in whose twin the change is, or "" if it is in our tenant namespace at the peer.
+func (c Change) Home() string { return c.Mirror.home }
 
-// List implements cache.ListerWatcher.
-func (s *source) List(options metav1.ListOptions) (runtime.Object, error) {
-	return s.ListWithContext(s.mirror.link.ctx, options)
+// A Queue takes what a controller is to reconcile.
+type Queue[R comparable] struct {
+	workqueue.TypedRateLimitingInterface[R]
 }
 
-// Watch implements cache.ListerWatcher.
-func (s *source) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return s.WatchWithContext(s.mirror.link.ctx, options)
+// AddLow adds what is looked at when there is nothing else, such as what is most likely as it should be.
+func (q Queue[R]) AddLow(request R) {
+	low := handler.LowPriority
+	if queue, ok := q.TypedRateLimitingInterface.(priorityqueue.PriorityQueue[R]); ok {
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, request)
+		return
+	}
+	q.Add(request)
 }
 
-// ListWithContext implements cache.ListerWatcherWithContext.
-func (s *source) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	list, err := s.list(ctx, options)
-	if err != nil {
-		s.mirror.report("list", err)
-		return nil, err
-	}
-	return list, nil
-}
-
-func (s *source) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	if options.Continue == "" {
-		s.listed = 0
-		// Without a version the API server pages, and never answers with a past that was left behind.
-		options.ResourceVersion, options.ResourceVersionMatch = "", ""
-		if err := s.mirror.pace.Wait(ctx); err != nil {
-			return nil, err
-		}
-	}
-	list, err := s.newList()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.mirror.link.client.List(ctx, list, s.listOptions(options)); err != nil {
-		return nil, err
-	}
-	// Even an empty page counts, so that a list of nothing but pages ends too.
-	if s.listed += max(meta.LenList(list), pageSize/10); s.listed > maxMirrored {
-		return nil, fmt.Errorf("%w: more than %d objects", ErrTooLarge, maxMirrored)
-	}
-	return list, nil
-}
-
-// WatchWithContext implements cache.ListerWatcherWithContext.
-func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if err := s.mirror.pace.Wait(ctx); err != nil {
-		return nil, err
-	}
-	list, err := s.newList()
-	if err != nil {
-		return nil, err
-	}
-	// Whoever reads the events is told that there are no more, and not why; and client-go takes an attempt that timed out
-	// for a watch without events. It may have made several.
-	var failed atomic.Bool
-	ctx = withOutcome(ctx, func(err error) {
-		if failed.Store(err != nil); err == nil {
-			return
-		}
-		if isLost(err) {
-			err = fmt.Errorf("%w: %w", ErrLost, err)
-		}
-		s.mirror.report("watch", err)
+// Changes returns a source for a controller. For each change of the Subject at any peer enqueue is called, and once for
+// each mirror that has synced before the controller starts. It must not block, and may be called by several at a time.
+func Changes[R comparable](
+	links *Links, of *Subject, enqueue func(ctx context.Context, change Change, queue Queue[R]),
+) source.TypedSource[R] {
+	return source.TypedFunc[R](func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[R]) error {
+		to := Queue[R]{queue}
+		links.subscribe(ctx, &subscription{changed: func(change Change) {
+			if change.Mirror.subject == of {
+				enqueue(ctx, change, to)
+			}
+		}})
+		return nil
 	})
-	watcher, err := s.mirror.link.client.Watch(ctx, list, s.listOptions(options))
-	if err != nil || !failed.Load() {
-		s.mirror.report("watch", err)
-	}
-	return watcher, err
 }
 
-func (s *source) listOptions(options metav1.ListOptions) *client.ListOptions {
-	return &client.ListOptions{
-		Namespace: s.mirror.namespace, LabelSelector: s.mirror.selector,
-		Limit: options.Limit, Continue: options.Continue, Raw: &options,
+// LinkChanges returns a source for a controller. Whenever a link is made, closed, or in another State than before, enqueue
+// is called with the name of its peer, and once for each link that is there when the controller starts. It must not block,
+// and may be called by several at a time.
+func LinkChanges[R comparable](
+	links *Links, enqueue func(ctx context.Context, peer string, queue Queue[R]),
+) source.TypedSource[R] {
+	return source.TypedFunc[R](func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[R]) error {
+		to := Queue[R]{queue}
+		links.subscribe(ctx, &subscription{linked: func(peer string) { enqueue(ctx, peer, to) }})
+		return nil
+	})
+}
+
+// A subscription is one source that has been started.
+type subscription struct {
+	changed func(Change)
+	linked  func(peer string)
+}
+
+// subscribe tells the source what is there, and what changes until ctx ends.
+func (l *Links) subscribe(ctx context.Context, s *subscription) {
+	l.subscribing.Lock()
+	l.subscriptions[s] = struct{}{}
+	l.subscribing.Unlock()
+	context.AfterFunc(ctx, func() {
+		l.subscribing.Lock()
+		defer l.subscribing.Unlock()
+		delete(l.subscriptions, s)
+	})
+	for _, link := range l.all() {
+		if s.linked != nil {
+			s.linked(link.peer)
+			continue
+		}
+		for _, m := range link.synchronized() {
+			s.changed(Change{Link: link, Mirror: m})
+		}
 	}
 }
 
-func (s *source) newList() (client.ObjectList, error) {
-	kind := s.mirror.kind
-	kind.Kind += "List"
-	switch s.example.(type) {
-	case *unstructured.Unstructured:
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind)
-		return list, nil
-	case *metav1.PartialObjectMetadata:
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		return list, nil
+func (l *Links) publish(change Change) {
+	for _, s := range l.subscribers() {
+		if s.changed != nil {
+			s.changed(change)
+		}
 	}
-	object, err := s.mirror.link.links.config.Scheme.New(kind)
-	if err != nil {
-		return nil, fmt.Errorf("make a list: %w", err)
+}
+
+func (l *Links) publishLink(peer string) {
+	for _, s := range l.subscribers() {
+		if s.linked != nil {
+			s.linked(peer)
+		}
 	}
-	list, ok := object.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("%s is no list", kind.Kind)
+}
+
+// subscribers returns the sources that have been started.
+func (l *Links) subscribers() []*subscription {
+	l.subscribing.RLock()
+	defer l.subscribing.RUnlock()
+	return slices.Collect(maps.Keys(l.subscriptions))
+}
+
+// synchronized returns all mirrors that have synced.
+func (l *Link) synchronized() []*Mirror {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []*Mirror
+	for _, m := range l.mirrors {
+		if m.HasSynced() {
+			found = append(found, m)
+		}
 	}
-	return list, nil
+	for _, mirrors := range l.twins {
+		for _, m := range mirrors {
+			if m.HasSynced() {
+				found = append(found, m)
+			}
+		}
+	}
+	return found
 }

@@ -1,0 +1,306 @@
+// Package peerstest has peers for tests: links as package peers makes them, which lead to API servers in memory. Mirrors
+// show a write to such a peer before the write returns, so that tests never wait.
+package peerstest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// World is the links of one cluster, and the peers that they lead to.
+type World struct {
+	// Links are open, and closed when the test ends.
+	Links *peers.Links
+
+	t       testing.TB
+	scheme  *runtime.Scheme
+	secrets client.Client // what our cluster knows of links
+	mu      sync.Mutex
+	byURL   map[string]*Peer // URL of the API server → the peer
+}
+
+// New returns links that lead nowhere yet. The configuration may be empty: what it must have is filled in.
+func New(t testing.TB, scheme *runtime.Scheme, config peers.Config) *World {
+	t.Helper()
+	w := &World{t: t, scheme: scheme, secrets: fake.NewClientBuilder().WithScheme(scheme).Build(), byURL: map[string]*Peer{}}
+	config.Local, config.Scheme = w.secrets, scheme
+	config.Dial = func(server string) (*peers.Transport, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		peer, known := w.byURL[server]
+		if !known {
+			return nil, fmt.Errorf("%w: no peer at %s", peers.ErrUnreachable, server)
+		}
+		return peer.transport(), nil
+	}
+	w.Links = peers.NewLinks(config)
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo,usetesting // it ends after the test's own
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = w.Links.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return w
+}
+
+// A Peer is a cluster at the other end of a link. Its Client must be used for all writes that mirrors are to show.
+type Peer struct {
+	// Client reads and writes at the peer, as links to it do.
+	Client client.WithWatch
+	// REST and HTTP are for streams, if they are set before the link is made.
+	REST *rest.Config
+	HTTP *http.Client
+
+	world *World
+	name  string
+	token int
+
+	mu     sync.Mutex
+	feeds  []openFeed
+	err    error // why nothing can be read
+	silent bool  // nothing is answered, so that mirrors do not sync
+}
+
+// openFeed is a feed that is to be fed until ctx ends.
+type openFeed struct {
+	*peers.Feed
+	ctx context.Context //nolint:containedctx // the life of the feed itself
+}
+
+// open returns the feeds that have not ended.
+func (p *Peer) open() []openFeed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.feeds = slices.DeleteFunc(p.feeds, func(f openFeed) bool { return f.ctx.Err() != nil })
+	return slices.Clone(p.feeds)
+}
+
+// Add makes the cluster the peer of that name. Links.Ensure finds credentials for it, by which our messages live in the
+// tenant namespace there.
+func (w *World) Add(name, tenantNamespace string, cluster client.WithWatch) *Peer {
+	w.t.Helper()
+	p := &Peer{world: w, name: name}
+	p.Client = interceptor.NewClient(cluster, p.mirrored())
+	w.mu.Lock()
+	w.byURL[p.url()] = p
+	w.mu.Unlock()
+	p.store(tenantNamespace)
+	return p
+}
+
+// Link returns the link to the peer, which it makes if need be.
+func (w *World) Link(peer *v1alpha1.Peer) *peers.Link {
+	w.t.Helper()
+	link, err := w.Links.Ensure(w.t.Context(), peer)
+	if err != nil {
+		w.t.Fatalf("link to peer %s: %v", peer.Name, err)
+	}
+	return link
+}
+
+func (p *Peer) url() string { return "https://" + p.name + ".example" }
+
+func (p *Peer) secret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(p.name), Name: v1alpha1.LinkSecret}}
+}
+
+// store gives us credentials for the peer.
+func (p *Peer) store(tenantNamespace string) {
+	p.world.t.Helper()
+	p.token++
+	data, err := peers.Credentials{
+		Servers: []string{p.url()}, Namespace: tenantNamespace, Token: "token", Invitation: fmt.Sprintf("%08d", p.token),
+	}.SecretData()
+	if err != nil {
+		p.world.t.Fatal(err)
+	}
+	secret := p.secret()
+	_, err = controllerutil.CreateOrUpdate(p.world.t.Context(), p.world.secrets, secret, func() error {
+		secret.Data = data
+		return nil
+	})
+	if err != nil {
+		p.world.t.Fatal(err)
+	}
+}
+
+// Rejoin replaces our credentials, so that the next Ensure makes another link.
+func (p *Peer) Rejoin(tenantNamespace string) { p.store(tenantNamespace) }
+
+// RemoveCredentials takes our credentials away, so that the next Ensure fails.
+func (p *Peer) RemoveCredentials() {
+	p.world.t.Helper()
+	if err := p.world.secrets.Delete(p.world.t.Context(), p.secret()); client.IgnoreNotFound(err) != nil {
+		p.world.t.Fatal(err)
+	}
+}
+
+// Fail has all mirrors of the peer fail with the error until Heal. What they have shown they still show.
+func (p *Peer) Fail(err error) {
+	p.mu.Lock()
+	p.err = err
+	p.mu.Unlock()
+	for _, feed := range p.open() {
+		feed.Fail(err)
+	}
+}
+
+// Cut cuts the peer off, and returns when the link knows.
+func (p *Peer) Cut() {
+	p.world.t.Helper()
+	p.Fail(fmt.Errorf("%w: no answer", peers.ErrCut))
+	p.expect("cut off", func(state peers.State) bool { return state == peers.Cut })
+}
+
+// Heal ends what Fail, Cut or Silence began, and returns when the link knows.
+func (p *Peer) Heal() {
+	p.world.t.Helper()
+	p.mu.Lock()
+	p.err, p.silent = nil, false
+	p.mu.Unlock()
+	for _, feed := range p.open() {
+		p.fill(feed.Feed)
+	}
+	p.expect("back", func(state peers.State) bool { return state != peers.Cut })
+}
+
+// Silence has the peer answer nothing from now on: mirrors that are made then do not sync.
+func (p *Peer) Silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = true
+}
+
+// Follows returns what is followed at the peer, as kind and namespace, sorted.
+func (p *Peer) Follows() []string {
+	var followed []string
+	for _, feed := range p.open() {
+		followed = append(followed, p.kind(feed.Subject().Example)+" in "+feed.Namespace())
+	}
+	slices.Sort(followed)
+	return followed
+}
+
+func (p *Peer) expect(what string, holds func(peers.State) bool) {
+	p.world.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(p.world.Links.State(p.name)); time.Sleep(time.Millisecond) { //nolint:forbidigo // the link looks in a goroutine
+		if time.Now().After(deadline) { //nolint:forbidigo // as above
+			p.world.t.Fatalf("peer %s is not %s", p.name, what)
+		}
+	}
+}
+
+// transport is the way to the peer.
+func (p *Peer) transport() *peers.Transport {
+	return &peers.Transport{Client: p.Client, Feed: p.feed, REST: p.REST, HTTP: p.HTTP}
+}
+
+// feed shows what there is, and from now on what is written.
+func (p *Peer) feed(ctx context.Context, feed *peers.Feed) {
+	p.mu.Lock()
+	p.feeds = append(p.feeds, openFeed{feed, ctx})
+	p.mu.Unlock()
+	p.fill(feed)
+}
+
+// fill shows all that there is.
+func (p *Peer) fill(feed *peers.Feed) {
+	p.mu.Lock()
+	err, silent := p.err, p.silent
+	p.mu.Unlock()
+	if err != nil || silent {
+		feed.Fail(err)
+		return
+	}
+	gvk := p.gvk(feed.Subject().Example)
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	options := &client.ListOptions{Namespace: feed.Namespace(), LabelSelector: feed.Subject().Labels}
+	if err := p.Client.List(context.Background(), list, options); err != nil { //nolint:forbidigo // nothing is waited for
+		p.world.t.Errorf("list %s at peer %s: %v", gvk.Kind, p.name, err)
+	}
+	var objects []client.Object
+	for i := range list.Items {
+		if object, found := p.read(feed, client.ObjectKeyFromObject(&list.Items[i])); found {
+			objects = append(objects, object)
+		}
+	}
+	feed.Fail(nil)
+	feed.Replace(objects)
+}
+
+// read returns the object as the feed takes it.
+func (p *Peer) read(feed *peers.Feed, key types.NamespacedName) (client.Object, bool) {
+	object, ok := feed.Subject().Example.DeepCopyObject().(client.Object)
+	if !ok {
+		return nil, false
+	}
+	if err := p.Client.Get(context.Background(), key, object); err != nil { //nolint:forbidigo // nothing is waited for
+		return nil, false
+	}
+	selected := feed.Subject().Labels
+	return object, selected == nil || selected.Matches(labels.Set(object.GetLabels()))
+}
+
+// refilled shows everything again after a write that may have changed several objects.
+func (p *Peer) refilled(err error) error {
+	for _, feed := range p.open() {
+		p.fill(feed.Feed)
+	}
+	return err
+}
+
+// written shows what has become of an object.
+func (p *Peer) written(object client.Object) {
+	kind := p.kind(object)
+	p.mu.Lock()
+	hidden := p.err != nil || p.silent
+	p.mu.Unlock()
+	for _, feed := range p.open() {
+		if hidden || feed.Namespace() != object.GetNamespace() || p.kind(feed.Subject().Example) != kind {
+			continue
+		}
+		key := client.ObjectKeyFromObject(object)
+		if now, found := p.read(feed.Feed, key); found {
+			feed.Put(now)
+		} else {
+			feed.Delete(key)
+		}
+	}
+}
+
+func (p *Peer) gvk(object client.Object) schema.GroupVersionKind {
+	p.world.t.Helper()
+	gvk, err := apiutil.GVKForObject(object, p.world.scheme)
+	if err != nil {
+		p.world.t.Errorf("kind of %T: %v", object, err)
+	}
+	return gvk
+}
+
+func (p *Peer) kind(object client.Object) string { return p.gvk(object).Kind }
