@@ -20,7 +20,7 @@ GOLANGCI_LINT  := bin/golangci-lint-v2.15.0
 GOVULNCHECK    := bin/govulncheck-v1.9.0
 
 export CGO_ENABLED ?= 0
-GOBUILD := go build -trimpath -ldflags '-s -w -X github.com/hanse-dev/hanse/internal/version.Version=$(VERSION)'
+GOBUILD := go build -v -trimpath -ldflags '-s -w -X github.com/hanse-dev/hanse/internal/version.Version=$(VERSION)'
 
 ##@ Use
 
@@ -29,7 +29,10 @@ help: ## show this help
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: root testbed build image ## two real clusters that share, and an application that spans them
+demo: root ## two real clusters that share, and an application that spans them
+	@counter=$$(mktemp); trap 'rm -f "$$counter"' EXIT; \
+	steps=$$($(MAKE) -n programs | grep -o "testbed/progress '[^']*'" | sort -u | wc -l); \
+	PROGRESS=$$counter STEPS=$$steps $(MAKE) --no-print-directory programs
 	@hack/demo.sh up
 
 .PHONY: root
@@ -45,15 +48,19 @@ demo-down: ## remove all that the demo made
 .PHONY: build
 build: ## build bin/hanse and bin/kubectl-hanse
 	@mkdir -p bin
-	$(GOBUILD) -o bin/ ./cmd/hanse ./cmd/kubectl-hanse
+	@testbed/progress 'hanse and kubectl-hanse' '3 min' $(GOBUILD) -o bin/ ./cmd/hanse ./cmd/kubectl-hanse
 
 .PHONY: testbed
 testbed: ## build bin/testbed, bin/kubectl and Kubernetes itself, from Go modules
-	@$(MAKE) --no-print-directory -C testbed all
+	@$(MAKE) --no-print-directory -C testbed clusters
 
 .PHONY: image
-image: build testbed ## make the container image bin/hanse.tar, without Docker
+image: build ## make the container image bin/hanse.tar, without Docker
+	@$(MAKE) --no-print-directory -C testbed $(abspath bin/scratch-image)
 	@hack/image.sh $(IMAGE)
+
+.PHONY: programs
+programs: build testbed image
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## generate deepcopy functions and CRDs
@@ -92,13 +99,11 @@ e2e: stories ## every story on real clusters and the testbed's own; RUN selects,
 	@if [ -z '$(RUN)' ]; then $(MAKE) --no-print-directory -C testbed test-e2e; fi
 
 .PHONY: stories
-stories: testbed build image
-	hack/skew.sh v0.2.0 v0.3.0
-	hack/suite.sh
-	RUN='$(RUN)' hack/stories.sh
+stories: programs
+	@RUN='$(RUN)' hack/stories.sh
 
 .PHONY: e2e-faults
-e2e-faults: testbed build image ## break three clusters while pods come and go; SEED replays a run, DURATION is how long (3m)
+e2e-faults: programs ## break three clusters while pods come and go; SEED replays a run, DURATION is how long (3m)
 	SEED='$(SEED)' DURATION='$(DURATION)' hack/faults.sh
 
 .PHONY: fuzz
@@ -106,7 +111,8 @@ fuzz: ## fuzz whatever reads bytes of a peer, FUZZTIME each (2m)
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: testbed build image ## measure against the floors of the design; prints a table
+bench: programs ## measure against the floors of the design; prints a table
+	@$(MAKE) --no-print-directory -C testbed $(abspath bin/kwok)
 	hack/bench.sh
 
 .PHONY: vulncheck

@@ -5,7 +5,6 @@ target=$1 package=$2
 version=${target##*-}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-echo "building ${package##*/} $version" >&2
-GOBIN=$dir CGO_ENABLED=0 go install "$package@$version"
+GOBIN=$dir CGO_ENABLED=0 testbed/progress "${package##*/} $version" '3 min' go install -v "$package@$version"
 mkdir -p "$(dirname "$target")"
 mv "$dir/${package##*/}" "$target"
