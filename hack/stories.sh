@@ -1,40 +1,74 @@
 #!/usr/bin/env bash
-# Runs the stories of test/e2e on real clusters: first those that share them, side by side; then those that need them
-# alone; last those of the market, which need more clusters. RUN selects stories by name (a regular expression), KEEP=1
-# keeps the clusters for the next call.
+# Runs the stories of test/e2e on real clusters. Those that share lubeck and hamburg run side by side; then those that need
+# the two alone run one by one, and meanwhile those of the market on four clusters of their own. RUN selects stories by name
+# (a regular expression): only what these need is built and started. KEEP=1 keeps the clusters for the next call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export HANSE_E2E=1 HANSE_TESTBED_STATE=$PWD/.testbed/e2e
-testbed=(bin/testbed --state "$HANSE_TESTBED_STATE")
+export HANSE_E2E=1
+state=$PWD/.testbed/e2e market=$PWD/.testbed/e2e-market
 
+beside='' # the process that tells the stories of the market
 finish() {
-	if [ -n "${KEEP:-}" ]; then
-		echo "the clusters are kept: ${testbed[*]} status" >&2
-	else
-		"${testbed[@]}" down
-		rm -rf "$HANSE_TESTBED_STATE-memory"
-	fi
+	local bed
+	[ -z "$beside" ] || kill "$beside" 2>/dev/null || true
+	for bed in "$state" "$market"; do
+		[ -d "$bed" ] || continue
+		if [ -n "${KEEP:-}" ]; then
+			echo "the clusters are kept: bin/testbed --state $bed status" >&2
+		else
+			bin/testbed --state "$bed" down
+			rm -rf "$bed-memory"
+		fi
+	done
 }
 trap finish EXIT
 
-"${testbed[@]}" up lubeck hamburg --workers 1 --audit --metrics
-"${testbed[@]}" up rostock --workers 0
-mkdir -p "$HANSE_TESTBED_STATE-memory"
-"${testbed[@]}" load bin/hanse.tar lubeck hamburg
-for skewed in bin/skew/*.tar; do
-	"${testbed[@]}" load "$skewed" hamburg
-done
-go test -c -o bin/e2e.test ./test/e2e
+testbed/progress 'the stories' '2 min' go test -c -o bin/e2e.test ./test/e2e
+# What the selected stories need: each line is a phase, and what it needs besides the usual clusters.
+needs=$(cd test/e2e && ../../bin/e2e.test -phase plan -test.v -test.run "${RUN:-.}" | sed -n 's/.*needs: //p')
+need() { grep -qE "$1" <<<"$needs"; }
 
-status=0
+[ -n "$needs" ] || { echo "no story is called ${RUN:-}" >&2; exit 1; }
+! need '\bskew\b' || hack/skew.sh v0.2.0 v0.3.0
+! need '\bsuite\b' || hack/suite.sh
+! need '\bmetrics\b' || make --no-print-directory -C testbed "$PWD/bin/metrics-server"
+
+# start_pair brings up what stories of the phases shared and alone need.
+start_pair() {
+	local testbed=(bin/testbed --state "$state") skewed
+	"${testbed[@]}" up lubeck hamburg --workers 1 --audit $(! need '\bmetrics\b' || echo --metrics)
+	! need '\brostock\b' || "${testbed[@]}" up rostock --workers 0
+	mkdir -p "$state-memory"
+	"${testbed[@]}" load bin/hanse.tar lubeck hamburg
+	! need '\bskew\b' || for skewed in bin/skew/*.tar; do "${testbed[@]}" load "$skewed" hamburg; done
+}
+
+start_market() {
+	local testbed=(bin/testbed --state "$market")
+	"${testbed[@]}" up lubeck hamburg bremen wismar --workers 1 &&
+		"${testbed[@]}" load bin/hanse.tar lubeck hamburg bremen wismar
+}
+
+# tell runs the stories of one phase: tell PHASE STATE
 tell() {
 	echo "== stories: $1"
-	(cd test/e2e && ../../bin/e2e.test -phase "$1" -test.v -test.timeout 30m -test.parallel 8 -test.run "${RUN:-.}") || status=1
+	(cd test/e2e && HANSE_TESTBED_STATE=$2 ../../bin/e2e.test -phase "$1" -test.v -test.timeout 30m -test.parallel 8 -test.run "${RUN:-.}")
 }
-tell shared
-tell alone
-"${testbed[@]}" down rostock
-"${testbed[@]}" up bremen wismar --workers 1
-"${testbed[@]}" load bin/hanse.tar bremen wismar
-tell market
+
+tell_market() { start_market && tell market "$market"; }
+
+status=0 output=$(mktemp)
+if need '^(shared|alone)\b'; then start_pair; fi
+if need '^shared\b'; then tell shared "$state" || status=1; fi
+if need '^market\b'; then
+	tell_market >"$output" 2>&1 &
+	beside=$!
+fi
+if need '^alone\b'; then tell alone "$state" || status=1; fi
+if [ -n "$beside" ]; then
+	wait "$beside" || status=1
+	beside=''
+	cat "$output"
+fi
+rm -f "$output"
 exit $status

@@ -25,7 +25,7 @@ var layers = []struct {
 		"internal/advertisement", "internal/agentless", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
 		"internal/install", "internal/invitation", "internal/placement", "internal/policymaker", "internal/reflector", "internal/session",
 	}},
-	{"test", []string{"internal/architecture", "internal/testkit"}},
+	{"test", []string{"internal/architecture", "internal/testkit", "test/harness"}},
 	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "test/faults", "bench"}},
 }
 

@@ -57,7 +57,7 @@ func expectNewPrices(t *testing.T, answered func(*v1alpha1.Advertisement) bool) 
 	hamburg.awaitMessage(t, "new prices are told in a full message at once", func(ad *v1alpha1.Advertisement) bool {
 		return ad.Spec.Prices != nil && price.Cmp(ad.Spec.Prices.PerHour[corev1.ResourceCPU]) == 0 && answered(ad)
 	})
-	out, err := lubeck.hanse(t.Context(), "table")
+	out, err := lubeck.Hanse(t.Context(), "table")
 	if err != nil || !strings.Contains(out, "hamburg") || !strings.Contains(out, "EUR") {
 		t.Errorf("kubectl hanse table: %v\n%s", err, out)
 	}
@@ -156,18 +156,18 @@ func TestAvailabilityFollowsLoad(t *testing.T) {
 	almost.Sub(resource.MustParse("50m"))
 	lubeck.awaitVirtual(t, hamburg, "shows all again", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().Cmp(almost) >= 0 })
 
-	if _, err := hamburg.kubectl(ctx, "cordon", "hamburg-worker-1"); err != nil {
+	if _, err := hamburg.Kubectl(ctx, "cordon", "hamburg-worker-1"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := hamburg.kubectl(context.Background(), "uncordon", "hamburg-worker-1"); err != nil {
+		if _, err := hamburg.Kubectl(context.Background(), "uncordon", "hamburg-worker-1"); err != nil {
 			t.Error(err)
 		}
 	})
 	lubeck.awaitVirtual(t, hamburg, "has nothing to spare on a cordoned node", func(node *corev1.Node) bool {
 		return node.Status.Allocatable.Cpu().IsZero()
 	})
-	if _, err := hamburg.kubectl(ctx, "uncordon", "hamburg-worker-1"); err != nil {
+	if _, err := hamburg.Kubectl(ctx, "uncordon", "hamburg-worker-1"); err != nil {
 		t.Fatal(err)
 	}
 	for _, consumer := range []*cluster{lubeck, bremen} {
@@ -268,7 +268,7 @@ func (c *cluster) pause(t *testing.T, component string) {
 	t.Helper()
 	c.scale(t.Context(), t, component, "0")
 	t.Cleanup(func() { c.scale(context.Background(), t, component, "1") })
-	eventually(t, "hanse "+component+" of "+c.name+" has ended", func(ctx context.Context) error {
+	eventually(t, "hanse "+component+" of "+c.Name+" has ended", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		err := c.List(ctx, pods, client.InNamespace(v1alpha1.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": component})
 		if err == nil && len(pods.Items) > 0 {
@@ -281,7 +281,7 @@ func (c *cluster) pause(t *testing.T, component string) {
 // scale sets how many pods one of Hanse's Deployments has.
 func (c *cluster) scale(ctx context.Context, t *testing.T, component, replicas string) {
 	t.Helper()
-	if _, err := c.kubectl(ctx, "scale", "-n", v1alpha1.SystemNamespace, "deployment/hanse-"+component, "--replicas", replicas); err != nil {
+	if _, err := c.Kubectl(ctx, "scale", "-n", v1alpha1.SystemNamespace, "deployment/hanse-"+component, "--replicas", replicas); err != nil {
 		t.Error(err)
 	}
 }

@@ -26,7 +26,7 @@ const agentlessPeer = "guest-at-hamburg"
 func TestAgentlessRunsPods(t *testing.T) {
 	ctx := alone(t)
 	there := hamburg.namespace(t)
-	_, err := lubeck.hanse(ctx, "join", "--agentless", "--remote-kubeconfig", hamburg.kubeconfig, "--namespaces", there,
+	_, err := lubeck.Hanse(ctx, "join", "--agentless", "--remote-kubeconfig", hamburg.Kubeconfig, "--namespaces", there,
 		"--as", agentlessPeer, "--wait=false")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestAgentlessRunsPods(t *testing.T) {
 	eventually(t, "nothing of the deleted pod is left on either side", func(ctx context.Context) error {
 		return errors.Join(lubeck.isGone(ctx, home), hamburg.hasNone(ctx, there, &appsv1.ReplicaSetList{}))
 	})
-	if _, err := lubeck.hanse(ctx, "unpeer", agentlessPeer); err != nil {
+	if _, err := lubeck.Hanse(ctx, "unpeer", agentlessPeer); err != nil {
 		t.Fatal(err)
 	}
 	for _, list := range []client.ObjectList{&appsv1.ReplicaSetList{}, &batchv1.JobList{}, &corev1.PodList{}} {
@@ -67,7 +67,7 @@ func TestAgentlessRunsPods(t *testing.T) {
 func (c *cluster) followsTheReplica(t *testing.T, home *corev1.Pod, there string) {
 	t.Helper()
 	first := hamburg.replicaOf(t, home, there, "")
-	if out, err := c.kubectl(t.Context(), "exec", "-n", home.Namespace, home.Name, "--", "hostname"); err != nil || trimmed([]byte(out)) != home.Name {
+	if out, err := c.Kubectl(t.Context(), "exec", "-n", home.Namespace, home.Name, "--", "hostname"); err != nil || trimmed([]byte(out)) != home.Name {
 		t.Errorf("its host is called %q: %v", out, err)
 	}
 	if err := hamburg.Delete(t.Context(), first); err != nil {
@@ -82,7 +82,7 @@ func (c *cluster) followsTheReplica(t *testing.T, home *corev1.Pod, there string
 		if err != nil || now.UID != home.UID || !podReady(now) {
 			return errors.Join(err, fmt.Errorf("the home pod is %s", summary([]corev1.Pod{*now})))
 		}
-		out, err := c.kubectl(ctx, "logs", "-n", home.Namespace, home.Name)
+		out, err := c.Kubectl(ctx, "logs", "-n", home.Namespace, home.Name)
 		if err == nil && !strings.Contains(out, "started") {
 			err = fmt.Errorf("the log is %q", out)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -23,11 +22,11 @@ func TestAggregate(t *testing.T) {
 	t.Cleanup(func() {
 		wismar.forget(t, "hamburg")
 		hamburg.forget(t, "wismar")
-		if err := installWith(context.Background(), hamburg, marketSettings...); err != nil {
+		if err := installWith(context.Background(), hamburg); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := installWith(ctx, hamburg, append(slices.Clone(marketSettings), "advertising.aggregate=true")...); err != nil {
+	if err := installWith(ctx, hamburg, "advertising.aggregate=true"); err != nil {
 		t.Fatal(err)
 	}
 	if err := peerBothWays(ctx, wismar, hamburg); err != nil {
@@ -58,7 +57,7 @@ func TestAggregate(t *testing.T) {
 	provider := behindHamburg(t, between)
 	last := provider.mustRemotePod(t, between)
 	if isVirtual(last) {
-		t.Errorf("the pod is on %s of %s: it has not arrived", last.Spec.NodeName, provider.name)
+		t.Errorf("the pod is on %s of %s: it has not arrived", last.Spec.NodeName, provider.Name)
 	}
 	shadow := &v1alpha1.ShadowPod{}
 	if err := provider.Get(ctx, client.ObjectKeyFromObject(last), shadow); err != nil {
@@ -68,10 +67,10 @@ func TestAggregate(t *testing.T) {
 		t.Errorf("path (-want +got):\n%s", diff)
 	}
 	eventually(t, "its log can be read", func(ctx context.Context) error {
-		out, err := wismar.kubectl(ctx, "logs", "-n", ns, pod.Name)
+		out, err := wismar.Kubectl(ctx, "logs", "-n", ns, pod.Name)
 		return wants(out, "moin from "+ns, err)
 	})
-	if out, err := wismar.kubectl(ctx, "exec", "-n", ns, pod.Name, "--", "sh", "-c", "echo $GREETING"); err != nil || !strings.Contains(out, "moin") {
+	if out, err := wismar.Kubectl(ctx, "exec", "-n", ns, pod.Name, "--", "sh", "-c", "echo $GREETING"); err != nil || !strings.Contains(out, "moin") {
 		t.Errorf("exec says %q (%v)", out, err)
 	}
 
@@ -87,7 +86,7 @@ func TestAggregate(t *testing.T) {
 func behindHamburg(t *testing.T, pod *corev1.Pod) *cluster {
 	t.Helper()
 	for _, provider := range []*cluster{lubeck, bremen} {
-		if pod.Spec.NodeName == v1alpha1.VirtualNodeName(provider.name) {
+		if pod.Spec.NodeName == v1alpha1.VirtualNodeName(provider.Name) {
 			return provider
 		}
 	}

@@ -326,7 +326,7 @@ func (g *guest) expectNoTwinCalled(t *testing.T, target string) {
 // flood creates objects as fast as it can while the victim starts a pod.
 func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 	limit := `{"spec":{"limits":{"objects":100,"namespaces":5}}}`
-	if _, err := hamburg.kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
+	if _, err := hamburg.Kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
 		t.Fatal(err)
 	}
 	flooded := g.twin(t, "flooded")

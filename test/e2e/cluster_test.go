@@ -1,89 +1,27 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
-// root is the folder of the repository: the stories run in test/e2e.
-const root = "../.."
+// root is the folder of the repository.
+const root = harness.Root
 
 // patience is how long a story waits for an effect before it fails. It is no measure of speed.
 const patience = 3 * time.Minute
 
-// A cluster is one real Kubernetes cluster of the testbed, seen by its administrator.
-type cluster struct {
-	client.Client
-	name       string
-	kubeconfig string
-	config     *rest.Config
-}
-
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))
-}
-
-func connect(ctx context.Context, name string) (*cluster, error) {
-	out, err := testbed(ctx, "kubeconfig", name)
-	if err != nil {
-		return nil, err
-	}
-	c := &cluster{name: name, kubeconfig: strings.TrimSpace(out)}
-	if c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig); err != nil {
-		return nil, err
-	}
-	c.config.QPS = -1
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	c.Client, err = client.New(c.config, client.Options{Scheme: scheme})
-	return c, err
-}
-
-// testbed runs bin/testbed on the stories' own testbed.
-func testbed(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, "testbed", append([]string{"--state", os.Getenv("HANSE_TESTBED_STATE")}, args...)...)
-}
-
-// hanse runs kubectl-hanse as the cluster's administrator.
-func (c *cluster) hanse(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, "kubectl-hanse", append(args, "--kubeconfig", c.kubeconfig)...)
-}
-
-// kubectl runs kubectl as the cluster's administrator.
-func (c *cluster) kubectl(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, "kubectl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
-}
-
-func run(ctx context.Context, program string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", program), args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, stderr.String())
-	}
-	return stdout.String(), nil
-}
+// A cluster is one real Kubernetes cluster of the testbed, with what stories ask and expect of it.
+type cluster struct{ *harness.Cluster }
 
 func trimmed(data []byte) string { return strings.TrimSpace(string(data)) }
 
@@ -134,8 +72,8 @@ func (c *cluster) describe(ns string) {
 		{"get", "pods,shadowpods,namespacemappings,advertisements", "-A", "-o", "wide"},
 		{"logs", "-n", v1alpha1.SystemNamespace, "-l", "app.kubernetes.io/name=hanse", "--tail=40", "--prefix"},
 	} {
-		out, err := c.kubectl(ctx, args...)
-		fmt.Printf("--- %s: kubectl %s (%v)\n%s\n", c.name, strings.Join(args, " "), err, tail(out, 12000))
+		out, err := c.Kubectl(ctx, args...)
+		fmt.Printf("--- %s: kubectl %s (%v)\n%s\n", c.Name, strings.Join(args, " "), err, tail(out, 12000))
 	}
 }
 

@@ -25,7 +25,7 @@ func TestSuspendedPeerMayNotEvenRead(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := hamburg.hanse(ctx, "suspend", "visby-suspended"); err != nil {
+	if _, err := hamburg.Hanse(ctx, "suspend", "visby-suspended"); err != nil {
 		t.Fatal(err)
 	}
 	info := types.NamespacedName{Namespace: g.invitation.Namespace, Name: v1alpha1.ClusterInfo}
@@ -42,7 +42,7 @@ func TestSuspendedPeerMayNotEvenRead(t *testing.T) {
 		return nil
 	})
 
-	if _, err := hamburg.hanse(ctx, "resume", "visby-suspended"); err != nil {
+	if _, err := hamburg.Hanse(ctx, "resume", "visby-suspended"); err != nil {
 		t.Fatal(err)
 	}
 	g.awaitRunning(t, twin, "stall")
@@ -53,25 +53,25 @@ func TestSuspendedPeerMayNotEvenRead(t *testing.T) {
 }
 
 func TestCheckFindsNothingWrong(t *testing.T) {
-	ctx := alone(t)
+	ctx := alone(t, "rostock")
 	for _, c := range []*cluster{lubeck, hamburg} {
-		if out, err := c.hanse(ctx, "check", "--wait"); err != nil {
-			t.Errorf("%s: %v\n%s", c.name, err, out)
+		if out, err := c.Hanse(ctx, "check", "--wait"); err != nil {
+			t.Errorf("%s: %v\n%s", c.Name, err, out)
 		}
 	}
 	// A cluster without Hanse is told so, and could have it.
-	if out, err := rostock.hanse(ctx, "check"); err == nil {
+	if out, err := rostock.Hanse(ctx, "check"); err == nil {
 		t.Errorf("a cluster without Hanse passes: %s", out)
 	}
-	if out, err := rostock.hanse(ctx, "check", "--pre"); err != nil {
+	if out, err := rostock.Hanse(ctx, "check", "--pre"); err != nil {
 		t.Errorf("rostock could not have Hanse: %v\n%s", err, out)
 	}
 }
 
 // rostock runs no Hanse: all that lubeck has of it is a kubeconfig.
 func TestAgentlessPeer(t *testing.T) {
-	ctx := shared(t)
-	_, err := lubeck.hanse(ctx, "join", "--agentless", "--remote-kubeconfig", rostock.kubeconfig, "--namespaces", "default", "--as", "visby-agentless", "--wait=false")
+	ctx := shared(t, "rostock")
+	_, err := lubeck.Hanse(ctx, "join", "--agentless", "--remote-kubeconfig", rostock.Kubeconfig, "--namespaces", "default", "--as", "visby-agentless", "--wait=false")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,14 +40,14 @@ func TestGraceIsCarried(t *testing.T) {
 			lubeck.create(t, pod)
 			home := lubeck.awaitReadyPods(t, ns, name, 1)[0]
 			remote := hamburg.mustRemotePod(t, &home)
-			if _, err := lubeck.kubectl(t.Context(), append([]string{"delete", "pod", "-n", ns, name, "--wait=false"}, story.flags...)...); err != nil {
+			if _, err := lubeck.Kubectl(t.Context(), append([]string{"delete", "pod", "-n", ns, name, "--wait=false"}, story.flags...)...); err != nil {
 				t.Fatal(err)
 			}
 			awaitGrace(t, remote, story.grace)
 			// A second deletion that is in more of a hurry is told too. (What the kubelet makes of it is its own affair.)
 			deleteAgain := func(flags ...string) {
 				t.Helper()
-				_, err := lubeck.kubectl(t.Context(), append([]string{"delete", "pod", "-n", ns, name, "--wait=false"}, flags...)...)
+				_, err := lubeck.Kubectl(t.Context(), append([]string{"delete", "pod", "-n", ns, name, "--wait=false"}, flags...)...)
 				if err != nil && !strings.Contains(err.Error(), "NotFound") {
 					t.Fatal(err)
 				}
@@ -65,7 +65,7 @@ func TestGraceIsCarried(t *testing.T) {
 		lubeck.create(t, pod)
 		home := lubeck.awaitReadyPods(t, ns, "zero", 1)[0]
 		remote := hamburg.mustRemotePod(t, &home)
-		if _, err := lubeck.kubectl(t.Context(), "delete", "pod", "-n", ns, "zero", "--grace-period=0", "--force"); err != nil {
+		if _, err := lubeck.Kubectl(t.Context(), "delete", "pod", "-n", ns, "zero", "--grace-period=0", "--force"); err != nil {
 			t.Fatal(err)
 		}
 		awaitBothGone(t, &home, remote)
@@ -168,7 +168,7 @@ func TestEvictionAtHome(t *testing.T) {
 	if err := eviction(); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("the eviction of one of two that must be there: %v", err)
 	}
-	if _, err := lubeck.kubectl(t.Context(), "scale", "-n", ns, "deployment/guarded", "--replicas=3"); err != nil {
+	if _, err := lubeck.Kubectl(t.Context(), "scale", "-n", ns, "deployment/guarded", "--replicas=3"); err != nil {
 		t.Fatal(err)
 	}
 	lubeck.awaitReadyPods(t, ns, "guarded", 3)
@@ -182,7 +182,7 @@ func TestHomeNamespaceDeleted(t *testing.T) {
 	lubeck.create(t, deployment(ns, "doomed", 3, shellSpec(forever)))
 	home := lubeck.awaitReadyPods(t, ns, "doomed", 3)[0]
 	remote := hamburg.mustRemotePod(t, &home)
-	if _, err := lubeck.kubectl(t.Context(), "delete", "namespace", ns, "--wait=false"); err != nil {
+	if _, err := lubeck.Kubectl(t.Context(), "delete", "namespace", ns, "--wait=false"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the namespace and its twin are gone", func(ctx context.Context) error {

@@ -137,14 +137,14 @@ func (c *cluster) evictAfter(t *testing.T, seconds int) {
 	t.Helper()
 	set := func(values []string, flags ...string) {
 		t.Helper()
-		args := []string{"up", c.name}
+		args := []string{"up", c.Name}
 		for _, flag := range flags {
 			args = append(args, "--arg", flag)
 		}
 		mustTestbed(t, args...)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := installWith(ctx, c, append(values, tellTestImages)...); err != nil {
+		if err := installWith(ctx, c, values...); err != nil {
 			t.Fatal(err)
 		}
 	}

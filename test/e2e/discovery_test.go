@@ -12,25 +12,17 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// The two clusters are on one network, where multicast DNS works.
+// The two clusters are on one network, where multicast DNS works. The settings of the phase have them look for others.
 func TestDiscovery(t *testing.T) {
-	ctx := alone(t)
-	separated(t)
-	both := []*cluster{lubeck, hamburg}
-	for _, c := range both {
-		if err := installWith(ctx, c, "discovery.enabled=true", "discovery.multicast=true", "discovery.period=5s", "manager.apiServers[0]="+c.config.Host); err != nil {
-			t.Fatal(err)
-		}
+	ctx := market(t)
+	forgetEachOther := func() {
+		bremen.forget(t, "wismar")
+		wismar.forget(t, "bremen")
 	}
-	t.Cleanup(func() {
-		for _, c := range both {
-			if err := installWith(context.Background(), c); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	for here, there := range map[*cluster]string{lubeck: "hamburg", hamburg: "lubeck"} {
-		eventually(t, here.name+" discovers "+there, func(ctx context.Context) error {
+	forgetEachOther() // in case that an earlier story had them know each other
+	t.Cleanup(forgetEachOther)
+	for here, there := range map[*cluster]string{bremen: "wismar", wismar: "bremen"} {
+		eventually(t, here.Name+" discovers "+there, func(ctx context.Context) error {
 			if err := here.peerSays(ctx, there, v1alpha1.ConditionReady, v1alpha1.ReasonDiscovered); err != nil {
 				return err
 			}
@@ -43,11 +35,11 @@ func TestDiscovery(t *testing.T) {
 		// It is known, and that is all.
 		ns := &corev1.Namespace{}
 		if err := here.Get(ctx, types.NamespacedName{Name: v1alpha1.TenantNamespace(there)}, ns); !apierrors.IsNotFound(err) {
-			t.Errorf("%s made a tenant namespace for a cluster that nobody accepted: %v", here.name, err)
+			t.Errorf("%s made a tenant namespace for a cluster that nobody accepted: %v", here.Name, err)
 		}
 	}
-	if err := peer(ctx, lubeck, hamburg); err != nil {
+	if err := peer(ctx, bremen, wismar); err != nil {
 		t.Fatal(err)
 	}
-	lubeck.runsAt(t, hamburg)
+	bremen.runsAt(t, wismar)
 }

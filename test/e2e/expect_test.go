@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // eventually looks again and again until check finds nothing wrong, and fails the story with what it found last.
@@ -30,22 +31,12 @@ func eventuallyAfter(t *testing.T, what string, check func(ctx context.Context) 
 
 func lookUntil(ctx context.Context, t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	last := fmt.Errorf("not looked at yet")
-	for {
-		if err := check(ctx); err == nil {
-			return
-		} else if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, last)
-		case <-ticker.C:
-		}
+	start := time.Now()
+	if err := harness.Until(ctx, patience, check); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if waited := time.Since(start); waited >= time.Second {
+		t.Logf("waited %.1f s: %s", waited.Seconds(), what)
 	}
 }
 
@@ -75,7 +66,7 @@ func (c *cluster) peer(ctx context.Context, name string) (*v1alpha1.Peer, error)
 func (c *cluster) awaitReadyPods(t *testing.T, ns, app string, count int) []corev1.Pod {
 	t.Helper()
 	var ready []corev1.Pod
-	eventually(t, fmt.Sprintf("%d pods of %s/%s Ready in %s", count, ns, app, c.name), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("%d pods of %s/%s Ready in %s", count, ns, app, c.Name), func(ctx context.Context) error {
 		pods, err := c.pods(ctx, ns, app)
 		if err != nil {
 			return err
@@ -136,7 +127,7 @@ func (c *cluster) remotePod(ctx context.Context, home *corev1.Pod) (*corev1.Pod,
 		return nil, err
 	}
 	if len(list.Items) != 1 {
-		return nil, fmt.Errorf("%d remote pods in %s run for %s/%s, want 1: %s", len(list.Items), c.name, home.Namespace, home.Name, summary(list.Items))
+		return nil, fmt.Errorf("%d remote pods in %s run for %s/%s, want 1: %s", len(list.Items), c.Name, home.Namespace, home.Name, summary(list.Items))
 	}
 	return &list.Items[0], nil
 }
@@ -186,7 +177,7 @@ func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name}
 func (c *cluster) logSays(t *testing.T, ns, pod, want string) {
 	t.Helper()
 	eventually(t, "the log of "+pod+" says what it should", func(ctx context.Context) error {
-		out, err := c.kubectl(ctx, "logs", "-n", ns, pod)
+		out, err := c.Kubectl(ctx, "logs", "-n", ns, pod)
 		if err == nil && out != want {
 			err = fmt.Errorf("it says %q, want %q", out, want)
 		}

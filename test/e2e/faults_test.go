@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 func TestRemoteDeletionIsRemade(t *testing.T) {
@@ -64,7 +65,7 @@ func mustTestbed(t *testing.T, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := testbed(ctx, args...); err != nil {
+	if _, err := harness.Testbed(ctx, args...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +88,7 @@ func TestManagerAndKubeletRestart(t *testing.T) {
 		})
 		known := runningContainers(t, ctx, ns)
 		victim.where.kill9(t, victim.command)
-		t.Logf("killed hanse %s of %s with %d remote containers running", victim.command, victim.where.name, len(known))
+		t.Logf("killed hanse %s of %s with %d remote containers running", victim.command, victim.where.Name, len(known))
 		t.Cleanup(func() {
 			now := runningContainers(t, context.Background(), ns)
 			for uid, ids := range known {
@@ -164,7 +165,7 @@ func (c *cluster) kill9(t *testing.T, subcommand string) {
 	list := &corev1.PodList{}
 	err := c.List(t.Context(), list, client.InNamespace(v1alpha1.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": subcommand})
 	if err != nil || len(list.Items) == 0 {
-		t.Fatalf("pods of hanse %s in %s: %d, %v", subcommand, c.name, len(list.Items), err)
+		t.Fatalf("pods of hanse %s in %s: %d, %v", subcommand, c.Name, len(list.Items), err)
 	}
 	pid, err := processOf(list.Items[0].UID, "/hanse")
 	if err != nil {
@@ -323,7 +324,7 @@ func (c *cluster) cordon(t *testing.T, node string, on bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	verb := map[bool]string{true: "cordon", false: "uncordon"}[on]
-	if _, err := c.kubectl(ctx, verb, node); err != nil {
+	if _, err := c.Kubectl(ctx, verb, node); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/trust"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // A guest is a consumer that a story plays itself: all that it has of the provider is what the invitation gave it. It can
@@ -33,7 +34,7 @@ type guest struct {
 // invite asks the cluster's administrator for an invitation, and has the peer forgotten at the story's end.
 func (c *cluster) invite(t *testing.T, name string, more ...string) *trust.Invitation {
 	t.Helper()
-	token, err := c.hanse(t.Context(), append([]string{"invite", name}, more...)...)
+	token, err := c.Hanse(t.Context(), append([]string{"invite", name}, more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func (c *cluster) forget(t *testing.T, name string) {
 	if _, err := c.peer(ctx, name); client.IgnoreNotFound(err) == nil && err != nil {
 		return
 	}
-	if _, err := c.hanse(ctx, "unpeer", name, "--force", "--forget"); err != nil {
+	if _, err := c.Hanse(ctx, "unpeer", name, "--force", "--forget"); err != nil {
 		t.Errorf("forget %s: %v", name, err)
 	}
 }
@@ -62,10 +63,10 @@ func (c *cluster) forget(t *testing.T, name string) {
 func (c *cluster) as(t *testing.T, token string) (client.Client, *rest.Config) {
 	t.Helper()
 	config := &rest.Config{
-		Host: c.config.Host, BearerToken: token, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.config.CAData},
+		Host: c.Config.Host, BearerToken: token, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.Config.CAData},
 	}
-	scheme, err := newScheme()
+	scheme, err := harness.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func (g *guest) twin(t *testing.T, home string) string {
 	if err := g.Create(t.Context(), mapping); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, g.provider.name+" makes a twin of "+home, func(ctx context.Context) error {
+	eventually(t, g.provider.Name+" makes a twin of "+home, func(ctx context.Context) error {
 		if err := g.Get(ctx, client.ObjectKeyFromObject(mapping), mapping); err != nil {
 			return err
 		}

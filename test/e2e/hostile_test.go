@@ -29,7 +29,7 @@ import (
 
 // rostock's API server takes any Advertisement, so that it can say what an honest cluster cannot.
 func TestBrokenPeerStopsNobody(t *testing.T) {
-	shared(t)
+	shared(t, "rostock")
 	playPeer(t, rostock)
 	lubeck.consumeFromRostock(t)
 
@@ -193,7 +193,7 @@ func (c *cluster) consumeFromRostock(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["peer"] = &clientcmdapi.Cluster{Server: rostock.config.Host, CertificateAuthorityData: rostock.config.CAData}
+	config.Clusters["peer"] = &clientcmdapi.Cluster{Server: rostock.Config.Host, CertificateAuthorityData: rostock.Config.CAData}
 	config.AuthInfos["peer"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	config.Contexts["peer"] = &clientcmdapi.Context{Cluster: "peer", AuthInfo: "peer", Namespace: ns}
 	config.CurrentContext = "peer"

@@ -106,7 +106,7 @@ func TestInvitationExpires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = lubeck.hanse(ctx, "join", token, "--as", "visby-late", "--timeout", "20s")
+	_, err = lubeck.Hanse(ctx, "join", token, "--as", "visby-late", "--timeout", "20s")
 	if err == nil || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("joining says %v", err)
 	}
@@ -185,7 +185,7 @@ func TestUnpeerRevokes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := hamburg.hanse(ctx, "unpeer", "visby-leaver", "--force", "--forget"); err != nil {
+	if _, err := hamburg.Hanse(ctx, "unpeer", "visby-leaver", "--force", "--forget"); err != nil {
 		t.Fatal(err)
 	}
 	deadline, cancel := context.WithTimeout(ctx, 15*time.Second)

@@ -27,7 +27,7 @@ func separated(t *testing.T) map[*cluster][]string {
 	for _, c := range []*cluster{lubeck, hamburg} {
 		c.awaitNoRemotePods(t)
 	}
-	if _, err := lubeck.hanse(t.Context(), "unpeer", "hamburg", "--drain", "wait"); err != nil {
+	if _, err := lubeck.Hanse(t.Context(), "unpeer", "hamburg", "--drain", "wait"); err != nil {
 		t.Fatal(err)
 	}
 	awaitParted(t)
@@ -54,7 +54,7 @@ func separated(t *testing.T) map[*cluster][]string {
 func (c *cluster) objectsAtRest(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	eventually(t, c.name+" has no leases of virtual nodes", func(ctx context.Context) error {
+	eventually(t, c.Name+" has no leases of virtual nodes", func(ctx context.Context) error {
 		var err error
 		if names, err = c.objects(ctx); err != nil {
 			return err
@@ -74,11 +74,11 @@ func (c *cluster) objectsAtRest(t *testing.T) []string {
 func awaitParted(t *testing.T) {
 	t.Helper()
 	for here, there := range map[*cluster]*cluster{lubeck: hamburg, hamburg: lubeck} {
-		eventually(t, here.name+" has parted from "+there.name, func(ctx context.Context) error {
+		eventually(t, here.Name+" has parted from "+there.Name, func(ctx context.Context) error {
 			return errors.Join(
-				here.isGone(ctx, &v1alpha1.Peer{ObjectMeta: named(there.name)}),
-				here.isGone(ctx, &corev1.Namespace{ObjectMeta: named(v1alpha1.TenantNamespace(there.name))}),
-				here.isGone(ctx, &corev1.Node{ObjectMeta: named(v1alpha1.VirtualNodeName(there.name))}),
+				here.isGone(ctx, &v1alpha1.Peer{ObjectMeta: named(there.Name)}),
+				here.isGone(ctx, &corev1.Namespace{ObjectMeta: named(v1alpha1.TenantNamespace(there.Name))}),
+				here.isGone(ctx, &corev1.Node{ObjectMeta: named(v1alpha1.VirtualNodeName(there.Name))}),
 			)
 		})
 	}
@@ -88,7 +88,7 @@ func awaitParted(t *testing.T) {
 func expectSameObjects(t *testing.T, before map[*cluster][]string) {
 	t.Helper()
 	for c, names := range before {
-		eventually(t, c.name+" has the objects it had before", func(ctx context.Context) error {
+		eventually(t, c.Name+" has the objects it had before", func(ctx context.Context) error {
 			after, err := c.objects(ctx)
 			if err != nil {
 				return err
@@ -115,11 +115,11 @@ func (c *cluster) runsAt(t *testing.T, provider *cluster) (home, remote *corev1.
 func TestInviteJoinOneSided(t *testing.T) {
 	ctx := alone(t)
 	separated(t)
-	token, err := hamburg.hanse(ctx, "invite", "lubeck")
+	token, err := hamburg.Hanse(ctx, "invite", "lubeck")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := lubeck.hanse(ctx, "join", strings.TrimSpace(token), "--mutual")
+	out, err := lubeck.Hanse(ctx, "join", strings.TrimSpace(token), "--mutual")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestInviteJoinOneSided(t *testing.T) {
 		t.Errorf("hamburg has a node for lubeck, which did not invite it: %v", err)
 	}
 	for here, there := range map[*cluster]string{lubeck: "hamburg", hamburg: "lubeck"} {
-		eventually(t, here.name+" finds its peer Ready", func(ctx context.Context) error { return here.peerReady(ctx, there) })
+		eventually(t, here.Name+" finds its peer Ready", func(ctx context.Context) error { return here.peerReady(ctx, there) })
 	}
 }
 
@@ -171,8 +171,8 @@ func TestPeeringByObjectsOnly(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the objects are applied in "+c.name, func(ctx context.Context) error {
-			_, err := c.kubectl(ctx, "apply", "-f", file)
+		eventually(t, "the objects are applied in "+c.Name, func(ctx context.Context) error {
+			_, err := c.Kubectl(ctx, "apply", "-f", file)
 			return err
 		})
 	}
@@ -182,7 +182,7 @@ kind: Peer
 metadata: {name: lubeck}
 spec:
   roles: [Consumer]
-  invitation: {timeToLive: 10m, servers: ["`+hamburg.config.Host+`"]}
+  invitation: {timeToLive: 10m, servers: ["`+hamburg.Config.Host+`"]}
 `)
 	token := ""
 	eventually(t, "hamburg puts an invitation into a Secret", func(ctx context.Context) error {
@@ -275,11 +275,11 @@ func TestRenewAfterOutage(t *testing.T) {
 	eventually(t, "lubeck is told that its session has ended", func(ctx context.Context) error {
 		return lubeck.peerSays(ctx, "hamburg", v1alpha1.ConditionAuthenticated, v1alpha1.ReasonUnauthorized)
 	})
-	token, err := hamburg.hanse(ctx, "invite", "lubeck", "--renew")
+	token, err := hamburg.Hanse(ctx, "invite", "lubeck", "--renew")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lubeck.hanse(ctx, "join", strings.TrimSpace(token), "--as", "hamburg"); err != nil {
+	if _, err := lubeck.Hanse(ctx, "join", strings.TrimSpace(token), "--as", "hamburg"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "hamburg is Ready again", func(ctx context.Context) error { return lubeck.peerReady(ctx, "hamburg") })
@@ -304,7 +304,7 @@ func TestRenewAfterOutage(t *testing.T) {
 
 // runsCommands checks that a command runs in the pod.
 func (c *cluster) runsCommands(ctx context.Context, home *corev1.Pod) error {
-	out, err := c.kubectl(ctx, "exec", "-n", home.Namespace, home.Name, "--", "echo", "still here")
+	out, err := c.Kubectl(ctx, "exec", "-n", home.Namespace, home.Name, "--", "echo", "still here")
 	if err == nil && !strings.Contains(out, "still here") {
 		err = fmt.Errorf("exec says %q", out)
 	}

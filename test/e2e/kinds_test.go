@@ -118,7 +118,7 @@ func TestEveryKindOfPod(t *testing.T) {
 			home := lubeck.awaitReadyPods(t, ns, name, 1)[0]
 			expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
 			eventually(t, "its log says that it is what it should be", func(ctx context.Context) error {
-				out, err := lubeck.kubectl(ctx, "logs", "-n", ns, name, "-c", "main")
+				out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, name, "-c", "main")
 				if err == nil && strings.TrimSpace(out) != story.want {
 					err = fmt.Errorf("it says %q, want %q", out, story.want)
 				}
@@ -148,7 +148,7 @@ func TestPodThatFailsAndIsRestarted(t *testing.T) {
 		return fmt.Errorf("%+v", now.Status.ContainerStatuses)
 	})
 	// Whoever looks for the log of the container that fell over finds it.
-	if _, err := lubeck.kubectl(ctx, "logs", "-n", ns, "clumsy", "--previous"); err != nil {
+	if _, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "clumsy", "--previous"); err != nil {
 		t.Error(err)
 	}
 }
@@ -183,7 +183,7 @@ func TestControllersWork(t *testing.T) {
 		lubeck.create(t, job)
 		eventually(t, "it is complete", func(ctx context.Context) error { return lubeck.succeeded(ctx, job, 3) })
 		for index := range 3 {
-			out, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "-l", fmt.Sprintf("batch.kubernetes.io/job-completion-index=%d,job-name=indexed", index))
+			out, err := lubeck.Kubectl(t.Context(), "logs", "-n", ns, "-l", fmt.Sprintf("batch.kubernetes.io/job-completion-index=%d,job-name=indexed", index))
 			if err != nil || out != fmt.Sprintf("index %d\n", index) {
 				t.Errorf("index %d says %q, %v", index, out, err)
 			}
@@ -196,7 +196,7 @@ func TestControllersWork(t *testing.T) {
 			Spec:       batchv1.CronJobSpec{Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: jobSpec}},
 		}
 		lubeck.create(t, cron)
-		if _, err := lubeck.kubectl(t.Context(), "create", "job", "-n", ns, "by-cron", "--from=cronjob/cron"); err != nil {
+		if _, err := lubeck.Kubectl(t.Context(), "create", "job", "-n", ns, "by-cron", "--from=cronjob/cron"); err != nil {
 			t.Fatal(err)
 		}
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "by-cron"}}
@@ -213,7 +213,7 @@ func TestControllersWork(t *testing.T) {
 			},
 		})
 		for _, home := range lubeck.awaitReadyPods(t, ns, "ordered", 2) {
-			out, err := lubeck.kubectl(t.Context(), "exec", "-n", ns, home.Name, "--", "hostname")
+			out, err := lubeck.Kubectl(t.Context(), "exec", "-n", ns, home.Name, "--", "hostname")
 			if err != nil || strings.TrimSpace(out) != home.Name {
 				t.Errorf("%s says that it is %q, %v", home.Name, out, err)
 			}
@@ -227,7 +227,7 @@ func TestControllersWork(t *testing.T) {
 			{"set", "env", "-n", ns, "deployment/rolling", "VERSION=2"},
 			{"rollout", "status", "-n", ns, "deployment/rolling", "--timeout=120s"},
 		} {
-			if _, err := lubeck.kubectl(t.Context(), args...); err != nil {
+			if _, err := lubeck.Kubectl(t.Context(), args...); err != nil {
 				t.Error(err)
 			}
 		}
@@ -252,7 +252,7 @@ func TestGatesAreOfHome(t *testing.T) {
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/wait"}}
 	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.org/open"}}
 	lubeck.create(t, pod)
-	if _, err := lubeck.kubectl(ctx, "patch", "pod", "-n", ns, "gated", "--type=json", `-p=[{"op":"remove","path":"/spec/schedulingGates"}]`); err != nil {
+	if _, err := lubeck.Kubectl(ctx, "patch", "pod", "-n", ns, "gated", "--type=json", `-p=[{"op":"remove","path":"/spec/schedulingGates"}]`); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "its containers are ready, and it waits for its gate", func(ctx context.Context) error {
@@ -263,7 +263,7 @@ func TestGatesAreOfHome(t *testing.T) {
 		return err
 	})
 	opened := `{"status":{"conditions":[{"type":"example.org/open","status":"True"}]}}`
-	if _, err := lubeck.kubectl(ctx, "patch", "pod", "-n", ns, "gated", "--subresource=status", "-p", opened); err != nil {
+	if _, err := lubeck.Kubectl(ctx, "patch", "pod", "-n", ns, "gated", "--subresource=status", "-p", opened); err != nil {
 		t.Fatal(err)
 	}
 	lubeck.awaitReadyPods(t, ns, "gated", 1)
@@ -299,11 +299,11 @@ func TestConfigurationComesAlong(t *testing.T) {
 	if err := hamburg.isGone(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: remote.Namespace, Name: "unused"}}); err != nil {
 		t.Errorf("a Secret that no pod refers to: %v", err)
 	}
-	if _, err := lubeck.kubectl(ctx, "patch", "configmap", "-n", ns, "config", "--type=merge", `-p={"data":{"file":"two"}}`); err != nil {
+	if _, err := lubeck.Kubectl(ctx, "patch", "configmap", "-n", ns, "config", "--type=merge", `-p={"data":{"file":"two"}}`); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the pod reads the new file", func(ctx context.Context) error {
-		out, err := lubeck.kubectl(ctx, "exec", "-n", ns, "reader", "--", "cat", "/config/file")
+		out, err := lubeck.Kubectl(ctx, "exec", "-n", ns, "reader", "--", "cat", "/config/file")
 		if err == nil && out != "two" {
 			err = fmt.Errorf("it reads %q", out)
 		}

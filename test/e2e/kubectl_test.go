@@ -48,7 +48,7 @@ func copyThereAndBack(t *testing.T, ns string) {
 		t.Fatal(err)
 	}
 	for _, way := range [][2]string{{here, ns + "/tool:/tmp/cargo"}, {ns + "/tool:/tmp/cargo", here + ".back"}} {
-		if _, err := lubeck.kubectl(t.Context(), "cp", way[0], way[1]); err != nil {
+		if _, err := lubeck.Kubectl(t.Context(), "cp", way[0], way[1]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,11 +58,11 @@ func copyThereAndBack(t *testing.T, ns string) {
 }
 
 func readLogs(t *testing.T, ns string) {
-	out, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "tool", "--timestamps", "--since=1h")
+	out, err := lubeck.Kubectl(t.Context(), "logs", "-n", ns, "tool", "--timestamps", "--since=1h")
 	if err != nil || !regexp.MustCompile(`^20\d\d-\S+Z one\n20\d\d-\S+Z two\n`).MatchString(out) {
 		t.Errorf("logs: %q, %v", out, err)
 	}
-	if out, err = lubeck.kubectl(t.Context(), "logs", "-n", ns, "tool", "--limit-bytes=3"); err != nil || out != "one" {
+	if out, err = lubeck.Kubectl(t.Context(), "logs", "-n", ns, "tool", "--limit-bytes=3"); err != nil || out != "one" {
 		t.Errorf("three bytes of logs: %q, %v", out, err)
 	}
 }
@@ -95,7 +95,7 @@ func attachToParrot(t *testing.T, ns string) {
 		t.Error(err)
 	}
 	eventually(t, "the container has read it", func(ctx context.Context) error {
-		out, err := lubeck.kubectl(ctx, "logs", "-n", ns, "parrot")
+		out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "parrot")
 		if err == nil && out != "it says ahoy\n" {
 			err = fmt.Errorf("its log is %q", out)
 		}
@@ -114,7 +114,7 @@ func forwardPort(t *testing.T, ns string) {
 
 func labelAndAnnotate(t *testing.T, ns string) {
 	for _, args := range [][]string{{"label", "tier=gold"}, {"annotate", "note=here"}} {
-		if _, err := lubeck.kubectl(t.Context(), args[0], "pod", "-n", ns, "tool", args[1]); err != nil {
+		if _, err := lubeck.Kubectl(t.Context(), args[0], "pod", "-n", ns, "tool", args[1]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,13 +173,13 @@ func answers(ctx context.Context, url string) error {
 
 // What offloaded pods use is known at home, as metrics-server finds it at every node.
 func TestTop(t *testing.T) {
-	shared(t)
+	shared(t, "metrics")
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	lubeck.create(t, shellPod(ns, "measured", "while true; do :; done"))
 	lubeck.awaitReadyPods(t, ns, "measured", 1)
 	for _, args := range [][]string{{"top", "pod", "-n", ns, "measured", "--containers"}, {"top", "node", "hanse-hamburg"}} {
 		eventually(t, "kubectl "+strings.Join(args, " "), func(ctx context.Context) error {
-			out, err := lubeck.kubectl(ctx, args...)
+			out, err := lubeck.Kubectl(ctx, args...)
 			if err == nil && !regexp.MustCompile(`\s[1-9]\d*m\s`).MatchString(out) {
 				err = fmt.Errorf("it says %q", out)
 			}
@@ -196,7 +196,7 @@ func TestResizeInPlace(t *testing.T) {
 	home := lubeck.awaitReadyPods(t, ns, "growing", 1)[0]
 	before := hamburg.mustRemotePod(t, &home)
 	patch := `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"30m"}}}]}}`
-	if _, err := lubeck.kubectl(ctx, "patch", "pod", "-n", ns, "growing", "--subresource=resize", "-p", patch); err != nil {
+	if _, err := lubeck.Kubectl(ctx, "patch", "pod", "-n", ns, "growing", "--subresource=resize", "-p", patch); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "both sides say that it has what it asked for", func(ctx context.Context) error {
@@ -226,7 +226,7 @@ func TestDebugWhereAllowed(t *testing.T) {
 	lubeck.create(t, shellPod(ns, "patient", forever))
 	home := lubeck.awaitReadyPods(t, ns, "patient", 1)[0]
 	debug := func(name string) {
-		_, err := lubeck.kubectl(ctx, "debug", "-n", ns, "patient", "--image="+busybox, "--image-pull-policy=IfNotPresent", "--container="+name,
+		_, err := lubeck.Kubectl(ctx, "debug", "-n", ns, "patient", "--image="+busybox, "--image-pull-policy=IfNotPresent", "--container="+name,
 			"--target=main", "--", "/bin/sh", "-c", "echo looking; sleep 1000")
 		if err != nil {
 			t.Fatal(err)
@@ -234,7 +234,7 @@ func TestDebugWhereAllowed(t *testing.T) {
 	}
 	debug("refused")
 	eventually(t, "an event says that the provider does not allow it", func(ctx context.Context) error {
-		out, err := lubeck.kubectl(ctx, "get", "events", "-n", ns, "--field-selector", "involvedObject.uid="+string(home.UID), "-o", "jsonpath={.items[*].reason}")
+		out, err := lubeck.Kubectl(ctx, "get", "events", "-n", ns, "--field-selector", "involvedObject.uid="+string(home.UID), "-o", "jsonpath={.items[*].reason}")
 		if err == nil && !strings.Contains(out, v1alpha1.ReasonDebugForbidden) {
 			err = fmt.Errorf("events: %s", out)
 		}
@@ -243,7 +243,7 @@ func TestDebugWhereAllowed(t *testing.T) {
 	hamburg.changePeer(t, "lubeck", func(spec *v1alpha1.PeerSpec) { spec.AllowDebug = true })
 	debug("allowed")
 	eventually(t, "the debugging container's log comes home", func(ctx context.Context) error {
-		out, err := lubeck.kubectl(ctx, "logs", "-n", ns, "patient", "-c", "allowed")
+		out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "patient", "-c", "allowed")
 		if err == nil && out != "looking\n" {
 			err = fmt.Errorf("%q", out)
 		}

@@ -5,25 +5,31 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // The clusters of every story. rostock is a control plane alone and has no Hanse: stories play a hostile peer on it.
 var lubeck, hamburg, rostock *cluster
 
 // phase is which stories run in this call of the test binary: those that share the clusters, or those that need them
-// alone, or those of the market, which need more of them. hack/stories.sh calls it once for each.
-var phase = flag.String("phase", "shared", "which stories to run: shared, alone or market")
+// alone, or those of the market, which need more of them. In phase plan no story runs: each says what it needs.
+// hack/stories.sh calls the binary once for each.
+var phase = flag.String("phase", "shared", "which stories to run: shared, alone or market; plan says what they need")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
+	if *phase == "plan" {
+		os.Exit(m.Run())
+	}
 	if os.Getenv("HANSE_E2E") == "" {
 		fmt.Println("stories need real clusters: run make e2e")
 		return
@@ -37,6 +43,30 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// shared marks a story that runs beside others.
+func shared(t *testing.T, needs ...string) context.Context {
+	t.Helper()
+	belongs(t, "shared", needs)
+	t.Parallel()
+	return t.Context()
+}
+
+// alone marks a story that needs lubeck and hamburg for itself.
+func alone(t *testing.T, needs ...string) context.Context {
+	t.Helper()
+	belongs(t, "alone", needs)
+	return t.Context()
+}
+
+// belongs skips the story in other phases than its own. What it needs besides the clusters, such as rostock, hack/stories.sh
+// makes only when a story that is selected needs it.
+func belongs(t *testing.T, to string, needs []string) {
+	t.Helper()
+	if *phase != to {
+		t.Skip("needs:", to, strings.Join(needs, " "))
+	}
+}
+
 // setUp connects to the clusters that hack/stories.sh started, installs Hanse and peers them. It can be run again.
 func setUp(ctx context.Context) error {
 	if err := connectAll(ctx); err != nil {
@@ -46,51 +76,59 @@ func setUp(ctx context.Context) error {
 		return setUpMarket(ctx)
 	}
 	for _, c := range []*cluster{lubeck, hamburg} {
-		if err := install(ctx, c); err != nil {
+		if err := c.rememberObjects(ctx); err != nil {
 			return err
 		}
 	}
+	if err := installAll(ctx, lubeck, hamburg); err != nil {
+		return err
+	}
 	return peerBothWays(ctx, lubeck, hamburg)
+}
+
+// installAll installs Hanse in the clusters, in all at once: most of it is waiting.
+func installAll(ctx context.Context, clusters ...*cluster) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range clusters {
+		group.Go(func() error { return installWith(ctx, c) })
+	}
+	return group.Wait()
 }
 
 func connectAll(ctx context.Context) error {
 	clusters := map[string]**cluster{"lubeck": &lubeck, "hamburg": &hamburg}
 	if *phase == "market" {
 		clusters["bremen"], clusters["wismar"] = &bremen, &wismar
-	} else {
+	} else if _, err := harness.Testbed(ctx, "kubeconfig", "rostock"); err == nil {
 		clusters["rostock"] = &rostock
 	}
 	for name, into := range clusters {
-		var err error
-		if *into, err = connect(ctx, name); err != nil {
+		connected, err := harness.Connect(ctx, name, 0)
+		if err != nil {
 			return err
 		}
+		*into = &cluster{connected}
 	}
 	return nil
 }
 
-func install(ctx context.Context, c *cluster) error {
-	if err := c.rememberObjects(ctx); err != nil {
-		return err
-	}
-	return installWith(ctx, c, tellTestImages)
+// installWith installs Hanse, or upgrades it, with the settings of the phase and these values of the chart.
+func installWith(ctx context.Context, c *cluster, values ...string) error {
+	return c.Install(ctx, append(settings(c), values...)...)
 }
 
-// tellTestImages lets peers know of the stories' own images, which are of no public registry.
-const tellTestImages = "advertising.imagePatterns={hanse.dev/test/*}"
-
-// installWith installs Hanse, or upgrades it, with these values of the chart.
-func installWith(ctx context.Context, c *cluster, values ...string) error {
-	image, err := os.ReadFile(filepath.Join(root, "bin", "hanse.image"))
-	if err != nil {
-		return err
+// settings are values of the chart that hold for a whole phase. What a story needs and hurts no other is here: a change
+// restarts Hanse, and takes the clusters from all others meanwhile.
+func settings(c *cluster) []string {
+	// Peers are told of the stories' own images, which are of no public registry.
+	values := []string{"advertising.imagePatterns={hanse.dev/test/*}", "probePeriod=2s"}
+	switch {
+	case *phase == "market":
+		values = append(values, marketSettings(c)...)
+	case c == lubeck:
+		values = append(values, "defaultOffloading.namespaceSelector=team=sailors", "defaultOffloading.spec.strategy=Remote")
 	}
-	args := []string{"install", "--cluster-id", c.name, "--image", trimmed(image), "--wait"}
-	for _, value := range values {
-		args = append(args, "--set", value)
-	}
-	_, err = c.hanse(ctx, args...)
-	return err
+	return values
 }
 
 // peerBothWays makes two clusters peers, unless they are. What is left of an earlier peering on one side goes first.
@@ -102,7 +140,7 @@ func peerBothWays(ctx context.Context, consumer, provider *cluster) error {
 		if !here.knows(ctx, there) {
 			continue
 		}
-		if _, err := here.hanse(ctx, "unpeer", there.name, "--force", "--forget"); err != nil {
+		if _, err := here.Hanse(ctx, "unpeer", there.Name, "--force", "--forget"); err != nil {
 			return err
 		}
 	}
@@ -110,35 +148,11 @@ func peerBothWays(ctx context.Context, consumer, provider *cluster) error {
 }
 
 func (c *cluster) knows(ctx context.Context, other *cluster) bool {
-	peer, err := c.peer(ctx, other.name)
+	peer, err := c.peer(ctx, other.Name)
 	return err == nil && len(peer.Spec.Roles) > 0
 }
 
-// peer has two clusters invite and join each other. Each administrator uses the own cluster only.
+// peer has two clusters invite and join each other.
 func peer(ctx context.Context, consumer, provider *cluster) error {
-	token, err := provider.hanse(ctx, "invite", consumer.name, "--mutual")
-	if err != nil {
-		return err
-	}
-	_, err = consumer.hanse(ctx, "join", strings.TrimSpace(token), "--mutual")
-	return err
-}
-
-// shared marks a story that runs beside others.
-func shared(t *testing.T) context.Context {
-	t.Helper()
-	if *phase != "shared" {
-		t.Skip("runs in the shared phase")
-	}
-	t.Parallel()
-	return t.Context()
-}
-
-// alone marks a story that needs the clusters for itself.
-func alone(t *testing.T) context.Context {
-	t.Helper()
-	if *phase != "alone" {
-		t.Skip("runs in the alone phase")
-	}
-	return t.Context()
+	return harness.Peer(ctx, consumer.Cluster, provider.Cluster, "--mutual")
 }

@@ -22,19 +22,24 @@ import (
 // More clusters, of the market phase: lubeck consumes from hamburg and bremen, and wismar joins them in the pool.
 var bremen, wismar *cluster
 
-// Stories cannot wait for ten minutes: these are the settings of the market phase.
-var marketSettings = []string{
-	"advertising.helloInterval=3s", "advertising.helloTimeout=10s", "advertising.fullInterval=12s", "advertising.minInterval=500ms",
-	"advertising.settleInterval=1s", tellTestImages, "probePeriod=2s", "bandwidthInterval=1m",
+// marketSettings are those of the market phase: stories cannot wait for ten minutes. bremen and wismar discover each other,
+// and are peers in a few stories only.
+func marketSettings(c *cluster) []string {
+	values := []string{
+		"advertising.helloInterval=3s", "advertising.helloTimeout=10s", "advertising.fullInterval=12s", "advertising.minInterval=500ms",
+		"advertising.settleInterval=1s", "bandwidthInterval=1m",
+	}
+	if c == bremen || c == wismar {
+		values = append(values, "discovery.enabled=true", "discovery.multicast=true", "discovery.period=5s", "manager.apiServers[0]="+c.Config.Host)
+	}
+	return values
 }
 
 // market marks a story about offers, prices and policies. It begins when lubeck may use both providers, on the terms that
 // hold without any policy.
 func market(t *testing.T) context.Context {
 	t.Helper()
-	if *phase != "market" {
-		t.Skip("runs in the market phase")
-	}
+	belongs(t, "market", nil)
 	for _, provider := range []*cluster{hamburg, bremen} {
 		lubeck.awaitOpen(t, provider)
 	}
@@ -42,10 +47,8 @@ func market(t *testing.T) context.Context {
 }
 
 func setUpMarket(ctx context.Context) error {
-	for _, c := range []*cluster{lubeck, hamburg, bremen, wismar} {
-		if err := installWith(ctx, c, marketSettings...); err != nil {
-			return err
-		}
+	if err := installAll(ctx, lubeck, hamburg, bremen, wismar); err != nil {
+		return err
 	}
 	for _, pair := range [][2]*cluster{{lubeck, hamburg}, {lubeck, bremen}, {hamburg, bremen}} {
 		if err := peerBothWays(ctx, pair[0], pair[1]); err != nil {
@@ -58,18 +61,18 @@ func setUpMarket(ctx context.Context) error {
 // offerFor is what the cluster advertises to the consumer, with the consumer's answer.
 func (c *cluster) offerFor(ctx context.Context, consumer *cluster) (*v1alpha1.Advertisement, error) {
 	ad := &v1alpha1.Advertisement{}
-	return ad, c.Get(ctx, types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer.name), Name: c.name}, ad)
+	return ad, c.Get(ctx, types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer.Name), Name: c.Name}, ad)
 }
 
 // copyFrom is what the cluster has taken in of the provider.
 func (c *cluster) copyFrom(ctx context.Context, provider *cluster) (*v1alpha1.Advertisement, error) {
 	ad := &v1alpha1.Advertisement{}
-	return ad, c.Get(ctx, types.NamespacedName{Namespace: v1alpha1.TenantNamespace(provider.name), Name: provider.name}, ad)
+	return ad, c.Get(ctx, types.NamespacedName{Namespace: v1alpha1.TenantNamespace(provider.Name), Name: provider.Name}, ad)
 }
 
 // virtual is the node that stands for the provider.
 func (c *cluster) virtual(ctx context.Context, provider *cluster) (*corev1.Node, error) {
-	return c.node(ctx, v1alpha1.VirtualNodeName(provider.name))
+	return c.node(ctx, v1alpha1.VirtualNodeName(provider.Name))
 }
 
 func isOpen(node *corev1.Node) bool {
@@ -95,7 +98,7 @@ func (c *cluster) awaitClosed(t *testing.T, provider *cluster) *corev1.Node {
 func (c *cluster) awaitVirtual(t *testing.T, provider *cluster, what string, is func(*corev1.Node) bool) *corev1.Node {
 	t.Helper()
 	var node *corev1.Node
-	eventually(t, fmt.Sprintf("the node of %s at %s %s", provider.name, c.name, what), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("the node of %s at %s %s", provider.Name, c.Name, what), func(ctx context.Context) error {
 		var err error
 		if node, err = c.virtual(ctx, provider); err != nil {
 			return err
@@ -114,7 +117,7 @@ func (c *cluster) awaitAnswer(
 ) *v1alpha1.Acknowledgement {
 	t.Helper()
 	var ack *v1alpha1.Acknowledgement
-	eventually(t, fmt.Sprintf("%s reads that %s says %s (%s)", c.name, consumer.name, state, reason), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("%s reads that %s says %s (%s)", c.Name, consumer.Name, state, reason), func(ctx context.Context) error {
 		ad, err := c.offerFor(ctx, consumer)
 		if err != nil {
 			return err

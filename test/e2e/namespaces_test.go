@@ -140,25 +140,16 @@ func TestOverridesByCluster(t *testing.T) {
 
 // Where the administrator has namespaces offloaded, users need do nothing.
 func TestOffloadedByDefault(t *testing.T) {
-	ctx := alone(t)
-	t.Cleanup(func() {
-		if err := installWith(context.Background(), lubeck, tellTestImages); err != nil {
-			t.Error(err)
-		}
-	})
-	err := installWith(ctx, lubeck, tellTestImages, "defaultOffloading.namespaceSelector=team=sailors", "defaultOffloading.spec.strategy=Remote")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := shared(t) // the settings of the phase have namespaces of sailors offloaded
 	ns := lubeck.namespace(t)
-	if _, err := lubeck.kubectl(ctx, "label", "namespace", ns, "team=sailors"); err != nil {
+	if _, err := lubeck.Kubectl(ctx, "label", "namespace", ns, "team=sailors"); err != nil {
 		t.Fatal(err)
 	}
 	lubeck.awaitPolicy(t, ns, v1alpha1.StrategyRemote)
 	lubeck.create(t, shellPod(ns, "carefree", forever))
 	home := lubeck.awaitReadyPods(t, ns, "carefree", 1)[0]
 	expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
-	if _, err := lubeck.kubectl(ctx, "label", "namespace", ns, "team-"); err != nil {
+	if _, err := lubeck.Kubectl(ctx, "label", "namespace", ns, "team-"); err != nil {
 		t.Fatal(err)
 	}
 	offloading := &v1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}}
@@ -171,7 +162,7 @@ func TestUnoffloadBringsHome(t *testing.T) {
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	lubeck.create(t, deployment(ns, "returning", 2, shellSpec(forever)))
 	lubeck.awaitReadyPods(t, ns, "returning", 2)
-	if _, err := lubeck.hanse(ctx, "unoffload", ns, "--evict"); err != nil {
+	if _, err := lubeck.Hanse(ctx, "unoffload", ns, "--evict"); err != nil {
 		t.Fatal(err)
 	}
 	for _, home := range lubeck.awaitReadyPods(t, ns, "returning", 2) {
@@ -190,7 +181,7 @@ func TestExplainPod(t *testing.T) {
 	lubeck.create(t, shellPod(ns, "curious", forever))
 	home := lubeck.awaitReadyPods(t, ns, "curious", 1)[0]
 	remote := hamburg.mustRemotePod(t, &home)
-	out, err := lubeck.hanse(ctx, "explain", "pod", "curious", "-n", ns)
+	out, err := lubeck.Hanse(ctx, "explain", "pod", "curious", "-n", ns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +221,7 @@ func TestNoRoomLetsGo(t *testing.T) {
 		return err
 	})
 	eventually(t, "the pod that a controller makes again is let go", func(ctx context.Context) error {
-		out, err := lubeck.kubectl(ctx, "get", "events", "-n", ns, "-o", "jsonpath={.items[*].reason}")
+		out, err := lubeck.Kubectl(ctx, "get", "events", "-n", ns, "-o", "jsonpath={.items[*].reason}")
 		if err == nil && !strings.Contains(out, v1alpha1.ReasonPlacementTimeout) {
 			err = fmt.Errorf("events: %s", out)
 		}

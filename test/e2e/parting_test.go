@@ -31,11 +31,11 @@ func TestUnpeerLeavesNothing(t *testing.T) {
 	lubeck.awaitReadyPods(t, ns, "away", 2)
 
 	// Pods run: nothing happens before somebody says what becomes of them.
-	if _, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--timeout", "20s"); err == nil || !strings.Contains(err.Error(), "away") {
+	if _, err := lubeck.Hanse(ctx, "unpeer", "hamburg", "--timeout", "20s"); err == nil || !strings.Contains(err.Error(), "away") {
 		t.Errorf("unpeer with running pods says %v", err)
 	}
 	// One side parts, and the other follows.
-	if _, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--drain", "wait"); err != nil {
+	if _, err := lubeck.Hanse(ctx, "unpeer", "hamburg", "--drain", "wait"); err != nil {
 		t.Fatal(err)
 	}
 	awaitParted(t)
@@ -53,11 +53,11 @@ func TestUnpeerDeadPeer(t *testing.T) {
 	hamburg.disappears(t)
 
 	// Agreed parting has nobody to agree with, and says what to do.
-	_, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--timeout", "20s")
+	_, err := lubeck.Hanse(ctx, "unpeer", "hamburg", "--timeout", "20s")
 	if err == nil || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("unpeer of a dead peer says %v", err)
 	}
-	out, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--force", "--forget")
+	out, err := lubeck.Hanse(ctx, "unpeer", "hamburg", "--force", "--forget")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestPeerReturnsAfterForce(t *testing.T) {
 	_, orphan := lubeck.runsAt(t, hamburg)
 	restarts := hamburg.restarts(t)
 	hamburg.disappears(t)
-	if _, err := lubeck.hanse(ctx, "unpeer", "hamburg", "--force"); err != nil {
+	if _, err := lubeck.Hanse(ctx, "unpeer", "hamburg", "--force"); err != nil {
 		t.Fatal(err)
 	}
 	// All that is left is one namespace with the record.
@@ -118,14 +118,14 @@ func (c *cluster) restarts(t *testing.T) int {
 // disappears stops the cluster's API server until it returns, at the story's end at the latest.
 func (c *cluster) disappears(t *testing.T) {
 	t.Helper()
-	mustTestbed(t, "stop", c.name, "apiserver")
+	mustTestbed(t, "stop", c.Name, "apiserver")
 	t.Cleanup(func() { c.returns(t) })
 }
 
 func (c *cluster) returns(t *testing.T) {
 	t.Helper()
-	mustTestbed(t, "start", c.name, "apiserver")
-	eventuallyAfter(t, c.name+" answers", func(ctx context.Context) error {
+	mustTestbed(t, "start", c.Name, "apiserver")
+	eventuallyAfter(t, c.Name+" answers", func(ctx context.Context) error {
 		return c.List(ctx, &v1alpha1.PeerList{})
 	})
 }
@@ -155,13 +155,13 @@ func TestCordonAndDrainByTheProvider(t *testing.T) {
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	away, budget := lubeck.spreadPair(t, ns)
 	t.Cleanup(func() {
-		if _, err := hamburg.hanse(context.Background(), "uncordon", "lubeck"); err != nil {
+		if _, err := hamburg.Hanse(context.Background(), "uncordon", "lubeck"); err != nil {
 			t.Error(err)
 		}
 	})
 	drain := func(more ...string) {
 		t.Helper()
-		if _, err := hamburg.hanse(ctx, append([]string{"drain", "lubeck"}, more...)...); err != nil {
+		if _, err := hamburg.Hanse(ctx, append([]string{"drain", "lubeck"}, more...)...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,7 +182,7 @@ func TestCordonAndDrainByTheProvider(t *testing.T) {
 	if err := errors.Join(lubeck.isGone(ctx, away), hamburg.noRemotePods(ctx)); err != nil {
 		t.Error(err)
 	}
-	if _, err := hamburg.hanse(ctx, "uncordon", "lubeck"); err != nil {
+	if _, err := hamburg.Hanse(ctx, "uncordon", "lubeck"); err != nil {
 		t.Fatal(err)
 	}
 	lubeck.awaitReadyPods(t, ns, "moving", 2)
@@ -227,7 +227,7 @@ func (c *cluster) closedToHamburg(ctx context.Context) error {
 
 // saysBlocked checks that an event on the pod tells its user that a budget holds it.
 func (c *cluster) saysBlocked(ctx context.Context, pod *corev1.Pod) error {
-	out, err := c.kubectl(ctx, "get", "events", "-n", pod.Namespace, "--field-selector", "reason=DrainBlocked,involvedObject.name="+pod.Name, "-o", "name")
+	out, err := c.Kubectl(ctx, "get", "events", "-n", pod.Namespace, "--field-selector", "reason=DrainBlocked,involvedObject.name="+pod.Name, "-o", "name")
 	if err == nil && out == "" {
 		return errors.New("there is no event")
 	}

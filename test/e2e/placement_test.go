@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // only checks that a strict placement has chosen the peer.
@@ -116,12 +117,12 @@ func loadLarge(t *testing.T, name string, where *cluster) {
 	}
 	archive := filepath.Join(t.TempDir(), "large.tar")
 	echo := filepath.Join(root, "bin", "images", "echo")
-	_, err := run(t.Context(), "scratch-image", "-o", archive, "-tag", name, "-file", echo+"=/echo", "-file", padding+"=/padding",
+	_, err := harness.Run(t.Context(), "scratch-image", "-o", archive, "-tag", name, "-file", echo+"=/echo", "-file", padding+"=/padding",
 		"-entrypoint", "/echo", "-user", "65532")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustTestbed(t, "load", archive, where.name)
+	mustTestbed(t, "load", archive, where.Name)
 	_ = os.Remove(archive)
 }
 
@@ -186,7 +187,7 @@ func TestFreePool(t *testing.T) {
 	t.Cleanup(func() {
 		for _, member := range pool[:3] {
 			member.forget(t, "wismar")
-			wismar.forget(t, member.name)
+			wismar.forget(t, member.Name)
 		}
 	})
 	for i, member := range pool {
@@ -201,7 +202,7 @@ func TestFreePool(t *testing.T) {
 		member.expectFreeOffers(t, others)
 		member.expectPodsAt(t, others)
 	}
-	if out, err := wismar.hanse(ctx, "table", "--for", "cpu=100m"); err != nil || strings.Count(out, "yes") != 3 {
+	if out, err := wismar.Hanse(ctx, "table", "--for", "cpu=100m"); err != nil || strings.Count(out, "yes") != 3 {
 		t.Errorf("a small pod does not fit everywhere: %v\n%s", err, out)
 	}
 }
@@ -212,7 +213,7 @@ func (c *cluster) expectFreeOffers(t *testing.T, providers []*cluster) {
 		c.awaitOpen(t, provider)
 		held, err := c.copyFrom(t.Context(), provider)
 		if err != nil || held.Spec.Prices != nil {
-			t.Errorf("%s asks %s for money: %v (%v)", provider.name, c.name, held.Spec.Prices, err)
+			t.Errorf("%s asks %s for money: %v (%v)", provider.Name, c.Name, held.Spec.Prices, err)
 		}
 	}
 }
@@ -222,12 +223,12 @@ func (c *cluster) expectPodsAt(t *testing.T, providers []*cluster) {
 	t.Helper()
 	ns := c.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}, anywhere)
 	for _, provider := range providers {
-		pod := shellPod(ns, "at-"+provider.name, forever)
-		pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: provider.name}
+		pod := shellPod(ns, "at-"+provider.Name, forever)
+		pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: provider.Name}
 		c.create(t, pod)
 	}
 	for _, provider := range providers {
-		home := c.awaitReadyPods(t, ns, "at-"+provider.name, 1)[0]
+		home := c.awaitReadyPods(t, ns, "at-"+provider.Name, 1)[0]
 		provider.mustRemotePod(t, &home)
 	}
 }

@@ -22,7 +22,7 @@ func TestPriceCeilingPolicy(t *testing.T) {
 		t.Errorf("the refusal does not say what is too expensive: %q", ack.Message)
 	}
 	lubeck.awaitClosed(t, hamburg)
-	out, err := lubeck.hanse(ctx, "policy", "explain", "advertisement", "hamburg")
+	out, err := lubeck.Hanse(ctx, "policy", "explain", "advertisement", "hamburg")
 	if err != nil || !strings.Contains(out, "story-incoming/story.rego") {
 		t.Errorf("policy explain does not say which rule decided: %v\n%s", err, out)
 	}
@@ -55,10 +55,10 @@ pend contains "the administrator looks at hamburg first" if input.peer.name == "
 		t.Errorf("the answer does not say why: %q", ack.Message)
 	}
 	lubeck.awaitClosed(t, hamburg)
-	if out, err := lubeck.hanse(ctx, "status"); err != nil || !strings.Contains(out, "kubectl hanse accept hamburg") {
+	if out, err := lubeck.Hanse(ctx, "status"); err != nil || !strings.Contains(out, "kubectl hanse accept hamburg") {
 		t.Errorf("status does not say what to do: %v\n%s", err, out)
 	}
-	if _, err := lubeck.hanse(ctx, "accept", "hamburg"); err != nil {
+	if _, err := lubeck.Hanse(ctx, "accept", "hamburg"); err != nil {
 		t.Fatal(err)
 	}
 	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementAccepted, v1alpha1.ReasonApproved)
@@ -66,11 +66,11 @@ pend contains "the administrator looks at hamburg first" if input.peer.name == "
 	// New terms are another offer.
 	hamburg.prices(t, "0.03")
 	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementPending, v1alpha1.ReasonPendingApproval)
-	if _, err := lubeck.hanse(ctx, "refuse", "hamburg"); err != nil {
+	if _, err := lubeck.Hanse(ctx, "refuse", "hamburg"); err != nil {
 		t.Fatal(err)
 	}
 	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementRefused, v1alpha1.ReasonRefusedByAdministrator)
-	if _, err := lubeck.hanse(ctx, "accept", "hamburg"); err != nil {
+	if _, err := lubeck.Hanse(ctx, "accept", "hamburg"); err != nil {
 		t.Fatal(err)
 	}
 	lubeck.awaitOpen(t, hamburg)
@@ -95,7 +95,7 @@ func TestBrokenPolicyKeepsLastGood(t *testing.T) {
 	lubeck.awaitClosed(t, hamburg)
 	broken := lubeck.policy(t, "incoming", "package hanse.incoming\n\ndeny contains if nonsense(\n")
 	eventually(t, "the administrator is told", func(ctx context.Context) error {
-		out, err := lubeck.hanse(ctx, "status")
+		out, err := lubeck.Hanse(ctx, "status")
 		if err == nil && !strings.Contains(out, "story-incoming/story.rego") {
 			err = errors.New(out)
 		}
@@ -116,13 +116,13 @@ func TestBrokenPolicyKeepsLastGood(t *testing.T) {
 	hamburg.prices(t, "0.01") // a new full message
 	hamburg.awaitAnswer(t, lubeck, v1alpha1.AcknowledgementRefused, v1alpha1.ReasonRefusedByPolicy)
 	lubeck.awaitClosed(t, hamburg)
-	if out, err := lubeck.hanse(ctx, "policy", "show", "incoming"); err != nil || !strings.Contains(out, "story.rego") {
+	if out, err := lubeck.Hanse(ctx, "policy", "show", "incoming"); err != nil || !strings.Contains(out, "story.rego") {
 		t.Errorf("policy show: %v\n%s", err, out)
 	}
 	// What the network could answer is no part of a decision.
 	lubeck.policy(t, "incoming", "package hanse.incoming\n\ndeny contains \"no\" if http.send({\"method\": \"get\", \"url\": \"http://127.0.0.1\"}).status_code == 200\n")
 	eventually(t, "a policy that asks the network is not taken", func(ctx context.Context) error {
-		out, err := lubeck.hanse(ctx, "status")
+		out, err := lubeck.Hanse(ctx, "status")
 		if err == nil && !strings.Contains(out, "http.send") {
 			err = errors.New(out)
 		}

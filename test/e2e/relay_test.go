@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,19 +19,15 @@ const away = 40 * time.Millisecond
 // story lasts or until another is far.
 func (c *cluster) isFarFrom(t *testing.T, far *cluster) {
 	t.Helper()
-	server, err := url.Parse(far.config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := startRelay(t, server.Host)
-	mustTestbed(t, "detour", c.name, far.name, address)
-	t.Cleanup(func() { mustTestbed(t, "detour", c.name, far.name, "off") })
+	address := far.startRelay(t)
+	mustTestbed(t, "detour", c.Name, far.Name, address)
+	t.Cleanup(func() { mustTestbed(t, "detour", c.Name, far.Name, "off") })
 	// Connections that are open go on as they are.
-	if _, err := c.kubectl(t.Context(), "rollout", "restart", "-n", v1alpha1.SystemNamespace, "deployment/hanse-manager"); err != nil {
+	if _, err := c.Kubectl(t.Context(), "rollout", "restart", "-n", v1alpha1.SystemNamespace, "deployment/hanse-manager"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, far.name+" is far", func(ctx context.Context) error {
-		peer, err := c.peer(ctx, far.name)
+	eventually(t, far.Name+" is far", func(ctx context.Context) error {
+		peer, err := c.peer(ctx, far.Name)
 		if err == nil && (peer.Status.RoundTripTime == nil || peer.Status.RoundTripTime.Duration < away) {
 			err = errors.New("it does not show in the round-trip time: " + conditionsOf(peer))
 		}
@@ -40,13 +35,14 @@ func (c *cluster) isFarFrom(t *testing.T, far *cluster) {
 	})
 }
 
-// startRelay passes connections on to an address, and returns where it listens: on the bridge that all clusters are on.
-func startRelay(t *testing.T, to string) string {
+// startRelay passes connections on to the cluster's API server, and returns where it listens.
+func (c *cluster) startRelay(t *testing.T) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", bridgeAddress(t, to)+":0")
+	server, err := url.Parse(c.Config.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
+	listener := c.listen(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -54,22 +50,24 @@ func startRelay(t *testing.T, to string) string {
 			if err != nil {
 				return // closed
 			}
-			go relay(from, to)
+			go relay(from, server.Host)
 		}
 	}()
 	return listener.Addr().String()
 }
 
-// bridgeAddress is this machine's address in the network of another.
-func bridgeAddress(t *testing.T, other string) string {
+// listen listens where the processes and pods of all clusters reach it: on the bridge that they are on.
+func (c *cluster) listen(t *testing.T) net.Listener {
 	t.Helper()
-	probe, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", other)
+	machine, err := c.Machine(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer probe.Close() //nolint:errcheck // nothing was sent
-	own, _, _ := strings.Cut(probe.LocalAddr().String(), ":")
-	return own
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(machine, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
 }
 
 func relay(from net.Conn, to string) {

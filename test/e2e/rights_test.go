@@ -85,7 +85,7 @@ func (g *guest) learnsNothingOfNodes(t *testing.T, twin, name string) {
 // everyResource lists all resources of the cluster, subresources included, as group/resource.
 func (c *cluster) everyResource(t *testing.T) []authorizationv1.ResourceAttributes {
 	t.Helper()
-	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(c.config).ServerGroupsAndResources()
+	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(c.Config).ServerGroupsAndResources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestQuotaRace(t *testing.T) {
 	const limit = 5
 	invitation := hamburg.invite(t, "visby-greedy")
 	patch := fmt.Sprintf(`{"spec":{"limits":{"resources":{"pods":"%d","cpu":"1"}}}}`, limit)
-	if _, err := hamburg.kubectl(ctx, "patch", "peer", "visby-greedy", "--type", "merge", "-p", patch); err != nil {
+	if _, err := hamburg.Kubectl(ctx, "patch", "peer", "visby-greedy", "--type", "merge", "-p", patch); err != nil {
 		t.Fatal(err)
 	}
 	g := hamburg.join(t, invitation, "visby-greedy")
@@ -213,7 +213,7 @@ func TestQuotaRace(t *testing.T) {
 func TestPodsThatAskForNothingCount(t *testing.T) {
 	ctx := shared(t)
 	invitation := hamburg.invite(t, "visby-modest")
-	if _, err := hamburg.kubectl(ctx, "patch", "peer", "visby-modest", "--type", "merge", "-p", `{"spec":{"limits":{"resources":{"cpu":"150m"}}}}`); err != nil {
+	if _, err := hamburg.Kubectl(ctx, "patch", "peer", "visby-modest", "--type", "merge", "-p", `{"spec":{"limits":{"resources":{"cpu":"150m"}}}}`); err != nil {
 		t.Fatal(err)
 	}
 	g := hamburg.join(t, invitation, "visby-modest")
@@ -299,7 +299,7 @@ func (g *guest) refusedByLimit(ctx context.Context, twins []string, want int) er
 
 // mostPods watches the pods of a peer and returns how many there were at most at the same time.
 func (c *cluster) mostPods(ctx context.Context, peer string) int {
-	watching, err := client.NewWithWatch(c.config, client.Options{Scheme: c.Scheme()})
+	watching, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme()})
 	if err != nil {
 		return 1 << 30
 	}

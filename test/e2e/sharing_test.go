@@ -25,12 +25,12 @@ func TestAdvertisementBecomesVirtualNode(t *testing.T) {
 		consumer, provider := pair[0], pair[1]
 		var node *corev1.Node
 		var copied v1alpha1.Advertisement
-		eventually(t, consumer.name+" has a virtual node for "+provider.name, func(ctx context.Context) error {
+		eventually(t, consumer.Name+" has a virtual node for "+provider.Name, func(ctx context.Context) error {
 			var err error
-			if node, err = consumer.node(ctx, v1alpha1.VirtualNodeName(provider.name)); err != nil {
+			if node, err = consumer.node(ctx, v1alpha1.VirtualNodeName(provider.Name)); err != nil {
 				return err
 			}
-			key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(provider.name), Name: provider.name}
+			key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(provider.Name), Name: provider.Name}
 			if err = consumer.Get(ctx, key, &copied); err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ func sameCapacity(node *corev1.Node, offered corev1.ResourceList) error {
 func expectVirtualNode(t *testing.T, node *corev1.Node, provider *cluster) {
 	t.Helper()
 	want := map[string]string{
-		v1alpha1.LabelType: v1alpha1.TypeVirtualNode, v1alpha1.LabelPeer: provider.name, v1alpha1.LabelClusterID: provider.name,
+		v1alpha1.LabelType: v1alpha1.TypeVirtualNode, v1alpha1.LabelPeer: provider.Name, v1alpha1.LabelClusterID: provider.Name,
 		"type": "virtual-kubelet", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
 	}
 	for key, value := range want {
@@ -68,7 +68,7 @@ func expectVirtualNode(t *testing.T, node *corev1.Node, provider *cluster) {
 	if cpu := node.Status.Allocatable.Cpu(); cpu.Sign() <= 0 {
 		t.Errorf("%s offers %s cpu", node.Name, cpu)
 	}
-	if node.Spec.ProviderID != "hanse://"+provider.name {
+	if node.Spec.ProviderID != "hanse://"+provider.Name {
 		t.Errorf("provider id is %q", node.Spec.ProviderID)
 	}
 	tainted := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
@@ -101,8 +101,8 @@ func expectImages(t *testing.T, node *corev1.Node, images []v1alpha1.Image) {
 // expectAcknowledged looks at the answer where the sender sees it: on its own object.
 func expectAcknowledged(t *testing.T, provider, consumer *cluster) {
 	t.Helper()
-	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer.name), Name: provider.name}
-	eventually(t, provider.name+" reads the acknowledgement of "+consumer.name, func(ctx context.Context) error {
+	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer.Name), Name: provider.Name}
+	eventually(t, provider.Name+" reads the acknowledgement of "+consumer.Name, func(ctx context.Context) error {
 		var sent v1alpha1.Advertisement
 		if err := provider.Get(ctx, key, &sent); err != nil {
 			return err
@@ -248,7 +248,7 @@ func TestNodeObjectDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := hamburg.kubectl(t.Context(), "delete", "node", node.Name); err != nil {
+	if _, err := hamburg.Kubectl(t.Context(), "delete", "node", node.Name); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the virtual node comes back", func(ctx context.Context) error {

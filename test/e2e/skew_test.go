@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,7 +13,7 @@ import (
 
 // hack/skew.sh made images of this code that pretend to be of later versions.
 func TestVersionSkew(t *testing.T) {
-	ctx := alone(t)
+	ctx := alone(t, "skew")
 	t.Cleanup(func() {
 		if err := installWith(context.Background(), hamburg); err != nil {
 			t.Error(err)
@@ -55,11 +53,7 @@ func TestVersionSkew(t *testing.T) {
 // pretend upgrades the cluster to a build that says it is of that version.
 func (c *cluster) pretend(t *testing.T, version string) {
 	t.Helper()
-	image, err := os.ReadFile(filepath.Join(root, "bin", "skew", version+".image"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.hanse(t.Context(), "install", "--cluster-id", c.name, "--image", trimmed(image), "--wait"); err != nil {
+	if err := c.InstallImage(t.Context(), "skew/"+version+".image", settings(c)...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,7 +78,7 @@ func compatible(ctx context.Context, want metav1.ConditionStatus) error {
 		}
 		got := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionCompatible)
 		if got == nil || got.Status != want {
-			return fmt.Errorf("in %s: %+v", here.name, got)
+			return fmt.Errorf("in %s: %+v", here.Name, got)
 		}
 	}
 	return nil

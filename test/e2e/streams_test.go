@@ -24,26 +24,26 @@ func TestLogsAndExec(t *testing.T) {
 	expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
 
 	t.Run("logs so far", func(t *testing.T) {
-		out, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "talker")
+		out, err := lubeck.Kubectl(t.Context(), "logs", "-n", ns, "talker")
 		if err != nil || !strings.HasPrefix(out, "line 1 of talker\n") {
 			t.Errorf("logs: %q, %v", out, err)
 		}
 	})
 	t.Run("logs of the last line", func(t *testing.T) {
-		out, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "talker", "--tail=1")
+		out, err := lubeck.Kubectl(t.Context(), "logs", "-n", ns, "talker", "--tail=1")
 		if err != nil || strings.Count(out, "\n") != 1 {
 			t.Errorf("logs: %q, %v", out, err)
 		}
 	})
 	t.Run("logs that go on", func(t *testing.T) { followLogs(t, ns) })
 	t.Run("exec", func(t *testing.T) {
-		out, err := lubeck.kubectl(t.Context(), "exec", "-n", ns, "talker", "--", "/bin/sh", "-c", "hostname; echo $((6*7))")
+		out, err := lubeck.Kubectl(t.Context(), "exec", "-n", ns, "talker", "--", "/bin/sh", "-c", "hostname; echo $((6*7))")
 		if err != nil || out != "talker\n42\n" {
 			t.Errorf("exec: %q, %v", out, err)
 		}
 	})
 	t.Run("exec with an exit code", func(t *testing.T) {
-		_, err := lubeck.kubectl(t.Context(), "exec", "-n", ns, "talker", "--", "/bin/sh", "-c", "exit 7")
+		_, err := lubeck.Kubectl(t.Context(), "exec", "-n", ns, "talker", "--", "/bin/sh", "-c", "exit 7")
 		if err == nil || !strings.Contains(err.Error(), "exit status 7") {
 			t.Errorf("exec: %v", err)
 		}
@@ -58,7 +58,7 @@ func TestLogsAndExec(t *testing.T) {
 	})
 	t.Run("exec with a terminal", func(t *testing.T) { terminal(t, ns) })
 	t.Run("logs of a container that is not there", func(t *testing.T) {
-		_, err := lubeck.kubectl(t.Context(), "logs", "-n", ns, "talker", "-c", "nobody")
+		_, err := lubeck.Kubectl(t.Context(), "logs", "-n", ns, "talker", "-c", "nobody")
 		if err == nil {
 			t.Error("logs of an unknown container: no error")
 		}
@@ -66,7 +66,7 @@ func TestLogsAndExec(t *testing.T) {
 }
 
 func kubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl"), append([]string{"--kubeconfig", lubeck.kubeconfig}, args...)...)
+	return exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl"), append([]string{"--kubeconfig", lubeck.Kubeconfig}, args...)...)
 }
 
 // followLogs reads lines that are written after kubectl began to follow.

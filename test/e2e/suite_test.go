@@ -17,7 +17,7 @@ import (
 
 // The library whose users expect a virtual node to behave in a certain way has a suite that says how.
 func TestVirtualKubeletSuite(t *testing.T) {
-	ctx := alone(t)
+	ctx := alone(t, "suite")
 	for _, image := range []string{"foo", "bar", "baz"} {
 		mustTestbed(t, "load", filepath.Join(root, "bin", "suite", image+".tar"), "lubeck", "hamburg")
 	}
@@ -35,7 +35,7 @@ func TestVirtualKubeletSuite(t *testing.T) {
 	node := lubeck.awaitVirtual(t, hamburg, "is Ready", nodeReady)
 
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "suite", "suite.test"), "-test.v", "-test.run", "TestVirtualKubelet")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+lubeck.kubeconfig, "SUITE_NAMESPACE="+ns, "SUITE_NODE="+node.Name)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+lubeck.Kubeconfig, "SUITE_NAMESPACE="+ns, "SUITE_NODE="+node.Name)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, tail(string(out), 12000))
@@ -52,11 +52,11 @@ func (c *cluster) apply(t *testing.T, manifest string) {
 	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.kubectl(t.Context(), "apply", "-f", file); err != nil {
+	if _, err := c.Kubectl(t.Context(), "apply", "-f", file); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := c.kubectl(context.Background(), "delete", "-f", file, "--ignore-not-found"); err != nil {
+		if _, err := c.Kubectl(context.Background(), "delete", "-f", file, "--ignore-not-found"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -59,7 +59,7 @@ func (c *cluster) drainOf(t *testing.T, home *corev1.Pod) (uncordon func()) {
 	}
 	t.Cleanup(uncordon)
 	for _, node := range nodes {
-		_, err := c.kubectl(t.Context(), "drain", node.Name, "--force", "--ignore-daemonsets", "--delete-emptydir-data",
+		_, err := c.Kubectl(t.Context(), "drain", node.Name, "--force", "--ignore-daemonsets", "--delete-emptydir-data",
 			"--pod-selector", v1alpha1.LabelHomeUID+"="+string(home.UID))
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 func TestTableShowsMeasurements(t *testing.T) {
 	market(t)
 	eventually(t, "the table shows latency and bandwidth of both providers", func(ctx context.Context) error {
-		out, err := lubeck.hanse(ctx, "table", "-o", "json")
+		out, err := lubeck.Hanse(ctx, "table", "-o", "json")
 		if err != nil {
 			return err
 		}

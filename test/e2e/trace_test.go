@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -53,11 +52,11 @@ func (c *cluster) isTraced(t *testing.T) *collector {
 	t.Helper()
 	own := startCollector(t, c)
 	t.Cleanup(func() {
-		if err := install(context.Background(), c); err != nil {
+		if err := installWith(context.Background(), c); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := installWith(t.Context(), c, tellTestImages, "tracing.endpoint="+own.address, "tracing.insecure=true"); err != nil {
+	if err := installWith(t.Context(), c, "tracing.endpoint="+own.address, "tracing.insecure=true"); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitHandover(t)
@@ -67,7 +66,7 @@ func (c *cluster) isTraced(t *testing.T) *collector {
 // awaitHandover waits until no process of Hanse from before an upgrade is left.
 func (c *cluster) awaitHandover(t *testing.T) {
 	t.Helper()
-	eventually(t, "only new processes of Hanse are left in "+c.name, func(ctx context.Context) error {
+	eventually(t, "only new processes of Hanse are left in "+c.Name, func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := c.List(ctx, pods, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
 			return err
@@ -102,8 +101,8 @@ type traced struct {
 func (spans trace) expect(t *testing.T, c *cluster, root *tracepb.Span) {
 	t.Helper()
 	for name, got := range spans {
-		if got.cluster != c.name {
-			t.Errorf("%s sent %q of cluster %q", c.name, name, got.cluster)
+		if got.cluster != c.Name {
+			t.Errorf("%s sent %q of cluster %q", c.Name, name, got.cluster)
 		}
 		if !slices.Equal(got.span.ParentSpanId, root.SpanId) {
 			t.Errorf("the parent of %q is %x, and the root %x", name, got.span.ParentSpanId, root.SpanId)
@@ -114,11 +113,7 @@ func (spans trace) expect(t *testing.T, c *cluster, root *tracepb.Span) {
 // startCollector listens where the pods of the cluster reach it: on the bridge that all clusters are on.
 func startCollector(t *testing.T, c *cluster) *collector {
 	t.Helper()
-	api := strings.TrimPrefix(c.config.Host, "https://")
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", bridgeAddress(t, api)+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := c.listen(t)
 	own := &collector{address: listener.Addr().String(), traces: map[string]trace{}}
 	server := grpc.NewServer()
 	collectorpb.RegisterTraceServiceServer(server, own)

@@ -26,11 +26,11 @@ var restless = []string{"events", "events.events.k8s.io", "componentstatuses"}
 
 // objects lists every object of the cluster by name: resource, namespace, name.
 func (c *cluster) objects(ctx context.Context) ([]string, error) {
-	groups, err := discovery.NewDiscoveryClientForConfigOrDie(c.config).ServerPreferredResources()
+	groups, err := discovery.NewDiscoveryClientForConfigOrDie(c.Config).ServerPreferredResources()
 	if err != nil {
 		return nil, err
 	}
-	lister, err := metadata.NewForConfig(c.config)
+	lister, err := metadata.NewForConfig(c.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (c *cluster) objects(ctx context.Context) ([]string, error) {
 }
 
 func (c *cluster) memoryFile() string {
-	return filepath.Join(os.Getenv("HANSE_TESTBED_STATE")+"-memory", "objects-of-"+c.name+".json")
+	return filepath.Join(os.Getenv("HANSE_TESTBED_STATE")+"-memory", "objects-of-"+c.Name+".json")
 }
 
 // rememberObjects notes which objects the cluster has before Hanse is installed, once.
@@ -97,7 +97,7 @@ func TestUninstallLeavesNothing(t *testing.T) {
 		c.awaitNoRemotePods(t)
 	}
 	for _, c := range []*cluster{lubeck, hamburg} {
-		if _, err := c.hanse(ctx, "uninstall"); err != nil {
+		if _, err := c.Hanse(ctx, "uninstall"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestUninstallLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, c.name+" has the objects it had before", func(ctx context.Context) error {
+		eventually(t, c.Name+" has the objects it had before", func(ctx context.Context) error {
 			after, err := c.objects(ctx)
 			if err != nil {
 				return err
@@ -137,7 +137,7 @@ func onlyChanges(diff string) string {
 // awaitNoRemotePods waits until the cluster runs nothing for others, nor they for it: uninstall refuses before.
 func (c *cluster) awaitNoRemotePods(t *testing.T) {
 	t.Helper()
-	eventually(t, "the pods of earlier stories between "+c.name+" and others are gone", c.noRemotePods)
+	eventually(t, "the pods of earlier stories between "+c.Name+" and others are gone", c.noRemotePods)
 }
 
 func (c *cluster) noRemotePods(ctx context.Context) error {

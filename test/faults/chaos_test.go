@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // chaos does to the clusters what the plan says.
@@ -111,9 +112,9 @@ func armed(pod *corev1.Pod) bool {
 // API server, watches expire then, since its memory of what happened is gone.
 func (c *chaos) killComponent(ctx context.Context, s step, hold func() error) error {
 	where := c.clusters[s.where]
-	_, err := testbed(ctx, "kill", s.where, s.what)
+	_, err := harness.Testbed(ctx, "kill", s.where, s.what)
 	err = errors.Join(err, hold(), again(ctx, func(ctx context.Context) error {
-		_, err := testbed(ctx, "start", s.where, s.what)
+		_, err := harness.Testbed(ctx, "start", s.where, s.what)
 		return err
 	}))
 	if err != nil || s.what != "apiserver" {
@@ -121,7 +122,7 @@ func (c *chaos) killComponent(ctx context.Context, s step, hold func() error) er
 	}
 	watch := fmt.Sprintf("/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=%s", c.since[s.where])
 	return again(ctx, func(ctx context.Context) error {
-		out, err := where.kubectl(ctx, "get", "--raw", watch)
+		out, err := where.Kubectl(ctx, "get", "--raw", watch)
 		if err == nil && strings.Contains(out, `"code":410`) {
 			c.expired.Add(1)
 		}
@@ -134,12 +135,12 @@ func cut(ctx context.Context, s step) error {
 	if s.kind == cutOneWay {
 		args = append(args, "--one-way")
 	}
-	_, err := testbed(ctx, args...)
+	_, err := harness.Testbed(ctx, args...)
 	return err
 }
 
 func heal(ctx context.Context, s step) error {
-	_, err := testbed(ctx, "heal", s.where, s.what)
+	_, err := harness.Testbed(ctx, "heal", s.where, s.what)
 	return err
 }
 
@@ -241,10 +242,10 @@ func (c *cluster) deleteRemote(ctx context.Context, which string) error {
 func (c *chaos) end(ctx context.Context) error {
 	var problems []error
 	for _, name := range providers {
-		_, err := testbed(ctx, "heal", consumer, name)
+		_, err := harness.Testbed(ctx, "heal", consumer, name)
 		problems = append(problems, err)
 	}
-	_, err := testbed(ctx, append([]string{"up"}, everyone...)...)
+	_, err := harness.Testbed(ctx, append([]string{"up"}, everyone...)...)
 	problems = append(problems, err)
 	for _, name := range everyone {
 		where := c.clusters[name]

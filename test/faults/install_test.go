@@ -3,27 +3,23 @@ package faults
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // install installs Hanse in each cluster, and peers the consumer with all providers. It can be done again.
 func install(ctx context.Context, clusters map[string]*cluster) error {
-	image, err := os.ReadFile(filepath.Join(root, "bin", "hanse.image"))
-	if err != nil {
-		return err
-	}
+	installing, all := errgroup.WithContext(ctx)
 	for _, name := range everyone {
-		args := []string{"install", "--cluster-id", name, "--image", strings.TrimSpace(string(image)), "--wait", "--set", "probePeriod=2s"}
-		if _, err := clusters[name].hanse(ctx, args...); err != nil {
-			return err
-		}
+		installing.Go(func() error { return clusters[name].Install(all, "probePeriod=2s") })
+	}
+	if err := installing.Wait(); err != nil {
+		return err
 	}
 	home := clusters[consumer]
 	for _, name := range providers {
@@ -36,16 +32,11 @@ func install(ctx context.Context, clusters map[string]*cluster) error {
 
 // peer lets home consume from the provider, unless it does.
 func peer(ctx context.Context, home, provider *cluster) error {
-	err := home.Get(ctx, client.ObjectKey{Name: provider.name}, &v1alpha1.Peer{})
+	err := home.Get(ctx, client.ObjectKey{Name: provider.Name}, &v1alpha1.Peer{})
 	if client.IgnoreNotFound(err) != nil || err == nil {
 		return err
 	}
-	token, err := provider.hanse(ctx, "invite", home.name)
-	if err != nil {
-		return err
-	}
-	_, err = home.hanse(ctx, "join", strings.TrimSpace(token))
-	return err
+	return harness.Peer(ctx, home.Cluster, provider.Cluster)
 }
 
 func (c *cluster) peersReady(ctx context.Context) error {
@@ -82,7 +73,7 @@ func settle(ctx context.Context, clusters map[string]*cluster, p plan) error {
 
 // settled tells whether the cluster has a twin of the load's namespace, if it is a provider.
 func (c *cluster) settled(ctx context.Context) error {
-	if c.name == consumer {
+	if c.Name == consumer {
 		return nil
 	}
 	mapping := &v1alpha1.NamespaceMapping{}

@@ -73,7 +73,7 @@ func setUp(t *testing.T, clusters map[string]*cluster, p plan) *witness {
 	if err := install(ctx, clusters); err != nil {
 		t.Fatal(err)
 	}
-	host, err := clusters[consumer].machine(ctx)
+	host, err := clusters[consumer].Machine(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func describe(t *testing.T, clusters map[string]*cluster) {
 			{"get", "pods,shadowpods,namespacemappings,peers,nodes,ns", "-A", "-o", "wide"},
 			{"logs", "-n", v1alpha1.SystemNamespace, "-l", "app.kubernetes.io/name=hanse", "--tail=50", "--prefix"},
 		} {
-			out, err := clusters[name].kubectl(ctx, args...)
+			out, err := clusters[name].Kubectl(ctx, args...)
 			t.Logf("--- %s: kubectl %s (%v)\n%s", name, strings.Join(args, " "), err, out)
 		}
 	}

@@ -75,21 +75,21 @@ func (s *state) observeProvider(ctx context.Context, c *cluster) error {
 		return err
 	}
 	for _, shadow := range shadows.Items {
-		s.records = append(s.records, record{c.name, shadow.Namespace + "/" + shadow.Name, string(shadow.Spec.HomeUID)})
+		s.records = append(s.records, record{c.Name, shadow.Namespace + "/" + shadow.Name, string(shadow.Spec.HomeUID)})
 	}
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.HasLabels{v1alpha1.LabelHomeUID}); err != nil {
 		return err
 	}
 	for _, pod := range pods.Items {
-		s.remotes = append(s.remotes, remotePod{c.name, pod.Namespace + "/" + pod.Name, pod.Labels[v1alpha1.LabelHomeUID]})
+		s.remotes = append(s.remotes, remotePod{c.Name, pod.Namespace + "/" + pod.Name, pod.Labels[v1alpha1.LabelHomeUID]})
 	}
 	twins := &corev1.NamespaceList{}
 	if err := c.List(ctx, twins, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeTwin}); err != nil {
 		return err
 	}
 	for _, ns := range twins.Items {
-		s.twins = append(s.twins, twin{c.name, ns.Name, ns.Annotations[v1alpha1.AnnotationHomeNamespace]})
+		s.twins = append(s.twins, twin{c.Name, ns.Name, ns.Annotations[v1alpha1.AnnotationHomeNamespace]})
 	}
 	return nil
 }
