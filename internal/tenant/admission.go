@@ -10,18 +10,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 // admit builds the pod and gets room for it. It returns nil where the pod cannot be made now, which is then on record.
-func (k *keeper) admit(ctx context.Context, seen *scene, next *decision) (*corev1.Pod, error) {
+func (r *shadowPodReconciler) admit(ctx context.Context, seen *observation, next *decision) (*corev1.Pod, error) {
 	who := claimantOf(seen.shadow, seen.peer)
-	k.wake(k.ledger.enter(who))
-	peer, err := k.readPeer(ctx, seen.peer)
+	r.enqueue(r.ledger.enter(who))
+	peer, err := r.readPeer(ctx, seen.peer)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +32,7 @@ func (k *keeper) admit(ctx context.Context, seen *scene, next *decision) (*corev
 		next.wait(seen, reason, message)
 		return nil, nil
 	}
-	if id := k.config.ClusterID; id != "" && slices.Contains(seen.shadow.Spec.Path, id) {
+	if id := r.config.ClusterID; id != "" && slices.Contains(seen.shadow.Spec.Path, id) {
 		next.giveUp(seen, v1alpha1.ReasonLoop, "The pod has come through this cluster before: it may not come back")
 		return nil, nil
 	}
@@ -39,20 +41,20 @@ func (k *keeper) admit(ctx context.Context, seen *scene, next *decision) (*corev
 		next.giveUp(seen, v1alpha1.ReasonPodInvalid, err.Error())
 		return nil, nil
 	}
-	if !k.consult(ctx, seen, peer, pod, next) {
+	if !r.consult(ctx, seen, peer, pod, next) {
 		return nil, nil
 	}
-	short, freed := k.ledger.reserve(who, demandOf(pod), limitsOf(peer).Resources)
-	k.wake(freed)
+	short, freed := r.ledger.reserve(who, demandOf(pod), limitsOf(peer).Resources)
+	r.enqueue(freed)
 	if short != nil {
-		k.outOfLimits(seen, next, short.message())
+		r.outOfLimits(seen, next, short.message())
 		return nil, nil
 	}
 	return pod, nil
 }
 
 // outOfLimits waits for room for a pod that never ran. One that has run is not waited for, since home believes that it runs.
-func (k *keeper) outOfLimits(seen *scene, next *decision, message string) {
+func (r *shadowPodReconciler) outOfLimits(seen *observation, next *decision, message string) {
 	if seen.shadow.Status.PodUID == "" {
 		next.wait(seen, v1alpha1.ReasonLimitExceeded, message)
 		return
@@ -65,9 +67,9 @@ func claimantOf(shadow *v1alpha1.ShadowPod, peer string) claimant {
 }
 
 // readPeer returns the Peer, or an empty one when it is gone: its twins then go too.
-func (k *keeper) readPeer(ctx context.Context, name string) (*v1alpha1.Peer, error) {
+func (r *shadowPodReconciler) readPeer(ctx context.Context, name string) (*v1alpha1.Peer, error) {
 	peer := &v1alpha1.Peer{}
-	if err := k.client.Get(ctx, client.ObjectKey{Name: name}, peer); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, peer); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Peer %s: %w", name, err)
 	}
 	return peer, nil
@@ -96,7 +98,7 @@ func barred(peer *v1alpha1.Peer) (reason, message string) {
 	}
 }
 
-func rulesOf(seen *scene, peer *v1alpha1.Peer) offload.Rules {
+func rulesOf(seen *observation, peer *v1alpha1.Peer) offload.Rules {
 	return offload.Rules{
 		Path:          seen.path,
 		Restricted:    peer.Spec.PodSecurity == v1alpha1.PodSecurityRestricted,
@@ -104,7 +106,7 @@ func rulesOf(seen *scene, peer *v1alpha1.Peer) offload.Rules {
 	}
 }
 
-func build(seen *scene, peer *v1alpha1.Peer) (*corev1.Pod, error) {
+func build(seen *observation, peer *v1alpha1.Peer) (*corev1.Pod, error) {
 	pod, err := offload.Build(seen.shadow, rulesOf(seen, peer))
 	if err != nil {
 		return nil, err
@@ -114,42 +116,41 @@ func build(seen *scene, peer *v1alpha1.Peer) (*corev1.Pod, error) {
 }
 
 // account keeps the ledger in line with what was decided: who needs no pod any more leaves it.
-func (k *keeper) account(seen *scene, next *decision) {
+func (r *shadowPodReconciler) account(seen *observation, next *decision) {
 	gone := next.unrecoverable() && !seen.ours()
 	if ended(next.status.Phase) || gone {
-		k.leave(client.ObjectKeyFromObject(seen.shadow))
+		r.leave(client.ObjectKeyFromObject(seen.shadow))
 	}
 }
 
-func (k *keeper) leave(name types.NamespacedName) {
-	k.turnedAway.leave(name)
-	k.carried.leave(name)
-	k.wake(k.ledger.leave(name))
+func (r *shadowPodReconciler) leave(name types.NamespacedName) {
+	r.carried.leave(name)
+	r.enqueue(r.ledger.leave(name))
 }
 
-func (k *keeper) wake(names []types.NamespacedName) {
+func (r *shadowPodReconciler) enqueue(names []types.NamespacedName) {
 	for _, name := range names {
-		k.queue.Add(reconcile.Request{NamespacedName: name})
+		r.queue.Add(reconcile.Request{NamespacedName: name})
 	}
 }
 
-// takeQueue is a source of no events of its own: by it the keeper gets the queue in which it wakes those that wait.
-func (k *keeper) takeQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	k.queue = queue
+// takeQueue gives the controller its own queue, in which it puts ShadowPods that may have room now.
+func (r *shadowPodReconciler) takeQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.queue = queue
 	return nil
 }
 
 // waitingOf returns the ShadowPods that a change of the Peer's access or limits may let in, or of what policies know of it.
-func (k *keeper) waitingOf(_ context.Context, peer client.Object) []reconcile.Request {
+func (r *shadowPodReconciler) waitingOf(_ context.Context, peer client.Object) []reconcile.Request {
 	var out []reconcile.Request
-	for _, name := range append(k.ledger.waiters(peer.GetName()), k.turnedAway.of(peer.GetName())...) {
+	for _, name := range r.ledger.waiters(peer.GetName()) {
 		out = append(out, reconcile.Request{NamespacedName: name})
 	}
 	return out
 }
 
 // podChanged enters what a pod asks for into the ledger. Who is entered too long leaves in the reconciliation that follows.
-func (k *keeper) podChanged(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *shadowPodReconciler) podChanged(ctx context.Context, o client.Object) []reconcile.Request {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return nil
@@ -157,7 +158,7 @@ func (k *keeper) podChanged(ctx context.Context, o client.Object) []reconcile.Re
 	owner, peer := ownerShadow(pod), pod.Labels[v1alpha1.LabelPeer]
 	if owner != nil && owner.Name == pod.Name && peer != "" && !hasEnded(&pod.Status) {
 		who := claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer}
-		k.wake(k.ledger.see(who, demandOf(pod)))
+		r.enqueue(r.ledger.see(who, demandOf(pod)))
 	}
 	return shadowOfPod(ctx, pod)
 }
@@ -183,3 +184,59 @@ func quotaRefusal(err error) (reason, message string) {
 		return "", ""
 	}
 }
+
+// A Decider asks the policies of this cluster's administrator.
+type Decider interface {
+	// HasPolicies reports whether anything but the built-in default answers the question. While that is not known yet, it
+	// is true.
+	HasPolicies(question policy.Question) bool
+	// Decide answers the question about what is in the input. An error means that there is no answer, which is not no.
+	Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error)
+	// OnChange has ring called after the policies of the question were changed. It is to be called before the manager
+	// starts.
+	OnChange(question policy.Question, ring func())
+}
+
+// consult asks the policies about a pod that is about to be made, and changes it as they say. It reports whether they let
+// it in; if not, that is on record, and a change of the policies or of the Peer brings us back.
+func (r *shadowPodReconciler) consult(ctx context.Context, seen *observation, peer *v1alpha1.Peer, pod *corev1.Pod, next *decision) bool {
+	who := claimantOf(seen.shadow, seen.peer)
+	r.ledger.ask(who)
+	answer, err := r.ask(ctx, seen, peer, pod)
+	if err == nil && answer.Outcome == policy.Allow {
+		r.ledger.allow(who.NamespacedName)
+		patchPod(pod, answer.Pod)
+		return true
+	}
+	r.enqueue(r.ledger.refuse(who.NamespacedName))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
+		next.retry(seen, v1alpha1.ReasonPolicyFailed, "The provider's policies gave no answer about the pod: Hanse asks them again",
+			policyRetryAtMost)
+		return false
+	}
+	next.refusedByPolicies(seen, answer.Reason)
+	return false
+}
+
+// ask asks the policies about the pod as it would be. The built-in default lets every pod run as it is: where it is all
+// that there is, a burst of pods need not pay for questions.
+func (r *shadowPodReconciler) ask(ctx context.Context, seen *observation, peer *v1alpha1.Peer, pod *corev1.Pod) (policy.Decision, error) {
+	if !r.config.Decider.HasPolicies(policy.ShadowPod) {
+		return policy.Decision{Outcome: policy.Allow}, nil
+	}
+	input, err := policy.NewInput(policy.Facts{Time: seen.now, Peer: peer, Namespace: seen.twin, Pod: pod})
+	if err != nil {
+		return policy.Decision{}, fmt.Errorf("make the input: %w", err)
+	}
+	return r.config.Decider.Decide(ctx, policy.ShadowPod, input)
+}
+
+func patchPod(pod *corev1.Pod, patch *policy.PodPatch) {
+	if patch != nil {
+		patch.Apply(pod)
+	}
+}
+
+// policiesChanged looks again at all that the policies did not let in. What runs is not asked about.
+func (r *shadowPodReconciler) policiesChanged() { r.enqueue(r.ledger.takeRefused()) }

@@ -71,7 +71,7 @@ func (s memoryStatus) Patch(_ context.Context, o client.Object, p client.Patch, 
 	return nil
 }
 
-// lives is what happens to a pod on its way up, as the keeper sees it.
+// lives is what happens to a pod on its way up, as the controller sees it.
 func lives() []func(*corev1.Pod) {
 	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}
 	container := corev1.ContainerStatus{Name: "c", State: corev1.ContainerState{
@@ -92,7 +92,7 @@ func lives() []func(*corev1.Pod) {
 	}
 }
 
-// BenchmarkPod is what one pod costs the keeper, from its ShadowPod to its readiness on record.
+// BenchmarkPod is what one pod costs the controller, from its ShadowPod to its readiness on record.
 func BenchmarkPod(b *testing.B) {
 	template := `{"metadata":{"labels":{"app":"web","tier":"front"}},"spec":{"containers":[{"name":"c","image":"registry.example.com/web:1",` +
 		`"ports":[{"containerPort":80}],"env":[{"name":"A","value":"b"}],"resources":{"requests":{"cpu":"100m","memory":"64Mi"}},` +
@@ -100,7 +100,7 @@ func BenchmarkPod(b *testing.B) {
 	b.ReportAllocs()
 	m := &memory{namespace: lubeck.namespace(""), peer: peer()}
 	cfg := Config{Namespace: "hanse-system", ServiceAccount: "m", Clock: clock.RealClock{}, Workers: 1, Decider: &fakePolicies{}}
-	k := newKeeper(cfg, m, m)
+	k := newShadowPodReconciler(cfg, m, m)
 	k.queue = &woken{}
 	looks := 0
 	for i := 0; b.Loop(); i++ {

@@ -11,8 +11,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
-// scene is all that a decision about a ShadowPod is based on.
-type scene struct {
+// observation is all that a decision about a ShadowPod is based on.
+type observation struct {
 	shadow *v1alpha1.ShadowPod
 	pod    *corev1.Pod // of the ShadowPod's name, whosever it is
 	peer   string
@@ -44,7 +44,7 @@ type decision struct {
 }
 
 // decide says what to do about a ShadowPod that home wants.
-func decide(s *scene) decision {
+func decide(s *observation) decision {
 	next := decision{status: *s.shadow.Status.DeepCopy()}
 	switch {
 	case meta.IsStatusConditionTrue(s.shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable):
@@ -71,10 +71,10 @@ func decide(s *scene) decision {
 	return next
 }
 
-func (s *scene) ours() bool { return s.pod != nil && madeFor(s.shadow, s.pod) }
+func (s *observation) ours() bool { return s.pod != nil && madeFor(s.shadow, s.pod) }
 
 // missing decides about a record without a pod: the first one has to be made, or the next.
-func (s *scene) missing(next *decision) {
+func (s *observation) missing(next *decision) {
 	if s.ending {
 		next.giveUp(s, v1alpha1.ReasonNamespaceTerminating, "The twin namespace is being deleted")
 		return
@@ -97,11 +97,11 @@ func (s *scene) missing(next *decision) {
 }
 
 // alive decides about a pod that runs or is about to.
-func (s *scene) alive(next *decision) {
+func (s *observation) alive(next *decision) {
 	if s.shadow.Generation != s.shadow.Status.ObservedGeneration && !s.upToDate {
 		next.action = updatePod
 	}
-	if wait := s.patience(&s.pod.Status); wait > 0 {
+	if wait := s.reportDelay(&s.pod.Status); wait > 0 {
 		next.again = wait
 		return
 	}
@@ -116,33 +116,33 @@ func (s *scene) alive(next *decision) {
 // scheduler has not looked at, that it has no room for (others may just be going), whose containers are being made, and
 // whose containers have begun to run and are not ready.
 const (
-	schedulingPatience = 10 * time.Second
-	noRoomPatience     = 2 * time.Second
-	creatingPatience   = time.Minute
-	startingPatience   = 3 * time.Second
+	schedulingDelay = 10 * time.Second
+	noRoomDelay     = 2 * time.Second
+	creatingDelay   = time.Minute
+	startingDelay   = 3 * time.Second
 )
 
-// patience says for how long this status need not be told.
-func (s *scene) patience(status *corev1.PodStatus) time.Duration {
+// reportDelay says for how long this status need not be told.
+func (s *observation) reportDelay(status *corev1.PodStatus) time.Duration {
 	age := s.now.Sub(s.pod.CreationTimestamp.Time)
 	switch {
 	case s.waitedFor() || alarming(status):
 		return 0
 	case unschedulable(s.pod) != nil:
-		return left(noRoomPatience, age)
+		return left(noRoomDelay, age)
 	case status.Phase == corev1.PodPending && s.pod.Spec.NodeName == "":
-		return left(schedulingPatience, age)
+		return left(schedulingDelay, age)
 	case status.Phase == corev1.PodPending:
-		return left(creatingPatience, age)
+		return left(creatingDelay, age)
 	case status.Phase == corev1.PodRunning && !ready(status):
-		return left(startingPatience, s.now.Sub(lastStart(status)))
+		return left(startingDelay, s.now.Sub(lastStart(status)))
 	default:
 		return 0
 	}
 }
 
 // waitedFor says whether home follows the pod already: it ran, it is made again, or something stood against it.
-func (s *scene) waitedFor() bool {
+func (s *observation) waitedFor() bool {
 	recorded := &s.shadow.Status
 	heldBack := meta.IsStatusConditionFalse(recorded.Conditions, v1alpha1.ConditionScheduled)
 	remade := recorded.PodUID != "" && recorded.PodUID != s.pod.UID

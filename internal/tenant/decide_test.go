@@ -153,7 +153,7 @@ func TestWhatBecomesOfAPodThatRan(t *testing.T) {
 		"it is seen as it was before": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, fate{leavePod, running, "Ready"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := &scene{shadow: recorded(t), now: noon}
+			seen := &observation{shadow: recorded(t), now: noon}
 			if c.pod != nil {
 				seen.pod = remotePod(c.pod)
 			}
@@ -176,14 +176,14 @@ func TestCompletedPodIsNeverMadeAgain(t *testing.T) {
 	for _, phase := range []string{"Succeeded", "Failed"} {
 		shadow := recorded(t)
 		shadow.Status.Phase = phase
-		if next := decide(&scene{shadow: shadow, now: noon}); next.action != leavePod || next.unrecoverable() {
+		if next := decide(&observation{shadow: shadow, now: noon}); next.action != leavePod || next.unrecoverable() {
 			t.Errorf("%s: got %+v", phase, next)
 		}
 	}
 }
 
 func TestPodThatNoKubeletTookHasNotRun(t *testing.T) {
-	next := decide(&scene{shadow: shadowPod(), pod: remotePod(rejectedBy("OutOfcpu")), now: noon})
+	next := decide(&observation{shadow: shadowPod(), pod: remotePod(rejectedBy("OutOfcpu")), now: noon})
 	if next.status.Phase != "Pending" || next.action != removePod {
 		t.Errorf("home sees phase %s", next.status.Phase)
 	}
@@ -222,7 +222,7 @@ func TestRestartsOfEveryKindOfContainerAreKept(t *testing.T) {
 	} {
 		pod := remotePod(func(pod *corev1.Pod) { counts(pod, step.init, step.container, step.debug) })
 		pod.UID = step.uid
-		shadow.Status = decide(&scene{shadow: shadow, pod: pod, now: noon}).status
+		shadow.Status = decide(&observation{shadow: shadow, pod: pod, now: noon}).status
 		if diff := cmp.Diff(step.want, shown(shadow.Status)); diff != "" {
 			t.Errorf("step %d: -want +got:\n%s", i, diff)
 		}
@@ -237,7 +237,7 @@ func TestPhaseStaysRunningWhileThePodIsMadeAgain(t *testing.T) {
 	pending := remotePod(func(pod *corev1.Pod) {
 		pod.UID, pod.Spec.NodeName, pod.Status = "second", "", corev1.PodStatus{Phase: corev1.PodPending}
 	})
-	next := decide(&scene{shadow: recorded(t), pod: pending, now: noon})
+	next := decide(&observation{shadow: recorded(t), pod: pending, now: noon})
 	if known := recordedPod(&next.status); next.status.Phase != "Running" || known.Phase != corev1.PodRunning {
 		t.Errorf("home sees %s, %s", next.status.Phase, known.Phase)
 	}
@@ -248,14 +248,14 @@ func TestPhaseStaysRunningWhileThePodIsMadeAgain(t *testing.T) {
 
 func TestPodThatRanIsGivenUpWithTheCause(t *testing.T) {
 	ending := recorded(t)
-	next := decide(&scene{shadow: ending, ending: true, now: noon})
+	next := decide(&observation{shadow: ending, ending: true, now: noon})
 	if c := meta.FindStatusCondition(next.status.Conditions, v1alpha1.ConditionUnrecoverable); c == nil || c.Reason != v1alpha1.ReasonNamespaceTerminating {
 		t.Errorf("got %+v", c)
 	}
 	tired := recorded(t)
 	tired.Status.Recreations = mostRecreations
 	tired.Status.Pod = nil
-	next = decide(&scene{shadow: tired, now: noon})
+	next = decide(&observation{shadow: tired, now: noon})
 	if c := meta.FindStatusCondition(next.status.Conditions, v1alpha1.ConditionUnrecoverable); c == nil || c.Reason != reasonRemadeTooOften {
 		t.Errorf("got %+v", c)
 	}

@@ -25,8 +25,23 @@ type claimant struct {
 type ledger struct {
 	mu       sync.Mutex
 	accounts map[types.NamespacedName]account
-	used     map[string]corev1.ResourceList               // peer → sum of its accounts
-	waiting  map[string]map[types.NamespacedName]struct{} // peer → ShadowPods that got no pod
+	used     map[string]corev1.ResourceList // peer → sum of its accounts
+	forRoom  waiting                        // who got no pod because of the peer's limits or access
+	refused  waiting                        // whom the policies refused, or are about to be asked about
+}
+
+// waiting are ShadowPods that got no pod, and the peers whose they are.
+type waiting map[types.NamespacedName]string
+
+// of returns those of the peer.
+func (w waiting) of(peer string) []types.NamespacedName {
+	var names []types.NamespacedName
+	for name, whose := range w {
+		if whose == peer {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // account is how much a ShadowPod's pod asks for.
@@ -39,7 +54,8 @@ func newLedger() *ledger {
 	return &ledger{
 		accounts: map[types.NamespacedName]account{},
 		used:     map[string]corev1.ResourceList{},
-		waiting:  map[string]map[types.NamespacedName]struct{}{},
+		forRoom:  waiting{},
+		refused:  waiting{},
 	}
 }
 
@@ -52,12 +68,9 @@ func (l *ledger) enter(who claimant) []types.NamespacedName {
 	var freed []types.NamespacedName
 	if old, ok := l.accounts[who.NamespacedName]; ok && old.uid != who.uid {
 		l.set(who.NamespacedName, nil)
-		freed = l.waitersOf(old.peer)
+		freed = l.forRoom.of(old.peer)
 	}
-	if l.waiting[who.peer] == nil {
-		l.waiting[who.peer] = map[types.NamespacedName]struct{}{}
-	}
-	l.waiting[who.peer][who.NamespacedName] = struct{}{}
+	l.forRoom[who.NamespacedName] = who.peer
 	return freed
 }
 
@@ -73,10 +86,10 @@ func (l *ledger) reserve(who claimant, demand, limits corev1.ResourceList) (*sho
 		if !had {
 			return short, nil
 		}
-		return short, l.waitersOf(old.peer)
+		return short, l.forRoom.of(old.peer)
 	}
 	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
-	l.stopWaiting(who.NamespacedName)
+	delete(l.forRoom, who.NamespacedName)
 	return nil, nil
 }
 
@@ -121,11 +134,33 @@ func (l *ledger) see(who claimant, demand corev1.ResourceList) []types.Namespace
 	defer l.mu.Unlock()
 	old, had := l.accounts[who.NamespacedName]
 	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
-	l.stopWaiting(who.NamespacedName)
+	delete(l.forRoom, who.NamespacedName)
 	if !had || len(grown(old.demand, demand)) == 0 {
 		return nil
 	}
-	return l.waitersOf(old.peer)
+	return l.forRoom.of(old.peer)
+}
+
+// ask notes that the policies are about to be asked about the ShadowPod. It comes before the question, so that no change
+// of the policies is missed.
+func (l *ledger) ask(who claimant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused[who.NamespacedName] = who.peer
+}
+
+// allow notes that the policies let the ShadowPod have its pod.
+func (l *ledger) allow(name types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.refused, name)
+}
+
+// refuse closes the account of a ShadowPod that the policies refuse. It returns those that may have room by that.
+func (l *ledger) refuse(name types.NamespacedName) []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.close(name)
 }
 
 // leave closes the account of a ShadowPod that needs no pod any more or cannot have one. It returns those that may have
@@ -133,34 +168,34 @@ func (l *ledger) see(who claimant, demand corev1.ResourceList) []types.Namespace
 func (l *ledger) leave(name types.NamespacedName) []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stopWaiting(name)
+	delete(l.refused, name)
+	return l.close(name)
+}
+
+func (l *ledger) close(name types.NamespacedName) []types.NamespacedName {
+	delete(l.forRoom, name)
 	old, ok := l.accounts[name]
 	if !ok {
 		return nil
 	}
 	l.set(name, nil)
-	return l.waitersOf(old.peer)
+	return l.forRoom.of(old.peer)
 }
 
-// waiters returns the ShadowPods of the peer that wait for room, or for the peer's access.
+// waiters returns the ShadowPods of the peer that wait for room, for the peer's access, or for the policies.
 func (l *ledger) waiters(peer string) []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.waitersOf(peer)
+	return append(l.forRoom.of(peer), l.refused.of(peer)...)
 }
 
-func (l *ledger) waitersOf(peer string) []types.NamespacedName {
-	return slices.Collect(maps.Keys(l.waiting[peer]))
-}
-
-// stopWaiting goes through all peers, because who is gone does not say whose it was.
-func (l *ledger) stopWaiting(name types.NamespacedName) {
-	for peer, names := range l.waiting {
-		delete(names, name)
-		if len(names) == 0 {
-			delete(l.waiting, peer)
-		}
-	}
+// takeRefused returns all that the policies refused and forgets them: they come back if they are refused again.
+func (l *ledger) takeRefused() []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names := slices.Collect(maps.Keys(l.refused))
+	clear(l.refused)
+	return names
 }
 
 // set replaces an account, or closes it.

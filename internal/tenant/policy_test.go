@@ -49,7 +49,7 @@ func (s *stage) rules(rules ...string) {
 		s.Fatal(err)
 	}
 	s.policies.set, s.policies.err = set, nil
-	s.keeper.policiesChanged()
+	s.pods.policiesChanged()
 }
 
 func (s *stage) expectAsked(want int) {
@@ -62,7 +62,7 @@ func (s *stage) expectAsked(want int) {
 
 const never = `deny contains "closed for stocktaking"`
 
-// The keeper does not ask the default: it must be what it takes it for.
+// The controller does not ask the default: it must be what it takes it for.
 func TestBuiltInDefaultLetsEveryPodRunAsItIs(t *testing.T) {
 	set, err := policy.Compile(policy.ShadowPod, nil)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestPoliciesAreAskedOnceAboutAPodThatTheyLetIn(t *testing.T) {
 	s.run()
 	s.expectAsked(1)
 	s.expectWrites("create Pod", "status ShadowPod")
-	if len(s.keeper.turnedAway.names) > 0 {
+	if len(s.pods.ledger.refused) > 0 {
 		t.Error("it is remembered as turned away")
 	}
 
@@ -141,7 +141,7 @@ func TestPodThatPoliciesRefuseIsLookedAtWhenTheyChange(t *testing.T) {
 			s.expectHeld("web", v1alpha1.ReasonRefusedByPolicy, "closed for stocktaking")
 			s.run()
 			s.expectWrites("status ShadowPod")
-			if l := s.keeper.ledger; len(l.accounts)+len(l.used)+len(l.waiting) != 0 {
+			if l := s.pods.ledger; len(l.accounts)+len(l.used)+len(l.forRoom) != 0 {
 				t.Errorf("it takes the place of others: %+v", l)
 			}
 
@@ -206,13 +206,13 @@ func TestChangeOfThePeerHasPoliciesAskedAgain(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.rules(never)
 	s.run()
-	if diff := cmp.Diff(requestFor(s.twin, "web"), s.keeper.waitingOf(t.Context(), peer())); diff != "" {
+	if diff := cmp.Diff(requestFor(s.twin, "web"), s.pods.waitingOf(t.Context(), peer())); diff != "" {
 		t.Errorf("looked at again: -want +got:\n%s", diff)
 	}
 	s.homeDeletes(nil)
 	s.run()
 	s.run()
-	if got := s.keeper.waitingOf(t.Context(), peer()); got != nil {
+	if got := s.pods.waitingOf(t.Context(), peer()); got != nil {
 		t.Errorf("one that is gone is looked at again: %v", got)
 	}
 }

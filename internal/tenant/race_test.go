@@ -17,7 +17,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// apiServer counts the pods that there are, and shows the keeper those that were announced.
+// apiServer counts the pods that there are, and shows the controller those that were announced.
 type apiServer struct {
 	mu        sync.Mutex
 	alive     map[string]*corev1.Pod
@@ -113,7 +113,7 @@ func TestParallelWorkersNeverExceedTheLimit(t *testing.T) {
 	w := newWorld(t, append(shadows, limited("cpu", fmt.Sprintf("%dm", limit*100)), lubeck.namespace(""))...)
 	server := &apiServer{alive: map[string]*corev1.Pod{}, announced: map[string]bool{}}
 	c := interceptor.NewClient(w.server, interceptor.Funcs{Create: server.create, Get: server.get})
-	k := newKeeper(w.config(), c, w.server)
+	k := newShadowPodReconciler(w.config(), c, w.server)
 	k.queue = requests
 
 	for batch := requests.take(); len(batch) > 0 || server.busy(); batch = requests.take() {
@@ -133,8 +133,8 @@ func TestParallelWorkersNeverExceedTheLimit(t *testing.T) {
 	if server.most != limit {
 		t.Errorf("there were %d pods at once, want %d", server.most, limit)
 	}
-	if len(k.ledger.accounts)+len(k.ledger.used)+len(k.ledger.waiting) != 0 {
-		t.Errorf("all have ended, and the ledger holds %v, %v, %v", k.ledger.accounts, k.ledger.used, k.ledger.waiting)
+	if len(k.ledger.accounts)+len(k.ledger.used)+len(k.ledger.forRoom) != 0 {
+		t.Errorf("all have ended, and the ledger holds %v, %v, %v", k.ledger.accounts, k.ledger.used, k.ledger.forRoom)
 	}
 	for _, o := range shadows {
 		shadow := &v1alpha1.ShadowPod{}
@@ -145,7 +145,7 @@ func TestParallelWorkersNeverExceedTheLimit(t *testing.T) {
 }
 
 // work reconciles all of them at the same time, by as many workers as there are.
-func work(t *testing.T, k *keeper, requests []reconcile.Request) {
+func work(t *testing.T, k *shadowPodReconciler, requests []reconcile.Request) {
 	t.Helper()
 	const workers = 50
 	var group sync.WaitGroup

@@ -64,10 +64,10 @@ func (r ranges) inside(private ranges) []string {
 }
 
 // ownRanges returns the ranges of our own pods, nodes and Services.
-func (m *mapper) ownRanges(ctx context.Context) (ranges, error) {
-	own := slices.Clone(ranges(m.config.PodCIDRs))
+func (r *mappingReconciler) ownRanges(ctx context.Context) (ranges, error) {
+	own := slices.Clone(ranges(r.config.PodCIDRs))
 	nodes := &corev1.NodeList{}
-	if err := m.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Nodes: %w", err)
 	}
 	for i := range nodes.Items {
@@ -75,7 +75,7 @@ func (m *mapper) ownRanges(ctx context.Context) (ranges, error) {
 	}
 	services := &networkingv1.ServiceCIDRList{}
 	// Clusters older than 1.33 have no such kind.
-	if err := m.live.List(ctx, services); err != nil && !meta.IsNoMatchError(err) {
+	if err := r.live.List(ctx, services); err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("list ServiceCIDRs: %w", err)
 	}
 	for i := range services.Items {

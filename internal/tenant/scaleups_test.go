@@ -68,7 +68,7 @@ func TestScaleUpIsTold(t *testing.T) {
 				s.clock.Step(time.Second)
 				s.says(event.by, event.reason)
 			}
-			s.clock.Step(noRoomPatience)
+			s.clock.Step(noRoomDelay)
 			s.run()
 			s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, c.want)
 		})
@@ -79,14 +79,14 @@ func TestScaleUpThatBeginsLater(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
 	s.becomes(s.unplaced(shortOfCPU))
-	s.clock.Step(noRoomPatience)
+	s.clock.Step(noRoomDelay)
 	s.run()
 	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", noon)
 	s.says(autoscaler, eventTriggered)
 	s.clock.Step(scaleUpPace)
 	s.run()
 	s.run()
-	s.expectScheduled(v1alpha1.ReasonScalingUp, scalingUp+": Insufficient cpu", noon.Add(noRoomPatience))
+	s.expectScheduled(v1alpha1.ReasonScalingUp, scalingUp+": Insufficient cpu", noon.Add(noRoomDelay))
 	s.expectWrites("create Pod", "status ShadowPod", "status ShadowPod")
 
 	// The node never came. Home has waited since the beginning.
@@ -113,7 +113,7 @@ func TestScaleUpIsToldByAClockThatIsLate(t *testing.T) {
 func TestEventsAreReadNowAndThenForAllPodsOfATwinTogether(t *testing.T) {
 	s := newStage(t, shadowPod())
 	lists, fails := 0, false
-	s.keeper.scaleUps.live = interceptor.NewClient(s.server, interceptor.Funcs{
+	s.pods.scaleUps.live = interceptor.NewClient(s.server, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if options := (&client.ListOptions{}).ApplyOptions(opts); options.Namespace != s.twin || options.FieldSelector.Empty() || options.Limit == 0 {
 				t.Errorf("lists with %+v", options)
@@ -131,10 +131,10 @@ func TestEventsAreReadNowAndThenForAllPodsOfATwinTogether(t *testing.T) {
 		t.Errorf("%d lists for a pod that may get a node yet", lists)
 	}
 	s.becomes(s.unplaced(shortOfCPU))
-	s.clock.Step(noRoomPatience)
+	s.clock.Step(noRoomDelay)
 	for range 10 {
 		s.run()
-		s.keeper.scaleUps.of(t.Context(), s.pod(), s.clock.Now())
+		s.pods.scaleUps.of(t.Context(), s.pod(), s.clock.Now())
 	}
 	if lists != 2 {
 		t.Errorf("%d lists at once, want 2", lists)

@@ -19,12 +19,12 @@ import (
 // stage is a world with a twin namespace and one ShadowPod.
 type stage struct {
 	*world
-	keeper *keeper
-	woken  *woken
-	twin   string
+	pods  *shadowPodReconciler
+	woken *woken
+	twin  string
 }
 
-// woken is the queue of the keeper.
+// woken is the queue of the controller.
 type woken []string
 
 func (q *woken) Add(request reconcile.Request) { *q = append(*q, request.Name) }
@@ -51,14 +51,14 @@ func newStage(t *testing.T, shadow *v1alpha1.ShadowPod, objects ...client.Object
 func newStageOf(t *testing.T, of *v1alpha1.Peer, objects ...client.Object) *stage {
 	t.Helper()
 	w := newWorld(t, append(objects, of, lubeck.namespace(of.Spec.PodSecurity))...)
-	s := &stage{world: w, keeper: newKeeper(w.config(), w.client, w.server), woken: &woken{}, twin: lubeck.name()}
-	s.keeper.queue = s.woken
+	s := &stage{world: w, pods: newShadowPodReconciler(w.config(), w.client, w.server), woken: &woken{}, twin: lubeck.name()}
+	s.pods.queue = s.woken
 	return s
 }
 
 func (s *stage) run() time.Duration {
 	s.Helper()
-	return s.reconcile(s.keeper, s.twin, "web").RequeueAfter
+	return s.reconcile(s.pods, s.twin, "web").RequeueAfter
 }
 
 func (s *stage) shadow() *v1alpha1.ShadowPod {

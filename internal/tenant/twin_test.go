@@ -115,18 +115,14 @@ func TestChosenTwinGoesWithItsMapping(t *testing.T) {
 	w := newWorld(t, choosing("web"), tenantNamespace(), mappingTo("shop", "web"))
 	m := mapperIn(w)
 	w.reconcile(m, "hanse-peer-lubeck", "shop")
-	sweep := &sweeper{client: w.client, live: w.server}
-	w.reconcile(sweep, "", "web")
+	w.reconcile(m, "hanse-peer-lubeck", "shop")
 	if !w.find(&corev1.Namespace{}, "", "web") {
-		t.Fatal("a twin that is asked for was swept away")
+		t.Fatal("a twin that is asked for was removed")
 	}
 	ns := &corev1.Namespace{}
 	w.find(ns, "", "web")
 	if got := m.mappingsOfNamespace(t.Context(), ns); len(got) != 1 || got[0].Name != "shop" {
 		t.Errorf("the namespace is looked after by %v", got)
-	}
-	if got := twinOfMapping(t.Context(), mappingIn(w, "shop")); len(got) != 1 || got[0].Name != "web" {
-		t.Errorf("the mapping is of %v", got)
 	}
 	if err := w.server.Delete(t.Context(), mappingIn(w, "shop")); err != nil {
 		t.Fatal(err)
@@ -138,10 +134,10 @@ func TestChosenTwinGoesWithItsMapping(t *testing.T) {
 	}
 }
 
-func TestTwinOfAnEarlierNameIsSweptAway(t *testing.T) {
+func TestTwinOfAnEarlierNameIsRemoved(t *testing.T) {
 	before := lubeck.called("web")
 	w := newWorld(t, choosing("*"), tenantNamespace(), mappingTo("shop", "store"), before.namespace(""))
-	w.reconcile(&sweeper{client: w.client, live: w.server}, "", "web")
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 	if w.find(&corev1.Namespace{}, "", "web") {
 		t.Error("it is still there")
 	}
@@ -165,7 +161,7 @@ func TestPodsRunInAChosenTwin(t *testing.T) {
 	shadow := shadowPod()
 	shadow.Namespace = "web"
 	w := newWorld(t, choosing("web"), web.namespace(""), shadow)
-	k := newKeeper(w.config(), w.client, w.server)
+	k := newShadowPodReconciler(w.config(), w.client, w.server)
 	w.reconcile(k, "web", "web")
 	pod := &corev1.Pod{}
 	if !w.find(pod, "web", "web") || pod.Labels[v1alpha1.LabelPeer] != "lubeck" {

@@ -23,41 +23,30 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-func (m *mapper) setup(mgr ctrl.Manager) error {
+func (r *mappingReconciler) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespace-mapping").
 		For(&v1alpha1.NamespaceMapping{}).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(m.mappingsOfNamespace)).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.mappingsOfPeer), builder.WithPredicates(specChanges)).
-		Watches(&v1alpha1.NamespaceMapping{}, handler.EnqueueRequestsFromMapFunc(m.mappingsBeside), builder.WithPredicates(deletions)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.allMappings), builder.WithPredicates(publicRanges)).
-		WithOptions(options(m.config.Workers)).
-		Complete(m)
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfNamespace)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfPeer), builder.WithPredicates(specChanges)).
+		Watches(&v1alpha1.NamespaceMapping{}, handler.EnqueueRequestsFromMapFunc(r.mappingsBeside), builder.WithPredicates(deletions)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.allMappings), builder.WithPredicates(publicRanges)).
+		WithOptions(options(r.config.Workers)).
+		Complete(r)
 }
 
-func (s *sweeper) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("twin-namespace").
-		For(&corev1.Namespace{}, builder.WithPredicates(twins)).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(s.twinsOfPeer), builder.WithPredicates(specChanges)).
-		Watches(&v1alpha1.NamespaceMapping{}, handler.EnqueueRequestsFromMapFunc(twinOfMapping),
-			builder.WithPredicates(deletions)).
-		WithOptions(options(1)).
-		Complete(s)
-}
-
-func (k *keeper) setup(mgr ctrl.Manager) error {
-	k.config.Decider.OnChange(policy.ShadowPod, k.policiesChanged)
+func (r *shadowPodReconciler) setup(mgr ctrl.Manager) error {
+	r.config.Decider.OnChange(policy.ShadowPod, r.policiesChanged)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("shadow-pod").
 		For(&v1alpha1.ShadowPod{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(k.podChanged), builder.WithPredicates(remotePods)).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(k.waitingOf), builder.WithPredicates(specChanges)).
-		WatchesRawSource(source.Func(k.takeQueue)).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(k.shadowsOfTwin),
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podChanged), builder.WithPredicates(remotePods)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.waitingOf), builder.WithPredicates(specChanges)).
+		WatchesRawSource(source.Func(r.takeQueue)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.shadowsOfTwin),
 			builder.WithPredicates(twins, turns)).
-		WithOptions(options(k.config.Workers)).
-		Complete(k)
+		WithOptions(options(r.config.Workers)).
+		Complete(r)
 }
 
 // options limit each object by itself, so that a broken one holds up no other.
@@ -127,13 +116,13 @@ func shadowOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 }
 
 // mappingsOfNamespace returns the mapping that a twin is for, and all of those in a tenant namespace.
-func (m *mapper) mappingsOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *mappingReconciler) mappingsOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
 	ns, ok := o.(*corev1.Namespace)
 	if !ok {
 		return nil
 	}
 	if ns.Labels[v1alpha1.LabelType] == v1alpha1.TypeTenant {
-		return m.mappingsIn(ctx, ns.Name)
+		return r.mappingsIn(ctx, ns.Name)
 	}
 	twin, ok := twinIn(ns)
 	if !ok {
@@ -142,31 +131,31 @@ func (m *mapper) mappingsOfNamespace(ctx context.Context, o client.Object) []rec
 	return requestFor(v1alpha1.TenantNamespace(twin.peer), twin.home)
 }
 
-func twinOfMapping(_ context.Context, o client.Object) []reconcile.Request {
-	mapping, ok := o.(*v1alpha1.NamespaceMapping)
-	if !ok || len(mapping.Namespace) < len(v1alpha1.TenantNamespacePrefix) {
-		return nil
+// mappingsOfPeer returns all mappings of the peer, and those that are gone and whose twins are still here.
+func (r *mappingReconciler) mappingsOfPeer(ctx context.Context, peer client.Object) []reconcile.Request {
+	requests := r.mappingsIn(ctx, v1alpha1.TenantNamespace(peer.GetName()))
+	twins, err := twinsOf(ctx, r.client, peer.GetName())
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List twin namespaces", "Peer", peer.GetName())
 	}
-	peer := mapping.Namespace[len(v1alpha1.TenantNamespacePrefix):]
-	return requestFor("", twinFor(peer, "", mapping).name())
-}
-
-func (m *mapper) mappingsOfPeer(ctx context.Context, peer client.Object) []reconcile.Request {
-	return m.mappingsIn(ctx, v1alpha1.TenantNamespace(peer.GetName()))
+	for i := range twins {
+		requests = append(requests, r.mappingsOfNamespace(ctx, &twins[i])...)
+	}
+	return requests
 }
 
 // mappingsBeside returns those that may get the place of a mapping that is gone.
-func (m *mapper) mappingsBeside(ctx context.Context, mapping client.Object) []reconcile.Request {
-	return m.mappingsIn(ctx, mapping.GetNamespace())
+func (r *mappingReconciler) mappingsBeside(ctx context.Context, mapping client.Object) []reconcile.Request {
+	return r.mappingsIn(ctx, mapping.GetNamespace())
 }
 
-func (m *mapper) allMappings(ctx context.Context, _ client.Object) []reconcile.Request {
-	return m.mappingsIn(ctx, corev1.NamespaceAll)
+func (r *mappingReconciler) allMappings(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.mappingsIn(ctx, corev1.NamespaceAll)
 }
 
-func (m *mapper) mappingsIn(ctx context.Context, namespace string) []reconcile.Request {
+func (r *mappingReconciler) mappingsIn(ctx context.Context, namespace string) []reconcile.Request {
 	list := &v1alpha1.NamespaceMappingList{}
-	if err := m.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "List NamespaceMappings", "namespace", namespace)
 		return nil
 	}
@@ -177,26 +166,10 @@ func (m *mapper) mappingsIn(ctx context.Context, namespace string) []reconcile.R
 	return out
 }
 
-func (s *sweeper) twinsOfPeer(ctx context.Context, peer client.Object) []reconcile.Request {
-	list := &corev1.NamespaceList{}
-	err := s.client.List(ctx, list, client.MatchingLabels{
-		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: peer.GetName(),
-	})
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "List twin namespaces", "Peer", peer.GetName())
-		return nil
-	}
-	var out []reconcile.Request
-	for i := range list.Items {
-		out = append(out, requestFor("", list.Items[i].Name)...)
-	}
-	return out
-}
-
 // shadowsOfTwin looks at all of a twin again when its namespace changes, above all when it begins to end.
-func (k *keeper) shadowsOfTwin(ctx context.Context, ns client.Object) []reconcile.Request {
+func (r *shadowPodReconciler) shadowsOfTwin(ctx context.Context, ns client.Object) []reconcile.Request {
 	list := &v1alpha1.ShadowPodList{}
-	if err := k.client.List(ctx, list, client.InNamespace(ns.GetName())); err != nil {
+	if err := r.client.List(ctx, list, client.InNamespace(ns.GetName())); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "List ShadowPods", "Namespace", ns.GetName())
 		return nil
 	}

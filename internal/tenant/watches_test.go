@@ -14,16 +14,13 @@ import (
 
 func TestWhomAnEventConcerns(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"), lubeck.namespace(""), shadowPod())
-	m, s, k := mapperIn(w), &sweeper{client: w.client}, newKeeper(w.config(), w.client, w.server)
+	m, k := mapperIn(w), newShadowPodReconciler(w.config(), w.client, w.server)
 	mapping := requestFor("hanse-peer-lubeck", "shop")
 	for name, c := range map[string]struct{ got, want []reconcile.Request }{
 		"a twin: its mapping":              {m.mappingsOfNamespace(t.Context(), lubeck.namespace("")), mapping},
 		"a tenant namespace: its mappings": {m.mappingsOfNamespace(t.Context(), tenantNamespace()), mapping},
 		"another namespace: nobody":        {m.mappingsOfNamespace(t.Context(), &corev1.Namespace{}), nil},
-		"a Peer: its mappings":             {m.mappingsOfPeer(t.Context(), peer()), mapping},
-		"a Peer: its twins":                {s.twinsOfPeer(t.Context(), peer()), requestFor("", lubeck.name())},
-		"a mapping: its twin":              {twinOfMapping(t.Context(), mappingOf("shop")), requestFor("", lubeck.name())},
-		"a mapping elsewhere: nobody":      {twinOfMapping(t.Context(), &v1alpha1.NamespaceMapping{}), nil},
+		"a Peer: its mappings and twins":   {m.mappingsOfPeer(t.Context(), peer()), append(mapping, mapping...)},
 		"a twin: its ShadowPods":           {k.shadowsOfTwin(t.Context(), lubeck.namespace("")), requestFor(lubeck.name(), "web")},
 		"a pod: the ShadowPod of its name": {shadowOfPod(t.Context(), shadowPod()), requestFor(lubeck.name(), "web")},
 	} {

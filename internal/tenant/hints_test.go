@@ -84,8 +84,8 @@ func TestNothingIsRememberedOfARecordThatIsGone(t *testing.T) {
 	s.kubeletLetsGo()
 	s.run()
 	s.run()
-	if len(s.keeper.pace.paid.of)+len(s.keeper.carried.of) != 0 {
-		t.Errorf("still know %v, %v", s.keeper.pace.paid.of, s.keeper.carried.of)
+	if len(s.pods.pace.paid.of)+len(s.pods.carried.of) != 0 {
+		t.Errorf("still know %v, %v", s.pods.pace.paid.of, s.pods.carried.of)
 	}
 }
 

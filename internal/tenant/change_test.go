@@ -70,7 +70,7 @@ func TestResizeIsCarriedOver(t *testing.T) {
 	if got := s.cpu(); got != "1500m" || s.shadow().Status.ObservedGeneration != 2 {
 		t.Errorf("it asks for %s, status %+v", got, s.shadow().Status)
 	}
-	if used := s.keeper.ledger.used["lubeck"]; used.Cpu().String() != "1500m" {
+	if used := s.pods.ledger.used["lubeck"]; used.Cpu().String() != "1500m" {
 		t.Errorf("the ledger counts %v", used)
 	}
 }
@@ -89,13 +89,13 @@ func TestResizeNeedsRoom(t *testing.T) {
 	}
 	s.expectWrites("status ShadowPod")
 	s.expectRefused(v1alpha1.ConditionUpdated, v1alpha1.ReasonLimitExceeded, "it runs on with what it has")
-	if used := s.keeper.ledger.used["lubeck"]; s.cpu() != "500m" || used.Cpu().String() != "1500m" {
+	if used := s.pods.ledger.used["lubeck"]; s.cpu() != "500m" || used.Cpu().String() != "1500m" {
 		t.Errorf("it asks for %s, and the ledger counts %v", s.cpu(), used)
 	}
 	s.run()
 	s.expectWrites()
 
-	s.keeper.leave(requestFor(s.twin, "other")[0].NamespacedName)
+	s.pods.leave(requestFor(s.twin, "other")[0].NamespacedName)
 	s.clock.Step(quotaRetryAtMost)
 	s.run()
 	s.expectWrites("resize Pod", "status ShadowPod")
@@ -110,7 +110,7 @@ func TestSmallerPodMakesRoomOnceItIsSeenToBe(t *testing.T) {
 	s.homeChanges(askingFor("500m"))
 	*s.woken = nil
 	s.run()
-	s.keeper.podChanged(t.Context(), s.pod())
+	s.pods.podChanged(t.Context(), s.pod())
 	if len(*s.woken) == 0 || (*s.woken)[0] != "other" {
 		t.Errorf("woke %v", *s.woken)
 	}
@@ -140,7 +140,7 @@ func TestResizeThatTheAPIServerRefuses(t *testing.T) {
 			}
 			s.expectWrites("resize Pod", "status ShadowPod")
 			s.expectRefused(v1alpha1.ConditionUpdated, c.reason, "")
-			if used := s.keeper.ledger.used["lubeck"]; used.Cpu().String() != "500m" {
+			if used := s.pods.ledger.used["lubeck"]; used.Cpu().String() != "500m" {
 				t.Errorf("the ledger counts %v", used)
 			}
 		})
@@ -228,8 +228,8 @@ func TestGuardRailStandsAgainstAShell(t *testing.T) {
 func TestNewPodIsNotChanged(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
-	seen := &scene{shadow: s.shadow(), pod: s.pod(), now: s.clock.Now()}
-	s.keeper.recall(t.Context(), seen)
+	seen := &observation{shadow: s.shadow(), pod: s.pod(), now: s.clock.Now()}
+	s.pods.recall(t.Context(), seen)
 	if next := decide(seen); next.action != leavePod {
 		t.Errorf("action %d", next.action)
 	}

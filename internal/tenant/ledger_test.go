@@ -39,7 +39,7 @@ func asking(name, cpu string) *v1alpha1.ShadowPod {
 
 func (s *stage) runOf(name string) time.Duration {
 	s.Helper()
-	return s.reconcile(s.keeper, s.twin, name).RequeueAfter
+	return s.reconcile(s.pods, s.twin, name).RequeueAfter
 }
 
 func (s *stage) has(name string) bool {
@@ -66,7 +66,7 @@ func (s *stage) expectHeld(name, reason string, words ...string) {
 	}
 }
 
-// changes lets the keeper see the pod as its watch does.
+// changes lets the controller see the pod as its watch does.
 func (s *stage) changes(name string, change func(*corev1.Pod)) {
 	s.Helper()
 	pod := &corev1.Pod{}
@@ -77,7 +77,7 @@ func (s *stage) changes(name string, change func(*corev1.Pod)) {
 	if err := s.server.Status().Update(s.Context(), pod); err != nil {
 		s.Fatal(err)
 	}
-	s.keeper.podChanged(s.Context(), pod)
+	s.pods.podChanged(s.Context(), pod)
 }
 
 func (s *stage) limit(name corev1.ResourceName, to string) {
@@ -135,12 +135,12 @@ func TestPodLargerThanTheLimitWaitsForAnother(t *testing.T) {
 	s.runOf("huge")
 	s.expectHeld("huge", v1alpha1.ReasonLimitExceeded, "more than the provider's whole limit of 1")
 	s.limit("cpu", "8")
-	requests := s.keeper.waitingOf(t.Context(), peer())
+	requests := s.pods.waitingOf(t.Context(), peer())
 	if diff := cmp.Diff(requestFor(s.twin, "huge"), requests); diff != "" {
 		t.Errorf("looked at again: -want +got:\n%s", diff)
 	}
 	s.runOf("huge")
-	if !s.has("huge") || len(s.keeper.waitingOf(t.Context(), peer())) != 0 {
+	if !s.has("huge") || len(s.pods.waitingOf(t.Context(), peer())) != 0 {
 		t.Error("it still waits")
 	}
 }
@@ -221,7 +221,7 @@ func TestAccess(t *testing.T) {
 			if err := s.server.Update(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(requestFor(s.twin, "second"), s.keeper.waitingOf(t.Context(), p)); diff != "" {
+			if diff := cmp.Diff(requestFor(s.twin, "second"), s.pods.waitingOf(t.Context(), p)); diff != "" {
 				t.Errorf("looked at again: -want +got:\n%s", diff)
 			}
 			s.runOf("second")
@@ -276,7 +276,7 @@ func TestPodThatIsRefusedLeavesNoTrace(t *testing.T) {
 	s.run()
 	s.createPod = apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil)
 	s.run()
-	if l := s.keeper.ledger; len(l.accounts)+len(l.used)+len(l.waiting) != 0 {
+	if l := s.pods.ledger; len(l.accounts)+len(l.used)+len(l.forRoom) != 0 {
 		t.Errorf("got ledger %+v", l)
 	}
 }
@@ -326,7 +326,7 @@ func TestLedgerCountsThePodsThatThereAreAtStart(t *testing.T) {
 	stranger := pod("stranger", corev1.PodRunning)
 	stranger.SetOwnerReferences(nil)
 	for _, o := range []client.Object{stranger, pod("running", corev1.PodRunning), pod("done", corev1.PodSucceeded)} {
-		s.keeper.podChanged(t.Context(), o)
+		s.pods.podChanged(t.Context(), o)
 	}
 	s.run()
 	s.runOf("second")

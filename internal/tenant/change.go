@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
@@ -32,16 +34,16 @@ func refused(reason string, err error) *refusal {
 
 // update carries over what Kubernetes allows to change in a running pod, as far as the policies and the limits of the peer
 // let it. Whatever they say, the pod stays.
-func (k *keeper) update(ctx context.Context, seen *scene, next *decision) error {
-	peer, err := k.readPeer(ctx, seen.peer)
+func (r *shadowPodReconciler) update(ctx context.Context, seen *observation, next *decision) error {
+	peer, err := r.readPeer(ctx, seen.peer)
 	if err != nil {
 		return err
 	}
-	changed, err := k.change(ctx, seen, peer)
+	changed, err := r.change(ctx, seen, peer)
 	if err != nil {
 		return err
 	}
-	debugged, err := k.debug(ctx, seen, peer)
+	debugged, err := r.debug(ctx, seen, peer)
 	if err != nil {
 		return err
 	}
@@ -49,13 +51,13 @@ func (k *keeper) update(ctx context.Context, seen *scene, next *decision) error 
 	next.changed(seen, v1alpha1.ConditionDebug, debugged)
 	if (changed == nil || changed.again == 0) && (debugged == nil || debugged.again == 0) {
 		note := carried{seen.pod.UID, seen.shadow.Generation}
-		k.carried.set(client.ObjectKeyFromObject(seen.shadow), note)
+		r.carried.set(client.ObjectKeyFromObject(seen.shadow), note)
 	}
 	return nil
 }
 
 // changed puts on record whether a change was carried over.
-func (d *decision) changed(s *scene, kind string, left *refusal) {
+func (d *decision) changed(s *observation, kind string, left *refusal) {
 	if left == nil {
 		meta.RemoveStatusCondition(&d.status.Conditions, kind)
 		return
@@ -70,7 +72,7 @@ func (d *decision) changed(s *scene, kind string, left *refusal) {
 }
 
 // change carries over images, labels, annotations and resources.
-func (k *keeper) change(ctx context.Context, seen *scene, peer *v1alpha1.Peer) (*refusal, error) {
+func (r *shadowPodReconciler) change(ctx context.Context, seen *observation, peer *v1alpha1.Peer) (*refusal, error) {
 	want, err := build(seen, peer)
 	if err != nil {
 		return refused(v1alpha1.ReasonPodInvalid, err), nil
@@ -78,7 +80,7 @@ func (k *keeper) change(ctx context.Context, seen *scene, peer *v1alpha1.Peer) (
 	if !differ(seen.pod, want) {
 		return nil, nil
 	}
-	answer, err := k.ask(ctx, seen, peer, want)
+	answer, err := r.ask(ctx, seen, peer, want)
 	switch {
 	case err != nil:
 		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
@@ -87,13 +89,13 @@ func (k *keeper) change(ctx context.Context, seen *scene, peer *v1alpha1.Peer) (
 			policyRetryAtMost,
 		}, nil
 	case answer.Outcome != policy.Allow:
-		return &refusal{reason: v1alpha1.ReasonRefusedByPolicy, message: refusedByPolicies("the change", answer.Reason)}, nil
+		return &refusal{reason: v1alpha1.ReasonRefusedByPolicy, message: policyRefusal("the change", answer.Reason)}, nil
 	}
 	patchPod(want, answer.Pod)
-	if left, err := k.patch(ctx, seen, want); left != nil || err != nil {
+	if left, err := r.patch(ctx, seen, want); left != nil || err != nil {
 		return left, err
 	}
-	return k.resize(ctx, seen, peer, want)
+	return r.resize(ctx, seen, peer, want)
 }
 
 // differ says whether there is anything to carry over.
@@ -104,36 +106,36 @@ func differ(have, want *corev1.Pod) bool {
 }
 
 // patch carries over images, labels and annotations.
-func (k *keeper) patch(ctx context.Context, seen *scene, want *corev1.Pod) (*refusal, error) {
+func (r *shadowPodReconciler) patch(ctx context.Context, seen *observation, want *corev1.Pod) (*refusal, error) {
 	pod, differs := carriedOver(seen.pod, want)
 	if !differs {
 		return nil, nil
 	}
-	err := k.client.Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
+	err := r.client.Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
 	fault.Point(fault.PodUpdated)
-	return k.refusalOf(ctx, err)
+	return r.refusalOf(ctx, err)
 }
 
 // resize carries over the resources, if the peer's limits have room for them.
-func (k *keeper) resize(ctx context.Context, seen *scene, peer *v1alpha1.Peer, want *corev1.Pod) (*refusal, error) {
+func (r *shadowPodReconciler) resize(ctx context.Context, seen *observation, peer *v1alpha1.Peer, want *corev1.Pod) (*refusal, error) {
 	pod, differs := resized(seen.pod, want)
 	if !differs {
 		return nil, nil
 	}
 	who := claimantOf(seen.shadow, seen.peer)
-	short := k.ledger.change(who, demandOf(pod), limitsOf(peer).Resources)
+	short := r.ledger.change(who, demandOf(pod), limitsOf(peer).Resources)
 	if short != nil {
 		return &refusal{v1alpha1.ReasonLimitExceeded, short.keeps(), quotaRetryAtMost}, nil
 	}
-	err := k.client.SubResource("resize").Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
+	err := r.client.SubResource("resize").Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
 	if err != nil {
-		k.wake(k.ledger.see(who, demandOf(seen.pod)))
+		r.enqueue(r.ledger.see(who, demandOf(seen.pod)))
 	}
-	return k.refusalOf(ctx, err)
+	return r.refusalOf(ctx, err)
 }
 
 // refusalOf tells what the API server does not take from what went wrong otherwise. That the pod went is neither.
-func (k *keeper) refusalOf(ctx context.Context, err error) (*refusal, error) {
+func (r *shadowPodReconciler) refusalOf(ctx context.Context, err error) (*refusal, error) {
 	if reason, message := quotaRefusal(err); reason != "" {
 		return &refusal{reason, message, quotaRetryAtMost}, nil
 	}
@@ -223,4 +225,31 @@ func carryAmounts(have, want corev1.ResourceList) corev1.ResourceList {
 		have[name] = amount
 	}
 	return have
+}
+
+const debugForbidden = "The provider does not let this cluster debug its pods: its administrator can allow it by " +
+	"spec.allowDebug of the Peer"
+
+// debug adds the ephemeral containers that the pod does not have yet. They are never changed and never taken off.
+func (r *shadowPodReconciler) debug(ctx context.Context, seen *observation, peer *v1alpha1.Peer) (*refusal, error) {
+	wanted, err := offload.Debugging(seen.shadow, rulesOf(seen, peer))
+	if err != nil {
+		return refused(v1alpha1.ReasonPodInvalid, err), nil
+	}
+	pod := seen.pod.DeepCopy()
+	for i := range wanted {
+		if !slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool {
+			return c.Name == wanted[i].Name
+		}) {
+			pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, wanted[i])
+		}
+	}
+	if len(pod.Spec.EphemeralContainers) == len(seen.pod.Spec.EphemeralContainers) {
+		return nil, nil
+	}
+	if !peer.Spec.AllowDebug {
+		return &refusal{reason: v1alpha1.ReasonDebugForbidden, message: debugForbidden}, nil
+	}
+	err = r.client.SubResource("ephemeralcontainers").Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
+	return r.refusalOf(ctx, err)
 }

@@ -43,23 +43,23 @@ const (
 // record writes the status, if it changed, and returns when to look again. A status that changes all the time is written
 // now and then, and what cannot be seen again later at once. A conflict means that our copy is old: the newer one is on its
 // way to us.
-func (k *keeper) record(ctx context.Context, seen *scene, next *decision) (time.Duration, error) {
+func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, next *decision) (time.Duration, error) {
 	shadow := seen.shadow
 	if equality.Semantic.DeepEqual(shadow.Status, next.status) {
 		return next.again, nil
 	}
 	name := client.ObjectKeyFromObject(shadow)
-	if wait := k.pace.untilNext(name, seen.now); wait > 0 && !next.lasting(seen) {
+	if wait := r.pace.untilNext(name, seen.now); wait > 0 && !next.lasting(seen) {
 		return sooner(next.again, wait), nil
 	}
-	k.pace.wrote(name, seen.now)
+	r.pace.wrote(name, seen.now)
 	fault.Point(fault.BeforeRecord)
 	before, after := statusOf(shadow, shadow.Status), statusOf(shadow, next.status)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	began := k.config.Clock.Now()
-	err := k.client.Status().Patch(ctx, after, patch)
+	began := r.config.Clock.Now()
+	err := r.client.Status().Patch(ctx, after, patch)
 	if err == nil {
-		k.traceStatus(ctx, seen, &next.status, began)
+		r.traceStatus(ctx, seen, &next.status, began)
 	}
 	if err = ignoreStale(err); err != nil {
 		return 0, fmt.Errorf("write the status: %w", err)
@@ -79,7 +79,7 @@ func statusOf(shadow *v1alpha1.ShadowPod, status v1alpha1.ShadowPodStatus) *v1al
 }
 
 // lasting says whether the decision is about more than how the pod is just now. There are few of those.
-func (d *decision) lasting(s *scene) bool {
+func (d *decision) lasting(s *observation) bool {
 	before := &s.shadow.Status
 	return ended(d.status.Phase) || d.unrecoverable() || d.status.PodUID != before.PodUID ||
 		remaking(&d.status) != remaking(before)
@@ -92,7 +92,7 @@ func remaking(status *v1alpha1.ShadowPodStatus) bool {
 }
 
 // tell puts the status of the pod on record.
-func (d *decision) tell(s *scene, status corev1.PodStatus) {
+func (d *decision) tell(s *observation, status corev1.PodStatus) {
 	d.adopt(s)
 	d.put(&status)
 	d.status.ObservedGeneration = s.shadow.Generation
@@ -101,7 +101,7 @@ func (d *decision) tell(s *scene, status corev1.PodStatus) {
 }
 
 // place tells whether the scheduler has found a node, and if not, why, and since when that has been so.
-func (d *decision) place(s *scene, status *corev1.PodStatus) {
+func (d *decision) place(s *observation, status *corev1.PodStatus) {
 	switch stuck := unschedulable(s.pod); {
 	case stuck == nil:
 		d.mirror(s, status, corev1.PodScheduled, v1alpha1.ConditionScheduled)
@@ -113,7 +113,7 @@ func (d *decision) place(s *scene, status *corev1.PodStatus) {
 }
 
 // interrupt records that the pod is going and the next will come: of what was known only its readiness changes.
-func (d *decision) interrupt(s *scene) {
+func (d *decision) interrupt(s *observation) {
 	d.adopt(s)
 	known := recordedPod(&d.status)
 	if known == nil {
@@ -132,7 +132,7 @@ func (d *decision) interrupt(s *scene) {
 }
 
 // adopt begins the record of the pod that runs now. What is known of an earlier one is added up.
-func (d *decision) adopt(s *scene) {
+func (d *decision) adopt(s *observation) {
 	if s.pod == nil || d.status.PodUID == s.pod.UID {
 		return
 	}
@@ -230,7 +230,7 @@ func recordedPod(status *v1alpha1.ShadowPodStatus) *corev1.PodStatus {
 }
 
 // mirror shows a condition of the pod as one of the record.
-func (d *decision) mirror(s *scene, status *corev1.PodStatus, from corev1.PodConditionType, to string) {
+func (d *decision) mirror(s *observation, status *corev1.PodStatus, from corev1.PodConditionType, to string) {
 	if c := offload.PodCondition(status, from); c != nil {
 		d.condition(s, to, metav1.ConditionStatus(c.Status), reasonOr(c.Reason, to), c.Message)
 	}
@@ -246,13 +246,13 @@ func reasonOr(reason, fallback string) string {
 	return fallback
 }
 
-func (d *decision) condition(s *scene, kind string, status metav1.ConditionStatus, reason, message string) {
+func (d *decision) condition(s *observation, kind string, status metav1.ConditionStatus, reason, message string) {
 	d.set(s, metav1.Condition{
 		Type: kind, Status: status, LastTransitionTime: metav1.NewTime(s.now), Reason: reason, Message: message,
 	})
 }
 
-func (d *decision) set(s *scene, c metav1.Condition) {
+func (d *decision) set(s *observation, c metav1.Condition) {
 	if len(c.Message) > maxMessage {
 		c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "")
 	}
@@ -261,7 +261,7 @@ func (d *decision) set(s *scene, c metav1.Condition) {
 }
 
 // since sets a condition to False for a reason, and its time unless it had the reason already.
-func (d *decision) since(at time.Time, s *scene, kind, reason, message string) {
+func (d *decision) since(at time.Time, s *observation, kind, reason, message string) {
 	had := meta.FindStatusCondition(d.status.Conditions, kind)
 	if had != nil && (had.Reason != reason || had.Status != metav1.ConditionFalse) {
 		meta.RemoveStatusCondition(&d.status.Conditions, kind)
@@ -275,33 +275,33 @@ func (d *decision) since(at time.Time, s *scene, kind, reason, message string) {
 }
 
 // giveUp says that the pod can no longer be made.
-func (d *decision) giveUp(s *scene, reason, message string) {
+func (d *decision) giveUp(s *observation, reason, message string) {
 	d.action, d.again = leavePod, 0
 	d.status.ObservedGeneration = s.shadow.Generation
 	d.condition(s, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reason, message)
 }
 
 // nameTaken says that another pod has the name. It is looked at again, since nothing tells us when that pod goes.
-func (d *decision) nameTaken(s *scene) {
+func (d *decision) nameTaken(s *observation) {
 	d.since(s.now, s, v1alpha1.ConditionScheduled, v1alpha1.ReasonPodNameTaken,
 		"A pod of this name exists in the twin namespace and was not made for this ShadowPod")
 	d.again = lookAgain
 }
 
 // refused says that the API server does not take the pod now, and gives up when it has not for too long.
-func (d *decision) refused(s *scene, message string) {
+func (d *decision) refused(s *observation, message string) {
 	if d.retry(s, v1alpha1.ReasonPodRefused, message, refusedAtMost) >= refusedFor {
 		d.giveUp(s, v1alpha1.ReasonPodRefused, message)
 	}
 }
 
-// turnedAway says that the policies do not let the pod in, and gives up when they have not for too long. They are asked
+// refusedByPolicies says that the policies do not let the pod in, and gives up when they have not for too long. They are asked
 // again when they change, and before that.
-func (d *decision) turnedAway(s *scene, reason string) {
-	d.waitAWhile(s, v1alpha1.ReasonRefusedByPolicy, refusedByPolicies("the pod", reason))
+func (d *decision) refusedByPolicies(s *observation, reason string) {
+	d.waitAWhile(s, v1alpha1.ReasonRefusedByPolicy, policyRefusal("the pod", reason))
 }
 
-func refusedByPolicies(what, reason string) string {
+func policyRefusal(what, reason string) string {
 	message := "The provider's policies refuse " + what
 	if reason != "" {
 		message += ": " + reason
@@ -310,7 +310,7 @@ func refusedByPolicies(what, reason string) string {
 }
 
 // retry says why there is no pod now, and looks again. It returns for how long that has been so.
-func (d *decision) retry(s *scene, reason, message string, atMost time.Duration) time.Duration {
+func (d *decision) retry(s *observation, reason, message string, atMost time.Duration) time.Duration {
 	d.since(s.now, s, v1alpha1.ConditionScheduled, reason, message)
 	waited := d.waited(s)
 	// As long again as it has been so already: the waits double.
@@ -319,13 +319,13 @@ func (d *decision) retry(s *scene, reason, message string, atMost time.Duration)
 }
 
 // wait says why there is no pod. It is looked at again when that changes.
-func (d *decision) wait(s *scene, reason, message string) {
+func (d *decision) wait(s *observation, reason, message string) {
 	d.again = 0
 	d.since(s.now, s, v1alpha1.ConditionScheduled, reason, message)
 }
 
 // waitAWhile does the same for what may not last, and gives up when it does.
-func (d *decision) waitAWhile(s *scene, reason, message string) {
+func (d *decision) waitAWhile(s *observation, reason, message string) {
 	d.wait(s, reason, message)
 	if d.again = refusedFor - d.waited(s); d.again <= 0 {
 		d.giveUp(s, reason, message)
@@ -333,7 +333,7 @@ func (d *decision) waitAWhile(s *scene, reason, message string) {
 }
 
 // waited is for how long there has been no pod for the reason that is on record.
-func (d *decision) waited(s *scene) time.Duration {
+func (d *decision) waited(s *observation) time.Duration {
 	c := meta.FindStatusCondition(d.status.Conditions, v1alpha1.ConditionScheduled)
 	return s.now.Sub(c.LastTransitionTime.Time)
 }

@@ -16,30 +16,30 @@ import (
 
 // traceOf returns the context of the trace that home says the ShadowPod is part of. It is not sampled if nothing is to be
 // recorded.
-func (k *keeper) traceOf(shadow *v1alpha1.ShadowPod) oteltrace.SpanContext {
-	return k.config.Tracer.Remote(shadow.Annotations[v1alpha1.AnnotationTraceparent], shadow.Spec.HomeUID)
+func (r *shadowPodReconciler) traceOf(shadow *v1alpha1.ShadowPod) oteltrace.SpanContext {
+	return r.config.Tracer.Remote(shadow.Annotations[v1alpha1.AnnotationTraceparent], shadow.Spec.HomeUID)
 }
 
 // create creates the pod. Of the first one it records how long that took, and what came before it since the beginning.
-func (k *keeper) create(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod, beginning time.Time) error {
-	parent := k.traceOf(shadow)
+func (r *shadowPodReconciler) create(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod, beginning time.Time) error {
+	parent := r.traceOf(shadow)
 	if !parent.IsSampled() || shadow.Status.PodUID != "" {
-		return k.client.Create(ctx, pod)
+		return r.client.Create(ctx, pod)
 	}
-	admitted := k.config.Clock.Now()
-	err := k.client.Create(ctx, pod)
+	admitted := r.config.Clock.Now()
+	err := r.client.Create(ctx, pod)
 	attributes := attributesOf(pod)
-	k.config.Tracer.Record(ctx, parent, trace.Span{Name: "admit pod", Start: beginning, End: admitted, Attributes: attributes})
-	k.config.Tracer.Record(ctx, parent, trace.Span{
-		Name: "create Pod", Start: admitted, End: k.config.Clock.Now(), Err: err, Attributes: attributes,
+	r.config.Tracer.Record(ctx, parent, trace.Span{Name: "admit pod", Start: beginning, End: admitted, Attributes: attributes})
+	r.config.Tracer.Record(ctx, parent, trace.Span{
+		Name: "create Pod", Start: admitted, End: r.config.Clock.Now(), Err: err, Attributes: attributes,
 	})
 	return err
 }
 
 // traceStatus records that the status of a ShadowPod was written, until its first pod is ready, and then for how long that
 // pod waited for a node, and to be started.
-func (k *keeper) traceStatus(ctx context.Context, seen *scene, written *v1alpha1.ShadowPodStatus, began time.Time) {
-	parent := k.traceOf(seen.shadow)
+func (r *shadowPodReconciler) traceStatus(ctx context.Context, seen *observation, written *v1alpha1.ShadowPodStatus, began time.Time) {
+	parent := r.traceOf(seen.shadow)
 	if !parent.IsSampled() || seen.pod == nil || written.Recreations > 0 {
 		return
 	}
@@ -47,8 +47,8 @@ func (k *keeper) traceStatus(ctx context.Context, seen *scene, written *v1alpha1
 		return
 	}
 	attributes := attributesOf(seen.pod)
-	k.config.Tracer.Record(ctx, parent, trace.Span{
-		Name: "write ShadowPod status", Start: began, End: k.config.Clock.Now(), Attributes: attributes,
+	r.config.Tracer.Record(ctx, parent, trace.Span{
+		Name: "write ShadowPod status", Start: began, End: r.config.Clock.Now(), Attributes: attributes,
 	})
 	scheduled, ready := since(seen.pod, corev1.PodScheduled), since(seen.pod, corev1.PodReady)
 	if scheduled.IsZero() || ready.IsZero() {
@@ -60,10 +60,10 @@ func (k *keeper) traceStatus(ctx context.Context, seen *scene, written *v1alpha1
 		ready = began
 	}
 	attributes = append(attributes, semconv.K8SNodeName(seen.pod.Spec.NodeName))
-	k.config.Tracer.Record(ctx, parent, trace.Span{
+	r.config.Tracer.Record(ctx, parent, trace.Span{
 		Name: "schedule Pod", Start: seen.pod.CreationTimestamp.Time, End: scheduled, Attributes: attributes,
 	})
-	k.config.Tracer.Record(ctx, parent, trace.Span{Name: "start Pod", Start: scheduled, End: ready, Attributes: attributes})
+	r.config.Tracer.Record(ctx, parent, trace.Span{Name: "start Pod", Start: scheduled, End: ready, Attributes: attributes})
 }
 
 // since returns since when the condition of the pod has been True.

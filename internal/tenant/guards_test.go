@@ -142,7 +142,7 @@ func TestTwinIsReadyWhenItsQuotaIsCounted(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	m := mapperIn(w)
 	w.uncounted = true
-	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != countingPatience {
+	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != countingRecheck {
 		t.Errorf("looks again in %s", again)
 	}
 	w.expectMapping("shop", metav1.ConditionFalse, v1alpha1.ReasonPending)
@@ -223,7 +223,7 @@ func TestYoungInstallationDoesNotCountItsOwnKinds(t *testing.T) {
 	w.expectWrites()
 
 	w.clock.Step(time.Millisecond)
-	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != countingPatience {
+	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != countingRecheck {
 		t.Errorf("looks again in %s", again)
 	}
 	w.expectWrites("update ResourceQuota", "status NamespaceMapping")
@@ -318,7 +318,7 @@ func TestPeerGetsOnlySoManyNamespaces(t *testing.T) {
 	w.expectMapping("newer", metav1.ConditionFalse, v1alpha1.ReasonLimitExceeded)
 
 	w.change(func(spec *v1alpha1.PeerSpec) { spec.Limits.Namespaces = ptr.To[int32](2) })
-	if again := w.reconcile(m, "hanse-peer-lubeck", "newer").RequeueAfter; again != roomPatience {
+	if again := w.reconcile(m, "hanse-peer-lubeck", "newer").RequeueAfter; again != roomRecheck {
 		t.Errorf("looks again in %s", again)
 	}
 	w.reconcile(m, "hanse-peer-lubeck", "new")

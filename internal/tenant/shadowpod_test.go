@@ -19,8 +19,8 @@ func TestPodIsMadeOnceAndToldOfWhenReady(t *testing.T) {
 	if pod == nil || !madeFor(s.shadow(), pod) || pod.Labels[v1alpha1.LabelPeer] != "lubeck" || pod.Labels[v1alpha1.LabelHomeUID] != "home-uid" {
 		t.Fatalf("got pod %v", pod)
 	}
-	if again := s.run(); again != schedulingPatience {
-		t.Errorf("looks again in %s, want %s", again, schedulingPatience)
+	if again := s.run(); again != schedulingDelay {
+		t.Errorf("looks again in %s, want %s", again, schedulingDelay)
 	}
 	s.becomes(func(status *corev1.PodStatus) {
 		status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -60,7 +60,7 @@ func TestTroubleIsToldAtOnce(t *testing.T) {
 func TestWaitingIsToldAfterAWhile(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
-	s.clock.Step(schedulingPatience)
+	s.clock.Step(schedulingDelay)
 	s.run()
 	s.expectWrites("create Pod", "status ShadowPod")
 }
@@ -74,19 +74,19 @@ func TestStartIsToldWhenItTakesLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.becomes(waitingFor("ContainerCreating"))
-	s.clock.Step(schedulingPatience)
-	if again := s.run(); again != creatingPatience-schedulingPatience {
+	s.clock.Step(schedulingDelay)
+	if again := s.run(); again != creatingDelay-schedulingDelay {
 		t.Errorf("looks again in %s", again)
 	}
 	s.becomes(func(status *corev1.PodStatus) {
 		s.running(status)
 		status.Conditions[1].Status = corev1.ConditionFalse
 	})
-	if again := s.run(); again != startingPatience {
+	if again := s.run(); again != startingDelay {
 		t.Errorf("looks again in %s", again)
 	}
 	s.expectWrites("create Pod")
-	s.clock.Step(startingPatience)
+	s.clock.Step(startingDelay)
 	s.run()
 	s.run()
 	s.expectWrites("status ShadowPod")

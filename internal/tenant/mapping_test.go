@@ -20,7 +20,9 @@ func mappingOf(home string) *v1alpha1.NamespaceMapping {
 	}
 }
 
-func mapperIn(w *world) *mapper { return newMapper(w.config(), w.client, w.server) }
+func mapperIn(w *world) *mappingReconciler {
+	return newMappingReconciler(w.config(), w.client, w.server)
+}
 
 func mappingIn(w *world, home string) *v1alpha1.NamespaceMapping {
 	w.Helper()
@@ -226,7 +228,7 @@ func TestDeletedMappingLeavesAForeignNamespace(t *testing.T) {
 	}
 }
 
-func TestSweeperRemovesTwinsThatNobodyAsksFor(t *testing.T) {
+func TestTwinsThatNobodyAsksForAreRemoved(t *testing.T) {
 	other := peer()
 	other.Spec.ClusterID = "other-id"
 	provider := peer()
@@ -248,7 +250,7 @@ func TestSweeperRemovesTwinsThatNobodyAsksFor(t *testing.T) {
 			w := newWorld(t, append(c.objects, lubeck.namespace(""))...)
 			// What the cache does not show is no reason.
 			w.hidden["NamespaceMapping"] = true
-			w.reconcile(&sweeper{client: w.client, live: w.server}, "", lubeck.name())
+			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 			if got := w.find(&corev1.Namespace{}, "", lubeck.name()); got != c.stays {
 				t.Errorf("it exists: %t", got)
 			}
@@ -256,11 +258,11 @@ func TestSweeperRemovesTwinsThatNobodyAsksFor(t *testing.T) {
 	}
 }
 
-func TestSweeperLeavesOtherNamespaces(t *testing.T) {
+func TestOtherNamespacesAreNotRemoved(t *testing.T) {
 	disguised := lubeck.namespace("")
 	disguised.Name = "kube-system"
 	w := newWorld(t, disguised)
-	w.reconcile(&sweeper{client: w.client, live: w.server}, "", "kube-system")
+	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 	w.expectWrites()
 }
 

@@ -7,20 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// notes are what a process remembers of ShadowPods to spare itself work. Nothing is decided by them that would be decided
+// hints are what a process remembers of ShadowPods to spare itself work. Nothing is decided by them that would be decided
 // otherwise without them.
-type notes[T any] struct {
+type hints[T any] struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]T
 }
 
-func (n *notes[T]) get(name types.NamespacedName) T {
+func (n *hints[T]) get(name types.NamespacedName) T {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.of[name]
 }
 
-func (n *notes[T]) set(name types.NamespacedName, note T) {
+func (n *hints[T]) set(name types.NamespacedName, note T) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.of == nil {
@@ -29,7 +29,7 @@ func (n *notes[T]) set(name types.NamespacedName, note T) {
 	n.of[name] = note
 }
 
-func (n *notes[T]) leave(name types.NamespacedName) {
+func (n *hints[T]) leave(name types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.of, name)
@@ -50,7 +50,7 @@ const (
 
 // pace bounds how often the status of each ShadowPod is written.
 type pace struct {
-	paid notes[time.Time] // until when what was written counts
+	paid hints[time.Time] // until when what was written counts
 }
 
 // untilNext is how long the next write of a status has to wait.

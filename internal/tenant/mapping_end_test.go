@@ -29,13 +29,13 @@ func TestPodsOfATwinThatGoesDoNotStayForYears(t *testing.T) {
 		run    func(*world)
 		want   []int64
 	}{
-		"at a parting": {
+		"when we leave the peer": {
 			func(w *world) {
 				if err := w.server.Delete(w.Context(), peer()); err != nil {
 					w.Fatal(err)
 				}
 			},
-			func(w *world) { w.reconcile(&sweeper{client: w.client, live: w.server}, "", lubeck.name()) },
+			func(w *world) { w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop") },
 			[]int64{30, 30, 30},
 		},
 		"when peering takes the mapping away": {

@@ -28,7 +28,7 @@ func traced(t *testing.T, traceparent string) (*stage, *tracetest.InMemoryExport
 	shadow.Annotations = map[string]string{v1alpha1.AnnotationTraceparent: traceparent}
 	s := newStage(t, shadow)
 	spans := tracetest.NewInMemoryExporter()
-	s.keeper.config.Tracer = trace.New(trace.Config{SamplePercent: 100}, sdktrace.NewSimpleSpanProcessor(spans))
+	s.pods.config.Tracer = trace.New(trace.Config{SamplePercent: 100}, sdktrace.NewSimpleSpanProcessor(spans))
 	return s, spans
 }
 
@@ -44,7 +44,7 @@ func (s *stage) lives() {
 		ready := &status.Conditions[1]
 		ready.Status, ready.LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(s.clock.Now())
 	})
-	s.clock.Step(startingPatience)
+	s.clock.Step(startingDelay)
 	s.run()
 }
 

@@ -133,7 +133,7 @@ func TestShadowPodOutsideATwinIsLeftAlone(t *testing.T) {
 	shadow := shadowPod()
 	shadow.Namespace = "default"
 	w := newWorld(t, shadow, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
-	w.reconcile(&keeper{config: w.config(), client: w.client, live: w.server}, "default", "web")
+	w.reconcile(&shadowPodReconciler{config: w.config(), client: w.client, live: w.server}, "default", "web")
 	w.expectWrites()
 }
 

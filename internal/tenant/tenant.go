@@ -70,9 +70,8 @@ func (c *Config) Validate() error {
 
 // Tenant is the controllers of this package.
 type Tenant struct {
-	mapper  *mapper
-	sweeper *sweeper
-	keeper  *keeper
+	mappings *mappingReconciler
+	pods     *shadowPodReconciler
 }
 
 // New returns the controllers. The client may read from a cache; the reader must not. It starts nothing.
@@ -82,15 +81,14 @@ func New(cfg Config, c client.Client, live client.Reader) (*Tenant, error) {
 		return nil, err
 	}
 	return &Tenant{
-		mapper:  newMapper(cfg, c, live),
-		sweeper: &sweeper{client: c, live: live},
-		keeper:  newKeeper(cfg, c, live),
+		mappings: newMappingReconciler(cfg, c, live),
+		pods:     newShadowPodReconciler(cfg, c, live),
 	}, nil
 }
 
 // SetupWithManager registers the controllers with the manager.
 func (t *Tenant) SetupWithManager(mgr ctrl.Manager) error {
-	for _, setup := range []func(ctrl.Manager) error{t.mapper.setup, t.sweeper.setup, t.keeper.setup} {
+	for _, setup := range []func(ctrl.Manager) error{t.mappings.setup, t.pods.setup} {
 		if err := setup(mgr); err != nil {
 			return err
 		}

@@ -69,11 +69,11 @@ func TestPodWithoutRoomIsToldOfWellBeforeItIsGivenUpAtHome(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
 	s.becomes(s.unplaced(shortOfCPU))
-	if again := s.run(); again != noRoomPatience {
+	if again := s.run(); again != noRoomDelay {
 		t.Errorf("looks again in %s", again)
 	}
 	s.expectWrites("create Pod")
-	s.clock.Step(noRoomPatience)
+	s.clock.Step(noRoomDelay)
 	if again := s.run(); again != scaleUpPace {
 		t.Errorf("looks again in %s", again)
 	}
@@ -121,10 +121,10 @@ func TestWaitsForTheAutoscalerGrow(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
 	s.becomes(s.unplaced(shortOfCPU))
-	s.clock.Step(noRoomPatience)
+	s.clock.Step(noRoomDelay)
 	s.run()
-	for _, want := range []time.Duration{scaleUpPace, 15*time.Second + noRoomPatience/4, longestPace} {
-		if got := decide(&scene{shadow: s.shadow(), pod: s.pod(), now: s.clock.Now()}).again; got != want {
+	for _, want := range []time.Duration{scaleUpPace, 15*time.Second + noRoomDelay/4, longestPace} {
+		if got := decide(&observation{shadow: s.shadow(), pod: s.pod(), now: s.clock.Now()}).again; got != want {
 			t.Errorf("at %s it is looked again in %s, want %s", s.clock.Now(), got, want)
 		}
 		s.clock.Step(time.Minute)

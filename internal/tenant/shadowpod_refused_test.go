@@ -64,7 +64,7 @@ func TestRefusedPod(t *testing.T) {
 	t.Run("for another trouble is tried again", func(t *testing.T) {
 		s := newStage(t, shadowPod())
 		s.createPod = apierrors.NewInternalError(errors.New("etcd is away"))
-		_, err := s.keeper.Reconcile(t.Context(), requestFor(s.twin, "web")[0])
+		_, err := s.pods.Reconcile(t.Context(), requestFor(s.twin, "web")[0])
 		if !apierrors.IsInternalError(err) {
 			t.Errorf("got %v", err)
 		}
@@ -112,7 +112,7 @@ func TestPodThatCameThroughThisClusterIsNotTaken(t *testing.T) {
 			shadow := shadowPod()
 			shadow.Spec.Path = c.path
 			s := newStage(t, shadow)
-			s.keeper.config.ClusterID = "hamburg-id"
+			s.pods.config.ClusterID = "hamburg-id"
 			s.run()
 			if (s.pod() != nil) != c.want {
 				t.Errorf("got pod %v", s.pod())
@@ -130,7 +130,7 @@ func TestPodsMayGoOnIfTheClusterSendsThemOn(t *testing.T) {
 			shadow := shadowPod()
 			shadow.Spec.Path = []string{"visby", "lubeck-id"}
 			s := newStage(t, shadow)
-			s.keeper.config.ClusterID, s.keeper.config.SendOn = "hamburg-id", want
+			s.pods.config.ClusterID, s.pods.config.SendOn = "hamburg-id", want
 			s.run()
 			if path, sent := s.pod().Annotations[v1alpha1.AnnotationPath]; sent != want || sent && path != "visby,lubeck-id,hamburg-id" {
 				t.Errorf("path %q", path)

@@ -22,25 +22,25 @@ type finding struct {
 func (f finding) ready() bool { return f.reason == v1alpha1.ReasonTwinCreated }
 
 const (
-	// countingPatience is how soon it is looked again whether a new quota is in force, which is most often at once.
-	countingPatience = 100 * time.Millisecond
-	countingSoon     = 2 * time.Second
-	// roomPatience is for what no event tells: that a twin went whose NamespaceMapping had gone before.
-	roomPatience = time.Minute
+	// countingRecheck is how soon it is looked again whether a new quota is in force, which is most often at once.
+	countingRecheck = 100 * time.Millisecond
+	countingSoon    = 2 * time.Second
+	// roomRecheck is for what no event tells: that a twin went whose NamespaceMapping had gone before.
+	roomRecheck = time.Minute
 )
 
 // again says when to look again if no event comes.
-func (m *mapper) again(mapping *v1alpha1.NamespaceMapping, found finding) time.Duration {
+func (r *mappingReconciler) again(mapping *v1alpha1.NamespaceMapping, found finding) time.Duration {
 	switch found.reason {
 	case v1alpha1.ReasonNamespaceTaken, v1alpha1.ReasonNamespaceTerminating:
 		return lookAgain
 	case v1alpha1.ReasonLimitExceeded:
-		return roomPatience
+		return roomRecheck
 	case v1alpha1.ReasonPending:
 		ready := meta.FindStatusCondition(mapping.Status.Conditions, v1alpha1.ConditionReady)
-		waited := m.config.Clock.Since(ready.LastTransitionTime.Time)
+		waited := r.config.Clock.Since(ready.LastTransitionTime.Time)
 		if waited < countingSoon {
-			return countingPatience
+			return countingRecheck
 		}
 		return min(waited, lookAgain)
 	default:
@@ -69,7 +69,7 @@ func (f finding) message() string {
 }
 
 // report writes the status of the mapping, if it changed. A conflict means that the newer copy is on its way to us.
-func (m *mapper) report(ctx context.Context, mapping *v1alpha1.NamespaceMapping, found finding) error {
+func (r *mappingReconciler) report(ctx context.Context, mapping *v1alpha1.NamespaceMapping, found finding) error {
 	before := mapping.DeepCopy()
 	mapping.Status.ObservedGeneration = mapping.Generation
 	status := metav1.ConditionFalse
@@ -85,7 +85,7 @@ func (m *mapper) report(ctx context.Context, mapping *v1alpha1.NamespaceMapping,
 		Type:               v1alpha1.ConditionReady,
 		Status:             status,
 		ObservedGeneration: mapping.Generation,
-		LastTransitionTime: metav1.NewTime(m.config.Clock.Now()),
+		LastTransitionTime: metav1.NewTime(r.config.Clock.Now()),
 		Reason:             found.reason,
 		Message:            found.message(),
 	})
@@ -93,7 +93,7 @@ func (m *mapper) report(ctx context.Context, mapping *v1alpha1.NamespaceMapping,
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := ignoreStale(m.client.Status().Patch(ctx, mapping, patch)); err != nil {
+	if err := ignoreStale(r.client.Status().Patch(ctx, mapping, patch)); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	return nil

@@ -1,0 +1,308 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/offload"
+)
+
+// shadowPodReconciler keeps a pod running for each ShadowPod.
+type shadowPodReconciler struct {
+	config Config
+	client client.Client
+	live   client.Reader
+	ledger *ledger
+	queue  enqueuer
+
+	scaleUps scaleUps
+	pace     pace
+	carried  hints[carried]
+}
+
+// enqueuer takes requests to look at a ShadowPod again.
+type enqueuer interface {
+	Add(request reconcile.Request)
+}
+
+func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader) *shadowPodReconciler {
+	return &shadowPodReconciler{config: cfg, client: c, live: live, ledger: newLedger(), scaleUps: scaleUps{live: live}}
+}
+
+// Reconcile brings one ShadowPod and its pod in line.
+func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	shadow := &v1alpha1.ShadowPod{}
+	err := r.client.Get(ctx, request.NamespacedName, shadow)
+	if apierrors.IsNotFound(err) {
+		r.pace.paid.leave(request.NamespacedName)
+		r.leave(request.NamespacedName)
+	}
+	if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !shadow.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, r.end(ctx, shadow)
+	}
+	seen, err := r.observe(ctx, shadow)
+	if err != nil || seen == nil {
+		return reconcile.Result{}, err
+	}
+	next := decide(seen)
+	if err := r.act(ctx, seen, &next); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.account(seen, &next)
+	again, err := r.record(ctx, seen, &next)
+	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// observe looks at what there is. It returns nil where there is nothing to keep.
+func (r *shadowPodReconciler) observe(ctx context.Context, shadow *v1alpha1.ShadowPod) (*observation, error) {
+	ns := &corev1.Namespace{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: shadow.Namespace}, ns); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	twin, ok := twinIn(ns)
+	if !ok {
+		return nil, nil
+	}
+	seen := &observation{
+		shadow: shadow, peer: twin.peer, twin: ns, ending: !ns.DeletionTimestamp.IsZero(), now: r.config.Clock.Now(),
+	}
+	if r.config.SendOn {
+		seen.path, _ = offload.Onward(shadow, twin.clusterID, r.config.ClusterID)
+	}
+	pod, err := getPod(ctx, r.client, shadow)
+	if err != nil {
+		return nil, err
+	}
+	seen.pod = pod
+	if pod == nil && shadow.Status.PodUID != "" {
+		return r.lookAgain(ctx, seen)
+	}
+	if pod != nil {
+		r.recall(ctx, seen)
+	}
+	return seen, nil
+}
+
+// recall adds what is known of the pod from elsewhere.
+func (r *shadowPodReconciler) recall(ctx context.Context, seen *observation) {
+	shadow, pod := seen.shadow, seen.pod
+	seen.upToDate = r.carried.get(client.ObjectKeyFromObject(shadow)) == carried{pod.UID, shadow.Generation}
+	if unschedulable(pod) != nil && left(noRoomDelay, seen.now.Sub(pod.CreationTimestamp.Time)) == 0 {
+		seen.scalingUp = r.scaleUps.of(ctx, pod, seen.now)
+	}
+}
+
+// lookAgain asks the API server itself. A pod that the record knows and the cache does not may be gone, or not here
+// yet; and the record itself may be newer than the cache's: a completed pod must not be made again.
+func (r *shadowPodReconciler) lookAgain(ctx context.Context, seen *observation) (*observation, error) {
+	shadow := &v1alpha1.ShadowPod{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(seen.shadow), shadow); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if shadow.UID != seen.shadow.UID || !shadow.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	pod, err := getPod(ctx, r.live, shadow)
+	if err != nil {
+		return nil, err
+	}
+	seen.shadow, seen.pod = shadow, pod
+	return seen, nil
+}
+
+// getPod returns the pod of the ShadowPod's name, whosever it is, and nil if there is none.
+func getPod(ctx context.Context, reader client.Reader, shadow *v1alpha1.ShadowPod) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(shadow), pod); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("read the pod: %w", err)
+	}
+	return pod, nil
+}
+
+// act does what was decided.
+func (r *shadowPodReconciler) act(ctx context.Context, seen *observation, next *decision) error {
+	switch next.action {
+	case makePod:
+		return r.make(ctx, seen, next)
+	case removePod:
+		return r.delete(ctx, seen.pod, nil)
+	case updatePod:
+		return r.update(ctx, seen, next)
+	default:
+		return nil
+	}
+}
+
+// end deletes the pod with the grace that home asked for, and lets the ShadowPod go when the pod is gone.
+func (r *shadowPodReconciler) end(ctx context.Context, shadow *v1alpha1.ShadowPod) error {
+	if !controllerutil.ContainsFinalizer(shadow, v1alpha1.FinalizerShadowPod) {
+		return nil
+	}
+	pod, err := getPod(ctx, r.client, shadow)
+	if err == nil && pod == nil {
+		pod, err = getPod(ctx, r.live, shadow)
+	}
+	if err != nil {
+		return err
+	}
+	if pod != nil && madeFor(shadow, pod) {
+		if graceLeft(pod, shadow.Spec.DeletionGracePeriodSeconds) {
+			return r.delete(ctx, pod, shadow.Spec.DeletionGracePeriodSeconds)
+		}
+		return r.tellEnd(ctx, shadow, pod)
+	}
+	fault.Point(fault.BeforeRelease)
+	before := shadow.DeepCopy()
+	controllerutil.RemoveFinalizer(shadow, v1alpha1.FinalizerShadowPod)
+	err = r.client.Patch(ctx, shadow, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err = ignoreStale(err); err != nil {
+		return fmt.Errorf("remove the finalizer: %w", err)
+	}
+	return nil
+}
+
+// tellEnd records how the pod ended, if somebody at home waits for that.
+func (r *shadowPodReconciler) tellEnd(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod) error {
+	if shadow.Annotations[v1alpha1.AnnotationReportEnd] == "" || !ended(string(pod.Status.Phase)) {
+		return nil
+	}
+	seen := &observation{shadow: shadow, pod: pod, now: r.config.Clock.Now()}
+	next := decision{status: *shadow.Status.DeepCopy()}
+	next.tell(seen, offload.Export(pod))
+	_, err := r.record(ctx, seen, &next)
+	return err
+}
+
+// delete deletes the pod, with its own grace unless another is named.
+func (r *shadowPodReconciler) delete(ctx context.Context, pod *corev1.Pod, grace *int64) error {
+	options := &client.DeleteOptions{
+		Preconditions:      &metav1.Preconditions{UID: &pod.UID},
+		GracePeriodSeconds: grace,
+	}
+	if err := ignoreStale(r.client.Delete(ctx, pod, options)); err != nil {
+		return fmt.Errorf("delete the pod: %w", err)
+	}
+	fault.Point(fault.PodDeleted)
+	ctrl.LoggerFrom(ctx).Info("Deleting pod", "podUID", pod.UID)
+	return nil
+}
+
+// madeFor says whether the pod is the ShadowPod's own.
+func madeFor(shadow *v1alpha1.ShadowPod, pod *corev1.Pod) bool {
+	owner := ownerShadow(pod)
+	return owner != nil && owner.UID == shadow.UID
+}
+
+// graceLeft says whether deleting the pod with this grace would end it sooner than it ends by itself.
+func graceLeft(pod *corev1.Pod, grace *int64) bool {
+	if pod.DeletionTimestamp.IsZero() {
+		return true
+	}
+	now := pod.DeletionGracePeriodSeconds
+	return grace != nil && now != nil && *grace < *now
+}
+
+// make creates the pod if the peer may have it. What the API server answers is part of the record.
+func (r *shadowPodReconciler) make(ctx context.Context, seen *observation, next *decision) error {
+	began := r.config.Clock.Now()
+	pod, err := r.admit(ctx, seen, next)
+	if err != nil || pod == nil {
+		return err
+	}
+	if err := r.hold(ctx, seen.shadow); err != nil {
+		return err
+	}
+	fault.Point(fault.BeforePod)
+	err = r.create(ctx, seen.shadow, pod, began)
+	switch {
+	case err == nil:
+		fault.Point(fault.PodCreated)
+		r.carried.set(client.ObjectKeyFromObject(seen.shadow), carried{pod.UID, seen.shadow.Generation})
+		r.enqueue(r.ledger.see(claimantOf(seen.shadow, seen.peer), demandOf(pod)))
+		ctrl.LoggerFrom(ctx).Info("Created pod", "podUID", pod.UID)
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return r.taken(ctx, seen, next)
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+		r.refused(seen, next, err)
+		return nil
+	default:
+		return fmt.Errorf("create the pod: %w", err)
+	}
+}
+
+// refused records why the API server does not take the pod. A quota counts late that a pod has ended, so its refusal
+// costs the pod its room only when it lasts: else all that wait would try, one after the other.
+func (r *shadowPodReconciler) refused(seen *observation, next *decision, err error) {
+	lasting := true
+	switch reason, message := quotaRefusal(err); {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		next.giveUp(seen, v1alpha1.ReasonNamespaceTerminating, "The twin namespace is being deleted")
+	case apierrors.IsInvalid(err):
+		next.giveUp(seen, v1alpha1.ReasonPodRefused, err.Error())
+	case reason != "":
+		lasting = next.retry(seen, reason, message, quotaRetryAtMost) >= refusedFor
+		if lasting && reason == v1alpha1.ReasonLimitExceeded && seen.shadow.Status.PodUID != "" {
+			next.giveUp(seen, reason, message)
+		}
+	default:
+		next.refused(seen, err.Error())
+	}
+	if lasting {
+		r.leave(client.ObjectKeyFromObject(seen.shadow))
+	}
+}
+
+// hold puts the finalizer on where the API server's policy has not: without it the record could go before its pod.
+func (r *shadowPodReconciler) hold(ctx context.Context, shadow *v1alpha1.ShadowPod) error {
+	before := shadow.DeepCopy()
+	if !controllerutil.AddFinalizer(shadow, v1alpha1.FinalizerShadowPod) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, shadow, patch); err != nil {
+		return fmt.Errorf("add the finalizer: %w", err)
+	}
+	return nil
+}
+
+// taken looks at the pod that has the name. Our own is not in the cache yet, and will come.
+func (r *shadowPodReconciler) taken(ctx context.Context, seen *observation, next *decision) error {
+	pod, err := getPod(ctx, r.live, seen.shadow)
+	if err != nil {
+		return err
+	}
+	if pod == nil {
+		next.again = retryAtLeast
+		return nil
+	}
+	if !madeFor(seen.shadow, pod) {
+		next.nameTaken(seen)
+		r.leave(client.ObjectKeyFromObject(seen.shadow))
+	}
+	return nil
+}
+
+// ignoreStale drops errors that say that the object changed or went meanwhile: its event brings us back.
+func ignoreStale(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
