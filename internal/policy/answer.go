@@ -6,7 +6,10 @@ import (
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 const (
@@ -19,30 +22,100 @@ const (
 	reasonNotAllowed = "no rule of the policy allows it"
 )
 
-// decode makes a decision of what the rules said.
+// An Outcome is the answer to a question in one word.
+type Outcome string
+
+// The outcomes.
+const (
+	// Allow means yes.
+	Allow Outcome = "Allow"
+	// Deny means no.
+	Deny Outcome = "Deny"
+	// Pend means that an administrator has to decide.
+	Pend Outcome = "Pend"
+)
+
+// A Decision is the answer of the policies to one question.
+type Decision struct {
+	Outcome Outcome
+	// Reason says why, for people: the reasons of all rules that led to the outcome, sorted and joined; bounded. It may
+	// be empty if the outcome is Allow.
+	Reason string
+	// Offer is what to change, if the question is Incoming or Outgoing; nil is nothing.
+	Offer *OfferPatch
+	// Pod is what to change, if the question is ShadowPod; nil is nothing.
+	Pod *PodPatch
+	// Ranking is the answer to Placement; nil for other questions.
+	Ranking *Ranking
+}
+
+// An OfferPatch changes fields of an advertisement. A nil field is not changed.
+type OfferPatch struct {
+	// Availability and LargestPod replace the amounts of the resources that they name; a zero takes the resource away, but
+	// of those that every advertisement names, which become zero.
+	Availability, LargestPod corev1.ResourceList
+	// Prices replaces the prices as a whole; one without a currency makes the offer free.
+	Prices *v1alpha1.Prices
+	// Labels and Flags replace the values of the keys that they name; an empty value takes the key away.
+	Labels, Flags map[string]string
+	// HideImages takes all images away.
+	HideImages bool
+}
+
+// A PodPatch changes fields of a pod that is made for a consumer.
+type PodPatch struct {
+	// Labels, Annotations and NodeSelector are added; keys that the pod has are replaced, but for those of Hanse.
+	Labels, Annotations, NodeSelector map[string]string
+	// PriorityClassName and RuntimeClassName are set unless they are empty.
+	PriorityClassName, RuntimeClassName string
+}
+
+// A Ranking says how clusters compare for the pods of a namespace.
+type Ranking struct {
+	// Exclude names peers that must not be used, and why.
+	Exclude map[string]string
+	// Scores says of peers how good they are: the higher the better. It is nil if the policies do not compare.
+	Scores map[string]float64
+	// Strict lets only the best one be used that fits.
+	Strict bool
+}
+
+// decode makes a decision of what the rules answered.
 func decode(question Question, answers map[string]ast.Value) (Decision, error) {
 	decision, err := outcome(answers)
 	if err != nil {
 		return Decision{}, err
 	}
-	if question == Placement {
-		decision.Ranking, err = ranking(answers)
-		return decision, err
+	return decision, question.point().decode(&decision, answers)
+}
+
+func decodeOffer(decision *Decision, answers map[string]ast.Value) error {
+	fields, err := patchFields(answers)
+	if fields != nil {
+		decision.Offer, err = offerPatch(fields)
 	}
+	return within(rulePatch, err)
+}
+
+func decodePod(decision *Decision, answers map[string]ast.Value) error {
+	fields, err := patchFields(answers)
+	if fields != nil {
+		decision.Pod, err = podPatch(fields)
+	}
+	return within(rulePatch, err)
+}
+
+// patchFields returns nil if the rules change nothing.
+func patchFields(answers map[string]ast.Value) (ast.Object, error) {
 	patch, found := answers[rulePatch]
 	if !found {
-		return decision, nil
+		return nil, nil
 	}
 	fields, err := object(patch, maxEntries)
 	if err != nil || fields.Len() == 0 {
-		return decision, within(rulePatch, err)
+		return nil, err
 	}
-	if question == ShadowPod {
-		decision.Pod, err = podPatch(fields)
-	} else {
-		decision.Offer, err = offerPatch(fields)
-	}
-	return decision, within(rulePatch, err)
+	return fields, nil
 }
 
 // outcome adds up deny, pend and allow: the strictest wins.
@@ -97,22 +170,21 @@ func reasons(value ast.Value) (string, error) {
 	return bounded(strings.Join(texts, "; "), maxReasonAll), nil
 }
 
-func ranking(answers map[string]ast.Value) (*Ranking, error) {
-	excluded, err := byPeer(answers[ruleExclude], exclusion)
-	if err != nil {
-		return nil, within(ruleExclude, err)
+func decodeRanking(decision *Decision, answers map[string]ast.Value) (err error) {
+	ranking := &Ranking{}
+	if ranking.Exclude, err = byPeer(answers[ruleExclude], exclusion); err != nil {
+		return within(ruleExclude, err)
 	}
-	scores, err := byPeer(answers[ruleScore], score)
-	if err != nil {
-		return nil, within(ruleScore, err)
+	if ranking.Scores, err = byPeer(answers[ruleScore], score); err != nil {
+		return within(ruleScore, err)
 	}
-	strict := false
 	if value, found := answers[ruleStrict]; found {
-		if strict, err = boolean(value); err != nil {
-			return nil, within(ruleStrict, err)
+		if ranking.Strict, err = boolean(value); err != nil {
+			return within(ruleStrict, err)
 		}
 	}
-	return &Ranking{Exclude: excluded, Scores: scores, Strict: strict}, nil
+	decision.Ranking = ranking
+	return nil
 }
 
 // byPeer reads an object whose keys are names of peers. It is nil if there are none.
@@ -120,18 +192,16 @@ func byPeer[V any](value ast.Value, read func(ast.Value) (V, error)) (map[string
 	if value == nil {
 		return nil, nil
 	}
-	peers, err := object(value, maxRanked)
-	if err != nil || peers.Len() == 0 {
+	values, err := entries[string](value, maxRanked, func(peer string, value ast.Value) (V, error) {
+		if len(peer) > maxPeerName || len(validation.IsDNS1123Label(peer)) > 0 {
+			var none V
+			return none, errors.New("is not the name of a peer")
+		}
+		return read(value)
+	})
+	if len(values) == 0 {
 		return nil, err
 	}
-	values := make(map[string]V, peers.Len())
-	err = eachEntry(peers, func(peer string, value ast.Value) (err error) {
-		if len(peer) > maxPeerName || len(validation.IsDNS1123Label(peer)) > 0 {
-			return errors.New("is not the name of a peer")
-		}
-		values[peer], err = read(value)
-		return err
-	})
 	return values, err
 }
 

@@ -12,8 +12,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
-
-	"github.com/hanse-dev/hanse/policies"
 )
 
 const (
@@ -55,19 +53,6 @@ func Compile(question Question, modules []Module) (set *Set, err error) {
 	return prepare(question, parsed, sources(question, parsed))
 }
 
-// Default returns the module that answers where there is no other. Its name is none that a module of a ConfigMap can have.
-func Default(question Question) (Module, error) {
-	name := "default/" + string(question) + ".rego"
-	source, err := policies.Files.ReadFile(name)
-	if err != nil {
-		return Module{}, fmt.Errorf("read built-in policy: %w", err)
-	}
-	return Module{Name: "built-in:" + name, Source: string(source)}, nil
-}
-
-func modulePackage(question Question) string  { return "data.hanse." + string(question) }
-func defaultPackage(question Question) string { return "data.hanse.defaults." + string(question) }
-
 // parseAll parses the modules and the default by their names.
 func parseAll(question Question, modules []Module) (map[string]*ast.Module, error) {
 	builtin, err := Default(question)
@@ -78,7 +63,7 @@ func parseAll(question Question, modules []Module) (map[string]*ast.Module, erro
 		return nil, fmt.Errorf("%d modules, more than %d: %w", len(modules), maxModules, ErrTooLarge)
 	}
 	parsed, size := map[string]*ast.Module{}, 0
-	if parsed[builtin.Name], err = parse(builtin, defaultPackage(question)); err != nil {
+	if parsed[builtin.Name], err = parse(builtin, question.defaultPackage()); err != nil {
 		return nil, err
 	}
 	for _, module := range modules {
@@ -88,7 +73,7 @@ func parseAll(question Question, modules []Module) (map[string]*ast.Module, erro
 		if parsed[module.Name] != nil {
 			return nil, fmt.Errorf("%s: there are two modules of this name", module.Name)
 		}
-		if parsed[module.Name], err = parse(module, modulePackage(question)); err != nil {
+		if parsed[module.Name], err = parse(module, question.modulePackage()); err != nil {
 			return nil, err
 		}
 		if err := checkShapes(question, module.Name, parsed[module.Name]); err != nil {
@@ -136,7 +121,7 @@ func checkShapes(question Question, name string, module *ast.Module) error {
 			return fmt.Errorf("%s:%d: write it as: %s contains reason if { ... }", name, rule.Location.Row, answer)
 		case answer == rulePatch && isPartOfPrices(rule.Head.Ref()):
 			return fmt.Errorf("%s:%d: write prices as a whole: patch.prices := { ... } if { ... }", name, rule.Location.Row)
-		case slices.Contains(answersOf(question), answer) && len(rule.Head.Args) > 0:
+		case question.answers(answer) && len(rule.Head.Args) > 0:
 			return fmt.Errorf("%s:%d: %s must not be a function", name, rule.Location.Row, answer)
 		}
 	}
@@ -155,10 +140,10 @@ func sources(question Question, modules map[string]*ast.Module) map[string]strin
 	from := map[string]string{}
 	for _, module := range modules {
 		pkg := module.Package.Path.String()
-		fallback := pkg == defaultPackage(question) && len(modules) > 1
+		fallback := pkg == question.defaultPackage() && len(modules) > 1
 		for _, rule := range module.Rules {
 			name := ruleName(rule)
-			if !slices.Contains(answersOf(question), name) {
+			if !question.answers(name) {
 				continue
 			}
 			if !fallback || name == ruleScore && from[name] == "" {

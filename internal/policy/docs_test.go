@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 var regoBlock = regexp.MustCompile("(?s)```rego\n(package hanse\\.([a-z]+)\n.*?)```")
@@ -32,5 +35,47 @@ func TestRegoOfTheDocumentationCompiles(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no page shows a policy")
+	}
+}
+
+var inputRow = regexp.MustCompile("^\\| `([a-z]+)`")
+
+// The page about policies has the table of what each question shows to rules.
+func TestPageShowsTheInputOfEachQuestion(t *testing.T) {
+	page, err := os.ReadFile("../../docs/how-to/write-a-policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var header []string
+	shown := map[Question][]string{}
+	for _, line := range strings.Split(string(page), "\n") {
+		cells := strings.Split(line, "|")
+		if strings.HasPrefix(line, "| field of `input` |") {
+			header = cells
+		}
+		if row := inputRow.FindStringSubmatch(line); row != nil && len(cells) == len(header) {
+			for i := 2; i < len(cells)-1; i++ {
+				if question := Question(strings.TrimSpace(header[i])); strings.TrimSpace(cells[i]) != "" && row[1] != "time" {
+					shown[question] = append(shown[question], row[1])
+				}
+			}
+		}
+	}
+	for _, point := range decisionPoints {
+		slices.Sort(shown[point.question])
+		if diff := cmp.Diff(slices.Sorted(slices.Values(point.input)), shown[point.question]); diff != "" {
+			t.Errorf("the page shows another input of %s: -table +page\n%s", point.question, diff)
+		}
+		if _, err := Default(point.question); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(string(page), "| `"+string(point.question)+"` |") {
+			t.Errorf("the page does not explain %s", point.question)
+		}
+		for _, rule := range point.rules {
+			if !strings.Contains(string(page), "`"+rule) {
+				t.Errorf("the page does not explain the rule %s of %s", rule, point.question)
+			}
+		}
 	}
 }

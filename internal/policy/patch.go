@@ -24,7 +24,10 @@ const (
 	maxQuoted     = 80
 )
 
-var errUnknownField = errors.New("is no field that a policy can change")
+var (
+	errUnknownField = errors.New("is no field that a policy can change")
+	errOwnKey       = errors.New("is Hanse's own: a policy cannot change it")
+)
 
 func offerPatch(fields ast.Object) (*OfferPatch, error) {
 	patch := &OfferPatch{}
@@ -37,9 +40,9 @@ func offerPatch(fields ast.Object) (*OfferPatch, error) {
 		case "prices":
 			patch.Prices, err = prices(value)
 		case "labels":
-			patch.Labels, err = texts(value, labelProblem)
+			patch.Labels, err = texts(value, checkLabel)
 		case "flags":
-			patch.Flags, err = texts(value, flagProblem)
+			patch.Flags, err = texts(value, checkFlag)
 		case "hideImages":
 			patch.HideImages, err = boolean(value)
 		default:
@@ -58,11 +61,11 @@ func podPatch(fields ast.Object) (*PodPatch, error) {
 	err := eachEntry(fields, func(field string, value ast.Value) (err error) {
 		switch field {
 		case "labels":
-			patch.Labels, err = texts(value, podLabelProblem)
+			patch.Labels, err = texts(value, checkPodLabel)
 		case "annotations":
-			patch.Annotations, err = texts(value, annotationProblem)
+			patch.Annotations, err = texts(value, checkAnnotation)
 		case "nodeSelector":
-			patch.NodeSelector, err = texts(value, labelProblem)
+			patch.NodeSelector, err = texts(value, checkLabel)
 		case "priorityClassName":
 			patch.PriorityClassName, err = className(value)
 		case "runtimeClassName":
@@ -78,24 +81,17 @@ func podPatch(fields ast.Object) (*PodPatch, error) {
 	return patch, nil
 }
 
-func resources(value ast.Value) (corev1.ResourceList, error) {
-	fields, err := object(value, maxEntries)
-	if err != nil {
-		return nil, err
-	}
-	list := make(corev1.ResourceList, fields.Len())
-	err = eachEntry(fields, func(name string, value ast.Value) error {
-		if problem := resourceProblem(name); problem != "" {
-			return errors.New(problem)
+func resources(value ast.Value) (map[corev1.ResourceName]resource.Quantity, error) {
+	return entries[corev1.ResourceName](value, maxEntries, func(name string, value ast.Value) (resource.Quantity, error) {
+		if err := checkResource(name); err != nil {
+			return resource.Quantity{}, err
 		}
 		amount, err := quantity(value)
 		if err != nil {
-			return err
+			return amount, err
 		}
-		list[corev1.ResourceName(name)], err = whole(corev1.ResourceName(name), amount)
-		return err
+		return whole(corev1.ResourceName(name), amount)
 	})
-	return list, err
 }
 
 // prices reads the prices of an offer. None at all make it free.
@@ -110,9 +106,9 @@ func prices(value ast.Value) (*v1alpha1.Prices, error) {
 		case "currency":
 			read.Currency, err = currency(value)
 		case "perHour":
-			read.PerHour, err = amounts[corev1.ResourceName](value, maxEntries, resourceProblem)
+			read.PerHour, err = amounts[corev1.ResourceName](value, maxEntries, checkResource)
 		case "perPlacement":
-			read.PerPlacement, err = amounts[string](value, maxPlacements, imageProblem)
+			read.PerPlacement, err = amounts[string](value, maxPlacements, checkImage)
 		default:
 			err = errUnknownField
 		}
@@ -124,41 +120,23 @@ func prices(value ast.Value) (*v1alpha1.Prices, error) {
 	return read, err
 }
 
-func amounts[K ~string](value ast.Value, most int, problem func(string) string) (map[K]resource.Quantity, error) {
-	fields, err := object(value, most)
-	if err != nil {
-		return nil, err
-	}
-	read := make(map[K]resource.Quantity, fields.Len())
-	err = eachEntry(fields, func(name string, value ast.Value) error {
-		if problem := problem(name); problem != "" {
-			return errors.New(problem)
+func amounts[K ~string](value ast.Value, most int, check func(name string) error) (map[K]resource.Quantity, error) {
+	return entries[K](value, most, func(name string, value ast.Value) (resource.Quantity, error) {
+		if err := check(name); err != nil {
+			return resource.Quantity{}, err
 		}
-		amount, err := quantity(value)
-		read[K(name)] = amount
-		return err
+		return quantity(value)
 	})
-	return read, err
 }
 
-func texts(value ast.Value, problem func(key, value string) string) (map[string]string, error) {
-	fields, err := object(value, maxEntries)
-	if err != nil {
-		return nil, err
-	}
-	read := make(map[string]string, fields.Len())
-	err = eachEntry(fields, func(key string, value ast.Value) error {
+func texts(value ast.Value, check func(key, value string) error) (map[string]string, error) {
+	return entries[string](value, maxEntries, func(key string, value ast.Value) (string, error) {
 		t, err := text(value, maxAnnotation)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if problem := problem(key, t); problem != "" {
-			return errors.New(problem)
-		}
-		read[key] = t
-		return nil
+		return t, check(key, t)
 	})
-	return read, err
 }
 
 func currency(value ast.Value) (string, error) {
@@ -180,50 +158,50 @@ func className(value ast.Value) (string, error) {
 	return name, err
 }
 
-// resourceProblem says why a Node cannot have the resource.
-func resourceProblem(name string) string {
+// checkResource refuses what a Node cannot have as a resource.
+func checkResource(name string) error {
 	standard := always(corev1.ResourceName(name)) || strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
 	if len(validation.IsQualifiedName(name)) > 0 || !standard && !strings.Contains(name, "/") {
-		return "is not the name of a node's resource"
+		return errors.New("is not the name of a node's resource")
 	}
-	return ""
+	return nil
 }
 
-func imageProblem(name string) string {
+func checkImage(name string) error {
 	if name == "" || len(name) > maxImageName {
-		return fmt.Sprintf("is not an image: a name has 1 to %d characters", maxImageName)
+		return fmt.Errorf("is not an image: a name has 1 to %d characters", maxImageName)
 	}
-	return ""
+	return nil
 }
 
-func labelProblem(key, value string) string {
+func checkLabel(key, value string) error {
 	if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
-		return "is not a label"
+		return errors.New("is not a label")
 	}
-	return ""
+	return nil
 }
 
-func podLabelProblem(key, value string) string {
+func checkPodLabel(key, value string) error {
 	if v1alpha1.IsOwn(key) {
-		return "is Hanse's own: a policy cannot change it"
+		return errOwnKey
 	}
-	return labelProblem(key, value)
+	return checkLabel(key, value)
 }
 
-func annotationProblem(key, _ string) string {
+func checkAnnotation(key, _ string) error {
 	switch {
 	case v1alpha1.IsOwn(key):
-		return "is Hanse's own: a policy cannot change it"
+		return errOwnKey
 	case len(validation.IsQualifiedName(strings.ToLower(key))) > 0:
-		return "is not an annotation"
+		return errors.New("is not an annotation")
 	default:
-		return ""
+		return nil
 	}
 }
 
-func flagProblem(key, value string) string {
+func checkFlag(key, value string) error {
 	if key == "" || len(key) > maxFlagKey || len(value) > maxText {
-		return fmt.Sprintf("is not a flag: a key has 1 to %d characters and a value at most %d", maxFlagKey, maxText)
+		return fmt.Errorf("is not a flag: a key has 1 to %d characters and a value at most %d", maxFlagKey, maxText)
 	}
-	return ""
+	return nil
 }

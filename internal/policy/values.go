@@ -3,10 +3,16 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"gopkg.in/inf.v0"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // A problem says what is wrong with which part of an answer.
@@ -50,6 +56,20 @@ func eachEntry(fields ast.Object, take func(key string, value ast.Value) error) 
 	})
 }
 
+// entries reads an object of at most so many entries.
+func entries[K ~string, V any](value ast.Value, most int, read func(key string, value ast.Value) (V, error)) (map[K]V, error) {
+	fields, err := object(value, most)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[K]V, fields.Len())
+	err = eachEntry(fields, func(key string, value ast.Value) (err error) {
+		all[K(key)], err = read(key, value)
+		return err
+	})
+	return all, err
+}
+
 func boolean(value ast.Value) (bool, error) {
 	truth, isBoolean := value.(ast.Boolean)
 	if !isBoolean {
@@ -80,4 +100,91 @@ func printable(text string, most int) string {
 		}
 		return ' '
 	}, text), most)
+}
+
+// nano is how many decimals a quantity has.
+const nano = 9
+
+var errQuantity = errors.New("is not a quantity: it must be a number, or a text such as 500m or 4Gi, from 0 to 2^53")
+
+// largest is what no amount in an answer may exceed: the API takes no more of any resource.
+var largest = inf.NewDec(1<<53, 0)
+
+// quantity reads an amount. Numbers are as exact as OPA calculates, and rounded to what a quantity can hold.
+func quantity(value ast.Value) (resource.Quantity, error) {
+	switch v := value.(type) {
+	case ast.Number:
+		return parseNumber(string(v))
+	case ast.String:
+		return parseQuantity(string(v))
+	default:
+		return resource.Quantity{}, errQuantity
+	}
+}
+
+func parseNumber(number string) (resource.Quantity, error) {
+	if !sanitize.Quantity(number) {
+		return resource.Quantity{}, errQuantity
+	}
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	amount, isNumber := new(inf.Dec).SetString(mantissa)
+	shift, err := strconv.Atoi("0" + strings.TrimLeft(exponent, "+-"))
+	if !isNumber || err != nil {
+		return resource.Quantity{}, errQuantity
+	}
+	if strings.HasPrefix(exponent, "-") {
+		shift = -shift
+	}
+	amount.SetScale(amount.Scale() - inf.Scale(shift)) //nolint:gosec // checked above
+	amount.Round(amount, nano, inf.RoundHalfEven)
+	if !fits(amount) {
+		return resource.Quantity{}, errQuantity
+	}
+	return resource.ParseQuantity(plain(amount))
+}
+
+func parseQuantity(text string) (resource.Quantity, error) {
+	if !sanitize.Quantity(text) {
+		return resource.Quantity{}, errQuantity
+	}
+	amount, err := resource.ParseQuantity(text)
+	if err != nil || !fits(amount.AsDec()) {
+		return resource.Quantity{}, errQuantity
+	}
+	return resource.ParseQuantity(text) // AsDec has changed how the other is written
+}
+
+func fits(amount *inf.Dec) bool { return amount.Sign() >= 0 && amount.Cmp(largest) <= 0 }
+
+// whole rounds an amount of a resource down to what a Node can have: thousandths of a core, and whole ones of all else.
+func whole(name corev1.ResourceName, amount resource.Quantity) (resource.Quantity, error) {
+	decimals := inf.Scale(0)
+	if name == corev1.ResourceCPU {
+		decimals = 3
+	}
+	exact := amount.DeepCopy()
+	rounded := new(inf.Dec).Round(exact.AsDec(), decimals, inf.RoundDown)
+	if rounded.Cmp(exact.AsDec()) == 0 {
+		return amount, nil
+	}
+	return resource.ParseQuantity(plain(rounded))
+}
+
+// plain writes a decimal without needless zeros.
+func plain(amount *inf.Dec) string {
+	digits := amount.String()
+	if strings.Contains(digits, ".") {
+		digits = strings.TrimRight(strings.TrimRight(digits, "0"), ".")
+	}
+	return digits
+}
+
+// always reports whether every advertisement names the resource, also when there is nothing of it.
+func always(name corev1.ResourceName) bool {
+	switch name {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage:
+		return true
+	default:
+		return false
+	}
 }
