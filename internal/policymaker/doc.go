@@ -1,11 +1,10 @@
-// Package policymaker keeps the policies of an administrator ready to be asked.
+// Package policymaker keeps the policies of an administrator compiled, and evaluates them for other packages.
 //
-// A Maker reads the Rego modules of ConfigMaps in Hanse's own namespace that are labelled hanse.dev/policy, compiles them
-// when they change, and answers the questions of other packages with those in force, without a lock and without
-// compiling. It also answers questions that somebody wants to try, in ConfigMaps labelled hanse.dev/policy-test.
+// A Maker reads the Rego modules of ConfigMaps in Hanse's own namespace that are labelled hanse.dev/policy, and compiles
+// them when they change. Other packages then get decisions without a lock and without compiling.
 //
-// A mistake never takes a rule out of force: of each key of a ConfigMap the last good module stays until there is a
-// better one or the key is deleted, and a module that others need stays even then. What is in force is kept in the
-// ConfigMap hanse-policy-status, sources included, so that this also holds for a manager that starts while a module is
-// broken. Where not all modules compile together, those that are new or changed are taken in as far as they do.
+// A mistake never puts a rule out of force. Of each key of a ConfigMap the last good module stays until there is a better
+// one or the key is deleted; a module that others need stays even then. The ConfigMap hanse-policy-status holds the sources
+// of the modules in force, so this is also true for a manager that starts while a module is broken. Where not all modules
+// compile together, the Maker takes as many of the new and changed ones as do.
 package policymaker

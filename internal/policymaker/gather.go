@@ -13,7 +13,7 @@ type Gatherer func(ctx context.Context, question policy.Question, name string) (
 // Gather has policies that somebody tries asked with what the package that asks the question in earnest knows. Without
 // it, who tries them must say what to ask with.
 func (m *Maker) Gather(question policy.Question, from Gatherer) {
-	d, known := m.desks[question]
+	d, known := m.points[question]
 	if !known {
 		return
 	}
@@ -23,7 +23,7 @@ func (m *Maker) Gather(question policy.Question, from Gatherer) {
 }
 
 // gatherer returns that of the question, or nil.
-func (d *desk) gatherer() Gatherer {
+func (d *point) gatherer() Gatherer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.gather

@@ -1,9 +1,11 @@
 package policymaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
@@ -21,25 +23,48 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
+// Config says where policies lie and how long they may take.
+type Config struct {
+	// Namespace is Hanse's own: ConfigMaps elsewhere are no policies. Default hanse-system.
+	Namespace string
+	// Deadline is how long the policies may take to answer. Default 50 ms. Some questions may take a multiple of it, see
+	// policy.Question.Slowness.
+	Deadline time.Duration
+}
+
+// Default fills in what was not set.
+func (c *Config) Default() {
+	c.Namespace = cmp.Or(c.Namespace, v1alpha1.SystemNamespace)
+	c.Deadline = cmp.Or(c.Deadline, 50*time.Millisecond)
+}
+
+// Validate reports what is wrong with the configuration.
+func (c *Config) Validate() error {
+	if c.Deadline <= 0 {
+		return errors.New("the deadline of policies must be positive")
+	}
+	return nil
+}
+
 // unknown stands for the question of ConfigMaps whose label names none.
 const unknown = "unknown"
 
-// A Maker keeps the policies of this cluster and asks them.
+// A Maker keeps the policies of this cluster compiled, and evaluates them.
 type Maker struct {
 	config   Config
 	client   client.Client
 	live     client.Reader
 	clock    clock.PassiveClock
 	recorder events.EventRecorder
-	desks    map[policy.Question]*desk // filled by New, and never changed
+	points   map[policy.Question]*point // filled by New, never changed
 }
 
 // New returns a Maker. c reads from a cache, live from the API server itself. It starts nothing.
 func New(config Config, c client.Client, live client.Reader, clk clock.PassiveClock, recorder events.EventRecorder) *Maker {
 	config.Default()
-	m := &Maker{config: config, client: c, live: live, clock: clk, recorder: recorder, desks: map[policy.Question]*desk{}}
+	m := &Maker{config: config, client: c, live: live, clock: clk, recorder: recorder, points: map[policy.Question]*point{}}
 	for _, question := range policy.Questions() {
-		m.desks[question] = newDesk(question)
+		m.points[question] = newPoint(question)
 	}
 	return m
 }
@@ -61,7 +86,7 @@ func (m *Maker) SetupWithManager(mgr ctrl.Manager) error {
 	)
 }
 
-// everyQuestion has all questions looked at when the controller starts, also those that there are no policies for.
+// everyQuestion has the controller look at all questions when it starts, also at those without policies.
 func everyQuestion(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	for _, request := range everything() {
 		queue.Add(request)
@@ -81,7 +106,7 @@ func requestFor(question string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: question}}
 }
 
-// questionsOf returns what has to be looked at when a ConfigMap has changed.
+// questionsOf returns the questions to look at when a ConfigMap has changed.
 func (m *Maker) questionsOf(_ context.Context, o client.Object) []reconcile.Request {
 	if o.GetNamespace() != m.config.Namespace {
 		return nil
@@ -100,7 +125,7 @@ func (m *Maker) questionsOf(_ context.Context, o client.Object) []reconcile.Requ
 	}
 }
 
-// Reconcile brings the policies about the question of that name in force, or answers the ConfigMap of that namespace and
+// Reconcile puts the policies about the question of that name in force, or answers the ConfigMap of that namespace and
 // name.
 func (m *Maker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request.Namespace != "" {
@@ -109,43 +134,43 @@ func (m *Maker) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	return reconcile.Result{}, m.enact(ctx, request.Name)
 }
 
-// enact brings the policies about one question in force, and reports how they stand.
+// enact puts the policies about one question in force, and reports their status.
 func (m *Maker) enact(ctx context.Context, question string) error {
 	labelled := &corev1.ConfigMapList{}
 	err := m.client.List(ctx, labelled, client.InNamespace(m.config.Namespace), client.HasLabels{v1alpha1.LabelPolicy})
 	if err != nil {
 		return fmt.Errorf("list policies: %w", err)
 	}
-	before, err := m.readStanding(ctx, question)
+	before, err := m.readStatus(ctx, question)
 	if err != nil {
 		return err
 	}
-	now := standing{Broken: bounded(straysOf(labelled.Items))}
-	if d, known := m.desks[policy.Question(question)]; known {
-		if now, err = m.enforce(ctx, d, before, labelled.Items); err != nil {
+	now := questionStatus{Broken: bounded(unknownOf(labelled.Items))}
+	if p, known := m.points[policy.Question(question)]; known {
+		if now, err = m.enforce(ctx, p, before, labelled.Items); err != nil {
 			return err
 		}
 	}
 	return m.report(ctx, question, before, now, labelled.Items)
 }
 
-// enforce puts in force what of the wanted modules can be, and returns how things stand then.
-func (m *Maker) enforce(ctx context.Context, d *desk, before standing, labelled []corev1.ConfigMap) (standing, error) {
-	current := d.current.Load()
+// enforce puts those of the wanted modules in force that compile together, and returns the resulting status.
+func (m *Maker) enforce(ctx context.Context, p *point, before questionStatus, labelled []corev1.ConfigMap) (questionStatus, error) {
+	current := p.current.Load()
 	if current == nil {
-		current = before.ruling()
+		current = before.revision()
 	}
-	wanted, broken := modulesOf(labelled, d.question)
-	next, failed, err := settle(compilerOf(d.question), current, wanted)
+	wanted, broken := modulesOf(labelled, p.question)
+	next, failed, err := advance(compilerOf(p.question), current, wanted)
 	if err != nil {
-		return standing{}, fmt.Errorf("bring the policies about %s in force: %w", d.question, err)
+		return questionStatus{}, fmt.Errorf("put the policies about %s in force: %w", p.question, err)
 	}
 	for name, why := range failed {
 		broken[name] = why.Error()
 	}
-	if next != d.current.Load() {
-		d.replace(next)
-		ctrl.LoggerFrom(ctx).Info("Policies are in force", "question", d.question, "modules", len(next.modules), "broken", len(broken))
+	if next != p.current.Load() {
+		p.replace(next)
+		ctrl.LoggerFrom(ctx).Info("Policies are in force", "question", p.question, "modules", len(next.modules), "broken", len(broken))
 	}
-	return standingOf(next, broken), nil
+	return statusOf(next, broken), nil
 }

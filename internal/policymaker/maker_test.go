@@ -24,7 +24,7 @@ func TestWithoutPoliciesTheDefaultAnswers(t *testing.T) {
 	w.look()
 	w.expect(`{"price": 3}`, policy.Allow, "")
 	for _, question := range policy.Questions() {
-		if diff := cmp.Diff(standing{Modules: []string{}, Default: true}, w.standing(string(question))); diff != "" {
+		if diff := cmp.Diff(questionStatus{Modules: []string{}, Default: true}, w.status(string(question))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", question, diff)
 		}
 	}
@@ -71,7 +71,7 @@ func TestPoliciesAreReplacedWhileTheyAreAsked(t *testing.T) {
 	w.expect(`{"price": 3}`, policy.Allow, "")
 	w.expect(`{"price": 30}`, policy.Deny, "far too dear")
 	w.expect(`{"distance": 300}`, policy.Deny, "too far")
-	if diff := cmp.Diff([]string{"limits/price.rego", "more/distance.rego"}, w.standing("incoming").Modules); diff != "" {
+	if diff := cmp.Diff([]string{"limits/price.rego", "more/distance.rego"}, w.status("incoming").Modules); diff != "" {
 		t.Error(diff)
 	}
 
@@ -102,7 +102,7 @@ func TestABrokenModuleKeepsTheLastGoodOne(t *testing.T) {
 	w.look()
 	w.expect(`{"price": 3, "distance": 150}`, policy.Deny, "too dear") // the other one did change
 	w.expectBroken("incoming", "limits/price.rego")
-	if why := w.standing("incoming").Broken["limits/price.rego"]; !strings.Contains(why, "limits/price.rego:2") {
+	if why := w.status("incoming").Broken["limits/price.rego"]; !strings.Contains(why, "limits/price.rego:2") {
 		t.Errorf("%q does not say where", why)
 	}
 	w.expectEvents(1)
@@ -196,7 +196,7 @@ func TestModulesAreBounded(t *testing.T) {
 	}
 	w.policies("a", many)
 	w.look()
-	if got := w.standing("incoming"); len(got.Modules) != 64 || len(got.Broken) != maxBroken {
+	if got := w.status("incoming"); len(got.Modules) != 64 || len(got.Broken) != maxBroken {
 		t.Errorf("%d modules are in force and %d broken", len(got.Modules), len(got.Broken))
 	}
 	w.expect(`{"price": 3}`, policy.Deny, "too dear")
@@ -240,7 +240,7 @@ func TestASpoiltStatusIsWrittenAnew(t *testing.T) {
 	w.policies("limits", map[string]string{"price.rego": denyDear})
 	w.look()
 	w.expect(`{"price": 3}`, policy.Deny, "too dear")
-	if got := w.standing("outgoing"); !got.Default || len(got.Sources) > 0 {
+	if got := w.status("outgoing"); !got.Default || len(got.Sources) > 0 {
 		t.Errorf("outgoing stands at %+v", got)
 	}
 }
@@ -258,7 +258,7 @@ func TestChangesRing(t *testing.T) {
 	w.look()
 	want := map[policy.Question]int{policy.Incoming: 2, policy.Outgoing: 1, policy.ShadowPod: 1, policy.Placement: 1}
 	if diff := cmp.Diff(want, rang); diff != "" {
-		t.Errorf("rings (-want +got):\n%s", diff)
+		t.Errorf("listeners (-want +got):\n%s", diff)
 	}
 }
 
@@ -381,7 +381,7 @@ func BenchmarkDecide(b *testing.B) {
 		b.Fatal(err)
 	}
 	maker := New(Config{Deadline: time.Minute}, nil, nil, clock.RealClock{}, nil)
-	maker.desks[policy.Incoming].replace(&ruling{modules: modules, set: set})
+	maker.points[policy.Incoming].replace(&revision{modules: modules, set: set})
 	b.Run("bare", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := set.Decide(b.Context(), input); err != nil {

@@ -94,7 +94,7 @@ func (t *tester) reply(ctx context.Context, asked *corev1.ConfigMap, given answe
 // answer asks what the ConfigMap wants to know.
 func (t *tester) answer(ctx context.Context, asked *corev1.ConfigMap) answer {
 	question := policy.Question(asked.Labels[v1alpha1.LabelPolicyTest])
-	d, known := t.maker.desks[question]
+	d, known := t.maker.points[question]
 	if !known {
 		return answer{Error: fmt.Sprintf("the label %s names no question: %s", v1alpha1.LabelPolicyTest, question)}
 	}
@@ -105,7 +105,7 @@ func (t *tester) answer(ctx context.Context, asked *corev1.ConfigMap) answer {
 	return given
 }
 
-func (t *tester) ask(ctx context.Context, d *desk, asked map[string]string) (answer, error) {
+func (t *tester) ask(ctx context.Context, d *point, asked map[string]string) (answer, error) {
 	size := 0
 	for key, value := range asked {
 		size += len(key) + len(value)
@@ -135,7 +135,7 @@ func (t *tester) ask(ctx context.Context, d *desk, asked map[string]string) (ans
 }
 
 // set returns the module to try, or what is in force.
-func (t *tester) set(ctx context.Context, d *desk, asked map[string]string) (*policy.Set, error) {
+func (t *tester) set(ctx context.Context, d *point, asked map[string]string) (*policy.Set, error) {
 	source, given := asked[keyModule]
 	if !given {
 		return d.set(ctx)
@@ -144,7 +144,7 @@ func (t *tester) set(ctx context.Context, d *desk, asked map[string]string) (*po
 }
 
 // input is the one that is given, or what is known now of what is named.
-func (t *tester) input(ctx context.Context, d *desk, asked map[string]string) (policy.Input, error) {
+func (t *tester) input(ctx context.Context, d *point, asked map[string]string) (policy.Input, error) {
 	subject := keyAdvertisement
 	if d.question == policy.Placement {
 		subject = keyNamespace

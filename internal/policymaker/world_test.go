@@ -144,10 +144,10 @@ func parsed(t *testing.T, input string) policy.Input {
 	return in
 }
 
-// standing is what the status says of a question.
-func (w *world) standing(question string) standing {
+// status is what the status says of a question.
+func (w *world) status(question string) questionStatus {
 	w.t.Helper()
-	status, found := &corev1.ConfigMap{}, standing{}
+	status, found := &corev1.ConfigMap{}, questionStatus{}
 	w.get(v1alpha1.PolicyStatus, status)
 	if err := json.Unmarshal([]byte(status.Data[question]), &found); err != nil {
 		w.t.Fatalf("%s: %v in %v", question, err, status.Data)
@@ -166,7 +166,7 @@ func (w *world) get(name string, object client.Object) {
 func (w *world) expectBroken(question string, names ...string) {
 	w.t.Helper()
 	var got []string
-	for name, why := range w.standing(question).Broken {
+	for name, why := range w.status(question).Broken {
 		got = append(got, name)
 		if why == "" {
 			w.t.Errorf("%s is broken without a reason", name)
