@@ -97,6 +97,7 @@ type AdvertisementSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=32
+	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$`
 	Architectures []string `json:"architectures,omitempty"`
 
 	// kubernetesVersion is the version of the cluster's nodes, such as v1.37.1.
@@ -151,6 +152,7 @@ type NestedOffer struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=30
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Path []string `json:"path,omitempty"`
 
 	// availability is what is free there.
@@ -179,6 +181,7 @@ type Image struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=500
 	Names []string `json:"names"`
 

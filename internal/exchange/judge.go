@@ -1,8 +1,19 @@
 package exchange
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/sanitize"
@@ -30,20 +41,17 @@ type Verdict struct {
 func Judge(
 	ad *v1alpha1.AdvertisementSpec, b Bounds, clusterID string, previous *v1alpha1.AdvertisementSpec, now time.Time,
 ) Verdict {
-	verdict := judgeIdentity(ad, clusterID, previous)
-	if verdict.Accepted {
-		verdict = judgeTimes(ad, b, previous, now)
+	for _, judge := range []func() Verdict{
+		func() Verdict { return judgeIdentity(ad, clusterID, previous) },
+		func() Verdict { return judgeTimes(ad, b, previous, now) },
+		func() Verdict { return judgeForm(ad) },
+		func() Verdict { return judgeMeaning(ad) },
+	} {
+		if verdict := judge(); !verdict.Accepted {
+			return verdict
+		}
 	}
-	if verdict.Accepted {
-		verdict = judgePhase(ad)
-	}
-	if verdict.Accepted {
-		verdict = judgeQuantities(ad)
-	}
-	if verdict.Accepted {
-		verdict = judgeFields(ad)
-	}
-	return verdict
+	return accepted()
 }
 
 func judgeIdentity(ad *v1alpha1.AdvertisementSpec, clusterID string, previous *v1alpha1.AdvertisementSpec) Verdict {
@@ -89,6 +97,54 @@ func couldHaveAged(ad, previous *v1alpha1.AdvertisementSpec) bool {
 	return previous != nil && !ad.Timestamp.Before(&previous.Timestamp)
 }
 
+// judgeForm holds the offer to what the API says about its fields: see schema.
+func judgeForm(ad *v1alpha1.AdvertisementSpec) Verdict {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ad)
+	if err != nil {
+		return refused(v1alpha1.ReasonInvalidField, "spec cannot be written: %v", err)
+	}
+	err = offerSchema().walk("spec", object, (*schema).checkValue)
+	switch {
+	case err == nil:
+		return accepted()
+	case errors.Is(err, errTooSmall), errors.Is(err, errNoQuantities):
+		return refused(v1alpha1.ReasonInvalidQuantity, "%s", err)
+	default:
+		return refused(v1alpha1.ReasonInvalidField, "%s", err)
+	}
+}
+
+// judgeMeaning judges what the API has no words for. Whether nested offers go in circles is another question, see Loops.
+func judgeMeaning(ad *v1alpha1.AdvertisementSpec) Verdict {
+	for _, name := range mandatory {
+		if _, found := ad.Availability[name]; !found {
+			return refused(v1alpha1.ReasonInvalidQuantity, "spec.availability[%s] is missing", name)
+		}
+	}
+	verdicts := []Verdict{
+		judgeResources("spec.availability", ad.Availability),
+		judgeResources("spec.largestPod", ad.LargestPod),
+		judgeResources("spec.guarantee", ad.Guarantee),
+		judgePrices("spec.prices", ad.Prices),
+		judgeNetwork(ad.Network),
+		judgeLabels("spec.labels", ad.Labels),
+	}
+	for i := range ad.Nested {
+		field, nested := fmt.Sprintf("spec.nested[%d]", i), &ad.Nested[i]
+		verdicts = append(verdicts,
+			judgeResources(field+".availability", nested.Availability),
+			judgePrices(field+".prices", nested.Prices),
+			judgeLabels(field+".labels", nested.Labels),
+		)
+	}
+	for _, verdict := range verdicts {
+		if !verdict.Accepted {
+			return verdict
+		}
+	}
+	return accepted()
+}
+
 func accepted() Verdict { return Verdict{Accepted: true, Reason: v1alpha1.ReasonAccepted} }
 
 func refused(reason, format string, args ...any) Verdict {
@@ -106,4 +162,104 @@ func quoted(text string) string {
 		return fmt.Sprintf("%+q...", text[:maxQuoted])
 	}
 	return fmt.Sprintf("%+q", text)
+}
+
+const maxPlacements = 100
+
+var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
+
+func judgeResources(field string, list corev1.ResourceList) Verdict {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if !validResource(name) {
+			return refused(v1alpha1.ReasonInvalidField, "%s[%s] is not the name of a node's resource", field, quoted(string(name)))
+		}
+		if problem := quantityProblem(name, list[name]); problem != "" {
+			quantity := list[name]
+			return refused(v1alpha1.ReasonInvalidQuantity, "%s[%s] is %s: %s", field, name, quoted(quantity.String()), problem)
+		}
+	}
+	return accepted()
+}
+
+// quantityProblem holds quantities to what the Node of the peer can carry: of all but cpu only whole ones.
+func quantityProblem(name corev1.ResourceName, quantity resource.Quantity) string {
+	most := MaxQuantity(name)
+	switch {
+	case quantity.Sign() < 0:
+		return "it must not be negative"
+	case quantity.Cmp(most) > 0:
+		return fmt.Sprintf("no cluster has more than %s", most.String())
+	case name != corev1.ResourceCPU && quantity.MilliValue()%1000 != 0:
+		return "it must be a whole number"
+	default:
+		return ""
+	}
+}
+
+// validResource reports whether a Node can have the resource: a standard one, or one with a domain.
+func validResource(name corev1.ResourceName) bool {
+	if len(validation.IsQualifiedName(string(name))) > 0 {
+		return false
+	}
+	return slices.Contains(mandatory, name) ||
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.Contains(string(name), "/")
+}
+
+func judgePrices(field string, prices *v1alpha1.Prices) Verdict {
+	if prices == nil {
+		return accepted()
+	}
+	if !currencyCode.MatchString(prices.Currency) {
+		return refused(v1alpha1.ReasonInvalidField,
+			"%s.currency is %s: it must be three capital letters, such as EUR", field, quoted(prices.Currency))
+	}
+	if verdict := judgeAmounts(field+".perHour", prices.PerHour, maxNames, validResource); !verdict.Accepted {
+		return verdict
+	}
+	if verdict := judgeAmounts(field+".perPlacement", prices.PerPlacement, maxPlacements, validImage); !verdict.Accepted {
+		return verdict
+	}
+	return accepted()
+}
+
+func judgeAmounts[Name ~string](field string, amounts map[Name]resource.Quantity, most int, valid func(Name) bool) Verdict {
+	if len(amounts) > most {
+		return refused(v1alpha1.ReasonInvalidField, "%s has %d entries, more than %d", field, len(amounts), most)
+	}
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		shown := quoted(string(name))
+		if !valid(name) {
+			return refused(v1alpha1.ReasonInvalidField, "%s[%s] is nothing that can have such a price", field, shown)
+		}
+		if amount := amounts[name]; amount.Sign() < 0 {
+			return refused(v1alpha1.ReasonInvalidQuantity,
+				"%s[%s] is %s: it must not be negative", field, strings.Trim(shown, `"`), quoted(amount.String()))
+		}
+	}
+	return accepted()
+}
+
+func validImage(name string) bool { return name != "" && len(name) <= maxImageNameLength }
+
+func judgeNetwork(network *v1alpha1.Network) Verdict {
+	if network == nil || network.PodCIDR == "" || isCIDR(network.PodCIDR) {
+		return accepted()
+	}
+	return refused(v1alpha1.ReasonInvalidField,
+		"spec.network.podCIDR is %s: it must be a CIDR, such as 10.244.0.0/16", quoted(network.PodCIDR))
+}
+
+func isCIDR(text string) bool {
+	prefix, err := netip.ParsePrefix(text)
+	return err == nil && prefix == prefix.Masked() && !prefix.Addr().Is4In6()
+}
+
+func judgeLabels(field string, labels map[string]v1alpha1.Text) Verdict {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(string(labels[key]))) > 0 {
+			return refused(v1alpha1.ReasonInvalidField,
+				"%s[%s] is %s: that is not a label", field, quoted(key), quoted(string(labels[key])))
+		}
+	}
+	return accepted()
 }

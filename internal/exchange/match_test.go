@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
@@ -108,47 +107,6 @@ func TestMatch(t *testing.T) {
 		{"small", "It has less than 2 of cpu free", fifth, ""},
 		{"split", "No node of it has 2 of cpu free", fifth, ""},
 	}, got)
-}
-
-// TestFiguresSayWhatTheOffersSay compares what is computed in machine words with what is computed exactly.
-func TestFiguresSayWhatTheOffersSay(t *testing.T) {
-	quantity := rapid.Custom(func(t *rapid.T) resource.Quantity {
-		text := rapid.StringMatching(`(0|[1-9][0-9]{0,11})(\.[0-9]{1,9})?(n|u|m|k|Mi|Gi|Ti|)`).Draw(t, "quantity")
-		return resource.MustParse(text)
-	})
-	rapid.Check(t, func(t *rapid.T) {
-		list := func(label string) corev1.ResourceList {
-			drawn := corev1.ResourceList{}
-			for _, name := range []corev1.ResourceName{"cpu", "memory", "pods"} {
-				if rapid.IntRange(0, 3).Draw(t, label) > 0 {
-					drawn[name] = quantity.Draw(t, label)
-				}
-			}
-			return drawn
-		}
-		var ads []v1alpha1.Advertisement
-		for _, cluster := range []string{"lubeck", "bremen"} {
-			ads = append(ads, taken(cluster, 1, func(ad *v1alpha1.Advertisement) {
-				ad.Spec.Availability, ad.Spec.LargestPod = list("availability"), list("largest")
-				ad.Spec.Prices = &v1alpha1.Prices{Currency: rapid.SampledFrom([]string{"EUR", "USD"}).Draw(t, "currency"), PerHour: list("prices")}
-			}))
-		}
-		query := query{demand: demandOf(list("request")), images: lookupOf(nil)}
-
-		var fast, slow [2]mark
-		for i, row := range NewTable(ads, now).Rows {
-			exact := row
-			exact.figures = nil
-			fast[i].read(&query, &row)
-			slow[i].read(&query, &exact)
-			if fast[i].why != slow[i].why {
-				t.Fatalf("misfit is %q, want %q", fast[i].why, slow[i].why)
-			}
-		}
-		if got, want := fast[0].compareCosts(&fast[1]), slow[0].compareCosts(&slow[1]); got != want {
-			t.Fatalf("costs compare %d, want %d: %v and %v", got, want, slow[0].exactCost(), slow[1].exactCost())
-		}
-	})
 }
 
 func TestMatchIsInOrder(t *testing.T) {

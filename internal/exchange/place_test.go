@@ -129,7 +129,7 @@ func TestPlace(t *testing.T) {
 		},
 		"strict: the cheapest that it fits in": {
 			Placing{Rows: append([]Row{quay("tiny", "", 0, func(r *Row) {
-				r.Offer.LargestPod, r.figures = resources("cpu", "500m"), nil
+				r.Offer.LargestPod = resources("cpu", "500m")
 			})}, harbour...), Wish: wish{Prefer: "Price", Strict: true}},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{
 				row("a", 67, 67, 1), row("b", 34, 34, 0), row("c", 1, 1, 100),

@@ -2,12 +2,14 @@ package exchange
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -37,9 +39,6 @@ type Row struct {
 	LastHello            time.Time     // zero if it is not known
 	RoundTrip, Deviation time.Duration // zero if they are not known, see WithLinks
 	Bandwidth            int64         // in bytes per second; zero if it is not known, see WithLinks
-
-	figures *figures // of the offer; nil if it has none or the row was not made by NewTable
-	shelf   *shelf   // of the offer; nil if the row was not made by NewTable
 }
 
 // NewTable returns the table at the time now of the advertisements that were taken in. Those that have expired or were
@@ -59,13 +58,9 @@ func NewTable(ads []v1alpha1.Advertisement, now time.Time) Table {
 	}
 	slices.SortFunc(entries, entry.compare)
 	entries = slices.CompactFunc(entries, func(a, b entry) bool { return a.id == b.id })
-	rows, all, shelves := make([]Row, len(entries)), make([]figures, len(entries)), make([]shelf, len(entries))
+	rows := make([]Row, len(entries))
 	for i := range entries {
 		entries[i].fill(&rows[i])
-		rows[i].shelf = &shelves[i]
-		if all[i].read(&rows[i].Offer) {
-			rows[i].figures = &all[i]
-		}
 	}
 	return Table{Rows: rows}
 }
@@ -151,9 +146,68 @@ func (t Table) WithLinks(peers []v1alpha1.Peer) Table {
 }
 
 // Fits reports whether the offer is in use, open, and has room for the request of one pod.
-func (r *Row) Fits(request corev1.ResourceList) bool { return demandOf(request).misfit(r) == "" }
+func (r *Row) Fits(request corev1.ResourceList) bool {
+	return demandOf(Query{Request: request}).misfit(r) == ""
+}
 
 // PricePerHour returns what the request costs there for an hour.
 func (r *Row) PricePerHour(request corev1.ResourceList) Cost {
 	return PricePerHour(r.Offer.Prices, request)
+}
+
+// Orders of rows, by what the first one has.
+const (
+	OrderPrice   = "price"   // the lowest price of a pod of DefaultRequest
+	OrderLatency = "latency" // the shortest round trip; what was not measured comes last
+	OrderCPU     = "cpu"     // the most free cores
+)
+
+// By returns how two rows compare in the order of that name. Rows that are equal in it come by cluster id.
+func By(order string) (func(a, b Row) int, error) {
+	compare, known := map[string]func(a, b *Row) int{
+		OrderPrice:   byPrice,
+		OrderLatency: func(a, b *Row) int { return nearer(a.RoundTrip, b.RoundTrip) },
+		OrderCPU:     byCPU,
+	}[order]
+	if !known {
+		return nil, fmt.Errorf("%s is no order: use %s, %s or %s", quoted(order), OrderPrice, OrderLatency, OrderCPU)
+	}
+	return func(a, b Row) int { return cmp.Or(compare(&a, &b), cmp.Compare(a.ClusterID, b.ClusterID)) }, nil
+}
+
+// DefaultRequest is the pod by which offers are compared where none is named: one core and 1Gi of memory.
+func DefaultRequest() corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(1, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(1<<30, resource.BinarySI),
+	}
+}
+
+func byPrice(a, b *Row) int {
+	return Cheaper(a.PricePerHour(DefaultRequest()), b.PricePerHour(DefaultRequest()))
+}
+
+func byCPU(a, b *Row) int {
+	free := Offered(&b.Offer)[corev1.ResourceCPU]
+	return free.Cmp(Offered(&a.Offer)[corev1.ResourceCPU])
+}
+
+// Phase returns the phase of the offer, which is Open unless it names another.
+func Phase(ad *v1alpha1.AdvertisementSpec) v1alpha1.OfferPhase {
+	return cmp.Or(ad.Phase, v1alpha1.OfferOpen)
+}
+
+// PhaseFor returns the phase of what we offer to the peer as a consumer.
+func PhaseFor(peer *v1alpha1.Peer) v1alpha1.OfferPhase {
+	if !peer.DeletionTimestamp.IsZero() {
+		return v1alpha1.OfferLeaving
+	}
+	switch peer.Spec.Access {
+	case v1alpha1.AccessDraining:
+		return v1alpha1.OfferDraining
+	case v1alpha1.AccessCordoned, v1alpha1.AccessSuspended:
+		return v1alpha1.OfferCordoned
+	default:
+		return v1alpha1.OfferOpen
+	}
 }

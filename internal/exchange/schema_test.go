@@ -39,7 +39,7 @@ func TestDecodeLooksAtEveryQuantity(t *testing.T) {
 					object["nested"] = []any{map[string]any{"clusterID": "good"}, object["nested"]}
 				}
 			}
-			if _, err := Decode(map[string]any{"spec": object}); !errors.Is(err, errUntamedQuantity) {
+			if _, err := Decode(map[string]any{"spec": object}); !errors.Is(err, errQuantityText) {
 				t.Errorf("%s: %.20v: got error %v", path, bad, err)
 			}
 		}
