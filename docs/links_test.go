@@ -46,6 +46,21 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestReadmeLinksEachPage checks that a reader finds each page of the documentation from the README.
+func TestReadmeLinksEachPage(t *testing.T) {
+	pages := readPages(t)
+	linked := map[string]bool{}
+	for _, link := range pages["README.md"].links {
+		linked[filepath.Clean(link)] = true
+	}
+	for file := range pages {
+		isNote := strings.HasPrefix(file, filepath.Join("docs", "design")) // which its own README lists
+		if strings.HasPrefix(file, "docs") && !isNote && !linked[file] {
+			t.Errorf("README.md does not link %s", file)
+		}
+	}
+}
+
 // follow says what is wrong with a link on a page, if anything. Links to other hosts are not followed.
 func follow(pages map[string]page, file, link string) string {
 	target, err := url.Parse(link)
