@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/hanse-dev/hanse/internal/kubelet"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
@@ -55,19 +56,18 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 	if err != nil {
 		return err
 	}
-	links, err := server.addLinks(mgr, "kubelet")
+	without, err := newAdapter(mgr)
 	if err != nil {
 		return err
 	}
-	adapt, err := adaptAgentless(mgr)
+	links, err := server.addLinks(mgr, peers.Config{UserAgent: "hanse-kubelet", Adapt: without.adapt})
 	if err != nil {
 		return err
 	}
-	config.LinkTimeout = server.linkTimeout
 	id := server.tracing.clusterID(ctx, mgr.GetAPIReader(), server.namespace)
 	return server.tracing.run(ctx, "hanse-kubelet", id, func(tracer *trace.Tracer) error {
 		config.Tracer = tracer
-		if err := kubelet.New(config, links, adapt, server.faults.clock()).SetupWithManager(mgr); err != nil {
+		if err := kubelet.New(config, links, server.faults.clock()).SetupWithManager(mgr); err != nil {
 			return err
 		}
 		return mgr.Start(ctx)

@@ -112,7 +112,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 
 // control runs the controllers.
 func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
-	links, err := f.server.addLinks(mgr, "manager")
+	links, err := f.server.addLinks(mgr, peers.Config{UserAgent: "hanse-manager"})
 	if err != nil {
 		return err
 	}

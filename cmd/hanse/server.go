@@ -128,18 +128,15 @@ const freshCredentials = 5 * time.Second
 // work of ours, which of pings to thousands of peers is more than of all else that an idle process does.
 const pingAfter = time.Minute
 
-// addLinks adds the connections to peers, which the manager ends with itself.
-func (f *serverFlags) addLinks(mgr manager.Manager, subcommand string) (*peers.Links, error) {
-	links := peers.NewLinks(peers.Config{
-		Local:       mgr.GetAPIReader(),
-		Scheme:      mgr.GetScheme(),
-		UserAgent:   "hanse-" + subcommand + "/" + version.Version,
-		LinkTimeout: f.linkTimeout,
-		Timeout:     f.timeout,
-		PingAfter:   pingAfter,
-		Fresh:       freshCredentials,
-		Clock:       f.faults.clock(),
-	})
+// addLinks adds the connections to peers, which the manager ends with itself. The given configuration says what is special
+// about this process.
+func (f *serverFlags) addLinks(mgr manager.Manager, config peers.Config) (*peers.Links, error) {
+	config.Local, config.Scheme = mgr.GetAPIReader(), mgr.GetScheme()
+	config.UserAgent += "/" + version.Version
+	config.LinkTimeout, config.Timeout = f.linkTimeout, f.timeout
+	config.PingAfter, config.Fresh = pingAfter, freshCredentials
+	config.Clock = f.faults.clock()
+	links := peers.NewLinks(config)
 	return links, mgr.Add(links)
 }
 

@@ -106,7 +106,7 @@ func TestFollowedLogEndsWithTheSite(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, make([]byte, len("first\n"))); err != nil {
 		t.Fatal(err)
 	}
-	w.sites.get(turin).close()
+	w.links.Close(turin)
 	w.expect(ended, "log")
 	if rest, _ := io.ReadAll(resp.Body); len(rest) > 0 {
 		t.Errorf("then came %q", rest)

@@ -27,7 +27,7 @@ func (a *apiServer) runningPods(w http.ResponseWriter, r *http.Request, node *se
 }
 
 func (a *apiServer) listPods(w http.ResponseWriter, r *http.Request, node *servedNode, keep func(*corev1.Pod) bool) {
-	bound, err := currentPods(r.Context(), a.live, a.sites, node.name)
+	bound, err := currentPods(r.Context(), a.live, a.links, node.name)
 	if err != nil {
 		(&refusal{status: http.StatusInternalServerError, message: "Cannot list pods", err: err}).write(w, r)
 		return

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -34,7 +35,7 @@ const (
 
 // remotePod is where a home pod really runs.
 type remotePod struct {
-	site *site
+	link *peers.Link
 	twin string
 	name string
 }
@@ -56,29 +57,29 @@ func (a *apiServer) locate(r *http.Request, node string) (remotePod, *refusal) {
 		absent.message = fmt.Sprintf("pod %s/%s has no container %q", namespace, name, container)
 		return remotePod{}, absent
 	}
-	at := a.sites.get(peerOf(node))
-	if at == nil {
+	link, linked := a.links.Get(peerOf(node))
+	if !linked {
 		return remotePod{}, &refusal{
 			status: http.StatusServiceUnavailable, message: fmt.Sprintf("there is no link to peer %q", peerOf(node)),
 		}
 	}
-	seen := at.look(namespace, name)
+	seen := look(link, namespace, name)
 	if !seen.synced() {
 		return remotePod{}, &refusal{
 			status:  http.StatusServiceUnavailable,
-			message: fmt.Sprintf("what runs at peer %q is being looked up: try again in a moment", at.peer),
+			message: fmt.Sprintf("what runs at peer %q is being looked up: try again in a moment", peerOf(node)),
 		}
 	}
 	if seen.shadow == nil || seen.shadow.Spec.HomeUID != pod.UID {
-		absent.message = fmt.Sprintf("pod %s/%s does not run at peer %q yet", namespace, name, at.peer)
+		absent.message = fmt.Sprintf("pod %s/%s does not run at peer %q yet", namespace, name, peerOf(node))
 		return remotePod{}, absent
 	}
-	remote, found := at.remote(seen.twin, seen.shadow)
+	remote, found := link.RemotePod(seen.shadow)
 	if !found {
-		absent.message = fmt.Sprintf("pod %s/%s is being made again at peer %q", namespace, name, at.peer)
+		absent.message = fmt.Sprintf("pod %s/%s is being made again at peer %q", namespace, name, peerOf(node))
 		return remotePod{}, absent
 	}
-	return remotePod{site: at, twin: remote.Namespace, name: remote.Name}, nil
+	return remotePod{link: link, twin: remote.Namespace, name: remote.Name}, nil
 }
 
 // hasContainer says whether the pod has a container of that name, of whatever kind.
@@ -100,7 +101,7 @@ func hasContainer(pod *corev1.Pod, name string) bool {
 
 // request returns a request to a subresource of the remote pod.
 func (p remotePod) request(ctx context.Context, method, subresource, query string) (*http.Request, error) {
-	base, _, err := rest.DefaultServerUrlFor(p.site.link.RESTConfig())
+	base, _, err := rest.DefaultServerUrlFor(p.link.RESTConfig())
 	if err != nil {
 		return nil, fmt.Errorf("address of peer: %w", err)
 	}
@@ -109,10 +110,10 @@ func (p remotePod) request(ctx context.Context, method, subresource, query strin
 	return http.NewRequestWithContext(ctx, method, address.String(), nil)
 }
 
-// context returns a context that ends with the request or with the site.
+// context returns a context that ends with the request or with the link.
 func (p remotePod) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(p.site.ctx, cancel)
+	stop := p.link.OnClose(cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
@@ -136,7 +137,7 @@ func (p remotePod) open(req *http.Request) (*http.Response, *refusal) {
 
 // transport makes a transport for one request, with the credentials of this moment.
 func (p remotePod) transport() (http.RoundTripper, error) {
-	config := p.site.link.RESTConfig()
+	config := p.link.RESTConfig()
 	secure, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("read certificates: %w", err)
@@ -173,7 +174,7 @@ func dialPeer(ctx context.Context, network, address string) (net.Conn, error) {
 
 func (p remotePod) unreachable(err error) *refusal {
 	return &refusal{
-		status: http.StatusBadGateway, message: fmt.Sprintf("cannot reach peer %q", p.site.peer), err: err,
+		status: http.StatusBadGateway, message: fmt.Sprintf("cannot reach peer %q", p.link.Peer()), err: err,
 	}
 }
 
@@ -184,11 +185,11 @@ func (p remotePod) refused(resp *http.Response) *refusal {
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		told.status = http.StatusBadGateway
-		told.message = fmt.Sprintf("peer %q does not allow it: %s", p.site.peer, told.message)
+		told.message = fmt.Sprintf("peer %q does not allow it: %s", p.link.Peer(), told.message)
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
 	default:
 		told.status = http.StatusBadGateway
-		told.message = fmt.Sprintf("peer %q answers with status %d: %s", p.site.peer, resp.StatusCode, told.message)
+		told.message = fmt.Sprintf("peer %q answers with status %d: %s", p.link.Peer(), resp.StatusCode, told.message)
 	}
 	return told
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 )
 
 // logParameters are what a log may be asked for with. They have the same names at a kubelet and at an API server.
@@ -94,4 +95,32 @@ func withoutTokens(headers []string) []string {
 		return nil
 	}
 	return []string{strings.Join(kept, ", ")}
+}
+
+// A gate lets requests in until it ends, and then waits for those inside. The zero value is open.
+type gate struct {
+	mu     sync.Mutex
+	ended  bool
+	inside sync.WaitGroup
+}
+
+// enter reports whether the request may begin. It must leave then.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return false
+	}
+	g.inside.Add(1)
+	return true
+}
+
+func (g *gate) leave() { g.inside.Done() }
+
+// end closes the gate and waits until nobody is inside.
+func (g *gate) end() {
+	g.mu.Lock()
+	g.ended = true
+	g.mu.Unlock()
+	g.inside.Wait()
 }

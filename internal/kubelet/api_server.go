@@ -12,6 +12,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // How many streams are open at most: of one virtual node, and of all together. Each may keep up to a megabyte in buffers
@@ -25,7 +27,7 @@ const (
 type apiServer struct {
 	reader      client.Reader
 	live        client.Reader // for whole pods
-	sites       siteFinder
+	links       *peers.Links
 	access      access
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	ports       *portTable
@@ -87,7 +89,7 @@ func (a *apiServer) serve(ctx context.Context, server *http.Server, listener *no
 		// Streams are upgraded connections, which HTTP/2 does not have.
 		NextProtos: []string{"http/1.1"},
 	})
-	node := &servedNode{name: listener.node, usage: newMeter(listener.node, a.reader, a.sites, a.clock)}
+	node := &servedNode{name: listener.node, usage: newMeter(listener.node, a.reader, a.links, a.clock)}
 	err := server.Serve(&secureListener{Listener: secure, node: node})
 	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 		logr.FromContextOrDiscard(ctx).Error(err, "Cannot serve the kubelet API", "Node", listener.node)

@@ -61,14 +61,12 @@ func newAPIWorldWith(t *testing.T, provider http.HandlerFunc, stall time.Duratio
 		}
 		provider(rw, r)
 	}))
-	w.link.config = &rest.Config{
-		Host: server.URL, BearerToken: "ours", TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-	}
-	httpClient, err := rest.HTTPClientFor(w.link.config)
+	*w.turin.REST = rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	httpClient, err := rest.HTTPClientFor(w.turin.REST)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.link.http = httpClient
+	*w.turin.HTTP = *httpClient
 	certificate, err := testCertificate()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +75,7 @@ func newAPIWorldWith(t *testing.T, provider http.HandlerFunc, stall time.Duratio
 	table := newTable(t, first, first+1)
 	table.stall = stall
 	api := &apiServer{
-		reader: w.home, live: w.home, sites: w.sites, ports: table, certificate: certificate, clock: w.clock,
+		reader: w.home, live: w.home, links: w.links, ports: table, certificate: certificate, clock: w.clock,
 		access: access{
 			authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 				name, known := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -227,7 +225,7 @@ func TestWhatIsNotServed(t *testing.T) {
 
 func TestWhatIsNotKnownYetIsNoMissingPod(t *testing.T) {
 	w := newAPIWorld(t, func(http.ResponseWriter, *http.Request) {})
-	w.link.synced = false
+	w.silence()
 	status, body := w.get("/containerLogs/shop/web-1/web")
 	if status != http.StatusServiceUnavailable || !strings.Contains(body, "try again") {
 		t.Errorf("status %d: %s", status, body)
@@ -313,9 +311,8 @@ func TestStreamsAreJoined(t *testing.T) {
 func TestStreamsUseTheTokenOfTheMoment(t *testing.T) {
 	w := newAPIWorld(t, echo)
 	w.upgrade("/exec/shop/web-1/web?command=sh&output=1")
-	renewed := rest.CopyConfig(w.link.config)
-	renewed.BearerToken = "renewed"
-	w.link.config = renewed
+	w.turin.Renew(tenant, "renewed")
+	w.reconcileNode()
 	w.upgrade("/exec/shop/web-1/web?command=sh&output=1")
 	for _, want := range []string{"Bearer ours", "Bearer renewed"} {
 		if got := (<-w.asked).Header.Get("Authorization"); got != want {
@@ -371,10 +368,10 @@ func (w *apiWorld) upgrade(path string) net.Conn {
 	return conn
 }
 
-func TestStreamsEndWithTheSite(t *testing.T) {
+func TestStreamsEndWithTheLink(t *testing.T) {
 	w := newAPIWorld(t, echo)
 	conn := w.upgrade("/exec/shop/web-1/web?command=sh&output=1")
-	w.sites.get(turin).close()
+	w.links.Close(turin)
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the stream is open")
 	}

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
@@ -40,8 +39,6 @@ type Config struct {
 	// LeaseDuration is how long a virtual node counts as alive after it renewed its lease, and LeaseRenewal how often
 	// it does that. Many nodes renew less often, down to twice in LeaseDuration.
 	LeaseDuration, LeaseRenewal time.Duration
-	// LinkTimeout is how soon it is known that a peer is cut off: what the links were made with.
-	LinkTimeout time.Duration
 	// DefaultToleration is for how long pods tolerate a node that is not ready if their authors have not said: what the
 	// API server of this cluster puts on them.
 	DefaultToleration time.Duration
@@ -59,7 +56,6 @@ func (c *Config) Default() {
 	c.Workers = orDefault(c.Workers, DefaultWorkers)
 	c.LeaseDuration = orDefault(c.LeaseDuration, DefaultLeaseDuration)
 	c.LeaseRenewal = orDefault(c.LeaseRenewal, DefaultLeaseRenewal)
-	c.LinkTimeout = max(c.LinkTimeout, peers.DefaultLinkTimeout)
 	c.DefaultToleration = orDefault(c.DefaultToleration, DefaultToleration)
 }
 

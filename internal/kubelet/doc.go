@@ -1,12 +1,11 @@
 // Package kubelet is the inside of `hanse kubelet`: every virtual node of this cluster in one process.
 //
-// Five parts meet only through API objects and the links in sites:
+// Four parts meet only through API objects and the links of package peers:
 //
 //   - the node controller makes one Node for each accepted Advertisement, and the lease controller keeps it alive;
 //   - the pod controller takes pods that the scheduler bound to a virtual node out to the provider as ShadowPods, and
 //     brings their status back;
 //   - the drain controller has the pods of a virtual node go when the provider asks for it, or when we part from it;
-//   - sites holds, for each provider, what is watched over its link;
 //   - the API server answers for each virtual node, on a port of its own, what the cluster's API server asks a kubelet:
 //     logs, exec, attach and port-forward, and what its pods use.
 //

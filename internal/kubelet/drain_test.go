@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -316,8 +315,8 @@ func TestUnknownPeerHasNoNode(t *testing.T) {
 	if got := w.wrote(); got != nil {
 		t.Errorf("wrote %v", got)
 	}
-	if w.sites.get(turin) != nil {
-		t.Error("there is a site")
+	if w.link() != nil {
+		t.Error("there is a link")
 	}
 }
 
@@ -327,10 +326,9 @@ func TestEndsAreCarriedWhileWePart(t *testing.T) {
 	w.create(w.remote, mapping())
 	w.create(w.remote, shadowOf(pod))
 	w.reconcileNode()
-	if w.sites.get(turin) == nil {
+	if w.link() == nil {
 		t.Fatal("there is no link to carry the end over")
 	}
-	w.sites.get(turin).mappingChanged(types.NamespacedName{Namespace: tenant, Name: "shop"})
 	w.wrote()
 	w.reconcilePod("web-1")
 	if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
@@ -346,8 +344,8 @@ func TestEndsAreCarriedWhileWePart(t *testing.T) {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	w.reconcileNode()
-	if w.sites.get(turin) != nil {
-		t.Error("the site outlives the node")
+	if w.link() != nil {
+		t.Error("the link outlives the node")
 	}
 }
 
@@ -371,8 +369,8 @@ func TestForcedPartingAsksThePeerForNothing(t *testing.T) {
 	if diff := cmp.Diff([]string{"home patch Node " + turinNode}, w.wrote()); diff != "" {
 		t.Fatalf("writes (-want +got):\n%s", diff)
 	}
-	if w.sites.get(turin) != nil {
-		t.Error("the site is still there")
+	if w.link() != nil {
+		t.Error("the link is still there")
 	}
 	w.reconcilePod("ending")
 	if got := w.wrote(); got != nil {

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -56,15 +55,15 @@ const recorderName = "hanse-kubelet"
 // Kubelet is every virtual node of this cluster.
 type Kubelet struct {
 	config Config
-	links  linker
+	links  *peers.Links
 	clock  clock.Clock
 }
 
-// New returns a Kubelet that reaches peers over the links, those without Hanse as adapt has it, whose Run is the caller's
-// to start. Its own parts are started by the manager that SetupWithManager is given.
-func New(config Config, links *peers.Links, adapt Adapt, clk clock.Clock) *Kubelet {
+// New returns a Kubelet that reaches peers over the links, whose Run is the caller's to start. Its own parts are started by
+// the manager that SetupWithManager is given.
+func New(config Config, links *peers.Links, clk clock.Clock) *Kubelet {
 	config.Default()
-	return &Kubelet{config: config, links: peerLinks{links, adapt}, clock: clk}
+	return &Kubelet{config: config, links: links, clock: clk}
 }
 
 // SetupWithManager adds the controllers and the API server of the virtual nodes to the manager, whose cache must have
@@ -78,29 +77,21 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("index pods: %w", err)
 	}
-	bell, nodeBell := &doorbell[request]{}, &doorbell[reconcile.Request]{}
-	events := podEvents{reader: mgr.GetClient(), ring: bell.ring, ringLow: bell.ringLow}
-	all := &sites{
-		links: k.links, open: map[string]*site{}, wake: events.wake, ring: bell.ring,
-		ringNode:    func(peer string) { nodeBell.ring(toPeer(peer)[0]) },
-		linkTimeout: k.config.LinkTimeout,
-	}
 	table := &portTable{
 		address: k.config.NodeIP, first: k.config.FirstPort, last: k.config.LastPort,
 		listeners: map[string]*nodeListener{},
 	}
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
-		events: mgr.GetEventRecorder(recorderName), sites: all, nodeIP: k.config.NodeIP.String(),
+		events: mgr.GetEventRecorder(recorderName), links: k.links, nodeIP: k.config.NodeIP.String(),
 		defaultToleration: k.config.DefaultToleration, tracer: k.config.Tracer,
 	}
 	for _, setup := range []func() error{
-		func() error { return mgr.Add(all) },
-		func() error { return k.addNodes(mgr, all, table, nodeBell) },
+		func() error { return k.addNodes(mgr, table) },
 		func() error { return k.addLeases(mgr) },
-		func() error { return k.addPods(mgr, pods, bell, events) },
+		func() error { return k.addPods(mgr, pods) },
 		func() error { return k.addDrains(mgr, pods) },
-		func() error { return k.addAPI(mgr, all, table) },
+		func() error { return k.addAPI(mgr, table) },
 	} {
 		if err := setup(); err != nil {
 			return err
@@ -109,23 +100,21 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-func (k *Kubelet) addNodes(
-	mgr ctrl.Manager, all *sites, table *portTable, bell *doorbell[reconcile.Request],
-) error {
+func (k *Kubelet) addNodes(mgr ctrl.Manager, table *portTable) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtual-node").
 		For(&v1alpha1.Peer{}).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(goes())).
-		WatchesRawSource(source.TypedFunc[reconcile.Request](bell.Start)).
+		WatchesRawSource(peers.LinkChanges(k.links, enqueuePeer)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: nodeWorkers,
 			RateLimiter:             backOff[reconcile.Request](lastRetry),
 		}).
 		Complete(&nodeController{
 			client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
-			events: mgr.GetEventRecorder(recorderName), ports: table, sites: all,
+			events: mgr.GetEventRecorder(recorderName), ports: table, links: k.links,
 		})
 	if err != nil {
 		return fmt.Errorf("add controller of virtual nodes: %w", err)
@@ -151,7 +140,8 @@ func (k *Kubelet) addLeases(mgr ctrl.Manager) error {
 	return nil
 }
 
-func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController, bell *doorbell[request], events podEvents) error {
+func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController) error {
+	events := podEvents{reader: mgr.GetClient(), links: k.links}
 	from := handler.TypedEnqueueRequestsFromMapFunc[client.Object, request]
 	log := mgr.GetLogger().WithName("pod")
 	err := builder.TypedControllerManagedBy[request](mgr).
@@ -162,7 +152,9 @@ func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController, bell *doorbell[
 		Watches(&v1alpha1.Advertisement{}, from(events.ofAdvertisement), builder.WithPredicates(remapped())).
 		Watches(&v1alpha1.NamespaceOffloading{}, from(events.ofNamespace),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.TypedFunc[request](bell.Start)).
+		WatchesRawSource(peers.LinkChanges(k.links, events.linkChanged)).
+		WatchesRawSource(peers.Changes(k.links, peers.Mappings, events.mappingChanged)).
+		WatchesRawSource(peers.Changes(k.links, records, events.recordChanged)).
 		WithLogConstructor(func(req *request) logr.Logger {
 			if req == nil {
 				return log
@@ -202,7 +194,7 @@ func (k *Kubelet) addDrains(mgr ctrl.Manager, pods forgetter) error {
 	return nil
 }
 
-func (k *Kubelet) addAPI(mgr ctrl.Manager, all *sites, table *portTable) error {
+func (k *Kubelet) addAPI(mgr ctrl.Manager, table *portTable) error {
 	clients, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("make client of the kubelet API: %w", err)
@@ -228,7 +220,7 @@ func (k *Kubelet) addAPI(mgr ctrl.Manager, all *sites, table *portTable) error {
 		return err
 	}
 	return mgr.Add(&apiServer{
-		reader: mgr.GetClient(), live: mgr.GetAPIReader(), sites: all, access: who, certificate: certificate, ports: table, clock: k.clock,
+		reader: mgr.GetClient(), live: mgr.GetAPIReader(), links: k.links, access: who, certificate: certificate, ports: table, clock: k.clock,
 	})
 }
 

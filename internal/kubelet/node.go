@@ -11,6 +11,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 const (
@@ -145,11 +146,11 @@ func cutOffNode() corev1.NodeCondition {
 
 // linkConditions returns what the link says about conditions that are to be. While nobody knows, the node stays as ready
 // as it is shown.
-func linkConditions(link linkState, desired []corev1.NodeCondition, isNew bool) []corev1.NodeCondition {
+func linkConditions(link peers.State, desired []corev1.NodeCondition, isNew bool) []corev1.NodeCondition {
 	switch {
-	case link == linkCut:
+	case link == peers.Cut:
 		return replaceNodeCondition(desired, cutOffNode())
-	case link == linkUnknown && !isNew:
+	case link == peers.Unknown && !isNew:
 		return slices.DeleteFunc(desired, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	default:
 		return desired

@@ -36,13 +36,6 @@ type ports interface {
 	Close(node string)
 }
 
-// siteKeeper opens and closes the links to peers, and knows how they are.
-type siteKeeper interface {
-	state(peer string) linkState
-	ensure(ctx context.Context, peer *v1alpha1.Peer) error
-	drop(peer string)
-}
-
 // nodeController makes the virtual node of each peer. Requests are names of Peers.
 type nodeController struct {
 	client client.Client
@@ -50,7 +43,7 @@ type nodeController struct {
 	clock  clock.PassiveClock
 	events events.EventRecorder
 	ports  ports
-	sites  siteKeeper
+	links  *peers.Links
 }
 
 // Reconcile makes the virtual node look as the peer's accepted advertisement says, or takes it away.
@@ -59,7 +52,7 @@ func (c *nodeController) Reconcile(ctx context.Context, req reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	seen.link = c.sites.state(req.Name)
+	seen.link = c.links.State(req.Name)
 	switch {
 	case seen.ad != nil:
 		err = c.keep(ctx, seen)
@@ -79,10 +72,10 @@ func (c *nodeController) linkTo(
 	ctx context.Context, name string, seen nodeFacts, nodeErr error,
 ) (reconcile.Result, error) {
 	if seen.peer == nil || forsaken(seen.peer) || seen.node == nil && !consumed(seen.peer) {
-		c.sites.drop(name)
+		c.links.Close(name)
 		return reconcile.Result{}, nodeErr
 	}
-	err := c.sites.ensure(ctx, seen.peer)
+	err := c.ensure(ctx, seen.peer)
 	if errors.Is(err, peers.ErrCredentialsMissing) || errors.Is(err, peers.ErrCredentialsInvalid) {
 		// The Peer's conditions say so, and its change or the resync brings us back.
 		err = nil
@@ -91,6 +84,16 @@ func (c *nodeController) linkTo(
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: wait.Jitter(resyncPeriod, 0.2)}, nil
+}
+
+// ensure makes the link, and sees to it that over it is followed what is of use.
+func (c *nodeController) ensure(ctx context.Context, peer *v1alpha1.Peer) error {
+	link, err := c.links.Ensure(ctx, peer)
+	if err != nil {
+		return fmt.Errorf("link to peer %q: %w", peer.Name, err)
+	}
+	link.Mappings()
+	return unfollowIdle(ctx, c.client, link)
 }
 
 func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
@@ -215,7 +218,7 @@ func (c *nodeController) needed(ctx context.Context, seen nodeFacts) (bool, erro
 	return false, nil
 }
 
-func (c *nodeController) closeToPods(ctx context.Context, node *corev1.Node, link linkState) error {
+func (c *nodeController) closeToPods(ctx context.Context, node *corev1.Node, link peers.State) error {
 	if _, err := c.ports.Open(node.Name, node.Status.DaemonEndpoints.KubeletEndpoint.Port); err != nil {
 		return err
 	}

@@ -12,10 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 func toPeer(name string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+func enqueuePeer(_ context.Context, peer string, queue peers.Queue[reconcile.Request]) {
+	queue.Add(toPeer(peer)[0])
 }
 
 func peerOfAdvertisement(_ context.Context, object client.Object) []reconcile.Request {

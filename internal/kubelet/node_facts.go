@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // nodeFacts are what decides about a virtual node.
@@ -21,7 +22,7 @@ type nodeFacts struct {
 	// refused says that the peer still offers something, which was accepted before or may be yet: the node is kept for it.
 	refused bool
 	// link says whether the peer answers.
-	link linkState
+	link peers.State
 }
 
 // observeNode reads what decides about the virtual node of the peer of that name.

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 func TestDesiredNode(t *testing.T) {
@@ -367,7 +366,7 @@ func TestWithdrawnNodeClosesAndGoesBehindItsLastPod(t *testing.T) {
 
 func TestNodeComesUpThoughTheLinkHasNoCredentials(t *testing.T) {
 	w := newWorld(t, peer(), advertisement())
-	w.sites.links = &fakeLinks{err: peers.ErrCredentialsMissing}
+	w.turin.RemoveCredentials()
 	if result := w.reconcileNode(); result.RequeueAfter < resyncPeriod {
 		t.Errorf("comes back after %s", result.RequeueAfter)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
@@ -31,18 +32,12 @@ type podController struct {
 	live   client.Reader
 	clock  clock.PassiveClock
 	events events.EventRecorder
-	sites  siteFinder
+	links  *peers.Links
 	nodeIP string
 	// defaultToleration is for how long Kubernetes has pods tolerate a node that is not ready.
 	defaultToleration time.Duration
 	pace              writePace
 	tracer            *trace.Tracer
-}
-
-// siteFinder knows the sites that are open.
-type siteFinder interface {
-	get(peer string) *site
-	ensure(ctx context.Context, peer *v1alpha1.Peer) error
 }
 
 // errWaiting brings a pod back, later each time.
@@ -51,11 +46,11 @@ var errWaiting = errors.New("waiting for the peer")
 // Reconcile brings one pod and its record at the peer together. What exists on both sides decides, by UID; nothing is
 // remembered.
 func (c *podController) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
-	seen, at, err := c.observe(ctx, req)
+	seen, link, err := c.observe(ctx, req)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	result, err := c.act(ctx, req, seen, at)
+	result, err := c.act(ctx, req, seen, link)
 	var tooSoon *tooSoonError
 	if errors.As(err, &tooSoon) {
 		return reconcile.Result{RequeueAfter: tooSoon.after}, nil
@@ -63,7 +58,7 @@ func (c *podController) Reconcile(ctx context.Context, req request) (reconcile.R
 	return result, c.explain(ctx, seen, err)
 }
 
-func (c *podController) act(ctx context.Context, req request, seen podFacts, at *site) (reconcile.Result, error) {
+func (c *podController) act(ctx context.Context, req request, seen podFacts, link *peers.Link) (reconcile.Result, error) {
 	next := decide(seen)
 	var (
 		again time.Duration
@@ -76,34 +71,37 @@ func (c *podController) act(ctx context.Context, req request, seen podFacts, at 
 	case doWait:
 		again = patience
 	case doCreate:
-		err = c.create(ctx, seen, at)
+		err = c.create(ctx, seen, link)
 	case doDisconnect:
 		err = c.write(ctx, seen.home, disconnectedStatus(seen.home, metav1.NewTime(c.clock.Now())))
 	case doReport:
-		again, err = c.report(ctx, seen, at)
+		again, err = c.report(ctx, seen, link)
 	case doEnd:
-		err = c.end(ctx, seen, at)
+		err = c.end(ctx, seen, link)
 	case doFinish:
-		err = c.finish(ctx, seen, at)
+		err = c.finish(ctx, seen, link)
 	case doClear:
-		err = c.clear(ctx, req, seen.shadow, at)
+		err = c.clear(ctx, req, seen.shadow, link)
 	}
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// observe gathers what decides about the pod. The site is nil if there is no link to the peer.
-func (c *podController) observe(ctx context.Context, req request) (podFacts, *site, error) {
+// observe gathers what decides about the pod. The link is nil if there is none to the peer.
+func (c *podController) observe(ctx context.Context, req request) (podFacts, *peers.Link, error) {
 	seen := podFacts{peer: req.Peer}
 	if err := c.observeHome(ctx, req, &seen); err != nil {
 		return seen, nil, err
 	}
-	at := c.sites.get(req.Peer)
-	if at == nil {
+	link, linked := c.links.Get(req.Peer)
+	if !linked {
 		return seen, nil, nil
 	}
 	seen.linked = true
-	seen.view = at.look(req.Namespace, req.Name)
-	return seen, at, nil
+	if seen.home != nil && seen.virtual {
+		link.FollowTwin(records, req.Namespace)
+	}
+	seen.view = look(link, req.Namespace, req.Name)
+	return seen, link, nil
 }
 
 func (c *podController) observeHome(ctx context.Context, req request, seen *podFacts) error {
@@ -149,7 +147,7 @@ func boundAt(pod *corev1.Pod) time.Time {
 }
 
 // create asks the peer to run the pod.
-func (c *podController) create(ctx context.Context, seen podFacts, at *site) error {
+func (c *podController) create(ctx context.Context, seen podFacts, link *peers.Link) error {
 	raw, err := c.outbound(ctx, seen.home, &seen.how)
 	var held *heldError
 	if errors.As(err, &held) {
@@ -179,9 +177,9 @@ func (c *podController) create(ctx context.Context, seen podFacts, at *site) err
 			HomeUID: home.UID, Path: offload.Path(home), Pod: runtime.RawExtension{Raw: raw},
 		},
 	}
-	err = c.createShadow(ctx, home, shadow, at)
+	err = c.createShadow(ctx, home, shadow, link)
 	if apierrors.IsAlreadyExists(err) {
-		return c.collide(ctx, seen, at)
+		return c.collide(ctx, seen, link)
 	}
 	if err != nil {
 		return &peerError{attempt: "create ShadowPod", err: err}
@@ -194,17 +192,17 @@ func (c *podController) create(ctx context.Context, seen podFacts, at *site) err
 
 // collide handles a record that exists though the mirror does not show it. Nothing is to be done about the pod's own:
 // it is on its way to the mirror.
-func (c *podController) collide(ctx context.Context, seen podFacts, at *site) error {
+func (c *podController) collide(ctx context.Context, seen podFacts, link *peers.Link) error {
 	found := &v1alpha1.ShadowPod{}
 	key := client.ObjectKey{Namespace: seen.twin, Name: seen.home.Name}
-	if err := at.link.Client().Get(ctx, key, found); err != nil {
+	if err := link.Client().Get(ctx, key, found); err != nil {
 		return &peerError{attempt: "read ShadowPod", err: err}
 	}
 	if found.Spec.HomeUID == seen.home.UID {
 		return nil
 	}
-	req := request{Peer: at.peer, Namespace: seen.home.Namespace, Name: seen.home.Name}
-	if err := c.clear(ctx, req, found, at); err != nil {
+	req := request{Peer: link.Peer(), Namespace: seen.home.Namespace, Name: seen.home.Name}
+	if err := c.clear(ctx, req, found, link); err != nil {
 		return err
 	}
 	return errWaiting
@@ -212,16 +210,16 @@ func (c *podController) collide(ctx context.Context, seen podFacts, at *site) er
 
 // report carries changes of the pod out and its status home, each whatever becomes of the other, and lets the pod go if
 // there is no room for it for too long. It returns how soon that may be.
-func (c *podController) report(ctx context.Context, seen podFacts, at *site) (time.Duration, error) {
-	err := errors.Join(c.carry(ctx, seen, at), c.bringHome(ctx, seen.home, seen.shadow))
+func (c *podController) report(ctx context.Context, seen podFacts, link *peers.Link) (time.Duration, error) {
+	err := errors.Join(c.carry(ctx, seen, link), c.bringHome(ctx, seen.home, seen.shadow))
 	if err != nil {
 		return 0, err
 	}
-	return c.letGo(ctx, seen, at)
+	return c.letGo(ctx, seen, link)
 }
 
 // carry brings what changed about the pod since it went out.
-func (c *podController) carry(ctx context.Context, seen podFacts, at *site) error {
+func (c *podController) carry(ctx context.Context, seen podFacts, link *peers.Link) error {
 	now := revision(seen.home, seen.how.Overrides)
 	if !seen.answers || !seen.shadow.DeletionTimestamp.IsZero() || seen.shadow.Annotations[annotationRevision] == now {
 		return nil
@@ -236,9 +234,14 @@ func (c *podController) carry(ctx context.Context, seen podFacts, at *site) erro
 		changed.Annotations = map[string]string{}
 	}
 	changed.Annotations[annotationRevision] = now
-	if err := at.link.Client().Update(ctx, changed); err != nil {
+	if err := link.Client().Update(ctx, changed); err != nil {
 		return &peerError{attempt: "update ShadowPod", err: err}
 	}
 	fault.Point(fault.ChangeCarried)
 	return nil
+}
+
+// request asks the pod controller to look at the pod of that name, here and at the peer.
+type request struct {
+	Peer, Namespace, Name string
 }

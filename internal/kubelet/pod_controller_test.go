@@ -12,9 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -212,12 +210,12 @@ func TestStartedPodIsNotSentAgainBeforeThePeerToldWhatItHas(t *testing.T) {
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web"}}
 	w := offloaded(t, pod)
-	w.link.synced = false
+	w.silence()
 	w.reconcilePod("web-1")
 	if got := w.wrote(); got != nil {
 		t.Errorf("wrote %v", got)
 	}
-	w.link.synced = true
+	w.turin.Heal()
 	w.reconcilePod("web-1")
 	if diff := cmp.Diff([]string{"remote create ShadowPod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("after the peer told that it has none (-want +got):\n%s", diff)
@@ -254,12 +252,8 @@ func TestCollisionThatTheMirrorDoesNotShowIsSettledByUID(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "shadowpods"}, "web-1")
 	t.Run("our own record is left alone", func(t *testing.T) {
 		w := offloaded(t, podCalled("web-1"))
-		w.link.synced = false
-		w.reopen()
+		w.turin.Freeze() // the mirror does not show yet what we have written
 		w.create(w.remote, shadowOf(podCalled("web-1")))
-		w.link.synced = true
-		// The mirror of the twin is still empty, as right after a restart.
-		w.sites.get(turin).twins["shop"] = twin{name: twinName, shadows: &emptyMirror{}, stop: func() {}}
 		w.fail("remote create ShadowPod web-1", exists)
 		w.reconcilePod("web-1")
 		if diff := cmp.Diff([]string{"remote create ShadowPod web-1"}, w.wrote()); diff != "" {
@@ -270,8 +264,8 @@ func TestCollisionThatTheMirrorDoesNotShowIsSettledByUID(t *testing.T) {
 		w := offloaded(t, podCalled("web-1"))
 		other := podCalled("web-1")
 		other.UID = "uid-before"
+		w.turin.Freeze()
 		w.create(w.remote, shadowOf(other))
-		w.sites.get(turin).twins["shop"] = twin{name: twinName, shadows: &emptyMirror{}, stop: func() {}}
 		w.fail("remote create ShadowPod web-1", exists)
 		if _, err := w.tryPod("web-1"); err == nil {
 			t.Error("nothing makes the pod come back")
@@ -282,16 +276,6 @@ func TestCollisionThatTheMirrorDoesNotShowIsSettledByUID(t *testing.T) {
 		}
 	})
 }
-
-func (w *world) reopen() {
-	w.sites.get(turin).mappingChanged(types.NamespacedName{Namespace: tenant, Name: "shop"})
-}
-
-// emptyMirror has synced and shows nothing.
-type emptyMirror struct{ fakeMirror }
-
-func (*emptyMirror) Get(types.NamespacedName) (client.Object, bool) { return nil, false }
-func (*emptyMirror) HasSynced() bool                                { return true }
 
 func TestNewAddressOfTheNodeIsNoChangeOfThePod(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))

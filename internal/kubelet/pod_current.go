@@ -8,22 +8,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // currentPods returns the pods that are bound to the virtual node, with their statuses as their peer tells them. What we
 // bring home comes back to our cache some time later, and others may have seen it by then: whoever waited for a pod to run
 // finds that it does.
-func currentPods(ctx context.Context, reader client.Reader, sites siteFinder, node string) ([]corev1.Pod, error) {
+func currentPods(ctx context.Context, reader client.Reader, links *peers.Links, node string) ([]corev1.Pod, error) {
 	pods, err := podsOn(ctx, reader, node, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
 	}
-	at := sites.get(peerOf(node))
-	if at == nil {
+	link, linked := links.Get(peerOf(node))
+	if !linked {
 		return pods, nil
 	}
 	for i := range pods {
-		if status, differs := at.news(&pods[i]); differs {
+		if status, differs := news(link, &pods[i]); differs {
 			pods[i].Status = status // the list is ours, though what its pods point to is the cache's
 		}
 	}
@@ -32,12 +33,12 @@ func currentPods(ctx context.Context, reader client.Reader, sites siteFinder, no
 
 // news returns the status that the home pod is about to get, if its peer may have told some. To find that out costs
 // more than to look at the pod, so it is done only for those on their way to be ready.
-func (s *site) news(pod *corev1.Pod) (corev1.PodStatus, bool) {
+func news(link *peers.Link, pod *corev1.Pod) (corev1.PodStatus, bool) {
 	ready := offload.PodCondition(&pod.Status, corev1.PodReady)
 	if terminal(pod) || ready != nil && ready.Status == corev1.ConditionTrue {
 		return corev1.PodStatus{}, false
 	}
-	seen := s.look(pod.Namespace, pod.Name)
+	seen := look(link, pod.Namespace, pod.Name)
 	if !seen.answers || seen.shadow == nil || seen.shadow.Status.Pod == nil {
 		return corev1.PodStatus{}, false
 	}

@@ -13,10 +13,11 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // end asks the peer to end the pod, with the grace that home gives it. A shorter grace is carried later too.
-func (c *podController) end(ctx context.Context, seen podFacts, at *site) error {
+func (c *podController) end(ctx context.Context, seen podFacts, link *peers.Link) error {
 	if len(seen.home.Finalizers) > 0 {
 		// Somebody, such as the Job controller, wants to know how the pod ended.
 		if err := c.bringHome(ctx, seen.home, seen.shadow); err != nil {
@@ -24,19 +25,19 @@ func (c *podController) end(ctx context.Context, seen podFacts, at *site) error 
 		}
 	}
 	if asksForEnd(seen.home, seen.shadow) {
-		err := patchShadow(ctx, at, seen.shadow, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationReportEnd)
+		err := patchShadow(ctx, link, seen.shadow, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationReportEnd)
 		if err != nil && !apierrors.IsForbidden(err) { // an older peer does not know it, which must not keep the pod
 			return remoteGone("ask for the end of ShadowPod", err)
 		}
 	}
 	if grace, news := graceToCarry(seen.home, seen.shadow); news {
-		err := patchShadow(ctx, at, seen.shadow, `{"spec":{"deletionGracePeriodSeconds":%d}}`, grace)
+		err := patchShadow(ctx, link, seen.shadow, `{"spec":{"deletionGracePeriodSeconds":%d}}`, grace)
 		if err != nil {
 			return remoteGone("set grace of ShadowPod", err)
 		}
 		fault.Point(fault.GraceTold)
 	}
-	return c.deleteShadow(ctx, seen.shadow, at)
+	return c.deleteShadow(ctx, seen.shadow, link)
 }
 
 // asksForEnd says whether somebody at home waits to know how the pod ends, and the peer does not know that yet.
@@ -45,9 +46,9 @@ func asksForEnd(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
 	return !asked && len(home.Finalizers) > 0 && shadow.DeletionTimestamp.IsZero()
 }
 
-func patchShadow(ctx context.Context, at *site, shadow *v1alpha1.ShadowPod, format string, values ...any) error {
+func patchShadow(ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, format string, values ...any) error {
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, values...))
-	return at.link.Client().Patch(ctx, named(shadow), patch)
+	return link.Client().Patch(ctx, named(shadow), patch)
 }
 
 // graceToCarry returns the grace that the peer must be told, if it would use another one.
@@ -63,12 +64,12 @@ func graceToCarry(home *corev1.Pod, shadow *v1alpha1.ShadowPod) (int64, bool) {
 	return *grace, told == nil || *grace != *told
 }
 
-func (c *podController) deleteShadow(ctx context.Context, shadow *v1alpha1.ShadowPod, at *site) error {
+func (c *podController) deleteShadow(ctx context.Context, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
 	if !shadow.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	precondition := client.Preconditions{UID: &shadow.UID}
-	if err := at.link.Client().Delete(ctx, named(shadow), precondition); err != nil {
+	if err := link.Client().Delete(ctx, named(shadow), precondition); err != nil {
 		return remoteGone("delete ShadowPod", err)
 	}
 	fault.Point(fault.ShadowDeleted)
@@ -76,11 +77,11 @@ func (c *podController) deleteShadow(ctx context.Context, shadow *v1alpha1.Shado
 }
 
 // finish lets home forget a pod of which nothing is left at the peer.
-func (c *podController) finish(ctx context.Context, seen podFacts, at *site) error {
-	if at != nil && seen.twin != "" {
+func (c *podController) finish(ctx context.Context, seen podFacts, link *peers.Link) error {
+	if link != nil && seen.twin != "" {
 		// The mirror may be behind what we ourselves created.
 		key := client.ObjectKey{Namespace: seen.twin, Name: seen.home.Name}
-		err := at.link.Client().Get(ctx, key, &v1alpha1.ShadowPod{})
+		err := link.Client().Get(ctx, key, &v1alpha1.ShadowPod{})
 		if err == nil {
 			return errWaiting
 		}
@@ -116,7 +117,7 @@ func (c *podController) forget(ctx context.Context, home *corev1.Pod) error {
 
 // clear ends a record whose home pod does not exist any more, at once: a home pod goes before its remote one only by force.
 // Our cache is not asked, since it may be behind.
-func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, at *site) error {
+func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
 	ending, grace := !shadow.DeletionTimestamp.IsZero(), shadow.Spec.DeletionGracePeriodSeconds
 	if ending && ptr.Deref(grace, 0) == 0 {
 		return nil
@@ -130,7 +131,7 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 		return nil
 	}
 	if grace == nil || *grace != 0 {
-		err := patchShadow(ctx, at, shadow, `{"spec":{"deletionGracePeriodSeconds":0}}`)
+		err := patchShadow(ctx, link, shadow, `{"spec":{"deletionGracePeriodSeconds":0}}`)
 		if err != nil {
 			return remoteGone("set grace of ShadowPod", err)
 		}
@@ -138,7 +139,7 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 	if !ending {
 		ctrl.LoggerFrom(ctx).Info("Ending remote pod whose home pod is gone", "homeUID", shadow.Spec.HomeUID)
 	}
-	return c.deleteShadow(ctx, shadow, at)
+	return c.deleteShadow(ctx, shadow, link)
 }
 
 // named returns an object that is good for naming the ShadowPod in a request.

@@ -220,7 +220,7 @@ func TestPodThatNeverWentOutIsForgotten(t *testing.T) {
 
 func TestDyingPodWaitsForAPeerThatDoesNotAnswer(t *testing.T) {
 	w := offloaded(t, dying("web-1", 30))
-	w.link.synced = false
+	w.silence()
 	w.reconcilePod("web-1")
 	if got := w.wrote(); got != nil {
 		t.Errorf("wrote %v", got)
@@ -233,7 +233,7 @@ func TestDyingPodOfDaemonSetIsForgottenWithoutThePeer(t *testing.T) {
 		APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "d", Controller: ptr.To(true),
 	}}
 	w := offloaded(t, pod)
-	w.link.synced = false
+	w.silence()
 	w.reconcilePod("agent")
 	if got := w.wrote(); len(got) == 0 || got[len(got)-1] != "home delete Pod agent" {
 		t.Errorf("wrote %v", got)

@@ -16,14 +16,11 @@ import (
 // cut takes turin off the network, or puts it back.
 func (w *world) cut(cut bool) {
 	w.t.Helper()
-	w.link.err = nil
 	if cut {
-		w.link.err = errLost
+		w.turin.Cut()
+	} else {
+		w.turin.Heal()
 	}
-	at := w.sites.get(turin)
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	at.isCut = cut
 }
 
 func nodeReady(node *corev1.Node) corev1.NodeCondition {
@@ -69,8 +66,7 @@ func TestNodeStaysAsItIsShownWhileNobodyKnows(t *testing.T) {
 	w.reconcileNode()
 	w.wrote()
 	// As after a restart: the peer has not answered yet, and has not been silent for long.
-	w.sites.get(turin).isCut = false
-	w.link.synced = false
+	w.silence()
 	w.reconcileNode()
 	if got := w.wrote(); got != nil {
 		t.Errorf("wrote %v", got)

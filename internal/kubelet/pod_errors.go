@@ -73,5 +73,6 @@ func (c *podController) renew(ctx context.Context, name string) error {
 	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, peer); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	return c.sites.ensure(ctx, peer)
+	_, err := c.links.Ensure(ctx, peer)
+	return err
 }

@@ -11,28 +11,63 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // podEvents say which pods an event is about.
 type podEvents struct {
 	reader client.Reader
-	// ring asks for a look at a pod, ringLow for one that is not urgent.
-	ring, ringLow func(request)
+	links  *peers.Links
 }
 
-// wake asks the pod controller to look at the pods and records of that home namespace, or of all, at the site: first at
-// those pods that wait to be taken out.
-func (e podEvents) wake(ctx context.Context, at *site, namespace string) {
-	pods := e.onNode(ctx, v1alpha1.VirtualNodeName(at.peer), namespace)
+// A podQueue takes the pods that the pod controller is to look at.
+type podQueue = peers.Queue[request]
+
+// linkChanged has all pods of a peer looked at whose link was made, closed, cut off, or is back.
+func (e podEvents) linkChanged(ctx context.Context, peer string, queue podQueue) {
+	e.wake(ctx, peer, "", queue)
+}
+
+// mappingChanged has the pods of a namespace looked at whose twin may have come, gone or got another name.
+func (e podEvents) mappingChanged(ctx context.Context, change peers.Change, queue podQueue) {
+	if change.Name != "" {
+		e.wake(ctx, change.Link.Peer(), change.Name, queue)
+		return
+	}
+	if err := followLeftovers(ctx, e.reader, change.Link); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot read offloaded namespaces from the cache")
+	}
+}
+
+// recordChanged has a pod looked at whose record has changed, or all of a namespace when their records are known.
+func (e podEvents) recordChanged(ctx context.Context, change peers.Change, queue podQueue) {
+	peer := change.Link.Peer()
+	if change.Name != "" {
+		queue.Add(request{Peer: peer, Namespace: change.Home(), Name: change.Name})
+		return
+	}
+	if err := unfollowUnused(ctx, e.reader, change.Link, change.Home(), change.Mirror); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot read pods from the cache")
+	}
+	e.wake(ctx, peer, change.Home(), queue)
+}
+
+// wake has the pods and records of that home namespace, or of all, looked at: first those pods that wait to be taken out.
+func (e podEvents) wake(ctx context.Context, peer, namespace string, queue podQueue) {
+	pods := e.onNode(ctx, v1alpha1.VirtualNodeName(peer), namespace)
 	for i := range pods {
 		if started(&pods[i]) {
-			e.ringLow(requestFor(&pods[i]))
+			queue.AddLow(requestFor(&pods[i]))
 		} else {
-			e.ring(requestFor(&pods[i]))
+			queue.Add(requestFor(&pods[i]))
 		}
 	}
-	for _, name := range at.shadowNames(namespace) {
-		e.ringLow(request{Peer: at.peer, Namespace: name.Namespace, Name: name.Name})
+	link, linked := e.links.Get(peer)
+	if !linked {
+		return
+	}
+	for _, name := range recordsAt(link, namespace) {
+		queue.AddLow(request{Peer: peer, Namespace: name.Namespace, Name: name.Name})
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // For how long a provider may look for room for a pod, unless the user said.
@@ -80,7 +81,7 @@ func isReplaced(home *corev1.Pod) bool {
 }
 
 // letGo lets the pod go if it is time for it, and returns how long it has otherwise.
-func (c *podController) letGo(ctx context.Context, seen podFacts, at *site) (time.Duration, error) {
+func (c *podController) letGo(ctx context.Context, seen podFacts, link *peers.Link) (time.Duration, error) {
 	deadline, may := letGoAt(seen.home, &seen.how)
 	if !may || !seen.answers || !isRoomless(meta.FindStatusCondition(seen.shadow.Status.Conditions, v1alpha1.ConditionScheduled)) {
 		return 0, nil
@@ -89,7 +90,7 @@ func (c *podController) letGo(ctx context.Context, seen podFacts, at *site) (tim
 		return left, nil
 	}
 	now := &v1alpha1.ShadowPod{}
-	if err := at.link.Client().Get(ctx, client.ObjectKeyFromObject(seen.shadow), now); err != nil {
+	if err := link.Client().Get(ctx, client.ObjectKeyFromObject(seen.shadow), now); err != nil {
 		return 0, remoteGone("read ShadowPod", err)
 	}
 	if !isRoomless(meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionScheduled)) {

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
@@ -76,8 +75,7 @@ func TestPodThatHasFoundRoomMeanwhileStays(t *testing.T) {
 	w.reconcilePod("web-1")
 	w.tell("web-1", roomless(v1alpha1.ReasonNoRoom))
 	w.reconcilePod("web-1")
-	behind := w.shadow("web-1")
-	w.sites.get(turin).twins["shop"] = twin{name: twinName, shadows: &oldMirror{shadow: behind}, stop: func() {}}
+	w.turin.Freeze()
 	w.tell("web-1")
 	w.clock.Step(time.Hour)
 	w.wrote()
@@ -86,15 +84,6 @@ func TestPodThatHasFoundRoomMeanwhileStays(t *testing.T) {
 		t.Errorf("wrote %v", got)
 	}
 }
-
-// oldMirror shows a record as it was.
-type oldMirror struct {
-	emptyMirror
-	shadow *v1alpha1.ShadowPod
-}
-
-func (m *oldMirror) Get(client.ObjectKey) (client.Object, bool) { return m.shadow, true }
-func (m *oldMirror) Err() error                                 { return nil }
 
 func TestPodThatFoundRoomShowsItsReasonNoMore(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
@@ -161,7 +150,7 @@ func TestNobodyIsLetGoWhileTheProviderIsCutOff(t *testing.T) {
 	w.reconcilePod("web-1")
 	w.tell("web-1", roomless(v1alpha1.ReasonNoRoom))
 	w.reconcilePod("web-1")
-	w.link.err = errLost
+	w.cut(true)
 	w.clock.Step(time.Hour)
 	w.wrote()
 	w.reconcilePod("web-1")

@@ -11,22 +11,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
 // createShadow creates the record at the peer. If the pod is traced, it tells the peer of the trace; an older peer that
 // does not know what that is may not keep the pod.
-func (c *podController) createShadow(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod, at *site) error {
+func (c *podController) createShadow(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
 	root := c.tracer.Home(home.UID)
 	if !root.IsSampled() {
-		return at.link.Client().Create(ctx, shadow)
+		return link.Client().Create(ctx, shadow)
 	}
 	began := c.clock.Now()
 	untold := shadow.DeepCopy()
 	shadow.Annotations[v1alpha1.AnnotationTraceparent] = trace.Traceparent(root)
-	err := at.link.Client().Create(ctx, shadow)
+	err := link.Client().Create(ctx, shadow)
 	if apierrors.IsForbidden(err) {
-		err = at.link.Client().Create(ctx, untold)
+		err = link.Client().Create(ctx, untold)
 	}
 	c.tracer.Record(ctx, root, trace.Span{
 		Name: "create ShadowPod", Start: began, End: c.clock.Now(), Err: err, Attributes: attributesOf(home),

@@ -135,14 +135,16 @@ func TestPodThatFailsEndsItsTrace(t *testing.T) {
 // A provider of an older version refuses what it does not know of our own.
 func TestPeerThatKnowsNoTracesGetsThePod(t *testing.T) {
 	w, exporter := traced(t)
-	w.link.remote = interceptor.NewClient(w.remote, interceptor.Funcs{
+	w.turin = w.peers.Add(turin, tenant, interceptor.NewClient(w.remote, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if _, told := o.GetAnnotations()[v1alpha1.AnnotationTraceparent]; told {
 				return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), errors.New("hanse.dev is ours"))
 			}
 			return c.Create(ctx, o, opts...)
 		},
-	})
+	}))
+	w.turin.Rejoin(tenant)
+	w.reconcileNode()
 	w.reconcilePod("web-1")
 	if _, told := w.shadow("web-1").Annotations[v1alpha1.AnnotationTraceparent]; told {
 		t.Error("it is told of the trace")

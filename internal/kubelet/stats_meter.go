@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 type meter struct {
 	node   string
 	reader client.Reader
-	sites  siteFinder
+	links  *peers.Links
 	clock  clock.PassiveClock
 
 	mu       sync.Mutex // held during a reading, so that there is one at a time
@@ -48,8 +50,8 @@ type containerKey struct {
 	name string
 }
 
-func newMeter(node string, reader client.Reader, sites siteFinder, clk clock.PassiveClock) *meter {
-	return &meter{node: node, reader: reader, sites: sites, clock: clk, counters: counters{began: clk.Now()}}
+func newMeter(node string, reader client.Reader, links *peers.Links, clk clock.PassiveClock) *meter {
+	return &meter{node: node, reader: reader, links: links, clock: clk, counters: counters{began: clk.Now()}}
 }
 
 // read returns which pods run, and what they used when their peer was last asked, which is done again if it was long ago.
@@ -58,7 +60,7 @@ func (m *meter) read(ctx context.Context) reading {
 	defer m.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	pods, err := currentPods(limited, m.reader, m.sites, m.node)
+	pods, err := currentPods(limited, m.reader, m.links, m.node)
 	if err != nil {
 		m.report(ctx, err)
 		return reading{failed: true}
@@ -91,33 +93,33 @@ func (m *meter) report(ctx context.Context, err error) {
 
 // ask asks the peer what the pods of the node use. What it could not be asked for is missing, with an error.
 func (m *meter) ask(ctx context.Context, pods []corev1.Pod) (map[containerKey]usage, error) {
-	at := m.sites.get(peerOf(m.node))
-	if at == nil {
+	link, linked := m.links.Get(peerOf(m.node))
+	if !linked {
 		return nil, fmt.Errorf("there is no link to peer %q", peerOf(m.node))
 	}
-	byTwin, err := m.remotePods(at, pods)
+	byTwin, err := m.remotePods(link, pods)
 	if err != nil {
 		return nil, err
 	}
-	return askAll(ctx, at.link, byTwin)
+	return askAll(ctx, link, byTwin)
 }
 
 // remotePods returns the pods that have a container running, by twin namespace and name.
-func (m *meter) remotePods(at *site, pods []corev1.Pod) (map[string]map[string]*corev1.Pod, error) {
+func (m *meter) remotePods(link *peers.Link, pods []corev1.Pod) (map[string]map[string]*corev1.Pod, error) {
 	byTwin := map[string]map[string]*corev1.Pod{}
 	for i := range pods {
 		pod := &pods[i]
 		if len(containersRunning(pod)) == 0 {
 			continue
 		}
-		seen := at.look(pod.Namespace, pod.Name)
+		seen := look(link, pod.Namespace, pod.Name)
 		if !seen.answers {
-			return nil, fmt.Errorf("peer %q does not answer", at.peer)
+			return nil, fmt.Errorf("peer %q does not answer", link.Peer())
 		}
 		if seen.shadow == nil || seen.shadow.Spec.HomeUID != pod.UID {
 			continue
 		}
-		remote, found := at.remote(seen.twin, seen.shadow)
+		remote, found := link.RemotePod(seen.shadow)
 		if !found {
 			continue
 		}
@@ -131,7 +133,7 @@ func (m *meter) remotePods(at *site, pods []corev1.Pod) (map[string]map[string]*
 
 // askAll asks the peer once for each twin namespace. What it tells of others than our pods and their containers counts
 // for nothing, nor does what it tells again.
-func askAll(ctx context.Context, to link, byTwin map[string]map[string]*corev1.Pod) (map[containerKey]usage, error) {
+func askAll(ctx context.Context, to *peers.Link, byTwin map[string]map[string]*corev1.Pod) (map[containerKey]usage, error) {
 	var (
 		mu   sync.Mutex
 		told = map[containerKey]usage{}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -54,7 +55,7 @@ type containerMetrics struct {
 
 // podsUsage asks the peer what the pods of a twin namespace use, and has each container of it told that makes sense. The
 // link bounds the size and the duration of the answer.
-func podsUsage(ctx context.Context, to link, twin string, tell func(pod, container string, used usage)) error {
+func podsUsage(ctx context.Context, to *peers.Link, twin string, tell func(pod, container string, used usage)) error {
 	base, _, err := rest.DefaultServerUrlFor(to.RESTConfig())
 	if err != nil {
 		return fmt.Errorf("address of peer: %w", err)

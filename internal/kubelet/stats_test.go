@@ -293,13 +293,14 @@ func TestPeerWithoutMetrics(t *testing.T) {
 	w.status = http.StatusServiceUnavailable
 	w.clock.Step(believedFor)
 	w.expectLines(append(uncounted("10.001", start, counted, counted), failed...))
-	w.link.err = errNoMetrics // its watches fail, too
+	w.turin.Fail(errNoMetrics) // its watches fail, too
 	w.clock.Step(believedFor)
 	w.expectLines(append(uncounted("10.001", start, counted, counted), failed...))
 	if asks := w.asks.Load(); asks != 3 {
 		t.Errorf("asked %d times, though the peer is known not to answer", asks)
 	}
-	w.status, w.link.err = http.StatusOK, nil
+	w.status = http.StatusOK
+	w.turin.Heal()
 	w.clock.Step(believedFor)
 	w.expectLines(lines("40.001", "2048", start, w.clock.Now())) // the counter went on
 }
@@ -307,7 +308,7 @@ func TestPeerWithoutMetrics(t *testing.T) {
 func TestSummaryOfANodeOfWhichNothingIsKnown(t *testing.T) {
 	w := newMetricsWorld(t)
 	w.delete(w.home, w.pod("web-1"))
-	w.sites.drop("turin")
+	w.links.Close(turin)
 	if status, _ := w.get("/stats/summary"); status != http.StatusServiceUnavailable {
 		t.Errorf("status %d", status)
 	}
@@ -316,7 +317,7 @@ func TestSummaryOfANodeOfWhichNothingIsKnown(t *testing.T) {
 func TestCountersGoWithThePod(t *testing.T) {
 	w := newMetricsWorld(t)
 	w.items = []string{podMetricsOf("web-1", "web", "1", "2Ki")}
-	meter := newMeter(turinNode, w.home, w.sites, w.clock)
+	meter := newMeter(turinNode, w.home, w.links, w.clock)
 	meter.read(t.Context())
 	if len(meter.counters.pods) != 2 { // web-1 and pending
 		t.Errorf("%d pods are counted", len(meter.counters.pods))

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -25,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 )
 
 const (
@@ -43,10 +43,10 @@ type world struct {
 	clock  *clocktesting.FakeClock
 	home   client.WithWatch
 	remote client.WithWatch
-	link   *fakeLink
+	peers  *peerstest.World
+	turin  *peerstest.Peer
+	links  *peers.Links
 	events *events.FakeRecorder
-	rung   []request
-	sites  *sites
 	nodes  *nodeController
 	pods   *podController
 	drains *drainController
@@ -64,31 +64,36 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		failing: map[string]error{},
 	}
 	w.home = w.cluster("home", objects...)
-	w.remote = w.cluster("remote")
-	w.link = &fakeLink{remote: w.remote, done: make(chan struct{}), synced: true}
-	ring := func(req request) { w.rung = append(w.rung, req) }
-	pods := podEvents{reader: w.home, ring: ring, ringLow: ring}
-	w.sites = &sites{
-		links: &fakeLinks{link: w.link}, open: map[string]*site{}, wake: pods.wake, ring: pods.ring,
-		ringNode: func(string) {}, linkTimeout: 3 * time.Second,
-	}
+	w.peers = peerstest.New(t, testScheme(), peers.Config{Clock: w.clock})
+	w.turin = w.peers.Add(turin, tenant, w.cluster("remote"))
+	w.remote, w.links = w.turin.Client, w.peers.Links
 	w.nodes = &nodeController{
-		client: w.home, live: w.home, clock: w.clock, events: w.events, ports: fakePorts{}, sites: w.sites,
+		client: w.home, live: w.home, clock: w.clock, events: w.events, ports: fakePorts{}, links: w.links,
 	}
 	w.pods = &podController{
-		client: w.home, live: w.home, clock: w.clock, events: w.events, sites: w.sites, nodeIP: "192.0.2.7",
+		client: w.home, live: w.home, clock: w.clock, events: w.events, links: w.links, nodeIP: "192.0.2.7",
 		defaultToleration: DefaultToleration,
 	}
 	w.drains = &drainController{
 		client: w.home, clock: w.clock, events: w.events, pods: w.pods,
 		pace: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(100, 100, w.clock), blocked: blockedBackOff(w.clock),
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = w.sites.Run(ctx)
-	})
 	return w
+}
+
+// link returns the link to turin, or nil.
+func (w *world) link() *peers.Link {
+	link, _ := w.links.Get(turin)
+	return link
+}
+
+// silence has turin answer nothing any more, over a link that is new, as after a restart.
+func (w *world) silence() {
+	w.t.Helper()
+	w.turin.Silence()
+	w.turin.Rejoin(tenant)
+	w.reconcileNode()
+	w.wrote()
 }
 
 func testScheme() *runtime.Scheme {
@@ -287,7 +292,7 @@ func offloaded(t *testing.T, more ...client.Object) *world {
 	w := newWorld(t, append([]client.Object{peer(), advertisement(), offloading()}, more...)...)
 	w.reconcileNode()
 	w.create(w.remote, mapping())
-	w.sites.get(turin).mappingChanged(types.NamespacedName{Namespace: tenant, Name: "shop"})
+	w.link().FollowTwin(records, "shop")
 	w.wrote()
 	return w
 }
@@ -386,41 +391,3 @@ func (fakePorts) Open(_ string, wanted int32) (endpoint, error) {
 }
 
 func (fakePorts) Close(string) {}
-
-type fakeLinks struct {
-	link *fakeLink
-	err  error
-}
-
-func (l *fakeLinks) Ensure(context.Context, *v1alpha1.Peer) (link, error) {
-	if l.err != nil {
-		return nil, l.err
-	}
-	return l.link, nil
-}
-
-func (l *fakeLinks) Close(string) {}
-
-// fakeLink shows the other cluster as it is at each moment.
-type fakeLink struct {
-	remote  client.WithWatch
-	config  *rest.Config
-	http    *http.Client
-	done    chan struct{}
-	synced  bool
-	err     error // why the mirrors are behind
-	watched []string
-}
-
-func (l *fakeLink) TenantNamespace() string  { return tenant }
-func (l *fakeLink) Client() client.Client    { return l.remote }
-func (l *fakeLink) RESTConfig() *rest.Config { return l.config }
-func (l *fakeLink) HTTPClient() *http.Client { return l.http }
-func (l *fakeLink) Done() <-chan struct{}    { return l.done }
-
-func (l *fakeLink) Watch(
-	_ context.Context, example client.Object, namespace string, _ func(types.NamespacedName),
-) (mirror, error) {
-	l.watched = append(l.watched, kindOf(example)+" in "+namespace)
-	return &fakeMirror{link: l, example: example, namespace: namespace}, nil
-}

@@ -28,6 +28,9 @@ func (f *Feed) Subject() *Subject { return f.mirror.subject }
 // Namespace returns the namespace at the peer that the objects are to be from.
 func (f *Feed) Namespace() string { return f.mirror.namespace }
 
+// Go runs work that feeds in a goroutine of its own, which must end when the mirror does. The links wait for it.
+func (f *Feed) Go(work func()) { f.mirror.link.links.run(work) }
+
 // Put shows the object, which the feed may change, in its newest version.
 func (f *Feed) Put(object client.Object) {
 	key, ok := f.accept(object)
@@ -83,7 +86,7 @@ func (f *Feed) readFrom(ctx context.Context, reads client.WithWatch) {
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Cap: 500 * time.Millisecond, Steps: 10},
 	})
 	reflector.WatchListPageSize = pageSize
-	m.link.links.run(func() { reflector.RunWithContext(ctx) })
+	f.Go(func() { reflector.RunWithContext(ctx) })
 }
 
 // A store feeds what a reflector reads. It is a cache.ReflectorStore.

@@ -74,3 +74,6 @@ func (l *Link) Invitation() string { return l.account.invitation }
 
 // Done returns a channel that is closed when the link is closed: ask Links for the one that may have replaced it.
 func (l *Link) Done() <-chan struct{} { return l.ctx.Done() }
+
+// OnClose has then called in a goroutine of its own when the link is closed, unless stop is called before.
+func (l *Link) OnClose(then func()) (stop func() bool) { return context.AfterFunc(l.ctx, then) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/labels"
@@ -54,6 +55,7 @@ type Mirror struct {
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]client.Object
+	moved   time.Time // when an object came, changed or went
 	err     error
 	failed  chan struct{} // closed while there is an err
 }
@@ -113,6 +115,20 @@ func (m *Mirror) List() []client.Object {
 		objects = append(objects, object)
 	}
 	return objects
+}
+
+// Len returns how many objects there are.
+func (m *Mirror) Len() int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.objects)
+}
+
+// Quiet returns for how long nothing in the mirror has changed.
+func (m *Mirror) Quiet() time.Duration {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.now().Sub(m.moved)
 }
 
 // HasSynced reports whether the objects that were there at the start are in the mirror.
@@ -181,7 +197,7 @@ func (m *Mirror) put(key types.NamespacedName, object client.Object) bool {
 	if _, known := m.objects[key]; !known && len(m.objects) >= maxMirrored {
 		return false
 	}
-	m.objects[key] = object
+	m.objects[key], m.moved = object, m.now()
 	return true
 }
 
@@ -189,13 +205,16 @@ func (m *Mirror) remove(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.objects, key)
+	m.moved = m.now()
 }
+
+func (m *Mirror) now() time.Time { return m.link.links.config.Clock.Now() }
 
 // replace keeps the objects and no others, and tells which have changed: after the first time, all of the mirror.
 func (m *Mirror) replace(objects map[types.NamespacedName]client.Object) {
 	m.mu.Lock()
 	old := m.objects
-	m.objects = objects
+	m.objects, m.moved = objects, m.now()
 	m.mu.Unlock()
 	first := !m.HasSynced()
 	if first {

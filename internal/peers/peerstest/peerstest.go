@@ -72,18 +72,19 @@ func New(t testing.TB, scheme *runtime.Scheme, config peers.Config) *World {
 type Peer struct {
 	// Client reads and writes at the peer, as links to it do.
 	Client client.WithWatch
-	// REST and HTTP are for streams, if they are set before the link is made.
+	// REST and HTTP are what links use for streams. What they point to may be replaced.
 	REST *rest.Config
 	HTTP *http.Client
 
-	world *World
-	name  string
-	token int
+	world  *World
+	name   string
+	joined int
 
 	mu     sync.Mutex
 	feeds  []openFeed
 	err    error // why nothing can be read
 	silent bool  // nothing is answered, so that mirrors do not sync
+	frozen bool  // mirrors go on to show what they show now
 }
 
 // openFeed is a feed that is to be fed until ctx ends.
@@ -104,12 +105,12 @@ func (p *Peer) open() []openFeed {
 // tenant namespace there.
 func (w *World) Add(name, tenantNamespace string, cluster client.WithWatch) *Peer {
 	w.t.Helper()
-	p := &Peer{world: w, name: name}
+	p := &Peer{world: w, name: name, REST: &rest.Config{}, HTTP: &http.Client{}}
 	p.Client = interceptor.NewClient(cluster, p.mirrored())
 	w.mu.Lock()
 	w.byURL[p.url()] = p
 	w.mu.Unlock()
-	p.store(tenantNamespace)
+	p.Rejoin(tenantNamespace)
 	return p
 }
 
@@ -129,12 +130,27 @@ func (p *Peer) secret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(p.name), Name: v1alpha1.LinkSecret}}
 }
 
-// store gives us credentials for the peer.
-func (p *Peer) store(tenantNamespace string) {
+// Rejoin replaces our credentials, so that the next Ensure makes another link.
+func (p *Peer) Rejoin(tenantNamespace string) {
 	p.world.t.Helper()
-	p.token++
+	p.joined++
+	p.store(tenantNamespace, Token)
+}
+
+// Renew replaces our token, which the link takes at the next Ensure.
+func (p *Peer) Renew(tenantNamespace, token string) {
+	p.world.t.Helper()
+	p.store(tenantNamespace, token)
+}
+
+// Token is what links say who we are by.
+const Token = "ours"
+
+// store gives us credentials for the peer.
+func (p *Peer) store(tenantNamespace, token string) {
+	p.world.t.Helper()
 	data, err := peers.Credentials{
-		Servers: []string{p.url()}, Namespace: tenantNamespace, Token: "token", Invitation: fmt.Sprintf("%08d", p.token),
+		Servers: []string{p.url()}, Namespace: tenantNamespace, Token: token, Invitation: fmt.Sprintf("%08d", p.joined),
 	}.SecretData()
 	if err != nil {
 		p.world.t.Fatal(err)
@@ -148,9 +164,6 @@ func (p *Peer) store(tenantNamespace string) {
 		p.world.t.Fatal(err)
 	}
 }
-
-// Rejoin replaces our credentials, so that the next Ensure makes another link.
-func (p *Peer) Rejoin(tenantNamespace string) { p.store(tenantNamespace) }
 
 // RemoveCredentials takes our credentials away, so that the next Ensure fails.
 func (p *Peer) RemoveCredentials() {
@@ -177,11 +190,18 @@ func (p *Peer) Cut() {
 	p.expect("cut off", func(state peers.State) bool { return state == peers.Cut })
 }
 
-// Heal ends what Fail, Cut or Silence began, and returns when the link knows.
+// Freeze has mirrors show from now on what they show now, as if what is written were still on its way.
+func (p *Peer) Freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = true
+}
+
+// Heal ends what Fail, Cut, Freeze or Silence began, and returns when the link knows.
 func (p *Peer) Heal() {
 	p.world.t.Helper()
 	p.mu.Lock()
-	p.err, p.silent = nil, false
+	p.err, p.silent, p.frozen = nil, false, false
 	p.mu.Unlock()
 	for _, feed := range p.open() {
 		p.fill(feed.Feed)
@@ -279,7 +299,7 @@ func (p *Peer) refilled(err error) error {
 func (p *Peer) written(object client.Object) {
 	kind := p.kind(object)
 	p.mu.Lock()
-	hidden := p.err != nil || p.silent
+	hidden := p.err != nil || p.silent || p.frozen
 	p.mu.Unlock()
 	for _, feed := range p.open() {
 		if hidden || feed.Namespace() != object.GetNamespace() || p.kind(feed.Subject().Example) != kind {

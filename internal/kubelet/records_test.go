@@ -1,0 +1,202 @@
+package kubelet
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+const (
+	ourMappings = "NamespaceMapping in " + tenant
+	shopRecords = "ShadowPod in " + twinName
+)
+
+func (w *world) expectFollowed(want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.turin.Follows()); diff != "" {
+		w.t.Errorf("followed at the peer (-want +got):\n%s", diff)
+	}
+}
+
+// sources starts what calls the pod controller for changes at peers, and returns its queue.
+func (w *world) sources() priorityqueue.PriorityQueue[request] {
+	w.t.Helper()
+	queue := priorityqueue.New[request]("pod")
+	w.t.Cleanup(queue.ShutDown)
+	events := podEvents{reader: w.home, links: w.links}
+	for _, s := range []source.TypedSource[request]{
+		peers.LinkChanges(w.links, events.linkChanged),
+		peers.Changes(w.links, peers.Mappings, events.mappingChanged),
+		peers.Changes(w.links, records, events.recordChanged),
+	} {
+		if err := s.Start(w.t.Context(), queue); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return queue
+}
+
+func TestRecordsAreFollowedWhereThereArePods(t *testing.T) {
+	invented := mapping()
+	invented.Name, invented.Status.Twin = "invented", "invented-twin"
+	w := newWorld(t, peer(), advertisement(), offloading(), podCalled("web-1"))
+	w.create(w.remote, mapping())
+	w.create(w.remote, invented)
+	w.reconcileNode()
+	w.expectFollowed(ourMappings)
+	w.reconcilePod("web-1")
+	w.reconcilePod("web-1")
+	w.expectFollowed(ourMappings, shopRecords)
+}
+
+func TestRecordsThatHomeHasForgottenAreLookedFor(t *testing.T) {
+	w := newWorld(t, peer(), advertisement(), offloading())
+	queue := w.sources()
+	w.create(w.remote, mapping())
+	w.create(w.remote, shadowOf(podCalled("web-1")))
+	w.reconcileNode()
+	w.expectFollowed(ourMappings, shopRecords)
+	if req, _ := queue.Get(); req.Name != "web-1" {
+		t.Errorf("looked at %v", req)
+	}
+}
+
+func TestTwinsWithoutAnythingOfOursAreNotFollowed(t *testing.T) {
+	w := newWorld(t, peer(), advertisement(), offloading())
+	w.sources()
+	w.create(w.remote, mapping())
+	w.reconcileNode()
+	w.expectFollowed(ourMappings)
+}
+
+func TestTwinIsFollowedForAWhileAfterItsLastPod(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.delete(w.home, podCalled("web-1"))
+	w.reconcileNode()
+	w.clock.Step(2 * unfollowAfter)
+	w.reconcileNode()
+	w.expectFollowed(ourMappings, shopRecords) // of the pod that is gone there is still a record
+
+	w.reconcilePod("web-1")
+	w.forgetRemote("web-1")
+	w.reconcileNode()
+	w.expectFollowed(ourMappings, shopRecords)
+	w.clock.Step(unfollowAfter)
+	w.reconcileNode()
+	w.expectFollowed(ourMappings)
+}
+
+func TestNewCredentialsFollowEverythingAgain(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	before := w.link()
+	w.reconcileNode()
+	if w.link() != before {
+		t.Error("the same credentials made another link")
+	}
+	w.turin.Rejoin(tenant)
+	w.reconcileNode()
+	w.reconcilePod("web-1")
+	if w.link() == before {
+		t.Error("the link is that of the old credentials")
+	}
+	w.expectFollowed(ourMappings, shopRecords)
+	w.turin.RemoveCredentials()
+	w.reconcileNode()
+	if w.link() != nil {
+		t.Error("there is a link without credentials")
+	}
+}
+
+func TestLinkStaysAsLongAsThereArePodsToEnd(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	current := &v1alpha1.Peer{}
+	if err := w.home.Get(t.Context(), client.ObjectKeyFromObject(peer()), current); err != nil {
+		t.Fatal(err)
+	}
+	current.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleConsumer}
+	w.update(w.home, current)
+	w.reconcileNode()
+	if w.link() == nil {
+		t.Error("the link of a node with pods is gone")
+	}
+	w.delete(w.home, podCalled("web-1"))
+	w.reconcileNode()
+	w.reconcileNode()
+	if w.link() != nil {
+		t.Error("the link is still there")
+	}
+}
+
+func TestNodeWithoutItsPeerGoesAtOnce(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.delete(w.home, peer())
+	w.reconcileNode()
+	if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if w.link() != nil {
+		t.Error("the link is still there")
+	}
+}
+
+func TestNewPodIsNotQueuedBehindThoseThatRun(t *testing.T) {
+	var objects []client.Object
+	for i := range 300 {
+		pod := running()
+		pod.Name = fmt.Sprintf("web-%d", i)
+		pod.UID = types.UID(pod.Name)
+		objects = append(objects, pod)
+	}
+	w := offloaded(t, append(objects, podCalled("zz-new"))...)
+	queue := w.sources()
+	if first, _ := queue.Get(); first.Name != "zz-new" {
+		t.Errorf("the first to be looked at is %s", first.Name)
+	}
+	for range 300 {
+		queue.Get() // all others are there too
+	}
+}
+
+func TestChangesAtAPeerCallForItsPods(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	queue := w.sources()
+	drained := func() []string {
+		var names []string
+		for queue.Len() > 0 {
+			req, _ := queue.Get()
+			queue.Done(req)
+			names = append(names, req.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	drained()
+	w.create(w.remote, shadowOf(podCalled("other")))
+	if diff := cmp.Diff([]string{"other"}, drained()); diff != "" {
+		t.Errorf("for a record (-want +got):\n%s", diff)
+	}
+	changed := mapping()
+	if err := w.remote.Get(t.Context(), client.ObjectKeyFromObject(changed), changed); err != nil {
+		t.Fatal(err)
+	}
+	changed.Status.Conditions = []metav1.Condition{}
+	w.updateStatus(w.remote, changed)
+	if diff := cmp.Diff([]string{"other", "web-1"}, drained()); diff != "" {
+		t.Errorf("for a mapping (-want +got):\n%s", diff)
+	}
+	w.cut(true)
+	if diff := cmp.Diff([]string{"other", "web-1"}, drained()); diff != "" {
+		t.Errorf("for a cut (-want +got):\n%s", diff)
+	}
+}
