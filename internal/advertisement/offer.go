@@ -19,20 +19,16 @@ func (c *Config) draft(
 	peer *v1alpha1.Peer, there *offerable, images []v1alpha1.Image, prices *v1alpha1.Prices,
 ) v1alpha1.AdvertisementSpec {
 	claims := exchange.Claims{Limits: limitsOf(peer), Guarantee: guaranteeOf(peer), Others: there.locks.against(peer.Name)}
-	spec := v1alpha1.AdvertisementSpec{
-		ClusterID:         c.ClusterID,
-		Phase:             exchange.PhaseFor(peer),
-		Availability:      there.Availability(peer.Name, claims),
-		LargestPod:        there.LargestPod(peer.Name, claims),
-		Guarantee:         claims.Guarantee,
-		Images:            images,
-		Prices:            prices,
-		Labels:            there.Labels,
-		Architectures:     there.Architectures,
-		KubernetesVersion: there.KubernetesVersion,
-	}
-	if podCIDR := orDefault(c.PodCIDR, there.PodCIDR); podCIDR != "" {
-		spec.Network = &v1alpha1.Network{PodCIDR: podCIDR}
+	spec := there.Offer
+	spec.ClusterID = c.ClusterID
+	spec.Phase = exchange.PhaseFor(peer)
+	spec.Availability = there.Availability(peer.Name, claims)
+	spec.LargestPod = there.LargestPod(peer.Name, claims)
+	spec.Guarantee = claims.Guarantee
+	spec.Images = images
+	spec.Prices = prices
+	if c.PodCIDR != "" {
+		spec.Network = &v1alpha1.Network{PodCIDR: c.PodCIDR}
 	}
 	if c.Aggregate {
 		offers := there.Leftovers(peer.Name, there.offers)

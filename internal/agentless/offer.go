@@ -31,15 +31,12 @@ func (s survey) offer(peer *v1alpha1.Peer, settings Config) (*v1alpha1.Advertise
 		return s.offerOfQuotas(peer, limits)
 	}
 	capacity, claims := s.ledger.Capacity(nil), exchange.Claims{Limits: limits}
-	described := s.ledger.Describe(settings.LabelKeys, nil)
-	return &v1alpha1.AdvertisementSpec{
-		ClusterID:         peer.Spec.ClusterID,
-		Availability:      complete(capacity.Availability(peer.Name, claims)),
-		LargestPod:        capacity.LargestPod(peer.Name, claims),
-		Labels:            described.Labels,
-		Architectures:     described.Architectures,
-		KubernetesVersion: described.KubernetesVersion,
-	}, ""
+	offer := s.ledger.Describe(settings.LabelKeys, nil).Offer
+	offer.ClusterID = peer.Spec.ClusterID
+	offer.Availability = complete(capacity.Availability(peer.Name, claims))
+	offer.LargestPod = capacity.LargestPod(peer.Name, claims)
+	offer.Network = nil // nothing over there could make a tunnel
+	return &offer, ""
 }
 
 // offerOfQuotas makes an offer of what the quotas of the namespace leave.

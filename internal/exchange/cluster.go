@@ -13,13 +13,12 @@ import (
 
 const maxArchitectures = 8
 
-// A Description is what an offer says of a cluster besides quantities. It names no node.
+// A Description is what offers say of a cluster besides quantities. It names no node.
 type Description struct {
-	Stock             []StockedImage // what of it a consumer is told, see Images
-	Labels            map[string]v1alpha1.Text
-	Architectures     []string
-	KubernetesVersion string
-	PodCIDR           string
+	// Stock is the images on the nodes. What of it a consumer may know, Images says.
+	Stock []StockedImage
+	// Offer has the fields of an offer that are the same for all consumers, and no others.
+	Offer v1alpha1.AdvertisementSpec
 }
 
 // Describe returns what the schedulable nodes of the ledger have in common: see Stock, CommonLabels and PodCIDR. The
@@ -31,14 +30,13 @@ func (l *Ledger) Describe(labelKeys, imagePatterns []string) Description {
 			nodes = append(nodes, node)
 		}
 	}
-	d := Description{
-		Stock:             Stock(nodes, imagePatterns),
+	d := Description{Stock: Stock(nodes, imagePatterns), Offer: v1alpha1.AdvertisementSpec{
 		Labels:            CommonLabels(nodes, labelKeys),
 		Architectures:     architectures(nodes),
 		KubernetesVersion: oldestVersion(nodes),
-	}
+	}}
 	if prefix, found := PodCIDR(nodes); found {
-		d.PodCIDR = prefix.String()
+		d.Offer.Network = &v1alpha1.Network{PodCIDR: prefix.String()}
 	}
 	return d
 }

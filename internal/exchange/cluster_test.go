@@ -25,11 +25,13 @@ func TestDescribe(t *testing.T) {
 	}))
 
 	expectEqual(t, Description{
-		Stock:             []StockedImage{},
-		Labels:            map[string]v1alpha1.Text{"region": "north"},
-		Architectures:     []string{"amd64", "arm64"},
-		KubernetesVersion: "v1.9.9",
-		PodCIDR:           "10.1.0.0/16",
+		Stock: []StockedImage{},
+		Offer: v1alpha1.AdvertisementSpec{
+			Labels:            map[string]v1alpha1.Text{"region": "north"},
+			Architectures:     []string{"amd64", "arm64"},
+			KubernetesVersion: "v1.9.9",
+			Network:           &v1alpha1.Network{PodCIDR: "10.1.0.0/16"},
+		},
 	}, ledger.Describe([]string{"region", "zone", "rack"}, nil))
 }
 

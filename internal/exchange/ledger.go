@@ -188,10 +188,7 @@ func TrimNode(object any) (any, error) {
 		Conditions:  trimNodeConditions(node.Status.Conditions),
 		Addresses:   node.Status.Addresses,
 		Images:      node.Status.Images,
-		NodeInfo: corev1.NodeSystemInfo{
-			Architecture:   node.Status.NodeInfo.Architecture,
-			KubeletVersion: node.Status.NodeInfo.KubeletVersion,
-		},
+		NodeInfo:    node.Status.NodeInfo,
 	}
 	return node, nil
 }

@@ -2,13 +2,17 @@ package policy
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -97,12 +101,18 @@ func array[E any](b *builder, elements []E, build func(E) *ast.Term) *ast.Term {
 	return ast.ArrayTerm(terms...)
 }
 
+// Fields of an offer that are not like the others.
+var (
+	untold = []string{"sequence", "fullSequence", "network"} // policies are not told them
+	long   = []string{"extensions", "images", "nested"}      // all others are short, or bounded by what peers agree on
+)
+
 func (b *builder) advertisement(ad *v1alpha1.AdvertisementSpec) *ast.Term {
 	if ad == nil {
 		return nil
 	}
-	o := b.essentials(ad)
-	b.details(o, ad)
+	o := ast.NewObjectWithCapacity(20)
+	b.offer(o, ad, func(string) bool { return true })
 	return ast.NewTerm(o)
 }
 
@@ -113,78 +123,91 @@ func (b *builder) row(row TableRow) *ast.Term {
 	if offer == nil {
 		offer = &v1alpha1.AdvertisementSpec{}
 	}
-	o := b.essentials(offer)
+	o := ast.NewObjectWithCapacity(20)
+	b.offer(o, offer, func(field string) bool { return !slices.Contains(long, field) })
 	b.set(o, "peer", b.text(row.Peer))
 	b.set(o, "open", ast.BooleanTerm(row.Open))
 	if row.RoundTrip > 0 {
 		b.set(o, "roundTripSeconds", b.seconds(row.RoundTrip))
 	}
-	long, details := &builder{}, ast.NewObjectWithCapacity(3)
-	long.details(details, offer)
-	if b.size-before+long.size <= maxRow {
+	rest, details := &builder{}, ast.NewObjectWithCapacity(len(long))
+	rest.offer(details, offer, func(field string) bool { return slices.Contains(long, field) })
+	if b.size-before+rest.size <= maxRow {
 		details.Foreach(o.Insert)
-		b.size += long.size
+		b.size += rest.size
 	}
 	return ast.NewTerm(o)
 }
 
-// essentials are the fields that are short, or bounded by what peers agree on.
-func (b *builder) essentials(ad *v1alpha1.AdvertisementSpec) ast.Object {
-	o := ast.NewObjectWithCapacity(20)
-	b.set(o, "clusterID", b.known(ad.ClusterID))
-	b.set(o, "phase", b.text(string(phase(ad))))
-	b.set(o, "availability", quantities(b, ad.Availability))
-	b.set(o, "largestPod", b.list(ad.LargestPod))
-	b.set(o, "guarantee", quantities(b, ad.Guarantee))
-	b.set(o, "prices", b.prices(ad.Prices))
-	b.set(o, "labels", texted(b, ad.Labels))
-	b.set(o, "flags", texted(b, ad.Flags))
-	b.set(o, "architectures", array(b, ad.Architectures, b.text))
-	b.set(o, "kubernetesVersion", b.known(ad.KubernetesVersion))
-	b.set(o, "timestamp", b.time(ad.Timestamp.Time))
-	b.set(o, "timeToLive", b.time(ad.TimeToLive.Time))
-	return o
-}
-
-// details are the fields that may be long.
-func (b *builder) details(o ast.Object, ad *v1alpha1.AdvertisementSpec) {
-	b.set(o, "extensions", texted(b, ad.Extensions))
-	b.set(o, "images", array(b, ad.Images, b.image))
-	b.set(o, "nested", array(b, ad.Nested, b.nested))
-}
-
-func phase(ad *v1alpha1.AdvertisementSpec) v1alpha1.OfferPhase {
-	if ad.Phase == "" {
-		return v1alpha1.OfferOpen
+// offer sets the wanted fields. A nil list is {}, but for the largest pod: there it says that nothing is known.
+func (b *builder) offer(o ast.Object, ad *v1alpha1.AdvertisementSpec, wanted func(field string) bool) {
+	told := *ad
+	if told.Phase == "" {
+		told.Phase = v1alpha1.OfferOpen
 	}
-	return ad.Phase
+	b.fields(o, reflect.ValueOf(told), func(field string) bool {
+		known := field != "largestPod" || ad.LargestPod != nil
+		return known && wanted(field) && !slices.Contains(untold, field)
+	})
 }
 
-func (b *builder) image(image v1alpha1.Image) *ast.Term {
-	o := ast.NewObjectWithCapacity(2)
-	b.set(o, "names", array(b, image.Names, b.text))
-	b.set(o, "sizeBytes", b.decimal(image.SizeBytes, 0))
-	return ast.NewTerm(o)
-}
-
-func (b *builder) nested(offer v1alpha1.NestedOffer) *ast.Term {
-	o := ast.NewObjectWithCapacity(5)
-	b.set(o, "clusterID", b.text(offer.ClusterID))
-	b.set(o, "path", array(b, offer.Path, b.text))
-	b.set(o, "availability", quantities(b, offer.Availability))
-	b.set(o, "prices", b.prices(offer.Prices))
-	b.set(o, "labels", texted(b, offer.Labels))
-	return ast.NewTerm(o)
-}
-
-// prices of an offer that is free are absent.
-func (b *builder) prices(prices *v1alpha1.Prices) *ast.Term {
-	if prices == nil {
-		return nil
+// fields sets the wanted fields of a struct of the API under the names that they have there. So policies are told a new
+// field of an offer without a word here.
+func (b *builder) fields(o ast.Object, of reflect.Value, wanted func(field string) bool) {
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Type().Field(i).Tag.Get("json"), ",")
+		if wanted(name) {
+			b.set(o, name, b.value(of.Field(i)))
+		}
 	}
-	o := ast.NewObjectWithCapacity(3)
-	b.set(o, "currency", b.text(prices.Currency))
-	b.set(o, "perHour", quantities(b, prices.PerHour))
-	b.set(o, "perPlacement", quantities(b, prices.PerPlacement))
-	return ast.NewTerm(o)
+}
+
+// value is the value of a field. A text or time that is empty, and what a nil pointer leads to, is not known.
+func (b *builder) value(v reflect.Value) *ast.Term {
+	switch value := v.Interface().(type) {
+	case resource.Quantity:
+		return b.quantity(value)
+	case metav1.Time:
+		return b.time(value.Time)
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return b.value(v.Elem())
+	case reflect.String:
+		return b.known(v.String())
+	case reflect.Bool:
+		return ast.BooleanTerm(v.Bool())
+	case reflect.Int64, reflect.Int32:
+		return b.decimal(v.Int(), 0)
+	case reflect.Slice:
+		terms := make([]*ast.Term, v.Len())
+		for i := range terms {
+			b.size += perTerm
+			terms[i] = b.entry(v.Index(i))
+		}
+		return ast.ArrayTerm(terms...)
+	case reflect.Map:
+		o := ast.NewObjectWithCapacity(v.Len())
+		for entries := v.MapRange(); entries.Next(); {
+			b.set(o, entries.Key().String(), b.entry(entries.Value()))
+		}
+		return ast.NewTerm(o)
+	case reflect.Struct:
+		o := ast.NewObjectWithCapacity(v.NumField())
+		b.fields(o, v, func(string) bool { return true })
+		return ast.NewTerm(o)
+	default:
+		panic("an offer has a field of type " + v.Type().String() + ", which policies cannot be told")
+	}
+}
+
+// entry is a value in a list or map, where an empty text is one.
+func (b *builder) entry(v reflect.Value) *ast.Term {
+	if v.Kind() == reflect.String {
+		return b.text(v.String())
+	}
+	return b.value(v)
 }
