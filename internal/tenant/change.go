@@ -3,7 +3,6 @@ package tenant
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -100,15 +100,14 @@ func (r *shadowPodReconciler) change(ctx context.Context, seen *observation, pee
 
 // differ says whether there is anything to carry over.
 func differ(have, want *corev1.Pod) bool {
-	_, other := carriedOver(have, want)
-	_, larger := resized(have, want)
-	return other || larger
+	return !equality.Semantic.DeepEqual(have, carriedOver(have, want)) ||
+		!equality.Semantic.DeepEqual(have.Spec, offload.Resized(have, want).Spec)
 }
 
 // patch carries over images, labels and annotations.
 func (r *shadowPodReconciler) patch(ctx context.Context, seen *observation, want *corev1.Pod) (*refusal, error) {
-	pod, differs := carriedOver(seen.pod, want)
-	if !differs {
+	pod := carriedOver(seen.pod, want)
+	if equality.Semantic.DeepEqual(seen.pod, pod) {
 		return nil, nil
 	}
 	err := r.client.Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
@@ -118,8 +117,8 @@ func (r *shadowPodReconciler) patch(ctx context.Context, seen *observation, want
 
 // resize carries over the resources, if the peer's limits have room for them.
 func (r *shadowPodReconciler) resize(ctx context.Context, seen *observation, peer *v1alpha1.Peer, want *corev1.Pod) (*refusal, error) {
-	pod, differs := resized(seen.pod, want)
-	if !differs {
+	pod := offload.Resized(seen.pod, want)
+	if equality.Semantic.DeepEqual(seen.pod.Spec, pod.Spec) {
 		return nil, nil
 	}
 	who := claimantOf(seen.shadow, seen.peer)
@@ -149,82 +148,9 @@ func (r *shadowPodReconciler) refusalOf(ctx context.Context, err error) (*refusa
 	return nil, nil
 }
 
-// carriedOver returns the pod with what is carried over, and whether that is another one.
-func carriedOver(have, want *corev1.Pod) (*corev1.Pod, bool) {
-	pod := have.DeepCopy()
-	pod.Labels = mergedEntries(pod.Labels, want.Labels)
-	pod.Annotations = mergedEntries(pod.Annotations, want.Annotations)
-	carryImages(pod.Spec.InitContainers, want.Spec.InitContainers)
-	carryImages(pod.Spec.Containers, want.Spec.Containers)
-	return pod, !equality.Semantic.DeepEqual(have, pod)
-}
-
-// mergedEntries keeps what others in the provider's cluster have added.
-func mergedEntries(have, want map[string]string) map[string]string {
-	if len(want) == 0 {
-		return have
-	}
-	out := maps.Clone(have)
-	if out == nil {
-		out = map[string]string{}
-	}
-	maps.Copy(out, want)
-	return out
-}
-
-func carryImages(have, want []corev1.Container) {
-	eachPair(have, want, func(have, want *corev1.Container) {
-		if want.Image != "" {
-			have.Image = want.Image
-		}
-	})
-}
-
-// eachPair goes through the containers that both have.
-func eachPair(have, want []corev1.Container, do func(have, want *corev1.Container)) {
-	for i := range have {
-		for j := range want {
-			if have[i].Name == want[j].Name {
-				do(&have[i], &want[j])
-			}
-		}
-	}
-}
-
-// resized returns the pod with the resources that can change while it runs, and whether those are others. What is not
-// asked for stays: it may have been set by this cluster.
-func resized(have, want *corev1.Pod) (*corev1.Pod, bool) {
-	pod := have.DeepCopy()
-	carry := func(have, want *corev1.Container) { carryResources(&have.Resources, &want.Resources) }
-	eachPair(pod.Spec.Containers, want.Spec.Containers, carry)
-	eachPair(pod.Spec.InitContainers, want.Spec.InitContainers, func(have, want *corev1.Container) {
-		if have.RestartPolicy != nil && *have.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			carry(have, want)
-		}
-	})
-	if pod.Spec.Resources != nil && want.Spec.Resources != nil {
-		carryResources(pod.Spec.Resources, want.Spec.Resources)
-	}
-	return pod, !equality.Semantic.DeepEqual(have.Spec, pod.Spec)
-}
-
-func carryResources(have, want *corev1.ResourceRequirements) {
-	have.Requests = carryAmounts(have.Requests, want.Requests)
-	have.Limits = carryAmounts(have.Limits, want.Limits)
-}
-
-func carryAmounts(have, want corev1.ResourceList) corev1.ResourceList {
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		amount, asked := want[name]
-		if !asked {
-			continue
-		}
-		if have == nil {
-			have = corev1.ResourceList{}
-		}
-		have[name] = amount
-	}
-	return have
+// carriedOver keeps all entries that the pod has: which of them home has taken off is not known.
+func carriedOver(have, want *corev1.Pod) *corev1.Pod {
+	return offload.Changed(have, metav1.ObjectMeta{}, want)
 }
 
 const debugForbidden = "The provider does not let this cluster debug its pods: its administrator can allow it by " +

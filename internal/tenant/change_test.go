@@ -147,34 +147,6 @@ func TestResizeThatTheAPIServerRefuses(t *testing.T) {
 	}
 }
 
-func TestWhatCanBeResized(t *testing.T) {
-	always := corev1.ContainerRestartPolicyAlways
-	with := func(name string, requests corev1.ResourceList) corev1.Container {
-		return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: requests}}
-	}
-	sidecar, first := with("sidecar", cpuOf("1")), with("first", cpuOf("1"))
-	sidecar.RestartPolicy = &always
-	have := &corev1.Pod{Spec: corev1.PodSpec{
-		InitContainers: []corev1.Container{first, sidecar},
-		Containers:     []corev1.Container{with("c", nil), with("d", cpuOf("1"))},
-	}}
-	want := have.DeepCopy()
-	want.Spec.InitContainers[0].Resources.Requests = cpuOf("2")
-	want.Spec.Containers[1].Resources.Requests = nil
-	if _, differs := resized(have, want); differs {
-		t.Error("what has run to its end, or is not asked for, counts as a change")
-	}
-	want.Spec.InitContainers[1].Resources.Requests = cpuOf("2")
-	want.Spec.Containers[0].Resources.Requests = cpuOf("3")
-	pod, differs := resized(have, want)
-	if !differs || pod.Spec.InitContainers[1].Resources.Requests.Cpu().String() != "2" || pod.Spec.Containers[0].Resources.Requests.Cpu().String() != "3" {
-		t.Errorf("got %+v", pod.Spec)
-	}
-	if first := pod.Spec.InitContainers[0].Resources.Requests.Cpu().String(); first != "1" {
-		t.Errorf("the first asks for %s", first)
-	}
-}
-
 const withShell = `{"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"500m"}}}],` +
 	`"ephemeralContainers":[{"name":"shell","image":"busybox"}]}}`
 

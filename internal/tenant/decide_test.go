@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // recorded is a ShadowPod whose pod "first" has run, and was restarted twice.
@@ -118,8 +119,8 @@ func TestWhatBecomesOfAPodThatRan(t *testing.T) {
 		Phase  string
 		Ready  string
 	}
-	interrupted := fate{leavePod, running, reasonRemaking} // until the old object is gone
-	removed := fate{removePod, running, reasonRemaking}
+	interrupted := fate{leavePod, running, offload.ReasonRemaking} // until the old object is gone
+	removed := fate{removePod, running, offload.ReasonRemaking}
 	for name, c := range map[string]struct {
 		pod  func(*corev1.Pod) // nil: it is gone
 		want fate
@@ -142,7 +143,7 @@ func TestWhatBecomesOfAPodThatRan(t *testing.T) {
 		"its node is no more what it was":      {rejectedBy("NodeAffinity"), removed},
 		"its kubelet does not take it":         {rejectedBy("UnexpectedAdmissionError"), removed},
 		"its kubelet has a reason of its own":  {rejectedBy("ReasonOfANewVersion"), removed},
-		"it is gone":                           {nil, fate{makePod, running, reasonRemaking}},
+		"it is gone":                           {nil, fate{makePod, running, offload.ReasonRemaking}},
 
 		"it completes":                    {exited(0), fate{leavePod, ends, "Ready"}},
 		"it fails":                        {exited(1), fate{leavePod, fails, "Ready"}},
@@ -203,7 +204,7 @@ func TestRestartsOfEveryKindOfContainerAreKept(t *testing.T) {
 		for name, count := range of.Restarts {
 			sums[name] += count
 		}
-		for _, c := range statusesOf(recordedPod(&of)) {
+		for _, c := range offload.ContainerStatuses(offload.RecordedPod(&of)) {
 			sums[c.Name] += c.RestartCount
 		}
 		return sums
@@ -238,7 +239,7 @@ func TestPhaseStaysRunningWhileThePodIsMadeAgain(t *testing.T) {
 		pod.UID, pod.Spec.NodeName, pod.Status = "second", "", corev1.PodStatus{Phase: corev1.PodPending}
 	})
 	next := decide(&observation{shadow: recorded(t), pod: pending, now: noon})
-	if known := recordedPod(&next.status); next.status.Phase != "Running" || known.Phase != corev1.PodRunning {
+	if known := offload.RecordedPod(&next.status); next.status.Phase != "Running" || known.Phase != corev1.PodRunning {
 		t.Errorf("home sees %s, %s", next.status.Phase, known.Phase)
 	}
 	if next.status.PodUID != "second" || next.status.Recreations != 1 {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 func TestPodIsMadeOnceAndToldOfWhenReady(t *testing.T) {
@@ -116,7 +117,7 @@ func TestPodDeletedBySomebodyIsRemade(t *testing.T) {
 	s.run()
 	s.run()
 	s.expectWrites("create Pod", "status ShadowPod", "status ShadowPod")
-	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonRemaking)
+	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, offload.ReasonRemaking)
 	if phase := s.shadow().Status.Phase; phase != "Running" {
 		t.Errorf("home sees phase %s", phase)
 	}

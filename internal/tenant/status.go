@@ -2,19 +2,14 @@ package tenant
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"math"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -23,12 +18,9 @@ import (
 )
 
 const (
-	// reasonRemaking: the pod went, not by its own doing, and the next is about to be made.
-	reasonRemaking = "Remaking"
 	// reasonRemadeTooOften: the back-offs are used up.
 	reasonRemadeTooOften = "RemadeTooOften"
 
-	maxMessage = 1024
 	// refusedFor is for how long an API server may refuse the pod before that is final. Quotas become free, and new
 	// rights take a moment to be known.
 	refusedFor     = time.Minute
@@ -88,7 +80,7 @@ func (d *decision) lasting(s *observation) bool {
 // remaking says whether the record is of a pod that went.
 func remaking(status *v1alpha1.ShadowPodStatus) bool {
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	return c != nil && c.Reason == reasonRemaking
+	return c != nil && c.Reason == offload.ReasonRemaking
 }
 
 // tell puts the status of the pod on record.
@@ -115,7 +107,7 @@ func (d *decision) place(s *observation, status *corev1.PodStatus) {
 // interrupt records that the pod is going and the next will come: of what was known only its readiness changes.
 func (d *decision) interrupt(s *observation) {
 	d.adopt(s)
-	known := recordedPod(&d.status)
+	known := offload.RecordedPod(&d.status)
 	if known == nil {
 		if s.pod == nil {
 			return
@@ -123,12 +115,12 @@ func (d *decision) interrupt(s *observation) {
 		exported := offload.Export(s.pod)
 		known = &exported
 	}
-	status := offload.Interrupted(known, reasonRemaking)
+	status := offload.Interrupted(known, offload.ReasonRemaking)
 	if !everStarted(&status) {
 		status.Phase = corev1.PodPending
 	}
 	d.put(&status)
-	d.since(s.now, s, v1alpha1.ConditionReady, reasonRemaking, "The pod went and will be made again")
+	d.since(s.now, s, v1alpha1.ConditionReady, offload.ReasonRemaking, "The pod went and will be made again")
 }
 
 // adopt begins the record of the pod that runs now. What is known of an earlier one is added up.
@@ -138,29 +130,14 @@ func (d *decision) adopt(s *observation) {
 	}
 	if d.status.PodUID != "" {
 		d.status.Recreations++
-		d.addRestarts()
+		if known := offload.RecordedPod(&d.status); known != nil {
+			d.status.Restarts = offload.AddRestarts(d.status.Restarts, known)
+		}
 	}
 	d.status.PodUID = s.pod.UID
 	d.status.Pod = nil
 	// The next interruption is a new one.
 	meta.RemoveStatusCondition(&d.status.Conditions, v1alpha1.ConditionReady)
-}
-
-func (d *decision) addRestarts() {
-	known := recordedPod(&d.status)
-	if known == nil {
-		return
-	}
-	for _, container := range statusesOf(known) {
-		if container.RestartCount <= 0 {
-			continue
-		}
-		if d.status.Restarts == nil {
-			d.status.Restarts = map[string]int32{}
-		}
-		before := d.status.Restarts[container.Name]
-		d.status.Restarts[container.Name] = before + min(container.RestartCount, math.MaxInt32-before)
-	}
 }
 
 // put stores the pod's status, and keeps the bytes that are there if they say the same. Nothing goes back by that: not the
@@ -170,17 +147,12 @@ func (d *decision) put(status *corev1.PodStatus) {
 		status.Phase = corev1.PodRunning
 	}
 	d.status.Phase = string(status.Phase)
-	known := recordedPod(&d.status)
+	known := offload.RecordedPod(&d.status)
 	keepRestarts(status, known)
 	if known != nil && equality.Semantic.DeepEqual(known, status) {
 		return
 	}
-	raw, err := json.Marshal(status)
-	if err != nil {
-		// Nothing in a status that came from an API server cannot be encoded.
-		return
-	}
-	d.status.Pod = &runtime.RawExtension{Raw: raw}
+	offload.RecordPod(&d.status, status)
 }
 
 // keepRestarts raises counts that were higher before.
@@ -189,61 +161,26 @@ func keepRestarts(status, known *corev1.PodStatus) {
 		return
 	}
 	before := map[string]int32{}
-	for _, container := range statusesOf(known) {
+	for _, container := range offload.ContainerStatuses(known) {
 		before[container.Name] = container.RestartCount
 	}
-	for _, container := range statusesOf(status) {
+	for _, container := range offload.ContainerStatuses(status) {
 		container.RestartCount = max(container.RestartCount, before[container.Name])
 	}
 }
 
-// statusesOf returns the statuses of containers of every kind.
-func statusesOf(status *corev1.PodStatus) []*corev1.ContainerStatus {
-	var out []*corev1.ContainerStatus
-	for _, containers := range [][]corev1.ContainerStatus{
-		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
-	} {
-		for i := range containers {
-			out = append(out, &containers[i])
-		}
-	}
-	return out
-}
-
 // everStarted says whether a container of the pod has run: one that a kubelet refused has not.
 func everStarted(status *corev1.PodStatus) bool {
-	return slices.ContainsFunc(statusesOf(status), func(c *corev1.ContainerStatus) bool {
+	return slices.ContainsFunc(offload.ContainerStatuses(status), func(c *corev1.ContainerStatus) bool {
 		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
 	})
-}
-
-// recordedPod returns the status of the pod that is on record, and nil if there is none.
-func recordedPod(status *v1alpha1.ShadowPodStatus) *corev1.PodStatus {
-	if status.Pod == nil {
-		return nil
-	}
-	known := &corev1.PodStatus{}
-	if err := json.Unmarshal(status.Pod.Raw, known); err != nil {
-		return nil
-	}
-	return known
 }
 
 // mirror shows a condition of the pod as one of the record.
 func (d *decision) mirror(s *observation, status *corev1.PodStatus, from corev1.PodConditionType, to string) {
 	if c := offload.PodCondition(status, from); c != nil {
-		d.condition(s, to, metav1.ConditionStatus(c.Status), reasonOr(c.Reason, to), c.Message)
+		d.condition(s, to, metav1.ConditionStatus(c.Status), c.Reason, c.Message)
 	}
-}
-
-var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
-
-// reasonOr returns the reason if it is one: those of pods may be empty.
-func reasonOr(reason, fallback string) string {
-	if validReason.MatchString(reason) {
-		return reason
-	}
-	return fallback
 }
 
 func (d *decision) condition(s *observation, kind string, status metav1.ConditionStatus, reason, message string) {
@@ -253,11 +190,8 @@ func (d *decision) condition(s *observation, kind string, status metav1.Conditio
 }
 
 func (d *decision) set(s *observation, c metav1.Condition) {
-	if len(c.Message) > maxMessage {
-		c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "")
-	}
 	c.ObservedGeneration = s.shadow.Generation
-	meta.SetStatusCondition(&d.status.Conditions, c)
+	offload.SetCondition(&d.status, c)
 }
 
 // since sets a condition to False for a reason, and its time unless it had the reason already.
@@ -352,7 +286,7 @@ func interruptedAt(status *v1alpha1.ShadowPodStatus) time.Time {
 
 // lived returns for how long the pod on record had run.
 func lived(status *v1alpha1.ShadowPodStatus, until time.Time) time.Duration {
-	known := recordedPod(status)
+	known := offload.RecordedPod(status)
 	if known == nil || known.StartTime == nil {
 		return 0
 	}

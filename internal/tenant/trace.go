@@ -43,7 +43,7 @@ func (r *shadowPodReconciler) traceStatus(ctx context.Context, seen *observation
 	if !parent.IsSampled() || seen.pod == nil || written.Recreations > 0 {
 		return
 	}
-	if before := recordedPod(&seen.shadow.Status); before != nil && !trace.Underway(before) {
+	if before := offload.RecordedPod(&seen.shadow.Status); before != nil && !trace.Underway(before) {
 		return
 	}
 	attributes := attributesOf(seen.pod)
