@@ -2,8 +2,6 @@ package agentless
 
 import (
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,7 +90,7 @@ func leftOf(quota *corev1.ResourceQuota) corev1.ResourceList {
 	}
 	left := corev1.ResourceList{}
 	for key, hard := range quota.Spec.Hard {
-		name, asked := askedOf(key)
+		name, asked := exchange.CountedBy(key)
 		if !asked {
 			continue
 		}
@@ -106,21 +104,6 @@ func leftOf(quota *corev1.ResourceQuota) corev1.ResourceList {
 		}
 	}
 	return left
-}
-
-// askedOf returns the resource that pods ask for, of which a quota limits the sum.
-func askedOf(key corev1.ResourceName) (corev1.ResourceName, bool) {
-	if slices.Contains(always, key) {
-		return key, true
-	}
-	if key == "count/pods" {
-		return corev1.ResourcePods, true
-	}
-	if key == corev1.ResourceRequestsStorage {
-		return "", false // of claims, which pods do not take along
-	}
-	name, requests := strings.CutPrefix(string(key), corev1.DefaultResourceRequestsPrefix)
-	return corev1.ResourceName(name), requests
 }
 
 // said reports whether the advertisement says what the offer does, and need not be said again yet.

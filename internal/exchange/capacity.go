@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	helpers "k8s.io/component-helpers/resource"
 )
 
 // A Snapshot is the state of a cluster from which its offers are computed.
@@ -286,15 +285,6 @@ func amountOf(name corev1.ResourceName, quantity resource.Quantity) int64 {
 		return quantity.MilliValue()
 	}
 	return quantity.Value()
-}
-
-func requestsOf(pod *corev1.Pod) amounts {
-	a := amountsOf(helpers.PodRequests(pod, helpers.PodResourcesOptions{
-		UseStatusResources: true,
-		InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	}))
-	a[corev1.ResourcePods] = 1
-	return a
 }
 
 func (a amounts) add(b amounts) {

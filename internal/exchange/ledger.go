@@ -58,7 +58,7 @@ func (l *Ledger) SetPod(pod *corev1.Pod) bool {
 	if !holds(pod) {
 		return l.RemovePod(key)
 	}
-	h := holding{node: pod.Spec.NodeName, peer: pod.Labels[v1alpha1.LabelPeer], requests: requestsOf(pod)}
+	h := holding{node: pod.Spec.NodeName, peer: pod.Labels[v1alpha1.LabelPeer], requests: amountsOf(Count(pod))}
 	if known, found := l.pods[key]; found && known.equal(h) {
 		return false
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
@@ -44,7 +45,7 @@ func (r *shadowPodReconciler) admit(ctx context.Context, seen *observation, next
 	if !r.consult(ctx, seen, peer, pod, next) {
 		return nil, nil
 	}
-	short, freed := r.ledger.reserve(who, demandOf(pod), limitsOf(peer).Resources)
+	short, freed := r.ledger.reserve(who, exchange.Count(pod), limitsOf(peer).Resources)
 	r.enqueue(freed)
 	if short != nil {
 		r.outOfLimits(seen, next, short.message())
@@ -102,7 +103,7 @@ func rulesOf(seen *observation, peer *v1alpha1.Peer) offload.Rules {
 	return offload.Rules{
 		Path:          seen.path,
 		Restricted:    peer.Spec.PodSecurity == v1alpha1.PodSecurityRestricted,
-		LeastRequests: leastRequests(limitsOf(peer).Resources),
+		LeastRequests: exchange.LeastCount(limitsOf(peer).Resources),
 	}
 }
 
@@ -158,7 +159,7 @@ func (r *shadowPodReconciler) podChanged(ctx context.Context, o client.Object) [
 	owner, peer := ownerShadow(pod), pod.Labels[v1alpha1.LabelPeer]
 	if owner != nil && owner.Name == pod.Name && peer != "" && !hasEnded(&pod.Status) {
 		who := claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer}
-		r.enqueue(r.ledger.see(who, demandOf(pod)))
+		r.enqueue(r.ledger.see(who, exchange.Count(pod)))
 	}
 	return shadowOfPod(ctx, pod)
 }

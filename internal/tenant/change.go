@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/policy"
@@ -122,13 +123,13 @@ func (r *shadowPodReconciler) resize(ctx context.Context, seen *observation, pee
 		return nil, nil
 	}
 	who := claimantOf(seen.shadow, seen.peer)
-	short := r.ledger.change(who, demandOf(pod), limitsOf(peer).Resources)
+	short := r.ledger.change(who, exchange.Count(pod), limitsOf(peer).Resources)
 	if short != nil {
 		return &refusal{v1alpha1.ReasonLimitExceeded, short.keeps(), quotaRetryAtMost}, nil
 	}
 	err := r.client.SubResource("resize").Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
 	if err != nil {
-		r.enqueue(r.ledger.see(who, demandOf(seen.pod)))
+		r.enqueue(r.ledger.see(who, exchange.Count(seen.pod)))
 	}
 	return r.refusalOf(ctx, err)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/local"
 )
@@ -45,42 +45,17 @@ func quotaOf(limits *v1alpha1.PeerLimits, ownKinds bool) corev1.ResourceQuotaSpe
 		hard[countShadowPods] = *resource.NewQuantity(objects, resource.DecimalSI)
 	}
 	for name, limit := range limits.Resources {
-		if counted := quotaName(name); counted != "" {
+		if counted := exchange.QuotaKey(name); counted != "" {
 			hard[counted] = limit
 		}
 	}
 	return corev1.ResourceQuotaSpec{Hard: hard}
 }
 
-// quotaName returns under which name quotas count the requests for a resource, and "" if they cannot.
-func quotaName(name corev1.ResourceName) corev1.ResourceName {
-	switch {
-	case name == corev1.ResourcePods:
-		return name
-	case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
-		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix), strings.Contains(string(name), "/"):
-		return corev1.DefaultResourceRequestsPrefix + name
-	default:
-		return ""
-	}
-}
-
-// leastRequests returns what a container counts for that asks for nothing of a resource that is limited.
-func leastRequests(limits corev1.ResourceList) corev1.ResourceList {
-	least := corev1.ResourceList{}
-	if _, limited := limits[corev1.ResourceCPU]; limited {
-		least[corev1.ResourceCPU] = resource.MustParse("100m")
-	}
-	if _, limited := limits[corev1.ResourceMemory]; limited {
-		least[corev1.ResourceMemory] = resource.MustParse("128Mi")
-	}
-	return least
-}
-
 // limitRangeOf gives containers the least requests that come into a twin by another way than Hanse's.
 func limitRangeOf(limits *v1alpha1.PeerLimits) corev1.LimitRangeSpec {
 	return corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-		Type: corev1.LimitTypeContainer, DefaultRequest: leastRequests(limits.Resources),
+		Type: corev1.LimitTypeContainer, DefaultRequest: exchange.LeastCount(limits.Resources),
 	}}}
 }
 

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	helpers "k8s.io/component-helpers/resource"
 )
 
 // claimant is a ShadowPod that needs a pod, and the peer whose it is.
@@ -262,20 +261,4 @@ func (s *shortage) message() string {
 	return fmt.Sprintf("The pod asks for %s of %s, for which the provider's limit of %s for this cluster has no room: "+
 		"it starts when other pods of this cluster have ended there, or the limit is raised",
 		s.asked.String(), s.resource, s.limit.String())
-}
-
-// demandOf returns what the pod counts for: what it asks for, sidecars and overhead included, and itself.
-func demandOf(pod *corev1.Pod) corev1.ResourceList {
-	demand := helpers.PodRequests(pod, helpers.PodResourcesOptions{
-		UseStatusResources: true,
-		InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	})
-	for name, amount := range demand {
-		// The API server refuses negative requests, but until then they must not make room for others.
-		if amount.Sign() < 0 {
-			delete(demand, name)
-		}
-	}
-	demand[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
-	return demand
 }

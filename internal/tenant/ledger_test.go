@@ -281,35 +281,6 @@ func TestPodThatIsRefusedLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func TestDemand(t *testing.T) {
-	cpu := func(amount string) corev1.ResourceRequirements {
-		return corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(amount)}}
-	}
-	always := corev1.ContainerRestartPolicyAlways
-	for name, c := range map[string]struct {
-		spec corev1.PodSpec
-		want string
-	}{
-		"containers":           {corev1.PodSpec{Containers: []corev1.Container{{Resources: cpu("1")}, {Resources: cpu("2")}}}, "3"},
-		"a large first step":   {corev1.PodSpec{InitContainers: []corev1.Container{{Resources: cpu("5")}}, Containers: []corev1.Container{{Resources: cpu("1")}}}, "5"},
-		"a sidecar":            {corev1.PodSpec{InitContainers: []corev1.Container{{Resources: cpu("5"), RestartPolicy: &always}}, Containers: []corev1.Container{{Resources: cpu("1")}}}, "6"},
-		"overhead":             {corev1.PodSpec{Overhead: corev1.ResourceList{"cpu": resource.MustParse("250m")}, Containers: []corev1.Container{{Resources: cpu("1")}}}, "1250m"},
-		"the pod as a whole":   {corev1.PodSpec{Resources: ptr.To(cpu("4")), Containers: []corev1.Container{{Resources: cpu("1")}}}, "4"},
-		"less than nothing":    {corev1.PodSpec{Containers: []corev1.Container{{Resources: cpu("-1000")}}}, "0"},
-		"of nothing no amount": {corev1.PodSpec{Containers: []corev1.Container{{}}}, "0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			demand := demandOf(&corev1.Pod{Spec: c.spec})
-			if got := demand[corev1.ResourceCPU]; got.Cmp(resource.MustParse(c.want)) != 0 {
-				t.Errorf("got %s, want %s", got.String(), c.want)
-			}
-			if got := demand[corev1.ResourcePods]; got.Value() != 1 {
-				t.Errorf("it counts as %s pods", got.String())
-			}
-		})
-	}
-}
-
 func TestLedgerCountsThePodsThatThereAreAtStart(t *testing.T) {
 	pod := func(name string, phase corev1.PodPhase) client.Object {
 		return &corev1.Pod{

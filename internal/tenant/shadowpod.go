@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
@@ -234,7 +235,7 @@ func (r *shadowPodReconciler) make(ctx context.Context, seen *observation, next 
 	case err == nil:
 		fault.Point(fault.PodCreated)
 		r.carried.set(client.ObjectKeyFromObject(seen.shadow), carried{pod.UID, seen.shadow.Generation})
-		r.enqueue(r.ledger.see(claimantOf(seen.shadow, seen.peer), demandOf(pod)))
+		r.enqueue(r.ledger.see(claimantOf(seen.shadow, seen.peer), exchange.Count(pod)))
 		ctrl.LoggerFrom(ctx).Info("Created pod", "podUID", pod.UID)
 		return nil
 	case apierrors.IsAlreadyExists(err):
