@@ -406,6 +406,102 @@ type PlacementStatus struct {
 	// strict says that no virtual nodes but those in only may be used.
 	// +optional
 	Strict bool `json:"strict,omitempty"`
+
+	// admission is what admission adds to new pods, so that the scheduler does all of this. Without it they are left alone.
+	// +optional
+	Admission *PodAdmission `json:"admission,omitempty"`
+}
+
+// PodAdmission is what admission adds to new pods.
+type PodAdmission struct {
+	// required are the terms of the required node affinity: a node must meet one of them. If there are none, all nodes do.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
+	Required []NodeTerm `json:"required,omitempty"`
+
+	// preferred are the terms of the preferred node affinity.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=101
+	Preferred []WeightedNodeTerm `json:"preferred,omitempty"`
+
+	// preferredByPrice are the same for pods that prefer Price by annotation.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=101
+	PreferredByPrice []WeightedNodeTerm `json:"preferredByPrice,omitempty"`
+
+	// preferredByLatency are the same for pods that prefer Latency by annotation.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=101
+	PreferredByLatency []WeightedNodeTerm `json:"preferredByLatency,omitempty"`
+
+	// tolerations let the pods go to virtual nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	Tolerations []PodToleration `json:"tolerations,omitempty"`
+}
+
+// NodeTerm is a term of a node affinity. A node must meet all of it.
+type NodeTerm struct {
+	// matchExpressions are requirements on the labels of the node.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	MatchExpressions []NodeRequirement `json:"matchExpressions,omitempty"`
+}
+
+// NodeRequirement is a requirement on one label of a node.
+type NodeRequirement struct {
+	// key is the label.
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+
+	// operator says how the label's value and values relate.
+	// +required
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	Operator corev1.NodeSelectorOperator `json:"operator"`
+
+	// values are needed by In and NotIn, and by no other operator.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	Values []LabelValue `json:"values,omitempty"`
+}
+
+// WeightedNodeTerm is a term of a preferred node affinity.
+type WeightedNodeTerm struct {
+	// weight is how much it counts.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Weight int32 `json:"weight"`
+
+	// preference says which nodes are preferred.
+	// +required
+	Preference NodeTerm `json:"preference"`
+}
+
+// PodToleration is a toleration of a taint of nodes.
+type PodToleration struct {
+	// key is that of the taint.
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+
+	// operator says how the taint's value is compared.
+	// +required
+	// +kubebuilder:validation:Enum=Exists
+	Operator corev1.TolerationOperator `json:"operator"`
+
+	// effect is that of the taint. It is empty for all effects.
+	// +optional
+	// +kubebuilder:validation:Enum=NoSchedule
+	Effect corev1.TaintEffect `json:"effect,omitempty"`
 }
 
 // NodePlacement is what was decided about one virtual node.

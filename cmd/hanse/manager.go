@@ -24,6 +24,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/namespaces"
 	"github.com/hanse-dev/hanse/internal/peering"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/reflector"
 	"github.com/hanse-dev/hanse/internal/session"
 	"github.com/hanse-dev/hanse/internal/tenant"
@@ -118,7 +119,7 @@ func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
 		f.addPeering, f.addInvitation, f.addSession, f.market.addPolicies, f.market.addAdvertising, f.market.addAgentless,
-		f.market.addPlacement, f.addTenant, f.addNamespaces, f.addReflector,
+		f.addTenant, f.addNamespaces, f.addReflector,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err
@@ -242,18 +243,21 @@ func (f *managerFlags) addNamespaces(mgr manager.Manager, links *peers.Links) er
 	controllers, err := namespaces.New(namespaces.Config{
 		Client:   mgr.GetClient(),
 		Live:     mgr.GetAPIReader(),
-		Connect:  namespaces.Over(links),
+		Links:    links,
+		Decider:  f.market.maker,
+		Events:   mgr.GetEventRecorder("hanse-placement"),
 		Clock:    f.server.faults.clock(),
 		Instance: cmp.Or(os.Getenv("POD_NAME"), f.peering.ManagerServiceAccount),
 
 		Namespace: f.server.namespace,
-		Default:   f.offloading.wish,
+		Default:   f.offloading.defaults,
 		Aggregate: f.market.advertising.Aggregate,
 		ClusterID: f.peering.ClusterID,
 	})
 	if err != nil {
 		return err
 	}
+	f.market.maker.Gather(policy.Placement, controllers.Gather)
 	return controllers.SetupWithManager(mgr)
 }
 

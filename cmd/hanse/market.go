@@ -12,7 +12,6 @@ import (
 
 	"github.com/hanse-dev/hanse/internal/advertisement"
 	"github.com/hanse-dev/hanse/internal/peers"
-	"github.com/hanse-dev/hanse/internal/placement"
 	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/policymaker"
 )
@@ -84,12 +83,4 @@ func (f *marketFlags) addAdvertising(mgr manager.Manager, links *peers.Links) er
 	f.maker.Gather(policy.Outgoing, publisher.Gather)
 	f.maker.Gather(policy.Incoming, receiver.Gather)
 	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
-}
-
-func (f *marketFlags) addPlacement(mgr manager.Manager, _ *peers.Links) error {
-	recorder := mgr.GetEventRecorder("hanse-placement")
-	config := placement.Config{ClusterID: f.advertising.ClusterID}
-	controller := placement.New(config, mgr.GetClient(), f.maker, f.clock, recorder)
-	f.maker.Gather(policy.Placement, controller.Gather)
-	return controller.SetupWithManager(mgr)
 }

@@ -15,7 +15,7 @@ import (
 type offloadingFlags struct {
 	namespaces string
 	spec       string
-	wish       *namespaces.Default
+	defaults   *namespaces.Default
 }
 
 func (f *offloadingFlags) bind(flags *pflag.FlagSet) {
@@ -35,8 +35,8 @@ func (f *offloadingFlags) parse() error {
 	if err != nil {
 		return fmt.Errorf("--offload-namespaces: %w", err)
 	}
-	f.wish = &namespaces.Default{Selector: selector}
-	if err := yaml.UnmarshalStrict([]byte(f.spec), &f.wish.Spec); err != nil {
+	f.defaults = &namespaces.Default{Selector: selector}
+	if err := yaml.UnmarshalStrict([]byte(f.spec), &f.defaults.Spec); err != nil {
 		return fmt.Errorf("--offload-spec: %w", err)
 	}
 	return nil

@@ -13,14 +13,14 @@ func TestDefaultOffloadingIsRead(t *testing.T) {
 	if err := flags.parse(); err != nil {
 		t.Fatal(err)
 	}
-	spec := flags.wish.Spec
+	spec := flags.defaults.Spec
 	if spec.Strategy != v1alpha1.StrategyRemote || spec.Placement.Exclude[0] != "bremen" {
 		t.Errorf("spec: %+v", spec)
 	}
-	if !flags.wish.Selector.Matches(labels.Set{"team": "web"}) || flags.wish.Selector.Matches(labels.Set{"team": "db"}) {
-		t.Errorf("selector: %s", flags.wish.Selector)
+	if !flags.defaults.Selector.Matches(labels.Set{"team": "web"}) || flags.defaults.Selector.Matches(labels.Set{"team": "db"}) {
+		t.Errorf("selector: %s", flags.defaults.Selector)
 	}
-	if none := (&offloadingFlags{}); none.parse() != nil || none.wish != nil {
+	if none := (&offloadingFlags{}); none.parse() != nil || none.defaults != nil {
 		t.Error("without flags some namespaces are offloaded")
 	}
 }

@@ -308,7 +308,7 @@ func terms(text string) string {
 
 func comparePlaced(t *testing.T, policy *admissionPolicy, offloading string, pod *corev1.Pod, want string) {
 	t.Helper()
-	params := read(t, "spec: "+indent(offloading))
+	params := admitted(t, "spec: "+indent(offloading))
 	got := policy.mutate(review{object: pod, params: params}).(*corev1.Pod)
 	comparePlacement(t, offloading, got.Spec, got.Annotations["hanse.dev/runs-at-home"], want)
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,12 +25,11 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// How many nodes, leases and drains are worked on at the same time. A thousand nodes come up at once in seconds, and a
+// How many nodes and leases are worked on at the same time. A thousand nodes come up at once in seconds, and a
 // lease never waits behind a pod.
 const (
 	nodeWorkers  = 16
 	leaseWorkers = 8
-	drainNodes   = 4
 )
 
 // How soon something that failed is tried again: at first, and at last.
@@ -90,7 +88,9 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 		func() error { return k.addNodes(mgr, table) },
 		func() error { return k.addLeases(mgr) },
 		func() error { return k.addPods(mgr, pods) },
-		func() error { return k.addDrains(mgr, pods) },
+		func() error {
+			return newEvictor(mgr.GetClient(), mgr.GetAPIReader(), k.clock, mgr.GetEventRecorder(recorderName), pods).setupWithManager(mgr)
+		},
 		func() error { return k.addAPI(mgr, table) },
 	} {
 		if err := setup(); err != nil {
@@ -168,28 +168,6 @@ func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController) error {
 		Complete(pods)
 	if err != nil {
 		return fmt.Errorf("add controller of pods: %w", err)
-	}
-	return nil
-}
-
-func (k *Kubelet) addDrains(mgr ctrl.Manager, pods forgetter) error {
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named("virtual-node-drain").
-		For(&v1alpha1.Peer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode), builder.WithPredicates(closes())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(binds())).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: drainNodes,
-			RateLimiter:             backOff[reconcile.Request](lastRetry),
-		}).
-		Complete(&drainController{
-			client: mgr.GetClient(), clock: k.clock, events: mgr.GetEventRecorder(recorderName), pods: pods,
-			pace:    flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(evictionsPerSecond, evictionsPerSecond, k.clock),
-			blocked: blockedBackOff(k.clock),
-		})
-	if err != nil {
-		return fmt.Errorf("add controller of drains: %w", err)
 	}
 	return nil
 }

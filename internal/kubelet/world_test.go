@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/flowcontrol"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,17 +38,17 @@ var start = time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC)
 
 // world is a home cluster and a provider, both in memory, with the controllers between them.
 type world struct {
-	t      *testing.T
-	clock  *clocktesting.FakeClock
-	home   client.WithWatch
-	remote client.WithWatch
-	peers  *peerstest.World
-	turin  *peerstest.Peer
-	links  *peers.Links
-	events *events.FakeRecorder
-	nodes  *nodeController
-	pods   *podController
-	drains *drainController
+	t       *testing.T
+	clock   *clocktesting.FakeClock
+	home    client.WithWatch
+	remote  client.WithWatch
+	peers   *peerstest.World
+	turin   *peerstest.Peer
+	links   *peers.Links
+	events  *events.FakeRecorder
+	nodes   *nodeController
+	pods    *podController
+	evictor *evictor
 
 	mu      sync.Mutex
 	writes  []string // verb kind name, of both sides
@@ -74,10 +73,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		client: w.home, live: w.home, clock: w.clock, events: w.events, links: w.links, nodeIP: "192.0.2.7",
 		defaultToleration: DefaultToleration,
 	}
-	w.drains = &drainController{
-		client: w.home, clock: w.clock, events: w.events, pods: w.pods,
-		pace: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(100, 100, w.clock), blocked: blockedBackOff(w.clock),
-	}
+	w.evictor = newEvictor(w.home, w.home, w.clock, w.events, w.pods)
 	return w
 }
 
@@ -239,7 +235,7 @@ func (w *world) reconcileNode() reconcile.Result {
 // reconcileDrain looks at the drain of turin's node.
 func (w *world) reconcileDrain() reconcile.Result {
 	w.t.Helper()
-	result, err := w.drains.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turin}})
+	result, err := w.evictor.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turin}})
 	if err != nil {
 		w.t.Fatalf("reconcile drain: %v", err)
 	}

@@ -1,12 +1,15 @@
 package namespaces
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,31 +17,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 const (
 	// One peer that hangs holds at most one of these workers.
-	mapperWorkers = 8
-	// Answers of many peers come in together: one status tells of all that came within this time.
-	defaultSettle = 200 * time.Millisecond
-	firstRetry    = 100 * time.Millisecond
-	longestRetry  = 30 * time.Second
+	mappingWorkers = 8
+	firstRetry     = 100 * time.Millisecond
+	longestRetry   = 30 * time.Second
 )
 
-// Config is what the controllers of this package need.
+// Config is what the controllers of this package need. Of the durations, those that are not set have the default that is
+// named.
 type Config struct {
 	// Client reads our own cluster from a cache and writes to it.
 	Client client.Client
 	// Live reads our own cluster without a cache. It is asked before a twin is given up.
 	Live client.Reader
-	// Connect returns the current link to a peer, the same one for as long as it can be used.
-	Connect func(ctx context.Context, peer *v1alpha1.Peer) (Remote, error)
+	// Links are the connections to peers.
+	Links *peers.Links
+	// Decider asks the policies about placement.
+	Decider Decider
 	// Clock tells the time.
 	Clock clock.Clock
+	// Events tells users of their NamespaceOffloadings.
+	Events events.EventRecorder
 	// Instance names this process in events, such as its pod's name.
 	Instance string
 	// Namespace is Hanse's own. It is never offloaded.
@@ -49,28 +58,44 @@ type Config struct {
 	Aggregate bool
 	// ClusterID is the id of this cluster, which names its own advertisements.
 	ClusterID string
-	// Settle is for how long answers of peers are gathered before they are told. By default 200 ms.
+	// Settle is for how long answers of peers are gathered before the status tells of them. By default 200 ms.
 	Settle time.Duration
+	// Interval is the least time between two questions about one namespace, and between two looks at what providers offer.
+	// Default 1 s.
+	Interval time.Duration
+	// LookAgain is how often all is looked at when nothing changes: policies may depend on the time. Default 5 minutes.
+	LookAgain time.Duration
+	// Retry is after what time policies are asked again that did not answer. Default 10 s.
+	Retry time.Duration
 }
 
 // Validate reports what is missing.
-func (c Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Connect == nil || c.Clock == nil || c.Instance == "" || c.Namespace == "" {
-		return errors.New("namespaces: Client, Live, Connect, Clock, Instance and Namespace are needed")
+func (c *Config) Validate() error {
+	if c.Client == nil || c.Live == nil || c.Links == nil || c.Decider == nil || c.Clock == nil || c.Events == nil {
+		return errors.New("namespaces: Client, Live, Links, Decider, Clock and Events are needed")
+	}
+	if c.Instance == "" || c.Namespace == "" || c.ClusterID == "" {
+		return errors.New("namespaces: Instance, Namespace and ClusterID are needed")
 	}
 	return nil
 }
 
+func (c *Config) setDefaults() {
+	c.Settle = cmp.Or(c.Settle, 200*time.Millisecond)
+	c.Interval = cmp.Or(c.Interval, time.Second)
+	c.LookAgain = cmp.Or(c.LookAgain, 5*time.Minute)
+	c.Retry = cmp.Or(c.Retry, 10*time.Second)
+}
+
+// isCopy tells what providers offer us from our own offers, which lie beside it.
+func (c *Config) isCopy(ad client.Object) bool { return ad.GetName() != c.ClusterID }
+
 // Controller is the controllers of this package.
 type Controller struct {
-	remotes    *remotes
-	connector  *connector
-	mapper     *mapper
-	reporter   *reporter
-	homekeeper *homekeeper
-	marker     *marker
-	evictor    *evictor
-	keeper     *keeper
+	offloadings *offloadings
+	mappings    *mappings
+	spaces      *spaces
+	homebound   *homebound
 }
 
 // New returns the controllers. It starts nothing.
@@ -78,33 +103,23 @@ func New(c Config) (*Controller, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if c.Settle == 0 {
-		c.Settle = defaultSettle
-	}
-	known := &remotes{byPeer: map[string]connection{}}
-	mapper := &mapper{client: c.Client, live: c.Live, remotes: known}
-	reporter := &reporter{client: c.Client, remotes: known, clock: c.Clock, queue: doorbell{delay: c.Settle}}
+	c.setDefaults()
 	return &Controller{
-		remotes:    known,
-		mapper:     mapper,
-		reporter:   reporter,
-		connector:  &connector{client: c.Client, connect: c.Connect, remotes: known, mapper: mapper, reporter: reporter},
-		homekeeper: &homekeeper{client: c.Client, clock: c.Clock, herald: herald{c.Client, c.Clock, c.Instance}},
-		marker:     &marker{client: c.Client},
-		evictor:    newEvictor(c),
-		keeper: &keeper{
-			client: c.Client, own: c.Namespace, wish: c.Default, aggregate: c.Aggregate, clusterID: c.ClusterID,
+		offloadings: &offloadings{
+			config: c, client: c.Client, links: c.Links, decider: c.Decider, clock: c.Clock, events: c.Events,
+			pace: pace{interval: c.Interval, next: map[reconcile.Request]time.Time{}},
 		},
+		mappings: &mappings{client: c.Client, live: c.Live, links: c.Links},
+		spaces: &spaces{client: c.Client, defaults: defaults{
+			client: c.Client, own: c.Namespace, spec: c.Default, aggregate: c.Aggregate, clusterID: c.ClusterID,
+		}},
+		homebound: &homebound{client: c.Client, clock: c.Clock, instance: c.Instance},
 	}, nil
 }
 
 // SetupWithManager adds the controllers to the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	setups := []func(ctrl.Manager) error{
-		c.setupConnector, c.setupMapper, c.setupReporter, c.setupHomekeeper, c.setupMarker,
-		c.setupEvictor, c.setupKeeper,
-	}
-	for _, setup := range setups {
+	for _, setup := range []func(ctrl.Manager) error{c.setupOffloadings, c.setupMappings, c.setupSpaces, c.setupHomebound} {
 		if err := setup(mgr); err != nil {
 			return fmt.Errorf("set up namespaces: %w", err)
 		}
@@ -112,86 +127,70 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-func (c *Controller) setupConnector(mgr ctrl.Manager) error {
-	if err := mgr.Add(manager.RunnableFunc(c.connector.drain)); err != nil {
-		return err
-	}
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("namespaces-connector").
-		For(&v1alpha1.Peer{}). // its status too: conditions tell that there are credentials, or others
-		WatchesRawSource(&c.connector.queue).
-		WithOptions(options(mapperWorkers)).
-		Complete(c.connector)
+// Gather returns what the policies would be asked with now about the pods of the namespace of that name, or, if the name is
+// that of a namespace and of a class with a slash between them, about those of the class.
+func (c *Controller) Gather(ctx context.Context, _ policy.Question, subject string) (policy.Facts, error) {
+	name, class, _ := strings.Cut(subject, "/")
+	return c.offloadings.gather(ctx, name, class)
 }
 
-func (c *Controller) setupMapper(mgr ctrl.Manager) error {
+func (c *Controller) setupOffloadings(mgr ctrl.Manager) error {
+	o := c.offloadings
+	changed := func() { o.queue.add(everything) }
+	o.decider.OnChange(policy.Placement, changed)
+	atEverything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{everything}
+	})
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("namespaces-mapper").
-		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(c.mapper.pairsOfNamespace),
-			builder.WithPredicates(specChanged)).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(c.mapper.pairsOfPeer),
-			builder.WithPredicates(specChanged)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.mapper.pairsOfNode),
-			builder.WithPredicates(virtualNodeChanged)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod),
-			builder.WithPredicates(podGone)).
-		WatchesRawSource(&c.mapper.queue).
-		WithOptions(options(mapperWorkers)).
-		Complete(c.mapper)
-}
-
-func (c *Controller) setupReporter(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("namespaces-reporter").
-		For(&v1alpha1.NamespaceOffloading{}, builder.WithPredicates(specChanged)).
-		Watches(&corev1.Node{}, c.reporter.onEveryNamespace(), builder.WithPredicates(virtualNodeChanged)).
-		Watches(&v1alpha1.Peer{}, c.reporter.onEveryNamespace(), builder.WithPredicates(specChanged)).
-		WatchesRawSource(&c.reporter.queue).
+		Named("namespaces-offloading").
+		For(&v1alpha1.NamespaceOffloading{}, builder.WithPredicates(offloadingChanged)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(offloadingOfNamespace), builder.WithPredicates(metadataChanged)).
+		Watches(&v1alpha1.Advertisement{}, atEverything, builder.WithPredicates(
+			predicate.NewPredicateFuncs(o.config.isCopy), offerChanged)).
+		Watches(&v1alpha1.Peer{}, atEverything, builder.WithPredicates(predicate.Or(specChanged, distanceChanged))).
+		Watches(&corev1.Node{}, atEverything, builder.WithPredicates(virtualNodeChanged)).
+		WatchesRawSource(source.TypedFunc[reconcile.Request](o.queue.start)).
+		WatchesRawSource(peers.Changes(o.links, peers.Mappings, o.mappingChanged)).
+		WatchesRawSource(peers.LinkChanges(o.links, o.linkChanged)).
+		// One worker: deciding takes no time but the processor's. And so what it keeps needs no locks.
 		WithOptions(options(1)).
-		Complete(c.reporter)
+		Complete(o)
 }
 
-func (c *Controller) setupHomekeeper(mgr ctrl.Manager) error {
+func (c *Controller) setupMappings(mgr ctrl.Manager) error {
+	m := c.mappings
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("namespaces-homekeeper").
-		For(&corev1.Pod{}, builder.WithPredicates(keptAtHome)).
-		WithOptions(options(1)).
-		Complete(c.homekeeper)
+		Named("namespaces-mapping").
+		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfNamespace),
+			builder.WithPredicates(specChanged)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(specChanged)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfNode), builder.WithPredicates(virtualNodeChanged)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod), builder.WithPredicates(podGone)).
+		WatchesRawSource(peers.Changes(c.mappings.links, peers.Mappings, m.mappingChanged)).
+		WatchesRawSource(peers.LinkChanges(c.mappings.links, m.linkChanged)).
+		WithOptions(options(mappingWorkers)).
+		Complete(m)
 }
 
-func (c *Controller) setupMarker(mgr ctrl.Manager) error {
+func (c *Controller) setupSpaces(mgr ctrl.Manager) error {
 	inNamespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("namespaces-marker").
-		For(&corev1.Namespace{}, builder.WithPredicates(markMoved)).
-		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(comesOrGoes)).
-		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(leavesOrEnds)).
-		WithOptions(options(1)).
-		Complete(c.marker)
-}
-
-func (c *Controller) setupEvictor(mgr ctrl.Manager) error {
-	e := c.evictor
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("namespaces-evictor").
-		Watches(&v1alpha1.NamespaceOffloading{}, e.ringFor(offloadingOf), builder.WithPredicates(specChanged)).
-		Watches(&corev1.Node{}, e.ringFor(e.everyEvicting), builder.WithPredicates(virtualNodeOpens)).
-		Watches(&corev1.Pod{}, e.ringFor(offloadingOf), builder.WithPredicates(leavesOrEnds)).
-		WatchesRawSource(&e.queue).
-		WithOptions(options(1)).
-		Complete(e)
-}
-
-func (c *Controller) setupKeeper(mgr ctrl.Manager) error {
-	inNamespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("namespaces-keeper").
+		Named("namespaces-space").
 		For(&corev1.Namespace{}, builder.WithPredicates(labelsChanged)).
-		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(keepingChanged)).
-		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(c.keeper.twinsOf),
+		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(predicate.Or(specChanged, keepingChanged))).
+		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(leavesOrEnds)).
+		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(c.spaces.defaults.twinsOf),
 			builder.WithPredicates(hopsChanged)).
 		WithOptions(options(1)).
-		Complete(c.keeper)
+		Complete(c.spaces)
+}
+
+func (c *Controller) setupHomebound(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("namespaces-homebound").
+		For(&corev1.Pod{}, builder.WithPredicates(keptAtHome)).
+		WithOptions(options(1)).
+		Complete(c.homebound)
 }
 
 // The default limiter waits up to 17 minutes and lets through 10 requests a second: too long for a peer that is back,

@@ -6,11 +6,13 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestEveryControllerIsSetUp(t *testing.T) {
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{
-		Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: testkit.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	if err != nil {
 		t.Fatal(err)

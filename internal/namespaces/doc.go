@@ -1,8 +1,13 @@
-// Package namespaces asks the peers that a NamespaceOffloading selects for twins of its namespace, takes the request
-// back when neither the namespace nor one of its pods needs the twin any more, and tells the user how it stands.
+// Package namespaces does what a NamespaceOffloading asks for: it decides where new pods of the namespace may run, asks the
+// selected peers for twins of the namespace, and tells the user how all of that stands.
 //
-// Small controllers share the work, so that an event costs what it changes and not what there is: connector keeps a mirror
-// of the NamespaceMappings at each peer, mapper looks at one namespace and one peer, reporter at one NamespaceOffloading,
-// homekeeper at one pod that admission kept at home, marker keeps the label hanse.dev/offloads on one namespace, evictor
-// moves pods that a change has left behind, and keeper keeps the NamespaceOffloadings that the administrator wants.
+// Four controllers share the work, so that an event costs what it changes and not what there is:
+//
+//   - offloadings keeps the status of each NamespaceOffloading: how it stands at each peer, and where new pods go;
+//   - mappings asks one peer for a twin of one namespace, and takes the request back when nothing needs the twin any more;
+//   - spaces keeps the label hanse.dev/offloads on each namespace that pods leave from, and the NamespaceOffloadings that the
+//     administrator wants;
+//   - homebound tells the user of a pod that admission kept it in this cluster, and why.
+//
+// Pods are evicted by `hanse kubelet`: see internal/kubelet.
 package namespaces

@@ -2,6 +2,7 @@ package namespaces
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // Bounds of the API: what a peer says beyond them is cut, so that it cannot spoil what is told of others.
@@ -30,8 +33,10 @@ const (
 // facts is what a status is made of.
 type facts struct {
 	offloading *v1alpha1.NamespaceOffloading
-	invalid    error    // the selector cannot be read
-	answers    []answer // of the selected peers, in any order
+	placement  offload.Placement // where the user's words let pods run
+	invalid    error             // the selector cannot be read
+	answers    []answer          // of the selected peers, in any order
+	placed     outcome           // where new pods go
 }
 
 // answer is what is known from one selected peer. A mapping that does not exist is nil.
@@ -39,40 +44,44 @@ type answer struct {
 	peer      string
 	connected bool
 	mapping   *v1alpha1.NamespaceMapping
-	misnamed  bool // the mapping asks for another name than the user wants now
+	misnamed  bool   // the mapping asks for another name than the user wants now
+	twin      string // of a peer without Hanse, where an administrator has chosen one namespace for all pods
 }
 
-// statusOf turns facts into the part of the status that is ours. Equal facts give an equal status.
+// statusOf turns facts into the status. Equal facts give an equal status.
 func statusOf(seen facts, now time.Time) v1alpha1.NamespaceOffloadingStatus {
 	clusters := make([]v1alpha1.ClusterOffloading, 0, len(seen.answers))
 	for _, a := range seen.answers {
 		clusters = append(clusters, standing(a))
 	}
 	slices.SortFunc(clusters, func(a, b v1alpha1.ClusterOffloading) int { return cmp.Compare(a.Peer, b.Peer) })
-
-	ready := readiness(seen, clusters)
-	ready.ObservedGeneration = seen.offloading.Generation
-	ready.LastTransitionTime = metav1.NewTime(now)
-	conditions := ownPart(seen.offloading.Status).Conditions
-	meta.SetStatusCondition(&conditions, ready)
-
 	if len(clusters) == 0 {
 		clusters = nil
 	}
 	return v1alpha1.NamespaceOffloadingStatus{
-		Conditions:         conditions,
+		Conditions:         conditionsOf(seen, readiness(seen, clusters), now),
 		ObservedGeneration: seen.offloading.Generation,
 		Clusters:           clusters[:min(len(clusters), maxClusters)],
+		Placement:          seen.placed.placement,
 	}
 }
 
-// ownPart leaves out what others write: where new pods go.
-func ownPart(status v1alpha1.NamespaceOffloadingStatus) v1alpha1.NamespaceOffloadingStatus {
-	own := v1alpha1.NamespaceOffloadingStatus{ObservedGeneration: status.ObservedGeneration, Clusters: status.Clusters}
-	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready != nil {
-		own.Conditions = []metav1.Condition{*ready}
+func conditionsOf(seen facts, ready metav1.Condition, now time.Time) []metav1.Condition {
+	conditions := slices.Clone(seen.offloading.Status.Conditions)
+	ready.ObservedGeneration, ready.LastTransitionTime = seen.offloading.Generation, metav1.NewTime(now)
+	meta.SetStatusCondition(&conditions, ready)
+	if seen.placed.condition == nil {
+		meta.RemoveStatusCondition(&conditions, v1alpha1.ConditionPlaced)
+		return conditions
 	}
-	return own
+	placed := *seen.placed.condition
+	placed.LastTransitionTime = metav1.NewTime(now)
+	meta.SetStatusCondition(&conditions, placed)
+	return conditions
+}
+
+func placedOf(offloading *v1alpha1.NamespaceOffloading) *metav1.Condition {
+	return meta.FindStatusCondition(offloading.Status.Conditions, v1alpha1.ConditionPlaced)
 }
 
 // standing says how the offloading to one peer stands.
@@ -81,6 +90,9 @@ func standing(a answer) v1alpha1.ClusterOffloading {
 	switch {
 	case !a.connected:
 		cluster.Message = "There is no connection to the peer: see the conditions of its Peer"
+		return cluster
+	case a.twin != "":
+		cluster.State, cluster.Twin = stateReady, a.twin
 		return cluster
 	case a.mapping == nil:
 		cluster.Message = "The peer is about to be asked for a namespace"
@@ -169,6 +181,88 @@ func ready(message string) metav1.Condition {
 func notReady(reason, message string) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+	}
+}
+
+// conditionOf says whether there is a cluster for new pods, and what to do if not.
+func (q question) conditionOf(placement v1alpha1.PlacementStatus) *metav1.Condition {
+	switch {
+	case len(q.rows) == 0:
+		return q.noneFits("No provider that the cluster selector matches has an accepted offer: see `kubectl hanse table`")
+	case q.allExcluded(placement):
+		return q.noneFits("Every cluster is excluded: status.placement.nodes says why. Relax maxPrice, maxLatency or exclude in " +
+			"spec.placement, or ask the administrator about the policy")
+	case placement.Strict && len(placement.Only) == 0:
+		return q.noneFits("No cluster has room for a pod of the size that request in spec.placement names (by default one core and " +
+			"1Gi): name a smaller one, exclude less, or take strict off. `kubectl hanse table` shows what there is")
+	case placement.Strict:
+		return q.placed("New pods run on " + strings.Join(placement.Only, ", ") + q.orHere())
+	case placement.PrefersRemote:
+		return q.placed("New pods go by the weights in status.placement" + q.orHere())
+	case q.mayStay():
+		return q.placed("New pods run in this cluster while it has room, and then by the weights in status.placement")
+	default:
+		return q.placed("New pods go by the weights in status.placement")
+	}
+}
+
+func (q question) allExcluded(placement v1alpha1.PlacementStatus) bool {
+	excluded := map[string]bool{}
+	for _, node := range placement.Nodes {
+		excluded[node.Name] = node.Excluded != ""
+	}
+	return !slices.ContainsFunc(q.rows, func(row exchange.Row) bool { return !excluded[v1alpha1.VirtualNodeName(row.Peer)] })
+}
+
+// refused is the answer when a policy keeps the pods out of all clusters.
+func (q question) refused(reason string) decision {
+	condition := q.without(v1alpha1.ReasonRefusedByPolicy, "The policy keeps the pods of this namespace out of other clusters"+
+		because(reason)+". Ask the administrator")
+	return q.decided(v1alpha1.PlacementStatus{Strict: true}, condition)
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + strings.TrimRight(reason, ".")
+}
+
+func (q question) noneFits(message string) *metav1.Condition {
+	return q.without(v1alpha1.ReasonNoClusterFits, message)
+}
+
+// without is the condition while there is no cluster for new pods. Where a pod may run is settled when it is made.
+func (q question) without(reason, message string) *metav1.Condition {
+	meanwhile := ". New pods stay Pending, also later: once a cluster fits, have them made anew, as by `kubectl rollout restart`"
+	if q.mayStay() {
+		meanwhile = ". New pods stay in this cluster"
+	}
+	if q.class != nil {
+		message = fmt.Sprintf("Class %q: %s", q.name(), message)
+	}
+	return condition(q.offloading, metav1.ConditionFalse, reason, cut(message, maxMessage-len(meanwhile))+meanwhile)
+}
+
+func (q question) placed(message string) *metav1.Condition {
+	return condition(q.offloading, metav1.ConditionTrue, v1alpha1.ReasonReady, message)
+}
+
+func (q question) orHere() string {
+	if q.mayStay() {
+		return ", or in this cluster"
+	}
+	return ""
+}
+
+func (q question) mayStay() bool { return q.placement.Strategy() != v1alpha1.StrategyRemote }
+
+func condition(
+	offloading *v1alpha1.NamespaceOffloading, status metav1.ConditionStatus, reason, message string,
+) *metav1.Condition {
+	return &metav1.Condition{
+		Type: v1alpha1.ConditionPlaced, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: offloading.Generation,
 	}
 }
 

@@ -2,211 +2,252 @@ package namespaces
 
 import (
 	"context"
-	"sync/atomic"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
+	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
-// world is a home cluster and its peers, all of them fake API servers.
+// world is a home cluster, its peers, real policies, and the controllers.
 type world struct {
 	t          *testing.T
 	clock      *clocktesting.FakeClock
+	cluster    *testkit.Cluster
 	home       client.Client
-	homeWrites atomic.Int64
-	peers      map[string]*fakeRemote
+	allWrites  int // at home
+	writes     int // those of a status
+	links      *peerstest.World
+	peers      map[string]*peer
+	recorder   *events.FakeRecorder
+	policies   *policies
+	queue      workqueue.TypedRateLimitingInterface[reconcile.Request]
 	controller *Controller
-	budget     map[string]bool // controller of pods → they may not be evicted
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := &world{
-		t:     t,
-		clock: clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
-		peers: map[string]*fakeRemote{},
+		t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		links: peerstest.New(t, testkit.Scheme(), peers.Config{}), peers: map[string]*peer{},
+		recorder: events.NewFakeRecorder(1000), policies: &policies{t: t},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
 	}
-	w.home = fake.NewClientBuilder().
-		WithScheme(testScheme(t)).
-		WithObjects(objects...).
-		WithStatusSubresource(&v1alpha1.NamespaceOffloading{}).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
-			return []string{o.(*corev1.Pod).Spec.NodeName}
-		}).
-		WithInterceptorFuncs(w.homeFuncs()).
-		Build()
+	t.Cleanup(w.queue.ShutDown)
+	w.cluster = testkit.NewCluster(t, w.clock, objects...)
+	w.home = w.cluster.Client
+	w.cluster.Before(func(write testkit.Write) error {
+		w.allWrites++
+		if strings.HasSuffix(write.Verb, "/status") {
+			w.writes++
+		}
+		return nil
+	})
+	w.policies.replace()
 	controller, err := New(Config{
-		Client: w.home, Live: w.home, Clock: w.clock, Instance: "hanse-manager-0", Namespace: "hanse-system", Settle: time.Nanosecond,
-		Connect: func(_ context.Context, peer *v1alpha1.Peer) (Remote, error) { return w.peers[peer.Name], nil },
+		Client: w.home, Live: w.home, Links: w.links.Links, Decider: w.policies, Clock: w.clock, Events: w.recorder,
+		Instance: "hanse-manager-0", Namespace: "hanse-system", ClusterID: "c-home",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.controller = controller
-	w.start()
+	w.policies.OnChange(policy.Placement, func() { w.controller.offloadings.queue.add(everything) })
+	if err := controller.offloadings.queue.start(t.Context(), w.queue); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
-// homeFuncs counts what is written at home, and keeps the PodDisruptionBudgets.
-func (w *world) homeFuncs() interceptor.Funcs {
-	funcs := counting(&w.homeWrites)
-	funcs.SubResourceCreate = func(ctx context.Context, c client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
-		pod := &corev1.Pod{}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(o), pod); err != nil {
-			return err
-		}
-		if owner := metav1.GetControllerOf(pod); owner != nil && w.budget[owner.Name] {
-			return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-		}
-		return c.SubResource(sub).Create(ctx, o, body, opts...)
-	}
-	return funcs
+// peer is a cluster that there is a link to.
+type peer struct {
+	*peerstest.Peer
+	cluster *testkit.Cluster
+	link    *peers.Link
 }
 
-// start gives each controller a queue that nobody works on: the tests call Reconcile.
-func (w *world) start() {
-	ctx, cancel := context.WithCancel(context.Background())
-	for _, bell := range []*doorbell{
-		&w.controller.connector.queue, &w.controller.mapper.queue, &w.controller.reporter.queue,
-		&w.controller.evictor.queue,
-	} {
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		w.t.Cleanup(queue.ShutDown)
-		if err := bell.Start(ctx, queue); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	w.t.Cleanup(func() {
-		cancel()
-		w.controller.connector.running.Wait()
-	})
-}
+const tenantThere = "hanse-peer-lubeck"
 
-// connect makes a peer with a fake API server and lets the connector find it.
+// connect makes a link to each of the peers.
 func (w *world) connect(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
-		w.peers[name] = newFakeRemote(w.t, name)
-		w.mustReconcile(w.controller.connector, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		cluster := testkit.NewCluster(w.t, w.clock)
+		there := w.links.Add(name, tenantThere, cluster.Client)
+		w.peers[name] = &peer{Peer: there, cluster: cluster, link: w.links.Link(provider(name))}
+		w.peers[name].link.Mappings()
+	}
+}
+
+// names are those of our mappings at the peer.
+func (p *peer) names() []string {
+	return p.cluster.Names(&v1alpha1.NamespaceMappingList{}, tenantThere)
+}
+
+// written is how much was written there since the last look.
+func (p *peer) written() int { return len(p.cluster.Writes()) }
+
+// answer plays the provider's manager.
+func (p *peer) answer(t *testing.T, namespace string, answer v1alpha1.NamespaceMappingStatus) {
+	t.Helper()
+	mapping := testkit.Get[v1alpha1.NamespaceMapping](p.cluster, tenantThere, namespace)
+	mapping.Status = answer
+	if err := p.Client.Status().Update(t.Context(), mapping); err != nil {
+		t.Fatal(err)
 	}
 }
 
 func (w *world) mustReconcile(r reconcile.Reconciler, request reconcile.Request) {
 	w.t.Helper()
-	if _, err := r.Reconcile(context.Background(), request); err != nil {
+	if _, err := r.Reconcile(w.t.Context(), request); err != nil {
 		w.t.Fatalf("reconcile %s: %v", request, err)
 	}
 }
 
-// settle runs the mapper for the namespace and each peer, and then the reporter.
+// settle looks at the mapping of the namespace at each peer, and then at its status.
 func (w *world) settle(namespace string) {
 	w.t.Helper()
 	for name := range w.peers {
-		w.mustReconcile(w.controller.mapper, pair(namespace, name))
+		w.mustReconcile(w.controller.mappings, pair(namespace, name))
 	}
-	w.mustReconcile(w.controller.reporter, offloadingIn(namespace))
+	w.mustReconcile(w.controller.offloadings, offloadingIn(namespace))
+}
+
+// settleAll works off the queue of the controller of NamespaceOffloadings, as its worker does.
+func (w *world) settleAll() {
+	w.t.Helper()
+	for w.queue.Len() > 0 {
+		request, _ := w.queue.Get()
+		w.reconcile(request)
+		w.queue.Done(request)
+	}
+}
+
+// reconcile looks at one NamespaceOffloading, or at everything.
+func (w *world) reconcile(request reconcile.Request) time.Duration {
+	w.t.Helper()
+	result, err := w.controller.offloadings.Reconcile(w.t.Context(), request)
+	if err != nil {
+		w.t.Fatalf("reconcile %s: %v", request, err)
+	}
+	return result.RequeueAfter
+}
+
+// lookAgain lets the least time between two looks pass, and looks at everything.
+func (w *world) lookAgain() {
+	w.t.Helper()
+	w.clock.Step(w.controller.offloadings.config.Interval)
+	w.controller.offloadings.queue.add(everything)
+	w.settleAll()
 }
 
 func (w *world) offloading(namespace string) *v1alpha1.NamespaceOffloading {
 	w.t.Helper()
-	o := &v1alpha1.NamespaceOffloading{}
-	if err := w.home.Get(context.Background(), offloadingIn(namespace).NamespacedName, o); err != nil {
-		w.t.Fatal(err)
-	}
-	return o
+	return testkit.Get[v1alpha1.NamespaceOffloading](w.cluster, namespace, v1alpha1.NamespaceOffloadingName)
 }
 
-func (w *world) events() []eventsv1.Event {
+func (w *world) update(objects ...client.Object) {
+	w.t.Helper()
+	w.cluster.Put(objects...)
+}
+
+// weights are those of the virtual nodes that are not excluded.
+func (w *world) weights(namespace string) map[string]int32 {
+	w.t.Helper()
+	found := map[string]int32{}
+	for _, node := range w.offloading(namespace).Status.Placement.Nodes {
+		if node.Excluded == "" {
+			found[node.Name] = node.Weight
+		}
+	}
+	return found
+}
+
+func (w *world) expectPlaced(namespace string, status metav1.ConditionStatus, reason string) {
+	w.t.Helper()
+	testkit.ExpectCondition(w.t, w.offloading(namespace).Status.Conditions, v1alpha1.ConditionPlaced, status, reason)
+}
+
+func (w *world) expectMessage(namespace, part string) {
+	w.t.Helper()
+	placed := meta.FindStatusCondition(w.offloading(namespace).Status.Conditions, v1alpha1.ConditionPlaced)
+	if !strings.Contains(placed.Message, part) {
+		w.t.Errorf("message %q, want %q in it", placed.Message, part)
+	}
+}
+
+// events are those on NamespaceOffloadings.
+func (w *world) events() []string {
+	var said []string
+	for len(w.recorder.Events) > 0 {
+		said = append(said, <-w.recorder.Events)
+	}
+	return said
+}
+
+func (w *world) podEvents() []eventsv1.Event {
 	w.t.Helper()
 	list := &eventsv1.EventList{}
-	if err := w.home.List(context.Background(), list); err != nil {
+	if err := w.home.List(w.t.Context(), list); err != nil {
 		w.t.Fatal(err)
 	}
 	return list.Items
 }
 
-// fakeRemote is a peer whose mirror is always up to date.
-type fakeRemote struct {
-	t      *testing.T
-	client client.Client
-	writes atomic.Int64
-	done   chan struct{}
-	synced bool
+// policies is a Decider with real policies of the question placement.
+type policies struct {
+	t     *testing.T
+	set   *policy.Set
+	err   error
+	rings []func()
+	asked int
+	last  policy.Input
 }
 
-func newFakeRemote(t *testing.T, _ string) *fakeRemote {
-	r := &fakeRemote{t: t, done: make(chan struct{}), synced: true}
-	r.client = fake.NewClientBuilder().
-		WithScheme(testScheme(t)).
-		WithStatusSubresource(&v1alpha1.NamespaceMapping{}).
-		WithInterceptorFuncs(counting(&r.writes)).
-		Build()
-	return r
-}
-
-func (r *fakeRemote) Client() client.Client   { return r.client }
-func (r *fakeRemote) TenantNamespace() string { return "hanse-peer-lubeck" }
-func (r *fakeRemote) Done() <-chan struct{}   { return r.done }
-func (r *fakeRemote) Mappings(context.Context, func(types.NamespacedName)) (Mirror, error) {
-	return r, nil
-}
-func (r *fakeRemote) HasSynced() bool                   { return r.synced }
-func (r *fakeRemote) WaitForSync(context.Context) error { return nil }
-
-func (r *fakeRemote) Get(key types.NamespacedName) (client.Object, bool) {
-	mapping := &v1alpha1.NamespaceMapping{}
-	if err := r.client.Get(context.Background(), key, mapping); err != nil {
-		return nil, false
+func (p *policies) Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error) {
+	if question != policy.Placement {
+		p.t.Errorf("asked about %s", question)
 	}
-	return mapping, true
+	p.asked++
+	p.last = input
+	if p.err != nil {
+		return policy.Decision{}, p.err
+	}
+	return p.set.Decide(ctx, input)
 }
 
-func (r *fakeRemote) List() []client.Object {
-	list := &v1alpha1.NamespaceMappingList{}
-	if err := r.client.List(context.Background(), list); err != nil {
-		r.t.Error(err)
-	}
-	var objects []client.Object
-	for i := range list.Items {
-		objects = append(objects, &list.Items[i])
-	}
-	return objects
-}
+func (p *policies) OnChange(_ policy.Question, ring func()) { p.rings = append(p.rings, ring) }
 
-func (r *fakeRemote) names() []string {
-	var names []string
-	for _, o := range r.List() {
-		names = append(names, o.GetName())
+// replace puts modules in force.
+func (p *policies) replace(sources ...string) {
+	p.t.Helper()
+	var modules []policy.Module
+	for _, source := range sources {
+		modules = append(modules, policy.Module{Name: "test/test.rego", Source: source})
 	}
-	return names
-}
-
-// answer plays the provider's manager.
-func (r *fakeRemote) answer(namespace string, answer v1alpha1.NamespaceMappingStatus) {
-	r.t.Helper()
-	object, ok := r.Get(types.NamespacedName{Namespace: r.TenantNamespace(), Name: namespace})
-	if !ok {
-		r.t.Fatalf("no mapping of %s to answer", namespace)
+	set, err := policy.Compile(policy.Placement, modules)
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	mapping := object.(*v1alpha1.NamespaceMapping)
-	mapping.Status = answer
-	if err := r.client.Status().Update(context.Background(), mapping); err != nil {
-		r.t.Fatal(err)
+	p.set, p.err = set, nil
+	for _, ring := range p.rings {
+		ring()
 	}
 }
 
@@ -222,72 +263,93 @@ func refused(reason, message string) v1alpha1.NamespaceMappingStatus {
 	}}}
 }
 
-// counting counts what is written.
-func counting(writes *atomic.Int64) interceptor.Funcs {
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			writes.Add(1)
-			return c.Create(ctx, o, opts...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			writes.Add(1)
-			return c.Delete(ctx, o, opts...)
-		},
-		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration,
-			opts ...client.SubResourceApplyOption,
-		) error {
-			writes.Add(1)
-			return c.SubResource(sub).Apply(ctx, o, opts...)
-		},
-	}
-}
-
-func testScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
+func namespace(name string, labels map[string]string) *corev1.Namespace {
+	return testkit.Namespace(name, labels)
 }
 
 func offloadingWith(namespace string, strategy v1alpha1.OffloadingStrategy, selector map[string]v1alpha1.LabelValue,
 ) *v1alpha1.NamespaceOffloading {
-	o := &v1alpha1.NamespaceOffloading{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName, Generation: 1},
-		Spec:       v1alpha1.NamespaceOffloadingSpec{Strategy: strategy},
-	}
+	o := testkit.Offloading(namespace)
+	o.Spec.Strategy = strategy
 	if selector != nil {
 		o.Spec.ClusterSelector = &v1alpha1.ClusterSelector{MatchLabels: selector}
 	}
 	return o
 }
 
-func provider(name string) *v1alpha1.Peer {
-	return &v1alpha1.Peer{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       v1alpha1.PeerSpec{ClusterID: name, Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}},
+func offloadingBy(namespace string, strategy v1alpha1.OffloadingStrategy, spec *v1alpha1.Placement) *v1alpha1.NamespaceOffloading {
+	o := offloadingWith(namespace, strategy, nil)
+	if spec != nil {
+		o.Spec.Placement = &v1alpha1.NamespacePlacement{Placement: *spec}
 	}
+	return o
 }
 
+func provider(name string) *v1alpha1.Peer { return testkit.Peer(name, v1alpha1.RoleProvider) }
+
 func virtualNode(peer string, labels map[string]string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: v1alpha1.VirtualNodeName(peer),
-		Labels: map[string]string{
-			v1alpha1.LabelType: v1alpha1.TypeVirtualNode, v1alpha1.LabelPeer: peer,
+	return testkit.VirtualNode(peer, labels)
+}
+
+func podOn(namespace, name, node string) *corev1.Pod { return testkit.Pod(namespace, name, node) }
+
+// An offerer is what one peer looks like from here.
+type offerer struct {
+	name    string
+	cpu     string
+	perHour string // what a core costs, in EUR; nothing is free
+	away    time.Duration
+	labels  map[string]string
+	closed  bool
+}
+
+func (p offerer) offer() *v1alpha1.Advertisement {
+	ad := &v1alpha1.Advertisement{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v1alpha1.TenantNamespace(p.name), Name: "c-" + p.name,
+			Labels: map[string]string{v1alpha1.LabelPeer: p.name},
 		},
+		Spec: v1alpha1.AdvertisementSpec{
+			ClusterID: "c-" + p.name,
+			Availability: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse(p.cpu),
+				corev1.ResourceMemory: resource.MustParse("64Gi"),
+				corev1.ResourcePods:   resource.MustParse("100"),
+			},
+			Timestamp:  metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+			TimeToLive: metav1.NewTime(time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC)),
+			Sequence:   1,
+		},
+		Status: v1alpha1.AdvertisementStatus{Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
+		}}},
+	}
+	if p.perHour != "" {
+		ad.Spec.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{
+			corev1.ResourceCPU: resource.MustParse(p.perHour),
+		}}
+	}
+	return ad
+}
+
+func (p offerer) peer() *v1alpha1.Peer {
+	peer := testkit.Peer(p.name)
+	if p.away > 0 {
+		peer.Status.RoundTripTime = &metav1.Duration{Duration: p.away}
+	}
+	return peer
+}
+
+func (p offerer) node() *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   v1alpha1.VirtualNodeName(p.name),
+		Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode, v1alpha1.LabelPeer: p.name},
 	}}
-	for key, value := range labels {
-		node.Labels[key] = value
+	maps.Copy(node.Labels, p.labels)
+	if p.closed {
+		node.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintWithdrawn, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 	}
 	return node
 }
 
-func podOn(namespace, name, node string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name + "-uid")},
-		Spec:       corev1.PodSpec{NodeName: node},
-	}
-}
+func (p offerer) objects() []client.Object { return []client.Object{p.offer(), p.peer(), p.node()} }

@@ -163,7 +163,7 @@ func (c *Cluster) put(object client.Object) error {
 	if err != nil {
 		return err
 	}
-	status.SetResourceVersion("")
+	status.SetResourceVersion(object.GetResourceVersion())
 	err = c.Server.Status().Update(ctx, status)
 	if apierrors.IsNotFound(err) { // the kind has no status of its own
 		return nil

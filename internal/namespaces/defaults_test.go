@@ -22,10 +22,10 @@ func namespaceWith(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-// keep has the keeper look at the namespace, with what is wished for the team.
+// keep looks at the namespace, with a default for the team.
 func (w *world) keep(namespace string, strategy v1alpha1.OffloadingStrategy) {
 	w.t.Helper()
-	w.controller.keeper.wish = &Default{
+	w.controller.spaces.defaults.spec = &Default{
 		Selector: labels.SelectorFromSet(batch), Spec: v1alpha1.NamespaceOffloadingSpec{Strategy: strategy},
 	}
 	w.look(namespace)
@@ -33,7 +33,7 @@ func (w *world) keep(namespace string, strategy v1alpha1.OffloadingStrategy) {
 
 func (w *world) look(namespace string) {
 	w.t.Helper()
-	w.mustReconcile(w.controller.keeper, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+	w.mustReconcile(w.controller.spaces, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
 }
 
 func (w *world) change(object client.Object) {
@@ -73,7 +73,7 @@ func TestWhichNamespacesAreOffloadedByDefault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, test.namespace)
-			w.controller.keeper.own = "elsewhere"
+			w.controller.spaces.defaults.own = "elsewhere"
 			w.keep(test.namespace.Name, v1alpha1.StrategyRemote)
 			got, kept := w.strategies()[test.namespace.Name]
 			if kept != test.want || kept && got != v1alpha1.StrategyRemote {
@@ -89,7 +89,7 @@ func TestTheUsersOwnIsNotTouched(t *testing.T) {
 	if got := w.strategies()["shop"]; got != v1alpha1.StrategyLocal {
 		t.Errorf("strategy %s, want the user's", got)
 	}
-	w.controller.keeper.wish = nil
+	w.controller.spaces.defaults.spec = nil
 	w.look("shop")
 	if got := w.strategies()["shop"]; got != v1alpha1.StrategyLocal {
 		t.Errorf("strategy %q after the setting went, want the user's", got)
@@ -128,10 +128,10 @@ func TestWhatBecameTheUsersMeanwhileIsLeftAlone(t *testing.T) {
 	own.Annotations = nil
 	own.Spec.Strategy = v1alpha1.StrategyLocal
 	w.change(own)
-	if err := w.controller.keeper.mend(t.Context(), seen, &w.controller.keeper.wish.Spec); err == nil {
+	if err := w.controller.spaces.defaults.replace(t.Context(), seen, &w.controller.spaces.defaults.spec.Spec); err == nil {
 		t.Error("it was put back")
 	}
-	if err := w.controller.keeper.remove(t.Context(), seen); err == nil {
+	if err := w.controller.spaces.defaults.remove(t.Context(), seen); err == nil {
 		t.Error("it was deleted")
 	}
 	if got := w.strategies()["shop"]; got != v1alpha1.StrategyLocal {
@@ -142,7 +142,7 @@ func TestWhatBecameTheUsersMeanwhileIsLeftAlone(t *testing.T) {
 func TestAKeptOneGoesWithItsCause(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"the namespace matches no longer": func(w *world) { w.change(namespaceWith("shop", nil)) },
-		"the setting is gone":             func(w *world) { w.controller.keeper.wish = nil },
+		"the setting is gone":             func(w *world) { w.controller.spaces.defaults.spec = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, namespaceWith("shop", batch))

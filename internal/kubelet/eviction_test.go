@@ -57,22 +57,22 @@ func ofReplicaSet(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func TestWhichDrain(t *testing.T) {
+func TestWhyPodsLeaveANode(t *testing.T) {
 	open := closedNode()
 	open.Spec.Taints = nodeTaints(true)
 	for name, test := range map[string]struct {
-		facts  nodeFacts
-		method drainMethod
-		reason string
+		facts nodeFacts
+		how   method
+		event string
 	}{
-		"no peer":                      {nodeFacts{node: closedNode()}, noDrain, ""},
-		"no node":                      {nodeFacts{peer: parting(nil)}, noDrain, ""},
-		"an open offer":                {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferOpen), node: closedNode()}, noDrain, ""},
-		"a cordoned one":               {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferCordoned), node: closedNode()}, noDrain, ""},
+		"no peer":                      {nodeFacts{node: closedNode()}, 0, ""},
+		"no node":                      {nodeFacts{peer: parting(nil)}, 0, ""},
+		"an open offer":                {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferOpen), node: closedNode()}, 0, ""},
+		"a cordoned one":               {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferCordoned), node: closedNode()}, 0, ""},
 		"a draining one":               {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferDraining), node: closedNode()}, byEviction, v1alpha1.ReasonPeerDraining},
 		"a leaving one":                {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferLeaving), node: closedNode()}, byEviction, v1alpha1.ReasonPeerLeft},
-		"but the node is closed first": {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferDraining), node: open}, noDrain, ""},
-		"no offer in force":            {nodeFacts{peer: peer(), node: closedNode()}, noDrain, ""},
+		"but the node is closed first": {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferDraining), node: open}, 0, ""},
+		"no offer in force":            {nodeFacts{peer: peer(), node: closedNode()}, 0, ""},
 		"we part": {
 			nodeFacts{peer: parting(nil), node: closedNode()}, byEviction, v1alpha1.ReasonParting,
 		},
@@ -97,13 +97,16 @@ func TestWhichDrain(t *testing.T) {
 					return p
 				}(),
 				ad: in(v1alpha1.OfferOpen), node: closedNode(),
-			}, noDrain, "",
+			}, 0, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := drainOf(test.facts)
-			if got.method != test.method || got.reason != test.reason {
-				t.Errorf("got %+v", got)
+			got, must := leaverOf(podCalled("web-1"), placeFacts{nodeFacts: test.facts})
+			if must != (test.event != "") {
+				t.Fatalf("must leave: %t", must)
+			}
+			if must && (got.reason.how != test.how || got.reason.event != test.event) {
+				t.Errorf("got %+v", got.reason)
 			}
 		})
 	}
@@ -119,17 +122,17 @@ func TestWhichPodsAreMoved(t *testing.T) {
 	pods := []corev1.Pod{
 		*ready, *podCalled("pending"), *done, *dying("ending", 30), *dying("held", 0), *ofDaemonSet(podCalled("agent")), *mirror,
 	}
-	for how, want := range map[drainMethod][]string{
-		byEviction: {"done", "pending", "a-ready"},
-		byDeletion: {"done", "pending", "a-ready"},
-		byForce:    {"done", "ending", "pending", "a-ready"},
+	for name, test := range map[string]struct {
+		how  *v1alpha1.PeerParting
+		want []string
+	}{
+		"by eviction": {nil, []string{"done", "pending", "a-ready"}},
+		"by deletion": {&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}, []string{"done", "pending", "a-ready"}},
+		"by force":    {&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced}, []string{"done", "ending", "pending", "a-ready"}},
 	} {
-		var got []string
-		for _, pod := range toMove(pods, how) {
-			got = append(got, pod.Name)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("method %d (-want +got):\n%s", how, diff)
+		facts := placeFacts{nodeFacts: nodeFacts{peer: parting(test.how), node: closedNode()}}
+		if diff := cmp.Diff(test.want, names(leavers(pods, func(*corev1.Pod) placeFacts { return facts }))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -194,7 +197,7 @@ func TestPodWaitsForItsBudget(t *testing.T) {
 		}
 	}
 	expect(firstBlocked, "home create eviction Pod alone", "home create eviction Pod web-1")
-	w.expectEvent("Warning DrainBlocked The pod waits for its PodDisruptionBudget before it leaves Node hanse-turin: " +
+	w.expectEvent("Warning DrainBlocked The pod must leave Node hanse-turin (the Peer is being deleted), and waits for its PodDisruptionBudget: " +
 		"The disruption budget web needs 2")
 	w.expectEvent("Normal Parting Pods were moved away from Node hanse-turin: the Peer is being deleted")
 	w.expectEvent("Warning DrainBlocked Pods stay on Node hanse-turin")
@@ -219,10 +222,10 @@ func TestOneRefusalSparesAllOfTheSameController(t *testing.T) {
 		w.fail(fmt.Sprint("home create eviction Pod web-", i), apierrors.NewTooManyRequests("no", 0))
 	}
 	w.reconcileDrain()
-	if asked := len(w.wrote()); asked == 0 || asked > 2*drainWorkers {
+	if asked := len(w.wrote()); asked == 0 || asked > 2*evictionRequests {
 		t.Errorf("%d evictions were asked for", asked)
 	}
-	if wait := w.drains.blocked.Get(budgetKey(byEviction, ofReplicaSet(podCalled("web-0")))); wait != firstBlocked {
+	if wait := w.evictor.blocked.Get(leaver{pod: ofReplicaSet(podCalled("web-0")), reason: &reason{}}.budget()); wait != firstBlocked {
 		t.Errorf("those that were asked at the same time wait for %s", wait)
 	}
 }
@@ -233,13 +236,13 @@ func TestDrainKeepsItsPace(t *testing.T) {
 		objects = append(objects, podCalled(fmt.Sprint("web-", i)))
 	}
 	w := newWorld(t, objects...)
-	if again := w.reconcileDrain().RequeueAfter; again != drainPause || len(w.wrote()) != 100 {
+	if again := w.reconcileDrain().RequeueAfter; again != evictionPause || len(w.wrote()) != 100 {
 		t.Errorf("comes back after %s", again)
 	}
-	if again := w.reconcileDrain().RequeueAfter; again != drainPause || len(w.wrote()) != 0 {
+	if again := w.reconcileDrain().RequeueAfter; again != evictionPause || len(w.wrote()) != 0 {
 		t.Errorf("looked at again, it comes back after %s", again)
 	}
-	w.clock.Step(drainPause)
+	w.clock.Step(evictionPause)
 	if again := w.reconcileDrain().RequeueAfter; again != 0 || len(w.wrote()) != 50 {
 		t.Errorf("at last it comes back after %s", again)
 	}
@@ -251,7 +254,7 @@ func TestPodThatCannotBeEvictedStopsNoOther(t *testing.T) {
 	if again := w.reconcileDrain().RequeueAfter; again != firstBlocked || len(w.wrote()) != 2 {
 		t.Errorf("comes back after %s", again)
 	}
-	w.expectEvent("Warning DrainBlocked The pod cannot be moved away from Node hanse-turin: more than one")
+	w.expectEvent("Warning DrainBlocked The pod must leave Node hanse-turin (the Peer is being deleted), and cannot: more than one")
 }
 
 func TestDrainNowDeletes(t *testing.T) {
@@ -431,4 +434,12 @@ func TestNodeControllerSeesPodsGo(t *testing.T) {
 
 func updated(before, after client.Object) event.UpdateEvent {
 	return event.UpdateEvent{ObjectOld: before, ObjectNew: after}
+}
+
+func names(leavers []leaver) []string {
+	var names []string
+	for _, one := range leavers {
+		names = append(names, one.pod.Name)
+	}
+	return names
 }

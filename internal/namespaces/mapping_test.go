@@ -2,22 +2,17 @@ package namespaces
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 var south = map[string]v1alpha1.LabelValue{"region": "south"}
@@ -40,16 +35,16 @@ func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil))
 	w.connect("turin")
 	w.settle("shop")
-	w.peers["turin"].answer("shop", twin("shop-lubeck-abcdef"))
+	w.peers["turin"].answer(t, "shop", twin("shop-lubeck-abcdef"))
 	w.settle("shop")
 
-	home, remote := w.homeWrites.Load(), w.peers["turin"].writes.Load()
+	home, remote := w.allWrites, w.peers["turin"].written()
 	w.clock.Step(eventLife)
 	w.settle("shop")
-	if got := w.homeWrites.Load() - home; got != 0 {
+	if got := w.allWrites - home; got != 0 {
 		t.Errorf("%d writes at home, want none", got)
 	}
-	if got := w.peers["turin"].writes.Load() - remote; got != 0 {
+	if got := w.peers["turin"].written(); got != 0 {
 		t.Errorf("%d writes at the peer, want none", got)
 	}
 	if home == 0 || remote == 0 {
@@ -98,13 +93,13 @@ func TestTwinIsGivenUpWhenNothingNeedsIt(t *testing.T) {
 			w := newWorld(t, append(test.pods, offloadingWith("shop", v1alpha1.StrategyRemote, nil),
 				provider("turin"), virtualNode("turin", nil))...)
 			w.connect("turin")
-			w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
+			w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
 			if got := w.peers["turin"].names(); len(got) != 1 {
 				t.Fatalf("mappings %v, want one", got)
 			}
 
 			test.change(t, w)
-			w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
+			w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
 			if diff := cmp.Diff(test.want, w.peers["turin"].names()); diff != "" {
 				t.Errorf("mappings (-want +got):\n%s", diff)
 			}
@@ -128,19 +123,19 @@ func TestMappingsOfAPeerThatIsLeftAreLeftAlone(t *testing.T) {
 			w := newWorld(t, held, virtualNode("turin", nil), offloading)
 			w.connect("turin")
 			if test.asked {
-				w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
+				w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
 			}
 			if err := w.home.Delete(context.Background(), held); err != nil {
 				t.Fatal(err)
 			}
-			w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
+			w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
 			if diff := cmp.Diff(test.want, w.peers["turin"].names()); diff != "" {
 				t.Errorf("mappings with the offloading (-want +got):\n%s", diff)
 			}
 			if err := w.home.Delete(context.Background(), offloading); err != nil {
 				t.Fatal(err)
 			}
-			w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
+			w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
 			if diff := cmp.Diff(test.want, w.peers["turin"].names()); diff != "" {
 				t.Errorf("mappings without it (-want +got):\n%s", diff)
 			}
@@ -154,69 +149,30 @@ func TestTwinIsNotGivenUpOnTheWordOfACache(t *testing.T) {
 	w.connect("turin")
 	w.settle("shop")
 	empty := newWorld(t)
-	w.controller.mapper.client = empty.home
+	w.controller.mappings.client = empty.home
 
-	w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
+	w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
 	if diff := cmp.Diff([]string{"shop"}, w.peers["turin"].names()); diff != "" {
 		t.Errorf("mappings (-want +got):\n%s", diff)
 	}
 }
 
 func TestNothingIsDecidedOverAnUnusableLink(t *testing.T) {
-	for name, spoil := range map[string]func(*fakeRemote){
-		"the mirror is not complete": func(r *fakeRemote) { r.synced = false },
-		"the link is closed":         func(r *fakeRemote) { close(r.done) },
+	for name, spoil := range map[string]func(*world){
+		"the mirror is not complete": func(w *world) {
+			w.peers["turin"].Rejoin(tenantThere)
+			w.peers["turin"].Silence()
+			w.links.Link(provider("turin"))
+		},
+		"the link is closed": func(w *world) { w.links.Links.Close("turin") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil))
 			w.connect("turin")
-			spoil(w.peers["turin"])
-			w.mustReconcile(w.controller.mapper, pair("shop", "turin"))
-			if got := w.peers["turin"].writes.Load(); got != 0 {
+			spoil(w)
+			w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
+			if got := w.peers["turin"].written(); got != 0 {
 				t.Errorf("%d writes, want none", got)
-			}
-		})
-	}
-}
-
-func TestAnotherLinkIsFollowed(t *testing.T) {
-	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil))
-	w.connect("turin")
-	old := w.peers["turin"]
-	close(old.done)
-	w.connect("turin")
-	w.settle("shop")
-
-	if got := old.names(); len(got) != 0 {
-		t.Errorf("the closed link was used: %v", got)
-	}
-	if diff := cmp.Diff([]string{"shop"}, w.peers["turin"].names()); diff != "" {
-		t.Errorf("mappings (-want +got):\n%s", diff)
-	}
-}
-
-func TestConnectorComplainsOnlyOfWhatIsNotExpected(t *testing.T) {
-	broken := errors.New("broken")
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "hanse-link", nil)
-	for name, test := range map[string]struct {
-		err, want error
-		again     time.Duration
-	}{
-		"not joined yet":                   {err: fmt.Errorf("%w: no Secret", peers.ErrCredentialsMissing), again: 30 * time.Second},
-		"a Secret that cannot be read":     {err: fmt.Errorf("%w: no token", peers.ErrCredentialsInvalid), again: 30 * time.Second},
-		"rights that have not settled yet": {err: fmt.Errorf("read Secret: %w", forbidden), again: time.Second},
-		"anything else":                    {err: broken, want: broken},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, provider("turin"))
-			connector := w.controller.connector
-			connector.connect = func(context.Context, *v1alpha1.Peer) (Remote, error) { return nil, test.err }
-			result, err := connector.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "turin"}})
-			if !errors.Is(err, test.want) || result.RequeueAfter != test.again {
-				t.Errorf("looks again in %s, error %v, want %s, %v", result.RequeueAfter, err, test.again, test.want)
-			}
-			if _, connected := w.controller.remotes.get("turin"); connected {
-				t.Error("it counts as connected")
 			}
 		})
 	}
@@ -233,7 +189,7 @@ func TestAnEventAsksOnlyForWhatItTouches(t *testing.T) {
 	}
 	w := newWorld(t, objects...)
 	w.connect(names...)
-	m, ctx := w.controller.mapper, context.Background()
+	m, ctx := w.controller.mappings, t.Context()
 
 	for name, test := range map[string]struct {
 		got  []reconcile.Request
@@ -251,19 +207,6 @@ func TestAnEventAsksOnlyForWhatItTouches(t *testing.T) {
 	}
 }
 
-func TestRequestsMadeBeforeTheStartAreKept(t *testing.T) {
-	bell := &doorbell{}
-	bell.ring(pair("shop", "turin"))
-	w := newWorld(t)
-	w.controller.mapper.queue.ring(pair("bank", "turin"))
-	if err := bell.Start(context.Background(), w.controller.mapper.queue.queue); err != nil {
-		t.Fatal(err)
-	}
-	if got := w.controller.mapper.queue.queue.Len(); got != 2 {
-		t.Errorf("%d requests in the queue, want 2", got)
-	}
-}
-
 func TestHeartbeatsOfNodesAreIgnored(t *testing.T) {
 	before, after := virtualNode("turin", nil), virtualNode("turin", nil)
 	after.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
@@ -278,5 +221,139 @@ func TestHeartbeatsOfNodesAreIgnored(t *testing.T) {
 	delete(before.Labels, v1alpha1.LabelType)
 	if virtualNodeChanged.Update(updateOf(before, after)) {
 		t.Error("a real node is let through")
+	}
+}
+
+func (w *world) mapping(peer, namespace string) *v1alpha1.NamespaceMapping {
+	w.t.Helper()
+	return testkit.Get[v1alpha1.NamespaceMapping](w.peers[peer].cluster, tenantThere, namespace)
+}
+
+// called changes how the twins of a namespace are called.
+func (w *world) called(namespace string, naming *v1alpha1.TwinNaming) {
+	w.t.Helper()
+	o := w.offloading(namespace)
+	o.Spec.Twin = naming
+	if err := w.home.Update(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestTheTwinIsAskedForByName(t *testing.T) {
+	for name, test := range map[string]struct {
+		naming *v1alpha1.TwinNaming
+		want   string
+	}{
+		"by default the provider makes it": {nil, ""},
+		"which one can say too":            {&v1alpha1.TwinNaming{Naming: v1alpha1.TwinGenerated}, ""},
+		"the same name":                    {&v1alpha1.TwinNaming{Naming: v1alpha1.TwinSameName}, "shop"},
+		"one that was chosen":              {&v1alpha1.TwinNaming{Naming: v1alpha1.TwinChosen, Name: "store"}, "store"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			offloading := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
+			offloading.Spec.Twin = test.naming
+			w := newWorld(t, offloading, provider("turin"), virtualNode("turin", nil))
+			w.connect("turin")
+			w.settle("shop")
+			if got := w.mapping("turin", "shop").Spec.Twin; got != test.want {
+				t.Errorf("asked for %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTheTwinIsRenamedOnlyWhenNoPodIsInIt(t *testing.T) {
+	pod := podOn("shop", "web", "hanse-turin")
+	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil), pod)
+	w.connect("turin")
+	w.settle("shop")
+	w.peers["turin"].answer(t, "shop", twin("shop-lubeck-abcdef"))
+	w.called("shop", &v1alpha1.TwinNaming{Naming: v1alpha1.TwinSameName})
+	w.settle("shop")
+
+	if got := w.mapping("turin", "shop").Spec.Twin; got != "" {
+		t.Fatalf("the twin is renamed to %q although a pod is in it", got)
+	}
+	standing := w.offloading("shop").Status.Clusters[0]
+	if standing.State != statePending || standing.Twin != "shop-lubeck-abcdef" || standing.Message == "" {
+		t.Errorf("the user is told %+v", standing)
+	}
+
+	if err := w.home.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the mirror wakes the mapper after the first
+		w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
+	}
+	if got := w.mapping("turin", "shop").Spec.Twin; got != "shop" {
+		t.Errorf("asked for %q, want shop", got)
+	}
+}
+
+func TestATwinThatWasRefusedIsRenamedAtOnce(t *testing.T) {
+	offloading := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
+	offloading.Spec.Twin = &v1alpha1.TwinNaming{Naming: v1alpha1.TwinChosen, Name: "kitchen"}
+	w := newWorld(t, offloading, provider("turin"), virtualNode("turin", nil), podOn("shop", "web", "hanse-turin"))
+	w.connect("turin")
+	w.settle("shop")
+	w.peers["turin"].answer(t, "shop", refused(v1alpha1.ReasonTwinNameForbidden, "kitchen matches none of *-lubeck"))
+	w.settle("shop")
+	want := []v1alpha1.ClusterOffloading{{
+		Peer: "turin", State: stateRefused, Message: "TwinNameForbidden: kitchen matches none of *-lubeck",
+	}}
+	if diff := cmp.Diff(want, w.offloading("shop").Status.Clusters); diff != "" {
+		t.Errorf("clusters (-want +got):\n%s", diff)
+	}
+
+	w.called("shop", &v1alpha1.TwinNaming{Naming: v1alpha1.TwinChosen, Name: "shop-lubeck"})
+	for range 2 {
+		w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
+	}
+	if got := w.mapping("turin", "shop").Spec.Twin; got != "shop-lubeck" {
+		t.Errorf("asked for %q, want shop-lubeck", got)
+	}
+}
+
+// A peer that has made the twin since we looked may have a pod in it already.
+func TestATwinThatCameMeanwhileIsNotRenamed(t *testing.T) {
+	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil))
+	w.connect("turin")
+	w.settle("shop")
+	seen := w.mapping("turin", "shop")
+	w.peers["turin"].answer(t, "shop", twin("shop-lubeck-abcdef"))
+	w.called("shop", &v1alpha1.TwinNaming{Naming: v1alpha1.TwinSameName})
+
+	err := w.controller.mappings.rename(t.Context(), w.peers["turin"].link, seen, "turin")
+	if err == nil || client.IgnoreNotFound(err) == nil {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	if got := w.mapping("turin", "shop").Status.Twin; got != "shop-lubeck-abcdef" {
+		t.Errorf("the twin is %q", got)
+	}
+}
+
+// Where there is no Hanse, the administrator has chosen the namespace, and no name is asked for.
+func TestClustersWithoutHanseHaveATwinAndAreNotAsked(t *testing.T) {
+	offloading := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
+	offloading.Spec.Twin = &v1alpha1.TwinNaming{Naming: v1alpha1.TwinSameName}
+	peer := provider("turin")
+	peer.Spec.Mode, peer.Spec.Namespaces = v1alpha1.ModeAgentless, []string{"guests", "more"}
+	w := newWorld(t, offloading, peer, virtualNode("turin", nil))
+	w.connect("turin")
+	w.settle("shop")
+	if w.peers["turin"].written() > 0 {
+		t.Errorf("it was asked for %v", w.peers["turin"].names())
+	}
+	got := w.offloading("shop").Status.Clusters
+	if len(got) != 1 || got[0].State != stateReady || got[0].Twin != "guests" {
+		t.Errorf("the user is told %+v", got)
+	}
+
+	offloading = w.offloading("shop")
+	offloading.Spec.Strategy = v1alpha1.StrategyLocal
+	w.update(offloading)
+	w.settle("shop")
+	if got := w.offloading("shop").Status.Clusters; w.peers["turin"].written() > 0 || len(got) > 0 {
+		t.Errorf("after it is not wanted any more: %+v", got)
 	}
 }

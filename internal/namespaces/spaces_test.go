@@ -28,7 +28,7 @@ func shop(mark string) *corev1.Namespace {
 
 func (w *world) mark(namespace string) *corev1.Namespace {
 	w.t.Helper()
-	w.mustReconcile(w.controller.marker, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+	w.mustReconcile(w.controller.spaces, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
 	got := &corev1.Namespace{}
 	if err := w.home.Get(context.Background(), client.ObjectKey{Name: namespace}, got); err != nil {
 		w.t.Fatal(err)
@@ -92,18 +92,18 @@ func TestMarksAreNotWrittenAgain(t *testing.T) {
 
 func TestANamespaceThatIsGoneIsNoError(t *testing.T) {
 	w := newWorld(t, offloadingWith("shop", "", nil))
-	w.mustReconcile(w.controller.marker, reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
+	w.mustReconcile(w.controller.spaces, reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
 }
 
 // Only what can change a mark costs a look at a namespace.
-func TestTheMarkerLooksWhenPodsLeave(t *testing.T) {
+func TestWhenANamespaceIsLookedAt(t *testing.T) {
 	away, pending, atHome := podOn("shop", "web", "hanse-turin"), podOn("shop", "web", ""), podOn("shop", "web", "worker")
 	for name, test := range map[string]struct{ got, want bool }{
 		"a pod is bound to a virtual node": {leavesOrEnds.Update(updateOf(pending, away)), true},
 		"a pod is bound to a real node":    {leavesOrEnds.Update(updateOf(pending, atHome)), false},
 		"its status changes":               {leavesOrEnds.Update(updateOf(away, away)), false},
-		"the mark is taken off":            {markMoved.Update(updateOf(shop("true"), shop(""))), true},
-		"something else is changed":        {markMoved.Update(updateOf(shop("true"), shop("true"))), false},
+		"the mark is taken off":            {labelsChanged.Update(updateOf(shop("true"), shop(""))), true},
+		"something else is changed":        {labelsChanged.Update(updateOf(shop("true"), shop("true"))), false},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: let through %v, want %v", name, test.got, test.want)

@@ -24,8 +24,8 @@ func TestStatusTellsHowEachPeerStands(t *testing.T) {
 	)
 	w.connect("turin", "bergen")
 	w.settle("shop")
-	w.peers["turin"].answer("shop", twin("shop-lubeck-abcdef"))
-	w.peers["bergen"].answer("shop", refused(v1alpha1.ReasonNamespaceForbidden, "system namespaces are not offloaded"))
+	w.peers["turin"].answer(t, "shop", twin("shop-lubeck-abcdef"))
+	w.peers["bergen"].answer(t, "shop", refused(v1alpha1.ReasonNamespaceForbidden, "system namespaces are not offloaded"))
 	w.settle("shop")
 
 	got := w.offloading("shop").Status
@@ -112,7 +112,7 @@ func TestEventSaysWhyAPodRunsAtHome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, test.objects...)
 			w.reconcileTwice(t)
-			events := w.events()
+			events := w.podEvents()
 			if len(events) != test.want {
 				t.Fatalf("%d events, want %d", len(events), test.want)
 			}
@@ -133,7 +133,7 @@ func (w *world) reconcileTwice(t *testing.T) {
 	request := offloadingIn("shop")
 	request.Name = "db-0"
 	for range 2 {
-		w.mustReconcile(w.controller.homekeeper, request)
+		w.mustReconcile(w.controller.homebound, request)
 	}
 }
 
@@ -141,26 +141,29 @@ func updateOf(before, after client.Object) event.UpdateEvent {
 	return event.UpdateEvent{ObjectOld: before, ObjectNew: after}
 }
 
-func TestWhatOthersWriteIntoTheStatusIsTheirs(t *testing.T) {
-	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil))
-	w.connect("turin")
-	w.settle("shop")
+// Versions before had two owners of the status, and no apply of one takes away what the other has applied.
+func TestWhatAFormerOwnerWroteGoesAway(t *testing.T) {
+	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyLocal, nil), namespace("shop", nil))
 	offloading := w.offloading("shop")
 	offloading.Status.Placement = &v1alpha1.NamespacePlacementStatus{}
 	offloading.Status.Placement.Strict = true
 	meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
 	})
-	if err := w.home.Status().Update(t.Context(), offloading); err != nil {
-		t.Fatal(err)
-	}
-	before := w.homeWrites.Load()
+	w.update(offloading)
 	w.settle("shop")
-	if got := w.homeWrites.Load(); got != before {
-		t.Error("the status was written although nothing of ours has changed")
+	status := w.offloading("shop").Status
+	if status.Placement != nil || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPlaced) != nil || w.writes != 1 {
+		t.Errorf("after %d writes the status is %+v", w.writes, status)
 	}
-	ours := statusOf(facts{offloading: offloading}, time.Time{})
-	if ours.Placement != nil || meta.FindStatusCondition(ours.Conditions, v1alpha1.ConditionPlaced) != nil {
-		t.Errorf("we write what is not ours: %+v", ours)
+}
+
+func TestOneWriteTellsAll(t *testing.T) {
+	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), namespace("shop", nil), provider("turin"), virtualNode("turin", nil))
+	w.connect("turin")
+	w.settle("shop")
+	status := w.offloading("shop").Status
+	if w.writes != 1 || len(status.Clusters) != 1 || status.Placement == nil || len(status.Conditions) != 2 {
+		t.Errorf("after %d writes the status is %+v", w.writes, status)
 	}
 }

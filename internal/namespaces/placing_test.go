@@ -1,4 +1,4 @@
-package placement
+package namespaces
 
 import (
 	"errors"
@@ -18,17 +18,17 @@ import (
 )
 
 var (
-	bremen  = provider{name: "bremen", cpu: "8", perHour: "0.10", away: 40 * time.Millisecond, labels: map[string]string{"region": "south"}}
-	hamburg = provider{name: "hamburg", cpu: "8", perHour: "0.20", away: 5 * time.Millisecond}
-	kiel    = provider{name: "kiel", cpu: "2", perHour: "0.05", away: 90 * time.Millisecond}
+	bremen  = offerer{name: "bremen", cpu: "8", perHour: "0.10", away: 40 * time.Millisecond, labels: map[string]string{"region": "south"}}
+	hamburg = offerer{name: "hamburg", cpu: "8", perHour: "0.20", away: 5 * time.Millisecond}
+	kiel    = offerer{name: "kiel", cpu: "2", perHour: "0.05", away: 90 * time.Millisecond}
 )
 
 // newMarketWorld is a world with three providers and namespace shop, whose pods may leave.
 func newMarketWorld(t *testing.T, strategy v1alpha1.OffloadingStrategy, wish *v1alpha1.Placement) *world {
 	t.Helper()
-	w := newWorld(t, namespace("shop", nil), offloadingWith("shop", strategy, wish))
-	for _, p := range []provider{bremen, hamburg, kiel} {
-		w.create(p.objects()...)
+	w := newWorld(t, namespace("shop", nil), offloadingBy("shop", strategy, wish))
+	for _, p := range []offerer{bremen, hamburg, kiel} {
+		w.update(p.objects()...)
 	}
 	return w
 }
@@ -68,7 +68,7 @@ func TestPlacementFollowsTheWishOfTheUser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newMarketWorld(t, v1alpha1.StrategyRemote, &test.wish)
-			w.settle()
+			w.settleAll()
 			got := w.offloading("shop").Status.Placement
 			if diff := cmp.Diff(test.only, got.Only); diff != "" || got.PrefersRemote != test.prefersRemote {
 				t.Errorf("placement %+v, only (-want +got):\n%s", got, diff)
@@ -88,7 +88,7 @@ func TestPlacementFollowsTheWishOfTheUser(t *testing.T) {
 
 func TestPlacementFollowsThePolicyForANamespace(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyLocalAndRemote, nil)
-	w.create(namespace("bank", map[string]string{"residency": "strict"}), offloadingWith("bank", v1alpha1.StrategyRemote, nil))
+	w.update(namespace("bank", map[string]string{"residency": "strict"}), offloadingBy("bank", v1alpha1.StrategyRemote, nil))
 	w.policies.replace(`package hanse.placement
 exclude[row.peer] := "bank data stays near" if {
 	some row in input.table
@@ -97,7 +97,7 @@ exclude[row.peer] := "bank data stays near" if {
 }
 score[row.peer] := row.availability.cpu if some row in input.table
 strict if input.namespace.labels.residency == "strict"`)
-	w.settle()
+	w.settleAll()
 
 	if diff := cmp.Diff([]string{"hanse-hamburg"}, w.offloading("bank").Status.Placement.Only); diff != "" {
 		t.Errorf("strict namespace: %s", diff)
@@ -114,7 +114,7 @@ strict if input.namespace.labels.residency == "strict"`)
 	w.policies.replace(`package hanse.placement
 exclude["hamburg"] := "closed today"`)
 	w.clock.Step(time.Second)
-	w.settle()
+	w.settleAll()
 	if _, found := w.weights("shop")["hanse-hamburg"]; found {
 		t.Error("a new policy is not followed")
 	}
@@ -124,7 +124,7 @@ func TestAPolicyThatSaysNo(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
 	w.policies.replace(`package hanse.placement
 deny contains "this team has no budget"`)
-	w.settle()
+	w.settleAll()
 	if got := w.offloading("shop").Status.Placement; !got.Strict || len(got.Only) > 0 {
 		t.Errorf("placement %+v", got)
 	}
@@ -134,7 +134,7 @@ deny contains "this team has no budget"`)
 
 func TestAPolicyThatFailsLeavesWhatWasDecided(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice})
-	w.settle()
+	w.settleAll()
 	before := w.offloading("shop").Status.Placement
 	w.events()
 
@@ -149,7 +149,7 @@ func TestAPolicyThatFailsLeavesWhatWasDecided(t *testing.T) {
 	}
 	writes := w.writes
 	w.clock.Step(time.Minute)
-	if after := w.reconcile(requestFor("shop")); after != w.config.Retry {
+	if after := w.reconcile(offloadingIn("shop")); after != w.controller.offloadings.config.Retry {
 		t.Errorf("is tried again after %s", after)
 	}
 	if w.writes != writes || len(w.events()) > 0 {
@@ -164,9 +164,9 @@ func TestAPolicyThatFailsLeavesWhatWasDecided(t *testing.T) {
 func TestAPolicyThatFailsBeforeAnythingWasDecided(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
 	w.policies.err = errors.New("no answer")
-	w.settle()
-	if got := w.offloading("shop").Status.Placement; got != nil {
-		t.Errorf("placement %+v", got)
+	w.settleAll()
+	if got := w.offloading("shop").Status.Placement; len(got.Nodes) > 0 || got.Strict || got.Admission == nil {
+		t.Errorf("placement %+v, want one by the strategy alone", got)
 	}
 	w.expectPlaced("shop", metav1.ConditionFalse, v1alpha1.ReasonPolicyFailed)
 }
@@ -202,7 +202,7 @@ func TestWhenNoClusterFits(t *testing.T) {
 			offloading := w.offloading("shop")
 			offloading.Spec.ClusterSelector = test.selector
 			w.update(offloading)
-			w.settle()
+			w.settleAll()
 			if got := w.offloading("shop").Status.Placement; got == nil || len(got.Only) > 0 || got.Strict != test.wish.Strict {
 				t.Errorf("placement %+v", got)
 			}
@@ -216,7 +216,7 @@ func TestWhenNoClusterFits(t *testing.T) {
 
 func TestStrictLooksAtSelectedClustersThatTakePods(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyLocalAndRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true})
-	w.settle()
+	w.settleAll()
 	expectOnly := func(want ...string) {
 		t.Helper()
 		if diff := cmp.Diff(want, w.offloading("shop").Status.Placement.Only); diff != "" {
@@ -238,7 +238,7 @@ func TestStrictLooksAtSelectedClustersThatTakePods(t *testing.T) {
 	w.lookAgain()
 	expectOnly("hanse-hamburg")
 
-	for _, p := range []provider{bremen, kiel} {
+	for _, p := range []offerer{bremen, kiel} {
 		w.update(p.node())
 	}
 	offloading := w.offloading("shop")
@@ -255,7 +255,7 @@ func TestStrictLooksAtSelectedClustersThatTakePods(t *testing.T) {
 
 func TestPodsThatStayNeedNoPlacement(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
-	w.settle()
+	w.settleAll()
 	offloading := w.offloading("shop")
 	offloading.Spec.Strategy = v1alpha1.StrategyLocal
 	w.update(offloading)
@@ -272,29 +272,21 @@ func TestPodsThatStayNeedNoPlacement(t *testing.T) {
 }
 
 func TestOwnOffersAndRefusedOnesDoNotCount(t *testing.T) {
-	ours := provider{name: "lubeck", cpu: "8"}.offer()
+	ours := offerer{name: "lubeck", cpu: "8"}.offer()
 	ours.Name, ours.Spec.ClusterID = "c-home", "c-home"
-	pending := provider{name: "ulm", cpu: "8"}.offer()
+	pending := offerer{name: "ulm", cpu: "8"}.offer()
 	pending.Status = v1alpha1.AdvertisementStatus{Acknowledgement: &v1alpha1.Acknowledgement{
 		State: v1alpha1.AcknowledgementPending, Reason: v1alpha1.ReasonPendingApproval,
 	}}
 	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
-	w.create(ours, provider{name: "lubeck"}.node(), pending, provider{name: "ulm"}.node())
-	w.settle()
+	w.update(ours, offerer{name: "lubeck"}.node(), pending, offerer{name: "ulm"}.node())
+	w.settleAll()
 	for _, node := range w.offloading("shop").Status.Placement.Nodes {
 		if node.Name == "hanse-lubeck" || node.Name == "hanse-ulm" {
 			t.Errorf("%+v was decided about", node)
 		}
 	}
-	if got := len(w.market.rows); got != 3 {
+	if got := len(w.controller.offloadings.market.rows); got != 3 {
 		t.Errorf("%d rows, want 3", got)
-	}
-}
-
-func (w *world) expectMessage(namespace, part string) {
-	w.t.Helper()
-	placed := meta.FindStatusCondition(w.offloading(namespace).Status.Conditions, v1alpha1.ConditionPlaced)
-	if !strings.Contains(placed.Message, part) {
-		w.t.Errorf("message %q, want %q in it", placed.Message, part)
 	}
 }

@@ -1,4 +1,4 @@
-package placement
+package namespaces
 
 import (
 	"fmt"
@@ -53,7 +53,7 @@ func TestEachClassIsPlacedByItsOwnWish(t *testing.T) {
 		class("iron", v1alpha1.Placement{Exclude: []string{"kiel"}}),
 		class("large", v1alpha1.Placement{Request: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}}),
 	)
-	w.settle()
+	w.settleAll()
 	w.expectOnly(": hanse-kiel", "gold: hanse-hamburg", "iron: hanse-bremen", "large: hanse-bremen")
 	w.expectPlaced("shop", metav1.ConditionTrue, v1alpha1.ReasonReady)
 	if w.policies.asked != 4 || w.writes != 1 {
@@ -79,7 +79,7 @@ exclude["kiel"] := "not for gold" if input.class == "gold"
 exclude["bremen"] := "the wish of the class" if "ulm" in input.wish.exclude
 exclude["kiel"] := "not for the namespace itself" if not input.class
 deny contains "iron stays here" if input.class == "iron"`)
-	w.settle()
+	w.settleAll()
 	w.expectOnly(": hanse-bremen", "gold: hanse-hamburg", "iron: ")
 	if iron := w.offloading("shop").Status.Placement.Classes[1]; !iron.Strict {
 		t.Errorf("what is refused may run anywhere: %+v", iron)
@@ -91,7 +91,7 @@ deny contains "iron stays here" if input.class == "iron"`)
 
 func TestAClassThatNoClusterFits(t *testing.T) {
 	w := newClassWorld(t, class("huge", v1alpha1.Placement{Request: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}}))
-	w.settle()
+	w.settleAll()
 	w.expectOnly(": hanse-kiel", "huge: ")
 	w.expectPlaced("shop", metav1.ConditionFalse, v1alpha1.ReasonNoClusterFits)
 	w.expectMessage("shop", `Class "huge": No cluster has room`)
@@ -99,7 +99,7 @@ func TestAClassThatNoClusterFits(t *testing.T) {
 
 func TestAPolicyThatFailsLeavesTheClassesToo(t *testing.T) {
 	w := newClassWorld(t, class("gold", v1alpha1.Placement{Prefer: v1alpha1.PreferLatency}))
-	w.settle()
+	w.settleAll()
 	w.policies.err = fmt.Errorf("ask: %w", policy.ErrTooSlow)
 	w.lookAgain()
 	w.expectOnly(": hanse-kiel", "gold: hanse-hamburg")

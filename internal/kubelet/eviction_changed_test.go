@@ -1,42 +1,45 @@
-package namespaces
+package kubelet
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
-func ownedBy(pod *corev1.Pod, kind, name string) *corev1.Pod {
-	pod.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true),
-	}}
-	return pod
+var south = map[string]v1alpha1.LabelValue{"region": "south"}
+
+func bare(name, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+	}
 }
 
-func web(name, node string) *corev1.Pod {
-	pod := ownedBy(podOn("shop", name, node), "ReplicaSet", "web")
-	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
-	return pod
-}
+func web(name, node string) *corev1.Pod { return ofReplicaSet(bare(name, node)) }
 
 func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
 	pod.Annotations = map[string]string{key: value}
 	return pod
 }
 
+func closedNodeOf(peer string, labels map[string]string) *corev1.Node {
+	return testkit.VirtualNode(peer, labels)
+}
+
 func openNode(peer string, labels map[string]string) *corev1.Node {
-	node := virtualNode(peer, labels)
+	node := testkit.VirtualNode(peer, labels)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return node
 }
@@ -49,15 +52,15 @@ func TestWhichPodsAreMisplaced(t *testing.T) {
 	classy.Labels = map[string]string{"tier": "front"}
 	pods := []corev1.Pod{
 		*web("in-turin", "hanse-turin"), *web("in-bergen", "hanse-bergen"), *classy, *ended, *ending,
-		*podOn("shop", "bare-in-turin", "hanse-turin"), *web("at-home", "worker"), *podOn("shop", "bare-at-home", "worker"),
-		*ownedBy(podOn("shop", "agent", "worker"), "DaemonSet", "agent"),
-		*ownedBy(podOn("shop", "agent-in-turin", "hanse-turin"), "DaemonSet", "agent"),
+		*bare("bare-in-turin", "hanse-turin"), *web("at-home", "worker"), *bare("bare-at-home", "worker"),
+		*ofDaemonSet(bare("agent", "worker")),
+		*ofDaemonSet(bare("agent-in-turin", "hanse-turin")),
 		*annotated(web("mirror", "worker"), corev1.MirrorPodAnnotationKey, "x"),
 		*annotated(web("db", "worker"), v1alpha1.AnnotationRunsAtHome, "it uses a volume"),
 		*web("pending", ""), *web("on-a-node-that-is-gone", "hanse-riga"),
 	}
 	open := []corev1.Node{*openNode("turin", map[string]string{"region": "south"}), *openNode("bergen", nil)}
-	closed := []corev1.Node{*virtualNode("turin", map[string]string{"region": "south"}), *virtualNode("bergen", nil)}
+	closed := []corev1.Node{*closedNodeOf("turin", map[string]string{"region": "south"}), *closedNodeOf("bergen", nil)}
 	exclude := func(peers ...string) *v1alpha1.NamespacePlacement {
 		return &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Exclude: peers}}
 	}
@@ -84,14 +87,11 @@ func TestWhichPodsAreMisplaced(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rules, err := newRules(&v1alpha1.NamespaceOffloading{Spec: test.spec}, test.nodes)
+			placement, err := offload.NewPlacement(&v1alpha1.NamespaceOffloading{Spec: test.spec})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			for _, m := range rules.misplaced(pods) {
-				got = append(got, m.pod.Name)
-			}
+			got := names(leavers(pods, func(pod *corev1.Pod) placeFacts { return misplacedFacts(pod, &placement, test.nodes) }))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("misplaced (-want +got):\n%s", diff)
 			}
@@ -99,23 +99,9 @@ func TestWhichPodsAreMisplaced(t *testing.T) {
 	}
 }
 
-// podNames are the names of the pods at home.
-func (w *world) podNames() []string {
-	w.t.Helper()
-	pods := &corev1.PodList{}
-	if err := w.home.List(w.t.Context(), pods); err != nil {
-		w.t.Fatal(err)
-	}
-	var names []string
-	for i := range pods.Items {
-		names = append(names, pods.Items[i].Name)
-	}
-	return names
-}
-
 func (w *world) evict() time.Duration {
 	w.t.Helper()
-	result, err := w.controller.evictor.Reconcile(w.t.Context(), offloadingIn("shop"))
+	result, err := w.evictor.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(offloadingThat("", ""))})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -123,74 +109,41 @@ func (w *world) evict() time.Duration {
 }
 
 func offloadingThat(strategy v1alpha1.OffloadingStrategy, mode v1alpha1.ChangeMode) *v1alpha1.NamespaceOffloading {
-	o := offloadingWith("shop", strategy, nil)
-	o.Spec.OnChange = mode
+	o := testkit.Offloading("shop")
+	o.Spec.Strategy, o.Spec.OnChange = strategy, mode
 	return o
 }
 
 func TestPodsStayUnlessTheUserWantsThemMoved(t *testing.T) {
 	for mode, want := range map[v1alpha1.ChangeMode][]string{
-		v1alpha1.ChangeKeep: {"web-1"}, "": {"web-1"}, v1alpha1.ChangeEvict: nil,
+		v1alpha1.ChangeKeep: nil, "": nil, v1alpha1.ChangeEvict: {"home create eviction Pod web-1"},
 	} {
 		w := newWorld(t, offloadingThat(v1alpha1.StrategyLocal, mode), openNode("turin", nil), web("web-1", "hanse-turin"))
 		w.evict()
-		if diff := cmp.Diff(want, w.podNames()); diff != "" {
+		if diff := cmp.Diff(want, w.wrote()); diff != "" {
 			t.Errorf("with onChange %q (-want +got):\n%s", mode, diff)
 		}
-		if want == nil {
-			events := w.events()
-			if len(events) != 1 || events[0].Reason != v1alpha1.ReasonOffloadingChanged || !strings.Contains(events[0].Note, "strategy is Local") {
-				t.Errorf("events: %+v", events)
-			}
+		if want != nil {
+			w.expectEvent("Normal OffloadingChanged The pod was evicted, since the NamespaceOffloading does not let it run on Node hanse-turin: strategy is Local")
 		}
 	}
 }
 
-func TestEvictionsKeepTheirPace(t *testing.T) {
-	objects := []client.Object{offloadingThat(v1alpha1.StrategyLocal, v1alpha1.ChangeEvict), openNode("turin", nil)}
-	for i := range 2 * evictionsPerSecond {
-		objects = append(objects, web(fmt.Sprintf("web-%02d", i), "hanse-turin"))
-	}
-	w := newWorld(t, objects...)
-	if again := w.evict(); again != evictionPause {
-		t.Errorf("it goes on in %s", again)
-	}
-	if got := len(w.podNames()); got != evictionsPerSecond {
-		t.Errorf("%d pods are left, want %d", got, evictionsPerSecond)
-	}
-	w.clock.Step(evictionPause)
-	if again := w.evict(); again != 0 || len(w.podNames()) != 0 {
-		t.Errorf("%d pods are left, and it goes on in %s", len(w.podNames()), again)
-	}
-}
-
-func TestBudgetsAreKept(t *testing.T) {
-	w := newWorld(t, offloadingThat(v1alpha1.StrategyLocal, v1alpha1.ChangeEvict), openNode("turin", nil),
-		web("web-1", "hanse-turin"), web("web-2", "hanse-turin"), ownedBy(podOn("shop", "job-1", "hanse-turin"), "Job", "job"))
-	w.budget = map[string]bool{"web": true}
+func TestBudgetsAreKeptWhenAnOffloadingChanges(t *testing.T) {
+	w := newWorld(t, offloadingThat(v1alpha1.StrategyLocal, v1alpha1.ChangeEvict), openNode("turin", nil), web("web-1", "hanse-turin"))
+	w.fail("home create eviction Pod web-1", apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0))
 	if again := w.evict(); again != firstBlocked {
 		t.Errorf("it tries again in %s", again)
 	}
-	if diff := cmp.Diff([]string{"web-1", "web-2"}, w.podNames()); diff != "" {
-		t.Errorf("pods (-want +got):\n%s", diff)
-	}
-	var notes []string
-	for _, e := range w.events() {
-		notes = append(notes, e.Name)
-	}
-	slices.Sort(notes)
-	// web-2 shares the budget, and is not asked for in vain.
-	if diff := cmp.Diff([]string{"offloading-blocked.web-1-uid", "offloading-changed.job-1-uid"}, notes); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-
-	w.budget = nil
-	if w.evict(); len(w.podNames()) != 2 {
+	w.expectEvent("Warning OffloadingChanged The pod must leave Node hanse-turin (strategy is Local), and may not yet: ")
+	w.wrote()
+	w.fail("home create eviction Pod web-1", nil)
+	if w.evict(); w.wrote() != nil {
 		t.Error("a pod is tried again at once")
 	}
 	w.clock.Step(firstBlocked + time.Second)
-	if w.evict(); len(w.podNames()) != 0 {
-		t.Errorf("pods stay: %v", w.podNames())
+	if again := w.evict(); again != 0 || len(w.wrote()) != 1 {
+		t.Errorf("the pod stays, and it goes on in %s", again)
 	}
 }
 
@@ -200,23 +153,22 @@ func TestPodsThatCannotLeaveAreLeftAtHome(t *testing.T) {
 	old.Spec.HostNetwork = true
 	w := newWorld(t, offloadingThat(v1alpha1.StrategyRemote, v1alpha1.ChangeEvict), openNode("turin", nil), old, web("web-1", "worker"))
 	w.evict()
-	if diff := cmp.Diff([]string{"db"}, w.podNames()); diff != "" {
-		t.Errorf("pods (-want +got):\n%s", diff)
-	}
-	if _, known := w.controller.evictor.homebound.Get(old.UID); !known {
-		t.Error("the pod will be read again each time")
+	if diff := cmp.Diff([]string{"home create eviction Pod web-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
 
 func TestEveryEvictingNamespaceIsLookedAtWhenANodeOpens(t *testing.T) {
-	bank := offloadingWith("bank", v1alpha1.StrategyRemote, nil)
-	w := newWorld(t, offloadingThat(v1alpha1.StrategyRemote, v1alpha1.ChangeEvict), bank)
-	got := w.controller.evictor.everyEvicting(t.Context(), openNode("turin", nil))
+	w := newWorld(t, offloadingThat(v1alpha1.StrategyRemote, v1alpha1.ChangeEvict), testkit.Offloading("bank"))
+	got := w.evictor.allEvicting(t.Context(), openNode("turin", nil))
 	if len(got) != 1 || got[0].Namespace != "shop" {
 		t.Errorf("requests: %v", got)
 	}
-	before, after := virtualNode("turin", nil), openNode("turin", nil)
-	if !virtualNodeOpens.Update(updateOf(before, after)) || virtualNodeOpens.Update(updateOf(after, after)) {
+	if got := w.evictor.evicting(t.Context(), bare("web-1", "hanse-turin")); len(got) != 1 {
+		t.Errorf("for a pod of the namespace: %v", got)
+	}
+	before, after := closedNodeOf("turin", nil), openNode("turin", nil)
+	if !opens().Update(updated(before, after)) || opens().Update(updated(after, after)) {
 		t.Error("a node that begins to take pods is news, and only then")
 	}
 }

@@ -1,4 +1,4 @@
-package placement
+package namespaces
 
 import (
 	"strings"
@@ -13,9 +13,9 @@ import (
 
 func TestWhatIsAskedAboutANamespaceCanBeGathered(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice})
-	w.settle()
+	w.settleAll()
 	writes := w.writes
-	known, err := w.Gather(t.Context(), policy.Placement, "shop")
+	known, err := w.controller.Gather(t.Context(), policy.Placement, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,16 +34,16 @@ func TestWhatIsAskedAboutANamespaceCanBeGathered(t *testing.T) {
 
 func TestWhatIsAskedAboutAClassCanBeGathered(t *testing.T) {
 	w := newClassWorld(t, class("gold", v1alpha1.Placement{Prefer: v1alpha1.PreferLatency}))
-	known, err := w.Gather(t.Context(), policy.Placement, "shop/gold")
+	known, err := w.controller.Gather(t.Context(), policy.Placement, "shop/gold")
 	if err != nil || known.Class != "gold" || known.Wish.Prefer != v1alpha1.PreferLatency || !known.Wish.Strict {
 		t.Errorf("class %q, wish %+v (%v)", known.Class, known.Wish, err)
 	}
 }
 
 func TestWhatNobodyAsksAboutCannotBeGathered(t *testing.T) {
-	w := newWorld(t, namespace("shop", nil), namespace("home", nil), namespace("here", nil), offloadingWith("here", v1alpha1.StrategyRemote, nil), offloadingWith("home", v1alpha1.StrategyLocal, nil))
-	for name, want := range map[string]string{"nowhere": "read namespace nowhere", "shop": "not offloaded", "home": "stay in this cluster", "here/gold": "no class"} {
-		if _, err := w.Gather(t.Context(), policy.Placement, name); err == nil || !strings.Contains(err.Error(), want) {
+	w := newWorld(t, namespace("shop", nil), namespace("home", nil), namespace("here", nil), offloadingBy("here", v1alpha1.StrategyRemote, nil), offloadingBy("home", v1alpha1.StrategyLocal, nil))
+	for name, want := range map[string]string{"nowhere": "no namespace nowhere", "shop": "not offloaded", "home": "stay in this cluster", "here/gold": "no class"} {
+		if _, err := w.controller.Gather(t.Context(), policy.Placement, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", name, err, want)
 		}
 	}

@@ -1,15 +1,18 @@
-package placement
+package namespaces
 
 import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
@@ -20,9 +23,8 @@ type market struct {
 	labels map[string]map[string]string // peer → labels of its virtual node
 }
 
-func (c *Controller) readMarket(ctx context.Context) (*market, error) {
-	ads, peers, nodes := &v1alpha1.AdvertisementList{}, &v1alpha1.PeerList{}, &corev1.NodeList{}
-	virtual := client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
+func (c *offloadings) readMarket(ctx context.Context) (*market, error) {
+	ads, peers := &v1alpha1.AdvertisementList{}, &v1alpha1.PeerList{}
 	// Nothing of it is changed, and all of it is read again and again.
 	if err := c.client.List(ctx, ads, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list advertisements: %w", err)
@@ -30,11 +32,12 @@ func (c *Controller) readMarket(ctx context.Context) (*market, error) {
 	if err := c.client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list peers: %w", err)
 	}
-	if err := c.client.List(ctx, nodes, virtual, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list virtual nodes: %w", err)
+	nodes, err := virtualNodes(ctx, c.client)
+	if err != nil {
+		return nil, err
 	}
-	copies := slices.DeleteFunc(ads.Items, func(ad v1alpha1.Advertisement) bool { return !c.isCopy(&ad) })
-	return newMarket(exchange.NewTable(copies, c.clock.Now()).WithLinks(peers.Items), nodes.Items), nil
+	copies := slices.DeleteFunc(ads.Items, func(ad v1alpha1.Advertisement) bool { return !c.config.isCopy(&ad) })
+	return newMarket(exchange.NewTable(copies, c.clock.Now()).WithLinks(peers.Items), nodes), nil
 }
 
 func newMarket(table exchange.Table, nodes []corev1.Node) *market {
@@ -42,7 +45,7 @@ func newMarket(table exchange.Table, nodes []corev1.Node) *market {
 	open := map[string]bool{} // peer → its virtual node takes pods
 	for i := range nodes {
 		peer := nodes[i].Labels[v1alpha1.LabelPeer]
-		m.labels[peer], open[peer] = nodes[i].Labels, isOpen(&nodes[i])
+		m.labels[peer], open[peer] = nodes[i].Labels, offload.TakesPods(&nodes[i])
 	}
 	var rows []policy.TableRow
 	for _, row := range table.Rows {
@@ -61,9 +64,20 @@ func newMarket(table exchange.Table, nodes []corev1.Node) *market {
 	return m
 }
 
-// isOpen says whether the virtual node takes pods: neither the administrator has cordoned it, nor the peer.
-func isOpen(node *corev1.Node) bool {
-	return !node.Spec.Unschedulable && !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == v1alpha1.TaintWithdrawn
-	})
+// A pace keeps looks at the same thing apart: the first is taken at once, and however many are asked for in the interval
+// after it, one is taken at its end. It is used by one worker.
+type pace struct {
+	interval time.Duration
+	next     map[reconcile.Request]time.Time // request → when the next look may be taken
 }
+
+// wait returns how long to wait for the next look. If that is no time at all, the look counts as taken.
+func (p pace) wait(request reconcile.Request, now time.Time) time.Duration {
+	if wait := p.next[request].Sub(now); wait > 0 {
+		return min(wait, p.interval) // a clock that was set back must not stop us
+	}
+	p.next[request] = now.Add(p.interval)
+	return 0
+}
+
+func (p pace) forget(request reconcile.Request) { delete(p.next, request) }

@@ -1,4 +1,4 @@
-package placement
+package namespaces
 
 import (
 	"fmt"
@@ -20,16 +20,16 @@ func TestAvailabilityThatMovesIsNotWritten(t *testing.T) {
 	w := newWorld(t)
 	for i := range 20 {
 		name := fmt.Sprintf("shop-%d", i)
-		w.create(namespace(name, nil), offloadingWith(name, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}))
+		w.update(namespace(name, nil), offloadingBy(name, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}))
 	}
 	var offers []*v1alpha1.Advertisement
 	for i := range 100 {
-		p := provider{name: fmt.Sprintf("peer-%02d", i), cpu: "100", perHour: fmt.Sprintf("0.%02d", i+1)}
+		p := offerer{name: fmt.Sprintf("peer-%02d", i), cpu: "100", perHour: fmt.Sprintf("0.%02d", i+1)}
 		offer := p.offer()
-		w.create(offer, p.peer(), p.node())
+		w.update(offer, p.peer(), p.node())
 		offers = append(offers, offer)
 	}
-	w.settle()
+	w.settleAll()
 	if w.writes != 20 {
 		t.Fatalf("%d writes, want one for each namespace", w.writes)
 	}
@@ -38,8 +38,8 @@ func TestAvailabilityThatMovesIsNotWritten(t *testing.T) {
 		offer := offers[round]
 		offer.Spec.Availability[corev1.ResourceCPU] = resource.MustParse(fmt.Sprint(99 - round))
 		w.update(offer)
-		w.bell.ring()
-		w.settle()
+		w.controller.offloadings.queue.add(everything)
+		w.settleAll()
 		w.clock.Step(10 * time.Millisecond)
 	}
 	if w.writes != 20 {
@@ -52,47 +52,47 @@ func TestAvailabilityThatMovesIsNotWritten(t *testing.T) {
 
 func TestOneLookInAnInterval(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
-	w.settle()
+	w.settleAll()
 	if w.policies.asked != 1 {
 		t.Fatalf("asked %d times, want once", w.policies.asked)
 	}
 	w.clock.Step(400 * time.Millisecond)
-	if after := w.reconcile(requestFor("shop")); after != 600*time.Millisecond || w.policies.asked != 1 {
+	if after := w.reconcile(offloadingIn("shop")); after != 600*time.Millisecond || w.policies.asked != 1 {
 		t.Errorf("the second look is after %s", after)
 	}
 	if after := w.reconcile(everything); after != 600*time.Millisecond {
 		t.Errorf("the second look at everything is after %s", after)
 	}
 	w.clock.Step(600 * time.Millisecond)
-	if after := w.reconcile(requestFor("shop")); after != 0 || w.policies.asked != 2 {
+	if after := w.reconcile(offloadingIn("shop")); after != 0 || w.policies.asked != 2 {
 		t.Errorf("asked %d times, the next look is after %s", w.policies.asked, after)
 	}
-	if after := w.reconcile(everything); after != w.config.LookAgain {
+	if after := w.reconcile(everything); after != w.controller.offloadings.config.LookAgain {
 		t.Errorf("all is looked at again after %s, since policies may depend on the time", after)
 	}
 }
 
 func TestTheMarketIsReadOnceForAllNamespaces(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
-	w.create(namespace("bank", nil), offloadingWith("bank", v1alpha1.StrategyRemote, nil))
-	w.settle()
-	market := w.market
+	w.update(namespace("bank", nil), offloadingBy("bank", v1alpha1.StrategyRemote, nil))
+	w.settleAll()
+	market := w.controller.offloadings.market
 	w.clock.Step(time.Second)
-	w.reconcile(requestFor("shop"))
-	w.reconcile(requestFor("bank"))
-	if w.market != market {
+	w.reconcile(offloadingIn("shop"))
+	w.reconcile(offloadingIn("bank"))
+	if w.controller.offloadings.market != market {
 		t.Error("a look at one namespace reads all offers anew")
 	}
 }
 
 func TestNamespacesThatAreGoneAreForgotten(t *testing.T) {
 	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
-	w.settle()
-	if err := w.client.Delete(t.Context(), w.offloading("shop")); err != nil {
+	w.settleAll()
+	if err := w.home.Delete(t.Context(), w.offloading("shop")); err != nil {
 		t.Fatal(err)
 	}
-	w.reconcile(requestFor("shop"))
-	if _, known := w.pace.next[requestFor("shop")]; known {
+	w.reconcile(offloadingIn("shop"))
+	if _, known := w.controller.offloadings.pace.next[offloadingIn("shop")]; known {
 		t.Error("a namespace that is gone is remembered")
 	}
 }
@@ -122,22 +122,19 @@ func TestWhatIsLookedAt(t *testing.T) {
 		"a peer's session": {distanceChanged, bremen.peer(), func(o client.Object) {
 			o.(*v1alpha1.Peer).Status.Session = &v1alpha1.SessionStatus{}
 		}, false},
-		"the heartbeat of a node": {nodeChanged, bremen.node(), func(o client.Object) {
+		"the heartbeat of a node": {virtualNodeChanged, bremen.node(), func(o client.Object) {
 			o.(*corev1.Node).Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
 		}, false},
-		"the labels of a node": {nodeChanged, bremen.node(), func(o client.Object) { o.GetLabels()["x"] = "y" }, true},
-		"a node that closes":   {nodeChanged, bremen.node(), func(o client.Object) { o.(*corev1.Node).Spec.Unschedulable = true }, true},
+		"the labels of a node": {virtualNodeChanged, bremen.node(), func(o client.Object) { o.GetLabels()["x"] = "y" }, true},
+		"a node that closes":   {virtualNodeChanged, bremen.node(), func(o client.Object) { o.(*corev1.Node).Spec.Unschedulable = true }, true},
 		"a namespace's label":  {metadataChanged, namespace("shop", nil), func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, true},
 		"a namespace's end": {metadataChanged, namespace("shop", nil), func(o client.Object) {
 			o.(*corev1.Namespace).Status.Phase = corev1.NamespaceTerminating
 		}, false},
-		"the user's wish": {offloadingChanged, offloadingWith("shop", "", nil), func(o client.Object) { o.SetGeneration(2) }, true},
-		"a placement that somebody else writes": {offloadingChanged, offloadingWith("shop", "", nil), func(o client.Object) {
+		"the user's wish": {offloadingChanged, offloadingBy("shop", "", nil), func(o client.Object) { o.SetGeneration(2) }, true},
+		"a status that somebody else writes": {offloadingChanged, offloadingBy("shop", "", nil), func(o client.Object) {
 			o.(*v1alpha1.NamespaceOffloading).Status.Placement = &v1alpha1.NamespacePlacementStatus{}
 		}, true},
-		"how namespaces stand at peers": {offloadingChanged, offloadingWith("shop", "", nil), func(o client.Object) {
-			o.(*v1alpha1.NamespaceOffloading).Status.Clusters = []v1alpha1.ClusterOffloading{{Peer: "bremen"}}
-		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := test.object.DeepCopyObject().(client.Object)

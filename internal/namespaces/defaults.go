@@ -1,0 +1,214 @@
+package namespaces
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+)
+
+// Default is the NamespaceOffloading that Hanse keeps in each namespace that the selector matches, but for those of the
+// system and its own.
+type Default struct {
+	Selector labels.Selector
+	Spec     v1alpha1.NamespaceOffloadingSpec
+}
+
+// defaults keeps the NamespaceOffloadings that the administrator wants, and those by which pods of peers go on to providers
+// of ours. Those that users made, or made theirs by taking the annotation off, are not touched.
+type defaults struct {
+	client    client.Client
+	own       string // Hanse's own namespace
+	spec      *Default
+	aggregate bool
+	clusterID string
+}
+
+// keep makes, changes or deletes the NamespaceOffloading of one namespace. What was found there may be nil.
+func (d *defaults) keep(ctx context.Context, namespace *corev1.Namespace, found *v1alpha1.NamespaceOffloading) error {
+	if !namespace.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	wanted, err := d.wanted(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	switch {
+	case found == nil && wanted != nil:
+		return d.create(ctx, namespace.Name, wanted)
+	case found == nil || !isKept(found) || !found.DeletionTimestamp.IsZero():
+		return nil
+	case wanted == nil:
+		return d.remove(ctx, found)
+	case !equality.Semantic.DeepEqual(found.Spec, defaulted(*wanted)):
+		return d.replace(ctx, found, wanted)
+	}
+	return nil
+}
+
+// wanted returns what the namespace is to be offloaded by, and nil if it is not to be.
+func (d *defaults) wanted(ctx context.Context, namespace *corev1.Namespace) (*v1alpha1.NamespaceOffloadingSpec, error) {
+	if namespace.Labels[v1alpha1.LabelType] == v1alpha1.TypeTwin {
+		return d.onward(ctx, namespace.Labels[v1alpha1.LabelPeer])
+	}
+	if d.spec == nil || d.isOfTheSystem(namespace) || !d.spec.Selector.Matches(labels.Set(namespace.Labels)) {
+		return nil, nil
+	}
+	return &d.spec.Spec, nil
+}
+
+// isOfTheSystem reports whether nobody wants the namespace's pods elsewhere, whatever a selector says: providers refuse
+// those of Kubernetes, and pods that came from elsewhere are not sent on by default.
+func (d *defaults) isOfTheSystem(namespace *corev1.Namespace) bool {
+	_, typed := namespace.Labels[v1alpha1.LabelType]
+	_, managed := namespace.Labels[v1alpha1.LabelManaged]
+	name := namespace.Name
+	return typed || managed || name == d.own || name == metav1.NamespaceDefault ||
+		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, "hanse-")
+}
+
+func isKept(offloading client.Object) bool {
+	return offloading.GetAnnotations()[v1alpha1.AnnotationKeptOffloading] == "true"
+}
+
+func (d *defaults) create(ctx context.Context, namespace string, wanted *v1alpha1.NamespaceOffloadingSpec) error {
+	err := d.client.Create(ctx, &v1alpha1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName,
+			Annotations: map[string]string{v1alpha1.AnnotationKeptOffloading: "true"},
+		},
+		Spec: *wanted.DeepCopy(),
+	}, fieldOwner)
+	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil // the cache is behind, and wakes us when it is not
+	}
+	if err != nil {
+		return fmt.Errorf("create the NamespaceOffloading of namespace %s: %w", namespace, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Offloaded namespace")
+	return nil
+}
+
+// replace puts all of the spec bacd. One that has become the user's meanwhile is left alone: then the test fails. Applying
+// would leave fields that others have added.
+func (d *defaults) replace(
+	ctx context.Context, found *v1alpha1.NamespaceOffloading, wanted *v1alpha1.NamespaceOffloadingSpec,
+) error {
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/annotations/hanse.dev~1kept", "value": "true"},
+		{"op": "replace", "path": "/spec", "value": wanted},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the NamespaceOffloading: %w", err)
+	}
+	err = d.client.Patch(ctx, found.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), fieldOwner)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("put the NamespaceOffloading of namespace %s back: %w", found.Namespace, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Put the offloading of the namespace back")
+	return nil
+}
+
+// remove deletes what is kept no longer, unless somebody has changed it since we looked: it may be the user's by now.
+func (d *defaults) remove(ctx context.Context, found *v1alpha1.NamespaceOffloading) error {
+	err := d.client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the NamespaceOffloading of namespace %s: %w", found.Namespace, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Ended the offloading of the namespace")
+	return nil
+}
+
+// defaulted is the spec as the API server stores it.
+func defaulted(spec v1alpha1.NamespaceOffloadingSpec) v1alpha1.NamespaceOffloadingSpec {
+	spec = *spec.DeepCopy()
+	if spec.Strategy == "" {
+		spec.Strategy = v1alpha1.StrategyLocalAndRemote
+	}
+	if spec.OnDisconnect == "" {
+		spec.OnDisconnect = v1alpha1.DisconnectionWait
+	}
+	if spec.OnChange == "" {
+		spec.OnChange = v1alpha1.ChangeKeep
+	}
+	if spec.Twin != nil && spec.Twin.Naming == "" {
+		spec.Twin.Naming = v1alpha1.TwinGenerated
+	}
+	return spec
+}
+
+// onward returns how the twins of a consumer are offloaded in their turn: to those clusters that our offer to that
+// consumer says are behind us, home first. So the policies about offers decide about pods that are sent on, too.
+func (d *defaults) onward(ctx context.Context, consumer string) (*v1alpha1.NamespaceOffloadingSpec, error) {
+	if !d.aggregate {
+		return nil, nil
+	}
+	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer), Name: d.clusterID}
+	ad, err := find(ctx, d.client, key, &v1alpha1.Advertisement{})
+	if err != nil || ad == nil || len(ad.Spec.Nested) == 0 {
+		return nil, err
+	}
+	behind := v1alpha1.ClusterSelectorRequirement{Key: v1alpha1.LabelClusterID, Operator: metav1.LabelSelectorOpIn}
+	for _, id := range exchange.NextHops(&ad.Spec) {
+		behind.Values = append(behind.Values, v1alpha1.LabelValue(id))
+	}
+	return &v1alpha1.NamespaceOffloadingSpec{
+		Strategy:        v1alpha1.StrategyLocalAndRemote,
+		ClusterSelector: &v1alpha1.ClusterSelector{MatchExpressions: []v1alpha1.ClusterSelectorRequirement{behind}},
+	}, nil
+}
+
+// twinsOf are the twins of the consumer that the advertisement is for, if it is ours.
+func (d *defaults) twinsOf(ctx context.Context, ad client.Object) []reconcile.Request {
+	consumer, ours := d.consumerOf(ad)
+	if !ours {
+		return nil
+	}
+	twins := &corev1.NamespaceList{}
+	err := d.client.List(ctx, twins, client.UnsafeDisableDeepCopy,
+		client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: consumer})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing twin namespaces", "Peer", consumer)
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range twins.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: twins.Items[i].Name}})
+	}
+	return requests
+}
+
+// consumerOf returns whom the advertisement is for, if it is one of ours that counts.
+func (d *defaults) consumerOf(ad client.Object) (string, bool) {
+	consumer, inTenant := strings.CutPrefix(ad.GetNamespace(), v1alpha1.TenantNamespacePrefix)
+	return consumer, d.aggregate && inTenant && ad.GetName() == d.clusterID
+}
+
+// hopsChanged lets through advertisements that name others behind their sender than before.
+var hopsChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool { return !slices.Equal(hops(e.ObjectOld), hops(e.ObjectNew)) },
+}
+
+func hops(object client.Object) []string {
+	ad, isAd := object.(*v1alpha1.Advertisement)
+	if !isAd {
+		return nil
+	}
+	return exchange.NextHops(&ad.Spec)
+}

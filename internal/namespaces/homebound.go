@@ -1,0 +1,73 @@
+package namespaces
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// Events live for an hour. Nobody needs one about a pod that is older.
+const eventLife = time.Hour
+
+// maxNote is how long the API lets the note of an event be.
+const maxNote = 1024
+
+// homebound tells users of namespaces with strategy Remote, by an event on the pod, why a pod runs at home. A request names
+// the pod.
+type homebound struct {
+	client   client.Client
+	clock    clock.PassiveClock
+	instance string
+}
+
+// Reconcile looks at one pod.
+func (h *homebound) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	pod, err := find(ctx, h.client, request.NamespacedName, &corev1.Pod{})
+	if err != nil || pod == nil {
+		return reconcile.Result{}, err
+	}
+	offloading, err := find(ctx, h.client, offloadingIn(pod.Namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	if err != nil || offloading == nil {
+		return reconcile.Result{}, err
+	}
+	cause, age := pod.Annotations[v1alpha1.AnnotationRunsAtHome], h.clock.Since(pod.CreationTimestamp.Time)
+	if offloading.Spec.Strategy != v1alpha1.StrategyRemote || cause == "" || age >= eventLife {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, h.tell(ctx, pod, cause)
+}
+
+// tell makes the event. It has a name that is made of the pod's UID, so that each pod has one, however often this process
+// starts.
+func (h *homebound) tell(ctx context.Context, pod *corev1.Pod, cause string) error {
+	event := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: pod.Namespace, Name: "runs-at-home." + string(pod.UID)},
+		EventTime:           metav1.NewMicroTime(h.clock.Now()),
+		ReportingController: "hanse.dev/namespaces",
+		ReportingInstance:   cut(h.instance, 128),
+		Action:              "Admission",
+		Reason:              v1alpha1.ReasonRunsAtHome,
+		Type:                corev1.EventTypeWarning,
+		Note: cut("The namespace has strategy Remote, but this pod cannot run in another cluster yet and stays on the "+
+			"nodes of this one: "+cause, maxNote),
+		Regarding: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+		},
+	}
+	err := h.client.Create(ctx, event)
+	// A namespace that is being deleted takes no new objects.
+	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return fmt.Errorf("create event on pod %s: %w", client.ObjectKeyFromObject(pod), err)
+}

@@ -1,0 +1,290 @@
+package namespaces
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// usable returns the link to a provider if what is known of our mappings there can be believed. A provider without Hanse has
+// none, so its link alone is enough.
+func usable(links *peers.Links, peer string, agentless bool) (*peers.Link, bool) {
+	link, ok := links.Get(peer)
+	return link, ok && (agentless || link.Mappings().HasSynced())
+}
+
+// mappings sees to it that one peer has a NamespaceMapping for one namespace exactly while it is needed. A request has
+// the namespace, and as its name that of the Peer.
+type mappings struct {
+	client client.Client
+	live   client.Reader
+	links  *peers.Links
+}
+
+// Reconcile asks the peer for a twin of the namespace, or takes the request back.
+func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	namespace, peer := request.Namespace, request.Name
+	seen, decision, err := m.need(ctx, m.client, namespace, peer)
+	if err != nil || (seen.peer != nil && seen.peer.Agentless()) {
+		return reconcile.Result{}, err
+	}
+	link, ok := usable(m.links, peer, false)
+	if !ok {
+		return reconcile.Result{}, nil // when the link can be used again, a change of it asks for another look
+	}
+	mapping := link.Mapping(namespace)
+	stays := mapping != nil && mapping.DeletionTimestamp.IsZero()
+	switch {
+	case decision == needed && mapping == nil:
+		return reconcile.Result{}, ask(ctx, link, namespace, twinName(seen.offloading))
+	case decision == needed && stays && misnamed(seen.offloading, mapping):
+		return reconcile.Result{}, m.rename(ctx, link, mapping, peer)
+	case decision == notNeeded && stays:
+		return reconcile.Result{}, m.release(ctx, link, mapping, peer)
+	}
+	return reconcile.Result{}, nil
+}
+
+// need looks at what a decision rests on, and decides.
+func (m *mappings) need(ctx context.Context, reader client.Reader, namespace, peer string) (situation, need, error) {
+	var seen situation
+	var err error
+	seen.offloading, err = find(ctx, reader, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	if err != nil {
+		return seen, unknown, err
+	}
+	if seen.peer, err = find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{}); err != nil {
+		return seen, unknown, err
+	}
+	node := types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}
+	if seen.node, err = find(ctx, reader, node, &corev1.Node{}); err != nil {
+		return seen, unknown, err
+	}
+	decision, err := decide(seen)
+	if err != nil {
+		return seen, unknown, nil //nolint:nilerr // the status of the NamespaceOffloading tells the user; trying again cannot help
+	}
+	return seen, decision, nil
+}
+
+func ask(ctx context.Context, link *peers.Link, namespace, twin string) error {
+	mapping := &v1alpha1.NamespaceMapping{
+		ObjectMeta: metav1.ObjectMeta{Namespace: link.TenantNamespace(), Name: namespace},
+		Spec:       v1alpha1.NamespaceMappingSpec{HomeNamespace: namespace, Twin: twin},
+	}
+	err := link.Client().Create(ctx, mapping)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // the mirror is behind, and wakes us when it is not
+	}
+	if err != nil {
+		return fmt.Errorf("create namespace mapping %s: %w", namespace, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Asked for a twin namespace", "HomeNamespace", namespace)
+	return nil
+}
+
+// release takes the request for a twin back. That ends every pod in the twin, so nothing cached is believed.
+func (m *mappings) release(ctx context.Context, link *peers.Link, mapping *v1alpha1.NamespaceMapping, peer string) error {
+	_, decision, err := m.need(ctx, m.live, mapping.Name, peer)
+	if err != nil || decision != notNeeded {
+		return err
+	}
+	inUse, err := m.hasPods(ctx, mapping.Name, v1alpha1.VirtualNodeName(peer))
+	if err != nil || inUse {
+		return err // each pod that goes asks again
+	}
+	err = link.Client().Delete(ctx, mapping, client.Preconditions{UID: &mapping.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete namespace mapping %s: %w", mapping.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Gave up a twin namespace", "HomeNamespace", mapping.Name)
+	return nil
+}
+
+func (m *mappings) hasPods(ctx context.Context, namespace, node string) (bool, error) {
+	pods := &corev1.PodList{}
+	err := m.live.List(ctx, pods, client.InNamespace(namespace),
+		client.MatchingFields{"spec.nodeName": node}, client.Limit(1))
+	if err != nil {
+		return false, fmt.Errorf("list pods of namespace %s on node %s: %w", namespace, node, err)
+	}
+	return len(pods.Items) > 0, nil
+}
+
+// twinName is the name that a peer is asked for: none where the peer makes one.
+func twinName(offloading *v1alpha1.NamespaceOffloading) string {
+	naming := offloading.Spec.Twin
+	if naming == nil {
+		return ""
+	}
+	switch naming.Naming {
+	case v1alpha1.TwinSameName:
+		return offloading.Namespace
+	case v1alpha1.TwinChosen:
+		return naming.Name
+	default:
+		return ""
+	}
+}
+
+// misnamed reports whether the mapping asks for another name than the user wants now.
+func misnamed(offloading *v1alpha1.NamespaceOffloading, mapping *v1alpha1.NamespaceMapping) bool {
+	return mapping.Spec.Twin != twinName(offloading)
+}
+
+// rename takes back a request for a twin of another name, so that the next look asks for the one that is wanted now. Like
+// release it ends every pod in the twin, so it waits for them, and nothing cached is believed.
+func (m *mappings) rename(ctx context.Context, link *peers.Link, mapping *v1alpha1.NamespaceMapping, peer string) error {
+	seen, decision, err := m.need(ctx, m.live, mapping.Name, peer)
+	if err != nil || decision != needed || !misnamed(seen.offloading, mapping) {
+		return err
+	}
+	if mapping.Status.Twin != "" { // else there is nothing that a pod could run in
+		inUse, err := m.hasPods(ctx, mapping.Name, v1alpha1.VirtualNodeName(peer))
+		if err != nil || inUse {
+			return err // each pod that goes asks again
+		}
+	}
+	// The peer may have made the twin since we looked, and a pod may be in it.
+	err = link.Client().Delete(ctx, mapping,
+		client.Preconditions{UID: &mapping.UID, ResourceVersion: &mapping.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete namespace mapping %s, whose twin is to get another name: %w", mapping.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Gave up a twin namespace for one of another name", "HomeNamespace", mapping.Name)
+	return nil
+}
+
+// twinThere returns the namespace of the peer that pods of any namespace run in.
+func twinThere(peer *v1alpha1.Peer) string {
+	if len(peer.Spec.Namespaces) == 0 {
+		return ""
+	}
+	return peer.Spec.Namespaces[0]
+}
+
+// A need says whether a peer should have a twin of a namespace.
+type need int
+
+const (
+	// notNeeded: nothing that the user or the administrator wrote asks for the twin.
+	notNeeded need = iota
+	// unknown: what there is stays, and nothing is asked for.
+	unknown
+	// needed: the twin must exist.
+	needed
+)
+
+// situation is what a decision about one namespace and one peer rests on. What does not exist is nil.
+type situation struct {
+	offloading *v1alpha1.NamespaceOffloading
+	peer       *v1alpha1.Peer
+	node       *corev1.Node // the virtual node of the peer
+}
+
+// decide says whether the peer should have a twin of the namespace, pods that already run there aside.
+func decide(s situation) (need, error) {
+	if isLeaving(s.peer) {
+		return unknown, nil // the twins go with the peering, in its order
+	}
+	if !offloads(s.offloading) || !provides(s.peer) {
+		return notNeeded, nil
+	}
+	if s.node == nil {
+		// Somebody deleted the Node, or it is not made yet. Its labels are not known, and pods may be running there.
+		return unknown, nil
+	}
+	selector, err := s.offloading.Spec.ClusterSelector.Selector()
+	if err != nil {
+		return unknown, err
+	}
+	if !selector.Matches(labels.Set(s.node.Labels)) {
+		return notNeeded, nil
+	}
+	return needed, nil
+}
+
+func offloads(o *v1alpha1.NamespaceOffloading) bool {
+	return o != nil && o.DeletionTimestamp.IsZero() && o.Spec.Strategy != v1alpha1.StrategyLocal
+}
+
+func isLeaving(peer *v1alpha1.Peer) bool { return peer != nil && !peer.DeletionTimestamp.IsZero() }
+
+// provides reports whether the peer has twins for us. One without Hanse has had them all along.
+func provides(peer *v1alpha1.Peer) bool {
+	return peer != nil && !isLeaving(peer) && peer.HasRole(v1alpha1.RoleProvider)
+}
+
+// pairsOfNamespace are the namespace and each peer that there is a link to.
+func (m *mappings) pairsOfNamespace(ctx context.Context, offloading client.Object) []reconcile.Request {
+	list := &v1alpha1.PeerList{}
+	if err := m.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing peers", "namespace", offloading.GetNamespace())
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if _, linked := m.links.Get(list.Items[i].Name); linked {
+			requests = append(requests, pair(offloading.GetNamespace(), list.Items[i].Name))
+		}
+	}
+	return requests
+}
+
+// pairsOfNode is pairsOfPeer for a virtual node.
+func (m *mappings) pairsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+	return m.pairsOf(ctx, node.GetLabels()[v1alpha1.LabelPeer])
+}
+
+func (m *mappings) pairsOfPeer(ctx context.Context, peer client.Object) []reconcile.Request {
+	return m.pairsOf(ctx, peer.GetName())
+}
+
+// pairsOf are the peer and each namespace that is offloaded here or that the peer has a mapping of.
+func (m *mappings) pairsOf(ctx context.Context, name string) []reconcile.Request {
+	peer, err := find(ctx, m.client, types.NamespacedName{Name: name}, &v1alpha1.Peer{})
+	link, linked := m.links.Get(name)
+	if err != nil || peer == nil || !linked || peer.Agentless() {
+		return nil // nothing can be asked of it
+	}
+	requests, err := offloaded(ctx, m.client)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing offloaded namespaces", "Peer", name)
+	}
+	namespaces := map[string]bool{}
+	for _, request := range requests {
+		namespaces[request.Namespace] = true
+	}
+	for _, mapping := range link.Mappings().List() {
+		namespaces[mapping.GetName()] = true
+	}
+	pairs := make([]reconcile.Request, 0, len(namespaces))
+	for namespace := range namespaces {
+		pairs = append(pairs, pair(namespace, name))
+	}
+	return pairs
+}
+
+func (m *mappings) mappingChanged(ctx context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
+	if change.Name == "" {
+		m.linkChanged(ctx, change.Link.Peer(), queue)
+		return
+	}
+	queue.Add(pair(change.Name, change.Link.Peer()))
+}
+
+func (m *mappings) linkChanged(ctx context.Context, peer string, queue peers.Queue[reconcile.Request]) {
+	for _, request := range m.pairsOf(ctx, peer) {
+		queue.Add(request)
+	}
+}

@@ -1,0 +1,222 @@
+package namespaces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+const fieldOwner = client.FieldOwner("hanse-namespaces")
+
+// A Decider asks the policies.
+type Decider interface {
+	// Decide returns the answer to the question.
+	Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error)
+	// OnChange has changed called whenever other policies are in force for the question.
+	OnChange(question policy.Question, changed func())
+}
+
+// offloadings keeps the status of each NamespaceOffloading. A request names one, or is everything.
+type offloadings struct {
+	config  Config
+	client  client.Client
+	links   *peers.Links
+	decider Decider
+	clock   clock.PassiveClock
+	events  events.EventRecorder
+	queue   queue
+	pace    pace
+	// market is what providers offer, as the first decision after the last look at everything found it; nil before that. To
+	// read it costs more the more peers there are, and without offloaded namespaces nobody wants it. Only the controller's
+	// single worker touches it.
+	market *market
+}
+
+// Reconcile looks at one NamespaceOffloading, or at everything.
+func (c *offloadings) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if request == everything {
+		return c.lookAtEverything(ctx)
+	}
+	offloading, err := find(ctx, c.client, request.NamespacedName, &v1alpha1.NamespaceOffloading{})
+	if err != nil || offloading == nil || !offloading.DeletionTimestamp.IsZero() {
+		c.pace.forget(request)
+		return reconcile.Result{}, err
+	}
+	seen, err := c.observe(ctx, offloading)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	again, err := c.place(ctx, request, &seen)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: again}, c.store(ctx, offloading, statusOf(seen, c.clock.Now()))
+}
+
+// lookAtEverything has each namespace looked at, with what providers offer by then.
+func (c *offloadings) lookAtEverything(ctx context.Context) (reconcile.Result, error) {
+	if wait := c.pace.wait(everything, c.clock.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	requests, err := offloaded(ctx, c.client)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	c.market = nil
+	c.queue.add(requests...)
+	return reconcile.Result{RequeueAfter: c.config.LookAgain}, nil
+}
+
+// observe gathers what each peer that the offloading selects has answered.
+func (c *offloadings) observe(ctx context.Context, offloading *v1alpha1.NamespaceOffloading) (facts, error) {
+	seen := facts{offloading: offloading}
+	seen.placement, seen.invalid = offload.NewPlacement(offloading)
+	if seen.invalid != nil {
+		return seen, nil
+	}
+	all := &v1alpha1.PeerList{}
+	if err := c.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return facts{}, fmt.Errorf("list peers: %w", err)
+	}
+	nodes, err := virtualNodes(ctx, c.client)
+	if err != nil {
+		return facts{}, err
+	}
+	byName := make(map[string]*corev1.Node, len(nodes)) // name of a virtual node → the node
+	for i := range nodes {
+		byName[nodes[i].Name] = &nodes[i]
+	}
+	for i := range all.Items {
+		peer := &all.Items[i]
+		situation := situation{offloading: offloading, peer: peer, node: byName[v1alpha1.VirtualNodeName(peer.Name)]}
+		if decision, err := decide(situation); err == nil && decision == needed {
+			seen.answers = append(seen.answers, c.answer(peer, offloading))
+		}
+	}
+	return seen, nil
+}
+
+func (c *offloadings) answer(peer *v1alpha1.Peer, offloading *v1alpha1.NamespaceOffloading) answer {
+	link, ok := usable(c.links, peer.Name, peer.Agentless())
+	if !ok {
+		return answer{peer: peer.Name}
+	}
+	if peer.Agentless() {
+		return answer{peer: peer.Name, connected: true, twin: twinThere(peer)}
+	}
+	mapping := link.Mapping(offloading.Namespace)
+	return answer{
+		peer: peer.Name, connected: true, mapping: mapping, misnamed: mapping != nil && misnamed(offloading, mapping),
+	}
+}
+
+// place adds to the facts where new pods go, and returns when to look at that again. Policies are asked about one namespace
+// at most once in an interval. In between, what was decided last stays.
+func (c *offloadings) place(ctx context.Context, request reconcile.Request, seen *facts) (time.Duration, error) {
+	now := c.clock.Now()
+	if wait := c.pace.wait(request, now); wait > 0 {
+		seen.placed = undecided(seen.offloading)
+		return wait, nil
+	}
+	var err error
+	if seen.placed, err = c.decide(ctx, seen); err != nil {
+		return 0, err
+	}
+	if seen.placed.failed {
+		return c.config.Retry, nil
+	}
+	return 0, nil
+}
+
+// decide asks the policies where the pods of the namespace and of its classes go, and combines that with what its user
+// wants.
+func (c *offloadings) decide(ctx context.Context, seen *facts) (outcome, error) {
+	offloading := seen.offloading
+	switch {
+	case seen.invalid != nil:
+		return misread(offloading, seen.invalid), nil
+	case seen.placement.Strategy() == v1alpha1.StrategyLocal:
+		return outcome{}, nil
+	}
+	if c.market == nil {
+		var err error
+		if c.market, err = c.readMarket(ctx); err != nil {
+			return outcome{}, err
+		}
+	}
+	namespace, err := find(ctx, c.client, client.ObjectKey{Name: offloading.Namespace}, &corev1.Namespace{})
+	if err != nil || namespace == nil {
+		return undecided(offloading), err
+	}
+	questions := newQuestions(c.market, seen.placement, offloading)
+	answers := make([]decision, len(questions))
+	for i, question := range questions {
+		if answers[i], err = c.ask(ctx, question, namespace); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "The policies gave no answer about placement", "class", question.name())
+			return unanswered(offloading, questions, errors.Is(err, policy.ErrTooSlow)), nil
+		}
+	}
+	return combine(answers), nil
+}
+
+func (c *offloadings) ask(ctx context.Context, q question, namespace *corev1.Namespace) (decision, error) {
+	input, err := policy.NewInput(q.facts(c.market, namespace, c.clock.Now()))
+	if err != nil {
+		return decision{}, err
+	}
+	said, err := c.decider.Decide(ctx, policy.Placement, input)
+	if err != nil {
+		return decision{}, err
+	}
+	return q.decide(said), nil
+}
+
+// store writes the status if it differs from the one that is there, and tells of a change.
+//
+// It is a patch of what differs and nothing that is applied: versions before had two owners of the status, and what another
+// owner has applied does not go away by applying less.
+func (c *offloadings) store(
+	ctx context.Context, offloading *v1alpha1.NamespaceOffloading, status v1alpha1.NamespaceOffloadingStatus,
+) error {
+	if equality.Semantic.DeepEqual(offloading.Status, status) {
+		return nil
+	}
+	changed := offloading.DeepCopy()
+	changed.Status = status
+	err := c.client.Status().Patch(ctx, changed, client.MergeFrom(offloading), fieldOwner)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	c.announce(ctx, offloading, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPlaced))
+	return nil
+}
+
+// announce tells the user, and us, where new pods go now. That only weights have moved is in the status and needs no event.
+func (c *offloadings) announce(ctx context.Context, offloading *v1alpha1.NamespaceOffloading, now *metav1.Condition) {
+	before := meta.FindStatusCondition(offloading.Status.Conditions, v1alpha1.ConditionPlaced)
+	if now == nil || (before != nil && before.Status == now.Status && before.Reason == now.Reason && before.Message == now.Message) {
+		return
+	}
+	kind, reason := corev1.EventTypeNormal, v1alpha1.ConditionPlaced
+	if now.Status != metav1.ConditionTrue {
+		kind, reason = corev1.EventTypeWarning, now.Reason
+	}
+	c.events.Eventf(offloading, nil, kind, reason, "Place", "%s", now.Message)
+	ctrl.LoggerFrom(ctx).Info("Placement changed", "status", now.Status, "reason", now.Reason, "message", now.Message)
+}

@@ -1,0 +1,234 @@
+package namespaces
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+// A question is about the pods of one namespace, or of one class of them.
+type question struct {
+	offloading *v1alpha1.NamespaceOffloading
+	placement  offload.Placement
+	class      *v1alpha1.PlacementClass // nil for the namespace itself
+	said       *v1alpha1.Placement      // what the user asks for; nil is nothing
+	spec       v1alpha1.Placement       // with what the user has left out
+	rows       []exchange.Row           // of providers that the cluster selector matches
+}
+
+// A decision is what was decided about a question.
+type decision struct {
+	class     string
+	placement v1alpha1.PlacementStatus
+	condition *metav1.Condition
+}
+
+// An outcome is what the status says about where new pods go. Without a condition it says nothing.
+type outcome struct {
+	placement *v1alpha1.NamespacePlacementStatus
+	condition *metav1.Condition
+	failed    bool // the policies gave no answer: they are to be asked again
+}
+
+// newQuestions returns the question about the namespace, and then one for each class.
+func newQuestions(m *market, placement offload.Placement, offloading *v1alpha1.NamespaceOffloading) []question {
+	about := question{offloading: offloading, placement: placement, rows: m.selected(offloading.Spec.ClusterSelector)}
+	said := offloading.Spec.Placement
+	if said == nil {
+		about.spec = complete(v1alpha1.Placement{})
+		return []question{about}
+	}
+	about.said, about.spec = &said.Placement, complete(said.Placement)
+	questions := []question{about}
+	for i := range said.Classes {
+		inherited := inherit(said.Classes[i].Placement, said.Placement)
+		about.class, about.said, about.spec = &said.Classes[i], &inherited, complete(inherited)
+		questions = append(questions, about)
+	}
+	return questions
+}
+
+// name is that of the class, and empty for the namespace itself.
+func (q question) name() string {
+	if q.class == nil {
+		return ""
+	}
+	return q.class.Name
+}
+
+// selected are the rows of providers that the selector matches.
+func (m *market) selected(by *v1alpha1.ClusterSelector) []exchange.Row {
+	selector, err := by.Selector()
+	if err != nil {
+		return nil // nobody asks about such a selector
+	}
+	var rows []exchange.Row
+	for _, row := range m.rows {
+		// While there is no node its labels are not known. What is decided about it holds for pods that meet it later.
+		if shown, known := m.labels[row.Peer]; !known || selector.Matches(labels.Set(shown)) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// inherit is what is asked for a class in a namespace for which something is asked too. What the class says counts instead
+// of what the namespace says; but what either excludes is excluded, and both are strict if one is.
+func inherit(class, namespace v1alpha1.Placement) v1alpha1.Placement {
+	spec := v1alpha1.Placement{
+		Prefer:     cmp.Or(class.Prefer, namespace.Prefer),
+		Request:    class.Request,
+		MaxPrice:   cmp.Or(class.MaxPrice, namespace.MaxPrice),
+		MaxLatency: cmp.Or(class.MaxLatency, namespace.MaxLatency),
+		Exclude:    slices.Concat(namespace.Exclude, class.Exclude),
+		Strict:     class.Strict || namespace.Strict,
+	}
+	if len(spec.Request) == 0 {
+		spec.Request = namespace.Request
+	}
+	return spec
+}
+
+// complete fills in what the user has left out.
+func complete(spec v1alpha1.Placement) v1alpha1.Placement {
+	if len(spec.Request) == 0 {
+		spec.Request = exchange.DefaultRequest()
+	}
+	return spec
+}
+
+// facts are what the policies are asked with.
+func (q question) facts(m *market, namespace *corev1.Namespace, now time.Time) policy.Facts {
+	return policy.Facts{
+		Time: now, Table: m.table, Namespace: namespace, Class: q.name(), Wish: q.said, Request: q.spec.Request,
+	}
+}
+
+// decide combines what the policies say with what the user wants.
+func (q question) decide(said policy.Decision) decision {
+	if said.Outcome != policy.Allow {
+		return q.refused(said.Reason)
+	}
+	placing := exchange.Placing{Rows: q.rows, Wish: q.spec}
+	if ranking := said.Ranking; ranking != nil {
+		placing.Exclude, placing.Scores, placing.Strict = ranking.Exclude, ranking.Scores, ranking.Strict
+	}
+	placement := exchange.Place(placing)
+	return q.decided(placement, q.conditionOf(placement))
+}
+
+// decided is a decision with what it means for admission.
+func (q question) decided(placement v1alpha1.PlacementStatus, condition *metav1.Condition) decision {
+	placement.Admission = q.placement.Admission(q.class, placement)
+	return decision{class: q.name(), placement: placement, condition: condition}
+}
+
+// combine makes one outcome of the decisions about the namespace and its classes, in this order. The condition is that of
+// the first that has no cluster.
+func combine(decisions []decision) outcome {
+	all := outcome{condition: decisions[0].condition, placement: &v1alpha1.NamespacePlacementStatus{
+		PlacementStatus: decisions[0].placement,
+	}}
+	for _, one := range decisions[1:] {
+		all.placement.Classes = append(all.placement.Classes, v1alpha1.PlacementClassStatus{
+			Name: one.class, PlacementStatus: one.placement,
+		})
+		if all.condition.Status == metav1.ConditionTrue && one.condition.Status != metav1.ConditionTrue {
+			all.condition = one.condition
+		}
+	}
+	return all
+}
+
+// undecided is the outcome that changes nothing.
+func undecided(offloading *v1alpha1.NamespaceOffloading) outcome {
+	return outcome{placement: offloading.Status.Placement, condition: placedOf(offloading)}
+}
+
+// unanswered is the outcome when the policies could not be asked: what was decided last stays, and before there was anything
+// the user's own words alone count. The error itself is in the log, since it need not be the same the next time.
+func unanswered(offloading *v1alpha1.NamespaceOffloading, questions []question, late bool) outcome {
+	message := "The policy about placement gave no answer that makes sense"
+	if late {
+		message = "The policy about placement was too slow"
+	}
+	message += ": see `kubectl hanse policy show placement` and the log of the manager. New pods go where they went before"
+	failed := condition(offloading, metav1.ConditionFalse, v1alpha1.ReasonPolicyFailed, message)
+	decisions := make([]decision, len(questions))
+	for i, q := range questions {
+		decisions[i] = q.decided(q.last(), failed)
+	}
+	outcome := combine(decisions)
+	outcome.failed = true
+	return outcome
+}
+
+// last is what was decided about the question before.
+func (q question) last() v1alpha1.PlacementStatus {
+	before := q.offloading.Status.Placement
+	if before == nil {
+		return v1alpha1.PlacementStatus{}
+	}
+	for _, class := range before.Classes {
+		if class.Name == q.name() {
+			return class.PlacementStatus
+		}
+	}
+	return before.PlacementStatus
+}
+
+// misread is the outcome when the cluster selector makes no sense, which the API server lets nobody write.
+func misread(offloading *v1alpha1.NamespaceOffloading, err error) outcome {
+	return outcome{
+		placement: offloading.Status.Placement,
+		condition: condition(offloading, metav1.ConditionFalse, v1alpha1.ReasonInvalidField, cut(err.Error(), maxMessage)),
+	}
+}
+
+// gather returns what the policies would be asked with now about the pods of the namespace of that name, or, if the name is
+// that of a namespace and of a class with a slash between them, about those of the class. It is an error if they would not
+// be asked. It may be called while the controller works.
+func (c *offloadings) gather(ctx context.Context, name, class string) (policy.Facts, error) {
+	namespace, err := find(ctx, c.client, client.ObjectKey{Name: name}, &corev1.Namespace{})
+	if err != nil {
+		return policy.Facts{}, err
+	}
+	if namespace == nil {
+		return policy.Facts{}, fmt.Errorf("there is no namespace %s", name)
+	}
+	offloading, err := find(ctx, c.client, offloadingIn(name).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	switch {
+	case err != nil:
+		return policy.Facts{}, err
+	case offloading == nil:
+		return policy.Facts{}, fmt.Errorf("namespace %s is not offloaded", name)
+	case offloading.Spec.Strategy == v1alpha1.StrategyLocal, !offloading.DeletionTimestamp.IsZero():
+		return policy.Facts{}, fmt.Errorf("policies are not asked about namespace %s: its new pods stay in this cluster", name)
+	}
+	placement, err := offload.NewPlacement(offloading)
+	if err != nil {
+		return policy.Facts{}, err
+	}
+	now, err := c.readMarket(ctx) // the one that is kept is the worker's own
+	if err != nil {
+		return policy.Facts{}, err
+	}
+	asked := newQuestions(now, placement, offloading)
+	which := slices.IndexFunc(asked, func(q question) bool { return q.name() == class })
+	if which < 0 {
+		return policy.Facts{}, fmt.Errorf("namespace %s has no class %q in spec.placement", name, class)
+	}
+	return asked[which].facts(now, namespace, c.clock.Now()), nil
+}

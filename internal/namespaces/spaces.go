@@ -1,0 +1,100 @@
+package namespaces
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// spaces keeps what Hanse itself has in a namespace: the label hanse.dev/offloads, and the NamespaceOffloading that the
+// administrator wants there. A request names a namespace.
+type spaces struct {
+	client   client.Client
+	defaults defaults
+}
+
+// Reconcile looks at one namespace.
+func (s *spaces) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	namespace, err := find(ctx, s.client, request.NamespacedName, &corev1.Namespace{})
+	if err != nil || namespace == nil {
+		return reconcile.Result{}, err
+	}
+	offloading, err := find(ctx, s.client, offloadingIn(namespace.Name).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, errors.Join(s.label(ctx, namespace, offloading), s.defaults.keep(ctx, namespace, offloading))
+}
+
+// label puts the label hanse.dev/offloads on a namespace that pods leave from, and takes it off. By it the policies of the
+// chart know where Hanse's own service accounts may change pods.
+//
+// The cache is believed: a label that goes too early costs `hanse kubelet` a retry, and the event that the cache lacked
+// brings it back.
+func (s *spaces) label(ctx context.Context, namespace *corev1.Namespace, offloading *v1alpha1.NamespaceOffloading) error {
+	wanted, err := s.leave(ctx, namespace.Name, offloading)
+	if err != nil {
+		return err
+	}
+	if current, labelled := namespace.Labels[v1alpha1.LabelOffloads]; labelled == wanted && (!labelled || current == "true") {
+		return nil
+	}
+	return s.writeLabel(ctx, namespace, wanted)
+}
+
+// leave reports whether pods leave from the namespace, or have left.
+func (s *spaces) leave(ctx context.Context, namespace string, offloading *v1alpha1.NamespaceOffloading) (bool, error) {
+	if offloading != nil {
+		return true, nil
+	}
+	pods := &corev1.PodList{}
+	if err := s.client.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
+	}
+	for i := range pods.Items {
+		if away, err := s.isAway(ctx, &pods.Items[i]); away || err != nil {
+			return away, err
+		}
+	}
+	return false, nil
+}
+
+// isAway reports whether the pod is on a virtual node. One that is gone may have been real, but then it has no pods.
+func (s *spaces) isAway(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if !maybeAway(pod) {
+		return false, nil
+	}
+	node, err := find(ctx, s.client, types.NamespacedName{Name: pod.Spec.NodeName}, &corev1.Node{})
+	if err != nil {
+		return false, err
+	}
+	return node == nil || node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode, nil
+}
+
+// writeLabel changes the label and nothing else: that is all that Hanse may do with namespaces of others.
+func (s *spaces) writeLabel(ctx context.Context, namespace *corev1.Namespace, wanted bool) error {
+	labels := map[string]any{v1alpha1.LabelOffloads: nil}
+	if wanted {
+		labels[v1alpha1.LabelOffloads] = "true"
+	}
+	// With its UID a namespace that was deleted meanwhile is not mistaken for its successor.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": namespace.UID, "labels": labels}})
+	if err != nil {
+		return fmt.Errorf("encode the label: %w", err)
+	}
+	err = s.client.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, patch), fieldOwner)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("label namespace %s: %w", namespace.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Labelled namespace", "offloads", wanted)
+	return nil
+}

@@ -1,0 +1,240 @@
+package namespaces
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// everything is the request to look at all that providers offer, and at each namespace.
+var everything = reconcile.Request{}
+
+// offloadingIn is a request for the NamespaceOffloading of the namespace.
+func offloadingIn(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{
+		Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName,
+	}}
+}
+
+func offloadingOfNamespace(_ context.Context, namespace client.Object) []reconcile.Request {
+	return []reconcile.Request{offloadingIn(namespace.GetName())}
+}
+
+// pair is a request for the mapping of a namespace at a peer.
+func pair(namespace, peer string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: peer}}
+}
+
+// pairOfPod is the pod's namespace and the peer that its node stands for. A real node whose name starts like a virtual
+// one's gives a pair for which there is no link, which is looked at in vain.
+func pairOfPod(_ context.Context, object client.Object) []reconcile.Request {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	peer, virtual := strings.CutPrefix(pod.Spec.NodeName, v1alpha1.VirtualNodePrefix)
+	if !virtual {
+		return nil
+	}
+	return []reconcile.Request{pair(pod.Namespace, peer)}
+}
+
+// namespaceOf is a request for the namespace of the object.
+func namespaceOf(_ context.Context, object client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetNamespace()}}}
+}
+
+// offloaded are requests for all NamespaceOffloadings.
+func offloaded(ctx context.Context, reader client.Reader) ([]reconcile.Request, error) {
+	list := &v1alpha1.NamespaceOffloadingList{}
+	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list namespace offloadings: %w", err)
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, offloadingIn(list.Items[i].Namespace))
+	}
+	return requests, nil
+}
+
+// mappingChanged asks for a look at the namespace of the mapping. Answers of many peers come in together, and one status
+// tells of all that came within a moment.
+func (c *offloadings) mappingChanged(ctx context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
+	if change.Name == "" {
+		c.linkChanged(ctx, "", queue)
+		return
+	}
+	queue.AddAfter(offloadingIn(change.Name), c.config.Settle)
+}
+
+// linkChanged asks for a look at every namespace.
+func (c *offloadings) linkChanged(ctx context.Context, _ string, queue peers.Queue[reconcile.Request]) {
+	requests, err := offloaded(ctx, c.client)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Looking for what a change of a link concerns")
+	}
+	for _, request := range requests {
+		queue.AddAfter(request, c.config.Settle)
+	}
+}
+
+// A queue is that of a controller, for requests that no event brings. It looks at everything when the controller starts, so
+// what is added before may be forgotten.
+type queue struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func (q *queue) start(_ context.Context, to workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	q.mu.Lock()
+	q.queue = to
+	q.mu.Unlock()
+	q.add(everything)
+	return nil
+}
+
+func (q *queue) add(requests ...reconcile.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, request := range requests {
+		if q.queue != nil {
+			q.queue.Add(request)
+		}
+	}
+}
+
+// specChanged lets through what changes a decision: not the status, which these and other controllers write.
+var specChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	},
+})
+
+// offloadingChanged lets through what the user changes, and what anybody changes of the status. That our own writes come by
+// too costs a look, and shows us those that a cache had not shown yet when we looked.
+var offloadingChanged = predicate.Or(specChanged, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, wasOne := e.ObjectOld.(*v1alpha1.NamespaceOffloading)
+	after, isOne := e.ObjectNew.(*v1alpha1.NamespaceOffloading)
+	return wasOne && isOne && !equality.Semantic.DeepEqual(before.Status, after.Status)
+}})
+
+// metadataChanged lets through what policies are asked with.
+var metadataChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+		!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
+}}
+
+// offerChanged leaves out heartbeats: what they change, the time and the sequence, makes no cluster better.
+var offerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, wasAd := e.ObjectOld.(*v1alpha1.Advertisement)
+	after, isAd := e.ObjectNew.(*v1alpha1.Advertisement)
+	return wasAd && isAd && (isAccepted(before) != isAccepted(after) || !exchange.SameTerms(&before.Spec, &after.Spec) ||
+		!equality.Semantic.DeepEqual(before.Spec.Availability, after.Spec.Availability) ||
+		!equality.Semantic.DeepEqual(before.Spec.LargestPod, after.Spec.LargestPod))
+}}
+
+func isAccepted(ad *v1alpha1.Advertisement) bool {
+	return meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted)
+}
+
+// distanceChanged lets through new measurements of the way to a peer.
+var distanceChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, wasPeer := e.ObjectOld.(*v1alpha1.Peer)
+		after, isPeer := e.ObjectNew.(*v1alpha1.Peer)
+		return wasPeer && isPeer && !equality.Semantic.DeepEqual(before.Status.RoundTripTime, after.Status.RoundTripTime)
+	},
+}
+
+// virtualNodeChanged lets through virtual nodes that come, go, open, close or get other labels: not their heartbeats.
+var virtualNodeChanged = predicate.And(
+	predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode }),
+	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, wasNode := e.ObjectOld.(*corev1.Node)
+		after, isNode := e.ObjectNew.(*corev1.Node)
+		return wasNode && isNode && (offload.TakesPods(before) != offload.TakesPods(after) || !maps.Equal(before.Labels, after.Labels))
+	}})
+
+// podGone lets through deletions only: no other event of a pod makes a twin superfluous.
+var podGone = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// leavesOrEnds lets through pods that come to a virtual node, and those that go.
+var leavesOrEnds = predicate.And(predicate.NewPredicateFuncs(maybeAway), predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool { return !maybeAway(e.ObjectOld) },
+})
+
+// maybeAway reports whether the pod may be on a virtual node, by the name of the node.
+func maybeAway(object client.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && strings.HasPrefix(pod.Spec.NodeName, v1alpha1.VirtualNodePrefix)
+}
+
+// keptAtHome lets through new pods that admission has kept at home. They keep that mark and their strategy does not
+// matter later, so no other event of theirs is looked at.
+var keptAtHome = predicate.Funcs{
+	CreateFunc:  func(e event.CreateEvent) bool { return e.Object.GetAnnotations()[v1alpha1.AnnotationRunsAtHome] != "" },
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// labelsChanged lets through namespaces that come or get other labels.
+var labelsChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// keepingChanged lets through what makes a NamespaceOffloading the user's, or Hanse's.
+var keepingChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool { return isKept(e.ObjectOld) != isKept(e.ObjectNew) },
+}
+
+// find reads an object into the given one and returns it, or nil if there is none.
+func find[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, into T) (T, error) {
+	var none T
+	err := reader.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) {
+		return none, nil
+	}
+	if err != nil {
+		return none, fmt.Errorf("read %T %s: %w", into, key, err)
+	}
+	return into, nil
+}
+
+// virtualNodes are the cache's own and must not be changed.
+func virtualNodes(ctx context.Context, reader client.Reader) ([]corev1.Node, error) {
+	nodes := &corev1.NodeList{}
+	err := reader.List(ctx, nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list virtual nodes: %w", err)
+	}
+	return nodes.Items, nil
+}
