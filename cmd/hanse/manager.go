@@ -270,7 +270,7 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
 		Metadata:       watches,
-		Connect:        reflector.Over(links),
+		Links:          links,
 		Events:         mgr.GetEventRecorder("hanse-reflector"),
 		Namespace:      f.server.namespace,
 		ServiceAccount: f.peering.ManagerServiceAccount,

@@ -1,7 +1,6 @@
 package reflector
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 const (
@@ -40,8 +40,8 @@ type Config struct {
 	Live client.Reader
 	// Metadata watches the metadata of ConfigMaps and Secrets of our own cluster, by namespace.
 	Metadata metadata.Interface
-	// Connect returns the current link to a peer, the same one for as long as it can be used.
-	Connect func(ctx context.Context, peer *v1alpha1.Peer) (Remote, error)
+	// Links are the ways to peers, which others make.
+	Links *peers.Links
 	// Events tells users what cannot be copied.
 	Events events.EventRecorder
 	// Namespace is the one that Hanse runs in, and ServiceAccount who its manager is there.
@@ -50,8 +50,8 @@ type Config struct {
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Metadata == nil || c.Connect == nil || c.Events == nil {
-		return errors.New("reflector: Client, Live, Metadata, Connect and Events are needed")
+	if c.Client == nil || c.Live == nil || c.Metadata == nil || c.Links == nil || c.Events == nil {
+		return errors.New("reflector: Client, Live, Metadata, Links and Events are needed")
 	}
 	if c.Namespace == "" || c.ServiceAccount == "" {
 		return errors.New("reflector: Namespace and ServiceAccount are needed")
@@ -67,13 +67,10 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// Controller is the three controllers of this package.
+// Controller is the two controllers of this package.
 type Controller struct {
-	granter   *granter
-	connector *connector
-	copier    *copier
-	changes   *doorbell[request]
-	losses    *doorbell[reconcile.Request]
+	granter *granter
+	copier  *copier
 }
 
 // New returns the controllers. It starts nothing.
@@ -81,29 +78,22 @@ func New(c Config) (*Controller, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	changes, losses := &doorbell[request]{}, &doorbell[reconcile.Request]{}
-	remote := &sites{open: map[string]*site{}, ring: changes.ring, later: changes.later, lost: losses.ring}
-	local := &sources{metadata: c.Metadata, open: map[place]*watched{}, ring: changes.ring}
+	local := &sources{metadata: c.Metadata, open: map[place]*watched{}}
 	return &Controller{
-		granter:   &granter{client: c.Client, own: c.Namespace, account: c.ServiceAccount},
-		connector: &connector{client: c.Client, connect: c.Connect, sites: remote},
-		copier:    &copier{client: c.Client, live: c.Live, sites: remote, sources: local, events: c.Events},
-		changes:   changes,
-		losses:    losses,
+		granter: &granter{client: c.Client, own: c.Namespace, account: c.ServiceAccount},
+		copier:  &copier{client: c.Client, live: c.Live, links: c.Links, sources: local, events: c.Events},
 	}, nil
 }
 
 // SetupWithManager adds the controllers to the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	for _, setup := range []func(ctrl.Manager) error{c.setupGranter, c.setupConnector, c.setupCopier} {
+	for _, setup := range []func(ctrl.Manager) error{c.setupGranter, c.setupCopier} {
 		if err := setup(mgr); err != nil {
 			return fmt.Errorf("set up reflection: %w", err)
 		}
 	}
-	for _, run := range []manager.RunnableFunc{c.copier.sites.Run, c.copier.sources.Run} {
-		if err := mgr.Add(run); err != nil {
-			return fmt.Errorf("set up reflection: %w", err)
-		}
+	if err := mgr.Add(manager.RunnableFunc(c.copier.sources.Run)); err != nil {
+		return fmt.Errorf("set up reflection: %w", err)
 	}
 	return nil
 }
@@ -117,29 +107,25 @@ func (c *Controller) setupGranter(mgr ctrl.Manager) error {
 		Complete(c.granter)
 }
 
-func (c *Controller) setupConnector(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("reflector-connector").
-		For(&v1alpha1.Peer{}). // its status too: conditions tell that there are credentials, or others
-		WatchesRawSource(source.Func(c.losses.Start)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: backOff[reconcile.Request]()}).
-		Complete(c.connector)
-}
-
 func (c *Controller) setupCopier(mgr ctrl.Manager) error {
 	log := mgr.GetLogger().WithName("reflector")
-	return builder.TypedControllerManagedBy[request](mgr).
+	making := builder.TypedControllerManagedBy[request](mgr).
 		Named("reflector").
 		Watches(&corev1.Pod{}, c.copier.podHandler(), builder.WithPredicates(needsMove)).
-		WatchesRawSource(source.TypedFunc[request](c.changes.Start)).
+		WatchesRawSource(source.TypedFunc[request](c.copier.sources.start)).
+		WatchesRawSource(peers.LinkChanges(c.copier.links, c.copier.linkChanged)).
+		WatchesRawSource(peers.Changes(c.copier.links, peers.Mappings, c.copier.mappingChanged)).
 		WithLogConstructor(func(req *request) logr.Logger {
 			if req == nil {
 				return log
 			}
 			return log.WithValues("Peer", req.Peer, "Namespace", req.Namespace, "kind", req.Kind)
 		}).
-		WithOptions(controller.TypedOptions[request]{MaxConcurrentReconciles: workers, RateLimiter: backOff[request]()}).
-		Complete(c.copier)
+		WithOptions(controller.TypedOptions[request]{MaxConcurrentReconciles: workers, RateLimiter: backOff[request]()})
+	for kind, subject := range copies {
+		making = making.WatchesRawSource(peers.Changes(c.copier.links, subject, copyChanged(kind)))
+	}
+	return making.Complete(c.copier)
 }
 
 // The default limiter waits up to 17 minutes and lets through 10 requests a second.

@@ -12,19 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
-// outagePatience is how soon a peer for which there is something to do is looked at again if it does not answer. Until
+// outageDelay is how soon a peer for which there is something to do is looked at again if it does not answer. Until
 // then nobody asks it anything: requests to a peer that is down would keep the workers from the others.
-const outagePatience = time.Second
+const outageDelay = time.Second
 
 // copier sees to it that the twin of a namespace at one peer has copies of exactly those objects of one kind that pods
 // there refer to.
 type copier struct {
 	client  client.Client
 	live    client.Reader
-	sites   *sites
+	links   *peers.Links
 	sources *sources
 	events  events.EventRecorder
 }
@@ -36,7 +37,7 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	over, err := c.sites.look(req)
+	over, err := c.twinOf(ctx, req, len(wanted) > 0)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -53,9 +54,9 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	steps := reflection.Plan(seen)
 	switch {
 	case len(steps) == 0 && len(wanted) == 0:
-		c.sites.leave(req)
+		c.leave(req)
 	case len(steps) > 0 && !over.answers():
-		return reconcile.Result{RequeueAfter: outagePatience}, nil
+		return reconcile.Result{RequeueAfter: outageDelay}, nil
 	}
 	return reconcile.Result{}, c.act(ctx, req, over, steps)
 }
@@ -138,7 +139,7 @@ func (c *copier) observe(
 func (c *copier) act(ctx context.Context, req request, over *twin, steps []reflection.Step) error {
 	var failed []error
 	for _, step := range steps {
-		err := c.take(ctx, move{request: req, Step: step, twin: over.name, peer: over.site.link.Client()})
+		err := c.take(ctx, move{request: req, Step: step, twin: over.mirror.Namespace(), peer: over.link.Client()})
 		if err == nil {
 			continue
 		}

@@ -19,7 +19,7 @@ import (
 func (w *world) secretThere() *corev1.Secret {
 	w.t.Helper()
 	found := &corev1.Secret{}
-	err := w.peer.client.Get(w.t.Context(), client.ObjectKey{Namespace: twinName, Name: "password"}, found)
+	err := w.turin.Client.Get(w.t.Context(), client.ObjectKey{Namespace: twinName, Name: "password"}, found)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -64,9 +64,9 @@ func TestWhatPodsReferToGoesWithThem(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	before := w.peer.writes
+	before := w.writes
 	w.look(reflection.Secret)
-	if w.peer.writes != before {
+	if w.writes != before {
 		t.Error("written again though nothing changed")
 	}
 	w.expectNoEvent()
@@ -137,7 +137,7 @@ func TestCopiesGo(t *testing.T) {
 func TestNothingIsWatchedThatNobodyNeeds(t *testing.T) {
 	w := withCopy(t)
 	secrets := place{Namespace: "shop", Kind: reflection.Secret}
-	if w.watches(secrets) == nil || w.peer.watches("Secret") != 1 {
+	if w.watches(secrets) == nil || !w.follows("Secret") {
 		t.Fatal("what pods refer to is not watched")
 	}
 	if w.watches(place{Namespace: "shop", Kind: reflection.ConfigMap}) != nil {
@@ -148,7 +148,7 @@ func TestNothingIsWatchedThatNobodyNeeds(t *testing.T) {
 	}
 	w.look(reflection.Secret)
 	w.look(reflection.Secret)
-	w.settle(func() bool { return w.watches(secrets) == nil && w.peer.watches("Secret") == 0 })
+	w.settle(func() bool { return w.watches(secrets) == nil && !w.follows("Secret") })
 }
 
 // What a manager has left behind that was ended at a bad moment is found by its label.
@@ -157,7 +157,7 @@ func TestCopiesThatAreLeftOver(t *testing.T) {
 	left := password("a")
 	left.Namespace, left.Labels = twinName, map[string]string{v1alpha1.LabelReflected: "true"}
 	left.Annotations = map[string]string{v1alpha1.AnnotationOriginUID: "u-1"}
-	w.peer.put(left)
+	w.put(left)
 	w.connect().look(reflection.Secret)
 	if w.secretThere() != nil {
 		t.Error("it is still there")
@@ -169,16 +169,16 @@ func TestObjectsOfThePeerAreLeftAlone(t *testing.T) {
 	w.save(password("ours"))
 	theirs := password("theirs")
 	theirs.Namespace = twinName
-	w.peer.put(theirs)
+	w.put(theirs)
 	w.connect()
-	w.peer.writes = 0
+	w.writes = 0
 	w.look(reflection.Secret)
 	w.expectEvent("Warning", v1alpha1.ReasonReflectionConflict, `"turin"`)
 	if err := w.home.Delete(t.Context(), podUsing("web")); err != nil {
 		t.Fatal(err)
 	}
 	w.look(reflection.Secret)
-	if !w.has("theirs")() || w.peer.writes != 0 {
+	if !w.has("theirs")() || w.writes != 0 {
 		t.Error("it was touched")
 	}
 }
@@ -223,9 +223,9 @@ func TestThePeersRefusalIsTold(t *testing.T) {
 	w := newWorld(t, podUsing("web"))
 	w.save(password("a"))
 	w.connect()
-	w.peer.refusal = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "password", errors.New("exceeded quota"))
+	w.refusal = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "password", errors.New("exceeded quota"))
 	req := w.warm(reflection.Secret)
-	if _, err := w.controller.copier.Reconcile(t.Context(), req); !errors.Is(err, w.peer.refusal) {
+	if _, err := w.controller.copier.Reconcile(t.Context(), req); !errors.Is(err, w.refusal) {
 		t.Errorf("got %v, want the refusal, to try again", err)
 	}
 	w.expectEvent("Warning", v1alpha1.ReasonReflectionRefused, "exceeded quota")
@@ -234,16 +234,16 @@ func TestThePeersRefusalIsTold(t *testing.T) {
 func TestAPeerThatDoesNotAnswerIsNotAsked(t *testing.T) {
 	w := withCopy(t)
 	w.save(password("b"))
-	w.peer.err = errors.New("no answer")
-	before := w.peer.writes
+	w.turin.Fail(errors.New("no answer"))
+	before := w.writes
 	w.settle(func() bool { // until the change is seen
 		result, err := w.controller.copier.Reconcile(t.Context(), secretsOfShop)
-		return err == nil && result.RequeueAfter == outagePatience
+		return err == nil && result.RequeueAfter == outageDelay
 	})
-	if w.peer.writes != before {
-		t.Errorf("%d writes", w.peer.writes-before)
+	if w.writes != before {
+		t.Errorf("%d writes", w.writes-before)
 	}
-	w.peer.err = nil
+	w.turin.Heal()
 	w.mustReconcile(secretsOfShop)
 	if !w.has("b")() {
 		t.Error("the change does not go when the peer answers again")

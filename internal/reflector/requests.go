@@ -1,12 +1,17 @@
 package reflector
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -70,3 +75,86 @@ var needsMove = predicate.And(
 		return known && ok &&
 			(before.Spec.NodeName != after.Spec.NodeName || !slices.Equal(needs(before), needs(after)))
 	}})
+
+type queue = workqueue.TypedRateLimitingInterface[request]
+
+// podHandler asks to look at what pods refer to: at once when one comes, unless all of it is there already, as it is for
+// most pods of a Deployment; and after a while when one goes.
+func (c *copier) podHandler() handler.TypedEventHandler[client.Object, request] {
+	return handler.TypedFuncs[client.Object, request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { c.podCame(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
+			c.podWent(e.ObjectOld, q)
+			c.podCame(e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) { c.podWent(e.Object, q) },
+	}
+}
+
+func (c *copier) podCame(object client.Object, q queue) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	for _, req := range requestsOfPod(pod) {
+		if !c.serves(req, pod) {
+			q.Add(req)
+		}
+	}
+}
+
+func (*copier) podWent(object client.Object, q queue) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	for _, req := range requestsOfPod(pod) {
+		q.AddAfter(req, debounce)
+	}
+}
+
+// serves reports whether the twin is seen to have good copies of all that the pod needs. What is not there at home does
+// not count as served: somebody must wait for it.
+func (c *copier) serves(req request, pod *corev1.Pod) bool {
+	source, over := c.sources.watched(req), c.followed(req)
+	if source == nil || over == nil {
+		return false
+	}
+	seen := reflection.Sight{Wanted: map[string]bool{}, Found: map[string]metav1.Object{}}
+	for _, reference := range needs(pod) {
+		if reference.Kind != req.Kind {
+			continue
+		}
+		found, ok := over.mirror.Named(reference.Name)
+		if !ok {
+			return false
+		}
+		seen.Wanted[reference.Name], seen.Found[reference.Name] = true, found
+	}
+	seen.Sources = source.objects(seen.Wanted, req.Namespace)
+	return len(reflection.Plan(seen)) == 0
+}
+
+// KeepReferences returns a transform of a cache of pods that trims them as the given one does, and keeps of those on
+// virtual nodes what they refer to: as volumes, which are not the pod's own. A remote pod, which may be on a virtual node
+// itself, is kept whole by the given one already.
+func KeepReferences(trim toolscache.TransformFunc) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || !losesReferences(pod) {
+			return trim(object)
+		}
+		kept := reflection.Condense(&pod.Spec)
+		trimmed, err := trim(object)
+		if pod, ok := trimmed.(*corev1.Pod); ok && err == nil {
+			pod.Spec.Volumes, pod.Spec.ImagePullSecrets = kept, nil
+		}
+		return trimmed, err
+	}
+}
+
+func losesReferences(pod *corev1.Pod) bool {
+	_, away := peerOf(pod)
+	_, remote := pod.Labels[v1alpha1.LabelHomeUID]
+	return away && !remote
+}

@@ -16,7 +16,7 @@ import (
 // sources are the objects of our own cluster that pods at some peer refer to: their metadata, by place.
 type sources struct {
 	metadata metadata.Interface
-	ring     func(request)
+	queue    queue // of the copier, which is there before anything is followed
 
 	mu      sync.Mutex
 	closed  bool
@@ -43,6 +43,14 @@ func (s *sources) Run(ctx context.Context) error {
 	clear(s.open)
 	s.mu.Unlock()
 	s.running.Wait()
+	return nil
+}
+
+// start is a source of the copier.
+func (s *sources) start(_ context.Context, to queue) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = to
 	return nil
 }
 
@@ -102,7 +110,7 @@ func (s *sources) watch(ctx context.Context, p place) (*watched, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for peer := range w.peers {
-			s.ring(request{Peer: peer, place: p})
+			s.queue.Add(request{Peer: peer, place: p})
 		}
 	}
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{

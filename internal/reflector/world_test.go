@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/events"
@@ -20,9 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
@@ -38,20 +40,24 @@ type world struct {
 	t          *testing.T
 	home       client.Client
 	metadata   *metadatafake.FakeMetadataClient
-	peer       *fakeRemote
+	peers      *peerstest.World
+	turin      *peerstest.Peer
+	writes     int   // at the peer
+	refusal    error // what the peer answers to whoever creates something
 	events     *events.FakeRecorder
 	reads      []string // what was read live
 	controller *Controller
 	queue      workqueue.TypedRateLimitingInterface[request]
-	losses     workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	w := &world{t: t, peer: newFakeRemote(t), events: events.NewFakeRecorder(100)}
+	w := &world{t: t, events: events.NewFakeRecorder(100)}
+	w.peers = peerstest.New(t, testScheme(t), peers.Config{})
+	w.turin = w.peers.Add("turin", tenant, w.cluster())
 	w.home = fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objects...).
 		WithObjects(
-			&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: v1alpha1.PeerSpec{Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}}},
+			turin(),
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hanse-turin", Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}}},
 		).Build()
 	w.metadata = metadatafake.NewSimpleMetadataClient(testScheme(t))
@@ -64,7 +70,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	controller, err := New(Config{
 		Client: w.home, Live: live, Metadata: w.metadata, Events: w.events,
 		Namespace: "hanse-system", ServiceAccount: "hanse-manager",
-		Connect: func(context.Context, *v1alpha1.Peer) (Remote, error) { return w.peer, nil },
+		Links: w.peers.Links,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,36 +84,46 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 func (w *world) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
-	if err := w.controller.changes.Start(ctx, w.queue); err != nil {
-		w.t.Fatal(err)
+	c := w.controller.copier
+	started := []source.TypedSource[request]{
+		source.TypedFunc[request](c.sources.start), peers.LinkChanges(c.links, c.linkChanged),
+		peers.Changes(c.links, peers.Mappings, c.mappingChanged),
 	}
-	w.losses = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	if err := w.controller.losses.Start(ctx, w.losses); err != nil {
-		w.t.Fatal(err)
+	for kind, subject := range copies {
+		started = append(started, peers.Changes(c.links, subject, copyChanged(kind)))
+	}
+	for _, s := range started {
+		if err := s.Start(ctx, w.queue); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	var running sync.WaitGroup
-	for _, run := range []func(context.Context) error{w.controller.copier.sites.Run, w.controller.copier.sources.Run} {
-		running.Go(func() { _ = run(ctx) })
-	}
+	running.Go(func() { _ = c.sources.Run(ctx) })
 	w.t.Cleanup(func() {
 		cancel()
 		running.Wait()
 		w.queue.ShutDown()
-		w.losses.ShutDown()
 	})
 }
 
-// connect lets the connector find the peer, which has a twin of namespace shop.
+// connect makes the link to the peer, which has a twin of namespace shop.
 func (w *world) connect() *world {
 	w.t.Helper()
-	w.peer.put(&v1alpha1.NamespaceMapping{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "shop"}, Status: v1alpha1.NamespaceMappingStatus{Twin: twinName},
-	})
-	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: "turin"}}
-	if _, err := w.controller.connector.Reconcile(w.t.Context(), req); err != nil {
+	marked := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{v1alpha1.LabelOffloads: "true"}}}
+	if err := w.home.Create(w.t.Context(), marked); err != nil {
 		w.t.Fatal(err)
 	}
+	w.put(&v1alpha1.NamespaceMapping{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "shop"}, Status: v1alpha1.NamespaceMappingStatus{Twin: twinName},
+	})
+	w.peers.Link(turin())
 	return w
+}
+
+func turin() *v1alpha1.Peer {
+	return &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: v1alpha1.PeerSpec{Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}},
+	}
 }
 
 // save puts an object into the home cluster, or changes it there.
@@ -243,129 +259,39 @@ func (w *world) expectNoEvent() {
 	}
 }
 
-// fakeRemote is a peer whose mirrors are always up to date.
-type fakeRemote struct {
-	t      *testing.T
-	client client.Client
-	done   chan struct{}
-	writes int
-	err    error // what mirrors say
-	// refusal is what the peer answers to whoever creates something.
-	refusal error
-
-	mu      sync.Mutex
-	watched map[string]int // kind/namespace → open watches
-}
-
-func newFakeRemote(t *testing.T) *fakeRemote {
-	r := &fakeRemote{t: t, done: make(chan struct{}), watched: map[string]int{}}
-	r.client = fake.NewClientBuilder().WithScheme(testScheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+// cluster is the API server of the peer, with its writes counted.
+func (w *world) cluster() client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(testScheme(w.t)).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			r.writes++
-			if r.refusal != nil {
-				return r.refusal
+			w.writes++
+			if w.refusal != nil {
+				return w.refusal
 			}
 			return c.Create(ctx, o, opts...)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			r.writes++
+			w.writes++
 			return c.Update(ctx, o, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			r.writes++
+			w.writes++
 			return c.Delete(ctx, o, opts...)
 		},
 	}).Build()
-	return r
 }
 
-func (r *fakeRemote) Client() client.Client   { return r.client }
-func (r *fakeRemote) TenantNamespace() string { return tenant }
-func (r *fakeRemote) Done() <-chan struct{}   { return r.done }
-
-func (r *fakeRemote) Watch(
-	ctx context.Context, example client.Object, namespace string, _ func(types.NamespacedName),
-) (Mirror, error) {
-	m := &fakeMirror{remote: r, namespace: namespace, kind: "NamespaceMapping"}
-	if partial, ok := example.(*metav1.PartialObjectMetadata); ok {
-		m.kind = partial.Kind
-	}
-	r.count(m, 1)
-	context.AfterFunc(ctx, func() { r.count(m, -1) })
-	return m, nil
+// follows says whether the kind is followed in the twin.
+func (w *world) follows(kind string) bool {
+	return slices.Contains(w.turin.Follows(), kind+" in "+twinName)
 }
 
-func (r *fakeRemote) count(m *fakeMirror, n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watched[m.kind+"/"+m.namespace] += n
-}
-
-func (r *fakeRemote) watches(kind string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.watched[kind+"/"+twinName]
-}
-
-func (r *fakeRemote) put(object client.Object) {
-	r.t.Helper()
-	if err := r.client.Create(r.t.Context(), object); err != nil {
-		r.t.Fatal(err)
+// put creates an object at the peer.
+func (w *world) put(object client.Object) {
+	w.t.Helper()
+	if err := w.turin.Client.Create(w.t.Context(), object); err != nil {
+		w.t.Fatal(err)
 	}
 }
-
-// fakeMirror shows the peer as it is.
-type fakeMirror struct {
-	remote          *fakeRemote
-	kind, namespace string
-}
-
-func (m *fakeMirror) list() client.ObjectList {
-	switch m.kind {
-	case "ConfigMap":
-		return &corev1.ConfigMapList{}
-	case "Secret":
-		return &corev1.SecretList{}
-	default:
-		return &v1alpha1.NamespaceMappingList{}
-	}
-}
-
-func (m *fakeMirror) List() []client.Object {
-	list := m.list()
-	if err := m.remote.client.List(context.Background(), list, client.InNamespace(m.namespace)); err != nil {
-		m.remote.t.Error(err)
-	}
-	var objects []client.Object
-	switch list := list.(type) {
-	case *corev1.ConfigMapList:
-		for i := range list.Items {
-			objects = append(objects, &list.Items[i])
-		}
-	case *corev1.SecretList:
-		for i := range list.Items {
-			objects = append(objects, &list.Items[i])
-		}
-	case *v1alpha1.NamespaceMappingList:
-		for i := range list.Items {
-			objects = append(objects, &list.Items[i])
-		}
-	}
-	return objects
-}
-
-func (m *fakeMirror) Get(key types.NamespacedName) (client.Object, bool) {
-	for _, object := range m.List() {
-		if client.ObjectKeyFromObject(object) == key {
-			return object, true
-		}
-	}
-	return nil, false
-}
-
-func (m *fakeMirror) HasSynced() bool                   { return true }
-func (m *fakeMirror) WaitForSync(context.Context) error { return nil }
-func (m *fakeMirror) Err() error                        { return m.remote.err }
 
 func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()

@@ -1,0 +1,90 @@
+package reflector
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/reflection"
+)
+
+var secretsOfShop = request{Peer: "turin", place: place{Namespace: "shop", Kind: reflection.Secret}}
+
+func (w *world) twin() *twin {
+	w.t.Helper()
+	found, err := w.controller.copier.twinOf(w.t.Context(), secretsOfShop, true)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return found
+}
+
+func TestANewTwinTakesTheOldOnesPlace(t *testing.T) {
+	w := newWorld(t)
+	if w.twin() != nil {
+		t.Error("a twin at a peer without a link")
+	}
+	w.connect()
+	if got := w.twin(); got == nil || got.mirror.Namespace() != twinName {
+		t.Fatalf("got %v", got)
+	}
+	mapping := &v1alpha1.NamespaceMapping{}
+	if err := w.turin.Client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "shop"}, mapping); err != nil {
+		t.Fatal(err)
+	}
+	mapping.Status.Twin = "shop-elsewhere"
+	if err := w.turin.Client.Update(t.Context(), mapping); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.twin(); got == nil || got.mirror.Namespace() != "shop-elsewhere" || w.follows("Secret") {
+		t.Errorf("got %v, want the new twin alone", got)
+	}
+}
+
+func TestNewLinkAsksForAllThatMayBeThere(t *testing.T) {
+	w := newWorld(t).connect()
+	if w.queue.Len() != len(reflection.Kinds()) {
+		t.Errorf("%d requests", w.queue.Len())
+	}
+	w.peers.Links.Close("turin")
+	if got := w.twin(); got != nil {
+		t.Errorf("got %v over a link that is closed", got)
+	}
+}
+
+func TestMappingsThatAreNotOursAreNotFollowed(t *testing.T) {
+	w := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "private"}}).connect()
+	w.settle(func() bool { return w.queue.Len() == 0 })
+	for _, name := range []string{"private", "invented"} {
+		w.put(&v1alpha1.NamespaceMapping{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}, Status: v1alpha1.NamespaceMappingStatus{Twin: name + "-twin"},
+		})
+		if w.queue.Len() > 0 {
+			t.Errorf("namespace %s is looked at", name)
+		}
+		req := request{Peer: "turin", place: place{Namespace: name, Kind: reflection.Secret}}
+		if found, err := w.controller.copier.twinOf(t.Context(), req, false); found != nil || err != nil {
+			t.Errorf("the twin of %s is followed: %v, %v", name, found, err)
+		}
+	}
+}
+
+func TestLinksThatAreNotFollowed(t *testing.T) {
+	for name, spec := range map[string]v1alpha1.PeerSpec{
+		"to a consumer":         {Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}},
+		"to one without agents": {Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}, Mode: v1alpha1.ModeAgentless},
+	} {
+		t.Run(name, func(t *testing.T) {
+			milan := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: spec}
+			w := newWorld(t, milan)
+			there := w.peers.Add("milan", tenant, w.cluster())
+			w.peers.Link(milan)
+			if got := there.Follows(); len(got) > 0 {
+				t.Errorf("follows %v", got)
+			}
+		})
+	}
+}
