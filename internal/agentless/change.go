@@ -10,12 +10,12 @@ import (
 )
 
 // templateFrom returns the template of a ReplicaSet or Job.
-func templateFrom(keeper client.Object) corev1.PodTemplateSpec {
-	switch keeper := keeper.(type) {
+func templateFrom(owner client.Object) corev1.PodTemplateSpec {
+	switch owner := owner.(type) {
 	case *appsv1.ReplicaSet:
-		return keeper.Spec.Template
+		return owner.Spec.Template
 	case *batchv1.Job:
-		return keeper.Spec.Template
+		return owner.Spec.Template
 	default:
 		return corev1.PodTemplateSpec{}
 	}

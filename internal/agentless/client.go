@@ -23,7 +23,11 @@ var shadowPods = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resour
 type shadowClient struct {
 	client.Client
 	view *view
-	hand hand
+}
+
+// replaced is the error for whoever means an earlier ShadowPod of the name.
+func replaced(shadow *v1alpha1.ShadowPod) error {
+	return apierrors.NewConflict(shadowPods, shadow.Name, errors.New("it is another one by now"))
 }
 
 // Get implements client.Client. It reads from the peer itself: whoever asks for one ShadowPod does not trust a mirror.
@@ -43,28 +47,28 @@ func (c *shadowClient) Get(ctx context.Context, key client.ObjectKey, object cli
 // read returns what there is for the home pod, or an error that is NotFound.
 func (c *shadowClient) read(ctx context.Context, home types.NamespacedName) (observed, error) {
 	for _, namespace := range c.view.namespaces {
-		for _, keeper := range []client.Object{&appsv1.ReplicaSet{}, &batchv1.Job{}} {
+		for _, owner := range []client.Object{&appsv1.ReplicaSet{}, &batchv1.Job{}} {
 			key := client.ObjectKey{Namespace: namespace, Name: remoteName(c.view.id, home)}
-			err := c.Client.Get(ctx, key, keeper)
+			err := c.Client.Get(ctx, key, owner)
 			if apierrors.IsNotFound(err) {
 				continue
 			}
 			if err != nil {
-				return observed{}, fmt.Errorf("read %T %s: %w", keeper, key, err)
+				return observed{}, fmt.Errorf("read %T %s: %w", owner, key, err)
 			}
-			if found, ours := homeOf(c.view.id, keeper); !ours || found != home {
+			if found, ours := homeOf(c.view.id, owner); !ours || found != home {
 				continue // somebody has made, or changed, it by hand
 			}
-			return c.withPods(ctx, keeper)
+			return c.withPods(ctx, owner)
 		}
 	}
 	return observed{}, apierrors.NewNotFound(shadowPods, home.Name)
 }
 
-func (c *shadowClient) withPods(ctx context.Context, keeper client.Object) (observed, error) {
+func (c *shadowClient) withPods(ctx context.Context, owner client.Object) (observed, error) {
 	list := &corev1.PodList{}
-	err := c.List(ctx, list, client.InNamespace(keeper.GetNamespace()),
-		client.MatchingLabels(ownLabels(c.view.id, types.UID(keeper.GetLabels()[v1alpha1.LabelHomeUID]))))
+	err := c.List(ctx, list, client.InNamespace(owner.GetNamespace()),
+		client.MatchingLabels(ownLabels(c.view.id, types.UID(owner.GetLabels()[v1alpha1.LabelHomeUID]))))
 	if err != nil {
 		return observed{}, fmt.Errorf("list pods: %w", err)
 	}
@@ -72,7 +76,7 @@ func (c *shadowClient) withPods(ctx context.Context, keeper client.Object) (obse
 	for i := range list.Items {
 		found = append(found, &list.Items[i])
 	}
-	return observe(keeper, found), nil
+	return observe(owner, found), nil
 }
 
 // newest returns what there is as far as the view shows it, or else what the peer says.
@@ -94,14 +98,14 @@ func (c *shadowClient) Create(ctx context.Context, object client.Object, opts ..
 		// It may be of the other kind, or in another namespace, where its name does not stand against this one.
 		return apierrors.NewAlreadyExists(shadowPods, shadow.Name)
 	}
-	keeper, err := build(c.view.id, c.view.namespaces[0], shadow)
+	owner, err := build(c.view.id, c.view.namespaces[0], shadow)
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	if err := c.Client.Create(ctx, keeper); err != nil {
+	if err := c.Client.Create(ctx, owner); err != nil {
 		return err
 	}
-	shadowOf(home, observe(keeper, nil)).DeepCopyInto(shadow)
+	shadowOf(home, observe(owner, nil)).DeepCopyInto(shadow)
 	return nil
 }
 
@@ -116,10 +120,10 @@ func (c *shadowClient) Update(ctx context.Context, object client.Object, opts ..
 	if err != nil {
 		return err
 	}
-	if shadow.UID != "" && shadow.UID != seen.keeper.GetUID() {
-		return apierrors.NewConflict(shadowPods, shadow.Name, errors.New("it is another one by now"))
+	if shadow.UID != "" && shadow.UID != seen.owner.GetUID() {
+		return replaced(shadow)
 	}
-	return c.hand.change(ctx, seen, shadow)
+	return c.view.writer.change(ctx, seen, shadow)
 }
 
 // Patch implements client.Client, for merge patches.
@@ -146,9 +150,9 @@ func (c *shadowClient) Patch(ctx context.Context, object client.Object, patch cl
 		return apierrors.NewBadRequest(err.Error())
 	}
 	if changed.UID != uid {
-		return apierrors.NewConflict(shadowPods, shadow.Name, errors.New("it is another one by now"))
+		return replaced(shadow)
 	}
-	return c.hand.change(ctx, seen, changed)
+	return c.view.writer.change(ctx, seen, changed)
 }
 
 // Delete implements client.Client: the pod ends, with the grace that it was given before.
@@ -163,8 +167,8 @@ func (c *shadowClient) Delete(ctx context.Context, object client.Object, opts ..
 	}
 	options := client.DeleteOptions{}
 	options.ApplyOptions(opts)
-	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != seen.keeper.GetUID() {
-		return apierrors.NewConflict(shadowPods, shadow.Name, errors.New("it is another one by now"))
+	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != seen.owner.GetUID() {
+		return replaced(shadow)
 	}
-	return c.hand.end(ctx, seen)
+	return c.view.writer.end(ctx, seen)
 }

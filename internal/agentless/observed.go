@@ -15,16 +15,18 @@ import (
 
 // observed is what there is at the peer for one home pod. Nobody changes it.
 type observed struct {
-	keeper client.Object // the ReplicaSet or Job
-	pods   []*corev1.Pod // those that it controls, the one that matters first
+	owner   client.Object // the ReplicaSet or Job
+	pods    []*corev1.Pod // those that it controls, the one that matters first
+	version uint64        // the newest resource version that was seen of any of them
 }
 
 // observe makes of a ReplicaSet or Job, and of pods with its labels, what there is. Pods of others are left out.
-func observe(keeper client.Object, pods []*corev1.Pod) observed {
-	seen := observed{keeper: keeper}
+func observe(owner client.Object, pods []*corev1.Pod) observed {
+	seen := observed{owner: owner, version: versionOf(owner)}
 	for _, pod := range pods {
-		if metav1.IsControlledBy(pod, keeper) {
+		if metav1.IsControlledBy(pod, owner) {
 			seen.pods = append(seen.pods, pod)
+			seen.version = max(seen.version, versionOf(pod))
 		}
 	}
 	slices.SortFunc(seen.pods, func(a, b *corev1.Pod) int {
@@ -59,7 +61,7 @@ func (o observed) pod() *corev1.Pod {
 
 // record returns what is known of earlier pods.
 func (o observed) record() record {
-	known := recordOf(o.keeper.GetAnnotations())
+	known := recordOf(o.owner.GetAnnotations())
 	if len(o.pods) == 0 {
 		return known
 	}
@@ -67,15 +69,15 @@ func (o observed) record() record {
 }
 
 func (o observed) isJob() bool {
-	_, isJob := o.keeper.(*batchv1.Job)
+	_, isJob := o.owner.(*batchv1.Job)
 	return isJob
 }
 
-func (o observed) ending() bool { return !o.keeper.GetDeletionTimestamp().IsZero() }
+func (o observed) ending() bool { return !o.owner.GetDeletionTimestamp().IsZero() }
 
 // jobCondition returns the condition of the Job if it holds, or nil.
 func (o observed) jobCondition(kind batchv1.JobConditionType) *batchv1.JobCondition {
-	job, isJob := o.keeper.(*batchv1.Job)
+	job, isJob := o.owner.(*batchv1.Job)
 	if !isJob {
 		return nil
 	}
@@ -89,7 +91,7 @@ func (o observed) jobCondition(kind batchv1.JobConditionType) *batchv1.JobCondit
 
 // unmade returns why the ReplicaSet cannot make its pod, or nil.
 func (o observed) unmade() *appsv1.ReplicaSetCondition {
-	set, isSet := o.keeper.(*appsv1.ReplicaSet)
+	set, isSet := o.owner.(*appsv1.ReplicaSet)
 	if !isSet {
 		return nil
 	}

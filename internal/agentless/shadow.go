@@ -30,59 +30,40 @@ const (
 // shadowOf returns the ShadowPod that stands for what there is. It lies in the namespace of its home pod, so that pods of
 // the same name do not meet, and has no spec.pod: what is not changed need not be read.
 func shadowOf(home types.NamespacedName, o observed) *v1alpha1.ShadowPod {
-	annotations := maps.Clone(o.keeper.GetAnnotations())
+	annotations := maps.Clone(o.owner.GetAnnotations())
 	delete(annotations, annotationRecord)
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         home.Namespace,
 			Name:              home.Name,
-			UID:               o.keeper.GetUID(),
-			ResourceVersion:   o.version(),
-			Generation:        o.keeper.GetGeneration(),
-			CreationTimestamp: o.keeper.GetCreationTimestamp(),
-			DeletionTimestamp: o.keeper.GetDeletionTimestamp(),
+			UID:               o.owner.GetUID(),
+			ResourceVersion:   strconv.FormatUint(o.version, 10),
+			Generation:        o.owner.GetGeneration(),
+			CreationTimestamp: o.owner.GetCreationTimestamp(),
+			DeletionTimestamp: o.owner.GetDeletionTimestamp(),
 			Annotations:       annotations,
 		},
 		Spec: v1alpha1.ShadowPodSpec{
-			HomeUID:                    types.UID(o.keeper.GetLabels()[v1alpha1.LabelHomeUID]),
-			DeletionGracePeriodSeconds: graceOf(o.keeper),
+			HomeUID:                    types.UID(o.owner.GetLabels()[v1alpha1.LabelHomeUID]),
+			DeletionGracePeriodSeconds: graceOf(o.owner),
 		},
 		Status: o.status(),
 	}
 }
 
 // graceOf returns the grace that home gives the pod, or nil if it has said none.
-func graceOf(keeper client.Object) *int64 {
-	grace, err := strconv.ParseInt(keeper.GetAnnotations()[annotationGrace], 10, 64)
+func graceOf(owner client.Object) *int64 {
+	grace, err := strconv.ParseInt(owner.GetAnnotations()[annotationGrace], 10, 64)
 	if err != nil || grace < 0 {
 		return nil
 	}
 	return &grace
 }
 
-// version is the newest of all resource versions.
-func (o observed) version() string {
-	newest := versionOf(o.keeper.GetResourceVersion())
-	for _, pod := range o.pods {
-		newest = max(newest, versionOf(pod.ResourceVersion))
-	}
-	return formatVersion(newest)
-}
-
-func formatVersion(version uint64) string { return strconv.FormatUint(version, 10) }
-
-func versionOf(text string) uint64 {
-	version, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return version
-}
-
 func (o observed) status() v1alpha1.ShadowPodStatus {
 	earlier := o.record()
 	status := v1alpha1.ShadowPodStatus{
-		ObservedGeneration: o.keeper.GetGeneration(),
+		ObservedGeneration: o.owner.GetGeneration(),
 		Recreations:        earlier.Recreations,
 		Restarts:           earlier.Restarts,
 	}
@@ -131,9 +112,9 @@ func (o observed) explain(status *v1alpha1.ShadowPodStatus) {
 		set(status, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, c.Reason,
 			"The Job that ran the pod at the peer has failed: "+c.Message, c.LastTransitionTime)
 	}
-	if o.keeper.GetAnnotations()[annotationDebug] != "" {
+	if o.owner.GetAnnotations()[annotationDebug] != "" {
 		set(status, v1alpha1.ConditionDebug, metav1.ConditionFalse, v1alpha1.ReasonDebugForbidden,
-			"Containers cannot be added to pods at a cluster without Hanse: use kubectl exec", o.keeper.GetCreationTimestamp())
+			"Containers cannot be added to pods at a cluster without Hanse: use kubectl exec", o.owner.GetCreationTimestamp())
 	}
 }
 

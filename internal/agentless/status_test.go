@@ -22,7 +22,7 @@ func TestRestartsOfEarlierPodsAreKept(t *testing.T) {
 		return func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].RestartCount = times }
 	}
 	first := w.run(w.replicaSet(), "web-0-aaaaa", corev1.PodRunning, restarted(3))
-	if w.tend(); w.replicaSet().Annotations[annotationRecord] != "" {
+	if w.keepRecord(); w.replicaSet().Annotations[annotationRecord] != "" {
 		t.Error("the first pod costs a write")
 	}
 	first.Status.Phase, first.Status.Reason = corev1.PodFailed, "Evicted"
@@ -31,14 +31,14 @@ func TestRestartsOfEarlierPodsAreKept(t *testing.T) {
 		t.Errorf("of a pod that is made again home is told %s", got.Phase)
 	}
 	w.run(w.replicaSet(), "web-0-bbbbb", corev1.PodRunning, restarted(1))
-	w.tend()
+	w.keepRecord()
 	w.delete(first)
 	want := map[string]int32{"main": 3}
 	if got := w.shadow().Status; got.Recreations != 1 || !cmp.Equal(want, got.Restarts) || got.PodUID != "uid-web-0-bbbbb" {
 		t.Errorf("got %+v", got)
 	}
 	before := w.replicaSet().ResourceVersion
-	if w.tend(); w.replicaSet().ResourceVersion != before {
+	if w.keepRecord(); w.replicaSet().ResourceVersion != before {
 		t.Error("the record is written again")
 	}
 }
@@ -135,7 +135,6 @@ func TestNobodyDebugsThere(t *testing.T) {
 	if err := w.link.Client().Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
-	w.sync()
 	if !meta.IsStatusConditionFalse(w.shadow().Status.Conditions, v1alpha1.ConditionDebug) {
 		t.Errorf("it is not said: %+v", w.shadow().Status.Conditions)
 	}

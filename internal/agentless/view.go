@@ -2,239 +2,314 @@ package agentless
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
+	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// A view is what we have at a peer: our ReplicaSets, Jobs and pods in its namespaces, by home pod.
-type view struct {
-	id         string
-	namespaces []string
+const (
+	// firstRetry and lastRetry are how soon a write that failed is tried again, at first and at last.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Minute
+	// recoveryPoll is how soon it is noticed that a mirror which failed is up to date again.
+	recoveryPoll = 200 * time.Millisecond
+)
 
-	mu       sync.Mutex
-	mirrors  map[source]Mirror
-	keepers  index // ReplicaSets and Jobs
-	pods     index
-	versions map[types.NamespacedName]uint64 // home pod → the newest version that was shown of it, which never goes back
-	heard    map[int]func(home types.NamespacedName)
-	next     int // the key of the next one who listens
+var errUnnamed = errors.New("the Peer has no cluster id or no namespaces yet")
+
+// Adapt returns the way by which a peer without Hanse looks as if Hanse ran there, with a twin of each home namespace and
+// ShadowPods in it. It is a peers.Config.Adapt.
+func Adapt(link *peers.Link, peer *v1alpha1.Peer) (*peers.Transport, error) {
+	if peer.Spec.ClusterID == "" || len(peer.Spec.Namespaces) == 0 {
+		return nil, errUnnamed
+	}
+	return newView(link, peer.Spec.ClusterID, peer.Spec.Namespaces).transport(), nil
 }
 
-// A source is the objects of one kind in one namespace.
+// A view shows what we have at a peer without Hanse as ShadowPods. They lie in twins that have the names of the home
+// namespaces, so that pods of the same name in two namespaces do not meet: no namespace has to be made at the peer.
+type view struct {
+	link       *peers.Link
+	id         string   // by which the peer knows us, and we it
+	namespaces []string // at the peer
+	writer     writer
+	queue      workqueue.TypedRateLimitingInterface[types.NamespacedName] // home pods that something has happened to
+
+	mu      sync.Mutex
+	store   store
+	mirrors map[source]*peers.Mirror
+	feeds   map[*peers.Feed]struct{}
+}
+
+// A source is the objects of one kind in one namespace at the peer.
 type source struct {
 	kind      kind
 	namespace string
 }
 
-// examples are of the kinds that we watch.
-var examples = map[kind]client.Object{
-	replicaSets: &appsv1.ReplicaSet{}, jobs: &batchv1.Job{}, pods: &corev1.Pod{},
-}
-
-func newView(id string, namespaces []string) *view {
+func newView(link *peers.Link, id string, namespaces []string) *view {
 	return &view{
-		id: id, namespaces: namespaces, mirrors: map[source]Mirror{}, keepers: newIndex(), pods: newIndex(),
-		versions: map[types.NamespacedName]uint64{}, heard: map[int]func(types.NamespacedName){},
+		link: link, id: id, namespaces: slices.Clone(namespaces), writer: writer{client: link.Client(), id: id},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)),
+		store: newStore(), mirrors: map[source]*peers.Mirror{}, feeds: map[*peers.Feed]struct{}{},
 	}
 }
 
-// watch begins to follow what is at the peer, until ctx ends.
-func (v *view) watch(ctx context.Context, api API) error {
-	v.mu.Lock() // the first change may come before a mirror is known
-	defer v.mu.Unlock()
+func (v *view) transport() *peers.Transport {
+	return &peers.Transport{
+		Client:    &shadowClient{Client: v.link.Client(), view: v},
+		Feed:      v.feed,
+		Run:       v.run,
+		Mapping:   v.mapping,
+		RemotePod: v.remotePod,
+	}
+}
+
+// run follows what is at the peer until ctx ends.
+func (v *view) run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	defer v.queue.ShutDown()
+	working.Go(func() { v.keepRecords(ctx) })
+	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelAgentless: v.id})
+	var made []*peers.Mirror
 	for _, namespace := range v.namespaces {
 		for of, example := range examples {
 			from := source{of, namespace}
-			ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelAgentless: v.id})
-			made, err := api.Mirror(ctx, example, peers.Selection{Namespace: namespace, Labels: ours}, func(key types.NamespacedName) {
-				v.changed(from, key)
-			})
+			changed := func(key types.NamespacedName) { v.changed(from, key) }
+			mirror, err := v.link.WatchSelected(ctx, example, peers.Selection{Namespace: namespace, Labels: ours}, changed)
 			if err != nil {
-				return fmt.Errorf("watch namespace %s: %w", namespace, err)
+				return // the link is closed
 			}
-			v.mirrors[from] = made
+			v.load(from, mirror)
+			made = append(made, mirror)
 		}
 	}
-	return nil
+	for _, mirror := range made {
+		working.Go(func() { v.follow(ctx, mirror) })
+	}
+	v.showAll()
+	<-ctx.Done()
 }
 
-// changed takes in that an object has come, changed or gone, and tells those who listen.
+// load takes in what the mirror showed before it was known here.
+func (v *view) load(from source, mirror *peers.Mirror) {
+	v.mu.Lock()
+	v.mirrors[from] = mirror
+	v.mu.Unlock()
+	for _, object := range mirror.List() {
+		v.changed(from, client.ObjectKeyFromObject(object))
+	}
+}
+
+// changed takes in that an object has come, changed or gone.
 func (v *view) changed(from source, key types.NamespacedName) {
-	homes, listeners := v.take(from, key)
-	for _, home := range homes {
-		for _, tell := range listeners {
-			tell(home)
-		}
-	}
-}
-
-// take returns the home pods that the change is about, and who wants to know.
-func (v *view) take(from source, key types.NamespacedName) ([]types.NamespacedName, []func(types.NamespacedName)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	at, entries := place{from.kind, key}, v.keepers
-	if from.kind == pods {
-		entries = v.pods
+	mirror := v.mirrors[from]
+	if mirror == nil {
+		return // it is loaded later
 	}
-	var homes []types.NamespacedName
-	object, exists := v.mirrors[from].Get(key)
+	object, exists := mirror.Get(key)
 	home, ours := types.NamespacedName{}, false
 	if exists {
 		home, ours = v.homeOf(from.kind, object)
 	}
-	if ours {
-		homes = append(homes, home)
-		if before, moved := entries.put(at, home); moved {
-			homes = append(homes, before)
-		}
-	} else if before, known := entries.remove(at); known {
-		homes = append(homes, before)
+	if !ours {
+		object = nil
 	}
-	return homes, slices.Collect(maps.Values(v.heard))
+	for _, home := range v.store.set(place{from.kind, key}, home, object) {
+		v.show(home)
+		v.queue.Add(home)
+	}
 }
 
-// homeOf returns the home pod that the object is for. What runs a pod has the name that follows from it: others have made
-// whatever has another.
+// homeOf returns the home pod that the object is for. What owns a pod has the name that follows from the pod: an object of
+// another name was made by somebody else.
 func (v *view) homeOf(of kind, object client.Object) (types.NamespacedName, bool) {
 	home, ours := homeOf(v.id, object)
 	return home, ours && (of == pods || object.GetName() == remoteName(v.id, home))
 }
 
-// listen has tell called with each home pod about which something changes, until stop is called.
-func (v *view) listen(tell func(home types.NamespacedName)) (stop func()) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	key := v.next
-	v.next++
-	v.heard[key] = tell
-	return func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		delete(v.heard, key)
+// follow shows everything when the mirror has synced, and from then on whether it is up to date.
+func (v *view) follow(ctx context.Context, mirror *peers.Mirror) {
+	if mirror.WaitForSync(ctx) == nil {
+		v.showAll()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-mirror.Failed():
+		}
+		v.showErr()
+		err := wait.PollUntilContextCancel(ctx, recoveryPoll, true, func(context.Context) (bool, error) {
+			return mirror.Err() == nil, nil
+		})
+		if err != nil {
+			return
+		}
+		v.showAll()
 	}
 }
 
-// look returns what there is for the home pod. Of several ReplicaSets and Jobs it is the oldest: it belongs to an earlier
-// pod of the name, and has to go first.
+// err returns why the view is not up to date.
+func (v *view) err() error {
+	for _, mirror := range v.mirrors {
+		if err := mirror.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// synced reports whether the view is of all that is at the peer.
+func (v *view) synced() bool {
+	for _, mirror := range v.mirrors {
+		if !mirror.HasSynced() {
+			return false
+		}
+	}
+	return len(v.mirrors) == len(v.namespaces)*len(examples)
+}
+
+// feed is peers.Transport.Feed.
+func (v *view) feed(ctx context.Context, feed *peers.Feed) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch feed.Subject().Example.(type) {
+	case *v1alpha1.NamespaceMapping, *v1alpha1.ShadowPod:
+	default:
+		feed.Fail(fmt.Errorf("a cluster without Hanse has no %T", feed.Subject().Example))
+		return
+	}
+	v.feeds[feed] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		delete(v.feeds, feed)
+	})
+	v.fill(feed)
+}
+
+// fill has the feed show all that it is to show, as soon as that is known.
+func (v *view) fill(feed *peers.Feed) {
+	feed.Fail(v.err())
+	if !v.synced() {
+		return
+	}
+	objects := map[string]client.Object{}
+	for _, home := range v.store.all() {
+		if object := v.objectFor(feed, home); object != nil {
+			objects[object.GetName()] = object
+		}
+	}
+	feed.Replace(slices.Collect(maps.Values(objects)))
+}
+
+func (v *view) showAll() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for feed := range v.feeds {
+		v.fill(feed)
+	}
+}
+
+func (v *view) showErr() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for feed := range v.feeds {
+		feed.Fail(v.err())
+	}
+}
+
+// show has the feeds show what there is of the home pod.
+func (v *view) show(home types.NamespacedName) {
+	if !v.synced() {
+		return
+	}
+	for feed := range v.feeds {
+		if object := v.objectFor(feed, home); object != nil {
+			feed.Put(object)
+		} else if feed.Namespace() == home.Namespace {
+			feed.Delete(home)
+		}
+	}
+}
+
+// objectFor returns what the feed shows of the home pod: its ShadowPod, the mapping of its namespace, or nil.
+func (v *view) objectFor(feed *peers.Feed, home types.NamespacedName) client.Object {
+	if _, isMapping := feed.Subject().Example.(*v1alpha1.NamespaceMapping); isMapping {
+		return v.mapping(home.Namespace)
+	}
+	if seen, found := v.store.look(home); found && feed.Namespace() == home.Namespace {
+		return shadowOf(home, seen)
+	}
+	return nil
+}
+
+// mapping is peers.Transport.Mapping.
+func (v *view) mapping(home string) *v1alpha1.NamespaceMapping {
+	return &v1alpha1.NamespaceMapping{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v.link.TenantNamespace(), Name: home},
+		Spec:       v1alpha1.NamespaceMappingSpec{HomeNamespace: home},
+		Status: v1alpha1.NamespaceMappingStatus{Twin: home, Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAgentless,
+			Message: "Pods run in a namespace that the administrator chose",
+		}}},
+	}
+}
+
+// remotePod is peers.Transport.RemotePod.
+func (v *view) remotePod(shadow *v1alpha1.ShadowPod) (types.NamespacedName, bool) {
+	seen, found := v.look(client.ObjectKeyFromObject(shadow))
+	if !found || seen.owner.GetUID() != shadow.UID || seen.pod() == nil {
+		return types.NamespacedName{}, false
+	}
+	return client.ObjectKeyFromObject(seen.pod()), true
+}
+
+// look returns what there is for the home pod.
 func (v *view) look(home types.NamespacedName) (observed, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.lookLocked(home)
+	return v.store.look(home)
 }
 
-func (v *view) lookLocked(home types.NamespacedName) (observed, bool) {
-	var keeper client.Object
-	for at := range v.keepers.of[home] {
-		if found, ok := v.get(at); ok && (keeper == nil || older(found, keeper)) {
-			keeper = found
+// keepRecords does for each home pod what nobody asks for, until the queue ends.
+func (v *view) keepRecords(ctx context.Context) {
+	for {
+		home, ended := v.queue.Get()
+		if ended {
+			return
+		}
+		v.keepRecord(ctx, home)
+		v.queue.Done(home)
+	}
+}
+
+func (v *view) keepRecord(ctx context.Context, home types.NamespacedName) {
+	if seen, found := v.look(home); found {
+		if err := v.writer.keepRecord(ctx, seen); err != nil {
+			ctrl.LoggerFrom(ctx).V(1).Info("Cannot keep the record of a pod", "Pod", home.String(), "cause", err.Error())
+			v.queue.AddRateLimited(home)
+			return
 		}
 	}
-	if keeper == nil {
-		delete(v.versions, home)
-		return observed{}, false
-	}
-	var found []*corev1.Pod
-	for at := range v.pods.of[home] {
-		object, _ := v.get(at)
-		if pod, isPod := object.(*corev1.Pod); isPod {
-			found = append(found, pod)
-		}
-	}
-	return observe(keeper, found), true
-}
-
-func (v *view) get(at place) (client.Object, bool) {
-	return v.mirrors[source{at.kind, at.Namespace}].Get(at.NamespacedName)
-}
-
-func older(a, b client.Object) bool {
-	left, right := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	if !left.Equal(&right) {
-		return left.Before(&right)
-	}
-	return strings.Compare(a.GetNamespace()+string(a.GetUID()), b.GetNamespace()+string(b.GetUID())) < 0
-}
-
-// shadow returns the ShadowPod of the home pod, if there is one.
-func (v *view) shadow(home types.NamespacedName) (*v1alpha1.ShadowPod, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	seen, found := v.lookLocked(home)
-	if !found {
-		return nil, false
-	}
-	shadow := shadowOf(home, seen)
-	// A pod that is gone takes its version along, and what is newer must not look older.
-	newest := max(v.versions[home], versionOf(shadow.ResourceVersion))
-	v.versions[home] = newest
-	shadow.ResourceVersion = formatVersion(newest)
-	return shadow, true
-}
-
-// homes returns the home pods of that namespace, or of all, of which there is something.
-func (v *view) homes(namespace string) []types.NamespacedName {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	var found []types.NamespacedName
-	for home := range v.keepers.of {
-		if namespace == "" || home.Namespace == namespace {
-			found = append(found, home)
-		}
-	}
-	return found
-}
-
-func (v *view) all() []Mirror {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.Collect(maps.Values(v.mirrors))
-}
-
-// HasSynced implements Mirror, for all that is mirrored.
-func (v *view) HasSynced() bool {
-	return !slices.ContainsFunc(v.all(), func(m Mirror) bool { return !m.HasSynced() })
-}
-
-// WaitForSync implements Mirror.
-func (v *view) WaitForSync(ctx context.Context) error {
-	for _, m := range v.all() {
-		if err := m.WaitForSync(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Err implements Mirror.
-func (v *view) Err() error {
-	for _, m := range v.all() {
-		if err := m.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Failed implements Mirror: what all share is one connection, so that they fail together.
-func (v *view) Failed() <-chan struct{} {
-	all := v.all()
-	for _, m := range all {
-		if m.Err() != nil {
-			return m.Failed()
-		}
-	}
-	return all[0].Failed()
+	v.queue.Forget(home)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 )
 
 const (
@@ -37,11 +36,16 @@ var (
 	web    = types.NamespacedName{Namespace: "shop", Name: "web-0"}
 )
 
+// records is what the kubelet follows.
+var records = &peers.Subject{Example: &v1alpha1.ShadowPod{}}
+
 // world is a cluster without Hanse, in memory, and our link to it.
 type world struct {
+	*peerstest.World
 	t       *testing.T
-	api     *fakeAPI
-	link    *Link
+	remote  *peerstest.Peer
+	view    *view
+	link    *peers.Link
 	deletes []client.DeleteOptions
 }
 
@@ -77,20 +81,23 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				return c.Patch(ctx, o, p)
 			},
 		}).Build()
-	w.api = &fakeAPI{remote: remote, done: make(chan struct{})}
-	idle := &crew{}
-	idle.end() // nothing is tended but by the test
-	link, err := newLink(t.Context(), w.api, peer(), idle)
-	if err != nil {
+	w.World = peerstest.New(t, testScheme(), peers.Config{Adapt: w.adapt})
+	w.remote = w.Add(peerName, v1alpha1.TenantNamespace(peerName), remote)
+	w.link = w.Link(peer())
+	if err := w.link.Mappings().WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.link, link.crew = link, &crew{}
-	t.Cleanup(func() {
-		link.close()
-		link.crew.end()
-	})
-	w.sync()
 	return w
+}
+
+// adapt is Adapt, but nothing keeps records except the test.
+func (w *world) adapt(link *peers.Link, peer *v1alpha1.Peer) (*peers.Transport, error) {
+	if _, err := Adapt(link, peer); err != nil {
+		return nil, err
+	}
+	w.view = newView(link, peer.Spec.ClusterID, peer.Spec.Namespaces)
+	w.view.queue.ShutDown()
+	return w.view.transport(), nil
 }
 
 func testScheme() *runtime.Scheme {
@@ -140,34 +147,17 @@ func shadow(t *testing.T, change func(*corev1.PodTemplateSpec)) *v1alpha1.Shadow
 
 func never(template *corev1.PodTemplateSpec) { template.Spec.RestartPolicy = corev1.RestartPolicyNever }
 
-// sync has the mirrors tell of everything that there is, or was.
-func (w *world) sync() {
-	for _, m := range w.api.mirrors {
-		for _, object := range m.List() {
-			m.known[client.ObjectKeyFromObject(object)] = true
-		}
-		for key := range m.known {
-			m.changed(key)
-		}
-	}
-}
-
 func (w *world) create(object client.Object) {
 	w.t.Helper()
 	if err := w.link.Client().Create(w.t.Context(), object); err != nil {
 		w.t.Fatalf("create %s: %v", object.GetName(), err)
 	}
-	w.sync()
 }
 
 // shadow returns what the kubelet sees of web-0, or nil.
 func (w *world) shadow() *v1alpha1.ShadowPod {
 	w.t.Helper()
-	m, err := w.link.Watch(w.t.Context(), &v1alpha1.ShadowPod{}, web.Namespace, func(types.NamespacedName) {})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	object, found := m.Get(web)
+	object, found := w.link.FollowTwin(records, web.Namespace).Named(web.Name)
 	if !found {
 		return nil
 	}
@@ -200,27 +190,27 @@ func (w *world) job() *batchv1.Job {
 
 func read[T client.Object](w *world, into T, name string) T {
 	w.t.Helper()
-	if err := w.api.remote.Get(w.t.Context(), client.ObjectKey{Namespace: there, Name: name}, into); err != nil {
+	if err := w.remote.Client.Get(w.t.Context(), client.ObjectKey{Namespace: there, Name: name}, into); err != nil {
 		w.t.Fatalf("read %T %s: %v", into, name, err)
 	}
 	return into
 }
 
 // run makes a pod of the ReplicaSet or Job, as its controller does.
-func (w *world) run(keeper client.Object, name string, phase corev1.PodPhase, change func(*corev1.Pod)) *corev1.Pod {
+func (w *world) run(owner client.Object, name string, phase corev1.PodPhase, change func(*corev1.Pod)) *corev1.Pod {
 	w.t.Helper()
-	template := templateFrom(keeper)
+	template := templateFrom(owner)
 	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	pod.Namespace, pod.Name, pod.UID = there, name, types.UID("uid-"+name)
 	pod.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: "v1", Kind: "Keeper", Name: keeper.GetName(), UID: keeper.GetUID(), Controller: ptr.To(true),
+		APIVersion: "v1", Kind: "Owner", Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true),
 	}}
 	pod.Status = corev1.PodStatus{Phase: phase, PodIP: "10.0.0.7", ContainerStatuses: []corev1.ContainerStatus{{Name: "main"}}}
 	if change != nil {
 		change(pod)
 	}
 	status := pod.Status
-	if err := w.api.remote.Create(w.t.Context(), pod); err != nil {
+	if err := w.remote.Client.Create(w.t.Context(), pod); err != nil {
 		w.t.Fatal(err)
 	}
 	pod.Status = status
@@ -230,19 +220,17 @@ func (w *world) run(keeper client.Object, name string, phase corev1.PodPhase, ch
 
 func (w *world) updateStatus(object client.Object) {
 	w.t.Helper()
-	if err := w.api.remote.Status().Update(w.t.Context(), object); err != nil {
+	if err := w.remote.Client.Status().Update(w.t.Context(), object); err != nil {
 		w.t.Fatalf("update status of %s: %v", object.GetName(), err)
 	}
-	w.sync()
 }
 
 func (w *world) delete(object client.Object) {
 	w.t.Helper()
-	if err := w.api.remote.Delete(w.t.Context(), object); err != nil {
+	if err := w.remote.Client.Delete(w.t.Context(), object); err != nil {
 		w.t.Fatalf("delete %s: %v", object.GetName(), err)
 	}
 	w.deletes = nil
-	w.sync()
 }
 
 // held keeps a pod after it was deleted, as its containers would that still run.
@@ -256,98 +244,21 @@ func (w *world) giveGrace(seconds int64) {
 	if err := w.link.Client().Patch(w.t.Context(), target, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		w.t.Fatal(err)
 	}
-	w.sync()
 }
 
 // end deletes the ShadowPod of web-0 that has the UID.
 func (w *world) end(uid types.UID) error {
 	target := &v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
 	err := w.link.Client().Delete(w.t.Context(), target, client.Preconditions{UID: &uid})
-	w.sync()
 	return err
 }
 
-// tend does what the link does by itself.
-func (w *world) tend() {
+// keepRecord does what the view does by itself.
+func (w *world) keepRecord() {
 	w.t.Helper()
-	if seen, found := w.link.view.look(web); found {
-		if err := w.link.client.hand.tend(w.t.Context(), seen); err != nil {
+	if seen, found := w.view.look(web); found {
+		if err := w.view.writer.keepRecord(w.t.Context(), seen); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	w.sync()
 }
-
-type fakeAPI struct {
-	remote  client.WithWatch
-	done    chan struct{}
-	mirrors []*fakeMirror
-}
-
-func (a *fakeAPI) Client() client.Client  { return a.remote }
-func (*fakeAPI) RESTConfig() *rest.Config { return &rest.Config{} }
-func (*fakeAPI) HTTPClient() *http.Client { return http.DefaultClient }
-func (*fakeAPI) TenantNamespace() string  { return v1alpha1.TenantNamespace(peerName) }
-func (a *fakeAPI) Done() <-chan struct{}  { return a.done }
-
-func (a *fakeAPI) Mirror(
-	_ context.Context, example client.Object, of peers.Selection, changed func(types.NamespacedName),
-) (Mirror, error) {
-	made := &fakeMirror{
-		remote: a.remote, example: example, of: of, changed: changed, known: map[types.NamespacedName]bool{},
-		failed: make(chan struct{}),
-	}
-	a.mirrors = append(a.mirrors, made)
-	return made, nil
-}
-
-// fakeMirror shows at once what there is, and tells when the test says so.
-type fakeMirror struct {
-	remote  client.Client
-	example client.Object
-	of      peers.Selection
-	changed func(types.NamespacedName)
-	known   map[types.NamespacedName]bool
-	failed  chan struct{}
-	err     error
-}
-
-func (m *fakeMirror) Get(key types.NamespacedName) (client.Object, bool) {
-	for _, object := range m.List() {
-		if client.ObjectKeyFromObject(object) == key {
-			return object, true
-		}
-	}
-	return nil, false
-}
-
-func (m *fakeMirror) List() []client.Object {
-	options := &client.ListOptions{Namespace: m.of.Namespace, LabelSelector: m.of.Labels}
-	var found []client.Object
-	switch m.example.(type) {
-	case *appsv1.ReplicaSet:
-		list := &appsv1.ReplicaSetList{}
-		_ = m.remote.List(context.Background(), list, options)
-		for i := range list.Items {
-			found = append(found, &list.Items[i])
-		}
-	case *batchv1.Job:
-		list := &batchv1.JobList{}
-		_ = m.remote.List(context.Background(), list, options)
-		for i := range list.Items {
-			found = append(found, &list.Items[i])
-		}
-	case *corev1.Pod:
-		list := &corev1.PodList{}
-		_ = m.remote.List(context.Background(), list, options)
-		for i := range list.Items {
-			found = append(found, &list.Items[i])
-		}
-	}
-	return found
-}
-
-func (m *fakeMirror) HasSynced() bool                   { return true }
-func (m *fakeMirror) WaitForSync(context.Context) error { return nil }
-func (m *fakeMirror) Err() error                        { return m.err }
-func (m *fakeMirror) Failed() <-chan struct{}           { return m.failed }

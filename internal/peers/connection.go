@@ -55,6 +55,10 @@ type Transport struct {
 	// REST and HTTP are for streams such as exec. By default those of the link that was adapted, if any.
 	REST *rest.Config
 	HTTP *http.Client
+	// Run works for the link until ctx ends. It may be nil.
+	Run func(ctx context.Context)
+	// Mapping returns the NamespaceMapping of one of our namespaces, if the peer has one for each. It may be nil.
+	Mapping func(home string) *v1alpha1.NamespaceMapping
 	// RemotePod finds the pod of a ShadowPod, if the pod does not have the name of the ShadowPod. It may be nil.
 	RemotePod func(shadow *v1alpha1.ShadowPod) (types.NamespacedName, bool)
 }

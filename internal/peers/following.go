@@ -108,6 +108,9 @@ func (l *Link) Mappings() *Mirror { return l.Follow(Mappings, l.TenantNamespace(
 
 // Mapping returns our NamespaceMapping of the namespace at the peer, or nil. The caller must not change it.
 func (l *Link) Mapping(home string) *v1alpha1.NamespaceMapping {
+	if l.transport.Mapping != nil {
+		return l.transport.Mapping(home)
+	}
 	object, _ := l.Mappings().Named(home)
 	mapping, _ := object.(*v1alpha1.NamespaceMapping)
 	return mapping

@@ -40,9 +40,9 @@ type Config struct {
 	Fresh time.Duration
 	// Dial returns the way to a server instead of a connection of this package. It is for tests.
 	Dial func(server string) (*Transport, error)
-	// Adapt returns a way by which a peer without Hanse looks as if Hanse ran there, or nil to use the link as it is. As
-	// long as it returns the same one, Ensure returns the same link.
-	Adapt func(ctx context.Context, link *Link, peer *v1alpha1.Peer) (*Transport, error)
+	// Adapt returns a way by which a peer without Hanse looks as if Hanse ran there. It is called again when the link is
+	// another one, or the Peer has another id or other namespaces. By default the link is used as it is.
+	Adapt func(link *Link, peer *v1alpha1.Peer) (*Transport, error)
 	// Clock measures round-trip times, and what is fresh. By default the real one.
 	Clock clock.PassiveClock
 }
@@ -66,8 +66,9 @@ type Links struct {
 // adapted is a link that leads through another transport than the link that it was made of.
 type adapted struct {
 	*Link
-	base      *Link
-	transport *Transport
+	base       *Link
+	clusterID  string
+	namespaces []string
 }
 
 // NewLinks returns the links of a cluster, none of which is made yet. Its Run must be called to end them.
@@ -129,20 +130,21 @@ func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) 
 	if err != nil || l.config.Adapt == nil || !peer.Agentless() {
 		return link, err
 	}
-	return l.adapt(ctx, link, peer)
+	return l.adapt(link, peer)
 }
 
 // adapt returns the link as Adapt has it.
-func (l *Links) adapt(ctx context.Context, base *Link, peer *v1alpha1.Peer) (*Link, error) {
-	made, err := l.config.Adapt(ctx, base, peer)
-	if err != nil || made == nil {
-		return base, err
-	}
+func (l *Links) adapt(base *Link, peer *v1alpha1.Peer) (*Link, error) {
 	l.mu.Lock()
 	current := l.adapted[peer.Name]
 	l.mu.Unlock()
-	if current != nil && current.base == base && current.transport == made {
+	if current != nil && current.base == base && current.clusterID == peer.Spec.ClusterID &&
+		slices.Equal(current.namespaces, peer.Spec.Namespaces) {
 		return current.Link, nil
+	}
+	made, err := l.config.Adapt(base, peer)
+	if err != nil {
+		return nil, err
 	}
 	conn := &connection{account: base.account, timeout: base.timeout}
 	conn.token.Store(base.token.Load())
@@ -156,8 +158,11 @@ func (l *Links) adapt(ctx context.Context, base *Link, peer *v1alpha1.Peer) (*Li
 		current.close()
 	}
 	l.mu.Lock()
-	l.adapted[peer.Name] = &adapted{Link: link, base: base, transport: made}
+	l.adapted[peer.Name] = &adapted{link, base, peer.Spec.ClusterID, slices.Clone(peer.Spec.Namespaces)}
 	l.mu.Unlock()
+	if made.Run != nil {
+		l.run(func() { made.Run(conn.ctx) })
+	}
 	l.run(link.watchOver)
 	l.publishLink(peer.Name)
 	return link, nil

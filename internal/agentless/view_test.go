@@ -1,6 +1,7 @@
 package agentless
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -15,10 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 )
 
 func TestAPodBecomesAReplicaSetOfOne(t *testing.T) {
@@ -102,7 +106,7 @@ func TestWhatAClusterWithoutHanseCannotHoldIsRefused(t *testing.T) {
 			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want a refusal that says %q", err, test.says)
 			}
-			if w.sync(); w.shadow() != nil {
+			if w.shadow() != nil {
 				t.Error("there is something of it")
 			}
 		})
@@ -175,11 +179,11 @@ func TestAShadowPodLastsUntilItsPodIsGone(t *testing.T) {
 	// The garbage collector of the peer lets the ReplicaSet go last.
 	for _, object := range []client.Object{pod, w.replicaSet()} {
 		object.SetFinalizers(nil)
-		if err := w.api.remote.Update(t.Context(), object); err != nil {
+		if err := w.remote.Client.Update(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if w.sync(); w.shadow() != nil {
+	if w.shadow() != nil {
 		t.Error("the ShadowPod is still there")
 	}
 	if err := w.link.Client().Get(t.Context(), web, &v1alpha1.ShadowPod{}); !apierrors.IsNotFound(err) {
@@ -219,7 +223,6 @@ func TestChangesGoToThePodAndItsTemplate(t *testing.T) {
 	if err := w.link.Client().Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
-	w.sync()
 	pod = read(w, pod, pod.Name)
 	want := map[string]string{
 		"tier": "front", "theirs": "stays", v1alpha1.LabelAgentless: peerID, v1alpha1.LabelHomeUID: "home-uid-1",
@@ -254,49 +257,66 @@ func TestWhatOthersHaveMadeIsNotOurs(t *testing.T) {
 	}
 }
 
-func TestEveryNamespaceThatIsAskedForHasATwin(t *testing.T) {
+func TestEveryNamespaceHasATwin(t *testing.T) {
 	w := newWorld(t)
-	told := make(chan string, 10)
-	tenant := w.api.TenantNamespace()
-	m, err := w.link.Watch(t.Context(), &v1alpha1.NamespaceMapping{}, tenant, func(key types.NamespacedName) { told <- key.Name })
-	if err != nil {
-		t.Fatal(err)
-	}
-	object, found := m.Get(types.NamespacedName{Namespace: tenant, Name: "blog"})
-	if mapping, is := object.(*v1alpha1.NamespaceMapping); !found || !is || mapping.Status.Twin != "blog" ||
-		!meta.IsStatusConditionTrue(mapping.Status.Conditions, v1alpha1.ConditionReady) {
-		t.Errorf("got %+v", object)
+	mapping := w.link.Mapping("blog")
+	if w.link.Twin("blog") != "blog" || !meta.IsStatusConditionTrue(mapping.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("got %+v", mapping)
 	}
 	w.create(shadow(t, nil))
-	for _, want := range []string{"blog", "shop"} {
-		select {
-		case got := <-told:
-			if got != want {
-				t.Errorf("told of %s, want %s", got, want)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("not told of %s", want)
-		}
+	if _, found := w.link.Mappings().Named("shop"); !found {
+		t.Error("nobody is told of a namespace of which there is something")
 	}
 }
 
 func TestALinkThatFailsSaysSo(t *testing.T) {
 	w := newWorld(t)
-	m, err := w.link.Watch(t.Context(), &v1alpha1.ShadowPod{}, web.Namespace, func(types.NamespacedName) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Err() != nil || !m.HasSynced() || m.WaitForSync(t.Context()) != nil {
+	m := w.link.FollowTwin(records, web.Namespace)
+	if m.Err() != nil || !m.HasSynced() || w.link.Err() != nil {
 		t.Error("it is not in order")
 	}
-	lost := errors.New("lost")
-	broken := w.api.mirrors[1]
-	broken.err = lost
-	close(broken.failed)
-	if !errors.Is(m.Err(), lost) {
+	w.remote.Cut()
+	if !errors.Is(m.Err(), peers.ErrCut) {
 		t.Errorf("got %v", m.Err())
 	}
-	<-m.Failed()
+	w.remote.Heal()
+	if err := w.link.Err(); err != nil {
+		t.Errorf("after it was healed it says %v", err)
+	}
+}
+
+func TestALinkIsTheSameUntilSomethingChanges(t *testing.T) {
+	w := newWorld(t)
+	if w.Link(peer()) != w.link {
+		t.Error("nothing has changed, and there is another link")
+	}
+	changed := peer()
+	changed.Spec.Namespaces = []string{"b"}
+	if w.Link(changed) == w.link {
+		t.Error("the namespaces have changed, and there is no other link")
+	}
+	<-w.link.Done()
+	unnamed := peer()
+	unnamed.Spec.ClusterID = ""
+	if _, err := w.Links.Ensure(t.Context(), unnamed); !errors.Is(err, errUnnamed) {
+		t.Errorf("a peer without an id gives %v", err)
+	}
+}
+
+func TestALinkKeepsRecords(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, nil))
+	w.run(w.replicaSet(), "web-0-aaaaa", corev1.PodFailed, nil)
+	w.run(w.replicaSet(), "web-0-bbbbb", corev1.PodRunning, nil)
+	other := peerstest.New(t, testScheme(), peers.Config{Adapt: Adapt})
+	other.Add(peerName, v1alpha1.TenantNamespace(peerName), w.remote.Client)
+	other.Link(peer())
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return w.replicaSet().Annotations[annotationRecord] != "", nil
+	})
+	if err != nil {
+		t.Fatalf("nobody has kept the record: %v", err)
+	}
 }
 
 func TestVersionsNeverGoBack(t *testing.T) {
@@ -307,9 +327,9 @@ func TestVersionsNeverGoBack(t *testing.T) {
 		pod.Status.Message += "."
 		w.updateStatus(pod)
 	}
-	before := versionOf(w.shadow().ResourceVersion)
+	before := versionOf(w.shadow())
 	w.delete(pod)
-	if after := versionOf(w.shadow().ResourceVersion); after < before {
+	if after := versionOf(w.shadow()); after < before {
 		t.Errorf("the version went from %d to %d", before, after)
 	}
 }

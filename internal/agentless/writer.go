@@ -16,54 +16,54 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// A hand changes what there is at a peer.
-type hand struct {
+// A writer changes what there is at a peer.
+type writer struct {
 	client client.Client
 	id     string
 }
 
 // change brings what is new in the ShadowPod to the pod that runs, then to those that would come after it.
-func (h hand) change(ctx context.Context, seen observed, shadow *v1alpha1.ShadowPod) error {
-	keeper := seen.keeper.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
+func (w writer) change(ctx context.Context, seen observed, shadow *v1alpha1.ShadowPod) error {
+	owner := seen.owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
 	if len(shadow.Spec.Pod.Raw) > 0 {
-		template, err := templateOf(h.id, shadow)
+		template, err := templateOf(w.id, shadow)
 		if err != nil {
 			return apierrors.NewBadRequest(err.Error())
 		}
-		if err := h.changePod(ctx, seen, template); err != nil {
+		if err := w.changePod(ctx, seen, template); err != nil {
 			return err
 		}
-		if set, isSet := keeper.(*appsv1.ReplicaSet); isSet {
+		if set, isSet := owner.(*appsv1.ReplicaSet); isSet {
 			set.Spec.Template = template // that of a Job cannot be changed
 		}
 	}
-	annotations := maps.Clone(keeper.GetAnnotations())
+	annotations := maps.Clone(owner.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	maps.Copy(annotations, annotationsOf(shadow))
-	keeper.SetAnnotations(annotations)
-	if err := h.patch(ctx, seen.keeper, keeper); err != nil {
+	owner.SetAnnotations(annotations)
+	if err := w.patch(ctx, seen.owner, owner); err != nil {
 		return err
 	}
-	return h.endPods(ctx, observed{keeper: keeper, pods: seen.pods})
+	return w.endPods(ctx, observed{owner: owner, pods: seen.pods})
 }
 
 // changePod brings the change to the pod that runs, where Kubernetes allows it.
-func (h hand) changePod(ctx context.Context, seen observed, template corev1.PodTemplateSpec) error {
+func (w writer) changePod(ctx context.Context, seen observed, template corev1.PodTemplateSpec) error {
 	pod := seen.pod()
 	if pod == nil || !pod.DeletionTimestamp.IsZero() || terminal(pod) {
 		return nil
 	}
-	changed := changedPod(pod, templateFrom(seen.keeper), template)
-	if err := h.patch(ctx, pod, changed); err != nil {
+	changed := changedPod(pod, templateFrom(seen.owner), template)
+	if err := w.patch(ctx, pod, changed); err != nil {
 		return err
 	}
 	resized := resizedPod(changed, template)
 	if equality.Semantic.DeepEqual(changed.Spec, resized.Spec) {
 		return nil
 	}
-	err := h.client.SubResource("resize").Patch(ctx, resized, client.StrategicMergeFrom(changed))
+	err := w.client.SubResource("resize").Patch(ctx, resized, client.StrategicMergeFrom(changed))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("resize pod %s: %w", pod.Name, err)
 	}
@@ -71,34 +71,34 @@ func (h hand) changePod(ctx context.Context, seen observed, template corev1.PodT
 }
 
 // patch makes before what after is, if they differ.
-func (h hand) patch(ctx context.Context, before, after client.Object) error {
+func (w writer) patch(ctx context.Context, before, after client.Object) error {
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil
 	}
 	target := after.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
-	if err := h.client.Patch(ctx, target, client.StrategicMergeFrom(before)); err != nil {
+	if err := w.client.Patch(ctx, target, client.StrategicMergeFrom(before)); err != nil {
 		return fmt.Errorf("change %T %s: %w", before, before.GetName(), err)
 	}
 	return nil
 }
 
 // end deletes the ReplicaSet or Job such that it stays until its pods are gone, and makes no more of them.
-func (h hand) end(ctx context.Context, seen observed) error {
-	uid := seen.keeper.GetUID()
-	err := h.client.Delete(ctx, seen.keeper, client.PropagationPolicy(metav1.DeletePropagationForeground),
+func (w writer) end(ctx context.Context, seen observed) error {
+	uid := seen.owner.GetUID()
+	err := w.client.Delete(ctx, seen.owner, client.PropagationPolicy(metav1.DeletePropagationForeground),
 		client.Preconditions{UID: &uid})
 	if err != nil {
 		return err
 	}
-	ending := seen.keeper.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
+	ending := seen.owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
 	ending.SetDeletionTimestamp(&metav1.Time{Time: ending.GetCreationTimestamp().Time})
-	return h.endPods(ctx, observed{keeper: ending, pods: seen.pods})
+	return w.endPods(ctx, observed{owner: ending, pods: seen.pods})
 }
 
 // endPods gives the pods of what is being deleted the grace that home gives them. Without one, the peer's own garbage
 // collector deletes them with theirs, and so it does if we are killed before we do.
-func (h hand) endPods(ctx context.Context, seen observed) error {
-	grace := graceOf(seen.keeper)
+func (w writer) endPods(ctx context.Context, seen observed) error {
+	grace := graceOf(seen.owner)
 	if !seen.ending() || grace == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (h hand) endPods(ctx context.Context, seen observed) error {
 		if given := pod.DeletionGracePeriodSeconds; !pod.DeletionTimestamp.IsZero() && given != nil && *given <= *grace {
 			continue
 		}
-		err := h.client.Delete(ctx, pod, client.GracePeriodSeconds(*grace), client.Preconditions{UID: &pod.UID})
+		err := w.client.Delete(ctx, pod, client.GracePeriodSeconds(*grace), client.Preconditions{UID: &pod.UID})
 		if !apierrors.IsConflict(err) && client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("delete pod %s: %w", pod.Name, err))
 		}
@@ -115,12 +115,12 @@ func (h hand) endPods(ctx context.Context, seen observed) error {
 	return errors.Join(errs...)
 }
 
-// tend does what nobody asks for: it keeps the record of pods that were made again, and the grace of those that end.
-func (h hand) tend(ctx context.Context, seen observed) error {
+// keepRecord does what nobody asks for: it keeps the record of pods that were made again, and the grace of those that end.
+func (w writer) keepRecord(ctx context.Context, seen observed) error {
 	if seen.ending() {
-		return h.endPods(ctx, seen)
+		return w.endPods(ctx, seen)
 	}
-	known, now := recordOf(seen.keeper.GetAnnotations()), seen.record()
+	known, now := recordOf(seen.owner.GetAnnotations()), seen.record()
 	if known.Pod == now.Pod {
 		return nil
 	}
@@ -128,9 +128,9 @@ func (h hand) tend(ctx context.Context, seen observed) error {
 	if err != nil {
 		return fmt.Errorf("encode the record of earlier pods: %w", err)
 	}
-	keeper := seen.keeper.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
-	annotations := maps.Clone(keeper.GetAnnotations())
+	owner := seen.owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
+	annotations := maps.Clone(owner.GetAnnotations())
 	annotations[annotationRecord] = text
-	keeper.SetAnnotations(annotations)
-	return client.IgnoreNotFound(h.patch(ctx, seen.keeper, keeper))
+	owner.SetAnnotations(annotations)
+	return client.IgnoreNotFound(w.patch(ctx, seen.owner, owner))
 }
