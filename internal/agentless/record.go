@@ -2,10 +2,13 @@ package agentless
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // A record tells, in an annotation of what keeps the pods, of the pods that were there before the one that is now.
@@ -37,35 +40,15 @@ func (r record) with(now *corev1.Pod, others []*corev1.Pod) record {
 	if now == nil || now.UID == r.Pod || r.Pod == "" && len(others) == 0 {
 		return r
 	}
-	next := record{Pod: now.UID, Recreations: r.Recreations, Restarts: map[string]int32{}}
-	for name, count := range r.Restarts {
-		next.Restarts[name] = count
-	}
-	counted := false
+	next := record{Pod: now.UID, Restarts: maps.Clone(r.Restarts)}
+	ended := int32(0)
 	for _, other := range others {
 		if r.Pod == "" || other.UID == r.Pod {
-			next.Recreations = added(next.Recreations, 1)
-			next.addRestarts(other)
-			counted = true
+			ended++
+			next.Restarts = offload.AddRestarts(next.Restarts, &other.Status)
 		}
 	}
-	if !counted {
-		next.Recreations = added(next.Recreations, 1) // it went before anybody could read its restarts
-	}
+	ended = max(ended, 1) // it may have gone before anybody could read its restarts
+	next.Recreations = ended + min(max(r.Recreations, 0), math.MaxInt32-ended)
 	return next
-}
-
-func (r record) addRestarts(pod *corev1.Pod) {
-	for _, containers := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range containers {
-			if count := containers[i].RestartCount; count > 0 {
-				r.Restarts[containers[i].Name] = added(r.Restarts[containers[i].Name], count)
-			}
-		}
-	}
-}
-
-// added adds two counts that a peer claims.
-func added(a, b int32) int32 {
-	return int32(min(int64(max(a, 0))+int64(max(b, 0)), math.MaxInt32))
 }

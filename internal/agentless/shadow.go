@@ -1,17 +1,13 @@
 package agentless
 
 import (
-	"encoding/json"
 	"maps"
-	"regexp"
 	"strconv"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,12 +16,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
-const (
-	// reasonRemaking: the pod goes, not by its own doing, and the next one is about to come.
-	reasonRemaking = "Remaking"
-	// maxMessage is the bound of messages of conditions in the API.
-	maxMessage = 1024
-)
+// maxMessage is the bound of messages of pods.
+const maxMessage = 1024
 
 // shadowOf returns the ShadowPod that stands for what there is. It lies in the namespace of its home pod, so that pods of
 // the same name do not meet, and has no spec.pod: what is not changed need not be read.
@@ -71,7 +63,7 @@ func (o observed) status() v1alpha1.ShadowPodStatus {
 		status.PodUID = pod.UID
 		o.tell(&status, pod)
 	} else if o.jobCondition(batchv1.JobComplete) != nil {
-		put(&status, &corev1.PodStatus{Phase: corev1.PodSucceeded}) // somebody took the pod away after it had ended
+		offload.RecordPod(&status, &corev1.PodStatus{Phase: corev1.PodSucceeded}) // somebody took the pod away after it had ended
 	}
 	o.explain(&status)
 	return status
@@ -81,9 +73,9 @@ func (o observed) status() v1alpha1.ShadowPodStatus {
 func (o observed) tell(status *v1alpha1.ShadowPodStatus, pod *corev1.Pod) {
 	told := offload.Export(pod)
 	if o.remade(pod) {
-		told = offload.Interrupted(&told, reasonRemaking)
+		told = offload.Interrupted(&told, offload.ReasonRemaking)
 	}
-	put(status, &told)
+	offload.RecordPod(status, &told)
 	for i := range told.Conditions {
 		c := &told.Conditions[i]
 		switch {
@@ -106,7 +98,7 @@ func (o observed) explain(status *v1alpha1.ShadowPodStatus) {
 		}
 		why := sanitize.Text("The peer's API server does not take the pod: "+c.Message, maxMessage)
 		set(status, v1alpha1.ConditionScheduled, metav1.ConditionFalse, reason, why, c.LastTransitionTime)
-		put(status, &corev1.PodStatus{Phase: corev1.PodPending, Reason: reason, Message: why})
+		offload.RecordPod(status, &corev1.PodStatus{Phase: corev1.PodPending, Reason: reason, Message: why})
 	}
 	if c := o.failed(); c != nil {
 		set(status, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, c.Reason,
@@ -118,26 +110,11 @@ func (o observed) explain(status *v1alpha1.ShadowPodStatus) {
 	}
 }
 
-func put(status *v1alpha1.ShadowPodStatus, pod *corev1.PodStatus) {
-	status.Phase = string(pod.Phase)
-	raw, err := json.Marshal(pod)
-	if err != nil {
-		return // nothing that came from an API server cannot be encoded
-	}
-	status.Pod = &runtime.RawExtension{Raw: raw}
-}
-
-var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
-
 //nolint:revive // the fields of a condition
 func set(
 	status *v1alpha1.ShadowPodStatus, kind string, is metav1.ConditionStatus, reason, message string, since metav1.Time,
 ) {
-	if !validReason.MatchString(reason) {
-		reason = kind // pods may give none
-	}
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: kind, Status: is, ObservedGeneration: status.ObservedGeneration, LastTransitionTime: since,
-		Reason: reason, Message: sanitize.Text(message, maxMessage),
+	offload.SetCondition(status, metav1.Condition{
+		Type: kind, Status: is, ObservedGeneration: status.ObservedGeneration, LastTransitionTime: since, Reason: reason, Message: message,
 	})
 }

@@ -199,7 +199,7 @@ func read[T client.Object](w *world, into T, name string) T {
 // run makes a pod of the ReplicaSet or Job, as its controller does.
 func (w *world) run(owner client.Object, name string, phase corev1.PodPhase, change func(*corev1.Pod)) *corev1.Pod {
 	w.t.Helper()
-	template := templateFrom(owner)
+	template := templateOfOwner(owner)
 	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	pod.Namespace, pod.Name, pod.UID = there, name, types.UID("uid-"+name)
 	pod.OwnerReferences = []metav1.OwnerReference{{

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // A writer changes what there is at a peer.
@@ -55,11 +57,12 @@ func (w writer) changePod(ctx context.Context, seen observed, template corev1.Po
 	if pod == nil || !pod.DeletionTimestamp.IsZero() || terminal(pod) {
 		return nil
 	}
-	changed := changedPod(pod, templateFrom(seen.owner), template)
+	wanted := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	changed := offload.Changed(pod, templateOfOwner(seen.owner).ObjectMeta, wanted)
 	if err := w.patch(ctx, pod, changed); err != nil {
 		return err
 	}
-	resized := resizedPod(changed, template)
+	resized := offload.Resized(changed, wanted)
 	if equality.Semantic.DeepEqual(changed.Spec, resized.Spec) {
 		return nil
 	}
@@ -133,4 +136,16 @@ func (w writer) keepRecord(ctx context.Context, seen observed) error {
 	annotations[annotationRecord] = text
 	owner.SetAnnotations(annotations)
 	return client.IgnoreNotFound(w.patch(ctx, seen.owner, owner))
+}
+
+// templateOfOwner returns the template of a ReplicaSet or Job.
+func templateOfOwner(owner client.Object) corev1.PodTemplateSpec {
+	switch owner := owner.(type) {
+	case *appsv1.ReplicaSet:
+		return owner.Spec.Template
+	case *batchv1.Job:
+		return owner.Spec.Template
+	default:
+		return corev1.PodTemplateSpec{}
+	}
 }
