@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/hanse-dev/hanse/internal/agentless"
 	"github.com/hanse-dev/hanse/internal/kubelet"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
@@ -56,11 +57,7 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 	if err != nil {
 		return err
 	}
-	without, err := newAdapter(mgr)
-	if err != nil {
-		return err
-	}
-	links, err := server.addLinks(mgr, peers.Config{UserAgent: "hanse-kubelet", Adapt: without.adapt})
+	links, err := server.addLinks(mgr, peers.Config{UserAgent: "hanse-kubelet", Adapt: agentless.Adapt})
 	if err != nil {
 		return err
 	}

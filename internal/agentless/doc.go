@@ -1,7 +1,7 @@
 // Package agentless makes a cluster without Hanse a provider. Of such a peer there is a kubeconfig with rights in some
 // namespaces, and nothing else.
 //
-// Its Offerer makes at home, from what can be read over there, the advertisement that no Hanse there makes. Its Links show
-// `hanse kubelet` ShadowPods where there are none: each stands for a ReplicaSet of one replica, or a Job of one pod, which
-// the peer's own controllers keep running. Nothing is remembered but what these objects say themselves.
+// The Offerer makes at home the advertisement that no Hanse at the peer makes, from what can be read there. Adapt makes
+// links to such a peer look as if Hanse ran there: each ShadowPod stands for a ReplicaSet of one replica, or a Job of one
+// pod, which the peer's own controllers keep running. Nothing is remembered but what these objects say themselves.
 package agentless

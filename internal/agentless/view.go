@@ -76,6 +76,7 @@ func (v *view) transport() *peers.Transport {
 		Feed:      v.feed,
 		Run:       v.run,
 		Mapping:   v.mapping,
+		Leftovers: v.leftovers,
 		RemotePod: v.remotePod,
 	}
 }
@@ -193,7 +194,8 @@ func (v *view) feed(ctx context.Context, feed *peers.Feed) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch feed.Subject().Example.(type) {
-	case *v1alpha1.NamespaceMapping, *v1alpha1.ShadowPod:
+	case *v1alpha1.ShadowPod:
+	case *v1alpha1.NamespaceMapping: // they are made as they are asked for, so that this feed tells only of failures
 	default:
 		feed.Fail(fmt.Errorf("a cluster without Hanse has no %T", feed.Subject().Example))
 		return
@@ -213,13 +215,19 @@ func (v *view) fill(feed *peers.Feed) {
 	if !v.synced() {
 		return
 	}
-	objects := map[string]client.Object{}
+	var objects []client.Object
 	for _, home := range v.store.all() {
-		if object := v.objectFor(feed, home); object != nil {
-			objects[object.GetName()] = object
+		if seen, found := v.store.look(home); found && shows(feed, home) {
+			objects = append(objects, shadowOf(home, seen))
 		}
 	}
-	feed.Replace(slices.Collect(maps.Values(objects)))
+	feed.Replace(objects)
+}
+
+// shows reports whether the feed is to show the ShadowPod of the home pod. The peer may have invented the namespace.
+func shows(feed *peers.Feed, home types.NamespacedName) bool {
+	_, isShadowPod := feed.Subject().Example.(*v1alpha1.ShadowPod)
+	return isShadowPod && feed.Namespace() == home.Namespace
 }
 
 func (v *view) showAll() {
@@ -243,24 +251,16 @@ func (v *view) show(home types.NamespacedName) {
 	if !v.synced() {
 		return
 	}
+	seen, found := v.store.look(home)
 	for feed := range v.feeds {
-		if object := v.objectFor(feed, home); object != nil {
-			feed.Put(object)
-		} else if feed.Namespace() == home.Namespace {
+		switch {
+		case !shows(feed, home):
+		case found:
+			feed.Put(shadowOf(home, seen))
+		default:
 			feed.Delete(home)
 		}
 	}
-}
-
-// objectFor returns what the feed shows of the home pod: its ShadowPod, the mapping of its namespace, or nil.
-func (v *view) objectFor(feed *peers.Feed, home types.NamespacedName) client.Object {
-	if _, isMapping := feed.Subject().Example.(*v1alpha1.NamespaceMapping); isMapping {
-		return v.mapping(home.Namespace)
-	}
-	if seen, found := v.store.look(home); found && feed.Namespace() == home.Namespace {
-		return shadowOf(home, seen)
-	}
-	return nil
 }
 
 // mapping is peers.Transport.Mapping.
@@ -273,6 +273,17 @@ func (v *view) mapping(home string) *v1alpha1.NamespaceMapping {
 			Message: "Pods run in a namespace that the administrator chose",
 		}}},
 	}
+}
+
+// leftovers is peers.Transport.Leftovers.
+func (v *view) leftovers() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	found := map[string]struct{}{}
+	for _, home := range v.store.all() {
+		found[home.Namespace] = struct{}{}
+	}
+	return slices.Collect(maps.Keys(found))
 }
 
 // remotePod is peers.Transport.RemotePod.

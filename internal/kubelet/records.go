@@ -79,6 +79,9 @@ func followLeftovers(ctx context.Context, reader client.Reader, link *peers.Link
 	for i := range offloadings.Items {
 		link.FollowTwin(records, offloadings.Items[i].Namespace)
 	}
+	for _, home := range link.Leftovers() {
+		link.FollowTwin(records, home)
+	}
 	return nil
 }
 

@@ -59,6 +59,8 @@ type Transport struct {
 	Run func(ctx context.Context)
 	// Mapping returns the NamespaceMapping of one of our namespaces, if the peer has one for each. It may be nil.
 	Mapping func(home string) *v1alpha1.NamespaceMapping
+	// Leftovers returns those of our namespaces of which there is something at the peer. It may be nil.
+	Leftovers func() []string
 	// RemotePod finds the pod of a ShadowPod, if the pod does not have the name of the ShadowPod. It may be nil.
 	RemotePod func(shadow *v1alpha1.ShadowPod) (types.NamespacedName, bool)
 }

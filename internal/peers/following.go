@@ -125,6 +125,15 @@ func (l *Link) Twin(home string) string {
 	return mapping.Status.Twin
 }
 
+// Leftovers returns those of our namespaces of which there is something at the peer, where that is known without following
+// their twins: at peers without Hanse.
+func (l *Link) Leftovers() []string {
+	if l.transport.Leftovers == nil {
+		return nil
+	}
+	return l.transport.Leftovers()
+}
+
 // RemotePod returns the namespace and the name of the pod that runs for the ShadowPod at the peer, if there is one.
 func (l *Link) RemotePod(shadow *v1alpha1.ShadowPod) (types.NamespacedName, bool) {
 	if l.transport.RemotePod != nil {
