@@ -26,7 +26,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	command.AddCommand(newManagerCommand(), newKubeletCommand(), newDiscoveryCommand(), newVersionCommand())
+	command.AddCommand(newManagerCommand(), newKubeletCommand(), newDiscoveryCommand(), newPolicyCommand(), newVersionCommand())
 	return command
 }
 

@@ -70,7 +70,7 @@ func (f *marketFlags) parse(namespace string) error {
 func (f *marketFlags) addPolicies(mgr manager.Manager, _ *peers.Links) error {
 	recorder := mgr.GetEventRecorder("hanse-policy")
 	f.maker = policymaker.New(f.policies, mgr.GetClient(), mgr.GetAPIReader(), f.clock, recorder)
-	return f.maker.SetupWithManager(mgr)
+	return errors.Join(f.maker.SetupWithManager(mgr), f.addTrials(mgr))
 }
 
 func (f *marketFlags) addAdvertising(mgr manager.Manager, links *peers.Links) error {

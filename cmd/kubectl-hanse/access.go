@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 // An accessVerb changes what a peer may do here as a consumer.
@@ -53,58 +53,68 @@ var accessVerbs = []accessVerb{
 	},
 }
 
-type accessFlags struct {
+// peerVerbFlags are those of verbs that change how this cluster deals with a peer.
+type peerVerbFlags struct {
 	dryRunFlags
 	waitFlags
+}
+
+// A peerVerb is such a verb. await is what it waits for, if anything.
+type peerVerb struct {
+	verb, short, long, await string
+	timeout                  time.Duration
+	run                      func(ctx context.Context, command *cobra.Command, c client.Client, flags *peerVerbFlags, name string) error
+}
+
+func (v peerVerb) command(global *globalFlags) *cobra.Command {
+	flags := &peerVerbFlags{}
+	command := &cobra.Command{
+		Use: v.verb + " PEER", Short: v.short, Long: v.long,
+		Example: fmt.Sprintf("  kubectl hanse %s lubeck\n\n  # Only the object\n  kubectl hanse %s lubeck --dry-run=client -o yaml", v.verb, v.verb),
+		Args:    cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := flags.validate(); err != nil {
+				return err
+			}
+			return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+				return v.run(ctx, command, c.client, flags, args[0])
+			})
+		},
+	}
+	flags.dryRunFlags.bind(command.Flags())
+	flags.timeout = v.timeout
+	if v.await != "" {
+		flags.waitFlags.bind(command.Flags(), v.timeout, v.await)
+	}
+	return command
 }
 
 // newAccessCommands makes the verbs by which a provider controls its consumers.
 func newAccessCommands(global *globalFlags) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, v := range accessVerbs {
-		flags := &accessFlags{}
-		command := &cobra.Command{
-			Use: v.verb + " PEER", Short: v.short, Long: v.long,
-			Example: fmt.Sprintf("  kubectl hanse %s lubeck\n\n  # Only the object\n  kubectl hanse %s lubeck --dry-run=client -o yaml", v.verb, v.verb),
-			Args:    cobra.ExactArgs(1),
-			RunE: func(command *cobra.Command, args []string) error {
-				if err := flags.validate(); err != nil {
-					return err
-				}
-				return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
-					return v.run(ctx, command, c.client, flags, args[0])
-				})
-			},
-		}
-		flags.dryRunFlags.bind(command.Flags())
-		flags.timeout = 30 * time.Second
+		verb := peerVerb{verb: v.verb, short: v.short, long: v.long, timeout: 30 * time.Second, run: v.run}
 		if v.waits {
-			flags.waitFlags.bind(command.Flags(), 10*time.Minute, "the peer has no pods here")
+			verb.await, verb.timeout = "the peer has no pods here", 10*time.Minute
 		}
-		commands = append(commands, command)
+		commands = append(commands, verb.command(global))
 	}
 	return commands
 }
 
-func (v accessVerb) run(ctx context.Context, command *cobra.Command, c client.Client, flags *accessFlags, name string) error {
+func (v accessVerb) run(ctx context.Context, command *cobra.Command, c client.Client, flags *peerVerbFlags, name string) error {
+	change := editOfPeer(c, name, v.change)
 	if flags.dry() {
-		peer, err := readPeer(ctx, c, name)
-		if err != nil {
-			return err
-		}
-		if err := v.change(peer); err != nil {
-			return err
-		}
-		return printObjects(command.OutOrStdout(), peer)
+		return change.print(ctx, command)
 	}
-	if err := changePeer(ctx, c, name, v.change); err != nil {
+	if err := change.write(ctx, c); err != nil {
 		return err
 	}
 	if v.waits && !flags.wait {
 		return say(command, "%s is asked to move its pods away.\n", name)
 	}
 	if v.waits {
-		if err := awaitNoGuests(ctx, c, name, &progress{report: reporter(command)}); err != nil {
+		if err := awaitDrained(ctx, c, name, &progress{report: reporter(command)}); err != nil {
 			return err
 		}
 	}
@@ -119,7 +129,7 @@ func (v accessVerb) change(peer *v1alpha1.Peer) error {
 		return fmt.Errorf("it runs no pods here: it is no consumer. To run no more pods of this cluster over there: kubectl cordon %s",
 			v1alpha1.VirtualNodeName(peer.Name))
 	case !peer.DeletionTimestamp.IsZero():
-		return errors.New("it is being deleted: this cluster parts from it already")
+		return errors.New("it is being deleted: this cluster leaves it already")
 	case v.verb == "resume" && !suspended:
 		return errors.New("it is not suspended (after cordon or drain it is `kubectl hanse uncordon`)")
 	case suspended && v.verb != "resume" && v.verb != "suspend":
@@ -129,17 +139,18 @@ func (v accessVerb) change(peer *v1alpha1.Peer) error {
 	return nil
 }
 
-// awaitNoGuests waits until the peer has no pods here, and tells which are left.
-func awaitNoGuests(ctx context.Context, c client.Client, name string, told *progress) error {
+// awaitDrained waits until the peer has no pods here, and tells which are left. A consumer that was not heard of does not
+// know that it is to drain.
+func awaitDrained(ctx context.Context, c client.Client, name string, told *progress) error {
 	left := []string(nil)
-	err := until(ctx, name+" to move its pods away", func(ctx context.Context) (bool, error) {
-		found, err := guestsOf(ctx, c, name)
-		if err != nil {
+	err := install.Until(ctx, name+" to move its pods away", func(ctx context.Context) (bool, error) {
+		seen := take(ctx, c, scope{}, time.Time{}, partNamespaces, partShadowPods, partPeers)
+		if err := seen.err(partNamespaces, partShadowPods); err != nil {
 			return false, err
 		}
-		left = found
+		left = seen.podsOf(name)
 		if len(left) > 0 {
-			told.tell("Still here: " + some(left) + reachedOf(ctx, c, name))
+			told.tell("Still here: " + some(left) + seen.unready(name))
 		}
 		return len(left) == 0, nil
 	})
@@ -150,23 +161,14 @@ func awaitNoGuests(ctx context.Context, c client.Client, name string, told *prog
 	return err
 }
 
-// reachedOf says when the consumer was not heard of: then it does not know that it is to drain.
-func reachedOf(ctx context.Context, c client.Client, name string) string {
-	peer, err := readPeer(ctx, c, name)
-	if err != nil {
+// unready says why a peer is not ready, in brackets.
+func (s *snapshot) unready(name string) string {
+	peer := s.peer(name)
+	if peer == nil {
 		return ""
 	}
 	if ready := currentCondition(peer, v1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
 		return " (" + ready.Message + ")"
 	}
 	return ""
-}
-
-// some names the first few of many.
-func some(names []string) string {
-	const few = 10
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }

@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 // agentlessFlags are those of a join without an invitation.
@@ -89,7 +89,7 @@ func runAgentless(command *cobra.Command, global *globalFlags, flags *joinFlags)
 // joinAgentless writes the Peer and the credentials for it.
 func (f *agentlessFlags) joinAgentless(ctx context.Context, c client.Client, name string, credentials []byte) error {
 	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := controllerutil.CreateOrUpdate(ctx, c, peer, func() error {
+	err := write(ctx, c, peer, func() error {
 		switch {
 		case !peer.DeletionTimestamp.IsZero():
 			return errors.New("it is being deleted: try again when it is gone")
@@ -100,7 +100,7 @@ func (f *agentlessFlags) joinAgentless(ctx context.Context, c client.Client, nam
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("write Peer %s: %w", name, err)
+		return err
 	}
 	return putTenantSecret(ctx, c, name, v1alpha1.LinkSecret, map[string][]byte{v1alpha1.LinkSecretKey: credentials})
 }
@@ -108,7 +108,7 @@ func (f *agentlessFlags) joinAgentless(ctx context.Context, c client.Client, nam
 // awaitAgentless waits until the manager has looked at the peer, and tells what it found.
 func awaitAgentless(ctx context.Context, command *cobra.Command, c client.Client, name string) error {
 	found := &metav1.Condition{}
-	err := until(ctx, "the manager to look at Peer "+name, func(ctx context.Context) (bool, error) {
+	err := install.Until(ctx, "the manager to look at Peer "+name, func(ctx context.Context) (bool, error) {
 		peer, err := readPeer(ctx, c, name)
 		if err != nil {
 			return false, err

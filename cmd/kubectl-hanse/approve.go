@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 // A decisionVerb is an administrator's word on what a peer advertises.
@@ -28,65 +28,49 @@ var decisionVerbs = []decisionVerb{
 		verb: "accept", decision: v1alpha1.DecisionAccept, wants: v1alpha1.AcknowledgementAccepted,
 		short: "Use what a peer offers, where a policy leaves that to you",
 		long: "Accepts an advertisement that is pending, or that you have refused. That holds until the peer changes its terms:\n" +
-			"anything but how much it has free. What a policy refuses, it goes on refusing.",
+			"anything but how much it has free. What a policy refuses, it goes on refusing. PEER is the name of the peer, or the\n" +
+			"id of its cluster.",
 		done: "is used: its virtual node takes pods",
 	},
 	{
 		verb: "refuse", decision: v1alpha1.DecisionRefuse, wants: v1alpha1.AcknowledgementRefused,
 		short: "Do not use what a peer offers",
 		long: "Refuses an advertisement, whatever the policies say, until the peer changes its terms: anything but how much it has\n" +
-			"free. Pods that run there stay; the virtual node takes no more of them.",
+			"free. Pods that run there stay; the virtual node takes no more of them. PEER is the name of the peer, or the id of\n" +
+			"its cluster.",
 		done: "is refused: its virtual node takes no more pods",
 	},
-}
-
-type decisionFlags struct {
-	dryRunFlags
-	waitFlags
 }
 
 // newDecisionCommands makes the verbs by which an administrator decides on advertisements.
 func newDecisionCommands(global *globalFlags) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, v := range decisionVerbs {
-		flags := &decisionFlags{}
-		command := &cobra.Command{
-			Use: v.verb + " PEER", Short: v.short, Long: v.long,
-			Example: fmt.Sprintf("  # By the name of the peer, or by the id of its cluster\n  kubectl hanse %s hamburg\n\n"+
-				"  # Only the object\n  kubectl hanse %s hamburg --dry-run=client -o yaml", v.verb, v.verb),
-			Args: cobra.ExactArgs(1),
-			RunE: func(command *cobra.Command, args []string) error {
-				if err := flags.validate(); err != nil {
-					return err
-				}
-				return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
-					return v.run(ctx, command, c.client, flags, args[0])
-				})
-			},
+		verb := peerVerb{
+			verb: v.verb, short: v.short, long: v.long, await: "the peer is answered", timeout: 30 * time.Second, run: v.run,
 		}
-		flags.dryRunFlags.bind(command.Flags())
-		flags.waitFlags.bind(command.Flags(), 30*time.Second, "the peer is answered")
-		commands = append(commands, command)
+		commands = append(commands, verb.command(global))
 	}
 	return commands
 }
 
-func (v decisionVerb) run(ctx context.Context, command *cobra.Command, c client.Client, flags *decisionFlags, name string) error {
+// run decides about the peer of that name, or the one whose cluster has that id.
+func (v decisionVerb) run(ctx context.Context, command *cobra.Command, c client.Client, flags *peerVerbFlags, name string) error {
 	peer, err := peerNamed(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	if flags.dry() {
-		ad, err := advertisementOf(ctx, c, peer)
-		if err != nil {
-			return err
-		}
-		if err := v.decide(ad, peer.Name, clock.RealClock{}.Now()); err != nil {
-			return err
-		}
-		return printObjects(command.OutOrStdout(), ad)
+	change := edit[*v1alpha1.Advertisement]{
+		read: func(ctx context.Context) (*v1alpha1.Advertisement, error) { return advertisementOf(ctx, c, peer) },
+		change: func(ad *v1alpha1.Advertisement) error {
+			return v.decide(ad, peer.Name, clock.RealClock{}.Now())
+		},
+		what: v.verb + " the advertisement of " + peer.Name,
 	}
-	if err := v.write(ctx, c, peer); err != nil {
+	if flags.dry() {
+		return change.print(ctx, command)
+	}
+	if err := change.write(ctx, c); err != nil {
 		return err
 	}
 	if !flags.wait {
@@ -96,24 +80,6 @@ func (v decisionVerb) run(ctx context.Context, command *cobra.Command, c client.
 		return err
 	}
 	return say(command, "The advertisement of %s %s.\n", peer.Name, v.done)
-}
-
-func (v decisionVerb) write(ctx context.Context, c client.Client, peer *v1alpha1.Peer) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		ad, err := advertisementOf(ctx, c, peer)
-		if err != nil {
-			return err
-		}
-		before := ad.DeepCopy()
-		if err := v.decide(ad, peer.Name, clock.RealClock{}.Now()); err != nil {
-			return err
-		}
-		return c.Patch(ctx, ad, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	})
-	if err != nil {
-		return fmt.Errorf("%s the advertisement of %s: %w", v.verb, peer.Name, err)
-	}
-	return nil
 }
 
 // decide puts the decision on the advertisement, unless it makes no sense.
@@ -151,13 +117,13 @@ func acceptable(ad *v1alpha1.Advertisement) error {
 // await waits until the manager has acted on the decision.
 func (v decisionVerb) await(ctx context.Context, c client.Client, peer *v1alpha1.Peer) error {
 	var ack v1alpha1.Acknowledgement
-	err := until(ctx, "Hanse to answer "+peer.Name, func(ctx context.Context) (bool, error) {
+	err := install.Until(ctx, "Hanse to answer "+peer.Name, func(ctx context.Context) (bool, error) {
 		ad, err := advertisementOf(ctx, c, peer)
 		if err != nil {
 			return false, err
 		}
 		if ad.Annotations[v1alpha1.AnnotationDecision] != v.decision {
-			return false, final{fmt.Errorf("%s has changed its terms meanwhile: look at them with `kubectl hanse table`, and decide again", peer.Name)}
+			return false, install.Final(fmt.Errorf("%s has changed its terms meanwhile: look at them with `kubectl hanse table`, and decide again", peer.Name))
 		}
 		if ad.Status.Acknowledgement != nil {
 			ack = *ad.Status.Acknowledgement
@@ -176,13 +142,13 @@ func peerNamed(ctx context.Context, c client.Client, name string) (*v1alpha1.Pee
 	if !apierrors.IsNotFound(err) {
 		return peer, err
 	}
-	peers := &v1alpha1.PeerList{}
-	if err := c.List(ctx, peers); err != nil {
-		return nil, fmt.Errorf("list peers: %w", err)
+	seen := take(ctx, c, scope{}, time.Time{}, partPeers)
+	if err := seen.err(partPeers); err != nil {
+		return nil, err
 	}
-	for i := range peers.Items {
-		if peers.Items[i].Spec.ClusterID == name {
-			return &peers.Items[i], nil
+	for i := range seen.peers.Items {
+		if seen.peers.Items[i].Spec.ClusterID == name {
+			return &seen.peers.Items[i], nil
 		}
 	}
 	return nil, err

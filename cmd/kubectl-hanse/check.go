@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,7 +72,10 @@ func runCheck(command *cobra.Command, global *globalFlags, flags *checkFlags) er
 		if err != nil {
 			return err
 		}
-		check := &checker{client: c.client, discovery: d, namespace: global.namespace, ours: version.Version, now: time.Now, reach: through(d.RESTClient())}
+		check := &checker{
+			client: c.client, discovery: d, namespace: global.namespace, ours: version.Version, now: time.Now,
+			reach: through(d.RESTClient()),
+		}
 		findings, err := check.repeat(ctx, flags, &progress{report: reporter(command)})
 		if err != nil {
 			return err
@@ -121,7 +123,8 @@ func (c *checker) run(ctx context.Context, flags *checkFlags) ([]finding, error)
 		if err != nil {
 			return nil, err
 		}
-		return append(c.peer(peer), c.nodeOf(ctx, peer)...), nil
+		s := take(ctx, c.client, scope{system: c.namespace}, c.now(), partVirtualNodes)
+		return append(s.checkPeer(peer), s.checkNodeOf(peer)...), nil
 	}
 	findings := c.cluster()
 	if flags.pre {
@@ -130,18 +133,13 @@ func (c *checker) run(ctx context.Context, flags *checkFlags) ([]finding, error)
 	if missing := c.installed(ctx); missing != nil {
 		return append(findings, *missing), nil
 	}
-	findings = append(findings, c.installation(ctx)...)
-	findings = append(findings, c.peers(ctx)...)
-	findings = append(findings, c.nodes(ctx)...)
-	findings = append(findings, c.certificate(ctx))
-	findings = append(findings, c.offloadings(ctx)...)
-	return append(findings, c.ranges(ctx)), nil
-}
-
-// unknown is the finding where something could not be looked at.
-func (t topic) unknown(name string, err error) finding {
-	if apierrors.IsForbidden(err) {
-		return t.skipped(name, "your rights do not suffice to look: "+err.Error())
-	}
-	return t.failed(name, "it could not be looked at: "+err.Error(), "check that the API server answers, and try again")
+	s := take(ctx, c.client, scope{system: c.namespace}, c.now(), partInfo, partPolicies, partPeers, partNamespaces, partOffloadings,
+		partNodes, partDaemonSets, partDeployments, partAPIServers)
+	findings = append(findings, c.chart(ctx, s)...)
+	findings = append(findings, s.checkVersion(c.ours), s.checkPolicies())
+	findings = append(findings, s.checkPeers()...)
+	findings = append(findings, s.checkNodes()...)
+	findings = append(findings, s.checkDaemonSets(), c.certificate(ctx, s))
+	findings = append(findings, s.checkOffloadings()...)
+	return append(findings, s.checkRanges()), nil
 }

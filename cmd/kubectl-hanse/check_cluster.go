@@ -7,51 +7,53 @@ import (
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/hanse-dev/hanse/internal/install"
 )
 
+const (
+	reinstall = "run `kubectl hanse install` again, with the same flags as before: it repairs what differs"
+
+	kubeletDeployment = "hanse-kubelet"
+	certificateFlag   = "--tls-cert-file"
+	authorityFlag     = "--kubelet-certificate-authority"
+)
+
 // cluster checks what Hanse needs of any cluster.
 func (c *checker) cluster() []finding {
-	const kubernetes, mutating = "Kubernetes version", "MutatingAdmissionPolicy"
-	version, err := install.CheckKubernetes(c.discovery)
-	if err != nil && !errors.Is(err, install.ErrUnsupported) {
-		return []finding{topicKubernetes.unknown(kubernetes, err)}
-	}
-	if version == "" {
+	const name = "Kubernetes version"
+	version, err := install.KubernetesVersion(c.discovery)
+	switch {
+	case errors.Is(err, install.ErrUnsupported):
 		return []finding{
-			topicKubernetes.failed(kubernetes, err.Error(), "upgrade Kubernetes to "+install.MinimumKubernetes+" or newer"),
-			topicPolicies.skipped(mutating, "see Kubernetes version"),
+			topicKubernetes.failed(name, err.Error(), "upgrade Kubernetes to "+install.MinimumKubernetes+" or newer"),
+			topicPolicies.skipped(install.PolicyKinds()[0], "see Kubernetes version"),
 		}
+	case err != nil:
+		return []finding{topicKubernetes.unknown(name, err)}
 	}
-	findings := []finding{topicKubernetes.ok(kubernetes, "%s, and %s is the oldest that will do", version, install.MinimumKubernetes)}
-	const fix = "turn it on with the API server's --runtime-config and --feature-gates"
-	if err != nil {
-		findings = append(findings, topicPolicies.failed(mutating, err.Error(), fix))
-	} else {
-		findings = append(findings, topicPolicies.ok(mutating, "served as v1"))
-	}
-	return append(findings, c.validatingPolicies(fix))
-}
-
-func (c *checker) validatingPolicies(fix string) finding {
-	const name = "ValidatingAdmissionPolicy"
-	group := admissionregistrationv1.SchemeGroupVersion.String()
-	served, err := c.discovery.ServerResourcesForGroupVersion(group)
-	if err != nil {
-		return topicPolicies.unknown(name, err)
-	}
-	for i := range served.APIResources {
-		if served.APIResources[i].Name == "validatingadmissionpolicies" {
-			return topicPolicies.ok(name, "served as v1")
+	findings := []finding{topicKubernetes.ok(name, "%s, and %s is the oldest that will do", version, install.MinimumKubernetes)}
+	for _, kind := range install.PolicyKinds() {
+		found := topicPolicies.ok(kind, "served as v1")
+		err := install.CheckServed(c.discovery, kind)
+		switch {
+		case errors.Is(err, install.ErrUnsupported):
+			found = topicPolicies.failed(kind, err.Error(), "turn it on with the API server's --runtime-config and --feature-gates")
+		case err != nil:
+			found = topicPolicies.unknown(kind, err)
 		}
+		findings = append(findings, found)
 	}
-	return topicPolicies.failed(name, "the API server does not serve it in "+group, fix)
+	return findings
 }
 
 // rights checks whether the user may make what the chart consists of.
@@ -121,4 +123,150 @@ func (c *checker) manifest() (install.Manifest, error) {
 	return install.Render(install.Options{
 		Namespace: c.namespace, Version: c.ours, KubernetesVersion: "v" + install.MinimumKubernetes + ".0",
 	})
+}
+
+// installed returns a finding if there is no Hanse to look at.
+func (c *checker) installed(ctx context.Context) *finding {
+	const name = "Hanse"
+	found, err := read(ctx, c.client, "", c.namespace, &corev1.Namespace{})
+	var problem finding
+	switch {
+	case err != nil:
+		problem = topicInstalled.unknown(name, err)
+	case !found:
+		problem = topicInstalled.failed(name, "there is no namespace "+c.namespace,
+			"run `kubectl hanse install`, or say with --namespace where it is")
+	default:
+		return nil
+	}
+	return &problem
+}
+
+// chart checks that what the chart makes is there, and that its pods run. What Hanse itself makes is another matter.
+func (c *checker) chart(ctx context.Context, s *snapshot) []finding {
+	const kinds, policies = "kinds", "policies and roles"
+	manifest, err := c.manifest()
+	if err != nil {
+		return []finding{topicChart.unknown("the chart", err)}
+	}
+	found := topicKinds.ok(kinds, "all %d are established", len(manifest.Definitions))
+	missing, err := install.Missing(ctx, c.client, manifest.Definitions)
+	switch {
+	case err != nil:
+		found = topicKinds.unknown(kinds, err)
+	case len(missing) > 0:
+		found = topicKinds.failed(kinds, "missing or not established: "+strings.Join(missing, ", "), reinstall)
+	}
+	findings := append([]finding{found}, s.checkDeployments()...)
+
+	guards := manifest.Guards()
+	found = topicChart.ok(policies, "all %d are there", len(guards))
+	missing, err = install.Missing(ctx, c.client, guards)
+	switch {
+	case err != nil:
+		found = topicChart.unknown(policies, err)
+	case len(missing) > 0:
+		found = topicChart.failed(policies, "missing: "+some(missing), reinstall)
+	}
+	return append(findings, found)
+}
+
+// checkDeployments checks that Hanse's own pods run.
+func (s *snapshot) checkDeployments() []finding {
+	if err := s.err(partDeployments); err != nil {
+		return []finding{topicDeployments.unknown("Deployments", err)}
+	}
+	var findings []finding
+	for i := range s.deployments.Items {
+		findings = append(findings, checkDeployment(&s.deployments.Items[i]))
+	}
+	if len(findings) == 0 {
+		findings = append(findings, topicDeployments.failed("Deployments", "there are none in namespace "+s.scope.system, reinstall))
+	}
+	return findings
+}
+
+func checkDeployment(d *appsv1.Deployment) finding {
+	name, want := "Deployment "+d.Name, install.Replicas(d)
+	found := fmt.Sprintf("%d of %d replicas are available", d.Status.AvailableReplicas, want)
+	switch {
+	case want == 0:
+		return topicDeployments.failed(name, "it is scaled to 0", fmt.Sprintf("kubectl scale deployment %s -n %s --replicas=1", d.Name, d.Namespace))
+	case d.Status.AvailableReplicas == 0:
+		return topicDeployments.failed(name, found, fmt.Sprintf("see `kubectl describe pods -n %s`", d.Namespace))
+	case d.Status.AvailableReplicas < want || d.Status.UpdatedReplicas < want || d.Status.ObservedGeneration < d.Generation:
+		return topicDeployments.warning(name, found+", and some may be of an older version", "wait, and check again")
+	default:
+		return topicDeployments.ok(name, "%s", found)
+	}
+}
+
+// certificate checks that the API server takes the serving certificate of the kubelet API: else logs and exec fail for all
+// pods on virtual nodes, and nothing else does.
+func (c *checker) certificate(ctx context.Context, s *snapshot) finding {
+	const name = "certificate of the kubelet API"
+	if err := s.err(partDeployments, partNodes); err != nil {
+		return topicCertificate.unknown(name, err)
+	}
+	i := slices.IndexFunc(s.deployments.Items, func(d appsv1.Deployment) bool { return d.Name == kubeletDeployment })
+	if i < 0 {
+		return topicCertificate.skipped(name, "see Deployments")
+	}
+	mounted := flagOf(&s.deployments.Items[i].Spec.Template.Spec, certificateFlag)
+	found := "made by hanse-kubelet itself, which does unless the API server verifies it"
+	if mounted != "" {
+		found = "mounted, at " + mounted
+	}
+	const fix = "mount a certificate of the address POD_IP that the authority of the API server's " + authorityFlag +
+		" has signed, and name it in kubelet.extraArgs: " + certificateFlag + ", --tls-private-key-file"
+	node, err := c.tryNode(ctx, s)
+	switch {
+	case node == "" && mounted == "" && s.verifiesKubelets():
+		return topicCertificate.failed(name, found+", and it does ("+authorityFlag+")", fix)
+	case node == "":
+		return topicCertificate.ok(name, "%s. There is no virtual node yet to try it with", found)
+	case err == nil:
+		return topicCertificate.ok(name, "%s, and the API server takes it", found)
+	case isDistrust(err):
+		return topicCertificate.failed(name, fmt.Sprintf("%s; the API server does not take it, so kubectl logs and exec fail: %s", found, err), fix)
+	case apierrors.IsForbidden(err):
+		return topicCertificate.ok(name, "%s. Your rights do not suffice to try whether the API server takes it", found)
+	default:
+		return topicCertificate.warning(name, fmt.Sprintf("%s; the API server does not reach the kubelet API of %s: %s", found, node, err),
+			"see whether hanse-kubelet runs, and whether the API server reaches its pod")
+	}
+}
+
+// tryNode has the API server connect to the kubelet API of a virtual node that is ready. Without one there is no name.
+func (c *checker) tryNode(ctx context.Context, s *snapshot) (string, error) {
+	i := slices.IndexFunc(s.nodes.Items, func(n corev1.Node) bool { return isVirtualNode(&n) && isNodeReady(&n) })
+	if i < 0 {
+		return "", nil
+	}
+	return s.nodes.Items[i].Name, c.reach(ctx, s.nodes.Items[i].Name)
+}
+
+// verifiesKubelets reports whether an API server that runs as a pod here was told to verify kubelets. Others are not seen.
+func (s *snapshot) verifiesKubelets() bool {
+	return slices.ContainsFunc(s.apiServers.Items, func(p corev1.Pod) bool { return flagOf(&p.Spec, authorityFlag) != "" })
+}
+
+// isDistrust reports whether the API server has reached the kubelet API and refused its certificate. It says so in text
+// alone.
+func isDistrust(err error) bool {
+	return strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "failed to verify certificate")
+}
+
+// through asks the kubelet API of a node through the API server. Whatever the kubelet API itself answers, it was reached.
+func through(api rest.Interface) func(ctx context.Context, node string) error {
+	return func(ctx context.Context, node string) error {
+		err := api.Get().AbsPath("/api/v1/nodes", node, "proxy", "healthz").Do(ctx).Error()
+		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+			return nil
+		}
+		if cause, found := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse); found {
+			return fmt.Errorf("%w: %s", err, cause.Message) // what went wrong between the two is in the text of the answer
+		}
+		return err
+	}
 }

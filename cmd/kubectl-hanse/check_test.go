@@ -38,6 +38,12 @@ func newChecker(t *testing.T, objects ...client.Object) *checker {
 	}
 }
 
+// seen is a snapshot of a cluster that has the objects.
+func seen(t *testing.T, parts []part, objects ...client.Object) *snapshot {
+	t.Helper()
+	return take(soon(t), newWorld(t, objects...).client, scope{system: v1alpha1.SystemNamespace}, now, parts...)
+}
+
 // installation is all that a healthy one consists of.
 func installation(t *testing.T) []client.Object {
 	t.Helper()
@@ -228,7 +234,7 @@ func TestPeersAreChecked(t *testing.T) {
 			peer := newPeer("hamburg", both...)
 			setCondition(peer, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
 			test.change(peer)
-			findings := newChecker(t).peer(peer)
+			findings := (&snapshot{now: now}).checkPeer(peer)
 			if got := stateOf(findings, test.of); got != test.want {
 				t.Errorf("%q, want %q: %+v", got, test.want, findings)
 			}
@@ -257,7 +263,7 @@ func TestTombstonesAreTold(t *testing.T) {
 		Name: "hanse-peer-hamburg", Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeTombstone},
 		Annotations: map[string]string{v1alpha1.AnnotationExpires: "2026-03-31T12:00:00Z"},
 	}}
-	findings := newChecker(t, stone).peers(soon(t))
+	findings := seen(t, []part{partPeers, partNamespaces}, stone).checkPeers()
 	if stateOf(findings, "namespace hanse-peer-hamburg") != stateWarning {
 		t.Errorf("findings: %+v", findings)
 	}
@@ -271,9 +277,9 @@ func TestNodesAreChecked(t *testing.T) {
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
 		}
 	}
-	check := newChecker(t, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "Unknown", "10.0.2.0/24"),
+	s := seen(t, []part{partNodes, partDaemonSets}, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "Unknown", "10.0.2.0/24"),
 		node("hanse-c", "True", "10.0.3.0/24", corev1.Taint{Key: v1alpha1.TaintWithdrawn, Effect: corev1.TaintEffectNoSchedule}))
-	findings := append(check.nodes(soon(t)), check.ranges(soon(t)))
+	findings := append(s.checkNodes(), s.checkDaemonSets(), s.checkRanges())
 	for name, want := range map[string]state{
 		"Node hanse-a": stateOK, "Node hanse-b": stateFailed, "Node hanse-c": stateWarning, "DaemonSets": stateOK, "pod ranges of nodes": stateOK,
 	} {
@@ -281,10 +287,10 @@ func TestNodesAreChecked(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if got := newChecker(t, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "True", "")).ranges(soon(t)); got.State != stateFailed {
+	if got := seen(t, []part{partNodes}, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "True", "")).checkRanges(); got.State != stateFailed {
 		t.Errorf("a node without a range: %+v", got)
 	}
-	if got := newChecker(t, node("hanse-a", "True", "")).ranges(soon(t)); got.State != stateSkipped {
+	if got := seen(t, []part{partNodes}, node("hanse-a", "True", "")).checkRanges(); got.State != stateSkipped {
 		t.Errorf("no node has a range: %+v", got)
 	}
 }

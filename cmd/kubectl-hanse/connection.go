@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,8 @@ type connection struct {
 	namespace string // that the context is about, as kubectl takes it
 	config    *rest.Config
 	client    client.WithWatch
+	// exec runs askCommand in a pod, with an input, and returns its output.
+	exec func(ctx context.Context, namespace, pod string, input []byte) ([]byte, error)
 }
 
 func (t target) connect() (*connection, error) {
@@ -59,7 +62,9 @@ func (t target) connect() (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the namespace: %w", err)
 	}
-	return &connection{name: t.nameOf(loader), namespace: namespace, config: config, client: c}, nil
+	found := &connection{name: t.nameOf(loader), namespace: namespace, config: config, client: c}
+	found.exec = found.execIn
+	return found, nil
 }
 
 func (t target) nameOf(loader clientcmd.ClientConfig) string {
@@ -119,24 +124,17 @@ func explain(err error, cluster string) error {
 
 // clusterID waits until the manager says who the cluster is: it may have been installed just now.
 func clusterID(ctx context.Context, c client.Client, namespace string) (string, error) {
-	info := &corev1.ConfigMap{}
-	key := client.ObjectKey{Namespace: namespace, Name: v1alpha1.ClusterInfo}
-	if err := c.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); err != nil {
-		if apierrors.IsNotFound(err) {
-			return "", fmt.Errorf("Hanse is not installed: run `kubectl hanse install`: %w", err) //nolint:staticcheck // Hanse is a name
-		}
-		return "", fmt.Errorf("read namespace %s: %w", namespace, err)
+	found, err := read(ctx, c, "", namespace, &corev1.Namespace{})
+	if err != nil {
+		return "", err
 	}
-	err := until(ctx, "Hanse to say the cluster's id", func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, key, info)
-		return info.Data[v1alpha1.ClusterInfoID] != "", err
+	if !found {
+		return "", fmt.Errorf("Hanse is not installed: there is no namespace %s: run `kubectl hanse install`", namespace) //nolint:staticcheck // Hanse is a name
+	}
+	seen := &snapshot{}
+	err = install.Until(ctx, "Hanse to say the cluster's id", func(ctx context.Context) (bool, error) {
+		seen = take(ctx, c, scope{system: namespace}, time.Time{}, partInfo)
+		return seen.clusterID != "", seen.err(partInfo)
 	})
-	return info.Data[v1alpha1.ClusterInfoID], err
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
+	return seen.clusterID, err
 }

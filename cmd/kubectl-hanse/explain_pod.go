@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -75,11 +74,11 @@ type containerState struct {
 }
 
 // explainPod says all that the facts say. Equal facts give an equal answer.
-func explainPod(f podFacts, now time.Time) podExplained {
+func explainPod(f podFacts) podExplained {
 	where := placeOf(f)
 	found := podExplained{
 		Namespace: f.pod.Namespace, Name: f.pod.Name, Where: where, Why: choiceOf(f, where), State: stateOfPod(f.pod),
-		Problems: problemsOf(f, where, now), Hidden: f.hidden,
+		Problems: problemsOf(f, where), Hidden: f.hidden,
 	}
 	if found.Problems == nil {
 		found.Problems = []podProblem{}
@@ -105,7 +104,7 @@ func placeOf(f podFacts) podPlace {
 		return place
 	}
 	place.Kind, place.Peer = placeVirtual, peer
-	if cluster := f.cluster(peer); cluster != nil {
+	if cluster := f.offloadingTo(peer); cluster != nil {
 		place.TwinNamespace = cluster.Twin
 	}
 	if known := f.peer(peer); known != nil && place.ClusterID == "" {
@@ -114,8 +113,8 @@ func placeOf(f podFacts) podPlace {
 	return place
 }
 
-// cluster is how the offloading of the namespace to the peer stands.
-func (f podFacts) cluster(peer string) *v1alpha1.ClusterOffloading {
+// offloadingTo is how the offloading of the namespace to the peer stands.
+func (f podFacts) offloadingTo(peer string) *v1alpha1.ClusterOffloading {
 	if f.offloading == nil {
 		return nil
 	}
@@ -124,14 +123,6 @@ func (f podFacts) cluster(peer string) *v1alpha1.ClusterOffloading {
 		return nil
 	}
 	return &f.offloading.Status.Clusters[i]
-}
-
-func (f podFacts) peer(name string) *v1alpha1.Peer {
-	i := slices.IndexFunc(f.peers, func(p v1alpha1.Peer) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &f.peers[i]
 }
 
 func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
@@ -149,7 +140,7 @@ func isPodReady(pod *corev1.Pod) bool {
 
 func choiceOf(f podFacts, where podPlace) podChoice {
 	switch {
-	case slices.Contains(f.hidden, "the namespace's offloading"):
+	case slices.Contains(f.hidden, hiddenOffloading):
 		return podChoice{Reasons: []string{"You may not see whether the namespace is offloaded"}}
 	case f.offloading == nil && where.Kind == placeVirtual:
 		return podChoice{Reasons: []string{"It was placed while the namespace was offloaded, or chose its node itself: the namespace is not offloaded now"}}
@@ -269,10 +260,14 @@ func (f podFacts) candidates(decided *v1alpha1.PlacementStatus) []podCandidate {
 	if err != nil {
 		return nil // the offloading's condition says so
 	}
+	prices := map[string]string{} // Peer → what it asks for one core with 1Gi and an hour
+	for _, row := range f.table().Rows {
+		prices[row.Peer] = viewRow(&row).UsualCost.String()
+	}
 	var found []podCandidate
-	for i := range f.nodes {
-		node := &f.nodes[i]
-		candidate := podCandidate{Node: node.Name, Price: f.priceOf(node.Labels[v1alpha1.LabelPeer])}
+	for i := range f.nodes.Items {
+		node := &f.nodes.Items[i]
+		candidate := podCandidate{Node: node.Name, Price: prices[node.Labels[v1alpha1.LabelPeer]]}
 		decision := nodeDecision(decided, node.Name)
 		candidate.Weight, candidate.Excluded = weightFor(f.pod, decision), decision.Excluded
 		switch {
@@ -325,16 +320,6 @@ func (f podFacts) excludedPeers() []string {
 		excluded = append(excluded, strings.TrimSpace(peer))
 	}
 	return excluded
-}
-
-// priceOf is what the peer asks for one core with 1Gi and an hour.
-func (f podFacts) priceOf(peer string) string {
-	for i := range f.offers.Rows {
-		if f.offers.Rows[i].Peer == peer {
-			return viewRow(&f.offers.Rows[i]).UsualCost.String()
-		}
-	}
-	return ""
 }
 
 func stateOfPod(pod *corev1.Pod) podState {

@@ -22,8 +22,8 @@ type podProblem struct {
 
 // Pages that say more.
 const (
-	linkPending    = page + "#a-pod-stays-pending"
-	linkNode       = page + "#a-virtual-node-is-not-ready"
+	linkPending    = troubleshooting + "#a-pod-stays-pending"
+	linkNode       = troubleshooting + "#a-virtual-node-is-not-ready"
 	linkDisconnect = "docs/explanation/placement.md#when-a-provider-is-cut-off"
 	linkReasons    = "docs/reference/conditions.md#reasons"
 	linkOffload    = "docs/how-to/offload-a-namespace.md"
@@ -34,14 +34,14 @@ const (
 const shownEvents = 3
 
 // problemsOf are what is wrong, what explains the others first.
-func problemsOf(f podFacts, where podPlace, now time.Time) []podProblem {
+func problemsOf(f podFacts, where podPlace) []podProblem {
 	var found []podProblem
 	add := func(p *podProblem) {
 		if p != nil {
 			found = append(found, *p)
 		}
 	}
-	add(deletionProblem(f, now))
+	add(deletionProblem(f))
 	switch where.Kind {
 	case placeNone:
 		found = append(found, unboundProblems(f)...)
@@ -52,7 +52,7 @@ func problemsOf(f podFacts, where podPlace, now time.Time) []podProblem {
 	add(statusProblem(f, where))
 	found = append(found, containerProblems(f.pod)...)
 	if len(found) == 0 {
-		add(silentProblem(f, where, now))
+		add(silentProblem(f, where))
 	}
 	if len(found) > 0 {
 		found = append(found, warnings(f, found)...)
@@ -60,12 +60,12 @@ func problemsOf(f podFacts, where podPlace, now time.Time) []podProblem {
 	return found
 }
 
-// patience is for how long a pod may need to start without anything being wrong.
-const patience = time.Minute
+// startTimeout is how long a pod may need to start without anything being wrong.
+const startTimeout = time.Minute
 
 // silentProblem tells of a pod that is not ready though nothing complains.
-func silentProblem(f podFacts, where podPlace, now time.Time) *podProblem {
-	started := where.Since == nil || now.Sub(where.Since.Time) > patience
+func silentProblem(f podFacts, where podPlace) *podProblem {
+	started := where.Since == nil || f.now.Sub(where.Since.Time) > startTimeout
 	switch {
 	case where.Kind == placeNone, hasEnded(f.pod), !started, isPodReady(f.pod):
 		return nil
@@ -83,16 +83,16 @@ func silentProblem(f podFacts, where podPlace, now time.Time) *podProblem {
 }
 
 // deletionProblem tells of a pod that is late to go.
-func deletionProblem(f podFacts, now time.Time) *podProblem {
+func deletionProblem(f podFacts) *podProblem {
 	pod := f.pod
-	if pod.DeletionTimestamp.IsZero() || now.Before(pod.DeletionTimestamp.Time) {
+	if pod.DeletionTimestamp.IsZero() || f.now.Before(pod.DeletionTimestamp.Time) {
 		return nil
 	}
 	problem := &podProblem{
 		Reason:  "Deleting",
-		Message: fmt.Sprintf("It should have gone %s ago", duration.HumanDuration(now.Sub(pod.DeletionTimestamp.Time))),
+		Message: fmt.Sprintf("It should have gone %s ago", duration.HumanDuration(f.now.Sub(pod.DeletionTimestamp.Time))),
 		Fix:     "It goes when its remote pod has gone: see whether the peer answers",
-		Link:    page + "#a-namespace-or-peer-does-not-go-away",
+		Link:    troubleshooting + "#a-namespace-or-peer-does-not-go-away",
 	}
 	if len(pod.Finalizers) > 0 {
 		problem.Fix = "Finalizers hold it: " + some(pod.Finalizers)
@@ -158,7 +158,7 @@ func twinProblem(f podFacts, where podPlace) *podProblem {
 		return nil
 	}
 	if f.offloading == nil {
-		if slices.Contains(f.hidden, "the namespace's offloading") {
+		if slices.Contains(f.hidden, hiddenOffloading) {
 			return nil
 		}
 		return &podProblem{
@@ -166,7 +166,7 @@ func twinProblem(f podFacts, where podPlace) *podProblem {
 			Fix: "If it waits there, delete it, or run: kubectl hanse offload " + f.pod.Namespace, Link: linkNobody,
 		}
 	}
-	cluster := f.cluster(where.Peer)
+	cluster := f.offloadingTo(where.Peer)
 	if cluster == nil || cluster.State == "Ready" {
 		return nil
 	}
@@ -240,8 +240,8 @@ func containerProblems(pod *corev1.Pod) []podProblem {
 // warnings are the latest that events tell, of what is not told already.
 func warnings(f podFacts, told []podProblem) []podProblem {
 	var found []podProblem
-	for i := range slices.Backward(f.events) {
-		event := &f.events[i]
+	for i := range slices.Backward(f.events.Items) {
+		event := &f.events.Items[i]
 		known := func(p podProblem) bool { return p.Reason == event.Reason }
 		if event.Type == corev1.EventTypeWarning && !slices.ContainsFunc(told, known) && !slices.ContainsFunc(found, known) {
 			found = append(found, podProblem{Reason: event.Reason, Message: event.Note})

@@ -81,7 +81,9 @@ func newScene() *scene {
 		},
 		Status: v1alpha1.AdvertisementStatus{Acknowledgement: &v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted}},
 	}
-	s.others = []client.Object{ad, virtualNodeOf("bergen", "north"), virtualNodeOf("milan", "south"), virtualNodeOf("rome", "south")}
+	turin := newPeer("turin", v1alpha1.RoleProvider)
+	turin.Spec.ClusterID = "turin-id"
+	s.others = []client.Object{ad, turin, virtualNodeOf("bergen", "north"), virtualNodeOf("milan", "south"), virtualNodeOf("rome", "south")}
 	return s
 }
 
@@ -106,7 +108,7 @@ func (s *scene) explain(t *testing.T) podExplained {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return explainPod(seen, now)
+	return explainPod(seen)
 }
 
 // held has the pod's status say why it does not run.
@@ -196,7 +198,7 @@ func TestPodsAreExplained(t *testing.T) {
 			s := newScene()
 			change(s)
 			var text bytes.Buffer
-			if err := printExplained(&text, s.explain(t), now); err != nil {
+			if err := printExplained(&text, s.explain(t), "", now); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, "explain-"+name+".txt", text.String())
@@ -205,7 +207,7 @@ func TestPodsAreExplained(t *testing.T) {
 	var text bytes.Buffer
 	s := newScene()
 	scenes["no-room"](s)
-	if err := encode(&text, s.explain(t), "json"); err != nil {
+	if err := printExplained(&text, s.explain(t), "json", now); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "explain.json", text.String())
@@ -236,7 +238,7 @@ func TestAPodIsExplainedToWhoSeesLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := explainPod(seen, now)
+	found := explainPod(seen)
 	if diff := cmp.Diff([]string{"nodes", "peers", "offers"}, found.Hidden); diff != "" {
 		t.Errorf("hidden (-want +got):\n%s", diff)
 	}
@@ -253,7 +255,7 @@ func TestAPodThatThereIsNot(t *testing.T) {
 }
 
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
-	for _, link := range []string{linkPending, linkNode, linkDisconnect, linkReasons, linkOffload, linkNobody, page + "#a-namespace-or-peer-does-not-go-away", "docs/how-to/place-pods.md"} {
+	for _, link := range []string{linkPending, linkNode, linkDisconnect, linkReasons, linkOffload, linkNobody, troubleshooting + "#a-namespace-or-peer-does-not-go-away", "docs/how-to/place-pods.md"} {
 		if !leads(t, link) {
 			t.Errorf("%s leads nowhere", link)
 		}

@@ -1,6 +1,13 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
 
 // A state is how a check ended.
 type state string
@@ -22,10 +29,10 @@ type finding struct {
 	Link  string `json:"link"`
 }
 
-// page is the one whose headings topics name.
-const page = "docs/how-to/troubleshoot.md"
+// troubleshooting is the page whose headings topics name.
+const troubleshooting = "docs/how-to/troubleshoot.md"
 
-// A topic is what a check is about: a heading of page, as its anchor.
+// A topic is what a check is about: a heading of that page, as its anchor.
 type topic string
 
 // The topics in the order of the page.
@@ -64,7 +71,7 @@ var groups = map[topic]string{
 
 func (t topic) finding(name string, s state, found, fix string) finding {
 	return finding{
-		Group: groups[t], Name: name, State: s, Found: printable(found), Fix: printable(fix), Link: page + "#" + string(t),
+		Group: groups[t], Name: name, State: s, Found: printable(found), Fix: printable(fix), Link: troubleshooting + "#" + string(t),
 	}
 }
 
@@ -80,4 +87,89 @@ func (t topic) warning(name, found, fix string) finding {
 
 func (t topic) failed(name, found, fix string) finding {
 	return t.finding(name, stateFailed, found, fix)
+}
+
+// unknown is the finding where something could not be looked at.
+func (t topic) unknown(name string, err error) finding {
+	if apierrors.IsForbidden(err) {
+		return t.skipped(name, "your rights do not suffice to look: "+err.Error())
+	}
+	return t.failed(name, "it could not be looked at: "+err.Error(), "check that the API server answers, and try again")
+}
+
+// verdict is an error if a check has failed.
+func verdict(findings []finding) error {
+	failed := slices.DeleteFunc(slices.Clone(findings), func(f finding) bool { return f.State != stateFailed })
+	if len(failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s failed", count(len(failed), "check"))
+}
+
+// firstFailed names one that has failed.
+func firstFailed(findings []finding) string {
+	for _, f := range findings {
+		if f.State == stateFailed {
+			return f.Name + ": " + f.Found
+		}
+	}
+	return ""
+}
+
+func printFindings(to io.Writer, findings []finding, output string) error {
+	forPeople := output
+	if output == "short" {
+		forPeople = ""
+	}
+	return show(to, findings, forPeople, func(d *document) {
+		if output == "short" {
+			printShort(d, findings)
+		} else {
+			printGroups(d, findings)
+		}
+		d.printf("%s\n", sum(findings))
+	})
+}
+
+// printShort prints only problems.
+func printShort(d *document, findings []finding) {
+	for _, f := range findings {
+		if f.State == stateFailed || f.State == stateWarning {
+			d.printf("%s: %s: %s (%s)\n", f.State, f.Name, f.Found, f.Link)
+		}
+	}
+}
+
+func printGroups(d *document, findings []finding) {
+	width, group := 0, ""
+	for _, f := range findings {
+		width = max(width, len(f.Name))
+	}
+	for _, f := range findings {
+		if f.Group != group {
+			group = f.Group
+			d.printf("%s\n", group)
+		}
+		d.printf("  %-7s  %-*s  %s\n", f.State, width, f.Name, f.Found)
+		if f.Fix != "" {
+			indent := strings.Repeat(" ", 2+7+2+width+2)
+			d.printf("%sfix: %s\n%ssee: %s\n", indent, f.Fix, indent, f.Link)
+		}
+	}
+	d.printf("\n")
+}
+
+// sum counts the findings of each state.
+func sum(findings []finding) string {
+	states := map[state]int{}
+	for _, f := range findings {
+		states[f.State]++
+	}
+	var words []string
+	for _, s := range []state{stateOK, stateWarning, stateFailed, stateSkipped} {
+		if states[s] > 0 {
+			words = append(words, fmt.Sprintf("%d %s", states[s], s))
+		}
+	}
+	return orElse(strings.Join(words, ", "), "nothing to check")
 }

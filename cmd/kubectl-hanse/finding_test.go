@@ -30,14 +30,14 @@ func TestFindingsForPeopleAndScripts(t *testing.T) {
 
 // TestEveryTopicIsExplained checks that each link of a finding leads to a heading, and each topic is in a group.
 func TestEveryTopicIsExplained(t *testing.T) {
-	anchors := anchorsOf(t, page)
+	anchors := anchorsOf(t, troubleshooting)
 	topics := topicsOf(t)
 	if len(topics) < 10 {
 		t.Fatalf("only %d topics found", len(topics))
 	}
 	for name, value := range topics {
 		if !anchors[value] {
-			t.Errorf("%s has no heading of %s", page, name)
+			t.Errorf("%s has no heading of %s", troubleshooting, name)
 		}
 		if groups[topic(value)] == "" {
 			t.Errorf("%s is in no group", name)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -160,4 +162,100 @@ func printManifest(to io.Writer, m install.Manifest) error {
 		}
 	}
 	return nil
+}
+
+func newUninstallCommand(global *globalFlags) *cobra.Command {
+	removal := install.Removal{}
+	timeout := time.Duration(0)
+	command := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove Hanse from a cluster, and everything that it made there",
+		Long: "Leaves all peers, removes their namespaces and virtual nodes, and then Hanse with its kinds and policies. The\n" +
+			"cluster is then as it was before. Nothing is removed while pods still run over there, or pods of others here.",
+		Example: `  # Remove Hanse
+  kubectl hanse uninstall
+
+  # Also when it no longer works, a peer is gone for ever, or pods still run remotely (they end)
+  kubectl hanse uninstall --force`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(command.Context(), timeout)
+			defer cancel()
+			c, err := global.cluster.connect()
+			if err != nil {
+				return err
+			}
+			removal.Namespace = global.namespace
+			if err := c.cluster(command).Remove(ctx, removal); err != nil {
+				return explain(err, c.name)
+			}
+			return say(command, "Hanse is removed from %s.\n", c.name)
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVar(&removal.Force, "force", false, "end what still runs, and clean up without Hanse where it does not")
+	flags.DurationVar(&removal.Timeout, "patience", time.Minute, "how long Hanse itself is given to leave its peers")
+	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait in all")
+	return command
+}
+
+// versions is what `version` prints.
+type versions struct {
+	Client    string `json:"client"`
+	Server    string `json:"server,omitempty"`
+	ClusterID string `json:"clusterID,omitempty"`
+}
+
+func newVersionCommand(global *globalFlags) *cobra.Command {
+	clientOnly, output := false, ""
+	command := &cobra.Command{
+		Use:   "version",
+		Short: "Print the versions of this client and of Hanse in the cluster",
+		Example: `  kubectl hanse version
+  kubectl hanse version --client
+  kubectl hanse version -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if output != "" && output != "json" {
+				return errors.New("--output is json")
+			}
+			found := versions{Client: version.Version}
+			var err error
+			if !clientOnly {
+				err = askVersion(command.Context(), global, &found)
+			}
+			return errors.Join(printVersions(command, found, output), err)
+		},
+	}
+	command.Flags().BoolVar(&clientOnly, "client", false, "do not ask the cluster")
+	command.Flags().StringVarP(&output, "output", "o", "", "json; by default for people")
+	return command
+}
+
+func askVersion(ctx context.Context, global *globalFlags, found *versions) error {
+	c, err := global.cluster.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	seen := take(ctx, c.client, scope{system: global.namespace}, time.Time{}, partInfo)
+	if err := seen.err(partInfo); err != nil {
+		return err
+	}
+	if seen.version == "" {
+		return fmt.Errorf("%s does not say its version of Hanse (is it installed?)", c.name)
+	}
+	found.Server, found.ClusterID = seen.version, seen.clusterID
+	return nil
+}
+
+func printVersions(command *cobra.Command, found versions, output string) error {
+	if output == "json" {
+		return json.NewEncoder(command.OutOrStdout()).Encode(found)
+	}
+	if found.Server == "" {
+		return say(command, "Client: %s\n", found.Client)
+	}
+	return say(command, "Client: %s\nServer: %s (cluster %s)\n", found.Client, found.Server, found.ClusterID)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -99,12 +100,12 @@ func (j *joining) allowed(peer *v1alpha1.Peer) error {
 
 // choose finds what the provider is called here. A cluster that is known keeps its name.
 func (j *joining) choose(ctx context.Context, c client.Client) error {
-	peers := &v1alpha1.PeerList{}
-	if err := c.List(ctx, peers); err != nil {
-		return fmt.Errorf("list peers: %w", err)
+	seen := take(ctx, c, scope{}, time.Time{}, partPeers)
+	if err := seen.err(partPeers); err != nil {
+		return err
 	}
-	for i := range peers.Items {
-		known := &peers.Items[i]
+	for i := range seen.peers.Items {
+		known := &seen.peers.Items[i]
 		if known.Spec.ClusterID != j.invitation.ClusterID || known.Name == j.as {
 			continue
 		}
@@ -169,7 +170,11 @@ func (j *joining) write(ctx context.Context, c client.Client) (*metav1.Condition
 			return nil, err
 		}
 	}
-	return before, annotate(ctx, c, j.name(), j.invitation.ID)
+	// The manager does not watch the Secret. It looks at it because of the annotation.
+	return before, editOfPeer(c, j.name(), func(peer *v1alpha1.Peer) error {
+		metav1.SetMetaDataAnnotation(&peer.ObjectMeta, v1alpha1.AnnotationJoin, j.invitation.ID)
+		return nil
+	}).write(ctx, c)
 }
 
 func (j *joining) writePeer(ctx context.Context, c client.Client, known bool) (*v1alpha1.Peer, error) {
@@ -178,17 +183,13 @@ func (j *joining) writePeer(ctx context.Context, c client.Client, known bool) (*
 		return nil, err
 	}
 	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: j.name()}}
-	_, err = controllerutil.CreateOrUpdate(ctx, c, peer, func() error {
+	return peer, write(ctx, c, peer, func() error {
 		if err := j.allowed(peer); err != nil || known {
 			return err
 		}
 		j.put(peer, back)
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("write Peer %s: %w", j.name(), err)
-	}
-	return peer, nil
 }
 
 // stored reports whether the invitation lies where the manager finds it, beside what the manager has added.
@@ -206,7 +207,7 @@ func (j *joining) joined(ctx context.Context, c client.Client) (bool, error) {
 // putTenantSecret writes a Secret as soon as the manager has made the tenant namespace.
 func putTenantSecret(ctx context.Context, c client.Client, peer, name string, data map[string][]byte) error {
 	namespace := v1alpha1.TenantNamespace(peer)
-	err := until(ctx, "the manager to prepare namespace "+namespace+" (does it run? See `kubectl hanse check`)",
+	err := install.Until(ctx, "the manager to prepare namespace "+namespace+" (does it run? See `kubectl hanse check`)",
 		func(ctx context.Context) (bool, error) {
 			ns := &corev1.Namespace{}
 			if err := c.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
@@ -219,20 +220,110 @@ func putTenantSecret(ctx context.Context, c client.Client, peer, name string, da
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	_, err = controllerutil.CreateOrUpdate(ctx, c, secret, func() error {
+	return write(ctx, c, secret, func() error {
 		secret.Data = data
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("write Secret %s/%s: %w", namespace, name, err)
+}
+
+// refusals are the reasons of condition Session with which the invitation will not be used, however long one waits.
+var refusals = []string{
+	v1alpha1.ReasonKeyMismatch, v1alpha1.ReasonClusterIDMismatch, v1alpha1.ReasonClusterIDTaken,
+	v1alpha1.ReasonInvitationUsed, v1alpha1.ReasonInvitationInvalid, v1alpha1.ReasonInvitationExpired,
+	v1alpha1.ReasonProofInvalid,
+}
+
+// await waits until the invitation was used and pods can run at the peer, and returns the Peer. before is the condition
+// Session of an earlier attempt, nil if there was none: as long as it stands there, nobody has looked at this one.
+func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Condition) (*v1alpha1.Peer, error) {
+	told := &progress{report: j.report}
+	peer := &v1alpha1.Peer{}
+	err := install.Until(ctx, j.name()+" to be ready", func(ctx context.Context) (bool, error) {
+		read, err := readPeer(ctx, c, j.name())
+		if err != nil {
+			return false, err
+		}
+		peer = read
+		joined, err := j.joined(ctx, c)
+		if err != nil {
+			return false, err
+		}
+		if !joined {
+			session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
+			return false, j.judge(session, &before, told)
+		}
+		return isReady(peer, told) || !j.mutually() && isProvider(peer), nil
+	})
+	if err == nil {
+		return peer, nil
 	}
+	why := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
+	if why == nil || why.Status != metav1.ConditionFalse {
+		why = meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
+	}
+	return nil, fmt.Errorf("%w%s (`kubectl hanse status %s` shows more)", err, because(why), j.name())
+}
+
+// judge ends the waiting when the invitation was refused.
+func (j *joining) judge(session *metav1.Condition, before **metav1.Condition, told *progress) error {
+	if session == nil || *before != nil && session.Reason == (*before).Reason && session.Message == (*before).Message {
+		return nil
+	}
+	*before = nil
+	if session.Status == metav1.ConditionFalse && slices.Contains(refusals, session.Reason) {
+		return install.Final(fmt.Errorf("the invitation of %s was not accepted%s", j.invitation.ClusterID, because(session)))
+	}
+	told.tell(session.Message)
 	return nil
 }
 
-// annotate has the manager look at the Secret, which it does not watch.
-func annotate(ctx context.Context, c client.Client, name, invitation string) error {
-	return changePeer(ctx, c, name, func(peer *v1alpha1.Peer) error {
-		metav1.SetMetaDataAnnotation(&peer.ObjectMeta, v1alpha1.AnnotationJoin, invitation)
-		return nil
-	})
+// isReady reports whether the Peer, as its spec is now, is Ready, and tells why it is not.
+func isReady(peer *v1alpha1.Peer, told *progress) bool {
+	ready := currentCondition(peer, v1alpha1.ConditionReady)
+	if ready == nil {
+		return false
+	}
+	if ready.Status != metav1.ConditionTrue {
+		told.tell(ready.Message)
+	}
+	return ready.Status == metav1.ConditionTrue
+}
+
+// isProvider reports whether pods can run at the peer, though it may have an invitation of ours that it has not used.
+func isProvider(peer *v1alpha1.Peer) bool {
+	for _, kind := range []string{v1alpha1.ConditionAuthenticated, v1alpha1.ConditionCompatible, v1alpha1.ConditionAdvertised} {
+		if !meta.IsStatusConditionTrue(peer.Status.Conditions, kind) {
+			return false
+		}
+	}
+	joined := currentCondition(peer, v1alpha1.ConditionJoined)
+	return joined != nil && joined.Status == metav1.ConditionFalse
+}
+
+// tell says what was agreed on.
+func (j *joining) tell(command *cobra.Command, ours string, peer *v1alpha1.Peer) error {
+	const oneWay = "%s can run pods in %s.\n%s"
+	switch {
+	case !peer.HasRole(v1alpha1.RoleConsumer):
+		return say(command, oneWay, ours, j.name(), j.oneDirection())
+	case meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionJoined):
+		return say(command, "%s and %s run pods in each other.\n", ours, j.name())
+	default:
+		return say(command, oneWay, ours, j.name(), fmt.Sprintf("This is only one direction until %s uses the invitation that it has from here.\n", j.name()))
+	}
+}
+
+// oneDirection says what to do when only one side has asked for both directions.
+func (j *joining) oneDirection() string {
+	why := ""
+	switch {
+	case j.mutual && !j.invitation.Mutual():
+		why = j.invitation.ClusterID + " did not say --mutual when it invited this cluster"
+	case !j.mutual && j.invitation.Mutual():
+		why = j.invitation.ClusterID + " would run pods here too, but --mutual was not said here"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("This is only one direction: %s. For the other one, run `kubectl hanse invite %s` here and join there.\n",
+		why, j.name())
 }

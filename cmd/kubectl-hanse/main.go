@@ -4,12 +4,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -58,3 +61,52 @@ func newCommand() *cobra.Command {
 	command.AddCommand(newDecisionCommands(global)...)
 	return command
 }
+
+// within connects to the cluster and does a verb's work there, for no longer than the timeout.
+func (g *globalFlags) within(
+	command *cobra.Command, timeout time.Duration, work func(context.Context, *connection) error,
+) error {
+	ctx, cancel := context.WithTimeout(command.Context(), timeout)
+	defer cancel()
+	c, err := g.cluster.connect()
+	if err != nil {
+		return err
+	}
+	return explain(work(ctx, c), c.name)
+}
+
+// waitFlags are those of verbs that wait for what they have asked for.
+type waitFlags struct {
+	wait    bool
+	timeout time.Duration
+}
+
+func (f *waitFlags) bind(flags *pflag.FlagSet, timeout time.Duration, what string) {
+	flags.BoolVar(&f.wait, "wait", true, "wait until "+what)
+	flags.DurationVar(&f.timeout, "timeout", timeout, "how long to wait")
+}
+
+// dryRunFlags are those of verbs that can print what they would write.
+type dryRunFlags struct {
+	dryRun string
+	output string
+}
+
+func (f *dryRunFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.dryRun, "dry-run", "none", "none, or client: print what would be written, and write nothing")
+	flags.StringVarP(&f.output, "output", "o", "", "yaml, with --dry-run=client")
+}
+
+// validate reports flags that make no sense.
+func (f *dryRunFlags) validate() error {
+	if f.dryRun != "none" && f.dryRun != "client" {
+		return fmt.Errorf("--dry-run is none or client, not %q", f.dryRun)
+	}
+	if f.output != "" && (f.output != "yaml" || !f.dry()) {
+		return errors.New("--output is yaml, and is for --dry-run=client")
+	}
+	return nil
+}
+
+// dry reports whether nothing is to be written.
+func (f *dryRunFlags) dry() bool { return f.dryRun == "client" }

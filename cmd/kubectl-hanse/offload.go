@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
@@ -169,24 +168,18 @@ func offload(
 	}
 	offloading := offloadingOf(namespace)
 	wasKept := false
-	_, err := controllerutil.CreateOrUpdate(ctx, c, offloading, func() error {
+	err := write(ctx, c, offloading, func() error {
 		wasKept = disown(offloading)
 		offloading.Spec = withWhatNoFlagSays(spec, &offloading.Spec)
 		return nil
 	})
 	if err != nil {
-		return spec, fmt.Errorf("write NamespaceOffloading in namespace %s: %w", namespace, err)
+		return spec, err
 	}
 	if wasKept {
 		cluster.Report("The namespace was offloaded by default. From now on its NamespaceOffloading is yours.")
 	}
 	return offloading.Spec, nil
-}
-
-func offloadingOf(namespace string) *v1alpha1.NamespaceOffloading {
-	return &v1alpha1.NamespaceOffloading{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName},
-	}
 }
 
 // disown makes an offloading the user's that Hanse has kept, and reports whether it was.
@@ -213,10 +206,9 @@ func withWhatNoFlagSays(spec v1alpha1.NamespaceOffloadingSpec, before *v1alpha1.
 
 // tellUnplaced tells the user if there is no cluster for what is wanted.
 func tellUnplaced(ctx context.Context, command *cobra.Command, c client.Client, namespace string) error {
-	offloading := &v1alpha1.NamespaceOffloading{}
-	key := client.ObjectKey{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName}
-	if err := c.Get(ctx, key, offloading); err != nil {
-		return fmt.Errorf("read NamespaceOffloading %s: %w", key, err)
+	offloading := offloadingOf(namespace)
+	if _, err := read(ctx, c, namespace, offloading.Name, offloading); err != nil {
+		return err
 	}
 	if why := unplaced(offloading); why != "" {
 		reporter(command)("%s", printable(why))

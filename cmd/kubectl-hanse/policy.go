@@ -83,8 +83,10 @@ func newPolicyTestCommand(global *globalFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "test FILE.rego --question QUESTION (--input FILE | --advertisement NAME | --for-namespace NAME)",
 		Short: "Try a policy before it is in force",
-		Long: "Has the manager ask the module alone, with an input of your own or with what the cluster knows now, and shows the answer.\n" +
-			"Nothing changes by it. The exit code is 1 if the module cannot be asked.",
+		Long: "Asks the module alone, with an input of your own or with what the cluster knows now, and shows the answer. It runs\n" +
+			"`hanse policy test` in the pod of the manager, for which you need the right to exec there. With an input of your own\n" +
+			"you can run that in the server's image without a cluster as well. Nothing changes by it. The exit code is 1 if the\n" +
+			"module cannot be asked.",
 		Example: `  kubectl hanse policy test max-price.rego --question incoming --advertisement hamburg
   kubectl hanse policy test nearest.rego --question placement --for-namespace shop
   kubectl hanse policy test gpus.rego --question outgoing --input input.json -o yaml`,
@@ -107,23 +109,17 @@ func newPolicyTestCommand(global *globalFlags) *cobra.Command {
 }
 
 // asked is what the flags ask.
-func (f *policyTestFlags) asked(file string) (policyQuestion, error) {
-	asked := policyQuestion{question: f.question, data: map[string]string{}}
+func (f *policyTestFlags) asked(file string) (policyTrial, error) {
+	asked := policyTrial{Question: f.question, About: f.advertisement + f.forNamespace}
 	if err := errors.Join(isQuestion(f.question), checkOutput(f.ask.output), f.subject()); err != nil {
 		return asked, err
 	}
-	if err := asked.readFile(policyModuleKey, file); err != nil {
+	var err error
+	if asked.Module, err = readPolicyFile(file); err != nil || f.input == "" {
 		return asked, err
 	}
-	switch {
-	case f.input != "":
-		return asked, asked.readFile(policyInputKey, f.input)
-	case f.advertisement != "":
-		asked.data[policyAdvertisementKey] = f.advertisement
-	default:
-		asked.data[policyNamespaceKey] = f.forNamespace
-	}
-	return asked, nil
+	asked.Input, err = readPolicyFile(f.input)
+	return asked, err
 }
 
 // subject reports whether the flags say what to ask about, and only once.
@@ -180,15 +176,15 @@ func newPolicyExplainCommand(global *globalFlags) *cobra.Command {
 }
 
 // explained is what is asked about the thing of that name.
-func explained(thing, name string, outgoing bool) (policyQuestion, error) {
+func explained(thing, name string, outgoing bool) (policyTrial, error) {
 	switch {
 	case thing == "advertisement" && outgoing:
-		return policyQuestion{questionOutgoing, map[string]string{policyAdvertisementKey: name}}, nil
+		return policyTrial{Question: questionOutgoing, About: name}, nil
 	case thing == "advertisement":
-		return policyQuestion{questionIncoming, map[string]string{policyAdvertisementKey: name}}, nil
+		return policyTrial{Question: questionIncoming, About: name}, nil
 	case thing == "placement" && !outgoing:
-		return policyQuestion{questionPlacement, map[string]string{policyNamespaceKey: name}}, nil
+		return policyTrial{Question: questionPlacement, About: name}, nil
 	default:
-		return policyQuestion{}, fmt.Errorf("an advertisement or a placement can be explained, not %q", thing)
+		return policyTrial{}, fmt.Errorf("an advertisement or a placement can be explained, not %q", thing)
 	}
 }

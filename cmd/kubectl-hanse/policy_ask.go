@@ -9,53 +9,36 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
 	"sigs.k8s.io/yaml"
-
-	"github.com/hanse-dev/hanse/api/v1alpha1"
-)
-
-// Keys of a ConfigMap that has the manager ask policies.
-const (
-	policyModuleKey        = "module.rego"
-	policyInputKey         = "input.json"
-	policyAdvertisementKey = "advertisement"
-	policyNamespaceKey     = "namespace"
-	policyAnswerKey        = "answer.json"
 )
 
 const (
-	// maxPolicyFile is more than the manager takes, and less than the API server takes.
+	// maxPolicyFile is more than the server takes.
 	maxPolicyFile = 900 << 10
-	// tidyTime is how long it may take to remove what was made, also when the user has lost patience.
-	tidyTime = 10 * time.Second
+	// managerLease is held by the pod of the manager that acts: the others do not know what the cluster knows.
+	managerLease = "hanse-manager"
 )
 
-// A policyQuestion is what the manager is to ask.
-type policyQuestion struct {
-	question string
-	data     map[string]string
+// askCommand answers a policyTrial from standard input, in the server's image.
+var askCommand = []string{"/hanse", "policy", "test", "--request"}
+
+// A policyTrial is what policies are asked. Without a module those in force are asked, and without an input it is asked
+// about what the cluster knows of a peer or a namespace.
+type policyTrial struct {
+	Question string  `json:"question"`
+	Module   *string `json:"module,omitempty"`
+	Input    *string `json:"input,omitempty"`
+	About    string  `json:"about,omitempty"`
 }
 
-func (q policyQuestion) readFile(key, file string) error {
-	data, err := os.ReadFile(file) //nolint:gosec // the user names it
-	if err != nil {
-		return err
-	}
-	if len(data) > maxPolicyFile {
-		return fmt.Errorf("%s has more than %d KiB", file, maxPolicyFile>>10)
-	}
-	q.data[key] = string(data)
-	return nil
-}
-
-// A policyAnswer is what the manager writes into the ConfigMap.
+// A policyAnswer is what the server answers.
 type policyAnswer struct {
 	Decision string         `json:"decision,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
@@ -70,14 +53,26 @@ type policyStep struct {
 	Text     string `json:"text,omitempty"`
 }
 
-// ask has the manager ask, and prints the answer.
-func ask(command *cobra.Command, global *globalFlags, flags askFlags, asked policyQuestion) error {
+func readPolicyFile(file string) (*string, error) {
+	data, err := os.ReadFile(file) //nolint:gosec // the user names it
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxPolicyFile {
+		return nil, fmt.Errorf("%s has more than %d KiB", file, maxPolicyFile>>10)
+	}
+	text := string(data)
+	return &text, nil
+}
+
+// ask has policies asked in the pod of the manager, and prints the answer.
+func ask(command *cobra.Command, global *globalFlags, flags askFlags, asked policyTrial) error {
 	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
 		answer, err := c.askPolicies(ctx, global.namespace, asked)
 		if err != nil {
 			return err
 		}
-		if err := printAnswer(command.OutOrStdout(), asked.question, answer, flags.output); err != nil {
+		if err := printAnswer(command.OutOrStdout(), asked.Question, answer, flags.output); err != nil {
 			return err
 		}
 		if answer.Error != "" {
@@ -87,124 +82,83 @@ func ask(command *cobra.Command, global *globalFlags, flags askFlags, asked poli
 	})
 }
 
-// askPolicies makes a ConfigMap for the manager, waits for its answer, and removes the ConfigMap.
-func (c *connection) askPolicies(ctx context.Context, namespace string, asked policyQuestion) (answer policyAnswer, err error) {
-	made := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, GenerateName: "hanse-policy-test-", Labels: map[string]string{v1alpha1.LabelPolicyTest: asked.question},
-		},
-		Data: asked.data,
+func (c *connection) askPolicies(ctx context.Context, namespace string, asked policyTrial) (policyAnswer, error) {
+	answer := policyAnswer{}
+	lease := &coordinationv1.Lease{}
+	if _, err := read(ctx, c.client, namespace, managerLease, lease); err != nil {
+		return answer, err
 	}
-	if err := c.client.Create(ctx, made); err != nil {
-		return answer, fmt.Errorf("create a ConfigMap in namespace %s: %w", namespace, err)
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return answer, errors.New("the manager does not run, which knows and asks the policies: see `kubectl hanse check`. " +
+			"A module with an input of your own can be tried with `hanse policy test` in the server's image")
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTime)
-		defer cancel()
-		if gone := client.IgnoreNotFound(c.client.Delete(ctx, made)); gone != nil {
-			err = errors.Join(err, fmt.Errorf("delete ConfigMap %s: %w", made.Name, gone))
-		}
-	}()
-	text, err := c.awaitAnswer(ctx, client.ObjectKeyFromObject(made))
+	text, err := json.Marshal(asked)
 	if err != nil {
-		return answer, fmt.Errorf("wait for the manager to answer (does it run? see `kubectl hanse check`): %w", err)
+		return answer, err
 	}
-	if err := json.Unmarshal([]byte(text), &answer); err != nil {
-		return answer, fmt.Errorf("read the manager's answer: %w", err)
+	said, err := c.exec(ctx, namespace, *lease.Spec.HolderIdentity, text)
+	if err != nil {
+		return answer, fmt.Errorf("run %s in pod %s: %w", strings.Join(askCommand, " "), *lease.Spec.HolderIdentity, err)
+	}
+	if err := json.Unmarshal(said, &answer); err != nil {
+		return answer, fmt.Errorf("read the answer: %w", err)
 	}
 	return answer, nil
 }
 
-// awaitAnswer watches the ConfigMap until there is an answer in it. The API server may end a watch at any time.
-func (c *connection) awaitAnswer(ctx context.Context, key client.ObjectKey) (string, error) {
-	for {
-		watcher, err := c.client.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(key.Namespace),
-			client.MatchingFields{metav1.ObjectNameField: key.Name})
-		if err != nil {
-			return "", err
-		}
-		text, err := c.firstAnswer(ctx, watcher, key)
-		watcher.Stop()
-		if text != "" || err != nil {
-			return text, err
-		}
+// execIn runs askCommand in a pod.
+func (c *connection) execIn(ctx context.Context, namespace, pod string, input []byte) ([]byte, error) {
+	clients, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// firstAnswer returns the answer that there is or that comes, and nothing if the watch ends before.
-func (c *connection) firstAnswer(ctx context.Context, watcher watch.Interface, key client.ObjectKey) (string, error) {
-	now := &corev1.ConfigMap{}
-	if err := c.client.Get(ctx, key, now); err != nil {
-		return "", err
+	request := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: askCommand, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(c.config, "GET", request.URL().String())
+	if err != nil {
+		return nil, err
 	}
-	if text := now.Data[policyAnswerKey]; text != "" {
-		return text, nil
+	var out, complaints bytes.Buffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: bytes.NewReader(input), Stdout: &out, Stderr: &complaints})
+	if text := strings.TrimSpace(complaints.String()); err != nil && text != "" {
+		return nil, fmt.Errorf("%w: %s", err, printable(text))
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case event, open := <-watcher.ResultChan():
-			if !open || event.Type == watch.Error {
-				return "", nil
-			}
-			changed, ok := event.Object.(*corev1.ConfigMap)
-			if !ok || changed.Name != key.Name {
-				continue
-			}
-			if event.Type == watch.Deleted {
-				return "", errors.New("somebody has deleted the question")
-			}
-			if text := changed.Data[policyAnswerKey]; text != "" {
-				return text, nil
-			}
-		}
-	}
+	return out.Bytes(), err
 }
 
 func printAnswer(to io.Writer, question string, answer policyAnswer, output string) error {
-	if output != "" {
-		return encode(to, answer, output)
-	}
-	if answer.Error != "" {
+	if output == "" && answer.Error != "" {
 		return nil // the user is told as of any other error
 	}
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "%s: %s\n", question, printable(answer.Decision))
-	if answer.Reason != "" {
-		fmt.Fprintf(&text, "Reason: %s\n", printable(answer.Reason))
+	changes, err := yaml.Marshal(answer.Patch)
+	if err != nil {
+		return fmt.Errorf("encode the patch: %w", err)
 	}
-	if len(answer.Patch) > 0 {
-		data, err := yaml.Marshal(answer.Patch)
-		if err != nil {
-			return fmt.Errorf("encode the patch: %w", err)
+	return show(to, answer, output, func(d *document) {
+		d.printf("%s: %s\n", question, printable(answer.Decision))
+		if answer.Reason != "" {
+			d.printf("Reason: %s\n", printable(answer.Reason))
 		}
-		fmt.Fprintf(&text, "Changes:\n%s", indented(string(data)))
-	}
-	if err := printSteps(&text, answer.Steps); err != nil {
-		return err
-	}
-	_, err := text.WriteTo(to)
-	return err
+		if len(answer.Patch) > 0 {
+			d.printf("Changes:\n  %s\n", strings.ReplaceAll(strings.TrimSpace(string(changes)), "\n", "\n  "))
+		}
+		printSteps(d, answer.Steps)
+	})
 }
 
-func printSteps(to *bytes.Buffer, steps []policyStep) error {
+func printSteps(d *document, steps []policyStep) {
 	if len(steps) == 0 {
-		to.WriteString("\nNo rule had anything to say.\n")
-		return nil
+		d.printf("\nNo rule had anything to say.\n")
+		return
 	}
-	to.WriteString("\n")
-	table := newTable("RULE", "PLACE", "TEXT")
+	d.printf("\n")
+	rows := [][]string{{"RULE", "PLACE", "TEXT"}}
 	for _, step := range steps {
 		first, _, more := strings.Cut(step.Text, "\n")
 		if more {
 			first += " ..."
 		}
-		table.row(printable(step.Rule), printable(step.Location), orElse(printable(first), none))
+		rows = append(rows, []string{printable(step.Rule), printable(step.Location), orElse(printable(first), none)})
 	}
-	return table.print(to, nil)
-}
-
-func indented(text string) string {
-	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
+	d.table(rows...)
 }

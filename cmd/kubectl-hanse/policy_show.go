@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,10 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/policies"
 )
 
@@ -69,11 +64,11 @@ func newPolicyShowCommand(global *globalFlags) *cobra.Command {
 				return err
 			}
 			return global.within(command, 30*time.Second, func(ctx context.Context, c *connection) error {
-				standings, err := readPolicies(ctx, c.client, global.namespace)
-				if err != nil {
+				seen := take(ctx, c.client, scope{system: global.namespace}, time.Time{}, partPolicies)
+				if err := seen.err(partPolicies); err != nil {
 					return err
 				}
-				return showPolicies(command.OutOrStdout(), standings, about, output)
+				return showPolicies(command.OutOrStdout(), seen.policies, about, output)
 			})
 		},
 	}
@@ -95,29 +90,8 @@ func showPolicies(to io.Writer, standings map[string]policyStanding, about []str
 		}
 		shown = append(shown, one)
 	}
-	if output != "" {
-		return encode(to, shown, output)
-	}
-	return printPolicies(to, shown, brokenPolicies(map[string]policyStanding{unknownQuestion: standings[unknownQuestion]}))
-}
-
-// readPolicies returns how the policies stand: question → standing. There is nothing of questions that the manager has not
-// told about.
-func readPolicies(ctx context.Context, c client.Client, namespace string) (map[string]policyStanding, error) {
-	status := &corev1.ConfigMap{}
-	key := client.ObjectKey{Namespace: namespace, Name: v1alpha1.PolicyStatus}
-	if err := client.IgnoreNotFound(c.Get(ctx, key, status)); err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
-	}
-	standings := map[string]policyStanding{}
-	for question, text := range status.Data {
-		var standing policyStanding
-		if err := json.Unmarshal([]byte(text), &standing); err != nil {
-			return nil, fmt.Errorf("read %s in ConfigMap %s: %w", question, key, err)
-		}
-		standings[question] = standing
-	}
-	return standings, nil
+	strays := brokenPolicies(map[string]policyStanding{unknownQuestion: standings[unknownQuestion]})
+	return show(to, shown, output, func(d *document) { printPolicies(d, shown, strays) })
 }
 
 // unknownQuestion is where the manager tells of ConfigMaps whose label names no question.
@@ -166,60 +140,33 @@ func (b brokenPolicy) state() string {
 }
 
 // printPolicies prints Rego. What is not Rego is in comments.
-func printPolicies(to io.Writer, shown []policiesShown, strays []brokenPolicy) error {
-	var text bytes.Buffer
+func printPolicies(d *document, shown []policiesShown, strays []brokenPolicy) {
 	for i := range shown {
 		for _, b := range shown[i].Broken {
-			fmt.Fprintf(&text, "# %s: %s: %s: %s\n", b.Question, b.Name, b.state(), printable(b.Message))
+			d.printf("# %s: %s: %s: %s\n", b.Question, b.Name, b.state(), printable(b.Message))
 		}
 		for _, module := range shown[i].Modules {
 			name := module.Name
 			if shown[i].Default {
 				name = "the built-in default"
 			}
-			fmt.Fprintf(&text, "# %s: %s\n%s\n", shown[i].Question, name, module.Source)
+			d.printf("# %s: %s\n%s\n", shown[i].Question, name, module.Source)
 		}
 	}
 	for _, b := range strays {
-		fmt.Fprintf(&text, "# %s: %s: %s\n", b.Name, b.state(), printable(b.Message))
+		d.printf("# %s: %s: %s\n", b.Name, b.state(), printable(b.Message))
 	}
-	_, err := text.WriteTo(to)
-	return err
 }
 
 // printBroken prints what is broken below the rest of a status.
-func printBroken(to *bytes.Buffer, broken []brokenPolicy) error {
+func printBroken(d *document, broken []brokenPolicy) {
 	if len(broken) == 0 {
-		return nil
+		return
 	}
-	to.WriteString("\n")
-	table := newTable("POLICY", "QUESTION", "STATE", "WHY")
+	d.printf("\n")
+	rows := [][]string{{"POLICY", "QUESTION", "STATE", "WHY"}}
 	for _, b := range broken {
-		table.row(b.Name, b.Question, b.state(), printable(b.Message))
+		rows = append(rows, []string{b.Name, b.Question, b.state(), printable(b.Message)})
 	}
-	return table.print(to, nil)
-}
-
-// policies checks that all policies of the administrator can be used.
-func (c *checker) policies(ctx context.Context) finding {
-	const name = "policies of yours"
-	standings, err := readPolicies(ctx, c.client, c.namespace)
-	if err != nil {
-		return topicModules.unknown(name, err)
-	}
-	if len(standings) == 0 {
-		return topicModules.skipped(name, "the manager has not said yet which are in force")
-	}
-	broken, modules := brokenPolicies(standings), 0
-	for _, standing := range standings {
-		modules += len(standing.Modules)
-	}
-	if len(broken) == 0 {
-		return topicModules.ok(name, "%s in force", count(modules, "module"))
-	}
-	var names []string
-	for _, b := range broken {
-		names = append(names, b.Name+" ("+b.Message+")")
-	}
-	return topicModules.warning(name, "broken: "+some(names), "mend them: what was good before is in force meanwhile")
+	d.table(rows...)
 }

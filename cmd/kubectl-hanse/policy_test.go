@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -58,34 +59,28 @@ func TestClientAndManagerKnowTheSameQuestions(t *testing.T) {
 	}
 }
 
-// governed is a cluster whose manager keeps policies: the real one, which is called when something is written.
+// governed is a cluster whose manager, the real one, has looked at the policies.
 func governed(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := newWorld(t, append(objects, system()...)...)
 	recorder, clock := events.NewFakeRecorder(100), clocktesting.NewFakeClock(now)
 	maker := policymaker.New(policymaker.Config{Deadline: 10 * time.Second}, w.client, w.client, clock, recorder)
-	maker.Gather(policy.Incoming, func(_ context.Context, _ policy.Question, name string) (policy.Facts, error) {
-		if name != "hamburg" {
-			return policy.Facts{}, errors.New("there is no peer " + name)
-		}
-		return policy.Facts{Time: now}, nil
-	})
 	for _, question := range append([]string{unknownQuestion}, questions...) {
 		if _, err := maker.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: question}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
-		if written.GetCreationTimestamp().Time.IsZero() { // the fake does not say when
-			written.SetCreationTimestamp(metav1.NewTime(now))
-			if err := c.Update(ctx, written); err != nil {
-				return err
-			}
-		}
-		_, err := maker.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(written)})
-		return err
-	}
 	return w
+}
+
+// policies are how they stand.
+func (w *world) policies(t *testing.T) map[string]policyStanding {
+	t.Helper()
+	seen := take(soon(t), w.client, scope{system: v1alpha1.SystemNamespace}, now, partPolicies)
+	if err := seen.err(partPolicies); err != nil {
+		t.Fatal(err)
+	}
+	return seen.policies
 }
 
 func policyMap(name string, modules map[string]string) *corev1.ConfigMap {
@@ -102,10 +97,7 @@ func TestPoliciesInForceAreShown(t *testing.T) {
 	stray.Labels[v1alpha1.LabelPolicy] = "nonsense"
 	w := governed(t, policyMap("limits", map[string]string{"all.rego": denyAll, "broken.rego": denyBroken}), stray)
 	var text bytes.Buffer
-	standings, err := readPolicies(soon(t), w.client, v1alpha1.SystemNamespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	standings := w.policies(t)
 	if err := showPolicies(&text, standings, questions, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -136,10 +128,7 @@ func TestPoliciesInForceAreShown(t *testing.T) {
 }
 
 func TestPoliciesThatNobodyHasToldAboutAreNotShown(t *testing.T) {
-	standings, err := readPolicies(soon(t), newWorld(t).client, v1alpha1.SystemNamespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	standings := newWorld(t).policies(t)
 	if err := showPolicies(&bytes.Buffer{}, standings, questions, ""); err == nil {
 		t.Error("no error")
 	}
@@ -158,19 +147,35 @@ func TestBrokenPoliciesAreInTheStatusAndFoundByCheck(t *testing.T) {
 	if !strings.Contains(text.String(), "limits/broken.rego   incoming   broken: not in force") {
 		t.Errorf("the status is\n%s", text.String())
 	}
-	check := newChecker(t)
-	check.client = w.client
-	if got := check.policies(soon(t)); got.State != stateWarning || !strings.Contains(got.Found, "limits/broken.rego") {
+	if got := (&snapshot{policies: w.policies(t)}).checkPolicies(); got.State != stateWarning || !strings.Contains(got.Found, "limits/broken.rego") {
 		t.Errorf("check finds %+v", got)
 	}
-	check.client = governed(t).client
-	if got := check.policies(soon(t)); got.State != stateOK {
+	if got := (&snapshot{policies: governed(t).policies(t)}).checkPolicies(); got.State != stateOK {
 		t.Errorf("check finds %+v where all is well", got)
 	}
 }
 
+// answering is a cluster in which the manager's pod gives an answer to every trial, and the trials that it was given.
+func answering(t *testing.T, answer string) (w *world, asked *[]string) {
+	t.Helper()
+	holder := "hanse-manager-1"
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: managerLease},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
+	w, asked = newWorld(t, lease), &[]string{}
+	w.exec = func(_ context.Context, namespace, pod string, input []byte) ([]byte, error) {
+		if namespace != v1alpha1.SystemNamespace || pod != holder {
+			return nil, errors.New("there is no pod " + pod)
+		}
+		*asked = append(*asked, string(input))
+		return []byte(answer), nil
+	}
+	return w, asked
+}
+
 func TestPoliciesAreAsked(t *testing.T) {
-	w := governed(t, policyMap("limits", map[string]string{"all.rego": denyAll}))
+	w, trials := answering(t, `{"decision": "Deny", "reason": "not today", "steps": [{"rule": "deny", "location": "limits/all.rego:3"}]}`)
 	asked, err := explained("advertisement", "hamburg", false)
 	if err != nil {
 		t.Fatal(err)
@@ -179,24 +184,22 @@ func TestPoliciesAreAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := policyAnswer{
-		Decision: "Deny", Reason: "not today",
-		Steps: []policyStep{{Rule: "deny", Location: "limits/all.rego:3", Text: `deny contains "not today"`}},
-	}
+	want := policyAnswer{Decision: "Deny", Reason: "not today", Steps: []policyStep{{Rule: "deny", Location: "limits/all.rego:3"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
-	if asked, err = explained("advertisement", "nobody", false); err != nil {
-		t.Fatal(err)
+	if diff := cmp.Diff([]string{`{"question":"incoming","about":"hamburg"}`}, *trials); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	if got, err = w.askPolicies(soon(t), v1alpha1.SystemNamespace, asked); err != nil || got.Error != "there is no peer nobody" {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	w.expectNoQuestions(t)
 }
 
+// The server's tests answer what lies in policy-trial.json, and give what lies in policy-answer.json.
 func TestAPolicyIsTried(t *testing.T) {
-	w := governed(t)
+	given, err := os.ReadFile(filepath.Join("testdata", "policy-answer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, trials := answering(t, string(given))
 	module, input := filepath.Join(t.TempDir(), "module.rego"), filepath.Join(t.TempDir(), "input.json")
 	writeFile(t, module, "package hanse.incoming\n\npatch.labels.region := input.region\n")
 	writeFile(t, input, `{"region": "north"}`)
@@ -210,64 +213,17 @@ func TestAPolicyIsTried(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	if err := printAnswer(&text, asked.question, got, ""); err != nil {
+	if err := printAnswer(&text, asked.Question, got, ""); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "policy-test.txt", text.String())
-
-	writeFile(t, module, denyBroken)
-	if asked, err = flags.asked(module); err != nil {
-		t.Fatal(err)
-	}
-	if got, err = w.askPolicies(soon(t), v1alpha1.SystemNamespace, asked); err != nil || !strings.Contains(got.Error, "module.rego:3") {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	w.expectNoQuestions(t)
+	golden(t, "policy-trial.json", (*trials)[0]+"\n")
 }
 
-func TestTheAnswerMayComeLate(t *testing.T) {
-	w := governed(t)
-	answer, made := w.manager, make(chan client.Object, 1)
-	w.manager = func(_ context.Context, _ client.Client, written client.Object) error {
-		select {
-		case made <- written:
-		default: // what the manager itself writes
-		}
-		return nil
-	}
-	late := make(chan error)
-	go func() {
-		asked := <-made
-		late <- answer(t.Context(), w.client, asked)
-	}()
-	got, err := w.askPolicies(soon(t), v1alpha1.SystemNamespace, policyQuestion{questionIncoming, map[string]string{policyInputKey: "{}"}})
-	if err != nil || got.Decision != "Allow" {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if err := <-late; err != nil {
-		t.Error(err)
-	}
-	w.expectNoQuestions(t)
-}
-
-func TestAQuestionIsTakenAwayWhenNobodyAnswers(t *testing.T) {
-	w := governed(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	w.manager = func(context.Context, client.Client, client.Object) error {
-		cancel()
-		return nil
-	}
-	if _, err := w.askPolicies(ctx, v1alpha1.SystemNamespace, policyQuestion{questionIncoming, map[string]string{policyInputKey: "{}"}}); err == nil {
-		t.Error("no error")
-	}
-	w.expectNoQuestions(t)
-}
-
-func (w *world) expectNoQuestions(t *testing.T) {
-	t.Helper()
-	left := &corev1.ConfigMapList{}
-	if err := w.client.List(t.Context(), left, client.HasLabels{v1alpha1.LabelPolicyTest}); err != nil || len(left.Items) > 0 {
-		t.Errorf("%d ConfigMaps are left, %v", len(left.Items), err)
+func TestPoliciesOfAManagerThatDoesNotRun(t *testing.T) {
+	_, err := newWorld(t).askPolicies(soon(t), v1alpha1.SystemNamespace, policyTrial{Question: questionIncoming, About: "hamburg"})
+	if err == nil || !strings.Contains(err.Error(), "does not run") || !strings.Contains(err.Error(), "hanse policy test") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
 func newStatusCommand(global *globalFlags) *cobra.Command {
@@ -41,42 +45,173 @@ func newStatusCommand(global *globalFlags) *cobra.Command {
 	return command
 }
 
-func printStatus(to io.Writer, found overview, output string) error {
-	if output == "" || output == "wide" {
-		return printTables(to, found, output == "wide")
-	}
-	return encode(to, found, output)
+// overview is what `status` shows. Its JSON is for scripts: fields are added, never renamed.
+type overview struct {
+	ClusterID  string            `json:"clusterID"`
+	Version    string            `json:"version"`
+	Peers      []peerStatus      `json:"peers"`
+	Namespaces []namespaceStatus `json:"namespaces"`
+	Broken     []brokenPolicy    `json:"brokenPolicies,omitempty"`
+	Hidden     []string          `json:"hidden,omitempty"` // what the user may not see
 }
 
-// printStatusOf prints all about one peer.
-func printStatusOf(to io.Writer, found overview, name, output string) error {
-	for i := range found.Peers {
-		if found.Peers[i].Name != name {
-			continue
-		}
-		if output == "" || output == "wide" {
-			return printPeer(to, &found.Peers[i])
-		}
-		return encode(to, found.Peers[i], output)
-	}
-	return fmt.Errorf("there is no Peer %s here: `kubectl hanse status` shows those that there are", name)
+// peerStatus is one peer. Node and Offer are of what it provides, Access, Limits, OfferedToIt, Twins and Guests of what it
+// has here as a consumer.
+type peerStatus struct {
+	Name              string               `json:"name"`
+	ClusterID         string               `json:"clusterID"`
+	Mode              v1alpha1.PeerMode    `json:"mode"`
+	Roles             []v1alpha1.PeerRole  `json:"roles"`
+	Version           string               `json:"version,omitempty"`
+	Ready             bool                 `json:"ready"`
+	Reason            string               `json:"reason,omitempty"`
+	Message           string               `json:"message,omitempty"`
+	Parting           bool                 `json:"parting,omitempty"`
+	RoundTripTime     *metav1.Duration     `json:"roundTripTime,omitempty"`
+	Deviation         *metav1.Duration     `json:"roundTripDeviation,omitempty"`
+	SessionExpires    *metav1.Time         `json:"sessionExpires,omitempty"`
+	InvitationExpires *metav1.Time         `json:"invitationExpires,omitempty"`
+	DiscoveredServers []string             `json:"discoveredServers,omitempty"`
+	Node              *nodeStatus          `json:"node,omitempty"`
+	Offer             *offerStatus         `json:"offer,omitempty"`
+	Access            v1alpha1.PeerAccess  `json:"access,omitempty"`
+	Limits            *v1alpha1.PeerLimits `json:"limits,omitempty"`
+	OfferedToIt       *offerStatus         `json:"offeredToIt,omitempty"`
+	Twins             []string             `json:"twins,omitempty"`
+	Guests            int                  `json:"guests"`
+	Conditions        []metav1.Condition   `json:"conditions,omitempty"`
 }
 
-// encode prints for scripts.
-func encode(to io.Writer, what any, output string) error {
-	switch output {
-	case "json":
-		encoder := json.NewEncoder(to)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(what)
-	case "yaml":
-		data, err := yaml.Marshal(what)
-		if err != nil {
-			return fmt.Errorf("encode the status: %w", err)
-		}
-		_, err = to.Write(data)
-		return err
-	default:
-		return fmt.Errorf("--output is wide, json or yaml, not %q", output)
+// discovered reports whether the peer was only found in the network.
+func (p *peerStatus) discovered() bool { return len(p.Roles) == 0 }
+
+// nodeStatus is the virtual node of a peer.
+type nodeStatus struct {
+	Name  string `json:"name"`
+	Ready bool   `json:"ready"`
+	Pods  int    `json:"pods"`
+}
+
+// offerStatus is an advertisement and the answer to it. InForce tells whether it is a row of the table.
+type offerStatus struct {
+	Availability corev1.ResourceList `json:"availability"`
+	Phase        v1alpha1.OfferPhase `json:"phase,omitempty"`
+	TimeToLive   metav1.Time         `json:"timeToLive"`
+	InForce      bool                `json:"inForce"`
+	Answer       string              `json:"answer"`
+	Reason       string              `json:"reason,omitempty"`
+	Message      string              `json:"message,omitempty"`
+	Corrections  []string            `json:"corrections,omitempty"`
+	Guarantee    corev1.ResourceList `json:"guarantee,omitempty"`
+}
+
+// expired reports whether the offer ended because it was not renewed.
+func (o *offerStatus) expired() bool {
+	return o.Reason == v1alpha1.ReasonExpired || o.Answer == string(v1alpha1.AcknowledgementAccepted) && !o.InForce
+}
+
+// refused reports whether there is an offer, and somebody or something says no to it.
+func (o *offerStatus) refused() bool {
+	return o != nil && o.Answer == string(v1alpha1.AcknowledgementRefused) && !o.expired()
+}
+
+// namespaceStatus is one offloaded namespace.
+type namespaceStatus struct {
+	Name     string                       `json:"name"`
+	Strategy v1alpha1.OffloadingStrategy  `json:"strategy"`
+	Ready    bool                         `json:"ready"`
+	Reason   string                       `json:"reason,omitempty"`
+	Message  string                       `json:"message,omitempty"`
+	Unplaced string                       `json:"unplaced,omitempty"` // why no cluster was chosen for new pods
+	Clusters []v1alpha1.ClusterOffloading `json:"clusters,omitempty"`
+}
+
+// statusParts are what an overview is made of.
+var statusParts = []part{
+	partInfo, partPolicies, partPeers, partOffers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway,
+}
+
+func observe(ctx context.Context, c client.Client, system string, now time.Time) (overview, error) {
+	s := take(ctx, c, scope{system: system}, now, statusParts...)
+	hidden, err := s.errButHidden(statusParts...)
+	if err == nil && len(hidden) > 0 {
+		err = s.err(partPeers) // without peers there is nothing to show
 	}
+	return s.overview(hidden), err
+}
+
+func (s *snapshot) overview(hidden []string) overview {
+	found := overview{
+		ClusterID: s.clusterID, Version: s.version, Peers: []peerStatus{}, Namespaces: []namespaceStatus{},
+		Broken: brokenPolicies(s.policies), Hidden: hidden,
+	}
+	for i := range s.peers.Items {
+		found.Peers = append(found.Peers, s.statusOf(&s.peers.Items[i]))
+	}
+	for i := range s.offloadings.Items {
+		o := &s.offloadings.Items[i]
+		ready := readyOf(o.Status.Conditions)
+		found.Namespaces = append(found.Namespaces, namespaceStatus{
+			Name: o.Namespace, Strategy: o.Spec.Strategy, Ready: ready.Status == metav1.ConditionTrue,
+			Reason: ready.Reason, Message: ready.Message, Unplaced: unplaced(o), Clusters: o.Status.Clusters,
+		})
+	}
+	return found
+}
+
+func (s *snapshot) statusOf(peer *v1alpha1.Peer) peerStatus {
+	ready := readyOf(peer.Status.Conditions)
+	status := peerStatus{
+		Name: peer.Name, ClusterID: peer.Spec.ClusterID, Mode: v1alpha1.ModeHanse, Roles: peer.Spec.Roles,
+		Version: peer.Status.Version, Parting: !peer.DeletionTimestamp.IsZero(),
+		Ready: ready.Status == metav1.ConditionTrue, Reason: ready.Reason, Message: ready.Message,
+		RoundTripTime: peer.Status.RoundTripTime, Deviation: peer.Status.RoundTripDeviation,
+		DiscoveredServers: peer.Status.DiscoveredServers, Conditions: sortedConditions(peer),
+		Twins: s.namespacesOf(v1alpha1.TypeTwin, peer.Name), Guests: len(s.podsOf(peer.Name)),
+	}
+	if peer.Agentless() {
+		status.Mode = v1alpha1.ModeAgentless
+	}
+	if peer.Status.Session != nil {
+		status.SessionExpires = peer.Status.Session.Expires
+	}
+	if peer.Status.Invitation != nil {
+		status.InvitationExpires = peer.Status.Invitation.Expires
+	}
+	if peer.HasRole(v1alpha1.RoleConsumer) {
+		status.Access, status.Limits = peer.Access(), peer.Spec.Limits
+	}
+	if node := s.node(v1alpha1.VirtualNodeName(peer.Name)); node != nil {
+		status.Node = &nodeStatus{Name: node.Name, Ready: isNodeReady(node), Pods: len(s.podsOn(node.Name))}
+	}
+	for i := range s.offers.Items {
+		offer := &s.offers.Items[i]
+		switch {
+		case offer.Namespace != v1alpha1.TenantNamespace(peer.Name):
+		case offer.Spec.ClusterID == peer.Spec.ClusterID:
+			status.Offer = s.offerStatus(offer)
+		default:
+			status.OfferedToIt = s.offerStatus(offer)
+		}
+	}
+	return status
+}
+
+func sortedConditions(peer *v1alpha1.Peer) []metav1.Condition {
+	conditions := slices.Clone(peer.Status.Conditions)
+	slices.SortFunc(conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+	return conditions
+}
+
+func (s *snapshot) offerStatus(ad *v1alpha1.Advertisement) *offerStatus {
+	table := exchange.NewTable([]v1alpha1.Advertisement{*ad}, s.now)
+	offer := &offerStatus{
+		Availability: ad.Spec.Availability, Phase: ad.Spec.Phase, Guarantee: ad.Spec.Guarantee, TimeToLive: ad.Spec.TimeToLive,
+		InForce: len(table.Rows) == 1 && table.Rows[0].Accepted, Answer: string(v1alpha1.AcknowledgementPending),
+	}
+	if ack := ad.Status.Acknowledgement; ack != nil {
+		offer.Answer, offer.Reason, offer.Message = string(ack.State), ack.Reason, ack.Message
+		offer.Corrections = ack.Corrections
+	}
+	return offer
 }

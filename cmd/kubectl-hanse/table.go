@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"gopkg.in/inf.v0"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,9 +54,6 @@ func newTableCommand(global *globalFlags) *cobra.Command {
 }
 
 func showTable(ctx context.Context, to io.Writer, c client.Client, flags *tableFlags, now time.Time) error {
-	if flags.output == "" {
-		flags.output = "table"
-	}
 	order, err := orderOf(flags.sort)
 	if err != nil {
 		return err
@@ -61,8 +62,8 @@ func showTable(ctx context.Context, to io.Writer, c client.Client, flags *tableF
 	if err != nil {
 		return err
 	}
-	seen, err := observeMarket(ctx, c, now)
-	if err != nil {
+	seen := take(ctx, c, scope{}, now, partPeers, partOffers)
+	if err := seen.err(partPeers, partOffers); err != nil {
 		return err
 	}
 	if query == nil {
@@ -71,7 +72,7 @@ func showTable(ctx context.Context, to io.Writer, c client.Client, flags *tableF
 	if flags.sort == exchange.OrderPrice {
 		order = nil // matches come by what the pod in question costs there
 	}
-	return showMatches(to, seen, seen.matches(*query, order), len(query.Images), flags.output)
+	return showMatches(to, seen, *query, order, flags.output)
 }
 
 // An order compares two rows; nil leaves them as they are.
@@ -99,60 +100,9 @@ func queryOf(text string) (*exchange.Query, error) {
 	return &query, nil
 }
 
-// market is the exchange table, and whom it should have a row of.
-type market struct {
-	table exchange.Table
-	peers []v1alpha1.Peer // the providers, by name
-	now   time.Time
-}
-
-// observeMarket computes the table from our copies of what the providers advertise. What we offer to a peer lies beside
-// its copy, under our own cluster id, and is no row.
-func observeMarket(ctx context.Context, c client.Client, now time.Time) (market, error) {
-	peers, ads := &v1alpha1.PeerList{}, &v1alpha1.AdvertisementList{}
-	if err := c.List(ctx, peers); err != nil {
-		return market{}, fmt.Errorf("list peers: %w", err)
-	}
-	if err := c.List(ctx, ads); err != nil {
-		return market{}, fmt.Errorf("list advertisements: %w", err)
-	}
-	seen := market{now: now}
-	copies := map[client.ObjectKey]string{} // where the copy of a provider lies → its Peer
-	for i := range peers.Items {
-		peer := &peers.Items[i]
-		if peer.HasRole(v1alpha1.RoleProvider) {
-			copies[client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}] = peer.Name
-			seen.peers = append(seen.peers, *peer)
-		}
-	}
-	var offers []v1alpha1.Advertisement
-	for i := range ads.Items {
-		if _, isCopy := copies[client.ObjectKeyFromObject(&ads.Items[i])]; isCopy {
-			offers = append(offers, ads.Items[i])
-		}
-	}
-	slices.SortFunc(seen.peers, func(a, b v1alpha1.Peer) int { return strings.Compare(a.Name, b.Name) })
-	seen.table = exchange.NewTable(offers, now).WithLinks(seen.peers)
-	return seen, nil
-}
-
-// silent are the providers that have no row, and why.
-func (m market) silent() []string {
-	var notes []string
-	for i := range m.peers {
-		peer := &m.peers[i]
-		hasRow := slices.ContainsFunc(m.table.Rows, func(row exchange.Row) bool { return row.Peer == peer.Name })
-		if !hasRow {
-			notes = append(notes, peer.Name+": no offer of it is in force"+
-				because(currentCondition(peer, v1alpha1.ConditionAdvertised)))
-		}
-	}
-	return notes
-}
-
-// matches says how each row suits the query: those that fit come first, and then what the order says.
-func (m market) matches(query exchange.Query, by order) []exchange.Match {
-	matches := m.table.Match(query)
+// matchesOf says how each row suits the query: those that fit come first, and then what the order says.
+func matchesOf(table exchange.Table, query exchange.Query, by order) []exchange.Match {
+	matches := table.Match(query)
 	if by == nil {
 		return matches
 	}
@@ -164,4 +114,130 @@ func (m market) matches(query exchange.Query, by order) []exchange.Match {
 		slices.SortFunc(group, func(a, b exchange.Match) int { return by(*a.Row, *b.Row) })
 	}
 	return matches
+}
+
+// tableView is what `table` shows. Its JSON is for scripts: fields are added, never renamed.
+type tableView struct {
+	Rows []rowView `json:"rows"`
+}
+
+// rowView is the offer of one cluster. Fits, Why, Cost and ImagesThere are there if a pod was asked for.
+type rowView struct {
+	Peer               string                        `json:"peer"`
+	ClusterID          string                        `json:"clusterID"`
+	Node               string                        `json:"node"`
+	Phase              v1alpha1.OfferPhase           `json:"phase"`
+	Accepted           bool                          `json:"accepted"`
+	State              v1alpha1.AcknowledgementState `json:"state"`
+	Reason             string                        `json:"reason,omitempty"`
+	Message            string                        `json:"message,omitempty"`
+	Corrections        []string                      `json:"corrections,omitempty"`
+	Availability       corev1.ResourceList           `json:"availability"` // of the cluster itself
+	Offered            corev1.ResourceList           `json:"offered"`      // with what is nested
+	LargestPod         corev1.ResourceList           `json:"largestPod,omitempty"`
+	Guarantee          corev1.ResourceList           `json:"guarantee,omitempty"`
+	Prices             *v1alpha1.Prices              `json:"prices,omitempty"`
+	UsualCost          costView                      `json:"usualCost"` // of one core with 1Gi
+	RoundTripTime      *metav1.Duration              `json:"roundTripTime,omitempty"`
+	RoundTripDeviation *metav1.Duration              `json:"roundTripDeviation,omitempty"`
+	Bandwidth          *resource.Quantity            `json:"bandwidth,omitempty"` // bytes per second
+	LastHello          *metav1.Time                  `json:"lastHello,omitempty"`
+	TimeToLive         metav1.Time                   `json:"timeToLive"`
+	Architectures      []string                      `json:"architectures,omitempty"`
+	KubernetesVersion  string                        `json:"kubernetesVersion,omitempty"`
+	Labels             map[string]v1alpha1.Text      `json:"labels,omitempty"`
+	Flags              map[string]v1alpha1.Text      `json:"flags,omitempty"`
+	Images             []v1alpha1.Image              `json:"images,omitempty"`
+	Nested             []v1alpha1.NestedOffer        `json:"nested,omitempty"`
+
+	Fits        *bool     `json:"fits,omitempty"`
+	Why         string    `json:"why,omitempty"`
+	Cost        *costView `json:"cost,omitempty"`
+	ImagesThere *int      `json:"imagesThere,omitempty"`
+}
+
+// costView is an exact amount of money, as decimal digits: for an hour, and once for the images. Without a currency it is
+// free.
+type costView struct {
+	PerHour      string `json:"perHour"`
+	PerPlacement string `json:"perPlacement,omitempty"`
+	Currency     string `json:"currency,omitempty"`
+}
+
+func viewCost(cost exchange.Cost) costView {
+	view := costView{PerHour: digits(cost.PerHour), PerPlacement: digits(cost.PerPlacement), Currency: cost.Currency}
+	if view.PerPlacement == "0" {
+		view.PerPlacement = ""
+	}
+	return view
+}
+
+// String is the cost for people.
+func (v costView) String() string {
+	switch {
+	case v.PerHour == "0" && v.PerPlacement == "":
+		return "free"
+	case v.PerPlacement == "":
+		return v.PerHour + " " + v.Currency
+	default:
+		return v.PerHour + " " + v.Currency + " + " + v.PerPlacement + " once"
+	}
+}
+
+// digits are those of an amount, without noughts that say nothing. No amount is 0.
+func digits(amount *inf.Dec) string {
+	if amount == nil {
+		return "0"
+	}
+	text := amount.String()
+	if !strings.Contains(text, ".") {
+		return text
+	}
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+func viewRow(row *exchange.Row) rowView {
+	view := rowView{
+		Peer: row.Peer, ClusterID: row.ClusterID, Node: v1alpha1.VirtualNodeName(row.Peer), Phase: exchange.Phase(&row.Offer),
+		Accepted: row.Accepted, State: row.State, Reason: row.Reason, Message: row.Message, Corrections: row.Corrections,
+		Availability: row.Offer.Availability, Offered: exchange.Offered(&row.Offer), LargestPod: row.Offer.LargestPod, Guarantee: row.Offer.Guarantee,
+		Prices: row.Offer.Prices, UsualCost: viewCost(row.PricePerHour(exchange.DefaultRequest())),
+		RoundTripTime: known(row.RoundTrip), RoundTripDeviation: known(row.Deviation), TimeToLive: row.Offer.TimeToLive,
+		Architectures: row.Offer.Architectures, KubernetesVersion: row.Offer.KubernetesVersion, Labels: row.Offer.Labels,
+		Flags: row.Offer.Flags, Images: row.Offer.Images, Nested: row.Offer.Nested,
+	}
+	if row.Bandwidth != 0 {
+		view.Bandwidth = resource.NewQuantity(row.Bandwidth, resource.DecimalSI)
+	}
+	if !row.LastHello.IsZero() {
+		hello := metav1.NewTime(row.LastHello)
+		view.LastHello = &hello
+	}
+	return view
+}
+
+func viewMatch(match *exchange.Match) rowView {
+	view := viewRow(match.Row)
+	cost := viewCost(match.Cost())
+	view.Fits, view.Why, view.Cost, view.ImagesThere = &match.Fits, match.Why, &cost, &match.ImagesThere
+	return view
+}
+
+func known(d time.Duration) *metav1.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &metav1.Duration{Duration: d}
+}
+
+// imageNames are the names by which people know the images of an offer: the first of each that is no digest.
+func imageNames(images []v1alpha1.Image) []string {
+	var names []string
+	for _, image := range images {
+		i := slices.IndexFunc(image.Names, func(name string) bool { return !strings.Contains(name, "@") })
+		if name := image.Names; len(name) > 0 {
+			names = append(names, name[max(i, 0)])
+		}
+	}
+	return names
 }

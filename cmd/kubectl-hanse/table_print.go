@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -11,131 +10,125 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
-func showRows(to io.Writer, seen market, by order, output string) error {
-	view := tableView{Rows: []rowView{}}
-	rows := slices.Clone(seen.table.Rows)
+func showRows(to io.Writer, seen *snapshot, by order, output string) error {
+	rows := seen.table().Rows
 	if by != nil {
 		slices.SortFunc(rows, by)
 	}
+	view := tableView{Rows: []rowView{}}
 	for i := range rows {
 		view.Rows = append(view.Rows, viewRow(&rows[i]))
 	}
-	if output != "table" && output != "wide" {
-		return encode(to, view, output)
-	}
-	return seen.print(to, view, offerColumns(output == "wide"), "A price is that of one core with 1Gi of memory for an hour.")
+	return show(to, view, output, func(d *document) {
+		header := []string{"PEER", "CPU", "MEMORY", "PODS", "PRICE", "LATENCY", "LAST HELLO", "LEFT", "ANSWER"}
+		cells := func(row *rowView) []string { return offerCells(row, seen.now) }
+		printRows(d, seen, view.Rows, tableColumns{header, cells, output == "wide"})
+		if len(view.Rows) > 0 {
+			d.notes([]string{"A price is that of one core with 1Gi of memory for an hour."})
+		}
+	})
 }
 
-func showMatches(to io.Writer, seen market, matches []exchange.Match, images int, output string) error {
+func showMatches(to io.Writer, seen *snapshot, query exchange.Query, by order, output string) error {
 	view := tableView{Rows: []rowView{}}
+	matches := matchesOf(seen.table(), query, by)
 	for i := range matches {
 		view.Rows = append(view.Rows, viewMatch(&matches[i]))
 	}
-	if output != "table" && output != "wide" {
-		return encode(to, view, output)
-	}
-	return seen.print(to, view, matchColumns(images, output == "wide"), "")
-}
-
-// A column shows one thing about a row.
-type column struct {
-	title string
-	cell  func(*rowView, time.Time) string
-}
-
-func offerColumns(wide bool) []column {
-	columns := []column{
-		{"PEER", func(r *rowView, _ time.Time) string { return r.Peer }},
-		{"CPU", available(corev1.ResourceCPU)},
-		{"MEMORY", available(corev1.ResourceMemory)},
-		{"PODS", available(corev1.ResourcePods)},
-		{"PRICE", func(r *rowView, _ time.Time) string { return r.UsualCost.String() }},
-		{"LATENCY", func(r *rowView, _ time.Time) string { return span(r.RoundTripTime) }},
-		{"LAST HELLO", lastHello},
-		{"LEFT", func(r *rowView, now time.Time) string { return duration.HumanDuration(r.TimeToLive.Sub(now)) }},
-		{"ANSWER", func(r *rowView, _ time.Time) string { return ourAnswer(r) }},
-	}
-	if wide {
-		columns = append(columns, wideColumns()...)
-	}
-	return columns
-}
-
-func wideColumns() []column {
-	return []column{
-		{"CLUSTER ID", func(r *rowView, _ time.Time) string { return r.ClusterID }},
-		{"DEVIATION", func(r *rowView, _ time.Time) string { return span(r.RoundTripDeviation) }},
-		{"BANDWIDTH", func(r *rowView, _ time.Time) string { return bandwidth(r.Bandwidth) }},
-		{"LARGEST POD", func(r *rowView, _ time.Time) string { return amountsOrNone(r.LargestPod) }},
-		{"GUARANTEE", func(r *rowView, _ time.Time) string { return amountsOrNone(r.Guarantee) }},
-		{"PRICES", func(r *rowView, _ time.Time) string { return prices(r.Prices) }},
-		{"IMAGES", func(r *rowView, _ time.Time) string { return fewOf(imageNames(r.Images)) }},
-		{"LABELS", func(r *rowView, _ time.Time) string { return fewOf(pairs(r.Labels)) }},
-	}
-}
-
-func matchColumns(images int, wide bool) []column {
-	columns := []column{
-		{"PEER", func(r *rowView, _ time.Time) string { return r.Peer }},
-		{"FITS", func(r *rowView, _ time.Time) string { return yesOrNo(*r.Fits) }},
-		{"COST PER HOUR", func(r *rowView, _ time.Time) string { return r.Cost.String() }},
-		{"LATENCY", func(r *rowView, _ time.Time) string { return span(r.RoundTripTime) }},
-	}
-	if images > 0 {
-		columns = append(columns, column{"IMAGES THERE", func(r *rowView, _ time.Time) string { return fmt.Sprintf("%d of %d", *r.ImagesThere, images) }})
-	}
-	columns = append(columns, column{"WHY NOT", func(r *rowView, _ time.Time) string { return orElse(r.Why, none) }})
-	if wide {
-		columns = append(columns, wideColumns()...)
-	}
-	return columns
-}
-
-// print prints rows for people, and below them what there is to say.
-func (m market) print(to io.Writer, view tableView, columns []column, legend string) error {
-	var text bytes.Buffer
-	notes := m.silent()
-	if len(view.Rows) == 0 {
-		text.WriteString("No cluster offers anything here. To join one: kubectl hanse join TOKEN\n")
-		legend = ""
-	}
-	shown := newTable()
-	if len(view.Rows) > 0 {
-		shown = newTable(titles(columns)...)
-	}
-	for i := range view.Rows {
-		row := &view.Rows[i]
-		var cells []string
-		for _, c := range columns {
-			cells = append(cells, printable(c.cell(row, m.now)))
+	return show(to, view, output, func(d *document) {
+		header := []string{"PEER", "FITS", "COST PER HOUR", "LATENCY", "WHY NOT"}
+		if len(query.Images) > 0 {
+			header = slices.Insert(header, 4, "IMAGES THERE")
 		}
-		shown.row(cells...)
-		notes = append(notes, rowNotes(row)...)
+		cells := func(row *rowView) []string { return matchCells(row, len(query.Images)) }
+		printRows(d, seen, view.Rows, tableColumns{header, cells, output == "wide"})
+	})
+}
+
+// tableColumns are what is shown of each row.
+type tableColumns struct {
+	header []string
+	cells  func(*rowView) []string
+	wide   bool
+}
+
+// printRows prints rows for people, and below them what there is to say.
+func printRows(d *document, seen *snapshot, rows []rowView, columns tableColumns) {
+	if columns.wide {
+		columns.header = append(columns.header,
+			"CLUSTER ID", "DEVIATION", "BANDWIDTH", "LARGEST POD", "GUARANTEE", "PRICES", "IMAGES", "LABELS")
+	}
+	lines := [][]string{columns.header}
+	notes := seen.silent(rows)
+	for i := range rows {
+		cells := columns.cells(&rows[i])
+		if columns.wide {
+			cells = append(cells, wideCells(&rows[i])...)
+		}
+		for j := range cells {
+			cells[j] = printable(cells[j])
+		}
+		lines = append(lines, cells)
+		notes = append(notes, rowNotes(&rows[i])...)
+	}
+	if len(rows) == 0 {
+		d.printf("No cluster offers anything here. To join one: kubectl hanse join TOKEN\n")
+	} else {
+		d.table(lines...)
 	}
 	slices.Sort(notes)
-	if legend != "" {
-		notes = append(notes, legend)
-	}
-	if err := shown.print(&text, notes); err != nil {
-		return err
-	}
-	_, err := text.WriteTo(to)
-	return err
+	d.notes(notes)
 }
 
-func titles(columns []column) []string {
-	var words []string
-	for _, c := range columns {
-		words = append(words, c.title)
+func offerCells(r *rowView, now time.Time) []string {
+	heard := none
+	if r.LastHello != nil {
+		heard = duration.HumanDuration(now.Sub(r.LastHello.Time)) + " ago"
 	}
-	return words
+	return []string{
+		r.Peer, amount(r.Offered, corev1.ResourceCPU), amount(r.Offered, corev1.ResourceMemory), amount(r.Offered, corev1.ResourcePods),
+		r.UsualCost.String(), span(r.RoundTripTime), heard, duration.HumanDuration(r.TimeToLive.Sub(now)), ourAnswer(r),
+	}
+}
+
+func matchCells(r *rowView, images int) []string {
+	fits := "no"
+	if *r.Fits {
+		fits = "yes"
+	}
+	cells := []string{r.Peer, fits, r.Cost.String(), span(r.RoundTripTime)}
+	if images > 0 {
+		cells = append(cells, fmt.Sprintf("%d of %d", *r.ImagesThere, images))
+	}
+	return append(cells, orElse(r.Why, none))
+}
+
+func wideCells(r *rowView) []string {
+	const few = 4
+	return []string{
+		r.ClusterID, span(r.RoundTripDeviation), bandwidth(r.Bandwidth), orElse(amounts(r.LargestPod), none),
+		orElse(amounts(r.Guarantee), none), prices(r.Prices, few), list(imageNames(r.Images), few), list(pairs(r.Labels), few),
+	}
+}
+
+// silent are the providers that have no row, and why.
+func (s *snapshot) silent(rows []rowView) []string {
+	var notes []string
+	for i := range s.peers.Items {
+		peer := &s.peers.Items[i]
+		hasRow := slices.ContainsFunc(rows, func(row rowView) bool { return row.Peer == peer.Name })
+		if peer.HasRole(v1alpha1.RoleProvider) && !hasRow {
+			notes = append(notes, peer.Name+": no offer of it is in force"+
+				because(currentCondition(peer, v1alpha1.ConditionAdvertised)))
+		}
+	}
+	return notes
 }
 
 // rowNotes say why an offer is not used as it is, and what to do.
@@ -150,40 +143,19 @@ func rowNotes(row *rowView) []string {
 	for _, correction := range row.Corrections {
 		notes = append(notes, row.Peer+": corrected: "+correction)
 	}
-	if behind := clustersBehind(row); behind != "" {
-		notes = append(notes, row.Peer+": sends pods on; counted in is what is behind it: "+behind)
+	var behind []string
+	for i := range row.Nested {
+		behind = append(behind, row.Nested[i].ClusterID)
+	}
+	if len(behind) > 0 {
+		notes = append(notes, row.Peer+": sends pods on; counted in is what is behind it: "+strings.Join(behind, ", "))
 	}
 	return notes
-}
-
-func clustersBehind(row *rowView) string {
-	var ids []string
-	for i := range row.Nested {
-		ids = append(ids, row.Nested[i].ClusterID)
-	}
-	return strings.Join(ids, ", ")
 }
 
 // pendingNote says what to do about an advertisement that waits for an administrator.
 func pendingNote(peer, message string) string {
 	return fmt.Sprintf("%s: %s: kubectl hanse accept %s, or kubectl hanse refuse %s", peer, orElse(message, "its offer waits for your word"), peer, peer)
-}
-
-func available(name corev1.ResourceName) func(*rowView, time.Time) string {
-	return func(r *rowView, _ time.Time) string {
-		quantity, named := r.Offered[name]
-		if !named {
-			return none
-		}
-		return quantity.String()
-	}
-}
-
-func lastHello(r *rowView, now time.Time) string {
-	if r.LastHello == nil {
-		return none
-	}
-	return duration.HumanDuration(now.Sub(r.LastHello.Time)) + " ago"
 }
 
 // ourAnswer is the acknowledgement, with the reason if it says more, and whether the offer is for new pods.
@@ -195,17 +167,7 @@ func ourAnswer(r *rowView) string {
 	if r.Phase != v1alpha1.OfferOpen {
 		more = append(more, string(r.Phase))
 	}
-	if len(more) == 0 {
-		return string(r.State)
-	}
-	return string(r.State) + " (" + strings.Join(more, ", ") + ")"
-}
-
-func span(d *metav1.Duration) string {
-	if d == nil {
-		return none
-	}
-	return d.Duration.String()
+	return string(r.State) + inBrackets(strings.Join(more, ", "))
 }
 
 func bandwidth(bytesPerSecond *resource.Quantity) string {
@@ -215,15 +177,8 @@ func bandwidth(bytesPerSecond *resource.Quantity) string {
 	return bytesPerSecond.String() + "B/s"
 }
 
-func amountsOrNone(of corev1.ResourceList) string {
-	if len(of) == 0 {
-		return none
-	}
-	return amounts(of)
-}
-
 // prices are what is asked for a unit of each resource and hour.
-func prices(of *v1alpha1.Prices) string {
+func prices(of *v1alpha1.Prices, few int) string {
 	if of == nil || len(of.PerHour)+len(of.PerPlacement) == 0 {
 		return "free"
 	}
@@ -239,20 +194,11 @@ func prices(of *v1alpha1.Prices) string {
 		price := of.PerPlacement[image].DeepCopy()
 		words = append(words, digits(price.AsDec())+" once for "+image)
 	}
-	return of.Currency + " " + fewOf(words)
+	return of.Currency + " " + list(words, few)
 }
 
 func isBytes(name corev1.ResourceName) bool {
 	return name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
-}
-
-// fewOf names the first of many.
-func fewOf(words []string) string {
-	const few = 4
-	if len(words) > few {
-		words = append(slices.Clone(words[:few]), fmt.Sprintf("and %d more", len(words)-few))
-	}
-	return orElse(strings.Join(words, ", "), none)
 }
 
 func pairs(labels map[string]v1alpha1.Text) []string {
@@ -263,9 +209,10 @@ func pairs(labels map[string]v1alpha1.Text) []string {
 	return words
 }
 
-func yesOrNo(yes bool) string {
-	if yes {
-		return "yes"
+// inBrackets puts a reason behind what it is the reason for.
+func inBrackets(reason string) string {
+	if reason == "" {
+		return ""
 	}
-	return "no"
+	return " (" + reason + ")"
 }

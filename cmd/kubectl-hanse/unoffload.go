@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
@@ -55,10 +52,12 @@ func runUnoffload(ctx context.Context, command *cobra.Command, cluster install.C
 	if err := cluster.Client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); err != nil {
 		return fmt.Errorf("read namespace %s: %w", name, err)
 	}
-	kept, err := isKept(ctx, cluster.Client, name)
-	if err != nil {
+	// One that Hanse keeps by default would come back if it was deleted.
+	offloading := offloadingOf(name)
+	if _, err := read(ctx, cluster.Client, name, offloading.Name, offloading); err != nil {
 		return err
 	}
+	kept := offloading.Annotations[v1alpha1.AnnotationKeptOffloading] == "true"
 	if flags.evict {
 		done, err := moveHome(ctx, cluster, flags, name)
 		if err != nil {
@@ -83,16 +82,6 @@ func runUnoffload(ctx context.Context, command *cobra.Command, cluster install.C
 	return say(command, "Namespace %s is no longer offloaded.\n", name)
 }
 
-// isKept reports whether Hanse keeps the namespace offloaded by default: if deleted, the offloading would come back.
-func isKept(ctx context.Context, c client.Client, namespace string) (bool, error) {
-	offloading := offloadingOf(namespace)
-	err := c.Get(ctx, client.ObjectKeyFromObject(offloading), offloading)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("read NamespaceOffloading in namespace %s: %w", namespace, err)
-	}
-	return offloading.Annotations[v1alpha1.AnnotationKeptOffloading] == "true", nil
-}
-
 // moveHome has Hanse evict what runs elsewhere, and reports whether nothing does any more. If nothing did, nothing is
 // written.
 func moveHome(ctx context.Context, cluster install.Cluster, flags *unoffloadFlags, namespace string) (bool, error) {
@@ -110,15 +99,11 @@ func moveHome(ctx context.Context, cluster install.Cluster, flags *unoffloadFlag
 // stayHome makes the offloading of the namespace the user's, with strategy Local.
 func stayHome(ctx context.Context, c client.Client, namespace string, onChange v1alpha1.ChangeMode) error {
 	offloading := offloadingOf(namespace)
-	_, err := controllerutil.CreateOrUpdate(ctx, c, offloading, func() error {
+	return write(ctx, c, offloading, func() error {
 		disown(offloading)
 		offloading.Spec.Strategy, offloading.Spec.OnChange = v1alpha1.StrategyLocal, onChange
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("write NamespaceOffloading in namespace %s: %w", namespace, err)
-	}
-	return nil
 }
 
 // unoffload ends the offloading for new pods. One that Hanse keeps would come back, so that one is made the user's.
@@ -144,7 +129,7 @@ func awaitPolicy(ctx context.Context, cluster install.Cluster, namespace string,
 func awaitHome(ctx context.Context, cluster install.Cluster, namespace string) error {
 	told := &progress{report: cluster.Report}
 	var away []string
-	err := until(ctx, "pods of namespace "+namespace+" to leave other clusters", func(ctx context.Context) (bool, error) {
+	err := install.Until(ctx, "pods of namespace "+namespace+" to leave other clusters", func(ctx context.Context) (bool, error) {
 		var err error
 		if away, err = podsAway(ctx, cluster.Client, namespace); err != nil {
 			return false, err
@@ -162,40 +147,22 @@ func awaitHome(ctx context.Context, cluster install.Cluster, namespace string) e
 		some(away), namespace, namespace, v1alpha1.ReasonOffloadingChanged))
 }
 
-// podsAway names the pods of the namespace that run on virtual nodes, with their nodes.
+// podsAway names the pods of the namespace that run on virtual nodes, with their nodes. Pods that have ended, and those of
+// DaemonSets, do not come home.
 func podsAway(ctx context.Context, c client.Client, namespace string) ([]string, error) {
-	isVirtual, err := virtualNodes(ctx, c)
-	if err != nil {
+	seen := take(ctx, c, scope{namespace: namespace}, time.Time{}, partVirtualNodes, partPodsAway)
+	if _, err := seen.errButHidden(partVirtualNodes); err != nil {
 		return nil, err
 	}
-	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
-	}
 	var away []string
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if isVirtual(pod.Spec.NodeName) && !hasEnded(pod) && !isOfDaemonSet(pod) {
+	for i := range seen.podsAway {
+		pod := &seen.podsAway[i]
+		if !hasEnded(pod) && !isOfDaemonSet(pod) {
 			away = append(away, fmt.Sprintf("%s on %s", pod.Name, pod.Spec.NodeName))
 		}
 	}
 	slices.Sort(away)
-	return away, nil
-}
-
-// virtualNodes tells virtual nodes by their names. Who may not read nodes has to believe the prefix.
-func virtualNodes(ctx context.Context, c client.Client) (func(string) bool, error) {
-	nodes := &corev1.NodeList{}
-	err := c.List(ctx, nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode})
-	if apierrors.IsForbidden(err) {
-		return func(name string) bool { return strings.HasPrefix(name, v1alpha1.VirtualNodePrefix) }, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list virtual nodes: %w", err)
-	}
-	return func(name string) bool {
-		return slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == name })
-	}, nil
+	return away, seen.err(partPodsAway)
 }
 
 func hasEnded(pod *corev1.Pod) bool {

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
@@ -24,7 +29,7 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 	flags := &unpeerFlags{}
 	command := &cobra.Command{
 		Use:   "unpeer PEER",
-		Short: "Part from another cluster",
+		Short: "Stop being a peer of another cluster",
 		Long: "Ends both directions at once. Our pods are moved away from the peer, the peer is asked to move its pods away from\n" +
 			"here, and then each side removes what it has made for the other, so that nothing is left: it is enough to say this\n" +
 			"on one side. While pods run, it is refused until --drain says what becomes of them.\n\n" +
@@ -48,7 +53,7 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 				return err
 			}
 			return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
-				return runUnpeer(ctx, command, c.cluster(command), flags, args[0])
+				return runUnpeer(ctx, command, c.client, flags, args[0])
 			})
 		},
 	}
@@ -90,8 +95,8 @@ func (f *unpeerFlags) parting() *v1alpha1.PeerParting {
 	return parting
 }
 
-func runUnpeer(ctx context.Context, command *cobra.Command, cluster install.Cluster, flags *unpeerFlags, name string) error {
-	peer, err := readPeer(ctx, cluster.Client, name)
+func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, flags *unpeerFlags, name string) error {
+	peer, err := readPeer(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -99,37 +104,124 @@ func runUnpeer(ctx context.Context, command *cobra.Command, cluster install.Clus
 		peer.Spec.Parting = flags.parting()
 		return printObjects(command.OutOrStdout(), peer)
 	}
+	// What is left must be looked up before the Peer goes.
+	parts := []part{partPeers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
+	seen := take(ctx, c, scope{}, time.Time{}, parts...)
+	if err := seen.err(parts...); err != nil {
+		return err
+	}
 	if flags.drain == "" && !flags.force && peer.DeletionTimestamp.IsZero() {
-		if err := checkIdle(ctx, cluster, name); err != nil {
+		if err := seen.checkIdle(name); err != nil {
 			return err
 		}
 	}
-	left, err := whatStaysThere(ctx, cluster.Client, peer)
-	if err != nil {
-		return err
-	}
-	if err := part(ctx, cluster.Client, peer, flags); err != nil {
+	if err := unpeer(ctx, c, peer, flags); err != nil {
 		return err
 	}
 	if !flags.wait {
-		return say(command, "This cluster parts from %s: see `kubectl hanse status %s`.\n", name, name)
+		return say(command, "This cluster leaves %s: see `kubectl hanse status %s`.\n", name, name)
 	}
-	return finishParting(ctx, command, cluster, flags, peerLeft{name, left})
-}
-
-// peerLeft is a former peer, and what it has that was not removed if it was not asked.
-type peerLeft struct {
-	name string
-	left []string
-}
-
-// finishParting waits until the Peer is gone, and tells what is left.
-func finishParting(ctx context.Context, command *cobra.Command, cluster install.Cluster, flags *unpeerFlags, former peerLeft) error {
-	if err := awaitParted(ctx, cluster, former.name); err != nil {
+	if err := awaitUnpeered(ctx, c, name, &progress{report: reporter(command)}); err != nil {
 		return err
 	}
-	if err := say(command, "%s is no longer a peer of this cluster.\n", former.name); err != nil || !flags.force {
+	if err := say(command, "%s is no longer a peer of this cluster.\n", name); err != nil || !flags.force {
 		return err
 	}
-	return tellForced(ctx, command, cluster.Client, former)
+	return tellForced(ctx, command, c, name, seen.whatStaysAt(peer))
+}
+
+var errPodsRun = errors.New("pods still run")
+
+// checkIdle refuses while unpeering would end or move pods that nobody has spoken of.
+func (s *snapshot) checkIdle(name string) error {
+	away, guests := s.podsOn(v1alpha1.VirtualNodeName(name)), s.podsOf(name)
+	var running []string
+	if len(away) > 0 {
+		running = append(running, fmt.Sprintf("of this cluster in %s (%s)", name, some(away)))
+	}
+	if len(guests) > 0 {
+		running = append(running, fmt.Sprintf("of %s in this cluster (%s)", name, some(guests)))
+	}
+	if len(running) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s. Say what becomes of them: --drain=wait evicts ours and keeps PodDisruptionBudgets, --drain=now "+
+		"deletes ours at once; the peer evicts its own, for which it has five minutes. If the peer is gone for ever: --force",
+		errPodsRun, strings.Join(running, "; "))
+}
+
+// unpeer has Hanse leave the peer. If it does so already, it may be told another manner. That the Peer is gone already is no
+// error.
+func unpeer(ctx context.Context, c client.Client, peer *v1alpha1.Peer, flags *unpeerFlags) error {
+	asked := flags.drain != "" || flags.force
+	err := editOfPeer(c, peer.Name, func(peer *v1alpha1.Peer) error {
+		if asked || peer.DeletionTimestamp.IsZero() {
+			peer.Spec.Parting = flags.parting()
+		}
+		return nil
+	}).write(ctx, c)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if err := client.IgnoreNotFound(c.Delete(ctx, peer)); err != nil {
+		return fmt.Errorf("delete Peer %s: %w", peer.Name, err)
+	}
+	return nil
+}
+
+// awaitUnpeered waits until the Peer is gone, and tells what it waits for itself.
+func awaitUnpeered(ctx context.Context, c client.Client, name string, told *progress) error {
+	var ready *metav1.Condition
+	err := install.Until(ctx, "Peer "+name+" to go", func(ctx context.Context) (bool, error) {
+		peer := &v1alpha1.Peer{}
+		found, err := read(ctx, c, "", name, peer)
+		if !found {
+			return err == nil, err
+		}
+		ready = meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
+		if ready != nil && ready.Reason == v1alpha1.ReasonParting { // until then it speaks of before
+			told.tell(ready.Message)
+		}
+		return false, nil
+	})
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w%s. The unpeering goes on by itself, and running this again waits on. --drain=now does not keep "+
+		"PodDisruptionBudgets; if the peer is gone for ever: kubectl hanse unpeer %s --force", err, because(ready), name)
+}
+
+// whatStaysAt says what a peer that is not asked keeps of this cluster.
+func (s *snapshot) whatStaysAt(peer *v1alpha1.Peer) []string {
+	var left []string
+	if peer.HasRole(v1alpha1.RoleProvider) {
+		if twins := s.twinsAt(peer.Name); len(twins) > 0 {
+			left = append(left, "its namespaces for pods of this cluster: "+some(twins))
+		}
+		left = append(left, "the identity that this cluster had there")
+	}
+	if peer.HasRole(v1alpha1.RoleConsumer) {
+		left = append(left, "its virtual node for this cluster, and the pods that are bound to it")
+	}
+	return append(left, "its Peer for this cluster, and that one's namespace")
+}
+
+// tellForced says what a forced unpeering could not do, and which record of it lies here.
+func tellForced(ctx context.Context, command *cobra.Command, c client.Client, name string, left []string) error {
+	text := fmt.Sprintf("Not removed in %s, which was not asked:\n", name)
+	for _, thing := range left {
+		text += "  - " + printable(thing) + "\n"
+	}
+	record := &corev1.Namespace{}
+	found, err := read(ctx, c, "", v1alpha1.TenantNamespace(name), record)
+	if err != nil {
+		return err
+	}
+	if found && record.Labels[v1alpha1.LabelType] == v1alpha1.TypeTombstone {
+		text += fmt.Sprintf("Namespace %s keeps a record until %s. If %s comes back before, it learns from that to clean up by itself.\n",
+			record.Name, orElse(record.Annotations[v1alpha1.AnnotationExpires], "it expires"), name)
+	} else {
+		text += fmt.Sprintf("No record is kept: if %s comes back, its administrator has to run `kubectl hanse unpeer --force` there.\n", name)
+	}
+	return say(command, "%s", text)
 }

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/install"
 )
 
 // away is a pod of ours that runs at the peer.
@@ -28,8 +27,7 @@ func (w *world) unpeer(t *testing.T, ctx context.Context, flags *unpeerFlags) (o
 	t.Helper()
 	command, stdout, stderr := listener()
 	flags.wait = true
-	cluster := install.Cluster{Client: w.client, Report: reporter(command)}
-	err = runUnpeer(ctx, command, cluster, flags, "hamburg")
+	err = runUnpeer(ctx, command, w.client, flags, "hamburg")
 	return stdout.String(), stderr.String(), err
 }
 

@@ -22,9 +22,9 @@ import (
 
 const (
 	fieldOwner = client.FieldOwner("kubectl-hanse")
-	// What everything that the chart makes is labelled with.
-	partOfLabel = "app.kubernetes.io/part-of"
-	partOf      = "hanse"
+	// PartOfLabel and PartOf are the label of everything that the chart makes.
+	PartOfLabel = "app.kubernetes.io/part-of"
+	PartOf      = "hanse"
 	// How often the cluster is asked whether something has come about.
 	askAgain = 250 * time.Millisecond
 )
@@ -62,7 +62,7 @@ func (c Cluster) Apply(ctx context.Context, m Manifest) error {
 		}
 	}
 	for _, definition := range m.Definitions {
-		if err := c.waitEstablished(ctx, definition.GetName()); err != nil {
+		if err := c.waitEstablished(ctx, definition); err != nil {
 			return err
 		}
 	}
@@ -82,15 +82,29 @@ func (c Cluster) apply(ctx context.Context, object *unstructured.Unstructured) e
 	return nil
 }
 
-func (c Cluster) waitEstablished(ctx context.Context, name string) error {
-	definition := &unstructured.Unstructured{}
-	definition.SetGroupVersionKind(definitionKind)
-	return c.until(ctx, "definition of "+name+" to be established", func(ctx context.Context) (bool, error) {
-		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
-			return false, err
-		}
-		return hasCondition(definition, "Established"), nil
+func (c Cluster) waitEstablished(ctx context.Context, definition *unstructured.Unstructured) error {
+	return Until(ctx, "definition of "+definition.GetName()+" to be established", func(ctx context.Context) (bool, error) {
+		missing, err := Missing(ctx, c.Client, []*unstructured.Unstructured{definition})
+		return len(missing) == 0, err
 	})
+}
+
+// Missing names those of the objects that the cluster does not have. A definition must be established as well.
+func Missing(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) ([]string, error) {
+	var missing []string
+	for _, object := range objects {
+		found := &unstructured.Unstructured{}
+		found.SetGroupVersionKind(object.GroupVersionKind())
+		err := c.Get(ctx, client.ObjectKeyFromObject(object), found)
+		unready := found.GetKind() == definitionKind.Kind && !hasCondition(found, "Established")
+		switch {
+		case meta.IsNoMatchError(err), apierrors.IsNotFound(err), err == nil && unready:
+			missing = append(missing, describe(object))
+		case err != nil:
+			return nil, fmt.Errorf("read %s: %w", describe(object), err)
+		}
+	}
+	return missing, nil
 }
 
 // WaitAvailable waits until what the manifest runs is running.
@@ -99,26 +113,28 @@ func (c Cluster) WaitAvailable(ctx context.Context, m Manifest) error {
 		if object.GetKind() != "Deployment" {
 			continue
 		}
-		if err := c.waitRolledOut(ctx, client.ObjectKeyFromObject(object)); err != nil {
+		err := Until(ctx, describe(object)+" to run", func(ctx context.Context) (bool, error) {
+			deployment := &appsv1.Deployment{}
+			if err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), deployment); err != nil {
+				return false, err
+			}
+			want, status := Replicas(deployment), deployment.Status
+			return status.ObservedGeneration >= deployment.Generation &&
+				status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want, nil
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c Cluster) waitRolledOut(ctx context.Context, key client.ObjectKey) error {
-	deployment := &appsv1.Deployment{}
-	return c.until(ctx, "Deployment "+key.String()+" to run", func(ctx context.Context) (bool, error) {
-		if err := c.Client.Get(ctx, key, deployment); err != nil {
-			return false, err
-		}
-		want, status := int32(1), deployment.Status
-		if deployment.Spec.Replicas != nil {
-			want = *deployment.Spec.Replicas
-		}
-		return status.ObservedGeneration >= deployment.Generation &&
-			status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want, nil
-	})
+// Replicas is how many pods a Deployment wants.
+func Replicas(d *appsv1.Deployment) int32 {
+	if d.Spec.Replicas == nil {
+		return 1
+	}
+	return *d.Spec.Replicas
 }
 
 // prune removes what carries the chart's label but is not in the manifest.
@@ -135,7 +151,7 @@ func (c Cluster) prune(ctx context.Context, m Manifest) error {
 // eachOfChart calls f for each object in the cluster that the chart made.
 func (c Cluster) eachOfChart(ctx context.Context, f func(*unstructured.Unstructured) error) error {
 	for _, kind := range chartKinds {
-		objects, err := c.list(ctx, kind, client.MatchingLabels{partOfLabel: partOf})
+		objects, err := c.list(ctx, kind, client.MatchingLabels{PartOfLabel: PartOf})
 		if err != nil {
 			return err
 		}
@@ -172,18 +188,52 @@ func (c Cluster) delete(ctx context.Context, object client.Object, options ...cl
 	return nil
 }
 
-// until asks until the answer is yes. What the cluster does not have yet is no error.
-func (Cluster) until(ctx context.Context, what string, ask func(context.Context) (bool, error)) error {
+// deleteAll deletes the objects of a kind that are chosen, and returns them. A nil choice means all.
+func (c Cluster) deleteAll(
+	ctx context.Context, kind schema.GroupVersionKind, chosen func(unstructured.Unstructured) bool, options ...client.ListOption,
+) ([]unstructured.Unstructured, error) {
+	objects, err := c.list(ctx, kind, options...)
+	if err != nil {
+		return nil, err
+	}
+	if chosen != nil {
+		objects = slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool { return !chosen(o) })
+	}
+	for i := range objects {
+		if err := c.delete(ctx, &objects[i]); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
+// finalError is an error that waiting does not change.
+type finalError struct{ error }
+
+func (f finalError) Unwrap() error { return f.error }
+
+// Final makes Until end with the error.
+func Final(err error) error { return finalError{err} }
+
+// Until asks until the answer is yes. An error may change with time, such as where something is not there yet, unless it is
+// Final.
+func Until(ctx context.Context, what string, ask func(context.Context) (bool, error)) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
 		done, err := ask(ctx)
+		if end := (finalError{}); errors.As(err, &end) {
+			return false, err
+		}
 		last = err
 		return done && err == nil, nil
 	})
-	if err == nil {
-		return nil
+	if end := (finalError{}); errors.As(err, &end) {
+		return end.error
 	}
-	return fmt.Errorf("wait for %s: %w", what, errors.Join(last, err))
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w", what, errors.Join(last, err))
+	}
+	return nil
 }
 
 func same(a, b client.Object) bool {

@@ -94,7 +94,7 @@ func TestApplyMakesWhatTheManifestSays(t *testing.T) {
 }
 
 func TestApplyRemovesWhatIsNoLongerWanted(t *testing.T) {
-	mine := map[string]string{partOfLabel: partOf}
+	mine := map[string]string{PartOfLabel: PartOf}
 	c := newCluster(t,
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: "of-an-older-version", Labels: mine}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: "of-somebody-else"}},
@@ -153,7 +153,7 @@ func TestRemovingIsRefusedWhilePodsNeedHanse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, node, object)
-			err := c.Remove(soon(t), Removal{Namespace: "hanse-system", Patience: time.Second})
+			err := c.Remove(soon(t), Removal{Namespace: "hanse-system", Timeout: time.Second})
 			if !errors.Is(err, ErrInUse) {
 				t.Errorf("error %v, want %v", err, ErrInUse)
 			}
@@ -196,7 +196,7 @@ func TestRemovingLeavesNothing(t *testing.T) {
 	if err := c.Apply(soon(t), small(t)); err != nil {
 		t.Fatal(err)
 	}
-	err := c.Remove(soon(t), Removal{Namespace: "hanse-system", Force: true, Patience: 50 * time.Millisecond})
+	err := c.Remove(soon(t), Removal{Namespace: "hanse-system", Force: true, Timeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

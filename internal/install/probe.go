@@ -17,7 +17,7 @@ import (
 // WaitOffloaded waits until new pods of the namespace are placed as its offloading says, and as the manager has decided if
 // there is something to decide. Policies and their parameters take a moment to be acted on.
 func (c Cluster) WaitOffloaded(ctx context.Context, namespace string, spec v1alpha1.NamespaceOffloadingSpec) error {
-	return c.until(ctx, "new pods of namespace "+namespace+" to be placed by it", func(ctx context.Context) (bool, error) {
+	return Until(ctx, "new pods of namespace "+namespace+" to be placed by it", func(ctx context.Context) (bool, error) {
 		offloading := &v1alpha1.NamespaceOffloading{}
 		key := client.ObjectKey{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName}
 		if err := c.Client.Get(ctx, key, offloading); err != nil {
@@ -42,7 +42,7 @@ func isDecided(offloading *v1alpha1.NamespaceOffloading) bool {
 
 // WaitAtHome waits until new pods of the namespace are placed as if there were no Hanse.
 func (c Cluster) WaitAtHome(ctx context.Context, namespace string) error {
-	return c.until(ctx, "new pods of namespace "+namespace+" to stay at home", func(ctx context.Context) (bool, error) {
+	return Until(ctx, "new pods of namespace "+namespace+" to stay at home", func(ctx context.Context) (bool, error) {
 		return c.tryPod(ctx, namespace, offload.LeftAlone)
 	})
 }

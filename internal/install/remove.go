@@ -10,8 +10,10 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -26,8 +28,8 @@ type Removal struct {
 	Namespace string
 	// Force removes it although pods still need it, and although it no longer works or a peer does not answer.
 	Force bool
-	// Patience is for how long Hanse itself is given to clean up. With Force the rest is cleaned up without it.
-	Patience time.Duration
+	// Timeout is for how long Hanse itself is given to clean up. With Force the rest is cleaned up without it.
+	Timeout time.Duration
 }
 
 // Remove takes Hanse out of the cluster, so that it is as it was before. What Hanse must clean up itself, such as what
@@ -45,8 +47,8 @@ func (c Cluster) Remove(ctx context.Context, r Removal) error {
 		step  func(context.Context) error
 	}{
 		{"Ending the offloading of namespaces", c.removeOffloadings},
-		{"Ending pods on virtual nodes", func(ctx context.Context) error { return c.endPods(ctx, nodes, r.Patience) }},
-		{"Parting from peers", func(ctx context.Context) error { return c.removePeers(ctx, r) }},
+		{"Ending pods on virtual nodes", func(ctx context.Context) error { return c.endPods(ctx, nodes, r.Timeout) }},
+		{"Leaving peers", func(ctx context.Context) error { return c.removePeers(ctx, r) }},
 		{"Stopping Hanse", c.stop},
 		{"Removing virtual nodes", func(ctx context.Context) error { return c.removeNodes(ctx, nodes) }},
 		{"Removing policies and roles", c.removeChart},
@@ -70,13 +72,17 @@ func (c Cluster) checkInUse(ctx context.Context, force bool) error {
 	if force {
 		return nil
 	}
-	away, err := c.podsAway(ctx)
+	nodes, err := c.virtualNodes(ctx)
+	if err != nil {
+		return err
+	}
+	away, err := c.podsOn(ctx, nodes)
 	if err != nil {
 		return err
 	}
 	if len(away) > 0 {
 		return fmt.Errorf("%w: those of this cluster run in others (%s); delete them, or say --force to end them",
-			ErrInUse, some(away))
+			ErrInUse, some(namesOfPods(away)))
 	}
 	guests, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("ShadowPod"))
 	if err != nil {
@@ -89,34 +95,25 @@ func (c Cluster) checkInUse(ctx context.Context, force bool) error {
 	return nil
 }
 
-// podsAway returns the names of the pods that run on virtual nodes.
-func (c Cluster) podsAway(ctx context.Context) ([]string, error) {
-	nodes, err := c.virtualNodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var away []string
+// podsOn returns the pods that are bound to the nodes.
+func (c Cluster) podsOn(ctx context.Context, nodes []string) ([]corev1.Pod, error) {
+	var found []corev1.Pod
 	for _, node := range nodes {
-		pods, err := c.PodsOn(ctx, node)
-		if err != nil {
-			return nil, err
+		pods := &corev1.PodList{}
+		if err := c.Client.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+			return nil, fmt.Errorf("list pods on node %s: %w", node, err)
 		}
-		away = append(away, pods...)
-	}
-	return away, nil
-}
-
-// PodsOn returns the names of the pods that are bound to the node, each with its namespace.
-func (c Cluster) PodsOn(ctx context.Context, node string) ([]string, error) {
-	pods := &corev1.PodList{}
-	if err := c.Client.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return nil, fmt.Errorf("list pods on node %s: %w", node, err)
-	}
-	var found []string
-	for i := range pods.Items {
-		found = append(found, client.ObjectKeyFromObject(&pods.Items[i]).String())
+		found = append(found, pods.Items...)
 	}
 	return found, nil
+}
+
+func namesOfPods(pods []corev1.Pod) []string {
+	var found []string
+	for i := range pods {
+		found = append(found, client.ObjectKeyFromObject(&pods[i]).String())
+	}
+	return found
 }
 
 func (c Cluster) virtualNodes(ctx context.Context) ([]string, error) {
@@ -134,14 +131,9 @@ func (c Cluster) virtualNodes(ctx context.Context) ([]string, error) {
 
 // removeOffloadings comes first, so that pods which are made again while the rest goes land at home.
 func (c Cluster) removeOffloadings(ctx context.Context) error {
-	offloadings, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("NamespaceOffloading"))
+	offloadings, err := c.deleteAll(ctx, v1alpha1.GroupVersion.WithKind("NamespaceOffloading"), nil)
 	if err != nil {
 		return err
-	}
-	for i := range offloadings {
-		if err := c.delete(ctx, &offloadings[i]); err != nil {
-			return err
-		}
 	}
 	for i := range offloadings {
 		if err := c.WaitAtHome(ctx, offloadings[i].GetNamespace()); err != nil {
@@ -153,33 +145,31 @@ func (c Cluster) removeOffloadings(ctx context.Context) error {
 
 // endPods deletes the pods that run on the nodes, of which there are some only with Force, and gives `hanse kubelet` the
 // time to end them over there. Those that it does not end are removed without it.
-func (c Cluster) endPods(ctx context.Context, nodes []string, patience time.Duration) error {
-	patient, cancel := context.WithTimeout(ctx, patience)
+func (c Cluster) endPods(ctx context.Context, nodes []string, timeout time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := c.deletePods(ctx, nodes); err != nil {
 		return err
 	}
-	err := c.until(patient, "pods to end", func(ctx context.Context) (bool, error) {
-		left, err := c.podsAway(ctx)
+	err := Until(limited, "pods to end", func(ctx context.Context) (bool, error) {
+		left, err := c.podsOn(ctx, nodes)
 		return len(left) == 0, err
 	})
 	if err == nil {
 		return nil
 	}
-	c.Report("Some pods did not end within %s; removing them without waiting for their provider", patience)
+	c.Report("Some pods did not end within %s; removing them without waiting for their provider", timeout)
 	return c.deletePods(ctx, nodes, client.GracePeriodSeconds(0))
 }
 
 func (c Cluster) deletePods(ctx context.Context, nodes []string, options ...client.DeleteOption) error {
-	for _, node := range nodes {
-		pods := &corev1.PodList{}
-		if err := c.Client.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-			return fmt.Errorf("list pods on node %s: %w", node, err)
-		}
-		for i := range pods.Items {
-			if err := c.delete(ctx, &pods.Items[i], options...); err != nil {
-				return err
-			}
+	pods, err := c.podsOn(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		if err := c.delete(ctx, &pods[i], options...); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -187,37 +177,32 @@ func (c Cluster) deletePods(ctx context.Context, nodes []string, options ...clie
 
 func (c Cluster) removePeers(ctx context.Context, r Removal) error {
 	kind := v1alpha1.GroupVersion.WithKind("Peer")
-	peers, err := c.list(ctx, kind)
-	if err != nil {
+	if _, err := c.deleteAll(ctx, kind, nil); err != nil {
 		return err
 	}
-	for i := range peers {
-		if err := c.delete(ctx, &peers[i]); err != nil {
-			return err
-		}
-	}
-	patient, cancel := context.WithTimeout(ctx, r.Patience)
+	limited, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	err = c.until(patient, "Hanse to part from its peers", func(ctx context.Context) (bool, error) {
+	var peers []unstructured.Unstructured
+	err := Until(limited, "Hanse to leave its peers", func(ctx context.Context) (bool, error) {
 		var err error
 		peers, err = c.list(ctx, kind)
 		return len(peers) == 0, err
 	})
 	if err == nil {
-		return c.waitForNodes(patient, r.Force)
+		return c.waitForNodes(limited, r.Force)
 	}
 	if !r.Force {
 		return fmt.Errorf("peers are still there (%s); see their conditions and whether `kubectl -n %s get pods` are well, "+
 			"or say --force: %w", some(names(peers)), r.Namespace, err)
 	}
-	c.Report("Hanse did not part from %s within %s; cleaning up without it", some(names(peers)), r.Patience)
+	c.Report("Hanse did not leave %s within %s; cleaning up without it", some(names(peers)), r.Timeout)
 	return nil
 }
 
 // waitForNodes gives `hanse kubelet` the time to end what runs on its nodes, and the nodes.
 func (c Cluster) waitForNodes(ctx context.Context, force bool) error {
 	var nodes []string
-	err := c.until(ctx, "virtual nodes to go", func(ctx context.Context) (bool, error) {
+	err := Until(ctx, "virtual nodes to go", func(ctx context.Context) (bool, error) {
 		var err error
 		nodes, err = c.virtualNodes(ctx)
 		return len(nodes) == 0, err
@@ -231,19 +216,12 @@ func (c Cluster) waitForNodes(ctx context.Context, force bool) error {
 
 // stop ends Hanse's own pods, so that nothing is made again while it is removed.
 func (c Cluster) stop(ctx context.Context) error {
-	deployments, err := c.list(ctx, chartKinds[0], client.MatchingLabels{partOfLabel: partOf})
-	if err != nil {
+	if _, err := c.deleteAll(ctx, chartKinds[0], nil, client.MatchingLabels{PartOfLabel: PartOf}); err != nil {
 		return err
 	}
-	for i := range deployments {
-		err := c.delete(ctx, &deployments[i], client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if err != nil {
-			return err
-		}
-	}
-	return c.until(ctx, "Hanse's pods to end", func(ctx context.Context) (bool, error) {
+	return Until(ctx, "Hanse's pods to end", func(ctx context.Context) (bool, error) {
 		pods := &corev1.PodList{}
-		err := c.Client.List(ctx, pods, client.MatchingLabels{partOfLabel: partOf})
+		err := c.Client.List(ctx, pods, client.MatchingLabels{PartOfLabel: PartOf})
 		return len(pods.Items) == 0, err
 	})
 }
@@ -295,24 +273,18 @@ func (c Cluster) release(ctx context.Context, object *unstructured.Unstructured)
 	before := object.DeepCopy()
 	object.SetFinalizers(kept)
 	// The policy that keeps others from this takes a moment to go.
-	return c.until(ctx, describe(object)+" to be released", func(ctx context.Context) (bool, error) {
+	return Until(ctx, describe(object)+" to be released", func(ctx context.Context) (bool, error) {
 		err := client.IgnoreNotFound(c.Client.Patch(ctx, object.DeepCopy(), client.MergeFrom(before)))
 		return err == nil, err
 	})
 }
 
 func (c Cluster) removeDefinitions(ctx context.Context) error {
-	definitions, err := c.list(ctx, definitionKind)
+	definitions, err := c.deleteAll(ctx, definitionKind, func(d unstructured.Unstructured) bool {
+		return strings.HasSuffix(d.GetName(), "."+v1alpha1.GroupVersion.Group)
+	})
 	if err != nil {
 		return err
-	}
-	definitions = slices.DeleteFunc(definitions, func(d unstructured.Unstructured) bool {
-		return !strings.HasSuffix(d.GetName(), "."+v1alpha1.GroupVersion.Group)
-	})
-	for i := range definitions {
-		if err := c.delete(ctx, &definitions[i]); err != nil {
-			return err
-		}
 	}
 	for i := range definitions {
 		if err := c.waitGone(ctx, &definitions[i]); err != nil {
@@ -320,6 +292,59 @@ func (c Cluster) removeDefinitions(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// removeMarks takes Hanse's mark off the namespaces of users that still have it, since nobody keeps it any more.
+func (c Cluster) removeMarks(ctx context.Context) error {
+	marked := &corev1.NamespaceList{}
+	if err := c.Client.List(ctx, marked, client.HasLabels{v1alpha1.LabelOffloads}); err != nil {
+		return fmt.Errorf("list marked namespaces: %w", err)
+	}
+	patch := client.RawPatch(types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelOffloads))
+	for i := range marked.Items {
+		namespace := &marked.Items[i]
+		// The policy that keeps others from this takes a moment to go.
+		err := Until(ctx, "the mark of namespace "+namespace.Name+" to go", func(ctx context.Context) (bool, error) {
+			err := client.IgnoreNotFound(c.Client.Patch(ctx, namespace.DeepCopy(), patch))
+			return err == nil, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeRights removes what let the manager read in namespaces of users. It does so itself while it runs, but it may have
+// been stopped before.
+func (c Cluster) removeRights(ctx context.Context) error {
+	_, err := c.deleteAll(ctx, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), func(b unstructured.Unstructured) bool {
+		role, _, err := unstructured.NestedString(b.Object, "roleRef", "name")
+		return err == nil && role == v1alpha1.ClusterRoleReflectorInNamespace
+	})
+	return err
+}
+
+// typesOfNamespaces are the values of v1alpha1.LabelType of the namespaces of peers.
+var typesOfNamespaces = []string{v1alpha1.TypeTenant, v1alpha1.TypeTwin, v1alpha1.TypeTombstone}
+
+// removeNamespaces removes the namespaces of peers that Hanse could not remove itself.
+func (c Cluster) removeNamespaces(ctx context.Context) error {
+	if err := c.releaseObjects(ctx); err != nil {
+		return err
+	}
+	kind, ofPeers := corev1.SchemeGroupVersion.WithKind("Namespace"), client.MatchingLabels{v1alpha1.LabelManaged: "true"}
+	isOfPeer := func(n unstructured.Unstructured) bool {
+		return slices.Contains(typesOfNamespaces, n.GetLabels()[v1alpha1.LabelType])
+	}
+	if _, err := c.deleteAll(ctx, kind, isOfPeer, ofPeers); err != nil {
+		return err
+	}
+	return Until(ctx, "namespaces of peers to go", func(ctx context.Context) (bool, error) {
+		namespaces, err := c.list(ctx, kind, ofPeers)
+		return !slices.ContainsFunc(namespaces, isOfPeer), err
+	})
 }
 
 func (c Cluster) removeNamespace(ctx context.Context, name string) error {
@@ -331,7 +356,7 @@ func (c Cluster) removeNamespace(ctx context.Context, name string) error {
 }
 
 func (c Cluster) waitGone(ctx context.Context, object client.Object) error {
-	return c.until(ctx, describe(object)+" to go", func(ctx context.Context) (bool, error) {
+	return Until(ctx, describe(object)+" to go", func(ctx context.Context) (bool, error) {
 		err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
 		return err != nil, client.IgnoreNotFound(err)
 	})

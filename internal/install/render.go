@@ -42,6 +42,13 @@ type Manifest struct {
 	Objects []*unstructured.Unstructured
 }
 
+// Guards are the policies and roles, which Hanse relies on and never makes itself.
+func (m Manifest) Guards() []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(m.Objects), func(o *unstructured.Unstructured) bool {
+		return !strings.Contains(o.GetKind(), "AdmissionPolicy") && !strings.Contains(o.GetKind(), "Role")
+	})
+}
+
 // Render makes the manifest of the embedded chart.
 func Render(o Options) (Manifest, error) {
 	c, err := load()
@@ -153,7 +160,7 @@ func namespace(name string) *unstructured.Unstructured {
 			"name": name,
 			"labels": map[string]any{
 				"app.kubernetes.io/name":             "hanse",
-				"app.kubernetes.io/part-of":          "hanse",
+				PartOfLabel:                          PartOf,
 				"pod-security.kubernetes.io/enforce": "restricted",
 			},
 		},

@@ -12,10 +12,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -69,8 +67,7 @@ func New(config Config, c client.Client, live client.Reader, clk clock.PassiveCl
 	return m
 }
 
-// SetupWithManager registers the controllers of policies and of those that somebody tries with the manager. They are two
-// so that trying one never holds up the others.
+// SetupWithManager registers the controller of policies with the manager.
 func (m *Maker) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
 		m.config.Validate(),
@@ -78,10 +75,6 @@ func (m *Maker) SetupWithManager(mgr ctrl.Manager) error {
 			Named("policy").
 			Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(m.questionsOf)).
 			WatchesRawSource(source.Func(everyQuestion)).
-			Complete(m),
-		ctrl.NewControllerManagedBy(mgr).
-			Named("policy-test").
-			For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(m.isTest))).
 			Complete(m),
 	)
 }
@@ -125,12 +118,8 @@ func (m *Maker) questionsOf(_ context.Context, o client.Object) []reconcile.Requ
 	}
 }
 
-// Reconcile puts the policies about the question of that name in force, or answers the ConfigMap of that namespace and
-// name.
+// Reconcile puts the policies about the question of that name in force.
 func (m *Maker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if request.Namespace != "" {
-		return (&tester{maker: m}).test(ctx, request.NamespacedName)
-	}
 	return reconcile.Result{}, m.enact(ctx, request.Name)
 }
 

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
@@ -186,30 +185,4 @@ func (w *world) expectEvents(want int) {
 	for len(w.recorder.Events) > 0 {
 		w.t.Log(<-w.recorder.Events)
 	}
-}
-
-// answer has the ConfigMap answered, and returns the answer.
-func (w *world) answer(asked *corev1.ConfigMap) answer {
-	w.t.Helper()
-	asked.CreationTimestamp = metav1.NewTime(w.clock.Now())
-	if err := w.api.Create(w.t.Context(), asked); err != nil {
-		w.t.Fatal(err)
-	}
-	w.test(asked.Name)
-	w.get(asked.Name, asked)
-	var got answer
-	if err := json.Unmarshal([]byte(asked.Data[keyAnswer]), &got); err != nil {
-		w.t.Fatalf("%v in %v", err, asked.Data)
-	}
-	return got
-}
-
-func (w *world) test(name string) reconcile.Result {
-	w.t.Helper()
-	key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: name}
-	result, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return result
 }

@@ -19,11 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 // kubeletWith is the Deployment of hanse kubelet with some flags.
 func kubeletWith(args ...string) *appsv1.Deployment {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: kubeletDeployment}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: v1alpha1.SystemNamespace, Name: kubeletDeployment, Labels: map[string]string{install.PartOfLabel: install.PartOf},
+	}}
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "hanse", Args: args}}
 	return d
 }
@@ -55,7 +58,7 @@ func TestTheCertificateOfTheKubeletAPIIsChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			check := newChecker(t, test.objects...)
 			check.reach = func(context.Context, string) error { return test.reach }
-			got := check.certificate(soon(t))
+			got := check.certificate(soon(t), seen(t, []part{partNodes, partDeployments, partAPIServers}, test.objects...))
 			if got.State != test.want || !strings.Contains(got.Found, test.says) {
 				t.Errorf("%s: %s, want %s that says %q", got.State, got.Found, test.want, test.says)
 			}
@@ -109,13 +112,13 @@ func TestOffloadedNamespacesAreChecked(t *testing.T) {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason}
 	}
 	ready := condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
-	findings := newChecker(t,
+	findings := seen(t, []part{partOffloadings},
 		offloading("a-ready", ready),
 		offloading("b-pending", condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPending)),
 		offloading("c-refused", condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Refused")),
 		offloading("d-unplaced", ready, condition(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonNoClusterFits)),
 		offloading("e-new"),
-	).offloadings(soon(t))
+	).checkOffloadings()
 	for name, want := range map[string]state{
 		"offloaded namespaces": stateOK, "namespace a-ready": "", "namespace b-pending": stateWarning,
 		"namespace c-refused": stateWarning, "namespace d-unplaced": stateWarning, "namespace e-new": stateWarning,
@@ -127,7 +130,7 @@ func TestOffloadedNamespacesAreChecked(t *testing.T) {
 	if findings[0].Found != "ready: 1 of 5" {
 		t.Errorf("it says %q", findings[0].Found)
 	}
-	if none := newChecker(t).offloadings(soon(t)); len(none) != 1 || none[0].State != stateOK {
+	if none := seen(t, []part{partOffloadings}).checkOffloadings(); len(none) != 1 || none[0].State != stateOK {
 		t.Errorf("of none it says %+v", none)
 	}
 }

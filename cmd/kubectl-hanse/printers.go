@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/yaml"
+)
+
+// none stands for a value that is not there.
+const none = "-"
+
+// A document is text for people, which is printed when it is complete.
+type document struct{ text bytes.Buffer }
+
+func (d *document) printf(format string, args ...any) { fmt.Fprintf(&d.text, format, args...) }
+
+// table prints rows in columns, the header first.
+func (d *document) table(rows ...[]string) {
+	writer := tabwriter.NewWriter(&d.text, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(writer, strings.Join(row, "\t"))
+	}
+	_ = writer.Flush() // a buffer takes everything
+}
+
+// notes prints remarks below a table.
+func (d *document) notes(notes []string) {
+	for _, note := range notes {
+		d.printf("  %s\n", printable(note))
+	}
+}
+
+func (d *document) printTo(to io.Writer) error {
+	_, err := d.text.WriteTo(to)
+	return err
+}
+
+// show prints a view: for scripts as JSON or YAML, otherwise as a document for people.
+func show(to io.Writer, view any, output string, forPeople func(*document)) error {
+	switch output {
+	case "", "table", "wide":
+		text := &document{}
+		forPeople(text)
+		return text.printTo(to)
+	case "json":
+		encoder := json.NewEncoder(to)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(view)
+	case "yaml":
+		data, err := yaml.Marshal(view)
+		if err != nil {
+			return fmt.Errorf("encode the output: %w", err)
+		}
+		_, err = to.Write(data)
+		return err
+	default:
+		return fmt.Errorf("--output is wide, json or yaml, not %q", output)
+	}
+}
+
+// printObjects prints objects as one would apply them.
+func printObjects(to io.Writer, objects ...client.Object) error {
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		content, err := applicable(scheme, object)
+		if err != nil {
+			return fmt.Errorf("encode %T %s: %w", object, object.GetName(), err)
+		}
+		data, err := yaml.Marshal(content)
+		if err != nil {
+			return fmt.Errorf("encode %T %s: %w", object, object.GetName(), err)
+		}
+		if _, err := fmt.Fprintf(to, "---\n%s", data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applicable is the object without what the API server adds.
+func applicable(scheme *runtime.Scheme, object client.Object) (map[string]any, error) {
+	kind, err := apiutil.GVKForObject(object, scheme)
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	content["apiVersion"], content["kind"] = kind.GroupVersion().String(), kind.Kind
+	delete(content, "status")
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		for _, field := range []string{
+			"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "finalizers", "generation",
+			"managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid",
+		} {
+			delete(metadata, field)
+		}
+	}
+	if spec, ok := content["spec"].(map[string]any); ok && len(spec) == 0 {
+		delete(content, "spec")
+	}
+	return content, nil
+}
+
+// progress tells the user how something stands: again only when that has changed.
+type progress struct {
+	report func(format string, args ...any)
+	last   string
+}
+
+func (p *progress) tell(text string) {
+	if text == "" || text == p.last {
+		return
+	}
+	p.last = text
+	p.report("%s", printable(text))
+}
+
+// printable replaces control characters, so that a peer's words cannot move the cursor.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// because is the reason and the message of a condition, after a colon.
+func because(c *metav1.Condition) string {
+	if c == nil {
+		return ""
+	}
+	return ": " + c.Reason + ": " + printable(c.Message)
+}
+
+// list names the first few of many, and none as a dash.
+func list(names []string, few int) string {
+	if len(names) > few {
+		names = append(slices.Clone(names[:few]), fmt.Sprintf("and %d more", len(names)-few))
+	}
+	return orElse(strings.Join(names, ", "), none)
+}
+
+// some names the first of many as messages do.
+func some(names []string) string { return list(names, 10) }
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// date is when something ends, for people.
+func date(t *metav1.Time) string {
+	if t == nil {
+		return none
+	}
+	return t.UTC().Format("2006-01-02 15:04")
+}
+
+func span(d *metav1.Duration) string {
+	if d == nil {
+		return none
+	}
+	return d.Duration.String()
+}
+
+// amount is how much there is of one resource.
+func amount(of corev1.ResourceList, name corev1.ResourceName) string {
+	quantity, known := of[name]
+	if !known {
+		return none
+	}
+	return quantity.String()
+}
+
+// amounts are all resources: those that people look for first, and then the rest by name.
+func amounts(of corev1.ResourceList) string {
+	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods}
+	var rest []corev1.ResourceName
+	for name := range of {
+		if !slices.Contains(first, name) {
+			rest = append(rest, name)
+		}
+	}
+	slices.Sort(rest)
+	var words []string
+	for _, name := range append(first, rest...) {
+		if _, known := of[name]; known {
+			words = append(words, string(name)+" "+amount(of, name))
+		}
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/install"
+)
+
+// A part of a snapshot, as users call it.
+type part string
+
+const (
+	partInfo         part = "the cluster's id"
+	partPolicies     part = "policies"
+	partPeers        part = "peers"
+	partOffers       part = "offers"
+	partOffloadings  part = "namespace offloadings"
+	partNodes        part = "all nodes"
+	partVirtualNodes part = "nodes"
+	partPodsAway     part = "pods on virtual nodes"
+	partNamespaces   part = "namespaces of peers"
+	partShadowPods   part = "pods of peers"
+	partDaemonSets   part = "DaemonSets"
+	partDeployments  part = "Deployments"
+	partAPIServers   part = "pods of the API server"
+	partEvents       part = "events"
+)
+
+// A snapshot is what a verb knows of the cluster, read in one pass. Views are made from it, and read nothing themselves.
+// A part that could not be read, such as for lack of rights, is empty, and the error lies beside it.
+type snapshot struct {
+	scope       scope
+	now         time.Time
+	clusterID   string
+	version     string                    // of Hanse in the cluster
+	policies    map[string]policyStanding // what policies are asked → those that answer
+	peers       v1alpha1.PeerList
+	offers      v1alpha1.AdvertisementList
+	offloadings v1alpha1.NamespaceOffloadingList
+	nodes       corev1.NodeList // all, or the virtual ones
+	podsAway    []corev1.Pod
+	namespaces  corev1.NamespaceList // that Hanse keeps for peers
+	shadowPods  v1alpha1.ShadowPodList
+	daemonSets  appsv1.DaemonSetList
+	deployments appsv1.DeploymentList
+	apiServers  corev1.PodList
+	events      eventsv1.EventList
+	errs        map[part]error
+}
+
+// A scope is what a snapshot is about.
+type scope struct {
+	system    string // the namespace of Hanse
+	namespace string // of users; none is all
+	pod       string // whose events are read
+}
+
+// take reads parts of the cluster in their order.
+func take(ctx context.Context, c client.Client, about scope, now time.Time, parts ...part) *snapshot {
+	s := &snapshot{scope: about, now: now, errs: map[part]error{}}
+	for _, p := range parts {
+		if err := s.read(ctx, c, p); err != nil {
+			s.errs[p] = fmt.Errorf("read %s: %w", p, err)
+		}
+	}
+	slices.SortFunc(s.peers.Items, func(a, b v1alpha1.Peer) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.offloadings.Items, func(a, b v1alpha1.NamespaceOffloading) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	slices.SortFunc(s.nodes.Items, func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return s
+}
+
+func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
+	switch p {
+	case partInfo:
+		return s.readInfo(ctx, c)
+	case partPolicies:
+		return s.readPolicies(ctx, c)
+	case partPodsAway:
+		return s.readPodsAway(ctx, c)
+	default:
+		of := s.lists()[p]
+		return c.List(ctx, of.into, of.options...)
+	}
+}
+
+// A listing is where a part of the snapshot lies, and which objects belong to it.
+type listing struct {
+	into    client.ObjectList
+	options []client.ListOption
+}
+
+func (s *snapshot) lists() map[part]listing {
+	system, users := client.InNamespace(s.scope.system), client.InNamespace(s.scope.namespace)
+	virtual := client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
+	apiServer := client.MatchingLabels{"component": "kube-apiserver"}
+	ofPod := client.MatchingFields{"regarding.name": s.scope.pod}
+	return map[part]listing{
+		partPeers:        {&s.peers, nil},
+		partOffers:       {&s.offers, nil},
+		partOffloadings:  {&s.offloadings, []client.ListOption{users}},
+		partNodes:        {&s.nodes, nil},
+		partVirtualNodes: {&s.nodes, []client.ListOption{virtual}},
+		partNamespaces:   {&s.namespaces, []client.ListOption{client.HasLabels{v1alpha1.LabelType}}},
+		partShadowPods:   {&s.shadowPods, nil},
+		partDaemonSets:   {&s.daemonSets, nil},
+		partDeployments:  {&s.deployments, []client.ListOption{system, client.MatchingLabels{install.PartOfLabel: install.PartOf}}},
+		partAPIServers:   {&s.apiServers, []client.ListOption{client.InNamespace(metav1.NamespaceSystem), apiServer}},
+		partEvents:       {&s.events, []client.ListOption{users, ofPod}},
+	}
+}
+
+// readInfo reads which cluster this is. Without it Hanse may be starting, and the rest still tells something.
+func (s *snapshot) readInfo(ctx context.Context, c client.Client) error {
+	info := &corev1.ConfigMap{}
+	_, err := read(ctx, c, s.scope.system, v1alpha1.ClusterInfo, info)
+	s.clusterID, s.version = info.Data[v1alpha1.ClusterInfoID], info.Data[v1alpha1.ClusterInfoVersion]
+	return err
+}
+
+// readPolicies reads how the policies stand. There is nothing of questions that the manager has not told about.
+func (s *snapshot) readPolicies(ctx context.Context, c client.Client) error {
+	status := &corev1.ConfigMap{}
+	if _, err := read(ctx, c, s.scope.system, v1alpha1.PolicyStatus, status); err != nil {
+		return err
+	}
+	s.policies = map[string]policyStanding{}
+	for question, text := range status.Data {
+		var standing policyStanding
+		if err := json.Unmarshal([]byte(text), &standing); err != nil {
+			return fmt.Errorf("decode %s in ConfigMap %s: %w", question, status.Name, err)
+		}
+		s.policies[question] = standing
+	}
+	return nil
+}
+
+// readPodsAway reads the pods on virtual nodes. Those of one namespace are found even by who may not see nodes.
+func (s *snapshot) readPodsAway(ctx context.Context, c client.Client) error {
+	if s.scope.namespace != "" {
+		pods := &corev1.PodList{}
+		err := c.List(ctx, pods, client.InNamespace(s.scope.namespace))
+		s.podsAway = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !s.isVirtual(p.Spec.NodeName) })
+		return err
+	}
+	for _, node := range s.virtualNodes() {
+		pods := &corev1.PodList{}
+		if err := c.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+			return err
+		}
+		s.podsAway = append(s.podsAway, pods.Items...)
+	}
+	return nil
+}
+
+// err is the first error of the parts, nil if all could be read.
+func (s *snapshot) err(parts ...part) error {
+	for _, p := range parts {
+		if s.errs[p] != nil {
+			return s.errs[p]
+		}
+	}
+	return nil
+}
+
+// errButHidden is the first error that is not about rights, and hidden names the parts that the user may not see.
+func (s *snapshot) errButHidden(parts ...part) (hidden []string, err error) {
+	for _, p := range parts {
+		switch err := s.errs[p]; {
+		case apierrors.IsForbidden(err):
+			hidden = append(hidden, string(p))
+		case err != nil:
+			return nil, err
+		}
+	}
+	return hidden, nil
+}
+
+func (s *snapshot) peer(name string) *v1alpha1.Peer {
+	i := slices.IndexFunc(s.peers.Items, func(p v1alpha1.Peer) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.peers.Items[i]
+}
+
+func (s *snapshot) node(name string) *corev1.Node {
+	i := slices.IndexFunc(s.nodes.Items, func(n corev1.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.nodes.Items[i]
+}
+
+// isVirtual tells virtual nodes by their names. Who may not see nodes has to believe the prefix.
+func (s *snapshot) isVirtual(node string) bool {
+	if apierrors.IsForbidden(s.errs[partVirtualNodes]) {
+		return strings.HasPrefix(node, v1alpha1.VirtualNodePrefix)
+	}
+	return s.node(node) != nil
+}
+
+// virtualNodes names the virtual nodes that are or should be there: a pod may outlive the object of its node.
+func (s *snapshot) virtualNodes() []string {
+	var names []string
+	for i := range s.nodes.Items {
+		names = append(names, s.nodes.Items[i].Name)
+	}
+	for i := range s.peers.Items {
+		names = append(names, v1alpha1.VirtualNodeName(s.peers.Items[i].Name))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// podsOn names the pods on a virtual node.
+func (s *snapshot) podsOn(node string) []string {
+	var names []string
+	for i := range s.podsAway {
+		if s.podsAway[i].Spec.NodeName == node {
+			names = append(names, client.ObjectKeyFromObject(&s.podsAway[i]).String())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// namespacesOf names the namespaces of one type that a peer has here, of all peers if none is named.
+func (s *snapshot) namespacesOf(kind, peer string) []string {
+	var names []string
+	for i := range s.namespaces.Items {
+		labels := s.namespaces.Items[i].Labels
+		if labels[v1alpha1.LabelType] == kind && (peer == "" || labels[v1alpha1.LabelPeer] == peer) {
+			names = append(names, s.namespaces.Items[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// podsOf names the pods that a peer has here.
+func (s *snapshot) podsOf(peer string) []string {
+	twins := s.namespacesOf(v1alpha1.TypeTwin, peer)
+	var names []string
+	for i := range s.shadowPods.Items {
+		if slices.Contains(twins, s.shadowPods.Items[i].Namespace) {
+			names = append(names, client.ObjectKeyFromObject(&s.shadowPods.Items[i]).String())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// twinsAt names the namespaces that a peer has for ours, as far as it has told.
+func (s *snapshot) twinsAt(peer string) []string {
+	var names []string
+	for i := range s.offloadings.Items {
+		for _, cluster := range s.offloadings.Items[i].Status.Clusters {
+			if cluster.Peer == peer && cluster.Twin != "" {
+				names = append(names, cluster.Twin)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// table is the exchange table, made of our copies of what the providers advertise. What we offer to a peer lies beside
+// its copy, under our own cluster id, and is no row.
+func (s *snapshot) table() exchange.Table {
+	copies := slices.DeleteFunc(slices.Clone(s.offers.Items), func(offer v1alpha1.Advertisement) bool {
+		return !slices.ContainsFunc(s.peers.Items, func(p v1alpha1.Peer) bool {
+			return p.HasRole(v1alpha1.RoleProvider) && offer.Namespace == v1alpha1.TenantNamespace(p.Name) && offer.Name == p.Spec.ClusterID
+		})
+	})
+	return exchange.NewTable(copies, s.now).WithLinks(s.peers.Items)
+}
+
+// readyOf is the condition Ready, or one that says that there is none.
+func readyOf(conditions []metav1.Condition) metav1.Condition {
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		return *ready
+	}
+	return metav1.Condition{Reason: v1alpha1.ReasonPending, Message: "Hanse has not looked at it yet"}
+}
+
+func isNodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// unplaced is why no cluster was chosen for the new pods of a namespace, if so.
+func unplaced(o *v1alpha1.NamespaceOffloading) string {
+	placed := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionPlaced)
+	if placed == nil || placed.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return placed.Reason + ": " + placed.Message
+}

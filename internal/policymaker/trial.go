@@ -1,0 +1,184 @@
+package policymaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+const (
+	// explainDeadline is how long it may take to find out which rules decided, which is slower than to decide.
+	explainDeadline = 5 * time.Second
+	// Bounds of what is told of the rules that decided.
+	maxSteps    = 100
+	maxStepText = 512
+)
+
+// moduleName is what the module to be tried is called in messages.
+const moduleName = "module.rego"
+
+// A Trial is a question to policies without any consequence: somebody wants to know the answer. Its JSON is what `kubectl
+// hanse policy` sends: fields are added, never renamed.
+type Trial struct {
+	Question policy.Question `json:"question"`
+	// Module is the source of the one module to ask. Without it, the policies in force are asked.
+	Module *string `json:"module,omitempty"`
+	// Input is what to ask with, as JSON. Without it, About names what to ask about.
+	Input *string `json:"input,omitempty"`
+	// About is the Peer or cluster id whose advertisement it is about, or for placement the namespace, or NAMESPACE/CLASS.
+	About string `json:"about,omitempty"`
+}
+
+// An Answer is what policies say to a Trial. Clients read it: fields are added, never renamed.
+type Answer struct {
+	Decision policy.Outcome `json:"decision,omitempty"`
+	Reason   string         `json:"reason,omitempty"`
+	Patch    *Patch         `json:"patch,omitempty"`
+	Steps    []Step         `json:"steps,omitempty"`
+	Error    string         `json:"error,omitempty"`
+}
+
+// A Patch is what a decision changes, with the names that it has in Rego.
+type Patch struct {
+	Availability      corev1.ResourceList `json:"availability,omitempty"`
+	LargestPod        corev1.ResourceList `json:"largestPod,omitempty"`
+	Prices            *v1alpha1.Prices    `json:"prices,omitempty"`
+	Labels            map[string]string   `json:"labels,omitempty"`
+	Flags             map[string]string   `json:"flags,omitempty"`
+	HideImages        bool                `json:"hideImages,omitempty"`
+	Annotations       map[string]string   `json:"annotations,omitempty"`
+	NodeSelector      map[string]string   `json:"nodeSelector,omitempty"`
+	PriorityClassName string              `json:"priorityClassName,omitempty"`
+	RuntimeClassName  string              `json:"runtimeClassName,omitempty"`
+	Exclude           map[string]string   `json:"exclude,omitempty"`
+	Score             map[string]float64  `json:"score,omitempty"`
+	Strict            bool                `json:"strict,omitempty"`
+}
+
+// A Step is a rule that contributed to a decision.
+type Step struct {
+	Rule     string `json:"rule"`
+	Location string `json:"location"`
+	Text     string `json:"text,omitempty"`
+}
+
+// A Gatherer returns what a question would be asked with now: about the peer of that name or cluster id, or, if the
+// question is Placement, about the namespace of that name, or a class of its pods (NAMESPACE/CLASS).
+type Gatherer func(ctx context.Context, question policy.Question, name string) (policy.Facts, error)
+
+// Gather has trials asked with what the package that asks the question in earnest knows. Without it, a Trial must bring its
+// Input.
+func (m *Maker) Gather(question policy.Question, from Gatherer) {
+	p, known := m.points[question]
+	if !known {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gather = from
+}
+
+// gatherer returns that of the question, or nil.
+func (p *point) gatherer() Gatherer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gather
+}
+
+// Try answers a Trial. What goes wrong is part of the Answer.
+func (m *Maker) Try(ctx context.Context, t Trial) Answer {
+	given, err := m.try(ctx, t)
+	if err != nil {
+		return Answer{Error: err.Error()}
+	}
+	return given
+}
+
+func (m *Maker) try(ctx context.Context, t Trial) (Answer, error) {
+	p, known := m.points[t.Question]
+	if !known {
+		return Answer{}, fmt.Errorf("there is no question %q", t.Question)
+	}
+	input, err := p.inputOf(ctx, t)
+	if err != nil {
+		return Answer{}, err
+	}
+	set, err := p.setFor(ctx, t)
+	if err != nil {
+		return Answer{}, err
+	}
+	decision, err := m.decideIn(ctx, p, set, input)
+	if err != nil {
+		return Answer{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainDeadline)
+	defer cancel()
+	_, steps, err := set.Explain(ctx, input)
+	if err != nil {
+		return Answer{}, fmt.Errorf("find out which rules decided: %w", err)
+	}
+	return answerOf(decision, steps), nil
+}
+
+// setFor compiles the module to try, or returns what is in force.
+func (p *point) setFor(ctx context.Context, t Trial) (*policy.Set, error) {
+	if t.Module == nil {
+		return p.set(ctx)
+	}
+	return compilerOf(p.question)([]policy.Module{{Name: moduleName, Source: *t.Module}})
+}
+
+// inputOf is the input that is given, or what is known now of the subject.
+func (p *point) inputOf(ctx context.Context, t Trial) (policy.Input, error) {
+	gather := p.gatherer()
+	switch {
+	case t.Input != nil && t.About != "":
+		return policy.Input{}, errors.New("either an input or something to ask about is needed, and not both")
+	case t.Input != nil:
+		return policy.ParseInput([]byte(*t.Input))
+	case gather == nil:
+		return policy.Input{}, fmt.Errorf("a question about %s needs an input (--input)", p.question)
+	case t.About == "":
+		return policy.Input{}, fmt.Errorf("a question about %s needs an input or something to ask about", p.question)
+	}
+	facts, err := gather(ctx, p.question, t.About)
+	if err != nil {
+		return policy.Input{}, err
+	}
+	return policy.NewInput(facts)
+}
+
+func answerOf(decision policy.Decision, steps []policy.Step) Answer {
+	given := Answer{Decision: decision.Outcome, Reason: decision.Reason, Patch: patchOf(decision)}
+	for _, s := range steps[:min(len(steps), maxSteps)] {
+		given.Steps = append(given.Steps, Step{Rule: s.Rule, Location: s.Location, Text: shortened(s.Text, maxStepText)})
+	}
+	return given
+}
+
+// patchOf returns what the decision changes, nil if that is nothing.
+func patchOf(decision policy.Decision) *Patch {
+	switch {
+	case decision.Offer != nil:
+		p := decision.Offer
+		return &Patch{
+			Availability: p.Availability, LargestPod: p.LargestPod, Prices: p.Prices, Labels: p.Labels, Flags: p.Flags, HideImages: p.HideImages,
+		}
+	case decision.Pod != nil:
+		p := decision.Pod
+		return &Patch{
+			Labels: p.Labels, Annotations: p.Annotations, NodeSelector: p.NodeSelector,
+			PriorityClassName: p.PriorityClassName, RuntimeClassName: p.RuntimeClassName,
+		}
+	case decision.Ranking != nil:
+		return &Patch{Exclude: decision.Ranking.Exclude, Score: decision.Ranking.Scores, Strict: decision.Ranking.Strict}
+	default:
+		return nil
+	}
+}
