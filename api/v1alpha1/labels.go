@@ -40,9 +40,6 @@ const (
 	// LabelPolicy marks a ConfigMap in Hanse's own namespace as policy. Its value is the question that its modules, keys
 	// that end in .rego, answer: incoming, outgoing, shadowpod or placement.
 	LabelPolicy = "hanse.dev/policy"
-	// LabelPolicyTest marks a ConfigMap in Hanse's own namespace as a question to try: its value is what LabelPolicy has.
-	// The manager answers in it, and deletes it after a while.
-	LabelPolicyTest = "hanse.dev/policy-test"
 
 	// AnnotationHomeNamespace carries, on a twin namespace, the namespace at home that it stands for.
 	AnnotationHomeNamespace = "hanse.dev/home-namespace"
