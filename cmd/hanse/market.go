@@ -79,7 +79,7 @@ func (f *marketFlags) addAdvertising(mgr manager.Manager, links *peers.Links) er
 	}
 	recorder := mgr.GetEventRecorder("hanse-advertisement")
 	publisher := advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), f.maker, f.clock, recorder)
-	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), advertisement.OverLinks(links), f.maker, f.clock, recorder)
+	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), links, f.maker, f.clock, recorder)
 	f.maker.Gather(policy.Outgoing, publisher.Gather)
 	f.maker.Gather(policy.Incoming, receiver.Gather)
 	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,7 +14,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
-// A book follows the advertisements in this cluster: what each consumer was told, what is therefore locked for it, and,
+// A book follows the advertisements in this cluster: what is locked for each consumer, and,
 // if we aggregate, what our providers offer. One that changes costs one comparison, however many consumers there are.
 type book struct {
 	clusterID string
@@ -23,17 +22,10 @@ type book struct {
 	threshold int64
 
 	mu         sync.Mutex
-	told       map[string]told                   // consumer → the newest message to it
 	guaranteed map[string]corev1.ResourceList    // consumer → what is locked for it; replaced, never changed
 	relocked   bool                              // the guarantees have changed since the last look
 	offers     map[string]v1alpha1.Advertisement // provider → its offer, as accepted
 	passed     []v1alpha1.Advertisement          // the offers, sorted; replaced, never changed
-}
-
-// told is the newest message to a consumer.
-type told struct {
-	at           time.Time
-	availability corev1.ResourceList
 }
 
 func newBook(config *Config) *book {
@@ -41,7 +33,6 @@ func newBook(config *Config) *book {
 		clusterID:  config.ClusterID,
 		aggregate:  config.Aggregate,
 		threshold:  config.Threshold,
-		told:       map[string]told{},
 		guaranteed: map[string]corev1.ResourceList{},
 		offers:     map[string]v1alpha1.Advertisement{},
 	}
@@ -58,7 +49,6 @@ func (b *book) set(ad *v1alpha1.Advertisement) bool {
 	if ad.Name != b.clusterID {
 		return b.setOffer(peer, ad)
 	}
-	b.told[peer] = told{at: ad.Spec.Timestamp.Time, availability: ad.Spec.Availability}
 	return b.lock(peer, guaranteed(ad))
 }
 
@@ -73,7 +63,6 @@ func (b *book) remove(ad *v1alpha1.Advertisement) bool {
 	if ad.Name != b.clusterID {
 		return b.drop(peer)
 	}
-	delete(b.told, peer)
 	return b.lock(peer, nil)
 }
 
@@ -142,11 +131,4 @@ func (b *book) look() (map[string]corev1.ResourceList, []v1alpha1.Advertisement,
 	relocked := b.relocked
 	b.relocked = false
 	return b.guaranteed, b.passed, relocked
-}
-
-// all returns the newest message to each consumer.
-func (b *book) all() map[string]told {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return maps.Clone(b.told)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
@@ -15,7 +16,7 @@ type facts struct {
 	peer *v1alpha1.Peer
 	copy *v1alpha1.Advertisement // in our own cluster, nil if there is none
 	self bool                    // the peer has the id of this very cluster
-	link Link                    // nil if there is none
+	link *peers.Link             // nil if there is none
 
 	synced     bool                       // the advertisements over there are known
 	mirrorErr  error                      // why they may not be up to date

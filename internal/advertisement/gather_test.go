@@ -106,6 +106,7 @@ func TestWhatNobodyAsksAboutCannotBeGathered(t *testing.T) {
 	nonsense := &unstructured.Unstructured{Object: map[string]any{"spec": []any{}}}
 	nonsense.SetGroupVersionKind(advertisementKind)
 	nonsense.SetName("hamburg")
+	nonsense.SetNamespace(v1alpha1.TenantNamespace(here))
 	for name, test := range map[string]struct {
 		prepare func(*world)
 		gather  func(*world) error
@@ -115,11 +116,11 @@ func TestWhatNobodyAsksAboutCannotBeGathered(t *testing.T) {
 		"no such consumer":      {func(*world) {}, outgoing, "there is no peer"},
 		"no provider":           {func(w *world) { w.peer(v1alpha1.RoleConsumer) }, incoming, "no provider"},
 		"no consumer":           {func(w *world) { w.peer(v1alpha1.RoleProvider) }, outgoing, "no consumer"},
-		"no link":               {func(w *world) { w.peer(v1alpha1.RoleProvider); w.links.err = errNoCredentials }, incoming, "no link"},
+		"no link":               {func(w *world) { w.peer(v1alpha1.RoleProvider); w.peers.Links.Close("hamburg") }, incoming, "no link"},
 		"no offer":              {func(w *world) { w.peer(v1alpha1.RoleProvider) }, incoming, "offers nothing"},
-		"not read yet":          {func(w *world) { w.peer(v1alpha1.RoleProvider); w.link.synced = false }, incoming, "not read yet"},
-		"too large to be read":  {func(w *world) { w.peer(v1alpha1.RoleProvider); w.link.mirrorErr = peers.ErrTooLarge }, incoming, "read what peer"},
-		"malformed":             {func(w *world) { w.peer(v1alpha1.RoleProvider); w.link.raw = nonsense }, incoming, "read what peer"},
+		"not read yet":          {func(w *world) { w.peer(v1alpha1.RoleProvider); w.hamburg.Silence() }, incoming, "not read yet"},
+		"too large to be read":  {func(w *world) { w.peer(v1alpha1.RoleProvider); w.hamburg.Fail(peers.ErrTooLarge) }, incoming, "read what peer"},
+		"malformed":             {func(w *world) { w.peer(v1alpha1.RoleProvider); w.offered(); w.raw.Store(nonsense) }, incoming, "read what peer"},
 		"refused before policy": {func(w *world) { w.peer(v1alpha1.RoleProvider); w.offered(madeAt(time.Hour)) }, incoming, "ClockSkew"},
 		"prices unknown": {func(w *world) {
 			w.peer(v1alpha1.RoleConsumer)

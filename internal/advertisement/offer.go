@@ -1,13 +1,19 @@
 package advertisement
 
 import (
+	"context"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -155,4 +161,91 @@ func spread(interval time.Duration, peer string) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(peer)) // never fails
 	return interval - interval/10*time.Duration(hash.Sum32()%100)/100
+}
+
+// locks is what is kept free for consumers: what each is guaranteed and does not hold yet. The sum of all is made once, so
+// that what a thousand consumers are offered does not cost a million subtractions.
+type locks struct {
+	missing map[string]corev1.ResourceList // consumer → what is kept free for it
+	total   corev1.ResourceList
+}
+
+func locksOf(capacity exchange.Capacity, guaranteed map[string]corev1.ResourceList) locks {
+	l := locks{missing: make(map[string]corev1.ResourceList, len(guaranteed)), total: corev1.ResourceList{}}
+	for peer, guarantee := range guaranteed {
+		held, missing := capacity.Held(peer), corev1.ResourceList{}
+		for name, quantity := range guarantee {
+			lack, total := quantity.DeepCopy(), l.total[name]
+			lack.Sub(held[name])
+			if lack.Sign() <= 0 {
+				continue
+			}
+			total.Add(lack)
+			missing[name], l.total[name] = lack, total
+		}
+		l.missing[peer] = missing
+	}
+	return l
+}
+
+// against returns what is kept free for others than the peer, as of one that holds nothing.
+func (l locks) against(peer string) map[string]corev1.ResourceList {
+	if len(l.total) == 0 {
+		return nil
+	}
+	rest := l.total.DeepCopy()
+	for name, quantity := range l.missing[peer] {
+		left := rest[name]
+		left.Sub(quantity)
+		rest[name] = left
+	}
+	return map[string]corev1.ResourceList{"": rest}
+}
+
+// PricesConfigMap is the ConfigMap in Hanse's own namespace that says what resources cost, see exchange.ParsePrices.
+const PricesConfigMap = "hanse-prices"
+
+// priceTag is what is asked for.
+type priceTag struct {
+	prices  *v1alpha1.Prices
+	old     bool // the setting is broken, and these are what was asked for last, changes by policies included
+	unknown bool // the setting is broken, and nothing was asked for yet
+}
+
+// readPrices reads the setting. As long as it is broken, each consumer is asked for what it was asked for before.
+func (p *Publisher) readPrices(ctx context.Context, said *v1alpha1.Advertisement) (priceTag, error) {
+	setting := &corev1.ConfigMap{}
+	err := p.client.Get(ctx, types.NamespacedName{Namespace: p.config.Namespace, Name: PricesConfigMap}, setting)
+	if apierrors.IsNotFound(err) {
+		return priceTag{}, nil
+	}
+	if err != nil {
+		return priceTag{}, fmt.Errorf("read the prices: %w", err)
+	}
+	prices, err := exchange.ParsePrices(setting.Data)
+	switch {
+	case err == nil:
+		return priceTag{prices: prices}, nil
+	case said != nil:
+		return priceTag{prices: said.Spec.Prices, old: true}, nil
+	default:
+		return priceTag{unknown: true}, nil
+	}
+}
+
+func (p *Publisher) isPrices(object client.Object) bool {
+	return object.GetNamespace() == p.config.Namespace && object.GetName() == PricesConfigMap
+}
+
+// onPrices has all consumers told of new prices, and tells the administrator if they are broken: once for each change,
+// which is why it is done here and not where the prices are used.
+func (p *Publisher) onPrices(ctx context.Context, object client.Object) []reconcile.Request {
+	if setting, isConfigMap := object.(*corev1.ConfigMap); isConfigMap {
+		if _, err := exchange.ParsePrices(setting.Data); err != nil {
+			p.recorder.Eventf(setting, nil, corev1.EventTypeWarning, "InvalidPrices", "ReadPrices",
+				"Consumers are asked for the prices of before, and new ones are offered nothing, until this is repaired: %s",
+				bounded(err.Error()))
+		}
+	}
+	return p.consumers(ctx)
 }

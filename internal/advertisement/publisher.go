@@ -8,9 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -24,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -48,9 +49,7 @@ type Publisher struct {
 	capacity *capacity
 	replies  replies
 	policies atomic.Int64 // how often they were changed
-
-	mu    sync.Mutex
-	queue queue
+	trigger  trigger
 }
 
 // NewPublisher returns a publisher. The client reads from a cache; informers are those of the same cache, which should
@@ -87,7 +86,7 @@ func (p *Publisher) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(p.onPrices),
 			builder.WithPredicates(predicate.NewPredicateFuncs(p.isPrices))).
 		WatchesRawSource(p.capacity).
-		WatchesRawSource(source.Func(p.keepQueue)).
+		WatchesRawSource(&p.trigger).
 		WithOptions(controller.Options{MaxConcurrentReconciles: p.config.Workers}).
 		Complete(p)
 	if err != nil {
@@ -106,13 +105,6 @@ var onlyNew = predicate.Funcs{
 	UpdateFunc:  func(event.UpdateEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
-}
-
-func (p *Publisher) keepQueue(_ context.Context, q queue) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queue = q
-	return nil
 }
 
 // Reconcile keeps the advertisement for one consumer what it must be.
@@ -315,4 +307,109 @@ func (p *Publisher) deny(
 	}
 	p.noOffer(peer, decision)
 	return nil
+}
+
+// state is what all consumers may have to hear of when it changes.
+type state struct {
+	offerable
+	policies int64
+}
+
+func (p *Publisher) look() *state {
+	return &state{policies: p.policies.Load(), offerable: p.capacity.look()}
+}
+
+// onPolicies has the policies asked again for all consumers.
+func (p *Publisher) onPolicies() {
+	p.policies.Add(1)
+	p.capacity.ring()
+}
+
+// Run looks at the state when it has changed, at most once per interval, and has the consumers told: at once if the
+// change is large, else when it has settled.
+func (p *Publisher) Run(ctx context.Context) error {
+	var told *state
+	settle := p.clock.NewTimer(p.config.SettleInterval)
+	defer settle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.capacity.changed:
+			if there := p.look(); told == nil || p.config.large(told, there) {
+				told = there
+				p.trigger.add(p.consumers(ctx)...)
+			}
+		case <-settle.C():
+			if there := p.look(); told == nil || !same(told, there) {
+				told = there
+				p.trigger.add(p.consumers(ctx)...)
+			}
+			settle.Reset(p.config.SettleInterval)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.clock.After(p.config.MinInterval):
+		}
+	}
+}
+
+func (p *Publisher) consumers(ctx context.Context) []reconcile.Request {
+	known := &v1alpha1.PeerList{}
+	if err := p.client.List(ctx, known); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List peers")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range known.Items {
+		if known.Items[i].HasRole(v1alpha1.RoleConsumer) {
+			requests = append(requests, requestFor(known.Items[i].Name))
+		}
+	}
+	return requests
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// A trigger is a source by which something that is no object has peers looked at.
+type trigger struct {
+	mu    sync.Mutex
+	queue queue
+}
+
+// Start takes the queue of the controller.
+func (t *trigger) Start(_ context.Context, q queue) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.queue = q
+	return nil
+}
+
+// add has the peers looked at. A controller that has not started needs no telling: it looks at every peer when it does.
+func (t *trigger) add(requests ...reconcile.Request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.queue == nil {
+		return
+	}
+	for _, request := range requests {
+		t.queue.Add(request)
+	}
+}
+
+// large reports whether consumers should hear of the change at once.
+func (c *Config) large(then, now *state) bool {
+	return !sameTerms(then, now) || exchange.Moved(then.Free(), now.Free(), c.Threshold)
+}
+
+// same reports whether nothing that consumers are told of has changed.
+func same(a, b *state) bool {
+	return sameTerms(a, b) && equality.Semantic.DeepEqual(a.Free(), b.Free())
+}
+
+func sameTerms(a, b *state) bool {
+	return a.policies == b.policies && equality.Semantic.DeepEqual(a.Description, b.Description) &&
+		equality.Semantic.DeepEqual(a.guaranteed, b.guaranteed) && equality.Semantic.DeepEqual(a.offers, b.offers)
 }

@@ -405,7 +405,7 @@ func TestCapacityFollowsEvents(t *testing.T) {
 func TestRunRingsForLargeChangesAtOnceAndForSmallOnesWhenSettled(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleConsumer)
-	if err := w.publisher.keepQueue(t.Context(), w.queue); err != nil {
+	if err := w.publisher.trigger.Start(t.Context(), w.queue); err != nil {
 		t.Fatal(err)
 	}
 	w.node("a", "4")

@@ -2,10 +2,14 @@ package advertisement
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -14,18 +18,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 const (
-	// lookAgain is how often a provider is looked at when nothing rings: to see that its mirror broke, or that the
-	// advertisement is not there.
+	// lookAgain is how often a provider is looked at when nothing changes, because its mirror may have broken.
 	lookAgain = time.Minute
 	// lookSoon is the same while there is no link, its mirror is not up to date, the policies cannot be asked, or
 	// the provider cannot be answered.
@@ -34,56 +38,67 @@ const (
 	cacheLag = 50 * time.Millisecond
 )
 
+var advertisementKind = v1alpha1.GroupVersion.WithKind("Advertisement")
+
+// advertisements are followed undecoded, so that one that does not decode is seen, and can be answered.
+var advertisements = &peers.Subject{Example: emptyAdvertisement()}
+
+func emptyAdvertisement() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(advertisementKind)
+	return object
+}
+
 // A Receiver takes in what providers offer.
 type Receiver struct {
 	config   Config
 	client   client.Client
+	links    *peers.Links
 	clock    clock.PassiveClock
 	recorder events.EventRecorder
-	watches  *watches
-	policies *consultation
-	ages     *ages
+	policies *incomingPolicies
+	pace     pace
+	trigger  trigger
 }
 
 // NewReceiver returns a receiver that reads and writes our own cluster with the client, and providers over the links.
 //
 //nolint:revive // six parts, each of which is another thing
 func NewReceiver(
-	config Config, c client.Client, links Links, decider Decider, clk clock.PassiveClock, recorder events.EventRecorder,
+	config Config, c client.Client, links *peers.Links, decider Decider, clk clock.PassiveClock, recorder events.EventRecorder,
 ) *Receiver {
 	r := &Receiver{
 		config:   config,
 		client:   c,
+		links:    links,
 		clock:    clk,
 		recorder: recorder,
-		watches:  &watches{links: links, clock: clk, interval: config.ReceiveInterval},
-		policies: newConsultation(c, decider, config.ClusterID),
-		ages:     newAges(clk),
+		policies: newIncomingPolicies(c, decider, config.ClusterID),
+		pace:     pace{interval: config.ReceiveInterval, byPeer: map[string]*intake{}},
 	}
 	decider.OnChange(policy.Incoming, r.judgeAgain)
 	return r
 }
 
-// judgeAgain has every offer that is there judged by the policies that are in force now.
+// judgeAgain has every offer judged by the policies that are in force now.
 func (r *Receiver) judgeAgain() {
 	r.policies.changed()
-	r.watches.ringAll()
+	r.trigger.add(r.pace.peers()...)
 }
 
 // SetupWithManager registers the receiver with the manager.
 func (r *Receiver) SetupWithManager(mgr ctrl.Manager) error {
-	if err := mgr.Add(manager.RunnableFunc(r.watches.Run)); err != nil {
-		return fmt.Errorf("add the watches of advertisements: %w", err)
-	}
-	if err := metrics.Registry.Register(r.ages); err != nil {
-		return fmt.Errorf("register the ages of advertisements: %w", err)
+	if err := metrics.Registry.Register(r); err != nil {
+		return fmt.Errorf("register the metrics of the receiver: %w", err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("advertisement-receiver").
 		For(&v1alpha1.Peer{}).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOf),
 			builder.WithPredicates(predicate.NewPredicateFuncs(r.isCopy))).
-		WatchesRawSource(r.watches).
+		WatchesRawSource(peers.LinkChanges(r.links, r.onLink)).
+		WatchesRawSource(peers.Changes(r.links, advertisements, r.onAdvertisement)).
+		WatchesRawSource(&r.trigger).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.config.Workers}).
 		Complete(r)
 	if err != nil {
@@ -101,7 +116,23 @@ func peerOf(_ context.Context, object client.Object) []reconcile.Request {
 	if !found {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: peer}}}
+	return []reconcile.Request{requestFor(peer)}
+}
+
+func requestFor(peer string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: peer}}
+}
+
+func (r *Receiver) onLink(_ context.Context, peer string, queue peers.Queue[reconcile.Request]) {
+	queue.Add(requestFor(peer))
+}
+
+func (r *Receiver) onAdvertisement(_ context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
+	received.Inc()
+	peer := change.Link.Peer()
+	if wait, due := r.pace.next(peer, r.clock.Now()); due {
+		queue.AddAfter(requestFor(peer), wait)
+	}
 }
 
 // Reconcile makes the copy of a provider's advertisement, and the answers to it, what they must be.
@@ -109,7 +140,7 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 	peer := &v1alpha1.Peer{}
 	if err := r.client.Get(ctx, request.NamespacedName, peer); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.stop(request.Name)
+			r.forget(request.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -118,14 +149,14 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 	}
 	known := peer.Spec.ClusterID != "" && peer.HasRole(v1alpha1.RoleProvider)
 	if !known || !peer.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, r.forget(ctx, peer)
+		return reconcile.Result{}, r.drop(ctx, peer)
 	}
 	now := r.clock.Now()
 	seen, err := r.observe(ctx, peer, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	seen = r.policies.hear(ctx, r.settings(), seen, now)
+	seen = r.policies.evaluate(ctx, r.settings(), seen, now)
 	wanted := r.settings().decide(seen, now)
 	answered, err := r.report(ctx, seen, wanted, now)
 	switch {
@@ -154,4 +185,147 @@ func nextLook(f facts, o outcome, answered bool, now time.Time) time.Duration {
 		next = min(next, max(o.expires.Sub(now), time.Millisecond))
 	}
 	return next
+}
+
+// observe gathers the facts. That the peer cannot be read is a fact, and no error.
+func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Time) (facts, error) {
+	f := facts{peer: peer, self: peer.Spec.ClusterID == r.config.ClusterID}
+	if f.self {
+		return f, nil
+	}
+	var err error
+	if f.copy, err = r.held(ctx, peer); err != nil {
+		return f, err
+	}
+	var open bool
+	if f.link, open = r.links.Get(peer.Name); !open {
+		return f, nil
+	}
+	mirror := f.link.FollowOne(advertisements, f.link.TenantNamespace(), peer.Spec.ClusterID)
+	f.synced, f.mirrorErr = mirror.HasSynced(), mirror.Err()
+	if errors.Is(f.mirrorErr, peers.ErrTooLarge) {
+		f.malformed = f.mirrorErr // what the mirror shows is older than that
+		return f, nil
+	}
+	message, _ := mirror.Named(peer.Spec.ClusterID)
+	if message, f.heldBack = r.pace.admit(peer.Name, message, now); message != nil {
+		f.raw, f.offer, f.malformed = decode(message)
+		if f.heldBack > 0 || f.mirrorErr != nil {
+			f.raw = nil // there is, or may be, a newer version over there, which will be answered
+		}
+		return f, nil
+	}
+	f.withdrawn = f.synced && f.copy != nil && isGone(ctx, f.link, peer.Spec.ClusterID)
+	return f, nil
+}
+
+// held returns the copy, or nil. A peer without an id has none, and what has our own id is our own offer.
+func (r *Receiver) held(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha1.Advertisement, error) {
+	if id := peer.Spec.ClusterID; id == "" || id == r.config.ClusterID {
+		return nil, nil
+	}
+	held := &v1alpha1.Advertisement{}
+	if err := r.client.Get(ctx, copyKey(peer), held); err != nil {
+		return nil, wrap(client.IgnoreNotFound(err), "read the copy %s", copyKey(peer))
+	}
+	return held, nil
+}
+
+func decode(object client.Object) (*unstructured.Unstructured, *v1alpha1.Advertisement, error) {
+	raw, isRaw := object.(*unstructured.Unstructured)
+	if !isRaw {
+		return nil, nil, fmt.Errorf("mirrored object is a %T", object)
+	}
+	offer, err := exchange.Decode(raw.Object)
+	return raw, offer, err
+}
+
+// isGone asks the API server, since a mirror that does not show something is no proof that it is not there.
+func isGone(ctx context.Context, link *peers.Link, name string) bool {
+	key := types.NamespacedName{Namespace: link.TenantNamespace(), Name: name}
+	return apierrors.IsNotFound(link.Client().Get(ctx, key, emptyAdvertisement()))
+}
+
+// copyKey names the copy of the peer's advertisement in our own cluster.
+func copyKey(peer *v1alpha1.Peer) types.NamespacedName {
+	return types.NamespacedName{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}
+}
+
+// pace bounds how often the message of one peer is looked at, so that a peer that writes without end costs one look for
+// each interval. Without it, all changes are looked at.
+type pace struct {
+	interval time.Duration
+
+	mu     sync.Mutex
+	byPeer map[string]*intake
+}
+
+// An intake is what was looked at of one peer.
+type intake struct {
+	look    time.Time     // when the peer was, or will be, put into the queue
+	message client.Object // the newest message that was looked at; nil if there was none
+	since   time.Time     // when it was looked at for the first time
+}
+
+// of is called with the lock held.
+func (p *pace) of(peer string) *intake {
+	if p.byPeer[peer] == nil {
+		p.byPeer[peer] = &intake{}
+	}
+	return p.byPeer[peer]
+}
+
+// next returns after what time to look at a change: at once, or an interval after the look before. It is not due if a look
+// is still to come, which sees this change too.
+func (p *pace) next(peer string, now time.Time) (wait time.Duration, due bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.of(peer)
+	if in.look.After(now) {
+		return 0, false
+	}
+	wait = max(0, in.look.Add(p.interval).Sub(now))
+	in.look = now.Add(wait)
+	return wait, true
+}
+
+// admit returns the message to look at. If its spec is another than that of the one before, and that was admitted less than
+// an interval ago, it is the one before, and for how long: our own writes have us look again too, so a peer that writes
+// without end would keep us writing.
+func (p *pace) admit(peer string, message client.Object, now time.Time) (client.Object, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.of(peer)
+	if !reflect.DeepEqual(specOf(in.message), specOf(message)) {
+		if wait := in.since.Add(p.interval).Sub(now); wait > 0 {
+			return in.message, wait
+		}
+		in.since = now
+	}
+	in.message = message
+	return message, 0
+}
+
+// peers returns those of whom a message was looked at, or the lack of one.
+func (p *pace) peers() []reconcile.Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var requests []reconcile.Request
+	for peer := range p.byPeer {
+		requests = append(requests, requestFor(peer))
+	}
+	return requests
+}
+
+func (p *pace) forget(peer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byPeer, peer)
+}
+
+func specOf(message client.Object) any {
+	if raw, isRaw := message.(*unstructured.Unstructured); isRaw {
+		return raw.Object["spec"]
+	}
+	return message
 }

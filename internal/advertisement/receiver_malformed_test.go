@@ -27,10 +27,10 @@ func TestMalformedObjectIsReportedOnThePeer(t *testing.T) {
 		arrange func(*world)
 		names   string
 	}{
-		"a quantity that is none":          {func(w *world) { w.link.raw = raw(map[string]any{"cpu": "lots"}) }, "quantit"},
-		"a quantity that takes for ever":   {func(w *world) { w.link.raw = raw(map[string]any{"cpu": "1e-999999999"}) }, "exponent"},
-		"a list where a map should be":     {func(w *world) { w.link.raw = raw(nil); w.link.raw.Object["spec"] = []any{} }, "decode"},
-		"an object beyond the link's size": {func(w *world) { w.link.mirrorErr = peers.ErrTooLarge }, "large"},
+		"a quantity that is none":          {func(w *world) { w.raw.Store(raw(map[string]any{"cpu": "lots"})) }, "quantit"},
+		"a quantity that takes for ever":   {func(w *world) { w.raw.Store(raw(map[string]any{"cpu": "1e-999999999"})) }, "exponent"},
+		"a list where a map should be":     {func(w *world) { w.raw.Store(raw(nil)); w.raw.Load().Object["spec"] = []any{} }, "decode"},
+		"an object beyond the link's size": {func(w *world) { w.hamburg.Fail(peers.ErrTooLarge) }, "large"},
 		"an object that is not stored here": {func(w *world) {
 			refusal := error(apierrors.NewRequestEntityTooLargeError("limit is 3145728"))
 			w.refusing.Store(&refusal)
@@ -68,13 +68,13 @@ func TestMalformedObjectClosesWhatIsInUse(t *testing.T) {
 	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonMalformed)
 
 	w.refusing.Store(nil)
-	w.link.mirrorErr = peers.ErrTooLarge
+	w.hamburg.Fail(peers.ErrTooLarge)
 	w.says(w.offer(3)) // which the mirror cannot show
 	w.reconcile(w.receiver)
 	w.expect(good.Spec, w.held().Spec)
 	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonMalformed)
 
-	w.link.mirrorErr = nil
+	w.hamburg.Heal()
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 }

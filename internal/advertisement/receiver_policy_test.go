@@ -196,7 +196,7 @@ func TestPendingChangeDoesNotPassWithTheNextHello(t *testing.T) {
 		w.reconcile(w.receiver)
 		w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
 		w.expect(sequence+2, w.held().Spec.Sequence)
-		w.receiver.policies = newConsultation(w.home, w.policies, here) // as a restart does
+		w.receiver.policies = newIncomingPolicies(w.home, w.policies, here) // as a restart does
 		w.expectWrites(0, w.receiver)
 	}
 	w.decides(v1alpha1.DecisionAccept)
@@ -348,7 +348,7 @@ func TestClockSkewIsSaidUntilTheClocksAgree(t *testing.T) {
 	w.clock.Step(20*time.Minute - 500*time.Millisecond) // what was accepted has ended
 	w.reconcile(w.receiver)
 	expectSkewed(true)
-	w.receiver.policies = newConsultation(w.home, w.policies, here) // as a restart does
+	w.receiver.policies = newIncomingPolicies(w.home, w.policies, here) // as a restart does
 	w.expectWrites(0, w.receiver)
 	expectSkewed(true)
 
@@ -371,7 +371,7 @@ func TestRestartChangesNothing(t *testing.T) {
 			w.offered()
 			w.reconcile(w.receiver)
 			w.clock.Step(20 * time.Minute)
-			w.receiver.policies = newConsultation(w.home, w.policies, here)
+			w.receiver.policies = newIncomingPolicies(w.home, w.policies, here)
 			w.expectWrites(0, w.receiver)
 
 			w.clock.Step(10 * time.Minute)
@@ -397,7 +397,7 @@ func TestForgedStatusOpensNothing(t *testing.T) {
 	if err := w.home.Status().Update(t.Context(), forged); err != nil {
 		t.Fatal(err)
 	}
-	w.links.err = errNoCredentials // and there is nothing to judge again
+	w.peers.Links.Close("hamburg") // and there is nothing to judge again
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPending)
 }

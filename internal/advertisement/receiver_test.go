@@ -1,7 +1,6 @@
 package advertisement
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -9,14 +8,8 @@ import (
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -253,7 +246,7 @@ func TestCutLinkLeavesTheCopyUntilItExpires(t *testing.T) {
 	w.offered()
 	w.reconcile(w.receiver)
 
-	w.links.err = errNoCredentials
+	w.peers.Links.Close("hamburg")
 	w.clock.Step(20 * time.Minute)
 	w.expectWrites(0, w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
@@ -270,17 +263,13 @@ func TestProviderThatCannotBeAnswered(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)
 	w.offered()
-	w.link.client = interceptor.NewClient(w.there, interceptor.Funcs{
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-			return apierrors.NewForbidden(schema.GroupResource{}, "hamburg", nil)
-		},
-	})
+	w.silenced.Store(true)
 	result := w.reconcile(w.receiver)
 	w.expect(lookSoon, result.RequeueAfter)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 
-	w.link.client = w.there
+	w.silenced.Store(false)
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.theirs(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 }
@@ -291,10 +280,12 @@ func TestWithdrawnOfferIsNotAccepted(t *testing.T) {
 	ad := w.offered()
 	w.reconcile(w.receiver)
 
-	w.link.synced = false // the mirror is empty, which proves nothing
-	w.expectWrites(0, w.receiver)
+	w.peers.Links.Close("hamburg")
+	w.hamburg.Silence()
+	w.connect()
+	w.expectWrites(0, w.receiver) // the mirror is empty, which proves nothing
 
-	w.link.synced = true
+	w.hamburg.Heal()
 	w.delete(w.there, ad)
 	w.clock.Step(time.Minute)
 	w.reconcile(w.receiver)
@@ -316,8 +307,8 @@ func TestPeerWithoutOfferOrLinkSaysSo(t *testing.T) {
 		names   string
 	}{
 		"no offer":       {func(*world) {}, "does not advertise"},
-		"no link":        {func(w *world) { w.links.err = errNoCredentials }, "Reachable"},
-		"not synced yet": {func(w *world) { w.link.synced = false }, "not read yet"},
+		"no link":        {func(w *world) { w.peers.Links.Close("hamburg") }, "Reachable"},
+		"not synced yet": {func(w *world) { w.hamburg.Silence() }, "not read yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -382,9 +373,7 @@ func TestCopyGoesWithTheRole(t *testing.T) {
 	}
 	w.get(w.home, peer)
 	w.expect(0, len(peer.Status.Conditions))
-	if w.link.ended() == nil {
-		t.Error("the mirror still runs")
-	}
+	w.expect(0, len(w.hamburg.Follows()))
 	w.expectWrites(0, w.receiver)
 }
 
@@ -393,17 +382,12 @@ func TestNewLinkIsWatchedAnew(t *testing.T) {
 	w.peer(v1alpha1.RoleProvider)
 	w.offered()
 	w.reconcile(w.receiver)
-	old := w.link
-	w.links.link = &fakeLink{client: w.there, done: make(chan struct{}), synced: true}
-	close(old.done)
-
-	request, _ := w.queue.Get() // the end of a link rings
-	w.expect(reconcile.Request{NamespacedName: types.NamespacedName{Name: "hamburg"}}, request)
-	w.queue.Done(request)
+	w.hamburg.Rejoin(v1alpha1.TenantNamespace(here))
+	w.connect()
+	w.says(w.offer(2))
 	w.reconcile(w.receiver)
-	if old.ended() == nil || w.links.link.ended == nil || w.links.link.ended() != nil {
-		t.Error("the mirror was not moved to the new link")
-	}
+	w.expect(int64(2), w.held().Spec.Sequence)
+	w.expect([]string{"Advertisement in " + v1alpha1.TenantNamespace(here)}, w.hamburg.Follows())
 }
 
 func TestConfigIsValidated(t *testing.T) {

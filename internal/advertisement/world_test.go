@@ -8,11 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -25,6 +27,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -37,12 +40,14 @@ type world struct {
 	clock    *clocktesting.FakeClock
 	home     client.WithWatch
 	there    client.WithWatch
-	link     *fakeLink
-	links    *fakeLinks
+	peers    *peerstest.World
+	hamburg  *peerstest.Peer
 	queue    queue
 	events   *events.FakeRecorder
-	writes   atomic.Int64 // in both clusters
-	refusing atomic.Pointer[error]
+	writes   atomic.Int64                              // in both clusters
+	refusing atomic.Pointer[error]                     // why advertisements are not stored
+	silenced atomic.Bool                               // providers do not take our answers
+	raw      atomic.Pointer[unstructured.Unstructured] // what is read at the provider instead of its advertisement
 
 	policies  *fakePolicies
 	publisher *Publisher
@@ -52,9 +57,11 @@ type world struct {
 func newWorld(t *testing.T, changes ...func(*Config)) *world {
 	t.Helper()
 	w := &world{T: t, clock: clocktesting.NewFakeClock(start), events: events.NewFakeRecorder(1000)}
-	w.home, w.there = w.cluster(), w.cluster()
-	w.link = &fakeLink{client: w.there, done: make(chan struct{}), synced: true}
-	w.links = &fakeLinks{link: w.link}
+	w.home = w.cluster()
+	w.peers = peerstest.New(t, w.home.Scheme(), peers.Config{})
+	w.hamburg = w.peers.Add("hamburg", v1alpha1.TenantNamespace(here), w.cluster())
+	w.there = w.hamburg.Client
+	w.connect()
 	config := Config{ClusterID: here, Namespace: "hanse-system"}
 	config.Default()
 	for _, change := range changes {
@@ -65,20 +72,25 @@ func newWorld(t *testing.T, changes ...func(*Config)) *world {
 	}
 	w.policies = &fakePolicies{}
 	w.publisher = NewPublisher(config, w.home, nil, w.policies, w.clock, w.events)
-	w.receiver = NewReceiver(config, w.home, w.links, w.policies, w.clock, w.events)
-	ctx, cancel := context.WithCancel(context.Background())
+	w.receiver = NewReceiver(config, w.home, w.peers.Links, w.policies, w.clock, w.events)
 	w.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	if err := w.receiver.watches.Start(ctx, w.queue); err != nil {
+	if err := w.receiver.trigger.Start(t.Context(), w.queue); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		cancel()
-		w.queue.ShutDown()
-		if err := w.receiver.watches.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(w.queue.ShutDown)
 	return w
+}
+
+// connect makes the link to hamburg.
+func (w *world) connect() {
+	w.Helper()
+	w.peers.Link(&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}})
+}
+
+// shows has hamburg show the object instead of its advertisement.
+func (w *world) shows(object *unstructured.Unstructured) {
+	w.raw.Store(object)
+	w.hamburg.Heal()
 }
 
 // cluster is a fake API server that counts writes, and refuses to store advertisements when told to.
@@ -91,6 +103,13 @@ func (w *world) cluster() client.WithWatch {
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Peer{}, &v1alpha1.Advertisement{}).
 		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if raw, object := w.raw.Load(), asRaw(o); raw != nil && object != nil {
+					raw.DeepCopyInto(object)
+					return nil
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				w.writes.Add(1)
 				if refusal := w.refusing.Load(); refusal != nil {
@@ -119,6 +138,9 @@ func (w *world) cluster() client.WithWatch {
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				w.writes.Add(1)
+				if w.silenced.Load() {
+					return apierrors.NewForbidden(schema.GroupResource{}, "hamburg", nil)
+				}
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
 			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
@@ -126,6 +148,11 @@ func (w *world) cluster() client.WithWatch {
 				return c.SubResource(sub).Apply(ctx, o, opts...)
 			},
 		}).Build()
+}
+
+func asRaw(object client.Object) *unstructured.Unstructured {
+	raw, _ := object.(*unstructured.Unstructured)
+	return raw
 }
 
 func (w *world) peer(roles ...v1alpha1.PeerRole) *v1alpha1.Peer {
@@ -289,59 +316,3 @@ func resources(pairs ...string) corev1.ResourceList {
 	}
 	return list
 }
-
-// fakeLinks has at most one link.
-type fakeLinks struct {
-	link *fakeLink
-	err  error
-}
-
-func (f *fakeLinks) Get(string) (Link, bool) {
-	if f.err != nil || f.link == nil {
-		return nil, false
-	}
-	return f.link, true
-}
-
-func (f *fakeLinks) Ensure(context.Context, *v1alpha1.Peer) (Link, error) {
-	if f.err != nil {
-		return nil, f.err
-	}
-	return f.link, nil
-}
-
-// fakeLink reads the other cluster directly, or the raw object instead.
-type fakeLink struct {
-	client    client.Client
-	done      chan struct{}
-	changed   func(types.NamespacedName)
-	synced    bool
-	mirrorErr error
-	raw       *unstructured.Unstructured
-	ended     func() error // the state of the context that it is watched with
-}
-
-func (f *fakeLink) Client() client.Client   { return f.client }
-func (f *fakeLink) TenantNamespace() string { return v1alpha1.TenantNamespace(here) }
-func (f *fakeLink) Done() <-chan struct{}   { return f.done }
-func (f *fakeLink) HasSynced() bool         { return f.synced }
-func (f *fakeLink) Err() error              { return f.mirrorErr }
-
-func (f *fakeLink) Watch(ctx context.Context, changed func(types.NamespacedName)) (Mirror, error) {
-	f.changed, f.ended = changed, ctx.Err
-	return f, nil
-}
-
-func (f *fakeLink) Get(key types.NamespacedName) (client.Object, bool) {
-	if f.raw != nil {
-		return f.raw, true
-	}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(advertisementKind)
-	if !f.synced || f.client.Get(context.Background(), key, object) != nil {
-		return nil, false
-	}
-	return object, true
-}
-
-var errNoCredentials = peers.ErrCredentialsMissing

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,7 +67,8 @@ func (f *Feed) Fail(err error) { f.mirror.report("read", err) }
 
 // accept reports whether the object belongs into the mirror, and takes off what nobody reads.
 func (f *Feed) accept(object client.Object) (types.NamespacedName, bool) {
-	if object.GetNamespace() != f.mirror.namespace || object.GetName() == "" {
+	wanted := f.mirror.name == "" || object.GetName() == f.mirror.name
+	if object.GetNamespace() != f.mirror.namespace || object.GetName() == "" || !wanted {
 		return types.NamespacedName{}, false
 	}
 	object.SetManagedFields(nil) // nobody reads them, and they are often half of an object
@@ -211,10 +213,14 @@ func (r *reader) WatchWithContext(ctx context.Context, options metav1.ListOption
 }
 
 func (r *reader) listOptions(options metav1.ListOptions) *client.ListOptions {
-	return &client.ListOptions{
+	selected := &client.ListOptions{
 		Namespace: r.mirror.namespace, LabelSelector: r.mirror.subject.Labels,
 		Limit: options.Limit, Continue: options.Continue, Raw: &options,
 	}
+	if r.mirror.name != "" {
+		selected.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, r.mirror.name)
+	}
+	return selected
 }
 
 func (r *reader) newList() (client.ObjectList, error) {

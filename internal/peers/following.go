@@ -11,22 +11,44 @@ import (
 type place struct {
 	subject   *Subject
 	namespace string
+	name      string // of the one object that is followed, or ""
 }
 
 // Follow mirrors the Subject in the namespace at the peer, from the first call on and until the link is closed. Each call
 // returns the same mirror.
 func (l *Link) Follow(of *Subject, namespace string) *Mirror {
+	return l.followAt(place{subject: of, namespace: namespace})
+}
+
+// FollowOne is Follow for the object of that name alone: nothing else in the namespace comes over the link.
+func (l *Link) FollowOne(of *Subject, namespace, name string) *Mirror {
+	return l.followAt(place{of, namespace, name})
+}
+
+func (l *Link) followAt(at place) *Mirror {
 	l.mu.Lock()
-	known := l.mirrors[place{of, namespace}]
+	known := l.mirrors[at]
 	if known != nil {
 		l.mu.Unlock()
 		return known
 	}
-	made := l.mustMirror(of, namespace)
-	l.mirrors[place{of, namespace}] = made
+	made := l.mustMirror(at.subject, at.namespace)
+	made.name = at.name
+	l.mirrors[at] = made
 	l.mu.Unlock()
 	made.start() // what it reads may have others call this link
 	return made
+}
+
+// UnfollowOne ends what FollowOne began, for all who follow it.
+func (l *Link) UnfollowOne(of *Subject, namespace, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := place{of, namespace, name}
+	if known := l.mirrors[at]; known != nil {
+		known.end()
+		delete(l.mirrors, at)
+	}
 }
 
 // FollowTwin mirrors the Subject in the twin of our namespace, from the first call on and until the twin goes, Unfollow is

@@ -46,6 +46,7 @@ type Mirror struct {
 	subject   *Subject
 	kind      schema.GroupVersionKind
 	namespace string                     // at the peer
+	name      string                     // of the one object that is mirrored, or "" for all
 	home      string                     // our namespace whose twin that is, or "" in our tenant namespace
 	changed   func(types.NamespacedName) // of Watch alone
 	pace      *rate.Limiter

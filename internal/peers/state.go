@@ -57,7 +57,7 @@ func (l *Link) Err() error {
 func (l *Link) followedMappings() *Mirror {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mirrors[place{Mappings, l.TenantNamespace()}]
+	return l.mirrors[place{subject: Mappings, namespace: l.TenantNamespace()}]
 }
 
 // hasFailed is called when something that is followed cannot be read.

@@ -3,6 +3,7 @@ package advertisement
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -202,4 +206,57 @@ func (p *Publisher) anOffer(peer *v1alpha1.Peer) {
 	if p.replies.announce(peer.Name, "") {
 		p.recorder.Eventf(peer, nil, corev1.EventTypeNormal, reasonOffered, "Offer", "The policies let this peer have an offer again")
 	}
+}
+
+// Gather returns what the policies would be asked with now about what is offered to the peer of that name or cluster id.
+// It is an error if they would not be asked.
+func (p *Publisher) Gather(ctx context.Context, _ policy.Question, name string) (policy.Facts, error) {
+	peer, err := findPeer(ctx, p.client, name)
+	if err != nil {
+		return policy.Facts{}, err
+	}
+	switch {
+	case !p.capacity.complete.Load():
+		return policy.Facts{}, errors.New("the pods and nodes of this cluster were not read yet: try again in a moment")
+	case !p.serves(peer):
+		return policy.Facts{}, fmt.Errorf("nothing is offered to peer %s, whatever the policies say: it is no consumer of this "+
+			"cluster, or its cluster is not known yet", peer.Name)
+	case !peer.DeletionTimestamp.IsZero():
+		return policy.Facts{}, fmt.Errorf("policies are not asked about what peer %s is offered any more: it is being deleted", peer.Name)
+	}
+	said, err := p.said(ctx, peer)
+	if err != nil {
+		return policy.Facts{}, err
+	}
+	q, err := p.inquire(ctx, peer, said)
+	if err != nil {
+		return policy.Facts{}, err
+	}
+	if q == nil {
+		return policy.Facts{}, fmt.Errorf("nothing is offered to peer %s until ConfigMap %s/%s is repaired: the prices are not known",
+			peer.Name, p.config.Namespace, PricesConfigMap)
+	}
+	return q.facts(peer, p.clock.Now()), nil
+}
+
+// findPeer reads the Peer of that name, or else the one of the cluster of that id.
+func findPeer(ctx context.Context, reader client.Reader, name string) (*v1alpha1.Peer, error) {
+	peer := &v1alpha1.Peer{}
+	err := reader.Get(ctx, types.NamespacedName{Name: name}, peer)
+	if err == nil {
+		return peer, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read peer %q: %w", name, err)
+	}
+	all := &v1alpha1.PeerList{}
+	if err := reader.List(ctx, all); err != nil {
+		return nil, fmt.Errorf("list peers: %w", err)
+	}
+	for i := range all.Items {
+		if all.Items[i].Spec.ClusterID == name {
+			return &all.Items[i], nil
+		}
+	}
+	return nil, fmt.Errorf("there is no peer with the name or cluster id %q", name)
 }

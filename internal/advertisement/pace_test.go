@@ -7,48 +7,28 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-// slowQueue notes when what is to come has been asked for.
-type slowQueue struct {
-	queue
-	at    []string
-	after []time.Duration
-}
-
-func (q *slowQueue) Add(request reconcile.Request) { q.AddAfter(request, 0) }
-
-func (q *slowQueue) AddAfter(request reconcile.Request, after time.Duration) {
-	q.at, q.after = append(q.at, request.Name), append(q.after, after)
-}
-
-func (w *world) rings(name string) {
-	w.link.changed(types.NamespacedName{Namespace: v1alpha1.TenantNamespace(here), Name: name})
-}
-
-func TestChangesRingAtOnceAndThenOncePerInterval(t *testing.T) {
+func TestChangesAreLookedAtAtOnceAndThenOncePerInterval(t *testing.T) {
 	w := newWorld(t)
-	w.peer(v1alpha1.RoleProvider)
-	w.offered()
-	q := &slowQueue{queue: w.queue}
-	w.receiver.watches.queue = q
-	w.reconcile(w.receiver)
-
-	w.rings("another")
-	w.expect(0, len(q.after))
+	var waits []time.Duration
 	for range 5000 { // five seconds
-		w.rings("hamburg")
+		if wait, due := w.receiver.pace.next("hamburg", w.clock.Now()); due {
+			waits = append(waits, wait)
+		}
 		w.clock.Step(time.Millisecond)
 	}
 	w.expect([]time.Duration{
 		0, time.Second - time.Millisecond, time.Second, time.Second, time.Second, time.Second,
-	}, q.after)
+	}, waits)
+	wait, due := w.receiver.pace.next("kiel", w.clock.Now())
+	if !due || wait != 0 {
+		t.Errorf("another peer waits for %s", wait)
+	}
 }
 
 // A thousand changes in a second, and our own writes ring too: what we write does not depend on how fast a peer is.
@@ -82,24 +62,6 @@ func TestPeerThatWritesWithoutEndCostsBoundedWrites(t *testing.T) {
 	}
 }
 
-// The others wait for nothing: what one peer rings is one entry in the queue, however often it rings.
-func TestOthersGetThroughAtOnce(t *testing.T) {
-	w := newWorld(t)
-	now := w.clock.Now()
-	loud, quiet := &watch{}, &watch{}
-	q := &slowQueue{queue: w.queue}
-	for i := range 1000 {
-		loud.ring(now.Add(time.Duration(i)*time.Millisecond), time.Second, q, requestFor("loud"))
-	}
-	quiet.ring(now.Add(time.Second), time.Second, q, requestFor("quiet"))
-	w.expect([]string{"loud", "loud", "quiet"}, q.at)
-	w.expect(time.Duration(0), q.after[2])
-}
-
-func requestFor(peer string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: peer}}
-}
-
 func TestHundredThousandImagesAreRefusedAndNotStored(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)
@@ -110,11 +72,14 @@ func TestHundredThousandImagesAreRefusedAndNotStored(t *testing.T) {
 	for i := range images {
 		images[i] = map[string]any{"names": []any{fmt.Sprintf("registry.example/image:%d", i)}}
 	}
-	raw, _ := w.link.Get(client.ObjectKeyFromObject(w.theirs()))
-	w.link.raw = raw.(*unstructured.Unstructured)
-	if err := unstructured.SetNestedField(w.link.raw.Object, images, "spec", "images"); err != nil {
+	flooding := emptyAdvertisement()
+	if err := w.there.Get(t.Context(), client.ObjectKeyFromObject(w.theirs()), flooding); err != nil {
 		t.Fatal(err)
 	}
+	if err := unstructured.SetNestedField(flooding.Object, images, "spec", "images"); err != nil {
+		t.Fatal(err)
+	}
+	w.shows(flooding)
 	w.clock.Step(time.Second)
 	w.reconcile(w.receiver)
 

@@ -34,7 +34,9 @@ func (r *Receiver) report(ctx context.Context, f facts, o outcome, now time.Time
 	} else if err != nil {
 		return false, err
 	}
-	r.count(f, o)
+	if o.taken {
+		accepted.Inc()
+	}
 	unanswered := r.answerProvider(ctx, f, o, now)
 	if unanswered != nil {
 		ctrl.LoggerFrom(ctx).Info("Cannot answer an advertisement", "cause", unanswered.Error())
@@ -44,17 +46,6 @@ func (r *Receiver) report(ctx context.Context, f facts, o outcome, now time.Time
 
 func cannotBeStored(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
-}
-
-func (r *Receiver) count(f facts, o outcome) {
-	if o.taken {
-		accepted.Inc()
-	}
-	if o.record.heard() {
-		r.ages.set(f.peer.Name, o.record.received)
-	} else {
-		r.ages.remove(f.peer.Name)
-	}
 }
 
 // storeCopy makes the copy, or changes or deletes it if it must, and returns it as it now is; nil if there is none.
@@ -210,9 +201,12 @@ func (r *Receiver) reportOnPeer(ctx context.Context, f facts, o outcome, now tim
 	return nil
 }
 
-// forget ends what the receiver keeps for a peer that is no provider of ours, or not for long.
-func (r *Receiver) forget(ctx context.Context, peer *v1alpha1.Peer) error {
-	r.stop(peer.Name)
+// drop ends what there is for a peer that is no provider of ours, or not for long.
+func (r *Receiver) drop(ctx context.Context, peer *v1alpha1.Peer) error {
+	r.forget(peer.Name)
+	if link, open := r.links.Get(peer.Name); open {
+		link.UnfollowOne(advertisements, link.TenantNamespace(), peer.Spec.ClusterID)
+	}
 	held, err := r.held(ctx, peer)
 	if err != nil {
 		return err
@@ -226,11 +220,10 @@ func (r *Receiver) forget(ctx context.Context, peer *v1alpha1.Peer) error {
 	return r.applyOnPeer(ctx, peer)
 }
 
-// stop ends what is kept in memory for the peer.
-func (r *Receiver) stop(peer string) {
-	r.watches.stop(peer)
+// forget ends what is kept in memory for the peer.
+func (r *Receiver) forget(peer string) {
+	r.pace.forget(peer)
 	r.policies.forget(peer)
-	r.ages.remove(peer)
 }
 
 // deleteCopy deletes what we hold of the peer's advertisement, if we do.

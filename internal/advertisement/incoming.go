@@ -1,0 +1,254 @@
+package advertisement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+// A Decider asks the policies of this cluster's administrator.
+type Decider interface {
+	// Decide answers the question about what is in the input. An error means that there is no answer, which is not no.
+	Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error)
+	// OnChange has ring called after the policies of the question were changed. It is to be called before the manager
+	// starts.
+	OnChange(question policy.Question, ring func())
+}
+
+// tableAge is for how long the policies are shown the same table.
+const tableAge = 10 * time.Second
+
+// answer is what the policies say of an offer. With an error there is none.
+type answer struct {
+	decision policy.Decision
+	err      error
+}
+
+// question is what an answer depends on that is worth asking again for. Times and the table are not: they change all the
+// time, and with the next message the policies are asked anyway.
+type question struct {
+	offer    string // its fingerprint
+	peer     int64  // generation of the Peer
+	labels   string // of the Peer
+	policies int64  // how often they have changed
+}
+
+// evaluation is the newest message of a peer, and what came of it. It saves asking twice; without it, all is asked again.
+type evaluation struct {
+	sequence int64
+	arrived  time.Time
+	terms    string
+	asked    question
+	answer   answer
+	again    bool // the policies were asked about the message more than once
+}
+
+// incomingPolicies asks the policies about offers: once for each message, and again when they or the Peer were changed.
+type incomingPolicies struct {
+	client  client.Client
+	decider Decider
+	table   *cachedTable
+
+	mu       sync.Mutex
+	policies int64                 // how often the policies have changed
+	known    map[string]evaluation // peer → its newest message
+}
+
+func newIncomingPolicies(c client.Client, decider Decider, clusterID string) *incomingPolicies {
+	return &incomingPolicies{
+		client: c, decider: decider, known: map[string]evaluation{},
+		table: &cachedTable{client: c, clusterID: clusterID},
+	}
+}
+
+// changed makes all answers void.
+func (c *incomingPolicies) changed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.policies++
+}
+
+// forget drops what is known of the peer.
+func (c *incomingPolicies) forget(peer string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, peer)
+}
+
+// evaluate adds to the facts when the offer came in and, if it is sound, what the policies say about it.
+func (c *incomingPolicies) evaluate(ctx context.Context, s settings, f facts, now time.Time) facts {
+	if f.offer == nil {
+		if f.withdrawn {
+			c.forget(f.peer.Name) // what comes next begins anew
+		}
+		return f
+	}
+	known, asking := c.lookUp(f, now)
+	f.arrived = known.arrived
+	if s.screen(f).Accepted {
+		asking.offer = fingerprint(&f.offer.Spec)
+		if known.asked.offer != asking.offer {
+			known.terms = termsOf(&f.offer.Spec)
+		}
+		if known.asked != asking || known.answer.err != nil {
+			known.again = known.asked.offer == asking.offer
+			failing := known.again && known.answer.err != nil
+			known.asked, known.answer = asking, c.ask(ctx, f, now)
+			if known.answer.err != nil && !failing {
+				// Conditions do not say why, since the provider reads them too.
+				ctrl.LoggerFrom(ctx).Error(known.answer.err, "The policies cannot be asked about an advertisement")
+			}
+		}
+		f.terms, f.answer, f.again = known.terms, known.answer, known.again
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known[f.peer.Name] = known
+	return f
+}
+
+// lookUp returns what is known of the newest message, and what asking about it depends on so far. A message that the copy
+// holds already came in when the copy says so, which outlives a restart.
+func (c *incomingPolicies) lookUp(f facts, now time.Time) (evaluation, question) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asking := question{peer: f.peer.Generation, labels: labels.Set(f.peer.Labels).String(), policies: c.policies}
+	sequence := f.offer.Spec.Sequence
+	if known, found := c.known[f.peer.Name]; found && known.sequence == sequence {
+		return known, asking
+	}
+	known := evaluation{sequence: sequence, arrived: now}
+	if f.copy != nil && f.copy.Spec.Sequence == sequence {
+		if r := recordOf(f.copy); r.heard() {
+			known.arrived = r.received
+		}
+	}
+	return known, asking
+}
+
+func (c *incomingPolicies) ask(ctx context.Context, f facts, now time.Time) answer {
+	known, err := c.inputOf(ctx, f, now)
+	if err != nil {
+		return answer{err: err}
+	}
+	input, err := policy.NewInput(known)
+	if err != nil {
+		return answer{err: fmt.Errorf("put the advertisement into words for the policies: %w", err)}
+	}
+	decision, err := c.decider.Decide(ctx, policy.Incoming, input)
+	return answer{decision: decision, err: err}
+}
+
+// inputOf returns what the policies are asked with.
+func (c *incomingPolicies) inputOf(ctx context.Context, f facts, now time.Time) (policy.Facts, error) {
+	table, err := c.table.at(ctx, now)
+	return policy.Facts{Time: now, Peer: f.peer, Advertisement: &f.offer.Spec, Previous: previousOf(f.copy), Table: table}, err
+}
+
+// cachedTable is the table as policies see it, made when somebody asks and kept for a moment.
+type cachedTable struct {
+	client    client.Client
+	clusterID string
+
+	mu    sync.Mutex
+	made  time.Time
+	value *policy.Value
+}
+
+func (t *cachedTable) at(ctx context.Context, now time.Time) (*policy.Value, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.value != nil && now.Sub(t.made) < tableAge {
+		return t.value, nil
+	}
+	table, err := t.read(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]policy.TableRow, 0, len(table.Rows))
+	for i := range table.Rows {
+		if row := &table.Rows[i]; row.Accepted {
+			rows = append(rows, policy.TableRow{Peer: row.Peer, Open: row.Open, Offer: &row.Offer, RoundTrip: row.RoundTrip})
+		}
+	}
+	t.value, t.made = policy.NewTable(rows), now
+	return t.value, nil
+}
+
+// read builds the table of our copies; our own offers lie beside them.
+func (t *cachedTable) read(ctx context.Context, now time.Time) (exchange.Table, error) {
+	ads, peers := &v1alpha1.AdvertisementList{}, &v1alpha1.PeerList{}
+	if err := t.client.List(ctx, ads, client.UnsafeDisableDeepCopy); err != nil {
+		return exchange.Table{}, fmt.Errorf("list advertisements: %w", err)
+	}
+	if err := t.client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
+		return exchange.Table{}, fmt.Errorf("list peers: %w", err)
+	}
+	copies := make([]v1alpha1.Advertisement, 0, len(ads.Items))
+	for i := range ads.Items {
+		if ads.Items[i].Name != t.clusterID {
+			copies = append(copies, ads.Items[i])
+		}
+	}
+	return exchange.NewTable(copies, now).WithLinks(peers.Items), nil
+}
+
+// Gather returns what the policies would be asked with now about what the peer of that name or cluster id offers. It is an
+// error if they would not be asked.
+func (r *Receiver) Gather(ctx context.Context, _ policy.Question, name string) (policy.Facts, error) {
+	peer, err := findPeer(ctx, r.client, name)
+	if err != nil {
+		return policy.Facts{}, err
+	}
+	if !peer.HasRole(v1alpha1.RoleProvider) {
+		return policy.Facts{}, fmt.Errorf("peer %s is no provider of this cluster", peer.Name)
+	}
+	seen, err := r.peek(ctx, peer)
+	if err != nil {
+		return policy.Facts{}, err
+	}
+	now := r.clock.Now()
+	newest, _ := r.policies.lookUp(seen, now)
+	seen.arrived = newest.arrived
+	if verdict := r.settings().screen(seen); !verdict.Accepted {
+		return policy.Facts{}, fmt.Errorf("policies are not asked about what peer %s offers, because it is refused before: %s: %s",
+			peer.Name, verdict.Reason, verdict.Message)
+	}
+	return r.policies.inputOf(ctx, seen, now)
+}
+
+// peek observes without starting anything, and without counting as a look.
+func (r *Receiver) peek(ctx context.Context, peer *v1alpha1.Peer) (facts, error) {
+	link, open := r.links.Get(peer.Name)
+	if !open {
+		return facts{}, fmt.Errorf("there is no link to peer %s: see its condition Reachable", peer.Name)
+	}
+	mirror := link.FollowOne(advertisements, link.TenantNamespace(), peer.Spec.ClusterID)
+	if err := mirror.Err(); errors.Is(err, peers.ErrTooLarge) {
+		return facts{}, fmt.Errorf("read what peer %s offers: %w", peer.Name, err)
+	}
+	if !mirror.HasSynced() {
+		return facts{}, fmt.Errorf("what peer %s offers was not read yet: try again in a moment", peer.Name)
+	}
+	message, found := mirror.Named(peer.Spec.ClusterID)
+	if !found {
+		return facts{}, fmt.Errorf("peer %s offers nothing to this cluster", peer.Name)
+	}
+	_, offer, err := decode(message)
+	if err != nil {
+		return facts{}, fmt.Errorf("read what peer %s offers: %w", peer.Name, err)
+	}
+	held, err := r.held(ctx, peer)
+	return facts{peer: peer, copy: held, offer: offer}, err
+}
