@@ -159,3 +159,21 @@ func (c *cluster) hasNone(ctx context.Context, there string, list client.ObjectL
 	}
 	return nil
 }
+
+// rostock runs no Hanse: all that lubeck has of it is a kubeconfig.
+func TestAgentlessPeer(t *testing.T) {
+	ctx := shared(t, "rostock")
+	_, err := lubeck.Hanse(ctx, "join", "--agentless", "--remote-kubeconfig", rostock.Kubeconfig, "--namespaces", "default", "--as", "visby-agentless", "--wait=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lubeck.forget(t, "visby-agentless") })
+	eventually(t, "lubeck reaches rostock and says what does not work", func(ctx context.Context) error {
+		for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated} {
+			if err := lubeck.peerHas(ctx, "visby-agentless", condition); err != nil {
+				return err
+			}
+		}
+		return lubeck.peerSays(ctx, "visby-agentless", v1alpha1.ConditionConnected, v1alpha1.ReasonAgentless)
+	})
+}

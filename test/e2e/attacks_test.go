@@ -323,7 +323,7 @@ func (g *guest) expectNoTwinCalled(t *testing.T, target string) {
 	})
 }
 
-// flood creates objects as fast as it can while the victim starts a pod.
+// flood creates objects as fast as it can until the victim has started a pod.
 func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 	limit := `{"spec":{"limits":{"objects":100,"namespaces":5}}}`
 	if _, err := hamburg.Kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
@@ -337,13 +337,16 @@ func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 		made, refused atomic.Int64
 		creating      sync.WaitGroup
 	)
+	flooding, stop := context.WithCancel(t.Context())
+	defer stop()
 	for worker := range 8 {
-		creating.Go(func() { g.createMany(t, flooded, worker, &made, &refused) })
+		creating.Go(func() { g.createMany(flooding, t, flooded, worker, &made, &refused) })
 	}
 	if err := victim.Create(t.Context(), shadow(t, theirs, "honest", busyPod)); err != nil {
 		t.Fatal(err)
 	}
 	victim.awaitRunning(t, theirs, "honest")
+	stop()
 	creating.Wait()
 	t.Logf("%d objects were made and %d refused", made.Load(), refused.Load())
 	if made.Load() > 100 || refused.Load() == 0 {
@@ -374,9 +377,9 @@ func (c *cluster) awaitQuota(t *testing.T, ns string, name corev1.ResourceName, 
 	})
 }
 
-// createMany is one of eight that create 10,000 records together.
-func (g *guest) createMany(t *testing.T, twin string, worker int, made, refused *atomic.Int64) {
-	for i := range 10000 / 8 {
+// createMany is one of eight that create at least 1,000 records together, and more until it is stopped.
+func (g *guest) createMany(stopped context.Context, t *testing.T, twin string, worker int, made, refused *atomic.Int64) {
+	for i := 0; i < 1000/8 || stopped.Err() == nil; i++ {
 		record := shadow(t, twin, fmt.Sprintf("flood-%d-%d", worker, i), template("hostPID: true", ""))
 		if err := g.Create(t.Context(), record); err == nil {
 			made.Add(1)

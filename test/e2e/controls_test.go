@@ -3,11 +3,17 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -52,36 +58,94 @@ func TestSuspendedPeerMayNotEvenRead(t *testing.T) {
 	}
 }
 
-func TestCheckFindsNothingWrong(t *testing.T) {
-	ctx := alone(t, "rostock")
-	for _, c := range []*cluster{lubeck, hamburg} {
-		if out, err := c.Hanse(ctx, "check", "--wait"); err != nil {
-			t.Errorf("%s: %v\n%s", c.Name, err, out)
+func TestCordonAndDrainByTheProvider(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	away, budget := lubeck.spreadPair(t, ns)
+	t.Cleanup(func() {
+		if _, err := hamburg.Hanse(context.Background(), "uncordon", "lubeck"); err != nil {
+			t.Error(err)
+		}
+	})
+	drain := func(more ...string) {
+		t.Helper()
+		if _, err := hamburg.Hanse(ctx, append([]string{"drain", "lubeck"}, more...)...); err != nil {
+			t.Fatal(err)
 		}
 	}
-	// A cluster without Hanse is told so, and could have it.
-	if out, err := rostock.Hanse(ctx, "check"); err == nil {
-		t.Errorf("a cluster without Hanse passes: %s", out)
-	}
-	if out, err := rostock.Hanse(ctx, "check", "--pre"); err != nil {
-		t.Errorf("rostock could not have Hanse: %v\n%s", err, out)
-	}
-}
 
-// rostock runs no Hanse: all that lubeck has of it is a kubeconfig.
-func TestAgentlessPeer(t *testing.T) {
-	ctx := shared(t, "rostock")
-	_, err := lubeck.Hanse(ctx, "join", "--agentless", "--remote-kubeconfig", rostock.Kubeconfig, "--namespaces", "default", "--as", "visby-agentless", "--wait=false")
-	if err != nil {
+	drain("--wait=false")
+	eventually(t, "lubeck's node for hamburg takes no more pods", lubeck.closedToHamburg)
+	// The budget of lubeck's user holds: the pod may not be evicted while both must be available.
+	eventually(t, "the budget holds the pod", func(ctx context.Context) error { return lubeck.saysBlocked(ctx, away) })
+	if still, err := lubeck.pod(ctx, ns, away.Name); err != nil || !still.DeletionTimestamp.IsZero() {
+		t.Fatalf("the budget was not respected: %v", err)
+	}
+	before := budget.DeepCopy()
+	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(1))
+	if err := lubeck.Patch(ctx, budget, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { lubeck.forget(t, "visby-agentless") })
-	eventually(t, "lubeck reaches rostock and says what does not work", func(ctx context.Context) error {
-		for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated} {
-			if err := lubeck.peerHas(ctx, "visby-agentless", condition); err != nil {
-				return err
-			}
+	drain()
+	if err := errors.Join(lubeck.isGone(ctx, away), hamburg.noRemotePods(ctx)); err != nil {
+		t.Error(err)
+	}
+	if _, err := hamburg.Hanse(ctx, "uncordon", "lubeck"); err != nil {
+		t.Fatal(err)
+	}
+	lubeck.awaitReadyPods(t, ns, "moving", 2)
+}
+
+// spreadPair runs two pods of a kind that never share a node, so that one of them is at hamburg, with a budget that lets
+// neither go. It returns the one at hamburg.
+func (c *cluster) spreadPair(t *testing.T, ns string) (*corev1.Pod, *policyv1.PodDisruptionBudget) {
+	t.Helper()
+	moving := deployment(ns, "moving", 2, shellSpec(forever))
+	moving.Spec.Template.Spec.Affinity = apartFrom("moving")
+	c.create(t, moving)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "moving"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "moving"}},
+		},
+	}
+	c.create(t, budget)
+	for _, pod := range c.awaitReadyPods(t, ns, "moving", 2) {
+		if isVirtual(&pod) {
+			return &pod, budget
 		}
-		return lubeck.peerSays(ctx, "visby-agentless", v1alpha1.ConditionConnected, v1alpha1.ReasonAgentless)
-	})
+	}
+	t.Fatal("none of the two is at hamburg")
+	return nil, nil
+}
+
+// closedToHamburg checks that the virtual node of hamburg takes no more pods.
+func (c *cluster) closedToHamburg(ctx context.Context) error {
+	node, err := c.node(ctx, v1alpha1.VirtualNodeName("hamburg"))
+	if err != nil {
+		return err
+	}
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == v1alpha1.TaintWithdrawn {
+			return nil
+		}
+	}
+	return fmt.Errorf("taints: %v", node.Spec.Taints)
+}
+
+// saysBlocked checks that an event on the pod tells its user that a budget holds it.
+func (c *cluster) saysBlocked(ctx context.Context, pod *corev1.Pod) error {
+	out, err := c.Kubectl(ctx, "get", "events", "-n", pod.Namespace, "--field-selector", "reason=DrainBlocked,involvedObject.name="+pod.Name, "-o", "name")
+	if err == nil && out == "" {
+		return errors.New("there is no event")
+	}
+	return err
+}
+
+func apartFrom(app string) *corev1.Affinity {
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, TopologyKey: corev1.LabelHostname,
+		}},
+	}}
 }

@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -214,4 +216,96 @@ func until401(ctx context.Context, c client.Client, key types.NamespacedName) er
 		}
 		<-tick.C
 	}
+}
+
+func TestTokenRenewal(t *testing.T) {
+	ctx := alone(t)
+	home, remote := lubeck.runsAt(t, hamburg)
+	ready := func() metav1.Condition {
+		peer, err := lubeck.peer(ctx, "hamburg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
+	}
+	if err := installWith(ctx, lubeck, "renewalPeriod=3s"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := installWith(context.Background(), lubeck); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "hamburg is Ready", func(ctx context.Context) error { return lubeck.peerReady(ctx, "hamburg") })
+	stable := ready()
+	seen := map[string]bool{}
+	eventually(t, "four tokens, one after the other", func(ctx context.Context) error {
+		link := &corev1.Secret{}
+		key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace("hamburg"), Name: v1alpha1.LinkSecret}
+		if err := lubeck.Get(ctx, key, link); err != nil {
+			return err
+		}
+		seen[string(link.Data[v1alpha1.LinkSecretKey])] = true
+		if len(seen) < 4 {
+			return fmt.Errorf("%d so far", len(seen))
+		}
+		return nil
+	})
+	if now := ready(); now.LastTransitionTime != stable.LastTransitionTime || now.Status != metav1.ConditionTrue {
+		t.Errorf("the peer was disturbed: %+v, then %+v", stable, now)
+	}
+	if err := lubeck.runsCommands(ctx, home); err != nil {
+		t.Error(err)
+	}
+	expectSamePod(t, home, hamburg.mustRemotePod(t, home))
+	if now := hamburg.mustRemotePod(t, home); now.UID != remote.UID {
+		t.Errorf("the remote pod was replaced")
+	}
+}
+
+func TestRenewAfterOutage(t *testing.T) {
+	ctx := alone(t)
+	home, remote := lubeck.runsAt(t, hamburg)
+	// The tokens end as they do when an outage was longer than their life.
+	session := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("lubeck"), Name: v1alpha1.SessionSecret}}
+	if err := hamburg.Delete(ctx, session); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "lubeck is told that its session has ended", func(ctx context.Context) error {
+		return lubeck.peerSays(ctx, "hamburg", v1alpha1.ConditionAuthenticated, v1alpha1.ReasonUnauthorized)
+	})
+	token, err := hamburg.Hanse(ctx, "invite", "lubeck", "--renew")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lubeck.Hanse(ctx, "join", strings.TrimSpace(token), "--as", "hamburg"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "hamburg is Ready again", func(ctx context.Context) error { return lubeck.peerReady(ctx, "hamburg") })
+	eventually(t, "the pod is Ready and the same", func(ctx context.Context) error {
+		now, err := lubeck.pod(ctx, home.Namespace, home.Name)
+		if err != nil {
+			return err
+		}
+		if now.UID != home.UID || !podReady(now) {
+			return fmt.Errorf("uid %s, ready %v", now.UID, podReady(now))
+		}
+		return nil
+	})
+	now := hamburg.mustRemotePod(t, home)
+	if diff := cmp.Diff(containerIDs(remote), containerIDs(now)); diff != "" || now.UID != remote.UID {
+		t.Errorf("the remote pod was replaced: %s", diff)
+	}
+	// The kubelet learns of a new session, and of what runs over it, in its own time: that the Peer is Ready is what the
+	// manager found.
+	eventually(t, "commands run again", func(ctx context.Context) error { return lubeck.runsCommands(ctx, home) })
+}
+
+// runsCommands checks that a command runs in the pod.
+func (c *cluster) runsCommands(ctx context.Context, home *corev1.Pod) error {
+	out, err := c.Kubectl(ctx, "exec", "-n", home.Namespace, home.Name, "--", "echo", "still here")
+	if err == nil && !strings.Contains(out, "still here") {
+		err = fmt.Errorf("exec says %q", out)
+	}
+	return err
 }

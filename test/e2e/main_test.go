@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/test/harness"
 )
 
@@ -51,10 +54,13 @@ func shared(t *testing.T, needs ...string) context.Context {
 	return t.Context()
 }
 
-// alone marks a story that needs lubeck and hamburg for itself.
+// alone marks a story that needs lubeck and hamburg for itself, as peers.
 func alone(t *testing.T, needs ...string) context.Context {
 	t.Helper()
 	belongs(t, "alone", needs)
+	if err := peerBothWays(t.Context(), lubeck, hamburg); err != nil {
+		t.Fatal(err)
+	}
 	return t.Context()
 }
 
@@ -76,7 +82,7 @@ func setUp(ctx context.Context) error {
 		return setUpMarket(ctx)
 	}
 	for _, c := range []*cluster{lubeck, hamburg} {
-		if err := c.rememberObjects(ctx); err != nil {
+		if err := errors.Join(c.rememberObjects(ctx), collectTraces(ctx, c)); err != nil {
 			return err
 		}
 	}
@@ -107,7 +113,7 @@ func connectAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		*into = &cluster{connected}
+		*into = &cluster{Cluster: connected}
 	}
 	return nil
 }
@@ -121,11 +127,14 @@ func installWith(ctx context.Context, c *cluster, values ...string) error {
 // restarts Hanse, and takes the clusters from all others meanwhile.
 func settings(c *cluster) []string {
 	// Peers are told of the stories' own images, which are of no public registry.
-	values := []string{"advertising.imagePatterns={hanse.dev/test/*}", "probePeriod=2s"}
-	switch {
-	case *phase == "market":
-		values = append(values, marketSettings(c)...)
-	case c == lubeck:
+	values := []string{
+		"advertising.imagePatterns={hanse.dev/test/*}", "advertising.minInterval=500ms", "advertising.settleInterval=1s", "probePeriod=2s",
+	}
+	if *phase == "market" {
+		return append(values, marketSettings(c)...)
+	}
+	values = append(values, "tracing.endpoint="+c.collectedAt, "tracing.insecure=true")
+	if c == lubeck {
 		values = append(values, "defaultOffloading.namespaceSelector=team=sailors", "defaultOffloading.spec.strategy=Remote")
 	}
 	return values
@@ -133,7 +142,7 @@ func settings(c *cluster) []string {
 
 // peerBothWays makes two clusters peers, unless they are. What is left of an earlier peering on one side goes first.
 func peerBothWays(ctx context.Context, consumer, provider *cluster) error {
-	if consumer.knows(ctx, provider) && provider.knows(ctx, consumer) {
+	if consumer.sharesWith(ctx, provider) && provider.sharesWith(ctx, consumer) {
 		return nil
 	}
 	for here, there := range map[*cluster]*cluster{consumer: provider, provider: consumer} {
@@ -150,6 +159,12 @@ func peerBothWays(ctx context.Context, consumer, provider *cluster) error {
 func (c *cluster) knows(ctx context.Context, other *cluster) bool {
 	peer, err := c.peer(ctx, other.Name)
 	return err == nil && len(peer.Spec.Roles) > 0
+}
+
+// sharesWith tells whether each of the two is a provider of the other, as far as this one knows.
+func (c *cluster) sharesWith(ctx context.Context, other *cluster) bool {
+	peer, err := c.peer(ctx, other.Name)
+	return err == nil && slices.Contains(peer.Spec.Roles, v1alpha1.RoleProvider) && slices.Contains(peer.Spec.Roles, v1alpha1.RoleConsumer)
 }
 
 // peer has two clusters invite and join each other.

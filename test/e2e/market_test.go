@@ -26,8 +26,7 @@ var bremen, wismar *cluster
 // and are peers in a few stories only.
 func marketSettings(c *cluster) []string {
 	values := []string{
-		"advertising.helloInterval=3s", "advertising.helloTimeout=10s", "advertising.fullInterval=12s", "advertising.minInterval=500ms",
-		"advertising.settleInterval=1s", "bandwidthInterval=1m",
+		"advertising.helloInterval=3s", "advertising.helloTimeout=10s", "advertising.fullInterval=12s", "bandwidthInterval=1m",
 	}
 	if c == bremen || c == wismar {
 		values = append(values, "discovery.enabled=true", "discovery.multicast=true", "discovery.period=5s", "manager.apiServers[0]="+c.Config.Host)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -189,45 +188,5 @@ func TestExplainPod(t *testing.T) {
 		if !strings.Contains(out, part) {
 			t.Errorf("it does not say %q:\n%s", part, out)
 		}
-	}
-}
-
-// A pod that its provider has no room for after all says so at home, and its controller gets to make another.
-func TestNoRoomLetsGo(t *testing.T) {
-	ctx := alone(t)
-	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
-		Strategy: v1alpha1.StrategyLocalAndRemote, PlacementTimeout: &metav1.Duration{Duration: 5 * time.Second},
-	})
-	// The provider's nodes close without its offer following at once: bound by name, the first pods come nevertheless.
-	nodes, err := hamburg.realNodes(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range nodes {
-		hamburg.cordon(t, node.Name, true)
-		t.Cleanup(func() { hamburg.cordon(t, node.Name, false) })
-	}
-	bare := shellPod(ns, "bare", forever)
-	bare.Spec.NodeName = v1alpha1.VirtualNodeName("hamburg")
-	bare.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	lubeck.create(t, bare)
-	lubeck.create(t, deployment(ns, "owned", 1, bare.Spec))
-
-	eventually(t, "the pod that nobody would make again says why it waits", func(ctx context.Context) error {
-		now, err := lubeck.pod(ctx, ns, "bare")
-		if err == nil && (now.Status.Phase != corev1.PodPending || !strings.Contains(now.Status.Message, "no node with room")) {
-			err = fmt.Errorf("%s %q %q", now.Status.Phase, now.Status.Reason, now.Status.Message)
-		}
-		return err
-	})
-	eventually(t, "the pod that a controller makes again is let go", func(ctx context.Context) error {
-		out, err := lubeck.Kubectl(ctx, "get", "events", "-n", ns, "-o", "jsonpath={.items[*].reason}")
-		if err == nil && !strings.Contains(out, v1alpha1.ReasonPlacementTimeout) {
-			err = fmt.Errorf("events: %s", out)
-		}
-		return err
-	})
-	if _, err := lubeck.pod(ctx, ns, "bare"); err != nil {
-		t.Errorf("the bare pod: %v", err)
 	}
 }

@@ -1,15 +1,17 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -180,59 +182,6 @@ exclude["hamburg"] := "not for gold" if input.class == "gold"`)
 	}
 }
 
-// Four clusters that ask no money of each other share what they have: each runs pods in all the others.
-func TestFreePool(t *testing.T) {
-	ctx := market(t)
-	pool := []*cluster{lubeck, hamburg, bremen, wismar}
-	t.Cleanup(func() {
-		for _, member := range pool[:3] {
-			member.forget(t, "wismar")
-			wismar.forget(t, member.Name)
-		}
-	})
-	for i, member := range pool {
-		for _, other := range pool[i+1:] {
-			if err := peerBothWays(ctx, member, other); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for _, member := range pool {
-		others := slices.DeleteFunc(slices.Clone(pool), func(c *cluster) bool { return c == member })
-		member.expectFreeOffers(t, others)
-		member.expectPodsAt(t, others)
-	}
-	if out, err := wismar.Hanse(ctx, "table", "--for", "cpu=100m"); err != nil || strings.Count(out, "yes") != 3 {
-		t.Errorf("a small pod does not fit everywhere: %v\n%s", err, out)
-	}
-}
-
-func (c *cluster) expectFreeOffers(t *testing.T, providers []*cluster) {
-	t.Helper()
-	for _, provider := range providers {
-		c.awaitOpen(t, provider)
-		held, err := c.copyFrom(t.Context(), provider)
-		if err != nil || held.Spec.Prices != nil {
-			t.Errorf("%s asks %s for money: %v (%v)", provider.Name, c.Name, held.Spec.Prices, err)
-		}
-	}
-}
-
-// expectPodsAt runs a pod at each of the providers.
-func (c *cluster) expectPodsAt(t *testing.T, providers []*cluster) {
-	t.Helper()
-	ns := c.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}, anywhere)
-	for _, provider := range providers {
-		pod := shellPod(ns, "at-"+provider.Name, forever)
-		pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: provider.Name}
-		c.create(t, pod)
-	}
-	for _, provider := range providers {
-		home := c.awaitReadyPods(t, ns, "at-"+provider.Name, 1)[0]
-		provider.mustRemotePod(t, &home)
-	}
-}
-
 // writeNoise writes a file of that many bytes that no compression makes smaller.
 func writeNoise(path string, size int64) error {
 	file, err := os.Create(path)
@@ -241,4 +190,103 @@ func writeNoise(path string, size int64) error {
 	}
 	_, err = io.CopyN(file, rand.NewChaCha8([32]byte{}), size)
 	return errors.Join(err, file.Close())
+}
+
+// away is how long each way takes through a relay.
+const away = 40 * time.Millisecond
+
+// isFarFrom leads what the cluster opens to another's API server through a relay that takes its time, for as long as the
+// story lasts or until another is far.
+func (c *cluster) isFarFrom(t *testing.T, far *cluster) {
+	t.Helper()
+	address := far.startRelay(t)
+	mustTestbed(t, "detour", c.Name, far.Name, address)
+	t.Cleanup(func() { mustTestbed(t, "detour", c.Name, far.Name, "off") })
+	// Connections that are open go on as they are.
+	if _, err := c.Kubectl(t.Context(), "rollout", "restart", "-n", v1alpha1.SystemNamespace, "deployment/hanse-manager"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, far.Name+" is far", func(ctx context.Context) error {
+		peer, err := c.peer(ctx, far.Name)
+		if err == nil && (peer.Status.RoundTripTime == nil || peer.Status.RoundTripTime.Duration < away) {
+			err = errors.New("it does not show in the round-trip time: " + conditionsOf(peer))
+		}
+		return err
+	})
+}
+
+// startRelay passes connections on to the cluster's API server, and returns where it listens.
+func (c *cluster) startRelay(t *testing.T) string {
+	t.Helper()
+	server, err := url.Parse(c.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := c.listen(t)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			go relay(from, server.Host)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// listen listens where the processes and pods of all clusters reach it: on the bridge that they are on.
+func (c *cluster) listen(t *testing.T) net.Listener {
+	t.Helper()
+	machine, err := c.Machine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(machine, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+func relay(from net.Conn, to string) {
+	defer from.Close()                 //nolint:errcheck // it is over
+	target, err := net.Dial("tcp", to) //nolint:noctx // it ends with the connection
+	if err != nil {
+		return
+	}
+	defer target.Close() //nolint:errcheck // it is over
+	done := make(chan struct{}, 2)
+	go func() { carry(target, from); done <- struct{}{} }()
+	go func() { carry(from, target); done <- struct{}{} }()
+	<-done
+}
+
+// carry copies what arrives, each piece after the time that the way takes.
+func carry(to io.Writer, from io.Reader) {
+	type piece struct {
+		due  time.Time
+		data []byte
+	}
+	way := make(chan piece, 1024)
+	go func() {
+		defer close(way)
+		for {
+			buffer := make([]byte, 16<<10)
+			n, err := from.Read(buffer)
+			if n > 0 {
+				way <- piece{time.Now().Add(away), buffer[:n]}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for next := range way {
+		time.Sleep(time.Until(next.due))
+		if _, err := to.Write(next.data); err != nil {
+			return
+		}
+	}
 }

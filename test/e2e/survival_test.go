@@ -3,15 +3,186 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
+
+func TestRemoteDeletionIsRemade(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, shellPod(ns, "stubborn", forever))
+	home := lubeck.awaitReadyPods(t, ns, "stubborn", 1)[0]
+	first := hamburg.mustRemotePod(t, &home)
+
+	// The provider does not need home to bring the pod back.
+	mustTestbed(t, "stop", "lubeck", "apiserver")
+	t.Cleanup(func() { mustTestbed(t, "start", "lubeck", "apiserver") })
+	if err := hamburg.Delete(ctx, first.DeepCopy(), client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	var second *corev1.Pod
+	eventually(t, "hamburg makes the pod again", func(ctx context.Context) error {
+		var err error
+		if second, err = hamburg.pod(ctx, first.Namespace, first.Name); err != nil {
+			return err
+		}
+		if second.UID == first.UID || !podReady(second) {
+			return fmt.Errorf("pod %s is not a new and Ready one", second.UID)
+		}
+		return nil
+	})
+
+	mustTestbed(t, "start", "lubeck", "apiserver")
+	eventually(t, "home shows the new container", func(ctx context.Context) error {
+		now, err := lubeck.pod(ctx, ns, "stubborn")
+		if err != nil {
+			return err
+		}
+		if now.UID != home.UID {
+			return fmt.Errorf("the home pod was replaced: %s", now.UID)
+		}
+		if diff := cmp.Diff(containerIDs(second), containerIDs(now)); diff != "" || !podReady(now) {
+			return fmt.Errorf("ready: %v, containers: %s", podReady(now), diff)
+		}
+		return nil
+	})
+}
+
+func TestManagerAndKubeletRestart(t *testing.T) {
+	ctx := alone(t)
+	const burst = 50
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, deployment(ns, "burst", burst, shellSpec(forever)))
+
+	// Each process dies once, each time with a part of the burst on its way.
+	victims := []struct {
+		where   *cluster
+		command string
+		atReady int
+	}{{lubeck, "kubelet", 5}, {hamburg, "manager", 15}, {lubeck, "manager", 25}}
+	for _, victim := range victims {
+		eventually(t, fmt.Sprintf("%d pods are Ready", victim.atReady), func(ctx context.Context) error {
+			return lubeck.atLeastReady(ctx, ns, "burst", victim.atReady)
+		})
+		known := runningContainers(t, ctx, ns)
+		victim.where.kill9(t, victim.command)
+		t.Logf("killed hanse %s of %s with %d remote containers running", victim.command, victim.where.Name, len(known))
+		t.Cleanup(func() {
+			now := runningContainers(t, context.Background(), ns)
+			for uid, ids := range known {
+				if diff := cmp.Diff(ids, now[uid]); diff != "" && len(now) > 0 {
+					t.Errorf("containers of home pod %s: %s", uid, diff)
+				}
+			}
+		})
+	}
+
+	ready := lubeck.awaitReadyPods(t, ns, "burst", burst)
+	all := runningContainers(t, ctx, ns)
+	if len(all) != burst {
+		t.Errorf("%d remote pods run, want %d", len(all), burst)
+	}
+	for _, home := range ready {
+		remote := hamburg.mustRemotePod(t, &home)
+		expectSamePod(t, &home, remote)
+		for _, s := range remote.Status.ContainerStatuses {
+			if s.RestartCount != 0 {
+				t.Errorf("container %s of %s was restarted %d times", s.Name, home.Name, s.RestartCount)
+			}
+		}
+	}
+}
+
+func (c *cluster) atLeastReady(ctx context.Context, ns, app string, want int) error {
+	pods, err := c.pods(ctx, ns, app)
+	if err != nil {
+		return err
+	}
+	ready := 0
+	for _, pod := range pods {
+		if podReady(&pod) {
+			ready++
+		}
+	}
+	if ready < want {
+		return fmt.Errorf("%d of %d pods are Ready: %s", ready, want, summary(pods))
+	}
+	return nil
+}
+
+// runningContainers returns the container ids of the remote pods in hamburg that run for pods of the home namespace,
+// by the UID of the home pod.
+func runningContainers(t *testing.T, ctx context.Context, homeNamespace string) map[string]map[string]string {
+	t.Helper()
+	twins := &corev1.NamespaceList{}
+	if err := hamburg.List(ctx, twins, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeTwin}); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]map[string]string{}
+	for _, twin := range twins.Items {
+		if twin.Annotations[v1alpha1.AnnotationHomeNamespace] != homeNamespace {
+			continue
+		}
+		pods := &corev1.PodList{}
+		if err := hamburg.List(ctx, pods, client.InNamespace(twin.Name)); err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range pods.Items {
+			if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero() {
+				found[pod.Labels[v1alpha1.LabelHomeUID]] = containerIDs(&pod)
+			}
+		}
+	}
+	return found
+}
+
+// kill9 kills the hanse process of that subcommand in the cluster at once, as a crash would. The process is found by
+// the UID of its pod, which is in the names of its control groups.
+func (c *cluster) kill9(t *testing.T, subcommand string) {
+	t.Helper()
+	list := &corev1.PodList{}
+	err := c.List(t.Context(), list, client.InNamespace(v1alpha1.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": subcommand})
+	if err != nil || len(list.Items) == 0 {
+		t.Fatalf("pods of hanse %s in %s: %d, %v", subcommand, c.Name, len(list.Items), err)
+	}
+	pid, err := processOf(list.Items[0].UID, "/hanse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func processOf(pod types.UID, executable string) (int, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		groups, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(groups), string(pod)) {
+			continue // a process that has just ended, or another pod's
+		}
+		dir := filepath.Dir(file)
+		command, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err == nil && strings.HasPrefix(string(command), executable+"\x00") {
+			return strconv.Atoi(filepath.Base(dir))
+		}
+	}
+	return 0, fmt.Errorf("no process %s in pod %s", executable, pod)
+}
 
 // What happens to a pod at its provider is the provider's business: it is made again, and home keeps its pod.
 func TestProviderDrainsItsNode(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,20 +16,17 @@ import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // Each cluster sends what it did for a pod to a collector of its own, and together that is one trace.
 func TestTraceAcrossClusters(t *testing.T) {
-	alone(t)
-	atHome, overThere := lubeck.isTraced(t), hamburg.isTraced(t)
+	shared(t)
 	home, remote := lubeck.runsAt(t, hamburg)
 	id := strings.ReplaceAll(string(home.UID), "-", "")
-	ours := atHome.awaitTrace(t, id, "create ShadowPod", "offload pod", "write Pod status")
-	theirs := overThere.awaitTrace(t, id, "admit pod", "create Pod", "schedule Pod", "start Pod", "write ShadowPod status")
+	ours := collectors[lubeck].awaitTrace(t, id, "create ShadowPod", "offload pod", "write Pod status")
+	theirs := collectors[hamburg].awaitTrace(t, id, "admit pod", "create Pod", "schedule Pod", "start Pod", "write ShadowPod status")
 
 	root := ours["offload pod"].span
 	if len(root.ParentSpanId) > 0 || root.EndTimeUnixNano <= root.StartTimeUnixNano {
@@ -47,46 +45,37 @@ func TestTraceAcrossClusters(t *testing.T) {
 	}
 }
 
-// isTraced has the cluster send its spans to a collector, until the end of the story.
-func (c *cluster) isTraced(t *testing.T) *collector {
-	t.Helper()
-	own := startCollector(t, c)
-	t.Cleanup(func() {
-		if err := installWith(context.Background(), c); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := installWith(t.Context(), c, "tracing.endpoint="+own.address, "tracing.insecure=true"); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitHandover(t)
-	return own
-}
+// collectors take the traces of each cluster while stories share them.
+var collectors = map[*cluster]*collector{}
 
-// awaitHandover waits until no process of Hanse from before an upgrade is left.
-func (c *cluster) awaitHandover(t *testing.T) {
-	t.Helper()
-	eventually(t, "only new processes of Hanse are left in "+c.Name, func(ctx context.Context) error {
-		pods := &corev1.PodList{}
-		if err := c.List(ctx, pods, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
-			return err
-		}
-		for i := range pods.Items {
-			if !pods.Items[i].DeletionTimestamp.IsZero() {
-				return fmt.Errorf("%s is still there", pods.Items[i].Name)
-			}
-		}
+// collectTraces starts the collector to which the cluster sends its traces.
+func collectTraces(ctx context.Context, c *cluster) error {
+	machine, err := c.Machine(ctx)
+	if err != nil {
+		return err
+	}
+	// Always the same port, because the address is a setting of the cluster, and a change would start Hanse again.
+	c.collectedAt = net.JoinHostPort(machine, map[string]string{"lubeck": "4317", "hamburg": "4318"}[c.Name])
+	if *phase != "shared" || collectors[c] != nil {
 		return nil
-	})
+	}
+	listener, err := (&net.ListenConfig{}).Listen(context.WithoutCancel(ctx), "tcp", c.collectedAt)
+	if err != nil {
+		return err
+	}
+	collectors[c] = &collector{traces: map[string]trace{}}
+	server := grpc.NewServer()
+	collectorpb.RegisterTraceServiceServer(server, collectors[c])
+	go func() { _ = server.Serve(listener) }()
+	return nil
 }
 
 // A collector takes what an OpenTelemetry collector takes, and keeps it.
 type collector struct {
 	collectorpb.UnimplementedTraceServiceServer
 
-	address string
-	mu      sync.Mutex
-	traces  map[string]trace // by their ids
+	mu     sync.Mutex
+	traces map[string]trace // by their ids
 }
 
 // A trace is the spans of one trace, by their names.
@@ -108,18 +97,6 @@ func (spans trace) expect(t *testing.T, c *cluster, root *tracepb.Span) {
 			t.Errorf("the parent of %q is %x, and the root %x", name, got.span.ParentSpanId, root.SpanId)
 		}
 	}
-}
-
-// startCollector listens where the pods of the cluster reach it: on the bridge that all clusters are on.
-func startCollector(t *testing.T, c *cluster) *collector {
-	t.Helper()
-	listener := c.listen(t)
-	own := &collector{address: listener.Addr().String(), traces: map[string]trace{}}
-	server := grpc.NewServer()
-	collectorpb.RegisterTraceServiceServer(server, own)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	return own
 }
 
 // Export keeps what a cluster sends.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -99,4 +102,89 @@ func wants(out, text string, err error) error {
 		err = fmt.Errorf("it says %q, not %q", out, text)
 	}
 	return err
+}
+
+// Four clusters that ask no money of each other share what they have: each runs pods in all the others.
+func TestFreePool(t *testing.T) {
+	ctx := market(t)
+	pool := []*cluster{lubeck, hamburg, bremen, wismar}
+	t.Cleanup(func() {
+		for _, member := range pool[:3] {
+			member.forget(t, "wismar")
+			wismar.forget(t, member.Name)
+		}
+	})
+	for i, member := range pool {
+		for _, other := range pool[i+1:] {
+			if err := peerBothWays(ctx, member, other); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, member := range pool {
+		others := slices.DeleteFunc(slices.Clone(pool), func(c *cluster) bool { return c == member })
+		member.expectFreeOffers(t, others)
+		member.expectPodsAt(t, others)
+	}
+	if out, err := wismar.Hanse(ctx, "table", "--for", "cpu=100m"); err != nil || strings.Count(out, "yes") != 3 {
+		t.Errorf("a small pod does not fit everywhere: %v\n%s", err, out)
+	}
+}
+
+func (c *cluster) expectFreeOffers(t *testing.T, providers []*cluster) {
+	t.Helper()
+	for _, provider := range providers {
+		c.awaitOpen(t, provider)
+		held, err := c.copyFrom(t.Context(), provider)
+		if err != nil || held.Spec.Prices != nil {
+			t.Errorf("%s asks %s for money: %v (%v)", provider.Name, c.Name, held.Spec.Prices, err)
+		}
+	}
+}
+
+// expectPodsAt runs a pod at each of the providers.
+func (c *cluster) expectPodsAt(t *testing.T, providers []*cluster) {
+	t.Helper()
+	ns := c.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}, anywhere)
+	for _, provider := range providers {
+		pod := shellPod(ns, "at-"+provider.Name, forever)
+		pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: provider.Name}
+		c.create(t, pod)
+	}
+	for _, provider := range providers {
+		home := c.awaitReadyPods(t, ns, "at-"+provider.Name, 1)[0]
+		provider.mustRemotePod(t, &home)
+	}
+}
+
+// The two clusters are on one network, where multicast DNS works. The settings of the phase have them look for others.
+func TestDiscovery(t *testing.T) {
+	ctx := market(t)
+	forgetEachOther := func() {
+		bremen.forget(t, "wismar")
+		wismar.forget(t, "bremen")
+	}
+	forgetEachOther() // in case that an earlier story had them know each other
+	t.Cleanup(forgetEachOther)
+	for here, there := range map[*cluster]string{bremen: "wismar", wismar: "bremen"} {
+		eventually(t, here.Name+" discovers "+there, func(ctx context.Context) error {
+			if err := here.peerSays(ctx, there, v1alpha1.ConditionReady, v1alpha1.ReasonDiscovered); err != nil {
+				return err
+			}
+			peer, err := here.peer(ctx, there)
+			if err != nil || len(peer.Spec.Roles) > 0 || len(peer.Status.DiscoveredServers) == 0 {
+				return fmt.Errorf("%+v, %w", peer.Spec, err)
+			}
+			return nil
+		})
+		// It is known, and that is all.
+		ns := &corev1.Namespace{}
+		if err := here.Get(ctx, types.NamespacedName{Name: v1alpha1.TenantNamespace(there)}, ns); !apierrors.IsNotFound(err) {
+			t.Errorf("%s made a tenant namespace for a cluster that nobody accepted: %v", here.Name, err)
+		}
+	}
+	if err := peer(ctx, bremen, wismar); err != nil {
+		t.Fatal(err)
+	}
+	bremen.runsAt(t, wismar)
 }
