@@ -94,6 +94,14 @@ unit: ## unit tests alone, with the race detector, for which a C compiler is ins
 test: unit ## unit tests, then the stories on real clusters
 	@$(MAKE) --no-print-directory stories
 
+# One story of each capability: peering, advertisement, placement, offloading, the verbs of kubectl, survival.
+QUICK := ^(TestInviteJoinOneSided|TestAdvertisementBecomesVirtualNode|TestOverridesByCluster|TestDeploymentSpansClusters|TestKubectlVerbs|TestCutIsSeenAndHealed)$$
+
+.PHONY: test-quick
+test-quick: ## unit tests without the race detector, then one story of each capability
+	go test $$(go list ./... | grep -v /test/e2e)
+	@$(MAKE) --no-print-directory stories RUN='$(QUICK)'
+
 .PHONY: e2e
 e2e: stories ## every story on real clusters and the testbed's own; RUN selects, KEEP=1 keeps the clusters
 	@if [ -z '$(RUN)' ]; then $(MAKE) --no-print-directory -C testbed test-e2e; fi

@@ -26,5 +26,5 @@ for tag in v1 v2; do
 	bin/scratch-image -o "$archive" -tag "hanse.dev/test/faults:$tag" -file "$(command -v busybox)=/bin/busybox" -entrypoint /bin/busybox
 	"${testbed[@]}" load "$archive" "${clusters[@]}"
 done
-go test -c -o bin/faults.test ./test/faults
+go test -c -trimpath -o bin/faults.test ./test/faults
 (cd test/faults && ../../bin/faults.test -test.v -test.timeout 30m -test.run '^TestFaults$' -seed "${SEED:-0}" -duration "${DURATION:-3m}")

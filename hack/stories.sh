@@ -23,7 +23,7 @@ finish() {
 }
 trap finish EXIT
 
-testbed/progress 'the stories' '2 min' go test -c -o bin/e2e.test ./test/e2e
+testbed/progress 'the stories' '2 min' go test -c -trimpath -o bin/e2e.test ./test/e2e
 # What the selected stories need: each line is a phase, and what it needs besides the usual clusters.
 needs=$(cd test/e2e && ../../bin/e2e.test -phase plan -test.v -test.run "${RUN:-.}" | sed -n 's/.*needs: //p')
 need() { grep -qE "$1" <<<"$needs"; }

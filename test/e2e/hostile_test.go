@@ -31,7 +31,7 @@ import (
 func TestBrokenPeerStopsNobody(t *testing.T) {
 	shared(t, "rostock")
 	playPeer(t, rostock)
-	lubeck.consumeFromRostock(t)
+	lubeck.consumeFromRostock(t, &clientcmdapi.Cluster{Server: rostock.Config.Host, CertificateAuthorityData: rostock.Config.CAData})
 
 	rostock.advertise(t, func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "-4" })
 	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
@@ -132,8 +132,10 @@ func (c *cluster) peerSays(ctx context.Context, name, condition, reason string) 
 // playPeer makes by hand what a provider's manager would make for the consumer lubeck.
 func playPeer(t *testing.T, c *cluster) {
 	t.Helper()
-	c.create(t, looseKind(t))
-	c.create(t, kind(t, "namespacemappings"))
+	for _, made := range []*apiextensionsv1.CustomResourceDefinition{looseKind(t), kind(t, "namespacemappings"), kind(t, "shadowpods")} {
+		c.create(t, made)
+		t.Cleanup(func() { c.deleteAndWait(t, made) })
+	}
 	ns := v1alpha1.TenantNamespace("lubeck")
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 	for _, object := range []client.Object{
@@ -155,8 +157,6 @@ func playPeer(t *testing.T, c *cluster) {
 	})
 	t.Cleanup(func() {
 		c.deleteAndWait(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
-		c.deleteAndWait(t, looseKind(t))
-		c.deleteAndWait(t, kind(t, "namespacemappings"))
 	})
 }
 
@@ -183,8 +183,8 @@ func kind(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition
 	return crd
 }
 
-// consumeFromRostock makes the Peer and the credentials of its link.
-func (c *cluster) consumeFromRostock(t *testing.T) {
+// consumeFromRostock makes the Peer, and the credentials of a link to rostock by that server.
+func (c *cluster) consumeFromRostock(t *testing.T, server *clientcmdapi.Cluster) {
 	t.Helper()
 	ns := v1alpha1.TenantNamespace("lubeck")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.PeerServiceAccount}}
@@ -193,7 +193,7 @@ func (c *cluster) consumeFromRostock(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["peer"] = &clientcmdapi.Cluster{Server: rostock.Config.Host, CertificateAuthorityData: rostock.Config.CAData}
+	config.Clusters["peer"] = server
 	config.AuthInfos["peer"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	config.Contexts["peer"] = &clientcmdapi.Context{Cluster: "peer", AuthInfo: "peer", Namespace: ns}
 	config.CurrentContext = "peer"

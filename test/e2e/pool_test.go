@@ -186,5 +186,5 @@ func TestDiscovery(t *testing.T) {
 	if err := peer(ctx, bremen, wismar); err != nil {
 		t.Fatal(err)
 	}
-	bremen.runsAt(t, wismar)
+	bremen.expectPodsAt(t, []*cluster{wismar})
 }
