@@ -20,13 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/hanse-dev/hanse/internal/exchange"
-	"github.com/hanse-dev/hanse/internal/invitation"
 	"github.com/hanse-dev/hanse/internal/namespaces"
 	"github.com/hanse-dev/hanse/internal/peering"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/reflector"
-	"github.com/hanse-dev/hanse/internal/session"
 	"github.com/hanse-dev/hanse/internal/tenant"
 	"github.com/hanse-dev/hanse/internal/trace"
 	"github.com/hanse-dev/hanse/internal/version"
@@ -37,8 +35,6 @@ type managerFlags struct {
 	server       serverFlags
 	market       marketFlags
 	peering      peering.Config
-	invitation   invitation.Config
-	session      session.Config
 	podCIDR      string
 	addressPools []string
 	offloading   offloadingFlags
@@ -64,8 +60,6 @@ func newManagerCommand() *cobra.Command {
 
 func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	f.peering.Default()
-	f.invitation.Default()
-	f.session.Default()
 	f.server.bind(flags)
 	f.server.faults.bind(flags)
 	f.server.tracing.bind(flags)
@@ -80,11 +74,11 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 		"how often it is measured how fast data comes from a provider, by a sample of 256Ki; 0 turns it off, for consumers of this cluster too")
 	flags.DurationVar(&f.peering.PartingDeadline, "parting-deadline", f.peering.PartingDeadline,
 		"how long a peer that runs pods here has to leave after its Peer was deleted")
-	flags.StringSliceVar(&f.invitation.Servers, "api-server", nil,
+	flags.StringSliceVar(&f.peering.Servers, "api-server", nil,
 		"addresses of this cluster's API server as peers reach it, the best first; by default those of Service kubernetes")
-	flags.DurationVar(&f.session.SessionLife, "session-life", f.session.SessionLife,
+	flags.DurationVar(&f.peering.SessionLife, "session-life", f.peering.SessionLife,
 		"for how long a peer's credentials live unless it renews them, and ours are asked for")
-	flags.DurationVar(&f.session.RenewalPeriod, "renewal-period", f.session.RenewalPeriod, "how often our credentials are renewed")
+	flags.DurationVar(&f.peering.RenewalPeriod, "renewal-period", f.peering.RenewalPeriod, "how often our credentials are renewed")
 	f.market.bind(flags)
 	f.offloading.bind(flags)
 }
@@ -118,7 +112,7 @@ func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 		return err
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
-		f.addPeering, f.addInvitation, f.addSession, f.market.addPolicies, f.market.addAdvertising, f.market.addAgentless,
+		f.addPeering, f.market.addPolicies, f.market.addAdvertising, f.market.addAgentless,
 		f.addTenant, f.addNamespaces, f.addReflector,
 	} {
 		if err := add(mgr, links); err != nil {
@@ -137,10 +131,9 @@ func (f *managerFlags) parse() error {
 		return err
 	}
 	f.peering.Namespace = f.server.namespace
-	f.peering.Version, f.session.Version = version.Version, version.Version
-	f.invitation.SessionLife = f.session.SessionLife
+	f.peering.Version = version.Version
 	now := f.server.faults.clock()
-	f.peering.Clock, f.invitation.Clock, f.session.Clock, f.market.clock = now, now, now, now
+	f.peering.Clock, f.market.clock = now, now
 	f.market.advertising.PodCIDR = f.podCIDR
 	if f.podCIDR != "" {
 		prefix, err := netip.ParsePrefix(f.podCIDR)
@@ -186,17 +179,12 @@ func (f *managerFlags) introduce(ctx context.Context, mgr manager.Manager) error
 		return err
 	}
 	f.peering.ClusterID, f.peering.ClusterKey = self.ClusterID, self.Key
-	f.invitation.ClusterID, f.invitation.ClusterKey = self.ClusterID, self.Key
-	f.session.ClusterID, f.session.ClusterKey = self.ClusterID, self.Key
 	f.market.advertising.ClusterID = self.ClusterID
-	f.invitation.CA, err = authority(mgr.GetConfig())
+	f.peering.CA, err = authority(mgr.GetConfig())
 	return err
 }
 
 func (f *managerFlags) addPeering(mgr manager.Manager, links *peers.Links) error {
-	if err := f.peering.Validate(); err != nil {
-		return err
-	}
 	recorder := mgr.GetEventRecorder("hanse-peering")
 	controller := peering.New(f.peering, mgr.GetClient(), mgr.GetAPIReader(), peering.OverLinks(links), recorder)
 	return controller.SetupWithManager(mgr)
@@ -212,17 +200,6 @@ func authority(config *rest.Config) ([]byte, error) {
 		return nil, fmt.Errorf("read the certificate authority of the API server: %w", err)
 	}
 	return data, nil
-}
-
-func (f *managerFlags) addInvitation(mgr manager.Manager, _ *peers.Links) error {
-	recorder := mgr.GetEventRecorder("hanse-invitation")
-	return invitation.New(f.invitation, mgr.GetClient(), mgr.GetAPIReader(), recorder).SetupWithManager(mgr)
-}
-
-func (f *managerFlags) addSession(mgr manager.Manager, links *peers.Links) error {
-	recorder := mgr.GetEventRecorder("hanse-session")
-	controller := session.New(f.session, mgr.GetClient(), mgr.GetAPIReader(), session.OverLinks(links), recorder)
-	return controller.SetupWithManager(mgr)
 }
 
 func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {

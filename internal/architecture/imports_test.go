@@ -23,7 +23,7 @@ var layers = []struct {
 	{"I/O", []string{"internal/local", "internal/peers", "internal/trace"}},
 	{"edge", []string{
 		"internal/advertisement", "internal/agentless", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
-		"internal/install", "internal/invitation", "internal/policymaker", "internal/reflector", "internal/session",
+		"internal/install", "internal/policymaker", "internal/reflector",
 	}},
 	{"test", []string{"internal/architecture", "internal/testkit", "test/harness"}},
 	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "test/faults", "bench"}},

@@ -60,8 +60,7 @@ func TestAddressesOfPeers(t *testing.T) {
 	}
 	w.expectNoWrites()
 
-	restarted := New(w.config, w.client, w.client, w.links, w.recorder)
-	w.Controller = restarted
+	w.restart()
 	w.expectNoWrites()
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -18,7 +19,7 @@ import (
 func measuring(t *testing.T, peer *v1alpha1.Peer) *world {
 	t.Helper()
 	w := newWorld(t, peer)
-	w.config.BandwidthInterval, w.tenants.config.BandwidthInterval = time.Hour, time.Hour
+	w.config.BandwidthInterval, w.deps.config.BandwidthInterval = time.Hour, time.Hour
 	w.links.rate = 1_234_567
 	return w
 }
@@ -75,6 +76,7 @@ func TestBandwidthIsNotMeasuredByDefault(t *testing.T) {
 
 func TestBandwidthIsNotMeasuredAllTheTime(t *testing.T) {
 	config := newWorld(t).config
+	config.Default()
 	for interval, want := range map[time.Duration]bool{0: true, time.Minute: true, time.Second: false, -time.Hour: false} {
 		config.BandwidthInterval = interval
 		if err := config.Validate(); (err == nil) != want {
@@ -87,7 +89,7 @@ func TestNothingIsLeftOfBandwidthThatWasMeasuredOnce(t *testing.T) {
 	w := measuring(t, peerOf(v1alpha1.RoleProvider, v1alpha1.RoleConsumer))
 	w.reconcile()
 	w.expectBandwidth("1200k", 1_234_567)
-	w.config.BandwidthInterval, w.tenants.config.BandwidthInterval = 0, 0
+	w.config.BandwidthInterval, w.deps.config.BandwidthInterval = 0, 0
 	w.clock.Step(2 * repairPeriod)
 	w.reconcile()
 	w.expectBandwidth("", 0)
@@ -142,16 +144,26 @@ func TestRestartIsNoReasonToMeasure(t *testing.T) {
 	w.expectBandwidth("900k", 900_000)
 }
 
+// transfers bounds how many samples are read at the same time.
+func (w *world) transfers() *semaphore.Weighted {
+	for _, s := range w.calls.steps {
+		if probes, is := s.(*probeStep); is {
+			return probes.transfers
+		}
+	}
+	return nil
+}
+
 func TestBandwidthIsMeasuredOfFewAtATime(t *testing.T) {
 	w := measuring(t, peerOf(v1alpha1.RoleProvider))
-	if !w.transfers.TryAcquire(maxTransfers) {
+	if !w.transfers().TryAcquire(maxTransfers) {
 		t.Fatal("others are measured")
 	}
 	w.reconcile()
 	if w.links.transfers != 0 {
 		t.Error("it does not wait for the others")
 	}
-	w.transfers.Release(maxTransfers)
+	w.transfers().Release(maxTransfers)
 	w.nextProbe()
 	if w.links.transfers != 1 {
 		t.Error("it waits for longer than for the next probe")

@@ -12,13 +12,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
-// maxClusterID is how long a cluster id may be.
-const maxClusterID = 30
-
-// minBandwidthInterval keeps measurements from being a load themselves.
-const minBandwidthInterval = time.Minute
+const (
+	// maxClusterID is how long a cluster id may be.
+	maxClusterID = 30
+	// minBandwidthInterval keeps measurements from being a load themselves.
+	minBandwidthInterval = time.Minute
+	// minTokenLife is the shortest life that Kubernetes gives a token.
+	minTokenLife = 10 * time.Minute
+)
 
 // Config is what an administrator may set. What is not set has the default that is named.
 type Config struct {
@@ -35,7 +39,7 @@ type Config struct {
 	// AddressPools are where the ranges come from in which this cluster sees the pods of its peers, tried in this order.
 	// Default DefaultAddressPools.
 	AddressPools []netip.Prefix
-	// ProbePeriod is how often a provider is greeted. One that does not answer is greeted again at once, and then ever
+	// ProbePeriod is how often a provider is probed. One that does not answer is probed again at once, and then ever
 	// more rarely. With hundreds of peers it is less often. Default 30 s.
 	ProbePeriod time.Duration
 	// BandwidthInterval is how often it is measured how fast data comes from a provider. It is also what lets consumers
@@ -45,8 +49,18 @@ type Config struct {
 	PartingDeadline time.Duration
 	// TombstoneLife is how long it is remembered that we have parted from a peer by force. Default 30 days.
 	TombstoneLife time.Duration
-	// Workers is how many peers are worked on at the same time: one that does not answer holds a worker until the
-	// request times out. Default 32.
+	// SessionLife is for how long a consumer's session lives unless it is renewed, and for how long ours are asked for.
+	// Default 30 days.
+	SessionLife time.Duration
+	// RenewalPeriod is how often our own sessions are renewed, more or less. Default 24 h.
+	RenewalPeriod time.Duration
+	// Servers are the addresses of this cluster's API server as peers reach it, the best first. By default those of
+	// Service kubernetes are used.
+	Servers []string
+	// CA are the certificates, in PEM, that the API server's own is signed by. Empty means those that every computer
+	// knows.
+	CA []byte
+	// Workers is how many peers are worked on at the same time. None of them waits for a peer's answer. Default 8.
 	Workers int
 	// ManagerServiceAccount and KubeletServiceAccount are the names of Hanse's own service accounts. Default
 	// hanse-manager and hanse-kubelet.
@@ -70,7 +84,9 @@ func (c *Config) Default() {
 	c.ProbePeriod = cmp.Or(c.ProbePeriod, 30*time.Second)
 	c.PartingDeadline = cmp.Or(c.PartingDeadline, 5*time.Minute)
 	c.TombstoneLife = cmp.Or(c.TombstoneLife, 30*24*time.Hour)
-	c.Workers = cmp.Or(c.Workers, 32)
+	c.SessionLife = cmp.Or(c.SessionLife, 30*24*time.Hour)
+	c.RenewalPeriod = cmp.Or(c.RenewalPeriod, 24*time.Hour)
+	c.Workers = cmp.Or(c.Workers, 8)
 	if len(c.AddressPools) == 0 {
 		c.AddressPools = DefaultAddressPools()
 	}
@@ -81,23 +97,13 @@ func (c *Config) Default() {
 
 // Validate reports everything that is wrong with the configuration.
 func (c *Config) Validate() error {
-	var problems []error
-	if err := validateClusterID(c.ClusterID); err != nil {
-		problems = append(problems, err)
-	}
+	problems := []error{validateClusterID(c.ClusterID), c.validateTimes(), c.validateInvitation()}
 	if c.Version == "" || len(c.Version) > 64 {
 		problems = append(problems, fmt.Errorf("version %q must have 1 to 64 characters", c.Version))
 	}
-	if len(c.ClusterKey) != ed25519.PrivateKeySize {
-		problems = append(problems, errors.New("the cluster key is missing"))
+	if c.Workers < 1 {
+		problems = append(problems, errors.New("the number of workers must be positive"))
 	}
-	if c.ProbePeriod <= 0 || c.Workers < 1 {
-		problems = append(problems, errors.New("the probe period and the number of workers must be positive"))
-	}
-	if c.PartingDeadline <= 0 || c.TombstoneLife <= 0 {
-		problems = append(problems, errors.New("the parting deadline and the life of a tombstone must be positive"))
-	}
-	problems = append(problems, validateBandwidthInterval(c.BandwidthInterval))
 	for _, prefix := range append(c.PodCIDRs[:len(c.PodCIDRs):len(c.PodCIDRs)], c.AddressPools...) {
 		if !prefix.IsValid() || prefix != prefix.Masked() {
 			problems = append(problems, fmt.Errorf("%s is not a range: the bits behind its length must be 0", prefix))
@@ -106,11 +112,34 @@ func (c *Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-func validateBandwidthInterval(interval time.Duration) error {
-	if interval != 0 && interval < minBandwidthInterval {
-		return fmt.Errorf("the bandwidth interval must be 0 or at least %v", minBandwidthInterval)
+func (c *Config) validateTimes() error {
+	var problems []error
+	if c.ProbePeriod <= 0 || c.PartingDeadline <= 0 || c.TombstoneLife <= 0 {
+		problems = append(problems, errors.New("the probe period, the parting deadline and the life of a tombstone must be positive"))
 	}
-	return nil
+	if c.BandwidthInterval != 0 && c.BandwidthInterval < minBandwidthInterval {
+		problems = append(problems, fmt.Errorf("the bandwidth interval must be 0 or at least %v", minBandwidthInterval))
+	}
+	if c.SessionLife < minTokenLife {
+		problems = append(problems, fmt.Errorf("the life of a session must be at least %s", minTokenLife))
+	}
+	if c.RenewalPeriod < minInterval || c.RenewalPeriod > c.SessionLife/2 {
+		problems = append(problems, fmt.Errorf("the renewal period must be between %s and half of the session's life, %s",
+			minInterval, c.SessionLife/2))
+	}
+	return errors.Join(problems...)
+}
+
+// validateInvitation checks that the invitations of this cluster can be used.
+func (c *Config) validateInvitation() error {
+	if len(c.ClusterKey) != ed25519.PrivateKeySize {
+		return errors.New("the cluster key is missing")
+	}
+	servers := c.Servers
+	if len(servers) == 0 {
+		servers = []string{"https://found-out-later"}
+	}
+	return usable(c.draft("any", servers))
 }
 
 func validateClusterID(id string) error {
@@ -118,4 +147,15 @@ func validateClusterID(id string) error {
 		return fmt.Errorf("cluster id %q must be a DNS label of at most %d characters", id, maxClusterID)
 	}
 	return nil
+}
+
+// draft returns an invitation of the peer without what is made for it alone.
+func (c *Config) draft(peer string, servers []string) trust.Invitation {
+	return trust.Invitation{
+		ClusterID: c.ClusterID,
+		PublicKey: public(c.ClusterKey),
+		Servers:   servers,
+		CA:        c.CA,
+		Namespace: v1alpha1.TenantNamespace(peer),
+	}
 }

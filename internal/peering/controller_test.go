@@ -81,14 +81,14 @@ func TestConsumerGetsATenantNamespace(t *testing.T) {
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
 	w.expect(v1alpha1.ConditionCompatible, yes, v1alpha1.ReasonReady)
-	w.expectEvents(3)
+	w.expectEventCount(3)
 	if w.links.link.asked > 0 {
 		t.Error("contacted a peer from which nothing is consumed")
 	}
 	w.expectNoWrites()
 	w.clock.Step(repairPeriod)
 	w.expectNoWrites()
-	w.expectEvents(0)
+	w.expectEventCount(0)
 }
 
 func TestPeerThatChangedMeanwhileIsLookedAtAgain(t *testing.T) {
@@ -123,7 +123,7 @@ func TestProviderIsGreetedUntilItIsReady(t *testing.T) {
 	w.expect(v1alpha1.ConditionReachable, unsure, v1alpha1.ReasonCredentialsMissing)
 	w.expect(v1alpha1.ConditionAuthenticated, no, v1alpha1.ReasonCredentialsMissing)
 	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonCredentialsMissing)
-	w.expectEvents(1)
+	w.expectEventCount(1)
 
 	w.links.err = nil
 	w.reconcile()
@@ -132,7 +132,7 @@ func TestProviderIsGreetedUntilItIsReady(t *testing.T) {
 	}
 	w.expect(v1alpha1.ConditionConnected, no, v1alpha1.ReasonNoNetworkFabric)
 	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNoAdvertisement)
-	w.expectEvents(1)
+	w.expectEventCount(1)
 
 	w.says(v1alpha1.ConditionAdvertised, no, v1alpha1.ReasonExpired)
 	w.reconcile()
@@ -140,14 +140,14 @@ func TestProviderIsGreetedUntilItIsReady(t *testing.T) {
 	w.says(v1alpha1.ConditionAdvertised, yes, v1alpha1.ReasonAccepted)
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
-	w.expectEvents(2)
+	w.expectEventCount(2)
 	if got := w.peer().Status; got.Version != "v0.1.0" || got.RoundTripTime.Duration != 10*time.Millisecond {
 		t.Errorf("version %s, round trip %s", got.Version, got.RoundTripTime)
 	}
 	w.expectNoWrites()
 	w.clock.Step(time.Minute)
 	w.expectNoWrites()
-	w.expectEvents(0)
+	w.expectEventCount(0)
 }
 
 func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
@@ -241,7 +241,7 @@ func TestProbesBackOff(t *testing.T) {
 	var pauses []time.Duration
 	for range 8 {
 		w.reconcile()
-		pause := w.stateOf("hamburg").probe.due.Sub(w.clock.Now())
+		pause := w.contact().probe.due.Sub(w.clock.Now())
 		pauses = append(pauses, pause)
 		asked := w.links.link.asked
 		w.clock.Step(pause / 2)
@@ -334,7 +334,7 @@ func TestDamageInATenantNamespaceIsRepaired(t *testing.T) {
 	w.get(tenant, manager, binding)
 	binding.Subjects = []rbacv1.Subject{{Kind: "User", Name: "mallory"}}
 	w.update(binding)
-	w.remove(clusterInfo(tenant))
+	w.remove(configMap(tenant, v1alpha1.ClusterInfo))
 	w.clock.Step(repairPeriod)
 	w.reconcile()
 	w.get(tenant, manager, binding)

@@ -12,15 +12,13 @@ import (
 // expectFollowedSuit sees that the Peer was deleted in that mode, with an event.
 func (w *world) expectFollowedSuit(mode v1alpha1.PartingMode) {
 	w.t.Helper()
-	for len(w.recorder.Events) > 0 {
-		<-w.recorder.Events
-	}
+	w.recorder.events = nil
 	w.reconcile()
 	peer := w.peer()
 	if peer.DeletionTimestamp.IsZero() || peer.Parting().Mode != mode {
 		w.t.Errorf("deleted at %v, mode %s", peer.DeletionTimestamp, peer.Parting().Mode)
 	}
-	w.expectEvents(1)
+	w.expectEventCount(1)
 }
 
 func (w *world) expectStays() {
@@ -103,11 +101,11 @@ func TestTombstoneInAClaimIsVerified(t *testing.T) {
 	w.reconcile()
 	answer := w.joins()
 	w.reconcile()
-	w.expectEvents(2)
+	w.expectEventCount(2)
 	answer.Spec.Phase, answer.Spec.Tombstone = v1alpha1.ClaimLeaving, theirTombstone(t, ourKey, "our-invitation")
 	w.update(answer)
 	w.expectStays()
-	w.expectEvents(1)
+	w.expectEventCount(1)
 
 	answer.Spec.Tombstone = theirTombstone(t, theirKey, "our-invitation")
 	w.update(answer)

@@ -1,11 +1,22 @@
-// Package peering is the controller of Peers. For each it keeps what the peer needs in this cluster (its tenant
-// namespace, and in it what this cluster tells of itself and a bound for what a consumer can make), greets the peer's API
-// server from time to time, chooses the range in which this cluster sees the peer's pods, and says in the conditions of
-// the Peer how all that stands. If an administrator wants it, it measures the bandwidth to providers too.
+// Package peering is the controller of Peers: one controller, one observation of each Peer, and steps that are done in a
+// fixed order.
 //
-// It also parts from peers. A Peer that is deleted waits until each side has ended what it has at the other, and when the
-// other side parts, our own Peer is deleted. Parting by force waits for nobody, and leaves a signed tombstone for the
-// peer to find when it comes back; the undertaker delivers it where it can, and ends it after its time.
+//	tenantStep   keeps the tenant namespace and what belongs in it        tenant.go
+//	inviteStep   makes invitations for consumers and answers claims       invite.go, invitation.go, claim.go
+//	calls        talks to the peer beside the reconciles                  contact.go
+//	  joinStep   uses the invitation of a provider                        join.go, answer.go
+//	  renewStep  keeps our session at a provider alive                    renew.go
+//	  probeStep  asks a provider to introduce itself, and measures        probe.go, measure.go
+//	  leaveStep  parts from a peer whose Peer is deleted                  leave.go, revoke.go, tombstone.go
+//	followStep   deletes the Peer of a cluster that has parted from us    follow.go
+//	addressStep  chooses the range in which we see a provider's pods      addresses.go
 //
-// And it keeps the identity of this cluster itself: EnsureClusterInfo.
+// In the end the status is written once (status.go), with conditions that are made of what was observed (agreement.go,
+// conditions.go, readiness.go). What is left of a former peer is looked after in the same controller (tombstone.go), and so
+// is the list of consumers in the FlowSchema (flowschema.go).
+//
+// A peer that does not answer keeps nobody waiting: each peer has a goroutine of its own while we talk to it, and what is
+// found out is remembered as an observation with its time.
+//
+// The package also keeps the identity of this cluster itself: EnsureClusterInfo.
 package peering

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"strings"
 	"testing"
 
@@ -122,7 +123,7 @@ func TestForeignClusterKeyIsRefused(t *testing.T) {
 }
 
 func TestClusterThatHasNotToldItsKeyGetsOne(t *testing.T) {
-	info := clusterInfo("hanse-system")
+	info := configMap("hanse-system", v1alpha1.ClusterInfo)
 	info.Data = map[string]string{"clusterID": "lubeck"}
 	w := newWorld(t, info)
 	if id := w.identify(Config{}).ClusterID; id != "lubeck" {

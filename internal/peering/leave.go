@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -23,8 +25,115 @@ const annotationLeaving = v1alpha1.AnnotationLeaving
 // mappingsAtOnce bounds how many of our namespaces over there are ended with one look.
 const mappingsAtOnce = 500
 
+// How soon it is looked again whether what a parting waits for has happened, where nothing tells us: the longer it has
+// waited, the later.
+const (
+	firstPartingPause = time.Second
+	lastPartingPause  = 30 * time.Second
+	partingPauses     = 10 // a pause is the time that has passed, divided by this
+)
+
+// An obstacle is what a parting waits for. The zero value is none.
+type obstacle struct {
+	thing string
+	// theirs means that the peer has to do something, so that it never ends if the peer is gone for ever.
+	theirs bool
+}
+
+func (o obstacle) stands() bool { return o.thing != "" }
+
+// A parting is what a close look at a Peer that is being deleted found. All of it is seen in the objects, so that a parting
+// goes on wherever it was interrupted.
+type parting struct {
+	mode      v1alpha1.PartingMode
+	namespace *corev1.Namespace      // the peer's tenant namespace, nil if it is gone, going or not ours
+	ending    bool                   // the namespace is going, and our rights in it with it
+	node      bool                   // our pods may still run at the peer
+	claim     *v1alpha1.PeeringClaim // of the consumer, nil if there is none
+	stone     *corev1.ConfigMap      // the tombstone, nil if we have not begun to part by force
+	overdue   bool                   // the consumer had its time
+}
+
+// leaveStep parts from a peer whose Peer is being deleted: as its consumer and as its provider, both at once, and then takes
+// away what was made for the peer here.
+type leaveStep struct{ *deps }
+
+// Reconcile implements step.
+func (c *leaveStep) Reconcile(ctx context.Context, o *observation) (result, error) {
+	if !o.deleted() {
+		return result{}, nil
+	}
+	seen, err := c.look(ctx, o.peer)
+	if err != nil {
+		return result{}, err
+	}
+	left, leaveErr := c.leave(ctx, o.peer, seen)
+	revoked, revokeErr := c.revoke(ctx, o.peer, seen)
+	if err := errors.Join(leaveErr, revokeErr); err != nil {
+		return result{}, err
+	}
+	o.contact.obstacle = firstOf(left, revoked)
+	if !o.contact.obstacle.stands() {
+		if o.contact.obstacle, err = c.clear(ctx, o.peer, seen); err != nil {
+			return result{}, err
+		}
+	}
+	if o.contact.obstacle.stands() {
+		return result{again: o.now.Add(c.partingPause(o))}, nil
+	}
+	o.contact.released = true
+	return result{}, c.release(ctx, o.peer)
+}
+
+// partingPause is how long to wait before it is looked again whether what a parting waits for has happened.
+func (c *leaveStep) partingPause(o *observation) time.Duration {
+	passed := o.now.Sub(o.peer.DeletionTimestamp.Time)
+	pause := min(max(passed/partingPauses, firstPartingPause), lastPartingPause)
+	if left := c.config.PartingDeadline - passed; left > 0 {
+		pause = min(pause, left)
+	}
+	return pause
+}
+
+// look finds out how far the parting is. All is read from the API server itself.
+func (c *leaveStep) look(ctx context.Context, peer *v1alpha1.Peer) (*parting, error) {
+	seen := &parting{
+		mode:    peer.Parting().Mode,
+		overdue: !c.config.Clock.Now().Before(peer.DeletionTimestamp.Add(c.config.PartingDeadline)),
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName(peer.Name)}}
+	there, err := c.find(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	seen.node = there && isOfType(node, v1alpha1.TypeVirtualNode)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TenantNamespace(peer.Name)}}
+	there, err = c.find(ctx, ns)
+	if err != nil || !there || !peer.OwnsTenantNamespace(ns) {
+		return seen, err
+	}
+	if seen.ending = !ns.DeletionTimestamp.IsZero(); seen.ending {
+		return seen, nil
+	}
+	// A Peer may be deleted before we have any rights in its namespace.
+	if err := c.bind(ctx, ns.Name, v1alpha1.ClusterRoleManagerInTenant, c.managerSubject()); err != nil {
+		return nil, err
+	}
+	made, stone := claim(ns.Name), configMap(ns.Name, v1alpha1.Tombstone)
+	if there, err = c.find(ctx, made); err != nil {
+		return nil, err
+	} else if there {
+		seen.claim = made
+	}
+	if there, err = c.find(ctx, stone); there {
+		seen.stone = stone
+	}
+	seen.namespace = ns
+	return seen, err
+}
+
 // leave ends what we have at the peer as its consumer.
-func (c *Controller) leave(ctx context.Context, peer *v1alpha1.Peer, seen *parting) (obstacle, error) {
+func (c *leaveStep) leave(ctx context.Context, peer *v1alpha1.Peer, seen *parting) (obstacle, error) {
 	if !peer.HasRole(v1alpha1.RoleProvider) {
 		return obstacle{}, nil
 	}
@@ -40,7 +149,7 @@ func (c *Controller) leave(ctx context.Context, peer *v1alpha1.Peer, seen *parti
 	case errors.Is(err, peers.ErrCredentialsMissing):
 		return node, nil // we have never joined, or have left
 	case errors.Is(err, peers.ErrCredentialsInvalid):
-		return firstOf(node, obstacle{thing: "credentials in Secret " + linkSecret(peer) + " that can be used", theirs: true}), nil
+		return firstOf(node, obstacle{thing: "credentials in Secret " + secretName(peer, v1alpha1.LinkSecret) + " that can be used", theirs: true}), nil
 	case err != nil:
 		return obstacle{}, err
 	case peer.Agentless():
@@ -50,7 +159,7 @@ func (c *Controller) leave(ctx context.Context, peer *v1alpha1.Peer, seen *parti
 }
 
 // leaveOver ends what we have at the cluster to which the link leads, unless the node stands against it.
-func (c *Controller) leaveOver(
+func (c *leaveStep) leaveOver(
 	ctx context.Context, peer *v1alpha1.Peer, seen *parting, link Link, node obstacle,
 ) (obstacle, error) {
 	if hello, err := link.Hello(ctx); err == nil && identified(peer, hello).status == metav1.ConditionFalse {
@@ -74,7 +183,7 @@ func firstOf(a, b obstacle) obstacle {
 }
 
 // takeLeave ends our namespaces at the peer and then tells it that we leave.
-func (c *Controller) takeLeave(
+func (c *leaveStep) takeLeave(
 	ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace, link Link,
 ) (obstacle, error) {
 	left, err := endMappings(ctx, link)
@@ -82,7 +191,7 @@ func (c *Controller) takeLeave(
 		return obstacle{thing: "the peer to end our namespaces there", theirs: true}, nil
 	}
 	if err == nil {
-		if err := c.tenants.noteLeaving(ctx, ns); err != nil {
+		if err := c.noteLeaving(ctx, ns); err != nil {
 			return obstacle{}, err
 		}
 		err = sayLeaving(ctx, link)
@@ -92,7 +201,7 @@ func (c *Controller) takeLeave(
 	}
 	// The credentials are of no use any more, and without them nothing is asked of the peer again.
 	c.links.Close(peer.Name)
-	return obstacle{}, c.tenants.remove(ctx, secret(ns.Name, v1alpha1.LinkSecret))
+	return obstacle{}, c.remove(ctx, secret(ns.Name, v1alpha1.LinkSecret))
 }
 
 // endMappings deletes our NamespaceMappings at the peer, and reports whether there were any.
@@ -145,12 +254,22 @@ func ownFault(err error) error {
 }
 
 // noteLeaving remembers that the peer is about to be told that we leave.
-func (t *tenants) noteLeaving(ctx context.Context, ns *corev1.Namespace) error {
+func (c *leaveStep) noteLeaving(ctx context.Context, ns *corev1.Namespace) error {
 	want := &corev1.Namespace{}
 	metav1.SetMetaDataAnnotation(&want.ObjectMeta, annotationLeaving, "true")
-	marked, err := t.mark(ctx, ns, want)
+	marked, err := c.mark(ctx, ns, want)
 	if err == nil {
 		marked.DeepCopyInto(ns)
 	}
 	return err
+}
+
+// release lets the Peer go.
+func (c *leaveStep) release(ctx context.Context, peer *v1alpha1.Peer) error {
+	c.links.Close(peer.Name)
+	err := c.patch(ctx, peer, func() { controllerutil.RemoveFinalizer(peer, v1alpha1.FinalizerPeer) })
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizer: %w", err)
+	}
+	return nil
 }

@@ -19,10 +19,16 @@ var (
 		Name: "hanse_peer_bandwidth_bytes_per_second",
 		Help: "How fast a sample came from the API server of a peer when it was read last.",
 	}, []string{"peer"})
+	renewals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "hanse_session_renewals_total", Help: "Sessions at providers that were renewed.",
+	})
+	renewalFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hanse_session_renewal_failures_total", Help: "Attempts to renew a session that failed, by reason.",
+	}, []string{"reason"})
 )
 
 func init() { //nolint:gochecknoinits // the registry of controller-runtime is global, as its documentation has it
-	metrics.Registry.MustRegister(roundTrips, smoothedRoundTrip, measuredBandwidth)
+	metrics.Registry.MustRegister(roundTrips, smoothedRoundTrip, measuredBandwidth, renewals, renewalFailures)
 }
 
 // gauge tells the round trip to the peer, and nothing while it is not known.

@@ -44,9 +44,10 @@ func (w *world) partBy(mode v1alpha1.PartingMode) {
 func (w *world) finish() {
 	w.t.Helper()
 	for range 5 {
-		if w.reconcile(); !w.exists("", "hamburg", &v1alpha1.Peer{}) {
+		if !w.exists("", "hamburg", &v1alpha1.Peer{}) {
 			return
 		}
+		w.reconcile()
 	}
 	w.t.Errorf("the Peer is left, and says %q", w.waitsFor())
 }
@@ -354,11 +355,11 @@ func (w *world) interruptAfter(writes int) bool {
 		return nil
 	}
 	for range 3 {
-		if _, err := w.tryReconcile(); err != nil {
+		if _, err := w.tryReconcile(); err != nil || !w.exists("", "hamburg", &v1alpha1.Peer{}) {
 			break
 		}
 	}
 	w.refuse = nil
-	w.Controller = New(w.config, w.client, w.client, w.links, w.recorder)
+	w.restart()
 	return writes < 0
 }

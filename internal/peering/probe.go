@@ -5,70 +5,77 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 const (
-	// firstRetry is how soon a peer that did not answer is greeted again. The time doubles with every failure.
+	// firstRetry is how soon a peer that did not answer is probed again. The time doubles with every failure.
 	firstRetry = time.Second
 	// lastRetry bounds the time between two attempts.
 	lastRetry = 30 * time.Second
-	// retryJitter keeps peers from being greeted in step, as a share of the time between two attempts.
+	// retryJitter keeps peers from being probed in step, as a share of the time between two attempts.
 	retryJitter = 0.2
 	// credentialsPeriod is how long a link that works may go on with credentials that are not the newest. To compare them
 	// takes a request to our own API server.
 	credentialsPeriod = 5 * time.Minute
+	// probesPerSecond bounds how many peers are probed in a second while all are well: with more than that in a
+	// ProbePeriod, each is probed less often. What is urgent about a peer, its virtual node knows long before a probe.
+	probesPerSecond = 10
 )
 
-// A Link is a link to a peer, as far as this package needs it.
-type Link interface {
-	// Hello asks the peer to introduce itself.
-	Hello(ctx context.Context) (peers.Hello, error)
-	// Tombstone returns what the peer has left for us to find after it has parted from us by force.
-	Tombstone(ctx context.Context) (string, error)
-	// Server is where the peer's API server is.
-	Server() string
-	// Invitation is the id of the invitation by which we joined, "" if the link was made by hand.
-	Invitation() string
-	// TenantNamespace is our namespace over there.
-	TenantNamespace() string
-	// Client reads and writes at the peer.
-	Client() client.Client
+// probeStep asks a provider from time to time to introduce itself, and measures how near the provider is.
+type probeStep struct {
+	*deps
+
+	transfers *semaphore.Weighted // how many samples may be read at the same time
+	peers     func() int          // how many peers there are
 }
 
-// Links gives the links to peers.
-type Links interface {
-	// Ensure returns the link to the peer, made from its newest credentials: the same one as long as they are the same.
-	Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error)
-	// Bandwidth measures how fast data comes over the link to the peer, in bytes per second.
-	Bandwidth(ctx context.Context, peer string) (int64, error)
-	// Close ends the link to the peer.
-	Close(peer string)
-}
-
-// OverLinks makes Links of those of package peers.
-func OverLinks(links *peers.Links) Links { return overLinks{links} }
-
-type overLinks struct{ *peers.Links }
-
-func (o overLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error) {
-	link, err := o.Links.Ensure(ctx, peer)
-	if err != nil {
-		return nil, err
+// Reconcile implements step. Credentials in a namespace that is not ours are nobody's.
+func (c *probeStep) Reconcile(ctx context.Context, o *observation) (result, error) {
+	p := &o.contact.probe
+	switch {
+	case o.deleted():
+		return result{}, nil
+	case !o.peer.HasRole(v1alpha1.RoleProvider) || o.tenant == tenantTaken:
+		c.links.Close(o.peer.Name)
+		*p = probe{}
+		return result{}, nil
+	case o.namespace == nil:
+		return result{}, nil
 	}
-	return link, nil
+	if disputed(o.node, p) {
+		p.due = time.Time{}
+	}
+	config := *c.config
+	config.ProbePeriod = max(config.ProbePeriod, spread(c.peers()))
+	before := *p
+	p.greet(ctx, c.links, o.peer, config)
+	if p.interrupted() {
+		err := p.err
+		*p = before
+		p.due, p.fresh = o.now, time.Time{} // the next look is with new credentials
+		return result{}, err
+	}
+	c.measure(ctx, o.peer, p)
+	p.choose(&o.peer.Status, c.config.Clock.Now())
+	p.roundTrip.gauge(o.peer.Name)
+	p.bandwidth.gauge(o.peer.Name)
+	return result{again: p.due}, nil
 }
 
-func (o overLinks) Bandwidth(ctx context.Context, peer string) (int64, error) {
-	link, open := o.Get(peer)
-	if !open {
-		return 0, peers.ErrClosed
-	}
-	return link.Bandwidth(ctx)
+// spread returns how often each of so many peers may be probed.
+func spread(peers int) time.Duration { return time.Duration(peers) * time.Second / probesPerSecond }
+
+// disputed reports whether the virtual node of the peer shows another answer than the last probe to the question whether
+// the peer can be reached: `hanse kubelet` has streams open there, and notices at once when they break.
+func disputed(node *corev1.Node, p *probe) bool {
+	return node != nil && p.link != nil && v1alpha1.IsCutOff(node) != errors.Is(p.err, peers.ErrUnreachable)
 }
 
 // A probe is how the last greeting of one peer went, and when the next one is due.
@@ -78,6 +85,8 @@ type probe struct {
 	err   error
 	// tombstone is what a peer that forbids us everything has left for us to find.
 	tombstone string
+	// unknownAt is when the peer was first found not to know us any more, zero while it does.
+	unknownAt time.Time
 	failures  int
 	due       time.Time
 	// fresh is until when the credentials of a link that works need not be compared.
@@ -158,6 +167,12 @@ func (p *probe) conclude(hello peers.Hello, err error, config Config) {
 		pause = min(firstRetry<<min(p.failures, 10), lastRetry)
 		p.failures++
 		p.fresh = time.Time{}
+	}
+	switch {
+	case !errors.Is(err, peers.ErrUnauthorized):
+		p.unknownAt = time.Time{}
+	case p.unknownAt.IsZero():
+		p.unknownAt = config.Clock.Now()
 	}
 	p.due = config.Clock.Now().Add(wait.Jitter(pause, retryJitter))
 }

@@ -22,7 +22,7 @@ func (w *world) greeted(f func()) (asked, compared int) {
 // nextProbe steps the clock to when the peer is to be greeted, and reconciles.
 func (w *world) nextProbe() {
 	w.t.Helper()
-	w.clock.SetTime(w.stateOf("hamburg").probe.due)
+	w.clock.SetTime(w.contact().probe.due)
 	w.reconcile()
 }
 
@@ -33,7 +33,7 @@ func TestProbeOfAPeerThatIsWellIsOneRequest(t *testing.T) {
 	w.clock.Step(2 * firstRepair)
 	w.reconcile() // what was made is looked at once more
 	before, reads := w.writes, w.reads
-	for end := w.stateOf("hamburg").probe.fresh.Add(-time.Minute); w.clock.Now().Before(end); {
+	for end := w.contact().probe.fresh.Add(-time.Minute); w.clock.Now().Before(end); {
 		if asked, compared := w.greeted(w.nextProbe); asked != 1 || compared != 0 {
 			t.Fatalf("asked %d times, looked %d times at our credentials", asked, compared)
 		}
@@ -61,7 +61,7 @@ func TestPeerThatTakesExceptionToUsIsAskedWithTheNewestCredentials(t *testing.T)
 			w.reconcile()
 			w.links.link.err = fmt.Errorf("%w: today", test.err)
 			asked, compared := w.greeted(func() {
-				w.clock.SetTime(w.stateOf("hamburg").probe.due)
+				w.clock.SetTime(w.contact().probe.due)
 				_, _ = w.tryReconcile()
 			})
 			if asked != test.asked || compared != test.compared {

@@ -1,29 +1,29 @@
 package peering
 
 import (
-	"errors"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // readiness sums up the others. What a peer must be for us depends on its roles.
-func readiness(peer *v1alpha1.Peer, f *facts, others []condition) condition {
+func readiness(o *observation) *condition {
 	const kind = v1alpha1.ConditionReady
-	for _, c := range []condition{tenancy(peer, f), acceptance(peer)} {
+	for _, c := range []*condition{tenancy(o), acceptance(o.peer)} {
 		if !c.ok() {
 			return c
 		}
 	}
-	switch consumes := peer.HasRole(v1alpha1.RoleProvider) && !f.oneWay; {
-	case consumes:
-		return provision(peer, f, others)
+	others := []*condition{authenticated(o), reachable(o), compatibility(o)}
+	oneWay := isOneWay(o)
+	switch {
+	case o.peer.HasRole(v1alpha1.RoleProvider) && !oneWay:
+		return provision(o, others)
 	case firstFalse(others) != nil:
 		return firstFalse(others).asReady()
-	case f.oneWay:
+	case oneWay:
 		return isTrue(kind, "The peer may run pods in this cluster. Only this direction is agreed: the peer has not invited this "+
 			"cluster")
 	default:
@@ -32,7 +32,7 @@ func readiness(peer *v1alpha1.Peer, f *facts, others []condition) condition {
 }
 
 // acceptance is whether the two clusters have agreed to be peers, as far as that is for the peer to say.
-func acceptance(peer *v1alpha1.Peer) condition {
+func acceptance(peer *v1alpha1.Peer) *condition {
 	const kind = v1alpha1.ConditionReady
 	if len(peer.Spec.Roles) == 0 {
 		return isFalse(kind, v1alpha1.ReasonDiscovered, "The cluster was only found in the network: to become its peer, set "+
@@ -49,9 +49,10 @@ func acceptance(peer *v1alpha1.Peer) condition {
 }
 
 // provision is whether our pods can run at the peer.
-func provision(peer *v1alpha1.Peer, f *facts, others []condition) condition {
+func provision(o *observation, others []*condition) *condition {
 	const kind = v1alpha1.ConditionReady
-	if session := said(peer, v1alpha1.ConditionSession); session != nil && broken(*session) {
+	peer := o.peer
+	if session := said(peer, v1alpha1.ConditionSession); session != nil && broken(session) {
 		return session.asReady()
 	}
 	// Authenticated comes first where both fail, since it says what to do about credentials.
@@ -60,8 +61,8 @@ func provision(peer *v1alpha1.Peer, f *facts, others []condition) condition {
 			return found.asReady()
 		}
 	}
-	if f.addresses.problem != "" {
-		return isFalse(kind, v1alpha1.ReasonNoAddressRange, "%s", f.addresses.problem)
+	if o.addresses.problem != "" {
+		return isFalse(kind, v1alpha1.ReasonNoAddressRange, "%s", o.addresses.problem)
 	}
 	ad := said(peer, v1alpha1.ConditionAdvertised)
 	switch {
@@ -70,69 +71,62 @@ func provision(peer *v1alpha1.Peer, f *facts, others []condition) condition {
 	case !ad.ok():
 		return ad.asReady()
 	case peer.Agentless():
-		return condition{kind, metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits}
+		return &condition{kind, metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits}
 	default:
 		return isTrue(kind, "Pods of this cluster may run at the peer")
 	}
 }
 
 // broken reports whether a session does not work, and not merely for a shorter time than it should.
-func broken(session condition) bool {
+func broken(session *condition) bool {
 	lives := []string{v1alpha1.ReasonSessionShortened, v1alpha1.ReasonRenewalFailed}
 	return session.status == metav1.ConditionFalse && !slices.Contains(lives, session.reason)
 }
 
 // asReady returns what the condition says as condition Ready.
-func (c condition) asReady() condition {
+func (c *condition) asReady() *condition {
 	if c.ok() {
 		return isTrue(v1alpha1.ConditionReady, c.message)
 	}
 	return isFalse(v1alpha1.ConditionReady, c.reason, "%s", c.message)
 }
 
-func firstFalse(conditions []condition) *condition {
-	return first(conditions, func(c condition) bool { return c.status == metav1.ConditionFalse })
+func firstFalse(conditions []*condition) *condition {
+	return first(conditions, func(c *condition) bool { return c.status == metav1.ConditionFalse })
 }
 
-func firstNotTrue(conditions []condition) *condition {
-	return first(conditions, func(c condition) bool { return !c.ok() })
+func firstNotTrue(conditions []*condition) *condition {
+	return first(conditions, func(c *condition) bool { return !c.ok() })
 }
 
-func first(conditions []condition, wanted func(condition) bool) *condition {
+func first(conditions []*condition, wanted func(*condition) bool) *condition {
 	at := slices.IndexFunc(conditions, wanted)
 	if at < 0 {
 		return nil
 	}
-	return &conditions[at]
-}
-
-// mayBeOneWay reports whether it looks as if only the peer has been invited, and not we.
-func mayBeOneWay(peer *v1alpha1.Peer, err error) bool {
-	joined := said(peer, v1alpha1.ConditionJoined)
-	return peer.HasRole(v1alpha1.RoleConsumer) && peer.HasRole(v1alpha1.RoleProvider) && joined != nil && joined.ok() &&
-		errors.Is(err, peers.ErrCredentialsMissing)
+	return conditions[at]
 }
 
 // tenancy is whether the tenant namespace is as it should be, as a condition Ready.
-func tenancy(peer *v1alpha1.Peer, f *facts) condition {
+func tenancy(o *observation) *condition {
 	const kind = v1alpha1.ConditionReady
-	namespace := v1alpha1.TenantNamespace(peer.Name)
+	namespace := v1alpha1.TenantNamespace(o.peer.Name)
 	switch {
-	case f.waitsFor.theirs:
+	case o.contact.obstacle.theirs:
 		return isFalse(kind, v1alpha1.ReasonParting, "The two clusters part, and this one waits for %s. If the peer is gone for "+
-			"ever, run `kubectl hanse unpeer %s --force`", f.waitsFor.thing, peer.Name)
-	case f.waitsFor.stands():
-		return isFalse(kind, v1alpha1.ReasonParting, "The two clusters part, and this one waits for %s", f.waitsFor.thing)
-	case f.tenant == tenantTaken:
+			"ever, run `kubectl hanse unpeer %s --force`", o.contact.obstacle.thing, o.peer.Name)
+	case o.contact.obstacle.stands():
+		return isFalse(kind, v1alpha1.ReasonParting, "The two clusters part, and this one waits for %s", o.contact.obstacle.thing)
+	case o.tenant == tenantTaken:
 		return isFalse(kind, v1alpha1.ReasonNamespaceTaken, "Namespace %s exists and was not made for this Peer: delete it, or "+
 			"delete this Peer and make one of another name", namespace)
-	case f.tenant == tenantTerminating:
+	case o.tenant == tenantTerminating:
 		return isFalse(kind, v1alpha1.ReasonNamespaceTerminating, "Namespace %s is being deleted; Hanse makes it again after that",
 			namespace)
-	case f.tenant == tenantUnsettled:
+	case o.tenant == tenantUnsettled:
 		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s is being prepared", namespace)
-	case f.tenant == tenantFailed:
-		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s could not be prepared: %v", namespace, f.tenantErr)
+	case o.tenant == tenantFailed:
+		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s could not be prepared: %v", namespace, o.tenantErr)
 	default:
 		return isTrue(kind, "")
 	}

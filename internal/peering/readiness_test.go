@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -89,9 +90,11 @@ func TestReadySumsUp(t *testing.T) {
 			}
 			if test.missing {
 				w.links.err = peers.ErrCredentialsMissing
-			}
-			if test.joining {
-				w.create(secret(tenant, "hanse-join"))
+				ours := &session{}
+				if test.joining {
+					ours.offer, ours.joining = &offer{}, waits("for the peer")
+				}
+				w.states["hamburg"] = &state{peer: w.peer().UID, contact: contact{session: ours}}
 			}
 			w.reconcile()
 			w.expect(v1alpha1.ConditionReady, test.status, test.reason)
@@ -160,4 +163,22 @@ func TestNothingIsMadeForAPeerThatWasOnlyDiscovered(t *testing.T) {
 	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "hanse-peer-hamburg"}, ns); !apierrors.IsNotFound(err) {
 		t.Errorf("it has a namespace: %v", err)
 	}
+}
+
+func TestStatusThatFormerOwnersHaveWrittenIsTakenOver(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
+	for _, owner := range []string{"hanse-peering", "hanse-invitation", "hanse-session", "hanse-advertisement"} {
+		w.managed = append(w.managed, metav1.ManagedFieldsEntry{
+			Manager: owner, Operation: metav1.ManagedFieldsOperationApply, Subresource: "status",
+		})
+	}
+	w.reconcile()
+	want := []string{"status by hanse-peering", "nothing by hanse-invitation", "nothing by hanse-session"}
+	if diff := cmp.Diff(want, w.applied); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	w.expectNoWrites()
+	w.managed = w.managed[:1]
+	w.restart()
+	w.expectNoWrites()
 }

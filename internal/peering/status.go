@@ -2,30 +2,23 @@ package peering
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"syscall"
+	"slices"
+	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
-// facts are what one look at a peer found.
-type facts struct {
-	ours      string // version of Hanse here
-	tenant    tenantState
-	tenantErr error
-	probe     probe
-	claim     *v1alpha1.PeeringClaim  // of a consumer, nil if there is none
-	offer     *v1alpha1.Advertisement // our copy of a provider's, nil if there is none
-	oneWay    bool                    // the peer is our consumer and has not invited us
-	addresses assignment
-	waitsFor  obstacle // what a deleted Peer waits for
-}
+// fieldOwner is who writes the status of Peers, but for condition Advertised.
+const fieldOwner = client.FieldOwner("hanse-peering")
 
 // A condition is a metav1.Condition without what the API adds.
 type condition struct {
@@ -34,183 +27,179 @@ type condition struct {
 	reason, message string
 }
 
-func (c condition) ok() bool { return c.status == metav1.ConditionTrue }
+func (c *condition) ok() bool { return c.status == metav1.ConditionTrue }
 
-func isTrue(kind, message string) condition {
-	return condition{kind, metav1.ConditionTrue, v1alpha1.ReasonReady, message}
+func isTrue(kind, message string) *condition {
+	return &condition{kind, metav1.ConditionTrue, v1alpha1.ReasonReady, message}
 }
 
-func isFalse(kind, reason, message string, args ...any) condition {
-	return condition{kind, metav1.ConditionFalse, reason, fmt.Sprintf(message, args...)}
+func isFalse(kind, reason, message string, args ...any) *condition {
+	return &condition{kind, metav1.ConditionFalse, reason, fmt.Sprintf(message, args...)}
 }
 
-func unknown(kind, reason, message string, args ...any) condition {
-	return condition{kind, metav1.ConditionUnknown, reason, fmt.Sprintf(message, args...)}
+func unknown(kind, reason, message string, args ...any) *condition {
+	return &condition{kind, metav1.ConditionUnknown, reason, fmt.Sprintf(message, args...)}
 }
 
-// conditionsOf turns facts into the conditions of the Peer that are ours.
-func conditionsOf(peer *v1alpha1.Peer, f *facts) []condition {
-	conditions := []condition{authenticated(peer, f), reachable(peer, f), compatibility(peer, f)}
-	return append(conditions, readiness(peer, f, conditions), connected(peer))
+// conditions are those that this package writes. Each is told by a function that returns nil if it has nothing new to say.
+// They are asked in this order, and find in the status of the Peer what those before them have said.
+var conditions = []func(o *observation) *condition{
+	joined, sessionKept, authenticated, reachable, compatibility, connected, readiness,
 }
 
-func reachable(peer *v1alpha1.Peer, f *facts) condition {
-	const kind = v1alpha1.ConditionReachable
-	if c, open := unasked(kind, peer, f); open {
-		return c
+// said returns what a condition of the Peer says, or nil.
+func said(peer *v1alpha1.Peer, kind string) *condition {
+	found := meta.FindStatusCondition(peer.Status.Conditions, kind)
+	if found == nil {
+		return nil
 	}
-	err := f.probe.err
-	switch {
-	case f.probe.link == nil:
-		return unknown(kind, credentialsReason(err), "The peer was not contacted: see condition Authenticated")
-	case errors.Is(err, peers.ErrUnreachable):
-		return isFalse(kind, v1alpha1.ReasonUnreachable, "%s does not answer (%s): check that it runs and that this cluster "+
-			"may connect to it. Hanse tries again", f.probe.link.Server(), cause(err))
-	case errors.Is(err, peers.ErrCredentialsInvalid):
-		return isFalse(kind, v1alpha1.ReasonCredentialsInvalid, "What answers at %s has a certificate that the kubeconfig "+
-			"in Secret %s does not trust: check server and certificate-authority-data there",
-			f.probe.link.Server(), linkSecret(peer))
-	default:
-		return isTrue(kind, "The peer's API server answers")
+	return &condition{found.Type, found.Status, found.Reason, found.Message}
+}
+
+// statusOf turns what was observed into the status of the Peer. What nothing is known of stays as it is.
+func statusOf(o observation, now metav1.Time) v1alpha1.PeerStatus {
+	o.peer = o.peer.DeepCopy()
+	status := &o.peer.Status
+	status.ObservedGeneration = o.peer.Generation
+	if !o.peer.HasRole(v1alpha1.RoleConsumer) && !o.deleted() {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionJoined)
+		status.Invitation = nil
+	}
+	if !hasSession(o.peer) {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionSession)
+		status.Session = nil
+	}
+	for _, tell := range conditions {
+		if found := tell(&o); found != nil {
+			meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+				Type: found.kind, Status: found.status, Reason: found.reason, Message: shorten(found.message),
+				ObservedGeneration: o.peer.Generation, LastTransitionTime: now,
+			})
+		}
+	}
+	o.contact.session.show(status)
+	if o.deleted() {
+		return *status
+	}
+	o.invited.show(status)
+	status.RemappedPodCIDR = ""
+	if o.addresses.cidr.IsValid() {
+		status.RemappedPodCIDR = o.addresses.cidr.String()
+	}
+	if theirs, known := theirSoftware(&o); known {
+		status.Version = theirs.version
+	}
+	o.contact.probe.show(status)
+	o.contact.probe.bandwidth.show(status)
+	return *status
+}
+
+// shorten keeps a message, which may hold the words of others, within what the API takes comfortably.
+func shorten(message string) string {
+	const limit = 1024
+	if len(message) <= limit {
+		return message
+	}
+	return strings.ToValidUTF8(message[:limit], "")
+}
+
+// report writes what was observed into the status of the Peer, if it is not there already, and tells of a change.
+func (c *Controller) report(ctx context.Context, o *observation) error {
+	status := statusOf(*o, metav1.NewTime(c.config.Clock.Now()))
+	former, err := c.formerOwners(ctx, o)
+	if err != nil {
+		return err
+	}
+	if len(former) == 0 && equality.Semantic.DeepEqual(o.peer.Status, status) {
+		return nil
+	}
+	ours := status
+	ours.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(said metav1.Condition) bool {
+		return said.Type == v1alpha1.ConditionAdvertised
+	})
+	if err := local.ApplyStatus(ctx, c.client, fieldOwner, o.peer, &ours); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	for _, owner := range former { // after our own write, so that nothing is ever missing
+		if err := local.ApplyStatus(ctx, c.client, owner, o.peer, &v1alpha1.PeerStatus{}); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	o.known.owned = true
+	c.announce(ctx, o.peer, &status)
+	return nil
+}
+
+// formerOwners returns who has written parts of the status in earlier versions, when this was three controllers. What they
+// own could never be removed again. It takes a request, once for each Peer that a process sees.
+func (c *Controller) formerOwners(ctx context.Context, o *observation) ([]client.FieldOwner, error) {
+	if o.known.owned {
+		return nil, nil
+	}
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: o.peer.Name}}
+	there, err := c.find(ctx, peer)
+	if err != nil || !there {
+		return nil, err
+	}
+	var former []client.FieldOwner
+	for _, owner := range []client.FieldOwner{"hanse-invitation", "hanse-session"} {
+		if slices.ContainsFunc(peer.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+			return entry.Manager == string(owner) && entry.Operation == metav1.ManagedFieldsOperationApply
+		}) {
+			former = append(former, owner)
+		}
+	}
+	o.known.owned = len(former) == 0
+	return former, nil
+}
+
+// An announcement says of which changes of a condition the user is told by an event.
+type announcement struct {
+	kind, action string
+	// quiet are reasons of which nobody is told, normal those that are no warning.
+	quiet, normal []string
+	onlyWarnings  bool
+}
+
+var announcements = []announcement{
+	{kind: v1alpha1.ConditionReady, action: "CheckPeer", normal: []string{v1alpha1.ReasonPending}},
+	{
+		kind: v1alpha1.ConditionJoined, action: "Invite", normal: []string{v1alpha1.ReasonInvited},
+		quiet: []string{v1alpha1.ReasonPending, v1alpha1.ReasonNotInvited, v1alpha1.ReasonJoining},
+	},
+	{
+		kind: v1alpha1.ConditionSession, action: "KeepSession", onlyWarnings: true,
+		quiet: []string{v1alpha1.ReasonNotInvited},
+	},
+}
+
+// announce tells of what has changed: by an event to the user, by a line in the log to us.
+func (c *Controller) announce(ctx context.Context, peer *v1alpha1.Peer, status *v1alpha1.PeerStatus) {
+	log := ctrl.LoggerFrom(ctx)
+	for _, a := range announcements {
+		before, after := said(peer, a.kind), meta.FindStatusCondition(status.Conditions, a.kind)
+		if after == nil || !a.changed(before, after) && !a.invitedAnew(&peer.Status, status) {
+			continue
+		}
+		log.Info("Peer changed", "condition", a.kind, "status", after.Status, "reason", after.Reason, "message", after.Message)
+		isWarning := after.Status != metav1.ConditionTrue && !slices.Contains(a.normal, after.Reason)
+		if slices.Contains(a.quiet, after.Reason) || a.onlyWarnings && after.Status != metav1.ConditionFalse {
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if isWarning {
+			kind = corev1.EventTypeWarning
+		}
+		c.recorder.Eventf(peer, nil, kind, after.Reason, a.action, "%s", after.Message)
 	}
 }
 
-func authenticated(peer *v1alpha1.Peer, f *facts) condition {
-	const kind = v1alpha1.ConditionAuthenticated
-	if c, open := unasked(kind, peer, f); open {
-		return c
-	}
-	if f.probe.err != nil {
-		return unauthenticated(peer, f.probe)
-	}
-	if peer.Agentless() {
-		return isTrue(kind, "The peer knows this cluster, and lets it run pods in the namespaces that spec.namespaces names")
-	}
-	return identified(peer, f.probe.hello)
+func (announcement) changed(before *condition, after *metav1.Condition) bool {
+	return before == nil || before.status != after.Status || before.reason != after.Reason
 }
 
-// identified is whether the cluster that answers is the one that the Peer names.
-func identified(peer *v1alpha1.Peer, hello peers.Hello) condition {
-	const kind = v1alpha1.ConditionAuthenticated
-	switch {
-	case peer.Spec.ClusterID == "":
-		return isFalse(kind, v1alpha1.ReasonPending, "The cluster that answers calls itself %q, and this Peer does not say which "+
-			"it should be: if that is the one, set spec.clusterID to it", hello.ClusterID)
-	case hello.ClusterID != peer.Spec.ClusterID:
-		return isFalse(kind, v1alpha1.ReasonClusterIDMismatch, "The cluster that answers calls itself %q, but this Peer is "+
-			"%q: the credentials in Secret %s lead to another cluster; replace them, or make a Peer for that cluster",
-			hello.ClusterID, peer.Spec.ClusterID, linkSecret(peer))
-	case peer.Spec.PublicKey != "" && hello.PublicKey != "" && hello.PublicKey != peer.Spec.PublicKey:
-		return isFalse(kind, v1alpha1.ReasonKeyMismatch, "The cluster that answers has the id of this Peer and another key, %s: "+
-			"ask its administrator whether it was installed anew. If so, set spec.publicKey to that; if not, it is an impostor",
-			hello.PublicKey)
-	default:
-		return isTrue(kind, "The peer knows this cluster, and is the cluster that this Peer names")
-	}
-}
-
-func unauthenticated(peer *v1alpha1.Peer, p probe) condition {
-	const kind = v1alpha1.ConditionAuthenticated
-	secret, err := linkSecret(peer), p.err
-	switch {
-	case errors.Is(err, peers.ErrCredentialsMissing):
-		return isFalse(kind, v1alpha1.ReasonCredentialsMissing, "Secret %s with the credentials for the peer does not exist: "+
-			"ask the peer's administrator for an invitation and run `kubectl hanse join`, or put a kubeconfig under its key %s",
-			secret, v1alpha1.LinkSecretKey)
-	case errors.Is(err, peers.ErrCredentialsInvalid) && p.link == nil:
-		return isFalse(kind, v1alpha1.ReasonCredentialsInvalid, "The peer cannot be contacted: %v. Peer with it again, or put "+
-			"another kubeconfig there", err)
-	case errors.Is(err, peers.ErrCredentialsInvalid):
-		return unknown(kind, v1alpha1.ReasonCredentialsInvalid, "What answers is not trusted: see condition Reachable")
-	case errors.Is(err, peers.ErrUnreachable):
-		return unknown(kind, v1alpha1.ReasonUnreachable, "The peer's API server does not answer")
-	case errors.Is(err, peers.ErrUnauthorized):
-		return isFalse(kind, v1alpha1.ReasonUnauthorized, "The peer's API server does not accept the credentials in Secret %s: "+
-			"they ended or were taken back. Have the peer's administrator run `kubectl hanse invite --renew`, and join with "+
-			"that, or put other credentials there",
-			secret)
-	case errors.Is(err, errLacking):
-		return isFalse(kind, v1alpha1.ReasonForbidden, "The peer does not give what it takes to run pods there: %v. Have its "+
-			"administrator bind a role with that to the user of Secret %s, or leave the namespace out of spec.namespaces",
-			err, secret)
-	case errors.Is(err, peers.ErrForbidden):
-		return isFalse(kind, v1alpha1.ReasonForbidden, "The peer knows this cluster and lets it do nothing: it has suspended us; "+
-			"ask its administrator. What runs there stays")
-	case apierrors.IsNotFound(err):
-		return isFalse(kind, v1alpha1.ReasonPending, "The peer has not introduced itself: check that Hanse runs there and "+
-			"has a Peer with role Consumer for this cluster")
-	case errors.Is(err, peers.ErrMalformed), errors.Is(err, peers.ErrTooLarge):
-		return isFalse(kind, v1alpha1.ReasonMalformed, "The answer of the peer makes no sense: check that the server in "+
-			"Secret %s is a Kubernetes API server, and the version of Hanse there", secret)
-	default:
-		return unknown(kind, v1alpha1.ReasonPending, "The peer could not be asked: %v", err)
-	}
-}
-
-func connected(peer *v1alpha1.Peer) condition {
-	if peer.Agentless() {
-		return isFalse(v1alpha1.ConditionConnected, v1alpha1.ReasonAgentless, "The peer runs no Hanse, so there will be no network "+
-			"between its pods and ours: the addresses of pods that run there are not shown")
-	}
-	message := "There is no network between the pods of the two clusters yet"
-	if peer.HasRole(v1alpha1.RoleProvider) {
-		message += ": the addresses of pods that run at the peer do not route"
-	}
-	return isFalse(v1alpha1.ConditionConnected, v1alpha1.ReasonNoNetworkFabric, "%s", message)
-}
-
-// unasked returns the condition of a peer that nothing was asked of.
-func unasked(kind string, peer *v1alpha1.Peer, f *facts) (condition, bool) {
-	switch {
-	case f.waitsFor.stands():
-		return unknown(kind, v1alpha1.ReasonPending, "The Peer is being deleted"), true
-	case !peer.HasRole(v1alpha1.RoleProvider):
-		return unknown(kind, v1alpha1.ReasonNotConsumed, "This cluster consumes nothing from the peer and does not "+
-			"contact it"), true
-	case f.oneWay:
-		return unknown(kind, v1alpha1.ReasonNotInvited, "The peer has not invited this cluster, which therefore does not "+
-			"contact it"), true
-	case f.probe.link == nil && f.probe.err == nil:
-		return unknown(kind, v1alpha1.ReasonPending, "The peer was not contacted yet"), true
-	default:
-		return condition{}, false
-	}
-}
-
-func linkSecret(peer *v1alpha1.Peer) string {
-	return v1alpha1.TenantNamespace(peer.Name) + "/" + v1alpha1.LinkSecret
-}
-
-func credentialsReason(err error) string {
-	switch {
-	case errors.Is(err, peers.ErrCredentialsMissing):
-		return v1alpha1.ReasonCredentialsMissing
-	case errors.Is(err, peers.ErrCredentialsInvalid):
-		return v1alpha1.ReasonCredentialsInvalid
-	default:
-		return v1alpha1.ReasonPending
-	}
-}
-
-// cause says in a few words why there was no answer. The error itself names ports and times that change with every
-// attempt, and would have the status written each time.
-func cause(err error) string {
-	var (
-		errno   syscall.Errno
-		dns     *net.DNSError
-		network net.Error
-		status  apierrors.APIStatus
-	)
-	switch {
-	case errors.As(err, &dns):
-		return "its name cannot be resolved"
-	case errors.As(err, &errno):
-		return errno.Error()
-	case errors.As(err, &status):
-		return fmt.Sprintf("status %d", status.Status().Code)
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		return "timed out"
-	default:
-		return "the connection broke"
-	}
+// invitedAnew reports whether another invitation was made, of which Joined says the same as of the one before.
+func (a announcement) invitedAnew(before, after *v1alpha1.PeerStatus) bool {
+	return a.kind == v1alpha1.ConditionJoined && after.Invitation != nil &&
+		(before.Invitation == nil || before.Invitation.Serial != after.Invitation.Serial)
 }

@@ -2,20 +2,30 @@ package peering
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
 )
+
+// quotaName is what every ResourceQuota of Hanse's is called.
+const quotaName = "hanse"
+
+// countMappings is the name under which a quota counts what a consumer may make in its tenant namespace. Of PeeringClaims
+// there can be only one anyway.
+const countMappings = corev1.ResourceName("count/namespacemappings.hanse.dev")
 
 // How long something that was deleted or changed in a tenant namespace may stay so: what lies in there is not watched,
 // because that needs rights in all namespaces. After a change of the Peer it is looked sooner, since others of our
@@ -44,133 +54,230 @@ const (
 	tenantFailed
 )
 
-// tenants keep the tenant namespaces and what lies in them.
-type tenants struct {
-	config   Config
-	client   client.Client // cached; sees namespaces and messages
-	direct   client.Client // not cached; for all that Hanse may read in tenant namespaces only
-	counting *local.Counting
-}
+// tenantStep keeps the tenant namespace of the peer and what belongs in it, but for what comes with an invitation.
+type tenantStep struct {
+	*deps
 
-// A tenantVersion says of what a tenant namespace was last made to look like.
-type tenantVersion struct {
-	peer       types.UID
-	generation int64
-	namespace  types.UID
+	counting *local.Counting
 }
 
 // A tenancyRecord says what has been done about a tenant namespace. The zero value is nothing.
 type tenancyRecord struct {
-	version tenantVersion
-	repairs int       // how often it was looked at again since
-	repair  time.Time // when it is looked at again
+	gate
+	repairs int // how often it was looked at again since the Peer has changed
 }
 
 // done notes that the namespace was made to look like that, or that it still does.
-func (r *tenancyRecord) done(version tenantVersion, now time.Time) {
+func (r *tenancyRecord) done(seen sight, now time.Time) {
 	pause := repairPeriod
-	if r.version == version {
+	if r.seen == seen {
 		r.repairs++
 	} else {
-		*r, pause = tenancyRecord{version: version}, firstRepair
+		*r, pause = tenancyRecord{}, firstRepair
 	}
-	r.repair = now.Add(wait.Jitter(pause, repairJitter))
+	r.gate = gate{seen, now.Add(wait.Jitter(pause, repairJitter))}
 }
 
-// ensure makes the tenant namespace of the peer and what belongs in it. What has been done is kept in known, so that it
-// need not be looked at again with every probe.
-func (t *tenants) ensure(ctx context.Context, peer *v1alpha1.Peer, known *tenancyRecord) (tenantState, error) {
-	ns, err := t.ensureNamespace(ctx, peer)
+// Reconcile implements step.
+func (t *tenantStep) Reconcile(ctx context.Context, o *observation) (result, error) {
+	if o.deleted() {
+		return result{}, nil
+	}
+	if err := t.hold(ctx, o.peer); err != nil {
+		return result{stop: true}, err
+	}
+	o.tenant, o.tenantErr = t.ensure(ctx, o)
+	switch o.tenant {
+	case tenantReady:
+		return result{again: o.known.tenant.due}, nil
+	case tenantUnsettled:
+		return result{again: o.now.Add(settlePause)}, nil
+	default:
+		return result{again: o.now.Add(firstRepair)}, o.tenantErr
+	}
+}
+
+// hold puts our finalizer on the Peer before anything is made for it.
+func (t *tenantStep) hold(ctx context.Context, peer *v1alpha1.Peer) error {
+	err := t.patch(ctx, peer, func() { controllerutil.AddFinalizer(peer, v1alpha1.FinalizerPeer) })
+	if err != nil {
+		return fmt.Errorf("add finalizer: %w", err)
+	}
+	return nil
+}
+
+// ensure makes the tenant namespace and what belongs in it. What has been done is kept, so that it need not be looked at
+// again with every probe.
+func (t *tenantStep) ensure(ctx context.Context, o *observation) (tenantState, error) {
+	ns, err := t.ensureNamespace(ctx, o)
 	if err != nil {
 		return tenantFailed, err
 	}
-	if state := stateOf(ns, peer); state != tenantReady {
+	known := &o.known.tenant
+	o.namespace = nil
+	if state := ownedBy(ns, o.peer); state != tenantReady {
 		*known = tenancyRecord{}
 		return state, nil
 	}
-	now := t.config.Clock.Now()
-	version := tenantVersion{peer: peer.UID, generation: peer.Generation, namespace: ns.UID}
-	changed := known.version != version
-	if !changed && now.Before(known.repair) {
+	o.namespace = ns
+	seen := sight{peer: o.peer.UID, generation: o.peer.Generation, namespace: ns.UID}
+	if !known.open(seen, o.now) {
 		return tenantReady, nil
 	}
 	// What a mere provider must not have is looked for when the Peer has changed, and once more.
-	if err := t.furnish(ctx, peer, ns, changed || known.repairs == 0); err != nil {
+	if err := t.furnish(ctx, o.peer, ns, known.seen != seen || known.repairs == 0); err != nil {
 		*known = tenancyRecord{}
 		if apierrors.IsForbidden(err) && t.settling(ctx, ns) {
 			return tenantUnsettled, nil
 		}
 		return tenantFailed, err
 	}
-	known.done(version, now)
+	known.done(seen, o.now)
 	return tenantReady, nil
 }
 
+// furnish makes what belongs in the tenant namespace. The bindings of our own service accounts come first: they are
+// what gives the right to the rest. What a mere provider must not have is taken away if clean says so.
+func (t *tenantStep) furnish(ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace, clean bool) error {
+	kubelet := accountSubject(t.config.Namespace, t.config.KubeletServiceAccount)
+	err := errors.Join(
+		t.bind(ctx, ns.Name, v1alpha1.ClusterRoleManagerInTenant, t.managerSubject()),
+		t.bind(ctx, ns.Name, v1alpha1.ClusterRoleKubeletInTenant, kubelet),
+	)
+	if err != nil {
+		return err
+	}
+	switch {
+	case peer.HasRole(v1alpha1.RoleConsumer):
+		return t.receive(ctx, peer, ns.Name)
+	case clean:
+		return t.disown(ctx, ns.Name)
+	default:
+		return nil
+	}
+}
+
+// receive introduces this cluster to a consumer, and bounds what the consumer can make. Who the consumer is and what it
+// may do is the matter of its invitation.
+func (t *tenantStep) receive(ctx context.Context, peer *v1alpha1.Peer, namespace string) error {
+	info := configMap(namespace, v1alpha1.ClusterInfo)
+	return errors.Join(
+		t.put(ctx, info, func() { info.Data = t.config.introduction() }),
+		t.bound(ctx, peer, namespace),
+		t.keepSample(ctx, namespace),
+	)
+}
+
+// bound limits the number of objects that the peer makes, as soon as Kubernetes can count them.
+func (t *tenantStep) bound(ctx context.Context, peer *v1alpha1.Peer, namespace string) error {
+	if wait, err := t.counting.Wait(ctx); err != nil || wait > 0 {
+		return err
+	}
+	quota := tenantQuota(namespace)
+	hard := corev1.ResourceList{countMappings: *resource.NewQuantity(int64(namespacesOf(peer)), resource.DecimalSI)}
+	return t.put(ctx, quota, func() {
+		if !equality.Semantic.DeepEqual(quota.Spec.Hard, hard) {
+			quota.Spec.Hard = hard
+		}
+	})
+}
+
+// keepSample keeps what the peer measures by in its tenant namespace, as long as this cluster measures too.
+func (t *tenantStep) keepSample(ctx context.Context, namespace string) error {
+	kept := configMap(namespace, v1alpha1.BandwidthSample)
+	if t.config.BandwidthInterval == 0 {
+		return t.remove(ctx, kept)
+	}
+	return t.put(ctx, kept, func() { kept.Data = map[string]string{v1alpha1.BandwidthSampleKey: sample()} })
+}
+
+// namespacesOf is how many namespaces the peer may have here.
+func namespacesOf(peer *v1alpha1.Peer) int32 {
+	if peer.Spec.Limits == nil {
+		return v1alpha1.DefaultLimitNamespaces
+	}
+	return ptr.Deref(peer.Spec.Limits.Namespaces, v1alpha1.DefaultLimitNamespaces)
+}
+
+// disown takes away what a consumer has here, but for what it is advertised and for its twins, which are others'. All
+// its tokens end.
+func (t *tenantStep) disown(ctx context.Context, namespace string) error {
+	return errors.Join(
+		t.unbind(ctx, namespace, v1alpha1.ClusterRolePeerTenant, v1alpha1.ClusterRolePeerInvitation),
+		t.remove(
+			ctx,
+			serviceAccount(namespace, v1alpha1.PeerServiceAccount),
+			serviceAccount(namespace, v1alpha1.InvitationServiceAccount),
+			secret(namespace, v1alpha1.SessionSecret),
+			secret(namespace, v1alpha1.InvitationSecret),
+			claim(namespace), configMap(namespace, v1alpha1.ClusterInfo), configMap(namespace, v1alpha1.BandwidthSample), tenantQuota(namespace),
+		),
+	)
+}
+
 // settling reports whether the namespace is so new that rights in it need not be known yet.
-func (t *tenants) settling(ctx context.Context, ns *corev1.Namespace) bool {
-	now, err := local.Now(ctx, t.client)
+func (d *deps) settling(ctx context.Context, ns *corev1.Namespace) bool {
+	now, err := local.Now(ctx, d.client)
 	return err == nil && now.Sub(ns.CreationTimestamp.Time) < settleTime
 }
 
-// ensureNamespace returns the namespace of that name, whosever it is. The tombstone of a former peer makes room.
-func (t *tenants) ensureNamespace(ctx context.Context, peer *v1alpha1.Peer) (*corev1.Namespace, error) {
-	ns := tenantNamespace(peer)
-	found := &corev1.Namespace{}
-	err := t.client.Get(ctx, client.ObjectKeyFromObject(ns), found)
-	if apierrors.IsNotFound(err) {
-		err = t.client.Create(ctx, ns)
-		if err == nil {
-			return ns, nil
+// ensureNamespace returns the namespace of that name, whoever owns it. The tombstone of a former peer makes room.
+func (t *tenantStep) ensureNamespace(ctx context.Context, o *observation) (*corev1.Namespace, error) {
+	want := tenantNamespace(o.peer)
+	ns := o.namespace
+	if ns == nil {
+		ns = &corev1.Namespace{}
+		ns.Name = want.Name
+		there, err := t.cached(ctx, ns)
+		if err == nil && !there {
+			if err = t.client.Create(ctx, want); err == nil {
+				return want, nil
+			}
+			if apierrors.IsAlreadyExists(err) { // the cache is behind
+				err = t.direct.Get(ctx, client.ObjectKeyFromObject(ns), ns)
+			}
 		}
-		if apierrors.IsAlreadyExists(err) { // the cache is behind
-			err = t.direct.Get(ctx, client.ObjectKeyFromObject(ns), found)
+		if err != nil {
+			return nil, fmt.Errorf("make namespace %s: %w", want.Name, err)
 		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("make namespace %s: %w", ns.Name, err)
 	}
 	switch {
-	case isTombstone(found, peer.Name):
-		return found, t.deleteNamespace(ctx, found)
-	case stateOf(found, peer) != tenantReady:
-		return found, nil
+	case isTombstone(ns, o.peer.Name):
+		return ns, t.deleteNamespace(ctx, ns)
+	case ownedBy(ns, o.peer) != tenantReady:
+		return ns, nil
 	default:
-		return t.mark(ctx, found, ns)
+		return t.mark(ctx, ns, want)
 	}
 }
 
 // mark gives the tenant namespace the labels and annotations that it should have: those of a new Peer are not all known
 // when its namespace is made.
-func (t *tenants) mark(ctx context.Context, found, want *corev1.Namespace) (*corev1.Namespace, error) {
-	marked := found.DeepCopy()
-	for key, value := range want.Labels {
-		metav1.SetMetaDataLabel(&marked.ObjectMeta, key, value)
-	}
-	for key, value := range want.Annotations {
-		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, key, value)
-	}
-	if maps.Equal(found.Labels, marked.Labels) && maps.Equal(found.Annotations, marked.Annotations) {
-		return found, nil
-	}
-	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
-	if err := t.client.Patch(ctx, marked, patch); err != nil {
-		return nil, fmt.Errorf("label namespace %s: %w", found.Name, err)
+func (d *deps) mark(ctx context.Context, ns, want *corev1.Namespace) (*corev1.Namespace, error) {
+	marked := ns.DeepCopy()
+	err := d.patch(ctx, marked, func() {
+		for key, value := range want.Labels {
+			metav1.SetMetaDataLabel(&marked.ObjectMeta, key, value)
+		}
+		for key, value := range want.Annotations {
+			metav1.SetMetaDataAnnotation(&marked.ObjectMeta, key, value)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("label namespace %s: %w", ns.Name, err)
 	}
 	return marked, nil
 }
 
-func (t *tenants) deleteNamespace(ctx context.Context, ns *corev1.Namespace) error {
+func (d *deps) deleteNamespace(ctx context.Context, ns *corev1.Namespace) error {
 	if !ns.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	uid := ns.UID
-	if err := t.client.Delete(ctx, ns, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete namespace %s: %w", ns.Name, err)
-	}
-	return nil
+	return d.removeExactly(ctx, ns)
 }
 
-func stateOf(ns *corev1.Namespace, peer *v1alpha1.Peer) tenantState {
+// ownedBy says how the namespace stands to the peer.
+func ownedBy(ns *corev1.Namespace, peer *v1alpha1.Peer) tenantState {
 	switch {
 	case isTombstone(ns, peer.Name):
 		return tenantTerminating

@@ -2,13 +2,17 @@ package peering
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -19,15 +23,11 @@ import (
 // when the peer answers again. The one for the peer to find is under v1alpha1.TombstoneStatement.
 const consumerStatement = "statement-consumer"
 
-func tombstone(namespace string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.Tombstone}}
-}
-
 // inform leaves a consumer a statement that we have parted from it, and the right to read it. One that has no identity
 // here needs none.
-func (t *tenants) inform(ctx context.Context, peer *v1alpha1.Peer, seen *parting) error {
+func (c *leaveStep) inform(ctx context.Context, peer *v1alpha1.Peer, seen *parting) error {
 	account := serviceAccount(seen.namespace.Name, v1alpha1.PeerServiceAccount)
-	known, err := t.exists(ctx, account)
+	known, err := c.find(ctx, account)
 	if err != nil || !known {
 		return err
 	}
@@ -35,23 +35,23 @@ func (t *tenants) inform(ctx context.Context, peer *v1alpha1.Peer, seen *parting
 	if seen.claim != nil {
 		invitation = seen.claim.Spec.Invitation
 	}
-	if err := t.state(ctx, peer, seen, v1alpha1.TombstoneStatement, invitation); err != nil {
+	if err := c.state(ctx, peer, seen, v1alpha1.TombstoneStatement, invitation); err != nil {
 		return err
 	}
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}
-	return t.bind(ctx, account.Namespace, v1alpha1.ClusterRolePeerTombstone, subject)
+	subject := accountSubject(account.Namespace, account.Name)
+	return c.bind(ctx, account.Namespace, v1alpha1.ClusterRolePeerTombstone, subject)
 }
 
 // state writes a signed statement that we have parted from the peer. What stands there already stays.
-func (t *tenants) state(ctx context.Context, peer *v1alpha1.Peer, seen *parting, key, invitation string) error {
-	text, err := trust.SignTombstone(t.config.ClusterKey, trust.Tombstone{
-		From: t.config.ClusterID, To: peer.Spec.ClusterID, Invitation: invitation, Time: t.config.Clock.Now(),
+func (c *leaveStep) state(ctx context.Context, peer *v1alpha1.Peer, seen *parting, key, invitation string) error {
+	text, err := trust.SignTombstone(c.config.ClusterKey, trust.Tombstone{
+		From: c.config.ClusterID, To: peer.Spec.ClusterID, Invitation: invitation, Time: c.config.Clock.Now(),
 	})
 	if err != nil {
 		return err
 	}
-	stone := tombstone(seen.namespace.Name)
-	err = t.put(ctx, stone, func() {
+	stone := configMap(seen.namespace.Name, v1alpha1.Tombstone)
+	err = c.put(ctx, stone, func() {
 		if stone.Data[key] != "" {
 			return
 		}
@@ -66,8 +66,8 @@ func (t *tenants) state(ctx context.Context, peer *v1alpha1.Peer, seen *parting,
 	return err
 }
 
-// bury ends the tenant namespace, when nothing else of the peer is left: as a whole, or all but the tombstone.
-func (t *tenants) bury(ctx context.Context, peer *v1alpha1.Peer, seen *parting) (obstacle, error) {
+// clear ends the tenant namespace, when nothing else of the peer is left: as a whole, or all but the tombstone.
+func (c *leaveStep) clear(ctx context.Context, peer *v1alpha1.Peer, seen *parting) (obstacle, error) {
 	going := obstacle{thing: "namespace " + v1alpha1.TenantNamespace(peer.Name) + " to go"}
 	ns := seen.namespace
 	switch {
@@ -77,35 +77,35 @@ func (t *tenants) bury(ctx context.Context, peer *v1alpha1.Peer, seen *parting) 
 		return obstacle{}, nil
 	}
 	if seen.mode == v1alpha1.PartingForced && peer.HasRole(v1alpha1.RoleProvider) && !peer.Agentless() {
-		if err := t.stateAsConsumer(ctx, peer, seen); err != nil {
+		if err := c.stateAsConsumer(ctx, peer, seen); err != nil {
 			return obstacle{}, err
 		}
 	}
 	if seen.mode == v1alpha1.PartingForgotten || seen.stone == nil {
-		return going, t.deleteNamespace(ctx, ns)
+		return going, c.deleteNamespace(ctx, ns)
 	}
-	if err := t.strip(ctx, ns.Name, seen.stone); err != nil {
+	if err := c.strip(ctx, ns.Name, seen.stone); err != nil {
 		return obstacle{}, err
 	}
-	return obstacle{}, t.erect(ctx, ns)
+	return obstacle{}, c.keepTombstone(ctx, ns)
 }
 
 // stateAsConsumer keeps a statement for a peer that we have credentials for.
-func (t *tenants) stateAsConsumer(ctx context.Context, peer *v1alpha1.Peer, seen *parting) error {
+func (c *leaveStep) stateAsConsumer(ctx context.Context, peer *v1alpha1.Peer, seen *parting) error {
 	credentials := secret(seen.namespace.Name, v1alpha1.LinkSecret)
-	found, err := t.exists(ctx, credentials)
+	found, err := c.find(ctx, credentials)
 	if err != nil || !found {
 		return err
 	}
-	return t.state(ctx, peer, seen, consumerStatement, string(credentials.Data[v1alpha1.LinkSecretInvitation]))
+	return c.state(ctx, peer, seen, consumerStatement, string(credentials.Data[v1alpha1.LinkSecretInvitation]))
 }
 
 // strip takes out of the tenant namespace what the tombstone does not need. Bindings of our manager stay, by which it
 // can.
-func (t *tenants) strip(ctx context.Context, namespace string, stone *corev1.ConfigMap) error {
+func (c *leaveStep) strip(ctx context.Context, namespace string, stone *corev1.ConfigMap) error {
 	needless := []client.Object{
 		serviceAccount(namespace, v1alpha1.InvitationServiceAccount), secret(namespace, v1alpha1.InvitationSecret),
-		secret(namespace, v1alpha1.JoinSecret), claim(namespace), clusterInfo(namespace), bandwidthSample(namespace),
+		secret(namespace, v1alpha1.JoinSecret), claim(namespace), configMap(namespace, v1alpha1.ClusterInfo), configMap(namespace, v1alpha1.BandwidthSample),
 		tenantQuota(namespace),
 	}
 	if stone.Data[v1alpha1.TombstoneStatement] == "" {
@@ -116,27 +116,168 @@ func (t *tenants) strip(ctx context.Context, namespace string, stone *corev1.Con
 		needless = append(needless, secret(namespace, v1alpha1.LinkSecret))
 	}
 	offers := &v1alpha1.AdvertisementList{}
-	if err := t.client.List(ctx, offers, client.InNamespace(namespace)); err != nil {
+	if err := c.client.List(ctx, offers, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list Advertisements: %w", err)
 	}
 	for i := range offers.Items {
 		needless = append(needless, &offers.Items[i])
 	}
 	return errors.Join(
-		t.remove(ctx, needless...),
-		t.unbind(ctx, namespace, v1alpha1.ClusterRoleKubeletInTenant),
+		c.remove(ctx, needless...),
+		c.unbind(ctx, namespace, v1alpha1.ClusterRoleKubeletInTenant),
 	)
 }
 
-// erect makes of the tenant namespace the tombstone, in one step: before it the parting begins again, after it there is
+// keepTombstone makes the tenant namespace the tombstone, in one step: before it the parting begins again, after it there is
 // nothing left to do.
-func (t *tenants) erect(ctx context.Context, ns *corev1.Namespace) error {
+func (c *leaveStep) keepTombstone(ctx context.Context, ns *corev1.Namespace) error {
 	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeTombstone},
 		Annotations: map[string]string{
-			v1alpha1.AnnotationExpires: t.config.Clock.Now().Add(t.config.TombstoneLife).UTC().Format(time.RFC3339),
+			v1alpha1.AnnotationExpires: c.config.Clock.Now().Add(c.config.TombstoneLife).UTC().Format(time.RFC3339),
 		},
 	}}
-	_, err := t.mark(ctx, ns, want)
+	_, err := c.mark(ctx, ns, want)
 	return err
+}
+
+// How often it is tried to deliver a statement: as long after the last time as that was after the parting, within these
+// bounds.
+const (
+	firstDelivery = time.Minute
+	lastDelivery  = time.Hour
+)
+
+// tombstones look after what is left of former peers: they deliver those statements that are not for the peer to find, and
+// end tombstones that have served.
+type tombstones struct {
+	*leaveStep
+	*background
+
+	mu       sync.Mutex
+	attempts map[string]*delivery // former peer → the last attempt
+}
+
+// A delivery is an attempt to deliver a statement.
+type delivery struct {
+	runs, ended bool
+	again       time.Time // when to look again, zero when the tombstone has served
+	err         error
+}
+
+// Reconcile looks after the tombstone of the peer, if there is one, and returns when to look again.
+func (c *tombstones) Reconcile(ctx context.Context, name string) (time.Time, error) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TenantNamespace(name)}}
+	there, err := c.cached(ctx, ns)
+	if err != nil || !there || !isTombstone(ns, name) || !ns.DeletionTimestamp.IsZero() {
+		return time.Time{}, err
+	}
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if taken, err := c.find(ctx, peer.DeepCopy()); taken || err != nil {
+		return c.config.Clock.Now().Add(firstDelivery), err // a Peer that is about to go, or to make room for itself
+	}
+	again, ended, err := c.attempt(ctx, ns, peer)
+	if err != nil || !ended || !again.IsZero() {
+		return again, err
+	}
+	c.links.Close(name)
+	return time.Time{}, c.deleteNamespace(ctx, ns)
+}
+
+// attempt serves the tombstone in the background, and returns how that has ended once it has.
+func (c *tombstones) attempt(ctx context.Context, ns *corev1.Namespace, peer *v1alpha1.Peer) (time.Time, bool, error) {
+	c.mu.Lock()
+	if c.attempts[peer.Name] == nil {
+		c.attempts[peer.Name] = &delivery{}
+	}
+	now := c.attempts[peer.Name]
+	starts := !now.runs && !now.ended
+	now.runs = now.runs || starts
+	c.mu.Unlock()
+	if starts {
+		c.start(ctx, peer, func() {
+			again, err := c.serve(ctx, ns, peer)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			*now = delivery{ended: true, again: again, err: err}
+		})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !now.ended {
+		return time.Time{}, false, nil
+	}
+	delete(c.attempts, peer.Name)
+	return now.again, true, now.err
+}
+
+// remaining is how long the tombstone is still kept: not at all if nobody can tell.
+func (c *tombstones) remaining(ns *corev1.Namespace) time.Duration {
+	expires, err := time.Parse(time.RFC3339, ns.Annotations[v1alpha1.AnnotationExpires])
+	if err != nil {
+		return 0
+	}
+	return expires.Sub(c.config.Clock.Now())
+}
+
+// nextDelivery is how long to wait with the next attempt after that time has passed since the parting.
+func nextDelivery(passed time.Duration) time.Duration {
+	return min(max(passed, firstDelivery), lastDelivery)
+}
+
+// serve tries to deliver the statement that is to be delivered. It returns when to look again, zero if there is nothing to
+// keep the tombstone for.
+func (c *tombstones) serve(ctx context.Context, ns *corev1.Namespace, peer *v1alpha1.Peer) (time.Time, error) {
+	left, now := c.remaining(ns), c.config.Clock.Now()
+	if left <= 0 {
+		return time.Time{}, nil
+	}
+	stone, credentials := configMap(ns.Name, v1alpha1.Tombstone), secret(ns.Name, v1alpha1.LinkSecret)
+	there, err := c.find(ctx, stone)
+	if err != nil || !there {
+		return time.Time{}, err
+	}
+	if text := stone.Data[consumerStatement]; text != "" {
+		able, err := c.find(ctx, credentials)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if able && !c.deliver(ctx, peer, text) {
+			return now.Add(min(left, nextDelivery(c.config.TombstoneLife-left))), nil
+		}
+	}
+	if stone.Data[v1alpha1.TombstoneStatement] == "" {
+		return time.Time{}, nil
+	}
+	if stone.Data[consumerStatement] != "" {
+		c.links.Close(peer.Name)
+		if err = c.remove(ctx, credentials); err == nil {
+			err = c.put(ctx, stone, func() { delete(stone.Data, consumerStatement) })
+		}
+	}
+	return now.Add(left), err
+}
+
+// deliver tells the peer, over the link that is left, that we have parted from it. It reports whether that is done.
+func (c *tombstones) deliver(ctx context.Context, peer *v1alpha1.Peer, text string) bool {
+	log := ctrl.LoggerFrom(ctx).WithValues("peer", peer.Name)
+	err := c.send(ctx, peer, text)
+	if err == nil || apierrors.IsNotFound(err) {
+		log.Info("The peer knows now that we have parted from it")
+		return true
+	}
+	log.V(1).Info("The peer cannot be told yet that we have parted from it", "cause", err.Error())
+	return false
+}
+
+func (c *tombstones) send(ctx context.Context, peer *v1alpha1.Peer, text string) error {
+	link, err := c.links.Ensure(ctx, peer)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"phase": v1alpha1.ClaimLeaving, "tombstone": text}})
+	if err != nil {
+		return fmt.Errorf("encode the statement: %w", err)
+	}
+	return link.Client().Patch(ctx, claim(link.TenantNamespace()), client.RawPatch(types.MergePatchType, patch))
 }

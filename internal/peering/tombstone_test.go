@@ -51,7 +51,7 @@ func (w *world) stone(kept ...string) map[string]string {
 	if diff := cmp.Diff(slices.Sorted(slices.Values(kept)), left); diff != "" {
 		w.t.Errorf("what is left (-want +got):\n%s", diff)
 	}
-	stone := tombstone(tenant)
+	stone := configMap(tenant, v1alpha1.Tombstone)
 	w.get(tenant, stone.Name, stone)
 	return stone.Data
 }

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -32,11 +30,11 @@ func buried(t *testing.T, roles ...v1alpha1.PeerRole) *world {
 // lookAfter has the undertaker look at the tombstone, and returns when it wants to again.
 func (w *world) lookAfter() time.Duration {
 	w.t.Helper()
-	result, err := w.undertaker.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: tenant}})
+	again, err := w.tombstones.Reconcile(w.t.Context(), "hamburg")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return result.RequeueAfter
+	return again.Sub(w.clock.Now())
 }
 
 func (w *world) buriedStill() bool { return w.exists("", tenant, &corev1.Namespace{}) }

@@ -58,10 +58,10 @@ func TestPeerIsProbedAtOnceWhenItsNodeIsCutOff(t *testing.T) {
 func TestManyPeersAreProbedLessOften(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
 	for i := range 999 {
-		w.stateOf(fmt.Sprint("other-", i))
+		w.states[fmt.Sprint("other-", i)] = &state{}
 	}
 	w.reconcile()
-	if due := w.stateOf("hamburg").probe.due.Sub(w.clock.Now()); due < 100*time.Second || due > 120*time.Second {
+	if due := w.contact().probe.due.Sub(w.clock.Now()); due < 100*time.Second || due > 120*time.Second {
 		t.Errorf("one of a thousand is probed again after %s", due)
 	}
 }

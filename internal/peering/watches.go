@@ -2,15 +2,12 @@ package peering
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,13 +24,17 @@ func (c *Controller) options() controller.Options {
 	return controller.Options{MaxConcurrentReconciles: c.config.Workers}
 }
 
-// peerChanges leaves out what we ourselves write: of the status only what other packages say counts.
+// watchedConditions are those of a Peer that others write, and those of ours by which a join goes on.
+var watchedConditions = []string{v1alpha1.ConditionAdvertised, v1alpha1.ConditionJoined, v1alpha1.ConditionSession}
+
+// peerChanges leaves out most of what we ourselves write.
 var peerChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*v1alpha1.Peer), e.ObjectNew.(*v1alpha1.Peer)
 	return before.UID != after.UID || before.Generation != after.Generation ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 		!equality.Semantic.DeepEqual(before.Finalizers, after.Finalizers) ||
-		slices.ContainsFunc(foreignConditions, func(kind string) bool {
+		before.Annotations[v1alpha1.AnnotationJoin] != after.Annotations[v1alpha1.AnnotationJoin] ||
+		slices.ContainsFunc(watchedConditions, func(kind string) bool {
 			return !ptr.Equal(said(before, kind), said(after, kind))
 		})
 }}
@@ -106,54 +107,14 @@ func peerOfNode() handler.EventHandler {
 	})
 }
 
+func peerItself() handler.EventHandler { return &handler.EnqueueRequestForObject{} }
+
 func requestFor(tenantNamespace string) []reconcile.Request {
 	peer, ok := strings.CutPrefix(tenantNamespace, v1alpha1.TenantNamespacePrefix)
 	if !ok || peer == "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: peer}}}
-}
-
-// foreignConditions are those of a Peer that other packages write.
-var foreignConditions = []string{v1alpha1.ConditionAdvertised, v1alpha1.ConditionJoined, v1alpha1.ConditionSession}
-
-// said returns what another package says in its condition of the Peer, or nil.
-func said(peer *v1alpha1.Peer, kind string) *condition {
-	found := meta.FindStatusCondition(peer.Status.Conditions, kind)
-	if found == nil {
-		return nil
-	}
-	return &condition{found.Type, found.Status, found.Reason, found.Message}
-}
-
-// offerOf returns our copy of what the peer advertises, or nil.
-func (c *Controller) offerOf(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha1.Advertisement, error) {
-	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}
-	if key.Name == "" || key.Name == c.config.ClusterID {
-		return nil, nil // what has our own name is what we advertise
-	}
-	ad := &v1alpha1.Advertisement{}
-	err := c.client.Get(ctx, key, ad, client.UnsafeDisableDeepCopy) // it is large, and only read
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read Advertisement %s: %w", key, err)
-	}
-	return ad, nil
-}
-
-// claimOf returns the claim of a consumer, or nil.
-func (c *Controller) claimOf(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha1.PeeringClaim, error) {
-	found := claim(v1alpha1.TenantNamespace(peer.Name))
-	err := c.client.Get(ctx, client.ObjectKeyFromObject(found), found)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read PeeringClaim: %w", err)
-	}
-	return found, nil
 }
 
 // podCIDR returns the range of the peer's pods as the peer itself sees it, and no range while it is not known.

@@ -1,11 +1,16 @@
 package peering
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,8 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -30,19 +35,39 @@ import (
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
-// A world is a cluster with a fake API server, a clock, and peers that answer as they are told.
+// A world is a cluster with a fake API server, a clock, and peers that answer as they are told. Its controller can be killed.
 type world struct {
 	t        *testing.T
-	client   client.Client
+	client   client.WithWatch
 	clock    *clocktesting.FakeClock
-	recorder *events.FakeRecorder
-	links    *fakeLinks
-	ahead    time.Duration // how far our clock is ahead of the API server's
-	writes   int           // all writes to the API
-	reads    int           // of what no cache has
+	recorder *recorder
+	links    *fakeLinks // a peer that answers as it is told
+	provider *provider  // or a provider that does what a provider does
+	config   Config
+	pick     func(*Controller)     // the steps that are done, all by default
+	ahead    time.Duration         // how far our clock is ahead of the API server's
+	writes   int                   // all writes to the API
+	statuses int                   // those of them that are of a status
+	reads    int                   // of what no cache has
+	limit    int                   // of writes, after which the process is dead, or -1
+	uids     int                   // given so far
+	tokens   map[string]boundToken // token → what it was made for
 	refuse   func(client.Object) error
-	noRights func() bool // in the tenant namespace, but for bindings
+	verb     func(string) error          // asked before each write, or nil
+	fail     func(bool) error            // asked before (false) and after (true) each write, here and there
+	managed  []metav1.ManagedFieldsEntry // of the Peer
+	applied  []string                    // who has written the status of the Peer, and whether something
+	noRights func() bool                 // in the tenant namespace, but for bindings
 	*Controller
+}
+
+// A recorder keeps the events that were told.
+type recorder struct{ events []toldEvent }
+
+type toldEvent struct{ kind, reason, action, note string }
+
+func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, action, note string, args ...any) {
+	r.events = append(r.events, toldEvent{kind, reason, action, fmt.Sprintf(note, args...)})
 }
 
 type fakeLinks struct {
@@ -56,11 +81,18 @@ type fakeLinks struct {
 	transfers int
 }
 
+// Guest implements Links.
+func (*fakeLinks) Guest(context.Context, *trust.Invitation) (Guest, error) {
+	return nil, peers.ErrCredentialsInvalid
+}
+
 // A fakeLink leads to a cluster of its own.
 type fakeLink struct {
+	links     *fakeLinks
 	hello     peers.Hello
 	err       error
 	asked     int
+	wait      chan struct{} // until which there is no answer
 	tombstone string
 	remote    client.Client
 	refuse    error // of every request of the client
@@ -80,21 +112,35 @@ func (l *fakeLinks) Ensure(context.Context, *v1alpha1.Peer) (Link, error) {
 	return l.link, nil
 }
 
-func (l *fakeLinks) Bandwidth(context.Context, string) (int64, error) {
-	l.transfers++
-	if l.rateErr != nil {
-		return 0, l.rateErr
+// Bandwidth implements Link.
+func (l *fakeLink) Bandwidth(context.Context) (int64, error) {
+	l.links.transfers++
+	if l.links.rateErr != nil {
+		return 0, l.links.rateErr
 	}
-	return l.rate, nil
+	return l.links.rate, nil
+}
+
+// Renew implements Link.
+func (*fakeLink) Renew(context.Context, time.Duration) (trust.Session, error) {
+	return trust.Session{}, peers.ErrUnreachable
 }
 
 func (l *fakeLinks) Close(string) {}
 
-func (l *fakeLink) Hello(context.Context) (peers.Hello, error) { l.asked++; return l.hello, l.err }
-func (*fakeLink) Server() string                               { return "https://192.0.2.1:6443" }
-func (*fakeLink) Invitation() string                           { return "their-invitation" }
-func (*fakeLink) TenantNamespace() string                      { return there }
-func (l *fakeLink) Client() client.Client                      { return l.remote }
+// Hello implements Link.
+func (l *fakeLink) Hello(context.Context) (peers.Hello, error) {
+	l.asked++
+	if l.wait != nil {
+		<-l.wait
+	}
+	return l.hello, l.err
+}
+
+func (*fakeLink) Server() string          { return "https://192.0.2.1:6443" }
+func (*fakeLink) Invitation() string      { return "their-invitation" }
+func (*fakeLink) TenantNamespace() string { return there }
+func (l *fakeLink) Client() client.Client { return l.remote }
 
 func (l *fakeLink) Tombstone(context.Context) (string, error) {
 	if l.tombstone == "" {
@@ -123,6 +169,12 @@ func (l *fakeLink) connect(scheme *runtime.Scheme) {
 }
 
 var (
+	start      = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ourServers = []string{"https://203.0.113.7:6443"}
+	errKilled  = errors.New("the process was killed")
+)
+
+var (
 	ourKey   = ed25519.NewKeyFromSeed([]byte("the key of the cluster in Lubeck"))
 	theirKey = ed25519.NewKeyFromSeed([]byte("the key of the one in Hamburg   "))
 )
@@ -137,89 +189,206 @@ func theirTombstone(t *testing.T, key ed25519.PrivateKey, invitation string) str
 	return text
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
-	t.Helper()
+var testScheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	w := &world{
-		t:        t,
-		clock:    clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
-		recorder: events.NewFakeRecorder(100),
-		links: &fakeLinks{link: &fakeLink{hello: peers.Hello{
-			ClusterID: "c-hamburg", Version: "v0.1.0", RoundTrip: 10 * time.Millisecond,
-		}}},
-	}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).
-		WithObjects(objects...).WithObjects(installed(w.clock.Now().Add(-time.Hour))).
-		WithStatusSubresource(&v1alpha1.Peer{}).WithInterceptorFuncs(w.countWrites()).Build()
-	w.links.link.connect(scheme)
-	config := Config{
-		ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0", Clock: w.clock,
-		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
-	}
-	w.Controller = New(config, w.client, w.client, w.links, w.recorder)
+	return scheme
+})
+
+// newWorld is one in which invitations and sessions are not looked at: tests say how they stand.
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := emptyWorld(t, func(c *Controller) {
+		c.steps = slices.DeleteFunc(c.steps, func(s step) bool { _, is := s.(*inviteStep); return is })
+		c.calls.steps = slices.DeleteFunc(c.calls.steps, func(s step) bool {
+			switch s.(type) {
+			case *joinStep, *renewStep:
+				return true
+			default:
+				return false
+			}
+		})
+	}, append(objects, installed(start.Add(-time.Hour)))...)
+	w.config.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+	w.restart()
 	return w
 }
 
-// write counts a write, unless it only asks for the time, and does it.
-func (w *world) write(object client.Object, do func() error) error {
+// newInviteWorld is one of a provider, in which there is nothing but invitations.
+func newInviteWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := emptyWorld(t, func(c *Controller) {
+		c.steps = slices.DeleteFunc(c.steps, func(s step) bool { _, is := s.(*inviteStep); return !is })
+	}, objects...)
+	w.config.Servers = ourServers
+	w.restart()
+	return w
+}
+
+func emptyWorld(t *testing.T, pick func(*Controller), objects ...client.Object) *world {
+	t.Helper()
+	w := &world{
+		t: t, clock: clocktesting.NewFakeClock(start), recorder: &recorder{}, pick: pick, limit: -1, tokens: map[string]boundToken{},
+		config: Config{ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0"},
+	}
+	w.links = &fakeLinks{link: &fakeLink{hello: peers.Hello{
+		ClusterID: "c-hamburg", Version: "v0.1.0", RoundTrip: 10 * time.Millisecond,
+	}}}
+	w.links.link.links = w.links
+	w.client = fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.Peer{}, &v1alpha1.PeeringClaim{}).WithInterceptorFuncs(w.interceptors()).Build()
+	w.links.link.connect(testScheme())
+	return w
+}
+
+// restart begins a new process that knows nothing.
+func (w *world) restart() {
+	w.limit = -1
+	w.config.Clock = w.clock
+	var links Links = w.links
+	if w.provider != nil {
+		links = w.provider
+	}
+	w.Controller = New(w.config, w.client, w.client, links, w.recorder)
+	if err := w.Controller.deps.config.Validate(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.pick(w.Controller)
+	w.calls.run = func(work func()) {
+		work()
+		<-w.calls.ended // reconcile knows it already
+	}
+}
+
+// write counts a write, unless it only asks for the time, and does it, if the process is not dead.
+func (w *world) write(verb string, object client.Object, do func() error) error {
 	if review, ok := object.(*authenticationv1.SelfSubjectReview); ok {
 		review.CreationTimestamp = metav1.NewTime(w.clock.Now().Add(-w.ahead))
 		return nil
 	}
+	if w.limit == 0 {
+		return errKilled
+	}
+	for _, err := range []error{
+		ask(w.verb, verb), ask(w.fail, false),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	w.limit--
 	w.writes++
+	if verb == "apply status" {
+		w.statuses++
+	}
 	if w.refuse != nil {
 		if err := w.refuse(object); err != nil {
 			return err
 		}
 	}
-	return do()
+	return errors.Join(do(), ask(w.fail, true))
 }
 
-func (w *world) countWrites() interceptor.Funcs {
+func ask[T any](whom func(T) error, about T) error {
+	if whom == nil {
+		return nil
+	}
+	return whom(about)
+}
+
+func (w *world) interceptors() interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if key.Namespace != "" && !isMessage(o) {
 				w.reads++
 			}
 			_, binding := o.(*rbacv1.RoleBinding)
-			if !binding && key.Namespace == v1alpha1.TenantNamespace("hamburg") && w.noRights != nil && w.noRights() {
+			if !binding && !isMessage(o) && key.Namespace == v1alpha1.TenantNamespace("hamburg") && w.noRights != nil && w.noRights() {
 				return apierrors.NewForbidden(schema.GroupResource{}, key.Name, nil)
 			}
-			return c.Get(ctx, key, o, opts...)
+			if err := c.Get(ctx, key, o, opts...); err != nil {
+				return err
+			}
+			if _, is := o.(*v1alpha1.Peer); is {
+				o.SetManagedFields(w.managed)
+			}
+			return nil
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return w.write(o, func() error { return c.Create(ctx, o, opts...) })
+			if o.GetUID() == "" {
+				w.uids++
+				o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
+				o.SetGeneration(1)
+			}
+			return w.write("create", o, func() error { return c.Create(ctx, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return w.write(o, func() error { return c.Update(ctx, o, opts...) })
+			return w.write("update", o, func() error { return c.Update(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return w.write(o, func() error { return c.Patch(ctx, o, p, opts...) })
+			if data, err := p.Data(o); err != nil || bytes.Contains(data, []byte(`"spec"`)) {
+				o.SetGeneration(o.GetGeneration() + 1) // as the API server does
+			}
+			return w.write("patch", o, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return w.write(o, func() error { return c.Delete(ctx, o, opts...) })
+			return w.write("delete", o, func() error { return w.delete(ctx, c, o, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return w.write("apply", nil, func() error { return c.Apply(ctx, o, opts...) })
+		},
+		SubResourceCreate: func(
+			_ context.Context, _ client.Client, sub string, o, body client.Object, _ ...client.SubResourceCreateOption,
+		) error {
+			return w.write("create "+sub, o, func() error { return w.mintToken(o, body.(*authenticationv1.TokenRequest)) })
 		},
 		SubResourceApply: func(
 			ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
 		) error {
-			w.writes++
-			before := w.peer().Status.Conditions
-			if err := c.SubResource(sub).Apply(ctx, o, opts...); err != nil {
-				return err
-			}
-			// The fake does not know that conditions are a map by type, and drops those of others.
-			peer := w.peer()
-			for i := range before {
-				if slices.Contains(foreignConditions, before[i].Type) {
-					meta.SetStatusCondition(&peer.Status.Conditions, before[i])
-				}
-			}
-			return c.Status().Update(ctx, peer)
+			return w.write("apply "+sub, &corev1.Pod{}, func() error { return w.applyStatus(ctx, c, o, opts...) })
 		},
 	}
+}
+
+// applyStatus brings back the condition of others, which the fake drops: it does not know that conditions are a map by type.
+func (w *world) applyStatus(
+	ctx context.Context, c client.Client, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
+) error {
+	options := client.SubResourceApplyOptions{}
+	options.ApplyOpts(opts)
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(text, []byte("conditions")) {
+		w.applied = append(w.applied, "nothing by "+options.FieldManager)
+		return nil // the fake would take away what others own too
+	}
+	w.applied = append(w.applied, "status by "+options.FieldManager)
+	before := &v1alpha1.Peer{}
+	if err := w.client.Get(ctx, client.ObjectKey{Name: "hamburg"}, before); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if err := c.Status().Apply(ctx, o, opts...); err != nil {
+		return err
+	}
+	others := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionAdvertised)
+	if others == nil {
+		return nil
+	}
+	peer := w.peer()
+	meta.SetStatusCondition(&peer.Status.Conditions, *others)
+	return c.Status().Update(ctx, peer)
+}
+
+// A boundToken ends with its ServiceAccount and its Secret.
+type boundToken struct {
+	account, secret string
+	accountUID      types.UID
+	secretUID       types.UID
+	seconds         int64
 }
 
 // isMessage reports whether the object is of a kind that is watched in tenant namespaces.
@@ -232,11 +401,77 @@ func isMessage(o client.Object) bool {
 	}
 }
 
+// delete minds the UID, which the fake does not.
+func (w *world) delete(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+	options := client.DeleteOptions{}
+	options.ApplyOptions(opts)
+	if options.Preconditions != nil && options.Preconditions.UID != nil {
+		now := o.DeepCopyObject().(client.Object)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
+			return err
+		}
+		if now.GetUID() != *options.Preconditions.UID {
+			return apierrors.NewConflict(schema.GroupResource{}, o.GetName(), errors.New("another UID"))
+		}
+	}
+	return c.Delete(ctx, o, opts...)
+}
+
+func (w *world) mintToken(account client.Object, request *authenticationv1.TokenRequest) error {
+	ref := request.Spec.BoundObjectRef
+	secret := &corev1.Secret{}
+	if !w.exists(account.GetNamespace(), ref.Name, secret) || secret.UID != ref.UID || ref.Kind != "Secret" {
+		return apierrors.NewConflict(schema.GroupResource{}, ref.Name, errors.New("not the bound object"))
+	}
+	if *request.Spec.ExpirationSeconds < 600 {
+		return apierrors.NewBadRequest("may not be less than 10 minutes")
+	}
+	token := fmt.Sprintf("token-%d", len(w.tokens)+1)
+	w.tokens[token] = boundToken{account.GetName(), ref.Name, account.GetUID(), ref.UID, *request.Spec.ExpirationSeconds}
+	request.Status.Token = token
+	request.Status.ExpirationTimestamp = metav1.NewTime(
+		w.clock.Now().Add(time.Duration(*request.Spec.ExpirationSeconds) * time.Second))
+	return nil
+}
+
+// lives reports whether the API server still takes the token.
+func (w *world) lives(token string) bool {
+	w.t.Helper()
+	bound, ok := w.tokens[token]
+	secret, account := &corev1.Secret{}, &corev1.ServiceAccount{}
+	return ok && w.exists(tenant, bound.secret, secret) && secret.UID == bound.secretUID &&
+		w.exists(tenant, bound.account, account) && account.UID == bound.accountUID
+}
+
 func peerOf(roles ...v1alpha1.PeerRole) *v1alpha1.Peer {
 	return &v1alpha1.Peer{
 		ObjectMeta: metav1.ObjectMeta{Name: "hamburg", UID: "peer-uid", Generation: 1},
 		Spec:       v1alpha1.PeerSpec{ClusterID: "c-hamburg", PublicKey: public(theirKey), Roles: roles},
 	}
+}
+
+// newPeer is one of which nothing is pinned yet.
+func newPeer(roles ...v1alpha1.PeerRole) *v1alpha1.Peer {
+	peer := peerOf(roles...)
+	peer.Spec.ClusterID, peer.Spec.PublicKey = "", ""
+	return peer
+}
+
+func invited(roles ...v1alpha1.PeerRole) *v1alpha1.Peer {
+	peer := newPeer(roles...)
+	peer.Spec.Invitation = &v1alpha1.PeerInvitation{}
+	return peer
+}
+
+// ownNamespace is the tenant namespace of the peer.
+func ownNamespace() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: tenant, UID: "namespace-uid", CreationTimestamp: metav1.NewTime(start),
+		Labels: map[string]string{
+			v1alpha1.LabelType: v1alpha1.TypeTenant, v1alpha1.LabelPeer: "hamburg", v1alpha1.LabelManaged: "true",
+		},
+		Annotations: map[string]string{v1alpha1.AnnotationPeerUID: "peer-uid"},
+	}}
 }
 
 func advertisement(podCIDR string) *v1alpha1.Advertisement {
@@ -246,19 +481,20 @@ func advertisement(podCIDR string) *v1alpha1.Advertisement {
 	}
 }
 
-// says is what another package writes into the status of the Peer.
+// says is what is said in a condition of the Peer.
 func (w *world) says(kind string, status metav1.ConditionStatus, reason string) {
 	w.t.Helper()
 	peer := w.peer()
 	meta.SetStatusCondition(&peer.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: "As " + kind + " says",
+		Type: kind, Status: status, Reason: reason, Message: "As " + kind + " says", ObservedGeneration: peer.Generation + 1, // it is pinned yet
+		LastTransitionTime: metav1.NewTime(w.clock.Now()),
 	})
 	if err := w.client.Status().Update(w.t.Context(), peer); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// joins is what package invitation does when the peer uses our invitation.
+// joins is what inviteStep does when the peer uses our invitation.
 func (w *world) joins() *v1alpha1.PeeringClaim {
 	w.t.Helper()
 	w.says(v1alpha1.ConditionJoined, metav1.ConditionTrue, v1alpha1.ReasonJoined)
@@ -272,14 +508,14 @@ func (w *world) joins() *v1alpha1.PeeringClaim {
 	)
 	for _, role := range []string{v1alpha1.ClusterRolePeerTenant, v1alpha1.ClusterRolePeerInvitation} {
 		subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: answer.Namespace, Name: "hanse-peer"}
-		if err := w.tenants.bind(w.t.Context(), answer.Namespace, role, subject); err != nil {
+		if err := w.bind(w.t.Context(), answer.Namespace, role, subject); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	return answer
 }
 
-// linked is what package session does when we use the peer's invitation.
+// linked is what joinStep does when we use the peer's invitation.
 func (w *world) linked() {
 	w.t.Helper()
 	link := secret(v1alpha1.TenantNamespace("hamburg"), "hanse-link")
@@ -298,8 +534,16 @@ func (w *world) create(objects ...client.Object) {
 
 func (w *world) update(object client.Object) {
 	w.t.Helper()
+	desired := object.DeepCopyObject().(client.Object)
 	if err := w.client.Update(w.t.Context(), object); err != nil {
 		w.t.Fatal(err)
+	}
+	if answered, is := desired.(*v1alpha1.PeeringClaim); is {
+		answered.ResourceVersion = object.GetResourceVersion()
+		if err := w.client.Status().Update(w.t.Context(), answered); err != nil {
+			w.t.Fatal(err)
+		}
+		object.SetResourceVersion(answered.ResourceVersion)
 	}
 }
 
@@ -310,6 +554,10 @@ func (w *world) remove(object client.Object) {
 	}
 }
 
+// contact is what is known of the peer.
+func (w *world) contact() contact { return w.states["hamburg"].contact }
+
+// reconcile has the controller look at the peer, and at everything that a watch would not tell of.
 func (w *world) reconcile() reconcile.Result {
 	w.t.Helper()
 	result, err := w.tryReconcile()
@@ -320,7 +568,50 @@ func (w *world) reconcile() reconcile.Result {
 }
 
 func (w *world) tryReconcile() (reconcile.Result, error) {
-	return w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "hamburg"}})
+	if known := w.states["hamburg"]; known != nil {
+		known.contact.gate, known.contact.sessionGate = gate{}, gate{}
+	}
+	for looks := 1; ; looks++ {
+		before := w.generation()
+		result, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "hamburg"}})
+		now := w.generation()
+		pinned := now != 0 && now != before // which a watch would tell us
+		if err != nil || result.RequeueAfter != time.Millisecond && !pinned || looks == 10 {
+			return result, err
+		}
+	}
+}
+
+// generation is that of the Peer, 0 for one that is gone or going.
+func (w *world) generation() int64 {
+	peer := &v1alpha1.Peer{}
+	if !w.exists("", "hamburg", peer) || !peer.DeletionTimestamp.IsZero() {
+		return 0
+	}
+	return peer.Generation
+}
+
+// edit changes the spec of the Peer.
+func (w *world) edit(change func(*v1alpha1.PeerSpec)) {
+	w.t.Helper()
+	w.change(func(peer *v1alpha1.Peer) {
+		change(&peer.Spec)
+		peer.Generation++
+	})
+}
+
+func (w *world) change(f func(*v1alpha1.Peer)) {
+	w.t.Helper()
+	peer := w.peer()
+	f(peer)
+	w.update(peer)
+}
+
+func (w *world) claim() *v1alpha1.PeeringClaim {
+	w.t.Helper()
+	found := claim(tenant)
+	w.get(tenant, found.Name, found)
+	return found
 }
 
 func (w *world) peer() *v1alpha1.Peer {
@@ -358,13 +649,58 @@ func (w *world) expect(kind string, status metav1.ConditionStatus, reason string
 	}
 }
 
-func (w *world) expectEvents(want int) {
+// expectEventCount wants so many events since the last time.
+func (w *world) expectEventCount(want int) {
 	w.t.Helper()
-	if got := len(w.recorder.Events); got != want {
-		w.t.Errorf("%d events, want %d", got, want)
+	if got := len(w.recorder.events); got != want {
+		w.t.Errorf("%d events, want %d: %v", got, want, w.recorder.events)
 	}
-	for len(w.recorder.Events) > 0 {
-		w.t.Log(<-w.recorder.Events)
+	w.recorder.events = nil
+}
+
+// expectEvents wants events of just these reasons since the last time, besides those of Ready.
+func (w *world) expectEvents(want ...string) {
+	w.t.Helper()
+	got := []string{}
+	for _, told := range w.recorder.events {
+		if told.action != "CheckPeer" {
+			got = append(got, told.reason)
+		}
+	}
+	w.recorder.events = nil
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		w.t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+// firstEvent returns the first event of the reason.
+func (w *world) firstEvent(reason string) string {
+	for _, told := range w.recorder.events {
+		if told.reason == reason {
+			return told.note
+		}
+	}
+	return ""
+}
+
+func (w *world) expectNo(name string, object client.Object) {
+	w.t.Helper()
+	if w.exists(tenant, name, object) {
+		w.t.Errorf("%T %s is there", object, name)
+	}
+}
+
+func (w *world) expectJoined(status metav1.ConditionStatus, reason string) {
+	w.t.Helper()
+	w.expect(v1alpha1.ConditionJoined, status, reason)
+}
+
+func (w *world) expectSubjects(binding string, want int) {
+	w.t.Helper()
+	got := &rbacv1.RoleBinding{}
+	w.get(tenant, binding, got)
+	if len(got.Subjects) != want {
+		w.t.Errorf("RoleBinding %s has subjects %v, want %d", binding, got.Subjects, want)
 	}
 }
 

@@ -1,0 +1,186 @@
+package peering
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// joined is whether the peer has used our invitation.
+func joined(o *observation) *condition {
+	const kind = v1alpha1.ConditionJoined
+	f := o.invited
+	switch {
+	case !o.peer.HasRole(v1alpha1.RoleConsumer) || o.deleted() || o.peer.Agentless():
+		return nil
+	case o.namespace == nil:
+		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s is not ready: see condition Ready", v1alpha1.TenantNamespace(o.peer.Name))
+	case f == nil:
+		return nil
+	case f.wantsServers():
+		return unmade(f)
+	case f.claim != nil && f.accepted() != "":
+		return answered(f)
+	case f.secret != nil && f.peer.Spec.Invitation != nil && !f.over(0):
+		return isFalse(kind, v1alpha1.ReasonInvited, "The invitation waits to be used: `kubectl hanse invite %s` prints it, and "+
+			"`kubectl hanse join` over there uses it", f.peer.Name)
+	case f.peer.Spec.Invitation == nil:
+		return isFalse(kind, v1alpha1.ReasonNotInvited, "The peer has no invitation: run `kubectl hanse invite %s`", f.peer.Name)
+	default:
+		return isFalse(kind, v1alpha1.ReasonInvitationExpired, "The invitation was not used in time: run "+
+			"`kubectl hanse invite %s --renew`", f.peer.Name)
+	}
+}
+
+// show puts into the status which invitation was made.
+func (f *invitation) show(status *v1alpha1.PeerStatus) {
+	if f == nil || f.secret == nil || f.asked() || f.serial() < 0 {
+		return
+	}
+	status.Invitation = &v1alpha1.InvitationStatus{Serial: f.serial()}
+	if expires := metav1.NewTime(f.expires()); !expires.IsZero() {
+		status.Invitation.Expires = &expires
+	}
+}
+
+// unmade is why there is no invitation yet though one is asked for.
+func unmade(f *invitation) *condition {
+	const kind = v1alpha1.ConditionJoined
+	if f.secret != nil && (f.peer.Spec.Invitation == nil || f.over(0)) && !f.asked() {
+		return isFalse(kind, v1alpha1.ReasonInvitationExpired, "The invitation ended before it was made: run "+
+			"`kubectl hanse invite %s --renew`", f.peer.Name)
+	}
+	if len(f.draft.Servers) == 0 {
+		return isFalse(kind, v1alpha1.ReasonNoServerAddress, "Nothing tells where the peer reaches this cluster's API server: set "+
+			"spec.invitation.servers of this Peer, such as https://203.0.113.7:6443")
+	}
+	if err := usable(f.draft); err != nil {
+		return isFalse(kind, v1alpha1.ReasonInvitationInvalid, "No invitation can be made: it would be %v; check "+
+			"spec.invitation.servers of this Peer", err)
+	}
+	return isFalse(kind, v1alpha1.ReasonPending, "The invitation is being made")
+}
+
+// answered is how a claim that was answered stands.
+func answered(f *invitation) *condition {
+	const kind = v1alpha1.ConditionJoined
+	answer := f.answer()
+	switch {
+	case answer.Status != metav1.ConditionTrue:
+		return isFalse(kind, answer.Reason, "%s", refusalForUs(f, answer.Reason))
+	case f.claim.Spec.Phase == v1alpha1.ClaimLeaving:
+		return isFalse(kind, v1alpha1.ReasonPeerLeft, "The peer has parted from this cluster")
+	case f.claim.Spec.Phase == v1alpha1.ClaimJoined:
+		return &condition{kind, metav1.ConditionTrue, v1alpha1.ReasonJoined, "The peer has used its invitation"}
+	case f.secret == nil || f.over(pickUpTime):
+		return isFalse(kind, v1alpha1.ReasonInvitationExpired, "The peer was accepted, but has not picked up its session in time: "+
+			"run `kubectl hanse invite %s --renew`", f.peer.Name)
+	default:
+		return isFalse(kind, v1alpha1.ReasonJoining, "The peer was accepted and picks up its session")
+	}
+}
+
+// sessionKept is how our own session at a provider stands.
+func sessionKept(o *observation) *condition {
+	const kind = v1alpha1.ConditionSession
+	s := o.contact.session
+	switch {
+	case !hasSession(o.peer) || o.deleted() && (s == nil || s.holding == nil):
+		return nil
+	case o.namespace == nil || s == nil && said(o.peer, kind) == nil:
+		return unknown(kind, v1alpha1.ReasonPending, "Namespace %s is not ready: see condition Ready", v1alpha1.TenantNamespace(o.peer.Name))
+	case s == nil:
+		return nil
+	case s.joining.stage == failed, s.joining.stage == refused:
+		return isFalse(kind, s.joining.reason, "%s", s.joining.message)
+	case s.joining.stage == waiting && s.needsJoin():
+		return unknown(kind, s.joining.reason, "%s", s.joining.message)
+	case s.holding == nil:
+		return isFalse(kind, v1alpha1.ReasonNotInvited, "This cluster has not joined the peer: run `kubectl hanse invite` there "+
+			"and `kubectl hanse join` here with what it prints%s", direction(o.peer, false))
+	case s.holding.byHand():
+		return unknown(kind, v1alpha1.ReasonNotInvited, "The credentials in Secret %s were made by hand: Hanse uses them and "+
+			"does not renew them", v1alpha1.LinkSecret)
+	case s.holding.problem != nil:
+		return isFalse(kind, v1alpha1.ReasonCredentialsInvalid, "The session in Secret %s cannot be used: %v. Run `kubectl hanse "+
+			"invite NAME --renew` at the peer and join with it", v1alpha1.LinkSecret, s.holding.problem)
+	default:
+		return renewed(o, s)
+	}
+}
+
+// needsJoin reports whether there is no session that works, but for the one that a join brings right now.
+func (s *session) needsJoin() bool {
+	return !s.holding.kept() || s.renewal.reason == v1alpha1.ReasonUnauthorized || s.holding.from(s.offer.invitation.ID)
+}
+
+// renewed is the condition where there is a session that we keep.
+func renewed(o *observation, s *session) *condition {
+	const kind = v1alpha1.ConditionSession
+	schedule := o.config.schedule()
+	switch {
+	case s.renewal.stage != settled:
+		return isFalse(kind, s.renewal.reason, "%s", s.renewal.message)
+	case s.unsure:
+		return nil
+	case schedule.shortened(s.holding):
+		return isFalse(kind, v1alpha1.ReasonSessionShortened, "The peer's API server gives sessions of a clearly shorter life than "+
+			"the %s that are asked for, and an outage that is longer ends them. Hanse renews them at half of their life%s",
+			schedule.life, direction(o.peer, true))
+	default:
+		return isTrue(kind, "Our credentials at the peer are good and are renewed in time"+direction(o.peer, true))
+	}
+}
+
+// direction says that only one of two directions is agreed, if the Peer is meant for both.
+func direction(peer *v1alpha1.Peer, ours bool) string {
+	theirs := meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionJoined)
+	switch {
+	case !peer.HasRole(v1alpha1.RoleConsumer) || ours == theirs:
+		return ""
+	case ours:
+		return ". Only this direction is agreed: the peer has not joined this cluster (see condition Joined)"
+	default:
+		return ". Only the other direction is agreed: the peer has joined this cluster"
+	}
+}
+
+// show puts into the status when the session that we keep ends.
+func (s *session) show(status *v1alpha1.PeerStatus) {
+	if s == nil {
+		return
+	}
+	status.Session = nil
+	if s.holding.kept() && !s.holding.expires.IsZero() {
+		status.Session = &v1alpha1.SessionStatus{Expires: &metav1.Time{Time: s.holding.expires.Truncate(time.Second)}}
+	}
+}
+
+// refusalForUs says to our administrator why the claim was refused.
+func refusalForUs(f *invitation, reason string) string {
+	claim, again := &f.claim.Spec, fmt.Sprintf("`kubectl hanse invite %s --renew`", f.peer.Name)
+	switch reason {
+	case v1alpha1.ReasonInvitationExpired:
+		return "The invitation was claimed after it had ended: run " + again
+	case v1alpha1.ReasonInvitationInvalid:
+		return fmt.Sprintf("The claim of cluster %q names another invitation, or brings one along that is not its own: run %s",
+			claim.ClusterID, again)
+	case v1alpha1.ReasonProofInvalid:
+		return fmt.Sprintf("Whoever claimed the invitation as cluster %q does not have that cluster's key; if the invitation "+
+			"may be in wrong hands, run %s and send it another way", claim.ClusterID, again)
+	case v1alpha1.ReasonKeyMismatch:
+		return fmt.Sprintf("The invitation was claimed by a cluster that calls itself %q and has another key than this Peer; "+
+			"if you know that it was installed anew, set publicKey of this Peer to %s and run %s",
+			claim.ClusterID, claim.PublicKey, again)
+	case v1alpha1.ReasonClusterIDMismatch:
+		return fmt.Sprintf("The invitation was claimed by cluster %q, which is not the one that it was for: run %s, and make "+
+			"another Peer for that cluster", claim.ClusterID, again)
+	default:
+		return fmt.Sprintf("The invitation was claimed by cluster %q, and another Peer stands for a cluster of that id: see "+
+			"`kubectl get peers`, and delete one of the two", claim.ClusterID)
+	}
+}

@@ -1,0 +1,170 @@
+package peering
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
+)
+
+// maxWords bounds what we repeat of a peer's words.
+const maxWords = 256
+
+// judge says whether our side may use the offer at all. takenBy names another Peer that stands for the same cluster.
+func (o *offer) judge(peer *v1alpha1.Peer, ours, takenBy string) verdict {
+	switch i := o.invitation; {
+	case i == nil:
+		return refuses(v1alpha1.ReasonInvitationInvalid, "What lies in Secret %s is no invitation that can be used: %v. Ask for "+
+			"the whole line that `kubectl hanse invite` prints at the peer", secretName(peer, v1alpha1.JoinSecret), o.problem)
+	case i.ClusterID == ours:
+		return refuses(v1alpha1.ReasonClusterIDMismatch, "The invitation is one of this very cluster, %q: use it in the cluster "+
+			"that it was made for", ours)
+	case peer.Spec.ClusterID != "" && peer.Spec.ClusterID != i.ClusterID:
+		return refuses(v1alpha1.ReasonClusterIDMismatch, "The invitation comes from cluster %q, but this Peer is %q: use the "+
+			"invitation of that cluster, or join under another name", i.ClusterID, peer.Spec.ClusterID)
+	case takenBy != "":
+		return refuses(v1alpha1.ReasonClusterIDTaken, "The invitation comes from cluster %q, for which Peer %q stands already: "+
+			"join under that name, or delete that Peer first", i.ClusterID, takenBy)
+	case peer.Spec.PublicKey != "" && peer.Spec.PublicKey != i.PublicKey:
+		return refuses(v1alpha1.ReasonKeyMismatch, "The invitation comes from a cluster that calls itself %q and has another key "+
+			"than the one in spec.publicKey. Ask its administrator: only if the key was replaced there, set spec.publicKey to %s",
+			i.ClusterID, i.PublicKey)
+	default:
+		return o.refusal
+	}
+}
+
+// takenBy names the first other Peer that stands for the cluster.
+func takenBy(all []v1alpha1.Peer, name, clusterID string) string {
+	var others []string
+	for i := range all {
+		// One without roles was only discovered, and may be a lie.
+		if all[i].Name != name && all[i].Spec.ClusterID == clusterID && len(all[i].Spec.Roles) > 0 {
+			others = append(others, all[i].Name)
+		}
+	}
+	if len(others) == 0 {
+		return ""
+	}
+	return slices.Min(others)
+}
+
+// back is our own invitation for the peer, as far as the offer asks for it.
+type back int
+
+const (
+	// backNone: none is asked for or given.
+	backNone back = iota
+	// backUsed: the peer has it already.
+	backUsed
+	// backPending: it is not made yet.
+	backPending
+	// backReady: it is there.
+	backReady
+)
+
+// backOf says how our own invitation stands, which lies in the Secret; claim is the peer's use of it. Both may be nil.
+func backOf(o *offer, peer *v1alpha1.Peer, secret *corev1.Secret, claim *v1alpha1.PeeringClaim) back {
+	if !o.invitation.Mutual() || !invites(peer) {
+		return backNone
+	}
+	if secret != nil && secret.Annotations[v1alpha1.AnnotationSerial] == strconv.FormatInt(peer.Spec.Invitation.Serial, 10) {
+		ours, err := trust.ParseInvitation(string(secret.Data[v1alpha1.InvitationToken]))
+		switch {
+		case err != nil:
+			return backPending
+		case claim == nil || claim.Spec.Invitation != ours.ID:
+			return backReady
+		default:
+			return backUsed
+		}
+	}
+	if claim != nil && invitationSeen(peer) {
+		return backUsed
+	}
+	return backPending
+}
+
+// invites reports whether the peer is to become our consumer too.
+func invites(peer *v1alpha1.Peer) bool {
+	return peer.HasRole(v1alpha1.RoleConsumer) && peer.Spec.Invitation != nil
+}
+
+// invitationSeen reports whether what is said of our invitation is said of the one that the spec asks for now.
+func invitationSeen(peer *v1alpha1.Peer) bool {
+	if said := peer.Status.Invitation; said != nil && said.Serial >= peer.Spec.Invitation.Serial {
+		return true
+	}
+	joined := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionJoined)
+	return joined != nil && joined.ObservedGeneration >= peer.Generation
+}
+
+// answerOf reads the answer to our claim. Without one the verdict says what is waited for, or why there will be none.
+func answerOf(o *offer, claim *v1alpha1.PeeringClaim) (trust.Session, verdict) {
+	if claim.Spec.Invitation != o.invitation.ID {
+		return trust.Session{}, waits("The peer still holds the claim of an earlier invitation")
+	}
+	if claim.Spec.SealingKey != o.key.Public() {
+		return trust.Session{}, refuses(v1alpha1.ReasonInvitationUsed, "Another cluster, or another Peer, has used this "+
+			"invitation before us: tell the peer's administrator, and ask for a new one (`kubectl hanse invite --renew`)")
+	}
+	accepted := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionAccepted)
+	if accepted != nil && accepted.Status == metav1.ConditionFalse {
+		return trust.Session{}, refuses(refusalReason(accepted.Reason), "The peer refuses us: %s", words(accepted.Message))
+	}
+	if claim.Status.Session == nil {
+		return trust.Session{}, waits("The peer was asked and has not answered yet")
+	}
+	return open(o, claim.Status.Session)
+}
+
+func open(o *offer, answer *v1alpha1.SealedSession) (trust.Session, verdict) {
+	provider, err := trust.ParsePublicKey(o.invitation.PublicKey)
+	if err != nil {
+		return trust.Session{}, refuses(v1alpha1.ReasonInvitationInvalid, "The key in the invitation cannot be used: %v", err)
+	}
+	session, err := trust.OpenSession(provider, *o.key, o.invitation.ID, answer)
+	switch {
+	case errors.Is(err, trust.ErrSignature):
+		return session, refuses(v1alpha1.ReasonKeyMismatch, "The answer to our claim was not signed by the cluster that has "+
+			"invited us: somebody else writes in its name; tell the peer's administrator")
+	case err != nil:
+		return session, refuses(v1alpha1.ReasonMalformed, "The answer to our claim makes no sense (%v): check the version of "+
+			"Hanse at the peer, and ask for a new invitation", err)
+	default:
+		return session, verdict{}
+	}
+}
+
+// refusalReason lets through the reasons that a provider may have.
+func refusalReason(reason string) string {
+	known := []string{
+		v1alpha1.ReasonInvitationExpired, v1alpha1.ReasonProofInvalid, v1alpha1.ReasonKeyMismatch,
+		v1alpha1.ReasonClusterIDMismatch, v1alpha1.ReasonClusterIDTaken,
+	}
+	if slices.Contains(known, reason) {
+		return reason
+	}
+	return v1alpha1.ReasonInvitationInvalid
+}
+
+// words makes of a peer's words something that can be shown.
+func words(text string) string {
+	if len(text) > maxWords {
+		text = text[:maxWords]
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+}

@@ -1,0 +1,270 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/trust"
+)
+
+// invitationOwner is the field owner of the status of PeeringClaims and of the rules of the FlowSchema.
+const invitationOwner = client.FieldOwner("hanse-invitation")
+
+// sessionClaim is the key of Secret hanse-session under which the UID of the claim lies that the session answers.
+const sessionClaim = "claim"
+
+// answer judges the claim and says to the claimer what came out. The answer is written last: as long as there is none,
+// all of this is done again.
+func (c *inviteStep) answer(ctx context.Context, f *invitation) error {
+	v, err := c.admit(ctx, f)
+	if err != nil {
+		return err
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("clusterID", f.claim.Spec.ClusterID)
+	if v.reason != "" {
+		log.Info("Refusing a claim", "reason", v.reason)
+		return c.applyClaim(ctx, f.claim, refusedClaim(f, v.reason))
+	}
+	session, err := c.giveSession(ctx, f)
+	if err != nil {
+		return err
+	}
+	if err := c.keepBack(ctx, f, v); err != nil {
+		return err
+	}
+	log.Info("Accepting a claim")
+	return c.applyClaim(ctx, f.claim, acceptedClaim(f, session))
+}
+
+// admit judges the claim, and if it is accepted, pins whose it is.
+func (c *inviteStep) admit(ctx context.Context, f *invitation) (judgement, error) {
+	c.admission.Lock()
+	defer c.admission.Unlock()
+	others := &v1alpha1.PeerList{}
+	if err := c.direct.List(ctx, others); err != nil {
+		return judgement{}, fmt.Errorf("list Peers: %w", err)
+	}
+	v := judge(f, others.Items)
+	if v.reason != "" {
+		return v, nil
+	}
+	return v, c.pin(ctx, f)
+}
+
+func (c *inviteStep) pin(ctx context.Context, f *invitation) error {
+	err := c.patch(ctx, f.peer, func() {
+		f.peer.Spec.ClusterID, f.peer.Spec.PublicKey = f.claim.Spec.ClusterID, f.claim.Spec.PublicKey
+	})
+	if err != nil {
+		return fmt.Errorf("pin cluster id and key: %w", err)
+	}
+	return nil
+}
+
+// giveSession gives the consumer its identity, its rights and a session of its own, and returns the session for its eyes
+// only.
+func (c *inviteStep) giveSession(ctx context.Context, f *invitation) (*v1alpha1.SealedSession, error) {
+	account, err := c.account(ctx, f, v1alpha1.PeerServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := c.sessionSecret(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.bind(ctx, account.Namespace, v1alpha1.ClusterRolePeerTenant, f.rights()...); err != nil {
+		return nil, err
+	}
+	token, err := c.token(ctx, account, secret, int64(c.config.SessionLife.Seconds()))
+	if err != nil {
+		return nil, err
+	}
+	return trust.SealSession(c.config.ClusterKey, &f.claim.Spec, trust.Session{
+		Token: token.Token, Expires: token.ExpirationTimestamp.Time,
+	})
+}
+
+// sessionSecret returns the Secret that the tokens of the consumer are bound to. It is made anew for each claim that is
+// accepted, so that all older tokens end.
+func (c *inviteStep) sessionSecret(ctx context.Context, f *invitation) (*corev1.Secret, error) {
+	held := secret(f.draft.Namespace, v1alpha1.SessionSecret)
+	there, err := c.find(ctx, held)
+	if err != nil {
+		return nil, err
+	}
+	if there && string(held.Data[sessionClaim]) == string(f.claim.UID) {
+		return held, nil
+	}
+	if there {
+		if err := c.removeExactly(ctx, held); err != nil {
+			return nil, err
+		}
+	}
+	made := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.draft.Namespace, Name: v1alpha1.SessionSecret,
+			Labels: map[string]string{v1alpha1.LabelManaged: "true", v1alpha1.LabelPeer: f.peer.Name},
+		},
+		Data: map[string][]byte{sessionClaim: []byte(f.claim.UID)},
+	}
+	if err := c.client.Create(ctx, made); err != nil {
+		return nil, fmt.Errorf("create Secret %s: %w", made.Name, err)
+	}
+	return made, nil
+}
+
+// keepBack puts the invitation that the consumer brought along where one is put by hand: from there we join like anyone.
+// It may be there already, or even be used, if we were stopped before the claim was answered. Whoever uses it writes the
+// link before it deletes the Secret, so that one of the two is always seen.
+func (c *inviteStep) keepBack(ctx context.Context, f *invitation, v judgement) error {
+	if v.back == "" {
+		return nil
+	}
+	join := secret(f.draft.Namespace, v1alpha1.JoinSecret)
+	there, err := c.find(ctx, join)
+	if err != nil {
+		return err
+	}
+	if !there || string(join.Data[v1alpha1.InvitationToken]) != v.back {
+		link := secret(f.draft.Namespace, v1alpha1.LinkSecret)
+		there, err := c.find(ctx, link)
+		if err != nil || there && string(link.Data[v1alpha1.LinkSecretInvitation]) == v.backID {
+			return err
+		}
+		err = c.put(ctx, join, func() { join.Data = map[string][]byte{v1alpha1.InvitationToken: []byte(v.back)} })
+		if err != nil {
+			return err
+		}
+	}
+	return c.announceJoin(ctx, f.peer, v.backID)
+}
+
+// announceJoin says that there is an invitation to be used: Secrets are not watched.
+func (c *inviteStep) announceJoin(ctx context.Context, peer *v1alpha1.Peer, id string) error {
+	err := c.patch(ctx, peer, func() { metav1.SetMetaDataAnnotation(&peer.ObjectMeta, v1alpha1.AnnotationJoin, id) })
+	if err != nil {
+		return fmt.Errorf("tell of the invitation of the peer: %w", err)
+	}
+	return nil
+}
+
+func (c *inviteStep) applyClaim(ctx context.Context, claim *v1alpha1.PeeringClaim, status v1alpha1.PeeringClaimStatus) error {
+	return local.ApplyStatus(ctx, c.client, invitationOwner, claim, &status)
+}
+
+// acceptedClaim is the answer to a claim that is accepted.
+func acceptedClaim(f *invitation, session *v1alpha1.SealedSession) v1alpha1.PeeringClaimStatus {
+	status := claimAnswer(f, metav1.Condition{
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: "The provider takes this cluster as its peer",
+	})
+	status.Session = session
+	return status
+}
+
+// refusedClaim is the answer to a claim that is refused.
+func refusedClaim(f *invitation, reason string) v1alpha1.PeeringClaimStatus {
+	return claimAnswer(f, metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: refusalForThem(reason)})
+}
+
+func claimAnswer(f *invitation, c metav1.Condition) v1alpha1.PeeringClaimStatus {
+	c.Type, c.ObservedGeneration = v1alpha1.ConditionAccepted, f.claim.Generation
+	c.LastTransitionTime = metav1.NewTime(f.now)
+	return v1alpha1.PeeringClaimStatus{Conditions: []metav1.Condition{c}, ObservedGeneration: f.claim.Generation}
+}
+
+// A judgement is what we think of a claim.
+type judgement struct {
+	reason string // why it is refused, or ""
+	back   string // the invitation that the consumer brought along for us, or ""
+	backID string // and its id
+}
+
+// judge says whether the claimer becomes our peer. Whatever the claim says comes from somebody who has the invitation,
+// and from whom else nobody knows yet.
+func judge(f *invitation, others []v1alpha1.Peer) judgement {
+	claim := &f.claim.Spec
+	switch {
+	case f.token == nil || f.over(0):
+		return judgement{reason: v1alpha1.ReasonInvitationExpired}
+	case claim.Invitation != f.token.ID:
+		return judgement{reason: v1alpha1.ReasonInvitationInvalid}
+	case trust.VerifyClaim(f.draft.PublicKey, claim) != nil || !sealable(claim.SealingKey):
+		return judgement{reason: v1alpha1.ReasonProofInvalid}
+	}
+	if reason := stranger(f, others); reason != "" {
+		return judgement{reason: reason}
+	}
+	if !f.peer.HasRole(v1alpha1.RoleProvider) || !f.token.Mutual() || claim.InvitationBack == "" {
+		return judgement{}
+	}
+	return judgeBack(f)
+}
+
+// stranger returns why the claimer is not the cluster that may become this peer, or "".
+func stranger(f *invitation, others []v1alpha1.Peer) string {
+	claim, pinned := &f.claim.Spec, &f.peer.Spec
+	switch {
+	case claim.ClusterID == f.draft.ClusterID:
+		return v1alpha1.ReasonClusterIDMismatch
+	case pinned.ClusterID != "" && pinned.ClusterID != claim.ClusterID:
+		return v1alpha1.ReasonClusterIDMismatch
+	case pinned.PublicKey != "" && pinned.PublicKey != claim.PublicKey:
+		return v1alpha1.ReasonKeyMismatch
+	}
+	if takenBy(others, f.peer.Name, claim.ClusterID) != "" {
+		return v1alpha1.ReasonClusterIDTaken
+	}
+	return ""
+}
+
+// judgeBack opens the invitation back. It must be the claimer's own: else it would make us join a cluster that has not
+// asked for it.
+func judgeBack(f *invitation) judgement {
+	invalid := judgement{reason: v1alpha1.ReasonInvitationInvalid}
+	key, err := trust.ParseSealingKey(string(f.secret.Data[sealingKey]))
+	if err != nil {
+		return invalid
+	}
+	text, err := key.Open(f.claim.Spec.InvitationBack)
+	if err != nil {
+		return invalid
+	}
+	back, err := trust.ParseInvitation(string(text))
+	if err != nil || back.ClusterID != f.claim.Spec.ClusterID || back.PublicKey != f.claim.Spec.PublicKey {
+		return invalid
+	}
+	return judgement{back: string(text), backID: back.ID}
+}
+
+func sealable(key string) bool {
+	_, err := trust.Seal(key, nil)
+	return err == nil
+}
+
+// refusalForThem says to the claimer why it was refused, and no more than it knows anyway.
+func refusalForThem(reason string) string {
+	switch reason {
+	case v1alpha1.ReasonInvitationExpired:
+		return "The invitation has ended: ask the provider's administrator for another one"
+	case v1alpha1.ReasonInvitationInvalid:
+		return "The claim names another invitation, or the invitation that it brings along is not its own: ask the " +
+			"provider's administrator for another one, and join again"
+	case v1alpha1.ReasonProofInvalid:
+		return "The claim is not signed with the key that it names"
+	case v1alpha1.ReasonKeyMismatch:
+		return "The provider knows a cluster of this id by another key: its administrator must set publicKey of the Peer to " +
+			"the key of this cluster, and invite it again"
+	case v1alpha1.ReasonClusterIDMismatch:
+		return "The invitation is for a cluster of another id: ask the provider's administrator for one of your own"
+	default:
+		return "The provider has another Peer for a cluster of this id: ask its administrator to delete that one, or to " +
+			"renew its invitation"
+	}
+}

@@ -1,0 +1,100 @@
+package peering
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+// inBackground has calls run as in a real process, where they take until the peer answers.
+func (w *world) inBackground() (answer func()) {
+	answered := make(chan struct{})
+	w.links.link.wait = answered
+	w.calls.run = w.calls.group.Go
+	return func() { close(answered) }
+}
+
+// lookOnce reconciles without telling the controller that anything has changed.
+func (w *world) lookOnce(name string) reconcile.Result {
+	w.t.Helper()
+	result, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return result
+}
+
+func TestPeerThatDoesNotAnswerKeepsNobodyWaiting(t *testing.T) {
+	other := peerOf(v1alpha1.RoleConsumer)
+	other.Name, other.UID, other.Spec.ClusterID = "bremen", "other-uid", "c-bremen"
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider), other)
+	answer := w.inBackground()
+	for range 3 { // one call is enough
+		w.lookOnce("hamburg")
+	}
+	if conditions := w.peer().Status.Conditions; len(conditions) > 0 {
+		t.Errorf("the Peer says %v before anything is known", conditions)
+	}
+	w.lookOnce("bremen")
+	w.get(v1alpha1.TenantNamespace("bremen"), v1alpha1.ClusterInfo, configMap("", ""))
+
+	answer()
+	select {
+	case told := <-w.calls.ended:
+		if told.Object.GetName() != "hamburg" {
+			t.Errorf("%s is looked at", told.Object.GetName())
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody is told that the peer has answered")
+	}
+	w.lookOnce("hamburg")
+	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
+	if asked := w.links.link.asked; asked != 2 { // the first one is for the handshakes
+		t.Errorf("asked %d times", asked)
+	}
+	writes := w.writes
+	w.lookOnce("hamburg")
+	if w.writes != writes || w.links.link.asked != 2 {
+		t.Error("the end of a call leads to another one")
+	}
+}
+
+func TestWhatWasKnownStaysWhileAPeerIsAsked(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
+	answer := w.inBackground()
+	w.links.link.err = peers.ErrUnreachable
+	w.clock.SetTime(w.contact().probe.due)
+	w.lookOnce("hamburg")
+	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
+	answer()
+	<-w.calls.ended
+	w.lookOnce("hamburg")
+	w.expect(v1alpha1.ConditionReachable, no, v1alpha1.ReasonUnreachable)
+}
+
+func TestCallsEndWithTheProcess(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
+	answer := w.inBackground()
+	w.lookOnce("hamburg")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- w.calls.Start(ctx) }()
+	select {
+	case <-ended:
+		t.Error("it ends while a call runs")
+	case <-time.After(50 * time.Millisecond):
+	}
+	answer()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

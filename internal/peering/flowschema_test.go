@@ -1,0 +1,78 @@
+package peering
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func (w *world) keepFlowSchema() {
+	w.t.Helper()
+	if err := w.consumers.keep(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestFlowSchemaNamesTheConsumers(t *testing.T) {
+	made := &flowcontrolv1.FlowSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: "hanse-peers", UID: "schema-uid"},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			MatchingPrecedence:         900,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "hanse-peers"},
+		},
+	}
+	provider := newPeer(v1alpha1.RoleProvider)
+	provider.Name = "bremen"
+	another := newPeer(v1alpha1.RoleConsumer)
+	another.Name = "danzig"
+	w := newInviteWorld(t, made, provider, newPeer(v1alpha1.RoleConsumer), another)
+	w.keepFlowSchema()
+
+	got := &flowcontrolv1.FlowSchema{}
+	w.get("", "hanse-peers", got)
+	want := []flowcontrolv1.PolicyRulesWithSubjects{{
+		Subjects: []flowcontrolv1.Subject{
+			{Kind: "Group", Group: &flowcontrolv1.GroupSubject{Name: "system:serviceaccounts:hanse-peer-danzig"}},
+			{Kind: "Group", Group: &flowcontrolv1.GroupSubject{Name: "system:serviceaccounts:hanse-peer-hamburg"}},
+		},
+		ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+			Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}, ClusterScope: true, Namespaces: []string{"*"},
+		}},
+		NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}},
+	}}
+	// The fake takes what is not named in the patch for zero, which the API server does not.
+	if diff := cmp.Diff(want, got.Spec.Rules); diff != "" {
+		t.Error(diff)
+	}
+	before := w.writes
+	if w.keepFlowSchema(); w.writes != before {
+		t.Error("written though nothing changed")
+	}
+
+	for _, peer := range []client.Object{another, w.peer()} {
+		if err := w.client.Delete(t.Context(), peer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.keepFlowSchema()
+	w.get("", "hanse-peers", got)
+	if len(got.Spec.Rules) > 0 {
+		t.Errorf("rules without consumers: %v", got.Spec.Rules)
+	}
+	before = w.writes
+	if w.keepFlowSchema(); w.writes != before {
+		t.Error("written though nothing changed")
+	}
+}
+
+func TestMissingFlowSchemaIsNoError(t *testing.T) {
+	w := newInviteWorld(t, newPeer(v1alpha1.RoleConsumer))
+	if w.keepFlowSchema(); w.writes > 0 {
+		t.Error("something was written")
+	}
+}

@@ -1,0 +1,420 @@
+package peering
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/trust"
+)
+
+func TestJoinFromInvitationToSession(t *testing.T) {
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.look()
+	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonNotInvited)
+	w.expectEvents()
+
+	w.offered(w.provider.invitation("one"))
+	w.look()
+	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining)
+	if spec := w.peer().Spec; spec.ClusterID != "hamburg" || spec.PublicKey != w.provider.invitation("").PublicKey {
+		t.Errorf("pinned %+v", spec)
+	}
+	w.provider.answer()
+	w.look()
+	w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
+	w.expectEvents(v1alpha1.ReasonJoined)
+	if w.secret(v1alpha1.JoinSecret) != nil || w.token() != "session-one" {
+		t.Errorf("the invitation is still there, or the token is %q", w.token())
+	}
+	claim := w.provider.claim()
+	if claim.Spec.Phase != v1alpha1.ClaimJoined || claim.Spec.Version != "v0.1.0" || claim.Spec.ClusterID != "lubeck" {
+		t.Errorf("claim is %+v", claim.Spec)
+	}
+	if got := w.peer().Status.Session; got == nil || got.Expires.Sub(w.clock.Now()).Round(time.Hour) != life {
+		t.Errorf("status.session is %v", got)
+	}
+	w.expectNoWrites()
+}
+
+func TestJoinGoesOnAfterAKillAtEachWrite(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		for at, died := 1, true; died; at++ {
+			t.Run(fmt.Sprintf("write %d, done %t", at, done), func(t *testing.T) {
+				died = false // unless what follows comes to its end
+				died = joinKilledAt(t, at, done)
+			})
+			if !died && at < 8 {
+				t.Errorf("only %d writes were killed", at-1)
+			}
+		}
+	}
+}
+
+// joinKilledAt kills our manager at a write, before it is done or after, and reports whether there was such a write.
+func joinKilledAt(t *testing.T, at int, done bool) bool {
+	t.Helper()
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.offered(w.provider.invitation("one"))
+	seen := 0
+	w.fail = func(after bool) error {
+		if after != done {
+			return nil
+		}
+		if seen++; seen == at {
+			return errKilled
+		}
+		return nil
+	}
+	for range 8 {
+		w.provider.answer2()
+		before := seen < at
+		result, _ := w.tryReconcile()
+		if before && seen >= at {
+			w.restart()
+		}
+		w.clock.Step(result.RequeueAfter + time.Second)
+	}
+	w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
+	if w.secret(v1alpha1.JoinSecret) != nil || w.token() != "session-one" {
+		t.Errorf("the invitation is still there, or the token is %q", w.token())
+	}
+	if claim := w.provider.claim(); claim.Spec.Phase != v1alpha1.ClaimJoined {
+		t.Errorf("claim is %+v", claim.Spec)
+	}
+	return seen >= at
+}
+
+// answer2 is answer, unharmed by what kills us.
+func (p *provider) answer2() {
+	fail := p.world.fail
+	p.world.fail = nil
+	p.answer()
+	p.world.fail = fail
+}
+
+func TestAnInvitationThatAnotherUsedIsNotUsed(t *testing.T) {
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	thief := &v1alpha1.PeeringClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenantThere, Name: v1alpha1.PeeringClaimName},
+		Spec:       v1alpha1.PeeringClaimSpec{Invitation: "one", ClusterID: "lubeck", SealingKey: "another"},
+	}
+	if err := w.provider.client.Create(t.Context(), thief); err != nil {
+		t.Fatal(err)
+	}
+	w.offered(w.provider.invitation("one"))
+	w.look()
+	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed)
+	w.expectEvents(v1alpha1.ReasonInvitationUsed)
+
+	// The reason stays after the provider has forgotten the invitation.
+	w.provider.err = peers.ErrUnauthorized
+	w.clock.Step(time.Hour)
+	w.restart()
+	w.expectNoWrites()
+	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed)
+
+	w.provider.err = nil
+	w.provider.forget()
+	w.offered(w.provider.invitation("two"))
+	w.join()
+	w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
+}
+
+func TestTwoClaimersAtTheSameMoment(t *testing.T) {
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.offered(w.provider.invitation("one"))
+	raced := false
+	w.fail = func(after bool) error {
+		if after || raced || w.provider.claims == 0 {
+			return nil
+		}
+		raced = true
+		thief := &v1alpha1.PeeringClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenantThere, Name: v1alpha1.PeeringClaimName},
+			Spec:       v1alpha1.PeeringClaimSpec{Invitation: "one", ClusterID: "visby", SealingKey: "another"},
+		}
+		return w.provider.client.Create(t.Context(), thief)
+	}
+	w.look()
+	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining)
+	w.look()
+	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed)
+}
+
+func TestARefusalIsShownAndKept(t *testing.T) {
+	tests := map[string]struct{ reason, want string }{
+		"with a reason that we know":   {v1alpha1.ReasonKeyMismatch, v1alpha1.ReasonKeyMismatch},
+		"with one that is made up":     {"RunThisCommand", v1alpha1.ReasonInvitationInvalid},
+		"because it came too late":     {v1alpha1.ReasonInvitationExpired, v1alpha1.ReasonInvitationExpired},
+		"because we are known already": {v1alpha1.ReasonClusterIDTaken, v1alpha1.ReasonClusterIDTaken},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+			w.offered(w.provider.invitation("one"))
+			w.look()
+			w.provider.refuse(test.reason, "because\x1b[31m of "+strings.Repeat("this", 1000))
+			w.look()
+			w.expectSession(metav1.ConditionFalse, test.want, "because[31m of this")
+			if size := len(w.session().Message); size > 400 {
+				t.Errorf("the message has %d bytes", size)
+			}
+			w.expectEvents(test.want)
+
+			w.provider.err = peers.ErrUnauthorized
+			w.restart()
+			w.clock.Step(time.Hour)
+			w.expectNoWrites()
+			w.expectEvents()
+		})
+	}
+}
+
+func TestAnInvitationThatThePeerDoesNotTake(t *testing.T) {
+	resource := schema.GroupResource{Resource: "peeringclaims"}
+	tests := map[string]struct {
+		err    error
+		after  time.Duration
+		reason string
+	}{
+		"it has expired":              {peers.ErrUnauthorized, 2 * time.Hour, v1alpha1.ReasonInvitationExpired},
+		"it was used before":          {peers.ErrUnauthorized, 0, v1alpha1.ReasonInvitationUsed},
+		"the peer does not answer":    {peers.ErrUnreachable, 0, v1alpha1.ReasonUnreachable},
+		"something else answers":      {peers.ErrMalformed, 0, v1alpha1.ReasonMalformed},
+		"the certificate is another":  {peers.ErrCredentialsInvalid, 0, v1alpha1.ReasonCredentialsInvalid},
+		"the peer gives us no rights": {peers.ErrForbidden, 0, v1alpha1.ReasonForbidden},
+		"the peer cannot store it":    {apierrors.NewConflict(resource, "claim", nil), 0, v1alpha1.ReasonInvitationInvalid},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+			w.offered(w.provider.invitation("one"))
+			w.clock.Step(test.after)
+			w.provider.err = test.err
+			w.look()
+			w.expectSession(metav1.ConditionFalse, test.reason)
+			w.expectEvents(test.reason)
+			w.expectNoWrites()
+
+			w.provider.err = nil
+			w.clock.Step(time.Minute)
+			w.join()
+			w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
+		})
+	}
+}
+
+func TestAnInvitationThatIsNotForThisPeer(t *testing.T) {
+	other := func(id string) *v1alpha1.Peer {
+		return &v1alpha1.Peer{
+			ObjectMeta: metav1.ObjectMeta{Name: "other"},
+			Spec:       v1alpha1.PeerSpec{ClusterID: id, Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}},
+		}
+	}
+	tests := map[string]struct {
+		pinned v1alpha1.PeerSpec
+		change func(*trust.Invitation)
+		other  *v1alpha1.Peer
+		reason string
+	}{
+		"another key than the pinned one": {
+			pinned: v1alpha1.PeerSpec{ClusterID: "hamburg", PublicKey: strings.Repeat("A", 43) + "="},
+			reason: v1alpha1.ReasonKeyMismatch,
+		},
+		"another cluster than the pinned one": {
+			pinned: v1alpha1.PeerSpec{ClusterID: "bremen"}, reason: v1alpha1.ReasonClusterIDMismatch,
+		},
+		"a cluster that another Peer stands for": {other: other("hamburg"), reason: v1alpha1.ReasonClusterIDTaken},
+		"our own cluster": {
+			change: func(i *trust.Invitation) { i.ClusterID = "lubeck" }, reason: v1alpha1.ReasonClusterIDMismatch,
+		},
+		"no invitation at all": {
+			change: func(i *trust.Invitation) { i.Token = "" }, reason: v1alpha1.ReasonInvitationInvalid,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			peer := newPeer(v1alpha1.RoleProvider)
+			peer.Spec.ClusterID, peer.Spec.PublicKey = test.pinned.ClusterID, test.pinned.PublicKey
+			if test.other == nil {
+				test.other = other("visby")
+			}
+			w := newJoinWorld(t, peer, test.other)
+			if test.change == nil {
+				test.change = func(*trust.Invitation) {}
+			}
+			w.offered(w.provider.invitation("one", test.change))
+			before := w.secret(v1alpha1.JoinSecret).ResourceVersion
+			w.look()
+			w.expectSession(metav1.ConditionFalse, test.reason)
+			w.expectEvents(test.reason)
+			w.expectNoWrites()
+			if spec := w.peer().Spec; spec.ClusterID != test.pinned.ClusterID || spec.PublicKey != test.pinned.PublicKey {
+				t.Errorf("pinned %+v", spec)
+			}
+			if w.provider.claims > 0 || w.secret(v1alpha1.JoinSecret).ResourceVersion != before {
+				t.Error("the invitation was used")
+			}
+		})
+	}
+}
+
+func TestARefusedInvitationDoesNotHarmTheSession(t *testing.T) {
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.offered(w.provider.invitation("one"))
+	w.join()
+	w.offered(w.provider.invitation("two", func(i *trust.Invitation) { i.PublicKey = strings.Repeat("A", 43) + "=" }))
+	w.look()
+	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonKeyMismatch)
+	w.clock.Step(48 * time.Hour)
+	w.look()
+	if w.token() != "renewed-1" {
+		t.Errorf("the session was not renewed: %q", w.token())
+	}
+	if err := w.client.Delete(t.Context(), w.secret(v1alpha1.JoinSecret)); err != nil {
+		t.Fatal(err)
+	}
+	w.look()
+	w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
+}
+
+func TestAnAnswerThatTheProviderDidNotGive(t *testing.T) {
+	tests := map[string]struct {
+		change func(*world, *v1alpha1.PeeringClaim)
+		reason string
+	}{
+		"signed by another": {func(w *world, claim *v1alpha1.PeeringClaim) {
+			claim.Status.Session, _ = trust.SealSession(newKey(w.t), &claim.Spec, trust.Session{Token: "x", Expires: start})
+		}, v1alpha1.ReasonKeyMismatch},
+		"without a token": {func(w *world, claim *v1alpha1.PeeringClaim) {
+			claim.Status.Session, _ = trust.SealSession(w.provider.key, &claim.Spec, trust.Session{Expires: start})
+		}, v1alpha1.ReasonMalformed},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+			w.offered(w.provider.invitation("one"))
+			w.look()
+			claim := w.provider.claim()
+			test.change(w, claim)
+			w.provider.update(claim)
+			w.look()
+			w.expectSession(metav1.ConditionFalse, test.reason)
+			if w.secret(v1alpha1.LinkSecret) != nil {
+				t.Error("there is a session")
+			}
+		})
+	}
+}
+
+func TestARenewedJoinGoesOnWithTheSamePeer(t *testing.T) {
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.offered(w.provider.invitation("one"))
+	w.join()
+	w.expectEvents(v1alpha1.ReasonJoined)
+
+	w.clock.Step(40 * 24 * time.Hour)
+	w.provider.err = peers.ErrUnauthorized
+	w.look()
+	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonUnauthorized, "--renew")
+	w.expectEvents(v1alpha1.ReasonUnauthorized)
+	if pause := w.pause(); pause > 6*time.Second {
+		t.Errorf("looks for an invitation only in %s", pause)
+	}
+
+	w.provider.err = nil
+	w.offered(w.provider.invitation("two"))
+	w.look() // the provider still has the claim of before
+	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining, "earlier")
+	w.provider.forget()
+	w.join()
+	w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
+	w.expectEvents(v1alpha1.ReasonJoined)
+	if w.token() != "session-two" || string(w.secret(v1alpha1.LinkSecret).Data[v1alpha1.LinkSecretInvitation]) != "two" {
+		t.Errorf("the token is %q", w.token())
+	}
+}
+
+func TestAJoinWaitsForItsRightsAndItsLink(t *testing.T) {
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.offered(w.provider.invitation("one"))
+	w.look()
+	w.provider.answer()
+	w.provider.stale = true
+	w.look()
+	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining)
+	w.provider.stale, w.provider.err = false, apierrors.NewForbidden(schema.GroupResource{}, "claim", nil)
+	w.look()
+	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining)
+	w.provider.err = nil
+	w.look()
+	w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
+}
+
+func TestAClaimOfAnotherIsNotTouched(t *testing.T) {
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.offered(w.provider.invitation("one"))
+	w.look()
+	w.provider.answer()
+	w.provider.stale = true
+	w.look()
+	w.provider.stale = false
+	w.provider.forget()
+	other := &v1alpha1.PeeringClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenantThere, Name: v1alpha1.PeeringClaimName},
+		Spec:       v1alpha1.PeeringClaimSpec{Invitation: "two", ClusterID: "visby"},
+	}
+	if err := w.provider.client.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	w.look()
+	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed, "newer")
+	if phase := w.provider.claim().Spec.Phase; phase != "" {
+		t.Errorf("the phase is %q", phase)
+	}
+}
+
+func TestANewerInvitationIsNotThrownAwayWithTheUsedOne(t *testing.T) {
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.offered(w.provider.invitation("one"))
+	w.look()
+	w.provider.answer()
+	w.provider.stale = true
+	w.look()
+	w.provider.stale = false
+	put := false
+	w.fail = func(bool) error { // between our last look and the deletion
+		if !put {
+			put = true
+			w.offered(w.provider.invitation("two"))
+		}
+		return nil
+	}
+	w.look()
+	if got := w.secret(v1alpha1.JoinSecret); got == nil {
+		t.Error("the newer invitation was deleted")
+	}
+}
+
+func TestNothingIsReadInANamespaceThatIsNotOurs(t *testing.T) {
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.offered(w.provider.invitation("one"))
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}
+	if err := w.client.Update(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	w.look()
+	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonPending)
+	if w.provider.claims > 0 || w.peer().Spec.ClusterID != "" {
+		t.Error("used the invitation")
+	}
+}

@@ -1,0 +1,178 @@
+package peering
+
+import (
+	"context"
+	"encoding/base64"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// How much a new measurement counts against those before. RFC 6298 has the same weight for the deviation, and half of it
+// for the mean, which it measures many times a second.
+const (
+	meanWeight      = 0.25
+	deviationWeight = 0.25
+)
+
+// What of a round trip is worth telling: at once a move of more than largeMove, and what is more than smallMove if nothing
+// else was shown for restTime.
+const (
+	largeMove = 5 * time.Millisecond
+	smallMove = time.Millisecond
+	restTime  = 10 * time.Minute
+)
+
+// roundTripUnit is what shown times are rounded to.
+const roundTripUnit = 100 * time.Microsecond
+
+// A roundTrip is how long requests to a peer take, smoothed, and the mean deviation from that. Both are 0 until it was
+// measured.
+type roundTrip struct {
+	mean, deviation time.Duration
+}
+
+// with returns what is known after one more measurement, as section 2 of RFC 6298 has it.
+func (r roundTrip) with(measured time.Duration) roundTrip {
+	if r.mean == 0 {
+		return roundTrip{mean: measured, deviation: measured / 2}
+	}
+	difference := measured - r.mean
+	return roundTrip{
+		mean:      r.mean + weighted(meanWeight, difference),
+		deviation: r.deviation + weighted(deviationWeight, difference.Abs()-r.deviation),
+	}
+}
+
+func weighted(weight float64, d time.Duration) time.Duration {
+	return time.Duration(weight * float64(d))
+}
+
+// A roundTripShown is what the status of a Peer says of the round trip, and since when. Whoever offers or looks for nearness
+// acts on each change, so that one must mean something: times swing by milliseconds with whatever the machines do besides.
+type roundTripShown struct {
+	roundTrip
+	at time.Time
+}
+
+// next returns what to show from now on: what is shown already, unless one of the two times has moved by a lot, or by
+// less for which enough time has passed.
+func (s roundTripShown) next(known roundTrip, now time.Time) roundTripShown {
+	tolerated := smallMove
+	if now.Sub(s.at) < restTime {
+		tolerated = largeMove
+	}
+	isWhole := s.mean != 0 && s.deviation != 0
+	if known.mean == 0 || isWhole && !known.differs(s.roundTrip, tolerated) {
+		return s
+	}
+	return roundTripShown{roundTrip: roundTrip{mean: rounded(known.mean), deviation: rounded(known.deviation)}, at: now}
+}
+
+// differs says whether one of the two times is another than that by more than tolerated, and by more than a quarter of the
+// round trip.
+func (r roundTrip) differs(from roundTrip, tolerated time.Duration) bool {
+	difference := max((r.mean - from.mean).Abs(), (r.deviation - from.deviation).Abs())
+	return difference > tolerated && difference*4 > from.mean
+}
+
+// rounded returns a time as it is shown. 0 is shown as unknown, so no time is that short.
+func rounded(d time.Duration) time.Duration { return max(d.Round(roundTripUnit), roundTripUnit) }
+
+// choose decides what to show, now that the peer was greeted. Another process may have shown something before us.
+func (p *probe) choose(status *v1alpha1.PeerStatus, now time.Time) {
+	p.shown.roundTrip = roundTrip{durationOf(status.RoundTripTime), durationOf(status.RoundTripDeviation)}
+	p.shown = p.shown.next(p.roundTrip, now)
+}
+
+// show puts the round trip into the status, and takes it out where there is no link.
+func (p *probe) show(status *v1alpha1.PeerStatus) {
+	if p.link == nil {
+		status.RoundTripTime, status.RoundTripDeviation = nil, nil
+		return
+	}
+	status.RoundTripTime, status.RoundTripDeviation = shownDuration(p.shown.mean), shownDuration(p.shown.deviation)
+}
+
+func durationOf(d *metav1.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return d.Duration
+}
+
+func shownDuration(d time.Duration) *metav1.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &metav1.Duration{Duration: d}
+}
+
+// maxTransfers is from how many peers samples are read at the same time.
+const maxTransfers = 2
+
+func newTransfers() *semaphore.Weighted { return semaphore.NewWeighted(maxTransfers) }
+
+// A bandwidth is how fast data comes from a peer, and when that is measured next.
+type bandwidth struct {
+	rate int64 // bytes per second as measured last, 0 if it is not known
+	due  time.Time
+}
+
+// measure measures how fast data comes from the peer, if that is due, the peer is well, and few others are measured now:
+// otherwise there is time with the next probe.
+func (c *probeStep) measure(ctx context.Context, peer *v1alpha1.Peer, p *probe) {
+	now, next := c.config.Clock.Now(), wait.Jitter(c.config.BandwidthInterval, retryJitter)
+	b := &p.bandwidth
+	if c.config.BandwidthInterval == 0 || p.link == nil || peer.Agentless() {
+		b.rate = 0
+		return
+	}
+	if shown := peer.Status.Bandwidth; b.due.IsZero() && shown != nil {
+		*b = bandwidth{shown.Value(), now.Add(next)} // a restart is no reason to measure
+	}
+	if p.err != nil || now.Before(b.due) || !c.transfers.TryAcquire(1) {
+		return
+	}
+	defer c.transfers.Release(1)
+	var err error
+	if b.rate, err = p.link.Bandwidth(ctx); err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("The bandwidth cannot be measured", "reason", err.Error())
+	}
+	b.due = c.config.Clock.Now().Add(next)
+}
+
+// show puts the bandwidth into the status. What is shown there already stays, unless it has moved by more than a quarter.
+func (b bandwidth) show(status *v1alpha1.PeerStatus) {
+	shown := status.Bandwidth
+	switch {
+	case b.rate == 0:
+		status.Bandwidth = nil
+	case shown == nil || max(b.rate-shown.Value(), shown.Value()-b.rate) > shown.Value()/4:
+		status.Bandwidth = resource.NewQuantity(twoDigits(b.rate), resource.DecimalSI)
+	}
+}
+
+// twoDigits rounds to two significant digits.
+func twoDigits(n int64) int64 {
+	unit := int64(1)
+	for n/unit >= 100 {
+		unit *= 10
+	}
+	return (n + unit/2) / unit * unit
+}
+
+// sample is what a peer reads to measure how fast data comes from here: text that nothing on its way can compress by much.
+var sample = sync.OnceValue(func() string {
+	noise := make([]byte, base64.RawStdEncoding.DecodedLen(v1alpha1.BandwidthSampleSize))
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // never fails; the same each time, so that it is written once
+	return base64.RawStdEncoding.EncodeToString(noise)
+})

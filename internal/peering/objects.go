@@ -1,0 +1,159 @@
+package peering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// deps are what all steps work with.
+type deps struct {
+	config   *Config
+	client   client.Client // reads from a cache, which has Peers, Nodes, namespaces and messages
+	direct   client.Client // reads from the API server itself: Hanse may read most objects of a tenant namespace by name only
+	links    Links
+	recorder events.EventRecorder
+}
+
+func serviceAccount(namespace, name string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+func secret(namespace, name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+func configMap(namespace, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+func claim(namespace string) *v1alpha1.PeeringClaim {
+	return &v1alpha1.PeeringClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.PeeringClaimName}}
+}
+
+func tenantQuota(namespace string) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: quotaName}}
+}
+
+// accountSubject is a ServiceAccount as a subject of RoleBindings.
+func accountSubject(namespace, name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+}
+
+// managerSubject is the manager's own service account.
+func (d *deps) managerSubject() rbacv1.Subject {
+	return accountSubject(d.config.Namespace, d.config.ManagerServiceAccount)
+}
+
+// bind gives the subjects the rights of the ClusterRole in the namespace, by a RoleBinding of the role's name.
+func (d *deps) bind(ctx context.Context, namespace, role string, subjects ...rbacv1.Subject) error {
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role}}
+	return d.put(ctx, binding, func() {
+		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+		if !equality.Semantic.DeepEqual(binding.Subjects, subjects) {
+			binding.Subjects = subjects
+		}
+	})
+}
+
+// unbind takes the rights of the ClusterRoles in the namespace from all who have them. The bindings are emptied and not
+// deleted, since that is all that Hanse may do with bindings.
+func (d *deps) unbind(ctx context.Context, namespace string, roles ...string) error {
+	var problems []error
+	for _, role := range roles {
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role}}
+		found, err := d.find(ctx, binding)
+		if found && len(binding.Subjects) > 0 {
+			err = d.bind(ctx, namespace, role)
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// put makes the object as mutate says, and writes only what is not so yet.
+func (d *deps) put(ctx context.Context, object client.Object, mutate func()) error {
+	_, err := controllerutil.CreateOrUpdate(ctx, d.direct, object, func() error {
+		labels := object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[v1alpha1.LabelManaged] = "true"
+		object.SetLabels(labels)
+		mutate()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("keep %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
+
+// find reads the object as the API server has it now, and reports whether it is there.
+func (d *deps) find(ctx context.Context, object client.Object) (bool, error) {
+	return found(ctx, d.direct, object)
+}
+
+// cached reads the object as the cache has it, and reports whether it is there.
+func (d *deps) cached(ctx context.Context, object client.Object) (bool, error) {
+	return found(ctx, d.client, object)
+}
+
+func found(ctx context.Context, from client.Reader, object client.Object) (bool, error) {
+	key := client.ObjectKeyFromObject(object)
+	err := from.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %T %s: %w", object, key, err)
+	}
+	return true, nil
+}
+
+// remove deletes those of the objects that exist.
+func (d *deps) remove(ctx context.Context, objects ...client.Object) error {
+	var problems []error
+	for _, object := range objects {
+		err := d.direct.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil && object.GetDeletionTimestamp().IsZero() {
+			err = d.direct.Delete(ctx, object)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			problems = append(problems, fmt.Errorf("delete %T %s: %w", object, object.GetName(), err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// removeExactly deletes this very object, and not another that has taken its name meanwhile.
+func (d *deps) removeExactly(ctx context.Context, object client.Object) error {
+	err := d.client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
+
+// patch writes what change does to the object, unless somebody else has changed the object meanwhile: the error is Conflict
+// then.
+func (d *deps) patch(ctx context.Context, object client.Object, change func()) error {
+	before := object.DeepCopyObject().(client.Object)
+	change()
+	if equality.Semantic.DeepEqual(before, object) {
+		return nil
+	}
+	return d.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}

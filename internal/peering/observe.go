@@ -1,0 +1,221 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// An observation is what one look at a Peer found: first what our cache shows, then what each step has found out.
+type observation struct {
+	config    *Config
+	peer      *v1alpha1.Peer
+	now       time.Time
+	namespace *corev1.Namespace       // the peer's tenant namespace, nil while none of this Peer is there to stay
+	claim     *v1alpha1.PeeringClaim  // of a consumer, nil if there is none
+	offer     *v1alpha1.Advertisement // our copy of a provider's, nil if there is none
+	node      *corev1.Node            // the virtual node of a provider, nil if there is none
+	twins     int                     // how many twin namespaces a peer that we leave still has here
+
+	known     *state
+	tenant    tenantState
+	tenantErr error       // why it could not be prepared
+	contact   contact     // what is known from talking to the peer
+	session   *session    // what the call that runs now has found of our own session
+	addresses assignment  // the range in which we see the peer's pods
+	invited   *invitation // how our invitation stands, nil while that is not known
+}
+
+// deleted reports whether we are about to part from the peer.
+func (o *observation) deleted() bool { return !o.peer.DeletionTimestamp.IsZero() }
+
+// A state is what need not be found out with every look at a peer. All of it is found out again after a restart.
+type state struct {
+	peer       types.UID
+	since      time.Time // when we began to look after the peer
+	tenant     tenancyRecord
+	inviting   gate
+	invitation *invitation
+	owned      bool   // nobody else owns what is ours of the status
+	warned     string // why the peer's tombstone is not believed, as the administrator was told
+
+	// Of these only the controller's lock makes copies.
+	contact contact
+	calling bool  // somebody talks to the peer right now
+	failed  error // what went wrong on our side in the last call, until it was told
+}
+
+// A gate spares a step that has nothing to do: the step is done when what it rests on has changed, and after some time.
+type gate struct {
+	seen sight
+	due  time.Time
+}
+
+// A sight is all that steps rest on and that costs nothing to see.
+type sight struct {
+	peer              types.UID
+	generation        int64
+	deleted           bool
+	namespace         types.UID
+	namespaceVersion  string
+	claim             types.UID
+	claimGeneration   int64
+	accepted          bool
+	node              bool
+	twins             int
+	announced         string // invitation that the client is about to bring
+	joined, unknownAt string // how our invitation stands, and when the peer was found not to know us any more
+}
+
+func (g gate) open(seen sight, now time.Time) bool { return g.seen != seen || !now.Before(g.due) }
+
+// observe looks at the Peer and at what belongs to it, as our cache shows it. It returns nil if there is no Peer.
+func (c *Controller) observe(ctx context.Context, name string) (*observation, error) {
+	peer := &v1alpha1.Peer{}
+	peer.Name = name
+	if there, err := c.cached(ctx, peer); !there || err != nil {
+		return nil, err
+	}
+	o := &observation{config: c.config, peer: peer, now: c.config.Clock.Now(), known: c.stateOf(peer)}
+	for _, look := range []func(context.Context, *observation) error{
+		c.observeNamespace, c.observeClaim, c.observeOffer, c.observeNode, c.observeTwins,
+	} {
+		if err := look(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	o.invited = o.known.invitation
+	return o, nil
+}
+
+func (c *Controller) observeNamespace(ctx context.Context, o *observation) error {
+	ns := &corev1.Namespace{}
+	ns.Name = v1alpha1.TenantNamespace(o.peer.Name)
+	there, err := c.cached(ctx, ns)
+	if there && ownedBy(ns, o.peer) == tenantReady {
+		o.namespace = ns
+	}
+	return err
+}
+
+// observeClaim reads the claim of a consumer. One in a namespace that is not ours is nobody's.
+func (c *Controller) observeClaim(ctx context.Context, o *observation) error {
+	if o.namespace == nil {
+		return nil
+	}
+	found := claim(o.namespace.Name)
+	there, err := c.cached(ctx, found)
+	if there {
+		o.claim = found
+	}
+	return err
+}
+
+// observeOffer reads our copy of what the peer advertises.
+func (c *Controller) observeOffer(ctx context.Context, o *observation) error {
+	id := o.peer.Spec.ClusterID
+	if o.namespace == nil || id == "" || id == c.config.ClusterID { // what has our own name is what we advertise
+		return nil
+	}
+	key := client.ObjectKey{Namespace: o.namespace.Name, Name: id}
+	ad := &v1alpha1.Advertisement{}
+	err := c.client.Get(ctx, key, ad, client.UnsafeDisableDeepCopy) // it is large, and only read
+	if err == nil {
+		o.offer = ad
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Advertisement %s: %w", key, err)
+	}
+	return nil
+}
+
+func (c *Controller) observeNode(ctx context.Context, o *observation) error {
+	node := &corev1.Node{}
+	key := client.ObjectKey{Name: v1alpha1.VirtualNodeName(o.peer.Name)}
+	err := c.client.Get(ctx, key, node, client.UnsafeDisableDeepCopy)
+	if err == nil && isOfType(node, v1alpha1.TypeVirtualNode) {
+		o.node = node
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Node %s: %w", key.Name, err)
+	}
+	return nil
+}
+
+// observeTwins counts what a peer that we leave still has here.
+func (c *Controller) observeTwins(ctx context.Context, o *observation) error {
+	if !o.deleted() {
+		return nil
+	}
+	twins := &corev1.NamespaceList{}
+	err := c.client.List(ctx, twins, client.MatchingLabels{
+		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: o.peer.Name,
+	})
+	if err != nil {
+		return fmt.Errorf("list twin namespaces: %w", err)
+	}
+	o.twins = len(twins.Items)
+	return nil
+}
+
+// sight sums up what the cache shows of the peer itself and of its claim.
+func (o *observation) sight() sight {
+	s := sight{peer: o.peer.UID, generation: o.peer.Generation, deleted: o.deleted()}
+	if o.namespace != nil {
+		s.namespace = o.namespace.UID
+	}
+	if o.claim != nil {
+		s.claim, s.claimGeneration = o.claim.UID, o.claim.Generation
+	}
+	return s
+}
+
+// sightOfCalls sums up what calls to the peer rest on.
+func (o *observation) sightOfCalls() sight {
+	s := o.sight()
+	s.announced, s.twins, s.node = o.peer.Annotations[v1alpha1.AnnotationJoin], o.twins, o.node != nil
+	s.accepted = accepted(o.claim)
+	if joined := meta.FindStatusCondition(o.peer.Status.Conditions, v1alpha1.ConditionJoined); joined != nil {
+		s.joined = joined.Reason
+	}
+	if unknown := o.contact.probe.unknownAt; !unknown.IsZero() {
+		s.unknownAt = unknown.String()
+	}
+	if o.namespace != nil && o.deleted() {
+		s.namespaceVersion = o.namespace.ResourceVersion
+	}
+	return s
+}
+
+func (c *Controller) stateOf(peer *v1alpha1.Peer) *state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.states[peer.Name]; known != nil && known.peer == peer.UID {
+		return known
+	}
+	c.states[peer.Name] = &state{peer: peer.UID, since: c.config.Clock.Now()}
+	return c.states[peer.Name]
+}
+
+// count returns how many peers are looked after.
+func (c *Controller) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.states)
+}
+
+func (c *Controller) forget(peer string) {
+	c.addresses.forget(peer)
+	roundTrip{}.gauge(peer)
+	bandwidth{}.gauge(peer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.states, peer)
+}
