@@ -158,14 +158,10 @@ func TestPodsThatCannotLeaveAreLeftAtHome(t *testing.T) {
 	}
 }
 
-func TestEveryEvictingNamespaceIsLookedAtWhenANodeOpens(t *testing.T) {
+func TestEveryNamespaceIsLookedAtWhenANodeOpens(t *testing.T) {
 	w := newWorld(t, offloadingThat(v1alpha1.StrategyRemote, v1alpha1.ChangeEvict), testkit.Offloading("bank"))
-	got := w.evictor.allEvicting(t.Context(), openNode("turin", nil))
-	if len(got) != 1 || got[0].Namespace != "shop" {
+	if got := w.evictor.ofAllNamespaces(t.Context(), openNode("turin", nil)); len(got) != 2 {
 		t.Errorf("requests: %v", got)
-	}
-	if got := w.evictor.evicting(t.Context(), bare("web-1", "hanse-turin")); len(got) != 1 {
-		t.Errorf("for a pod of the namespace: %v", got)
 	}
 	before, after := closedNodeOf("turin", nil), openNode("turin", nil)
 	if !opens().Update(updated(before, after)) || opens().Update(updated(after, after)) {

@@ -89,9 +89,9 @@ func (e *evictor) setupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode), builder.WithPredicates(closes())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(binds())).
-		Watches(&v1alpha1.NamespaceOffloading{}, later(e.evicting), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, later(e.allEvicting), builder.WithPredicates(opens())).
-		Watches(&corev1.Pod{}, later(e.evicting), builder.WithPredicates(binds())).
+		Watches(&v1alpha1.NamespaceOffloading{}, later(ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, later(e.ofAllNamespaces), builder.WithPredicates(opens())).
+		Watches(&corev1.Pod{}, later(ofNamespace), builder.WithPredicates(binds())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: evictorWorkers,
 			RateLimiter:             backOff[reconcile.Request](lastRetry),
@@ -136,7 +136,7 @@ func (e *evictor) moveMisplaced(ctx context.Context, req reconcile.Request) (rec
 	if err := e.client.Get(ctx, req.NamespacedName, offloading); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !evicts(offloading) {
+	if !offloading.DeletionTimestamp.IsZero() || offloading.Spec.OnChange != v1alpha1.ChangeEvict {
 		return reconcile.Result{}, nil
 	}
 	placement, err := offload.NewPlacement(offloading)
@@ -296,22 +296,14 @@ func (e *evictor) tellPeer(seen nodeFacts, done *evicted) {
 	}
 }
 
-func evicts(offloading *v1alpha1.NamespaceOffloading) bool {
-	return offloading.DeletionTimestamp.IsZero() && offloading.Spec.OnChange == v1alpha1.ChangeEvict
-}
-
-// evicting is a request for the namespace of the object, if its pods are moved.
-func (e *evictor) evicting(ctx context.Context, object client.Object) []reconcile.Request {
-	offloading := &v1alpha1.NamespaceOffloading{}
+// ofNamespace is a request for the namespace of the object.
+func ofNamespace(_ context.Context, object client.Object) []reconcile.Request {
 	key := client.ObjectKey{Namespace: object.GetNamespace(), Name: v1alpha1.NamespaceOffloadingName}
-	if err := e.client.Get(ctx, key, offloading); err != nil || !evicts(offloading) {
-		return nil
-	}
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// allEvicting is a request for each namespace whose pods are moved.
-func (e *evictor) allEvicting(ctx context.Context, cause client.Object) []reconcile.Request {
+// ofAllNamespaces is a request for each namespace that is offloaded.
+func (e *evictor) ofAllNamespaces(ctx context.Context, cause client.Object) []reconcile.Request {
 	list := &v1alpha1.NamespaceOffloadingList{}
 	if err := e.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing namespace offloadings", "cause", cause.GetName())
@@ -319,9 +311,7 @@ func (e *evictor) allEvicting(ctx context.Context, cause client.Object) []reconc
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if evicts(&list.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
+		requests = append(requests, ofNamespace(ctx, &list.Items[i])...)
 	}
 	return requests
 }

@@ -40,7 +40,7 @@ func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	link, ok := usable(m.links, peer, false)
-	if !ok {
+	if !ok || link.Err() != nil {
 		return reconcile.Result{}, nil // when the link can be used again, a change of it asks for another look
 	}
 	mapping := link.Mapping(namespace)
@@ -48,10 +48,8 @@ func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (re
 	switch {
 	case decision == needed && mapping == nil:
 		return reconcile.Result{}, ask(ctx, link, namespace, twinName(seen.offloading))
-	case decision == needed && stays && misnamed(seen.offloading, mapping):
-		return reconcile.Result{}, m.rename(ctx, link, mapping, peer)
-	case decision == notNeeded && stays:
-		return reconcile.Result{}, m.release(ctx, link, mapping, peer)
+	case stays && (decision == notNeeded || (decision == needed && misnamed(seen.offloading, mapping))):
+		return reconcile.Result{}, m.takeBack(ctx, link, mapping, peer)
 	}
 	return reconcile.Result{}, nil
 }
@@ -94,17 +92,22 @@ func ask(ctx context.Context, link *peers.Link, namespace, twin string) error {
 	return nil
 }
 
-// release takes the request for a twin back. That ends every pod in the twin, so nothing cached is believed.
-func (m *mappings) release(ctx context.Context, link *peers.Link, mapping *v1alpha1.NamespaceMapping, peer string) error {
-	_, decision, err := m.need(ctx, m.live, mapping.Name, peer)
-	if err != nil || decision != notNeeded {
+// takeBack takes the request for a twin back, because nothing needs the twin any more or because it is to get another name,
+// which the next look then asks for. That ends every pod in the twin, so it waits for them, and nothing cached is believed.
+func (m *mappings) takeBack(ctx context.Context, link *peers.Link, mapping *v1alpha1.NamespaceMapping, peer string) error {
+	seen, decision, err := m.need(ctx, m.live, mapping.Name, peer)
+	if err != nil || decision == unknown || (decision == needed && !misnamed(seen.offloading, mapping)) {
 		return err
 	}
-	inUse, err := m.hasPods(ctx, mapping.Name, v1alpha1.VirtualNodeName(peer))
-	if err != nil || inUse {
-		return err // each pod that goes asks again
+	if decision == notNeeded || mapping.Status.Twin != "" { // else there is nothing that a pod could run in
+		inUse, err := m.hasPods(ctx, mapping.Name, v1alpha1.VirtualNodeName(peer))
+		if err != nil || inUse {
+			return err // each pod that goes asks again
+		}
 	}
-	err = link.Client().Delete(ctx, mapping, client.Preconditions{UID: &mapping.UID})
+	// The peer may have made the twin since we looked, and a pod may be in it.
+	err = link.Client().Delete(ctx, mapping,
+		client.Preconditions{UID: &mapping.UID, ResourceVersion: &mapping.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete namespace mapping %s: %w", mapping.Name, err)
 	}
@@ -141,29 +144,6 @@ func twinName(offloading *v1alpha1.NamespaceOffloading) string {
 // misnamed reports whether the mapping asks for another name than the user wants now.
 func misnamed(offloading *v1alpha1.NamespaceOffloading, mapping *v1alpha1.NamespaceMapping) bool {
 	return mapping.Spec.Twin != twinName(offloading)
-}
-
-// rename takes back a request for a twin of another name, so that the next look asks for the one that is wanted now. Like
-// release it ends every pod in the twin, so it waits for them, and nothing cached is believed.
-func (m *mappings) rename(ctx context.Context, link *peers.Link, mapping *v1alpha1.NamespaceMapping, peer string) error {
-	seen, decision, err := m.need(ctx, m.live, mapping.Name, peer)
-	if err != nil || decision != needed || !misnamed(seen.offloading, mapping) {
-		return err
-	}
-	if mapping.Status.Twin != "" { // else there is nothing that a pod could run in
-		inUse, err := m.hasPods(ctx, mapping.Name, v1alpha1.VirtualNodeName(peer))
-		if err != nil || inUse {
-			return err // each pod that goes asks again
-		}
-	}
-	// The peer may have made the twin since we looked, and a pod may be in it.
-	err = link.Client().Delete(ctx, mapping,
-		client.Preconditions{UID: &mapping.UID, ResourceVersion: &mapping.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete namespace mapping %s, whose twin is to get another name: %w", mapping.Name, err)
-	}
-	ctrl.LoggerFrom(ctx).Info("Gave up a twin namespace for one of another name", "HomeNamespace", mapping.Name)
-	return nil
 }
 
 // twinThere returns the namespace of the peer that pods of any namespace run in.

@@ -323,7 +323,7 @@ func TestATwinThatCameMeanwhileIsNotRenamed(t *testing.T) {
 	w.peers["turin"].answer(t, "shop", twin("shop-lubeck-abcdef"))
 	w.called("shop", &v1alpha1.TwinNaming{Naming: v1alpha1.TwinSameName})
 
-	err := w.controller.mappings.rename(t.Context(), w.peers["turin"].link, seen, "turin")
+	err := w.controller.mappings.takeBack(t.Context(), w.peers["turin"].link, seen, "turin")
 	if err == nil || client.IgnoreNotFound(err) == nil {
 		t.Errorf("error %v, want a conflict", err)
 	}

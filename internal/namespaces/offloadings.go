@@ -172,7 +172,7 @@ func (c *offloadings) decide(ctx context.Context, seen *facts) (outcome, error) 
 			return unanswered(offloading, questions, errors.Is(err, policy.ErrTooSlow)), nil
 		}
 	}
-	return combine(answers), nil
+	return combine(offloading, answers), nil
 }
 
 func (c *offloadings) ask(ctx context.Context, q question, namespace *corev1.Namespace) (decision, error) {

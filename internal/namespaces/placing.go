@@ -137,7 +137,7 @@ func (q question) decided(placement v1alpha1.PlacementStatus, condition *metav1.
 
 // combine makes one outcome of the decisions about the namespace and its classes, in this order. The condition is that of
 // the first that has no cluster.
-func combine(decisions []decision) outcome {
+func combine(offloading *v1alpha1.NamespaceOffloading, decisions []decision) outcome {
 	all := outcome{condition: decisions[0].condition, placement: &v1alpha1.NamespacePlacementStatus{
 		PlacementStatus: decisions[0].placement,
 	}}
@@ -149,6 +149,7 @@ func combine(decisions []decision) outcome {
 			all.condition = one.condition
 		}
 	}
+	all.condition.ObservedGeneration = offloading.Generation
 	return all
 }
 
@@ -165,12 +166,12 @@ func unanswered(offloading *v1alpha1.NamespaceOffloading, questions []question, 
 		message = "The policy about placement was too slow"
 	}
 	message += ": see `kubectl hanse policy show placement` and the log of the manager. New pods go where they went before"
-	failed := condition(offloading, metav1.ConditionFalse, v1alpha1.ReasonPolicyFailed, message)
+	failed := condition(v1alpha1.ConditionPlaced, v1alpha1.ReasonPolicyFailed, message)
 	decisions := make([]decision, len(questions))
 	for i, q := range questions {
 		decisions[i] = q.decided(q.last(), failed)
 	}
-	outcome := combine(decisions)
+	outcome := combine(offloading, decisions)
 	outcome.failed = true
 	return outcome
 }
@@ -191,10 +192,9 @@ func (q question) last() v1alpha1.PlacementStatus {
 
 // misread is the outcome when the cluster selector makes no sense, which the API server lets nobody write.
 func misread(offloading *v1alpha1.NamespaceOffloading, err error) outcome {
-	return outcome{
-		placement: offloading.Status.Placement,
-		condition: condition(offloading, metav1.ConditionFalse, v1alpha1.ReasonInvalidField, cut(err.Error(), maxMessage)),
-	}
+	invalid := condition(v1alpha1.ConditionPlaced, v1alpha1.ReasonInvalidField, err.Error())
+	invalid.ObservedGeneration = offloading.Generation
+	return outcome{placement: offloading.Status.Placement, condition: invalid}
 }
 
 // gather returns what the policies would be asked with now about the pods of the namespace of that name, or, if the name is

@@ -61,23 +61,16 @@ func (s *spaces) leave(ctx context.Context, namespace string, offloading *v1alph
 		return false, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
 	}
 	for i := range pods.Items {
-		if away, err := s.isAway(ctx, &pods.Items[i]); away || err != nil {
-			return away, err
+		if !maybeAway(&pods.Items[i]) {
+			continue
+		}
+		// A node that is gone may have been a real one, but then it has no pods.
+		node, err := find(ctx, s.client, types.NamespacedName{Name: pods.Items[i].Spec.NodeName}, &corev1.Node{})
+		if err != nil || node == nil || node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode {
+			return true, err
 		}
 	}
 	return false, nil
-}
-
-// isAway reports whether the pod is on a virtual node. One that is gone may have been real, but then it has no pods.
-func (s *spaces) isAway(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if !maybeAway(pod) {
-		return false, nil
-	}
-	node, err := find(ctx, s.client, types.NamespacedName{Name: pod.Spec.NodeName}, &corev1.Node{})
-	if err != nil {
-		return false, err
-	}
-	return node == nil || node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode, nil
 }
 
 // writeLabel changes the label and nothing else: that is all that Hanse may do with namespaces of others.

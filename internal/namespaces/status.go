@@ -66,22 +66,23 @@ func statusOf(seen facts, now time.Time) v1alpha1.NamespaceOffloadingStatus {
 	}
 }
 
-func conditionsOf(seen facts, ready metav1.Condition, now time.Time) []metav1.Condition {
+func conditionsOf(seen facts, ready *metav1.Condition, now time.Time) []metav1.Condition {
 	conditions := slices.Clone(seen.offloading.Status.Conditions)
-	ready.ObservedGeneration, ready.LastTransitionTime = seen.offloading.Generation, metav1.NewTime(now)
-	meta.SetStatusCondition(&conditions, ready)
+	ready.ObservedGeneration = seen.offloading.Generation
 	if seen.placed.condition == nil {
 		meta.RemoveStatusCondition(&conditions, v1alpha1.ConditionPlaced)
-		return conditions
 	}
-	placed := *seen.placed.condition
-	placed.LastTransitionTime = metav1.NewTime(now)
-	meta.SetStatusCondition(&conditions, placed)
+	for _, found := range []*metav1.Condition{ready, seen.placed.condition} {
+		if found != nil {
+			found.LastTransitionTime = metav1.NewTime(now)
+			meta.SetStatusCondition(&conditions, *found)
+		}
+	}
 	return conditions
 }
 
 func placedOf(offloading *v1alpha1.NamespaceOffloading) *metav1.Condition {
-	return meta.FindStatusCondition(offloading.Status.Conditions, v1alpha1.ConditionPlaced)
+	return meta.FindStatusCondition(offloading.DeepCopy().Status.Conditions, v1alpha1.ConditionPlaced)
 }
 
 // standing says how the offloading to one peer stands.
@@ -143,23 +144,25 @@ func refusal(reason string) string {
 }
 
 // readiness sums up: it names the first peer, by name, that is not ready, so that the message rarely changes.
-func readiness(seen facts, clusters []v1alpha1.ClusterOffloading) metav1.Condition {
+func readiness(seen facts, clusters []v1alpha1.ClusterOffloading) *metav1.Condition {
+	is := func(reason, message string) *metav1.Condition {
+		return condition(v1alpha1.ConditionReady, reason, message)
+	}
 	switch {
 	case seen.invalid != nil:
-		return notReady(v1alpha1.ReasonInvalidField, cut(seen.invalid.Error(), maxMessage))
+		return is(v1alpha1.ReasonInvalidField, seen.invalid.Error())
 	case seen.offloading.Spec.Strategy == v1alpha1.StrategyLocal:
-		return ready("Pods stay in this cluster")
+		return is(v1alpha1.ReasonReady, "Pods stay in this cluster")
 	case len(clusters) == 0:
-		return notReady(v1alpha1.ReasonPending,
-			"No virtual node matches the cluster selector: see `kubectl get nodes -l "+
-				v1alpha1.LabelType+"="+v1alpha1.TypeVirtualNode+" --show-labels`")
+		return is(v1alpha1.ReasonPending, "No virtual node matches the cluster selector: see `kubectl get nodes -l "+
+			v1alpha1.LabelType+"="+v1alpha1.TypeVirtualNode+" --show-labels`")
 	}
 	for _, cluster := range clusters {
 		if cluster.State != stateReady {
-			return notReady(reasonOf(cluster), "Peer "+cluster.Peer+": "+cut(cluster.Message, maxMessage))
+			return is(reasonOf(cluster), "Peer "+cluster.Peer+": "+cluster.Message)
 		}
 	}
-	return ready("Every selected peer has a namespace for this one")
+	return is(v1alpha1.ReasonReady, "Every selected peer has a namespace for this one")
 }
 
 func reasonOf(cluster v1alpha1.ClusterOffloading) string {
@@ -172,16 +175,13 @@ func reasonOf(cluster v1alpha1.ClusterOffloading) string {
 // reasonRefused: a peer will not make a namespace for this one.
 const reasonRefused = "Refused"
 
-func ready(message string) metav1.Condition {
-	return metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message,
+// condition is True exactly if its reason is Ready.
+func condition(kind, reason, message string) *metav1.Condition {
+	status := metav1.ConditionFalse
+	if reason == v1alpha1.ReasonReady {
+		status = metav1.ConditionTrue
 	}
-}
-
-func notReady(reason, message string) metav1.Condition {
-	return metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-	}
+	return &metav1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(message, maxMessage)}
 }
 
 // conditionOf says whether there is a cluster for new pods, and what to do if not.
@@ -241,11 +241,11 @@ func (q question) without(reason, message string) *metav1.Condition {
 	if q.class != nil {
 		message = fmt.Sprintf("Class %q: %s", q.name(), message)
 	}
-	return condition(q.offloading, metav1.ConditionFalse, reason, cut(message, maxMessage-len(meanwhile))+meanwhile)
+	return condition(v1alpha1.ConditionPlaced, reason, cut(message, maxMessage-len(meanwhile))+meanwhile)
 }
 
 func (q question) placed(message string) *metav1.Condition {
-	return condition(q.offloading, metav1.ConditionTrue, v1alpha1.ReasonReady, message)
+	return condition(v1alpha1.ConditionPlaced, v1alpha1.ReasonReady, message)
 }
 
 func (q question) orHere() string {
@@ -256,15 +256,6 @@ func (q question) orHere() string {
 }
 
 func (q question) mayStay() bool { return q.placement.Strategy() != v1alpha1.StrategyRemote }
-
-func condition(
-	offloading *v1alpha1.NamespaceOffloading, status metav1.ConditionStatus, reason, message string,
-) *metav1.Condition {
-	return &metav1.Condition{
-		Type: v1alpha1.ConditionPlaced, Status: status, Reason: reason, Message: message,
-		ObservedGeneration: offloading.Generation,
-	}
-}
 
 // cut shortens text to at most limit bytes of valid UTF-8.
 func cut(text string, limit int) string {
