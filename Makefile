@@ -99,7 +99,7 @@ QUICK := ^(TestInviteJoinOneSided|TestAdvertisementBecomesVirtualNode|TestOverri
 
 .PHONY: test-quick
 test-quick: ## unit tests without the race detector, then one story of each capability
-	go test $$(go list ./... | grep -v /test/e2e)
+	go test -trimpath $$(go list ./... | grep -v /test/e2e)
 	@$(MAKE) --no-print-directory stories RUN='$(QUICK)'
 
 .PHONY: e2e

@@ -77,7 +77,7 @@ func cutOff(t *testing.T) {
 // asked for, that time does not count for pods of a provider that is cut off, nor while `hanse kubelet` itself is down.
 func TestWaitOutlivesEviction(t *testing.T) {
 	alone(t)
-	const afterSeconds = 5
+	const afterSeconds = 10
 	lubeck.evictAfter(t, afterSeconds)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	both := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
