@@ -334,13 +334,13 @@ func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 	hamburg.awaitQuota(t, flooded, "count/shadowpods.hanse.dev", 100)
 	hamburg.awaitQuota(t, g.invitation.Namespace, "count/namespacemappings.hanse.dev", 5)
 	var (
-		made, refused atomic.Int64
-		creating      sync.WaitGroup
+		answers  tally
+		creating sync.WaitGroup
 	)
 	flooding, stop := context.WithCancel(t.Context())
 	defer stop()
 	for worker := range 8 {
-		creating.Go(func() { g.createMany(flooding, t, flooded, worker, &made, &refused) })
+		creating.Go(func() { g.createMany(flooding, t, flooded, worker, &answers) })
 	}
 	if err := victim.Create(t.Context(), shadow(t, theirs, "honest", busyPod)); err != nil {
 		t.Fatal(err)
@@ -348,9 +348,10 @@ func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 	victim.awaitRunning(t, theirs, "honest")
 	stop()
 	creating.Wait()
-	t.Logf("%d objects were made and %d refused", made.Load(), refused.Load())
-	if made.Load() > 100 || refused.Load() == 0 {
-		t.Errorf("%d objects were made where 100 are allowed, %d refused", made.Load(), refused.Load())
+	made, refused := answers.made.Load(), answers.refused.Load()
+	t.Logf("%d objects were made and %d refused", made, refused)
+	if made > 100 || refused == 0 {
+		t.Errorf("%d objects were made where 100 are allowed, %d refused", made, refused)
 	}
 	for i := range 20 {
 		err := g.Create(t.Context(), mappingIn(g.invitation.Namespace, fmt.Sprintf("many-%d", i)))
@@ -377,14 +378,17 @@ func (c *cluster) awaitQuota(t *testing.T, ns string, name corev1.ResourceName, 
 	})
 }
 
+// A tally counts what became of requests to create something.
+type tally struct{ made, refused atomic.Int64 }
+
 // createMany is one of eight that create at least 1,000 records together, and more until it is stopped.
-func (g *guest) createMany(stopped context.Context, t *testing.T, twin string, worker int, made, refused *atomic.Int64) {
+func (g *guest) createMany(stopped context.Context, t *testing.T, twin string, worker int, answers *tally) {
 	for i := 0; i < 1000/8 || stopped.Err() == nil; i++ {
 		record := shadow(t, twin, fmt.Sprintf("flood-%d-%d", worker, i), template("hostPID: true", ""))
 		if err := g.Create(t.Context(), record); err == nil {
-			made.Add(1)
+			answers.made.Add(1)
 		} else if apierrors.IsForbidden(err) {
-			refused.Add(1)
+			answers.refused.Add(1)
 		}
 	}
 }

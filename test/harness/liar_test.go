@@ -2,7 +2,6 @@ package harness
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -16,15 +15,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ask sends a request to the liar as a cluster would that has its address, and returns its answer.
-func ask(ctx context.Context, t *testing.T, l *Liar, method, path string) *http.Response {
+// ask sends a request to the liar as a cluster would that has its address, and returns the body of the answer.
+func ask(t *testing.T, l *Liar, method, path string) io.Reader {
 	t.Helper()
 	address := l.Address()
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM(address.CertificateAuthorityData)
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: authorities, ServerName: address.TLSServerName}}
 	t.Cleanup(transport.CloseIdleConnections)
-	request, err := http.NewRequestWithContext(ctx, method, address.Server+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), method, address.Server+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +32,7 @@ func ask(ctx context.Context, t *testing.T, l *Liar, method, path string) *http.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = response.Body.Close() })
-	return response
+	return response.Body
 }
 
 func startedLiar(t *testing.T) *Liar {
@@ -54,7 +53,7 @@ func TestLiarPassesOnWhatItHasNoLieFor(t *testing.T) {
 	l := startedLiar(t)
 	for _, lie := range []Lie{nil, Expires("shadowpods"), SlowWrites(time.Hour)} {
 		l.Tell(lie)
-		answer, err := io.ReadAll(ask(t.Context(), t, l, http.MethodGet, "/apis/hanse.dev/v1alpha1/peers").Body)
+		answer, err := io.ReadAll(ask(t, l, http.MethodGet, "/apis/hanse.dev/v1alpha1/peers"))
 		if err != nil || string(answer) != "the truth" {
 			t.Errorf("it says %q, %v", answer, err)
 		}
@@ -76,7 +75,7 @@ func TestLiarLies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := startedLiar(t)
 			l.Tell(test.lie)
-			body := bufio.NewReader(ask(t.Context(), t, l, http.MethodGet, test.path).Body)
+			body := bufio.NewReader(ask(t, l, http.MethodGet, test.path))
 			line := ""
 			for range test.lines {
 				var err error
@@ -96,7 +95,7 @@ func TestLiarHoldsWritesUp(t *testing.T) {
 	const hang = 50 * time.Millisecond
 	l.Tell(SlowWrites(hang))
 	start := time.Now()
-	ask(t.Context(), t, l, http.MethodPost, "/shadowpods")
+	ask(t, l, http.MethodPost, "/shadowpods")
 	if took := time.Since(start); took < hang {
 		t.Errorf("a write took %v, although it should hang for %v", took, hang)
 	}
