@@ -84,9 +84,9 @@ check: lint $(CONTROLLER_GEN) ## linters, formatting, generated files, go.mod: w
 	hack/check.sh $(CONTROLLER_GEN)
 
 .PHONY: unit
-unit: ## unit tests alone, with the race detector, for which a C compiler is installed if need be
+unit: ## unit tests alone, with the race detector, for which a C compiler is installed if need be; make check vets
 	@command -v gcc >/dev/null || { apt-get update -qq && apt-get install -qq -y gcc libc6-dev; }
-	CGO_ENABLED=1 go test -race -run '$(RUN)' $$(go list ./... | grep -v /test/e2e)
+	CGO_ENABLED=1 go test -race -vet=off -run '$(RUN)' $$(go list ./... | grep -v /test/e2e)
 	cd test/fit && CGO_ENABLED=0 go test -trimpath ./...
 	@$(MAKE) --no-print-directory -C testbed test
 

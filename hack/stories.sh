@@ -51,13 +51,17 @@ start_market() {
 
 # tell runs the stories of one phase: tell PHASE STATE
 tell() {
+	local start=$SECONDS code=0
 	echo "== stories: $1"
-	(cd test/e2e && HANSE_TESTBED_STATE=$2 ../../bin/e2e.test -phase "$1" -test.v -test.timeout 30m -test.parallel 8 -test.run "${RUN:-.}")
+	(cd test/e2e && HANSE_TESTBED_STATE=$2 ../../bin/e2e.test -phase "$1" -test.v -test.timeout 30m -test.parallel 8 -test.run "${RUN:-.}") |
+		tee -a "$told" || code=$?
+	echo "== stories: $1 took $((SECONDS - start)) s"
+	return "$code"
 }
 
 tell_market() { start_market && tell market "$market"; }
 
-status=0 output=$(mktemp)
+status=0 output=$(mktemp) told=$(mktemp)
 if need '^(shared|alone)\b'; then start_pair; fi
 if need '^shared\b'; then tell shared "$state" || status=1; fi
 if need '^market\b'; then
@@ -70,5 +74,7 @@ if [ -n "$beside" ]; then
 	beside=''
 	cat "$output"
 fi
-rm -f "$output"
+echo '== the longest stories, in seconds'
+sed -nE 's/^--- (PASS|FAIL): (\w+) \(([0-9.]+)s\)$/\3 \2/p' "$told" | sort -rn | sed -n 1,15p
+rm -f "$output" "$told"
 exit $status
