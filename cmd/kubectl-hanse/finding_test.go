@@ -73,10 +73,10 @@ func anchor(title string) string {
 	return strings.ReplaceAll(kept, " ", "-")
 }
 
-// topicsOf are the topics that finding.go declares, by the name of the constant.
+// topicsOf are the topics that check.go declares, by the name of the constant.
 func topicsOf(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "finding.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "check.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

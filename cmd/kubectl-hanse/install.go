@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"helm.sh/helm/v4/pkg/strvals"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/internal/install"
 	"github.com/hanse-dev/hanse/internal/version"
@@ -114,18 +113,18 @@ func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags
 		if err != nil {
 			return err
 		}
-		return printManifest(command.OutOrStdout(), manifest)
+		var objects []client.Object
+		for _, object := range slices.Concat(manifest.Definitions, manifest.Objects) {
+			objects = append(objects, object)
+		}
+		return printObjects(command.OutOrStdout(), objects...)
 	}
-	ctx, cancel := context.WithTimeout(command.Context(), flags.timeout)
-	defer cancel()
-	return doInstall(ctx, command, global.cluster, options, flags.wait)
+	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+		return doInstall(ctx, command, c, options, flags.wait)
+	})
 }
 
-func doInstall(ctx context.Context, command *cobra.Command, where target, options install.Options, wait bool) error {
-	c, err := where.connect()
-	if err != nil {
-		return err
-	}
+func doInstall(ctx context.Context, command *cobra.Command, c *connection, options install.Options, wait bool) error {
 	d, err := c.discovery()
 	if err != nil {
 		return err
@@ -139,7 +138,7 @@ func doInstall(ctx context.Context, command *cobra.Command, where target, option
 	}
 	cluster := c.cluster(command)
 	if err := cluster.Apply(ctx, manifest); err != nil {
-		return explain(err, c.name)
+		return err
 	}
 	if wait {
 		if err := cluster.WaitAvailable(ctx, manifest); err != nil {
@@ -147,21 +146,6 @@ func doInstall(ctx context.Context, command *cobra.Command, where target, option
 		}
 	}
 	return say(command, "Hanse %s is installed in %s.\n", options.Version, c.name)
-}
-
-func printManifest(to io.Writer, m install.Manifest) error {
-	for _, objects := range [][]*unstructured.Unstructured{m.Definitions, m.Objects} {
-		for _, object := range objects {
-			data, err := yaml.Marshal(object.Object)
-			if err != nil {
-				return fmt.Errorf("encode %s %s: %w", object.GetKind(), object.GetName(), err)
-			}
-			if _, err := fmt.Fprintf(to, "---\n%s", data); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func newUninstallCommand(global *globalFlags) *cobra.Command {
@@ -179,17 +163,13 @@ func newUninstallCommand(global *globalFlags) *cobra.Command {
   kubectl hanse uninstall --force`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(command.Context(), timeout)
-			defer cancel()
-			c, err := global.cluster.connect()
-			if err != nil {
-				return err
-			}
-			removal.Namespace = global.namespace
-			if err := c.cluster(command).Remove(ctx, removal); err != nil {
-				return explain(err, c.name)
-			}
-			return say(command, "Hanse is removed from %s.\n", c.name)
+			return global.within(command, timeout, func(ctx context.Context, c *connection) error {
+				removal.Namespace = global.namespace
+				if err := c.cluster(command).Remove(ctx, removal); err != nil {
+					return err
+				}
+				return say(command, "Hanse is removed from %s.\n", c.name)
+			})
 		},
 	}
 	flags := command.Flags()
@@ -222,7 +202,14 @@ func newVersionCommand(global *globalFlags) *cobra.Command {
 			found := versions{Client: version.Version}
 			var err error
 			if !clientOnly {
-				err = askVersion(command.Context(), global, &found)
+				err = global.within(command, 10*time.Second, func(ctx context.Context, c *connection) error {
+					seen := take(ctx, c.client, scope{system: global.namespace}, time.Time{}, partInfo)
+					found.Server, found.ClusterID = seen.version, seen.clusterID
+					if err := seen.err(partInfo); err != nil || seen.version != "" {
+						return err
+					}
+					return fmt.Errorf("%s does not say its version of Hanse (is it installed?)", c.name)
+				})
 			}
 			return errors.Join(printVersions(command, found, output), err)
 		},
@@ -230,24 +217,6 @@ func newVersionCommand(global *globalFlags) *cobra.Command {
 	command.Flags().BoolVar(&clientOnly, "client", false, "do not ask the cluster")
 	command.Flags().StringVarP(&output, "output", "o", "", "json; by default for people")
 	return command
-}
-
-func askVersion(ctx context.Context, global *globalFlags, found *versions) error {
-	c, err := global.cluster.connect()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	seen := take(ctx, c.client, scope{system: global.namespace}, time.Time{}, partInfo)
-	if err := seen.err(partInfo); err != nil {
-		return err
-	}
-	if seen.version == "" {
-		return fmt.Errorf("%s does not say its version of Hanse (is it installed?)", c.name)
-	}
-	found.Server, found.ClusterID = seen.version, seen.clusterID
-	return nil
 }
 
 func printVersions(command *cobra.Command, found versions, output string) error {

@@ -1,7 +1,9 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -9,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -16,6 +19,51 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
 )
+
+// Config is what an administrator may set. What is not set has the default that is named.
+type Config struct {
+	// Self is what this cluster says of itself.
+	Self Announcement
+	// Multicast says whether to announce and look on the local network.
+	Multicast bool
+	// Address is the address of the machine that announces, as multicast DNS wants one.
+	Address net.IP
+	// Domains are those whose SRV records are looked up.
+	Domains []string
+	// Period is how often it is looked. Default 1 min.
+	Period time.Duration
+	// ForgetAfter is how long a cluster is remembered that is not seen any more and that nobody has accepted. Default 1 h.
+	ForgetAfter time.Duration
+	// MaxPeers is how many clusters that nobody has accepted are remembered. Default 64.
+	MaxPeers int
+	// Clock is the time. Default the real one.
+	Clock clock.WithTicker
+}
+
+// Default fills in what was not set.
+func (c *Config) Default() {
+	c.Period = cmp.Or(c.Period, time.Minute)
+	c.ForgetAfter = cmp.Or(c.ForgetAfter, time.Hour)
+	c.MaxPeers = cmp.Or(c.MaxPeers, 64)
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c *Config) Validate() error {
+	var problems []error
+	if !c.Multicast && len(c.Domains) == 0 {
+		problems = append(problems, errors.New("there is nowhere to look: neither multicast DNS nor a domain is set"))
+	}
+	if c.Multicast && c.Address == nil {
+		problems = append(problems, errors.New("multicast DNS needs the address of this machine"))
+	}
+	if c.Period < 0 || c.ForgetAfter < 0 || c.MaxPeers < 0 {
+		problems = append(problems, errors.New("the period, the time after which a cluster is forgotten, and the number of peers must be positive"))
+	}
+	return errors.Join(append(problems, c.Self.check())...)
+}
 
 // fieldOwner is who writes what was found into the status of Peers.
 const fieldOwner = client.FieldOwner("hanse-discovery")
@@ -155,7 +203,7 @@ func (d *Discovery) forget(ctx context.Context, peers *v1alpha1.PeerList) error 
 			d.seen[peer.Spec.ClusterID] = now
 			continue
 		}
-		if now.Sub(seen) < d.config.Patience {
+		if now.Sub(seen) < d.config.ForgetAfter {
 			continue
 		}
 		// An administrator may have accepted it a moment ago.
