@@ -6,11 +6,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // podExplained is what `explain pod` shows. Its JSON is for scripts: fields are added, never renamed.
@@ -147,55 +146,18 @@ func choiceOf(f podFacts, where podPlace) podChoice {
 	case f.offloading == nil:
 		return podChoice{Reasons: []string{"The namespace is not offloaded, so the pod is placed as if there were no Hanse"}}
 	}
-	decided := f.decided()
-	choice := podChoice{Strategy: orElseStrategy(f.offloading.Spec.Strategy), Reasons: reasonsOf(f, where, decided)}
+	placement, err := offload.NewPlacement(f.offloading)
+	if err != nil {
+		return podChoice{Reasons: []string{"The cluster selector of the namespace makes no sense: " + err.Error()}}
+	}
+	choice := podChoice{Strategy: placement.Strategy(), Reasons: reasonsOf(f, where, placement)}
 	if choice.Strategy != v1alpha1.StrategyLocal && f.pod.Annotations[v1alpha1.AnnotationRunsAtHome] == "" {
-		choice.Candidates = f.candidates(decided)
+		choice.Candidates = f.candidates(placement)
 	}
 	return choice
 }
 
-func orElseStrategy(strategy v1alpha1.OffloadingStrategy) v1alpha1.OffloadingStrategy {
-	if strategy == "" {
-		return v1alpha1.StrategyLocalAndRemote
-	}
-	return strategy
-}
-
-// decided is what was decided about pods such as this one: by its class, if it has one.
-func (f podFacts) decided() *v1alpha1.PlacementStatus {
-	placement := f.offloading.Status.Placement
-	if placement == nil {
-		return &v1alpha1.PlacementStatus{}
-	}
-	class := f.class()
-	for i := range placement.Classes {
-		if class != nil && placement.Classes[i].Name == class.Name {
-			return &placement.Classes[i].PlacementStatus
-		}
-	}
-	return &placement.PlacementStatus
-}
-
-// class is the first one in the namespace's placement that the pod belongs to.
-func (f podFacts) class() *v1alpha1.PlacementClass {
-	if f.offloading.Spec.Placement == nil {
-		return nil
-	}
-	classes := f.offloading.Spec.Placement.Classes
-	for i := range classes {
-		selector := labels.Set{}
-		for key, value := range classes[i].PodLabels {
-			selector[key] = string(value)
-		}
-		if labels.SelectorFromSet(selector).Matches(labels.Set(f.pod.Labels)) {
-			return &classes[i]
-		}
-	}
-	return nil
-}
-
-func reasonsOf(f podFacts, where podPlace, decided *v1alpha1.PlacementStatus) []string {
+func reasonsOf(f podFacts, where podPlace, placement offload.Placement) []string {
 	var reasons []string
 	add := func(text string, args ...any) { reasons = append(reasons, fmt.Sprintf(text, args...)) }
 	if isOfDaemonSet(f.pod) {
@@ -205,13 +167,22 @@ func reasonsOf(f podFacts, where podPlace, decided *v1alpha1.PlacementStatus) []
 		add("It cannot run in another cluster: %s", cause)
 		return reasons
 	}
-	add("%s", strategyReason(f, where, decided))
-	return append(reasons, wishesOf(f, decided)...)
+	add("%s", strategyReason(f, where, placement))
+	if class := placement.ClassOf(f.pod); class != nil {
+		add("It belongs to the class %s", class.Name)
+	}
+	if prefer := f.pod.Annotations[v1alpha1.AnnotationPrefer]; prefer != "" {
+		add("Its annotation prefers %s", prefer)
+	}
+	if decided := placement.Decided(f.pod); decided.Strict {
+		add("Placement is strict: only %s", orElse(strings.Join(decided.Only, ", "), "a cluster that fits, and none does"))
+	}
+	return reasons
 }
 
 // strategyReason says how the strategy and the place of the pod go together.
-func strategyReason(f podFacts, where podPlace, decided *v1alpha1.PlacementStatus) string {
-	switch strategy := orElseStrategy(f.offloading.Spec.Strategy); {
+func strategyReason(f podFacts, where podPlace, placement offload.Placement) string {
+	switch strategy := placement.Strategy(); {
 	case strategy == v1alpha1.StrategyLocal && where.Kind == placeVirtual:
 		return fmt.Sprintf("Strategy Local keeps new pods at home; this one was placed before that, and onChange is %s", f.onChange())
 	case strategy == v1alpha1.StrategyLocal:
@@ -220,31 +191,13 @@ func strategyReason(f podFacts, where podPlace, decided *v1alpha1.PlacementStatu
 		return fmt.Sprintf("Strategy Remote sends new pods away; this one was placed before that, or chose its node itself, and onChange is %s", f.onChange())
 	case strategy == v1alpha1.StrategyRemote:
 		return "Strategy Remote sends pods to virtual nodes alone"
-	case decided.PrefersRemote || slices.Contains(preferences, f.pod.Annotations[v1alpha1.AnnotationPrefer]):
+	case !placement.PrefersHome(f.pod):
 		return "Virtual nodes come by their weights, and are not behind the nodes of home"
 	case where.Kind == placeVirtual:
 		return "Home comes first: it had no room for the pod when it was placed, or the pod itself chooses its nodes"
 	default:
 		return "Home comes first, then virtual nodes"
 	}
-}
-
-// preferences are the values of AnnotationPrefer that admission knows.
-var preferences = []string{string(v1alpha1.PreferPrice), string(v1alpha1.PreferLatency), string(v1alpha1.PreferSpread)}
-
-// wishesOf are what the pod and its placement say besides.
-func wishesOf(f podFacts, decided *v1alpha1.PlacementStatus) []string {
-	var reasons []string
-	if class := f.class(); class != nil {
-		reasons = append(reasons, "It belongs to the class "+class.Name)
-	}
-	if prefer := f.pod.Annotations[v1alpha1.AnnotationPrefer]; prefer != "" {
-		reasons = append(reasons, "Its annotation prefers "+prefer)
-	}
-	if decided.Strict {
-		reasons = append(reasons, "Placement is strict: only "+orElse(strings.Join(decided.Only, ", "), "a cluster that fits, and none does"))
-	}
-	return reasons
 }
 
 func (f podFacts) onChange() v1alpha1.ChangeMode {
@@ -255,11 +208,7 @@ func (f podFacts) onChange() v1alpha1.ChangeMode {
 }
 
 // candidates are all virtual nodes, with what was decided about them.
-func (f podFacts) candidates(decided *v1alpha1.PlacementStatus) []podCandidate {
-	selector, err := f.offloading.Spec.ClusterSelector.Selector()
-	if err != nil {
-		return nil // the offloading's condition says so
-	}
+func (f podFacts) candidates(placement offload.Placement) []podCandidate {
 	prices := map[string]string{} // Peer → what it asks for one core with 1Gi and an hour
 	for _, row := range f.table().Rows {
 		prices[row.Peer] = viewRow(&row).UsualCost.String()
@@ -267,59 +216,12 @@ func (f podFacts) candidates(decided *v1alpha1.PlacementStatus) []podCandidate {
 	var found []podCandidate
 	for i := range f.nodes.Items {
 		node := &f.nodes.Items[i]
-		candidate := podCandidate{Node: node.Name, Price: prices[node.Labels[v1alpha1.LabelPeer]]}
-		decision := nodeDecision(decided, node.Name)
-		candidate.Weight, candidate.Excluded = weightFor(f.pod, decision), decision.Excluded
-		switch {
-		case !selector.Matches(labels.Set(node.Labels)):
-			candidate.Excluded = "clusterSelector does not match it"
-		case slices.Contains(f.excludedPeers(), node.Labels[v1alpha1.LabelPeer]):
-			candidate.Excluded = "it is excluded by name"
-		case candidate.Excluded == "" && decided.Strict && len(decided.Only) == 0:
-			candidate.Excluded = "placement is strict, and no cluster fits"
-		case candidate.Excluded == "" && decided.Strict && !slices.Contains(decided.Only, node.Name):
-			candidate.Excluded = "placement is strict, and another one is better"
-		}
-		found = append(found, candidate)
+		found = append(found, podCandidate{
+			Node: node.Name, Price: prices[node.Labels[v1alpha1.LabelPeer]],
+			Weight: placement.Weight(f.pod, node), Excluded: placement.Excludes(f.pod, node),
+		})
 	}
 	return found
-}
-
-func nodeDecision(decided *v1alpha1.PlacementStatus, node string) v1alpha1.NodePlacement {
-	i := slices.IndexFunc(decided.Nodes, func(n v1alpha1.NodePlacement) bool { return n.Name == node })
-	if i < 0 {
-		return v1alpha1.NodePlacement{}
-	}
-	return decided.Nodes[i]
-}
-
-// weightFor is how much a node is preferred for the pod, as the admission policy has it.
-func weightFor(pod *corev1.Pod, decision v1alpha1.NodePlacement) int32 {
-	switch v1alpha1.PlacementPreference(pod.Annotations[v1alpha1.AnnotationPrefer]) {
-	case v1alpha1.PreferPrice:
-		return decision.WeightByPrice
-	case v1alpha1.PreferLatency:
-		return decision.WeightByLatency
-	case v1alpha1.PreferSpread:
-		return 0
-	default:
-		return decision.Weight
-	}
-}
-
-// excludedPeers are those that the namespace, the pod's class and the pod itself name.
-func (f podFacts) excludedPeers() []string {
-	var excluded []string
-	if placement := f.offloading.Spec.Placement; placement != nil {
-		excluded = append(excluded, placement.Exclude...)
-	}
-	if class := f.class(); class != nil {
-		excluded = append(excluded, class.Exclude...)
-	}
-	for _, peer := range strings.Split(f.pod.Annotations[v1alpha1.AnnotationExclude], ",") {
-		excluded = append(excluded, strings.TrimSpace(peer))
-	}
-	return excluded
 }
 
 func stateOfPod(pod *corev1.Pod) podState {
@@ -340,9 +242,4 @@ func stateOfPod(pod *corev1.Pod) podState {
 		state.Containers = append(state.Containers, one)
 	}
 	return state
-}
-
-// placedCondition is whether a cluster was chosen for new pods of the namespace.
-func (f podFacts) placedCondition() *metav1.Condition {
-	return meta.FindStatusCondition(f.offloading.Status.Conditions, v1alpha1.ConditionPlaced)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -116,7 +117,7 @@ func unboundProblems(f podFacts) []podProblem {
 	if f.offloading == nil || f.offloading.Spec.Strategy == v1alpha1.StrategyLocal {
 		return found
 	}
-	if placed := f.placedCondition(); placed != nil && placed.Status == metav1.ConditionFalse {
+	if placed := meta.FindStatusCondition(f.offloading.Status.Conditions, v1alpha1.ConditionPlaced); placed != nil && placed.Status == metav1.ConditionFalse {
 		found = append(found, podProblem{
 			Reason: placed.Reason, Message: "Placement chooses no cluster: " + placed.Message,
 			Fix: "Change spec.placement of the NamespaceOffloading: kubectl hanse policy explain placement " + f.pod.Namespace, Link: "docs/how-to/place-pods.md",

@@ -109,7 +109,7 @@ type offloadOrder struct {
 
 func runOffload(ctx context.Context, command *cobra.Command, c *connection, order offloadOrder) error {
 	cluster := c.cluster(command)
-	written, err := offload(ctx, cluster, order.namespace, order.spec)
+	written, err := writeOffloading(ctx, cluster, order.namespace, order.spec)
 	if err != nil {
 		return err
 	}
@@ -164,8 +164,8 @@ func translateRequirement(r labels.Requirement) (v1alpha1.ClusterSelectorRequire
 	return translated, nil
 }
 
-// offload writes what the user wants, and returns all that is wanted now.
-func offload(
+// writeOffloading writes what the user wants, and returns all that is wanted now.
+func writeOffloading(
 	ctx context.Context, cluster install.Cluster, namespace string, spec v1alpha1.NamespaceOffloadingSpec,
 ) (v1alpha1.NamespaceOffloadingSpec, error) {
 	c := cluster.Client
