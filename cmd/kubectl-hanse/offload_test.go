@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 func TestSelectorsAreTranslated(t *testing.T) {
@@ -46,6 +47,7 @@ func TestOffloadingWaitsUntilItHolds(t *testing.T) {
 	spec := v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote}
 	probes := 0
 	s := newWorld(t, shop)
+	s.manager = decide
 	c := interceptor.NewClient(s.client, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if pod, isPod := o.(*corev1.Pod); isPod {
@@ -104,24 +106,35 @@ func TestOffloadingWaitsUntilWishesAreDecided(t *testing.T) {
 	if err := offloadAndWait(ctx, c, spec); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody has decided, and the error is %v", err)
 	}
-	s.manager = func(ctx context.Context, c client.Client, written client.Object) error {
-		offloading, isOffloading := written.(*v1alpha1.NamespaceOffloading)
-		if !isOffloading {
-			return nil
-		}
-		meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, ObservedGeneration: offloading.Generation,
-		})
-		return c.Update(ctx, offloading)
-	}
+	s.manager = decide
 	spec.Placement.Prefer = v1alpha1.PreferLatency
 	if err := offloadAndWait(soon(t), c, spec); err != nil {
 		t.Error(err)
 	}
 }
 
+// decide is what the manager does: it says what admission adds to new pods.
+func decide(ctx context.Context, c client.Client, written client.Object) error {
+	offloading, isOffloading := written.(*v1alpha1.NamespaceOffloading)
+	if !isOffloading {
+		return nil
+	}
+	placement, err := offload.NewPlacement(offloading)
+	if err != nil {
+		return err
+	}
+	decided := v1alpha1.PlacementStatus{}
+	decided.Admission = placement.Admission(nil, decided)
+	offloading.Status.Placement = &v1alpha1.NamespacePlacementStatus{PlacementStatus: decided}
+	meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, ObservedGeneration: offloading.Generation,
+	})
+	return c.Update(ctx, offloading)
+}
+
 func TestOffloadingDoesNotWaitWhereNoPodMayBeMade(t *testing.T) {
 	s := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	s.manager = decide
 	c := interceptor.NewClient(s.client, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if _, isPod := o.(*corev1.Pod); isPod {
