@@ -29,6 +29,7 @@ type guest struct {
 	provider      *cluster
 	invitation    *trust.Invitation
 	config        *rest.Config
+	before        client.Client // with the invitation alone
 }
 
 // invite asks the cluster's administrator for an invitation, and has the peer forgotten at the story's end.
@@ -119,20 +120,25 @@ func (c *cluster) join(t *testing.T, invitation *trust.Invitation, id string) *g
 		t.Fatal(err)
 	}
 	session := awaitSession(t, before, claim, sealing, invitation)
-	g := &guest{id: id, provider: c, invitation: invitation}
+	g := &guest{id: id, provider: c, invitation: invitation, before: before}
 	g.Client, g.config = c.as(t, session.Token)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"phase":"Joined"}}`))
 	if err := g.Patch(t.Context(), claim, patch); err != nil {
 		t.Fatal(err)
 	}
+	return g
+}
+
+// expectInvitationEnded waits until the invitation that was used is good for nothing: API servers remember tokens for 10 s.
+func (g *guest) expectInvitationEnded(t *testing.T) {
+	t.Helper()
+	key := types.NamespacedName{Namespace: g.invitation.Namespace, Name: v1alpha1.PeeringClaimName}
 	eventually(t, "the invitation ends once it was used", func(ctx context.Context) error {
-		err := before.Get(ctx, client.ObjectKeyFromObject(claim), &v1alpha1.PeeringClaim{})
-		if err == nil {
+		if err := g.before.Get(ctx, key, &v1alpha1.PeeringClaim{}); err == nil {
 			return errors.New("it can still be used")
 		}
 		return nil
 	})
-	return g
 }
 
 func awaitSession(t *testing.T, c client.Client, claim *v1alpha1.PeeringClaim, key trust.SealingKey, invitation *trust.Invitation) trust.Session {

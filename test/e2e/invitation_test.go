@@ -121,7 +121,7 @@ func TestInvitationExpires(t *testing.T) {
 	if second.ID == invitation.ID {
 		t.Error("it is the same invitation again")
 	}
-	hamburg.join(t, second, "visby-late")
+	hamburg.join(t, second, "visby-late").expectInvitationEnded(t)
 }
 
 func TestSomebodyElseWithOurIDIsNotLetIn(t *testing.T) {
@@ -187,6 +187,7 @@ func TestUnpeerRevokes(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	g.expectInvitationEnded(t)
 	if _, err := hamburg.Hanse(ctx, "unpeer", "visby-leaver", "--force", "--forget"); err != nil {
 		t.Fatal(err)
 	}
