@@ -61,6 +61,25 @@ func TestReadmeLinksEachPage(t *testing.T) {
 	}
 }
 
+var sourceFile = regexp.MustCompile("`((?:api|charts|cmd|internal)/[a-z0-9_./-]+\\.[a-z]+)`")
+
+// TestArchitectureNamesFilesThatExist checks the file names by which the page shows the ways through the code.
+func TestArchitectureNamesFilesThatExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := sourceFile.FindAllStringSubmatch(string(text), -1)
+	if len(named) < 20 {
+		t.Errorf("ARCHITECTURE.md names only %d files", len(named))
+	}
+	for _, match := range named {
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(match[1]))); err != nil {
+			t.Errorf("ARCHITECTURE.md names %s, which does not exist", match[1])
+		}
+	}
+}
+
 // follow says what is wrong with a link on a page, if anything. Links to other hosts are not followed.
 func follow(pages map[string]page, file, link string) string {
 	target, err := url.Parse(link)

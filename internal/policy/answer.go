@@ -49,35 +49,41 @@ type Decision struct {
 	Ranking *Ranking
 }
 
-// An OfferPatch changes fields of an advertisement. A nil field is not changed.
+// An OfferPatch changes fields of an advertisement. A nil field is not changed. In JSON its fields, and those of PodPatch
+// and Ranking, have the names that rules give them.
 type OfferPatch struct {
 	// Availability and LargestPod replace the amounts of the resources that they name; a zero takes the resource away, but
 	// of those that every advertisement names, which become zero.
-	Availability, LargestPod corev1.ResourceList
+	Availability corev1.ResourceList `json:"availability,omitempty"`
+	LargestPod   corev1.ResourceList `json:"largestPod,omitempty"`
 	// Prices replaces the prices as a whole; one without a currency makes the offer free.
-	Prices *v1alpha1.Prices
+	Prices *v1alpha1.Prices `json:"prices,omitempty"`
 	// Labels and Flags replace the values of the keys that they name; an empty value takes the key away.
-	Labels, Flags map[string]string
+	Labels map[string]string `json:"labels,omitempty"`
+	Flags  map[string]string `json:"flags,omitempty"`
 	// HideImages takes all images away.
-	HideImages bool
+	HideImages bool `json:"hideImages,omitempty"`
 }
 
 // A PodPatch changes fields of a pod that is made for a consumer.
 type PodPatch struct {
 	// Labels, Annotations and NodeSelector are added; keys that the pod has are replaced, but for those of Hanse.
-	Labels, Annotations, NodeSelector map[string]string
+	Labels       map[string]string `json:"labels,omitempty"`
+	Annotations  map[string]string `json:"annotations,omitempty"`
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// PriorityClassName and RuntimeClassName are set unless they are empty.
-	PriorityClassName, RuntimeClassName string
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	RuntimeClassName  string `json:"runtimeClassName,omitempty"`
 }
 
 // A Ranking says how clusters compare for the pods of a namespace.
 type Ranking struct {
 	// Exclude names peers that must not be used, and why.
-	Exclude map[string]string
+	Exclude map[string]string `json:"exclude,omitempty"`
 	// Scores says of peers how good they are: the higher the better. It is nil if the policies do not compare.
-	Scores map[string]float64
+	Scores map[string]float64 `json:"score,omitempty"`
 	// Strict lets only the best one be used that fits.
-	Strict bool
+	Strict bool `json:"strict,omitempty"`
 }
 
 // decode makes a decision of what the rules answered.

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
@@ -39,26 +36,10 @@ type Trial struct {
 type Answer struct {
 	Decision policy.Outcome `json:"decision,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
-	Patch    *Patch         `json:"patch,omitempty"`
-	Steps    []Step         `json:"steps,omitempty"`
-	Error    string         `json:"error,omitempty"`
-}
-
-// A Patch is what a decision changes, with the names that it has in Rego.
-type Patch struct {
-	Availability      corev1.ResourceList `json:"availability,omitempty"`
-	LargestPod        corev1.ResourceList `json:"largestPod,omitempty"`
-	Prices            *v1alpha1.Prices    `json:"prices,omitempty"`
-	Labels            map[string]string   `json:"labels,omitempty"`
-	Flags             map[string]string   `json:"flags,omitempty"`
-	HideImages        bool                `json:"hideImages,omitempty"`
-	Annotations       map[string]string   `json:"annotations,omitempty"`
-	NodeSelector      map[string]string   `json:"nodeSelector,omitempty"`
-	PriorityClassName string              `json:"priorityClassName,omitempty"`
-	RuntimeClassName  string              `json:"runtimeClassName,omitempty"`
-	Exclude           map[string]string   `json:"exclude,omitempty"`
-	Score             map[string]float64  `json:"score,omitempty"`
-	Strict            bool                `json:"strict,omitempty"`
+	// Patch is what the decision changes: a policy.OfferPatch, PodPatch or Ranking.
+	Patch any    `json:"patch,omitempty"`
+	Steps []Step `json:"steps,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // A Step is a rule that contributed to a decision.
@@ -163,21 +144,14 @@ func answerOf(decision policy.Decision, steps []policy.Step) Answer {
 }
 
 // patchOf returns what the decision changes, nil if that is nothing.
-func patchOf(decision policy.Decision) *Patch {
+func patchOf(decision policy.Decision) any {
 	switch {
 	case decision.Offer != nil:
-		p := decision.Offer
-		return &Patch{
-			Availability: p.Availability, LargestPod: p.LargestPod, Prices: p.Prices, Labels: p.Labels, Flags: p.Flags, HideImages: p.HideImages,
-		}
+		return decision.Offer
 	case decision.Pod != nil:
-		p := decision.Pod
-		return &Patch{
-			Labels: p.Labels, Annotations: p.Annotations, NodeSelector: p.NodeSelector,
-			PriorityClassName: p.PriorityClassName, RuntimeClassName: p.RuntimeClassName,
-		}
+		return decision.Pod
 	case decision.Ranking != nil:
-		return &Patch{Exclude: decision.Ranking.Exclude, Score: decision.Ranking.Scores, Strict: decision.Ranking.Strict}
+		return decision.Ranking
 	default:
 		return nil
 	}

@@ -48,21 +48,21 @@ func TestTrialsAreAnswered(t *testing.T) {
 		"a correction": {
 			Trial{Question: "incoming", Module: ptr.To(head + `patch.labels.region := "north"`), Input: ptr.To("{}")},
 			Answer{
-				Decision: policy.Allow, Patch: &Patch{Labels: map[string]string{"region": "north"}},
+				Decision: policy.Allow, Patch: &policy.OfferPatch{Labels: map[string]string{"region": "north"}},
 				Steps: []Step{{"patch.labels.region", "module.rego:2", `patch.labels.region := "north"`}},
 			},
 		},
 		"an order": {
 			Trial{Question: "placement", Module: ptr.To("package hanse.placement\nscore.hamburg := 3\nstrict := true"), Input: ptr.To("{}")},
 			Answer{
-				Decision: policy.Allow, Patch: &Patch{Score: map[string]float64{"hamburg": 3}, Strict: true},
+				Decision: policy.Allow, Patch: &policy.Ranking{Scores: map[string]float64{"hamburg": 3}, Strict: true},
 				Steps: []Step{{"score.hamburg", "module.rego:2", "score.hamburg := 3"}, {"strict", "module.rego:3", "strict := true"}},
 			},
 		},
 		"a change of a pod": {
 			Trial{Question: "shadowpod", Module: ptr.To("package hanse.shadowpod\npatch.nodeSelector.disk := \"slow\""), Input: ptr.To("{}")},
 			Answer{
-				Decision: policy.Allow, Patch: &Patch{NodeSelector: map[string]string{"disk": "slow"}},
+				Decision: policy.Allow, Patch: &policy.PodPatch{NodeSelector: map[string]string{"disk": "slow"}},
 				Steps: []Step{{"patch.nodeSelector.disk", "module.rego:2", `patch.nodeSelector.disk := "slow"`}},
 			},
 		},

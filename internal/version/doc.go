@@ -1,2 +1,0 @@
-// Package version tells which Hanse this is.
-package version
