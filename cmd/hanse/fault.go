@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -24,8 +23,15 @@ type faultFlags struct {
 func (f *faultFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.failAt, "fail-at", "", "point NAME[:N] at which the process ends as if it were killed")
 	flags.DurationVar(&f.offset, "clock-offset", 0, "by how much the clock is wrong")
-	if err := errors.Join(flags.MarkHidden("fail-at"), flags.MarkHidden("clock-offset")); err != nil {
-		panic(err) // the flags are those of the lines above
+	hide(flags, "fail-at", "clock-offset")
+}
+
+// hide keeps flags out of the help: those of tests, and those that hardly any administrator wants to set.
+func hide(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		if err := flags.MarkHidden(name); err != nil {
+			panic(err) // there is no such flag
+		}
 	}
 }
 

@@ -7,10 +7,14 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/internal/advertisement"
+	"github.com/hanse-dev/hanse/internal/agentless"
+	"github.com/hanse-dev/hanse/internal/namespaces"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/policymaker"
@@ -46,6 +50,7 @@ func (f *marketFlags) bind(flags *pflag.FlagSet) {
 	flags.Int64Var(&c.AggregateShare, "aggregate-share", 0, "how many percent to add to the prices of what is passed on")
 	flags.DurationVar(&c.Bounds.ClockSkew, "clock-skew", c.Bounds.ClockSkew, "how far a peer's clock may be off")
 	flags.DurationVar(&f.policies.Deadline, "policy-deadline", f.policies.Deadline, "how long the policies may take to answer a question")
+	hide(flags, "full-interval", "min-interval", "settle-interval", "threshold", "max-images", "clock-skew", "policy-deadline")
 }
 
 // parse reads the flags that pflag has no type for.
@@ -83,4 +88,45 @@ func (f *marketFlags) addAdvertising(mgr manager.Manager, links *peers.Links) er
 	f.maker.Gather(policy.Outgoing, publisher.Gather)
 	f.maker.Gather(policy.Incoming, receiver.Gather)
 	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
+}
+
+// offloadingFlags say which namespaces are offloaded without their users doing anything.
+type offloadingFlags struct {
+	namespaces string
+	spec       string
+	defaults   *namespaces.Default
+}
+
+func (f *offloadingFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.namespaces, "offload-namespaces", "",
+		"labels of the namespaces in which to keep a NamespaceOffloading, as in kubectl get -l; by default none")
+	flags.StringVar(&f.spec, "offload-spec", "", "spec of those NamespaceOffloadings, as JSON; by default {}")
+}
+
+func (f *offloadingFlags) parse() error {
+	if f.namespaces == "" {
+		if f.spec != "" {
+			return errors.New("--offload-spec is for --offload-namespaces")
+		}
+		return nil
+	}
+	selector, err := labels.Parse(f.namespaces)
+	if err != nil {
+		return fmt.Errorf("--offload-namespaces: %w", err)
+	}
+	f.defaults = &namespaces.Default{Selector: selector}
+	if err := yaml.UnmarshalStrict([]byte(f.spec), &f.defaults.Spec); err != nil {
+		return fmt.Errorf("--offload-spec: %w", err)
+	}
+	return nil
+}
+
+// addAgentless adds what makes the offers of clusters without Hanse.
+func (f *marketFlags) addAgentless(mgr manager.Manager, links *peers.Links) error {
+	c := &f.advertising
+	config := agentless.Config{
+		ClusterID: c.ClusterID, Interval: c.HelloInterval, TimeToLive: c.HelloTimeout,
+		LabelKeys: c.LabelKeys, Workers: c.Workers,
+	}
+	return agentless.NewOfferer(config, mgr.GetClient(), agentless.By(links), f.clock).SetupWithManager(mgr)
 }

@@ -76,8 +76,7 @@ func (c *calls) Reconcile(ctx context.Context, o *observation) (result, error) {
 	o.contact = o.known.contact
 	err := o.known.failed
 	o.known.failed = nil
-	isDue := o.contact.open(o.sightOfCalls(), o.now) || disputed(o.node, &o.contact.probe)
-	starts := isDue && err == nil && !o.known.calling
+	starts := o.contact.open(o.sightOfCalls(), o.now) && err == nil && !o.known.calling
 	o.known.calling = o.known.calling || starts
 	c.lock.Unlock()
 	if starts {

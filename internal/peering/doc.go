@@ -4,15 +4,15 @@
 //	tenantStep   keeps the tenant namespace and what belongs in it        tenant.go
 //	inviteStep   makes invitations for consumers and answers claims       invite.go, invitation.go, claim.go
 //	calls        talks to the peer beside the reconciles                  contact.go
-//	  joinStep   uses the invitation of a provider                        join.go, answer.go
+//	  joinStep   uses the invitation of a provider                        join.go, offer.go
 //	  renewStep  keeps our session at a provider alive                    renew.go
 //	  probeStep  asks a provider to introduce itself, and measures        probe.go, measure.go
-//	  leaveStep  parts from a peer whose Peer is deleted                  leave.go, revoke.go, tombstone.go
+//	  leaveStep  parts from a peer whose Peer is deleted                  leave.go, tombstone.go
 //	followStep   deletes the Peer of a cluster that has parted from us    follow.go
 //	addressStep  chooses the range in which we see a provider's pods      addresses.go
 //
 // In the end the status is written once (status.go), with conditions that are made of what was observed (agreement.go,
-// conditions.go, readiness.go). What is left of a former peer is looked after in the same controller (tombstone.go), and so
+// conditions.go). What is left of a former peer is looked after in the same controller (tombstone.go), and so
 // is the list of consumers in the FlowSchema (flowschema.go).
 //
 // A peer that does not answer keeps nobody waiting: each peer has a goroutine of its own while we talk to it, and what is

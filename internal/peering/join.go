@@ -41,7 +41,8 @@ func (c *joinStep) Reconcile(ctx context.Context, o *observation) (result, error
 	seen, err := c.look(ctx, o)
 	switch {
 	case apierrors.IsForbidden(err):
-		return result{again: o.now.Add(lookSettling)}, nil // our rights in there were just bound
+		o.contact.sessionGate = gate{o.sightOfCalls(), o.now.Add(lookSettling)} // our rights in there were just bound
+		return result{}, nil
 	case err != nil:
 		return result{}, err
 	}

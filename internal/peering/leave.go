@@ -17,11 +17,6 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// annotationLeaving is put on a tenant namespace when nothing of ours is left at the peer, before the peer is told. If we
-// are killed right after, the peer has perhaps taken our credentials back already, and nobody could tell any more that
-// all is done.
-const annotationLeaving = v1alpha1.AnnotationLeaving
-
 // mappingsAtOnce bounds how many of our namespaces over there are ended with one look.
 const mappingsAtOnce = 500
 
@@ -196,7 +191,7 @@ func (c *leaveStep) takeLeave(
 		}
 		err = sayLeaving(ctx, link)
 	}
-	if o, done := unsaid(err, ns.Annotations[annotationLeaving] != ""); !done {
+	if o, done := unsaid(err, ns.Annotations[v1alpha1.AnnotationLeaving] != ""); !done {
 		return o, ownFault(err)
 	}
 	// The credentials are of no use any more, and without them nothing is asked of the peer again.
@@ -253,10 +248,12 @@ func ownFault(err error) error {
 	return nil
 }
 
-// noteLeaving remembers that the peer is about to be told that we leave.
+// noteLeaving remembers, on the tenant namespace, that nothing of ours is left at the peer, before the peer is told. If we are
+// killed right after, the peer has perhaps taken our credentials back already, and nobody could tell any more that all is
+// done.
 func (c *leaveStep) noteLeaving(ctx context.Context, ns *corev1.Namespace) error {
 	want := &corev1.Namespace{}
-	metav1.SetMetaDataAnnotation(&want.ObjectMeta, annotationLeaving, "true")
+	metav1.SetMetaDataAnnotation(&want.ObjectMeta, v1alpha1.AnnotationLeaving, "true")
 	marked, err := c.mark(ctx, ns, want)
 	if err == nil {
 		marked.DeepCopyInto(ns)
@@ -272,4 +269,93 @@ func (c *leaveStep) release(ctx context.Context, peer *v1alpha1.Peer) error {
 		return fmt.Errorf("remove finalizer: %w", err)
 	}
 	return nil
+}
+
+// revoke ends what the peer has here as our consumer, when it has left or had its time to.
+func (c *leaveStep) revoke(ctx context.Context, peer *v1alpha1.Peer, seen *parting) (obstacle, error) {
+	if seen.namespace == nil {
+		return obstacle{}, nil
+	}
+	if peer.HasRole(v1alpha1.RoleConsumer) {
+		manner := c.config.mannerOf(peer, seen)
+		if manner == patiently {
+			return obstacle{thing: "the peer to move its pods away and to leave", theirs: true}, nil
+		}
+		if manner == leavingATombstone {
+			if err := c.inform(ctx, peer, seen); err != nil {
+				return obstacle{}, err
+			}
+		}
+	}
+	err := c.unbind(ctx, seen.namespace.Name, v1alpha1.ClusterRolePeerTenant, v1alpha1.ClusterRolePeerInvitation)
+	if err != nil {
+		return obstacle{}, err
+	}
+	return c.clearTwins(ctx, peer, seen.namespace.Name)
+}
+
+// A manner is how what a consumer has here is ended.
+type manner int
+
+const (
+	// atOnce: the consumer has left, or is to be forgotten.
+	atOnce manner = iota
+	// patiently: the consumer still has time to leave.
+	patiently
+	// leavingATombstone: the consumer is not waited for, and has to find out when it comes back.
+	leavingATombstone
+)
+
+// mannerOf decides how what the peer has here is ended.
+func (c *Config) mannerOf(peer *v1alpha1.Peer, seen *parting) manner {
+	switch {
+	case seen.mode == v1alpha1.PartingForgotten:
+		return atOnce
+	case seen.mode == v1alpha1.PartingForced:
+		return leavingATombstone
+	case c.hasLeft(peer, seen.claim):
+		return atOnce
+	case seen.overdue:
+		return leavingATombstone
+	default:
+		return patiently
+	}
+}
+
+// hasLeft says whether nothing of a consumer has to be waited for: it was never let in, or it has taken its leave.
+func (c *Config) hasLeft(peer *v1alpha1.Peer, claim *v1alpha1.PeeringClaim) bool {
+	return !accepted(claim) || c.departedBy(peer, claim).mode != ""
+}
+
+// clearTwins ends the twin namespaces of the peer, and never needs the peer's help. They end before the tenant namespace:
+// the right to end them in good order is bound in there.
+func (c *leaveStep) clearTwins(ctx context.Context, peer *v1alpha1.Peer, namespace string) (obstacle, error) {
+	waiting := obstacle{thing: "the peer's namespaces in this cluster to go"}
+	mappings := &v1alpha1.NamespaceMappingList{}
+	if err := c.client.List(ctx, mappings, client.InNamespace(namespace)); err != nil {
+		return obstacle{}, fmt.Errorf("list NamespaceMappings: %w", err)
+	}
+	for i := range mappings.Items {
+		mapping := &mappings.Items[i]
+		if !mapping.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := client.IgnoreNotFound(c.client.Delete(ctx, mapping)); err != nil {
+			return obstacle{}, fmt.Errorf("delete NamespaceMapping %s: %w", mapping.Name, err)
+		}
+	}
+	if len(mappings.Items) > 0 {
+		return waiting, nil
+	}
+	twins := &corev1.NamespaceList{}
+	err := c.client.List(ctx, twins, client.MatchingLabels{
+		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: peer.Name,
+	})
+	if err != nil {
+		return obstacle{}, fmt.Errorf("list twin namespaces: %w", err)
+	}
+	if len(twins.Items) > 0 {
+		return waiting, nil
+	}
+	return obstacle{}, nil
 }

@@ -68,7 +68,7 @@ type sight struct {
 	claim             types.UID
 	claimGeneration   int64
 	accepted          bool
-	node              bool
+	node, cutOff      bool // there is a virtual node, and the peer does not answer it
 	twins             int
 	announced         string // invitation that the client is about to bring
 	joined, unknownAt string // how our invitation stands, and when the peer was found not to know us any more
@@ -182,6 +182,7 @@ func (o *observation) sightOfCalls() sight {
 	s := o.sight()
 	s.announced, s.twins, s.node = o.peer.Annotations[v1alpha1.AnnotationJoin], o.twins, o.node != nil
 	s.accepted = accepted(o.claim)
+	s.cutOff = o.node != nil && v1alpha1.IsCutOff(o.node)
 	if joined := meta.FindStatusCondition(o.peer.Status.Conditions, v1alpha1.ConditionJoined); joined != nil {
 		s.joined = joined.Reason
 	}

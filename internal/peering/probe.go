@@ -48,6 +48,8 @@ func (c *probeStep) Reconcile(ctx context.Context, o *observation) (result, erro
 		return result{}, nil
 	case o.namespace == nil:
 		return result{}, nil
+	case o.tenant != tenantReady:
+		return result{again: o.now.Add(settlePause)}, nil
 	}
 	if disputed(o.node, p) {
 		p.due = time.Time{}

@@ -9,8 +9,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// expectFollowedSuit sees that the Peer was deleted in that mode, with an event.
-func (w *world) expectFollowedSuit(mode v1alpha1.PartingMode) {
+// expectFollowed sees that the Peer was deleted in that mode, with an event.
+func (w *world) expectFollowed(mode v1alpha1.PartingMode) {
 	w.t.Helper()
 	w.recorder.events = nil
 	w.reconcile()
@@ -41,7 +41,7 @@ func TestProviderThatLeavesIsLeft(t *testing.T) {
 	}
 	offer.Spec.Phase = v1alpha1.OfferLeaving
 	w.update(offer)
-	w.expectFollowedSuit(v1alpha1.PartingAgreed)
+	w.expectFollowed(v1alpha1.PartingAgreed)
 }
 
 func TestConsumerThatLeavesIsLeft(t *testing.T) {
@@ -53,7 +53,7 @@ func TestConsumerThatLeavesIsLeft(t *testing.T) {
 	w.expectStays()
 	answer.Spec.Phase = v1alpha1.ClaimLeaving
 	w.update(answer)
-	w.expectFollowedSuit(v1alpha1.PartingAgreed)
+	w.expectFollowed(v1alpha1.PartingAgreed)
 	w.finish()
 	if w.exists("", tenant, &corev1.Namespace{}) {
 		t.Error("the tenant namespace is left")
@@ -64,7 +64,7 @@ func TestConsumerThatComesBackFindsTheTombstone(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
 	w.links.link.err = peers.ErrForbidden
 	w.links.link.tombstone = theirTombstone(t, theirKey, "their-invitation")
-	w.expectFollowedSuit(v1alpha1.PartingForgotten)
+	w.expectFollowed(v1alpha1.PartingForgotten)
 	w.finish()
 }
 
@@ -109,7 +109,7 @@ func TestTombstoneInAClaimIsVerified(t *testing.T) {
 
 	answer.Spec.Tombstone = theirTombstone(t, theirKey, "our-invitation")
 	w.update(answer)
-	w.expectFollowedSuit(v1alpha1.PartingForgotten)
+	w.expectFollowed(v1alpha1.PartingForgotten)
 	w.finish()
 }
 

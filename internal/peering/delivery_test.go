@@ -10,8 +10,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// buried is a world after a forced parting, in which the peer does not answer.
-func buried(t *testing.T, roles ...v1alpha1.PeerRole) *world {
+// partedByForce is a world after a forced parting, in which the peer does not answer.
+func partedByForce(t *testing.T, roles ...v1alpha1.PeerRole) *world {
 	t.Helper()
 	w := newWorld(t, peerOf(roles...))
 	w.reconcile()
@@ -27,7 +27,7 @@ func buried(t *testing.T, roles ...v1alpha1.PeerRole) *world {
 	return w
 }
 
-// lookAfter has the undertaker look at the tombstone, and returns when it wants to again.
+// lookAfter has the controller look at the tombstone, and returns when it wants to again.
 func (w *world) lookAfter() time.Duration {
 	w.t.Helper()
 	again, err := w.tombstones.Reconcile(w.t.Context(), "hamburg")
@@ -37,25 +37,25 @@ func (w *world) lookAfter() time.Duration {
 	return again.Sub(w.clock.Now())
 }
 
-func (w *world) buriedStill() bool { return w.exists("", tenant, &corev1.Namespace{}) }
+func (w *world) tombstoneStands() bool { return w.exists("", tenant, &corev1.Namespace{}) }
 
 func TestTombstoneIsKeptForItsTime(t *testing.T) {
-	w := buried(t, v1alpha1.RoleConsumer)
+	w := partedByForce(t, v1alpha1.RoleConsumer)
 	if pause := w.lookAfter(); pause < 29*24*time.Hour || pause > 30*24*time.Hour {
 		t.Errorf("looks again in %s", pause)
 	}
 	w.clock.Step(30*24*time.Hour - time.Second)
-	if w.lookAfter(); !w.buriedStill() {
+	if w.lookAfter(); !w.tombstoneStands() {
 		t.Error("the tombstone is gone before its time")
 	}
 	w.clock.Step(time.Second)
-	if w.lookAfter(); w.buriedStill() {
+	if w.lookAfter(); w.tombstoneStands() {
 		t.Error("the tombstone is left after its time")
 	}
 }
 
 func TestStatementIsDeliveredWhenThePeerAnswers(t *testing.T) {
-	w := buried(t, v1alpha1.RoleProvider)
+	w := partedByForce(t, v1alpha1.RoleProvider)
 	for _, pause := range []time.Duration{time.Minute, time.Minute, 2 * time.Minute, 4 * time.Minute} {
 		if got := w.lookAfter(); got.Round(2*time.Second) != pause {
 			t.Errorf("tries again in %s, want %s", got, pause)
@@ -74,13 +74,13 @@ func TestStatementIsDeliveredWhenThePeerAnswers(t *testing.T) {
 	if got.Phase != v1alpha1.ClaimLeaving {
 		t.Errorf("phase %q", got.Phase)
 	}
-	if w.buriedStill() {
+	if w.tombstoneStands() {
 		t.Error("the tombstone has served and is left")
 	}
 }
 
 func TestWhatThePeerHasToFindStaysAfterDelivery(t *testing.T) {
-	w := buried(t, v1alpha1.RoleProvider, v1alpha1.RoleConsumer)
+	w := partedByForce(t, v1alpha1.RoleProvider, v1alpha1.RoleConsumer)
 	w.links.link.refuse = nil
 	if pause := w.lookAfter(); pause < 29*24*time.Hour {
 		t.Errorf("looks again in %s", pause)
@@ -89,25 +89,25 @@ func TestWhatThePeerHasToFindStaysAfterDelivery(t *testing.T) {
 	if len(got) != 1 || got["statement"] == "" {
 		t.Errorf("statements %v", got)
 	}
-	if !w.buriedStill() {
+	if !w.tombstoneStands() {
 		t.Error("the tombstone is gone")
 	}
 }
 
 func TestPeerThatForgotUsNeedsNoStatement(t *testing.T) {
-	w := buried(t, v1alpha1.RoleProvider)
+	w := partedByForce(t, v1alpha1.RoleProvider)
 	w.links.link.refuse = nil
 	if err := w.links.link.remote.Delete(t.Context(), w.remoteClaim()); err != nil {
 		t.Fatal(err)
 	}
-	if w.lookAfter(); w.buriedStill() {
+	if w.lookAfter(); w.tombstoneStands() {
 		t.Error("the tombstone is left")
 	}
 }
 
-func TestUndertakerLeavesOthersAlone(t *testing.T) {
+func TestOnlyTombstonesAreEnded(t *testing.T) {
 	t.Run("a new Peer of the name", func(t *testing.T) {
-		w := buried(t, v1alpha1.RoleProvider)
+		w := partedByForce(t, v1alpha1.RoleProvider)
 		peer := peerOf(v1alpha1.RoleProvider)
 		peer.UID = "new"
 		w.create(peer)
@@ -118,7 +118,7 @@ func TestUndertakerLeavesOthersAlone(t *testing.T) {
 	})
 	t.Run("a tenant namespace", func(t *testing.T) {
 		w := newWorld(t, tenantNamespace(peerOf()))
-		if w.lookAfter(); !w.buriedStill() {
+		if w.lookAfter(); !w.tombstoneStands() {
 			t.Error("it is gone")
 		}
 	})
@@ -126,7 +126,7 @@ func TestUndertakerLeavesOthersAlone(t *testing.T) {
 		w := newWorld(t, namespace(tenant, map[string]string{
 			"hanse.dev/type": "tombstone", "hanse.dev/peer": "bremen", "hanse.dev/managed": "true",
 		}))
-		if w.lookAfter(); !w.buriedStill() {
+		if w.lookAfter(); !w.tombstoneStands() {
 			t.Error("it is gone")
 		}
 	})
