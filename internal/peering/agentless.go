@@ -56,8 +56,8 @@ func rightsTo(verbs map[schema.GroupResource][]string) []authorizationv1.Resourc
 // errLacking means that an agentless peer does not give us a right that we need.
 var errLacking = errors.New("a right is missing")
 
-// greeting asks the peer to introduce itself. One without Hanse cannot, and is asked for our rights instead.
-func greeting(ctx context.Context, peer *v1alpha1.Peer, link Link, config Config) (peers.Hello, error) {
+// clusterInfoOf asks the peer to introduce itself. One without Hanse cannot, and is asked for our rights instead.
+func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link Link, config Config) (peers.Hello, error) {
 	if !peer.Agentless() {
 		return link.Hello(ctx)
 	}

@@ -24,7 +24,7 @@ func measuring(t *testing.T, peer *v1alpha1.Peer) *world {
 	return w
 }
 
-// transfersWithin returns how many samples are read in that time, in which the peer is greeted as ever.
+// transfersWithin returns how many samples are read in that time, in which the peer is probed as ever.
 func (w *world) transfersWithin(d time.Duration) int {
 	w.t.Helper()
 	before := w.links.transfers

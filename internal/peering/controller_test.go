@@ -110,7 +110,7 @@ func TestPeerThatChangedMeanwhileIsLookedAtAgain(t *testing.T) {
 	w.get("", tenant, &corev1.Namespace{})
 }
 
-func TestProviderIsGreetedUntilItIsReady(t *testing.T) {
+func TestProviderIsProbedUntilItIsReady(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
 	w.links.err = fmt.Errorf("%w: there is no Secret", peers.ErrCredentialsMissing)
 	w.reconcile()
@@ -247,7 +247,7 @@ func TestProbesBackOff(t *testing.T) {
 		w.clock.Step(pause / 2)
 		w.reconcile()
 		if w.links.link.asked != asked {
-			t.Fatal("greeted before it is time")
+			t.Fatal("probed before it is time")
 		}
 		w.clock.Step(pause - pause/2)
 	}
@@ -259,7 +259,7 @@ func TestProbesBackOff(t *testing.T) {
 	}
 	w.links.link = &fakeLink{hello: w.links.link.hello}
 	if pause := w.reconcile().RequeueAfter; pause < 30*time.Second || pause > 36*time.Second || w.links.link.asked == 0 {
-		t.Errorf("with new credentials: greeted %d times, next in %s", w.links.link.asked, pause)
+		t.Errorf("with new credentials: probed %d times, next in %s", w.links.link.asked, pause)
 	}
 }
 

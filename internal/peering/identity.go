@@ -59,7 +59,7 @@ func EnsureClusterInfo(ctx context.Context, c client.Client, config Config) (Ide
 			return err
 		}
 		config.ClusterID, config.ClusterKey = identity.ClusterID, key
-		info.Data = config.introduction()
+		info.Data = config.clusterInfo()
 		return nil
 	})
 	if err != nil {
@@ -68,8 +68,8 @@ func EnsureClusterInfo(ctx context.Context, c client.Client, config Config) (Ide
 	return identity, nil
 }
 
-// introduction is what this cluster tells of itself, as the data of a ConfigMap hanse-cluster.
-func (c *Config) introduction() map[string]string {
+// clusterInfo is what this cluster tells of itself, as the data of a ConfigMap hanse-cluster.
+func (c *Config) clusterInfo() map[string]string {
 	return map[string]string{
 		v1alpha1.ClusterInfoID:          c.ClusterID,
 		v1alpha1.ClusterInfoVersion:     c.Version,

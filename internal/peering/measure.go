@@ -89,7 +89,7 @@ func (r roundTrip) differs(from roundTrip, tolerated time.Duration) bool {
 // rounded returns a time as it is shown. 0 is shown as unknown, so no time is that short.
 func rounded(d time.Duration) time.Duration { return max(d.Round(roundTripUnit), roundTripUnit) }
 
-// choose decides what to show, now that the peer was greeted. Another process may have shown something before us.
+// choose decides what to show, now that the peer was probed. Another process may have shown something before us.
 func (p *probe) choose(status *v1alpha1.PeerStatus, now time.Time) {
 	p.shown.roundTrip = roundTrip{durationOf(status.RoundTripTime), durationOf(status.RoundTripDeviation)}
 	p.shown = p.shown.next(p.roundTrip, now)

@@ -57,7 +57,7 @@ func (c *probeStep) Reconcile(ctx context.Context, o *observation) (result, erro
 	config := *c.config
 	config.ProbePeriod = max(config.ProbePeriod, spread(c.peers()))
 	before := *p
-	p.greet(ctx, c.links, o.peer, config)
+	p.ask(ctx, c.links, o.peer, config)
 	if p.interrupted() {
 		err := p.err
 		*p = before
@@ -80,7 +80,7 @@ func disputed(node *corev1.Node, p *probe) bool {
 	return node != nil && p.link != nil && v1alpha1.IsCutOff(node) != errors.Is(p.err, peers.ErrUnreachable)
 }
 
-// A probe is how the last greeting of one peer went, and when the next one is due.
+// A probe is how the last probe of one peer went, and when the next one is due.
 type probe struct {
 	link  Link
 	hello peers.Hello
@@ -98,14 +98,14 @@ type probe struct {
 	bandwidth bandwidth
 }
 
-// greet greets the peer if that is due or the link is a new one. While all is well, that is one request.
-func (p *probe) greet(ctx context.Context, links Links, peer *v1alpha1.Peer, config Config) {
+// ask probes the peer if that is due or the link is a new one. While all is well, that is one request.
+func (p *probe) ask(ctx context.Context, links Links, peer *v1alpha1.Peer, config Config) {
 	if peer.Agentless() {
 		config.ProbePeriod = max(config.ProbePeriod, agentlessPeriod)
 	}
 	now := config.Clock.Now()
 	early := now.Before(p.due)
-	if !early && now.Before(p.fresh) && p.greetAgain(ctx, peer, config) {
+	if !early && now.Before(p.fresh) && p.askAgain(ctx, peer, config) {
 		return
 	}
 	link, err := links.Ensure(ctx, peer)
@@ -117,19 +117,19 @@ func (p *probe) greet(ctx context.Context, links Links, peer *v1alpha1.Peer, con
 		p.link, p.err, p.roundTrip = nil, err, roundTrip{}
 	case p.link != link || !early:
 		p.fresh = now.Add(credentialsPeriod)
-		p.greetOver(ctx, link, peer, config)
+		p.askOver(ctx, link, peer, config)
 	}
 }
 
-// greetOver greets the peer over the link, which may be a new one.
-func (p *probe) greetOver(ctx context.Context, link Link, peer *v1alpha1.Peer, config Config) {
+// askOver probes the peer over the link, which may be a new one.
+func (p *probe) askOver(ctx context.Context, link Link, peer *v1alpha1.Peer, config Config) {
 	isNew := p.link != link
 	if isNew {
 		p.link, p.failures, p.roundTrip = link, 0, roundTrip{}
 	}
-	hello, err := greeting(ctx, peer, link, config)
+	hello, err := clusterInfoOf(ctx, peer, link, config)
 	if isNew && err == nil {
-		hello, err = greeting(ctx, peer, link, config) // the first one paid for the handshakes too
+		hello, err = clusterInfoOf(ctx, peer, link, config) // the first one paid for the handshakes too
 	}
 	p.conclude(hello, err, config)
 	if errors.Is(err, peers.ErrForbidden) {
@@ -137,10 +137,10 @@ func (p *probe) greetOver(ctx context.Context, link Link, peer *v1alpha1.Peer, c
 	}
 }
 
-// greetAgain greets the peer over the link that there is. It reports whether that says how the peer is: where the peer
+// askAgain probes the peer over the link that there is. It reports whether that says how the peer is: where the peer
 // takes exception to us, newer credentials may help.
-func (p *probe) greetAgain(ctx context.Context, peer *v1alpha1.Peer, config Config) bool {
-	hello, err := greeting(ctx, peer, p.link, config)
+func (p *probe) askAgain(ctx context.Context, peer *v1alpha1.Peer, config Config) bool {
+	hello, err := clusterInfoOf(ctx, peer, p.link, config)
 	if err != nil && !errors.Is(err, peers.ErrUnreachable) {
 		return false
 	}

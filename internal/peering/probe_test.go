@@ -12,14 +12,14 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// greeted returns how often the peer was asked and our credentials were compared while f ran.
-func (w *world) greeted(f func()) (asked, compared int) {
+// probed returns how often the peer was asked and our credentials were compared while f ran.
+func (w *world) probed(f func()) (asked, compared int) {
 	asked, compared = w.links.link.asked, w.links.ensured
 	f()
 	return w.links.link.asked - asked, w.links.ensured - compared
 }
 
-// nextProbe steps the clock to when the peer is to be greeted, and reconciles.
+// nextProbe steps the clock to when the peer is to be probed, and reconciles.
 func (w *world) nextProbe() {
 	w.t.Helper()
 	w.clock.SetTime(w.contact().probe.due)
@@ -34,7 +34,7 @@ func TestProbeOfAPeerThatIsWellIsOneRequest(t *testing.T) {
 	w.reconcile() // what was made is looked at once more
 	before, reads := w.writes, w.reads
 	for end := w.contact().probe.fresh.Add(-time.Minute); w.clock.Now().Before(end); {
-		if asked, compared := w.greeted(w.nextProbe); asked != 1 || compared != 0 {
+		if asked, compared := w.probed(w.nextProbe); asked != 1 || compared != 0 {
 			t.Fatalf("asked %d times, looked %d times at our credentials", asked, compared)
 		}
 	}
@@ -42,7 +42,7 @@ func TestProbeOfAPeerThatIsWellIsOneRequest(t *testing.T) {
 		t.Errorf("%d writes and %d reads though nothing changed", w.writes-before, w.reads-reads)
 	}
 	w.clock.Step(2 * time.Minute)
-	if asked, compared := w.greeted(func() { w.reconcile() }); asked != 1 || compared != 1 {
+	if asked, compared := w.probed(func() { w.reconcile() }); asked != 1 || compared != 1 {
 		t.Errorf("after a while: asked %d times, looked %d times at our credentials", asked, compared)
 	}
 }
@@ -60,7 +60,7 @@ func TestPeerThatTakesExceptionToUsIsAskedWithTheNewestCredentials(t *testing.T)
 			w := newWorld(t, peerOf(v1alpha1.RoleProvider))
 			w.reconcile()
 			w.links.link.err = fmt.Errorf("%w: today", test.err)
-			asked, compared := w.greeted(func() {
+			asked, compared := w.probed(func() {
 				w.clock.SetTime(w.contact().probe.due)
 				_, _ = w.tryReconcile()
 			})
@@ -68,7 +68,7 @@ func TestPeerThatTakesExceptionToUsIsAskedWithTheNewestCredentials(t *testing.T)
 				t.Errorf("asked %d times, looked %d times at our credentials", asked, compared)
 			}
 			w.links.link.err = nil
-			if _, compared := w.greeted(w.nextProbe); compared != 1 {
+			if _, compared := w.probed(w.nextProbe); compared != 1 {
 				t.Error("the next attempt is not with the newest credentials")
 			}
 		})

@@ -95,7 +95,7 @@ func TestRoundTripOfAPeerIsToldAndForgotten(t *testing.T) {
 	_, before := told(t)
 	w.reconcile()
 	status := w.peer().Status
-	// The first greeting was of 10 ms, and so was the one after it.
+	// The first probe was of 10 ms, and so was the one after it.
 	if status.RoundTripTime.Duration != 10*ms || status.RoundTripDeviation.Duration != 5*ms {
 		t.Errorf("got %v and %v", status.RoundTripTime, status.RoundTripDeviation)
 	}

@@ -162,7 +162,7 @@ func (t *tenantStep) furnish(ctx context.Context, peer *v1alpha1.Peer, ns *corev
 func (t *tenantStep) receive(ctx context.Context, peer *v1alpha1.Peer, namespace string) error {
 	info := configMap(namespace, v1alpha1.ClusterInfo)
 	return errors.Join(
-		t.put(ctx, info, func() { info.Data = t.config.introduction() }),
+		t.put(ctx, info, func() { info.Data = t.config.clusterInfo() }),
 		t.bound(ctx, peer, namespace),
 		t.keepSample(ctx, namespace),
 	)

@@ -37,7 +37,7 @@ func TestPeerIsProbedAtOnceWhenItsNodeIsCutOff(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider), nodeThatShows("KubeletReady"))
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
-	if asked, _ := w.greeted(func() { w.reconcile() }); asked != 0 {
+	if asked, _ := w.probed(func() { w.reconcile() }); asked != 0 {
 		t.Fatalf("asked %d times though nothing is urgent", asked)
 	}
 
@@ -45,7 +45,7 @@ func TestPeerIsProbedAtOnceWhenItsNodeIsCutOff(t *testing.T) {
 	w.nodeShows(v1alpha1.ReasonDisconnected)
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReachable, no, v1alpha1.ReasonUnreachable)
-	if asked, _ := w.greeted(func() { w.reconcile() }); asked != 0 {
+	if asked, _ := w.probed(func() { w.reconcile() }); asked != 0 {
 		t.Errorf("asked %d times though both agree that the peer is away", asked)
 	}
 
