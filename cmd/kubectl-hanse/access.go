@@ -176,7 +176,7 @@ func (s *snapshot) unready(name string) string {
 	return ""
 }
 
-// A decisionVerb is an administrator's word on what a peer advertises.
+// A decisionVerb is a decision of an administrator about what a peer advertises.
 type decisionVerb struct {
 	verb, short, long string
 	decision          string // value of AnnotationDecision

@@ -41,7 +41,7 @@ func newCheckCommand(global *globalFlags) *cobra.Command {
   # After it, until all is well
   kubectl hanse check --wait
 
-  # One peer, and only what is amiss
+  # One peer, and only problems
   kubectl hanse check --peer hamburg -o short`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return runCheck(command, global, flags) },
@@ -49,7 +49,7 @@ func newCheckCommand(global *globalFlags) *cobra.Command {
 	f := command.Flags()
 	f.BoolVar(&flags.pre, "pre", false, "check only what an installation needs")
 	f.StringVar(&flags.peer, "peer", "", "check only this peer and its virtual node")
-	f.StringVarP(&flags.output, "output", "o", "table", "table, short (only what is amiss) or json")
+	f.StringVarP(&flags.output, "output", "o", "table", "table, short (only problems) or json")
 	f.BoolVar(&flags.wait, "wait", false, "check again until nothing fails")
 	f.DurationVar(&flags.timeout, "timeout", 2*time.Minute, "how long to check")
 	return command

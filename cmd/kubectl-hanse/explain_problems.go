@@ -140,14 +140,14 @@ func nodeProblem(f podFacts, where podPlace) *podProblem {
 	problem := &podProblem{
 		Reason:  v1alpha1.ReasonDisconnected,
 		Message: fmt.Sprintf("Node %s is not ready, so nobody knows how the pod is. It goes on running there", where.Node),
-		Fix:     fmt.Sprintf("kubectl hanse check --peer %s says what is amiss", where.Peer),
+		Fix:     fmt.Sprintf("kubectl hanse check --peer %s says what is wrong", where.Peer),
 		Link:    linkNode,
 	}
 	if f.offloading != nil {
 		problem.Link = linkDisconnect
 		problem.Fix += "; it stays for as long as it takes (onDisconnect is Wait)"
 		if f.offloading.Spec.OnDisconnect == v1alpha1.DisconnectionReplace {
-			problem.Fix = fmt.Sprintf("kubectl hanse check --peer %s says what is amiss; after a while another takes its place (onDisconnect is Replace)", where.Peer)
+			problem.Fix = fmt.Sprintf("kubectl hanse check --peer %s says what is wrong; after a while another takes its place (onDisconnect is Replace)", where.Peer)
 		}
 	}
 	return problem

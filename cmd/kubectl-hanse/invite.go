@@ -170,7 +170,7 @@ func awaitInvitation(
 	return found, err
 }
 
-// notInvited tells why there is no invitation yet. Only the lack of an address is something that waiting does not mend.
+// notInvited tells why there is no invitation yet. Waiting helps, except where no address of the API server is known.
 func notInvited(peer *v1alpha1.Peer, told *progress) error {
 	for _, kind := range []string{v1alpha1.ConditionJoined, v1alpha1.ConditionReady} {
 		c := currentCondition(peer, kind)
@@ -280,7 +280,7 @@ func (r invitationRequest) put(peer *v1alpha1.Peer, secret *corev1.Secret, now t
 	}
 }
 
-// spent reports whether somebody has used the invitation, be it in vain.
+// spent reports whether somebody has used the invitation, also where the peer was then refused.
 func spent(peer *v1alpha1.Peer) bool {
 	joined := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionJoined)
 	return joined != nil && joined.Reason != v1alpha1.ReasonInvited && joined.Reason != v1alpha1.ReasonPending

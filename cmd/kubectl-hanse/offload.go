@@ -29,7 +29,7 @@ type offloadFlags struct {
 	waitFlags
 	strategy string
 	selector string
-	wish     placementFlags
+	place    placementFlags
 	care     careFlags
 }
 
@@ -77,7 +77,7 @@ func newOffloadCommand(global *globalFlags) *cobra.Command {
 	f := command.Flags()
 	f.StringVar(&flags.strategy, "strategy", string(v1alpha1.StrategyLocalAndRemote), "where new pods may run: Local, Remote or LocalAndRemote")
 	f.StringVar(&flags.selector, "cluster-selector", "", "labels of the virtual nodes to use, as in kubectl get -l; by default all")
-	flags.wish.bind(f)
+	flags.place.bind(f)
 	flags.care.bind(f)
 	flags.dryRunFlags.bind(f)
 	flags.waitFlags.bind(f, time.Minute, "it holds for new pods")
@@ -94,7 +94,7 @@ func (f *offloadFlags) spec() (v1alpha1.NamespaceOffloadingSpec, error) {
 	if spec.ClusterSelector, err = parseSelector(f.selector); err != nil {
 		return spec, err
 	}
-	if spec.Placement, err = f.wish.placement(); err != nil {
+	if spec.Placement, err = f.place.placement(); err != nil {
 		return spec, err
 	}
 	return spec, f.care.fill(&spec)
@@ -323,28 +323,28 @@ func (f *placementFlags) placement() (*v1alpha1.NamespacePlacement, error) {
 	if err != nil {
 		return nil, err
 	}
-	wish := v1alpha1.Placement{Prefer: prefer, Exclude: f.exclude, Strict: f.strict}
+	wanted := v1alpha1.Placement{Prefer: prefer, Exclude: f.exclude, Strict: f.strict}
 	for _, peer := range f.exclude {
 		if problems := validation.IsDNS1123Label(peer); len(problems) > 0 {
 			return nil, fmt.Errorf("--exclude: %q is no name of a peer", peer)
 		}
 	}
-	if err := f.bounds(&wish); err != nil {
+	if err := f.bounds(&wanted); err != nil {
 		return nil, err
 	}
-	if equality.Semantic.DeepEqual(wish, v1alpha1.Placement{}) {
-		return nil, nil //nolint:nilnil // no wish is the default
+	if equality.Semantic.DeepEqual(wanted, v1alpha1.Placement{}) {
+		return nil, nil //nolint:nilnil // nothing said is the default
 	}
-	return &v1alpha1.NamespacePlacement{Placement: wish}, nil
+	return &v1alpha1.NamespacePlacement{Placement: wanted}, nil
 }
 
-// bounds are the most that is put up with.
-func (f *placementFlags) bounds(wish *v1alpha1.Placement) error {
+// bounds puts the highest price and latency into the placement.
+func (f *placementFlags) bounds(wanted *v1alpha1.Placement) error {
 	if f.maxLatency < 0 || f.maxLatency > time.Hour {
 		return fmt.Errorf("--max-latency is at most 1h, such as 50ms, and not %s", f.maxLatency)
 	}
 	if f.maxLatency > 0 {
-		wish.MaxLatency = &metav1.Duration{Duration: f.maxLatency}
+		wanted.MaxLatency = &metav1.Duration{Duration: f.maxLatency}
 	}
 	if f.maxPrice == "" {
 		return nil
@@ -353,7 +353,7 @@ func (f *placementFlags) bounds(wish *v1alpha1.Placement) error {
 	if err != nil {
 		return fmt.Errorf("read --max-price: %w", err)
 	}
-	wish.MaxPrice = price
+	wanted.MaxPrice = price
 	return nil
 }
 

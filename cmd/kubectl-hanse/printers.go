@@ -29,9 +29,9 @@ func (d *document) printf(format string, args ...any) { fmt.Fprintf(&d.text, for
 func (d *document) table(rows ...[]string) {
 	writer := tabwriter.NewWriter(&d.text, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(writer, strings.Join(row, "\t"))
+		_, _ = io.WriteString(writer, strings.Join(row, "\t")+"\n") // a buffer takes everything
 	}
-	_ = writer.Flush() // a buffer takes everything
+	_ = writer.Flush()
 }
 
 // notes prints remarks below a table.

@@ -22,7 +22,7 @@ func newStatusCommand(global *globalFlags) *cobra.Command {
 		Use:   "status [PEER]",
 		Short: "Show the peers of a cluster, their nodes, and what they offer",
 		Long: "Shows each peer with its virtual node and what it offers or is offered, and each offloaded namespace; of one peer,\n" +
-			"all that is known. What is amiss says why.",
+			"all that is known. Problems come with their causes.",
 		Example: `  kubectl hanse status
   kubectl hanse status -o wide
   kubectl hanse status hamburg

@@ -109,11 +109,13 @@ func matchCells(r *rowView, images int) []string {
 	return append(cells, orElse(r.Why, none))
 }
 
+// fewInCell is how many of many things are named in one cell.
+const fewInCell = 4
+
 func wideCells(r *rowView) []string {
-	const few = 4
 	return []string{
 		r.ClusterID, span(r.RoundTripDeviation), bandwidth(r.Bandwidth), orElse(amounts(r.LargestPod), none),
-		orElse(amounts(r.Guarantee), none), prices(r.Prices, few), list(imageNames(r.Images), few), list(pairs(r.Labels), few),
+		orElse(amounts(r.Guarantee), none), prices(r.Prices), list(imageNames(r.Images), fewInCell), list(pairs(r.Labels), fewInCell),
 	}
 }
 
@@ -178,7 +180,7 @@ func bandwidth(bytesPerSecond *resource.Quantity) string {
 }
 
 // prices are what is asked for a unit of each resource and hour.
-func prices(of *v1alpha1.Prices, few int) string {
+func prices(of *v1alpha1.Prices) string {
 	if of == nil || len(of.PerHour)+len(of.PerPlacement) == 0 {
 		return "free"
 	}
@@ -194,7 +196,7 @@ func prices(of *v1alpha1.Prices, few int) string {
 		price := of.PerPlacement[image].DeepCopy()
 		words = append(words, digits(price.AsDec())+" once for "+image)
 	}
-	return of.Currency + " " + list(words, few)
+	return of.Currency + " " + list(words, fewInCell)
 }
 
 func isBytes(name corev1.ResourceName) bool {

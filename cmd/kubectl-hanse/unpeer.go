@@ -134,13 +134,13 @@ var errPodsRun = errors.New("pods still run")
 
 // checkIdle refuses while unpeering would end or move pods that nobody has spoken of.
 func (s *snapshot) checkIdle(name string) error {
-	away, guests := s.podsOn(v1alpha1.VirtualNodeName(name)), s.podsOf(name)
+	ours, theirs := s.podsOn(v1alpha1.VirtualNodeName(name)), s.podsOf(name)
 	var running []string
-	if len(away) > 0 {
-		running = append(running, fmt.Sprintf("of this cluster in %s (%s)", name, some(away)))
+	if len(ours) > 0 {
+		running = append(running, fmt.Sprintf("of this cluster in %s (%s)", name, some(ours)))
 	}
-	if len(guests) > 0 {
-		running = append(running, fmt.Sprintf("of %s in this cluster (%s)", name, some(guests)))
+	if len(theirs) > 0 {
+		running = append(running, fmt.Sprintf("of %s in this cluster (%s)", name, some(theirs)))
 	}
 	if len(running) == 0 {
 		return nil

@@ -26,9 +26,10 @@ import (
 
 const (
 	fieldOwner = client.FieldOwner("kubectl-hanse")
-	// PartOfLabel and PartOf are the label of everything that the chart makes.
+	// PartOfLabel is the key of the label of everything that the chart makes.
 	PartOfLabel = "app.kubernetes.io/part-of"
-	PartOf      = "hanse"
+	// PartOf is the value of that label.
+	PartOf = "hanse"
 	// How often the cluster is asked whether something has come about.
 	askAgain = 250 * time.Millisecond
 )

@@ -84,13 +84,13 @@ func (c Cluster) checkInUse(ctx context.Context, force bool) error {
 		return fmt.Errorf("%w: those of this cluster run in others (%s); delete them, or say --force to end them",
 			ErrInUse, some(namesOfPods(away)))
 	}
-	guests, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("ShadowPod"))
+	theirs, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("ShadowPod"))
 	if err != nil {
 		return err
 	}
-	if len(guests) > 0 {
+	if len(theirs) > 0 {
 		return fmt.Errorf("%w: those of other clusters run here (%s); have them deleted there, or say --force to end them",
-			ErrInUse, some(names(guests)))
+			ErrInUse, some(names(theirs)))
 	}
 	return nil
 }
