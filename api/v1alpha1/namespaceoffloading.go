@@ -407,7 +407,8 @@ type PlacementStatus struct {
 	// +optional
 	Strict bool `json:"strict,omitempty"`
 
-	// admission is what admission adds to new pods, so that the scheduler does all of this. Without it they are left alone.
+	// admission is what admission adds to new pods, so that the scheduler does all of this. As long as it is missing, pods go to
+	// virtual nodes only under strategy Remote, by what the spec says.
 	// +optional
 	Admission *PodAdmission `json:"admission,omitempty"`
 }

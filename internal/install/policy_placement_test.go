@@ -243,6 +243,38 @@ containers: [{name: a, resources: {requests: {cpu: 400m}}}]`,
 	}
 }
 
+// The manager may not have looked at the namespace yet, or be of a version that wrote nothing for admission.
+func TestPodsBeforeTheManagerHasWritten(t *testing.T) {
+	policy := mutatingPolicy(t, "hanse-place-pods")
+	for name, test := range map[string]struct {
+		params string
+		want   map[string]int64
+		leaves bool
+	}{
+		"Remote":              {"spec: {strategy: Remote}", map[string]int64{"hanse-bremen": 0, "hanse-hamburg": 0, "hanse-kiel": 0, "hanse-lubeck": 0}, true},
+		"Remote, by selector": {"spec: {strategy: Remote, clusterSelector: {matchLabels: {region: south}}}", map[string]int64{"hanse-bremen": 0}, true},
+		"Remote, by name": {
+			"spec: {strategy: Remote, placement: {exclude: [bremen, kiel, No Peer]}}", map[string]int64{"hanse-hamburg": 0, "hanse-lubeck": 0}, true,
+		},
+		"Remote, as an older version has it": {
+			"{spec: {strategy: Remote}, status: {placement: {nodes: [{name: hanse-kiel, weight: 100}]}}}",
+			map[string]int64{"hanse-bremen": 0, "hanse-hamburg": 0, "hanse-kiel": 0, "hanse-lubeck": 0}, true,
+		},
+		"Local": {"spec: {strategy: Local}", map[string]int64{"home": 0}, false},
+		"LocalAndRemote": {
+			"spec: {}", map[string]int64{"home": 0, "hanse-bremen": 0, "hanse-hamburg": 0, "hanse-kiel": 0, "hanse-lubeck": 0}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy.t = t
+			pod := policy.mutate(review{object: podWith(t, ""), params: read(t, test.params)}).(*corev1.Pod)
+			if diff := cmp.Diff(test.want, suitable(t, pod)); diff != "" || offload.ToleratesVirtualNodes(pod) != test.leaves {
+				t.Errorf("tolerates virtual nodes: %t; nodes (-want +got):\n%s", offload.ToleratesVirtualNodes(pod), diff)
+			}
+		})
+	}
+}
+
 // admitted is the NamespaceOffloading with what the manager adds to its status for admission.
 func admitted(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
