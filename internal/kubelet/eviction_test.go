@@ -202,7 +202,7 @@ func TestPodWaitsForItsBudget(t *testing.T) {
 	w.expectEvent("Normal Parting Pods were moved away from Node hanse-turin: the Peer is being deleted")
 	w.expectEvent("Warning DrainBlocked Pods stay on Node hanse-turin")
 
-	expect(firstBlocked) // somebody rings: nothing is asked again before its time
+	expect(firstBlocked) // looked at again: nothing is asked again before its time
 	w.clock.Step(5 * time.Second)
 	expect(firstBlocked, "home create eviction Pod web-1")
 	w.clock.Step(5 * time.Second)

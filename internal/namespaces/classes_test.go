@@ -15,8 +15,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-func class(name string, wish v1alpha1.Placement) v1alpha1.PlacementClass {
-	return v1alpha1.PlacementClass{Name: name, PodLabels: map[string]v1alpha1.LabelValue{"tier": v1alpha1.LabelValue(name)}, Placement: wish}
+func class(name string, spec v1alpha1.Placement) v1alpha1.PlacementClass {
+	return v1alpha1.PlacementClass{Name: name, PodLabels: map[string]v1alpha1.LabelValue{"tier": v1alpha1.LabelValue(name)}, Placement: spec}
 }
 
 // newClassWorld is a market whose namespace shop wants the cheapest and no other, and has these classes.
@@ -47,7 +47,7 @@ func (w *world) expectOnly(want ...string) {
 	}
 }
 
-func TestEachClassIsPlacedByItsOwnWish(t *testing.T) {
+func TestEachClassIsPlacedByItsOwnSpec(t *testing.T) {
 	w := newClassWorld(t,
 		class("gold", v1alpha1.Placement{Prefer: v1alpha1.PreferLatency}),
 		class("iron", v1alpha1.Placement{Exclude: []string{"kiel"}}),
@@ -76,7 +76,7 @@ func TestPoliciesKnowTheClass(t *testing.T) {
 	w := newClassWorld(t, class("gold", v1alpha1.Placement{Exclude: []string{"ulm"}}), class("iron", v1alpha1.Placement{}))
 	w.policies.replace(`package hanse.placement
 exclude["kiel"] := "not for gold" if input.class == "gold"
-exclude["bremen"] := "the wish of the class" if "ulm" in input.wish.exclude
+exclude["bremen"] := "the spec of the class" if "ulm" in input.wish.exclude
 exclude["kiel"] := "not for the namespace itself" if not input.class
 deny contains "iron stays here" if input.class == "iron"`)
 	w.settleAll()

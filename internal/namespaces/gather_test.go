@@ -28,7 +28,7 @@ func TestWhatIsAskedAboutANamespaceCanBeGathered(t *testing.T) {
 		t.Errorf("what is gathered is not what the policies were asked with:\n%s", diff)
 	}
 	if known.Wish.Prefer != v1alpha1.PreferPrice || known.Request.Cpu().IsZero() || w.policies.asked != 1 || w.writes != writes {
-		t.Errorf("wish %+v, request %v, asked %d times", known.Wish, known.Request, w.policies.asked)
+		t.Errorf("spec %+v, request %v, asked %d times", known.Wish, known.Request, w.policies.asked)
 	}
 }
 
@@ -36,7 +36,7 @@ func TestWhatIsAskedAboutAClassCanBeGathered(t *testing.T) {
 	w := newClassWorld(t, class("gold", v1alpha1.Placement{Prefer: v1alpha1.PreferLatency}))
 	known, err := w.controller.Gather(t.Context(), policy.Placement, "shop/gold")
 	if err != nil || known.Class != "gold" || known.Wish.Prefer != v1alpha1.PreferLatency || !known.Wish.Strict {
-		t.Errorf("class %q, wish %+v (%v)", known.Class, known.Wish, err)
+		t.Errorf("class %q, spec %+v (%v)", known.Class, known.Wish, err)
 	}
 }
 

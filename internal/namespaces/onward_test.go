@@ -100,11 +100,11 @@ func TestOurOfferWakesTheTwinsOfItsConsumer(t *testing.T) {
 	if got := w.controller.spaces.defaults.twinsOf(t.Context(), adFor("turin", "turin", "milan")); len(got) > 0 {
 		t.Errorf("an offer to us wakes %v", got)
 	}
-	hello, other := adFor("turin", "genoa", "milan"), adFor("turin", "genoa", "milan", "pisa")
-	if hopsChanged.Update(event.UpdateEvent{ObjectOld: adFor("turin", "genoa", "milan"), ObjectNew: hello}) {
-		t.Error("a hello wakes the twins")
+	heartbeat, other := adFor("turin", "genoa", "milan"), adFor("turin", "genoa", "milan", "pisa")
+	if hopsChanged.Update(event.UpdateEvent{ObjectOld: adFor("turin", "genoa", "milan"), ObjectNew: heartbeat}) {
+		t.Error("a heartbeat wakes the twins")
 	}
-	if !hopsChanged.Update(event.UpdateEvent{ObjectOld: hello, ObjectNew: other}) {
+	if !hopsChanged.Update(event.UpdateEvent{ObjectOld: heartbeat, ObjectNew: other}) {
 		t.Error("another cluster behind us does not wake the twins")
 	}
 }

@@ -24,50 +24,50 @@ var (
 )
 
 // newMarketWorld is a world with three providers and namespace shop, whose pods may leave.
-func newMarketWorld(t *testing.T, strategy v1alpha1.OffloadingStrategy, wish *v1alpha1.Placement) *world {
+func newMarketWorld(t *testing.T, strategy v1alpha1.OffloadingStrategy, spec *v1alpha1.Placement) *world {
 	t.Helper()
-	w := newWorld(t, namespace("shop", nil), offloadingBy("shop", strategy, wish))
+	w := newWorld(t, namespace("shop", nil), offloadingBy("shop", strategy, spec))
 	for _, p := range []offerer{bremen, hamburg, kiel} {
 		w.update(p.objects()...)
 	}
 	return w
 }
 
-func TestPlacementFollowsTheWishOfTheUser(t *testing.T) {
+func TestPlacementFollowsWhatTheUserAsksFor(t *testing.T) {
 	for name, test := range map[string]struct {
-		wish          v1alpha1.Placement
+		spec          v1alpha1.Placement
 		best          string
 		prefersRemote bool
 		excluded      map[string]bool
 		only          []string
 	}{
 		"the cheapest": {
-			wish: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, best: "hanse-kiel", prefersRemote: true,
+			spec: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, best: "hanse-kiel", prefersRemote: true,
 		},
 		"the nearest": {
-			wish: v1alpha1.Placement{Prefer: v1alpha1.PreferLatency}, best: "hanse-hamburg", prefersRemote: true,
+			spec: v1alpha1.Placement{Prefer: v1alpha1.PreferLatency}, best: "hanse-hamburg", prefersRemote: true,
 		},
 		"a highest price": {
-			wish: v1alpha1.Placement{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("0.1"), Currency: "EUR"}, Prefer: v1alpha1.PreferLatency},
+			spec: v1alpha1.Placement{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("0.1"), Currency: "EUR"}, Prefer: v1alpha1.PreferLatency},
 			best: "hanse-bremen", prefersRemote: true, excluded: map[string]bool{"hanse-hamburg": true},
 		},
 		"a longest way": {
-			wish: v1alpha1.Placement{MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond}, Prefer: v1alpha1.PreferPrice},
+			spec: v1alpha1.Placement{MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond}, Prefer: v1alpha1.PreferPrice},
 			best: "hanse-bremen", prefersRemote: true, excluded: map[string]bool{"hanse-kiel": true},
 		},
 		"not there": {
-			wish: v1alpha1.Placement{Exclude: []string{"kiel", "bremen"}, Prefer: v1alpha1.PreferPrice},
+			spec: v1alpha1.Placement{Exclude: []string{"kiel", "bremen"}, Prefer: v1alpha1.PreferPrice},
 			best: "hanse-hamburg", prefersRemote: true, excluded: map[string]bool{"hanse-kiel": true, "hanse-bremen": true},
 		},
 		"only the cheapest with room for a large pod": {
-			wish: v1alpha1.Placement{
+			spec: v1alpha1.Placement{
 				Prefer: v1alpha1.PreferPrice, Strict: true, Request: map[corev1.ResourceName]resource.Quantity{"cpu": resource.MustParse("4")},
 			},
 			best: "hanse-kiel", prefersRemote: true, only: []string{"hanse-bremen"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newMarketWorld(t, v1alpha1.StrategyRemote, &test.wish)
+			w := newMarketWorld(t, v1alpha1.StrategyRemote, &test.spec)
 			w.settleAll()
 			got := w.offloading("shop").Status.Placement
 			if diff := cmp.Diff(test.only, got.Only); diff != "" || got.PrefersRemote != test.prefersRemote {
@@ -175,20 +175,20 @@ func TestWhenNoClusterFits(t *testing.T) {
 	huge := map[corev1.ResourceName]resource.Quantity{"cpu": resource.MustParse("1000")}
 	for name, test := range map[string]struct {
 		strategy v1alpha1.OffloadingStrategy
-		wish     v1alpha1.Placement
+		spec     v1alpha1.Placement
 		selector *v1alpha1.ClusterSelector
 		says     []string
 	}{
 		"strict, and the pod is too large": {
-			strategy: v1alpha1.StrategyRemote, wish: v1alpha1.Placement{Strict: true, Request: huge},
+			strategy: v1alpha1.StrategyRemote, spec: v1alpha1.Placement{Strict: true, Request: huge},
 			says: []string{"No cluster has room", "stay Pending", "kubectl rollout restart"},
 		},
 		"strict, and home is left": {
-			strategy: v1alpha1.StrategyLocalAndRemote, wish: v1alpha1.Placement{Strict: true, Request: huge},
+			strategy: v1alpha1.StrategyLocalAndRemote, spec: v1alpha1.Placement{Strict: true, Request: huge},
 			says: []string{"No cluster has room", "stay in this cluster"},
 		},
 		"all are excluded": {
-			strategy: v1alpha1.StrategyRemote, wish: v1alpha1.Placement{Exclude: []string{"bremen", "hamburg", "kiel"}},
+			strategy: v1alpha1.StrategyRemote, spec: v1alpha1.Placement{Exclude: []string{"bremen", "hamburg", "kiel"}},
 			says: []string{"Every cluster is excluded"},
 		},
 		"the selector matches nothing": {
@@ -198,12 +198,12 @@ func TestWhenNoClusterFits(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newMarketWorld(t, test.strategy, &test.wish)
+			w := newMarketWorld(t, test.strategy, &test.spec)
 			offloading := w.offloading("shop")
 			offloading.Spec.ClusterSelector = test.selector
 			w.update(offloading)
 			w.settleAll()
-			if got := w.offloading("shop").Status.Placement; got == nil || len(got.Only) > 0 || got.Strict != test.wish.Strict {
+			if got := w.offloading("shop").Status.Placement; got == nil || len(got.Only) > 0 || got.Strict != test.spec.Strict {
 				t.Errorf("placement %+v", got)
 			}
 			w.expectPlaced("shop", metav1.ConditionFalse, v1alpha1.ReasonNoClusterFits)

@@ -98,7 +98,7 @@ func TestNamespacesThatAreGoneAreForgotten(t *testing.T) {
 }
 
 func TestWhatIsLookedAt(t *testing.T) {
-	hello := func(ad *v1alpha1.Advertisement) {
+	heartbeat := func(ad *v1alpha1.Advertisement) {
 		ad.Spec.Sequence, ad.Spec.Timestamp = 2, metav1.NewTime(ad.Spec.Timestamp.Add(time.Minute))
 		ad.Spec.TimeToLive = metav1.NewTime(ad.Spec.TimeToLive.Add(time.Minute))
 	}
@@ -108,7 +108,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 		change    func(client.Object)
 		want      bool
 	}{
-		"a hello": {offerChanged, bremen.offer(), func(o client.Object) { hello(o.(*v1alpha1.Advertisement)) }, false},
+		"a heartbeat": {offerChanged, bremen.offer(), func(o client.Object) { heartbeat(o.(*v1alpha1.Advertisement)) }, false},
 		"availability": {offerChanged, bremen.offer(), func(o client.Object) {
 			o.(*v1alpha1.Advertisement).Spec.Availability[corev1.ResourceCPU] = resource.MustParse("1")
 		}, true},
@@ -131,7 +131,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 		"a namespace's end": {metadataChanged, namespace("shop", nil), func(o client.Object) {
 			o.(*corev1.Namespace).Status.Phase = corev1.NamespaceTerminating
 		}, false},
-		"the user's wish": {offloadingChanged, offloadingBy("shop", "", nil), func(o client.Object) { o.SetGeneration(2) }, true},
+		"what the user asks for": {offloadingChanged, offloadingBy("shop", "", nil), func(o client.Object) { o.SetGeneration(2) }, true},
 		"a status that somebody else writes": {offloadingChanged, offloadingBy("shop", "", nil), func(o client.Object) {
 			o.(*v1alpha1.NamespaceOffloading).Status.Placement = &v1alpha1.NamespacePlacementStatus{}
 		}, true},

@@ -212,12 +212,12 @@ func (w *world) podEvents() []eventsv1.Event {
 
 // policies is a Decider with real policies of the question placement.
 type policies struct {
-	t     *testing.T
-	set   *policy.Set
-	err   error
-	rings []func()
-	asked int
-	last  policy.Input
+	t       *testing.T
+	set     *policy.Set
+	err     error
+	changed []func()
+	asked   int
+	last    policy.Input
 }
 
 func (p *policies) Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error) {
@@ -232,7 +232,9 @@ func (p *policies) Decide(ctx context.Context, question policy.Question, input p
 	return p.set.Decide(ctx, input)
 }
 
-func (p *policies) OnChange(_ policy.Question, ring func()) { p.rings = append(p.rings, ring) }
+func (p *policies) OnChange(_ policy.Question, changed func()) {
+	p.changed = append(p.changed, changed)
+}
 
 // replace puts modules in force.
 func (p *policies) replace(sources ...string) {
@@ -246,8 +248,8 @@ func (p *policies) replace(sources ...string) {
 		p.t.Fatal(err)
 	}
 	p.set, p.err = set, nil
-	for _, ring := range p.rings {
-		ring()
+	for _, changed := range p.changed {
+		changed()
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -358,10 +357,4 @@ func sameTerm(has corev1.NodeSelectorTerm, want v1alpha1.NodeTerm) bool {
 		return a.Key == b.Key && a.Operator == b.Operator &&
 			slices.EqualFunc(a.Values, b.Values, func(x string, y v1alpha1.LabelValue) bool { return x == string(y) })
 	})
-}
-
-// IsOfDaemonSet reports whether the pod belongs to the node that it runs on, and would be made again for that node.
-func IsOfDaemonSet(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "DaemonSet"
 }
