@@ -78,13 +78,14 @@ func (c *calls) Reconcile(ctx context.Context, o *observation) (result, error) {
 	o.known.failed = nil
 	starts := o.contact.open(o.sightOfCalls(), o.now) && err == nil && !o.known.calling
 	o.known.calling = o.known.calling || starts
+	runs := o.known.calling
 	c.lock.Unlock()
 	if starts {
 		call := *o // the call has an observation of its own
 		call.peer = o.peer.DeepCopy()
 		c.start(ctx, call.peer, func() { c.call(ctx, &call) })
 		c.lock.Lock() // the call may have ended already
-		o.contact = o.known.contact
+		o.contact, runs = o.known.contact, o.known.calling
 		err, o.known.failed = o.known.failed, nil
 		c.lock.Unlock()
 	}
@@ -94,6 +95,9 @@ func (c *calls) Reconcile(ctx context.Context, o *observation) (result, error) {
 	}
 	// Of a Peer that goes only what it waits for is told.
 	done := o.contact.released || o.deleted() && !o.contact.obstacle.stands()
+	if runs {
+		return result{stop: done}, err // the end of the call has the peer looked at again
+	}
 	return result{again: o.contact.due, stop: done}, err
 }
 

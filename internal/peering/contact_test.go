@@ -72,7 +72,11 @@ func TestWhatWasKnownStaysWhileAPeerIsAsked(t *testing.T) {
 	answer := w.inBackground()
 	w.links.link.err = peers.ErrUnreachable
 	w.clock.SetTime(w.contact().probe.due)
-	w.lookOnce("hamburg")
+	for range 3 {
+		if pause := w.lookOnce("hamburg").RequeueAfter; pause < time.Second {
+			t.Errorf("looks again in %s while the peer is asked", pause)
+		}
+	}
 	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
 	answer()
 	<-w.calls.ended
