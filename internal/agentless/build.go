@@ -1,14 +1,19 @@
 package agentless
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,4 +128,136 @@ func asksForDebugging(shadow *v1alpha1.ShadowPod) bool {
 	}
 	containers, err := offload.Debugging(shadow, offload.Rules{})
 	return err == nil && len(containers) > 0
+}
+
+// refusal says why a cluster without Hanse cannot run the pod of that name as it should, in words for its author, or "".
+func refusal(name string, spec *corev1.PodSpec) string {
+	for _, judge := range []func(*corev1.PodSpec) string{restartRefusal, configurationRefusal} {
+		if reason := judge(spec); reason != "" {
+			return reason
+		}
+	}
+	if spec.Hostname == "" && spec.HostnameOverride == nil && len(validation.IsDNS1123Label(hostname(name))) > 0 {
+		return fmt.Sprintf("its name %q is no host name, which at a cluster without Hanse it must be: set spec.hostname", name)
+	}
+	return ""
+}
+
+// restartRefusal refuses what neither a ReplicaSet nor a Job of one can hold.
+func restartRefusal(spec *corev1.PodSpec) string {
+	switch {
+	case spec.RestartPolicy == corev1.RestartPolicyOnFailure:
+		return "its restartPolicy is OnFailure: a cluster without Hanse runs pods with Always and Never alone, since a Job " +
+			"there could start it again after it has ended"
+	case spec.RestartPolicy != corev1.RestartPolicyNever && spec.ActiveDeadlineSeconds != nil:
+		return "it has activeDeadlineSeconds and restartPolicy Always: at a cluster without Hanse a ReplicaSet would start " +
+			"it again after its deadline"
+	default:
+		return ""
+	}
+}
+
+// configurationRefusal refuses what reads ConfigMaps and Secrets: nobody carries them to a cluster without Hanse, and
+// others of the same name may be there.
+func configurationRefusal(spec *corev1.PodSpec) string {
+	const why = "; ConfigMaps and Secrets are not taken to clusters without Hanse"
+	if len(spec.ImagePullSecrets) > 0 {
+		return fmt.Sprintf("it pulls images with Secret %q%s", spec.ImagePullSecrets[0].Name, why)
+	}
+	for i := range spec.Volumes {
+		if readsConfiguration(&spec.Volumes[i]) {
+			return fmt.Sprintf("volume %q is a ConfigMap or Secret%s", spec.Volumes[i].Name, why)
+		}
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			if takesConfiguration(&containers[i]) {
+				return fmt.Sprintf("container %q takes its environment from a ConfigMap or Secret%s", containers[i].Name, why)
+			}
+		}
+	}
+	return ""
+}
+
+func readsConfiguration(volume *corev1.Volume) bool {
+	if volume.ConfigMap != nil || volume.Secret != nil {
+		return true
+	}
+	if volume.Projected == nil {
+		return false
+	}
+	for _, source := range volume.Projected.Sources {
+		if source.DownwardAPI == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func takesConfiguration(container *corev1.Container) bool {
+	if len(container.EnvFrom) > 0 {
+		return true
+	}
+	for i := range container.Env {
+		from := container.Env[i].ValueFrom
+		if from != nil && (from.ConfigMapKeyRef != nil || from.SecretKeyRef != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostname is what a kubelet makes of the name of a pod that does not say how its host is called.
+func hostname(name string) string {
+	const most = 63
+	if len(name) > most {
+		name = strings.TrimRight(name[:most], "-.")
+	}
+	return name
+}
+
+// What our objects at the peer say of the home pod, besides labels v1alpha1.LabelAgentless and v1alpha1.LabelHomeUID and
+// annotation v1alpha1.AnnotationHomeNamespace.
+const (
+	// annotationHomePod is its name.
+	annotationHomePod = v1alpha1.AnnotationHomePod
+	// annotationGrace is the grace with which it is deleted, in seconds.
+	annotationGrace = v1alpha1.AnnotationDeletionGrace
+	// annotationRecord is the record of earlier pods, as JSON.
+	annotationRecord = v1alpha1.AnnotationRecord
+	// annotationDebug is there when ephemeral containers were asked for.
+	annotationDebug = v1alpha1.AnnotationDebugAsked
+)
+
+// ClusterID returns the id by which the cluster home knows its peer of that name, a cluster that has none of its own. No
+// two homes know a cluster by the same id, so that all of them can share a namespace there.
+func ClusterID(home, peer string) string { return "agentless-" + hash(home, peer)[:20] }
+
+func hash(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return hex.EncodeToString(sum[:])
+}
+
+// maxReadable is how much of a pod's name is in the name of what runs it: with the hash and what controllers add, no name
+// is longer than a label may be.
+const maxReadable = 40
+
+// remoteName returns the name of what runs the home pod. Pods of that name in other namespaces, and of other homes, have
+// other ones.
+func remoteName(id string, home types.NamespacedName) string {
+	readable := strings.ReplaceAll(home.Name, ".", "-")
+	if len(readable) > maxReadable {
+		readable = strings.TrimRight(readable[:maxReadable], "-")
+	}
+	return readable + "-" + hash(id, home.Namespace, home.Name)[:10]
+}
+
+// homeOf returns the home pod that an object at the peer is for. Whatever is not ours, or has been tampered with, is for
+// none.
+func homeOf(id string, object client.Object) (types.NamespacedName, bool) {
+	annotations, labels := object.GetAnnotations(), object.GetLabels()
+	home := types.NamespacedName{Namespace: annotations[v1alpha1.AnnotationHomeNamespace], Name: annotations[annotationHomePod]}
+	ours := labels[v1alpha1.LabelAgentless] == id && labels[v1alpha1.LabelHomeUID] != ""
+	sound := len(validation.IsDNS1123Label(home.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(home.Name)) == 0
+	return home, ours && sound
 }
