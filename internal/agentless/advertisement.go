@@ -84,7 +84,7 @@ func (f facts) silent() outcome {
 // answered is about a peer that has told what it has.
 func (f facts) answered(settings Config) outcome {
 	o := outcome{again: settings.Interval}
-	// Whoever waits for the whole interval is late: the offer would be said again one look later.
+	// An offer is renewed after half the interval: after the whole one, it would be renewed one look later.
 	if f.held != nil && said(&f.held.Spec, f.offer, f.now, settings.Interval/2) {
 		o.spec = &f.held.Spec
 		return f.judged(o)

@@ -25,12 +25,12 @@ type shadowClient struct {
 	view *view
 }
 
-// replaced is the error for whoever means an earlier ShadowPod of the name.
+// replaced is the error for a request that means an earlier ShadowPod of the name.
 func replaced(shadow *v1alpha1.ShadowPod) error {
 	return apierrors.NewConflict(shadowPods, shadow.Name, errors.New("it is another one by now"))
 }
 
-// Get implements client.Client. It reads from the peer itself: whoever asks for one ShadowPod does not trust a mirror.
+// Get implements client.Client. It reads from the peer itself, because callers that trust a mirror read the mirror.
 func (c *shadowClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 	shadow, is := object.(*v1alpha1.ShadowPod)
 	if !is {

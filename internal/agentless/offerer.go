@@ -74,7 +74,7 @@ func (o *Offerer) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// decided lets through what others do to a copy: an administrator's word, and that it is gone.
+// decided lets through what others do to a copy: an administrator's decision, and its deletion.
 var decided = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
@@ -178,7 +178,7 @@ func (o *Offerer) held(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha1.Adve
 	return ad, nil
 }
 
-// withdraw ends the offer of a peer that we part from.
+// withdraw deletes the advertisement of a peer that we leave.
 func (o *Offerer) withdraw(ctx context.Context, peer *v1alpha1.Peer) error {
 	if peer.Spec.ClusterID == "" {
 		return nil

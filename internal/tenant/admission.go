@@ -116,7 +116,7 @@ func build(seen *observation, peer *v1alpha1.Peer) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// account keeps the ledger in line with what was decided: who needs no pod any more leaves it.
+// account takes a ShadowPod that needs no pod any more out of the ledger.
 func (r *shadowPodReconciler) account(seen *observation, next *decision) {
 	gone := next.unrecoverable() && !seen.ours()
 	if ended(next.status.Phase) || gone {
@@ -150,7 +150,8 @@ func (r *shadowPodReconciler) waitingOf(_ context.Context, peer client.Object) [
 	return out
 }
 
-// podChanged enters what a pod asks for into the ledger. Who is entered too long leaves in the reconciliation that follows.
+// podChanged enters what a pod asks for into the ledger. A ShadowPod that needs no pod any more is taken out in the
+// reconciliation that follows.
 func (r *shadowPodReconciler) podChanged(ctx context.Context, o client.Object) []reconcile.Request {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
@@ -191,15 +192,15 @@ type Decider interface {
 	// HasPolicies reports whether anything but the built-in default answers the question. While that is not known yet, it
 	// is true.
 	HasPolicies(question policy.Question) bool
-	// Decide answers the question about what is in the input. An error means that there is no answer, which is not no.
+	// Decide answers the question about what is in the input. An error means that there is no answer, and the pod waits.
 	Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error)
-	// OnChange has ring called after the policies of the question were changed. It is to be called before the manager
+	// OnChange has the function called after the policies of the question were changed. Call OnChange before the manager
 	// starts.
-	OnChange(question policy.Question, ring func())
+	OnChange(question policy.Question, changed func())
 }
 
 // consult asks the policies about a pod that is about to be made, and changes it as they say. It reports whether they let
-// it in; if not, that is on record, and a change of the policies or of the Peer brings us back.
+// the pod in. If not, the ShadowPod says so, and is looked at again when the policies or the Peer change.
 func (r *shadowPodReconciler) consult(ctx context.Context, seen *observation, peer *v1alpha1.Peer, pod *corev1.Pod, next *decision) bool {
 	who := claimantOf(seen.shadow, seen.peer)
 	r.ledger.ask(who)

@@ -14,7 +14,7 @@ import (
 // observation is all that a decision about a ShadowPod is based on.
 type observation struct {
 	shadow *v1alpha1.ShadowPod
-	pod    *corev1.Pod // of the ShadowPod's name, whosever it is
+	pod    *corev1.Pod // of the ShadowPod's name; somebody else may have made it
 	peer   string
 	twin   *corev1.Namespace // in which the ShadowPod lies
 	ending bool              // the twin is being deleted
@@ -243,7 +243,7 @@ func restarts(policy corev1.RestartPolicy, exitCode int32) bool {
 }
 
 const (
-	// longLife is how long a pod must have lived for its end to be nobody's habit.
+	// longLife is how long a pod must have lived for its end not to count as one of a series.
 	longLife = 10 * time.Minute
 	// firstDelay doubles with each remake of a pod that did not live long, up to longestDelay.
 	firstDelay      = time.Second

@@ -300,8 +300,8 @@ func (r *mappingReconciler) needed(ctx context.Context, twin twinOf) (bool, erro
 	return wants(peer, mapping, twin), nil
 }
 
-// How long the pods of a twin that goes may take to end. A peer chooses the grace of its pods, and must not stay for years
-// by that.
+// How long the pods of a twin that goes may take to end. A peer chooses the grace of its pods, and could keep its twins for
+// years by a long one.
 const (
 	leavingGrace = 30 * time.Second
 	removalGrace = time.Hour

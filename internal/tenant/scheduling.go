@@ -68,7 +68,7 @@ var obstacles = []struct{ says, told string }{
 // reasonsOf returns what of the scheduler's message a consumer may know: which reasons it gives, and neither how many
 // nodes there are, nor what they are called, nor what their taints say. The same reasons give the same text.
 func reasonsOf(message string) string {
-	// What follows is about the pods that could make room, which are others'.
+	// The rest of the message is about pods of other tenants that could make room.
 	message, _, _ = strings.Cut(message, " preemption:")
 	var reasons []string
 	for _, found := range insufficient.FindAllStringSubmatch(message, -1) {
@@ -120,12 +120,12 @@ const (
 type scaleUps struct {
 	live client.Reader
 
-	mu    sync.Mutex
-	looks map[string]*look // namespace → what was found there
+	mu          sync.Mutex
+	byNamespace map[string]*scaleUpEvents // namespace → what was found there
 }
 
-// look is what was found in a namespace. The one lock keeps two from reading at once, the other one is that of scaleUps.
-type look struct {
+// scaleUpEvents are what was found in a namespace. Its lock keeps two from reading at once; the lock of scaleUps guards asked.
+type scaleUpEvents struct {
 	asked time.Time
 
 	mu    sync.Mutex
@@ -135,7 +135,7 @@ type look struct {
 
 // of returns when the autoscaler said that it makes room for the pod. The time is zero if it has not, or does not any more.
 func (s *scaleUps) of(ctx context.Context, pod *corev1.Pod, now time.Time) time.Time {
-	l := s.lookInto(pod.Namespace, now)
+	l := s.eventsOf(pod.Namespace, now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.at.IsZero() && now.Sub(l.at) < scaleUpPace {
@@ -152,21 +152,21 @@ func (s *scaleUps) of(ctx context.Context, pod *corev1.Pod, now time.Time) time.
 	return l.since[pod.UID]
 }
 
-func (s *scaleUps) lookInto(namespace string, now time.Time) *look {
+func (s *scaleUps) eventsOf(namespace string, now time.Time) *scaleUpEvents {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.looks[namespace]
+	l := s.byNamespace[namespace]
 	if l == nil {
-		for name, old := range s.looks {
+		for name, old := range s.byNamespace {
 			if now.Sub(old.asked) > forgottenAfter {
-				delete(s.looks, name)
+				delete(s.byNamespace, name)
 			}
 		}
-		l = &look{}
-		if s.looks == nil {
-			s.looks = map[string]*look{}
+		l = &scaleUpEvents{}
+		if s.byNamespace == nil {
+			s.byNamespace = map[string]*scaleUpEvents{}
 		}
-		s.looks[namespace] = l
+		s.byNamespace[namespace] = l
 	}
 	l.asked = now
 	return l

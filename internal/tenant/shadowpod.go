@@ -124,7 +124,7 @@ func (r *shadowPodReconciler) lookAgain(ctx context.Context, seen *observation) 
 	return seen, nil
 }
 
-// getPod returns the pod of the ShadowPod's name, whosever it is, and nil if there is none.
+// getPod returns the pod of the ShadowPod's name, which somebody else may have made, and nil if there is none.
 func getPod(ctx context.Context, reader client.Reader, shadow *v1alpha1.ShadowPod) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(shadow), pod); err != nil {
@@ -300,7 +300,7 @@ func (r *shadowPodReconciler) taken(ctx context.Context, seen *observation, next
 	return nil
 }
 
-// ignoreStale drops errors that say that the object changed or went meanwhile: its event brings us back.
+// ignoreStale drops errors that say that the object changed or went meanwhile: the event of that change has it reconciled again.
 func ignoreStale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil

@@ -132,7 +132,7 @@ func (t twinOf) binding(role, namespace, account string) *rbacv1.RoleBinding {
 	}
 }
 
-// twinIn reads which twin a namespace is. What it goes by is set by our manager alone: a policy holds it. One of the
+// twinIn reads which twin a namespace is. An admission policy lets our manager alone set the labels and annotations that say so. One of the
 // system is none, whatever it says.
 func twinIn(ns *corev1.Namespace) (twinOf, bool) {
 	t := twinOf{

@@ -108,7 +108,7 @@ type reporting struct {
 	failing atomic.Bool
 }
 
-// ExportSpans sends spans. That it cannot is nobody's concern who calls it.
+// ExportSpans sends spans. It returns no error, because no caller could do anything about one.
 func (r *reporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	if err != nil {

@@ -214,7 +214,7 @@ func shareOf(percent float64) share {
 	return share(min(max(percent, 0), 100) / 100 * (1 << randomBits))
 }
 
-// has says whether the trace is in the share. Whoever records a larger share of the same traces has it too.
+// has says whether the trace is in the share. A cluster that records a larger share has every trace of a smaller share too.
 func (s share) has(id oteltrace.TraceID) bool {
 	const ones = 1<<randomBits - 1
 	return ones-binary.BigEndian.Uint64(id[8:])&ones < uint64(s)

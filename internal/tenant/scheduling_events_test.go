@@ -156,7 +156,7 @@ func TestLooksAtTwinsThatAreGoneAreForgotten(t *testing.T) {
 	}
 	s.of(t.Context(), in("old"), noon)
 	s.of(t.Context(), in("new"), noon.Add(forgottenAfter+time.Second))
-	if len(s.looks) != 1 || s.looks["new"] == nil {
-		t.Errorf("got %v", s.looks)
+	if len(s.byNamespace) != 1 || s.byNamespace["new"] == nil {
+		t.Errorf("got %v", s.byNamespace)
 	}
 }
