@@ -144,7 +144,7 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if peer.Agentless() {
+	if !peer.Protocol().Advertisements {
 		return reconcile.Result{}, nil // what it offers is made at home, by package agentless
 	}
 	known := peer.Spec.ClusterID != "" && peer.HasRole(v1alpha1.RoleProvider)

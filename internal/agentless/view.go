@@ -52,7 +52,15 @@ type view struct {
 	mu      sync.Mutex
 	store   store
 	mirrors map[source]*peers.Mirror
-	feeds   map[*peers.Feed]struct{}
+	feeds   map[*shadowFeed]struct{}
+}
+
+// A shadowFeed feeds one mirror. Its lock is taken before that of the view, and never while that is held: what a feed
+// shows may make a controller follow something else at once.
+type shadowFeed struct {
+	*peers.Feed
+
+	mu sync.Mutex // the methods of a Feed are called one at a time
 }
 
 // A source is the objects of one kind in one namespace at the peer.
@@ -66,7 +74,7 @@ func newView(link *peers.Link, id string, namespaces []string) *view {
 		link: link, id: id, namespaces: slices.Clone(namespaces), writer: writer{client: link.Client(), id: id},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)),
-		store: newStore(), mirrors: map[source]*peers.Mirror{}, feeds: map[*peers.Feed]struct{}{},
+		store: newStore(), mirrors: map[source]*peers.Mirror{}, feeds: map[*shadowFeed]struct{}{},
 	}
 }
 
@@ -120,11 +128,19 @@ func (v *view) load(from source, mirror *peers.Mirror) {
 
 // changed takes in that an object has come, changed or gone.
 func (v *view) changed(from source, key types.NamespacedName) {
+	for _, home := range v.take(from, key) {
+		v.show(home)
+		v.queue.Add(home)
+	}
+}
+
+// take enters the object into the store, and returns the home pods that the change is about.
+func (v *view) take(from source, key types.NamespacedName) []types.NamespacedName {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	mirror := v.mirrors[from]
 	if mirror == nil {
-		return // it is loaded later
+		return nil // it is loaded later
 	}
 	object, exists := mirror.Get(key)
 	home, ours := types.NamespacedName{}, false
@@ -134,10 +150,7 @@ func (v *view) changed(from source, key types.NamespacedName) {
 	if !ours {
 		object = nil
 	}
-	for _, home := range v.store.set(place{from.kind, key}, home, object) {
-		v.show(home)
-		v.queue.Add(home)
-	}
+	return v.store.set(place{from.kind, key}, home, object)
 }
 
 // homeOf returns the home pod that the object is for. What owns a pod has the name that follows from the pod: an object of
@@ -158,7 +171,7 @@ func (v *view) follow(ctx context.Context, mirror *peers.Mirror) {
 			return
 		case <-mirror.Failed():
 		}
-		v.showErr()
+		v.showAll()
 		err := wait.PollUntilContextCancel(ctx, recoveryPoll, true, func(context.Context) (bool, error) {
 			return mirror.Err() == nil, nil
 		})
@@ -190,17 +203,18 @@ func (v *view) synced() bool {
 }
 
 // feed is peers.Transport.Feed.
-func (v *view) feed(ctx context.Context, feed *peers.Feed) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	switch feed.Subject().Example.(type) {
+func (v *view) feed(ctx context.Context, of *peers.Feed) {
+	switch of.Subject().Example.(type) {
 	case *v1alpha1.ShadowPod:
 	case *v1alpha1.NamespaceMapping: // they are made as they are asked for, so that this feed tells only of failures
 	default:
-		feed.Fail(fmt.Errorf("a cluster without Hanse has no %T", feed.Subject().Example))
+		of.Fail(fmt.Errorf("a cluster without Hanse has no %T", of.Subject().Example))
 		return
 	}
+	feed := &shadowFeed{Feed: of}
+	v.mu.Lock()
 	v.feeds[feed] = struct{}{}
+	v.mu.Unlock()
 	context.AfterFunc(ctx, func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -209,57 +223,70 @@ func (v *view) feed(ctx context.Context, feed *peers.Feed) {
 	v.fill(feed)
 }
 
-// fill has the feed show all that it is to show, as soon as that is known.
-func (v *view) fill(feed *peers.Feed) {
-	feed.Fail(v.err())
-	if !v.synced() {
-		return
+// open returns the feeds that have not ended.
+func (v *view) open() []*shadowFeed {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Collect(maps.Keys(v.feeds))
+}
+
+// fill has the feed show all that it is to show, as soon as that is known, and else why it is not.
+func (v *view) fill(feed *shadowFeed) {
+	feed.mu.Lock()
+	defer feed.mu.Unlock()
+	objects, synced, err := v.all(feed)
+	feed.Fail(err)
+	if synced {
+		feed.Replace(objects)
 	}
-	var objects []client.Object
+}
+
+// all returns the ShadowPods that the feed is to show.
+func (v *view) all(feed *shadowFeed) (objects []client.Object, synced bool, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	for _, home := range v.store.all() {
-		if seen, found := v.store.look(home); found && shows(feed, home) {
+		if seen, found := v.store.look(home); found && feed.shows(home) {
 			objects = append(objects, shadowOf(home, seen))
 		}
 	}
-	feed.Replace(objects)
+	return objects, v.synced(), v.err()
 }
 
 // shows reports whether the feed is to show the ShadowPod of the home pod. The peer may have invented the namespace.
-func shows(feed *peers.Feed, home types.NamespacedName) bool {
-	_, isShadowPod := feed.Subject().Example.(*v1alpha1.ShadowPod)
-	return isShadowPod && feed.Namespace() == home.Namespace
+func (f *shadowFeed) shows(home types.NamespacedName) bool {
+	_, isShadowPod := f.Subject().Example.(*v1alpha1.ShadowPod)
+	return isShadowPod && f.Namespace() == home.Namespace
 }
 
 func (v *view) showAll() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for feed := range v.feeds {
+	for _, feed := range v.open() {
 		v.fill(feed)
 	}
 }
 
-func (v *view) showErr() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for feed := range v.feeds {
-		feed.Fail(v.err())
+// show has the feeds show what there is of the home pod, unless they are filled later.
+func (v *view) show(home types.NamespacedName) {
+	for _, feed := range v.open() {
+		if feed.shows(home) {
+			v.showIn(feed, home)
+		}
 	}
 }
 
-// show has the feeds show what there is of the home pod.
-func (v *view) show(home types.NamespacedName) {
-	if !v.synced() {
-		return
-	}
+func (v *view) showIn(feed *shadowFeed, home types.NamespacedName) {
+	feed.mu.Lock()
+	defer feed.mu.Unlock()
+	v.mu.Lock()
 	seen, found := v.store.look(home)
-	for feed := range v.feeds {
-		switch {
-		case !shows(feed, home):
-		case found:
-			feed.Put(shadowOf(home, seen))
-		default:
-			feed.Delete(home)
-		}
+	synced := v.synced()
+	v.mu.Unlock()
+	switch {
+	case !synced:
+	case found:
+		feed.Put(shadowOf(home, seen))
+	default:
+		feed.Delete(home)
 	}
 }
 

@@ -303,6 +303,34 @@ func TestALinkIsTheSameUntilSomethingChanges(t *testing.T) {
 	}
 }
 
+// A controller may follow a twin as soon as it hears that all is known, while the feed that told it still does.
+func TestWhatIsShownMayMakeAControllerFollowMore(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, nil))
+	other := peerstest.New(t, testScheme(), peers.Config{Adapt: Adapt})
+	other.Add(peerName, v1alpha1.TenantNamespace(peerName), w.remote.Client)
+	synced := make(chan struct{}, 1)
+	source := peers.Changes(other.Links, peers.Mappings, func(_ context.Context, change peers.Change, _ peers.Queue[string]) {
+		for _, home := range change.Link.Leftovers() {
+			change.Link.FollowTwin(records, home)
+		}
+		synced <- struct{}{}
+	})
+	if err := source.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	link := other.Link(peer())
+	link.Mappings()
+	select {
+	case <-synced:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody is told that all is known")
+	}
+	if err := link.FollowTwin(records, web.Namespace).WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestALinkKeepsRecords(t *testing.T) {
 	w := newWorld(t)
 	w.create(shadow(t, nil))

@@ -36,7 +36,7 @@ type mappings struct {
 func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	namespace, peer := request.Namespace, request.Name
 	seen, decision, err := m.need(ctx, m.client, namespace, peer)
-	if err != nil || (seen.peer != nil && seen.peer.Agentless()) {
+	if err != nil || (seen.peer != nil && !seen.peer.Protocol().Mappings) {
 		return reconcile.Result{}, err
 	}
 	link, ok := usable(m.links, peer, false)
@@ -234,7 +234,7 @@ func (m *mappings) pairsOfPeer(ctx context.Context, peer client.Object) []reconc
 func (m *mappings) pairsOf(ctx context.Context, name string) []reconcile.Request {
 	peer, err := find(ctx, m.client, types.NamespacedName{Name: name}, &v1alpha1.Peer{})
 	link, linked := m.links.Get(name)
-	if err != nil || peer == nil || !linked || peer.Agentless() {
+	if err != nil || peer == nil || !linked || !peer.Protocol().Mappings {
 		return nil // nothing can be asked of it
 	}
 	requests, err := offloaded(ctx, m.client)

@@ -113,11 +113,11 @@ func (c *offloadings) observe(ctx context.Context, offloading *v1alpha1.Namespac
 }
 
 func (c *offloadings) answer(peer *v1alpha1.Peer, offloading *v1alpha1.NamespaceOffloading) answer {
-	link, ok := usable(c.links, peer.Name, peer.Agentless())
+	link, ok := usable(c.links, peer.Name, !peer.Protocol().Mappings)
 	if !ok {
 		return answer{peer: peer.Name}
 	}
-	if peer.Agentless() {
+	if !peer.Protocol().Mappings {
 		return answer{peer: peer.Name, connected: true, twin: twinThere(peer)}
 	}
 	mapping := link.Mapping(offloading.Namespace)

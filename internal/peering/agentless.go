@@ -58,7 +58,7 @@ var errLacking = errors.New("a right is missing")
 
 // clusterInfoOf asks the peer to introduce itself. One without Hanse cannot, and is asked for our rights instead.
 func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link Link, config Config) (peers.Hello, error) {
-	if !peer.Agentless() {
+	if peer.Protocol().Identity {
 		return link.Hello(ctx)
 	}
 	hello := peers.Hello{}

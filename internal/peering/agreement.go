@@ -15,7 +15,7 @@ func joined(o *observation) *condition {
 	const kind = v1alpha1.ConditionJoined
 	f := o.invited
 	switch {
-	case !o.peer.HasRole(v1alpha1.RoleConsumer) || o.deleted() || o.peer.Agentless():
+	case !o.peer.HasRole(v1alpha1.RoleConsumer) || o.deleted() || !o.peer.Protocol().Sessions:
 		return nil
 	case o.namespace == nil:
 		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s is not ready: see condition Ready", v1alpha1.TenantNamespace(o.peer.Name))

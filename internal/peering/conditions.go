@@ -46,7 +46,7 @@ func authenticated(o *observation) *condition {
 	if o.contact.probe.err != nil {
 		return unauthenticated(o.peer, &o.contact.probe)
 	}
-	if o.peer.Agentless() {
+	if !o.peer.Protocol().Identity {
 		return isTrue(kind, "The peer knows this cluster, and lets it run pods in the namespaces that spec.namespaces names")
 	}
 	return identified(o.peer, o.contact.probe.hello)
@@ -112,7 +112,7 @@ func unauthenticated(peer *v1alpha1.Peer, p *probe) *condition {
 
 func connected(o *observation) *condition {
 	peer := o.peer
-	if peer.Agentless() {
+	if !peer.Protocol().Network {
 		return isFalse(v1alpha1.ConditionConnected, v1alpha1.ReasonAgentless, "The peer runs no Hanse, so there will be no network "+
 			"between its pods and ours: the addresses of pods that run there are not shown")
 	}
@@ -236,7 +236,7 @@ func theirSoftware(o *observation) (software, bool) {
 func compatibility(o *observation) *condition {
 	const kind = v1alpha1.ConditionCompatible
 	theirs, known := theirSoftware(o)
-	if known && o.peer.Agentless() {
+	if known && !o.peer.Protocol().Identity {
 		return isTrue(kind, "The peer runs no Hanse, so there are no versions to compare")
 	}
 	if !known {

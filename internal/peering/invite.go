@@ -49,7 +49,7 @@ type inviteStep struct {
 
 // Reconcile implements step.
 func (c *inviteStep) Reconcile(ctx context.Context, o *observation) (result, error) {
-	if !o.peer.HasRole(v1alpha1.RoleConsumer) || o.namespace == nil || o.deleted() || o.peer.Agentless() {
+	if !o.peer.HasRole(v1alpha1.RoleConsumer) || o.namespace == nil || o.deleted() || !o.peer.Protocol().Sessions {
 		o.known.inviting, o.known.invitation, o.invited = gate{}, nil, nil
 		return result{}, nil // a peer that is no consumer has nothing: tenantStep takes it away
 	}

@@ -56,7 +56,7 @@ func (c *joinStep) Reconcile(ctx context.Context, o *observation) (result, error
 
 // hasSession reports whether we are, or want to be, a consumer of the peer by an invitation.
 func hasSession(peer *v1alpha1.Peer) bool {
-	return peer.HasRole(v1alpha1.RoleProvider) && !peer.Agentless()
+	return peer.HasRole(v1alpha1.RoleProvider) && peer.Protocol().Sessions
 }
 
 // look reads the invitation and the credentials that lie in the tenant namespace.

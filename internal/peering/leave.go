@@ -147,7 +147,7 @@ func (c *leaveStep) leave(ctx context.Context, peer *v1alpha1.Peer, seen *partin
 		return firstOf(node, obstacle{thing: "credentials in Secret " + secretName(peer, v1alpha1.LinkSecret) + " that can be used", theirs: true}), nil
 	case err != nil:
 		return obstacle{}, err
-	case peer.Agentless():
+	case !peer.Protocol().Sessions:
 		return clearAgentless(ctx, peer, link, node), nil
 	}
 	return c.leaveOver(ctx, peer, seen, link, node)

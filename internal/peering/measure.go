@@ -134,7 +134,7 @@ type bandwidth struct {
 func (c *probeStep) measure(ctx context.Context, peer *v1alpha1.Peer, p *probe) {
 	now, next := c.config.Clock.Now(), wait.Jitter(c.config.BandwidthInterval, retryJitter)
 	b := &p.bandwidth
-	if c.config.BandwidthInterval == 0 || p.link == nil || peer.Agentless() {
+	if c.config.BandwidthInterval == 0 || p.link == nil || !peer.Protocol().Identity {
 		b.rate = 0
 		return
 	}

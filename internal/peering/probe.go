@@ -100,7 +100,7 @@ type probe struct {
 
 // ask probes the peer if that is due or the link is a new one. While all is well, that is one request.
 func (p *probe) ask(ctx context.Context, links Links, peer *v1alpha1.Peer, config Config) {
-	if peer.Agentless() {
+	if !peer.Protocol().Identity {
 		config.ProbePeriod = max(config.ProbePeriod, agentlessPeriod)
 	}
 	now := config.Clock.Now()

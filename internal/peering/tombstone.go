@@ -76,7 +76,7 @@ func (c *leaveStep) clear(ctx context.Context, peer *v1alpha1.Peer, seen *partin
 	case ns == nil:
 		return obstacle{}, nil
 	}
-	if seen.mode == v1alpha1.PartingForced && peer.HasRole(v1alpha1.RoleProvider) && !peer.Agentless() {
+	if seen.mode == v1alpha1.PartingForced && peer.HasRole(v1alpha1.RoleProvider) && peer.Protocol().Sessions {
 		if err := c.stateAsConsumer(ctx, peer, seen); err != nil {
 			return obstacle{}, err
 		}

@@ -127,7 +127,7 @@ func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) 
 	ensure.Lock()
 	defer ensure.Unlock()
 	link, err := l.ensure(ctx, peer)
-	if err != nil || l.config.Adapt == nil || !peer.Agentless() {
+	if err != nil || l.config.Adapt == nil || peer.Protocol().ShadowPods {
 		return link, err
 	}
 	return l.adapt(link, peer)

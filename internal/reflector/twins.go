@@ -75,7 +75,7 @@ func (c *copier) linkTo(ctx context.Context, name string) (*peers.Link, error) {
 	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, peer, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if !peer.HasRole(v1alpha1.RoleProvider) || peer.Agentless() || !peer.DeletionTimestamp.IsZero() {
+	if !peer.HasRole(v1alpha1.RoleProvider) || !peer.Protocol().Copies || !peer.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
 	return link, nil

@@ -1,0 +1,34 @@
+package v1alpha1
+
+// A Protocol says which parts of Hanse's protocol are spoken with a peer. Each part that a peer does not speak is done at
+// home in another way, or not at all.
+//
+// +kubebuilder:object:generate=false
+type Protocol struct {
+	// Identity: the peer says who it is, what it runs, and lets us measure how fast data comes from it. Otherwise it is
+	// asked for our rights alone.
+	Identity bool
+	// Sessions: the two clusters invite and join each other, renew credentials, and leave each other by messages. Otherwise
+	// an administrator brings the credentials, and we remove what we have there when we leave.
+	Sessions bool
+	// Advertisements: the peer makes its own offers. Otherwise package agentless makes them at home.
+	Advertisements bool
+	// Mappings: the peer makes a twin for each NamespaceMapping. Otherwise pods run in spec.namespaces of the Peer.
+	Mappings bool
+	// ShadowPods: the peer runs a pod for each ShadowPod. Otherwise package agentless makes ReplicaSets and Jobs of them.
+	ShadowPods bool
+	// Copies: ConfigMaps and Secrets that pods use are copied to the peer.
+	Copies bool
+	// Network: pods of the two clusters can be connected.
+	Network bool
+}
+
+// Protocol returns which parts of Hanse's protocol are spoken with the peer.
+func (p *Peer) Protocol() Protocol {
+	if p.Agentless() {
+		return Protocol{}
+	}
+	return Protocol{
+		Identity: true, Sessions: true, Advertisements: true, Mappings: true, ShadowPods: true, Copies: true, Network: true,
+	}
+}
