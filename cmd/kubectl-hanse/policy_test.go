@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +20,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/remotecommand"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -260,5 +266,43 @@ func writeFile(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAPolicyIsTriedOverExec has an API server that serves exec as Kubernetes does, with a program that answers what it
+// was given.
+func TestAPolicyIsTriedOverExec(t *testing.T) {
+	asked := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path + "?" + strings.Join(r.URL.Query()["command"], " ")
+		streams := []wsstream.ChannelType{wsstream.ReadChannel, wsstream.WriteChannel, wsstream.WriteChannel, wsstream.WriteChannel, wsstream.ReadChannel}
+		conn := wsstream.NewConn(map[string]wsstream.ChannelProtocolConfig{
+			remotecommand.StreamProtocolV5Name: {Binary: true, Channels: streams},
+		})
+		_, channels, err := conn.Open(w, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		given := &bytes.Buffer{}
+		if err := json.NewDecoder(io.TeeReader(channels[0], given)).Decode(&policyTrial{}); err != nil {
+			t.Error(err)
+		}
+		_, out := channels[1].Write(given.Bytes())
+		_, status := channels[3].Write([]byte(`{"kind": "Status", "status": "Success"}`))
+		if err := errors.Join(out, status); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	c := &connection{config: &rest.Config{Host: server.URL}}
+	got, err := c.execIn(soon(t), v1alpha1.SystemNamespace, "hanse-manager-1", []byte(`{"question": "incoming"}`))
+	if err != nil || string(got) != `{"question": "incoming"}` {
+		t.Errorf("%q, %v", got, err)
+	}
+	want := "/api/v1/namespaces/hanse-system/pods/hanse-manager-1/exec?/hanse policy test --request"
+	if path := <-asked; path != want {
+		t.Errorf("asked for %q, want %q", path, want)
 	}
 }
