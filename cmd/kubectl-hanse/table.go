@@ -123,32 +123,21 @@ type tableView struct {
 
 // rowView is the offer of one cluster. Fits, Why, Cost and ImagesThere are there if a pod was asked for.
 type rowView struct {
+	v1alpha1.AdvertisementSpec // as the provider said it, or as it is used
+
 	Peer               string                        `json:"peer"`
-	ClusterID          string                        `json:"clusterID"`
 	Node               string                        `json:"node"`
-	Phase              v1alpha1.OfferPhase           `json:"phase"`
 	Accepted           bool                          `json:"accepted"`
 	State              v1alpha1.AcknowledgementState `json:"state"`
 	Reason             string                        `json:"reason,omitempty"`
 	Message            string                        `json:"message,omitempty"`
 	Corrections        []string                      `json:"corrections,omitempty"`
-	Availability       corev1.ResourceList           `json:"availability"` // of the cluster itself
-	Offered            corev1.ResourceList           `json:"offered"`      // with what is nested
-	LargestPod         corev1.ResourceList           `json:"largestPod,omitempty"`
-	Guarantee          corev1.ResourceList           `json:"guarantee,omitempty"`
-	Prices             *v1alpha1.Prices              `json:"prices,omitempty"`
+	Offered            corev1.ResourceList           `json:"offered"`   // with what is nested
 	UsualCost          costView                      `json:"usualCost"` // of one core with 1Gi
 	RoundTripTime      *metav1.Duration              `json:"roundTripTime,omitempty"`
 	RoundTripDeviation *metav1.Duration              `json:"roundTripDeviation,omitempty"`
 	Bandwidth          *resource.Quantity            `json:"bandwidth,omitempty"` // bytes per second
 	LastHello          *metav1.Time                  `json:"lastHello,omitempty"`
-	TimeToLive         metav1.Time                   `json:"timeToLive"`
-	Architectures      []string                      `json:"architectures,omitempty"`
-	KubernetesVersion  string                        `json:"kubernetesVersion,omitempty"`
-	Labels             map[string]v1alpha1.Text      `json:"labels,omitempty"`
-	Flags              map[string]v1alpha1.Text      `json:"flags,omitempty"`
-	Images             []v1alpha1.Image              `json:"images,omitempty"`
-	Nested             []v1alpha1.NestedOffer        `json:"nested,omitempty"`
 
 	Fits        *bool     `json:"fits,omitempty"`
 	Why         string    `json:"why,omitempty"`
@@ -198,14 +187,12 @@ func digits(amount *inf.Dec) string {
 
 func viewRow(row *exchange.Row) rowView {
 	view := rowView{
-		Peer: row.Peer, ClusterID: row.ClusterID, Node: v1alpha1.VirtualNodeName(row.Peer), Phase: exchange.Phase(&row.Offer),
-		Accepted: row.Accepted, State: row.State, Reason: row.Reason, Message: row.Message, Corrections: row.Corrections,
-		Availability: row.Offer.Availability, Offered: exchange.Offered(&row.Offer), LargestPod: row.Offer.LargestPod, Guarantee: row.Offer.Guarantee,
-		Prices: row.Offer.Prices, UsualCost: viewCost(row.PricePerHour(exchange.DefaultRequest())),
-		RoundTripTime: known(row.RoundTrip), RoundTripDeviation: known(row.Deviation), TimeToLive: row.Offer.TimeToLive,
-		Architectures: row.Offer.Architectures, KubernetesVersion: row.Offer.KubernetesVersion, Labels: row.Offer.Labels,
-		Flags: row.Offer.Flags, Images: row.Offer.Images, Nested: row.Offer.Nested,
+		AdvertisementSpec: row.Offer, Peer: row.Peer, Node: v1alpha1.VirtualNodeName(row.Peer), Accepted: row.Accepted,
+		State: row.State, Reason: row.Reason, Message: row.Message, Corrections: row.Corrections,
+		Offered: exchange.Offered(&row.Offer), UsualCost: viewCost(row.PricePerHour(exchange.DefaultRequest())),
+		RoundTripTime: known(row.RoundTrip), RoundTripDeviation: known(row.Deviation),
 	}
+	view.Phase = exchange.Phase(&row.Offer)
 	if row.Bandwidth != 0 {
 		view.Bandwidth = resource.NewQuantity(row.Bandwidth, resource.DecimalSI)
 	}
