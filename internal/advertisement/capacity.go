@@ -22,11 +22,11 @@ import (
 // capacity follows the pods, nodes and advertisements of this cluster and sums up what there is to spare, once for all
 // consumers. A pod that changes costs one addition; the sum is made when somebody looks.
 type capacity struct {
-	informers cache.Informers
-	config    *Config
-	changed   chan struct{} // holds one value after a change
-	book      *book
-	complete  atomic.Bool // all that there was at the start is known
+	informers   cache.Informers
+	config      *Config
+	changed     chan struct{} // holds one value after a change
+	commitments *commitments
+	complete    atomic.Bool // all that there was at the start is known
 
 	mu           sync.Mutex
 	ledger       *exchange.Ledger
@@ -42,14 +42,14 @@ type capacity struct {
 
 func newCapacity(config *Config, informers cache.Informers) *capacity {
 	return &capacity{
-		informers:  informers,
-		config:     config,
-		changed:    make(chan struct{}, 1),
-		book:       newBook(config),
-		ledger:     exchange.NewLedger(),
-		images:     newImages(config.MaxImages),
-		sumStale:   true,
-		nodesStale: true,
+		informers:   informers,
+		config:      config,
+		changed:     make(chan struct{}, 1),
+		commitments: newCommitments(config),
+		ledger:      exchange.NewLedger(),
+		images:      newImages(config.MaxImages),
+		sumStale:    true,
+		nodesStale:  true,
 	}
 }
 
@@ -80,7 +80,7 @@ func (c *capacity) lookFor(peer string) (offerable, []v1alpha1.Image) {
 
 // sumUp is called with the lock held.
 func (c *capacity) sumUp() offerable {
-	guaranteed, offers, relocked := c.book.look()
+	guaranteed, offers, relocked := c.commitments.look()
 	if c.sumStale {
 		c.sum = c.ledger.Capacity(c.config.Margin)
 		c.load.Allocatable, c.load.Free = c.ledger.Load()
@@ -179,7 +179,7 @@ func (c *capacity) removePod(object any) {
 }
 
 func (c *capacity) setAd(object any) {
-	if ad, isAd := object.(*v1alpha1.Advertisement); isAd && c.book.set(ad) {
+	if ad, isAd := object.(*v1alpha1.Advertisement); isAd && c.commitments.set(ad) {
 		c.ring()
 	}
 }
@@ -187,7 +187,7 @@ func (c *capacity) setAd(object any) {
 func (c *capacity) updateAd(_, after any) { c.setAd(after) }
 
 func (c *capacity) removeAd(object any) {
-	if ad, isAd := lastKnown(object).(*v1alpha1.Advertisement); isAd && c.book.remove(ad) {
+	if ad, isAd := lastKnown(object).(*v1alpha1.Advertisement); isAd && c.commitments.remove(ad) {
 		c.ring()
 	}
 }

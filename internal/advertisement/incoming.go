@@ -35,21 +35,21 @@ type answer struct {
 	err      error
 }
 
-// question is what an answer depends on that is worth asking again for. Times and the table are not: they change all the
+// inputKey is what an answer depends on that is worth key again for. Times and the table are not: they change all the
 // time, and with the next message the policies are asked anyway.
-type question struct {
+type inputKey struct {
 	offer    string // its fingerprint
 	peer     int64  // generation of the Peer
 	labels   string // of the Peer
 	policies int64  // how often they have changed
 }
 
-// evaluation is the newest message of a peer, and what came of it. It saves asking twice; without it, all is asked again.
+// evaluation is the newest message of a peer, and what came of it. It saves key twice; without it, all is asked again.
 type evaluation struct {
 	sequence int64
 	arrived  time.Time
 	terms    string
-	asked    question
+	asked    inputKey
 	answer   answer
 	again    bool // the policies were asked about the message more than once
 }
@@ -94,17 +94,17 @@ func (c *incomingPolicies) evaluate(ctx context.Context, s settings, f facts, no
 		}
 		return f
 	}
-	known, asking := c.lookUp(f, now)
+	known, key := c.lookUp(f, now)
 	f.arrived = known.arrived
 	if s.screen(f).Accepted {
-		asking.offer = fingerprint(&f.offer.Spec)
-		if known.asked.offer != asking.offer {
+		key.offer = fingerprint(&f.offer.Spec)
+		if known.asked.offer != key.offer {
 			known.terms = termsOf(&f.offer.Spec)
 		}
-		if known.asked != asking || known.answer.err != nil {
-			known.again = known.asked.offer == asking.offer
+		if known.asked != key || known.answer.err != nil {
+			known.again = known.asked.offer == key.offer
 			failing := known.again && known.answer.err != nil
-			known.asked, known.answer = asking, c.ask(ctx, f, now)
+			known.asked, known.answer = key, c.ask(ctx, f, now)
 			if known.answer.err != nil && !failing {
 				// Conditions do not say why, since the provider reads them too.
 				ctrl.LoggerFrom(ctx).Error(known.answer.err, "The policies cannot be asked about an advertisement")
@@ -118,15 +118,15 @@ func (c *incomingPolicies) evaluate(ctx context.Context, s settings, f facts, no
 	return f
 }
 
-// lookUp returns what is known of the newest message, and what asking about it depends on so far. A message that the copy
+// lookUp returns what is known of the newest message, and what key about it depends on so far. A message that the copy
 // holds already came in when the copy says so, which outlives a restart.
-func (c *incomingPolicies) lookUp(f facts, now time.Time) (evaluation, question) {
+func (c *incomingPolicies) lookUp(f facts, now time.Time) (evaluation, inputKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	asking := question{peer: f.peer.Generation, labels: labels.Set(f.peer.Labels).String(), policies: c.policies}
+	key := inputKey{peer: f.peer.Generation, labels: labels.Set(f.peer.Labels).String(), policies: c.policies}
 	sequence := f.offer.Spec.Sequence
 	if known, found := c.known[f.peer.Name]; found && known.sequence == sequence {
-		return known, asking
+		return known, key
 	}
 	known := evaluation{sequence: sequence, arrived: now}
 	if f.copy != nil && f.copy.Spec.Sequence == sequence {
@@ -134,7 +134,7 @@ func (c *incomingPolicies) lookUp(f facts, now time.Time) (evaluation, question)
 			known.arrived = r.received
 		}
 	}
-	return known, asking
+	return known, key
 }
 
 func (c *incomingPolicies) ask(ctx context.Context, f facts, now time.Time) answer {

@@ -74,7 +74,7 @@ func (p *Publisher) Collect(collected chan<- prometheus.Metric) {
 		}
 	}
 	there := p.capacity.look()
-	for _, peer := range p.replies.peers() {
+	for _, peer := range p.answers.peers() {
 		gaugeEach(collected, usedBy, peer, there.Held(peer))
 	}
 }

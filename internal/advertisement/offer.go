@@ -70,19 +70,19 @@ func guaranteeOf(peer *v1alpha1.Peer) corev1.ResourceList {
 }
 
 // stamp makes the offer a message that is sent now.
-func (c *Config) stamp(spec *v1alpha1.AdvertisementSpec, said *v1alpha1.Advertisement, now time.Time) {
+func (c *Config) stamp(spec *v1alpha1.AdvertisementSpec, published *v1alpha1.Advertisement, now time.Time) {
 	// The clock makes the sequence grow also when the object was deleted in between.
 	spec.Sequence = now.UnixMilli()
-	if said != nil {
-		spec.Sequence = max(spec.Sequence, said.Spec.Sequence+1)
+	if published != nil {
+		spec.Sequence = max(spec.Sequence, published.Spec.Sequence+1)
 	}
 	spec.Timestamp = metav1.NewTime(now.Truncate(time.Second))
 	spec.TimeToLive = metav1.NewTime(spec.Timestamp.Add(c.HelloTimeout))
 }
 
 // fullMessage says the whole offer.
-func fullMessage(said *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec) *v1alpha1.Advertisement {
-	ad := said.DeepCopy()
+func fullMessage(published *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec) *v1alpha1.Advertisement {
+	ad := published.DeepCopy()
 	ad.Spec = *offer.DeepCopy() // the client writes what the API server answers into the object
 	ad.Spec.FullSequence = offer.Sequence
 	if ad.Annotations == nil {
@@ -93,8 +93,8 @@ func fullMessage(said *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec)
 }
 
 // partialMessage says that of the offer which may change without a full message.
-func partialMessage(said *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec) *v1alpha1.Advertisement {
-	ad := said.DeepCopy()
+func partialMessage(published *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec) *v1alpha1.Advertisement {
+	ad := published.DeepCopy()
 	ad.Spec.Availability, ad.Spec.LargestPod = offer.Availability.DeepCopy(), offer.LargestPod.DeepCopy()
 	ad.Spec.Sequence, ad.Spec.Timestamp, ad.Spec.TimeToLive = offer.Sequence, offer.Timestamp, offer.TimeToLive
 	return ad
@@ -114,20 +114,20 @@ type message struct {
 
 // due compares what was said last with what would be said now. A message is full when the terms are new, or when the last
 // full one was long ago.
-func (c *Config) due(peer string, said *v1alpha1.Advertisement, now *v1alpha1.AdvertisementSpec, at time.Time) message {
-	next := message{kind: kindPartial, after: c.patience(peer, &said.Spec, now) - at.Sub(said.Spec.Timestamp.Time)}
+func (c *Config) due(peer string, published *v1alpha1.Advertisement, now *v1alpha1.AdvertisementSpec, at time.Time) message {
+	next := message{kind: kindPartial, after: c.allowedDelay(peer, &published.Spec, now) - at.Sub(published.Spec.Timestamp.Time)}
 	// Of all messages, the one nearest to the end of the interval is full.
-	old := at.Sub(lastFull(said)) >= c.FullInterval-c.HelloInterval/2
-	if old || !exchange.SameTerms(&said.Spec, now) {
+	old := at.Sub(lastFull(published)) >= c.FullInterval-c.HelloInterval/2
+	if old || !exchange.SameTerms(&published.Spec, now) {
 		next.kind = kindFull
 	}
 	return next
 }
 
-// patience is for how long after the last message the peer can wait to be told that its offer is not what it was then:
+// allowedDelay is for how long after the last message the peer can wait to be told that its offer is not what it was then:
 // another phase is told at once, new terms and large changes of what is free as soon as the rate allows, other images and
 // small changes when they have settled, and that nothing has changed with the next hello.
-func (c *Config) patience(peer string, then, now *v1alpha1.AdvertisementSpec) time.Duration {
+func (c *Config) allowedDelay(peer string, then, now *v1alpha1.AdvertisementSpec) time.Duration {
 	bare := *then
 	bare.Images = now.Images
 	switch {
@@ -147,8 +147,8 @@ func (c *Config) patience(peer string, then, now *v1alpha1.AdvertisementSpec) ti
 const annotationFullSent = v1alpha1.AnnotationFullSent
 
 // lastFull is long ago if it is not known.
-func lastFull(said *v1alpha1.Advertisement) time.Time {
-	at, err := time.Parse(time.RFC3339, said.Annotations[annotationFullSent])
+func lastFull(published *v1alpha1.Advertisement) time.Time {
+	at, err := time.Parse(time.RFC3339, published.Annotations[annotationFullSent])
 	if err != nil {
 		return time.Time{}
 	}
@@ -205,31 +205,31 @@ func (l locks) against(peer string) map[string]corev1.ResourceList {
 // PricesConfigMap is the ConfigMap in Hanse's own namespace that says what resources cost, see exchange.ParsePrices.
 const PricesConfigMap = "hanse-prices"
 
-// priceTag is what is asked for.
-type priceTag struct {
+// askedPrices is what is asked for.
+type askedPrices struct {
 	prices  *v1alpha1.Prices
 	old     bool // the setting is broken, and these are what was asked for last, changes by policies included
 	unknown bool // the setting is broken, and nothing was asked for yet
 }
 
 // readPrices reads the setting. As long as it is broken, each consumer is asked for what it was asked for before.
-func (p *Publisher) readPrices(ctx context.Context, said *v1alpha1.Advertisement) (priceTag, error) {
+func (p *Publisher) readPrices(ctx context.Context, published *v1alpha1.Advertisement) (askedPrices, error) {
 	setting := &corev1.ConfigMap{}
 	err := p.client.Get(ctx, types.NamespacedName{Namespace: p.config.Namespace, Name: PricesConfigMap}, setting)
 	if apierrors.IsNotFound(err) {
-		return priceTag{}, nil
+		return askedPrices{}, nil
 	}
 	if err != nil {
-		return priceTag{}, fmt.Errorf("read the prices: %w", err)
+		return askedPrices{}, fmt.Errorf("read the prices: %w", err)
 	}
 	prices, err := exchange.ParsePrices(setting.Data)
 	switch {
 	case err == nil:
-		return priceTag{prices: prices}, nil
-	case said != nil:
-		return priceTag{prices: said.Spec.Prices, old: true}, nil
+		return askedPrices{prices: prices}, nil
+	case published != nil:
+		return askedPrices{prices: published.Spec.Prices, old: true}, nil
 	default:
-		return priceTag{unknown: true}, nil
+		return askedPrices{unknown: true}, nil
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-// inquiry is what the policies are asked about the offer to one consumer.
-type inquiry struct {
+// policyInput is what the policies are asked about the offer to one consumer.
+type policyInput struct {
 	draft     v1alpha1.AdvertisementSpec
 	oldPrices bool // the prices of the draft are those that were said last
 	load      policy.Load
@@ -30,20 +30,20 @@ type inquiry struct {
 	policies  int64             // how often they were changed
 }
 
-func (q *inquiry) facts(peer *v1alpha1.Peer, now time.Time) policy.Facts {
+func (q *policyInput) facts(peer *v1alpha1.Peer, now time.Time) policy.Facts {
 	return policy.Facts{Time: now, Peer: peer, Advertisement: &q.draft, Load: &q.load}
 }
 
-// reply is the newest answer of the policies about the offer to one consumer.
-type reply struct {
-	inquiry
+// outgoingAnswer is the newest answer of the policies about the offer to one consumer.
+type outgoingAnswer struct {
+	policyInput
 	at       time.Time
 	decision policy.Decision
 	failures int // how often in a row there was none
 }
 
 // offer returns the draft as the policies will have it. It shares memory with the draft.
-func (r *reply) offer() v1alpha1.AdvertisementSpec {
+func (r *outgoingAnswer) offer() v1alpha1.AdvertisementSpec {
 	spec := r.draft
 	if r.decision.Offer == nil {
 		return spec
@@ -56,30 +56,30 @@ func (r *reply) offer() v1alpha1.AdvertisementSpec {
 	return spec
 }
 
-// replies keeps the newest answer for each consumer, so that the policies are not asked for every pod that comes or goes.
+// answers keeps the newest answer for each consumer, so that the policies are not asked for every pod that comes or goes.
 // It is a cache: what is not in it is asked again.
-type replies struct {
+type answers struct {
 	mu        sync.Mutex
-	byPeer    map[string]*reply // consumer → the newest answer
-	announced map[string]string // consumer → what the newest event on its Peer says
+	byPeer    map[string]*outgoingAnswer // consumer → the newest answer
+	announced map[string]string          // consumer → what the newest event on its Peer says
 }
 
-func (r *replies) of(peer string) *reply {
+func (r *answers) of(peer string) *outgoingAnswer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byPeer[peer]
 }
 
-func (r *replies) keep(peer string, newest *reply) {
+func (r *answers) keep(peer string, newest *outgoingAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byPeer == nil {
-		r.byPeer, r.announced = map[string]*reply{}, map[string]string{}
+		r.byPeer, r.announced = map[string]*outgoingAnswer{}, map[string]string{}
 	}
 	r.byPeer[peer] = newest
 }
 
-func (r *replies) forget(peer string) {
+func (r *answers) forget(peer string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byPeer, peer)
@@ -87,7 +87,7 @@ func (r *replies) forget(peer string) {
 }
 
 // announce reports whether the text is not what was announced last of a peer whose answer is kept.
-func (r *replies) announce(peer, text string) bool {
+func (r *answers) announce(peer, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byPeer[peer] == nil || r.announced[peer] == text {
@@ -98,7 +98,7 @@ func (r *replies) announce(peer, text string) bool {
 }
 
 // peers returns the consumers that there is an answer for.
-func (r *replies) peers() []string {
+func (r *answers) peers() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.byPeer))
@@ -107,29 +107,29 @@ func (r *replies) peers() []string {
 // ask returns the newest answer of the policies about the offer to the peer, and for how long it holds. They are asked
 // only when it is time.
 func (p *Publisher) ask(
-	ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement, q inquiry,
-) (*reply, time.Duration) {
+	ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement, q policyInput,
+) (*outgoingAnswer, time.Duration) {
 	now := p.clock.Now()
-	last := p.replies.of(peer.Name)
-	if wait := p.config.askAgain(peer.Name, last, &q, saidAt(said), now); wait > 0 {
+	last := p.answers.of(peer.Name)
+	if wait := p.config.askAgain(peer.Name, last, &q, publishedAt(published), now); wait > 0 {
 		return last, wait
 	}
-	newest := &reply{inquiry: q, at: now}
+	newest := &outgoingAnswer{policyInput: q, at: now}
 	var err error
 	if newest.decision, err = p.decide(ctx, peer, &q, now); err != nil {
 		newest.failures = 1
 		if last != nil && last.policies == q.policies {
 			newest.failures += last.failures
 		}
-		p.replies.keep(peer.Name, newest)
-		p.noAnswer(ctx, peer, newest.failures, err)
+		p.answers.keep(peer.Name, newest)
+		p.announceFailure(ctx, peer, newest.failures, err)
 		return newest, p.config.backOff(newest.failures)
 	}
-	p.replies.keep(peer.Name, newest)
+	p.answers.keep(peer.Name, newest)
 	return newest, spread(p.config.HelloInterval, peer.Name)
 }
 
-func (p *Publisher) decide(ctx context.Context, peer *v1alpha1.Peer, q *inquiry, now time.Time) (policy.Decision, error) {
+func (p *Publisher) decide(ctx context.Context, peer *v1alpha1.Peer, q *policyInput, now time.Time) (policy.Decision, error) {
 	input, err := policy.NewInput(q.facts(peer, now))
 	if err != nil {
 		return policy.Decision{}, fmt.Errorf("describe the offer to peer %q: %w", peer.Name, err)
@@ -137,35 +137,35 @@ func (p *Publisher) decide(ctx context.Context, peer *v1alpha1.Peer, q *inquiry,
 	return p.decider.Decide(ctx, policy.Outgoing, input)
 }
 
-// saidAt is zero if nothing was said.
-func saidAt(said *v1alpha1.Advertisement) time.Time {
-	if said == nil {
+// publishedAt returns when the newest message was made; zero if there is none.
+func publishedAt(published *v1alpha1.Advertisement) time.Time {
+	if published == nil {
 		return time.Time{}
 	}
-	return said.Spec.Timestamp.Time
+	return published.Spec.Timestamp.Time
 }
 
 // askAgain says when the policies must be asked about the offer to the peer: when a message would be due if it were not
 // for them. So they are asked for every hello, too, which is what those need that look at the time or at the load.
-func (c *Config) askAgain(peer string, last *reply, q *inquiry, saidAt, now time.Time) time.Duration {
+func (c *Config) askAgain(peer string, last *outgoingAnswer, q *policyInput, publishedAt, now time.Time) time.Duration {
 	if last == nil || exchange.Phase(&last.draft) != exchange.Phase(&q.draft) {
 		return 0
 	}
-	asked, said := now.Sub(last.at), now.Sub(saidAt)
-	patience := c.patience(peer, &last.draft, &q.draft)
+	asked, published := now.Sub(last.at), now.Sub(publishedAt)
+	allowedDelay := c.allowedDelay(peer, &last.draft, &q.draft)
 	switch {
 	case last.policies != q.policies, !maps.Equal(last.labels, q.labels):
-		patience = c.MinInterval
+		allowedDelay = c.MinInterval
 	case last.failures > 0:
 		return c.backOff(last.failures) - asked
 	}
-	if patience <= c.SettleInterval {
-		return patience - min(asked, said)
+	if allowedDelay <= c.SettleInterval {
+		return allowedDelay - min(asked, published)
 	}
-	if saidAt.IsZero() {
-		said = asked
+	if publishedAt.IsZero() {
+		published = asked
 	}
-	return max(patience-said, c.MinInterval-asked)
+	return max(allowedDelay-published, c.MinInterval-asked)
 }
 
 // backOff doubles with every failure, up to the interval of hellos.
@@ -179,31 +179,31 @@ func (c *Config) backOff(failures int) time.Duration {
 	return pause
 }
 
-// noAnswer tells the administrator that a policy cannot be asked: from the second time on, since the first may be that
+// announceFailure tells the administrator that a policy cannot be asked: from the second time on, since the first may be that
 // the policies are still being read.
-func (p *Publisher) noAnswer(ctx context.Context, peer *v1alpha1.Peer, failures int, err error) {
+func (p *Publisher) announceFailure(ctx context.Context, peer *v1alpha1.Peer, failures int, err error) {
 	ctrl.LoggerFrom(ctx).Error(err, "Ask the policies about an offer", "Peer", peer.Name)
-	if failures < 2 || !p.replies.announce(peer.Name, v1alpha1.ReasonPolicyFailed) {
+	if failures < 2 || !p.answers.announce(peer.Name, v1alpha1.ReasonPolicyFailed) {
 		return
 	}
 	p.recorder.Eventf(peer, nil, corev1.EventTypeWarning, v1alpha1.ReasonPolicyFailed, "Offer",
 		"Nothing new is offered to this peer until the policies for question %s can be asked: %s", policy.Outgoing, bounded(err.Error()))
 }
 
-// noOffer tells the administrator that the policies do not let the peer have an offer.
-func (p *Publisher) noOffer(peer *v1alpha1.Peer, decision policy.Decision) {
-	if p.replies.announce(peer.Name, string(decision.Outcome)+decision.Reason) {
+// announceDenial tells the administrator that the policies do not let the peer have an offer.
+func (p *Publisher) announceDenial(peer *v1alpha1.Peer, decision policy.Decision) {
+	if p.answers.announce(peer.Name, string(decision.Outcome)+decision.Reason) {
 		p.recorder.Eventf(peer, nil, corev1.EventTypeNormal, v1alpha1.ReasonRefusedByPolicy, "Offer",
 			"Nothing is offered to this peer: %s", bounded(cmp.Or(decision.Reason, "a policy answers "+string(decision.Outcome))))
 	}
 }
 
-// reasonOffered is that of the event that ends what one before it said.
+// reasonOffered is the reason of the event that ends what an event before it has announced.
 const reasonOffered = "Offered"
 
-// anOffer tells the administrator of an offer after there was none.
-func (p *Publisher) anOffer(peer *v1alpha1.Peer) {
-	if p.replies.announce(peer.Name, "") {
+// announceOffer tells the administrator of an offer after there was none.
+func (p *Publisher) announceOffer(peer *v1alpha1.Peer) {
+	if p.answers.announce(peer.Name, "") {
 		p.recorder.Eventf(peer, nil, corev1.EventTypeNormal, reasonOffered, "Offer", "The policies let this peer have an offer again")
 	}
 }
@@ -224,11 +224,11 @@ func (p *Publisher) Gather(ctx context.Context, _ policy.Question, name string) 
 	case !peer.DeletionTimestamp.IsZero():
 		return policy.Facts{}, fmt.Errorf("policies are not asked about what peer %s is offered any more: it is being deleted", peer.Name)
 	}
-	said, err := p.said(ctx, peer)
+	published, err := p.published(ctx, peer)
 	if err != nil {
 		return policy.Facts{}, err
 	}
-	q, err := p.inquire(ctx, peer, said)
+	q, err := p.draftFor(ctx, peer, published)
 	if err != nil {
 		return policy.Facts{}, err
 	}

@@ -298,10 +298,10 @@ func TestForgottenPeerIsForgotten(t *testing.T) {
 	w := newWorld(t)
 	peer := w.peer(v1alpha1.RoleConsumer)
 	w.reconcile(w.publisher)
-	w.expect([]string{"hamburg"}, w.publisher.replies.peers())
+	w.expect([]string{"hamburg"}, w.publisher.answers.peers())
 	w.delete(w.home, peer)
 	if _, err := w.publisher.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: peer.Name}}); err != nil {
 		t.Fatal(err)
 	}
-	w.expect(0, len(w.publisher.replies.peers()))
+	w.expect(0, len(w.publisher.answers.peers()))
 }

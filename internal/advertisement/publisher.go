@@ -47,7 +47,7 @@ type Publisher struct {
 	clock    clock.Clock
 	recorder events.EventRecorder
 	capacity *capacity
-	replies  replies
+	answers  answers
 	policies atomic.Int64 // how often they were changed
 	trigger  trigger
 }
@@ -112,26 +112,26 @@ func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (r
 	peer := &v1alpha1.Peer{}
 	if err := p.client.Get(ctx, request.NamespacedName, peer); err != nil {
 		if apierrors.IsNotFound(err) {
-			p.replies.forget(request.Name)
+			p.answers.forget(request.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the tenant namespace goes with the Peer
 	}
-	said, err := p.said(ctx, peer)
+	published, err := p.published(ctx, peer)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if !p.serves(peer) {
-		p.replies.forget(peer.Name)
-		return reconcile.Result{}, p.withdraw(ctx, said)
+		p.answers.forget(peer.Name)
+		return reconcile.Result{}, p.withdraw(ctx, published)
 	}
-	next, err := p.speak(ctx, peer, said)
+	next, err := p.publish(ctx, peer, published)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return reconcile.Result{RequeueAfter: cacheLag}, nil
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return reconcile.Result{RequeueAfter: lookSoon}, nil // the tenant namespace will call us when it is there
 	case apierrors.IsForbidden(err):
-		return p.settle(ctx, peer, err)
+		return p.awaitRights(ctx, peer, err)
 	case err != nil:
 		return reconcile.Result{}, err
 	default:
@@ -139,61 +139,61 @@ func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 }
 
-// speak tells the peer what is due, and returns when to look again.
-func (p *Publisher) speak(ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement) (time.Duration, error) {
+// publish tells the peer what is due, and returns when to look again.
+func (p *Publisher) publish(ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement) (time.Duration, error) {
 	if !peer.DeletionTimestamp.IsZero() {
-		return p.repeat(ctx, peer, said)
+		return p.resend(ctx, peer, published)
 	}
-	q, err := p.inquire(ctx, peer, said)
+	q, err := p.draftFor(ctx, peer, published)
 	if err != nil || q == nil {
 		return 0, err
 	}
-	newest, holds := p.ask(ctx, peer, said, *q)
+	newest, holds := p.ask(ctx, peer, published, *q)
 	switch {
 	case newest.failures > 0:
-		return holds, p.sayPhase(ctx, peer, said)
+		return holds, p.sendPhase(ctx, peer, published)
 	case newest.decision.Outcome != policy.Allow:
-		return holds, p.deny(ctx, peer, said, newest.decision)
+		return holds, p.deny(ctx, peer, published, newest.decision)
 	}
-	next, err := p.say(ctx, peer, said, newest.offer())
+	next, err := p.send(ctx, peer, published, newest.offer())
 	if err != nil {
 		return 0, err
 	}
-	p.anOffer(peer)
+	p.announceOffer(peer)
 	return min(holds, next), nil
 }
 
-// repeat says what was said before, but for the phase. So a peer from which we part hears of that and that we are still
-// there, whatever the policies say: it could not leave in order if it did not.
-func (p *Publisher) repeat(ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement) (time.Duration, error) {
-	if said == nil {
+// resend publishes again what was published before, with the phase of now. So a peer that is leaving learns of that, and that
+// we are still there, whatever the policies say: without that it could not leave in order.
+func (p *Publisher) resend(ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement) (time.Duration, error) {
+	if published == nil {
 		return 0, nil // what was there for the peer is being cleared away
 	}
-	offer := said.Spec
+	offer := published.Spec
 	offer.Phase = exchange.PhaseFor(peer)
-	return p.say(ctx, peer, said, offer)
+	return p.send(ctx, peer, published, offer)
 }
 
-// sayPhase tells the peer that it is cordoned, or is not any more, although the policies cannot be asked. Of all else
-// what was said stays, and ends by itself if this lasts.
-func (p *Publisher) sayPhase(ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement) error {
-	if said == nil || exchange.Phase(&said.Spec) == exchange.PhaseFor(peer) {
+// sendPhase tells the peer that it is cordoned, or is no longer, although the policies cannot be asked. All else stays as it
+// was published, and ends by itself if the policies cannot be asked for long.
+func (p *Publisher) sendPhase(ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement) error {
+	if published == nil || exchange.Phase(&published.Spec) == exchange.PhaseFor(peer) {
 		return nil
 	}
-	_, err := p.repeat(ctx, peer, said)
+	_, err := p.resend(ctx, peer, published)
 	return err
 }
 
-// inquire returns what to ask the policies, or nil if no price is known: rather no offer than one for free. A setting
-// that is repaired calls us again.
-func (p *Publisher) inquire(ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement) (*inquiry, error) {
-	prices, err := p.readPrices(ctx, said)
+// draftFor returns what to ask the policies, or nil if no price is known, because no offer is better than one for free.
+// Repairing the setting of prices has all consumers looked at again.
+func (p *Publisher) draftFor(ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement) (*policyInput, error) {
+	prices, err := p.readPrices(ctx, published)
 	if err != nil || prices.unknown {
 		return nil, err
 	}
 	policies := p.policies.Load() // before anything that they are asked about
 	there, images := p.capacity.lookFor(peer.Name)
-	return &inquiry{
+	return &policyInput{
 		draft:     p.config.draft(peer, &there, images, prices.prices),
 		oldPrices: prices.old,
 		load:      there.load,
@@ -202,9 +202,9 @@ func (p *Publisher) inquire(ctx context.Context, peer *v1alpha1.Peer, said *v1al
 	}, nil
 }
 
-// settle waits for our rights in the tenant namespace: until it is there, and a moment longer until the API server knows
+// awaitRights waits for our rights in the tenant namespace: until it is there, and a moment longer until the API server knows
 // them. After that it is an error that something was refused.
-func (p *Publisher) settle(ctx context.Context, peer *v1alpha1.Peer, refusal error) (reconcile.Result, error) {
+func (p *Publisher) awaitRights(ctx context.Context, peer *v1alpha1.Peer, refusal error) (reconcile.Result, error) {
 	ns := &corev1.Namespace{}
 	err := p.client.Get(ctx, types.NamespacedName{Name: v1alpha1.TenantNamespace(peer.Name)}, ns)
 	switch {
@@ -226,8 +226,8 @@ func (p *Publisher) serves(peer *v1alpha1.Peer) bool {
 	return known && heard && peer.HasRole(v1alpha1.RoleConsumer)
 }
 
-// said returns the advertisement as it stands, or nil.
-func (p *Publisher) said(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha1.Advertisement, error) {
+// published returns the advertisement as it stands, or nil.
+func (p *Publisher) published(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha1.Advertisement, error) {
 	ad := &v1alpha1.Advertisement{}
 	err := p.client.Get(ctx, p.key(peer), ad)
 	if apierrors.IsNotFound(err) {
@@ -241,21 +241,21 @@ func (p *Publisher) key(peer *v1alpha1.Peer) types.NamespacedName {
 	return types.NamespacedName{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: p.config.ClusterID}
 }
 
-// say writes the offer if a message is due, and returns when the next will be.
-func (p *Publisher) say(
-	ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec,
+// send writes the offer if a message is due, and returns when the next will be.
+func (p *Publisher) send(
+	ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec,
 ) (time.Duration, error) {
 	now := p.clock.Now()
 	hello := spread(p.config.HelloInterval, peer.Name)
-	p.config.stamp(&offer, said, now)
-	if said == nil {
+	p.config.stamp(&offer, published, now)
+	if published == nil {
 		return hello, p.create(ctx, peer, offer)
 	}
-	next := p.config.due(peer.Name, said, &offer, now)
+	next := p.config.due(peer.Name, published, &offer, now)
 	if next.after > 0 {
 		return next.after, nil
 	}
-	return hello, p.update(ctx, said, offer, next.kind)
+	return hello, p.update(ctx, published, offer, next.kind)
 }
 
 func (p *Publisher) create(ctx context.Context, peer *v1alpha1.Peer, spec v1alpha1.AdvertisementSpec) error {
@@ -276,36 +276,36 @@ func (p *Publisher) create(ctx context.Context, peer *v1alpha1.Peer, spec v1alph
 // update sends what changed, and no more. The version that it was seen at goes along: on an older one than ours the
 // sequence would not grow.
 func (p *Publisher) update(
-	ctx context.Context, said *v1alpha1.Advertisement, spec v1alpha1.AdvertisementSpec, kind string,
+	ctx context.Context, published *v1alpha1.Advertisement, spec v1alpha1.AdvertisementSpec, kind string,
 ) error {
-	changed := partialMessage(said, spec)
+	changed := partialMessage(published, spec)
 	if kind == kindFull {
-		changed = fullMessage(said, spec)
+		changed = fullMessage(published, spec)
 	}
-	patch := client.MergeFromWithOptions(said, client.MergeFromWithOptimisticLock{})
+	patch := client.MergeFromWithOptions(published, client.MergeFromWithOptimisticLock{})
 	if err := p.client.Patch(ctx, changed, patch); err != nil {
-		return fmt.Errorf("update advertisement %s: %w", client.ObjectKeyFromObject(said), err)
+		return fmt.Errorf("update advertisement %s: %w", client.ObjectKeyFromObject(published), err)
 	}
 	sent.WithLabelValues(kind).Inc()
 	return nil
 }
 
 // withdraw takes back what was offered.
-func (p *Publisher) withdraw(ctx context.Context, said *v1alpha1.Advertisement) error {
-	if said == nil {
+func (p *Publisher) withdraw(ctx context.Context, published *v1alpha1.Advertisement) error {
+	if published == nil {
 		return nil
 	}
-	return wrap(client.IgnoreNotFound(p.client.Delete(ctx, said)), "withdraw advertisement %s", client.ObjectKeyFromObject(said))
+	return wrap(client.IgnoreNotFound(p.client.Delete(ctx, published)), "withdraw advertisement %s", client.ObjectKeyFromObject(published))
 }
 
 // deny withdraws what the policies do not let the peer have.
 func (p *Publisher) deny(
-	ctx context.Context, peer *v1alpha1.Peer, said *v1alpha1.Advertisement, decision policy.Decision,
+	ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement, decision policy.Decision,
 ) error {
-	if err := p.withdraw(ctx, said); err != nil {
+	if err := p.withdraw(ctx, published); err != nil {
 		return err
 	}
-	p.noOffer(peer, decision)
+	p.announceDenial(peer, decision)
 	return nil
 }
 

@@ -73,12 +73,12 @@ func BenchmarkConsumerToWhomNothingIsDue(b *testing.B) {
 			peer := &v1alpha1.Peer{Spec: v1alpha1.PeerSpec{ClusterID: "peer-1", Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}}}
 			peer.Name = "peer-1"
 			speak := func(said *v1alpha1.Advertisement) {
-				if _, err := w.publisher.speak(b.Context(), peer, said); err != nil {
+				if _, err := w.publisher.publish(b.Context(), peer, said); err != nil {
 					b.Fatal(err)
 				}
 			}
 			speak(nil)
-			said, err := w.publisher.said(b.Context(), peer)
+			said, err := w.publisher.published(b.Context(), peer)
 			if err != nil || said == nil {
 				b.Fatalf("%v, %v", said, err)
 			}

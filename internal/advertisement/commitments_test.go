@@ -202,8 +202,8 @@ func TestAdvertisementsElsewhereAreNone(t *testing.T) {
 		ad.Spec.Guarantee = resources("cpu", "1")
 		ad.Status.Acknowledgement = &v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted}
 		ad.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
-		w.expect(false, w.publisher.capacity.book.set(ad))
-		w.expect(false, w.publisher.capacity.book.remove(ad))
+		w.expect(false, w.publisher.capacity.commitments.set(ad))
+		w.expect(false, w.publisher.capacity.commitments.remove(ad))
 	}
 	there := w.publisher.look()
 	w.expect(0, len(there.guaranteed)+len(there.offers))

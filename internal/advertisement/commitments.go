@@ -14,9 +14,9 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
-// A book follows the advertisements in this cluster: what is locked for each consumer, and,
-// if we aggregate, what our providers offer. One that changes costs one comparison, however many consumers there are.
-type book struct {
+// commitments follow the advertisements in this cluster: what is locked for each consumer and, if we aggregate, what our
+// providers offer. An advertisement that changes costs one comparison, however many consumers there are.
+type commitments struct {
 	clusterID string
 	aggregate bool
 	threshold int64
@@ -28,8 +28,8 @@ type book struct {
 	passed     []v1alpha1.Advertisement          // the offers, sorted; replaced, never changed
 }
 
-func newBook(config *Config) *book {
-	return &book{
+func newCommitments(config *Config) *commitments {
+	return &commitments{
 		clusterID:  config.ClusterID,
 		aggregate:  config.Aggregate,
 		threshold:  config.Threshold,
@@ -39,31 +39,31 @@ func newBook(config *Config) *book {
 }
 
 // set enters an advertisement or its newest state, and says whether that is of concern for what others are offered.
-func (b *book) set(ad *v1alpha1.Advertisement) bool {
+func (c *commitments) set(ad *v1alpha1.Advertisement) bool {
 	peer, inTenant := strings.CutPrefix(ad.Namespace, v1alpha1.TenantNamespacePrefix)
 	if !inTenant {
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if ad.Name != b.clusterID {
-		return b.setOffer(peer, ad)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ad.Name != c.clusterID {
+		return c.setOffer(peer, ad)
 	}
-	return b.lock(peer, guaranteed(ad))
+	return c.lock(peer, guaranteed(ad))
 }
 
 // remove takes out an advertisement.
-func (b *book) remove(ad *v1alpha1.Advertisement) bool {
+func (c *commitments) remove(ad *v1alpha1.Advertisement) bool {
 	peer, inTenant := strings.CutPrefix(ad.Namespace, v1alpha1.TenantNamespacePrefix)
 	if !inTenant {
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if ad.Name != b.clusterID {
-		return b.drop(peer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ad.Name != c.clusterID {
+		return c.drop(peer)
 	}
-	return b.lock(peer, nil)
+	return c.lock(peer, nil)
 }
 
 // guaranteed is what is locked for the consumer of our advertisement: what it was told, from when it has accepted it.
@@ -75,60 +75,60 @@ func guaranteed(ad *v1alpha1.Advertisement) corev1.ResourceList {
 	return ad.Spec.Guarantee
 }
 
-func (b *book) lock(peer string, guarantee corev1.ResourceList) bool {
-	if equality.Semantic.DeepEqual(b.guaranteed[peer], guarantee) {
+func (c *commitments) lock(peer string, guarantee corev1.ResourceList) bool {
+	if equality.Semantic.DeepEqual(c.guaranteed[peer], guarantee) {
 		return false
 	}
-	b.guaranteed = maps.Clone(b.guaranteed)
-	delete(b.guaranteed, peer)
+	c.guaranteed = maps.Clone(c.guaranteed)
+	delete(c.guaranteed, peer)
 	if len(guarantee) > 0 {
-		b.guaranteed[peer] = guarantee
+		c.guaranteed[peer] = guarantee
 	}
-	b.relocked = true
+	c.relocked = true
 	return true
 }
 
 // setOffer keeps the offer of before as long as the new one is the same within the threshold: what is passed on is a term
 // of our own offers, and saying those in full each time that a provider says hello would multiply its messages.
-func (b *book) setOffer(peer string, ad *v1alpha1.Advertisement) bool {
-	if !b.aggregate {
+func (c *commitments) setOffer(peer string, ad *v1alpha1.Advertisement) bool {
+	if !c.aggregate {
 		return false
 	}
 	if !meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted) {
-		return b.drop(peer)
+		return c.drop(peer)
 	}
-	before, found := b.offers[peer]
-	if found && exchange.SameTerms(&before.Spec, &ad.Spec) && !exchange.Moved(before.Spec.Availability, ad.Spec.Availability, b.threshold) {
+	before, found := c.offers[peer]
+	if found && exchange.SameTerms(&before.Spec, &ad.Spec) && !exchange.Moved(before.Spec.Availability, ad.Spec.Availability, c.threshold) {
 		return false
 	}
-	b.offers[peer] = *ad
-	b.sort()
+	c.offers[peer] = *ad
+	c.sort()
 	return true
 }
 
-func (b *book) drop(peer string) bool {
-	if _, found := b.offers[peer]; !found {
+func (c *commitments) drop(peer string) bool {
+	if _, found := c.offers[peer]; !found {
 		return false
 	}
-	delete(b.offers, peer)
-	b.sort()
+	delete(c.offers, peer)
+	c.sort()
 	return true
 }
 
-func (b *book) sort() {
-	passed := make([]v1alpha1.Advertisement, 0, len(b.offers))
-	for _, peer := range slices.Sorted(maps.Keys(b.offers)) {
-		passed = append(passed, b.offers[peer])
+func (c *commitments) sort() {
+	passed := make([]v1alpha1.Advertisement, 0, len(c.offers))
+	for _, peer := range slices.Sorted(maps.Keys(c.offers)) {
+		passed = append(passed, c.offers[peer])
 	}
-	b.passed = passed
+	c.passed = passed
 }
 
 // look returns what is guaranteed, the offers to pass on, and whether the guarantees have changed since the last look.
 // The caller must not change them.
-func (b *book) look() (map[string]corev1.ResourceList, []v1alpha1.Advertisement, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	relocked := b.relocked
-	b.relocked = false
-	return b.guaranteed, b.passed, relocked
+func (c *commitments) look() (map[string]corev1.ResourceList, []v1alpha1.Advertisement, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	relocked := c.relocked
+	c.relocked = false
+	return c.guaranteed, c.passed, relocked
 }
