@@ -137,19 +137,23 @@ func readyNode() corev1.NodeCondition {
 // cutOffNode is the Ready condition of a node whose peer does not answer. Unknown, as that of a node whose kubelet is not
 // heard of: Kubernetes puts the taint node.kubernetes.io/unreachable on the node for it, and takes it off again. Its lease
 // goes on, which says that we are alive.
-func cutOffNode() corev1.NodeCondition {
-	return corev1.NodeCondition{
+func cutOffNode(over error) corev1.NodeCondition {
+	c := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonDisconnected,
 		Message: "The peer does not answer, so nobody knows how its pods are: see the conditions of the Peer",
 	}
+	if over != nil {
+		c.Message = "Nothing more is taken from the peer, so nobody knows how its pods are: " + over.Error()
+	}
+	return c
 }
 
 // linkConditions returns what the link says about conditions that are to be. While nobody knows, the node stays as ready
 // as it is shown.
-func linkConditions(link peers.State, desired []corev1.NodeCondition, isNew bool) []corev1.NodeCondition {
+func linkConditions(link peers.State, over error, desired []corev1.NodeCondition, isNew bool) []corev1.NodeCondition {
 	switch {
 	case link == peers.Cut:
-		return replaceNodeCondition(desired, cutOffNode())
+		return replaceNodeCondition(desired, cutOffNode(over))
 	case link == peers.Unknown && !isNew:
 		return slices.DeleteFunc(desired, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	default:

@@ -52,13 +52,13 @@ func (c *nodeController) Reconcile(ctx context.Context, req reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	seen.link = c.links.State(req.Name)
+	seen.link, seen.over = c.links.State(req.Name), c.links.OverBudget(req.Name)
 	switch {
 	case seen.ad != nil:
 		err = c.keep(ctx, seen)
 	case seen.refused && seen.node != nil:
 		// Also an empty node stays, so that an offer that is refused now and then does not have it made anew each time.
-		err = c.closeToPods(ctx, seen.node, seen.link)
+		err = c.closeToPods(ctx, seen)
 	default:
 		err = c.withdraw(ctx, seen)
 	}
@@ -107,7 +107,7 @@ func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
 		return err
 	}
 	desired := desiredNode(seen.peer, &seen.ad.Spec, at)
-	desired.Status.Conditions = linkConditions(seen.link, desired.Status.Conditions, seen.node == nil)
+	desired.Status.Conditions = linkConditions(seen.link, seen.over, desired.Status.Conditions, seen.node == nil)
 	if seen.node == nil {
 		return c.create(ctx, seen.peer, desired)
 	}
@@ -186,7 +186,7 @@ func (c *nodeController) withdraw(ctx context.Context, seen nodeFacts) error {
 		return err
 	}
 	if needed {
-		return c.closeToPods(ctx, node, seen.link)
+		return c.closeToPods(ctx, seen)
 	}
 	c.ports.Close(node.Name)
 	precondition := client.Preconditions{UID: &node.UID}
@@ -218,7 +218,8 @@ func (c *nodeController) needed(ctx context.Context, seen nodeFacts) (bool, erro
 	return false, nil
 }
 
-func (c *nodeController) closeToPods(ctx context.Context, node *corev1.Node, link peers.State) error {
+func (c *nodeController) closeToPods(ctx context.Context, seen nodeFacts) error {
+	node := seen.node
 	if _, err := c.ports.Open(node.Name, node.Status.DaemonEndpoints.KubeletEndpoint.Port); err != nil {
 		return err
 	}
@@ -232,7 +233,7 @@ func (c *nodeController) closeToPods(ctx context.Context, node *corev1.Node, lin
 	}
 	// The pods that it has are as well as its peer, offer or no offer.
 	status := node.Status.DeepCopy()
-	for _, condition := range linkConditions(link, []corev1.NodeCondition{readyNode()}, false) {
+	for _, condition := range linkConditions(seen.link, seen.over, []corev1.NodeCondition{readyNode()}, false) {
 		status.Conditions = setNodeCondition(status.Conditions, condition, metav1.NewTime(c.clock.Now()))
 	}
 	return c.show(ctx, node, status)

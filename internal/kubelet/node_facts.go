@@ -23,6 +23,8 @@ type nodeFacts struct {
 	refused bool
 	// link says whether the peer answers.
 	link peers.State
+	// over says why nothing more is taken from the peer, if so.
+	over error
 }
 
 // observeNode reads what decides about the virtual node of the peer of that name.

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +27,9 @@ import (
 // patience is how long a pod waits for its peer before it says so. Most twins are there within it.
 const patience = 5 * time.Second
 
+// busyDelay is how soon a pod is looked at again whose peer has enough requests to answer.
+const busyDelay = time.Second
+
 // podController takes pods that are bound to virtual nodes out to their peers, and their status back.
 type podController struct {
 	client client.Client
@@ -36,7 +40,6 @@ type podController struct {
 	nodeIP string
 	// defaultToleration is for how long Kubernetes has pods tolerate a node that is not ready.
 	defaultToleration time.Duration
-	pace              writePace
 	tracer            *trace.Tracer
 }
 
@@ -51,6 +54,10 @@ func (c *podController) Reconcile(ctx context.Context, req request) (reconcile.R
 		return reconcile.Result{}, err
 	}
 	result, err := c.act(ctx, req, seen, link)
+	if errors.Is(err, peers.ErrBusy) {
+		// What waits for an answer of this peer already keeps as many workers from others as it may.
+		return reconcile.Result{RequeueAfter: wait.Jitter(busyDelay, 1)}, nil
+	}
 	var tooSoon *tooSoonError
 	if errors.As(err, &tooSoon) {
 		return reconcile.Result{RequeueAfter: tooSoon.after}, nil

@@ -111,7 +111,7 @@ func (c *podController) writeNews(ctx context.Context, home *corev1.Pod, status 
 	if equality.Semantic.DeepEqual(home.Status, changed) {
 		return false, nil
 	}
-	if delay := c.pace.wait(home.UID, c.clock.Now()); delay > 0 {
+	if delay := c.links.Pace(peerOf(home.Spec.NodeName), home.UID); delay > 0 {
 		return false, &tooSoonError{after: delay}
 	}
 	patch, err := statusPatch(home, changed)

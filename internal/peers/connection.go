@@ -23,6 +23,7 @@ import (
 
 // A connection holds clients of the API server of one peer, and whatever they have opened until it is closed.
 type connection struct {
+	books   *ledger // what the peer costs
 	account account
 	token   atomic.Pointer[string] // the bearer token, which may be renewed
 	current atomic.Int32           // index of the server that was connected to last
@@ -66,9 +67,9 @@ type Transport struct {
 }
 
 // connect makes a connection that ends with ctx or when it is closed. Nothing is sent yet.
-func (l *Links) connect(ctx context.Context, to account) (*connection, error) {
+func (l *Links) connect(ctx context.Context, to account, books *ledger) (*connection, error) {
 	c := &connection{
-		account: to, timeout: l.config.Timeout, pingAfter: l.config.PingAfter, alive: livenessWithin(l.config.LinkTimeout),
+		books: books, account: to, timeout: l.config.Timeout, pingAfter: l.config.PingAfter, alive: livenessWithin(l.config.LinkTimeout),
 	}
 	c.token.Store(&to.token)
 	c.ctx, c.close = context.WithCancel(ctx)
@@ -112,6 +113,7 @@ func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error 
 		WrapTransport: func(next http.RoundTripper) http.RoundTripper {
 			return &bounded{
 				next: next, prefix: strings.TrimSuffix(server.Path, "/"), timeout: settings.Timeout, closed: c.ctx.Done(),
+				books: c.books, now: settings.Clock.Now,
 			}
 		},
 	}

@@ -34,6 +34,10 @@ var (
 	ErrMalformed = errors.New("malformed answer")
 	// ErrTooLarge: the answer is larger than we take from a peer.
 	ErrTooLarge = errors.New("answer too large")
+	// ErrOverBudget: the peer sends more than is taken from one peer (see Budget).
+	ErrOverBudget = errors.New("the peer sends too much")
+	// ErrBusy: so many requests to the peer wait for an answer that this one was not sent. Try again after a while.
+	ErrBusy = errors.New("too many requests to the peer wait for an answer")
 	// ErrClosed: the link was closed, for example because its credentials changed.
 	ErrClosed = errors.New("link closed")
 )
@@ -43,7 +47,7 @@ func classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, kind := range []error{ErrClosed, ErrTooLarge, ErrMalformed, ErrLost, ErrCut, context.Canceled} {
+	for _, kind := range []error{ErrClosed, ErrTooLarge, ErrOverBudget, ErrBusy, ErrMalformed, ErrLost, ErrCut, context.Canceled} {
 		if errors.Is(err, kind) {
 			return err
 		}

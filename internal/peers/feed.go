@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,8 +39,8 @@ func (f *Feed) Put(object client.Object) {
 	if !ok {
 		return
 	}
-	if !f.mirror.put(key, object) {
-		f.mirror.report("watch", fmt.Errorf("%w: more than %d objects", ErrTooLarge, maxMirrored))
+	if err := f.mirror.put(key, object); err != nil {
+		f.mirror.exceed(err)
 		return
 	}
 	f.mirror.tell(key)
@@ -59,7 +60,9 @@ func (f *Feed) Replace(list []client.Object) {
 			objects[key] = object
 		}
 	}
-	f.mirror.replace(objects)
+	if err := f.mirror.replace(objects); err != nil {
+		f.mirror.exceed(err)
+	}
 }
 
 // Fail has the mirror say why it is not up to date, until Fail is called with nil.
@@ -81,7 +84,7 @@ func (f *Feed) accept(object client.Object) (types.NamespacedName, bool) {
 // readFrom begins to feed from what lists and watches, until ctx ends.
 func (f *Feed) readFrom(ctx context.Context, reads client.WithWatch) {
 	m := f.mirror
-	from := &reader{mirror: m, client: reads}
+	from := &reader{mirror: m, feed: f, client: reads}
 	reflector := cache.NewReflectorWithOptions(from, m.subject.Example, &store{f}, cache.ReflectorOptions{
 		Name: "mirror of peer " + m.link.peer,
 		// A peer that is back is to be known about within two seconds.
@@ -133,8 +136,9 @@ func (*store) Resync() error { return nil }
 // A reader lists and watches what a mirror shows. It is a cache.ListerWatcherWithContext.
 type reader struct {
 	mirror *Mirror
+	feed   *Feed
 	client client.WithWatch
-	listed int // objects on the pages of the current list
+	listed usage // what the pages of the current list take
 }
 
 // IsWatchListSemanticsUnSupported makes the reflector list in pages, which can be bounded, and not by a watch, which
@@ -155,6 +159,9 @@ func (r *reader) Watch(options metav1.ListOptions) (watch.Interface, error) {
 func (r *reader) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	list, err := r.list(ctx, options)
 	if err != nil {
+		if tooMuch(err) {
+			r.mirror.exceed(err)
+		}
 		r.mirror.report("list", err)
 		return nil, err
 	}
@@ -163,7 +170,10 @@ func (r *reader) ListWithContext(ctx context.Context, options metav1.ListOptions
 
 func (r *reader) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if options.Continue == "" {
-		r.listed = 0
+		r.listed = usage{}
+		if err := r.mirror.waitForTurn(ctx); err != nil {
+			return nil, err
+		}
 		// Without a version the API server pages, and never answers with a past that was left behind.
 		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 		if err := r.mirror.pace.Wait(ctx); err != nil {
@@ -177,17 +187,34 @@ func (r *reader) list(ctx context.Context, options metav1.ListOptions) (runtime.
 	if err := r.client.List(ctx, list, r.listOptions(options)); err != nil {
 		return nil, err
 	}
-	// Even an empty page counts, so that a list of nothing but pages ends too.
-	if r.listed += max(meta.LenList(list), pageSize/10); r.listed > maxMirrored {
-		return nil, fmt.Errorf("%w: more than %d objects", ErrTooLarge, maxMirrored)
+	return list, r.take(list)
+}
+
+// take trims the objects of a page, and counts what they take until the whole list replaces what the mirror holds.
+func (r *reader) take(list client.ObjectList) error {
+	took := usage{}
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		if object, ok := item.(client.Object); ok {
+			r.feed.accept(object)
+			took = took.plus(usage{sizeOf(object), 1})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return list, nil
+	took.objects = max(took.objects, pageSize/10) // so that a list of nothing but empty pages ends too
+	r.listed = r.listed.plus(took)
+	return r.mirror.expect(r.listed)
 }
 
 // WatchWithContext implements cache.ListerWatcherWithContext.
 func (r *reader) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	if err := r.mirror.pace.Wait(ctx); err != nil {
 		return nil, err
+	}
+	if r.mirror.isBehind() {
+		return nil, apierrors.NewResourceExpired("what was too much is to be listed again")
 	}
 	list, err := r.newList()
 	if err != nil {
@@ -208,6 +235,9 @@ func (r *reader) WatchWithContext(ctx context.Context, options metav1.ListOption
 	watcher, err := r.client.Watch(ctx, list, r.listOptions(options))
 	if err != nil || !failed.Load() {
 		r.mirror.report("watch", err)
+	}
+	if err == nil {
+		r.mirror.watched(watcher)
 	}
 	return watcher, err
 }

@@ -27,7 +27,7 @@ func (l *Links) Guest(ctx context.Context, invitation *trust.Invitation) (*Guest
 	if err := cmp.Or(checkNamespace(to.namespace), checkServers(to.servers)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCredentialsInvalid, err)
 	}
-	conn, err := l.connect(ctx, to)
+	conn, err := l.connect(ctx, to, newLedger(l.config.Budget))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCredentialsInvalid, err)
 	}

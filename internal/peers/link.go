@@ -33,7 +33,7 @@ func newLink(ctx context.Context, links *Links, peer string, secret *corev1.Secr
 		return nil, err
 	}
 	// The link outlives the call that makes it.
-	conn, err := links.connect(context.WithoutCancel(ctx), to)
+	conn, err := links.connect(context.WithoutCancel(ctx), to, links.ledger(peer))
 	if err != nil {
 		return nil, err
 	}

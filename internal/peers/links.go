@@ -43,6 +43,8 @@ type Config struct {
 	// Adapt returns a way by which a peer without Hanse looks as if Hanse ran there. It is called again when the link is
 	// another one, or the Peer has another id or other namespaces. By default the link is used as it is.
 	Adapt func(link *Link, peer *v1alpha1.Peer) (*Transport, error)
+	// Budget bounds what each peer may cost this process. By default DefaultBudget.
+	Budget Budget
 	// Clock measures round-trip times, and what is fresh. By default the real one.
 	Clock clock.PassiveClock
 }
@@ -56,6 +58,7 @@ type Links struct {
 	closed  bool
 	links   map[string]*Link       // peer → its link
 	adapted map[string]*adapted    // peer → its link as Adapt has it
+	ledgers map[string]*ledger     // peer → what it costs
 	ensures map[string]*sync.Mutex // peer → held while its Secret is compared with its link
 	running sync.WaitGroup         // goroutines of all mirrors
 
@@ -82,6 +85,9 @@ func NewLinks(config Config) *Links {
 	if config.PingAfter == 0 {
 		config.PingAfter = pingAfter
 	}
+	if config.Budget == (Budget{}) {
+		config.Budget = DefaultBudget
+	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
@@ -90,6 +96,7 @@ func NewLinks(config Config) *Links {
 		mapper:  namespacedMapper(config.Scheme),
 		links:   map[string]*Link{},
 		adapted: map[string]*adapted{},
+		ledgers: map[string]*ledger{},
 		ensures: map[string]*sync.Mutex{},
 
 		subscriptions: map[*subscription]struct{}{},
@@ -146,7 +153,7 @@ func (l *Links) adapt(base *Link, peer *v1alpha1.Peer) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := &connection{account: base.account, timeout: base.timeout}
+	conn := &connection{books: base.books, account: base.account, timeout: base.timeout}
 	conn.token.Store(base.token.Load())
 	conn.ctx, conn.close = context.WithCancel(base.ctx)
 	conn.use(made)

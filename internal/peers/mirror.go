@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -19,9 +20,7 @@ import (
 
 const (
 	// pageSize is how many objects are listed at once, so that a page of ordinary ones stays far below maxList.
-	pageSize = 500
-	// maxMirrored bounds how many objects a peer can make one mirror hold.
-	maxMirrored = 50_000
+	pageSize = 250
 )
 
 // A Subject is what can be followed at a peer: objects of one kind. Its identity matters: whoever follows the same Subject
@@ -57,6 +56,10 @@ type Mirror struct {
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]client.Object
 	moved   time.Time // when an object came, changed or went
+	held    usage     // what the objects take
+	pause   pause
+	behind  bool   // something was too much, so that all must be listed again
+	stop    func() // ends the watch, nil before the first
 	err     error
 	failed  chan struct{} // closed while there is an err
 }
@@ -79,6 +82,7 @@ func (l *Link) newMirror(ctx context.Context, of *Subject, namespace string) (*M
 		failed:  make(chan struct{}),
 	}
 	m.ctx, m.end = context.WithCancel(ctx)
+	context.AfterFunc(m.ctx, func() { l.books.close(m) })
 	return m, nil
 }
 
@@ -191,32 +195,94 @@ func (m *Mirror) report(attempt string, err error) {
 	}
 }
 
-// put keeps the object unless the mirror is full.
-func (m *Mirror) put(key types.NamespacedName, object client.Object) bool {
+// put keeps the object, if the budget of the peer has room for it.
+func (m *Mirror) put(key types.NamespacedName, object client.Object) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.objects[key]; !known && len(m.objects) >= maxMirrored {
-		return false
+	now := m.held.plus(usage{sizeOf(object), 1})
+	if before, known := m.objects[key]; known {
+		now = now.minus(usage{sizeOf(before), 1})
 	}
-	m.objects[key], m.moved = object, m.now()
-	return true
+	if err := m.link.books.charge(m, now); err != nil {
+		return err
+	}
+	m.objects[key], m.held, m.moved = object, now, m.now()
+	return nil
 }
 
 func (m *Mirror) remove(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	before, known := m.objects[key]
+	if !known {
+		return
+	}
+	m.held = m.held.minus(usage{sizeOf(before), 1})
+	_ = m.link.books.charge(m, m.held) // less always fits
 	delete(m.objects, key)
 	m.moved = m.now()
 }
 
+// expect makes room for a list that is to replace what the mirror holds.
+func (m *Mirror) expect(listed usage) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.link.books.charge(m, usage{max(m.held.bytes, listed.bytes), max(m.held.objects, listed.objects)})
+}
+
+// exceed has everything listed again after a pause that grows, since the peer sends more than is taken.
+func (m *Mirror) exceed(err error) {
+	m.report("read", err)
+	m.mu.Lock()
+	_ = m.link.books.charge(m, m.held)
+	m.behind, m.pause = true, m.pause.next(m.now())
+	stop := m.stop
+	m.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// waitForTurn waits until the mirror may list again.
+func (m *Mirror) waitForTurn(ctx context.Context) error {
+	m.mu.Lock()
+	m.behind = false
+	pause := m.pause
+	m.mu.Unlock()
+	return pause.wait(ctx, m.now())
+}
+
+func (m *Mirror) isBehind() bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.behind
+}
+
+// watched notes by what the objects are watched.
+func (m *Mirror) watched(by watch.Interface) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stop = by.Stop
+}
+
 func (m *Mirror) now() time.Time { return m.link.links.config.Clock.Now() }
 
-// replace keeps the objects and no others, and tells which have changed: after the first time, all of the mirror.
-func (m *Mirror) replace(objects map[types.NamespacedName]client.Object) {
+// replace keeps the objects and no others, if the budget of the peer has room for them, and tells which have changed: after
+// the first time, all of the mirror.
+func (m *Mirror) replace(objects map[types.NamespacedName]client.Object) error {
+	held := usage{objects: len(objects)}
+	for _, object := range objects {
+		held.bytes += sizeOf(object)
+	}
 	m.mu.Lock()
+	if err := m.link.books.charge(m, held); err != nil {
+		m.mu.Unlock()
+		return err
+	}
 	old := m.objects
-	m.objects, m.moved = objects, m.now()
+	m.objects, m.held, m.moved = objects, held, m.now()
 	m.mu.Unlock()
+	m.link.books.fits(m)
 	first := !m.HasSynced()
 	if first {
 		close(m.synced)
@@ -229,6 +295,7 @@ func (m *Mirror) replace(objects map[types.NamespacedName]client.Object) {
 	if first {
 		m.link.synced(m)
 	}
+	return nil
 }
 
 // tell has everybody look at the object that wants to know of it.

@@ -245,7 +245,7 @@ func TestMirrorOfAPeerThatAnswersNonsense(t *testing.T) {
 		"no list":               {page: "[]", want: ErrMalformed},
 		"half a list":           {page: listOf(t, "", mapping("a", "1"))[:50], want: ErrMalformed},
 		"a list too large":      {page: listOf(t, "", large), want: ErrTooLarge},
-		"pages without end":     {page: listOf(t, "0"), want: ErrTooLarge},
+		"pages without end":     {page: listOf(t, "0"), want: ErrOverBudget},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -339,28 +339,5 @@ func TestWatchNeedsANamespace(t *testing.T) {
 	w := newWorld(t, Config{})
 	if _, err := w.connect().Watch(t.Context(), &v1alpha1.NamespaceMapping{}, "", nil); err == nil {
 		t.Error("watches all namespaces of a peer")
-	}
-}
-
-func TestMirrorHoldsOnlySoMuch(t *testing.T) {
-	link := newWorld(t, Config{}).connect()
-	m, err := link.newMirror(t.Context(), Mappings, tenant)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &store{&Feed{m}}
-	for i := range maxMirrored + 1 {
-		if err := s.Add(mapping(fmt.Sprint(i), "1")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(m.List()) != maxMirrored || !errors.Is(m.Err(), ErrTooLarge) {
-		t.Errorf("holds %d objects, error %v", len(m.List()), m.Err())
-	}
-	if err := s.Update(mapping("0", "2")); err != nil {
-		t.Fatal(err)
-	}
-	if object, _ := m.Get(types.NamespacedName{Namespace: tenant, Name: "0"}); object.GetResourceVersion() != "2" {
-		t.Error("a full mirror no longer follows what it holds")
 	}
 }

@@ -71,7 +71,7 @@ func (l *Link) hasFailed() {
 // watchOver follows for the life of the link whether the peer answers, and publishes changes. One request that fails is no
 // news: the peer is cut off when attempts to reach it again have failed too.
 func (l *Link) watchOver() {
-	answers := func(context.Context) (bool, error) { return l.failure() == nil, nil }
+	cuts := steadiness{}
 	for {
 		select {
 		case <-l.ctx.Done():
@@ -82,10 +82,10 @@ func (l *Link) watchOver() {
 		if err == nil {
 			continue // the failure was of one mirror alone, or is over
 		}
-		err = wait.PollUntilContextTimeout(l.ctx, recoveryPoll, l.grace(err), true, answers)
+		err = wait.PollUntilContextTimeout(l.ctx, recoveryPoll, l.grace(err), true, l.answersFor(0))
 		if err != nil && l.ctx.Err() == nil {
 			l.setCut(true)
-			err = wait.PollUntilContextCancel(l.ctx, recoveryPoll, true, answers)
+			err = wait.PollUntilContextCancel(l.ctx, recoveryPoll, true, l.answersFor(cuts.next(l.links.config.Clock.Now())))
 		}
 		if err != nil {
 			return // the link is closed
@@ -93,6 +93,45 @@ func (l *Link) watchOver() {
 		l.setCut(false)
 		l.links.publishLink(l.peer)
 	}
+}
+
+// answersFor returns whether the peer has answered for so long whenever it was looked at.
+func (l *Link) answersFor(long time.Duration) wait.ConditionWithContextFunc {
+	well := -recoveryPoll
+	return func(context.Context) (bool, error) {
+		if l.failure() != nil {
+			well = -recoveryPoll
+			return false, nil
+		}
+		well += recoveryPoll
+		return well >= long, nil
+	}
+}
+
+// A steadiness says for how long a peer that was cut off must answer before it counts as back. A link that comes and goes
+// must do so for longer each time, because each turn writes the status of the node and of all its pods.
+type steadiness struct {
+	cuts int
+	last time.Time
+}
+
+const (
+	// cutsForFree is how many cuts in a row cost nothing, and inARow how close they must be for that.
+	cutsForFree = 2
+	inARow      = 10 * time.Minute
+	// mostSteady is for how long a peer must answer at most.
+	mostSteady = time.Minute
+)
+
+func (s *steadiness) next(now time.Time) time.Duration {
+	if now.Sub(s.last) > inARow {
+		s.cuts = 0
+	}
+	s.cuts, s.last = s.cuts+1, now
+	if s.cuts <= cutsForFree {
+		return 0
+	}
+	return min(time.Second<<min(s.cuts-cutsForFree-1, 10), mostSteady)
 }
 
 // grace returns for how long the peer must fail to answer, from the first failure on, until it counts as cut off. Silence
@@ -115,19 +154,23 @@ func (l *Link) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for at, m := range l.mirrors {
-		if err := m.Err(); err != nil && (at.subject == Mappings || errors.Is(err, ErrUnreachable)) {
+		if err := m.Err(); err != nil && (at.subject == Mappings || isDown(err)) {
 			return err
 		}
 	}
 	for _, mirrors := range l.twins {
 		for _, m := range mirrors {
-			if err := m.Err(); errors.Is(err, ErrUnreachable) {
+			if err := m.Err(); isDown(err) {
 				return err
 			}
 		}
 	}
 	return nil
 }
+
+// isDown says whether an error of one mirror means that nothing can be had from the peer. A peer that sends too much is cut
+// off like one that is down.
+func isDown(err error) bool { return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrOverBudget) }
 
 func (l *Link) setCut(cut bool) {
 	if was := l.cut.Swap(cut); was == cut {

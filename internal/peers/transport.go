@@ -16,7 +16,7 @@ import (
 // What is taken from a peer at most.
 const (
 	// maxList bounds an answer with a list of objects, or one page of it.
-	maxList = 32 << 20
+	maxList = 12 << 20
 	// maxObject bounds an answer with one object: what etcd holds at most.
 	maxObject = 3 << 19
 	// maxEvent bounds one event of a watch: an object and its envelope.
@@ -32,6 +32,8 @@ type bounded struct {
 	prefix  string // path of the API server's URL
 	timeout time.Duration
 	closed  <-chan struct{}
+	books   *ledger
+	now     func() time.Time
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -41,10 +43,16 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	what := answerOf(req, b.prefix)
 	cancel := context.CancelFunc(func() {})
+	if what == answerObject { // mirrors read lists, and take nobody's worker
+		end, err := b.books.begin(b.now())
+		if err != nil {
+			return nil, err
+		}
+		cancel = end
+	}
 	if what == answerObject || what == answerList {
-		var ctx context.Context
-		ctx, cancel = context.WithTimeout(req.Context(), b.timeout)
-		req = req.WithContext(ctx)
+		ctx, stop := context.WithTimeout(req.Context(), b.timeout)
+		req, cancel = req.WithContext(ctx), both(stop, cancel)
 	}
 	tell := outcomeOf(req.Context())
 	resp, err := b.next.RoundTrip(asksForJSON(req))
@@ -62,7 +70,7 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Header.Del("Retry-After")
-	resp.Body = limit(resp, what, cancel)
+	resp.Body = b.limit(resp, what, cancel)
 	if what == answerWatch { // the body of a stream is written to as well
 		resp.Body = &watchedBody{ReadCloser: resp.Body, lost: tell}
 	}
@@ -183,17 +191,26 @@ func resourcePath(path, prefix string) []string {
 	return parts
 }
 
-func limit(resp *http.Response, what answer, done context.CancelFunc) io.ReadCloser {
+func (b *bounded) limit(resp *http.Response, what answer, done context.CancelFunc) io.ReadCloser {
 	switch {
 	case what == answerStream && resp.StatusCode < 300:
 		return resp.Body // its reader decides how much it takes
 	case what == answerWatch && resp.StatusCode < 300:
-		return &eventBody{ReadCloser: resp.Body, left: maxEvent}
+		return &eventBody{ReadCloser: resp.Body, left: maxEvent, books: b.books}
 	case what == answerList:
-		return &limitedBody{ReadCloser: resp.Body, left: maxList, done: done}
+		return &limitedBody{ReadCloser: b.counted(resp.Body), left: maxList, done: done}
 	default:
-		return &limitedBody{ReadCloser: resp.Body, left: maxObject, done: done}
+		return &limitedBody{ReadCloser: b.counted(resp.Body), left: maxObject, done: done}
 	}
+}
+
+// both returns what calls one and then the other.
+func both(one, other context.CancelFunc) context.CancelFunc {
+	return func() { one(); other() }
+}
+
+func (b *bounded) counted(body io.ReadCloser) io.ReadCloser {
+	return &countedBody{ReadCloser: body, books: b.books}
 }
 
 // A limitedBody ends with ErrTooLarge instead of giving out more than left bytes.
@@ -222,12 +239,17 @@ func (b *limitedBody) Close() error {
 // has line breaks between values only, and API servers write one behind each event.
 type eventBody struct {
 	io.ReadCloser
-	left int
+	left  int
+	books *ledger
+	held  int // bytes of the event that is being received
 }
 
 // Read implements io.Reader.
 func (b *eventBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	if over := b.count(p[:n]); over != nil {
+		return 0, over
+	}
 	for rest := p[:n]; len(rest) > 0; {
 		end := bytes.IndexByte(rest, '\n')
 		if end < 0 {
@@ -243,4 +265,22 @@ func (b *eventBody) Read(p []byte) (int, error) {
 		return 0, ErrTooLarge
 	}
 	return n, err
+}
+
+// count counts an event for as long as it is being received.
+func (b *eventBody) count(read []byte) error {
+	before := b.held
+	if end := bytes.LastIndexByte(read, '\n'); end >= 0 {
+		b.held = len(read) - end - 1
+	} else {
+		b.held += len(read)
+	}
+	return b.books.receive(b.held - before)
+}
+
+// Close implements io.Closer.
+func (b *eventBody) Close() error {
+	_ = b.books.receive(-b.held)
+	b.held = 0
+	return b.ReadCloser.Close()
 }

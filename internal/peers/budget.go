@@ -1,0 +1,331 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A Budget says what one peer may cost this process at most. A peer that exceeds it harms nobody but itself.
+type Budget struct {
+	// HeldBytes and HeldObjects bound what all mirrors of the peer hold together, or receive to hold. The largest peers that
+	// were measured have 10,000 pods, whose records take less than half of the defaults.
+	HeldBytes, HeldObjects int
+	// ReceivedBytes bounds what of all answers together has arrived and is not yet decoded. An ordinary page of a list has
+	// less than a tenth of the default.
+	ReceivedBytes int
+	// Calls bounds how many requests to the peer wait for an answer, besides watches and streams. The default is half of the
+	// workers of the largest controller. SlowCalls is the bound while one of them has waited for longer than slowCall: what
+	// hangs keeps only so many workers from others.
+	Calls, SlowCalls int
+	// FlapsPerSecond bounds how often something at home is written because the peer changed its mind again (see Links.Pace).
+	FlapsPerSecond int
+}
+
+// DefaultBudget is the default of Config.Budget.
+var DefaultBudget = Budget{
+	HeldBytes: 64 << 20, HeldObjects: 25_000, ReceivedBytes: 16 << 20, Calls: 16, SlowCalls: 2, FlapsPerSecond: 20,
+}
+
+const (
+	// slowCall is how long an API server takes for an answer if something is wrong.
+	slowCall = time.Second
+	// firstPause and lastPause are for how long nothing is read for a mirror that went over the budget: at first and at last.
+	firstPause = time.Second
+	lastPause  = 5 * time.Minute
+)
+
+// A ledger keeps the accounts of one peer, over all links to it.
+type ledger struct {
+	limit Budget
+
+	mu       sync.Mutex
+	held     usage
+	accounts map[*Mirror]usage // what each mirror holds, or receives to hold
+	received int
+	over     map[*Mirror]bool
+	calls    map[*call]struct{}
+
+	flaps  *rate.Limiter
+	paces  map[types.UID]*rate.Limiter
+	forget int // how many paces to remember before those are forgotten that have been quiet
+}
+
+// A usage is what something takes.
+type usage struct{ bytes, objects int }
+
+func (u usage) plus(v usage) usage  { return usage{u.bytes + v.bytes, u.objects + v.objects} }
+func (u usage) minus(v usage) usage { return usage{u.bytes - v.bytes, u.objects - v.objects} }
+
+// A call is a request that waits for its answer.
+type call struct{ began time.Time }
+
+func newLedger(limit Budget) *ledger {
+	return &ledger{
+		limit: limit, accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{}, calls: map[*call]struct{}{},
+		flaps: rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
+		paces: map[types.UID]*rate.Limiter{},
+	}
+}
+
+// ledger returns the accounts of the peer.
+func (l *Links) ledger(peer string) *ledger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ledgers[peer] == nil {
+		l.ledgers[peer] = newLedger(l.config.Budget)
+	}
+	return l.ledgers[peer]
+}
+
+// OverBudget returns ErrOverBudget, with what to do, while the peer sends more than is taken from one peer. Its message is
+// the same for as long as that lasts.
+func (l *Links) OverBudget(peer string) error {
+	books := l.ledger(peer)
+	books.mu.Lock()
+	defer books.mu.Unlock()
+	if len(books.over) == 0 {
+		return nil
+	}
+	return books.exceeded()
+}
+
+func (b *ledger) exceeded() error {
+	return fmt.Errorf("%w: at most %d objects and %d MiB are held for one peer, and %d MiB are received at a time: "+
+		"ask its administrator what it has there for this cluster",
+		ErrOverBudget, b.limit.HeldObjects, b.limit.HeldBytes>>20, b.limit.ReceivedBytes>>20)
+}
+
+// charge has the account of the mirror say what it takes now, unless that is more than there is room for.
+func (b *ledger) charge(m *Mirror, now usage) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.accounts[m]
+	after := b.held.minus(before).plus(now)
+	grows := now.bytes > before.bytes || now.objects > before.objects
+	if grows && (after.bytes > b.limit.HeldBytes || after.objects > b.limit.HeldObjects) {
+		b.over[m] = true
+		return b.exceeded()
+	}
+	b.accounts[m], b.held = now, after
+	return nil
+}
+
+// fits says that the mirror could be read within the budget.
+func (b *ledger) fits(m *Mirror) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.over, m)
+}
+
+// close ends the account of the mirror.
+func (b *ledger) close(m *Mirror) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held = b.held.minus(b.accounts[m])
+	delete(b.accounts, m)
+	delete(b.over, m)
+}
+
+// receive counts bytes that have arrived, or, if they are negative, that have been decoded.
+func (b *ledger) receive(n int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.received += n
+	if n > 0 && b.received > b.limit.ReceivedBytes {
+		return b.exceeded()
+	}
+	return nil
+}
+
+// A countedBody counts what has been read of an answer until it is closed.
+type countedBody struct {
+	io.ReadCloser
+	books *ledger
+	held  int
+	once  sync.Once
+}
+
+// Read implements io.Reader.
+func (c *countedBody) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.held += n
+	if over := c.books.receive(n); over != nil {
+		return 0, over
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (c *countedBody) Close() error {
+	c.once.Do(func() { _ = c.books.receive(-c.held) })
+	return c.ReadCloser.Close()
+}
+
+// begin makes room for a request, which ends when end is called. Nobody waits for room: a worker that waited for this peer
+// would be missing for others, so that its request is refused with ErrBusy.
+func (b *ledger) begin(now time.Time) (end func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	limit := b.limit.Calls
+	for waiting := range b.calls {
+		if now.Sub(waiting.began) > slowCall {
+			limit = b.limit.SlowCalls
+			break
+		}
+	}
+	if len(b.calls) >= limit {
+		return nil, ErrBusy
+	}
+	made := &call{now}
+	b.calls[made] = struct{}{}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.calls, made)
+	}, nil
+}
+
+// How often an object at home is written because of what a peer tells: as often as it takes to start a pod at once, and then
+// once a second.
+const (
+	writesAtOnce    = 6
+	writesPerSecond = 1
+	// firstSweep is how many objects are remembered at least.
+	firstSweep = 1024
+)
+
+// Pace returns how long a write of an object at home must wait that is due to news of the peer. If that is not at all, the
+// write counts as done. Each object may be written some times at once and then once a second. A write of an object that has
+// used that up is a flap, and all flaps of a peer together are bounded too: a provider whose pods flap costs our API server
+// and our etcd no more than that, while the many writes of a burst of new pods wait for nothing.
+func (l *Links) Pace(peer string, object types.UID) time.Duration {
+	return l.ledger(peer).pace(object, l.config.Clock.Now())
+}
+
+func (b *ledger) pace(object types.UID, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	limiter := b.paces[object]
+	if limiter == nil {
+		b.forgetQuiet(now)
+		limiter = rate.NewLimiter(writesPerSecond, writesAtOnce)
+		b.paces[object] = limiter
+	}
+	flaps := limiter.TokensAt(now) < 2
+	if delay := delayOf(limiter, now); delay > 0 {
+		return delay
+	}
+	if !flaps {
+		return 0
+	}
+	return delayOf(b.flaps, now)
+}
+
+// delayOf returns how long the next write must wait, which counts as done if that is not at all.
+func delayOf(limiter *rate.Limiter, now time.Time) time.Duration {
+	reservation := limiter.ReserveN(now, 1)
+	delay := reservation.DelayFrom(now)
+	if delay > 0 {
+		reservation.CancelAt(now)
+	}
+	return delay
+}
+
+// forgetQuiet drops the objects that may be written as if they had never been.
+func (b *ledger) forgetQuiet(now time.Time) {
+	if len(b.paces) < max(b.forget, firstSweep) {
+		return
+	}
+	for object, limiter := range b.paces {
+		if limiter.TokensAt(now) >= writesAtOnce {
+			delete(b.paces, object)
+		}
+	}
+	b.forget = 2 * len(b.paces)
+}
+
+// A pause is for how long nothing is read for a mirror that went over the budget.
+type pause struct {
+	last  time.Duration
+	until time.Time
+}
+
+// next returns the pause behind this one: twice as long, unless this one is long over.
+func (p pause) next(now time.Time) pause {
+	long := firstPause
+	if p.last > 0 && now.Sub(p.until) < lastPause {
+		long = min(2*p.last, lastPause)
+	}
+	return pause{last: long, until: now.Add(long)}
+}
+
+// wait waits until the pause is over.
+func (p pause) wait(ctx context.Context, now time.Time) error {
+	left := p.until.Sub(now)
+	if left <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// tooMuch says whether the error is that the peer sends more than is taken.
+func tooMuch(err error) bool { return errors.Is(err, ErrOverBudget) || errors.Is(err, ErrTooLarge) }
+
+// sizeOf returns about how many bytes a value takes, with all that it points to.
+func sizeOf(value any) int { return reflectSize(reflect.ValueOf(value)) }
+
+func reflectSize(v reflect.Value) int {
+	if v.IsValid() && v.Type() == reflect.TypeFor[time.Time]() {
+		return 24 // what it points to is shared by all times
+	}
+	size := 0
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return 8
+		}
+		return 8 + reflectSize(v.Elem())
+	case reflect.String:
+		return 16 + v.Len()
+	case reflect.Struct:
+		for i := range v.NumField() {
+			size += reflectSize(v.Field(i))
+		}
+		return size
+	case reflect.Slice, reflect.Array:
+		return 24 + sizeOfElements(v)
+	case reflect.Map:
+		for entries := v.MapRange(); entries.Next(); {
+			size += 16 + reflectSize(entries.Key()) + reflectSize(entries.Value())
+		}
+		return 48 + size
+	default:
+		return 8
+	}
+}
+
+func sizeOfElements(v reflect.Value) int {
+	if v.Type().Elem().Kind() == reflect.Uint8 {
+		return v.Len()
+	}
+	size := 0
+	for i := range v.Len() {
+		size += reflectSize(v.Index(i))
+	}
+	return size
+}

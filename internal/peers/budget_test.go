@@ -1,0 +1,273 @@
+package peers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// heavy is a record of about so many bytes.
+func heavy(name string, bytes int) *v1alpha1.ShadowPod {
+	return &v1alpha1.ShadowPod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "hanse.dev/v1alpha1", Kind: "ShadowPod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: tenant, Name: name, ResourceVersion: "1", Annotations: map[string]string{"x": strings.Repeat("x", bytes)},
+		},
+	}
+}
+
+var heavies = &Subject{Example: &v1alpha1.ShadowPod{}}
+
+// flooding is a world whose peer may cost little.
+func flooding(t *testing.T, limit Budget) *world {
+	t.Helper()
+	budget := DefaultBudget
+	budget.HeldBytes = limit.HeldBytes
+	budget.HeldObjects = max(limit.HeldObjects, 100)
+	if limit.ReceivedBytes > 0 {
+		budget.ReceivedBytes = limit.ReceivedBytes
+	}
+	return newWorld(t, Config{Budget: budget})
+}
+
+func expectOver(t *testing.T, w *world, m *Mirror) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !errors.Is(m.Err(), ErrOverBudget); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %v, want %v", m.Err(), ErrOverBudget)
+		}
+	}
+	if err := w.links.OverBudget(w.peer.Name); !errors.Is(err, ErrOverBudget) {
+		t.Errorf("nobody is told: %v", err)
+	}
+}
+
+func TestPagesOfAListCountTogetherWhileTheyArrive(t *testing.T) {
+	w := flooding(t, Budget{HeldBytes: 1 << 20})
+	asked := 0
+	w.answers(func(rw http.ResponseWriter, _ *http.Request) { // each page is small, and there is always another
+		asked++
+		rw.Header().Set("Content-Type", "application/json")
+		page, _ := json.Marshal(map[string]any{
+			"apiVersion": "hanse.dev/v1alpha1", "kind": "ShadowPodList",
+			"metadata": map[string]any{"resourceVersion": "10", "continue": "more"},
+			"items":    []any{heavy(fmt.Sprint(asked), 200<<10)},
+		})
+		_, _ = rw.Write(page)
+	})
+	m := w.connect().Follow(heavies, tenant)
+	expectOver(t, w, m)
+	if m.Len() > 0 || asked > 6 {
+		t.Errorf("%d objects are held, of %d pages", m.Len(), asked)
+	}
+}
+
+func TestEventsThatExceedTheBudgetAreNotKept(t *testing.T) {
+	w := flooding(t, Budget{HeldBytes: 1 << 20})
+	server := &apiServer{pages: []string{listOf(t, "")}, events: make(chan string, 10)}
+	w.answers(server.serve)
+	link := w.connect()
+	m := link.Follow(heavies, tenant)
+	if err := m.WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		server.events <- event(t, "ADDED", heavy(fmt.Sprint(i), 200<<10))
+	}
+	expectOver(t, w, m)
+	if held := m.Len(); held > 5 {
+		t.Errorf("%d objects of 200 KiB are held", held)
+	}
+	w.links.Close(w.peer.Name)
+	<-m.ctx.Done()
+	w.expectNothingHeld()
+}
+
+// expectNothingHeld waits until all accounts of the peer are closed.
+func (w *world) expectNothingHeld() {
+	w.t.Helper()
+	books := w.links.ledger(w.peer.Name)
+	held := func() usage {
+		books.mu.Lock()
+		defer books.mu.Unlock()
+		return books.held
+	}
+	for deadline := time.Now().Add(10 * time.Second); held() != (usage{}); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("still held: %+v", held())
+		}
+	}
+}
+
+func TestAnswersAreCountedWhileTheyArrive(t *testing.T) {
+	w := flooding(t, Budget{HeldBytes: 64 << 20, ReceivedBytes: 1 << 20})
+	w.answers(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		for range 4 {
+			_, _ = rw.Write([]byte(strings.Repeat(" ", 1<<20)))
+		}
+	})
+	link := w.connect()
+	m := link.Follow(heavies, tenant)
+	for deadline := time.Now().Add(10 * time.Second); !errors.Is(m.Err(), ErrOverBudget); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %v", m.Err())
+		}
+	}
+	books := w.links.ledger(w.peer.Name)
+	books.mu.Lock()
+	defer books.mu.Unlock()
+	if books.received != 0 {
+		t.Errorf("%d bytes count as being received", books.received)
+	}
+}
+
+func TestObjectsCountAgainstTheBudgetOfTheirPeer(t *testing.T) {
+	w := flooding(t, Budget{HeldBytes: 64 << 20, HeldObjects: 100})
+	link := w.connect()
+	one, err := link.newMirror(t.Context(), Mappings, tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := link.newMirror(t.Context(), heavies, tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		(&Feed{one}).Put(mapping(fmt.Sprint(i), "1"))
+		(&Feed{other}).Put(heavy(fmt.Sprint(i), 10))
+	}
+	if got := one.Len() + other.Len(); got != 100 {
+		t.Errorf("%d objects are held", got)
+	}
+	if !errors.Is(other.Err(), ErrOverBudget) {
+		t.Errorf("error %v", other.Err())
+	}
+	(&Feed{one}).Put(mapping("0", "2"))
+	if object, _ := one.Named("0"); object.GetResourceVersion() != "2" {
+		t.Error("a full mirror no longer follows what it holds")
+	}
+	(&Feed{one}).Delete(types.NamespacedName{Namespace: tenant, Name: "0"})
+	(&Feed{other}).Put(heavy("late", 10))
+	if _, held := other.Named("late"); !held {
+		t.Error("what went makes no room")
+	}
+}
+
+func TestPeerThatHangsHoldsFewWorkers(t *testing.T) {
+	now := time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC)
+	books := newLedger(Budget{Calls: 3, SlowCalls: 1})
+	var ends []func()
+	for range 3 {
+		end, err := books.begin(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	if _, err := books.begin(now); !errors.Is(err, ErrBusy) {
+		t.Errorf("a fourth request: %v", err)
+	}
+	ends[0]()
+	ends[1]()
+	if _, err := books.begin(now.Add(2 * slowCall)); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second request beside one that hangs: %v", err)
+	}
+	ends[2]()
+	if _, err := books.begin(now.Add(2 * slowCall)); err != nil {
+		t.Errorf("a request when none hangs: %v", err)
+	}
+}
+
+func TestRequestsOverALinkAreRefusedWhileThePeerHangs(t *testing.T) {
+	budget := DefaultBudget
+	budget.Calls = 1
+	w := newWorld(t, Config{Budget: budget})
+	asked, answer := make(chan struct{}), make(chan struct{})
+	w.answers(func(rw http.ResponseWriter, _ *http.Request) {
+		close(asked)
+		<-answer
+		writeJSON(rw, clusterInfo("c-hamburg", "v0.1.0"))
+	})
+	link := w.connect()
+	ended := make(chan error)
+	go func() { _, err := link.Hello(t.Context()); ended <- err }()
+	<-asked
+	err := link.Client().Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "x"}, &v1alpha1.ShadowPod{})
+	if !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v, want %v", err, ErrBusy)
+	}
+	close(answer)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFlapsOfAPeerAreFew(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC))
+	links := NewLinks(Config{Scheme: testScheme(t), Clock: clock})
+	const pods = 1000
+	writes := func(peer string) (written int) {
+		for i := range pods {
+			if links.Pace(peer, types.UID(fmt.Sprint(i))) == 0 {
+				written++
+			}
+		}
+		return written
+	}
+	for range writesAtOnce - 2 {
+		if got := writes("turin"); got != pods {
+			t.Fatalf("%d pods of a burst are written", got)
+		}
+	}
+	flaps := 0
+	const seconds = 60
+	for range seconds * 10 { // each pod changes ten times a second
+		flaps += writes("turin")
+		clock.Step(100 * time.Millisecond)
+	}
+	if most := (seconds+2)*DefaultBudget.FlapsPerSecond + 2*pods; flaps > most {
+		t.Errorf("%d writes in a minute, at most %d are meant", flaps, most)
+	}
+	if got := writes("milan"); got != pods {
+		t.Errorf("of another peer %d pods are written", got)
+	}
+}
+
+func TestPausesGrowAndAreForgotten(t *testing.T) {
+	now := time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC)
+	p := pause{}
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		if p = p.next(now); p.last != want {
+			t.Errorf("pause of %s, want %s", p.last, want)
+		}
+		now = p.until
+	}
+	if p = p.next(now.Add(time.Hour)); p.last != firstPause {
+		t.Errorf("pause of %s after a quiet hour", p.last)
+	}
+}
+
+func TestPeerThatComesAndGoesMustStayForLongerEachTime(t *testing.T) {
+	now := time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC)
+	s := steadiness{}
+	for i, want := range []time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second} {
+		if got := s.next(now.Add(time.Duration(i) * time.Minute)); got != want {
+			t.Errorf("cut %d: %s, want %s", i, got, want)
+		}
+	}
+	if got := s.next(now.Add(time.Hour)); got != 0 {
+		t.Errorf("after a quiet hour: %s", got)
+	}
+}
