@@ -154,7 +154,7 @@ func own(pod *corev1.Pod, shadow *v1alpha1.ShadowPod) {
 	}}
 }
 
-// confine sets what the author of the pod left open, to what is safe.
+// confine sets safe values where the author of the pod left the choice open.
 func confine(spec *corev1.PodSpec, restricted bool) {
 	spec.AutomountServiceAccountToken = ptr.To(false)
 	if spec.SecurityContext == nil {
@@ -204,8 +204,8 @@ func forEachContainer(spec *corev1.PodSpec, f func(*corev1.Container)) {
 	}
 }
 
-// writeRequests writes down what the pod asks for without saying so, as the API server would: so a pod can be counted
-// before it is made. Whoever asks for nothing asks for the least.
+// writeRequests sets the requests that the API server would set for the pod, so that the pod can be counted before it is
+// created. A container without requests gets the least ones.
 func writeRequests(spec *corev1.PodSpec, least corev1.ResourceList) {
 	forEachContainer(spec, func(c *corev1.Container) {
 		for name, limit := range c.Resources.Limits {
@@ -222,7 +222,7 @@ func writeRequests(spec *corev1.PodSpec, least corev1.ResourceList) {
 	}
 }
 
-// writePodRequests does the same for the pod as a whole, whose limit is its request unless a container has one.
+// writePodRequests does the same for the pod as a whole: its limit becomes its request unless a container has a request.
 func writePodRequests(spec *corev1.PodSpec) {
 	for name, limit := range spec.Resources.Limits {
 		_, asked := spec.Resources.Requests[name]
@@ -236,8 +236,8 @@ func writePodRequests(spec *corev1.PodSpec) {
 	}
 }
 
-// atLeast raises requests of nothing. Containers that share a request of their pod need none of their own: an explicit
-// zero keeps the LimitRange of the namespace from giving them one.
+// atLeast raises requests of zero. Containers that share a request of their pod need none of their own: an explicit zero
+// keeps the LimitRange of the namespace from setting one.
 func atLeast(spec *corev1.PodSpec, name corev1.ResourceName, least resource.Quantity) {
 	if spec.Resources != nil {
 		if shared, ok := spec.Resources.Requests[name]; ok {
@@ -254,8 +254,8 @@ func atLeast(spec *corev1.PodSpec, name corev1.ResourceName, least resource.Quan
 	})
 }
 
-// within returns the quantity, or the limit if that is lower. A limit of zero is none to the kernel, so it does not count
-// here: the API server then refuses the pod, because it asks for more than its limit.
+// within returns the quantity, or the limit if that is lower. A limit of zero means no limit to the kernel, so it does not
+// count here. The API server then refuses the pod, because it asks for more than its limit.
 func within(limits corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) resource.Quantity {
 	if limit, ok := limits[name]; ok && limit.Sign() > 0 && limit.Cmp(quantity) < 0 {
 		return limit.DeepCopy()

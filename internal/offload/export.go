@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// told replaces messages that count the provider's nodes or what is left on them, by the reason of the condition.
-var told = map[string]string{
+// safeMessages replace messages that reveal the number or the load of the provider's nodes: reason of the condition → message.
+var safeMessages = map[string]string{
 	corev1.PodReasonUnschedulable: unschedulable,
 	corev1.PodReasonDeferred:      "The provider has no room for the new size at the moment",
 	corev1.PodReasonInfeasible:    "The provider cannot give the pod the new size where it runs",
@@ -67,7 +67,7 @@ func exportConditions(in []corev1.PodCondition, scrub func(string) string) []cor
 			LastTransitionTime: in[i].LastTransitionTime,
 			Reason:             bounded(in[i].Reason, maxWord),
 		}
-		c.Message = told[c.Reason]
+		c.Message = safeMessages[c.Reason]
 		if withMessage {
 			c.Message = bounded(scrub(in[i].Message), maxMessage)
 		}
@@ -76,7 +76,7 @@ func exportConditions(in []corev1.PodCondition, scrub func(string) string) []cor
 	return out
 }
 
-// scrubber returns what takes the name and the addresses of the pod's node out of a text.
+// scrubber returns a function that removes the name and the addresses of the pod's node from a text.
 func scrubber(pod *corev1.Pod) func(string) string {
 	var pairs []string
 	for _, secret := range append([]string{pod.Spec.NodeName, pod.Status.HostIP}, hostIPs(pod)...) {

@@ -45,9 +45,9 @@ func (m AddressMap) Map(addr netip.Addr) (netip.Addr, bool) {
 // ErrOtherPod is returned by Inbound for a record of another pod of the same name.
 var ErrOtherPod = errors.New("the ShadowPod is of another pod")
 
-// Inbound returns the status of the home pod from what its provider recorded. The record is a claim: what makes no
-// sense is left out, all of it is bounded, only containers of the home pod are told of, and conditions of others
-// (PodScheduled, readiness gates) stay. The host's addresses are left as they are. A pod that ended stays ended.
+// Inbound returns the status of the home pod from the status that its provider recorded. The record is a claim: invalid
+// values are left out, everything is bounded, and only containers of the home pod are taken. Conditions with other writers
+// (PodScheduled, readiness gates) and the host's addresses stay. A pod that ended stays ended.
 func Inbound(home *corev1.Pod, shadow *v1alpha1.ShadowPod, m AddressMap) (corev1.PodStatus, error) {
 	out := *home.Status.DeepCopy()
 	if shadow.Spec.HomeUID != home.UID {
@@ -70,7 +70,7 @@ func Inbound(home *corev1.Pod, shadow *v1alpha1.ShadowPod, m AddressMap) (corev1
 	return out, nil
 }
 
-// claim decodes the status that the provider tells. It returns nil if there is none yet.
+// claim decodes the status that the provider reports. It returns nil if there is none yet.
 func claim(shadow *v1alpha1.ShadowPod) (*corev1.PodStatus, error) {
 	if shadow.Status.Pod == nil || len(shadow.Status.Pod.Raw) == 0 {
 		return nil, nil
@@ -82,7 +82,7 @@ func claim(shadow *v1alpha1.ShadowPod) (*corev1.PodStatus, error) {
 		return nil, fmt.Errorf("status.pod: %s", bounded(err.Error(), maxMessage))
 	}
 	remote := &corev1.PodStatus{}
-	// A newer provider may tell more than we know, so unknown fields are no error.
+	// A newer provider may report fields that we do not know, so unknown fields are no error.
 	if err := json.Unmarshal(shadow.Status.Pod.Raw, remote); err != nil {
 		return nil, fmt.Errorf("status.pod: %s", bounded(err.Error(), maxMessage))
 	}
@@ -104,7 +104,7 @@ func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, sha
 	if out.StartTime == nil && remote.StartTime != nil && !remote.StartTime.IsZero() {
 		out.StartTime = remote.StartTime.DeepCopy()
 	}
-	c := claimant{home: home, restarts: shadow.Status.Restarts}
+	c := statusReader{home: home, restarts: shadow.Status.Restarts}
 	out.InitContainerStatuses = c.containers(home.Spec.InitContainers, remote.InitContainerStatuses, out.InitContainerStatuses)
 	out.ContainerStatuses = c.containers(home.Spec.Containers, remote.ContainerStatuses, out.ContainerStatuses)
 	out.EphemeralContainerStatuses = c.ephemeral(remote.EphemeralContainerStatuses, out.EphemeralContainerStatuses)
@@ -151,8 +151,8 @@ func takeAddresses(out *corev1.PodStatus, remote *corev1.PodStatus, m AddressMap
 	}
 }
 
-// giveUp fails the pod, so that its controller at home replaces it. It was the provider that failed it, and not its own
-// containers, which is how Kubernetes says that.
+// giveUp fails the pod, so that its controller at home replaces it. The condition DisruptionTarget says that the provider
+// failed the pod, and not its own containers.
 func giveUp(out *corev1.PodStatus, reason, message string) {
 	out.Phase, out.Reason, out.Message = corev1.PodFailed, reason, message
 	out.Conditions = append(slices.DeleteFunc(out.Conditions, func(c corev1.PodCondition) bool {
@@ -175,7 +175,7 @@ func giveUp(out *corev1.PodStatus, reason, message string) {
 	}
 }
 
-// lose ends a container whose end nobody saw, as a kubelet does.
+// lose marks a container as ended whose end nobody saw, as a kubelet does.
 func lose(s *corev1.ContainerStatus) {
 	s.Ready = false
 	if s.State.Terminated != nil {

@@ -7,15 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// claimant reads what a provider claims of the containers of a home pod.
-type claimant struct {
+// statusReader reads what a provider claims about the containers of a home pod.
+type statusReader struct {
 	home     *corev1.Pod
 	restarts map[string]int32 // container → restarts of the pods that ran before
 }
 
 // containers returns the statuses of the containers that the home pod names, in its order. A container that was shown
 // once stays, as on any node.
-func (c claimant) containers(named []corev1.Container, claimed, shown []corev1.ContainerStatus) []corev1.ContainerStatus {
+func (c statusReader) containers(named []corev1.Container, claimed, shown []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
 	for i := range named {
 		container := &named[i]
@@ -33,7 +33,7 @@ func (c claimant) containers(named []corev1.Container, claimed, shown []corev1.C
 }
 
 // ephemeral does the same for ephemeral containers, which run once: one that a pod made anew lacks is lost.
-func (c claimant) ephemeral(claimed, shown []corev1.ContainerStatus) []corev1.ContainerStatus {
+func (c statusReader) ephemeral(claimed, shown []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
 	for i := range c.home.Spec.EphemeralContainers {
 		container := asContainer(&c.home.Spec.EphemeralContainers[i])
@@ -52,7 +52,7 @@ func (c claimant) ephemeral(claimed, shown []corev1.ContainerStatus) []corev1.Co
 	return out
 }
 
-func (c claimant) taken(container *corev1.Container, now, was *corev1.ContainerStatus) corev1.ContainerStatus {
+func (c statusReader) taken(container *corev1.Container, now, was *corev1.ContainerStatus) corev1.ContainerStatus {
 	out := copyContainer(now, func(text string) string { return text })
 	out.VolumeMounts = slices.DeleteFunc(out.VolumeMounts, func(m corev1.VolumeMountStatus) bool {
 		return !slices.ContainsFunc(container.VolumeMounts, func(named corev1.VolumeMount) bool {
@@ -69,7 +69,7 @@ func (c claimant) taken(container *corev1.Container, now, was *corev1.ContainerS
 	return out
 }
 
-// awaited returns the status of a container that its provider does not know yet, since the pod was made anew there.
+// awaited returns the status of a container that the provider has not reported yet, because it created the pod again.
 func awaited(was *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := was.LastTerminationState
 	if was.State.Terminated != nil {

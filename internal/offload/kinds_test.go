@@ -166,7 +166,7 @@ func TestResizeIsShownAtHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	pending := PodCondition(&home.Status, corev1.PodResizePending)
-	if pending == nil || pending.Reason != "Deferred" || pending.Message != told["Deferred"] || pending.ObservedGeneration != 1 {
+	if pending == nil || pending.Reason != "Deferred" || pending.Message != safeMessages["Deferred"] || pending.ObservedGeneration != 1 {
 		t.Errorf("got condition %v", pending)
 	}
 	want := resources("1")

@@ -21,9 +21,9 @@ type Options struct {
 	Taints []corev1.Taint
 }
 
-// Outbound returns what a provider is asked to run for the home pod. What speaks of the consumer's nodes, scheduler
-// and service accounts stays at home; what the pod can read of itself is home's. It returns an error, with the text of
-// Refusal, for a pod that cannot run remotely.
+// Outbound returns the pod template that a provider is asked to run for the home pod. Fields about the consumer's nodes,
+// scheduler and service accounts stay at home. Fields that the pod reads about itself have home's values. For a pod that
+// cannot run remotely Outbound returns an error with the text of Refusal.
 func Outbound(home *corev1.Pod, o Options) (corev1.PodTemplateSpec, error) {
 	if reason, refused := knownRefusal(home); refused {
 		return corev1.PodTemplateSpec{}, refusalError(reason)
@@ -63,8 +63,8 @@ func translate(home *corev1.Pod, o Options) corev1.PodTemplateSpec {
 	return out
 }
 
-// leaveConstraintsAtHome drops what the consumer's own scheduler has already acted upon, and what its admission added
-// for its own nodes.
+// leaveConstraintsAtHome drops the constraints that the consumer's scheduler has already used, and those that the
+// consumer's admission added for its own nodes.
 func leaveConstraintsAtHome(spec *corev1.PodSpec) {
 	spec.NodeName = ""
 	spec.NodeSelector = nil
@@ -111,8 +111,8 @@ var guardedTaints = []string{
 	"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", v1alpha1.TaintVirtualNode, v1alpha1.TaintWithdrawn,
 }
 
-// offeredTolerations returns the tolerations of taints that the provider offers. All others speak of the consumer's nodes,
-// or of nodes that the provider keeps for somebody else.
+// offeredTolerations returns the tolerations of taints that the provider offers. All others are about the consumer's nodes,
+// or about nodes that the provider keeps for somebody else.
 func offeredTolerations(in []corev1.Toleration, offered []corev1.Taint) []corev1.Toleration {
 	var out []corev1.Toleration
 	for i := range in {
@@ -147,11 +147,12 @@ func allowedEntries(entries map[string]string, rule func(key, value string) bool
 	return out
 }
 
-// labelTravels says whether a label goes along: all do but Hanse's own, which mean something else over there.
+// labelTravels says whether a label goes to the provider. All labels do except Hanse's own, which have another meaning
+// there.
 func labelTravels(key, _ string) bool { return !v1alpha1.IsOwn(key) }
 
-// annotationTravels says whether an annotation goes along. Annotations steer what runs on the provider's nodes
-// (networks to join, roles to take, profiles to lift), so only those go that nothing there acts upon.
+// annotationTravels says whether an annotation goes to the provider. Annotations can control software on the provider's
+// nodes (networks to join, roles to take, profiles to lift), so only those travel that no such software uses.
 func annotationTravels(key, _ string) bool {
 	prefix, _, prefixed := strings.Cut(key, "/")
 	if !prefixed {
@@ -165,7 +166,8 @@ func annotationTravels(key, _ string) bool {
 	}
 }
 
-// annotationAllowed says what a provider takes: what travels, and the home namespace that downward volumes read.
+// annotationAllowed says which annotations a provider takes: those that travel, and the home namespace, which downward
+// volumes read.
 func annotationAllowed(key, value string) bool {
 	if key == v1alpha1.AnnotationHomeNamespace {
 		return len(validation.IsDNS1123Label(value)) == 0
@@ -173,7 +175,7 @@ func annotationAllowed(key, value string) bool {
 	return annotationTravels(key, value)
 }
 
-// identity is what a pod can read of itself: always what it is at home.
+// identity is what a pod can read about itself: always its values at home.
 type identity struct {
 	home   *corev1.Pod
 	hostIP string

@@ -39,8 +39,8 @@ type Set struct {
 	from     map[string]string // rule that is part of the answer → package that it lies in
 }
 
-// Compile makes the modules fit to be asked. Their rules add up. If there are none, the built-in default answers. An
-// error says what is wrong with which line of which module.
+// Compile compiles the modules; their rules are combined. If there are none, the built-in default answers. An error names
+// the module, the line and the problem.
 func Compile(question Question, modules []Module) (set *Set, err error) {
 	defer recovered(&err)
 	if !slices.Contains(Questions(), question) {
@@ -134,8 +134,8 @@ func isPartOfPrices(rule ast.Ref) bool {
 	return len(rule) > 2 && rule[1].Value.Compare(ast.String("prices")) == 0
 }
 
-// sources says for each rule that is part of the answer in which package it lies. The default is asked only where there
-// are no modules, and for the order of clusters where no module gives one.
+// sources returns the package of each rule that is part of the answer. The default is used only if there are no modules,
+// and for the order of clusters if no module has a rule for it.
 func sources(question Question, modules map[string]*ast.Module) map[string]string {
 	from := map[string]string{}
 	for _, module := range modules {
@@ -154,8 +154,8 @@ func sources(question Question, modules map[string]*ast.Module) map[string]strin
 	return from
 }
 
-// prepare compiles one query for all rules that are part of the answer, and for no others: helpers cost nothing unless
-// such a rule needs them.
+// prepare compiles one query for all rules that are part of the answer. Helper rules are evaluated only if one of these
+// needs them.
 func prepare(question Question, modules map[string]*ast.Module, from map[string]string) (*Set, error) {
 	compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(ast.RegoV1)
 	if compiler.Compile(modules); compiler.Failed() {
@@ -187,5 +187,5 @@ func prepare(question Question, modules map[string]*ast.Module, from map[string]
 	return set, nil
 }
 
-// keepTerm spares the conversion of answers to plain maps: they are decoded from OPA's own values.
+// keepTerm avoids converting answers to plain maps: they are decoded from OPA's own values.
 func keepTerm(term *ast.Term, _ *rego.EvalContext) (any, error) { return term.Value, nil }

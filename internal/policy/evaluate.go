@@ -14,8 +14,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
-// Decide asks the modules. It takes no longer than ctx lasts: then the error is ErrTooSlow. An answer that is not what
-// the question asks for is ErrAnswer.
+// Decide evaluates the modules. If ctx ends first, the error is ErrTooSlow. If the answer does not fit the question, the
+// error is ErrAnswer.
 func (s *Set) Decide(ctx context.Context, input Input) (decision Decision, err error) {
 	defer recovered(&err)
 	return s.decide(ctx, input)
@@ -64,7 +64,7 @@ func (s *Set) evaluate(ctx context.Context, input Input, options []rego.EvalOpti
 			answers[name] = value
 		case isList && list.Len() == 1:
 			answers[name] = list.Elem(0).Value
-		case name == ruleAllow: // what is not allowed where somebody says what is, is not
+		case name == ruleAllow: // a module has this rule, and it is not true
 			answers[name] = ast.Boolean(false)
 		}
 	}
@@ -86,8 +86,8 @@ type Step struct {
 	Text string `json:"text"`
 }
 
-// Explain is Decide, and says which rules led to the decision, in the order in which they were found true. It takes more
-// time. The steps are there also when there is an error, up to it.
+// Explain does the same as Decide, and also returns the rules that led to the decision, in the order in which they were
+// found true. It takes more time. If there is an error, it returns the steps up to the error.
 func (s *Set) Explain(ctx context.Context, input Input) (decision Decision, steps []Step, err error) {
 	defer recovered(&err)
 	trace := &tracer{set: s, seen: map[Step]bool{}}
@@ -186,7 +186,7 @@ func at(location *ast.Location) string {
 	return fmt.Sprintf("%s:%d: ", location.File, location.Row)
 }
 
-// recovered turns a panic into an error: a mistake of OPA must end neither the process nor the other questions.
+// recovered turns a panic into an error: a mistake in OPA must not end the process or disturb other questions.
 func recovered(err *error) {
 	if problem := recover(); problem != nil {
 		*err = fmt.Errorf("%w: %.200v", errInternal, problem)

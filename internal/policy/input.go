@@ -26,7 +26,7 @@ type Value struct {
 	size int
 }
 
-// An Input is all that the modules may know. It never changes.
+// An Input is everything that the modules can read. It never changes.
 type Input struct{ value ast.Value }
 
 // Facts are what a question is about. What is nil is not known, and is not in the input.
@@ -73,8 +73,8 @@ type TableRow struct {
 	RoundTrip time.Duration
 }
 
-// NewTable makes the table that questions are asked about. Rows that are unusually large lack images, nested offers and
-// extensions: no peer can make the table of all too large.
+// NewTable makes the table of all offers for an input. Unusually large rows lack images, nested offers and extensions, so
+// that no single peer can make the table too large.
 func NewTable(rows []TableRow) *Value {
 	b := &builder{}
 	terms := make([]*ast.Term, 0, len(rows))
@@ -84,7 +84,7 @@ func NewTable(rows []TableRow) *Value {
 	return &Value{term: ast.ArrayTerm(terms...), size: b.size}
 }
 
-// NewInput makes the input of what is known. It is ErrTooLarge if that is too much.
+// NewInput makes an input of the facts. The error is ErrTooLarge if they are too large.
 func NewInput(f Facts) (Input, error) {
 	b := &builder{}
 	in := ast.NewObjectWithCapacity(11)
