@@ -149,7 +149,7 @@ func (c *Cluster) Put(objects ...client.Object) {
 
 func (c *Cluster) put(object client.Object) error {
 	ctx := c.t.Context()
-	status := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has its original's type
+	status := object.DeepCopyObject().(client.Object)  //nolint:forcetypeassert // a copy has its original's type
 	current := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has its original's type
 	err := c.Server.Get(ctx, client.ObjectKeyFromObject(object), current)
 	switch {
