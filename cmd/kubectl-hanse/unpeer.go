@@ -104,16 +104,9 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 		peer.Spec.Parting = flags.parting()
 		return printObjects(command.OutOrStdout(), peer)
 	}
-	// What is left must be looked up before the Peer goes.
-	parts := []part{partPeers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
-	seen := take(ctx, c, scope{}, time.Time{}, parts...)
-	if err := seen.err(parts...); err != nil {
+	seen, err := beforeUnpeering(ctx, c, peer, flags)
+	if err != nil {
 		return err
-	}
-	if flags.drain == "" && !flags.force && peer.DeletionTimestamp.IsZero() {
-		if err := seen.checkIdle(name); err != nil {
-			return err
-		}
 	}
 	if err := unpeer(ctx, c, peer, flags); err != nil {
 		return err
@@ -128,6 +121,20 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 		return err
 	}
 	return tellForced(ctx, command, c, name, seen.whatStaysAt(peer))
+}
+
+// beforeUnpeering looks up what the Peer leaves behind, before the Peer goes, and refuses to end or move pods that nobody
+// has spoken of.
+func beforeUnpeering(ctx context.Context, c client.Client, peer *v1alpha1.Peer, flags *unpeerFlags) (*snapshot, error) {
+	parts := []part{partPeers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
+	seen := take(ctx, c, scope{}, time.Time{}, parts...)
+	if err := seen.err(parts...); err != nil {
+		return nil, err
+	}
+	if flags.drain == "" && !flags.force && peer.DeletionTimestamp.IsZero() {
+		return seen, seen.checkIdle(peer.Name)
+	}
+	return seen, nil
 }
 
 var errPodsRun = errors.New("pods still run")

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,12 +54,12 @@ func QuotaKey(name corev1.ResourceName) corev1.ResourceName {
 
 // CountedBy returns the resource of pods that a key of a ResourceQuota counts, if it counts one.
 func CountedBy(key corev1.ResourceName) (corev1.ResourceName, bool) {
-	switch key {
-	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage:
+	switch {
+	case slices.Contains(mandatory, key):
 		return key, true
-	case "count/pods":
+	case key == "count/pods":
 		return corev1.ResourcePods, true
-	case corev1.ResourceRequestsStorage:
+	case key == corev1.ResourceRequestsStorage:
 		return "", false // of volume claims, which pods do not take along
 	}
 	name, requests := strings.CutPrefix(string(key), corev1.DefaultResourceRequestsPrefix)

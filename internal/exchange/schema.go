@@ -84,24 +84,29 @@ func (s *schema) walk(field string, value any, check func(s *schema, field strin
 	}
 	switch value := value.(type) {
 	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-			if err := s.Properties[name].walk(field+"."+name, value[name], check); err != nil {
-				return err
-			}
-		}
-		if s.Values == nil {
-			return nil
-		}
-		for _, key := range slices.Sorted(maps.Keys(value)) {
-			if err := s.Values.walk(field+"["+strings.Trim(quoted(key), `"`)+"]", value[key], check); err != nil {
-				return err
-			}
-		}
+		return s.walkObject(field, value, check)
 	case []any:
 		for i, item := range value {
 			if err := s.Items.walk(field+"["+strconv.Itoa(i)+"]", item, check); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+func (s *schema) walkObject(field string, value map[string]any, check func(s *schema, field string, value any) error) error {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		if err := s.Properties[name].walk(field+"."+name, value[name], check); err != nil {
+			return err
+		}
+	}
+	if s.Values == nil {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(value)) {
+		if err := s.Values.walk(field+"["+strings.Trim(quoted(key), `"`)+"]", value[key], check); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -258,7 +258,8 @@ func TestPodsBeforeTheManagerHasWritten(t *testing.T) {
 		},
 		"Remote, as an older version has it": {
 			"{spec: {strategy: Remote}, status: {placement: {nodes: [{name: hanse-kiel, weight: 100}]}}}",
-			map[string]int64{"hanse-bremen": 0, "hanse-hamburg": 0, "hanse-kiel": 0, "hanse-lubeck": 0}, true,
+			map[string]int64{"hanse-bremen": 0, "hanse-hamburg": 0, "hanse-kiel": 0, "hanse-lubeck": 0},
+			true,
 		},
 		"Local": {"spec: {strategy: Local}", map[string]int64{"home": 0}, false},
 		"LocalAndRemote": {

@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// evictorWorkers is how many nodes and namespaces are looked at at the same time, and evictionRequests how many requests
+	// evictorWorkers is how many nodes and namespaces are looked at in parallel, and evictionRequests how many requests
 	// each of them has open.
 	evictorWorkers   = 4
 	evictionRequests = 8

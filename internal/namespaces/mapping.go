@@ -40,18 +40,22 @@ func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	link, ok := usable(m.links, peer, false)
-	if !ok || link.Err() != nil {
+	if answers := ok && link.Err() == nil; !answers {
 		return reconcile.Result{}, nil // when the link can be used again, a change of it asks for another look
 	}
 	mapping := link.Mapping(namespace)
-	stays := mapping != nil && mapping.DeletionTimestamp.IsZero()
 	switch {
-	case decision == needed && mapping == nil:
+	case mapping == nil && decision == needed:
 		return reconcile.Result{}, ask(ctx, link, namespace, twinName(seen.offloading))
-	case stays && (decision == notNeeded || (decision == needed && misnamed(seen.offloading, mapping))):
+	case mapping != nil && mapping.DeletionTimestamp.IsZero() && superfluous(decision, seen.offloading, mapping):
 		return reconcile.Result{}, m.takeBack(ctx, link, mapping, peer)
 	}
 	return reconcile.Result{}, nil
+}
+
+// superfluous says whether the mapping is to be taken back: nobody needs it, or its twin has another name than is wanted.
+func superfluous(decision need, offloading *v1alpha1.NamespaceOffloading, mapping *v1alpha1.NamespaceMapping) bool {
+	return decision == notNeeded || decision == needed && misnamed(offloading, mapping)
 }
 
 // need looks at what a decision rests on, and decides.

@@ -88,7 +88,7 @@ func (c *offloadings) observe(ctx context.Context, offloading *v1alpha1.Namespac
 	seen := facts{offloading: offloading}
 	seen.placement, seen.invalid = offload.NewPlacement(offloading)
 	if seen.invalid != nil {
-		return seen, nil
+		return seen, nil //nolint:nilerr // the status of the NamespaceOffloading tells the user; trying again cannot help
 	}
 	all := &v1alpha1.PeerList{}
 	if err := c.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
@@ -150,7 +150,7 @@ func (c *offloadings) decide(ctx context.Context, seen *facts) (outcome, error) 
 	offloading := seen.offloading
 	switch {
 	case seen.invalid != nil:
-		return misread(offloading, seen.invalid), nil
+		return misread(offloading, seen.invalid), nil //nolint:nilerr // the status tells the user; trying again cannot help
 	case seen.placement.Strategy() == v1alpha1.StrategyLocal:
 		return outcome{}, nil
 	}

@@ -98,14 +98,19 @@ func TestAdmissionAgreesWithWhatIsExplained(t *testing.T) {
 	}
 	var nodes []*corev1.Node
 	for _, labels := range []map[string]string{
-		{v1alpha1.LabelPeer: "bremen", "region": "south"}, {v1alpha1.LabelPeer: "hamburg"}, {v1alpha1.LabelPeer: "riga", "region": "south"},
+		{v1alpha1.LabelPeer: "bremen", "region": "south"},
+		{v1alpha1.LabelPeer: "hamburg"},
+		{v1alpha1.LabelPeer: "riga", "region": "south"},
 		{v1alpha1.LabelPeer: "ulm", "region": "south", "broken": "yes"},
 	} {
 		labels[v1alpha1.LabelType] = v1alpha1.TypeVirtualNode
 		nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName(labels[v1alpha1.LabelPeer]), Labels: labels}})
 	}
 	decisions := []v1alpha1.PlacementStatus{
-		{}, {PrefersRemote: true}, {Strict: true}, {Strict: true, Only: []string{"hanse-riga"}},
+		{},
+		{PrefersRemote: true},
+		{Strict: true},
+		{Strict: true, Only: []string{"hanse-riga"}},
 		{Nodes: []v1alpha1.NodePlacement{{Name: "hanse-bremen", Excluded: "dear"}, {Name: "hanse-riga", Weight: 100}}},
 	}
 	pod := &corev1.Pod{}

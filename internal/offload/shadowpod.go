@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// ReasonRemaking: the pod goes or went, not by its own doing, and the next is about to be made.
+	// ReasonRemaking says that the pod goes or went, not by its own doing, and that the next is about to be made.
 	ReasonRemaking = "Remaking"
 	// maxCondition is the bound of messages of conditions in the API.
 	maxCondition = 1024

@@ -89,7 +89,7 @@ var podFields = slices.Concat(
 const (
 	homesValue     = "home's value, written down; addresses of the pod are left to the provider"
 	notEphemeral   = "Kubernetes has none of it in ephemeral containers"
-	onlyOwnSecrets = "only names of Secrets of the pod's own namespace, which are brought along"
+	onlyOwnSecrets = "only names of Secrets of the pod's own namespace, which are brought along" //nolint:gosec // no credential but a sentence
 	onlyOwnObjects = "only names of objects of the pod's own namespace, which are brought along; not kube-root-ca.crt"
 	nodesRequest   = "the kubelet asks from its node, and could be sent to any address there"
 )

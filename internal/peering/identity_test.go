@@ -1,12 +1,13 @@
 package peering
 
 import (
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 func (w *world) identify(config Config) Identity {

@@ -183,18 +183,9 @@ func (b *builder) value(v reflect.Value) *ast.Term {
 	case reflect.Int64, reflect.Int32:
 		return b.decimal(v.Int(), 0)
 	case reflect.Slice:
-		terms := make([]*ast.Term, v.Len())
-		for i := range terms {
-			b.size += perTerm
-			terms[i] = b.entry(v.Index(i))
-		}
-		return ast.ArrayTerm(terms...)
+		return b.items(v)
 	case reflect.Map:
-		o := ast.NewObjectWithCapacity(v.Len())
-		for entries := v.MapRange(); entries.Next(); {
-			b.set(o, entries.Key().String(), b.entry(entries.Value()))
-		}
-		return ast.NewTerm(o)
+		return b.entries(v)
 	case reflect.Struct:
 		o := ast.NewObjectWithCapacity(v.NumField())
 		b.fields(o, v, func(string) bool { return true })
@@ -202,6 +193,23 @@ func (b *builder) value(v reflect.Value) *ast.Term {
 	default:
 		panic("an offer has a field of type " + v.Type().String() + ", which policies cannot be told")
 	}
+}
+
+func (b *builder) items(v reflect.Value) *ast.Term {
+	terms := make([]*ast.Term, v.Len())
+	for i := range terms {
+		b.size += perTerm
+		terms[i] = b.entry(v.Index(i))
+	}
+	return ast.ArrayTerm(terms...)
+}
+
+func (b *builder) entries(v reflect.Value) *ast.Term {
+	o := ast.NewObjectWithCapacity(v.Len())
+	for entries := v.MapRange(); entries.Next(); {
+		b.set(o, entries.Key().String(), b.entry(entries.Value()))
+	}
+	return ast.NewTerm(o)
 }
 
 // entry is a value in a list or map, where an empty text is one.

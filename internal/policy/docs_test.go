@@ -46,9 +46,17 @@ func TestPageShowsTheInputOfEachQuestion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shown := inputsShown(string(page))
+	for _, point := range decisionPoints {
+		checkPage(t, string(page), point, shown[point.question])
+	}
+}
+
+// inputsShown reads the table of the page: for each question the fields of its input.
+func inputsShown(page string) map[Question][]string {
 	var header []string
 	shown := map[Question][]string{}
-	for _, line := range strings.Split(string(page), "\n") {
+	for _, line := range strings.Split(page, "\n") {
 		cells := strings.Split(line, "|")
 		if strings.HasPrefix(line, "| field of `input` |") {
 			header = cells
@@ -61,21 +69,24 @@ func TestPageShowsTheInputOfEachQuestion(t *testing.T) {
 			}
 		}
 	}
-	for _, point := range decisionPoints {
-		slices.Sort(shown[point.question])
-		if diff := cmp.Diff(slices.Sorted(slices.Values(point.input)), shown[point.question]); diff != "" {
-			t.Errorf("the page shows another input of %s: -table +page\n%s", point.question, diff)
-		}
-		if _, err := Default(point.question); err != nil {
-			t.Error(err)
-		}
-		if !strings.Contains(string(page), "| `"+string(point.question)+"` |") {
-			t.Errorf("the page does not explain %s", point.question)
-		}
-		for _, rule := range point.rules {
-			if !strings.Contains(string(page), "`"+rule) {
-				t.Errorf("the page does not explain the rule %s of %s", rule, point.question)
-			}
+	return shown
+}
+
+func checkPage(t *testing.T, page string, point decisionPoint, shown []string) {
+	t.Helper()
+	slices.Sort(shown)
+	if diff := cmp.Diff(slices.Sorted(slices.Values(point.input)), shown); diff != "" {
+		t.Errorf("the page shows another input of %s: -table +page\n%s", point.question, diff)
+	}
+	if _, err := Default(point.question); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(page, "| `"+string(point.question)+"` |") {
+		t.Errorf("the page does not explain %s", point.question)
+	}
+	for _, rule := range point.rules {
+		if !strings.Contains(page, "`"+rule) {
+			t.Errorf("the page does not explain the rule %s of %s", rule, point.question)
 		}
 	}
 }

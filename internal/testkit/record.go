@@ -64,6 +64,8 @@ func (c *Cluster) recording() client.WithWatch {
 }
 
 // patchSubresource patches the whole object where the fake API server does not know the subresource, such as resize.
+//
+//nolint:revive // the arguments are those of interceptor.Funcs
 func patchSubresource(
 	ctx context.Context, s client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
 ) error {

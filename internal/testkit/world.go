@@ -92,6 +92,8 @@ func (w *World) ExpectEventWith(texts ...string) {
 }
 
 // ExpectCondition checks the status and the reason of a condition, and that its message has the texts.
+//
+//nolint:revive // a condition has a type, a status and a reason
 func ExpectCondition(
 	t testing.TB, conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string, texts ...string,
 ) {
