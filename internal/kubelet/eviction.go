@@ -38,7 +38,7 @@ type reason struct {
 
 // reasons are all that pods are let go for. The first that applies to a pod counts.
 var reasons = []reason{
-	{event: v1alpha1.ReasonParting, how: byForce, cause: ofDeletedPeer(forsaken)},
+	{event: v1alpha1.ReasonParting, how: byForce, cause: ofDeletedPeer(unpeeredByForce)},
 	{event: v1alpha1.ReasonParting, how: byDeletion, cause: ofDeletedPeer(drainsNow)},
 	{event: v1alpha1.ReasonParting, how: byEviction, cause: ofDeletedPeer(func(*v1alpha1.Peer) bool { return true })},
 	{event: v1alpha1.ReasonPeerDraining, how: byEviction, cause: inPhase(v1alpha1.OfferDraining, "the peer asks for it")},
@@ -144,7 +144,7 @@ func leavers(pods []corev1.Pod, factsOf func(*corev1.Pod) placeFacts) []leaver {
 	var going []leaver
 	for i := range pods {
 		pod := &pods[i]
-		if _, homebound := staysHome(pod); homebound {
+		if _, stays := staysHome(pod); stays {
 			continue
 		}
 		found, must := leaverOf(pod, factsOf(pod))
@@ -171,7 +171,7 @@ func leaverOf(pod *corev1.Pod, f placeFacts) (leaver, bool) {
 // isGoing reports whether the pod has been let go already by the method, or by a stronger one.
 func isGoing(pod *corev1.Pod, how method) bool {
 	if how == byForce {
-		return cutOff(pod)
+		return deletedAtOnce(pod)
 	}
 	return !pod.DeletionTimestamp.IsZero()
 }

@@ -27,8 +27,8 @@ func in(phase v1alpha1.OfferPhase) *v1alpha1.Advertisement {
 	return ad
 }
 
-// parting is a Peer that is being deleted.
-func parting(how *v1alpha1.PeerParting) *v1alpha1.Peer {
+// unpeering is a Peer that is being deleted.
+func unpeering(how *v1alpha1.PeerParting) *v1alpha1.Peer {
 	p := peer()
 	p.DeletionTimestamp = ptr.To(metav1.NewTime(start))
 	p.Finalizers = []string{v1alpha1.FinalizerPeer}
@@ -66,7 +66,7 @@ func TestWhyPodsLeaveANode(t *testing.T) {
 		event string
 	}{
 		"no peer":                      {nodeFacts{node: closedNode()}, 0, ""},
-		"no node":                      {nodeFacts{peer: parting(nil)}, 0, ""},
+		"no node":                      {nodeFacts{peer: unpeering(nil)}, 0, ""},
 		"an open offer":                {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferOpen), node: closedNode()}, 0, ""},
 		"a cordoned one":               {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferCordoned), node: closedNode()}, 0, ""},
 		"a draining one":               {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferDraining), node: closedNode()}, byEviction, v1alpha1.ReasonPeerDraining},
@@ -74,25 +74,25 @@ func TestWhyPodsLeaveANode(t *testing.T) {
 		"but the node is closed first": {nodeFacts{peer: peer(), ad: in(v1alpha1.OfferDraining), node: open}, 0, ""},
 		"no offer in force":            {nodeFacts{peer: peer(), node: closedNode()}, 0, ""},
 		"we part": {
-			nodeFacts{peer: parting(nil), node: closedNode()}, byEviction, v1alpha1.ReasonParting,
+			nodeFacts{peer: unpeering(nil), node: closedNode()}, byEviction, v1alpha1.ReasonParting,
 		},
 		"we part, and say how, as by default": {
-			nodeFacts{peer: parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingAgreed, Drain: v1alpha1.DrainWait}), node: closedNode()},
+			nodeFacts{peer: unpeering(&v1alpha1.PeerParting{Mode: v1alpha1.PartingAgreed, Drain: v1alpha1.DrainWait}), node: closedNode()},
 			byEviction, v1alpha1.ReasonParting,
 		},
 		"we part now": {
-			nodeFacts{peer: parting(&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}), node: closedNode()}, byDeletion, v1alpha1.ReasonParting,
+			nodeFacts{peer: unpeering(&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}), node: closedNode()}, byDeletion, v1alpha1.ReasonParting,
 		},
 		"we part by force": {
-			nodeFacts{peer: parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced}), node: closedNode()}, byForce, v1alpha1.ReasonParting,
+			nodeFacts{peer: unpeering(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced}), node: closedNode()}, byForce, v1alpha1.ReasonParting,
 		},
 		"we forget the peer": {
-			nodeFacts{peer: parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForgotten}), node: closedNode()}, byForce, v1alpha1.ReasonParting,
+			nodeFacts{peer: unpeering(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForgotten}), node: closedNode()}, byForce, v1alpha1.ReasonParting,
 		},
 		"how to part says nothing before we do": {
 			nodeFacts{
 				peer: func() *v1alpha1.Peer {
-					p := parting(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced})
+					p := unpeering(&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced})
 					p.DeletionTimestamp = nil
 					return p
 				}(),
@@ -130,7 +130,7 @@ func TestWhichPodsAreMoved(t *testing.T) {
 		"by deletion": {&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}, []string{"done", "pending", "a-ready"}},
 		"by force":    {&v1alpha1.PeerParting{Mode: v1alpha1.PartingForced}, []string{"done", "ending", "pending", "a-ready"}},
 	} {
-		facts := placeFacts{nodeFacts: nodeFacts{peer: parting(test.how), node: closedNode()}}
+		facts := placeFacts{nodeFacts: nodeFacts{peer: unpeering(test.how), node: closedNode()}}
 		if diff := cmp.Diff(test.want, names(leavers(pods, func(*corev1.Pod) placeFacts { return facts }))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -180,7 +180,7 @@ func (w *world) expectEvent(want string) {
 }
 
 func TestPodWaitsForItsBudget(t *testing.T) {
-	w := newWorld(t, parting(nil), closedNode(), ofReplicaSet(podCalled("web-1")), podCalled("alone"))
+	w := newWorld(t, unpeering(nil), closedNode(), ofReplicaSet(podCalled("web-1")), podCalled("alone"))
 	refusal := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	refusal.ErrStatus.Details.Causes = []metav1.StatusCause{
 		{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"},
@@ -213,7 +213,7 @@ func TestPodWaitsForItsBudget(t *testing.T) {
 }
 
 func TestOneRefusalSparesAllOfTheSameController(t *testing.T) {
-	objects := []client.Object{parting(nil), closedNode()}
+	objects := []client.Object{unpeering(nil), closedNode()}
 	for i := range 50 {
 		objects = append(objects, ofReplicaSet(podCalled(fmt.Sprint("web-", i))))
 	}
@@ -231,7 +231,7 @@ func TestOneRefusalSparesAllOfTheSameController(t *testing.T) {
 }
 
 func TestDrainKeepsItsPace(t *testing.T) {
-	objects := []client.Object{parting(nil), closedNode()}
+	objects := []client.Object{unpeering(nil), closedNode()}
 	for i := range 150 {
 		objects = append(objects, podCalled(fmt.Sprint("web-", i)))
 	}
@@ -249,7 +249,7 @@ func TestDrainKeepsItsPace(t *testing.T) {
 }
 
 func TestPodThatCannotBeEvictedStopsNoOther(t *testing.T) {
-	w := newWorld(t, parting(nil), closedNode(), podCalled("web-1"), podCalled("web-2"))
+	w := newWorld(t, unpeering(nil), closedNode(), podCalled("web-1"), podCalled("web-2"))
 	w.fail("home create eviction Pod web-1", errors.New("more than one PodDisruptionBudget"))
 	if again := w.reconcileDrain().RequeueAfter; again != firstBlocked || len(w.wrote()) != 2 {
 		t.Errorf("comes back after %s", again)
@@ -258,7 +258,7 @@ func TestPodThatCannotBeEvictedStopsNoOther(t *testing.T) {
 }
 
 func TestDrainNowDeletes(t *testing.T) {
-	w := newWorld(t, parting(&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}), closedNode(), podCalled("web-1"))
+	w := newWorld(t, unpeering(&v1alpha1.PeerParting{Drain: v1alpha1.DrainNow}), closedNode(), podCalled("web-1"))
 	w.reconcileDrain()
 	if diff := cmp.Diff([]string{"home delete Pod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -325,7 +325,7 @@ func TestUnknownPeerHasNoNode(t *testing.T) {
 
 func TestEndsAreCarriedWhileWePart(t *testing.T) {
 	pod := dying("web-1", 30)
-	w := newWorld(t, parting(nil), offloading(), closedNode(), pod) // as after a restart in the middle of it
+	w := newWorld(t, unpeering(nil), offloading(), closedNode(), pod) // as after a restart in the middle of it
 	w.create(w.remote, mapping())
 	w.create(w.remote, shadowOf(pod))
 	w.reconcileNode()
@@ -399,16 +399,16 @@ func TestForcedPartingAsksThePeerForNothing(t *testing.T) {
 		t.Errorf("what keeps the pod sees phase %s", phase)
 	}
 
-	w.cutOff("held")
-	w.cutOff("ending")
+	w.deletedAtOnce("held")
+	w.deletedAtOnce("ending")
 	w.reconcileNode()
 	if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
 
-// cutOff has the pod look as an API server shows it that was asked to delete it without grace.
-func (w *world) cutOff(name string) {
+// deletedAtOnce has the pod look as an API server shows it that was asked to delete it without grace.
+func (w *world) deletedAtOnce(name string) {
 	w.t.Helper()
 	pod := w.pod(name)
 	pod.DeletionGracePeriodSeconds = ptr.To(int64(0))

@@ -42,10 +42,10 @@ type leaseController struct {
 func (c *leaseController) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := c.client.Get(ctx, req.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
-		c.strike(req.Name)
+		c.remove(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	pause := c.pause(c.enlist(req.Name))
+	pause := c.pause(c.add(req.Name))
 	lease := c.lease(node)
 	err := c.client.Patch(ctx, lease, client.Merge)
 	if apierrors.IsNotFound(err) {
@@ -57,8 +57,8 @@ func (c *leaseController) Reconcile(ctx context.Context, req reconcile.Request) 
 	return reconcile.Result{RequeueAfter: wait.Jitter(pause, renewalJitter)}, nil
 }
 
-// enlist notes that the lease of the node is renewed, and returns how many are.
-func (c *leaseController) enlist(node string) int {
+// add notes that the lease of the node is renewed, and returns how many are.
+func (c *leaseController) add(node string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nodes == nil {
@@ -67,8 +67,8 @@ func (c *leaseController) enlist(node string) int {
 	return c.nodes.Insert(node).Len()
 }
 
-// strike notes that the lease of the node is renewed no more.
-func (c *leaseController) strike(node string) {
+// remove notes that the lease of the node is renewed no more.
+func (c *leaseController) remove(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes.Delete(node)

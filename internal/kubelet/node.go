@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -183,4 +184,136 @@ func nodeImages(images []v1alpha1.Image) []corev1.ContainerImage {
 		result = append(result, corev1.ContainerImage{Names: slices.Clone(image.Names), SizeBytes: image.SizeBytes})
 	}
 	return result
+}
+
+// reservedDomains are those of Kubernetes and of Hanse: a peer's labels in them or below would speak for us, so all but
+// the few of trustedKeys are left out. Labels of any other domain describe the peer and are harmless.
+var reservedDomains = []string{"kubernetes.io", "k8s.io", v1alpha1.Domain}
+
+// trustedKeys are the labels of reserved domains that a peer may set, and whether the value is prefixed with the peer's
+// name: two providers' "zone-a" are not the same zone.
+var trustedKeys = map[string]bool{ // key → prefixed
+	corev1.LabelTopologyRegion:     true,
+	corev1.LabelTopologyZone:       true,
+	corev1.LabelInstanceTypeStable: false,
+}
+
+// labelExcludeDisruption keeps the node lifecycle controller from counting a virtual node when it measures whether a
+// whole zone of the cluster is down.
+const labelExcludeDisruption = "node.kubernetes.io/exclude-disruption"
+
+// ownLabels are the labels of a virtual node that no peer can change.
+func ownLabels(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec) map[string]string {
+	labels := map[string]string{
+		v1alpha1.LabelType:               v1alpha1.TypeVirtualNode,
+		v1alpha1.LabelPeer:               peer.Name,
+		v1alpha1.LabelClusterID:          peer.Spec.ClusterID,
+		"type":                           "virtual-kubelet",
+		corev1.LabelHostname:             v1alpha1.VirtualNodeName(peer.Name),
+		corev1.LabelOSStable:             "linux",
+		corev1.LabelNodeExcludeBalancers: "",
+		labelExcludeDisruption:           "",
+	}
+	if arch := architecture(ad); len(validation.IsValidLabelValue(arch)) == 0 && arch != "" {
+		labels[corev1.LabelArchStable] = arch
+	}
+	return labels
+}
+
+// peerLabels are those of the advertised labels that the virtual node shows.
+func peerLabels(peer string, advertised map[string]v1alpha1.Text) map[string]string {
+	labels := map[string]string{}
+	for key, text := range advertised {
+		prefixed, trusted := trustedKeys[key]
+		if !trusted && (reserved(key) || len(validation.IsQualifiedName(key)) > 0) {
+			continue
+		}
+		value := string(text)
+		if prefixed {
+			value = peer + "-" + value
+		}
+		// A value that got too long by its prefix is left out: cut short, two zones could become one.
+		if len(validation.IsValidLabelValue(value)) == 0 {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
+func reserved(key string) bool {
+	domain, _, qualified := strings.Cut(key, "/")
+	if !qualified {
+		return false
+	}
+	for _, suffix := range reservedDomains {
+		if domain == suffix || strings.HasSuffix(domain, "."+suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// mergeNode returns the Node as it is, with what we keep of it made as desired. What others put on it stays: labels and
+// annotations of the administrator, the cordon, taints and conditions of Kubernetes' own controllers. A capacity that
+// moves a little stays as it is shown, so that the Node is not written with every pod that starts or ends at the peer.
+func mergeNode(current, desired *corev1.Node, now metav1.Time) *corev1.Node {
+	merged := current.DeepCopy()
+	for _, key := range strings.Split(current.Annotations[annotationPeerLabels], ",") {
+		delete(merged.Labels, key)
+	}
+	merged.Labels = with(merged.Labels, desired.Labels)
+	merged.Annotations = with(merged.Annotations, desired.Annotations)
+	merged.Spec.ProviderID = desired.Spec.ProviderID
+	merged.Spec.Taints = mergeTaints(current.Spec.Taints, desired.Spec.Taints)
+
+	capacity := exchange.Steady(current.Status.Capacity, desired.Status.Capacity)
+	conditions := slices.Clone(current.Status.Conditions)
+	for _, condition := range desired.Status.Conditions {
+		conditions = setNodeCondition(conditions, condition, now)
+	}
+	desired.Status.DeepCopyInto(&merged.Status)
+	merged.Status.Capacity, merged.Status.Allocatable = capacity, capacity.DeepCopy()
+	merged.Status.Conditions = conditions
+	merged.Status.VolumesAttached = current.Status.VolumesAttached
+	merged.Status.VolumesInUse = current.Status.VolumesInUse
+	return merged
+}
+
+func with(labels, more map[string]string) map[string]string {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for key, value := range more {
+		labels[key] = value
+	}
+	return labels
+}
+
+// mergeTaints keeps the taints of others, in their order, behind ours.
+func mergeTaints(current, ours []corev1.Taint) []corev1.Taint {
+	merged := slices.Clone(ours)
+	for _, taint := range current {
+		if taint.Key != v1alpha1.TaintVirtualNode && taint.Key != v1alpha1.TaintWithdrawn {
+			merged = append(merged, taint)
+		}
+	}
+	return merged
+}
+
+// setNodeCondition sets one condition. Its times move only when something else of it does: the lease is the heartbeat.
+func setNodeCondition(conditions []corev1.NodeCondition, c corev1.NodeCondition, now metav1.Time) []corev1.NodeCondition {
+	c.LastHeartbeatTime, c.LastTransitionTime = now, now
+	at := slices.IndexFunc(conditions, func(was corev1.NodeCondition) bool { return was.Type == c.Type })
+	if at < 0 {
+		return append(conditions, c)
+	}
+	was := conditions[at]
+	if was.Status == c.Status && was.Reason == c.Reason && was.Message == c.Message {
+		return conditions
+	}
+	if was.Status == c.Status {
+		c.LastTransitionTime = was.LastTransitionTime
+	}
+	conditions[at] = c
+	return conditions
 }

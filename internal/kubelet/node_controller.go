@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
@@ -66,12 +67,12 @@ func (c *nodeController) Reconcile(ctx context.Context, req reconcile.Request) (
 	return c.linkTo(ctx, req.Name, seen, err)
 }
 
-// linkTo keeps the link for as long as there is something to do over it: until the last pod of a peer that we part from
-// has ended there. A peer that we part from by force is not asked for anything any more.
+// linkTo keeps the link for as long as there is something to do over it: until the last pod of a peer that we leave
+// has ended there. A peer that we leave by force is not asked for anything any more.
 func (c *nodeController) linkTo(
 	ctx context.Context, name string, seen nodeFacts, nodeErr error,
 ) (reconcile.Result, error) {
-	if seen.peer == nil || forsaken(seen.peer) || seen.node == nil && !consumed(seen.peer) {
+	if seen.peer == nil || unpeeredByForce(seen.peer) || seen.node == nil && !consumed(seen.peer) {
 		c.links.Close(name)
 		return reconcile.Result{}, nodeErr
 	}
@@ -207,11 +208,11 @@ func (c *nodeController) needed(ctx context.Context, seen nodeFacts) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	byForce := forsaken(seen.peer)
+	byForce := unpeeredByForce(seen.peer)
 	for i := range pods {
-		_, homebound := staysHome(&pods[i])
-		abandoned := byForce && cutOff(&pods[i])
-		if !homebound && !abandoned {
+		_, stays := staysHome(&pods[i])
+		gone := byForce && deletedAtOnce(&pods[i])
+		if !stays && !gone {
 			return true, nil
 		}
 	}
@@ -237,4 +238,90 @@ func (c *nodeController) closeToPods(ctx context.Context, seen nodeFacts) error 
 		status.Conditions = setNodeCondition(status.Conditions, condition, metav1.NewTime(c.clock.Now()))
 	}
 	return c.show(ctx, node, status)
+}
+
+// nodeFacts are what decides about a virtual node.
+type nodeFacts struct {
+	peer *v1alpha1.Peer          // nil if there is none
+	ad   *v1alpha1.Advertisement // nil if none is accepted, or we do not consume from the peer (any more)
+	node *corev1.Node            // nil if there is none
+	// refused says that the peer still offers something, which was accepted before or may be yet: the node is kept for it.
+	refused bool
+	// link says whether the peer answers.
+	link peers.State
+	// over says why nothing more is taken from the peer, if so.
+	over error
+}
+
+// observeNode reads what decides about the virtual node of the peer of that name.
+func observeNode(ctx context.Context, reader client.Reader, name string) (nodeFacts, error) {
+	seen := nodeFacts{}
+	node := &corev1.Node{}
+	key := client.ObjectKey{Name: v1alpha1.VirtualNodeName(name)}
+	if err := reader.Get(ctx, key, node); err == nil {
+		seen.node = node
+	} else if !apierrors.IsNotFound(err) {
+		return seen, fmt.Errorf("read Node %s: %w", key.Name, err)
+	}
+	peer := &v1alpha1.Peer{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, peer); err != nil {
+		return seen, client.IgnoreNotFound(err)
+	}
+	seen.peer = peer
+	if !consumed(peer) {
+		return seen, nil
+	}
+	ad, err := advertisementOf(ctx, reader, peer)
+	switch {
+	case err != nil || ad == nil:
+		return seen, err
+	case accepted(ad):
+		seen.ad = ad
+	default:
+		seen.refused = refused(ad)
+	}
+	return seen, nil
+}
+
+// consumed says whether the peer is a provider of ours, and is to stay one.
+func consumed(peer *v1alpha1.Peer) bool {
+	return peer.HasRole(v1alpha1.RoleProvider) && peer.Spec.ClusterID != "" && peer.DeletionTimestamp.IsZero()
+}
+
+// accepted says whether the offer is in force.
+func accepted(ad *v1alpha1.Advertisement) bool {
+	return meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted)
+}
+
+// refused says whether the peer offers something that is not accepted. An offer that has expired is none any more.
+func refused(ad *v1alpha1.Advertisement) bool {
+	found := meta.FindStatusCondition(ad.Status.Conditions, v1alpha1.ConditionAccepted)
+	return found != nil && found.Status == metav1.ConditionFalse && found.Reason != v1alpha1.ReasonExpired
+}
+
+// advertisementOf returns our copy of what the peer offers, accepted or not, or nil if it offers nothing (any more).
+func advertisementOf(ctx context.Context, reader client.Reader, peer *v1alpha1.Peer) (*v1alpha1.Advertisement, error) {
+	if peer.Spec.ClusterID == "" {
+		return nil, nil
+	}
+	ad := &v1alpha1.Advertisement{}
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}
+	if err := reader.Get(ctx, key, ad); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !ad.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	return ad, nil
+}
+
+// unpeeredByForce says whether we leave the peer by force: nothing is asked of it any more.
+func unpeeredByForce(peer *v1alpha1.Peer) bool {
+	return !peer.DeletionTimestamp.IsZero() && peer.Parting().Mode != v1alpha1.PartingAgreed
+}
+
+// deletedAtOnce says whether the pod was deleted without any grace: nothing but finalizers of others keeps its object.
+func deletedAtOnce(pod *corev1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return !pod.DeletionTimestamp.IsZero() && grace != nil && *grace == 0
 }

@@ -386,11 +386,11 @@ func TestManyLeasesAreRenewedLessOften(t *testing.T) {
 	if got := leases.pause(1000); got != 30*time.Second {
 		t.Errorf("who asked for 30s gets %s", got)
 	}
-	leases.strike("a")
-	if leases.enlist("a") != 1 || leases.enlist("b") != 2 || leases.enlist("a") != 2 {
+	leases.remove("a")
+	if leases.add("a") != 1 || leases.add("b") != 2 || leases.add("a") != 2 {
 		t.Error("nodes are not counted right")
 	}
-	if leases.strike("a"); leases.enlist("b") != 1 {
+	if leases.remove("a"); leases.add("b") != 1 {
 		t.Error("a node that is gone counts")
 	}
 }

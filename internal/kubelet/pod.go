@@ -19,16 +19,16 @@ type podFacts struct {
 	virtual bool
 	// peered says that there is a Peer, so that what is missing may come.
 	peered bool
-	// forsaken says that we part from the peer by force, so that it is asked for nothing.
-	forsaken bool
+	// unpeeredByForce says that we leave the peer by force, so that the peer is asked for nothing.
+	unpeeredByForce bool
 	// offloaded says that the pod's namespace has a NamespaceOffloading, and how is what that wants.
 	offloaded bool
 	how       v1alpha1.NamespaceOffloadingSpec
 	// linked says that view is what the peer told, and not just empty.
 	linked bool
 	view
-	// patient says that the pod was bound only a moment ago, so that waiting is no news yet.
-	patient bool
+	// justBound says that the pod was bound only a moment ago, so that waiting is no news yet.
+	justBound bool
 }
 
 // action is what to do about a pod.
@@ -62,7 +62,7 @@ type decision struct {
 }
 
 func decide(f podFacts) decision {
-	if f.forsaken {
+	if f.unpeeredByForce {
 		return decision{} // the drain deletes it
 	}
 	if f.shadow != nil && (f.home == nil || f.shadow.Spec.HomeUID != f.home.UID) {
@@ -97,7 +97,7 @@ func decideDeleted(f podFacts) action {
 	if f.shadow != nil {
 		return ifAnswered(f, doEnd)
 	}
-	if _, homebound := staysHome(f.home); homebound || !f.peered {
+	if _, stays := staysHome(f.home); stays || !f.peered {
 		return doFinish
 	}
 	// What was not seen may still be there: only a peer that answered can say that nothing is left.
@@ -109,7 +109,7 @@ func decideDeleted(f podFacts) action {
 
 // decideMissing says what to do about a pod that the peer should run and has no record of.
 func decideMissing(f podFacts) decision {
-	if why, homebound := staysHome(f.home); homebound {
+	if why, stays := staysHome(f.home); stays {
 		return decision{do: doHold, message: why}
 	}
 	if !f.offloaded {
@@ -124,7 +124,7 @@ func decideMissing(f podFacts) decision {
 		return decision{}
 	case why == "":
 		return decision{do: doCreate}
-	case f.patient:
+	case f.justBound:
 		return decision{do: doWait}
 	default:
 		return decision{do: doHold, message: why}
@@ -174,8 +174,8 @@ func terminal(pod *corev1.Pod) bool {
 
 // isOut says whether the pod runs at the peer, as far as home was told.
 func isOut(home *corev1.Pod) bool {
-	_, homebound := staysHome(home)
-	return started(home) && !terminal(home) && !homebound
+	_, stays := staysHome(home)
+	return started(home) && !terminal(home) && !stays
 }
 
 // started says whether the peer has told of the pod before.

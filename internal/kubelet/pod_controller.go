@@ -4,28 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
-// patience is how long a pod waits for its peer before it says so. Most twins are there within it.
-const patience = 5 * time.Second
+// waitTimeout is how long a pod waits for its peer before it says so. Most twins are there within it.
+const waitTimeout = 5 * time.Second
 
 // busyDelay is how soon a pod is looked at again whose peer has enough requests to answer.
 const busyDelay = time.Second
@@ -76,7 +74,7 @@ func (c *podController) act(ctx context.Context, req request, seen podFacts, lin
 	case doHold:
 		err = c.hold(ctx, seen.home, next.message)
 	case doWait:
-		again = patience
+		again = waitTimeout
 	case doCreate:
 		err = c.create(ctx, seen, link)
 	case doDisconnect:
@@ -122,7 +120,7 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 		return nil
 	}
 	seen.home = pod
-	seen.patient = c.clock.Since(boundAt(pod)) < patience
+	seen.justBound = c.clock.Since(boundAt(pod)) < waitTimeout
 
 	node := &corev1.Node{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: nodeName}, node, client.UnsafeDisableDeepCopy)
@@ -134,7 +132,7 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 	if seen.peered = err == nil; client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Peer %s: %w", req.Peer, err)
 	}
-	seen.forsaken = seen.peered && forsaken(peer)
+	seen.unpeeredByForce = seen.peered && unpeeredByForce(peer)
 	offloading := &v1alpha1.NamespaceOffloading{}
 	key = client.ObjectKey{Namespace: req.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	err = c.client.Get(ctx, key, offloading, client.UnsafeDisableDeepCopy)
@@ -153,68 +151,6 @@ func boundAt(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// create asks the peer to run the pod.
-func (c *podController) create(ctx context.Context, seen podFacts, link *peers.Link) error {
-	raw, err := c.outbound(ctx, seen.home, &seen.how)
-	var held *heldError
-	if errors.As(err, &held) {
-		return c.hold(ctx, seen.home, held.why)
-	}
-	if err != nil {
-		return err
-	}
-	home, err := c.tolerate(ctx, seen.home, &seen.how)
-	if home == nil || err != nil {
-		return err
-	}
-	if home != seen.home {
-		if raw, err = c.outbound(ctx, home, &seen.how); err != nil {
-			return err
-		}
-	}
-	shadow := &v1alpha1.ShadowPod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   seen.twin,
-			Name:        home.Name,
-			Annotations: map[string]string{annotationRevision: revision(home, seen.how.Overrides)},
-			// The provider would put it on all the same, which costs its API server more.
-			Finalizers: []string{v1alpha1.FinalizerShadowPod},
-		},
-		Spec: v1alpha1.ShadowPodSpec{
-			HomeUID: home.UID, Path: offload.Path(home), Pod: runtime.RawExtension{Raw: raw},
-		},
-	}
-	err = c.createShadow(ctx, home, shadow, link)
-	if apierrors.IsAlreadyExists(err) {
-		return c.collide(ctx, seen, link)
-	}
-	if err != nil {
-		return &peerError{attempt: "create ShadowPod", err: err}
-	}
-	fault.Point(fault.ShadowCreated)
-	shadowPodsCreated.Inc()
-	ctrl.LoggerFrom(ctx).V(1).Info("Offloaded pod", "homeUID", home.UID)
-	return nil
-}
-
-// collide handles a record that exists though the mirror does not show it. Nothing is to be done about the pod's own:
-// it is on its way to the mirror.
-func (c *podController) collide(ctx context.Context, seen podFacts, link *peers.Link) error {
-	found := &v1alpha1.ShadowPod{}
-	key := client.ObjectKey{Namespace: seen.twin, Name: seen.home.Name}
-	if err := link.Client().Get(ctx, key, found); err != nil {
-		return &peerError{attempt: "read ShadowPod", err: err}
-	}
-	if found.Spec.HomeUID == seen.home.UID {
-		return nil
-	}
-	req := request{Peer: link.Peer(), Namespace: seen.home.Namespace, Name: seen.home.Name}
-	if err := c.clear(ctx, req, found, link); err != nil {
-		return err
-	}
-	return errWaiting
-}
-
 // report carries changes of the pod out and its status home, each whatever becomes of the other, and lets the pod go if
 // there is no room for it for too long. It returns how soon that may be.
 func (c *podController) report(ctx context.Context, seen podFacts, link *peers.Link) (time.Duration, error) {
@@ -225,30 +161,71 @@ func (c *podController) report(ctx context.Context, seen podFacts, link *peers.L
 	return c.letGo(ctx, seen, link)
 }
 
-// carry brings what changed about the pod since it went out.
-func (c *podController) carry(ctx context.Context, seen podFacts, link *peers.Link) error {
-	now := revision(seen.home, seen.how.Overrides)
-	if !seen.answers || !seen.shadow.DeletionTimestamp.IsZero() || seen.shadow.Annotations[annotationRevision] == now {
-		return nil
-	}
-	raw, err := c.outbound(ctx, seen.home, &seen.how)
-	if err != nil {
-		return err
-	}
-	changed := seen.shadow.DeepCopy()
-	changed.Spec.Pod.Raw = raw
-	if changed.Annotations == nil {
-		changed.Annotations = map[string]string{}
-	}
-	changed.Annotations[annotationRevision] = now
-	if err := link.Client().Update(ctx, changed); err != nil {
-		return &peerError{attempt: "update ShadowPod", err: err}
-	}
-	fault.Point(fault.ChangeCarried)
-	return nil
-}
-
 // request asks the pod controller to look at the pod of that name, here and at the peer.
 type request struct {
 	Peer, Namespace, Name string
+}
+
+// peerError is what a peer answered to a request about a pod.
+type peerError struct {
+	attempt string
+	err     error
+}
+
+func (e *peerError) Error() string { return e.attempt + " at peer: " + e.err.Error() }
+
+func (e *peerError) Unwrap() error { return e.err }
+
+// tooSoonError says that something is to be done a little later.
+type tooSoonError struct{ after time.Duration }
+
+func (e *tooSoonError) Error() string { return "too soon: again in " + e.after.String() }
+
+// explain tells the author of a pod why it could not be taken out, and returns err, so that it is tried again.
+func (c *podController) explain(ctx context.Context, seen podFacts, err error) error {
+	var failed *peerError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	if apierrors.IsUnauthorized(failed) {
+		// The credentials may have been replaced since the link was made.
+		err = errors.Join(err, c.renew(ctx, seen.peer))
+	}
+	notStarted := seen.home != nil && seen.shadow == nil && seen.home.DeletionTimestamp.IsZero() && !started(seen.home)
+	if !notStarted || seen.justBound && !definite(failed) {
+		return err
+	}
+	return errors.Join(err, c.hold(ctx, seen.home, failed.forAuthor(seen.peer)))
+}
+
+// definite says whether the peer will answer the same again.
+func definite(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// forAuthor says what happened in words that are the same each time as long as the cause is.
+func (e *peerError) forAuthor(peer string) string {
+	if definite(e.err) {
+		return fmt.Sprintf("peer %q refuses it: %s", peer, bounded(e.err.Error()))
+	}
+	return fmt.Sprintf("peer %q cannot be asked now: see the conditions of the Peer", peer)
+}
+
+// bounded cuts what a peer says to what fits into a status.
+func bounded(text string) string {
+	const limit = 512
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "..."
+}
+
+func (c *podController) renew(ctx context.Context, name string) error {
+	peer := &v1alpha1.Peer{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, peer); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	_, err := c.links.Ensure(ctx, peer)
+	return err
 }

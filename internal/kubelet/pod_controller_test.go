@@ -192,13 +192,13 @@ func TestPodWaitsForItsTwinBeforeItComplains(t *testing.T) {
 	w.reconcileNode()
 	w.wrote()
 
-	if result := w.reconcilePod("web-1"); result.RequeueAfter != patience {
+	if result := w.reconcilePod("web-1"); result.RequeueAfter != waitTimeout {
 		t.Errorf("comes back after %s", result.RequeueAfter)
 	}
 	if got := w.wrote(); got != nil {
 		t.Errorf("complained at once: %v", got)
 	}
-	w.clock.Step(patience)
+	w.clock.Step(waitTimeout)
 	w.reconcilePod("web-1")
 	if message := w.pod("web-1").Status.Message; !strings.Contains(message, "no twin") {
 		t.Errorf("message %q", message)

@@ -3,15 +3,28 @@ package kubelet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
 
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/trace"
 )
 
 // heldError is why a pod cannot go out, in words for its author. Only a change of theirs can help.
@@ -65,4 +78,139 @@ func (c *podController) override(
 		return nil, reconcile.TerminalError(&heldError{"the NamespaceOffloading does not fit it: " + bounded(err.Error())})
 	}
 	return overridden, nil
+}
+
+// annotationRevision tells, on a ShadowPod, of which revision of the home pod it is. Comparing what went out with what
+// would go out now costs a translation for each change of status, and would take a new address of the virtual node for
+// a change of the pod.
+const annotationRevision = v1alpha1.AnnotationHomeRevision
+
+// revision changes whenever something changes at the home pod, or about how its namespace changes it, that may travel.
+func revision(home *corev1.Pod, overrides []v1alpha1.ClusterOverride) string {
+	var all []byte
+	for _, entries := range []map[string]string{home.Labels, home.Annotations} {
+		for _, key := range slices.Sorted(maps.Keys(entries)) {
+			all = fmt.Appendf(all, "%q=%q,", key, entries[key])
+		}
+		all = append(all, ';')
+	}
+	if len(overrides) > 0 {
+		encoded, _ := json.Marshal(overrides) // what the API server sent is JSON
+		all = append(all, encoded...)
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(all) // a hash never fails
+	return fmt.Sprintf("%d-%x", home.Generation, sum.Sum64())
+}
+
+// createShadow creates the record at the peer. If the pod is traced, it tells the peer of the trace; an older peer that
+// does not know what that is may not keep the pod.
+func (c *podController) createShadow(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
+	root := c.tracer.Home(home.UID)
+	if !root.IsSampled() {
+		return link.Client().Create(ctx, shadow)
+	}
+	began := c.clock.Now()
+	untold := shadow.DeepCopy()
+	shadow.Annotations[v1alpha1.AnnotationTraceparent] = trace.Traceparent(root)
+	err := link.Client().Create(ctx, shadow)
+	if apierrors.IsForbidden(err) {
+		err = link.Client().Create(ctx, untold)
+	}
+	c.tracer.Record(ctx, root, trace.Span{
+		Name: "create ShadowPod", Start: began, End: c.clock.Now(), Err: err, Attributes: attributesOf(home),
+	})
+	return err
+}
+
+func attributesOf(home *corev1.Pod) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		semconv.K8SNamespaceName(home.Namespace), semconv.K8SPodName(home.Name), semconv.K8SPodUID(string(home.UID)),
+		attribute.String(trace.AttributePeer, peerOf(home.Spec.NodeName)),
+	}
+}
+
+// create asks the peer to run the pod.
+func (c *podController) create(ctx context.Context, seen podFacts, link *peers.Link) error {
+	raw, err := c.outbound(ctx, seen.home, &seen.how)
+	var held *heldError
+	if errors.As(err, &held) {
+		return c.hold(ctx, seen.home, held.why)
+	}
+	if err != nil {
+		return err
+	}
+	home, err := c.tolerate(ctx, seen.home, &seen.how)
+	if home == nil || err != nil {
+		return err
+	}
+	if home != seen.home {
+		if raw, err = c.outbound(ctx, home, &seen.how); err != nil {
+			return err
+		}
+	}
+	shadow := &v1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   seen.twin,
+			Name:        home.Name,
+			Annotations: map[string]string{annotationRevision: revision(home, seen.how.Overrides)},
+			// The provider would put it on all the same, which costs its API server more.
+			Finalizers: []string{v1alpha1.FinalizerShadowPod},
+		},
+		Spec: v1alpha1.ShadowPodSpec{
+			HomeUID: home.UID, Path: offload.Path(home), Pod: runtime.RawExtension{Raw: raw},
+		},
+	}
+	err = c.createShadow(ctx, home, shadow, link)
+	if apierrors.IsAlreadyExists(err) {
+		return c.collide(ctx, seen, link)
+	}
+	if err != nil {
+		return &peerError{attempt: "create ShadowPod", err: err}
+	}
+	fault.Point(fault.ShadowCreated)
+	shadowPodsCreated.Inc()
+	ctrl.LoggerFrom(ctx).V(1).Info("Offloaded pod", "homeUID", home.UID)
+	return nil
+}
+
+// collide handles a record that exists though the mirror does not show it. Nothing is to be done about the pod's own:
+// it is on its way to the mirror.
+func (c *podController) collide(ctx context.Context, seen podFacts, link *peers.Link) error {
+	found := &v1alpha1.ShadowPod{}
+	key := client.ObjectKey{Namespace: seen.twin, Name: seen.home.Name}
+	if err := link.Client().Get(ctx, key, found); err != nil {
+		return &peerError{attempt: "read ShadowPod", err: err}
+	}
+	if found.Spec.HomeUID == seen.home.UID {
+		return nil
+	}
+	req := request{Peer: link.Peer(), Namespace: seen.home.Namespace, Name: seen.home.Name}
+	if err := c.clear(ctx, req, found, link); err != nil {
+		return err
+	}
+	return errWaiting
+}
+
+// carry brings what changed about the pod since it went out.
+func (c *podController) carry(ctx context.Context, seen podFacts, link *peers.Link) error {
+	now := revision(seen.home, seen.how.Overrides)
+	if !seen.answers || !seen.shadow.DeletionTimestamp.IsZero() || seen.shadow.Annotations[annotationRevision] == now {
+		return nil
+	}
+	raw, err := c.outbound(ctx, seen.home, &seen.how)
+	if err != nil {
+		return err
+	}
+	changed := seen.shadow.DeepCopy()
+	changed.Spec.Pod.Raw = raw
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	changed.Annotations[annotationRevision] = now
+	if err := link.Client().Update(ctx, changed); err != nil {
+		return &peerError{attempt: "update ShadowPod", err: err}
+	}
+	fault.Point(fault.ChangeCarried)
+	return nil
 }

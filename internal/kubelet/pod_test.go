@@ -39,7 +39,7 @@ func TestDecide(t *testing.T) {
 		}, doNothing},
 		"a namespace that is not offloaded is told": {func(f *podFacts) { f.offloaded = false }, doHold},
 		"no link is told":                             {func(f *podFacts) { f.linked = false }, doHold},
-		"but not at once":                             {func(f *podFacts) { f.linked, f.patient = false, true }, doWait},
+		"but not at once":                             {func(f *podFacts) { f.linked, f.justBound = false, true }, doWait},
 		"a peer that has not answered is told":        {func(f *podFacts) { f.mappingsSynced = false }, doHold},
 		"one that answers no more is told":            {func(f *podFacts) { f.answers = false }, doHold},
 		"a started pod needs not be told":             {func(f *podFacts) { f.home, f.answers = running(), false }, doNothing},
@@ -102,63 +102,6 @@ func TestRevisionChangesWithWhatMayTravel(t *testing.T) {
 				t.Errorf("same revision: %t", same)
 			}
 		})
-	}
-}
-
-func TestTrimPod(t *testing.T) {
-	for name, tc := range map[string]struct {
-		node string
-		spec bool
-	}{
-		"of a pod on a real node little is kept":      {"worker-1", false},
-		"of one on no node as well":                   {"", false},
-		"one on a virtual node is kept but for notes": {turinNode, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := podCalled("web-1")
-			pod.Spec.NodeName = tc.node
-			pod.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "keep": "me"}
-			trimmed, err := TrimPod(pod)
-			got, ok := trimmed.(*corev1.Pod)
-			if err != nil || !ok || got.UID != "uid-web-1" {
-				t.Fatalf("trimmed to %v, %v", trimmed, err)
-			}
-			if kept := len(got.Spec.Containers) > 0; kept != tc.spec {
-				t.Errorf("spec kept: %t", kept)
-			}
-			if _, noted := got.Annotations[corev1.LastAppliedConfigAnnotation]; noted {
-				t.Error("kubectl's note is kept")
-			}
-			if _, other := got.Annotations["keep"]; other != tc.spec {
-				t.Errorf("other annotations kept: %t", other)
-			}
-		})
-	}
-}
-
-func TestOfAStartedPodIsKeptWhatItsStatusIsJudgedBy(t *testing.T) {
-	pod := podCalled("web-1")
-	pod.Spec.NodeName = turinNode
-	pod.Spec.Volumes = []corev1.Volume{{Name: "data"}}
-	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "b"}}
-	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name}}
-	w := newWorld(t, pod.DeepCopy())
-
-	if _, err := TrimPod(pod); err != nil {
-		t.Fatal(err)
-	}
-	kept := pod.Spec.Containers[0]
-	if kept.Name == "" || len(kept.VolumeMounts) == 0 || len(kept.Env) > 0 || len(pod.Spec.Volumes) > 0 {
-		t.Errorf("kept %+v", pod.Spec)
-	}
-	all, err := wholePod(t.Context(), w.home, pod)
-	if err != nil || len(all.Spec.Volumes) != 1 || len(all.Spec.Containers[0].Env) != 1 {
-		t.Errorf("whole, it has the spec %+v (%v)", all.Spec, err)
-	}
-	pod.UID = "uid-of-its-successor"
-	if all, err := wholePod(t.Context(), w.home, pod); err == nil {
-		t.Errorf("another pod is taken for it: %v", all.UID)
 	}
 }
 

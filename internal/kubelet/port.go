@@ -153,9 +153,9 @@ func (l *nodeListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := accepted.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(socketBuffer) // it is a wish, and its connection works without
+		_ = tcp.SetWriteBuffer(socketBuffer) // the kernel may refuse, and the connection works without
 	}
-	conn := &nodeConn{Conn: patientConn{accepted, l.stall}, of: l}
+	conn := &nodeConn{Conn: stallConn{accepted, l.stall}, of: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -192,14 +192,14 @@ func (c *nodeConn) Close() error {
 	return c.Conn.Close()
 }
 
-// patientConn is a connection that fails when the other side takes nothing for so long.
-type patientConn struct {
+// stallConn is a connection that fails when the other side takes nothing for so long.
+type stallConn struct {
 	net.Conn
 	stall time.Duration
 }
 
 // Write implements net.Conn.
-func (c patientConn) Write(p []byte) (int, error) {
+func (c stallConn) Write(p []byte) (int, error) {
 	// The kernel knows the machine's own clock only, whichever time ours tells.
 	if err := c.SetWriteDeadline(clock.RealClock{}.Now().Add(c.stall)); err != nil {
 		return 0, err

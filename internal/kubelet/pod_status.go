@@ -3,11 +3,17 @@ package kubelet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -17,6 +23,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/trace"
 )
 
 // bringHome writes what the peer tells of the pod into its status, if that is news.
@@ -151,4 +158,106 @@ func statusPatch(home *corev1.Pod, changed corev1.PodStatus) ([]byte, error) {
 		return nil, fmt.Errorf("compare status: %w", err)
 	}
 	return patch, nil
+}
+
+// Conditions of home pods that say what a provider does not do for them. They are there only while they are False. Their
+// times are our own: providers' clocks may be wrong.
+const (
+	podPlaced  corev1.PodConditionType = v1alpha1.PodPlaced
+	podUpdated corev1.PodConditionType = v1alpha1.PodUpdated
+	podDebug   corev1.PodConditionType = v1alpha1.PodDebug
+)
+
+// hints say which condition of a ShadowPod, where it is False, is shown as which of the home pod.
+var hints = []struct {
+	theirs string
+	ours   corev1.PodConditionType
+}{
+	{v1alpha1.ConditionScheduled, podPlaced},
+	{v1alpha1.ConditionUpdated, podUpdated},
+	{v1alpha1.ConditionDebug, podDebug},
+}
+
+// showHints sets those conditions in the status of the home pod, and returns the ones that are news.
+func showHints(status *corev1.PodStatus, shadow *v1alpha1.ShadowPod, now metav1.Time) []corev1.PodCondition {
+	var news []corev1.PodCondition
+	for _, hint := range hints {
+		told := meta.FindStatusCondition(shadow.Status.Conditions, hint.theirs)
+		at := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == hint.ours })
+		if told == nil || told.Status != metav1.ConditionFalse || hint.ours == podPlaced && !isRoomless(told) {
+			if at >= 0 {
+				status.Conditions = slices.Delete(status.Conditions, at, at+1)
+			}
+			continue
+		}
+		c := corev1.PodCondition{
+			Type: hint.ours, Status: corev1.ConditionFalse, LastTransitionTime: now,
+			Reason: word(told.Reason), Message: bounded(told.Message),
+		}
+		if at < 0 {
+			status.Conditions = append(status.Conditions, c)
+			news = append(news, c)
+			continue
+		}
+		c.LastTransitionTime = status.Conditions[at].LastTransitionTime
+		if c.Reason != status.Conditions[at].Reason {
+			news = append(news, c)
+		}
+		status.Conditions[at] = c
+	}
+	return news
+}
+
+var wordPattern = regexp.MustCompile(`^[A-Za-z]{1,63}$`)
+
+// word returns the reason that a peer gives if it is one.
+func word(reason string) string {
+	if !wordPattern.MatchString(reason) {
+		return "Unknown"
+	}
+	return reason
+}
+
+// addressMap returns how this cluster sees the pod addresses of the peer that runs the pod. It maps nothing while one
+// of the ranges is not known: a peer's raw address may be that of a local pod.
+func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (offload.AddressMap, error) {
+	peer := &v1alpha1.Peer{}
+	key := client.ObjectKey{Name: peerOf(home.Spec.NodeName)}
+	if err := c.client.Get(ctx, key, peer, client.UnsafeDisableDeepCopy); err != nil {
+		return offload.AddressMap{}, client.IgnoreNotFound(err)
+	}
+	// Pods keep their addresses while the newest offer is refused: our copy says what was accepted last.
+	ad, err := advertisementOf(ctx, c.client, peer)
+	if err != nil || ad == nil || ad.Spec.Network == nil {
+		return offload.AddressMap{}, err
+	}
+	return offload.AddressMap{From: prefix(ad.Spec.Network.PodCIDR), To: prefix(peer.Status.RemappedPodCIDR)}, nil
+}
+
+// prefix returns the range that the text means, or the zero Prefix, by which nothing is mapped.
+func prefix(text string) netip.Prefix {
+	parsed, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return parsed
+}
+
+// traceStatus records that the status of a pod was written, until the pod is ready, and then all of the time since it was
+// bound.
+func (c *podController) traceStatus(ctx context.Context, home *corev1.Pod, written *corev1.PodStatus, began time.Time) {
+	root := c.tracer.Home(home.UID)
+	if !root.IsSampled() || !trace.Underway(&home.Status) {
+		return
+	}
+	now, attributes := c.clock.Now(), attributesOf(home)
+	c.tracer.Record(ctx, root, trace.Span{Name: "write Pod status", Start: began, End: now, Attributes: attributes})
+	if trace.Underway(written) {
+		return
+	}
+	whole := trace.Span{Start: boundAt(home), End: now, Attributes: attributes}
+	if written.Phase == corev1.PodFailed {
+		whole.Err = errors.New("the pod failed")
+	}
+	c.tracer.RecordRoot(ctx, root, whole)
 }
