@@ -16,6 +16,8 @@ const (
 	ConditionAuthenticated = "Authenticated"
 	// ConditionCompatible says that the peer's version of Hanse and ours understand each other.
 	ConditionCompatible = "Compatible"
+	// ConditionWithinBudget says that the peer sends no more than this cluster takes from one peer.
+	ConditionWithinBudget = "WithinBudget"
 	// ConditionAdvertised says that an advertisement of the peer has been accepted and is current.
 	ConditionAdvertised = "Advertised"
 	// ConditionConnected says that pods of the two clusters reach each other over the network fabric.
@@ -57,6 +59,8 @@ const (
 	ReasonCredentialsInvalid = "CredentialsInvalid"
 	// ReasonUnreachable means that the peer's API server does not answer.
 	ReasonUnreachable = "Unreachable"
+	// ReasonOverBudget means that the peer sends more than this cluster takes from one peer.
+	ReasonOverBudget = "OverBudget"
 	// ReasonUnauthorized means that the peer's API server does not accept our credentials.
 	ReasonUnauthorized = "Unauthorized"
 	// ReasonClusterIDMismatch means that the answering cluster is not the one that the Peer names.
@@ -198,9 +202,17 @@ const (
 	ReasonRunsAtHome = "RunsAtHome"
 )
 
-// IsCutOff says whether the virtual node is shown as one whose peer does not answer.
-func IsCutOff(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Reason == ReasonDisconnected
+// IsCutOff says whether the virtual node is shown as one whose peer does not answer, or sends too much to be heard.
+func IsCutOff(node *corev1.Node) bool { return CutOff(node) != nil }
+
+// CutOff returns the condition of the virtual node that says why its peer is cut off: reason PeerDisconnected or OverBudget.
+// It returns nil if the peer is not cut off.
+func CutOff(node *corev1.Node) *corev1.NodeCondition {
+	at := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && (c.Reason == ReasonDisconnected || c.Reason == ReasonOverBudget)
 	})
+	if at < 0 {
+		return nil
+	}
+	return &node.Status.Conditions[at]
 }

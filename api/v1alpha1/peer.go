@@ -260,9 +260,9 @@ type SessionStatus struct {
 
 // PeerStatus says how the relation with a peer stands.
 type PeerStatus struct {
-	// conditions: Reachable, Authenticated, Compatible, Advertised, Connected, Session (our credentials at the peer are
-	// renewed), Joined (the peer has used our invitation), and Ready, which sums them up (without Connected, as long as
-	// there is no network fabric).
+	// conditions: Reachable, Authenticated, Compatible, WithinBudget (the peer sends no more than is taken from one peer),
+	// Advertised, Connected, Session (our credentials at the peer are renewed), Joined (the peer has used our invitation),
+	// and Ready, which sums them up (without Connected, as long as there is no network fabric).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -144,6 +144,7 @@ func cutOffNode(over error) corev1.NodeCondition {
 		Message: "The peer does not answer, so nobody knows how its pods are: see the conditions of the Peer",
 	}
 	if over != nil {
+		c.Reason = v1alpha1.ReasonOverBudget
 		c.Message = "Nothing more is taken from the peer, so nobody knows how its pods are: " + over.Error()
 	}
 	return c

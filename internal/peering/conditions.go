@@ -123,6 +123,24 @@ func connected(o *observation) *condition {
 	return isFalse(v1alpha1.ConditionConnected, v1alpha1.ReasonNoNetworkFabric, "%s", message)
 }
 
+// withinBudget is whether the peer sends no more than is taken from one peer. Each process that talks to the peer counts for
+// itself: the manager knows, and `hanse kubelet` says so in the virtual node.
+func withinBudget(o *observation) *condition {
+	const kind = v1alpha1.ConditionWithinBudget
+	if c := unasked(kind, o); c != nil {
+		return c
+	}
+	if o.overBudget != nil {
+		return isFalse(kind, v1alpha1.ReasonOverBudget, "Nothing more is taken from the peer: %v. Hanse tries again", o.overBudget)
+	}
+	if o.node != nil {
+		if c := v1alpha1.CutOff(o.node); c != nil && c.Reason == v1alpha1.ReasonOverBudget {
+			return isFalse(kind, v1alpha1.ReasonOverBudget, "%s. Hanse tries again", c.Message)
+		}
+	}
+	return isTrue(kind, "The peer sends no more than this cluster takes from one peer")
+}
+
 // unasked returns the condition of a peer that nothing was asked of, nil for others.
 func unasked(kind string, o *observation) *condition {
 	p := &o.contact.probe

@@ -165,6 +165,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Advertisement{}, peerOfMessage(), offerChanges()).
 		Watches(&v1alpha1.PeeringClaim{}, peerOfMessage(), claimChanges()).
 		WatchesRawSource(source.Channel(c.calls.ended, peerItself())).
+		WatchesRawSource(c.links.Changes()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.config.Workers}).
 		Complete(c)
 }

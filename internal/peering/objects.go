@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -196,6 +197,10 @@ type Links interface {
 	Guest(ctx context.Context, invitation *trust.Invitation) (Guest, error)
 	// Close ends the link to the peer.
 	Close(peer string)
+	// OverBudget says what the peer sends too much, nil for nothing.
+	OverBudget(peer string) error
+	// Changes looks at the Peer whenever its link was made, closed, cut off, or is back.
+	Changes() source.Source
 }
 
 // OverLinks makes Links of those of package peers.
@@ -210,6 +215,8 @@ func (o overLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error
 	}
 	return link, nil
 }
+
+func (o overLinks) Changes() source.Source { return peers.LinkChanges(o.Links, peerOfLink) }
 
 func (o overLinks) Guest(ctx context.Context, invitation *trust.Invitation) (Guest, error) {
 	guest, err := o.Links.Guest(ctx, invitation)

@@ -23,6 +23,8 @@ type observation struct {
 	offer     *v1alpha1.Advertisement // our copy of a provider's, nil if there is none
 	node      *corev1.Node            // the virtual node of a provider, nil if there is none
 	twins     int                     // how many twin namespaces a peer that we leave still has here
+	// overBudget is what the peer sends too much to this process, nil for nothing.
+	overBudget error
 
 	known     *state
 	tenant    tenantState
@@ -91,7 +93,7 @@ func (c *Controller) observe(ctx context.Context, name string) (*observation, er
 			return nil, err
 		}
 	}
-	o.invited = o.known.invitation
+	o.invited, o.overBudget = o.known.invitation, c.links.OverBudget(name)
 	return o, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -176,6 +177,9 @@ func (g fakeGuest) Read(ctx context.Context) (*v1alpha1.PeeringClaim, error) {
 }
 
 func (fakeGuest) Close() {}
+
+func (*provider) OverBudget(string) error { return nil }
+func (*provider) Changes() source.Source  { return nil }
 
 // invitation is one that the provider gives us.
 func (p *provider) invitation(id string, change ...func(*trust.Invitation)) *trust.Invitation {

@@ -44,7 +44,7 @@ func unknown(kind, reason, message string, args ...any) *condition {
 // conditions are those that this package writes. Each is told by a function that returns nil if it has nothing new to say.
 // They are asked in this order, and find in the status of the Peer what those before them have said.
 var conditions = []func(o *observation) *condition{
-	joined, sessionKept, authenticated, reachable, compatibility, connected, readiness,
+	joined, sessionKept, authenticated, reachable, compatibility, withinBudget, connected, readiness,
 }
 
 // said returns what a condition of the Peer says, or nil.
@@ -212,7 +212,7 @@ func readiness(o *observation) *condition {
 			return c
 		}
 	}
-	others := []*condition{authenticated(o), reachable(o), compatibility(o)}
+	others := []*condition{authenticated(o), reachable(o), compatibility(o), withinBudget(o)}
 	oneWay := isOneWay(o)
 	switch {
 	case o.peer.HasRole(v1alpha1.RoleProvider) && !oneWay:

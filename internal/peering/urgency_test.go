@@ -2,6 +2,7 @@ package peering
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,9 +26,14 @@ func nodeThatShows(reason string) *corev1.Node {
 
 func (w *world) nodeShows(reason string) {
 	w.t.Helper()
+	w.nodeShowsBecause(reason, "")
+}
+
+func (w *world) nodeShowsBecause(reason, message string) {
+	w.t.Helper()
 	node := &corev1.Node{}
 	w.get("", v1alpha1.VirtualNodeName("hamburg"), node)
-	node.Status.Conditions[0].Reason = reason
+	node.Status.Conditions[0].Reason, node.Status.Conditions[0].Message = reason, message
 	if err := w.client.Status().Update(w.t.Context(), node); err != nil {
 		w.t.Fatal(err)
 	}
@@ -68,6 +74,7 @@ func TestManyPeersAreProbedLessOften(t *testing.T) {
 
 func TestOnlySomeChangesOfANodeCount(t *testing.T) {
 	ready, cut, other := nodeThatShows("KubeletReady"), nodeThatShows(v1alpha1.ReasonDisconnected), nodeThatShows("NodeStatusUnknown")
+	tooMuch := nodeThatShows(v1alpha1.ReasonOverBudget)
 	physical := nodeThatShows(v1alpha1.ReasonDisconnected)
 	physical.Labels = nil
 	for name, test := range map[string]struct {
@@ -77,6 +84,8 @@ func TestOnlySomeChangesOfANodeCount(t *testing.T) {
 		"cut off":                     {ready, cut, true},
 		"healed":                      {cut, ready, true},
 		"still cut off":               {cut, cut, false},
+		"sends too much":              {ready, tooMuch, true},
+		"cut off for another reason":  {cut, tooMuch, true},
 		"not ready for other reasons": {ready, other, false},
 		"no virtual node":             {ready, physical, false},
 	} {
@@ -84,6 +93,47 @@ func TestOnlySomeChangesOfANodeCount(t *testing.T) {
 			if got := nodeTurned.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
 				t.Errorf("counts: %v, want %v", got, test.want)
 			}
+		})
+	}
+}
+
+func TestPeerThatExceedsItsBudgetSaysSoUntilThatIsOver(t *testing.T) {
+	const atNode = "Nothing more is taken from the peer: ask its administrator"
+	tooMuch := fmt.Errorf("%w: ask its administrator what it has there for this cluster", peers.ErrOverBudget)
+	tests := map[string]struct{ begin, end func(w *world) }{
+		"in the manager": {
+			func(w *world) { w.links.over = tooMuch },
+			func(w *world) { w.links.over = nil },
+		},
+		"in the kubelet": {
+			func(w *world) { w.nodeShowsBecause(v1alpha1.ReasonOverBudget, atNode) },
+			func(w *world) { w.nodeShows("KubeletReady") },
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, peerOf(v1alpha1.RoleProvider), nodeThatShows("KubeletReady"))
+			w.says(v1alpha1.ConditionAdvertised, yes, v1alpha1.ReasonAccepted)
+			w.reconcile()
+			w.expect(v1alpha1.ConditionWithinBudget, yes, v1alpha1.ReasonReady)
+			w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+
+			test.begin(w)
+			w.reconcile()
+			for _, kind := range []string{v1alpha1.ConditionWithinBudget, v1alpha1.ConditionReady} {
+				w.expect(kind, no, v1alpha1.ReasonOverBudget)
+				told := said(w.peer(), kind).message
+				if !strings.Contains(told, "Nothing more is taken") || !strings.Contains(told, "ask its administrator") {
+					t.Errorf("%s tells no cause or no remedy: %s", kind, told)
+				}
+			}
+			w.expectNoWrites()
+
+			test.end(w)
+			w.reconcile()
+			w.expect(v1alpha1.ConditionWithinBudget, yes, v1alpha1.ReasonReady)
+			w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+			w.expectNoWrites()
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 func (c *Controller) options() controller.Options {
@@ -72,15 +73,23 @@ func claimChanges() builder.Predicates {
 	}})
 }
 
-// nodeTurned lets through that a virtual node goes, which a Peer that is being deleted waits for, and that its peer was found
-// to answer no more, or again.
+// nodeTurned lets through that a virtual node goes, which a Peer that is being deleted waits for, and that its peer was cut off,
+// for another reason than before, or is back.
 var nodeTurned = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return isOfType(after, v1alpha1.TypeVirtualNode) && v1alpha1.IsCutOff(before) != v1alpha1.IsCutOff(after)
+		return isOfType(after, v1alpha1.TypeVirtualNode) && whyCutOff(before) != whyCutOff(after)
 	},
 	DeleteFunc: func(e event.DeleteEvent) bool { return isOfType(e.Object, v1alpha1.TypeVirtualNode) },
+}
+
+// whyCutOff returns the reason that the virtual node shows, "" if its peer is not cut off.
+func whyCutOff(node *corev1.Node) string {
+	if c := v1alpha1.CutOff(node); c != nil {
+		return c.Reason
+	}
+	return ""
 }
 
 // peerOfNamespace finds the Peer of a tenant namespace by the name, and that of a twin by the label.
@@ -105,6 +114,11 @@ func peerOfNode() handler.EventHandler {
 		peer := strings.TrimPrefix(o.GetName(), v1alpha1.VirtualNodePrefix)
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: peer}}}
 	})
+}
+
+// peerOfLink looks at a Peer whose link was made, closed, cut off, or is back.
+func peerOfLink(_ context.Context, peer string, queue peers.Queue[reconcile.Request]) {
+	queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: peer}})
 }
 
 func peerItself() handler.EventHandler { return &handler.EnqueueRequestForObject{} }

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -77,6 +78,7 @@ func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, action, note string
 
 type fakeLinks struct {
 	err     error // of Ensure
+	over    error // of OverBudget
 	link    *fakeLink
 	ensured int
 	renew   func(*fakeLink) // what Ensure finds out, nil for nothing
@@ -132,6 +134,11 @@ func (*fakeLink) Renew(context.Context, time.Duration) (trust.Session, error) {
 }
 
 func (l *fakeLinks) Close(string) {}
+
+func (l *fakeLinks) OverBudget(string) error { return l.over }
+
+// Changes implements Links. Tests look by themselves.
+func (*fakeLinks) Changes() source.Source { return nil }
 
 // Hello implements Link.
 func (l *fakeLink) Hello(context.Context) (peers.Hello, error) {

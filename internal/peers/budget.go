@@ -91,10 +91,12 @@ func (l *Links) OverBudget(peer string) error {
 	books := l.ledger(peer)
 	books.mu.Lock()
 	defer books.mu.Unlock()
-	if len(books.over) == 0 {
-		return nil
+	for m := range books.over {
+		if m.ctx.Err() == nil {
+			return books.exceeded()
+		}
 	}
-	return books.exceeded()
+	return nil
 }
 
 func (b *ledger) exceeded() error {
@@ -111,11 +113,17 @@ func (b *ledger) charge(m *Mirror, now usage) error {
 	after := b.held.minus(before).plus(now)
 	grows := now.bytes > before.bytes || now.objects > before.objects
 	if grows && (after.bytes > b.limit.HeldBytes || after.objects > b.limit.HeldObjects) {
-		b.over[m] = true
 		return b.exceeded()
 	}
 	b.accounts[m], b.held = now, after
 	return nil
+}
+
+// exceeds says that the mirror could not be read within the budget.
+func (b *ledger) exceeds(m *Mirror) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over[m] = true
 }
 
 // fits says that the mirror could be read within the budget.

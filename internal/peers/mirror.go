@@ -232,6 +232,9 @@ func (m *Mirror) expect(listed usage) error {
 
 // exceed has everything listed again after a pause that grows, since the peer sends more than is taken.
 func (m *Mirror) exceed(err error) {
+	if errors.Is(err, ErrOverBudget) && m.ctx.Err() == nil {
+		m.link.books.exceeds(m)
+	}
 	m.report("read", err)
 	m.mu.Lock()
 	_ = m.link.books.charge(m, m.held)
