@@ -170,6 +170,8 @@ type demand struct {
 type need struct {
 	name     corev1.ResourceName
 	quantity resource.Quantity
+	column   int    // of figures; -1 if there is none, or if the quantity is not whole thousandths
+	amount   uint64 // in thousandths, if there is a column
 	parts    uint64 // the quantity as a number of parts: 2^-30 of a thousandth of what has a price, which is a core or a Gi
 	whole    bool   // it is that many parts exactly
 }
@@ -178,7 +180,11 @@ func demandOf(q Query) *demand {
 	d := &demand{request: q.Request, images: spellingsOf(q.Images)}
 	for _, name := range slices.Sorted(maps.Keys(q.Request)) {
 		if quantity := q.Request[name]; !quantity.IsZero() {
-			n := need{name: name, quantity: quantity}
+			n := need{name: name, quantity: quantity, column: slices.Index(columns[:], name)}
+			var whole bool
+			if n.amount, whole = scaled(quantity, resource.Milli); !whole {
+				n.column = -1
+			}
 			n.parts, n.whole = partsOf(name, quantity)
 			d.needs = append(d.needs, n)
 		}
@@ -218,7 +224,7 @@ func (d *demand) hourly(r *Row) hourly {
 	sum.whole = len(d.images) == 0 || len(prices.PerPlacement) == 0
 	for i := range d.needs {
 		need := &d.needs[i]
-		price, whole := scaled(prices.PerHour[need.name], resource.Nano)
+		price, whole := r.price(need)
 		high, low := bits.Mul64(price, need.parts)
 		var carry, overflow uint64
 		sum.low, carry = bits.Add64(sum.low, low, 0)
@@ -227,6 +233,48 @@ func (d *demand) hourly(r *Row) hourly {
 	}
 	return sum
 }
+
+// columns are the resources that nearly every pod asks for.
+var columns = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+
+// figures are what an offer says of the columns, as plain numbers that are read once for each table, because looking up
+// and comparing quantities for each query takes several times as long. Where a number is missing, quantities are compared.
+type figures struct {
+	perPod [len(columns)]uint64 // how much one pod can have, in thousandths; 0 if no number says it exactly
+	prices [len(columns)]uint64 // in 10^-9
+	priced bool                 // the prices are these numbers exactly
+}
+
+func figuresOf(offer *v1alpha1.AdvertisementSpec) figures {
+	f, offered := figures{priced: true}, Offered(offer)
+	for i, name := range columns {
+		amount, whole := scaled(offered[name], resource.Milli)
+		if largest, known := offer.LargestPod[name]; known && whole {
+			var most uint64
+			most, whole = scaled(largest, resource.Milli)
+			amount = min(amount, most)
+		}
+		if whole {
+			f.perPod[i] = amount
+		}
+		if offer.Prices != nil {
+			f.prices[i], whole = scaled(offer.Prices.PerHour[name], resource.Nano)
+			f.priced = f.priced && whole
+		}
+	}
+	return f
+}
+
+// price returns the price of what is needed in units of 10^-9, and whether it is that many exactly.
+func (r *Row) price(n *need) (units uint64, whole bool) {
+	if n.column >= 0 && r.figures.priced {
+		return r.figures.prices[n.column], true
+	}
+	return scaled(r.Offer.Prices.PerHour[n.name], resource.Nano)
+}
+
+// has reports whether the figures say that one pod can have what it needs.
+func (r *Row) has(n *need) bool { return n.column >= 0 && n.amount <= r.figures.perPod[n.column] }
 
 // misfit says why the pod cannot be sent to where the offer comes from; it is empty if it can.
 func (d *demand) misfit(r *Row) string {
@@ -239,6 +287,9 @@ func (d *demand) misfit(r *Row) string {
 	offered := Offered(&r.Offer)
 	for i := range d.needs {
 		n := &d.needs[i]
+		if r.has(n) {
+			continue
+		}
 		if n.quantity.Cmp(offered[n.name]) > 0 {
 			return "It has less than " + n.quantity.String() + " of " + string(n.name) + " free"
 		}

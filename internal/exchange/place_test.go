@@ -21,6 +21,7 @@ func quay(peer, price string, trip int, changes ...func(*Row)) Row {
 	for _, change := range changes {
 		change(&row)
 	}
+	row.figures = figuresOf(&row.Offer)
 	return row
 }
 

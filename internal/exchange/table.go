@@ -39,6 +39,8 @@ type Row struct {
 	LastHello            time.Time     // zero if it is not known
 	RoundTrip, Deviation time.Duration // zero if they are not known, see WithLinks
 	Bandwidth            int64         // in bytes per second; zero if it is not known, see WithLinks
+
+	figures figures // of the offer; none if NewTable has not made the row
 }
 
 // NewTable returns the table at the time now of the advertisements that were taken in. Those that have expired or were
@@ -110,6 +112,7 @@ func (e entry) answer() (state v1alpha1.AcknowledgementState, reason, message st
 func (e entry) fill(row *Row) {
 	row.Peer, row.ClusterID = e.ad.Labels[v1alpha1.LabelPeer], e.id
 	row.Offer = e.ad.Spec
+	row.figures = figuresOf(&row.Offer)
 	row.Accepted, row.Open = e.accepted, Phase(&e.ad.Spec) == v1alpha1.OfferOpen
 	row.State, row.Reason, row.Message = e.answer()
 	if ack := e.ad.Status.Acknowledgement; ack != nil {
