@@ -101,7 +101,7 @@ func (v *view) run(ctx context.Context) {
 		for of, example := range examples {
 			from := source{of, namespace}
 			changed := func(key types.NamespacedName) { v.changed(from, key) }
-			mirror, err := v.link.WatchSelected(ctx, example, peers.Selection{Namespace: namespace, Labels: ours}, changed)
+			mirror, err := v.link.Watch(ctx, &peers.Subject{Example: example, Labels: ours}, namespace, changed)
 			if err != nil {
 				return // the link is closed
 			}

@@ -51,7 +51,9 @@ type connection struct {
 type Transport struct {
 	// Client reads and writes at the peer.
 	Client client.Client
-	// Feed begins to feed a mirror, and goes on until ctx ends. It does not block.
+	// Feed begins to feed a mirror, and goes on until ctx ends. It does not block. A controller that is told of a change may
+	// follow something else at once, so that Feed is called while Put, Delete or Replace of another feed has not returned: it
+	// must not wait for a lock that is held meanwhile.
 	Feed func(ctx context.Context, feed *Feed)
 	// REST and HTTP are for streams such as exec. By default those of the link that was adapted, if any.
 	REST *rest.Config

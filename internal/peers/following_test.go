@@ -257,3 +257,40 @@ func TestNewCredentialsMakeAnotherLink(t *testing.T) {
 		t.Error("the link is open without credentials")
 	}
 }
+
+// What is called for a change follows something else at once, and asks for the link: both must work while the change is told.
+func TestSourcesMayUseTheLinkThatTheyAreCalledFor(t *testing.T) {
+	f := newFollower(t)
+	use := func(ctx context.Context) {
+		if link, err := f.Links.Ensure(ctx, f.peer); err == nil {
+			link.Unfollow(records, "shop")
+			link.FollowTwin(records, "shop")
+			link.State()
+		}
+	}
+	for _, s := range []interface {
+		Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) error
+	}{
+		peers.LinkChanges(f.Links, func(ctx context.Context, _ string, _ peers.Queue[string]) { use(ctx) }),
+		peers.Changes(f.Links, peers.Mappings, func(ctx context.Context, _ peers.Change, _ peers.Queue[string]) { use(ctx) }),
+	} {
+		if err := s.Start(t.Context(), f.queue); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.Link(f.peer).Mappings()
+		f.create(mappingTo(shopTwin))
+		f.create(record("web-1"))
+		f.turin.Rejoin(tenantThere)
+		f.Link(f.peer).Mappings()
+		f.Links.Close("turin")
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a source waits for what waits for it")
+	}
+}

@@ -130,9 +130,33 @@ func (*Links) NeedLeaderElection() bool { return true }
 // on. Otherwise the link that was is closed first, also if no new one can be made, and the error is then
 // ErrCredentialsMissing or ErrCredentialsInvalid. No request is sent to the peer.
 func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
-	ensure := l.ensureLock(peer.Name)
-	ensure.Lock()
-	defer ensure.Unlock()
+	var (
+		link *Link
+		err  error
+	)
+	l.change(peer.Name, func() { link, err = l.ensureAdapted(ctx, peer) })
+	return link, err
+}
+
+// change has the link to the peer made or closed by one caller at a time. Sources are called afterwards, without the lock,
+// because they may ask for the link themselves.
+func (l *Links) change(peer string, do func()) {
+	if l.changeLocked(peer, do) {
+		l.publishLink(peer)
+	}
+}
+
+func (l *Links) changeLocked(peer string, do func()) (changed bool) {
+	lock := l.ensureLock(peer)
+	lock.Lock()
+	defer lock.Unlock()
+	before, _ := l.Get(peer)
+	do()
+	after, _ := l.Get(peer)
+	return before != after
+}
+
+func (l *Links) ensureAdapted(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
 	link, err := l.ensure(ctx, peer)
 	if err != nil || l.config.Adapt == nil || peer.Protocol().ShadowPods {
 		return link, err
@@ -171,7 +195,6 @@ func (l *Links) adapt(base *Link, peer *v1alpha1.Peer) (*Link, error) {
 		l.run(func() { made.Run(conn.ctx) })
 	}
 	l.run(link.watchOver)
-	l.publishLink(peer.Name)
 	return link, nil
 }
 
@@ -242,10 +265,7 @@ func (l *Links) all() []*Link {
 
 // Close closes the link to the peer, if there is one. The next Ensure makes a new one.
 func (l *Links) Close(peer string) {
-	ensure := l.ensureLock(peer)
-	ensure.Lock()
-	defer ensure.Unlock()
-	l.swap(peer, nil)
+	l.change(peer, func() { l.swap(peer, nil) })
 }
 
 func (l *Links) readSecret(ctx context.Context, peer string) (*corev1.Secret, error) {
@@ -271,9 +291,6 @@ func (l *Links) swap(peer string, link *Link) bool {
 	l.mu.Unlock()
 	if old != nil {
 		old.close()
-	}
-	if old != nil || link != nil {
-		l.publishLink(peer)
 	}
 	return open
 }

@@ -11,8 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // cut takes the peer off the network, or puts it back: the kernel drops whatever comes to the peer's sockets, unanswered,
@@ -52,7 +50,7 @@ func TestCutOfAnIdleLinkIsNoticedWithinItsTimeoutAndSoIsItsEnd(t *testing.T) {
 	defer w.server.CloseClientConnections() // it has not heard of their end
 	server := &apiServer{pages: []string{listOf(t, "", mapping("shop", "1"))}, events: make(chan string)}
 	w.answers(server.serve)
-	mirror, err := w.connect().Watch(t.Context(), &v1alpha1.NamespaceMapping{}, tenant, func(types.NamespacedName) {})
+	mirror, err := w.connect().Watch(t.Context(), Mappings, tenant, func(types.NamespacedName) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -327,32 +327,13 @@ func differing(a, b map[types.NamespacedName]client.Object) []types.NamespacedNa
 	return keys
 }
 
-// A Selection says which objects of a peer to mirror.
-type Selection struct {
-	// Namespace is the one that they are in. It must be set.
-	Namespace string
-	// Labels select some of them. By default all.
-	Labels labels.Selector
-	// Trim takes off an object what nobody reads, before it is kept. By default its managed fields alone are taken off.
-	Trim func(client.Object)
-}
-
-// Watch mirrors the objects of the example's kind in the namespace over there until ctx ends or the link is closed.
-//
-// Deprecated: use Follow and Changes, by which all who follow the same share one mirror.
+// Watch mirrors the Subject in the namespace over there until ctx ends or the link is closed, and calls changed for each
+// object that may have changed. It is for Transports, which make another link of this one: controllers use Follow and
+// Changes, by which all who follow the same share one mirror.
 func (l *Link) Watch(
-	ctx context.Context, example client.Object, namespace string, changed func(types.NamespacedName),
+	ctx context.Context, of *Subject, namespace string, changed func(types.NamespacedName),
 ) (*Mirror, error) {
-	return l.WatchSelected(ctx, example, Selection{Namespace: namespace}, changed)
-}
-
-// WatchSelected is Watch for the selected objects alone.
-//
-// Deprecated: use Follow and Changes.
-func (l *Link) WatchSelected(
-	ctx context.Context, example client.Object, of Selection, changed func(types.NamespacedName),
-) (*Mirror, error) {
-	m, err := l.newMirror(ctx, &Subject{Example: example, Labels: of.Labels, Trim: of.Trim}, of.Namespace)
+	m, err := l.newMirror(ctx, of, namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ type watched struct {
 func (w *world) watch(link *Link, example client.Object) *watched {
 	w.t.Helper()
 	changes := make(chan string, 10_000)
-	mirror, err := link.Watch(w.t.Context(), example, tenant, func(key types.NamespacedName) { changes <- key.Name })
+	mirror, err := link.Watch(w.t.Context(), &Subject{Example: example}, tenant, func(key types.NamespacedName) { changes <- key.Name })
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -192,8 +192,8 @@ func TestMirrorOfSomeObjectsAsksForThoseAlone(t *testing.T) {
 		asked <- req.URL.Query().Get("labelSelector")
 		server.serve(rw, req)
 	})
-	of := Selection{Namespace: tenant, Labels: labels.SelectorFromSet(labels.Set{"whose": "ours"})}
-	m, err := w.connect().WatchSelected(t.Context(), &v1alpha1.NamespaceMapping{}, of, func(types.NamespacedName) {})
+	of := &Subject{Example: &v1alpha1.NamespaceMapping{}, Labels: labels.SelectorFromSet(labels.Set{"whose": "ours"})}
+	m, err := w.connect().Watch(t.Context(), of, tenant, func(types.NamespacedName) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,14 +330,14 @@ func TestMirrorEndsWithItsLink(t *testing.T) {
 	m.expectSync()
 	w.links.Close(w.peer.Name)
 	<-m.ctx.Done()
-	if _, err := link.Watch(t.Context(), &v1alpha1.NamespaceMapping{}, tenant, nil); !errors.Is(err, ErrClosed) {
+	if _, err := link.Watch(t.Context(), Mappings, tenant, nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("watch over a closed link: got %v, want %v", err, ErrClosed)
 	}
 }
 
 func TestWatchNeedsANamespace(t *testing.T) {
 	w := newWorld(t, Config{})
-	if _, err := w.connect().Watch(t.Context(), &v1alpha1.NamespaceMapping{}, "", nil); err == nil {
+	if _, err := w.connect().Watch(t.Context(), Mappings, "", nil); err == nil {
 		t.Error("watches all namespaces of a peer")
 	}
 }

@@ -40,7 +40,8 @@ func (q Queue[R]) AddLow(request R) {
 }
 
 // Changes returns a source for a controller. For each change of the Subject at any peer enqueue is called, and once for
-// each mirror that has synced before the controller starts. It must not block, and may be called by several at a time.
+// each mirror that has synced before the controller starts. It is called without any lock of this package, so that it may
+// follow something else; it must not wait for anything, and may be called by several at a time.
 func Changes[R comparable](
 	links *Links, of *Subject, enqueue func(ctx context.Context, change Change, queue Queue[R]),
 ) source.TypedSource[R] {
@@ -56,8 +57,8 @@ func Changes[R comparable](
 }
 
 // LinkChanges returns a source for a controller. Whenever a link is made, closed, or in another State than before, enqueue
-// is called with the name of its peer, and once for each link that is there when the controller starts. It must not block,
-// and may be called by several at a time.
+// is called with the name of its peer, and once for each link that is there when the controller starts. It is called without
+// any lock of this package; it must not wait for anything, and may be called by several at a time.
 func LinkChanges[R comparable](
 	links *Links, enqueue func(ctx context.Context, peer string, queue Queue[R]),
 ) source.TypedSource[R] {
