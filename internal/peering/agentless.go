@@ -57,11 +57,11 @@ func rightsTo(verbs map[schema.GroupResource][]string) []authorizationv1.Resourc
 var errLacking = errors.New("a right is missing")
 
 // clusterInfoOf asks the peer to introduce itself. One without Hanse cannot, and is asked for our rights instead.
-func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link Link, config Config) (peers.Hello, error) {
+func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link Link, config Config) (peers.ClusterInfo, error) {
 	if peer.Protocol().Identity {
-		return link.Hello(ctx)
+		return link.ClusterInfo(ctx)
 	}
-	hello := peers.Hello{}
+	hello := peers.ClusterInfo{}
 	for _, namespace := range peer.Spec.Namespaces {
 		for _, right := range neededRights {
 			right.Namespace = namespace

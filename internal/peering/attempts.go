@@ -83,8 +83,8 @@ func backoffOf(s stage) wait.Backoff {
 	return b
 }
 
-// guestProblem says why the invitation could not be used now.
-func guestProblem(err error, i *trust.Invitation, now time.Time) verdict {
+// claimProblem says why the invitation could not be used now.
+func claimProblem(err error, i *trust.Invitation, now time.Time) verdict {
 	servers := strings.Join(i.Servers, ", ")
 	switch {
 	case isUnauthorized(err) && !now.Before(i.Expires):

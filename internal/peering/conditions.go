@@ -53,7 +53,7 @@ func authenticated(o *observation) *condition {
 }
 
 // identified is whether the cluster that answers is the one that the Peer names.
-func identified(peer *v1alpha1.Peer, hello peers.Hello) *condition {
+func identified(peer *v1alpha1.Peer, hello peers.ClusterInfo) *condition {
 	const kind = v1alpha1.ConditionAuthenticated
 	switch {
 	case peer.Spec.ClusterID == "":

@@ -158,25 +158,25 @@ func (c *joinStep) pin(ctx context.Context, peer *v1alpha1.Peer, invitation *tru
 // ask reads the peer's answer to our claim, and makes the claim if there is none.
 func (c *joinStep) ask(ctx context.Context, o *observation) (trust.Session, verdict, error) {
 	offer := o.session.offer
-	guest, err := c.links.Guest(ctx, offer.invitation)
+	claimant, err := c.links.Claimant(ctx, offer.invitation)
 	if err != nil {
 		return trust.Session{}, fails(v1alpha1.ReasonInvitationInvalid, "The invitation cannot be used: %v", err), nil
 	}
-	defer guest.Close()
-	claim, err := guest.Read(ctx)
+	defer claimant.Close()
+	claim, err := claimant.Read(ctx)
 	if apierrors.IsNotFound(err) {
-		v, err := c.makeClaim(ctx, o, guest)
+		v, err := c.makeClaim(ctx, o, claimant)
 		return trust.Session{}, v, err
 	}
 	if err != nil {
-		return trust.Session{}, guestProblem(err, offer.invitation, o.now), ctx.Err()
+		return trust.Session{}, claimProblem(err, offer.invitation, o.now), ctx.Err()
 	}
 	session, v := answerOf(offer, claim)
 	return session, v, nil
 }
 
 // makeClaim makes our claim over there. That another was faster shows at the next look.
-func (c *joinStep) makeClaim(ctx context.Context, o *observation, guest Guest) (verdict, error) {
+func (c *joinStep) makeClaim(ctx context.Context, o *observation, claimant Claimant) (verdict, error) {
 	sealed, v, err := c.inviteBack(ctx, o)
 	if err != nil || v.stage == waiting {
 		return v, err
@@ -189,8 +189,8 @@ func (c *joinStep) makeClaim(ctx context.Context, o *observation, guest Guest) (
 		},
 	}
 	trust.SignClaim(c.config.ClusterKey, o.session.offer.invitation.PublicKey, &claim.Spec)
-	if err := guest.Claim(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
-		return guestProblem(err, o.session.offer.invitation, o.now), ctx.Err()
+	if err := claimant.Claim(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+		return claimProblem(err, o.session.offer.invitation, o.now), ctx.Err()
 	}
 	return waits("The peer was asked and has not answered yet"), nil
 }
@@ -262,7 +262,7 @@ func (c *joinStep) finish(ctx context.Context, o *observation) (verdict, error) 
 		return fails(v1alpha1.ReasonInvitationUsed, "The peer has made a newer invitation for us while we used this one: join "+
 			"with the newer one"), nil
 	case err != nil:
-		return guestProblem(err, o.session.offer.invitation, o.now), ctx.Err()
+		return claimProblem(err, o.session.offer.invitation, o.now), ctx.Err()
 	}
 	if err := c.end(ctx, o.session.offer); err != nil {
 		return verdict{}, err

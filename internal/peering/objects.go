@@ -164,8 +164,8 @@ func (d *deps) patch(ctx context.Context, object client.Object, change func()) e
 
 // A Link is a link to a peer, as far as this package needs it.
 type Link interface {
-	// Hello asks the peer to introduce itself.
-	Hello(ctx context.Context) (peers.Hello, error)
+	// ClusterInfo reads what the peer says of itself.
+	ClusterInfo(ctx context.Context) (peers.ClusterInfo, error)
 	// Tombstone returns what the peer has left for us to find after it has parted from us by force.
 	Tombstone(ctx context.Context) (string, error)
 	// Server is where the peer's API server is.
@@ -182,8 +182,8 @@ type Link interface {
 	Bandwidth(ctx context.Context) (int64, error)
 }
 
-// A Guest can make one claim and read it.
-type Guest interface {
+// A Claimant can make one claim and read it.
+type Claimant interface {
 	Claim(ctx context.Context, claim *v1alpha1.PeeringClaim) error
 	Read(ctx context.Context) (*v1alpha1.PeeringClaim, error)
 	Close()
@@ -193,8 +193,8 @@ type Guest interface {
 type Links interface {
 	// Ensure returns the link to the peer, made from its newest credentials: the same one as long as they are the same.
 	Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error)
-	// Guest returns what an invitation allows. It must be closed.
-	Guest(ctx context.Context, invitation *trust.Invitation) (Guest, error)
+	// Claimant returns what an invitation allows. It must be closed.
+	Claimant(ctx context.Context, invitation *trust.Invitation) (Claimant, error)
 	// Close ends the link to the peer.
 	Close(peer string)
 	// OverBudget says what the peer sends too much, nil for nothing.
@@ -218,10 +218,10 @@ func (o overLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error
 
 func (o overLinks) Changes() source.Source { return peers.LinkChanges(o.Links, peerOfLink) }
 
-func (o overLinks) Guest(ctx context.Context, invitation *trust.Invitation) (Guest, error) {
-	guest, err := o.Links.Guest(ctx, invitation)
+func (o overLinks) Claimant(ctx context.Context, invitation *trust.Invitation) (Claimant, error) {
+	claimant, err := o.Links.Claimant(ctx, invitation)
 	if err != nil {
 		return nil, err
 	}
-	return guest, nil
+	return claimant, nil
 }

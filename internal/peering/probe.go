@@ -83,7 +83,7 @@ func disputed(node *corev1.Node, p *probe) bool {
 // A probe is how the last probe of one peer went, and when the next one is due.
 type probe struct {
 	link  Link
-	hello peers.Hello
+	hello peers.ClusterInfo
 	err   error
 	// tombstone is what a peer that forbids us everything has left for us to find.
 	tombstone string
@@ -112,7 +112,7 @@ func (p *probe) ask(ctx context.Context, links Links, peer *v1alpha1.Peer, confi
 	switch {
 	case err != nil:
 		if !early || p.link != nil {
-			p.conclude(peers.Hello{}, err, config)
+			p.conclude(peers.ClusterInfo{}, err, config)
 		}
 		p.link, p.err, p.roundTrip = nil, err, roundTrip{}
 	case p.link != link || !early:
@@ -158,7 +158,7 @@ func tombstoneAt(ctx context.Context, link Link) string {
 	return text
 }
 
-func (p *probe) conclude(hello peers.Hello, err error, config Config) {
+func (p *probe) conclude(hello peers.ClusterInfo, err error, config Config) {
 	p.hello, p.err, p.tombstone = hello, err, ""
 	pause := config.ProbePeriod
 	if err == nil {

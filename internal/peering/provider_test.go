@@ -90,17 +90,17 @@ func (w *world) remoteInterceptors() interceptor.Funcs {
 	}
 }
 
-// Close, Hello and the like are what a provider does for all that is tested elsewhere.
+// Close, ClusterInfo and the like are what a provider does for all that is tested elsewhere.
 func (*provider) Close(string) {}
 
 func (providerLink) Server() string                              { return "https://192.0.2.1:6443" }
 func (l providerLink) Tombstone(context.Context) (string, error) { return "", peers.ErrForbidden }
 func (l providerLink) Bandwidth(context.Context) (int64, error)  { return 0, peers.ErrClosed }
-func (l providerLink) Hello(context.Context) (peers.Hello, error) {
-	return peers.Hello{ClusterID: "hamburg", Version: "v0.1.0", PublicKey: public(l.key)}, l.err
+func (l providerLink) ClusterInfo(context.Context) (peers.ClusterInfo, error) {
+	return peers.ClusterInfo{ClusterID: "hamburg", Version: "v0.1.0", PublicKey: public(l.key)}, l.err
 }
 
-// Ensure and Guest make the provider our Links.
+// Ensure and Claimant make the provider our Links.
 func (p *provider) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error) {
 	secret := &corev1.Secret{}
 	err := p.world.client.Get(ctx, client.ObjectKey{Namespace: tenant, Name: v1alpha1.LinkSecret}, secret)
@@ -118,8 +118,8 @@ func (p *provider) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error
 	return providerLink{p, credentials}, nil
 }
 
-func (p *provider) Guest(_ context.Context, invitation *trust.Invitation) (Guest, error) {
-	return fakeGuest{p, invitation}, nil
+func (p *provider) Claimant(_ context.Context, invitation *trust.Invitation) (Claimant, error) {
+	return fakeClaimant{p, invitation}, nil
 }
 
 type providerLink struct {
@@ -154,12 +154,12 @@ func (f failing) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	return f.Client.Get(ctx, key, o, opts...)
 }
 
-type fakeGuest struct {
+type fakeClaimant struct {
 	*provider
 	invitation *trust.Invitation
 }
 
-func (g fakeGuest) Claim(ctx context.Context, claim *v1alpha1.PeeringClaim) error {
+func (g fakeClaimant) Claim(ctx context.Context, claim *v1alpha1.PeeringClaim) error {
 	if g.err != nil {
 		return g.err
 	}
@@ -167,7 +167,7 @@ func (g fakeGuest) Claim(ctx context.Context, claim *v1alpha1.PeeringClaim) erro
 	return g.client.Create(ctx, claim)
 }
 
-func (g fakeGuest) Read(ctx context.Context) (*v1alpha1.PeeringClaim, error) {
+func (g fakeClaimant) Read(ctx context.Context) (*v1alpha1.PeeringClaim, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -176,7 +176,7 @@ func (g fakeGuest) Read(ctx context.Context) (*v1alpha1.PeeringClaim, error) {
 	return claim, g.client.Get(ctx, key, claim)
 }
 
-func (fakeGuest) Close() {}
+func (fakeClaimant) Close() {}
 
 func (*provider) OverBudget(string) error { return nil }
 func (*provider) Changes() source.Source  { return nil }
@@ -185,7 +185,7 @@ func (*provider) Changes() source.Source  { return nil }
 func (p *provider) invitation(id string, change ...func(*trust.Invitation)) *trust.Invitation {
 	i := &trust.Invitation{
 		ID: id, ClusterID: "hamburg", PublicKey: trust.FormatPublicKey(p.key.Public().(ed25519.PublicKey)),
-		Servers: []string{"https://192.0.2.1:6443"}, Namespace: tenantThere, Token: "guest-" + id,
+		Servers: []string{"https://192.0.2.1:6443"}, Namespace: tenantThere, Token: "claimant-" + id,
 		Expires: p.world.clock.Now().Add(time.Hour),
 	}
 	for _, f := range change {

@@ -88,15 +88,15 @@ type fakeLinks struct {
 	transfers int
 }
 
-// Guest implements Links.
-func (*fakeLinks) Guest(context.Context, *trust.Invitation) (Guest, error) {
+// Claimant implements Links.
+func (*fakeLinks) Claimant(context.Context, *trust.Invitation) (Claimant, error) {
 	return nil, peers.ErrCredentialsInvalid
 }
 
 // A fakeLink leads to a cluster of its own.
 type fakeLink struct {
 	links     *fakeLinks
-	hello     peers.Hello
+	hello     peers.ClusterInfo
 	err       error
 	asked     int
 	wait      chan struct{} // until which there is no answer
@@ -141,7 +141,7 @@ func (l *fakeLinks) OverBudget(string) error { return l.over }
 func (*fakeLinks) Changes() source.Source { return nil }
 
 // Hello implements Link.
-func (l *fakeLink) Hello(context.Context) (peers.Hello, error) {
+func (l *fakeLink) ClusterInfo(context.Context) (peers.ClusterInfo, error) {
 	l.asked++
 	if l.wait != nil {
 		<-l.wait
@@ -251,7 +251,7 @@ func emptyWorld(t *testing.T, pick func(*Controller), objects ...client.Object) 
 		t: t, clock: clocktesting.NewFakeClock(start), recorder: &recorder{}, pick: pick, limit: -1, tokens: map[string]boundToken{},
 		config: Config{ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0"},
 	}
-	w.links = &fakeLinks{link: &fakeLink{hello: peers.Hello{
+	w.links = &fakeLinks{link: &fakeLink{hello: peers.ClusterInfo{
 		ClusterID: "c-hamburg", Version: "v0.1.0", RoundTrip: 10 * time.Millisecond,
 	}}}
 	w.links.link.links = w.links

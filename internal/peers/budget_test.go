@@ -201,7 +201,7 @@ func TestRequestsOverALinkAreRefusedWhileThePeerHangs(t *testing.T) {
 	})
 	link := w.connect()
 	ended := make(chan error)
-	go func() { _, err := link.Hello(t.Context()); ended <- err }()
+	go func() { _, err := link.ClusterInfo(t.Context()); ended <- err }()
 	<-asked
 	err := link.Client().Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "x"}, &v1alpha1.ShadowPod{})
 	if !errors.Is(err, ErrBusy) {

@@ -56,8 +56,8 @@ func (w *world) addServer(address, host string) (*httptest.Server, []byte) {
 	return server, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate[0]})
 }
 
-// greets tells at which of the addresses a hello has arrived.
-func (w *world) greets(link *Link) string {
+// serverAsked tells at which of the addresses a request has arrived.
+func (w *world) serverAsked(link *Link) string {
 	w.t.Helper()
 	at := make(chan string, 1)
 	w.answers(func(rw http.ResponseWriter, req *http.Request) {
@@ -65,9 +65,9 @@ func (w *world) greets(link *Link) string {
 			w.t.Errorf("spoke %s", req.Proto)
 		}
 		at <- "https://" + req.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
-		writeJSON(rw, introduction(nil))
+		writeJSON(rw, infoWith(nil))
 	})
-	if _, err := link.Hello(w.t.Context()); err != nil {
+	if _, err := link.ClusterInfo(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 	return <-at
@@ -81,20 +81,20 @@ func TestAnotherServerIsTakenWhenOneIsGone(t *testing.T) {
 	credentials.CA = slices.Concat(credentials.CA, ca)
 	link := w.join(credentials)
 
-	if at := w.greets(link); at != w.server.URL || link.Server() != w.server.URL {
-		t.Errorf("greeted %s, in use is %s, want the first of %v", at, link.Server(), credentials.Servers)
+	if at := w.serverAsked(link); at != w.server.URL || link.Server() != w.server.URL {
+		t.Errorf("asked %s, in use is %s, want the first of %v", at, link.Server(), credentials.Servers)
 	}
 	w.server.Close()
-	if at := w.greets(link); at != other.URL || link.Server() != other.URL || link.RESTConfig().Host != other.URL {
-		t.Errorf("greeted %s, in use is %s, for streams %s, want the second of %v",
+	if at := w.serverAsked(link); at != other.URL || link.Server() != other.URL || link.RESTConfig().Host != other.URL {
+		t.Errorf("asked %s, in use is %s, for streams %s, want the second of %v",
 			at, link.Server(), link.RESTConfig().Host, credentials.Servers)
 	}
 	other.CloseClientConnections()
-	if at := w.greets(link); at != other.URL {
-		t.Errorf("greeted %s, want the one that worked last", at)
+	if at := w.serverAsked(link); at != other.URL {
+		t.Errorf("asked %s, want the one that worked last", at)
 	}
 	other.Close()
-	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrUnreachable) {
+	if _, err := link.ClusterInfo(t.Context()); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("with no server left: got %v, want %v", err, ErrUnreachable)
 	}
 }
@@ -129,9 +129,9 @@ func TestServerIsTakenOnlyUnderItsOwnName(t *testing.T) {
 				if test.want != nil {
 					t.Error("the token went to a server that does not prove its name")
 				}
-				writeJSON(rw, introduction(nil))
+				writeJSON(rw, infoWith(nil))
 			})
-			if _, err := w.join(credentials).Hello(t.Context()); !errors.Is(err, test.want) {
+			if _, err := w.join(credentials).ClusterInfo(t.Context()); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
@@ -144,8 +144,8 @@ func TestServerWithAForeignCertificateIsPassedOver(t *testing.T) {
 	stranger, _ := w.addServer("127.0.0.2", "127.0.0.2")
 	credentials := w.credentials()
 	credentials.Servers = []string{stranger.URL, w.server.URL}
-	if at := w.greets(w.join(credentials)); at != w.server.URL {
-		t.Errorf("greeted %s", at)
+	if at := w.serverAsked(w.join(credentials)); at != w.server.URL {
+		t.Errorf("asked %s", at)
 	}
 }
 
@@ -158,12 +158,12 @@ func TestServersThatDoNotAnswerTakeNoLongerThanARequest(t *testing.T) {
 	defer silent.Close() //nolint:errcheck // nothing was written
 	credentials := w.credentials()
 	credentials.Servers = []string{"https://" + silent.Addr().String(), w.server.URL}
-	if at := w.greets(w.join(credentials)); at != w.server.URL {
-		t.Errorf("greeted %s", at)
+	if at := w.serverAsked(w.join(credentials)); at != w.server.URL {
+		t.Errorf("asked %s", at)
 	}
 }
 
-func TestGuestFindsTheServerThatAnswers(t *testing.T) {
+func TestClaimantFindsTheServerThatAnswers(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.answers(claimServer(t))
 	gone, ca := w.addServer("127.0.0.2", "127.0.0.2")
@@ -171,7 +171,7 @@ func TestGuestFindsTheServerThatAnswers(t *testing.T) {
 	invitation := w.invitation()
 	invitation.Servers = []string{gone.URL, w.server.URL}
 	invitation.CA = slices.Concat(invitation.CA, ca)
-	if _, err := w.guest(invitation).Read(t.Context()); !apierrors.IsNotFound(err) {
+	if _, err := w.claimant(invitation).Read(t.Context()); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want NotFound", err)
 	}
 }

@@ -3,7 +3,7 @@
 //
 // A link is an authenticated connection to the API server of one peer, limited to what lies in that peer's tenant and twin
 // namespaces. It is made from the kubeconfig in the Secret hanse-link of the peer's tenant namespace, and made anew when
-// that Secret changes, unless nothing but the token does. A guest is the narrower connection of a cluster that was invited
+// that Secret changes, unless nothing but the token does. A claimant is the narrower connection of a cluster that was invited
 // and has no link yet.
 //
 // A controller that needs to know what is at peers watches it as a source, and reads it from mirrors:

@@ -2,11 +2,17 @@ package peers
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // A Link is an authenticated connection to the API server of one peer. It is safe for concurrent use. After it was
@@ -14,9 +20,9 @@ import (
 type Link struct {
 	*connection
 	peer        string
-	heard       atomic.Pointer[heard] // the last one, nil before the first
-	credentials string                // resource version of the Secret that its token is from; Ensure alone uses it
-	checked     time.Time             // when that Secret was read last; Ensure alone uses it, for one peer at a time
+	lastInfo    atomic.Pointer[parsedInfo] // nil before the first
+	credentials string                     // resource version of the Secret that its token is from; Ensure alone uses it
+	checked     time.Time                  // when that Secret was read last; Ensure alone uses it, for one peer at a time
 	links       *Links
 
 	cut      atomic.Bool   // the peer has not answered for the link timeout
@@ -77,3 +83,29 @@ func (l *Link) Done() <-chan struct{} { return l.ctx.Done() }
 
 // OnClose has then called in a goroutine of its own when the link is closed, unless stop is called before.
 func (l *Link) OnClose(then func()) (stop func() bool) { return context.AfterFunc(l.ctx, then) }
+
+// Renew asks the peer for a new token of our identity there, which lives for the given time or as long as the peer's API
+// server allows, and ends with our session. The link goes on with the token that it has until Ensure finds another one in
+// the Secret.
+func (l *Link) Renew(ctx context.Context, life time.Duration) (trust.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: l.TenantNamespace(), Name: v1alpha1.PeerServiceAccount,
+	}}
+	seconds := int64(life.Seconds())
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &seconds,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Secret", Name: v1alpha1.SessionSecret,
+		},
+	}}
+	if err := l.client.SubResource("token").Create(ctx, account, request); err != nil {
+		return trust.Session{}, fmt.Errorf("request a token of the peer: %w", classify(err))
+	}
+	session := trust.Session{Token: request.Status.Token, Expires: request.Status.ExpirationTimestamp.Time}
+	if err := session.Check(); err != nil {
+		return trust.Session{}, fmt.Errorf("request a token of the peer: %w: %w", ErrMalformed, err)
+	}
+	return session, nil
+}

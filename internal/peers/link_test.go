@@ -20,7 +20,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
-func TestHello(t *testing.T) {
+func TestClusterInfo(t *testing.T) {
 	w := newWorld(t, Config{UserAgent: "hanse-manager/test"})
 	w.answers(func(rw http.ResponseWriter, req *http.Request) {
 		if want := "/api/v1/namespaces/" + tenant + "/configmaps/hanse-cluster"; req.URL.Path != want {
@@ -32,23 +32,23 @@ func TestHello(t *testing.T) {
 		if req.ProtoMajor != 2 {
 			t.Errorf("spoke %s: many watches should share one connection", req.Proto)
 		}
-		writeJSON(rw, introduction(map[string]string{
+		writeJSON(rw, infoWith(map[string]string{
 			v1alpha1.ClusterInfoPublicKey: publicKey, v1alpha1.ClusterInfoAPIVersions: "v1alpha1,v1beta1",
 		}))
 	})
 	link := w.connect()
-	hello, err := link.Hello(t.Context())
+	info, err := link.ClusterInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if hello.RoundTrip <= 0 {
-		t.Errorf("the answer took %s", hello.RoundTrip)
+	if info.RoundTrip <= 0 {
+		t.Errorf("the answer took %s", info.RoundTrip)
 	}
-	want := Hello{
+	want := ClusterInfo{
 		ClusterID: "c-hamburg", Version: "v0.1.0", PublicKey: publicKey, APIVersions: []string{"v1alpha1", "v1beta1"},
-		RoundTrip: hello.RoundTrip,
+		RoundTrip: info.RoundTrip,
 	}
-	if diff := cmp.Diff(want, hello); diff != "" {
+	if diff := cmp.Diff(want, info); diff != "" {
 		t.Error(diff)
 	}
 	if link.Peer() != "hamburg" || link.TenantNamespace() != tenant {
@@ -56,26 +56,26 @@ func TestHello(t *testing.T) {
 	}
 }
 
-func TestHelloOfAPeerThatTellsLittle(t *testing.T) {
+func TestClusterInfoOfAPeerThatTellsLittle(t *testing.T) {
 	w := newWorld(t, Config{})
-	w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, introduction(nil)) })
-	hello, err := w.connect().Hello(t.Context())
-	if err != nil || hello.PublicKey != "" || hello.APIVersions != nil {
-		t.Errorf("got %+v, %v", hello, err)
+	w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, infoWith(nil)) })
+	info, err := w.connect().ClusterInfo(t.Context())
+	if err != nil || info.PublicKey != "" || info.APIVersions != nil {
+		t.Errorf("got %+v, %v", info, err)
 	}
 }
 
 // publicKey is of the right form.
 var publicKey = trust.FormatPublicKey(make(ed25519.PublicKey, ed25519.PublicKeySize))
 
-// introduction is a good one, with more or other data.
-func introduction(more map[string]string) *corev1.ConfigMap {
+// infoWith is a good one, with more or other data.
+func infoWith(more map[string]string) *corev1.ConfigMap {
 	info := clusterInfo("c-hamburg", "v0.1.0")
 	maps.Copy(info.Data, more)
 	return info
 }
 
-func TestIntroductionsThatMakeNoSense(t *testing.T) {
+func TestClusterInfosThatMakeNoSense(t *testing.T) {
 	tests := map[string]map[string]string{
 		"no cluster id":         {v1alpha1.ClusterInfoID: ""},
 		"absurd cluster id":     {v1alpha1.ClusterInfoID: "../x"},
@@ -91,15 +91,15 @@ func TestIntroductionsThatMakeNoSense(t *testing.T) {
 	for name, data := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{})
-			w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, introduction(data)) })
-			if hello, err := w.connect().Hello(t.Context()); !errors.Is(err, ErrMalformed) {
-				t.Errorf("got %+v, %v, want %v", hello, err, ErrMalformed)
+			w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, infoWith(data)) })
+			if info, err := w.connect().ClusterInfo(t.Context()); !errors.Is(err, ErrMalformed) {
+				t.Errorf("got %+v, %v, want %v", info, err, ErrMalformed)
 			}
 		})
 	}
 }
 
-func TestHelloSaysWhatIsWrong(t *testing.T) {
+func TestClusterInfoSaysWhatIsWrong(t *testing.T) {
 	huge := strings.Repeat("x", maxObject)
 	tests := map[string]struct {
 		answer  http.HandlerFunc
@@ -183,7 +183,7 @@ func TestHelloSaysWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{Timeout: test.timeout})
 			w.answers(test.answer)
-			_, err := w.connect().Hello(t.Context())
+			_, err := w.connect().ClusterInfo(t.Context())
 			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
@@ -194,21 +194,21 @@ func TestHelloSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestHelloOfAClusterWithoutOurTenantNamespace(t *testing.T) {
+func TestClusterInfoOfAClusterWithoutOurTenantNamespace(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.answers(func(rw http.ResponseWriter, _ *http.Request) {
 		writeStatus(rw, http.StatusNotFound, metav1.StatusReasonNotFound)
 	})
-	if _, err := w.connect().Hello(t.Context()); !apierrors.IsNotFound(err) {
+	if _, err := w.connect().ClusterInfo(t.Context()); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want NotFound", err)
 	}
 }
 
-func TestHelloOfAServerThatIsGone(t *testing.T) {
+func TestClusterInfoOfAServerThatIsGone(t *testing.T) {
 	w := newWorld(t, Config{})
 	link := w.connect()
 	w.server.Close()
-	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrUnreachable) {
+	if _, err := link.ClusterInfo(t.Context()); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("got %v, want %v", err, ErrUnreachable)
 	}
 }
@@ -222,19 +222,19 @@ func TestServerWithAForeignCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrCredentialsInvalid) {
+	if _, err := link.ClusterInfo(t.Context()); !errors.Is(err, ErrCredentialsInvalid) {
 		t.Errorf("got %v, want %v", err, ErrCredentialsInvalid)
 	}
 }
 
-func TestCancelledHelloBlamesNobody(t *testing.T) {
+func TestCancelledRequestBlamesNobody(t *testing.T) {
 	w := newWorld(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	w.answers(func(_ http.ResponseWriter, req *http.Request) {
 		cancel()
 		<-req.Context().Done()
 	})
-	_, err := w.connect().Hello(ctx)
+	_, err := w.connect().ClusterInfo(ctx)
 	if !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
@@ -264,7 +264,7 @@ func TestEnsureFollowsTheSecret(t *testing.T) {
 		t.Fatalf("with another Secret: got %v, %v, want another link", second, err)
 	}
 	expectClosed(t, first)
-	if _, err := second.Hello(t.Context()); err != nil {
+	if _, err := second.ClusterInfo(t.Context()); err != nil {
 		t.Errorf("over the new link: %v", err)
 	}
 
@@ -327,7 +327,7 @@ func TestClosingInterruptsRequests(t *testing.T) {
 		<-asked
 		w.links.Close(w.peer.Name)
 	}()
-	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrClosed) {
+	if _, err := link.ClusterInfo(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v, want %v", err, ErrClosed)
 	}
 }
@@ -358,7 +358,7 @@ func expectClosed(t *testing.T, link *Link) {
 	default:
 		t.Error("the link is still open")
 	}
-	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrClosed) {
+	if _, err := link.ClusterInfo(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("over a closed link: got %v, want %v", err, ErrClosed)
 	}
 }

@@ -105,16 +105,16 @@ func hasFailed(mirror *Mirror) bool {
 func TestUnansweredRequestFailsWithinTheLinkTimeout(t *testing.T) {
 	w := newWorld(t, Config{PingAfter: time.Hour})
 	defer w.server.CloseClientConnections() // it has not heard of their end
-	w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, introduction(nil)) })
+	w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, infoWith(nil)) })
 	link := w.connect()
-	if _, err := link.Hello(t.Context()); err != nil {
+	if _, err := link.ClusterInfo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.cut(true)
 	cutAt := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := link.Hello(ctx)
+	_, err := link.ClusterInfo(ctx)
 	if took := time.Since(cutAt); took > DefaultLinkTimeout || !errors.Is(err, ErrUnreachable) {
 		t.Errorf("after %s: %v", took, err)
 	}

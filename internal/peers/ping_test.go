@@ -69,7 +69,7 @@ func TestSilentConnectionIsPingedAsOftenAsAsked(t *testing.T) {
 	}{"soon": {10 * time.Millisecond, true}, "hardly ever": {time.Hour, false}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{PingAfter: test.after})
-			w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, introduction(nil)) })
+			w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, infoWith(nil)) })
 			server, err := url.Parse(w.server.URL)
 			if err != nil {
 				t.Fatal(err)
@@ -80,7 +80,7 @@ func TestSilentConnectionIsPingedAsOftenAsAsked(t *testing.T) {
 			w.store(map[string][]byte{v1alpha1.LinkSecretKey: encode(t, config)})
 			link := w.ensure()
 			t.Cleanup(link.close)
-			if _, err := link.Hello(t.Context()); err != nil {
+			if _, err := link.ClusterInfo(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			var pings int

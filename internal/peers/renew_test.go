@@ -116,7 +116,7 @@ func TestANewTokenLeavesTheLinkAndItsWatchesOpen(t *testing.T) {
 	before := link.RESTConfig()
 
 	w.knows("renewed-token")
-	if _, err := link.Hello(t.Context()); !errors.Is(err, ErrUnauthorized) {
+	if _, err := link.ClusterInfo(t.Context()); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("with the old token: got %v, want %v", err, ErrUnauthorized)
 	}
 	renewed := w.credentials()
@@ -124,7 +124,7 @@ func TestANewTokenLeavesTheLinkAndItsWatchesOpen(t *testing.T) {
 	if again := w.join(renewed); again != link {
 		t.Fatal("a new token has made a new link")
 	}
-	if _, err := link.Hello(t.Context()); err != nil {
+	if _, err := link.ClusterInfo(t.Context()); err != nil {
 		t.Errorf("with the new token: %v", err)
 	}
 	server.events <- event(t, "ADDED", mapping("c", "12"))

@@ -13,13 +13,13 @@ import (
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
-// A Guest is a connection to a cluster that has invited us. It can do what an invitation allows: make one claim, and
+// A Claimant is a connection to a cluster that has invited us. It can do what an invitation allows: make one claim, and
 // read it.
-type Guest struct{ connection *connection }
+type Claimant struct{ connection *connection }
 
-// Guest returns a connection by the invitation, which ends with ctx, or earlier by Close. Nothing is sent yet. The error
+// Claimant returns a connection by the invitation, which ends with ctx, or earlier by Close. Nothing is sent yet. The error
 // is ErrCredentialsInvalid.
-func (l *Links) Guest(ctx context.Context, invitation *trust.Invitation) (*Guest, error) {
+func (l *Links) Claimant(ctx context.Context, invitation *trust.Invitation) (*Claimant, error) {
 	to := account{
 		servers: invitation.Servers, tls: rest.TLSClientConfig{CAData: invitation.CA},
 		namespace: invitation.Namespace, token: invitation.Token,
@@ -31,17 +31,17 @@ func (l *Links) Guest(ctx context.Context, invitation *trust.Invitation) (*Guest
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCredentialsInvalid, err)
 	}
-	return &Guest{conn}, nil
+	return &Claimant{conn}, nil
 }
 
 // Claim makes our claim. Besides the errors of this package it returns AlreadyExists, as apimachinery's errors package
 // tells, when the invitation was used before, by us or by another.
-func (g *Guest) Claim(ctx context.Context, claim *v1alpha1.PeeringClaim) error {
-	ctx, cancel := context.WithTimeout(ctx, g.connection.timeout)
+func (c *Claimant) Claim(ctx context.Context, claim *v1alpha1.PeeringClaim) error {
+	ctx, cancel := context.WithTimeout(ctx, c.connection.timeout)
 	defer cancel()
-	key := g.key()
+	key := c.key()
 	claim.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
-	if err := g.connection.client.Create(ctx, claim); err != nil {
+	if err := c.connection.client.Create(ctx, claim); err != nil {
 		return fmt.Errorf("create PeeringClaim %s of the peer: %w", key, classify(err))
 	}
 	return nil
@@ -49,19 +49,19 @@ func (g *Guest) Claim(ctx context.Context, claim *v1alpha1.PeeringClaim) error {
 
 // Read returns the claim that was made by the invitation, whoever made it. Besides the errors of this package it returns
 // NotFound.
-func (g *Guest) Read(ctx context.Context) (*v1alpha1.PeeringClaim, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.connection.timeout)
+func (c *Claimant) Read(ctx context.Context) (*v1alpha1.PeeringClaim, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.connection.timeout)
 	defer cancel()
 	claim := &v1alpha1.PeeringClaim{}
-	if err := g.connection.client.Get(ctx, g.key(), claim); err != nil {
-		return nil, fmt.Errorf("read PeeringClaim %s of the peer: %w", g.key(), classify(err))
+	if err := c.connection.client.Get(ctx, c.key(), claim); err != nil {
+		return nil, fmt.Errorf("read PeeringClaim %s of the peer: %w", c.key(), classify(err))
 	}
 	return claim, nil
 }
 
 // Close ends the connection.
-func (g *Guest) Close() { g.connection.close() }
+func (c *Claimant) Close() { c.connection.close() }
 
-func (g *Guest) key() client.ObjectKey {
-	return client.ObjectKey{Namespace: g.connection.account.namespace, Name: v1alpha1.PeeringClaimName}
+func (c *Claimant) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: c.connection.account.namespace, Name: v1alpha1.PeeringClaimName}
 }

@@ -21,8 +21,8 @@ import (
 // maxAPIVersions bounds how many versions of Hanse's API a peer may tell.
 const maxAPIVersions = 16
 
-// Hello is how a peer introduces itself.
-type Hello struct {
+// ClusterInfo is what a peer says of itself.
+type ClusterInfo struct {
 	// ClusterID is the id that the cluster claims.
 	ClusterID string
 	// Version is the version of Hanse there.
@@ -35,52 +35,52 @@ type Hello struct {
 	RoundTrip time.Duration
 }
 
-// Hello asks the peer to introduce itself. Besides the errors of this package it returns NotFound, as apimachinery's
+// ClusterInfo reads what the peer says of itself. Besides the errors of this package it returns NotFound, as apimachinery's
 // errors package tells, when the API server there knows us but Hanse has not prepared our tenant namespace.
-func (l *Link) Hello(ctx context.Context) (Hello, error) {
+func (l *Link) ClusterInfo(ctx context.Context) (ClusterInfo, error) {
 	start := l.links.config.Clock.Now()
 	answer, err := l.getConfigMap(ctx, v1alpha1.ClusterInfo)
 	if err != nil {
-		return Hello{}, err
+		return ClusterInfo{}, err
 	}
 	took := l.links.config.Clock.Since(start)
-	known := l.heard.Load()
+	known := l.lastInfo.Load()
 	if known == nil || !bytes.Equal(known.answer, answer) {
-		hello, err := parseHello(answer)
+		info, err := parseClusterInfo(answer)
 		if err != nil {
-			return Hello{}, fmt.Errorf("%w: ConfigMap %s of the peer: %w", ErrMalformed, v1alpha1.ClusterInfo, err)
+			return ClusterInfo{}, fmt.Errorf("%w: ConfigMap %s of the peer: %w", ErrMalformed, v1alpha1.ClusterInfo, err)
 		}
-		known = &heard{answer, hello}
-		l.heard.Store(known)
+		known = &parsedInfo{answer, info}
+		l.lastInfo.Store(known)
 	}
-	hello := known.hello
-	hello.RoundTrip = took
-	return hello, nil
+	info := known.info
+	info.RoundTrip = took
+	return info, nil
 }
 
-// heard is what a peer answered, and what that means. It seldom changes and is asked for very often.
-type heard struct {
+// parsedInfo is what a peer answered, and what that means. It seldom changes and is asked for very often.
+type parsedInfo struct {
 	answer []byte
-	hello  Hello
+	info   ClusterInfo
 }
 
-func parseHello(answer []byte) (Hello, error) {
-	info, err := parseConfigMap(answer)
+func parseClusterInfo(answer []byte) (ClusterInfo, error) {
+	data, err := parseConfigMap(answer)
 	if err != nil {
-		return Hello{}, err
+		return ClusterInfo{}, err
 	}
-	hello := Hello{
-		ClusterID: info[v1alpha1.ClusterInfoID],
-		Version:   info[v1alpha1.ClusterInfoVersion],
-		PublicKey: info[v1alpha1.ClusterInfoPublicKey],
+	info := ClusterInfo{
+		ClusterID: data[v1alpha1.ClusterInfoID],
+		Version:   data[v1alpha1.ClusterInfoVersion],
+		PublicKey: data[v1alpha1.ClusterInfoPublicKey],
 	}
-	if versions := info[v1alpha1.ClusterInfoAPIVersions]; versions != "" {
-		hello.APIVersions = strings.SplitN(versions, ",", maxAPIVersions+1)
+	if versions := data[v1alpha1.ClusterInfoAPIVersions]; versions != "" {
+		info.APIVersions = strings.SplitN(versions, ",", maxAPIVersions+1)
 	}
-	return hello, hello.check()
+	return info, info.check()
 }
 
-func (h *Hello) check() error {
+func (h *ClusterInfo) check() error {
 	if len(validation.IsDNS1123Label(h.ClusterID)) > 0 || h.Version == "" || len(h.Version) > 64 {
 		return errors.New("it holds no cluster id and version")
 	}
@@ -99,7 +99,7 @@ func (h *Hello) check() error {
 	return err
 }
 
-// Tombstone returns the statement that the peer has left for us because it has parted from us. The statement is still to
+// Tombstone returns the statement that the peer has left for us because it has unpeered. The statement is still to
 // be verified. Besides the errors of this package it returns NotFound, as apimachinery's errors package tells.
 func (l *Link) Tombstone(ctx context.Context) (string, error) {
 	answer, err := l.getConfigMap(ctx, v1alpha1.Tombstone)
@@ -149,4 +149,20 @@ func parseConfigMap(answer []byte) (map[string]string, error) {
 		return nil, err
 	}
 	return info.Data, nil
+}
+
+// Bandwidth measures how fast data comes from the peer, in bytes per second: it reads a sample that the peer keeps for
+// that, and counts the time from the request to the last byte. Besides the errors of this package it returns NotFound, as
+// apimachinery's errors package tells, when the peer keeps none.
+func (l *Link) Bandwidth(ctx context.Context) (int64, error) {
+	start := l.links.config.Clock.Now()
+	answer, err := l.getConfigMap(ctx, v1alpha1.BandwidthSample)
+	if err != nil {
+		return 0, err
+	}
+	took := max(l.links.config.Clock.Since(start), time.Microsecond)
+	if len(answer) < v1alpha1.BandwidthSampleSize {
+		return 0, fmt.Errorf("%w: ConfigMap %s of the peer has %d bytes, too few to measure by", ErrMalformed, v1alpha1.BandwidthSample, len(answer))
+	}
+	return int64(float64(len(answer)) / took.Seconds()), nil
 }

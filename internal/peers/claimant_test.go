@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	guestToken = "guest-token"
-	claimsPath = "/apis/hanse.dev/v1alpha1/namespaces/" + tenant + "/peeringclaims"
+	claimantToken = "claimant-token"
+	claimsPath    = "/apis/hanse.dev/v1alpha1/namespaces/" + tenant + "/peeringclaims"
 )
 
 func (w *world) invitation() *trust.Invitation {
-	w.knows(guestToken)
+	w.knows(claimantToken)
 	return &trust.Invitation{
 		ID: "0123abcd", ClusterID: "c-hamburg", Servers: []string{w.server.URL}, CA: w.ca(), Namespace: tenant,
-		Token: guestToken, Expires: time.Now().Add(time.Hour),
+		Token: claimantToken, Expires: time.Now().Add(time.Hour),
 	}
 }
 
-func (w *world) guest(invitation *trust.Invitation) *Guest {
+func (w *world) claimant(invitation *trust.Invitation) *Claimant {
 	w.t.Helper()
-	guest, err := w.links.Guest(w.t.Context(), invitation)
+	claimant, err := w.links.Claimant(w.t.Context(), invitation)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(guest.Close)
-	return guest
+	w.t.Cleanup(claimant.Close)
+	return claimant
 }
 
 // claimServer keeps one claim.
@@ -63,24 +63,24 @@ func claimServer(t *testing.T) http.HandlerFunc {
 	}
 }
 
-func TestGuestMakesOneClaimAndReadsIt(t *testing.T) {
+func TestClaimantMakesOneClaimAndReadsIt(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.answers(claimServer(t))
-	guest := w.guest(w.invitation())
-	if _, err := guest.Read(t.Context()); !apierrors.IsNotFound(err) {
+	claimant := w.claimant(w.invitation())
+	if _, err := claimant.Read(t.Context()); !apierrors.IsNotFound(err) {
 		t.Errorf("before: got %v, want NotFound", err)
 	}
 	claim := &v1alpha1.PeeringClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "other"},
 		Spec:       v1alpha1.PeeringClaimSpec{Invitation: "0123abcd", ClusterID: "c-lubeck"},
 	}
-	if err := guest.Claim(t.Context(), claim.DeepCopy()); err != nil {
+	if err := claimant.Claim(t.Context(), claim.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	if err := guest.Claim(t.Context(), claim); !apierrors.IsAlreadyExists(err) {
+	if err := claimant.Claim(t.Context(), claim); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("again: got %v, want AlreadyExists", err)
 	}
-	got, err := guest.Read(t.Context())
+	got, err := claimant.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestGuestMakesOneClaimAndReadsIt(t *testing.T) {
 	}
 }
 
-func TestGuestSaysWhatIsWrong(t *testing.T) {
+func TestClaimantSaysWhatIsWrong(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason) http.HandlerFunc {
 		return func(rw http.ResponseWriter, _ *http.Request) { writeStatus(rw, code, reason) }
 	}
@@ -123,16 +123,16 @@ func TestGuestSaysWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{Timeout: test.timeout})
 			w.answers(test.answer)
-			guest := w.guest(w.invitation())
-			_, err := guest.Read(t.Context())
+			claimant := w.claimant(w.invitation())
+			_, err := claimant.Read(t.Context())
 			if !errors.Is(err, test.want) {
 				t.Errorf("read: got %v, want %v", err, test.want)
 			}
-			err = guest.Claim(t.Context(), &v1alpha1.PeeringClaim{})
+			err = claimant.Claim(t.Context(), &v1alpha1.PeeringClaim{})
 			if !errors.Is(err, test.want) {
 				t.Errorf("claim: got %v, want %v", err, test.want)
 			}
-			if strings.Contains(err.Error(), guestToken) {
+			if strings.Contains(err.Error(), claimantToken) {
 				t.Errorf("the error tells the token: %v", err)
 			}
 		})
@@ -156,19 +156,19 @@ func TestInvitationsThatLeadNowhereAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			invitation := w.invitation()
 			change(invitation)
-			if _, err := w.links.Guest(t.Context(), invitation); !errors.Is(err, ErrCredentialsInvalid) {
+			if _, err := w.links.Claimant(t.Context(), invitation); !errors.Is(err, ErrCredentialsInvalid) {
 				t.Errorf("got %v, want %v", err, ErrCredentialsInvalid)
 			}
 		})
 	}
 }
 
-func TestGuestLeaves(t *testing.T) {
+func TestClaimantLeaves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	tests := map[string]func(*Guest){
-		"by itself":         func(g *Guest) { g.Close() },
-		"with its context":  func(*Guest) { cancel() },
-		"when both ends it": func(g *Guest) { g.Close(); cancel(); g.Close() },
+	tests := map[string]func(*Claimant){
+		"by itself":         func(c *Claimant) { c.Close() },
+		"with its context":  func(*Claimant) { cancel() },
+		"when both ends it": func(c *Claimant) { c.Close(); cancel(); c.Close() },
 	}
 	for name, leave := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -176,15 +176,15 @@ func TestGuestLeaves(t *testing.T) {
 			w.answers(claimServer(t))
 			ctx, cancel = context.WithCancel(t.Context())
 			defer cancel()
-			guest, err := w.links.Guest(ctx, w.invitation())
+			claimant, err := w.links.Claimant(ctx, w.invitation())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := guest.Read(t.Context()); !apierrors.IsNotFound(err) {
+			if _, err := claimant.Read(t.Context()); !apierrors.IsNotFound(err) {
 				t.Fatalf("before: got %v, want NotFound", err)
 			}
-			leave(guest)
-			if _, err := guest.Read(t.Context()); !errors.Is(err, ErrClosed) {
+			leave(claimant)
+			if _, err := claimant.Read(t.Context()); !errors.Is(err, ErrClosed) {
 				t.Errorf("afterwards: got %v, want %v", err, ErrClosed)
 			}
 		})
