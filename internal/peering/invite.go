@@ -117,22 +117,18 @@ func (c *inviteStep) look(ctx context.Context, known *v1alpha1.Peer) (*invitatio
 }
 
 func (c *inviteStep) observeSecret(ctx context.Context, f *invitation) error {
-	held := secret(f.draft.Namespace, v1alpha1.InvitationSecret)
-	there, err := c.find(ctx, held)
-	if there {
-		f.secret = held
+	var err error
+	f.secret, err = existing(ctx, c.direct, secret(f.draft.Namespace, v1alpha1.InvitationSecret))
+	if f.secret != nil {
 		// What is no invitation is made anew.
-		f.token, _ = trust.ParseInvitation(string(held.Data[v1alpha1.InvitationToken]))
+		f.token, _ = trust.ParseInvitation(string(f.secret.Data[v1alpha1.InvitationToken]))
 	}
 	return err
 }
 
 func (c *inviteStep) observeClaim(ctx context.Context, f *invitation) error {
-	made := claim(f.draft.Namespace)
-	there, err := c.find(ctx, made)
-	if there {
-		f.claim = made
-	}
+	var err error
+	f.claim, err = existing(ctx, c.direct, claim(f.draft.Namespace))
 	return err
 }
 
@@ -144,10 +140,7 @@ func (c *inviteStep) observeRights(ctx context.Context, f *invitation) error {
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{
 		Namespace: f.draft.Namespace, Name: v1alpha1.ClusterRolePeerTenant,
 	}}
-	there, err := c.find(ctx, binding)
-	if there {
-		f.binding = binding
-	}
+	f.binding, err = existing(ctx, c.direct, binding)
 	return err
 }
 

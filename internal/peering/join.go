@@ -62,19 +62,18 @@ func hasSession(peer *v1alpha1.Peer) bool {
 // look reads the invitation and the credentials that lie in the tenant namespace.
 func (c *joinStep) look(ctx context.Context, o *observation) (*session, error) {
 	seen := &session{}
-	held := secret(o.namespace.Name, v1alpha1.LinkSecret)
-	there, err := c.find(ctx, held)
+	held, err := existing(ctx, c.direct, secret(o.namespace.Name, v1alpha1.LinkSecret))
 	if err != nil {
 		return nil, err
 	}
-	if there {
+	if held != nil {
 		seen.holding = parseHolding(held)
 	}
 	if o.deleted() {
 		return seen, nil
 	}
-	offered := secret(o.namespace.Name, v1alpha1.JoinSecret)
-	if there, err = c.find(ctx, offered); !there || err != nil {
+	offered, err := existing(ctx, c.direct, secret(o.namespace.Name, v1alpha1.JoinSecret))
+	if offered == nil || err != nil {
 		return seen, err
 	}
 	seen.offer = parseOffer(offered)
@@ -198,11 +197,16 @@ func (c *joinStep) makeClaim(ctx context.Context, o *observation, claimant Claim
 // inviteBack returns our own invitation for the peer, sealed, if both sides want that.
 func (c *joinStep) inviteBack(ctx context.Context, o *observation) (string, verdict, error) {
 	offer, peer := o.session.offer, o.peer
-	ours, claim, err := c.ownInvitation(ctx, peer)
+	namespace := v1alpha1.TenantNamespace(peer.Name)
+	ours, err := existing(ctx, c.direct, secret(namespace, v1alpha1.InvitationSecret))
 	if err != nil {
 		return "", verdict{}, err
 	}
-	switch backOf(offer, peer, ours, claim) {
+	used, err := existing(ctx, c.direct, claim(namespace))
+	if err != nil {
+		return "", verdict{}, err
+	}
+	switch backOf(offer, peer, ours, used) {
 	case backPending:
 		return "", waits("Our own invitation for the peer is not ready, and goes with the join: see " +
 			"condition Joined"), nil
@@ -215,24 +219,6 @@ func (c *joinStep) inviteBack(ctx context.Context, o *observation) (string, verd
 	default:
 		return "", verdict{}, nil
 	}
-}
-
-// ownInvitation returns the Secret with our invitation for the peer and the peer's use of it, both if there are.
-func (c *joinStep) ownInvitation(
-	ctx context.Context, peer *v1alpha1.Peer,
-) (*corev1.Secret, *v1alpha1.PeeringClaim, error) {
-	ours, made := secret(v1alpha1.TenantNamespace(peer.Name), v1alpha1.InvitationSecret), claim(v1alpha1.TenantNamespace(peer.Name))
-	there, err := c.find(ctx, ours)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !there {
-		ours = nil
-	}
-	if there, err = c.find(ctx, made); !there || err != nil {
-		return ours, nil, err
-	}
-	return ours, made, nil
 }
 
 // take stores the session that the peer gave us.

@@ -96,15 +96,13 @@ func (c *leaveStep) look(ctx context.Context, peer *v1alpha1.Peer) (*parting, er
 		mode:    peer.Parting().Mode,
 		overdue: !c.config.Clock.Now().Before(peer.DeletionTimestamp.Add(c.config.PartingDeadline)),
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName(peer.Name)}}
-	there, err := c.find(ctx, node)
+	node, err := existing(ctx, c.direct, nodeOf(peer.Name))
 	if err != nil {
 		return nil, err
 	}
-	seen.node = there && isOfType(node, v1alpha1.TypeVirtualNode)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TenantNamespace(peer.Name)}}
-	there, err = c.find(ctx, ns)
-	if err != nil || !there || !peer.OwnsTenantNamespace(ns) {
+	seen.node = node != nil && isOfType(node, v1alpha1.TypeVirtualNode)
+	ns, err := existing(ctx, c.direct, namespaceOf(peer.Name))
+	if err != nil || ns == nil || !peer.OwnsTenantNamespace(ns) {
 		return seen, err
 	}
 	if seen.ending = !ns.DeletionTimestamp.IsZero(); seen.ending {
@@ -114,16 +112,11 @@ func (c *leaveStep) look(ctx context.Context, peer *v1alpha1.Peer) (*parting, er
 	if err := c.bind(ctx, ns.Name, v1alpha1.ClusterRoleManagerInTenant, c.managerSubject()); err != nil {
 		return nil, err
 	}
-	made, stone := claim(ns.Name), configMap(ns.Name, v1alpha1.Tombstone)
-	if there, err = c.find(ctx, made); err != nil {
-		return nil, err
-	} else if there {
-		seen.claim = made
-	}
-	if there, err = c.find(ctx, stone); there {
-		seen.stone = stone
-	}
 	seen.namespace = ns
+	if seen.claim, err = existing(ctx, c.direct, claim(ns.Name)); err != nil {
+		return nil, err
+	}
+	seen.stone, err = existing(ctx, c.direct, configMap(ns.Name, v1alpha1.Tombstone))
 	return seen, err
 }
 
@@ -181,7 +174,7 @@ func firstOf(a, b obstacle) obstacle {
 func (c *leaveStep) takeLeave(
 	ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace, link Link,
 ) (obstacle, error) {
-	left, err := endMappings(ctx, link)
+	left, err := endMappings(ctx, link.Client(), link.TenantNamespace(), client.Limit(mappingsAtOnce))
 	if err == nil && left {
 		return obstacle{thing: "the peer to end our namespaces there", theirs: true}, nil
 	}
@@ -199,22 +192,19 @@ func (c *leaveStep) takeLeave(
 	return obstacle{}, c.remove(ctx, secret(ns.Name, v1alpha1.LinkSecret))
 }
 
-// endMappings deletes our NamespaceMappings at the peer, and reports whether there were any.
-func endMappings(ctx context.Context, link Link) (bool, error) {
+// endMappings deletes the NamespaceMappings in the tenant namespace, at the peer or here, and reports whether there were any.
+func endMappings(ctx context.Context, at client.Client, namespace string, options ...client.ListOption) (bool, error) {
 	mappings := &v1alpha1.NamespaceMappingList{}
-	err := link.Client().List(ctx, mappings, client.InNamespace(link.TenantNamespace()), client.Limit(mappingsAtOnce))
-	if err != nil {
-		return false, err
+	if err := at.List(ctx, mappings, append(options, client.InNamespace(namespace))...); err != nil {
+		return false, fmt.Errorf("list NamespaceMappings: %w", err)
 	}
 	for i := range mappings.Items {
 		if !mappings.Items[i].DeletionTimestamp.IsZero() {
 			continue
 		}
-		mapping := &v1alpha1.NamespaceMapping{ObjectMeta: metav1.ObjectMeta{
-			Namespace: link.TenantNamespace(), Name: mappings.Items[i].Name,
-		}}
-		if err := client.IgnoreNotFound(link.Client().Delete(ctx, mapping)); err != nil {
-			return false, err
+		mapping := &v1alpha1.NamespaceMapping{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: mappings.Items[i].Name}}
+		if err := client.IgnoreNotFound(at.Delete(ctx, mapping)); err != nil {
+			return false, fmt.Errorf("delete NamespaceMapping %s: %w", mapping.Name, err)
 		}
 	}
 	return len(mappings.Items) > 0, nil
@@ -330,32 +320,14 @@ func (c *Config) hasLeft(peer *v1alpha1.Peer, claim *v1alpha1.PeeringClaim) bool
 // clearTwins ends the twin namespaces of the peer, and never needs the peer's help. They end before the tenant namespace:
 // the right to end them in good order is bound in there.
 func (c *leaveStep) clearTwins(ctx context.Context, peer *v1alpha1.Peer, namespace string) (obstacle, error) {
-	waiting := obstacle{thing: "the peer's namespaces in this cluster to go"}
-	mappings := &v1alpha1.NamespaceMappingList{}
-	if err := c.client.List(ctx, mappings, client.InNamespace(namespace)); err != nil {
-		return obstacle{}, fmt.Errorf("list NamespaceMappings: %w", err)
+	left, err := endMappings(ctx, c.client, namespace)
+	if err == nil && !left {
+		var twins int
+		twins, err = c.countTwins(ctx, peer.Name)
+		left = twins > 0
 	}
-	for i := range mappings.Items {
-		mapping := &mappings.Items[i]
-		if !mapping.DeletionTimestamp.IsZero() {
-			continue
-		}
-		if err := client.IgnoreNotFound(c.client.Delete(ctx, mapping)); err != nil {
-			return obstacle{}, fmt.Errorf("delete NamespaceMapping %s: %w", mapping.Name, err)
-		}
+	if err != nil || !left {
+		return obstacle{}, err
 	}
-	if len(mappings.Items) > 0 {
-		return waiting, nil
-	}
-	twins := &corev1.NamespaceList{}
-	err := c.client.List(ctx, twins, client.MatchingLabels{
-		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: peer.Name,
-	})
-	if err != nil {
-		return obstacle{}, fmt.Errorf("list twin namespaces: %w", err)
-	}
-	if len(twins.Items) > 0 {
-		return waiting, nil
-	}
-	return obstacle{}, nil
+	return obstacle{thing: "the peer's namespaces in this cluster to go"}, nil
 }

@@ -47,6 +47,16 @@ func claim(namespace string) *v1alpha1.PeeringClaim {
 	return &v1alpha1.PeeringClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.PeeringClaimName}}
 }
 
+// nodeOf is the virtual node of the peer, to be read.
+func nodeOf(peer string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName(peer)}}
+}
+
+// namespaceOf is the tenant namespace of the peer, to be read.
+func namespaceOf(peer string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TenantNamespace(peer)}}
+}
+
 func tenantQuota(namespace string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: quotaName}}
 }
@@ -115,9 +125,19 @@ func (d *deps) cached(ctx context.Context, object client.Object) (bool, error) {
 	return found(ctx, d.client, object)
 }
 
-func found(ctx context.Context, from client.Reader, object client.Object) (bool, error) {
+// existing returns the object as it is now, or nil if it is not there.
+func existing[T client.Object](ctx context.Context, from client.Reader, object T, options ...client.GetOption) (T, error) {
+	var none T
+	there, err := found(ctx, from, object, options...)
+	if !there {
+		return none, err
+	}
+	return object, err
+}
+
+func found(ctx context.Context, from client.Reader, object client.Object, options ...client.GetOption) (bool, error) {
 	key := client.ObjectKeyFromObject(object)
-	err := from.Get(ctx, key, object)
+	err := from.Get(ctx, key, object, options...)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -125,6 +145,16 @@ func found(ctx context.Context, from client.Reader, object client.Object) (bool,
 		return false, fmt.Errorf("read %T %s: %w", object, key, err)
 	}
 	return true, nil
+}
+
+// countTwins returns how many twin namespaces the peer has in this cluster.
+func (d *deps) countTwins(ctx context.Context, peer string) (int, error) {
+	twins := &corev1.NamespaceList{}
+	err := d.client.List(ctx, twins, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: peer})
+	if err != nil {
+		return 0, fmt.Errorf("list twin namespaces: %w", err)
+	}
+	return len(twins.Items), nil
 }
 
 // remove deletes those of the objects that exist.

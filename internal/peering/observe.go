@@ -2,11 +2,11 @@ package peering
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,10 +98,8 @@ func (c *Controller) observe(ctx context.Context, name string) (*observation, er
 }
 
 func (c *Controller) observeNamespace(ctx context.Context, o *observation) error {
-	ns := &corev1.Namespace{}
-	ns.Name = v1alpha1.TenantNamespace(o.peer.Name)
-	there, err := c.cached(ctx, ns)
-	if there && ownedBy(ns, o.peer) == tenantReady {
+	ns, err := existing(ctx, c.client, namespaceOf(o.peer.Name))
+	if ns != nil && ownedBy(ns, o.peer) == tenantReady {
 		o.namespace = ns
 	}
 	return err
@@ -112,11 +110,8 @@ func (c *Controller) observeClaim(ctx context.Context, o *observation) error {
 	if o.namespace == nil {
 		return nil
 	}
-	found := claim(o.namespace.Name)
-	there, err := c.cached(ctx, found)
-	if there {
-		o.claim = found
-	}
+	var err error
+	o.claim, err = existing(ctx, c.client, claim(o.namespace.Name))
 	return err
 }
 
@@ -126,29 +121,18 @@ func (c *Controller) observeOffer(ctx context.Context, o *observation) error {
 	if o.namespace == nil || id == "" || id == c.config.ClusterID { // what has our own name is what we advertise
 		return nil
 	}
-	key := client.ObjectKey{Namespace: o.namespace.Name, Name: id}
-	ad := &v1alpha1.Advertisement{}
-	err := c.client.Get(ctx, key, ad, client.UnsafeDisableDeepCopy) // it is large, and only read
-	if err == nil {
-		o.offer = ad
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Advertisement %s: %w", key, err)
-	}
-	return nil
+	ad := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace.Name, Name: id}}
+	var err error
+	o.offer, err = existing(ctx, c.client, ad, client.UnsafeDisableDeepCopy) // it is large, and only read
+	return err
 }
 
 func (c *Controller) observeNode(ctx context.Context, o *observation) error {
-	node := &corev1.Node{}
-	key := client.ObjectKey{Name: v1alpha1.VirtualNodeName(o.peer.Name)}
-	err := c.client.Get(ctx, key, node, client.UnsafeDisableDeepCopy)
-	if err == nil && isOfType(node, v1alpha1.TypeVirtualNode) {
+	node, err := existing(ctx, c.client, nodeOf(o.peer.Name), client.UnsafeDisableDeepCopy)
+	if node != nil && isOfType(node, v1alpha1.TypeVirtualNode) {
 		o.node = node
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Node %s: %w", key.Name, err)
-	}
-	return nil
+	return err
 }
 
 // observeTwins counts what a peer that we leave still has here.
@@ -156,15 +140,9 @@ func (c *Controller) observeTwins(ctx context.Context, o *observation) error {
 	if !o.deleted() {
 		return nil
 	}
-	twins := &corev1.NamespaceList{}
-	err := c.client.List(ctx, twins, client.MatchingLabels{
-		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: o.peer.Name,
-	})
-	if err != nil {
-		return fmt.Errorf("list twin namespaces: %w", err)
-	}
-	o.twins = len(twins.Items)
-	return nil
+	var err error
+	o.twins, err = c.countTwins(ctx, o.peer.Name)
+	return err
 }
 
 // sight sums up what the cache shows of the peer itself and of its claim.

@@ -296,6 +296,7 @@ func isTombstone(ns *corev1.Namespace, peer string) bool {
 		ns.Labels[v1alpha1.LabelManaged] == "true"
 }
 
+// tenantNamespace is the tenant namespace of the peer as it is to be.
 func tenantNamespace(peer *v1alpha1.Peer) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: v1alpha1.TenantNamespace(peer.Name),

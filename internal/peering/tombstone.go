@@ -92,9 +92,8 @@ func (c *leaveStep) clear(ctx context.Context, peer *v1alpha1.Peer, seen *partin
 
 // stateAsConsumer keeps a statement for a peer that we have credentials for.
 func (c *leaveStep) stateAsConsumer(ctx context.Context, peer *v1alpha1.Peer, seen *parting) error {
-	credentials := secret(seen.namespace.Name, v1alpha1.LinkSecret)
-	found, err := c.find(ctx, credentials)
-	if err != nil || !found {
+	credentials, err := existing(ctx, c.direct, secret(seen.namespace.Name, v1alpha1.LinkSecret))
+	if err != nil || credentials == nil {
 		return err
 	}
 	return c.state(ctx, peer, seen, consumerStatement, string(credentials.Data[v1alpha1.LinkSecretInvitation]))
@@ -167,9 +166,8 @@ type delivery struct {
 
 // Reconcile looks after the tombstone of the peer, if there is one, and returns when to look again.
 func (c *tombstones) Reconcile(ctx context.Context, name string) (time.Time, error) {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TenantNamespace(name)}}
-	there, err := c.cached(ctx, ns)
-	if err != nil || !there || !isTombstone(ns, name) || !ns.DeletionTimestamp.IsZero() {
+	ns, err := existing(ctx, c.client, namespaceOf(name))
+	if err != nil || ns == nil || !isTombstone(ns, name) || !ns.DeletionTimestamp.IsZero() {
 		return time.Time{}, err
 	}
 	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}

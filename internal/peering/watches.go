@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -20,10 +19,6 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
-
-func (c *Controller) options() controller.Options {
-	return controller.Options{MaxConcurrentReconciles: c.config.Workers}
-}
 
 // watchedConditions are those of a Peer that others write, and those of ours by which a join goes on.
 var watchedConditions = []string{v1alpha1.ConditionAdvertised, v1alpha1.ConditionJoined, v1alpha1.ConditionSession}
@@ -98,7 +93,7 @@ func peerOfNamespace() handler.EventHandler {
 		if isTenantName(o.GetName()) {
 			return requestFor(o.GetName())
 		}
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.GetLabels()[v1alpha1.LabelPeer]}}}
+		return requestsFor(o.GetLabels()[v1alpha1.LabelPeer])
 	})
 }
 
@@ -111,8 +106,7 @@ func peerOfMessage() handler.EventHandler {
 
 func peerOfNode() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		peer := strings.TrimPrefix(o.GetName(), v1alpha1.VirtualNodePrefix)
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: peer}}}
+		return requestsFor(strings.TrimPrefix(o.GetName(), v1alpha1.VirtualNodePrefix))
 	})
 }
 
@@ -128,6 +122,10 @@ func requestFor(tenantNamespace string) []reconcile.Request {
 	if !ok || peer == "" {
 		return nil
 	}
+	return requestsFor(peer)
+}
+
+func requestsFor(peer string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: peer}}}
 }
 
