@@ -415,23 +415,6 @@ func (w *world) deletedAtOnce(name string) {
 	w.update(w.home, pod)
 }
 
-func TestNodeControllerSeesPodsGo(t *testing.T) {
-	alive, cut := podCalled("web-1"), dying("web-1", 0)
-	if !goes().Update(updated(alive, cut)) || goes().Update(updated(cut, cut)) || goes().Update(updated(alive, dying("web-1", 30))) {
-		t.Error("a pod that only finalizers keep is not seen once")
-	}
-	free := podCalled("web-1")
-	free.Spec.NodeName = ""
-	if !binds().Update(updated(free, alive)) || binds().Update(updated(alive, cut)) {
-		t.Error("the binding of a pod is not seen once")
-	}
-	open := closedNode()
-	open.Spec.Taints = nodeTaints(true)
-	if !closes().Update(updated(open, closedNode())) || closes().Update(updated(closedNode(), open)) {
-		t.Error("the closing of a node is not seen")
-	}
-}
-
 func updated(before, after client.Object) event.UpdateEvent {
 	return event.UpdateEvent{ObjectOld: before, ObjectNew: after}
 }

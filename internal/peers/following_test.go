@@ -157,7 +157,8 @@ func TestAllWhoFollowTheSameShareOneMirror(t *testing.T) {
 	f := newFollower(t)
 	f.create(mappingTo(shopTwin))
 	link := f.Link(f.peer)
-	if f.Link(f.peer) != link || link.Mappings() != link.Mappings() || link.FollowTwin(records, "shop") != link.FollowTwin(records, "shop") {
+	mappings, twin := link.Mappings(), link.FollowTwin(records, "shop")
+	if f.Link(f.peer) != link || link.Mappings() != mappings || link.FollowTwin(records, "shop") != twin {
 		t.Error("there are two of the same")
 	}
 	f.expectFollowed("NamespaceMapping in "+tenantThere, "ShadowPod in "+shopTwin)

@@ -305,12 +305,10 @@ func (l *Links) ensureLock(peer string) *sync.Mutex {
 }
 
 // run starts f in a goroutine that Run waits for, unless Run has begun to end everything.
-func (l *Links) run(f func()) bool {
+func (l *Links) run(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return false
+	if !l.closed {
+		l.running.Go(f)
 	}
-	l.running.Go(f)
-	return true
 }

@@ -16,11 +16,11 @@ const recoveryPoll = 200 * time.Millisecond
 type State int
 
 const (
-	// Unknown: the peer has not been heard of yet, or not for a moment. What was shown before is as good as ever.
+	// Unknown means that the peer has not been heard of yet, or not for a moment. What was shown before is as good as ever.
 	Unknown State = iota
-	// Up: the peer answers.
+	// Up means that the peer answers.
 	Up
-	// Cut: the peer has not answered for the link timeout (see Config.LinkTimeout).
+	// Cut means that the peer has not answered for the link timeout (see Config.LinkTimeout).
 	Cut
 )
 
@@ -99,7 +99,7 @@ func (l *Link) watchOver() {
 func (l *Link) answersFor(long time.Duration) wait.ConditionWithContextFunc {
 	well := -recoveryPoll
 	return func(context.Context) (bool, error) {
-		if l.failure() != nil {
+		if failing := l.failure() != nil; failing {
 			well = -recoveryPoll
 			return false, nil
 		}

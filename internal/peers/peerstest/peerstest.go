@@ -55,7 +55,7 @@ func New(t testing.TB, scheme *runtime.Scheme, config peers.Config) *World {
 		return peer.transport(), nil
 	}
 	w.Links = peers.NewLinks(config)
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo,usetesting // it ends after the test's own
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it ends after the test's own
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
