@@ -173,13 +173,17 @@ exclude["bremen"] := "only for gold" if not input.class
 exclude["hamburg"] := "not for gold" if input.class == "gold"`)
 	lubeck.awaitPlacement(t, ns, only("hamburg"))
 	lubeck.landsOn(t, ns, "hanse-hamburg")
-	offloading := &v1alpha1.NamespaceOffloading{}
-	if err := lubeck.Get(t.Context(), types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
-		t.Fatal(err)
-	}
-	if classes := offloading.Status.Placement.Classes; len(classes) != 1 || !classes[0].Strict || len(classes[0].Only) > 0 {
-		t.Errorf("both clusters are excluded for gold, and it was decided: %+v", classes)
-	}
+	eventually(t, "both clusters are excluded for gold", func(ctx context.Context) error {
+		offloading := &v1alpha1.NamespaceOffloading{}
+		if err := lubeck.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
+			return err
+		}
+		classes := offloading.Status.Placement.Classes
+		if len(classes) != 1 || !classes[0].Strict || len(classes[0].Only) > 0 {
+			return fmt.Errorf("it was decided: %+v", classes)
+		}
+		return nil
+	})
 }
 
 // writeNoise writes a file of that many bytes that no compression makes smaller.
