@@ -25,6 +25,15 @@ func joined(o *observation) *condition {
 		return unmade(f)
 	case f.claim != nil && f.accepted() != "":
 		return answered(f)
+	default:
+		return unclaimed(f)
+	}
+}
+
+// unclaimed is the condition while nobody has used the invitation.
+func unclaimed(f *invitation) *condition {
+	const kind = v1alpha1.ConditionJoined
+	switch {
 	case f.secret != nil && f.peer.Spec.Invitation != nil && !f.over(0):
 		return isFalse(kind, v1alpha1.ReasonInvited, "The invitation waits to be used: `kubectl hanse invite %s` prints it, and "+
 			"`kubectl hanse join` over there uses it", f.peer.Name)
@@ -99,6 +108,15 @@ func sessionKept(o *observation) *condition {
 		return isFalse(kind, s.joining.reason, "%s", s.joining.message)
 	case s.joining.stage == waiting && s.needsJoin():
 		return unknown(kind, s.joining.reason, "%s", s.joining.message)
+	default:
+		return held(o, s)
+	}
+}
+
+// held is the condition by the credentials that we hold.
+func held(o *observation, s *session) *condition {
+	const kind = v1alpha1.ConditionSession
+	switch {
 	case s.holding == nil:
 		return isFalse(kind, v1alpha1.ReasonNotInvited, "This cluster has not joined the peer: run `kubectl hanse invite` there "+
 			"and `kubectl hanse join` here with what it prints%s", direction(o.peer, false))

@@ -93,8 +93,8 @@ func TestCallsEndWithTheProcess(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.calls.Start(ctx) }()
 	select {
-	case <-ended:
-		t.Error("it ends while a call runs")
+	case err := <-ended:
+		t.Errorf("it ends while a call runs: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	answer()

@@ -193,7 +193,7 @@ func (d *deps) patch(ctx context.Context, object client.Object, change func()) e
 }
 
 // A Link is a link to a peer, as far as this package needs it.
-type Link interface {
+type Link interface { //nolint:interfacebloat // all that peering does over a link; the concrete type has much more
 	// ClusterInfo reads what the peer says of itself.
 	ClusterInfo(ctx context.Context) (peers.ClusterInfo, error)
 	// Tombstone returns what the peer has left for us to find after it has parted from us by force.

@@ -99,11 +99,11 @@ func (l *Link) watchOver() {
 func (l *Link) answersFor(long time.Duration) wait.ConditionWithContextFunc {
 	well := -recoveryPoll
 	return func(context.Context) (bool, error) {
-		if failing := l.failure() != nil; failing {
+		if l.answers() {
+			well += recoveryPoll
+		} else {
 			well = -recoveryPoll
-			return false, nil
 		}
-		well += recoveryPoll
 		return well >= long, nil
 	}
 }
@@ -147,6 +147,9 @@ func (l *Link) grace(err error) time.Duration {
 		return limit * 5 / 6
 	}
 }
+
+// answers says whether all that is followed can be read.
+func (l *Link) answers() bool { return l.failure() == nil }
 
 // failure returns why something that is followed is behind because the peer does not answer. All of it must be read again
 // before what is known is shown again. What may not be read, say, is a matter of that mirror alone.
