@@ -189,6 +189,8 @@ func (c *Controller) setupHomebound(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespaces-homebound").
 		For(&corev1.Pod{}, builder.WithPredicates(keptAtHome)).
+		// Two watches have no order: a pod may be seen before the NamespaceOffloading that admission kept it home by.
+		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(c.homebound.podsOf), builder.WithPredicates(appears)).
 		WithOptions(options(1)).
 		Complete(c.homebound)
 }

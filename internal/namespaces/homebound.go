@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -45,6 +46,22 @@ func (h *homebound) Reconcile(ctx context.Context, request reconcile.Request) (r
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, h.tell(ctx, pod, cause)
+}
+
+// podsOf returns the pods that admission has kept at home in the namespace of the NamespaceOffloading.
+func (h *homebound) podsOf(ctx context.Context, offloading client.Object) []reconcile.Request {
+	pods := &corev1.PodList{}
+	if err := h.client.List(ctx, pods, client.InNamespace(offloading.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the pods of a namespace", "Namespace", offloading.GetNamespace())
+		return nil
+	}
+	var kept []reconcile.Request
+	for i := range pods.Items {
+		if pods.Items[i].Annotations[v1alpha1.AnnotationRunsAtHome] != "" {
+			kept = append(kept, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+		}
+	}
+	return kept
 }
 
 // tell makes the event. It has a name that is made of the pod's UID, so that each pod has one, however often this process

@@ -128,6 +128,30 @@ func TestEventSaysWhyAPodRunsAtHome(t *testing.T) {
 	}
 }
 
+func TestPodThatIsSeenBeforeItsOffloadingIsToldOfLater(t *testing.T) {
+	kept, other := podOn("shop", "db-0", "worker"), podOn("shop", "web-0", "worker")
+	kept.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "volume \"host\" is not taken along yet"}
+	kept.CreationTimestamp = metav1.NewTime(newWorld(t).clock.Now())
+	w := newWorld(t, kept, other)
+	w.reconcileTwice(t)
+	if told := w.podEvents(); len(told) > 0 {
+		t.Fatalf("told without a NamespaceOffloading: %v", told)
+	}
+	offloading := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
+	if err := w.home.Create(t.Context(), offloading); err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range w.controller.homebound.podsOf(t.Context(), offloading) {
+		if request.Name == other.Name {
+			t.Error("a pod is looked at that admission has not kept at home")
+		}
+		w.mustReconcile(w.controller.homebound, request)
+	}
+	if told := w.podEvents(); len(told) != 1 || told[0].Reason != v1alpha1.ReasonRunsAtHome {
+		t.Errorf("told %v", told)
+	}
+}
+
 func (w *world) reconcileTwice(t *testing.T) {
 	t.Helper()
 	request := offloadingIn("shop")

@@ -203,6 +203,13 @@ var keptAtHome = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
+// appears lets through what is seen for the first time.
+var appears = predicate.Funcs{
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
 // labelsChanged lets through namespaces that come or get other labels.
 var labelsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
