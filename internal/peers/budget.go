@@ -142,30 +142,60 @@ func (b *ledger) close(m *Mirror) {
 	delete(b.over, m)
 }
 
-// receive counts bytes that have arrived, or, if they are negative, that have been decoded.
-func (b *ledger) receive(n int) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.received += n
-	if n > 0 && b.received > b.limit.ReceivedBytes {
-		return b.exceeded()
+// A receipt counts what has arrived of one answer and is not yet decoded. An answer may be closed while it is being read,
+// so that its methods may be called at the same time.
+type receipt struct {
+	books  *ledger
+	held   int  // bytes; this and closed are guarded by the mutex of the ledger
+	closed bool // nothing counts any more
+}
+
+// add counts bytes that have arrived.
+func (r *receipt) add(n int) error {
+	r.books.mu.Lock()
+	defer r.books.mu.Unlock()
+	return r.hold(r.held + n)
+}
+
+// restart counts bytes that have arrived behind what is decoded now.
+func (r *receipt) restart(n int) error {
+	r.books.mu.Lock()
+	defer r.books.mu.Unlock()
+	return r.hold(n)
+}
+
+// hold is called with the mutex of the ledger held.
+func (r *receipt) hold(held int) error {
+	if r.closed {
+		return nil
+	}
+	grows := held > r.held
+	r.books.received += held - r.held
+	r.held = held
+	if grows && r.books.received > r.books.limit.ReceivedBytes {
+		return r.books.exceeded()
 	}
 	return nil
+}
+
+// close ends the count.
+func (r *receipt) close() {
+	r.books.mu.Lock()
+	defer r.books.mu.Unlock()
+	_ = r.hold(0)
+	r.closed = true
 }
 
 // A countedBody counts what has been read of an answer until it is closed.
 type countedBody struct {
 	io.ReadCloser
-	books *ledger
-	held  int
-	once  sync.Once
+	receipt *receipt
 }
 
 // Read implements io.Reader.
 func (c *countedBody) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
-	c.held += n
-	if over := c.books.receive(n); over != nil {
+	if over := c.receipt.add(n); over != nil {
 		return 0, over
 	}
 	return n, err
@@ -173,7 +203,7 @@ func (c *countedBody) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (c *countedBody) Close() error {
-	c.once.Do(func() { _ = c.books.receive(-c.held) })
+	c.receipt.close()
 	return c.ReadCloser.Close()
 }
 

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -270,3 +272,26 @@ func TestPeerThatComesAndGoesMustStayForLongerEachTime(t *testing.T) {
 		t.Errorf("after a quiet hour: %s", got)
 	}
 }
+
+func TestAnswersMayBeClosedWhileTheyAreRead(t *testing.T) {
+	books := newLedger(DefaultBudget)
+	for _, body := range []io.ReadCloser{
+		&countedBody{ReadCloser: io.NopCloser(endless{}), receipt: &receipt{books: books}},
+		&eventBody{ReadCloser: io.NopCloser(endless{}), left: maxEvent, receipt: &receipt{books: books}},
+	} {
+		var reading sync.WaitGroup
+		reading.Go(func() { _, _ = io.CopyN(io.Discard, body, 1<<20) })
+		if err := body.Close(); err != nil {
+			t.Error(err)
+		}
+		reading.Wait()
+	}
+	if books.received != 0 {
+		t.Errorf("%d bytes count as being received of answers that are closed", books.received)
+	}
+}
+
+// endless is a body that does not end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }

@@ -196,7 +196,7 @@ func (b *bounded) limit(resp *http.Response, what answer, done context.CancelFun
 	case what == answerStream && resp.StatusCode < 300:
 		return resp.Body // its reader decides how much it takes
 	case what == answerWatch && resp.StatusCode < 300:
-		return &eventBody{ReadCloser: resp.Body, left: maxEvent, books: b.books}
+		return &eventBody{ReadCloser: resp.Body, left: maxEvent, receipt: &receipt{books: b.books}}
 	case what == answerList:
 		return &limitedBody{ReadCloser: b.counted(resp.Body), left: maxList, done: done}
 	default:
@@ -210,7 +210,7 @@ func both(one, other context.CancelFunc) context.CancelFunc {
 }
 
 func (b *bounded) counted(body io.ReadCloser) io.ReadCloser {
-	return &countedBody{ReadCloser: body, books: b.books}
+	return &countedBody{ReadCloser: body, receipt: &receipt{books: b.books}}
 }
 
 // A limitedBody ends with ErrTooLarge instead of giving out more than left bytes.
@@ -239,9 +239,8 @@ func (b *limitedBody) Close() error {
 // has line breaks between values only, and API servers write one behind each event.
 type eventBody struct {
 	io.ReadCloser
-	left  int
-	books *ledger
-	held  int // bytes of the event that is being received
+	left    int
+	receipt *receipt // of the event that is being received
 }
 
 // Read implements io.Reader.
@@ -269,18 +268,14 @@ func (b *eventBody) Read(p []byte) (int, error) {
 
 // count counts an event for as long as it is being received.
 func (b *eventBody) count(read []byte) error {
-	before := b.held
 	if end := bytes.LastIndexByte(read, '\n'); end >= 0 {
-		b.held = len(read) - end - 1
-	} else {
-		b.held += len(read)
+		return b.receipt.restart(len(read) - end - 1)
 	}
-	return b.books.receive(b.held - before)
+	return b.receipt.add(len(read))
 }
 
 // Close implements io.Closer.
 func (b *eventBody) Close() error {
-	_ = b.books.receive(-b.held)
-	b.held = 0
+	b.receipt.close()
 	return b.ReadCloser.Close()
 }

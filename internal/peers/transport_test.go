@@ -57,7 +57,7 @@ func TestEventsAreLimitedOneByOne(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, reader := range []io.Reader{strings.NewReader(test.body), iotest.HalfReader(strings.NewReader(test.body))} {
-				body := &eventBody{ReadCloser: io.NopCloser(reader), left: maxEvent, books: newLedger(DefaultBudget)}
+				body := &eventBody{ReadCloser: io.NopCloser(reader), left: maxEvent, receipt: &receipt{books: newLedger(DefaultBudget)}}
 				if _, err := io.Copy(io.Discard, body); !errors.Is(err, test.want) {
 					t.Errorf("got %v, want %v", err, test.want)
 				}
