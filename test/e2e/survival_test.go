@@ -147,9 +147,16 @@ func runningContainers(t *testing.T, ctx context.Context, homeNamespace string) 
 	return found
 }
 
-// kill9 kills the hanse process of that subcommand in the cluster at once, as a crash would. The process is found by
-// the UID of its pod, which is in the names of its control groups.
+// kill9 kills the hanse process of that subcommand in the cluster at once, as a crash would.
 func (c *cluster) kill9(t *testing.T, subcommand string) {
+	t.Helper()
+	if err := syscall.Kill(c.pidOf(t, subcommand), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pidOf finds the hanse process of that subcommand by the UID of its pod, which is in the names of its control groups.
+func (c *cluster) pidOf(t *testing.T, subcommand string) int {
 	t.Helper()
 	list := &corev1.PodList{}
 	err := c.List(t.Context(), list, client.InNamespace(v1alpha1.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": subcommand})
@@ -160,9 +167,7 @@ func (c *cluster) kill9(t *testing.T, subcommand string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	return pid
 }
 
 func processOf(pod types.UID, executable string) (int, error) {

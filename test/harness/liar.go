@@ -63,9 +63,12 @@ func StartLiar(ctx context.Context, behind *Cluster) (*Liar, error) {
 
 // Close ends the server, and all that is open to it.
 func (l *Liar) Close() {
-	l.server.CloseClientConnections() // watches end no other way
+	l.HangUp() // watches end no other way
 	l.server.Close()
 }
+
+// HangUp closes all connections, so that whoever watches has to watch again.
+func (l *Liar) HangUp() { l.server.CloseClientConnections() }
 
 // Tell has all later requests answered by the lie; nil is the truth.
 func (l *Liar) Tell(lie Lie) { l.told.Store(&lie) }
