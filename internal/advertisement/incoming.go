@@ -35,7 +35,7 @@ type answer struct {
 	err      error
 }
 
-// inputKey is what an answer depends on that is worth key again for. Times and the table are not: they change all the
+// inputKey is what an answer depends on that is worth asking again for. Times and the table are not: they change all the
 // time, and with the next message the policies are asked anyway.
 type inputKey struct {
 	offer    string // its fingerprint
@@ -44,7 +44,7 @@ type inputKey struct {
 	policies int64  // how often they have changed
 }
 
-// evaluation is the newest message of a peer, and what came of it. It saves key twice; without it, all is asked again.
+// evaluation is the newest message of a peer, and what came of it. It saves asking twice; without it, all is asked again.
 type evaluation struct {
 	sequence int64
 	arrived  time.Time
