@@ -2,18 +2,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/discovery"
 )
 
@@ -54,25 +49,17 @@ func (f *discoveryFlags) bind(flags *pflag.FlagSet) {
 
 func (f *discoveryFlags) run(ctx context.Context) error {
 	f.config.Address = net.ParseIP(f.nodeIP)
-	mgr, err := f.server.newManager("discovery", ctrl.Options{})
+	id, err := f.server.clusterID(ctx)
 	if err != nil {
 		return err
 	}
-	if f.config.Self.ClusterID, err = f.clusterID(ctx, mgr); err != nil {
+	f.config.Self.ClusterID = id
+	mgr, err := f.server.newManager("discovery", ctrl.Options{})
+	if err != nil {
 		return err
 	}
 	if err := discovery.New(f.config, mgr.GetClient()).SetupWithManager(mgr); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
-}
-
-// clusterID is what the manager has settled. Before it has, this process is of no use, and Kubernetes starts it again.
-func (f *discoveryFlags) clusterID(ctx context.Context, mgr manager.Manager) (string, error) {
-	info := &corev1.ConfigMap{}
-	key := client.ObjectKey{Namespace: f.server.namespace, Name: v1alpha1.ClusterInfo}
-	if err := mgr.GetAPIReader().Get(ctx, key, info); err != nil {
-		return "", fmt.Errorf("find out which cluster this is: read ConfigMap %s: %w", key, err)
-	}
-	return info.Data[v1alpha1.ClusterInfoID], nil
 }

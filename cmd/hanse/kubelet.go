@@ -53,6 +53,13 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	id := ""
+	if server.tracing.config.Endpoint != "" { // nothing else needs it
+		var err error
+		if id, err = server.clusterID(ctx); err != nil {
+			return err
+		}
+	}
 	mgr, err := server.newManager("kubelet", ctrl.Options{Cache: cache.Options{ByObject: kubelet.CacheByObject()}})
 	if err != nil {
 		return err
@@ -61,7 +68,6 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 	if err != nil {
 		return err
 	}
-	id := server.tracing.clusterID(ctx, mgr.GetAPIReader(), server.namespace)
 	return server.tracing.run(ctx, "hanse-kubelet", id, func(tracer *trace.Tracer) error {
 		config.Tracer = tracer
 		if err := kubelet.New(config, links, server.faults.clock()).SetupWithManager(mgr); err != nil {

@@ -10,9 +10,13 @@ import (
 	"syscall"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 const (
@@ -53,11 +57,42 @@ func startAnew() error {
 	return fmt.Errorf("start anew: %w", syscall.Exec(program, os.Args, os.Environ())) //nolint:gosec // it is this very program
 }
 
-// awaitAPIServer returns when the API server answers. Meanwhile the process is healthy, but not ready.
+// awaitAPIServer returns when the API server answers.
 func (f *serverFlags) awaitAPIServer(ctx context.Context, config *rest.Config) error {
-	if answers(ctx, config) == nil {
+	return f.await(ctx, "the API server", func(ctx context.Context) error { return answers(ctx, config) })
+}
+
+// clusterID returns the id of this cluster when the manager has written it.
+func (f *serverFlags) clusterID(ctx context.Context) (string, error) {
+	config, err := f.restConfig()
+	if err != nil {
+		return "", err
+	}
+	clients, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	id := ""
+	err = f.await(ctx, "the manager to write which cluster this is", func(ctx context.Context) error {
+		info, err := clients.ConfigMaps(f.namespace).Get(ctx, v1alpha1.ClusterInfo, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if id = info.Data[v1alpha1.ClusterInfoID]; id == "" {
+			return fmt.Errorf("ConfigMap %s/%s has no %s", f.namespace, info.Name, v1alpha1.ClusterInfoID)
+		}
+		return nil
+	})
+	return id, err
+}
+
+// await returns when the check succeeds. Meanwhile the process is healthy, but not ready.
+func (f *serverFlags) await(ctx context.Context, what string, check func(context.Context) error) error {
+	err := check(ctx)
+	if err == nil {
 		return nil
 	}
+	ctrl.Log.Info("Waiting for "+what, "cause", err.Error())
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.health)
 	if err != nil {
 		return fmt.Errorf("serve --health-probe-bind-address: %w", err)
@@ -69,11 +104,7 @@ func (f *serverFlags) awaitAPIServer(ctx context.Context, config *rest.Config) e
 		_ = server.Serve(listener) // says that it was closed
 	}()
 	err = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
-		if err := answers(ctx, config); err != nil {
-			ctrl.Log.Info("Waiting for the API server", "cause", err.Error())
-			return false, nil
-		}
-		return true, nil
+		return check(ctx) == nil, nil
 	})
 	err = errors.Join(err, server.Close())
 	<-served
@@ -82,7 +113,7 @@ func (f *serverFlags) awaitAPIServer(ctx context.Context, config *rest.Config) e
 
 func aliveOnly(w http.ResponseWriter, request *http.Request) {
 	if request.URL.Path != "/healthz" {
-		http.Error(w, "the API server does not answer", http.StatusServiceUnavailable)
+		http.Error(w, "waiting; the log says for what", http.StatusServiceUnavailable)
 	}
 }
 

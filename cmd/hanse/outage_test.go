@@ -3,14 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -107,5 +111,41 @@ func TestAwaitAPIServerIsAliveButNotReady(t *testing.T) {
 		if response.Code != want {
 			t.Errorf("%s: got %d, want %d", path, response.Code, want)
 		}
+	}
+}
+
+// A kubelet or discovery that starts before the manager would otherwise do without the id for ever.
+func TestClusterIDWaitsForTheManager(t *testing.T) {
+	var asked atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch asked.Add(1) {
+		case 1:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`)
+		case 2:
+			_, _ = io.WriteString(w, `{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "hanse-cluster"}}`)
+		default:
+			if want := "/api/v1/namespaces/hanse/configmaps/hanse-cluster"; request.URL.Path != want {
+				t.Errorf("%s was read, want %s", request.URL.Path, want)
+			}
+			_, _ = io.WriteString(w, `{"kind": "ConfigMap", "apiVersion": "v1", "data": {"clusterID": "lubeck"}}`)
+		}
+	}))
+	defer api.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	config := clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"own": {Server: api.URL}},
+		Contexts:       map[string]*clientcmdapi.Context{"own": {Cluster: "own"}},
+		CurrentContext: "own",
+	}
+	if err := clientcmd.WriteToFile(config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", kubeconfig)
+
+	flags := &serverFlags{namespace: "hanse", health: "127.0.0.1:0"}
+	if id, err := flags.clusterID(t.Context()); err != nil || id != "lubeck" {
+		t.Errorf("got %q, %v", id, err)
 	}
 }

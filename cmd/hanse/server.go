@@ -11,14 +11,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -199,16 +197,4 @@ func (f *tracingFlags) run(ctx context.Context, service, clusterID string, it fu
 		config.Log.Info("The last spans were not sent in time")
 	}
 	return err
-}
-
-// clusterID returns the id of this cluster, if it is needed for traces. They do without where it cannot be read (yet).
-func (f *tracingFlags) clusterID(ctx context.Context, reader client.Reader, namespace string) string {
-	if f.config.Endpoint == "" {
-		return ""
-	}
-	info := &corev1.ConfigMap{}
-	if err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.ClusterInfo}, info); err != nil {
-		ctrl.Log.Info("Traces do not tell the id of this cluster", "cause", err.Error())
-	}
-	return info.Data[v1alpha1.ClusterInfoID]
 }
