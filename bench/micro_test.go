@@ -83,7 +83,7 @@ func home() *corev1.Pod {
 
 func shadow(b *testing.B, pod *corev1.Pod) *v1alpha1.ShadowPod {
 	b.Helper()
-	template, err := offload.Outbound(pod, offload.Options{HostIP: "10.0.0.1"})
+	template, err := offload.Outbound(pod, "10.0.0.1")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func BenchmarkOutbound(b *testing.B) {
 	pod := home()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := offload.Outbound(pod, offload.Options{HostIP: "10.0.0.1"}); err != nil {
+		if _, err := offload.Outbound(pod, "10.0.0.1"); err != nil {
 			b.Fatal(err)
 		}
 	}

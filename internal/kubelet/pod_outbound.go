@@ -44,12 +44,9 @@ func (c *podController) outbound(
 	if err != nil {
 		return nil, err
 	}
-	template, err := offload.Outbound(overridden, offload.Options{HostIP: c.nodeIP})
+	template, err := offload.Outbound(overridden, c.nodeIP)
 	if err != nil {
-		if why, refused := offload.Refusal(overridden); refused {
-			return nil, reconcile.TerminalError(&heldError{why})
-		}
-		return nil, reconcile.TerminalError(fmt.Errorf("translate pod: %w", err))
+		return nil, reconcile.TerminalError(&heldError{err.Error()})
 	}
 	raw, err := json.Marshal(template)
 	if err != nil {

@@ -24,8 +24,6 @@ type Rules struct {
 	Restricted bool
 	// LeastRequests are what a container counts for that asks for nothing of that resource (cpu or memory).
 	LeastRequests corev1.ResourceList
-	// Taints are those that the provider offers: a pod may tolerate these and no others.
-	Taints []corev1.Taint
 	// Path are the ids of the clusters that the pod has come through, this one included, if it may be sent on to another.
 	// A pod without one stays on the provider's real nodes.
 	Path []string
@@ -39,7 +37,7 @@ const maxContainers = 250
 // virtual nodes unless the rules let it go on, has no token of the provider's API, is confined where its author left that
 // open, and says itself what it asks for. It has no ephemeral containers, see Debugging.
 func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
-	asked, err := readTemplate(shadow, rules)
+	asked, err := readTemplate(shadow)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +58,7 @@ func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 // Debugging returns the ephemeral containers that a provider adds to the running pod of the ShadowPod, from the fields on
 // the allow-list and confined as the pod's own containers are. Build leaves them out, because a new pod cannot have any.
 func Debugging(shadow *v1alpha1.ShadowPod, rules Rules) ([]corev1.EphemeralContainer, error) {
-	asked, err := readTemplate(shadow, rules)
+	asked, err := readTemplate(shadow)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +69,7 @@ func Debugging(shadow *v1alpha1.ShadowPod, rules Rules) ([]corev1.EphemeralConta
 }
 
 // readTemplate decodes what a consumer sent, and checks that each field may pass.
-func readTemplate(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.PodTemplateSpec, error) {
+func readTemplate(shadow *v1alpha1.ShadowPod) (*corev1.PodTemplateSpec, error) {
 	raw := shadow.Spec.Pod.Raw
 	if len(raw) == 0 {
 		return nil, errors.New("spec.pod: empty")
@@ -90,7 +88,7 @@ func readTemplate(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.PodTemplateS
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("spec.pod: %s", bounded(unknown[0].Error(), maxMessage))
 	}
-	return asked, checkTemplate(asked, rules.Taints)
+	return asked, checkTemplate(asked)
 }
 
 var (
@@ -99,7 +97,7 @@ var (
 )
 
 // checkTemplate returns an error that names the first field of a template that a provider does not take.
-func checkTemplate(asked *corev1.PodTemplateSpec, taints []corev1.Taint) error {
+func checkTemplate(asked *corev1.PodTemplateSpec) error {
 	spec := &asked.Spec
 	if count := len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers); count > maxContainers {
 		return fmt.Errorf("spec.containers: %d with the init and ephemeral ones, at most %d are taken", count, maxContainers)
@@ -107,14 +105,8 @@ func checkTemplate(asked *corev1.PodTemplateSpec, taints []corev1.Taint) error {
 	if found := refusedMetadata(&asked.ObjectMeta); found != nil {
 		return found.under("metadata")
 	}
-	tolerations := spec.Tolerations
-	spec.Tolerations = nil
-	defer func() { spec.Tolerations = tolerations }()
 	if found := podRule.firstRefused(reflect.ValueOf(spec)); found != nil {
 		return found.under("spec")
-	}
-	if len(offeredTolerations(tolerations, taints)) < len(tolerations) {
-		return &refusedField{path: "spec.tolerations"}
 	}
 	return nil
 }
@@ -132,7 +124,7 @@ func refusedMetadata(asked *metav1.ObjectMeta) *refusedField {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(asked.Labels)) {
-		if !labelTravels(key, "") {
+		if !labelTravels(key) {
 			return &refusedField{path: ".labels" + step(key)}
 		}
 	}

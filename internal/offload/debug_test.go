@@ -36,7 +36,7 @@ func TestDebuggersGoAlong(t *testing.T) {
 			c.VolumeDevices = []corev1.VolumeDevice{{Name: "d", DevicePath: "/dev/d"}}
 		}),
 	}
-	template, err := Outbound(home, Options{})
+	template, err := Outbound(home, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +66,10 @@ func TestDebuggersGoAlong(t *testing.T) {
 
 func TestDebugRefusalNamesTheCause(t *testing.T) {
 	for want, change := range map[string]func(*corev1.EphemeralContainer){
-		"":                            nil,
-		`container "d" is privileged`: func(c *corev1.EphemeralContainer) { c.SecurityContext.Privileged = ptr.To(true) },
-		`container "d" adds capability "SYS_ADMIN"`:       func(c *corev1.EphemeralContainer) { c.SecurityContext.Capabilities.Add[0] = "SYS_ADMIN" },
-		`container "d": spec.ephemeralContainers[].ports`: func(c *corev1.EphemeralContainer) { c.Ports = []corev1.ContainerPort{{ContainerPort: 1}} },
+		"": nil,
+		`container "d": spec.ephemeralContainers[].securityContext.privileged: not allowed (true)`: func(c *corev1.EphemeralContainer) { c.SecurityContext.Privileged = ptr.To(true) },
+		`capabilities.add: not allowed (SYS_ADMIN)`:                                                func(c *corev1.EphemeralContainer) { c.SecurityContext.Capabilities.Add[0] = "SYS_ADMIN" },
+		`container "d": spec.ephemeralContainers[].ports`:                                          func(c *corev1.EphemeralContainer) { c.Ports = []corev1.ContainerPort{{ContainerPort: 1}} },
 	} {
 		home := homePod()
 		home.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugger("d", change)}
@@ -90,7 +90,7 @@ func TestDebugRefusalNamesTheCause(t *testing.T) {
 func TestDebuggingReadsWhatAHostileConsumerSends(t *testing.T) {
 	for raw, want := range map[string]string{
 		"": "spec.pod: empty",
-		`{"spec":{"containers":[{"name":"c"}],"ephemeralContainers":[{"name":"d","securityContext":{"privileged":true}}]}}`: "privileged: not allowed",
+		`{"spec":{"containers":[{"name":"c"}],"ephemeralContainers":[{"name":"d","securityContext":{"privileged":true}}]}}`: `privileged: not allowed (true)`,
 		`{"spec":{"containers":[{"name":"c"}],"ephemeralContainers":[{"name":"d","shell":"sh"}]}}`:                          "unknown field",
 	} {
 		if got, err := Debugging(shadowOf(raw), Rules{}); err == nil || !strings.Contains(err.Error(), want) {

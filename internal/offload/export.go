@@ -35,44 +35,32 @@ var exported = map[corev1.PodConditionType]bool{
 // Export returns what a provider shows of the pod's status to the consumer: no names, addresses or number of nodes,
 // everything bounded.
 func Export(pod *corev1.Pod) corev1.PodStatus {
-	in := &pod.Status
+	out := *pod.Status.DeepCopy()
 	scrub := scrubber(pod)
-	return corev1.PodStatus{
-		Phase:                 in.Phase,
-		Conditions:            exportConditions(in.Conditions, scrub),
-		Reason:                bounded(in.Reason, maxWord),
-		Message:               bounded(scrub(in.Message), maxMessage),
-		PodIP:                 in.PodIP,
-		PodIPs:                in.PodIPs,
-		StartTime:             in.StartTime,
-		InitContainerStatuses: copyContainers(in.InitContainerStatuses, scrub),
-		ContainerStatuses:     copyContainers(in.ContainerStatuses, scrub),
-
-		EphemeralContainerStatuses: copyContainers(in.EphemeralContainerStatuses, scrub),
-		AllocatedResources:         copyResourceList(in.AllocatedResources),
-		Resources:                  copyResources(in.Resources),
-	}
-}
-
-func exportConditions(in []corev1.PodCondition, scrub func(string) string) []corev1.PodCondition {
-	var out []corev1.PodCondition
-	for i := range in {
-		withMessage, ok := exported[in[i].Type]
-		if !ok {
+	out.ObservedGeneration, out.Message = 0, scrub(out.Message)
+	out.Conditions = nil
+	for _, c := range pod.Status.Conditions {
+		withMessage, shown := exported[c.Type]
+		if !shown {
 			continue
 		}
-		c := corev1.PodCondition{
-			Type:               in[i].Type,
-			Status:             in[i].Status,
-			LastTransitionTime: in[i].LastTransitionTime,
-			Reason:             bounded(in[i].Reason, maxWord),
+		c.ObservedGeneration, c.Message = 0, scrub(c.Message)
+		if !withMessage {
+			c.Message = safeMessages[c.Reason]
 		}
-		c.Message = safeMessages[c.Reason]
-		if withMessage {
-			c.Message = bounded(scrub(in[i].Message), maxMessage)
-		}
-		out = append(out, c)
+		out.Conditions = append(out.Conditions, c)
 	}
+	for _, container := range ContainerStatuses(&out) {
+		for _, state := range []*corev1.ContainerState{&container.State, &container.LastTerminationState} {
+			if state.Terminated != nil {
+				state.Terminated.Message = scrub(state.Terminated.Message)
+			}
+			if state.Waiting != nil {
+				state.Waiting.Message = scrub(state.Waiting.Message)
+			}
+		}
+	}
+	clean(&out)
 	return out
 }
 
@@ -95,34 +83,19 @@ func hostIPs(pod *corev1.Pod) []string {
 	return out
 }
 
-func copyContainers(in []corev1.ContainerStatus, scrub func(string) string) []corev1.ContainerStatus {
-	var out []corev1.ContainerStatus
-	for i := range in {
-		out = append(out, copyContainer(&in[i], scrub))
-	}
-	return out
-}
+var statusRule = ruleFor("status", reflect.TypeFor[corev1.PodStatus]())
 
-var containerRule = ruleFor("status.containerStatuses[]", reflect.TypeFor[corev1.ContainerStatus]())
-
-// copyContainer returns what the table lets through of what is told of a container, bounded.
-func copyContainer(in *corev1.ContainerStatus, scrub func(string) string) corev1.ContainerStatus {
-	out := *in.DeepCopy()
-	for _, state := range []*corev1.ContainerState{&out.State, &out.LastTerminationState} {
-		keepOneState(state)
-		if state.Terminated != nil {
-			state.Terminated.Message = scrub(state.Terminated.Message)
-		}
-		if state.Waiting != nil {
-			state.Waiting.Message = scrub(state.Waiting.Message)
+// clean takes out of a status what the table does not let through, and bounds the rest.
+func clean(status *corev1.PodStatus) {
+	for _, container := range ContainerStatuses(status) {
+		keepOneState(&container.State)
+		keepOneState(&container.LastTerminationState)
+		container.VolumeMounts = container.VolumeMounts[:min(len(container.VolumeMounts), maxMounts)]
+		if !isUser(container.User) {
+			container.User = nil
 		}
 	}
-	out.VolumeMounts = out.VolumeMounts[:min(len(out.VolumeMounts), maxMounts)]
-	if !isUser(out.User) {
-		out.User = nil
-	}
-	containerRule.strip(reflect.ValueOf(&out))
-	return out
+	statusRule.each(reflect.ValueOf(status), (*fieldLine).clean)
 }
 
 // keepOneState keeps the last of the states that a container claims to be in.
@@ -141,30 +114,7 @@ const (
 	maxGroups    = 64
 )
 
-// strip takes out the fields of a status that the table does not let through, and bounds the others.
-func (r *rule) strip(value reflect.Value) {
-	if value.Kind() == reflect.Pointer {
-		if value.IsNil() {
-			return
-		}
-		if r.line == nil || !r.line.coversAllBelow() {
-			value = value.Elem()
-		}
-	}
-	switch {
-	case r.line != nil:
-		r.line.strip(value)
-	case r.items != nil:
-		for i := range value.Len() {
-			r.items.strip(value.Index(i))
-		}
-	}
-	for _, field := range r.fields {
-		field.rule.strip(value.FieldByIndex(field.index))
-	}
-}
-
-func (f *fieldLine) strip(value reflect.Value) {
+func (f *fieldLine) clean(value reflect.Value) {
 	list, isList := value.Interface().(corev1.ResourceList)
 	switch {
 	case f.coversAllBelow():
@@ -186,14 +136,6 @@ func textLimit(path string) int {
 	default:
 		return maxWord
 	}
-}
-
-// copyResources leaves claims out: they name devices of the provider.
-func copyResources(in *corev1.ResourceRequirements) *corev1.ResourceRequirements {
-	if in == nil {
-		return nil
-	}
-	return &corev1.ResourceRequirements{Limits: copyResourceList(in.Limits), Requests: copyResourceList(in.Requests)}
 }
 
 func copyResourceList(in corev1.ResourceList) corev1.ResourceList {

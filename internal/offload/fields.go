@@ -121,11 +121,37 @@ func fieldRules(path string, kind reflect.Type, index []int) []fieldRule {
 	return out
 }
 
-// A refusedField is a field that a provider does not take, and the reason if there is more to say than that.
-type refusedField struct{ path, why string }
+// each visits the parts of the value for which a line of the table holds.
+func (r *rule) each(value reflect.Value, visit func(*fieldLine, reflect.Value)) {
+	if value.Kind() == reflect.Pointer {
+		if value.IsNil() {
+			return
+		}
+		if r.line == nil || !r.line.coversAllBelow() {
+			value = value.Elem()
+		}
+	}
+	switch {
+	case r.line != nil:
+		visit(r.line, value)
+	case r.items != nil:
+		for i := range value.Len() {
+			r.items.each(value.Index(i), visit)
+		}
+	}
+	for _, field := range r.fields {
+		field.rule.each(value.FieldByIndex(field.index), visit)
+	}
+}
+
+// A refusedField is a field that a provider does not take, with its value and the reason if they say more than that.
+type refusedField struct{ path, value, why string }
 
 func (f *refusedField) Error() string {
 	text := bounded(f.path, maxMessage) + ": not allowed"
+	if f.value != "" {
+		text += " (" + bounded(f.value, maxWord) + ")"
+	}
 	if f.why != "" {
 		text += ": " + f.why
 	}
@@ -164,21 +190,30 @@ func (r *rule) firstRefused(value reflect.Value) *refusedField {
 }
 
 func (f *fieldLine) judge(value reflect.Value) *refusedField {
-	isNil := value.Kind() == reflect.Pointer && value.IsNil()
+	if value.Kind() == reflect.Pointer && value.IsNil() {
+		return nil
+	}
+	found := &refusedField{}
+	if f.check != nil {
+		values := texts(value)
+		i := slices.IndexFunc(values, func(text string) bool { return !f.check(text) })
+		if i < 0 {
+			return nil
+		}
+		found.value = values[i]
+	}
 	switch {
-	case isNil, f.check == nil && !f.coversAllBelow(), f.check != nil && !slices.ContainsFunc(texts(value), f.fails):
+	case f.check == nil && !f.coversAllBelow():
 		return nil
 	case isEmpty(value) && f.coversAllBelow():
 		value.SetZero()
 		return nil
-	case f.verdict == dropped:
-		return &refusedField{path: singlePath(value)}
-	default:
-		return &refusedField{path: singlePath(value), why: f.why}
+	case f.verdict != dropped:
+		found.why = f.why
 	}
+	found.path = singlePath(value)
+	return found
 }
-
-func (f *fieldLine) fails(text string) bool { return !f.check(text) }
 
 // texts returns the text, or true or false, of a value, or those of a list.
 func texts(value reflect.Value) []string {

@@ -113,7 +113,7 @@ func TestEachLineOfTheSpecIsTrue(t *testing.T) {
 func prove(t *testing.T, line fieldLine, path, sample string) {
 	t.Helper()
 	home := minimalWith(t, path, sample)
-	template, outErr := Outbound(home, Options{})
+	template, outErr := Outbound(home, "")
 	_, inErr := Build(shadowFrom(t, corev1.PodTemplateSpec{Spec: home.Spec}), Rules{})
 	if line.verdict == refused || line.verdict == dropped {
 		if inErr == nil {
@@ -136,7 +136,7 @@ func prove(t *testing.T, line fieldLine, path, sample string) {
 func proveEphemeral(t *testing.T, line fieldLine, path, sample string) {
 	t.Helper()
 	home := minimalWith(t, path, sample)
-	template, err := Outbound(home, Options{})
+	template, err := Outbound(home, "")
 	if err != nil {
 		t.Fatalf("a running pod is refused for its ephemeral container: %v", err)
 	}
@@ -172,7 +172,7 @@ func TestEachLineWithACondition(t *testing.T) {
 		proven[path] = true
 		for _, value := range values {
 			home := minimalWith(t, path, value)
-			if _, err := Outbound(home, Options{}); err == nil {
+			if _, err := Outbound(home, ""); err == nil {
 				t.Errorf("%s travels with %s", path, value)
 			}
 			if _, err := Build(shadowFrom(t, corev1.PodTemplateSpec{Spec: home.Spec}), Rules{}); err == nil {

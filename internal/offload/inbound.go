@@ -70,7 +70,7 @@ func Inbound(home *corev1.Pod, shadow *v1alpha1.ShadowPod, m AddressMap) (corev1
 	return out, nil
 }
 
-// claim decodes the status that the provider reports. It returns nil if there is none yet.
+// claim decodes the status that the provider reports, and bounds it. It returns nil if there is none yet.
 func claim(shadow *v1alpha1.ShadowPod) (*corev1.PodStatus, error) {
 	if shadow.Status.Pod == nil || len(shadow.Status.Pod.Raw) == 0 {
 		return nil, nil
@@ -86,6 +86,7 @@ func claim(shadow *v1alpha1.ShadowPod) (*corev1.PodStatus, error) {
 	if err := json.Unmarshal(shadow.Status.Pod.Raw, remote); err != nil {
 		return nil, fmt.Errorf("status.pod: %s", bounded(err.Error(), maxMessage))
 	}
+	clean(remote)
 	return remote, nil
 }
 
@@ -98,8 +99,7 @@ func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, sha
 	if knownPhase(remote.Phase) && !goesBack(out.Phase, remote.Phase) {
 		out.Phase = remote.Phase
 	}
-	out.Reason = bounded(remote.Reason, maxWord)
-	out.Message = bounded(remote.Message, maxMessage)
+	out.Reason, out.Message = remote.Reason, remote.Message
 	out.ObservedGeneration = home.Generation
 	if out.StartTime == nil && remote.StartTime != nil && !remote.StartTime.IsZero() {
 		out.StartTime = remote.StartTime.DeepCopy()
@@ -108,8 +108,7 @@ func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, sha
 	out.InitContainerStatuses = c.containers(home.Spec.InitContainers, remote.InitContainerStatuses, out.InitContainerStatuses)
 	out.ContainerStatuses = c.containers(home.Spec.Containers, remote.ContainerStatuses, out.ContainerStatuses)
 	out.EphemeralContainerStatuses = c.ephemeral(remote.EphemeralContainerStatuses, out.EphemeralContainerStatuses)
-	out.AllocatedResources = copyResourceList(remote.AllocatedResources)
-	out.Resources = copyResources(remote.Resources)
+	out.AllocatedResources, out.Resources = remote.AllocatedResources, remote.Resources
 	takeConditions(out, home, remote)
 }
 
@@ -210,14 +209,8 @@ func takeConditions(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodS
 		if claimed == nil || !knownConditionStatus(claimed.Status) {
 			continue
 		}
-		c := corev1.PodCondition{
-			Type:               kind,
-			Status:             claimed.Status,
-			ObservedGeneration: home.Generation,
-			LastTransitionTime: claimed.LastTransitionTime,
-			Reason:             bounded(claimed.Reason, maxWord),
-			Message:            bounded(claimed.Message, maxMessage),
-		}
+		c := *claimed
+		c.ObservedGeneration = home.Generation
 		if kind == corev1.PodReady {
 			judgeGates(&c, home)
 		}

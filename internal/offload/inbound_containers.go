@@ -53,7 +53,7 @@ func (c statusReader) ephemeral(claimed, shown []corev1.ContainerStatus) []corev
 }
 
 func (c statusReader) taken(container *corev1.Container, now, was *corev1.ContainerStatus) corev1.ContainerStatus {
-	out := copyContainer(now, func(text string) string { return text })
+	out := *now
 	out.VolumeMounts = slices.DeleteFunc(out.VolumeMounts, func(m corev1.VolumeMountStatus) bool {
 		return !slices.ContainsFunc(container.VolumeMounts, func(named corev1.VolumeMount) bool {
 			return named.Name == m.Name && named.MountPath == m.MountPath

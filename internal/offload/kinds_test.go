@@ -16,7 +16,7 @@ import (
 // arrives sends a pod out and returns what the provider makes of it, less what it adds itself.
 func arrives(t *testing.T, home *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	template, err := Outbound(home, Options{HostIP: "10.1.2.3"})
+	template, err := Outbound(home, "10.1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}

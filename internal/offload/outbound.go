@@ -1,10 +1,10 @@
 package offload
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -13,34 +13,18 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// Options are what Outbound must know besides the pod.
-type Options struct {
-	// HostIP is the address of the virtual node, which the pod sees as its host's.
-	HostIP string
-	// Taints are those that the provider offers. Tolerations of other taints stay at home.
-	Taints []corev1.Taint
-}
-
-// Outbound returns the pod template that a provider is asked to run for the home pod. Fields about the consumer's nodes,
-// scheduler and service accounts stay at home. Fields that the pod reads about itself have home's values. For a pod that
-// cannot run remotely Outbound returns an error with the text of Refusal.
-func Outbound(home *corev1.Pod, o Options) (corev1.PodTemplateSpec, error) {
-	if reason, refused := knownRefusal(home); refused {
-		return corev1.PodTemplateSpec{}, refusalError(reason)
-	}
-	out := translate(home, o)
-	if err := checkTemplate(&out, o.Taints); err != nil {
-		return corev1.PodTemplateSpec{}, refusalError(err.Error())
+// Outbound returns the pod template that a provider is asked to run for the home pod, which sees hostIP as the address of
+// its host. Fields about the consumer's nodes, scheduler and service accounts stay at home. Fields that the pod reads about
+// itself have home's values. An error says to the author of the pod why it cannot run remotely.
+func Outbound(home *corev1.Pod, hostIP string) (corev1.PodTemplateSpec, error) {
+	out := translate(home, hostIP)
+	if err := checkTemplate(&out); err != nil {
+		return corev1.PodTemplateSpec{}, err
 	}
 	return out, nil
 }
 
-// refusalError is why a pod cannot run remotely.
-type refusalError string
-
-func (e refusalError) Error() string { return "cannot run in another cluster: " + string(e) }
-
-func translate(home *corev1.Pod, o Options) corev1.PodTemplateSpec {
+func translate(home *corev1.Pod, hostIP string) corev1.PodTemplateSpec {
 	out := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels:      allowedEntries(home.Labels, labelTravels),
@@ -48,11 +32,14 @@ func translate(home *corev1.Pod, o Options) corev1.PodTemplateSpec {
 		},
 		Spec: *home.Spec.DeepCopy(),
 	}
-	leaveConstraintsAtHome(&out.Spec)
-	out.Spec.Tolerations = offeredTolerations(home.Spec.Tolerations, o.Taints)
+	podRule.each(reflect.ValueOf(&out.Spec), func(line *fieldLine, value reflect.Value) {
+		if line.verdict == dropped {
+			value.SetZero()
+		}
+	})
 	leaveTokenAtHome(&out.Spec)
 	leaveEphemeralAtHome(&out.Spec)
-	self := identity{home: home, hostIP: o.HostIP}
+	self := identity{home: home, hostIP: hostIP}
 	forEachKindOfContainer(&out.Spec, func(c *corev1.Container) { self.inEnv(c.Env) })
 	if self.inVolumes(out.Spec.Volumes) {
 		if out.Annotations == nil {
@@ -61,25 +48,6 @@ func translate(home *corev1.Pod, o Options) corev1.PodTemplateSpec {
 		out.Annotations[v1alpha1.AnnotationHomeNamespace] = home.Namespace
 	}
 	return out
-}
-
-// leaveConstraintsAtHome drops the constraints that the consumer's scheduler has already used, and those that the
-// consumer's admission added for its own nodes.
-func leaveConstraintsAtHome(spec *corev1.PodSpec) {
-	spec.NodeName = ""
-	spec.NodeSelector = nil
-	spec.Affinity = nil
-	spec.SchedulerName = ""
-	spec.PriorityClassName = ""
-	spec.Priority = nil
-	spec.PreemptionPolicy = nil
-	spec.TopologySpreadConstraints = nil
-	spec.SchedulingGates = nil
-	spec.SchedulingGroup = nil
-	spec.EvictionResponders = nil
-	spec.ReadinessGates = nil
-	spec.ServiceAccountName = ""
-	spec.DeprecatedServiceAccount = ""
 }
 
 // tokenVolumePrefix begins the name of the volume that Kubernetes adds for the token of a pod's service account.
@@ -106,37 +74,11 @@ func leaveTokenAtHome(spec *corev1.PodSpec) {
 	})
 }
 
-// guardedTaints keep pods off nodes on which no peer's pod may run, whatever is offered.
-var guardedTaints = []string{
-	"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", v1alpha1.TaintVirtualNode, v1alpha1.TaintWithdrawn,
-}
-
-// offeredTolerations returns the tolerations of taints that the provider offers. All others are about the consumer's nodes,
-// or about nodes that the provider keeps for somebody else.
-func offeredTolerations(in []corev1.Toleration, offered []corev1.Taint) []corev1.Toleration {
-	var out []corev1.Toleration
-	for i := range in {
-		if isOffered(&in[i], offered) {
-			out = append(out, in[i])
-		}
-	}
-	return out
-}
-
-func isOffered(t *corev1.Toleration, offered []corev1.Taint) bool {
-	if t.Key == "" || slices.Contains(guardedTaints, t.Key) {
-		return false
-	}
-	return slices.ContainsFunc(offered, func(taint corev1.Taint) bool {
-		return t.ToleratesTaint(logr.Discard(), &taint, false)
-	})
-}
-
 // allowedEntries returns the entries of a map that the rule allows, and nil if there are none.
-func allowedEntries(entries map[string]string, rule func(key, value string) bool) map[string]string {
+func allowedEntries(entries map[string]string, rule func(key string) bool) map[string]string {
 	var out map[string]string
 	for key, value := range entries {
-		if !rule(key, value) {
+		if !rule(key) {
 			continue
 		}
 		if out == nil {
@@ -149,11 +91,11 @@ func allowedEntries(entries map[string]string, rule func(key, value string) bool
 
 // labelTravels says whether a label goes to the provider. All labels do except Hanse's own, which have another meaning
 // there.
-func labelTravels(key, _ string) bool { return !v1alpha1.IsOwn(key) }
+func labelTravels(key string) bool { return !v1alpha1.IsOwn(key) }
 
 // annotationTravels says whether an annotation goes to the provider. Annotations can control software on the provider's
 // nodes (networks to join, roles to take, profiles to lift), so only those travel that no such software uses.
-func annotationTravels(key, _ string) bool {
+func annotationTravels(key string) bool {
 	prefix, _, prefixed := strings.Cut(key, "/")
 	if !prefixed {
 		return true
@@ -172,7 +114,7 @@ func annotationAllowed(key, value string) bool {
 	if key == v1alpha1.AnnotationHomeNamespace {
 		return len(validation.IsDNS1123Label(value)) == 0
 	}
-	return annotationTravels(key, value)
+	return annotationTravels(key)
 }
 
 // identity is what a pod can read about itself: always its values at home.

@@ -68,7 +68,7 @@ func fieldEnv(paths ...string) []corev1.EnvVar {
 func TestOutboundLeavesWhatIsOfTheConsumerAtHome(t *testing.T) {
 	home := homePod()
 	before := home.DeepCopy()
-	got, err := Outbound(home, Options{})
+	got, err := Outbound(home, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestEnvironmentShowsHomesValues(t *testing.T) {
 	home.Spec.Containers[0].Env = fieldEnv("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
 		"spec.serviceAccountName", "status.hostIP", "metadata.labels['app']", "metadata.annotations['note']",
 		"metadata.annotations['cni.example.com/net']", "status.podIP")
-	got, err := Outbound(home, Options{HostIP: "10.1.2.3"})
+	got, err := Outbound(home, "10.1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,20 +140,20 @@ func TestRefusalNamesTheCause(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*corev1.PodSpec){
-		"":                                      func(*corev1.PodSpec) {},
-		"namespaces of its host":                func(spec *corev1.PodSpec) { spec.HostPID = true },
-		"runtime class":                         func(spec *corev1.PodSpec) { spec.RuntimeClassName = ptr.To("kata") },
-		"resource claim":                        func(spec *corev1.PodSpec) { spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
-		`"v" is a persistent volume`:            volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
-		`volume "v" is a path`:                  volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
-		`it reads ConfigMap "kube-root-ca.crt"`: container(corev1.Container{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}}}),
-		"spec.volumes[0].nfs":                   volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}),
-		`"v" is a token`:                        volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}}}}),
-		`annotation "cni.example.com/n"`:        volume(corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{Path: "p", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['cni.example.com/n']"}}}}}),
-		"privileged":                            container(corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}),
-		`adds capability "NET_ADMIN"`:           container(corev1.Container{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}),
-		"a port of its host":                    container(corev1.Container{Ports: []corev1.ContainerPort{{HostPort: 1}}}),
-		"spec.initContainers[0].volumeDevices":  container(corev1.Container{VolumeDevices: []corev1.VolumeDevice{{Name: "d"}}}),
+		"":                                                        func(*corev1.PodSpec) {},
+		"spec.hostPID: not allowed":                               func(spec *corev1.PodSpec) { spec.HostPID = true },
+		"spec.runtimeClassName: not allowed":                      func(spec *corev1.PodSpec) { spec.RuntimeClassName = ptr.To("kata") },
+		"spec.resourceClaims: not allowed":                        func(spec *corev1.PodSpec) { spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
+		"spec.volumes[0].persistentVolumeClaim":                   volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
+		"it is a directory of a node of this cluster":             volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
+		`configMapRef.name: not allowed (kube-root-ca.crt)`:       container(corev1.Container{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}}}),
+		"spec.volumes[0].nfs":                                     volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}),
+		"tokens of this cluster are not taken along":              volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}}}}),
+		"not allowed (metadata.annotations['cni.example.com/n'])": volume(corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{Path: "p", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['cni.example.com/n']"}}}}}),
+		`securityContext.privileged: not allowed (true)`:          container(corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}),
+		`capabilities.add: not allowed (NET_ADMIN)`:               container(corev1.Container{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}),
+		"a pod in another cluster has no port of its host":        container(corev1.Container{Ports: []corev1.ContainerPort{{HostPort: 1}}}),
+		"spec.initContainers[0].volumeDevices":                    container(corev1.Container{VolumeDevices: []corev1.VolumeDevice{{Name: "d"}}}),
 	} {
 		t.Run(want, func(t *testing.T) {
 			home := homePod()

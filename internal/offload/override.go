@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	strictjson "sigs.k8s.io/json"
 
@@ -38,7 +38,7 @@ func Override(pod *corev1.Pod, overrides []v1alpha1.ClusterOverride, nodeLabels 
 			continue
 		}
 		if document == nil {
-			if document, err = json.Marshal(pod); err != nil {
+			if document, err = complete(pod); err != nil {
 				return nil, fmt.Errorf("encode the pod: %w", err)
 			}
 		}
@@ -73,12 +73,6 @@ func operate(document []byte, operation *v1alpha1.PatchOperation) ([]byte, error
 	if err := checkOperation(operation); err != nil {
 		return nil, err
 	}
-	if operation.Op == "add" {
-		var err error
-		if document, err = withParents(document, operation.Path); err != nil {
-			return nil, err
-		}
-	}
 	raw, err := json.Marshal([]*v1alpha1.PatchOperation{operation})
 	if err != nil {
 		return nil, err
@@ -92,84 +86,44 @@ func operate(document []byte, operation *v1alpha1.PatchOperation) ([]byte, error
 	return patch.ApplyWithOptions(document, options)
 }
 
+// checkOperation bounds what is changed. The API server has checked the rest when the override was written.
 func checkOperation(operation *v1alpha1.PatchOperation) error {
 	if !patchPath.MatchString(operation.Path) {
 		return errors.New("only labels, annotations, and the image, command, args, env and resources of containers can be changed")
 	}
-	switch operation.Op {
-	case "remove":
-		return nil
-	case "add", "replace":
-	default:
-		return errors.New("op must be add, replace or remove")
-	}
-	if operation.Value == nil || len(operation.Value.Raw) == 0 {
-		return errors.New("a value is needed")
-	}
-	if n := len(operation.Value.Raw); n > maxPatchValue {
-		return fmt.Errorf("a value of %d bytes, at most %d are taken", n, maxPatchValue)
-	}
-	return checkExponents(operation.Value.Raw)
-}
-
-// withParents makes the maps and lists above the path that the pod leaves out because they are empty, so that the author
-// of an override need not know whether a pod has labels.
-func withParents(document []byte, path string) ([]byte, error) {
-	var pod map[string]any
-	// Numbers stay as they are written, a pod is not all that is in here.
-	decoder := json.NewDecoder(strings.NewReader(string(document)))
-	decoder.UseNumber()
-	if err := decoder.Decode(&pod); err != nil {
-		return nil, err
-	}
-	steps := strings.Split(strings.TrimPrefix(path, "/"), "/")
-	switch steps[0] {
-	case "metadata":
-		makeMaps(pod, steps[:len(steps)-1])
-	case "spec":
-		container := containerAt(pod, steps[1], steps[2])
-		if container == nil {
-			return nil, errors.New("the pod has no such container")
-		}
-		makeContainerParents(container, steps[3:])
-	}
-	return json.Marshal(pod)
-}
-
-func containerAt(pod map[string]any, list, index string) map[string]any {
-	spec, _ := pod["spec"].(map[string]any)
-	containers, _ := spec[list].([]any)
-	for i := range containers {
-		if fmt.Sprint(i) == index {
-			container, _ := containers[i].(map[string]any)
-			return container
-		}
+	if value := operation.Value; value != nil && len(value.Raw) > maxPatchValue {
+		return fmt.Errorf("a value of %d bytes, at most %d are taken", len(value.Raw), maxPatchValue)
 	}
 	return nil
 }
 
-// makeContainerParents makes a list where an element is added to one, and maps elsewhere.
-func makeContainerParents(container map[string]any, steps []string) {
-	switch steps[0] {
-	case "resources":
-		makeMaps(container, steps[:len(steps)-1])
-	case "command", "args", "env":
-		if _, there := container[steps[0]]; !there && len(steps) > 1 {
-			container[steps[0]] = []any{}
+// complete encodes the pod with the maps and lists that it leaves out because they are empty, so that the author of an
+// override need not know whether a pod has labels.
+func complete(pod *corev1.Pod) ([]byte, error) {
+	document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		return nil, err
+	}
+	parent := func(name string) map[string]any { found, _ := document[name].(map[string]any); return found }
+	addMissing(parent("metadata"), map[string]any{}, "labels", "annotations")
+	for _, list := range []string{"containers", "initContainers"} {
+		containers, _ := parent("spec")[list].([]any)
+		for i := range containers {
+			container, _ := containers[i].(map[string]any)
+			addMissing(container, []any{}, "command", "args", "env")
+			addMissing(container, map[string]any{}, "resources")
+			resources, _ := container["resources"].(map[string]any)
+			addMissing(resources, map[string]any{}, "limits", "requests")
 		}
 	}
+	return json.Marshal(document)
 }
 
-func makeMaps(parent map[string]any, steps []string) {
-	for _, step := range steps {
-		if _, there := parent[step]; !there {
-			parent[step] = map[string]any{}
+func addMissing(parent map[string]any, empty any, names ...string) {
+	for _, name := range names {
+		if _, there := parent[name]; !there {
+			parent[name] = empty
 		}
-		child, ok := parent[step].(map[string]any)
-		if !ok {
-			return
-		}
-		parent = child
 	}
 }
 

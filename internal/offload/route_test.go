@@ -90,7 +90,7 @@ func TestAPodGoesOn(t *testing.T) {
 
 func arrivesBy(t *testing.T, home *corev1.Pod, path []string) *corev1.Pod {
 	t.Helper()
-	template, err := Outbound(home, Options{HostIP: "10.0.0.1"})
+	template, err := Outbound(home, "10.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // fields is the table. The tests prove each line, and that there is one for each field of the Kubernetes in go.mod.
@@ -70,7 +72,7 @@ var podFields = slices.Concat(
 		"spec.schedulingGroup",
 		"spec.priorityClassName", "spec.priority", "spec.preemptionPolicy",
 	),
-	lines(dropped, "it speaks of taints of this cluster; those of taints that the provider offers travel", "spec.tolerations"),
+	lines(dropped, "it speaks of taints of this cluster", "spec.tolerations"),
 	lines(dropped, "gates are judged at home, where their controllers are", "spec.readinessGates"),
 	lines(dropped, "evictions are asked for at home", "spec.evictionResponders"),
 	lines(dropped, "the account is home's; variables that show its name show it there too",
@@ -243,7 +245,7 @@ var volumeFields = slices.Concat(
 	only(isName, onlyOwnSecrets,
 		"spec.volumes[].secret.secretName", "spec.volumes[].projected.sources[].secret.name"),
 
-	lines(changed, "files show home's namespace and UID; an annotation that does not travel is refused",
+	checked(changed, isShown, "files show home's namespace and UID; an annotation that does not travel is refused",
 		"spec.volumes[].downwardAPI.items[].fieldRef.fieldPath"),
 
 	lines(refused, "tokens of this cluster are not taken along; the one that Kubernetes adds by itself is left at home",
@@ -339,6 +341,12 @@ func isConfigMap(name string) bool { return name != rootCertificates && isName(n
 // isReadable keeps the names and addresses of the provider's nodes out of the container.
 func isReadable(field string) bool {
 	return strings.HasPrefix(field, "metadata.") || field == "status.podIP" || field == "status.podIPs"
+}
+
+// isShown refuses annotations that do not travel: a file would be empty in the other cluster.
+func isShown(field string) bool {
+	key, ok := subscript(field, "metadata.annotations")
+	return !ok || key == v1alpha1.AnnotationHomeNamespace || annotationTravels(key)
 }
 
 // harmless are the capabilities that container runtimes give anyway, and that Pod Security "baseline" lets a pod name.
