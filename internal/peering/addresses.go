@@ -26,13 +26,9 @@ type addresses struct {
 	live   client.Reader
 
 	mu      sync.Mutex
-	seeded  bool
 	given   map[string]netip.Prefix // peer → its range
 	local   []netip.Prefix          // ranges of this cluster itself
 	localAt time.Time
-
-	version  int            // counts the changes of given and local
-	compared map[string]int // peer → version with which its range was compared last
 }
 
 // An assignment is the range of one peer, or the reason why it has none. The zero value is that of a peer whose pods
@@ -83,9 +79,6 @@ func (a *addresses) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR net
 	if err := a.observe(ctx); err != nil {
 		return assignment{}, err
 	}
-	if cidr, ok := a.settled(peer, podCIDR); ok {
-		return assignment{cidr: cidr}, nil
-	}
 	taken := a.local[:len(a.local):len(a.local)]
 	for name, cidr := range a.given {
 		if name != peer.Name {
@@ -93,10 +86,6 @@ func (a *addresses) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR net
 		}
 	}
 	got := choose(peer, podCIDR, a.config.AddressPools, taken)
-	if a.given[peer.Name] != got.cidr {
-		a.version++
-	}
-	a.compared[peer.Name] = a.version
 	if got.cidr.IsValid() {
 		a.given[peer.Name] = got.cidr
 	} else {
@@ -105,21 +94,11 @@ func (a *addresses) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR net
 	return got, nil
 }
 
-// settled returns the range that the peer has, if nothing has changed since it was compared with all others: there may be
-// thousands of those, and it is asked with every probe.
-func (a *addresses) settled(peer *v1alpha1.Peer, podCIDR netip.Prefix) (netip.Prefix, bool) {
-	cidr, ok := a.given[peer.Name]
-	ok = ok && a.compared[peer.Name] == a.version && peer.Spec.RemappedPodCIDR == "" && fits(cidr, podCIDR) &&
-		peer.Status.RemappedPodCIDR == cidr.String()
-	return cidr, ok
-}
-
 // forget frees the range of a peer that is gone.
 func (a *addresses) forget(peer string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.given, peer)
-	delete(a.compared, peer)
 }
 
 // choose decides which range the peer gets.
@@ -172,7 +151,7 @@ func fits(cidr, podCIDR netip.Prefix) bool {
 
 // observe looks which ranges are taken, unless it did a moment ago.
 func (a *addresses) observe(ctx context.Context) error {
-	if !a.seeded {
+	if a.given == nil {
 		if err := a.seed(ctx); err != nil {
 			return err
 		}
@@ -185,9 +164,6 @@ func (a *addresses) observe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(a.local, local) {
-		a.version++
-	}
 	a.local, a.localAt = local, now
 	return nil
 }
@@ -197,15 +173,12 @@ func (a *addresses) seed(ctx context.Context) error {
 	if err := a.client.List(ctx, list); err != nil {
 		return fmt.Errorf("list Peers: %w", err)
 	}
-	a.given, a.compared = map[string]netip.Prefix{}, map[string]int{}
-	a.version = 1 // so that no range counts as compared
-	for i := range list.Items {
-		peer := &list.Items[i]
+	a.given = map[string]netip.Prefix{}
+	for _, peer := range list.Items {
 		for _, cidr := range parseRanges(peer.Status.RemappedPodCIDR, peer.Spec.RemappedPodCIDR) {
 			a.given[peer.Name] = cidr
 		}
 	}
-	a.seeded = true
 	return nil
 }
 
@@ -249,28 +222,18 @@ func pickRange(pool netip.Prefix, bits int, taken []netip.Prefix) (netip.Prefix,
 		return netip.Prefix{}, false
 	}
 	candidate := netip.PrefixFrom(pool.Masked().Addr(), bits)
-	// In the order of their first addresses, each has to be compared once: the candidate only moves up.
-	for _, other := range slices.SortedFunc(slices.Values(taken), byFirstAddress) {
-		if !candidate.Overlaps(other) {
-			continue
+	for {
+		other, clash := overlapping(candidate, taken)
+		if !clash {
+			return candidate, true
 		}
 		// Whichever of the two is larger ends where a candidate may begin.
-		next := lastOf(wider(candidate, other)).Next()
+		next := lastOf(netip.PrefixFrom(candidate.Addr(), min(bits, other.Bits()))).Next()
 		if !next.IsValid() || !pool.Contains(next) {
 			return netip.Prefix{}, false
 		}
 		candidate = netip.PrefixFrom(next, bits)
 	}
-	return candidate, true
-}
-
-func byFirstAddress(a, b netip.Prefix) int { return a.Masked().Addr().Compare(b.Masked().Addr()) }
-
-func wider(a, b netip.Prefix) netip.Prefix {
-	if a.Bits() < b.Bits() {
-		return a
-	}
-	return b
 }
 
 // lastOf returns the last address of the range.

@@ -1,12 +1,11 @@
 package peering
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -32,25 +30,10 @@ const agentlessLimits = "Pods of this cluster may run at the peer. It runs no Ha
 	"ours, and no Services, ConfigMaps, Secrets, volumes, service account tokens and debug containers of ours"
 
 // neededRights are what we must be allowed to do in each namespace of an agentless peer.
-var neededRights = rightsTo(
-	map[schema.GroupResource][]string{
-		{Group: "apps", Resource: "replicasets"}: {"create", "list", "watch", "patch", "delete"},
-		{Group: "batch", Resource: "jobs"}:       {"create", "list", "watch", "patch", "delete"},
-		{Resource: "pods"}:                       {"list", "watch", "patch", "delete"},
-	})
-
-// rightsTo spells rights out, in the same order each time.
-func rightsTo(verbs map[schema.GroupResource][]string) []authorizationv1.ResourceAttributes {
-	var rights []authorizationv1.ResourceAttributes
-	for of, verbs := range verbs {
-		for _, verb := range verbs {
-			rights = append(rights, authorizationv1.ResourceAttributes{Verb: verb, Group: of.Group, Resource: of.Resource})
-		}
-	}
-	slices.SortFunc(rights, func(a, b authorizationv1.ResourceAttributes) int {
-		return cmp.Or(cmp.Compare(b.Resource, a.Resource), cmp.Compare(a.Verb, b.Verb))
-	})
-	return rights
+var neededRights = []struct{ group, resource, verbs string }{
+	{"apps", "replicasets", "create list watch patch delete"},
+	{"", "pods", "list watch patch delete"},
+	{"batch", "jobs", "create list watch patch delete"},
 }
 
 // errLacking means that an agentless peer does not give us a right that we need.
@@ -64,12 +47,15 @@ func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link Link, config C
 	hello := peers.ClusterInfo{}
 	for _, namespace := range peer.Spec.Namespaces {
 		for _, right := range neededRights {
-			right.Namespace = namespace
-			start := config.Clock.Now()
-			if err := checkRight(ctx, link, right); err != nil {
-				return hello, err
+			for verb := range strings.FieldsSeq(right.verbs) {
+				start := config.Clock.Now()
+				if err := checkRight(ctx, link, authorizationv1.ResourceAttributes{
+					Namespace: namespace, Verb: verb, Group: right.group, Resource: right.resource,
+				}); err != nil {
+					return hello, err
+				}
+				hello.RoundTrip = config.Clock.Since(start)
 			}
-			hello.RoundTrip = config.Clock.Since(start)
 		}
 	}
 	return hello, nil

@@ -60,8 +60,6 @@ type Config struct {
 	// CA are the certificates, in PEM, that the API server's own is signed by. Empty means those that every computer
 	// knows.
 	CA []byte
-	// Workers is how many peers are worked on at the same time. None of them waits for a peer's answer. Default 8.
-	Workers int
 	// ManagerServiceAccount and KubeletServiceAccount are the names of Hanse's own service accounts. Default
 	// hanse-manager and hanse-kubelet.
 	ManagerServiceAccount, KubeletServiceAccount string
@@ -86,7 +84,6 @@ func (c *Config) Default() {
 	c.TombstoneLife = cmp.Or(c.TombstoneLife, 30*24*time.Hour)
 	c.SessionLife = cmp.Or(c.SessionLife, 30*24*time.Hour)
 	c.RenewalPeriod = cmp.Or(c.RenewalPeriod, 24*time.Hour)
-	c.Workers = cmp.Or(c.Workers, 8)
 	if len(c.AddressPools) == 0 {
 		c.AddressPools = DefaultAddressPools()
 	}
@@ -100,9 +97,6 @@ func (c *Config) Validate() error {
 	problems := []error{validateClusterID(c.ClusterID), c.validateTimes(), c.validateInvitation()}
 	if c.Version == "" || len(c.Version) > 64 {
 		problems = append(problems, fmt.Errorf("version %q must have 1 to 64 characters", c.Version))
-	}
-	if c.Workers < 1 {
-		problems = append(problems, errors.New("the number of workers must be positive"))
 	}
 	for _, prefix := range append(c.PodCIDRs[:len(c.PodCIDRs):len(c.PodCIDRs)], c.AddressPools...) {
 		if !prefix.IsValid() || prefix != prefix.Masked() {

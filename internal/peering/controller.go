@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -24,6 +25,8 @@ import (
 const (
 	// settlePause is how soon a tenant namespace is looked at again whose rights have to settle.
 	settlePause = 200 * time.Millisecond
+	// workers is how many peers are worked on at the same time. None of them waits for a peer's answer.
+	workers = 8
 	// cacheLag is how long a cache needs to show what was just written.
 	cacheLag = 50 * time.Millisecond
 )
@@ -157,15 +160,16 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := errors.Join(c.config.Validate(), mgr.Add(c.calls.background)); err != nil {
 		return err
 	}
+	peer := handler.EnqueueRequestsFromMapFunc(peersOf)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("peering").
 		For(&v1alpha1.Peer{}, builder.WithPredicates(peerChanges)).
-		Watches(&corev1.Namespace{}, peerOfNamespace(), namespaceChanges()).
-		Watches(&corev1.Node{}, peerOfNode(), builder.WithPredicates(nodeTurned)).
-		Watches(&v1alpha1.Advertisement{}, peerOfMessage(), offerChanges()).
-		Watches(&v1alpha1.PeeringClaim{}, peerOfMessage(), claimChanges()).
-		WatchesRawSource(source.Channel(c.calls.ended, peerItself())).
+		Watches(&corev1.Namespace{}, peer, builder.WithPredicates(namespaceChanges)).
+		Watches(&corev1.Node{}, peer, builder.WithPredicates(nodeTurned)).
+		Watches(&v1alpha1.Advertisement{}, peer, builder.WithPredicates(offerChanges)).
+		Watches(&v1alpha1.PeeringClaim{}, peer, builder.WithPredicates(claimChanges)).
+		WatchesRawSource(source.Channel(c.calls.ended, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(c.links.Changes()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.config.Workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
 }

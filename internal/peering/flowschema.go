@@ -11,8 +11,6 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,13 +44,14 @@ func (s *flowSchema) keep(ctx context.Context) error {
 	}
 	schema := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: flowSchemaName}}
 	there, err := s.find(ctx, schema)
-	if err == nil && there && !equality.Semantic.DeepEqual(schema.Spec.Rules, rules) {
-		err = s.apply(ctx, schema, rules)
+	if err == nil && there {
+		err = s.patch(ctx, schema, func() { schema.Spec.Rules = rules })
 	}
-	if err == nil {
-		s.said, s.due = rules, now.Add(wait.Jitter(repairPeriod, repairJitter))
+	if err != nil {
+		return fmt.Errorf("keep the rules of FlowSchema %s: %w", flowSchemaName, err)
 	}
-	return err
+	s.said, s.due = rules, now.Add(wait.Jitter(repairPeriod, repairJitter))
+	return nil
 }
 
 // flowRules returns the rules by which all requests of the consumers are theirs. A rule cannot be without subjects.
@@ -85,26 +84,4 @@ func flowRules(peers []v1alpha1.Peer) []flowcontrolv1.PolicyRulesWithSubjects {
 			Verbs: []string{flowcontrolv1.VerbAll}, NonResourceURLs: []string{flowcontrolv1.NonResourceAll},
 		}},
 	}}
-}
-
-func (s *flowSchema) apply(
-	ctx context.Context, schema *flowcontrolv1.FlowSchema, rules []flowcontrolv1.PolicyRulesWithSubjects,
-) error {
-	list := []any{} // an empty list is said, too: what is left out stays as it is
-	for i := range rules {
-		rule, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rules[i])
-		if err != nil {
-			return fmt.Errorf("convert rules: %w", err)
-		}
-		list = append(list, rule)
-	}
-	patch := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"rules": list}}}
-	patch.SetGroupVersionKind(flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"))
-	patch.SetName(schema.Name)
-	patch.SetUID(schema.UID) // changes it, and never makes one
-	err := s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), invitationOwner, client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("write the rules of FlowSchema %s: %w", schema.Name, err)
-	}
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -91,7 +92,9 @@ func rounded(d time.Duration) time.Duration { return max(d.Round(roundTripUnit),
 
 // choose decides what to show, now that the peer was probed. Another process may have shown something before us.
 func (p *probe) choose(status *v1alpha1.PeerStatus, now time.Time) {
-	p.shown.roundTrip = roundTrip{durationOf(status.RoundTripTime), durationOf(status.RoundTripDeviation)}
+	p.shown.roundTrip = roundTrip{
+		ptr.Deref(status.RoundTripTime, metav1.Duration{}).Duration, ptr.Deref(status.RoundTripDeviation, metav1.Duration{}).Duration,
+	}
 	p.shown = p.shown.next(p.roundTrip, now)
 }
 
@@ -102,13 +105,6 @@ func (p *probe) show(status *v1alpha1.PeerStatus) {
 		return
 	}
 	status.RoundTripTime, status.RoundTripDeviation = shownDuration(p.shown.mean), shownDuration(p.shown.deviation)
-}
-
-func durationOf(d *metav1.Duration) time.Duration {
-	if d == nil {
-		return 0
-	}
-	return d.Duration
 }
 
 func shownDuration(d time.Duration) *metav1.Duration {
@@ -205,20 +201,11 @@ func init() { //nolint:gochecknoinits // the registry of controller-runtime is g
 	metrics.Registry.MustRegister(roundTrips, smoothedRoundTrip, measuredBandwidth, renewals, renewalFailures)
 }
 
-// gauge tells the round trip to the peer, and nothing while it is not known.
-func (r roundTrip) gauge(peer string) {
-	if r.mean == 0 {
-		smoothedRoundTrip.DeleteLabelValues(peer)
+// show tells the value for the peer, and nothing while it is 0, which stands for unknown.
+func show(gauge *prometheus.GaugeVec, peer string, value float64) {
+	if value == 0 {
+		gauge.DeleteLabelValues(peer)
 		return
 	}
-	smoothedRoundTrip.WithLabelValues(peer).Set(r.mean.Seconds())
-}
-
-// gauge tells how fast data comes from the peer, and nothing while it is not known.
-func (b bandwidth) gauge(peer string) {
-	if b.rate == 0 {
-		measuredBandwidth.DeleteLabelValues(peer)
-		return
-	}
-	measuredBandwidth.WithLabelValues(peer).Set(float64(b.rate))
+	gauge.WithLabelValues(peer).Set(value)
 }

@@ -45,7 +45,6 @@ type state struct {
 	tenant     tenancyRecord
 	inviting   gate
 	invitation *invitation
-	owned      bool   // nobody else owns what is ours of the status
 	warned     string // why the peer's tombstone is not believed, as the administrator was told
 
 	// Of these only the controller's lock makes copies.
@@ -194,8 +193,8 @@ func (c *Controller) count() int {
 
 func (c *Controller) forget(peer string) {
 	c.addresses.forget(peer)
-	roundTrip{}.gauge(peer)
-	bandwidth{}.gauge(peer)
+	show(smoothedRoundTrip, peer, 0)
+	show(measuredBandwidth, peer, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.states, peer)

@@ -20,9 +20,6 @@ const (
 	lastRetry = 30 * time.Second
 	// retryJitter keeps peers from being probed in step, as a share of the time between two attempts.
 	retryJitter = 0.2
-	// credentialsPeriod is how long a link that works may go on with credentials that are not the newest. To compare them
-	// takes a request to our own API server.
-	credentialsPeriod = 5 * time.Minute
 	// probesPerSecond bounds how many peers are probed in a second while all are well: with more than that in a
 	// ProbePeriod, each is probed less often. What is urgent about a peer, its virtual node knows long before a probe.
 	probesPerSecond = 10
@@ -61,13 +58,13 @@ func (c *probeStep) Reconcile(ctx context.Context, o *observation) (result, erro
 	if p.interrupted() {
 		err := p.err
 		*p = before
-		p.due, p.fresh = o.now, time.Time{} // the next look is with new credentials
+		p.due = o.now // the next look is with new credentials
 		return result{}, err
 	}
 	c.measure(ctx, o.peer, p)
 	p.choose(&o.peer.Status, c.config.Clock.Now())
-	p.roundTrip.gauge(o.peer.Name)
-	p.bandwidth.gauge(o.peer.Name)
+	show(smoothedRoundTrip, o.peer.Name, p.roundTrip.mean.Seconds())
+	show(measuredBandwidth, o.peer.Name, float64(p.bandwidth.rate))
 	return result{again: p.due}, nil
 }
 
@@ -91,23 +88,18 @@ type probe struct {
 	unknownAt time.Time
 	failures  int
 	due       time.Time
-	// fresh is until when the credentials of a link that works need not be compared.
-	fresh     time.Time
 	roundTrip roundTrip
 	shown     roundTripShown
 	bandwidth bandwidth
 }
 
-// ask probes the peer if that is due or the link is a new one. While all is well, that is one request.
+// ask probes the peer if that is due or the link is a new one. While all is well, that is one
+// request to the peer.
 func (p *probe) ask(ctx context.Context, links Links, peer *v1alpha1.Peer, config Config) {
 	if !peer.Protocol().Identity {
 		config.ProbePeriod = max(config.ProbePeriod, agentlessPeriod)
 	}
-	now := config.Clock.Now()
-	early := now.Before(p.due)
-	if !early && now.Before(p.fresh) && p.askAgain(ctx, peer, config) {
-		return
-	}
+	early := config.Clock.Now().Before(p.due)
 	link, err := links.Ensure(ctx, peer)
 	switch {
 	case err != nil:
@@ -116,7 +108,6 @@ func (p *probe) ask(ctx context.Context, links Links, peer *v1alpha1.Peer, confi
 		}
 		p.link, p.err, p.roundTrip = nil, err, roundTrip{}
 	case p.link != link || !early:
-		p.fresh = now.Add(credentialsPeriod)
 		p.askOver(ctx, link, peer, config)
 	}
 }
@@ -135,17 +126,6 @@ func (p *probe) askOver(ctx context.Context, link Link, peer *v1alpha1.Peer, con
 	if errors.Is(err, peers.ErrForbidden) {
 		p.tombstone = tombstoneAt(ctx, link)
 	}
-}
-
-// askAgain probes the peer over the link that there is. It reports whether that says how the peer is: where the peer
-// takes exception to us, newer credentials may help.
-func (p *probe) askAgain(ctx context.Context, peer *v1alpha1.Peer, config Config) bool {
-	hello, err := clusterInfoOf(ctx, peer, p.link, config)
-	if err != nil && !errors.Is(err, peers.ErrUnreachable) {
-		return false
-	}
-	p.conclude(hello, err, config)
-	return true
 }
 
 // tombstoneAt returns the tombstone that can be read over the link, or "". Most peers have none, and the rest is asked
@@ -168,7 +148,6 @@ func (p *probe) conclude(hello peers.ClusterInfo, err error, config Config) {
 	} else {
 		pause = min(firstRetry<<min(p.failures, 10), lastRetry)
 		p.failures++
-		p.fresh = time.Time{}
 	}
 	switch {
 	case !errors.Is(err, peers.ErrUnauthorized):

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -163,22 +162,4 @@ func TestNothingIsMadeForAPeerThatWasOnlyDiscovered(t *testing.T) {
 	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "hanse-peer-hamburg"}, ns); !apierrors.IsNotFound(err) {
 		t.Errorf("it has a namespace: %v", err)
 	}
-}
-
-func TestStatusThatFormerOwnersHaveWrittenIsTakenOver(t *testing.T) {
-	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-	for _, owner := range []string{"hanse-peering", "hanse-invitation", "hanse-session", "hanse-advertisement"} {
-		w.managed = append(w.managed, metav1.ManagedFieldsEntry{
-			Manager: owner, Operation: metav1.ManagedFieldsOperationApply, Subresource: "status",
-		})
-	}
-	w.reconcile()
-	want := []string{"status by hanse-peering", "nothing by hanse-invitation", "nothing by hanse-session"}
-	if diff := cmp.Diff(want, w.applied); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-	w.expectNoWrites()
-	w.managed = w.managed[:1]
-	w.restart()
-	w.expectNoWrites()
 }

@@ -106,11 +106,7 @@ func shorten(message string) string {
 // report writes what was observed into the status of the Peer, if it is not there already, and tells of a change.
 func (c *Controller) report(ctx context.Context, o *observation) error {
 	status := statusOf(*o, metav1.NewTime(c.config.Clock.Now()))
-	former, err := c.formerOwners(ctx, o)
-	if err != nil {
-		return err
-	}
-	if len(former) == 0 && equality.Semantic.DeepEqual(o.peer.Status, status) {
+	if equality.Semantic.DeepEqual(o.peer.Status, status) {
 		return nil
 	}
 	ours := status
@@ -120,37 +116,8 @@ func (c *Controller) report(ctx context.Context, o *observation) error {
 	if err := local.ApplyStatus(ctx, c.client, fieldOwner, o.peer, &ours); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	for _, owner := range former { // after our own write, so that nothing is ever missing
-		if err := local.ApplyStatus(ctx, c.client, owner, o.peer, &v1alpha1.PeerStatus{}); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-	}
-	o.known.owned = true
 	c.announce(ctx, o.peer, &status)
 	return nil
-}
-
-// formerOwners returns who has written parts of the status in earlier versions, when this was three controllers. What they
-// own could never be removed again. It takes a request, once for each Peer that a process sees.
-func (c *Controller) formerOwners(ctx context.Context, o *observation) ([]client.FieldOwner, error) {
-	if o.known.owned {
-		return nil, nil
-	}
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: o.peer.Name}}
-	there, err := c.find(ctx, peer)
-	if err != nil || !there {
-		return nil, err
-	}
-	var former []client.FieldOwner
-	for _, owner := range []client.FieldOwner{"hanse-invitation", "hanse-session"} {
-		if slices.ContainsFunc(peer.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-			return entry.Manager == string(owner) && entry.Operation == metav1.ManagedFieldsOperationApply
-		}) {
-			former = append(former, owner)
-		}
-	}
-	o.known.owned = len(former) == 0
-	return former, nil
 }
 
 // An announcement says of which changes of a condition the user is told by an event.
@@ -217,8 +184,8 @@ func readiness(o *observation) *condition {
 	switch {
 	case o.peer.HasRole(v1alpha1.RoleProvider) && !oneWay:
 		return provision(o, others)
-	case firstFalse(others) != nil:
-		return firstFalse(others).asReady()
+	case first(others, metav1.ConditionFalse) != nil:
+		return first(others, metav1.ConditionFalse).asReady()
 	case oneWay:
 		return isTrue(kind, "The peer may run pods in this cluster. Only this direction is agreed: the peer has not invited this "+
 			"cluster")
@@ -252,10 +219,8 @@ func provision(o *observation, others []*condition) *condition {
 		return session.asReady()
 	}
 	// Authenticated comes first where both fail, since it says what to do about credentials.
-	for _, found := range []*condition{firstFalse(others), firstNotTrue(others)} {
-		if found != nil {
-			return found.asReady()
-		}
+	if found := first(others, metav1.ConditionFalse, metav1.ConditionUnknown); found != nil {
+		return found.asReady()
 	}
 	if o.addresses.problem != "" {
 		return isFalse(kind, v1alpha1.ReasonNoAddressRange, "%s", o.addresses.problem)
@@ -287,20 +252,16 @@ func (c *condition) asReady() *condition {
 	return isFalse(v1alpha1.ConditionReady, c.reason, "%s", c.message)
 }
 
-func firstFalse(conditions []*condition) *condition {
-	return first(conditions, func(c *condition) bool { return c.status == metav1.ConditionFalse })
-}
-
-func firstNotTrue(conditions []*condition) *condition {
-	return first(conditions, func(c *condition) bool { return !c.ok() })
-}
-
-func first(conditions []*condition, wanted func(*condition) bool) *condition {
-	at := slices.IndexFunc(conditions, wanted)
-	if at < 0 {
-		return nil
+// first returns the first condition of the first of the statuses that any condition has, or nil.
+func first(conditions []*condition, statuses ...metav1.ConditionStatus) *condition {
+	for _, status := range statuses {
+		for _, c := range conditions {
+			if c.status == status {
+				return c
+			}
+		}
 	}
-	return conditions[at]
+	return nil
 }
 
 // tenancy is whether the tenant namespace is as it should be, as a condition Ready.

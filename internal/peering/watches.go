@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -9,10 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -36,14 +35,12 @@ var peerChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 }}
 
 // namespaceChanges are those of namespaces whose name makes them tenant namespaces, whoever made them, and that twins go.
-func namespaceChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return isTenantName(e.Object.GetName()) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return isTenantName(e.ObjectNew.GetName()) },
-		DeleteFunc: func(e event.DeleteEvent) bool {
-			return isTenantName(e.Object.GetName()) || isOfType(e.Object, v1alpha1.TypeTwin)
-		},
-	})
+var namespaceChanges = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return isTenantName(e.Object.GetName()) },
+	UpdateFunc: func(e event.UpdateEvent) bool { return isTenantName(e.ObjectNew.GetName()) },
+	DeleteFunc: func(e event.DeleteEvent) bool {
+		return isTenantName(e.Object.GetName()) || isOfType(e.Object, v1alpha1.TypeTwin)
+	},
 }
 
 func isTenantName(name string) bool { return strings.HasPrefix(name, v1alpha1.TenantNamespacePrefix) }
@@ -53,20 +50,16 @@ func isOfType(object client.Object, value string) bool {
 }
 
 // offerChanges are those of an advertisement that matter here: it is renewed far more often.
-func offerChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*v1alpha1.Advertisement), e.ObjectNew.(*v1alpha1.Advertisement)
-		return podCIDR(before) != podCIDR(after) || before.Spec.Phase != after.Spec.Phase
-	}})
-}
+var offerChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*v1alpha1.Advertisement), e.ObjectNew.(*v1alpha1.Advertisement)
+	return podCIDR(before) != podCIDR(after) || before.Spec.Phase != after.Spec.Phase
+}}
 
 // claimChanges are what the claimer says, and that it was let in.
-func claimChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*v1alpha1.PeeringClaim), e.ObjectNew.(*v1alpha1.PeeringClaim)
-		return before.Generation != after.Generation || accepted(before) != accepted(after)
-	}})
-}
+var claimChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*v1alpha1.PeeringClaim), e.ObjectNew.(*v1alpha1.PeeringClaim)
+	return before.Generation != after.Generation || accepted(before) != accepted(after)
+}}
 
 // nodeTurned lets through that a virtual node goes, which a Peer that is being deleted waits for, and that its peer was cut off,
 // for another reason than before, or is back.
@@ -81,52 +74,27 @@ var nodeTurned = predicate.Funcs{
 
 // whyCutOff returns the reason that the virtual node shows, "" if its peer is not cut off.
 func whyCutOff(node *corev1.Node) string {
-	if c := v1alpha1.CutOff(node); c != nil {
-		return c.Reason
+	return ptr.Deref(v1alpha1.CutOff(node), corev1.NodeCondition{}).Reason
+}
+
+// peersOf finds the Peer of a tenant namespace, of what lies in one and of a virtual node by the name, and that of a twin by
+// the label.
+func peersOf(_ context.Context, o client.Object) []reconcile.Request {
+	peer, isTenant := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), v1alpha1.TenantNamespacePrefix)
+	if _, isNode := o.(*corev1.Node); isNode {
+		peer = strings.TrimPrefix(o.GetName(), v1alpha1.VirtualNodePrefix)
+	} else if !isTenant {
+		peer = o.GetLabels()[v1alpha1.LabelPeer]
 	}
-	return ""
-}
-
-// peerOfNamespace finds the Peer of a tenant namespace by the name, and that of a twin by the label.
-func peerOfNamespace() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		if isTenantName(o.GetName()) {
-			return requestFor(o.GetName())
-		}
-		return requestsFor(o.GetLabels()[v1alpha1.LabelPeer])
-	})
-}
-
-// peerOfMessage finds the Peer in whose tenant namespace an object lies.
-func peerOfMessage() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		return requestFor(o.GetNamespace())
-	})
-}
-
-func peerOfNode() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		return requestsFor(strings.TrimPrefix(o.GetName(), v1alpha1.VirtualNodePrefix))
-	})
+	if peer == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: peer}}}
 }
 
 // peerOfLink looks at a Peer whose link was made, closed, cut off, or is back.
 func peerOfLink(_ context.Context, peer string, queue peers.Queue[reconcile.Request]) {
 	queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: peer}})
-}
-
-func peerItself() handler.EventHandler { return &handler.EnqueueRequestForObject{} }
-
-func requestFor(tenantNamespace string) []reconcile.Request {
-	peer, ok := strings.CutPrefix(tenantNamespace, v1alpha1.TenantNamespacePrefix)
-	if !ok || peer == "" {
-		return nil
-	}
-	return requestsFor(peer)
-}
-
-func requestsFor(peer string) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: peer}}}
 }
 
 // podCIDR returns the range of the peer's pods as the peer itself sees it, and no range while it is not known.
