@@ -25,7 +25,7 @@ import (
 func newChecker(t *testing.T, objects ...client.Object) *checker {
 	t.Helper()
 	served := &metav1.APIResourceList{GroupVersion: "admissionregistration.k8s.io/v1", APIResources: []metav1.APIResource{
-		{Name: "mutatingadmissionpolicies"}, {Name: "validatingadmissionpolicies"},
+		{Kind: "MutatingAdmissionPolicy"}, {Kind: "ValidatingAdmissionPolicy"},
 	}}
 	return &checker{
 		client: newWorld(t, objects...).client, namespace: v1alpha1.SystemNamespace, ours: "v0.1.0",

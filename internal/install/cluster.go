@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -13,10 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -32,6 +35,8 @@ const (
 	PartOf = "hanse"
 	// How often the cluster is asked whether something has come about.
 	askAgain = 250 * time.Millisecond
+	// The service account of the manager: Hanse is where this one is.
+	managerAccount = "hanse-manager"
 )
 
 // Cluster is the cluster to work on.
@@ -42,56 +47,95 @@ type Cluster struct {
 	Report func(format string, args ...any)
 }
 
-// chartKinds are the kinds of what the chart makes, in the order in which it is removed.
+// chartKinds are the kinds of what the chart makes, in the order in which they are made: what others refer to comes first.
+// They are removed the other way round.
 var chartKinds = []schema.GroupVersionKind{
-	appsv1.SchemeGroupVersion.WithKind("Deployment"),
-	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
-	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
-	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"),
-	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
-	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
-	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
-	rbacv1.SchemeGroupVersion.WithKind("Role"),
-	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
+	namespaceKind,
 	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
-	flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
+	rbacv1.SchemeGroupVersion.WithKind("Role"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
+	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
 	flowcontrolv1.SchemeGroupVersion.WithKind("PriorityLevelConfiguration"),
-	corev1.SchemeGroupVersion.WithKind("Namespace"),
+	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
+	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"),
+	flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"),
+	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
+	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
+	deploymentKind,
+}
+
+var (
+	namespaceKind  = corev1.SchemeGroupVersion.WithKind("Namespace")
+	podKind        = corev1.SchemeGroupVersion.WithKind("Pod")
+	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+)
+
+// A selection is those objects of a kind that the options select, and of these the ones that are chosen, or all.
+type selection struct {
+	kind    schema.GroupVersionKind
+	options []client.ListOption
+	chosen  func(*unstructured.Unstructured) bool
+}
+
+// ofChart selects what the chart made, in the order in which it is removed.
+func ofChart() []selection {
+	var selected []selection
+	for _, kind := range slices.Backward(chartKinds) {
+		selected = append(selected, selection{kind: kind, options: []client.ListOption{client.MatchingLabels{PartOfLabel: PartOf}}})
+	}
+	return selected
 }
 
 // Apply makes the cluster have what the manifest says, and removes what an earlier one had in excess.
 func (c Cluster) Apply(ctx context.Context, m Manifest) error {
-	for _, definition := range m.Definitions {
-		if err := c.apply(ctx, definition); err != nil {
-			return err
-		}
+	if err := c.checkNamespace(ctx, m.Namespace); err != nil {
+		return err
 	}
-	for _, definition := range m.Definitions {
-		if err := c.waitEstablished(ctx, definition); err != nil {
-			return err
-		}
+	if err := c.apply(ctx, m.Definitions); err != nil {
+		return err
 	}
-	for _, object := range m.Objects {
-		if err := c.apply(ctx, object); err != nil {
-			return err
+	err := Until(ctx, "definitions to be established", func(ctx context.Context) (bool, error) {
+		missing, err := Missing(ctx, c.Client, m.Definitions)
+		if len(missing) > 0 {
+			err = fmt.Errorf("not yet: %s", some(missing))
 		}
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.apply(ctx, m.Objects); err != nil {
+		return err
 	}
 	return c.prune(ctx, m)
 }
 
-func (c Cluster) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), fieldOwner, client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("apply %s: %w", describe(object), err)
+// checkNamespace refuses another namespace than the one that Hanse is installed in. There is one Hanse in a cluster, because
+// the names of roles and policies are fixed, and its key is in its namespace.
+func (c Cluster) checkNamespace(ctx context.Context, named string) error {
+	accounts, err := c.list(ctx, selection{
+		kind:    corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+		options: []client.ListOption{client.MatchingLabels{PartOfLabel: PartOf}},
+		chosen:  func(o *unstructured.Unstructured) bool { return o.GetName() == managerAccount },
+	})
+	isNamed := func(o unstructured.Unstructured) bool { return o.GetNamespace() == named }
+	if err != nil || len(accounts) == 0 || slices.ContainsFunc(accounts, isNamed) {
+		return err
 	}
-	return nil
+	return fmt.Errorf("%w: %s, and not %s. Say --namespace %[2]s. It cannot be moved, since the cluster's key is there: to have it "+
+		"elsewhere, uninstall it first; all peers must then be joined again", ErrElsewhere, accounts[0].GetNamespace(), named)
 }
 
-func (c Cluster) waitEstablished(ctx context.Context, definition *unstructured.Unstructured) error {
-	return Until(ctx, "definition of "+definition.GetName()+" to be established", func(ctx context.Context) (bool, error) {
-		missing, err := Missing(ctx, c.Client, []*unstructured.Unstructured{definition})
-		return len(missing) == 0, err
-	})
+func (c Cluster) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		wanted := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
+		if err := c.Client.Apply(ctx, wanted, fieldOwner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("apply %s: %w", Describe(object), err)
+		}
+	}
+	return nil
 }
 
 // Missing names those of the objects that the cluster does not have. A definition must be established as well.
@@ -101,12 +145,12 @@ func Missing(ctx context.Context, c client.Client, objects []*unstructured.Unstr
 		found := &unstructured.Unstructured{}
 		found.SetGroupVersionKind(object.GroupVersionKind())
 		err := c.Get(ctx, client.ObjectKeyFromObject(object), found)
-		unready := found.GetKind() == definitionKind.Kind && !hasCondition(found, "Established")
+		unready := found.GetKind() == definitionKind.Kind && !isEstablished(found)
 		switch {
 		case meta.IsNoMatchError(err), apierrors.IsNotFound(err), err == nil && unready:
-			missing = append(missing, describe(object))
+			missing = append(missing, Describe(object))
 		case err != nil:
-			return nil, fmt.Errorf("read %s: %w", describe(object), err)
+			return nil, fmt.Errorf("read %s: %w", Describe(object), err)
 		}
 	}
 	return missing, nil
@@ -118,7 +162,7 @@ func (c Cluster) WaitAvailable(ctx context.Context, m Manifest) error {
 		if object.GetKind() != "Deployment" {
 			continue
 		}
-		err := Until(ctx, describe(object)+" to run", func(ctx context.Context) (bool, error) {
+		err := Until(ctx, Describe(object)+" to run", func(ctx context.Context) (bool, error) {
 			deployment := &appsv1.Deployment{}
 			if err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), deployment); err != nil {
 				return false, err
@@ -144,72 +188,46 @@ func Replicas(d *appsv1.Deployment) int32 {
 
 // prune removes what carries the chart's label but is not in the manifest.
 func (c Cluster) prune(ctx context.Context, m Manifest) error {
-	return c.eachOfChart(ctx, func(object *unstructured.Unstructured) error {
-		if slices.ContainsFunc(m.Objects, func(wanted *unstructured.Unstructured) bool { return same(wanted, object) }) {
-			return nil
+	found, err := c.list(ctx, ofChart()...)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		if slices.ContainsFunc(m.Objects, func(wanted *unstructured.Unstructured) bool { return same(wanted, &found[i]) }) {
+			continue
 		}
-		c.Report("Removing %s, which is no longer wanted", describe(object))
-		return c.delete(ctx, object)
-	})
-}
-
-// eachOfChart calls f for each object in the cluster that the chart made.
-func (c Cluster) eachOfChart(ctx context.Context, f func(*unstructured.Unstructured) error) error {
-	for _, kind := range chartKinds {
-		objects, err := c.list(ctx, kind, client.MatchingLabels{PartOfLabel: PartOf})
-		if err != nil {
+		c.Report("Removing %s, which is no longer wanted", Describe(&found[i]))
+		if err := c.delete(ctx, &found[i]); err != nil {
 			return err
 		}
-		for i := range objects {
-			if err := f(&objects[i]); err != nil {
-				return err
+	}
+	return nil
+}
+
+// list returns the selected objects. There are none of a kind that the cluster does not know.
+func (c Cluster) list(ctx context.Context, selected ...selection) ([]unstructured.Unstructured, error) {
+	var all []unstructured.Unstructured
+	for _, s := range selected {
+		found := &unstructured.UnstructuredList{}
+		found.SetGroupVersionKind(s.kind.GroupVersion().WithKind(s.kind.Kind + "List"))
+		err := c.Client.List(ctx, found, s.options...)
+		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("list %s: %w", s.kind.Kind, err)
+		}
+		for i := range found.Items {
+			if s.chosen == nil || s.chosen(&found.Items[i]) {
+				all = append(all, found.Items[i])
 			}
 		}
 	}
-	return nil
-}
-
-// list returns all objects of a kind, none if the cluster does not know the kind.
-func (c Cluster) list(
-	ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption,
-) ([]unstructured.Unstructured, error) {
-	found := &unstructured.UnstructuredList{}
-	found.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := c.Client.List(ctx, found, options...)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
-	}
-	return found.Items, nil
+	return all, nil
 }
 
 func (c Cluster) delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	err := c.Client.Delete(ctx, object, options...)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete %s: %w", describe(object), err)
+	if err := c.Client.Delete(ctx, object, options...); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s: %w", Describe(object), err)
 	}
 	return nil
-}
-
-// deleteAll deletes the objects of a kind that are chosen, and returns them. A nil choice means all.
-func (c Cluster) deleteAll(
-	ctx context.Context, kind schema.GroupVersionKind, chosen func(unstructured.Unstructured) bool, options ...client.ListOption,
-) ([]unstructured.Unstructured, error) {
-	objects, err := c.list(ctx, kind, options...)
-	if err != nil {
-		return nil, err
-	}
-	if chosen != nil {
-		objects = slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool { return !chosen(o) })
-	}
-	for i := range objects {
-		if err := c.delete(ctx, &objects[i]); err != nil {
-			return nil, err
-		}
-	}
-	return objects, nil
 }
 
 // finalError is an error that waiting does not change.
@@ -226,10 +244,9 @@ func Until(ctx context.Context, what string, ask func(context.Context) (bool, er
 	var last error
 	err := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
 		done, err := ask(ctx)
-		if end := (finalError{}); errors.As(err, &end) {
+		if last = err; errors.As(err, new(finalError)) {
 			return false, err
 		}
-		last = err
 		return done && err == nil, nil
 	})
 	if end := (finalError{}); errors.As(err, &end) {
@@ -246,10 +263,11 @@ func same(a, b client.Object) bool {
 		client.ObjectKeyFromObject(a) == client.ObjectKeyFromObject(b)
 }
 
-func describe(object client.Object) string {
+// Describe names an object with its kind.
+func Describe(object client.Object) string {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
-		kind = fmt.Sprintf("%T", object)
+		kind = reflect.TypeOf(object).Elem().Name()
 	}
 	if object.GetNamespace() == "" {
 		return kind + " " + object.GetName()
@@ -257,21 +275,17 @@ func describe(object client.Object) string {
 	return kind + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
-func hasCondition(object *unstructured.Unstructured, kind string) bool {
-	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		condition, ok := c.(map[string]any)
-		return ok && condition["type"] == kind && condition["status"] == "True"
-	})
+func isEstablished(object *unstructured.Unstructured) bool {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, definition)
+	return err == nil && apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established)
 }
-
-var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // MinimumKubernetes is the oldest version of Kubernetes that Hanse is installed in.
 const MinimumKubernetes = "1.36"
+
+// ErrElsewhere says that Hanse is installed in another namespace than the one that was named.
+var ErrElsewhere = errors.New("Hanse is installed in another namespace") //nolint:staticcheck // Hanse is a name
 
 // ErrUnsupported says that a cluster cannot run Hanse.
 var ErrUnsupported = errors.New("this cluster cannot run Hanse")
@@ -300,8 +314,7 @@ func KubernetesVersion(cluster discovery.DiscoveryInterface) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the version of Kubernetes %q: %w", info.GitVersion, err)
 	}
-	oldest := version.MustParseGeneric(MinimumKubernetes)
-	if found.Major() < oldest.Major() || found.Major() == oldest.Major() && found.Minor() < oldest.Minor() {
+	if found.LessThan(version.MustParseGeneric(MinimumKubernetes)) {
 		return "", fmt.Errorf("%w: it runs Kubernetes %s, and %s or newer is needed (for MutatingAdmissionPolicy v1); upgrade it first",
 			ErrUnsupported, info.GitVersion, MinimumKubernetes)
 	}
@@ -315,13 +328,10 @@ func CheckServed(cluster discovery.DiscoveryInterface, kind string) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("ask the API server for the resources of %s: %w", group, err)
 	}
-	isKind := func(r metav1.APIResource) bool { return r.Name == resourceOf(kind) }
+	isKind := func(r metav1.APIResource) bool { return r.Kind == kind }
 	if served != nil && slices.ContainsFunc(served.APIResources, isKind) {
 		return nil
 	}
 	return fmt.Errorf("%w: its API server does not serve %s in %s; see its flags --runtime-config and --feature-gates",
 		ErrUnsupported, kind, group)
 }
-
-// resourceOf is the plural of the kind of a policy.
-func resourceOf(kind string) string { return strings.ToLower(strings.TrimSuffix(kind, "y")) + "ies" }

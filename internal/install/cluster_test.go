@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,10 +39,19 @@ func newCluster(t *testing.T, objects ...client.Object) Cluster {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&apiextensionsv1.CustomResourceDefinition{}).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", nodeNames).
 		WithInterceptorFuncs(interceptor.Funcs{Apply: applyAndEstablish}).
 		Build()
 	return Cluster{Client: c, Report: t.Logf}
+}
+
+func nodeNames(pod client.Object) []string {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		return nil
+	}
+	name, _, _ := unstructured.NestedString(content, "spec", "nodeName")
+	return []string{name}
 }
 
 func applyAndEstablish(
@@ -113,6 +124,33 @@ func TestApplyRemovesWhatIsNoLongerWanted(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"hanse-kubelet", "hanse-manager", "of-somebody-else"}, got); diff != "" {
 		t.Errorf("service accounts (-want +got):\n%s", diff)
+	}
+}
+
+// The names of roles and policies do not depend on the namespace, so there is one Hanse in a cluster. Its key lies in its
+// namespace: removing that one in favour of another would end every peering.
+func TestHanseStaysInItsNamespace(t *testing.T) {
+	c, m := newCluster(t), small(t)
+	if err := c.Apply(soon(t), m); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := options()
+	elsewhere.Namespace = "other"
+	other := mustRender(t, elsewhere)
+	other.Definitions = m.Definitions
+	for name, err := range map[string]error{
+		"install":   c.Apply(soon(t), other),
+		"uninstall": c.Remove(soon(t), Removal{Namespace: "other", Force: true, Timeout: time.Second}),
+	} {
+		if !errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "--namespace hanse-system") {
+			t.Errorf("%s: error %v, want one that says where Hanse is", name, err)
+		}
+	}
+	if err := c.Client.Get(soon(t), client.ObjectKey{Name: "hanse-system"}, &corev1.Namespace{}); err != nil {
+		t.Errorf("the namespace with the key: %v", err)
+	}
+	if err := c.Client.Get(soon(t), client.ObjectKey{Name: "other"}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("another namespace was made: %v", err)
 	}
 }
 
@@ -215,14 +253,14 @@ func TestRemovingLeavesNothing(t *testing.T) {
 			t.Errorf("%T %s is left", object, object.GetName())
 		}
 	}
-	ofChartAlone := chartKinds[:len(chartKinds)-1] // users have namespaces too
+	ofChartAlone := chartKinds[1:] // users have namespaces too
 	expectNoneOf(t, c, append(slices.Clone(ofChartAlone), definitionKind)...)
 }
 
 func expectNoneOf(t *testing.T, c Cluster, kinds ...schema.GroupVersionKind) {
 	t.Helper()
 	for _, kind := range kinds {
-		left, err := c.list(soon(t), kind)
+		left, err := c.list(soon(t), selection{kind: kind})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestClustersThatCannotRunHanseAreToldWhy(t *testing.T) {
-	policies := []string{"validatingadmissionpolicies", "mutatingadmissionpolicies"}
+	policies := []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}
 	for name, test := range map[string]struct {
 		version string
 		serves  []string
@@ -32,8 +32,8 @@ func TestClustersThatCannotRunHanseAreToldWhy(t *testing.T) {
 			}
 			if test.serves != nil {
 				list := &metav1.APIResourceList{GroupVersion: "admissionregistration.k8s.io/v1"}
-				for _, resource := range test.serves {
-					list.APIResources = append(list.APIResources, metav1.APIResource{Name: resource})
+				for _, kind := range test.serves {
+					list.APIResources = append(list.APIResources, metav1.APIResource{Kind: kind})
 				}
 				cluster.Resources = append(cluster.Resources, list)
 			}

@@ -52,32 +52,27 @@ func (c Cluster) WaitAtHome(ctx context.Context, namespace string) error {
 func (c Cluster) tryPod(ctx context.Context, namespace string, isRight func(*corev1.Pod) bool) (bool, error) {
 	probe := probePod(namespace)
 	err := c.Client.Create(ctx, probe, client.DryRunAll)
-	if refusesPods(err) {
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
 		return true, nil
 	}
 	return err == nil && isRight(probe), err
 }
 
-func refusesPods(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err)
-}
-
 // probePod is a pod that any namespace takes. It is never made.
 func probePod(namespace string) *corev1.Pod {
-	no, yes := false, true
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "hanse-probe-"},
 		Spec: corev1.PodSpec{
-			AutomountServiceAccountToken: &no,
+			AutomountServiceAccountToken: new(false),
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot:   &yes,
+				RunAsNonRoot:   new(true),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
 				Name:  "probe",
 				Image: "probe",
 				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: &no,
+					AllowPrivilegeEscalation: new(false),
 					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
 			}},

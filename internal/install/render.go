@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -36,6 +37,8 @@ type Options struct {
 
 // Manifest is everything that an installation consists of, in the order in which it is to be made.
 type Manifest struct {
+	// Namespace is where Hanse runs.
+	Namespace string
 	// Definitions are the CustomResourceDefinitions, which must be established before the rest.
 	Definitions []*unstructured.Unstructured
 	// Objects is the rest, the namespace first.
@@ -60,7 +63,7 @@ func Render(o Options) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, err
 	}
-	var m Manifest
+	m := Manifest{Namespace: o.Namespace, Objects: []*unstructured.Unstructured{namespace(o.Namespace)}}
 	for _, crd := range c.CRDObjects() {
 		objects, err := decode(crd.Filename, crd.File.Data)
 		if err != nil {
@@ -68,17 +71,18 @@ func Render(o Options) (Manifest, error) {
 		}
 		m.Definitions = append(m.Definitions, objects...)
 	}
-	m.Objects = append(m.Objects, namespace(o.Namespace))
-	for _, file := range files {
-		objects, err := decode(file.Name, file.Data)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if path.Ext(name) != ".yaml" {
+			continue
+		}
+		objects, err := decode(name, []byte(files[name]))
 		if err != nil {
 			return Manifest{}, err
 		}
 		m.Objects = append(m.Objects, objects...)
 	}
-	slices.SortStableFunc(m.Objects, func(a, b *unstructured.Unstructured) int {
-		return rank(a.GetKind()) - rank(b.GetKind())
-	})
+	rank := func(o *unstructured.Unstructured) int { return slices.Index(chartKinds, o.GroupVersionKind()) }
+	slices.SortStableFunc(m.Objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
 	return m, nil
 }
 
@@ -107,8 +111,8 @@ func load() (*chart.Chart, error) {
 	return c, nil
 }
 
-// execute runs the templates, and returns what they made in the order of their names.
-func execute(c *chart.Chart, o Options) ([]*common.File, error) {
+// execute runs the templates, and returns what they made by their names.
+func execute(c *chart.Chart, o Options) (map[string]string, error) {
 	kubernetes, err := common.ParseKubeVersion(o.KubernetesVersion)
 	if err != nil {
 		return nil, fmt.Errorf("read the version of Kubernetes %q: %w", o.KubernetesVersion, err)
@@ -124,14 +128,7 @@ func execute(c *chart.Chart, o Options) ([]*common.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("render the chart: %w", err)
 	}
-	var files []*common.File
-	for name, text := range rendered {
-		if path.Ext(name) == ".yaml" {
-			files = append(files, &common.File{Name: name, Data: []byte(text)})
-		}
-	}
-	slices.SortFunc(files, func(a, b *common.File) int { return strings.Compare(a.Name, b.Name) })
-	return files, nil
+	return rendered, nil
 }
 
 func decode(name string, data []byte) ([]*unstructured.Unstructured, error) {
@@ -153,30 +150,11 @@ func decode(name string, data []byte) ([]*unstructured.Unstructured, error) {
 }
 
 func namespace(name string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1",
-		"kind":       "Namespace",
-		"metadata": map[string]any{
-			"name": name,
-			"labels": map[string]any{
-				"app.kubernetes.io/name":             "hanse",
-				PartOfLabel:                          PartOf,
-				"pod-security.kubernetes.io/enforce": "restricted",
-			},
-		},
-	}}
-}
-
-// order is that in which kinds are made: what others refer to comes first. What is not named comes before the last.
-var order = []string{
-	"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding",
-	"PriorityLevelConfiguration", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "", "ValidatingAdmissionPolicyBinding",
-	"MutatingAdmissionPolicyBinding", "Deployment",
-}
-
-func rank(kind string) int {
-	if i := slices.Index(order, kind); i >= 0 {
-		return i
-	}
-	return slices.Index(order, "")
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(namespaceKind)
+	object.SetName(name)
+	object.SetLabels(map[string]string{
+		"app.kubernetes.io/name": "hanse", PartOfLabel: PartOf, "pod-security.kubernetes.io/enforce": "restricted",
+	})
+	return object
 }

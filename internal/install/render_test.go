@@ -55,6 +55,17 @@ func TestTheChartLeavesTheListOfPeersAlone(t *testing.T) {
 	}
 }
 
+// What the chart makes is found again by its kind.
+func TestEveryKindOfTheChartIsKnown(t *testing.T) {
+	o := options()
+	o.Values = map[string]any{"discovery": map[string]any{"enabled": true}}
+	for _, object := range mustRender(t, o).Objects {
+		if !slices.Contains(chartKinds, object.GroupVersionKind()) {
+			t.Errorf("chartKinds lacks %s", object.GroupVersionKind())
+		}
+	}
+}
+
 // A policy without its binding does nothing.
 func TestEveryPolicyIsInForce(t *testing.T) {
 	m := mustRender(t, options())
