@@ -53,6 +53,7 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 		"check of a peer before there are any": {"check", "--pre", "--peer", "hamburg"},
 		"explain of nothing":                   {"explain", "pod"},
 		"offload that changes somehow":         {"offload", "shop", "--on-change", "maybe"},
+		"offload with two names":               {"offload", "shop", "--twin-name", "a", "--same-name", "--dry-run=client"},
 		"offload that prints without dry run":  {"offload", "shop", "-o", "yaml"},
 		"offload without a namespace":          {"offload"},
 		"offload with a comparing selector":    {"offload", "shop", "--cluster-selector", "size>3"},

@@ -216,3 +216,26 @@ func amounts(of corev1.ResourceList) string {
 	}
 	return strings.Join(words, ", ")
 }
+
+// A choice is a flag that takes one of few values, in upper or lower case. Its default is what the field says at first.
+type choice[T ~string] struct {
+	field  *T
+	values []T
+}
+
+func oneOf[T ~string](field *T, values ...T) choice[T] { return choice[T]{field, values} }
+
+func (c choice[T]) String() string { return string(*c.field) }
+
+// Type is what help shows in place of a value.
+func (c choice[T]) Type() string { return "string" }
+
+// Set takes a value from the command line.
+func (c choice[T]) Set(text string) error {
+	i := slices.IndexFunc(c.values, func(value T) bool { return strings.EqualFold(text, string(value)) })
+	if i < 0 {
+		return fmt.Errorf("it is one of %v", c.values)
+	}
+	*c.field = c.values[i]
+	return nil
+}

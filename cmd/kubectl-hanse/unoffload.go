@@ -27,9 +27,8 @@ func newUnoffloadCommand(global *globalFlags) *cobra.Command {
 		Use:   "unoffload NAMESPACE",
 		Short: "Let the pods of a namespace run at home only",
 		Long: "Ends the offloading of the namespace: new pods stay at home. Then it waits until those that run in other clusters\n" +
-			"have gone, and says which they are. They go when they end or are deleted, such as by `kubectl rollout restart`; with\n" +
-			"--evict Hanse evicts them, as their PodDisruptionBudgets allow. The namespaces that stand for this one over there go\n" +
-			"with the last of them.",
+			"have gone, and says which they are. They go when they end or are deleted, such as by `kubectl rollout restart`, or\n" +
+			"with --evict. The twin namespaces at providers go with the last of them.",
 		Example: `  # New pods stay at home
   kubectl hanse unoffload shop --wait=false
 
@@ -49,29 +48,30 @@ func newUnoffloadCommand(global *globalFlags) *cobra.Command {
 }
 
 func runUnoffload(ctx context.Context, command *cobra.Command, cluster install.Cluster, flags *unoffloadFlags, name string) error {
-	if err := cluster.Client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); err != nil {
+	c := cluster.Client
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); err != nil {
 		return fmt.Errorf("read namespace %s: %w", name, err)
 	}
 	// One that Hanse keeps by default would come back if it was deleted.
 	offloading := offloadingOf(name)
-	if _, err := read(ctx, cluster.Client, name, offloading.Name, offloading); err != nil {
+	if _, err := read(ctx, c, name, offloading.Name, offloading); err != nil {
 		return err
 	}
 	kept := offloading.Annotations[v1alpha1.AnnotationKeptOffloading] == "true"
 	if flags.evict {
-		done, err := moveHome(ctx, cluster, flags, name)
+		left, err := moveHome(ctx, cluster, name, flags.wait)
 		if err != nil {
 			return err
 		}
-		if !done {
+		if left {
 			return say(command, "The pods of namespace %s are moved home: its NamespaceOffloading has strategy Local.\n", name)
 		}
 	}
-	if err := unoffload(ctx, cluster.Client, name, kept); err != nil {
+	if err := endOffloading(ctx, c, name, kept); err != nil {
 		return err
 	}
 	if flags.wait {
-		if err := errors.Join(awaitPolicy(ctx, cluster, name, kept), awaitHome(ctx, cluster, name)); err != nil {
+		if err := errors.Join(cluster.WaitPlaced(ctx, name), awaitHome(ctx, cluster, name)); err != nil {
 			return err
 		}
 	}
@@ -82,18 +82,27 @@ func runUnoffload(ctx context.Context, command *cobra.Command, cluster install.C
 	return say(command, "Namespace %s is no longer offloaded.\n", name)
 }
 
-// moveHome has Hanse evict what runs elsewhere, and reports whether nothing does any more. If nothing did, nothing is
-// written.
-func moveHome(ctx context.Context, cluster install.Cluster, flags *unoffloadFlags, namespace string) (bool, error) {
+// moveHome has Hanse evict what runs elsewhere, and reports whether something is left of it, for which nobody waits.
+func moveHome(ctx context.Context, cluster install.Cluster, namespace string, wait bool) (left bool, err error) {
 	away, err := podsAway(ctx, cluster.Client, namespace)
 	if err != nil || len(away) == 0 {
-		return true, err
-	}
-	err = stayHome(ctx, cluster.Client, namespace, v1alpha1.ChangeEvict)
-	if err != nil || !flags.wait {
 		return false, err
 	}
-	return true, awaitHome(ctx, cluster, namespace)
+	if err := stayHome(ctx, cluster.Client, namespace, v1alpha1.ChangeEvict); err != nil || !wait {
+		return true, err
+	}
+	return false, awaitHome(ctx, cluster, namespace)
+}
+
+// endOffloading has new pods stay at home.
+func endOffloading(ctx context.Context, c client.Client, namespace string, kept bool) error {
+	if kept {
+		return stayHome(ctx, c, namespace, v1alpha1.ChangeKeep)
+	}
+	if err := client.IgnoreNotFound(c.Delete(ctx, offloadingOf(namespace))); err != nil {
+		return fmt.Errorf("delete NamespaceOffloading in namespace %s: %w", namespace, err)
+	}
+	return nil
 }
 
 // stayHome makes the offloading of the namespace the user's, with strategy Local.
@@ -104,25 +113,6 @@ func stayHome(ctx context.Context, c client.Client, namespace string, onChange v
 		offloading.Spec.Strategy, offloading.Spec.OnChange = v1alpha1.StrategyLocal, onChange
 		return nil
 	})
-}
-
-// unoffload ends the offloading for new pods. One that Hanse keeps would come back, so that one is made the user's.
-func unoffload(ctx context.Context, c client.Client, namespace string, kept bool) error {
-	if kept {
-		return stayHome(ctx, c, namespace, v1alpha1.ChangeKeep)
-	}
-	if err := client.IgnoreNotFound(c.Delete(ctx, offloadingOf(namespace))); err != nil {
-		return fmt.Errorf("delete NamespaceOffloading in namespace %s: %w", namespace, err)
-	}
-	return nil
-}
-
-// awaitPolicy waits until new pods stay at home.
-func awaitPolicy(ctx context.Context, cluster install.Cluster, namespace string, kept bool) error {
-	if kept {
-		return cluster.WaitOffloaded(ctx, namespace, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyLocal})
-	}
-	return cluster.WaitAtHome(ctx, namespace)
 }
 
 // awaitHome waits until no pod of the namespace runs elsewhere, and tells which do.

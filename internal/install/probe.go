@@ -14,16 +14,20 @@ import (
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
-// WaitOffloaded waits until new pods of the namespace are placed as its offloading says, and as the manager has decided if
-// there is something to decide. Policies and their parameters take a moment to be acted on.
-func (c Cluster) WaitOffloaded(ctx context.Context, namespace string, spec v1alpha1.NamespaceOffloadingSpec) error {
-	return Until(ctx, "new pods of namespace "+namespace+" to be placed by it", func(ctx context.Context) (bool, error) {
+// WaitPlaced waits until new pods of the namespace are placed as its offloading says, and as the manager has decided if
+// there is something to decide; without an offloading, until they are placed as if there were no Hanse. Policies and their
+// parameters take a moment to be acted on.
+func (c Cluster) WaitPlaced(ctx context.Context, namespace string) error {
+	return Until(ctx, "new pods of namespace "+namespace+" to be placed as it is wanted", func(ctx context.Context) (bool, error) {
 		offloading := &v1alpha1.NamespaceOffloading{}
 		key := client.ObjectKey{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName}
-		if err := c.Client.Get(ctx, key, offloading); err != nil {
+		err := c.Client.Get(ctx, key, offloading)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && !offloading.DeletionTimestamp.IsZero():
+			return c.tryPod(ctx, namespace, offload.LeftAlone)
+		case err != nil:
 			return false, fmt.Errorf("read NamespaceOffloading %s: %w", key, err)
-		}
-		if spec.Strategy != v1alpha1.StrategyLocal && !isDecided(offloading) {
+		case offloading.Spec.Strategy != v1alpha1.StrategyLocal && !isDecided(offloading):
 			return false, nil
 		}
 		placement, err := offload.NewPlacement(offloading)
@@ -38,13 +42,6 @@ func (c Cluster) WaitOffloaded(ctx context.Context, namespace string, spec v1alp
 func isDecided(offloading *v1alpha1.NamespaceOffloading) bool {
 	placed := meta.FindStatusCondition(offloading.Status.Conditions, v1alpha1.ConditionPlaced)
 	return placed != nil && placed.ObservedGeneration >= offloading.Generation
-}
-
-// WaitAtHome waits until new pods of the namespace are placed as if there were no Hanse.
-func (c Cluster) WaitAtHome(ctx context.Context, namespace string) error {
-	return Until(ctx, "new pods of namespace "+namespace+" to stay at home", func(ctx context.Context) (bool, error) {
-		return c.tryPod(ctx, namespace, offload.LeftAlone)
-	})
 }
 
 // tryPod asks what would become of a pod, which is not made. Whoever may not make pods there, or such ones, cannot ask

@@ -156,7 +156,7 @@ func (c Cluster) removeOffloadings(ctx context.Context) error {
 		return err
 	}
 	for i := range offloadings {
-		if err := c.WaitAtHome(ctx, offloadings[i].GetNamespace()); err != nil {
+		if err := c.WaitPlaced(ctx, offloadings[i].GetNamespace()); err != nil {
 			return err
 		}
 	}
