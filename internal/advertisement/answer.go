@@ -1,7 +1,6 @@
 package advertisement
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -10,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/exchange"
-	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -174,46 +171,4 @@ func acceptedCondition(o outcome) metav1.Condition {
 		return metav1.Condition{Status: status, Reason: v1alpha1.ReasonExpired, Message: messageExpired}
 	}
 	return metav1.Condition{Status: status, Reason: o.verdict.reason, Message: o.verdict.message}
-}
-
-// closedMessages say why an offer in force is for no more pods.
-var closedMessages = map[v1alpha1.OfferPhase]string{
-	v1alpha1.OfferCordoned: "The peer takes no more pods",
-	v1alpha1.OfferDraining: "The peer takes no more pods and asks us to move away those that it has",
-	v1alpha1.OfferLeaving:  "The peer parts from us",
-}
-
-// phase is that of an offer in force; nothing of any other counts.
-func phase(o outcome) v1alpha1.OfferPhase {
-	if !o.inForce() {
-		return ""
-	}
-	return exchange.Phase(o.spec)
-}
-
-// advertised is the condition of the Peer.
-func advertised(f facts, o outcome) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionAdvertised, Status: metav1.ConditionFalse, ObservedGeneration: f.peer.Generation,
-		Reason: v1alpha1.ReasonNoAdvertisement,
-	}
-	switch {
-	case f.self:
-		c.Reason, c.Message = v1alpha1.ReasonClusterIDMismatch, "The peer has the id of this very cluster"
-	case o.verdict.reason != "":
-		of := acceptedCondition(o)
-		c.Status, c.Reason, c.Message = of.Status, of.Reason, of.Message
-		if closed := closedMessages[phase(o)]; closed != "" {
-			c.Message = closed
-		}
-	case errors.Is(f.mirrorErr, peers.ErrMalformed):
-		c.Reason, c.Message = v1alpha1.ReasonMalformed, bounded(f.mirrorErr.Error())
-	case f.link == nil:
-		c.Message = "There is no link to the peer: see condition Reachable"
-	case !f.synced:
-		c.Message = "The peer's advertisement was not read yet"
-	default:
-		c.Message = "The peer does not advertise anything to this cluster"
-	}
-	return c
 }

@@ -3,6 +3,8 @@ package advertisement
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -15,7 +17,6 @@ import (
 type facts struct {
 	peer *v1alpha1.Peer
 	copy *v1alpha1.Advertisement // in our own cluster, nil if there is none
-	self bool                    // the peer has the id of this very cluster
 	link *peers.Link             // nil if there is none
 
 	synced     bool                       // the advertisements over there are known
@@ -74,7 +75,20 @@ func (s settings) decide(f facts, now time.Time) outcome {
 	case f.copy != nil:
 		o.verdict = lastVerdict(f.copy, o.record)
 	}
-	return s.expire(s.keepStorable(o, f), now)
+	o = s.expire(s.keepStorable(o, f), now)
+	if o.spec == nil && o.verdict.reason != "" {
+		o.spec = emptyOffer(f.peer, now)
+	}
+	return o
+}
+
+// emptyOffer is held as long as there is nothing else to hold, so that its status can say what is wrong with the newest message.
+func emptyOffer(peer *v1alpha1.Peer, now time.Time) *v1alpha1.AdvertisementSpec {
+	made := now.Truncate(time.Second)
+	return &v1alpha1.AdvertisementSpec{
+		ClusterID: peer.Spec.ClusterID, Availability: corev1.ResourceList{},
+		Timestamp: metav1.NewTime(made), TimeToLive: metav1.NewTime(made.Add(time.Second)),
+	}
 }
 
 // weigh enters the newest message.

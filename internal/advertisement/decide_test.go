@@ -169,7 +169,7 @@ func TestDecision(t *testing.T) {
 		},
 		"another cluster": {
 			hears(nil, messageAt(6, 0, func(s *spec) { s.ClusterID = "bremen" }), allowed, later), later,
-			want{no, v1alpha1.ReasonClusterIDMismatch, false, -1, false, false},
+			want{no, v1alpha1.ReasonClusterIDMismatch, false, 0, false, false},
 		},
 		"silence": {
 			hears(inUse(), messageAt(5, 0), allowed, start), start.Add(30 * time.Minute), want{no, v1alpha1.ReasonExpired, false, 5, false, false},

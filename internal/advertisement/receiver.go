@@ -147,7 +147,7 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if !peer.Protocol().Advertisements {
 		return reconcile.Result{}, nil // what it offers is made at home, by package agentless
 	}
-	known := peer.Spec.ClusterID != "" && peer.HasRole(v1alpha1.RoleProvider)
+	known := peer.Spec.ClusterID != "" && peer.Spec.ClusterID != r.config.ClusterID && peer.HasRole(v1alpha1.RoleProvider)
 	if !known || !peer.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, r.drop(ctx, peer)
 	}
@@ -189,11 +189,8 @@ func nextLook(f facts, o outcome, answered bool, now time.Time) time.Duration {
 
 // observe gathers the facts. That the peer cannot be read is a fact, and no error.
 func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Time) (facts, error) {
-	f := facts{peer: peer, self: peer.Spec.ClusterID == r.config.ClusterID}
-	if f.self {
-		return f, nil
-	}
 	var err error
+	f := facts{peer: peer}
 	if f.copy, err = r.held(ctx, peer); err != nil {
 		return f, err
 	}
@@ -203,7 +200,7 @@ func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Ti
 	}
 	mirror := f.link.FollowOne(advertisements, f.link.TenantNamespace(), peer.Spec.ClusterID)
 	f.synced, f.mirrorErr = mirror.HasSynced(), mirror.Err()
-	if errors.Is(f.mirrorErr, peers.ErrTooLarge) {
+	if errors.Is(f.mirrorErr, peers.ErrTooLarge) || f.copy == nil && errors.Is(f.mirrorErr, peers.ErrMalformed) {
 		f.malformed = f.mirrorErr // what the mirror shows is older than that
 		return f, nil
 	}

@@ -76,7 +76,7 @@ func TestPolicyChangeJudgesAgainWithoutAMessage(t *testing.T) {
 	w.peer(v1alpha1.RoleProvider)
 	w.offered()
 	w.reconcile(w.receiver)
-	w.expect([]string{"Normal Accepted", "Normal Accepted"}, w.heard()) // on the copy and on the Peer
+	w.expect([]string{"Normal Accepted"}, w.heard())
 
 	w.policiesSay(denied, nil)
 	w.reconcile(w.receiver)
@@ -87,7 +87,7 @@ func TestPolicyChangeJudgesAgainWithoutAMessage(t *testing.T) {
 		}
 	}
 	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
-	w.expect([]string{"Warning RefusedByPolicy", "Warning RefusedByPolicy"}, w.heard())
+	w.expect([]string{"Warning RefusedByPolicy"}, w.heard())
 	w.expectWrites(0, w.receiver)
 
 	w.policiesSay(policy.Decision{Outcome: policy.Allow}, nil)
@@ -97,7 +97,7 @@ func TestPolicyChangeJudgesAgainWithoutAMessage(t *testing.T) {
 		w.theirs().Status.Acknowledgement)
 	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	w.expectWrites(0, w.receiver)
-	w.expect([]string{"Normal Accepted", "Normal Accepted"}, w.heard())
+	w.expect([]string{"Normal Accepted"}, w.heard())
 }
 
 func TestCorrectionsAreUsedAndTold(t *testing.T) {
@@ -114,7 +114,7 @@ func TestCorrectionsAreUsedAndTold(t *testing.T) {
 		w.expect(v1alpha1.AcknowledgementAccepted, ad.Status.Acknowledgement.State)
 		w.expect([]string{"spec.availability[cpu]: 4 → 1"}, ad.Status.Acknowledgement.Corrections)
 	}
-	w.expect([]string{"Normal Corrected", "Normal Corrected"}, w.heard())
+	w.expect([]string{"Normal Corrected"}, w.heard())
 	w.expectWrites(0, w.receiver)
 
 	// A hello costs one write, although what it is corrected from has changed.
@@ -143,7 +143,7 @@ func TestPendingWaitsForAnAdministrator(t *testing.T) {
 	w.expect(v1alpha1.AcknowledgementPending, w.theirs().Status.Acknowledgement.State)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
 	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
-	w.expect([]string{"Normal PendingApproval", "Normal PendingApproval"}, w.heard())
+	w.expect([]string{"Normal PendingApproval"}, w.heard())
 	w.expectWrites(0, w.receiver)
 
 	w.says(w.offer(2))

@@ -112,7 +112,8 @@ func (w *world) cluster() client.WithWatch {
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				w.writes.Add(1)
-				if refusal := w.refusing.Load(); refusal != nil {
+				ad, isAd := o.(*v1alpha1.Advertisement)
+				if refusal := w.refusing.Load(); refusal != nil && isAd && len(ad.Spec.Availability) > 0 {
 					return *refusal
 				}
 				return c.Create(ctx, o, opts...)
@@ -289,11 +290,14 @@ func (w *world) expectAccepted(ad *v1alpha1.Advertisement, status metav1.Conditi
 	}
 }
 
+// expectAdvertised expects what a Peer shows as its condition Advertised, and returns the message.
 func (w *world) expectAdvertised(status metav1.ConditionStatus, reason string) string {
 	w.Helper()
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}}
-	w.get(w.home, peer)
-	return expectCondition(w.T, peer.Status.Conditions, v1alpha1.ConditionAdvertised, status, reason)
+	held := w.held()
+	if held == nil {
+		w.Fatal("there is no copy")
+	}
+	return expectCondition(w.T, held.Status.Conditions, v1alpha1.ConditionAccepted, status, reason)
 }
 
 func expectCondition(t *testing.T, conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) string {

@@ -2,7 +2,6 @@ package advertisement
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -10,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,17 +18,16 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// fieldOwner is the field manager of the condition that this package keeps on Peers.
-const fieldOwner = "hanse-advertisement"
-
-// report writes what is not yet as it must be: the copy, both answers, and the condition of the Peer. It says whether the
+// report writes what is not yet as it must be: the copy and both answers. It says whether the
 // provider knows the answer: that it does not want to hear it is no error, which would put off the end of its offer.
 func (r *Receiver) report(ctx context.Context, f facts, o outcome, now time.Time) (answered bool, err error) {
 	held, err := r.storeCopy(ctx, f, o)
 	if cannotBeStored(err) {
 		f.unstorable = fmt.Errorf("this cluster cannot store the advertisement: %w", err)
-		o, held = r.settings().decide(f, now), f.copy
-	} else if err != nil {
+		o = r.settings().decide(f, now)
+		held, err = r.storeCopy(ctx, f, o)
+	}
+	if err != nil {
 		return false, err
 	}
 	if o.taken {
@@ -41,7 +37,7 @@ func (r *Receiver) report(ctx context.Context, f facts, o outcome, now time.Time
 	if unanswered != nil {
 		ctrl.LoggerFrom(ctx).Info("Cannot answer an advertisement", "cause", unanswered.Error())
 	}
-	return unanswered == nil, errors.Join(r.answerCopy(ctx, held, o, now), r.reportOnPeer(ctx, f, o, now))
+	return unanswered == nil, r.answerCopy(ctx, held, o, now)
 }
 
 func cannotBeStored(err error) bool {
@@ -177,30 +173,6 @@ func providerStatus(raw *unstructured.Unstructured) v1alpha1.AdvertisementStatus
 	return status
 }
 
-// reportOnPeer applies our one condition on the Peer, with all its fields, since it is ours alone.
-func (r *Receiver) reportOnPeer(ctx context.Context, f facts, o outcome, now time.Time) error {
-	want := advertised(f, o)
-	want.LastTransitionTime = metav1.NewTime(now)
-	said := meta.FindStatusCondition(f.peer.Status.Conditions, want.Type)
-	if saysCondition(said, want) && said.ObservedGeneration == want.ObservedGeneration {
-		return nil
-	}
-	if said != nil && said.Status == want.Status {
-		want.LastTransitionTime = said.LastTransitionTime
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&want)
-	if err != nil {
-		return fmt.Errorf("encode condition %s: %w", want.Type, err)
-	}
-	if err := r.applyOnPeer(ctx, f.peer, content); err != nil {
-		return err
-	}
-	if o.verdict.reason == want.Reason && (said == nil || said.Status != want.Status || said.Reason != want.Reason) {
-		r.announce(f.peer, o.verdict)
-	}
-	return nil
-}
-
 // drop ends what there is for a peer that is no provider of ours, or not for long.
 func (r *Receiver) drop(ctx context.Context, peer *v1alpha1.Peer) error {
 	r.forget(peer.Name)
@@ -211,13 +183,7 @@ func (r *Receiver) drop(ctx context.Context, peer *v1alpha1.Peer) error {
 	if err != nil {
 		return err
 	}
-	if err := r.deleteCopy(ctx, peer, held); err != nil {
-		return err
-	}
-	if !peer.DeletionTimestamp.IsZero() || meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionAdvertised) == nil {
-		return nil
-	}
-	return r.applyOnPeer(ctx, peer)
+	return r.deleteCopy(ctx, peer, held)
 }
 
 // forget ends what is kept in memory for the peer.
@@ -232,18 +198,6 @@ func (r *Receiver) deleteCopy(ctx context.Context, peer *v1alpha1.Peer, held *v1
 		return nil
 	}
 	return wrap(client.IgnoreNotFound(r.client.Delete(ctx, held)), "delete the copy %s", copyKey(peer))
-}
-
-// applyOnPeer makes the conditions the only ones that we own on the Peer.
-func (r *Receiver) applyOnPeer(ctx context.Context, peer *v1alpha1.Peer, conditions ...any) error {
-	if conditions == nil {
-		conditions = []any{}
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions}}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Peer"))
-	object.SetName(peer.Name)
-	err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldOwner), client.ForceOwnership)
-	return wrap(err, "report on peer %q", peer.Name)
 }
 
 // wrap says what was attempted, of an error.

@@ -2,16 +2,13 @@ package agentless
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -34,10 +31,10 @@ type facts struct {
 // outcome is what to do about the offer of one peer.
 type outcome struct {
 	spec *v1alpha1.AdvertisementSpec // nil for no advertisement
-	// accepted is the answer to it, as on a copy of what a peer has said; Advertised the condition of the Peer.
-	accepted, advertised metav1.Condition
-	state                v1alpha1.AcknowledgementState
-	again                time.Duration
+	// accepted is the answer to it, as on a copy of what a peer has said.
+	accepted metav1.Condition
+	state    v1alpha1.AcknowledgementState
+	again    time.Duration
 }
 
 const (
@@ -53,11 +50,13 @@ func decide(f facts, settings Config) outcome {
 	switch {
 	case f.peer.Spec.ClusterID != f.id:
 		// Two homes that call a cluster the same would take each other's pods there for their own.
-		return nothing(v1alpha1.ReasonClusterIDMismatch, messageNamed, settings.Interval)
+		return f.nothing(v1alpha1.ReasonClusterIDMismatch, messageNamed, settings.Interval)
 	case f.unknown != "":
-		return nothing(v1alpha1.ReasonAgentless, f.unknown, settings.Interval)
+		return f.nothing(v1alpha1.ReasonAgentless, f.unknown, settings.Interval)
 	case f.offer == nil && f.held == nil:
-		return nothing(v1alpha1.ReasonNoAdvertisement, messageUnanswered, lookSoon)
+		return f.nothing(v1alpha1.ReasonNoAdvertisement, messageUnanswered, lookSoon)
+	case f.offer == nil && len(f.held.Spec.Availability) == 0:
+		return f.nothing(v1alpha1.ReasonNoAdvertisement, messageUnanswered, lookSoon)
 	case f.offer == nil:
 		return f.silent()
 	default:
@@ -65,8 +64,18 @@ func decide(f facts, settings Config) outcome {
 	}
 }
 
-func nothing(reason, message string, again time.Duration) outcome {
-	return outcome{advertised: no(v1alpha1.ConditionAdvertised, reason, message), again: again}
+// nothing has an empty advertisement say why there is no other.
+func (f facts) nothing(reason, message string, again time.Duration) outcome {
+	empty := &v1alpha1.AdvertisementSpec{
+		ClusterID: f.peer.Spec.ClusterID, Availability: corev1.ResourceList{},
+		Timestamp: metav1.NewTime(f.now.Truncate(time.Second)), TimeToLive: metav1.NewTime(f.now.Truncate(time.Second).Add(time.Second)),
+	}
+	if f.held != nil && len(f.held.Spec.Availability) == 0 {
+		empty = &f.held.Spec
+	}
+	return outcome{
+		spec: empty, accepted: no(v1alpha1.ConditionAccepted, reason, message), state: v1alpha1.AcknowledgementRefused, again: again,
+	}
 }
 
 // silent is about a peer that does not answer: what it has offered stays until its time is over.
@@ -77,7 +86,6 @@ func (f facts) silent() outcome {
 	}
 	o.state = v1alpha1.AcknowledgementRefused
 	o.accepted = no(v1alpha1.ConditionAccepted, v1alpha1.ReasonExpired, messageExpired)
-	o.advertised = no(v1alpha1.ConditionAdvertised, v1alpha1.ReasonExpired, messageExpired)
 	return o
 }
 
@@ -105,12 +113,10 @@ func (f facts) judged(o outcome) outcome {
 	if f.held != nil && f.held.Annotations[v1alpha1.AnnotationDecision] == v1alpha1.DecisionRefuse {
 		o.state = v1alpha1.AcknowledgementRefused
 		o.accepted = no(v1alpha1.ConditionAccepted, v1alpha1.ReasonRefusedByAdministrator, messageRefused)
-		o.advertised = no(v1alpha1.ConditionAdvertised, v1alpha1.ReasonRefusedByAdministrator, messageRefused)
 		return o
 	}
 	o.state = v1alpha1.AcknowledgementAccepted
 	o.accepted = yes(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, messageUsed)
-	o.advertised = yes(v1alpha1.ConditionAdvertised, v1alpha1.ReasonAccepted, messageUsed)
 	return o
 }
 
@@ -122,19 +128,16 @@ func no(kind, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// fieldOwner is the field manager of the condition that this package keeps on Peers.
-const fieldOwner = "hanse-agentless"
-
 // annotationAccepted marks with "true" a copy of an advertisement whose spec was accepted.
 const annotationAccepted = v1alpha1.AnnotationAccepted
 
-// report writes what is not yet as it must be: the advertisement, the answer to it, and the condition of the Peer.
+// report writes what is not yet as it must be: the advertisement, and the answer to it.
 func (o *Offerer) report(ctx context.Context, f facts, next outcome) error {
 	ad, err := o.store(ctx, f, next)
-	if err == nil {
-		err = o.answer(ctx, ad, f, next)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, o.reportOnPeer(ctx, f, next))
+	return o.answer(ctx, ad, f, next)
 }
 
 // store makes the advertisement, or changes or deletes it if it must, and returns it as it now is; nil if there is none.
@@ -200,32 +203,6 @@ func (o *Offerer) answer(ctx context.Context, ad *v1alpha1.Advertisement, f fact
 	answered.Status = *status
 	if err := o.client.Status().Update(ctx, answered); err != nil {
 		return fmt.Errorf("answer Advertisement %s: %w", client.ObjectKeyFromObject(ad), err)
-	}
-	return nil
-}
-
-// reportOnPeer applies our one condition on the Peer.
-func (o *Offerer) reportOnPeer(ctx context.Context, f facts, next outcome) error {
-	want := next.advertised
-	want.ObservedGeneration, want.LastTransitionTime = f.peer.Generation, metav1.NewTime(f.now)
-	if known := meta.FindStatusCondition(f.peer.Status.Conditions, want.Type); known != nil {
-		if known.Status == want.Status {
-			want.LastTransitionTime = known.LastTransitionTime
-		}
-		if equality.Semantic.DeepEqual(*known, want) {
-			return nil
-		}
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&want)
-	if err != nil {
-		return fmt.Errorf("encode condition %s: %w", want.Type, err)
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{maps.Clone(content)}}}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Peer"))
-	object.SetName(f.peer.Name)
-	err = o.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldOwner), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("report on Peer %s: %w", f.peer.Name, err)
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (m *market) peer() *v1alpha1.Peer {
 
 func (m *market) expectAdvertised(status metav1.ConditionStatus, reason, says string) {
 	m.t.Helper()
-	got := meta.FindStatusCondition(m.peer().Status.Conditions, v1alpha1.ConditionAdvertised)
+	got := meta.FindStatusCondition(m.ad().Status.Conditions, v1alpha1.ConditionAccepted)
 	if got == nil || got.Status != status || got.Reason != reason || !strings.Contains(got.Message, says) {
 		m.t.Errorf("Advertised is %+v, want %s for %s that says %q", got, status, reason, says)
 	}
@@ -229,7 +229,7 @@ func TestWhichRightIsMissingIsSaid(t *testing.T) {
 				m.refused[kind] = true
 			}
 			m.reconcile()
-			if m.ad() != nil {
+			if len(m.ad().Spec.Availability) > 0 {
 				t.Error("there is an offer all the same")
 			}
 			m.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonAgentless, test.says)
@@ -285,7 +285,7 @@ func TestAnIDThatSomebodyChoseIsNotUsed(t *testing.T) {
 	}
 	m.reconcile()
 	m.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonClusterIDMismatch, "make the Peer anew")
-	if m.ad() != nil {
+	if len(m.ad().Spec.Availability) > 0 {
 		t.Error("there is an offer all the same")
 	}
 }

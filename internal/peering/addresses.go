@@ -61,7 +61,7 @@ func (a *addressStep) Reconcile(ctx context.Context, o *observation) (result, er
 	}
 	var theirs netip.Prefix
 	// Before the offer is accepted nothing runs there. So the range is told together with Ready, in one write.
-	if advertised := said(o.peer, v1alpha1.ConditionAdvertised); advertised != nil && advertised.ok() {
+	if advertised(o).ok() {
 		theirs = podCIDR(o.offer)
 	}
 	got, err := a.assign(ctx, o.peer, theirs)

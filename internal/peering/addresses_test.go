@@ -40,7 +40,7 @@ func TestAddressesOfPeers(t *testing.T) {
 	if got := w.peer().Status.RemappedPodCIDR; got != "" {
 		t.Errorf("got %s before the offer is accepted", got)
 	}
-	w.says(v1alpha1.ConditionAdvertised, yes, v1alpha1.ReasonAccepted)
+	w.advertises(yes, v1alpha1.ReasonAccepted)
 	before := w.writes
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -273,4 +274,42 @@ func compatibility(o *observation) *condition {
 			"upgrade the older one. What runs keeps running", strings.Join(theirs.apiVersions, ", "), strings.Join(apiVersions, ", "))
 	}
 	return isTrue(kind, "The versions of Hanse on both sides understand each other")
+}
+
+// advertised is whether an offer of a provider is in use. The copy that this cluster keeps of the offer says so.
+func advertised(o *observation) *condition {
+	const kind = v1alpha1.ConditionAdvertised
+	if !o.peer.HasRole(v1alpha1.RoleProvider) {
+		return nil
+	}
+	answer := verdictOf(o.offer)
+	switch {
+	case o.peer.Spec.ClusterID == o.config.ClusterID:
+		return isFalse(kind, v1alpha1.ReasonClusterIDMismatch, "The peer has the id of this very cluster")
+	case answer == nil && o.contact.probe.link == nil:
+		return isFalse(kind, v1alpha1.ReasonNoAdvertisement, "There is no link to the peer: see condition Reachable")
+	case answer == nil:
+		return isFalse(kind, v1alpha1.ReasonNoAdvertisement, "The peer does not advertise anything to this cluster, or its "+
+			"advertisement was not read yet")
+	case !answer.ok():
+		return &condition{kind, answer.status, answer.reason, answer.message}
+	default:
+		closed := closedMessages[o.offer.Spec.Phase]
+		return &condition{kind, answer.status, answer.reason, cmp.Or(closed, answer.message, "The advertisement is used")}
+	}
+}
+
+// verdictOf returns what our copy of an advertisement says of it, or nil.
+func verdictOf(ad *v1alpha1.Advertisement) *condition {
+	if ad == nil {
+		return nil
+	}
+	return conditionOf(ad.Status.Conditions, v1alpha1.ConditionAccepted)
+}
+
+// closedMessages say why an offer in use is for no more pods.
+var closedMessages = map[v1alpha1.OfferPhase]string{
+	v1alpha1.OfferCordoned: "The peer takes no more pods",
+	v1alpha1.OfferDraining: "The peer takes no more pods and asks us to move away those that it has",
+	v1alpha1.OfferLeaving:  "The peer parts from us",
 }

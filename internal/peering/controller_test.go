@@ -134,10 +134,10 @@ func TestProviderIsProbedUntilItIsReady(t *testing.T) {
 	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNoAdvertisement)
 	w.expectEventCount(1)
 
-	w.says(v1alpha1.ConditionAdvertised, no, v1alpha1.ReasonExpired)
+	w.advertises(no, v1alpha1.ReasonExpired)
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonExpired)
-	w.says(v1alpha1.ConditionAdvertised, yes, v1alpha1.ReasonAccepted)
+	w.advertises(yes, v1alpha1.ReasonAccepted)
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
 	w.expectEventCount(2)

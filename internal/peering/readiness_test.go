@@ -85,8 +85,13 @@ func TestReadySumsUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, peerOf(test.roles...))
 			for kind, c := range test.says {
+				if kind == v1alpha1.ConditionAdvertised {
+					w.advertises(c.status, c.reason)
+					continue
+				}
 				w.says(kind, c.status, c.reason)
 			}
+			w.reconcile() // makes the tenant namespace
 			if test.missing {
 				w.links.err = peers.ErrCredentialsMissing
 				ours := &session{}
@@ -161,5 +166,43 @@ func TestNothingIsMadeForAPeerThatWasOnlyDiscovered(t *testing.T) {
 	ns := &corev1.Namespace{}
 	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "hanse-peer-hamburg"}, ns); !apierrors.IsNotFound(err) {
 		t.Errorf("it has a namespace: %v", err)
+	}
+}
+
+func TestAdvertisedIsWhatTheCopySays(t *testing.T) {
+	holds := func(phase v1alpha1.OfferPhase, status metav1.ConditionStatus, reason, message string) *v1alpha1.Advertisement {
+		ad := advertisement("")
+		ad.Spec.Phase = phase
+		ad.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, Message: message}}
+		return ad
+	}
+	for name, test := range map[string]struct {
+		offer   *v1alpha1.Advertisement
+		id      string
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+	}{
+		"no copy":                      {nil, "c-hamburg", no, v1alpha1.ReasonNoAdvertisement, "There is no link to the peer: see condition Reachable"},
+		"not judged yet":               {advertisement(""), "c-hamburg", no, v1alpha1.ReasonNoAdvertisement, "There is no link to the peer: see condition Reachable"},
+		"our own id":                   {nil, "c-lubeck", no, v1alpha1.ReasonClusterIDMismatch, "The peer has the id of this very cluster"},
+		"in use":                       {holds("", yes, v1alpha1.ReasonAccepted, ""), "c-hamburg", yes, v1alpha1.ReasonAccepted, "The advertisement is used"},
+		"corrected":                    {holds("", yes, v1alpha1.ReasonCorrected, "Less is used"), "c-hamburg", yes, v1alpha1.ReasonCorrected, "Less is used"},
+		"cordoned":                     {holds(v1alpha1.OfferCordoned, yes, v1alpha1.ReasonAccepted, ""), "c-hamburg", yes, v1alpha1.ReasonAccepted, "The peer takes no more pods"},
+		"draining":                     {holds(v1alpha1.OfferDraining, yes, v1alpha1.ReasonAccepted, ""), "c-hamburg", yes, v1alpha1.ReasonAccepted, "The peer takes no more pods and asks us to move away those that it has"},
+		"leaving":                      {holds(v1alpha1.OfferLeaving, yes, v1alpha1.ReasonAccepted, ""), "c-hamburg", yes, v1alpha1.ReasonAccepted, "The peer parts from us"},
+		"refused, and cordoned before": {holds(v1alpha1.OfferCordoned, no, v1alpha1.ReasonExpired, "It has ended"), "c-hamburg", no, v1alpha1.ReasonExpired, "It has ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := peerOf(v1alpha1.RoleProvider)
+			peer.Spec.ClusterID = test.id
+			got := advertised(&observation{config: &Config{ClusterID: "c-lubeck"}, peer: peer, offer: test.offer})
+			if want := (condition{v1alpha1.ConditionAdvertised, test.status, test.reason, test.message}); *got != want {
+				t.Errorf("got %+v, want %+v", *got, want)
+			}
+		})
+	}
+	if got := advertised(&observation{config: &Config{}, peer: peerOf(v1alpha1.RoleConsumer)}); got != nil {
+		t.Errorf("a peer that is no provider says %+v", got)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/local"
 )
 
-// fieldOwner is who writes the status of Peers, but for condition Advertised.
+// fieldOwner is who writes the status of Peers.
 const fieldOwner = client.FieldOwner("hanse-peering")
 
 // A condition is a metav1.Condition without what the API adds.
@@ -44,12 +44,16 @@ func unknown(kind, reason, message string, args ...any) *condition {
 // conditions are those that this package writes. Each is told by a function that returns nil if it has nothing new to say.
 // They are asked in this order, and find in the status of the Peer what those before them have said.
 var conditions = []func(o *observation) *condition{
-	joined, sessionKept, authenticated, reachable, compatibility, withinBudget, connected, readiness,
+	joined, sessionKept, authenticated, reachable, compatibility, withinBudget, connected, advertised, readiness,
 }
 
 // said returns what a condition of the Peer says, or nil.
 func said(peer *v1alpha1.Peer, kind string) *condition {
-	found := meta.FindStatusCondition(peer.Status.Conditions, kind)
+	return conditionOf(peer.Status.Conditions, kind)
+}
+
+func conditionOf(conditions []metav1.Condition, kind string) *condition {
+	found := meta.FindStatusCondition(conditions, kind)
 	if found == nil {
 		return nil
 	}
@@ -64,6 +68,9 @@ func statusOf(o observation, now metav1.Time) v1alpha1.PeerStatus {
 	if !o.peer.HasRole(v1alpha1.RoleConsumer) && !o.deleted() {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionJoined)
 		status.Invitation = nil
+	}
+	if !o.peer.HasRole(v1alpha1.RoleProvider) && !o.deleted() {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionAdvertised)
 	}
 	if !hasSession(o.peer) {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionSession)
@@ -109,11 +116,7 @@ func (c *Controller) report(ctx context.Context, o *observation) error {
 	if equality.Semantic.DeepEqual(o.peer.Status, status) {
 		return nil
 	}
-	ours := status
-	ours.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(said metav1.Condition) bool {
-		return said.Type == v1alpha1.ConditionAdvertised
-	})
-	if err := local.ApplyStatus(ctx, c.client, fieldOwner, o.peer, &ours); err != nil {
+	if err := local.ApplyStatus(ctx, c.client, fieldOwner, o.peer, &status); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	c.announce(ctx, o.peer, &status)
@@ -225,10 +228,8 @@ func provision(o *observation, others []*condition) *condition {
 	if o.addresses.problem != "" {
 		return isFalse(kind, v1alpha1.ReasonNoAddressRange, "%s", o.addresses.problem)
 	}
-	ad := said(peer, v1alpha1.ConditionAdvertised)
+	ad := advertised(o)
 	switch {
-	case ad == nil:
-		return isFalse(kind, v1alpha1.ReasonNoAdvertisement, "The peer has not advertised anything to this cluster yet")
 	case !ad.ok():
 		return ad.asReady()
 	case peer.Agentless():

@@ -113,7 +113,8 @@ func TestPeerThatExceedsItsBudgetSaysSoUntilThatIsOver(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, peerOf(v1alpha1.RoleProvider), nodeThatShows("KubeletReady"))
-			w.says(v1alpha1.ConditionAdvertised, yes, v1alpha1.ReasonAccepted)
+			w.reconcile() // makes the tenant namespace
+			w.advertises(yes, v1alpha1.ReasonAccepted)
 			w.reconcile()
 			w.expect(v1alpha1.ConditionWithinBudget, yes, v1alpha1.ReasonReady)
 			w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)

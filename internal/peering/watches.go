@@ -19,8 +19,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// watchedConditions are those of a Peer that others write, and those of ours by which a join goes on.
-var watchedConditions = []string{v1alpha1.ConditionAdvertised, v1alpha1.ConditionJoined, v1alpha1.ConditionSession}
+// watchedConditions are those of a Peer by which a join goes on.
+var watchedConditions = []string{v1alpha1.ConditionJoined, v1alpha1.ConditionSession}
 
 // peerChanges leaves out most of what we ourselves write.
 var peerChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -52,7 +52,7 @@ func isOfType(object client.Object, value string) bool {
 // offerChanges are those of an advertisement that matter here: it is renewed far more often.
 var offerChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*v1alpha1.Advertisement), e.ObjectNew.(*v1alpha1.Advertisement)
-	return podCIDR(before) != podCIDR(after) || before.Spec.Phase != after.Spec.Phase
+	return podCIDR(before) != podCIDR(after) || before.Spec.Phase != after.Spec.Phase || !ptr.Equal(verdictOf(before), verdictOf(after))
 }}
 
 // claimChanges are what the claimer says, and that it was let in.

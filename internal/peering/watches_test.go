@@ -18,19 +18,18 @@ func TestOnlySomeChangesOfAPeerCount(t *testing.T) {
 			}}
 		}
 	}
-	advertised := said(v1alpha1.ConditionAdvertised, metav1.ConditionTrue, time.Unix(1, 0))
+	joined := said(v1alpha1.ConditionJoined, metav1.ConditionTrue, time.Unix(1, 0))
 	for name, test := range map[string]struct {
 		before, after func(*v1alpha1.Peer)
 		want          bool
 	}{
-		"nothing":                        {advertised, advertised, false},
-		"the peer begins to advertise":   {func(*v1alpha1.Peer) {}, advertised, true},
-		"the peer's offer ends":          {advertised, said(v1alpha1.ConditionAdvertised, metav1.ConditionFalse, time.Unix(1, 0)), true},
-		"a time in the status":           {advertised, said(v1alpha1.ConditionAdvertised, metav1.ConditionTrue, time.Unix(9, 0)), false},
+		"nothing":                        {joined, joined, false},
+		"our invitation ends":            {joined, said(v1alpha1.ConditionJoined, metav1.ConditionFalse, time.Unix(1, 0)), true},
+		"a time in the status":           {joined, said(v1alpha1.ConditionJoined, metav1.ConditionTrue, time.Unix(9, 0)), false},
 		"the peer joins":                 {func(*v1alpha1.Peer) {}, said(v1alpha1.ConditionJoined, metav1.ConditionTrue, time.Unix(1, 0)), true},
 		"our session ends":               {func(*v1alpha1.Peer) {}, said(v1alpha1.ConditionSession, metav1.ConditionFalse, time.Unix(1, 0)), true},
 		"a condition that we write":      {func(*v1alpha1.Peer) {}, said(v1alpha1.ConditionReady, metav1.ConditionTrue, time.Unix(1, 0)), false},
-		"the spec":                       {advertised, func(p *v1alpha1.Peer) { advertised(p); p.Generation++ }, true},
+		"the spec":                       {joined, func(p *v1alpha1.Peer) { joined(p); p.Generation++ }, true},
 		"somebody takes a finalizer off": {func(p *v1alpha1.Peer) { p.Finalizers = []string{v1alpha1.FinalizerPeer} }, func(*v1alpha1.Peer) {}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

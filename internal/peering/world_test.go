@@ -239,6 +239,20 @@ func (w *world) says(kind string, status metav1.ConditionStatus, reason string) 
 	}
 }
 
+// advertises has our copy of hamburg's offer, which is made if there is none, carry that answer.
+func (w *world) advertises(status metav1.ConditionStatus, reason string) {
+	w.t.Helper()
+	ad := advertisement("")
+	if !w.exists(ad.Namespace, ad.Name, ad) {
+		w.create(ad)
+	}
+	meta.SetStatusCondition(&ad.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, Message: "As the answer says",
+		LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	})
+	w.update(ad)
+}
+
 // joins is what inviteStep does when the peer uses our invitation.
 func (w *world) joins() *v1alpha1.PeeringClaim {
 	w.t.Helper()
