@@ -18,7 +18,8 @@ import (
 
 // records are what peers keep of our pods. They are followed in the twins of those namespaces that have pods at the peer,
 // or had some until a moment ago.
-var records = &peers.Subject{Example: &v1alpha1.ShadowPod{}, Trim: trimRecord}
+// A trimmed record has about 3 KB. One of a pod with a hundred containers stays far below the bound.
+var records = &peers.Subject{Example: &v1alpha1.ShadowPod{}, Trim: trimRecord, MostBytes: 256 << 10}
 
 // unfollowAfter is for how long nothing must happen in a twin without pods until it is not followed any more. To follow a
 // twin again takes two requests, which a namespace whose pods come and go should not cost each time.

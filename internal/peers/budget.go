@@ -88,7 +88,12 @@ func (l *Links) ledger(peer string) *ledger {
 // OverBudget returns ErrOverBudget, with what to do, while the peer sends more than is taken from one peer. Its message is
 // the same for as long as that lasts.
 func (l *Links) OverBudget(peer string) error {
-	books := l.ledger(peer)
+	l.mu.Lock()
+	books := l.ledgers[peer]
+	l.mu.Unlock()
+	if books == nil {
+		return nil
+	}
 	books.mu.Lock()
 	defer books.mu.Unlock()
 	for m := range books.over {
@@ -100,19 +105,24 @@ func (l *Links) OverBudget(peer string) error {
 }
 
 func (b *ledger) exceeded() error {
-	return fmt.Errorf("%w: at most %d objects and %d MiB are held for one peer, and %d MiB are received at a time: "+
-		"ask its administrator what it has there for this cluster",
+	return fmt.Errorf("%w: at most %d objects and %d MiB are held for one peer, fewer and smaller ones of some kinds, "+
+		"and %d MiB are received at a time: ask its administrator what it has there for this cluster",
 		ErrOverBudget, b.limit.HeldObjects, b.limit.HeldBytes>>20, b.limit.ReceivedBytes>>20)
 }
 
-// charge has the account of the mirror say what it takes now, unless that is more than there is room for.
+// charge has the account of the mirror say what it takes now, unless that is more than there is room for. A mirror that
+// has ended, whose account is closed or will be, is not charged any more.
 func (b *ledger) charge(m *Mirror, now usage) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if m.ctx.Err() != nil {
+		return nil
+	}
 	before := b.accounts[m]
 	after := b.held.minus(before).plus(now)
 	grows := now.bytes > before.bytes || now.objects > before.objects
-	if grows && (after.bytes > b.limit.HeldBytes || after.objects > b.limit.HeldObjects) {
+	tooMany := m.subject.MostObjects > 0 && now.objects > m.subject.MostObjects
+	if grows && (tooMany || after.bytes > b.limit.HeldBytes || after.objects > b.limit.HeldObjects) {
 		return b.exceeded()
 	}
 	b.accounts[m], b.held = now, after

@@ -91,18 +91,22 @@ func TestEventsThatExceedTheBudgetAreNotKept(t *testing.T) {
 	if held := m.Len(); held > 5 {
 		t.Errorf("%d objects of 200 KiB are held", held)
 	}
+	books := w.links.ledger(w.peer.Name)
 	w.links.Close(w.peer.Name)
 	if err := w.links.OverBudget(w.peer.Name); err != nil {
 		t.Errorf("a peer without a link still exceeds its budget: %v", err)
 	}
+	if len(w.links.ledgers) > 0 {
+		t.Error("what a peer without a link cost is not forgotten")
+	}
 	<-m.ctx.Done()
-	w.expectNothingHeld()
+	_ = m.put(types.NamespacedName{Namespace: tenant, Name: "late"}, heavy("late", 10))
+	w.expectNothingHeld(books)
 }
 
 // expectNothingHeld waits until all accounts of the peer are closed.
-func (w *world) expectNothingHeld() {
+func (w *world) expectNothingHeld(books *ledger) {
 	w.t.Helper()
-	books := w.links.ledger(w.peer.Name)
 	held := func() usage {
 		books.mu.Lock()
 		defer books.mu.Unlock()
@@ -112,6 +116,36 @@ func (w *world) expectNothingHeld() {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("still held: %+v", held())
 		}
+	}
+}
+
+func TestObjectsOfAKindAreFewAndSmall(t *testing.T) {
+	for name, test := range map[string]struct {
+		of    *Subject
+		count int
+		bytes int // of the last one
+	}{
+		"too many":  {&Subject{Example: &v1alpha1.ShadowPod{}, MostObjects: 30}, 31, 10},
+		"too large": {&Subject{Example: &v1alpha1.ShadowPod{}, MostBytes: 10 << 10}, 2, 20 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := flooding(t, Budget{HeldBytes: 1 << 20})
+			server := &apiServer{pages: []string{listOf(t, "")}, events: make(chan string, test.count)}
+			w.answers(server.serve)
+			m := w.connect().Follow(test.of, tenant)
+			if err := m.WaitForSync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for i := range test.count - 1 {
+				server.events <- event(t, "ADDED", heavy(fmt.Sprint(i), 10))
+			}
+			server.events <- event(t, "ADDED", heavy("last", test.bytes))
+			expectOver(t, w, m)
+			if _, kept := m.Named("last"); kept {
+				t.Error("the last object is kept")
+			}
+			w.links.Close(w.peer.Name) // the server waits for its watches
+		})
 	}
 }
 

@@ -196,6 +196,9 @@ func (r *reader) take(list client.ObjectList) error {
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		if object, ok := item.(client.Object); ok {
 			r.feed.accept(object)
+			if err := r.mirror.fits(object); err != nil {
+				return err
+			}
 			took = took.plus(usage{sizeOf(object), 1})
 		}
 		return nil

@@ -278,14 +278,18 @@ func secretName(peer string) string {
 	return v1alpha1.TenantNamespace(peer) + "/" + v1alpha1.LinkSecret
 }
 
-// swap puts link in the place of the peer's link, which it closes. It reports whether links are still made at all.
+// swap puts link in the place of the peer's link, which it closes. Without a link, what the peer costs is forgotten with it.
+// It reports whether links are still made at all.
 func (l *Links) swap(peer string, link *Link) bool {
 	l.mu.Lock()
 	old := l.links[peer]
 	delete(l.links, peer)
 	delete(l.adapted, peer) // it ends with the link that it was made of
 	open := !l.closed
-	if open && link != nil {
+	switch {
+	case link == nil:
+		delete(l.ledgers, peer)
+	case open:
 		l.links[peer] = link
 	}
 	l.mu.Unlock()

@@ -33,10 +33,14 @@ type Subject struct {
 	Labels labels.Selector
 	// Trim takes off an object what nobody reads, before it is kept. By default its managed fields alone are taken off.
 	Trim func(client.Object)
+	// MostObjects and MostBytes bound, within the Budget of the peer, how many objects of one namespace are kept, and how large
+	// each may be when it is trimmed. By default the Budget is the only bound.
+	MostObjects, MostBytes int
 }
 
-// Mappings are our NamespaceMappings at a peer. Each says which twin namespace one of our namespaces has there.
-var Mappings = &Subject{Example: &v1alpha1.NamespaceMapping{}}
+// Mappings are our NamespaceMappings at a peer. Each says which twin namespace one of our namespaces has there. Kubernetes
+// itself is made for 10,000 namespaces in a cluster, and few of them are offloaded to the same peer.
+var Mappings = &Subject{Example: &v1alpha1.NamespaceMapping{}, MostObjects: 5000, MostBytes: 64 << 10}
 
 // A Mirror is a read-only copy of the objects of one Subject in one namespace of a peer, kept up to date by a watch. A
 // peer that answers nonsense, or nothing, leaves the mirror as it was; Err says why.
@@ -199,6 +203,9 @@ func (m *Mirror) report(attempt string, err error) {
 func (m *Mirror) put(key types.NamespacedName, object client.Object) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.fits(object); err != nil {
+		return err
+	}
 	now := m.held.plus(usage{sizeOf(object), 1})
 	if before, known := m.objects[key]; known {
 		now = now.minus(usage{sizeOf(before), 1})
@@ -207,6 +214,14 @@ func (m *Mirror) put(key types.NamespacedName, object client.Object) error {
 		return err
 	}
 	m.objects[key], m.held, m.moved = object, now, m.now()
+	return nil
+}
+
+// fits returns an error if the object is larger than one of its Subject may be.
+func (m *Mirror) fits(object client.Object) error {
+	if most := m.subject.MostBytes; most > 0 && sizeOf(object) > most {
+		return m.link.books.exceeded()
+	}
 	return nil
 }
 

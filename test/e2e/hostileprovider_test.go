@@ -1,9 +1,18 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +20,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -143,6 +153,194 @@ func expectAsBefore(t *testing.T, before, now []time.Duration) {
 	if limit := 2*slices.Max(before) + 3*time.Second; slices.Max(now) > limit {
 		t.Errorf("pods to hamburg took %v, which is more than %v", now, limit)
 	}
+}
+
+// A provider shows far more than anybody asked for, and changes its mind all the time: that costs it its link, and costs home
+// and its other providers next to nothing.
+func TestFloodingPeerHurtsNobody(t *testing.T) {
+	ctx := alone(t, "rostock")
+	flood := lubeck.consumesFromLiar(t)
+	lubeck.create(t, boundToRostock(flood.namespace, "bait")) // records are followed where pods run only
+	records := &v1alpha1.ShadowPodList{}
+	eventually(t, "rostock has the record of a pod", func(ctx context.Context) error {
+		err := rostock.List(ctx, records, client.InNamespace(flood.twin))
+		if err == nil && len(records.Items) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+	healthy := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote, ClusterSelector: selects("hamburg")})
+	before := lubeck.timesToReady(t, healthy, "before", 5)
+	quiet := map[string]int64{}
+	for _, command := range []string{"manager", "kubelet"} {
+		quiet[command] = lubeck.memoryOf(t, command, "VmRSS")
+		lubeck.forgetPeak(t, command)
+	}
+	log, start := lubeck.auditOffset(t), time.Now()
+
+	mapping := &v1alpha1.NamespaceMapping{}
+	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace("lubeck"), Name: flood.namespace}
+	if err := rostock.Get(ctx, key, mapping); err != nil {
+		t.Fatal(err)
+	}
+	flood.liar.Tell(turnsItsMind(&records.Items[0], mapping))
+	flood.liar.HangUp()
+	turning := lubeck.timesToReady(t, healthy, "turning", 5)
+	t.Logf("pods to hamburg took %v before, and %v while a pod and a twin at rostock turned every 10 ms", before, turning)
+	expectAsBefore(t, before, turning)
+
+	flood.liar.Tell(floodsEverything(flood.twin))
+	flood.liar.HangUp() // so that what is watched is watched again
+	t.Cleanup(func() { flood.liar.Tell(nil); flood.liar.HangUp() })
+	eventually(t, "the virtual node says that rostock sends too much", func(ctx context.Context) error {
+		node, err := lubeck.node(ctx, v1alpha1.VirtualNodeName("rostock"))
+		if err == nil && !strings.Contains(fmt.Sprint(node.Status.Conditions), "sends too much") {
+			err = fmt.Errorf("conditions: %+v", node.Status.Conditions)
+		}
+		return err
+	})
+	eventually(t, "the Peer says so too", func(ctx context.Context) error {
+		return lubeck.peerSays(ctx, "rostock", v1alpha1.ConditionWithinBudget, v1alpha1.ReasonOverBudget)
+	})
+	during := lubeck.timesToReady(t, healthy, "during", 5)
+	t.Logf("pods to hamburg took %v before, and %v while rostock sent all it could", before, during)
+	expectAsBefore(t, before, during)
+	const received = 16 << 20 // what is taken from a peer at a time, and becomes garbage when it is decoded
+	for command, was := range quiet {
+		now, most := lubeck.memoryOf(t, command, "VmRSS"), lubeck.memoryOf(t, command, "VmHWM")
+		t.Logf("hanse %s takes %d MB, at most %d MB, and took %d MB before", command, now>>20, most>>20, was>>20)
+		if limit := 1.3 * float64(was); float64(now) > limit || float64(most) > limit+received {
+			t.Errorf("hanse %s takes more than 1.3 times of what it took", command)
+		}
+	}
+	// 20 a second is what the flaps of one peer may cause, besides what fifteen pods need.
+	writes, limit := lubeck.writesOfHanse(t, log), 20*time.Since(start).Seconds()+15*10
+	t.Logf("Hanse wrote %d times in %s", writes, time.Since(start).Round(time.Second))
+	if float64(writes) > limit {
+		t.Errorf("Hanse wrote %d times, and %.0f are allowed", writes, limit)
+	}
+	if node, err := lubeck.virtual(ctx, hamburg); err != nil || !nodeReady(node) {
+		t.Errorf("hamburg's node is not Ready: %v", err)
+	}
+}
+
+// turnsItsMind shows a pod that is Ready, and is not, and is, and a twin that is Ready, and is not, every 10 ms.
+func turnsItsMind(record *v1alpha1.ShadowPod, mapping *v1alpha1.NamespaceMapping) harness.Lie {
+	turns := func(version int) metav1.ConditionStatus {
+		return []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse}[version%2]
+	}
+	records := harness.Floods("shadowpods", 1, 10*time.Millisecond, func(_, version int) any {
+		turned := record.DeepCopy()
+		turned.APIVersion, turned.Kind = v1alpha1.GroupVersion.String(), "ShadowPod"
+		turned.ResourceVersion = strconv.Itoa(1_000_000 + version)
+		ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionStatus(turns(version))}
+		status, err := json.Marshal(corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{ready}})
+		if err != nil {
+			panic(err) // it is made above
+		}
+		turned.Status = v1alpha1.ShadowPodStatus{
+			ObservedGeneration: record.Generation, Phase: string(corev1.PodRunning), PodUID: "invented", Pod: &runtime.RawExtension{Raw: status},
+		}
+		return turned
+	})
+	mappings := harness.Floods("namespacemappings", 1, 10*time.Millisecond, func(_, version int) any {
+		turned := mapping.DeepCopy()
+		turned.APIVersion, turned.Kind = v1alpha1.GroupVersion.String(), "NamespaceMapping"
+		turned.ResourceVersion = strconv.Itoa(1_000_000 + version)
+		turned.Status.Conditions[0].Status, turned.Status.Conditions[0].Reason = turns(version), fmt.Sprintf("Turned%d", version)
+		return turned
+	})
+	return func(w http.ResponseWriter, r *http.Request) bool { return mappings(w, r) || records(w, r) }
+}
+
+// floodsEverything shows 50,000 mappings and 100 records of 1.4 MB that nobody asked for, and turns conditions every 10 ms.
+func floodsEverything(twin string) harness.Lie {
+	mappings := harness.Floods("namespacemappings", 50_000, 10*time.Millisecond, func(i, version int) any {
+		mapping := &v1alpha1.NamespaceMapping{Spec: v1alpha1.NamespaceMappingSpec{HomeNamespace: fmt.Sprintf("invented-%d", i)}}
+		mapping.APIVersion, mapping.Kind = v1alpha1.GroupVersion.String(), "NamespaceMapping"
+		mapping.Namespace, mapping.Name = v1alpha1.TenantNamespace("lubeck"), mapping.Spec.HomeNamespace
+		mapping.ResourceVersion, mapping.UID = strconv.Itoa(version), types.UID(mapping.Name)
+		return mapping
+	})
+	padding := strings.Repeat("x", 1_400_000)
+	records := harness.Floods("shadowpods", 100, 10*time.Millisecond, func(i, version int) any {
+		record := &v1alpha1.ShadowPod{}
+		record.APIVersion, record.Kind = v1alpha1.GroupVersion.String(), "ShadowPod"
+		record.Namespace, record.Name = twin, fmt.Sprintf("invented-%d", i)
+		record.ResourceVersion, record.UID = strconv.Itoa(version), types.UID(record.Name)
+		record.Annotations = map[string]string{"padding": padding}
+		turned := []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse}[version%2]
+		record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: turned, Reason: "Turns"}}
+		return record
+	})
+	return func(w http.ResponseWriter, r *http.Request) bool { return mappings(w, r) || records(w, r) }
+}
+
+// memoryOf is how many bytes of memory the hanse process of that subcommand takes (VmRSS), or has taken at most (VmHWM).
+func (c *cluster) memoryOf(t *testing.T, subcommand, figure string) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.pidOf(t, subcommand)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), figure+":")
+	kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}
+
+// forgetPeak has the peak of the memory of the process counted from now on.
+func (c *cluster) forgetPeak(t *testing.T, subcommand string) {
+	t.Helper()
+	const peak = "5" // see proc(5)
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", c.pidOf(t, subcommand)), []byte(peak), 0o200); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) auditLog() string {
+	return filepath.Join(harness.StateFolder(), c.Name, "logs", "audit.log")
+}
+
+// auditOffset is how long the audit log is now.
+func (c *cluster) auditOffset(t *testing.T) int64 {
+	t.Helper()
+	info, err := os.Stat(c.auditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// writesOfHanse counts the writes of the cluster's own Hanse that the audit log tells of, from an offset on.
+func (c *cluster) writesOfHanse(t *testing.T, from int64) int {
+	t.Helper()
+	log, err := os.Open(c.auditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	if _, err := log.Seek(from, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		line := struct {
+			Verb string
+			User struct{ Username string }
+		}{}
+		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Verb == "get" || line.Verb == "list" || line.Verb == "watch" {
+			continue
+		}
+		if strings.HasPrefix(line.User.Username, "system:serviceaccount:"+v1alpha1.SystemNamespace+":") {
+			count++
+		}
+	}
+	return count
 }
 
 // timesToReady starts pods one after the other, and returns how long each took from its creation until it was Ready.
