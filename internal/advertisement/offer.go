@@ -38,7 +38,7 @@ func (c *Config) draft(
 	}
 	if c.Aggregate {
 		offers := there.Leftovers(peer.Name, there.offers)
-		spec = exchange.Aggregate(spec, offers, exchange.Share{Percent: c.AggregateShare}, peer.Spec.ClusterID)
+		spec = exchange.Aggregate(spec, offers, c.AggregateShare, peer.Spec.ClusterID)
 		exchange.Within(claims.Limits, &spec)
 	}
 	return spec

@@ -18,21 +18,15 @@ import (
 // maxNested is how many offers of others an advertisement can carry.
 const maxNested = 100
 
-// A Share is what a cluster adds to the prices of offers that it passes on.
-type Share struct {
-	// Percent is added to every price.
-	Percent int64
-}
-
 // Aggregate returns our own offer to the receiver with the offers of others as parts of it: those that we have accepted
 // and that are open, and what is nested in them in turn. Left out are the receiver's own, what would go in circles (see
 // Loops), and those whose provider does not want it. Of several ways to a cluster the shortest counts; of more than an
 // advertisement can carry the nearest.
 //
-// The shares of all on the way are in the prices: each adds its own. The largest pod is the largest that fits anywhere.
+// The shares of all on the way are in the prices: each adds its own, which is so many percent. The largest pod is the largest that fits anywhere.
 // Neither own nor the offers are changed.
 func Aggregate(
-	own v1alpha1.AdvertisementSpec, offers []v1alpha1.Advertisement, share Share, receiver string,
+	own v1alpha1.AdvertisementSpec, offers []v1alpha1.Advertisement, share int64, receiver string,
 ) v1alpha1.AdvertisementSpec {
 	candidates, private, largest := nestable(offers, share)
 	candidates = slices.DeleteFunc(candidates, func(n v1alpha1.NestedOffer) bool {
@@ -73,7 +67,7 @@ func largestOf(pods []corev1.ResourceList) corev1.ResourceList {
 // nestable returns the offers and what is nested in them as parts of an offer of ours, the ids of the clusters whose
 // offers must not become a part of another, and the largest pods that fit.
 func nestable(
-	offers []v1alpha1.Advertisement, share Share,
+	offers []v1alpha1.Advertisement, share int64,
 ) (candidates []v1alpha1.NestedOffer, private map[string]bool, largest []corev1.ResourceList) {
 	private = map[string]bool{}
 	for i := range offers {
@@ -91,12 +85,12 @@ func nestable(
 		direct := v1alpha1.NestedOffer{
 			ClusterID: offer.ClusterID, Availability: offer.Availability, Prices: offer.Prices, Labels: offer.Labels,
 		}
-		if nested, tellable := share.nest(direct, nil); tellable {
+		if nested, tellable := passedOn(direct, nil, share); tellable {
 			candidates = append(candidates, nested)
 			largest = append(largest, offer.LargestPod)
 		}
 		for _, further := range offer.Nested {
-			if nested, tellable := share.nest(further, slices.Concat([]string{offer.ClusterID}, further.Path)); tellable {
+			if nested, tellable := passedOn(further, slices.Concat([]string{offer.ClusterID}, further.Path), share); tellable {
 				candidates = append(candidates, nested)
 			}
 		}
@@ -122,20 +116,20 @@ func nearest(candidates []v1alpha1.NestedOffer) []v1alpha1.NestedOffer {
 	return candidates
 }
 
-// nest returns the offer as one that has come by the path, at prices with the share. It is not told on if a price would be
+// passedOn returns the offer as one that has come by the path, at prices with the share. It is not told on if a price would be
 // too long to be read by the receiver.
-func (s Share) nest(offer v1alpha1.NestedOffer, path []string) (nested v1alpha1.NestedOffer, tellable bool) {
+func passedOn(offer v1alpha1.NestedOffer, path []string, share int64) (nested v1alpha1.NestedOffer, tellable bool) {
 	nested = *offer.DeepCopy()
 	nested.Path = path
 	if nested.Prices == nil {
 		return nested, true
 	}
-	return nested, addShare(nested.Prices.PerHour, s) && addShare(nested.Prices.PerPlacement, s)
+	return nested, addShare(nested.Prices.PerHour, share) && addShare(nested.Prices.PerPlacement, share)
 }
 
 // addShare is exact to the finest amount that a quantity can hold, 10^-9, and rounds up there.
-func addShare[Name ~string](prices map[Name]resource.Quantity, s Share) (tellable bool) {
-	factor := inf.NewDec(100+max(0, s.Percent), 2)
+func addShare[Name ~string](prices map[Name]resource.Quantity, share int64) (tellable bool) {
+	factor := inf.NewDec(100+max(0, share), 2)
 	for name, price := range prices {
 		sum := new(inf.Dec).Mul(exact(price), factor)
 		sum.Round(sum, 9, inf.RoundUp)

@@ -17,13 +17,13 @@ import (
 // A city is a cluster that passes offers on.
 type city struct {
 	own   v1alpha1.AdvertisementSpec
-	share Share
+	share int64
 	taken map[string]v1alpha1.Advertisement // cluster id → what it has accepted of it
 }
 
 func newCity(id, price string, share int64) *city {
 	ad := stall(id, "4", price)
-	return &city{own: ad.Spec, share: Share{share}, taken: map[string]v1alpha1.Advertisement{}}
+	return &city{own: ad.Spec, share: share, taken: map[string]v1alpha1.Advertisement{}}
 }
 
 // tell sends what the city offers to another, which takes it as any receiver does.
@@ -128,7 +128,7 @@ func TestSomeOffersAreNotPassedOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, nested := range Aggregate(*offer(), test.offers, Share{1000}, "receiver").Nested {
+			for _, nested := range Aggregate(*offer(), test.offers, 1000, "receiver").Nested {
 				got = append(got, nested.ClusterID)
 			}
 			expectEqual(t, test.want, got)
@@ -143,7 +143,7 @@ func TestTheNearestArePassedOnIfThereAreTooMany(t *testing.T) {
 			ad.Spec.Nested = []v1alpha1.NestedOffer{{ClusterID: fmt.Sprintf("behind-%02d", i), Availability: resources("cpu", "1")}}
 		}))
 	}
-	nested := Aggregate(*offer(), offers, Share{}, "receiver").Nested
+	nested := Aggregate(*offer(), offers, 0, "receiver").Nested
 	expectEqual(t, 100, len(nested))
 	expectEqual(t, "behind-00", nested[0].ClusterID)
 	expectEqual(t, "direct-59", nested[99].ClusterID)
@@ -165,7 +165,7 @@ func TestShareIsExactAndNeverLessThanAsked(t *testing.T) {
 		{"1", 33, "1.33"},
 	} {
 		prices := resources("cpu", test.price)
-		if !addShare(prices, Share{test.percent}) {
+		if !addShare(prices, test.percent) {
 			t.Errorf("%s cannot be told", test.price)
 		}
 		got, want := prices["cpu"], resource.MustParse(test.want)
@@ -183,7 +183,7 @@ func TestAggregateKeepsFlagsAndExtensionsWordForWord(t *testing.T) {
 		ad.Flags = map[string]v1alpha1.Text{"of tomorrow": "%&/"}
 		ad.Extensions = map[string]v1alpha1.Extension{"of tomorrow": "{ }"}
 	})
-	got := Aggregate(own, []v1alpha1.Advertisement{taken("x", 1)}, Share{}, "receiver")
+	got := Aggregate(own, []v1alpha1.Advertisement{taken("x", 1)}, 0, "receiver")
 	expectEqual(t, map[string]v1alpha1.Text{"of tomorrow": "%&/", v1alpha1.FlagAggregated: "true"}, got.Flags)
 	expectEqual(t, own.Extensions, got.Extensions)
 	expectEqual(t, map[string]v1alpha1.Text{"of tomorrow": "%&/"}, own.Flags)
@@ -306,9 +306,9 @@ func TestLimitsHoldForAllThatIsBehindTogether(t *testing.T) {
 func TestTheLargestPodMayFitBehindOnly(t *testing.T) {
 	larger := taken("bremen", 1, func(ad *v1alpha1.Advertisement) { ad.Spec.LargestPod = resources("cpu", "3", "memory", "6Gi") })
 	own := offer(func(ad *v1alpha1.AdvertisementSpec) { ad.LargestPod = resources("cpu", "1", "memory", "2Gi") })
-	expectEqual(t, "3", cpuOf(Aggregate(*own, []v1alpha1.Advertisement{larger}, Share{}, "receiver").LargestPod))
+	expectEqual(t, "3", cpuOf(Aggregate(*own, []v1alpha1.Advertisement{larger}, 0, "receiver").LargestPod))
 	own.LargestPod = resources("cpu", "4", "memory", "8Gi")
-	expectEqual(t, "4", cpuOf(Aggregate(*own, []v1alpha1.Advertisement{larger}, Share{}, "receiver").LargestPod))
+	expectEqual(t, "4", cpuOf(Aggregate(*own, []v1alpha1.Advertisement{larger}, 0, "receiver").LargestPod))
 	own.LargestPod = nil
-	expectEqual(t, "3", cpuOf(Aggregate(*own, []v1alpha1.Advertisement{larger}, Share{}, "receiver").LargestPod))
+	expectEqual(t, "3", cpuOf(Aggregate(*own, []v1alpha1.Advertisement{larger}, 0, "receiver").LargestPod))
 }

@@ -90,24 +90,10 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
-// The first query that names images fills the shelves.
-func BenchmarkFirstMatch(b *testing.B) {
-	ads := market(many)
-	query := Query{Request: DefaultRequest(), Images: []string{"nginx", "registry.example/team/application-7:3"}}
-	for b.Loop() {
-		b.StopTimer()
-		table := NewTable(ads, now)
-		b.StartTimer()
-		if matches := table.Match(query); len(matches) != many {
-			b.Fatalf("%d matches", len(matches))
-		}
-	}
-}
-
 func BenchmarkPlace(b *testing.B) {
 	const count = 200
 	placing := Placing{Rows: NewTable(market(count), now).WithLinks(links(count)).Rows, Scores: map[string]float64{"p00001": 1}}
-	placing.Wish = v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}
+	placing.Asked = v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true, Request: DefaultRequest()}
 	b.ReportAllocs()
 	for b.Loop() {
 		if nodes := Place(placing).Nodes; len(nodes) != count {

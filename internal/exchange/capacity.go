@@ -11,33 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A Snapshot is the state of a cluster from which its offers are computed.
-type Snapshot struct {
-	Nodes []*corev1.Node
-	Pods  []*corev1.Pod
-	// Margin is never offered to anybody.
-	Margin corev1.ResourceList
-}
-
 // A Capacity is what a cluster has to spare at one moment.
 type Capacity struct {
 	free    amounts
 	largest amounts
 	held    map[string]amounts            // peer → what its pods hold on physical nodes
 	away    map[string]map[string]amounts // virtual node → peer, or nobody "" → what its pods hold there
-}
-
-// Availability returns what the cluster can offer the peer: what its scheduler could still place, and what the peer's
-// own pods already hold. A peer with limits is offered less, see Claims.
-func Availability(s Snapshot, peer string) corev1.ResourceList {
-	ledger := NewLedger()
-	for _, node := range s.Nodes {
-		ledger.SetNode(node)
-	}
-	for _, pod := range s.Pods {
-		ledger.SetPod(pod)
-	}
-	return ledger.Capacity(s.Margin).Availability(peer, Claims{})
 }
 
 // Capacity sums up the ledger. What is free is the allocatable of the schedulable physical nodes that have a slot for one

@@ -1,11 +1,11 @@
 package exchange
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -45,32 +45,23 @@ func (l *Ledger) Describe(labelKeys, imagePatterns []string) Description {
 func CommonLabels(nodes []*corev1.Node, keys []string) map[string]v1alpha1.Text {
 	common := map[string]v1alpha1.Text{}
 	for _, key := range keys {
-		if value, agreed := agreedValue(nodes, key); agreed {
-			common[key] = v1alpha1.Text(value)
+		differs := func(node *corev1.Node) bool {
+			value, found := node.Labels[key]
+			return !found || value != nodes[0].Labels[key]
+		}
+		if len(nodes) > 0 && !slices.ContainsFunc(nodes, differs) {
+			common[key] = v1alpha1.Text(nodes[0].Labels[key])
 		}
 	}
 	return common
 }
 
-func agreedValue(nodes []*corev1.Node, key string) (string, bool) {
-	if len(nodes) == 0 {
-		return "", false
-	}
-	first := nodes[0].Labels[key]
-	return first, !slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
-		value, found := node.Labels[key]
-		return !found || value != first
-	})
-}
-
 func architectures(nodes []*corev1.Node) []string {
-	set := map[string]bool{}
+	set := sets.New[string]()
 	for _, node := range nodes {
-		if name := node.Status.NodeInfo.Architecture; name != "" {
-			set[name] = true
-		}
+		set.Insert(node.Status.NodeInfo.Architecture)
 	}
-	sorted := slices.Sorted(maps.Keys(set))
+	sorted := sets.List(set.Delete(""))
 	return sorted[:min(len(sorted), maxArchitectures)]
 }
 
@@ -131,18 +122,9 @@ func cover(prefixes []netip.Prefix, least, huge int) (netip.Prefix, bool) {
 	}
 	for ; bits >= huge; bits-- {
 		covering := netip.PrefixFrom(prefixes[0].Addr(), bits).Masked()
-		if containsAll(covering, prefixes) {
+		if !slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return !covering.Contains(prefix.Addr()) }) {
 			return covering, true
 		}
 	}
 	return netip.Prefix{}, false
-}
-
-func containsAll(covering netip.Prefix, prefixes []netip.Prefix) bool {
-	for _, prefix := range prefixes {
-		if !covering.Contains(prefix.Addr()) {
-			return false
-		}
-	}
-	return true
 }

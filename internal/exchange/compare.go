@@ -1,9 +1,10 @@
 package exchange
 
 import (
+	"math"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -27,35 +28,22 @@ func terms(ad *v1alpha1.AdvertisementSpec) v1alpha1.AdvertisementSpec {
 // Moved reports whether any quantity of now differs from what it was then by more than that many percent of it. What
 // comes from nothing or falls to nothing has moved.
 func Moved(then, now corev1.ResourceList, percent int64) bool {
-	for name, quantity := range now {
-		if moved(then[name], quantity, percent) {
-			return true
-		}
-	}
-	for name, quantity := range then {
-		if _, found := now[name]; !found && !quantity.IsZero() {
-			return true
+	for _, list := range []corev1.ResourceList{then, now} {
+		for name := range list {
+			before, after := float(then, name), float(now, name)
+			switch difference := math.Abs(after - before); {
+			case difference == 0:
+			case before == 0, after == 0, difference*100 > before*float64(percent):
+				return true
+			}
 		}
 	}
 	return false
 }
 
-func moved(then, now resource.Quantity, percent int64) bool {
-	difference := now.DeepCopy()
-	difference.Sub(then)
-	if difference.Sign() < 0 {
-		difference.Neg()
-	}
-	if difference.IsZero() {
-		return false
-	}
-	if then.IsZero() || now.IsZero() {
-		return true
-	}
-	bound := then.DeepCopy()
-	difference.Mul(100)
-	bound.Mul(percent)
-	return difference.Cmp(bound) > 0
+func float(list corev1.ResourceList, name corev1.ResourceName) float64 {
+	quantity := list[name]
+	return quantity.AsApproximateFloat64()
 }
 
 // steadyPercent is how much more must be offered before more is shown.
@@ -67,21 +55,11 @@ const steadyPercent = 2
 func Steady(shown, offered corev1.ResourceList) corev1.ResourceList {
 	next := make(corev1.ResourceList, len(offered))
 	for name, quantity := range offered {
-		if before, known := shown[name]; known && risesLittle(before, quantity) {
+		if before, known := shown[name]; known && before.Cmp(quantity) <= 0 &&
+			(float(offered, name)-float(shown, name))*100 < float(shown, name)*steadyPercent {
 			quantity = before
 		}
 		next[name] = quantity.DeepCopy()
 	}
 	return next
-}
-
-func risesLittle(shown, offered resource.Quantity) bool {
-	rise, bound := offered.DeepCopy(), shown.DeepCopy()
-	rise.Sub(shown)
-	if rise.Sign() < 0 {
-		return false
-	}
-	rise.Mul(100)
-	bound.Mul(steadyPercent)
-	return rise.Cmp(bound) < 0
 }

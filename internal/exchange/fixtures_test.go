@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,18 @@ import (
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// A Snapshot is the state of a cluster from which its offers are computed.
+type Snapshot struct {
+	Nodes  []*corev1.Node
+	Pods   []*corev1.Pod
+	Margin corev1.ResourceList
+}
+
+// Availability is what the cluster can offer a peer without limits.
+func Availability(s Snapshot, peer string) corev1.ResourceList {
+	return ledgerOf(s).Capacity(s.Margin).Availability(peer, Claims{})
+}
 
 // resources makes a list of pairs of a name and a quantity.
 func resources(pairs ...string) corev1.ResourceList {
@@ -70,7 +81,7 @@ func offer(changes ...func(*v1alpha1.AdvertisementSpec)) *v1alpha1.Advertisement
 
 func expectEqual(t testing.TB, want, got any) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Row{})); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("unexpected result (-want +got):\n%s", diff)
 	}
 }

@@ -152,6 +152,18 @@ func canonicalImage(name string) string {
 	return name
 }
 
+// imageNames are the names of one image: the canonical one, and what is short for it.
+func imageNames(image string) []string {
+	canonical := canonicalImage(image)
+	image = strings.TrimPrefix(canonical, "docker.io/library/")
+	var names []string
+	for _, name := range []string{canonical, strings.TrimPrefix(canonical, "docker.io/"), image, "docker.io/" + image} {
+		names = append(names, name, strings.TrimSuffix(name, ":latest"))
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return canonicalImage(name) != canonical })
+}
+
 // anyOf matches what one of the patterns matches as a whole.
 func anyOf(patterns []string) *regexp.Regexp {
 	var alternatives []string

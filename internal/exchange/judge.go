@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,20 +42,29 @@ type Verdict struct {
 func Judge(
 	ad *v1alpha1.AdvertisementSpec, b Bounds, clusterID string, previous *v1alpha1.AdvertisementSpec, now time.Time,
 ) Verdict {
-	for _, judge := range []func() Verdict{
-		func() Verdict { return judgeIdentity(ad, clusterID, previous) },
-		func() Verdict { return judgeTimes(ad, b, previous, now) },
-		func() Verdict { return judgeForm(ad) },
-		func() Verdict { return judgeMeaning(ad) },
-	} {
-		if verdict := judge(); !verdict.Accepted {
-			return verdict
-		}
+	err := cmp.Or(judgeIdentity(ad, clusterID, previous), judgeTimes(ad, b, previous, now), judgeForm(ad), judgeMeaning(ad))
+	if err == nil {
+		return Verdict{Accepted: true, Reason: v1alpha1.ReasonAccepted}
 	}
-	return accepted()
+	because := refusal{reason: v1alpha1.ReasonInvalidField}
+	errors.As(err, &because)
+	return Verdict{Reason: because.reason, Message: sanitize.Text(err.Error(), maxMessage)}
 }
 
-func judgeIdentity(ad *v1alpha1.AdvertisementSpec, clusterID string, previous *v1alpha1.AdvertisementSpec) Verdict {
+// A refusal says why an advertisement cannot be used.
+type refusal struct {
+	error
+
+	reason string
+}
+
+func (r refusal) Unwrap() error { return r.error }
+
+func refused(reason, format string, args ...any) error {
+	return refusal{fmt.Errorf(format, args...), reason}
+}
+
+func judgeIdentity(ad *v1alpha1.AdvertisementSpec, clusterID string, previous *v1alpha1.AdvertisementSpec) error {
 	switch {
 	case ad.ClusterID != clusterID:
 		return refused(v1alpha1.ReasonClusterIDMismatch,
@@ -64,11 +74,11 @@ func judgeIdentity(ad *v1alpha1.AdvertisementSpec, clusterID string, previous *v
 	case previous != nil && ad.Sequence < previous.Sequence:
 		return refused(v1alpha1.ReasonStale, "spec.sequence is lower than that of the advertisement in use")
 	default:
-		return accepted()
+		return nil
 	}
 }
 
-func judgeTimes(ad *v1alpha1.AdvertisementSpec, b Bounds, previous *v1alpha1.AdvertisementSpec, now time.Time) Verdict {
+func judgeTimes(ad *v1alpha1.AdvertisementSpec, b Bounds, previous *v1alpha1.AdvertisementSpec, now time.Time) error {
 	switch {
 	case ad.Timestamp.IsZero():
 		return refused(v1alpha1.ReasonInvalidField, "spec.timestamp is missing")
@@ -80,7 +90,7 @@ func judgeTimes(ad *v1alpha1.AdvertisementSpec, b Bounds, previous *v1alpha1.Adv
 		return refused(v1alpha1.ReasonClockSkew,
 			"spec.timestamp is ahead of the receiver's clock by more than %s: check the clocks of both clusters", b.ClockSkew)
 	case ad.TimeToLive.After(now):
-		return accepted()
+		return nil
 	case now.Sub(ad.Timestamp.Time) > b.ClockSkew && !couldHaveAged(ad, previous):
 		return refused(v1alpha1.ReasonClockSkew, "spec.timestamp is behind the receiver's clock by more than %s and spec.timeToLive "+
 			"has passed: check the clocks of both clusters, and whether Hanse runs in the sender's", b.ClockSkew)
@@ -98,57 +108,38 @@ func couldHaveAged(ad, previous *v1alpha1.AdvertisementSpec) bool {
 }
 
 // judgeForm holds the offer to what the API says about its fields: see schema.
-func judgeForm(ad *v1alpha1.AdvertisementSpec) Verdict {
+func judgeForm(ad *v1alpha1.AdvertisementSpec) error {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ad)
 	if err != nil {
 		return refused(v1alpha1.ReasonInvalidField, "spec cannot be written: %v", err)
 	}
-	err = offerSchema().walk("spec", object, (*schema).checkValue)
-	switch {
-	case err == nil:
-		return accepted()
-	case errors.Is(err, errTooSmall), errors.Is(err, errNoQuantities):
-		return refused(v1alpha1.ReasonInvalidQuantity, "%s", err)
-	default:
-		return refused(v1alpha1.ReasonInvalidField, "%s", err)
-	}
+	return offerSchema().walk("spec", object, (*schema).checkValue)
 }
 
 // judgeMeaning judges what the API has no words for. Whether nested offers go in circles is another question, see Loops.
-func judgeMeaning(ad *v1alpha1.AdvertisementSpec) Verdict {
+func judgeMeaning(ad *v1alpha1.AdvertisementSpec) error {
 	for _, name := range mandatory {
 		if _, found := ad.Availability[name]; !found {
 			return refused(v1alpha1.ReasonInvalidQuantity, "spec.availability[%s] is missing", name)
 		}
 	}
-	verdicts := []Verdict{
+	err := cmp.Or(
 		judgeResources("spec.availability", ad.Availability),
 		judgeResources("spec.largestPod", ad.LargestPod),
 		judgeResources("spec.guarantee", ad.Guarantee),
 		judgePrices("spec.prices", ad.Prices),
 		judgeNetwork(ad.Network),
 		judgeLabels("spec.labels", ad.Labels),
-	}
-	for i := range ad.Nested {
+	)
+	for i := 0; i < len(ad.Nested) && err == nil; i++ {
 		field, nested := fmt.Sprintf("spec.nested[%d]", i), &ad.Nested[i]
-		verdicts = append(verdicts,
+		err = cmp.Or(
 			judgeResources(field+".availability", nested.Availability),
 			judgePrices(field+".prices", nested.Prices),
 			judgeLabels(field+".labels", nested.Labels),
 		)
 	}
-	for _, verdict := range verdicts {
-		if !verdict.Accepted {
-			return verdict
-		}
-	}
-	return accepted()
-}
-
-func accepted() Verdict { return Verdict{Accepted: true, Reason: v1alpha1.ReasonAccepted} }
-
-func refused(reason, format string, args ...any) Verdict {
-	return Verdict{Reason: reason, Message: sanitize.Text(fmt.Sprintf(format, args...), maxMessage)}
+	return err
 }
 
 const (
@@ -168,7 +159,7 @@ const maxPlacements = 100
 
 var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
 
-func judgeResources(field string, list corev1.ResourceList) Verdict {
+func judgeResources(field string, list corev1.ResourceList) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if !validResource(name) {
 			return refused(v1alpha1.ReasonInvalidField, "%s[%s] is not the name of a node's resource", field, quoted(string(name)))
@@ -178,7 +169,7 @@ func judgeResources(field string, list corev1.ResourceList) Verdict {
 			return refused(v1alpha1.ReasonInvalidQuantity, "%s[%s] is %s: %s", field, name, quoted(quantity.String()), problem)
 		}
 	}
-	return accepted()
+	return nil
 }
 
 // quantityProblem holds quantities to what the Node of the peer can carry: of all but cpu only whole ones.
@@ -205,24 +196,21 @@ func validResource(name corev1.ResourceName) bool {
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.Contains(string(name), "/")
 }
 
-func judgePrices(field string, prices *v1alpha1.Prices) Verdict {
+func judgePrices(field string, prices *v1alpha1.Prices) error {
 	if prices == nil {
-		return accepted()
+		return nil
 	}
 	if !currencyCode.MatchString(prices.Currency) {
 		return refused(v1alpha1.ReasonInvalidField,
 			"%s.currency is %s: it must be three capital letters, such as EUR", field, quoted(prices.Currency))
 	}
-	if verdict := judgeAmounts(field+".perHour", prices.PerHour, maxNames, validResource); !verdict.Accepted {
-		return verdict
-	}
-	if verdict := judgeAmounts(field+".perPlacement", prices.PerPlacement, maxPlacements, validImage); !verdict.Accepted {
-		return verdict
-	}
-	return accepted()
+	return cmp.Or(
+		judgeAmounts(field+".perHour", prices.PerHour, maxNames, validResource),
+		judgeAmounts(field+".perPlacement", prices.PerPlacement, maxPlacements, validImage),
+	)
 }
 
-func judgeAmounts[Name ~string](field string, amounts map[Name]resource.Quantity, most int, valid func(Name) bool) Verdict {
+func judgeAmounts[Name ~string](field string, amounts map[Name]resource.Quantity, most int, valid func(Name) bool) error {
 	if len(amounts) > most {
 		return refused(v1alpha1.ReasonInvalidField, "%s has %d entries, more than %d", field, len(amounts), most)
 	}
@@ -236,14 +224,14 @@ func judgeAmounts[Name ~string](field string, amounts map[Name]resource.Quantity
 				"%s[%s] is %s: it must not be negative", field, strings.Trim(shown, `"`), quoted(amount.String()))
 		}
 	}
-	return accepted()
+	return nil
 }
 
 func validImage(name string) bool { return name != "" && len(name) <= maxImageNameLength }
 
-func judgeNetwork(network *v1alpha1.Network) Verdict {
+func judgeNetwork(network *v1alpha1.Network) error {
 	if network == nil || network.PodCIDR == "" || isCIDR(network.PodCIDR) {
-		return accepted()
+		return nil
 	}
 	return refused(v1alpha1.ReasonInvalidField,
 		"spec.network.podCIDR is %s: it must be a CIDR, such as 10.244.0.0/16", quoted(network.PodCIDR))
@@ -254,12 +242,12 @@ func isCIDR(text string) bool {
 	return err == nil && prefix == prefix.Masked() && !prefix.Addr().Is4In6()
 }
 
-func judgeLabels(field string, labels map[string]v1alpha1.Text) Verdict {
+func judgeLabels(field string, labels map[string]v1alpha1.Text) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(string(labels[key]))) > 0 {
 			return refused(v1alpha1.ReasonInvalidField,
 				"%s[%s] is %s: that is not a label", field, quoted(key), quoted(string(labels[key])))
 		}
 	}
-	return accepted()
+	return nil
 }

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"math/bits"
 	"slices"
 	"strings"
 	"time"
 
+	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -87,13 +86,18 @@ type Match struct {
 	ImagesThere int
 
 	demand *demand
-	hourly hourly
+	charge charge
 }
 
 // Cost returns what the pod costs there.
 func (m *Match) Cost() Cost {
 	cost := PricePerHour(m.Offer.Prices, m.demand.request)
-	cost.PerPlacement = pricePerPlacement(m.Offer.Prices, m.demand.images)
+	if m.Offer.Prices == nil {
+		return cost
+	}
+	for _, price := range m.demand.placementPrices(m.Offer.Prices) {
+		cost.PerPlacement = new(inf.Dec).Add(cmp.Or(cost.PerPlacement, new(inf.Dec)), exact(price))
+	}
 	return cost
 }
 
@@ -105,41 +109,21 @@ func (t Table) Match(q Query) []Match {
 	for i := range t.Rows {
 		row := &t.Rows[i]
 		why := d.misfit(row)
-		matches[i] = Match{Row: row, Fits: why == "", Why: why, ImagesThere: d.imagesAt(row), demand: d, hourly: d.hourly(row)}
+		matches[i] = Match{
+			Row: row, Fits: why == "", Why: why, ImagesThere: d.imagesAt(&row.Offer), demand: d, charge: d.charge(row.Offer.Prices),
+		}
 	}
 	slices.SortFunc(matches, func(a, b Match) int { return a.compare(&b) })
 	return matches
 }
 
 func (m *Match) compare(other *Match) int {
-	if order := first(m.Fits, other.Fits); order != 0 {
+	if order := cmp.Or(first(m.Fits, other.Fits), m.charge.compare(&other.charge)); order != 0 {
 		return order
 	}
-	if order := m.compareCosts(other); order != 0 {
-		return order
-	}
-	if order := cmp.Compare(other.ImagesThere, m.ImagesThere); order != 0 {
-		return order
-	}
-	return cmp.Or(nearer(m.RoundTrip, other.RoundTrip), strings.Compare(m.ClusterID, other.ClusterID))
-}
-
-// compareCosts is Cheaper, and a hundred times faster where costs are whole: thousands of offers are sorted by it.
-func (m *Match) compareCosts(other *Match) int {
-	a, b := &m.hourly, &other.hourly
-	if !a.whole || !b.whole {
-		return Cheaper(m.Cost(), other.Cost())
-	}
-	if aFree, bFree := a.high|a.low == 0, b.high|b.low == 0; aFree || bFree {
-		return first(aFree, bFree)
-	}
-	if order := strings.Compare(m.Offer.Prices.Currency, other.Offer.Prices.Currency); order != 0 {
-		return order
-	}
-	if order := cmp.Compare(a.high, b.high); order != 0 {
-		return order
-	}
-	return cmp.Compare(a.low, b.low)
+	return cmp.Or(
+		cmp.Compare(other.ImagesThere, m.ImagesThere), nearer(m.RoundTrip, other.RoundTrip), strings.Compare(m.ClusterID, other.ClusterID),
+	)
 }
 
 // first puts what is true before what is not.
@@ -163,118 +147,48 @@ func nearer(a, b time.Duration) int {
 type demand struct {
 	request corev1.ResourceList
 	needs   []need // by name
-	images  []spellings
+	images  []*demandedImage
+	byName  map[string]*demandedImage // each name of an image → the image
+	// lengths says which lengths the names have: most images of an offer are not asked for, and need no more of a look.
+	lengths [maxImageNameLength + 1]bool
 }
 
 // A need is what the pod asks for of one resource.
 type need struct {
 	name     corev1.ResourceName
 	quantity resource.Quantity
-	column   int    // of figures; -1 if there is none, or if the quantity is not whole thousandths
-	amount   uint64 // in thousandths, if there is a column
-	parts    uint64 // the quantity as a number of parts: 2^-30 of a thousandth of what has a price, which is a core or a Gi
-	whole    bool   // it is that many parts exactly
+	units    float64 // how many of the units that have a price
+}
+
+type demandedImage struct {
+	names      []string
+	containers int // with this image
 }
 
 func demandOf(q Query) *demand {
-	d := &demand{request: q.Request, images: spellingsOf(q.Images)}
+	d := &demand{request: q.Request, byName: map[string]*demandedImage{}}
 	for _, name := range slices.Sorted(maps.Keys(q.Request)) {
 		if quantity := q.Request[name]; !quantity.IsZero() {
-			n := need{name: name, quantity: quantity, column: slices.Index(columns[:], name)}
-			var whole bool
-			if n.amount, whole = scaled(quantity, resource.Milli); !whole {
-				n.column = -1
+			units := quantity.AsApproximateFloat64()
+			if isBytes(name) {
+				units /= 1 << 30
 			}
-			n.parts, n.whole = partsOf(name, quantity)
-			d.needs = append(d.needs, n)
+			d.needs = append(d.needs, need{name: name, quantity: quantity, units: units})
 		}
+	}
+	for _, text := range q.Images {
+		if d.byName[canonicalImage(text)] == nil {
+			image := &demandedImage{names: imageNames(text)}
+			d.images = append(d.images, image)
+			for _, name := range image.names {
+				d.byName[name] = image
+				d.lengths[min(len(name), maxImageNameLength)] = true
+			}
+		}
+		d.byName[canonicalImage(text)].containers++
 	}
 	return d
 }
-
-func partsOf(name corev1.ResourceName, quantity resource.Quantity) (parts uint64, whole bool) {
-	thousandths, whole := scaled(quantity, resource.Milli)
-	switch {
-	case !whole:
-		return 0, false
-	case isBytes(name): // which have their price by 2^30
-		return thousandths, true
-	default:
-		return thousandths << 30, thousandths <= math.MaxUint64>>30
-	}
-}
-
-// scaled returns the quantity as a number of units, and whether it is that many exactly.
-func scaled(quantity resource.Quantity, unit resource.Scale) (units uint64, whole bool) {
-	amount := quantity.ScaledValue(unit)
-	return uint64(max(0, amount)), amount >= 0 && quantity.Cmp(*resource.NewScaledQuantity(amount, unit)) == 0
-}
-
-// hourly is what a demand costs for an hour, as a number of units of 128 bits that are the same for all offers.
-type hourly struct {
-	high, low uint64
-	whole     bool // it is that many units exactly, and there is no other cost
-}
-
-func (d *demand) hourly(r *Row) hourly {
-	sum, prices := hourly{whole: true}, r.Offer.Prices
-	if prices == nil {
-		return sum
-	}
-	sum.whole = len(d.images) == 0 || len(prices.PerPlacement) == 0
-	for i := range d.needs {
-		need := &d.needs[i]
-		price, whole := r.price(need)
-		high, low := bits.Mul64(price, need.parts)
-		var carry, overflow uint64
-		sum.low, carry = bits.Add64(sum.low, low, 0)
-		sum.high, overflow = bits.Add64(sum.high, high, carry)
-		sum.whole = sum.whole && whole && need.whole && overflow == 0
-	}
-	return sum
-}
-
-// columns are the resources that nearly every pod asks for.
-var columns = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
-
-// figures are what an offer says of the columns, as plain numbers that are read once for each table, because looking up
-// and comparing quantities for each query takes several times as long. Where a number is missing, quantities are compared.
-type figures struct {
-	perPod [len(columns)]uint64 // how much one pod can have, in thousandths; 0 if no number says it exactly
-	prices [len(columns)]uint64 // in 10^-9
-	priced bool                 // the prices are these numbers exactly
-}
-
-func figuresOf(offer *v1alpha1.AdvertisementSpec) figures {
-	f, offered := figures{priced: true}, Offered(offer)
-	for i, name := range columns {
-		amount, whole := scaled(offered[name], resource.Milli)
-		if largest, known := offer.LargestPod[name]; known && whole {
-			var most uint64
-			most, whole = scaled(largest, resource.Milli)
-			amount = min(amount, most)
-		}
-		if whole {
-			f.perPod[i] = amount
-		}
-		if offer.Prices != nil {
-			f.prices[i], whole = scaled(offer.Prices.PerHour[name], resource.Nano)
-			f.priced = f.priced && whole
-		}
-	}
-	return f
-}
-
-// price returns the price of what is needed in units of 10^-9, and whether it is that many exactly.
-func (r *Row) price(n *need) (units uint64, whole bool) {
-	if n.column >= 0 && r.figures.priced {
-		return r.figures.prices[n.column], true
-	}
-	return scaled(r.Offer.Prices.PerHour[n.name], resource.Nano)
-}
-
-// has reports whether the figures say that one pod can have what it needs.
-func (r *Row) has(n *need) bool { return n.column >= 0 && n.amount <= r.figures.perPod[n.column] }
 
 // misfit says why the pod cannot be sent to where the offer comes from; it is empty if it can.
 func (d *demand) misfit(r *Row) string {
@@ -287,9 +201,6 @@ func (d *demand) misfit(r *Row) string {
 	offered := Offered(&r.Offer)
 	for i := range d.needs {
 		n := &d.needs[i]
-		if r.has(n) {
-			continue
-		}
 		if n.quantity.Cmp(offered[n.name]) > 0 {
 			return "It has less than " + n.quantity.String() + " of " + string(n.name) + " free"
 		}
@@ -301,33 +212,73 @@ func (d *demand) misfit(r *Row) string {
 }
 
 // imagesAt returns how many of the pod's images are already where the offer comes from.
-func (d *demand) imagesAt(r *Row) int {
-	found := 0
-	for _, image := range d.images {
-		if slices.ContainsFunc(r.Offer.Images, func(there v1alpha1.Image) bool { return slices.ContainsFunc(there.Names, image.contain) }) {
-			found++
+func (d *demand) imagesAt(offer *v1alpha1.AdvertisementSpec) int {
+	if len(d.images) == 0 {
+		return 0
+	}
+	var found []*demandedImage
+	containers := 0
+	for i := range offer.Images {
+		for _, name := range offer.Images[i].Names {
+			if !d.lengths[min(len(name), maxImageNameLength)] {
+				continue
+			}
+			if image := d.byName[name]; image != nil && !slices.Contains(found, image) {
+				found = append(found, image)
+				containers += image.containers
+			}
 		}
 	}
-	return found
+	return containers
 }
 
-// spellings are the names of one image: the canonical one, and what is short for it.
-type spellings []string
-
-func (s spellings) contain(name string) bool { return slices.Contains(s, name) }
-
-func spellingsOf(images []string) []spellings {
-	var all []spellings
-	for _, image := range images {
-		canonical := canonicalImage(image)
-		var names spellings
-		image := strings.TrimPrefix(canonical, "docker.io/library/")
-		for _, name := range []string{canonical, strings.TrimPrefix(canonical, "docker.io/"), image, "docker.io/" + image} {
-			names = append(names, name, strings.TrimSuffix(name, ":latest"))
+// placementPrices returns what each container's image costs at the prices, if it costs anything.
+func (d *demand) placementPrices(prices *v1alpha1.Prices) []resource.Quantity {
+	var all []resource.Quantity
+	for _, image := range d.images {
+		for _, name := range image.names {
+			if price, found := prices.PerPlacement[name]; found {
+				all = append(all, slices.Repeat([]resource.Quantity{price}, image.containers)...)
+				break
+			}
 		}
-		slices.Sort(names)
-		names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return canonicalImage(name) != canonical })
-		all = append(all, names)
 	}
 	return all
+}
+
+// A charge is a cost as thousands of offers are sorted by it: to 15 digits, since exact sums take a hundred times as long.
+type charge struct {
+	currency              string
+	perHour, perPlacement float64
+}
+
+func (d *demand) charge(prices *v1alpha1.Prices) charge {
+	if prices == nil {
+		return charge{}
+	}
+	c := charge{currency: prices.Currency}
+	for i := range d.needs {
+		if price, found := prices.PerHour[d.needs[i].name]; found {
+			c.perHour += price.AsApproximateFloat64() * d.needs[i].units
+		}
+	}
+	if len(prices.PerPlacement) > 0 {
+		for _, price := range d.placementPrices(prices) {
+			c.perPlacement += price.AsApproximateFloat64()
+		}
+	}
+	return c
+}
+
+func (c *charge) free() bool { return c.perHour == 0 && c.perPlacement == 0 }
+
+// compare puts the lower charge first, by the hour and then by the placement. What is free comes before all else. Amounts in
+// different currencies do not compare, and come by the name of the currency.
+func (c *charge) compare(other *charge) int {
+	if c.free() || other.free() {
+		return first(c.free(), other.free())
+	}
+	return cmp.Or(
+		strings.Compare(c.currency, other.currency), cmp.Compare(c.perHour, other.perHour), cmp.Compare(c.perPlacement, other.perPlacement),
+	)
 }

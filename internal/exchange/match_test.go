@@ -122,11 +122,19 @@ func TestMatchIsInOrder(t *testing.T) {
 		matches := NewTable(ads, now).Match(Query{Request: resources("cpu", "2")})
 		for i := 1; i < len(matches); i++ {
 			a, b := matches[i-1], matches[i]
-			if !a.Fits && b.Fits || a.Fits == b.Fits && Cheaper(a.Cost(), b.Cost()) > 0 {
+			if !a.Fits && b.Fits || a.Fits == b.Fits && dearer(a.Cost(), b.Cost()) {
 				t.Fatalf("%s comes before %s", a.Peer, b.Peer)
 			}
 		}
 	})
+}
+
+// dearer compares exactly.
+func dearer(a, b Cost) bool {
+	if a.PerHour.Sign() == 0 || b.PerHour.Sign() == 0 || a.Currency != b.Currency {
+		return a.PerHour.Sign() > 0 && (b.PerHour.Sign() == 0 || a.Currency > b.Currency)
+	}
+	return a.PerHour.Cmp(b.PerHour) > 0
 }
 
 func TestBy(t *testing.T) {

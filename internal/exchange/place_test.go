@@ -21,14 +21,13 @@ func quay(peer, price string, trip int, changes ...func(*Row)) Row {
 	for _, change := range changes {
 		change(&row)
 	}
-	row.figures = figuresOf(&row.Offer)
 	return row
 }
 
 func TestPlace(t *testing.T) {
 	type status = v1alpha1.PlacementStatus
 	type nodes = []v1alpha1.NodePlacement
-	type wish = v1alpha1.Placement
+	type asked = v1alpha1.Placement
 	// By price a, b and c; by latency c, a, and b is not measured.
 	harbour := []Row{quay("b", "0.2", 0), quay("a", "0.1", 20), quay("c", "0.3", 10)}
 	row := func(peer string, weight, price, latency int32) v1alpha1.NodePlacement {
@@ -59,28 +58,28 @@ func TestPlace(t *testing.T) {
 			status{Nodes: nodes{row("a", 1, 67, 1), row("b", 100, 34, 0), row("c", 0, 1, 100), row("d", 100, 100, 0)}},
 		},
 		"by price": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Price"}},
+			Placing{Rows: harbour, Asked: asked{Prefer: "Price"}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 100, 100, 1), row("b", 51, 51, 0), row("c", 1, 1, 100)}},
 		},
 		"by latency": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Latency"}},
+			Placing{Rows: harbour, Asked: asked{Prefer: "Latency"}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 1, 100, 1), row("b", 0, 51, 0), row("c", 100, 1, 100)}},
 		},
 		"spread": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Spread"}},
+			Placing{Rows: harbour, Asked: asked{Prefer: "Spread"}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
 		},
 		"by the scores of the policies, whatever the user prefers; who has none comes last": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Price"}, Scores: map[string]float64{"b": 1, "c": 2}},
+			Placing{Rows: harbour, Asked: asked{Prefer: "Price"}, Scores: map[string]float64{"b": 1, "c": 2}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 1, 51, 0), row("c", 100, 1, 100)}},
 		},
 		"a policy that prefers none before another, whatever the user prefers": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Latency"}, Scores: map[string]float64{"a": 0, "b": 0, "c": 0}},
+			Placing{Rows: harbour, Asked: asked{Prefer: "Latency"}, Scores: map[string]float64{"a": 0, "b": 0, "c": 0}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 100, 100, 1), row("b", 100, 51, 0), row("c", 100, 1, 100)}},
 		},
 		"the user's bounds hold, whatever the policies prefer": {
 			Placing{
-				Rows: harbour, Wish: wish{Exclude: []string{"c"}, MaxPrice: price("0.2", "EUR"), Strict: true},
+				Rows: harbour, Asked: asked{Exclude: []string{"c"}, MaxPrice: price("0.2", "EUR"), Strict: true},
 				Scores: map[string]float64{"a": 1, "b": 2, "c": 3},
 			},
 			status{Strict: true, Only: []string{"hanse-b"}, Nodes: nodes{
@@ -88,7 +87,7 @@ func TestPlace(t *testing.T) {
 			}},
 		},
 		"what is excluded does not compete": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Price", Exclude: []string{"a", "unknown"}}, Exclude: map[string]string{"b": "too bold", "a": "no"}},
+			Placing{Rows: harbour, Asked: asked{Prefer: "Price", Exclude: []string{"a", "unknown"}}, Exclude: map[string]string{"b": "too bold", "a": "no"}},
 			status{PrefersRemote: true, Nodes: nodes{
 				out("a", "exclude in spec.placement names it"), out("b", "too bold"), row("c", 100, 100, 100),
 				out("unknown", "exclude in spec.placement names it"),
@@ -103,7 +102,7 @@ func TestPlace(t *testing.T) {
 				Rows: []Row{quay("a", "0.1", 0), quay("b", "0.10001", 0), quay("free", "", 0), quay("usd", "0.01", 0, func(r *Row) {
 					r.Offer.Prices.Currency = "USD"
 				})},
-				Wish: wish{MaxPrice: price("0.1", "EUR")},
+				Asked: asked{MaxPrice: price("0.1", "EUR")},
 			},
 			status{Nodes: nodes{
 				row("a", 0, 1, 0), out("b", "It asks for more than maxPrice in spec.placement"), row("free", 0, 100, 0),
@@ -111,27 +110,27 @@ func TestPlace(t *testing.T) {
 			}},
 		},
 		"the price of the pod that is wished for": {
-			Placing{Rows: harbour, Wish: wish{Request: resources("cpu", "2"), MaxPrice: price("0.2", "EUR")}},
+			Placing{Rows: harbour, Asked: asked{Request: resources("cpu", "2"), MaxPrice: price("0.2", "EUR")}},
 			status{Nodes: nodes{
 				row("a", 0, 100, 100), out("b", "It asks for more than maxPrice in spec.placement"),
 				out("c", "It asks for more than maxPrice in spec.placement"),
 			}},
 		},
 		"too far away, or who knows": {
-			Placing{Rows: harbour, Wish: wish{MaxLatency: &metav1.Duration{Duration: 10 * time.Millisecond}}},
+			Placing{Rows: harbour, Asked: asked{MaxLatency: &metav1.Duration{Duration: 10 * time.Millisecond}}},
 			status{Nodes: nodes{
 				out("a", "Its round-trip time is longer than maxLatency in spec.placement"),
 				out("b", "Its round-trip time is not known yet, and maxLatency in spec.placement is set"), row("c", 0, 100, 100),
 			}},
 		},
 		"offers that are closed or not accepted do not compete": {
-			Placing{Rows: []Row{quay("a", "", 1, closed), quay("b", "", 1, pending), quay("c", "1", 1)}, Wish: wish{Prefer: "Price"}},
+			Placing{Rows: []Row{quay("a", "", 1, closed), quay("b", "", 1, pending), quay("c", "1", 1)}, Asked: asked{Prefer: "Price"}},
 			status{PrefersRemote: true, Nodes: nodes{row("c", 100, 100, 100)}},
 		},
 		"strict: the cheapest that it fits in": {
 			Placing{Rows: append([]Row{quay("tiny", "", 0, func(r *Row) {
 				r.Offer.LargestPod = resources("cpu", "500m")
-			})}, harbour...), Wish: wish{Prefer: "Price", Strict: true}},
+			})}, harbour...), Asked: asked{Prefer: "Price", Strict: true}},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{
 				row("a", 67, 67, 1), row("b", 34, 34, 0), row("c", 1, 1, 100),
 				{Name: "hanse-tiny", Weight: 100, WeightByPrice: 100, LargestPod: resources("cpu", "500m")},
@@ -152,7 +151,7 @@ func TestPlace(t *testing.T) {
 			status{Nodes: nodes{row("a", 0, 100, 0)}},
 		},
 		"strict: the nearest": {
-			Placing{Rows: harbour[:2], Wish: wish{Prefer: "Latency"}, Strict: true},
+			Placing{Rows: harbour[:2], Asked: asked{Prefer: "Latency"}, Strict: true},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{row("a", 100, 100, 100), row("b", 0, 1, 0)}},
 		},
 		"strict: the best by policy": {
@@ -160,28 +159,33 @@ func TestPlace(t *testing.T) {
 			status{Strict: true, Only: []string{"hanse-c"}, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 100, 1, 100)}},
 		},
 		"strict: the best by policy, and not the one that the user prefers": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Price", Strict: true}, Scores: map[string]float64{"b": 1, "c": 2}},
+			Placing{Rows: harbour, Asked: asked{Prefer: "Price", Strict: true}, Scores: map[string]float64{"b": 1, "c": 2}},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-c"}, Nodes: nodes{
 				row("a", 0, 100, 1), row("b", 1, 51, 0), row("c", 100, 1, 100),
 			}},
 		},
 		"strict: of those that the policies like the same the one that the user prefers": {
-			Placing{Rows: harbour, Wish: wish{Prefer: "Latency", Strict: true}, Scores: map[string]float64{"a": 1, "b": 1, "c": 0}},
+			Placing{Rows: harbour, Asked: asked{Prefer: "Latency", Strict: true}, Scores: map[string]float64{"a": 1, "b": 1, "c": 0}},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{
 				row("a", 100, 100, 1), row("b", 100, 51, 0), row("c", 1, 1, 100),
 			}},
 		},
 		"strict: none fits": {
-			Placing{Rows: harbour, Wish: wish{Request: resources("cpu", "64"), Strict: true}},
+			Placing{Rows: harbour, Asked: asked{Request: resources("cpu", "64"), Strict: true}},
 			status{Strict: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { expectEqual(t, test.want, Place(test.placing)) })
+		t.Run(name, func(t *testing.T) {
+			if test.placing.Asked.Request == nil {
+				test.placing.Asked.Request = DefaultRequest()
+			}
+			expectEqual(t, test.want, Place(test.placing))
+		})
 	}
 }
 
 func TestPlaceNeverForgetsAnExclusion(t *testing.T) {
-	placing := Placing{Wish: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, Exclude: map[string]string{}}
+	placing := Placing{Asked: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Request: DefaultRequest()}, Exclude: map[string]string{}}
 	for i := range 300 {
 		placing.Exclude[fmt.Sprint("peer-", i)] = "why not"
 	}

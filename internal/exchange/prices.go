@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,8 +55,8 @@ func ParsePrices(setting map[string]string) (*v1alpha1.Prices, error) {
 		return nil, err
 	}
 	prices.PerPlacement = images
-	if verdict := judgePrices("prices", prices); !verdict.Accepted {
-		return nil, errors.New(strings.TrimPrefix(verdict.Message, "prices."))
+	if err := judgePrices("prices", prices); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "prices."))
 	}
 	return prices, nil
 }
@@ -128,7 +127,7 @@ func parsePrice(text string) (resource.Quantity, error) {
 	return price, nil
 }
 
-// A Cost is an exact amount of money for a pod. A nil amount is nothing.
+// A Cost is an exact amount of money for a pod, to be shown. A nil amount is nothing.
 type Cost struct {
 	Currency     string   // empty if nothing has a price
 	PerHour      *inf.Dec // for as long as the pod runs
@@ -150,23 +149,6 @@ func PricePerHour(prices *v1alpha1.Prices, request corev1.ResourceList) Cost {
 	return cost
 }
 
-// pricePerPlacement is what the images of a pod cost once.
-func pricePerPlacement(prices *v1alpha1.Prices, images []spellings) *inf.Dec {
-	if len(images) == 0 || prices == nil || len(prices.PerPlacement) == 0 {
-		return nil
-	}
-	sum := new(inf.Dec)
-	for _, image := range images {
-		for name, price := range prices.PerPlacement {
-			if image.contain(name) {
-				sum.Add(sum, exact(price))
-				break
-			}
-		}
-	}
-	return sum
-}
-
 // perByte is one Gi divided by its bytes, which a decimal holds exactly. Nobody could ask for a byte: the finest amount that
 // a quantity holds would make a Gi cost more than a core.
 var perByte, _ = new(inf.Dec).SetString("0.000000000931322574615478515625")
@@ -185,37 +167,4 @@ func unitsOf(name corev1.ResourceName, quantity resource.Quantity) *inf.Dec {
 func exact(quantity resource.Quantity) *inf.Dec {
 	own := quantity.DeepCopy()
 	return own.AsDec()
-}
-
-// Cheaper compares costs: it is negative if a is the lower one, by the hour and then by the placement. What costs nothing
-// comes before all else. Amounts in different currencies do not compare, and come by the name of the currency.
-func Cheaper(a, b Cost) int {
-	switch aFree, bFree := a.free(), b.free(); {
-	case aFree && bFree:
-		return 0
-	case aFree || bFree:
-		return first(aFree, bFree)
-	}
-	return cmp.Or(
-		cmp.Compare(a.Currency, b.Currency),
-		compareAmounts(a.PerHour, b.PerHour),
-		compareAmounts(a.PerPlacement, b.PerPlacement),
-	)
-}
-
-func (c Cost) free() bool { return isNothing(c.PerHour) && isNothing(c.PerPlacement) }
-
-func isNothing(amount *inf.Dec) bool { return amount == nil || amount.Sign() == 0 }
-
-func compareAmounts(a, b *inf.Dec) int {
-	switch {
-	case isNothing(a) && isNothing(b):
-		return 0
-	case isNothing(a):
-		return -b.Sign()
-	case isNothing(b):
-		return a.Sign()
-	default:
-		return a.Cmp(b)
-	}
 }

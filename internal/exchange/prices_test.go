@@ -97,25 +97,21 @@ func amountsByImage(pairs ...string) map[string]resource.Quantity {
 	return amounts
 }
 
-func TestCheaper(t *testing.T) {
-	euros := func(hour, placement int64) Cost {
-		return Cost{Currency: "EUR", PerHour: inf.NewDec(hour, 2), PerPlacement: inf.NewDec(placement, 2)}
-	}
+func TestChargesCompare(t *testing.T) {
 	for name, test := range map[string]struct {
-		a, b Cost
+		a, b charge
 		want int
 	}{
-		"nothing at all costs the same everywhere":    {Cost{}, Cost{Currency: "EUR", PerHour: new(inf.Dec)}, 0},
-		"what is free comes before all else":          {Cost{}, euros(1, 0), -1},
-		"less for an hour":                            {euros(1, 9), euros(2, 0), -1},
-		"the same for an hour, less for the image":    {euros(1, 1), euros(1, 2), -1},
-		"an image alone costs, too":                   {euros(0, 1), Cost{Currency: "EUR"}, 1},
-		"other currencies come by their name":         {euros(9, 0), Cost{Currency: "USD", PerHour: inf.NewDec(1, 2)}, -1},
-		"the same amount with other decimals is same": {Cost{Currency: "EUR", PerHour: inf.NewDec(10, 3)}, euros(1, 0), 0},
+		"nothing at all costs the same everywhere": {charge{}, charge{currency: "EUR"}, 0},
+		"what is free comes before all else":       {charge{}, charge{"EUR", 1, 0}, -1},
+		"less for an hour":                         {charge{"EUR", 1, 9}, charge{"EUR", 2, 0}, -1},
+		"the same for an hour, less for the image": {charge{"EUR", 1, 1}, charge{"EUR", 1, 2}, -1},
+		"an image alone costs, too":                {charge{"EUR", 0, 1}, charge{currency: "EUR"}, 1},
+		"other currencies come by their name":      {charge{"EUR", 9, 0}, charge{"USD", 1, 0}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectEqual(t, test.want, Cheaper(test.a, test.b))
-			expectEqual(t, -test.want, Cheaper(test.b, test.a))
+			expectEqual(t, test.want, test.a.compare(&test.b))
+			expectEqual(t, -test.want, test.b.compare(&test.a))
 		})
 	}
 }

@@ -26,8 +26,6 @@ const maxKey = 317
 var (
 	errQuantityText = errors.New("is longer than 64 characters or has an exponent beyond 30")
 	errTooMany      = errors.New("more than there may be")
-	errTooSmall     = errors.New("less than it may be")
-	errNoQuantities = errors.New("is missing")
 )
 
 // A schema is what the CustomResourceDefinition says about one field of an advertisement. A peer's advertisement is held
@@ -122,11 +120,11 @@ func (s *schema) checkSize(field string, value any) error {
 		return checkCount(field, len(value), s.MaxProperties)
 	case string:
 		if s.Quantity && !sanitize.Quantity(value) {
-			return fmt.Errorf("%s %w", field, errQuantityText)
+			return refused(v1alpha1.ReasonInvalidField, "%s %w", field, errQuantityText)
 		}
 	case float64: // a quantity need not be written as a text
 		if s.Quantity && !sanitize.Quantity(strconv.FormatFloat(value, 'g', -1, 64)) {
-			return fmt.Errorf("%s %w", field, errQuantityText)
+			return refused(v1alpha1.ReasonInvalidField, "%s %w", field, errQuantityText)
 		}
 	}
 	return nil
@@ -134,7 +132,7 @@ func (s *schema) checkSize(field string, value any) error {
 
 func checkCount(field string, count int, most *int) error {
 	if most != nil && count > *most {
-		return fmt.Errorf("%s has %d entries, %w: %d", field, count, errTooMany, *most)
+		return refused(v1alpha1.ReasonInvalidField, "%s has %d entries, %w: %d", field, count, errTooMany, *most)
 	}
 	return nil
 }
@@ -153,7 +151,7 @@ func (s *schema) checkValue(field string, value any) error {
 		return s.checkText(field, value)
 	case int64:
 		if s.Minimum != nil && value < *s.Minimum {
-			return fmt.Errorf("%s is %d, %w: %d", field, value, errTooSmall, *s.Minimum)
+			return refused(v1alpha1.ReasonInvalidQuantity, "%s is %d, less than it may be: %d", field, value, *s.Minimum)
 		}
 	}
 	return nil
@@ -161,7 +159,7 @@ func (s *schema) checkValue(field string, value any) error {
 
 func (s *schema) checkList(field string, list []any) error {
 	if len(list) < s.MinItems {
-		return fmt.Errorf("%s has %d entries, fewer than %d", field, len(list), s.MinItems)
+		return refused(v1alpha1.ReasonInvalidField, "%s has %d entries, fewer than %d", field, len(list), s.MinItems)
 	}
 	if s.ListType != "set" && len(s.ListKeys) == 0 {
 		return nil
@@ -174,7 +172,7 @@ func (s *schema) checkList(field string, list []any) error {
 		}
 		text := fmt.Sprint(key)
 		if seen[text] {
-			return fmt.Errorf("%s has %s twice", field, quoted(text))
+			return refused(v1alpha1.ReasonInvalidField, "%s has %s twice", field, quoted(text))
 		}
 		seen[text] = true
 	}
@@ -186,14 +184,15 @@ func (s *schema) checkMap(field string, object map[string]any) error {
 		if object[name] != nil {
 			continue
 		}
+		reason := v1alpha1.ReasonInvalidField
 		if required := s.Properties[name]; required != nil && required.Values != nil && required.Values.Quantity {
-			return fmt.Errorf("%s.%s %w", field, name, errNoQuantities)
+			reason = v1alpha1.ReasonInvalidQuantity
 		}
-		return fmt.Errorf("%s.%s is missing", field, name)
+		return refused(reason, "%s.%s is missing", field, name)
 	}
 	for key := range object {
 		if s.Values != nil && !s.Values.Quantity && len(key) > maxKey {
-			return fmt.Errorf("%s has a key of more than %d characters", field, maxKey)
+			return refused(v1alpha1.ReasonInvalidField, "%s has a key of more than %d characters", field, maxKey)
 		}
 	}
 	return nil
@@ -204,13 +203,13 @@ func (s *schema) checkText(field, text string) error {
 	case s.Quantity: // which the decoder has read
 		return nil
 	case s.MaxLength != nil && len(text) > *s.MaxLength && utf8.RuneCountInString(text) > *s.MaxLength:
-		return fmt.Errorf("%s has more than %d characters", field, *s.MaxLength)
+		return refused(v1alpha1.ReasonInvalidField, "%s has more than %d characters", field, *s.MaxLength)
 	case len(text) < s.MinLength:
-		return fmt.Errorf("%s has fewer than %d characters", field, s.MinLength)
+		return refused(v1alpha1.ReasonInvalidField, "%s has fewer than %d characters", field, s.MinLength)
 	case s.Pattern != nil && !s.Pattern.MatchString(text):
-		return fmt.Errorf("%s is %s: it must match %s", field, quoted(text), s.Pattern)
+		return refused(v1alpha1.ReasonInvalidField, "%s is %s: it must match %s", field, quoted(text), s.Pattern)
 	case len(s.Enum) > 0 && !slices.Contains(s.Enum, text):
-		return fmt.Errorf("%s is %s: it must be one of %s", field, quoted(text), strings.Join(s.Enum, ", "))
+		return refused(v1alpha1.ReasonInvalidField, "%s is %s: it must be one of %s", field, quoted(text), strings.Join(s.Enum, ", "))
 	default:
 		return nil
 	}

@@ -164,7 +164,7 @@ func expectUsable(t *testing.T, spec v1alpha1.AdvertisementSpec) {
 			t.Fatalf("it costs %s", match.Cost().PerHour)
 		}
 	}
-	Place(Placing{Rows: table.Rows, Wish: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}})
+	Place(Placing{Rows: table.Rows, Asked: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}})
 	if Moved(spec.Availability, Steady(nil, spec.Availability), 0) {
 		t.Fatal("it is not shown as it is offered")
 	}
@@ -176,7 +176,7 @@ func expectUsable(t *testing.T, spec v1alpha1.AdvertisementSpec) {
 // expectPassable passes the offer on: what it becomes must be good enough for the next, who is as strict as we are.
 func expectPassable(t *testing.T, ad v1alpha1.Advertisement) {
 	own := *offer(func(ad *v1alpha1.AdvertisementSpec) { ad.ClusterID = "lubeck" })
-	passed := Aggregate(own, []v1alpha1.Advertisement{ad}, Share{7}, "bremen")
+	passed := Aggregate(own, []v1alpha1.Advertisement{ad}, 7, "bremen")
 	sent, err := json.Marshal(v1alpha1.Advertisement{Spec: passed})
 	if err != nil {
 		t.Fatal(err)

@@ -39,8 +39,6 @@ type Row struct {
 	LastHello            time.Time     // zero if it is not known
 	RoundTrip, Deviation time.Duration // zero if they are not known, see WithLinks
 	Bandwidth            int64         // in bytes per second; zero if it is not known, see WithLinks
-
-	figures figures // of the offer; none if NewTable has not made the row
 }
 
 // NewTable returns the table at the time now of the advertisements that were taken in. Those that have expired or were
@@ -112,7 +110,6 @@ func (e entry) answer() (state v1alpha1.AcknowledgementState, reason, message st
 func (e entry) fill(row *Row) {
 	row.Peer, row.ClusterID = e.ad.Labels[v1alpha1.LabelPeer], e.id
 	row.Offer = e.ad.Spec
-	row.figures = figuresOf(&row.Offer)
 	row.Accepted, row.Open = e.accepted, Phase(&e.ad.Spec) == v1alpha1.OfferOpen
 	row.State, row.Reason, row.Message = e.answer()
 	if ack := e.ad.Status.Acknowledgement; ack != nil {
@@ -146,11 +143,6 @@ func (t Table) WithLinks(peers []v1alpha1.Peer) Table {
 		}
 	}
 	return Table{Rows: rows}
-}
-
-// Fits reports whether the offer is in use, open, and has room for the request of one pod.
-func (r *Row) Fits(request corev1.ResourceList) bool {
-	return demandOf(Query{Request: request}).misfit(r) == ""
 }
 
 // PricePerHour returns what the request costs there for an hour.
@@ -187,7 +179,9 @@ func DefaultRequest() corev1.ResourceList {
 }
 
 func byPrice(a, b *Row) int {
-	return Cheaper(a.PricePerHour(DefaultRequest()), b.PricePerHour(DefaultRequest()))
+	usual := demandOf(Query{Request: DefaultRequest()})
+	chargeA, chargeB := usual.charge(a.Offer.Prices), usual.charge(b.Offer.Prices)
+	return chargeA.compare(&chargeB)
 }
 
 func byCPU(a, b *Row) int {

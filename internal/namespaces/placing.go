@@ -121,7 +121,7 @@ func (q question) decide(said policy.Decision) decision {
 	if said.Outcome != policy.Allow {
 		return q.refused(said.Reason)
 	}
-	placing := exchange.Placing{Rows: q.rows, Wish: q.spec}
+	placing := exchange.Placing{Rows: q.rows, Asked: q.spec}
 	if ranking := said.Ranking; ranking != nil {
 		placing.Exclude, placing.Scores, placing.Strict = ranking.Exclude, ranking.Scores, ranking.Strict
 	}

@@ -53,7 +53,12 @@ func TestLargestPodFits(t *testing.T) {
 	})
 }
 
-func capacityOf(snapshot exchange.Snapshot) exchange.Capacity {
+type cluster struct {
+	Nodes []*corev1.Node
+	Pods  []*corev1.Pod
+}
+
+func capacityOf(snapshot cluster) exchange.Capacity {
 	ledger := exchange.NewLedger()
 	for _, node := range snapshot.Nodes {
 		ledger.SetNode(node)
@@ -69,7 +74,7 @@ func fits(pod *corev1.Pod, info *framework.NodeInfo) bool {
 }
 
 // placeable is how much of the resource pods can ask for in all, one large pod to a node; of pods, how many.
-func placeable(snapshot exchange.Snapshot, name corev1.ResourceName) resource.Quantity {
+func placeable(snapshot cluster, name corev1.ResourceName) resource.Quantity {
 	sum := resource.Quantity{}
 	for _, info := range infos(snapshot) {
 		if name == corev1.ResourcePods {
@@ -114,7 +119,7 @@ func largestRequest(info *framework.NodeInfo, name corev1.ResourceName) resource
 }
 
 // infos are the scheduler's own view of the nodes that it may use for a pod without tolerations.
-func infos(snapshot exchange.Snapshot) []*framework.NodeInfo {
+func infos(snapshot cluster) []*framework.NodeInfo {
 	var found []*framework.NodeInfo
 	for _, node := range snapshot.Nodes {
 		if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 || node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode {
@@ -133,8 +138,8 @@ func infos(snapshot exchange.Snapshot) []*framework.NodeInfo {
 	return found
 }
 
-func drawCluster(t *rapid.T) exchange.Snapshot {
-	snapshot := exchange.Snapshot{}
+func drawCluster(t *rapid.T) cluster {
+	snapshot := cluster{}
 	for n := range rapid.IntRange(0, 4).Draw(t, "nodes") {
 		node := drawNode(t, n)
 		snapshot.Nodes = append(snapshot.Nodes, node)
