@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,7 +24,7 @@ import (
 // admit builds the pod and gets room for it. It returns nil where the pod cannot be made now, which is then on record.
 func (r *shadowPodReconciler) admit(ctx context.Context, seen *observation, next *decision) (*corev1.Pod, error) {
 	who := claimantOf(seen.shadow, seen.peer)
-	r.enqueue(r.ledger.enter(who))
+	r.ledger.enter(who)
 	peer, err := r.readPeer(ctx, seen.peer)
 	if err != nil {
 		return nil, err
@@ -45,22 +46,15 @@ func (r *shadowPodReconciler) admit(ctx context.Context, seen *observation, next
 	if !r.consult(ctx, seen, peer, pod, next) {
 		return nil, nil
 	}
-	short, freed := r.ledger.reserve(who, exchange.Count(pod), limitsOf(peer).Resources)
-	r.enqueue(freed)
-	if short != nil {
-		r.outOfLimits(seen, next, short.message())
-		return nil, nil
+	switch short := r.ledger.reserve(who, exchange.Count(pod), limitsOf(peer).Resources); {
+	case short == nil:
+		return pod, nil
+	case seen.shadow.Status.PodUID == "":
+		next.wait(seen, v1alpha1.ReasonLimitExceeded, short.message())
+	default: // one that has run is not waited for, since home believes that it runs
+		next.waitAWhile(seen, v1alpha1.ReasonLimitExceeded, short.message())
 	}
-	return pod, nil
-}
-
-// outOfLimits waits for room for a pod that never ran. One that has run is not waited for, since home believes that it runs.
-func (r *shadowPodReconciler) outOfLimits(seen *observation, next *decision, message string) {
-	if seen.shadow.Status.PodUID == "" {
-		next.wait(seen, v1alpha1.ReasonLimitExceeded, message)
-		return
-	}
-	next.waitAWhile(seen, v1alpha1.ReasonLimitExceeded, message)
+	return nil, nil
 }
 
 func claimantOf(shadow *v1alpha1.ShadowPod, peer string) claimant {
@@ -77,10 +71,7 @@ func (r *shadowPodReconciler) readPeer(ctx context.Context, name string) (*v1alp
 }
 
 func limitsOf(peer *v1alpha1.Peer) v1alpha1.PeerLimits {
-	if peer.Spec.Limits == nil {
-		return v1alpha1.PeerLimits{}
-	}
-	return *peer.Spec.Limits
+	return ptr.Deref(peer.Spec.Limits, v1alpha1.PeerLimits{})
 }
 
 // barred says why the peer gets no pod that it does not have yet.
@@ -120,13 +111,8 @@ func build(seen *observation, peer *v1alpha1.Peer) (*corev1.Pod, error) {
 func (r *shadowPodReconciler) account(seen *observation, next *decision) {
 	gone := next.unrecoverable() && !seen.ours()
 	if ended(next.status.Phase) || gone {
-		r.leave(client.ObjectKeyFromObject(seen.shadow))
+		r.ledger.leave(client.ObjectKeyFromObject(seen.shadow))
 	}
-}
-
-func (r *shadowPodReconciler) leave(name types.NamespacedName) {
-	r.carried.leave(name)
-	r.enqueue(r.ledger.leave(name))
 }
 
 func (r *shadowPodReconciler) enqueue(names []types.NamespacedName) {
@@ -160,7 +146,7 @@ func (r *shadowPodReconciler) podChanged(ctx context.Context, o client.Object) [
 	owner, peer := ownerShadow(pod), pod.Labels[v1alpha1.LabelPeer]
 	if owner != nil && owner.Name == pod.Name && peer != "" && !hasEnded(&pod.Status) {
 		who := claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer}
-		r.enqueue(r.ledger.see(who, exchange.Count(pod)))
+		r.ledger.see(who, exchange.Count(pod))
 	}
 	return shadowOfPod(ctx, pod)
 }
@@ -210,7 +196,7 @@ func (r *shadowPodReconciler) consult(ctx context.Context, seen *observation, pe
 		patchPod(pod, answer.Pod)
 		return true
 	}
-	r.enqueue(r.ledger.refuse(who.NamespacedName))
+	r.ledger.refuse(who.NamespacedName)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
 		next.retry(seen, v1alpha1.ReasonPolicyFailed, "The provider's policies gave no answer about the pod: Hanse asks them again",

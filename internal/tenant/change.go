@@ -51,8 +51,7 @@ func (r *shadowPodReconciler) update(ctx context.Context, seen *observation, nex
 	next.changed(seen, v1alpha1.ConditionUpdated, changed)
 	next.changed(seen, v1alpha1.ConditionDebug, debugged)
 	if (changed == nil || changed.again == 0) && (debugged == nil || debugged.again == 0) {
-		note := carried{seen.pod.UID, seen.shadow.Generation}
-		r.carried.set(client.ObjectKeyFromObject(seen.shadow), note)
+		r.noteOf(seen.shadow).carried = carried{seen.pod.UID, seen.shadow.Generation}
 	}
 	return nil
 }
@@ -129,7 +128,7 @@ func (r *shadowPodReconciler) resize(ctx context.Context, seen *observation, pee
 	}
 	err := r.client.SubResource("resize").Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
 	if err != nil {
-		r.enqueue(r.ledger.see(who, exchange.Count(seen.pod)))
+		r.ledger.see(who, exchange.Count(seen.pod))
 	}
 	return r.refusalOf(ctx, err)
 }

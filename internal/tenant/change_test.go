@@ -95,7 +95,7 @@ func TestResizeNeedsRoom(t *testing.T) {
 	s.run()
 	s.expectWrites()
 
-	s.pods.leave(requestFor(s.twin, "other")[0].NamespacedName)
+	s.pods.ledger.leave(requestFor(s.twin, "other")[0].NamespacedName)
 	s.clock.Step(quotaRetryAtMost)
 	s.run()
 	s.expectWrites("resize Pod", "status ShadowPod")

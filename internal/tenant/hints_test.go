@@ -84,9 +84,10 @@ func TestNothingIsRememberedOfARecordThatIsGone(t *testing.T) {
 	s.kubeletLetsGo()
 	s.run()
 	s.run()
-	if len(s.pods.pace.paid.of)+len(s.pods.carried.of) != 0 {
-		t.Errorf("still know %v, %v", s.pods.pace.paid.of, s.pods.carried.of)
-	}
+	s.pods.notes.Range(func(name, note any) bool {
+		t.Errorf("still knows %v of %v", note, name)
+		return true
+	})
 }
 
 func TestSooner(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 )
 
 // claimant is a ShadowPod that needs a pod, and the peer whose it is.
@@ -22,6 +23,8 @@ type claimant struct {
 // the moment in which it gets room for its pod, which is before the pod exists, until it needs no pod any more. So pods
 // that the cache does not show yet count, a pod that is made again keeps its place, and none counts twice.
 type ledger struct {
+	wake func([]types.NamespacedName) // has those looked at again that may have room now
+
 	mu       sync.Mutex
 	accounts map[types.NamespacedName]account
 	used     map[string]corev1.ResourceList // peer → sum of its accounts
@@ -49,8 +52,9 @@ type account struct {
 	demand corev1.ResourceList
 }
 
-func newLedger() *ledger {
+func newLedger(wake func([]types.NamespacedName)) *ledger {
 	return &ledger{
+		wake:     wake,
 		accounts: map[types.NamespacedName]account{},
 		used:     map[string]corev1.ResourceList{},
 		forRoom:  waiting{},
@@ -59,49 +63,28 @@ func newLedger() *ledger {
 }
 
 // enter notes that the ShadowPod waits, until it gets room or leaves. It comes before the look at what may stand against
-// it, so that no change of that is missed. An account of an earlier ShadowPod of the name is closed. It returns those
-// that may have room by that.
-func (l *ledger) enter(who claimant) []types.NamespacedName {
+// it, so that no change of that is missed. An account of an earlier ShadowPod of the name is closed.
+func (l *ledger) enter(who claimant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var freed []types.NamespacedName
-	if old, ok := l.accounts[who.NamespacedName]; ok && old.uid != who.uid {
+	if l.accounts[who.NamespacedName].uid != who.uid {
 		l.set(who.NamespacedName, nil)
-		freed = l.forRoom.of(old.peer)
 	}
 	l.forRoom[who.NamespacedName] = who.peer
-	return freed
 }
 
-// reserve gives the ShadowPod room for its pod if the limits leave it. What the ShadowPod has already does not stand
-// against it. If they do not, it has nothing any more, and reserve returns what is short and those that may have room by
-// that.
-func (l *ledger) reserve(who claimant, demand, limits corev1.ResourceList) (*shortage, []types.NamespacedName) {
+// reserve gives the ShadowPod room for its pod if the limits leave it. If they do not, the ShadowPod has nothing any more,
+// and reserve returns what is short.
+func (l *ledger) reserve(who claimant, demand, limits corev1.ResourceList) *shortage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old, had := l.accounts[who.NamespacedName]
-	l.set(who.NamespacedName, nil)
-	if short := l.short(who.peer, demand, limits); short != nil {
-		if !had {
-			return short, nil
-		}
-		return short, l.forRoom.of(old.peer)
+	short := l.short(who, demand, limits)
+	if short != nil {
+		l.set(who.NamespacedName, nil)
+		return short
 	}
-	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
 	delete(l.forRoom, who.NamespacedName)
-	return nil, nil
-}
-
-// short returns the first limit, by name, that the demand would exceed. What is not asked for cannot be short.
-func (l *ledger) short(peer string, demand, limits corev1.ResourceList) *shortage {
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		asked, limit := demand[name], limits[name]
-		total := l.used[peer][name].DeepCopy()
-		total.Add(asked)
-		if !asked.IsZero() && total.Cmp(limit) > 0 {
-			return &shortage{resource: name, limit: limit, asked: asked}
-		}
-	}
+	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
 	return nil
 }
 
@@ -110,34 +93,34 @@ func (l *ledger) short(peer string, demand, limits corev1.ResourceList) *shortag
 func (l *ledger) change(who claimant, demand, limits corev1.ResourceList) *shortage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old, had := l.accounts[who.NamespacedName]
-	more := grown(demand, old.demand)
-	l.set(who.NamespacedName, nil)
-	short := l.short(who.peer, more, limits)
+	has := l.accounts[who.NamespacedName].demand
+	short := l.short(who, grown(demand, has), limits)
 	if short == nil {
-		both := maps.Clone(old.demand)
-		if both == nil {
-			both = corev1.ResourceList{}
-		}
-		maps.Copy(both, more)
-		l.set(who.NamespacedName, &account{claimant: who, demand: both})
-	} else if had {
-		l.set(who.NamespacedName, &old)
+		l.set(who.NamespacedName, &account{claimant: who, demand: quota.Max(has, demand)})
 	}
 	return short
 }
 
-// see takes over what a pod that exists asks for. It returns those that may have room because that is less than before.
-func (l *ledger) see(who claimant, demand corev1.ResourceList) []types.NamespacedName {
+// short returns the first limit, by name, that the demand would exceed. What the ShadowPod has already does not stand
+// against it, and what is not asked for cannot be short.
+func (l *ledger) short(who claimant, demand, limits corev1.ResourceList) *shortage {
+	others := quota.Subtract(l.used[who.peer], l.accounts[who.NamespacedName].demand)
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		asked, limit, total := demand[name], limits[name], others[name]
+		total.Add(asked)
+		if !asked.IsZero() && total.Cmp(limit) > 0 {
+			return &shortage{resource: name, limit: limit, asked: asked}
+		}
+	}
+	return nil
+}
+
+// see takes over what a pod that exists asks for.
+func (l *ledger) see(who claimant, demand corev1.ResourceList) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old, had := l.accounts[who.NamespacedName]
-	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
 	delete(l.forRoom, who.NamespacedName)
-	if !had || len(grown(old.demand, demand)) == 0 {
-		return nil
-	}
-	return l.forRoom.of(old.peer)
+	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
 }
 
 // ask notes that the policies are about to be asked about the ShadowPod. It comes before the question, so that no change
@@ -155,30 +138,18 @@ func (l *ledger) allow(name types.NamespacedName) {
 	delete(l.refused, name)
 }
 
-// refuse closes the account of a ShadowPod that the policies refuse. It returns those that may have room by that.
-func (l *ledger) refuse(name types.NamespacedName) []types.NamespacedName {
+// refuse closes the account of a ShadowPod that the policies refuse.
+func (l *ledger) refuse(name types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.close(name)
-}
-
-// leave closes the account of a ShadowPod that needs no pod any more or cannot have one. It returns those that may have
-// room by that.
-func (l *ledger) leave(name types.NamespacedName) []types.NamespacedName {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.refused, name)
-	return l.close(name)
-}
-
-func (l *ledger) close(name types.NamespacedName) []types.NamespacedName {
 	delete(l.forRoom, name)
-	old, ok := l.accounts[name]
-	if !ok {
-		return nil
-	}
 	l.set(name, nil)
-	return l.forRoom.of(old.peer)
+}
+
+// leave forgets a ShadowPod that needs no pod any more or cannot have one.
+func (l *ledger) leave(name types.NamespacedName) {
+	l.allow(name)
+	l.refuse(name)
 }
 
 // waiters returns the ShadowPods of the peer that wait for room, for the peer's access, or for the policies.
@@ -197,33 +168,25 @@ func (l *ledger) takeRefused() []types.NamespacedName {
 	return names
 }
 
-// set replaces an account, or closes it.
+// set replaces an account, or closes it, and wakes those that wait if there is more room by that.
 func (l *ledger) set(name types.NamespacedName, next *account) {
-	if old, ok := l.accounts[name]; ok {
-		l.book(old.peer, old.demand, (*resource.Quantity).Sub)
-		delete(l.accounts, name)
-	}
+	old, had := l.accounts[name]
+	delete(l.accounts, name)
+	l.book(old.peer, quota.Subtract, old.demand)
+	var demand corev1.ResourceList
 	if next != nil {
+		demand = next.demand
 		l.accounts[name] = *next
-		l.book(next.peer, next.demand, (*resource.Quantity).Add)
+		l.book(next.peer, quota.Add, demand)
+	}
+	if had && (next == nil || len(grown(old.demand, demand)) > 0) {
+		l.wake(l.forRoom.of(old.peer))
 	}
 }
 
-func (l *ledger) book(peer string, demand corev1.ResourceList, by func(*resource.Quantity, resource.Quantity)) {
-	used := l.used[peer]
-	if used == nil {
-		used = corev1.ResourceList{}
-		l.used[peer] = used
-	}
-	for name, amount := range demand {
-		sum := used[name]
-		by(&sum, amount)
-		used[name] = sum
-		if sum.IsZero() {
-			delete(used, name)
-		}
-	}
-	if len(used) == 0 {
+func (l *ledger) book(peer string, by func(a, b corev1.ResourceList) corev1.ResourceList, demand corev1.ResourceList) {
+	l.used[peer] = quota.RemoveZeros(by(l.used[peer], demand))
+	if len(l.used[peer]) == 0 {
 		delete(l.used, peer)
 	}
 }
@@ -247,9 +210,7 @@ func grown(now, before corev1.ResourceList) corev1.ResourceList {
 
 // keeps says that a pod which runs is not given more.
 func (s *shortage) keeps() string {
-	return fmt.Sprintf("The pod now asks for %s of %s, for which the provider's limit of %s for this cluster has no room: "+
-		"it runs on with what it has until other pods of this cluster have ended there, or the limit is raised",
-		s.asked.String(), s.resource, s.limit.String())
+	return s.text("now asks", "runs on with what it has until")
 }
 
 // message says the same however much is used just now.
@@ -258,7 +219,11 @@ func (s *shortage) message() string {
 		return fmt.Sprintf("The pod asks for %s of %s, which is more than the provider's whole limit of %s for this cluster: "+
 			"it starts when the limit is raised", s.asked.String(), s.resource, s.limit.String())
 	}
-	return fmt.Sprintf("The pod asks for %s of %s, for which the provider's limit of %s for this cluster has no room: "+
-		"it starts when other pods of this cluster have ended there, or the limit is raised",
-		s.asked.String(), s.resource, s.limit.String())
+	return s.text("asks", "starts when")
+}
+
+func (s *shortage) text(asks, then string) string {
+	return fmt.Sprintf("The pod %s for %s of %s, for which the provider's limit of %s for this cluster has no room: "+
+		"it %s other pods of this cluster have ended there, or the limit is raised",
+		asks, s.asked.String(), s.resource, s.limit.String(), then)
 }

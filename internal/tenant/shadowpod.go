@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,8 +28,7 @@ type shadowPodReconciler struct {
 	queue  enqueuer
 
 	scaleUps scaleUps
-	pace     pace
-	carried  hints[carried]
+	notes    sync.Map // name of a ShadowPod → *note
 }
 
 // enqueuer takes requests to look at a ShadowPod again.
@@ -37,7 +37,9 @@ type enqueuer interface {
 }
 
 func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader) *shadowPodReconciler {
-	return &shadowPodReconciler{config: cfg, client: c, live: live, ledger: newLedger(), scaleUps: scaleUps{live: live}}
+	r := &shadowPodReconciler{config: cfg, client: c, live: live, scaleUps: scaleUps{live: live}}
+	r.ledger = newLedger(r.enqueue)
+	return r
 }
 
 // Reconcile brings one ShadowPod and its pod in line.
@@ -45,8 +47,8 @@ func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.R
 	shadow := &v1alpha1.ShadowPod{}
 	err := r.client.Get(ctx, request.NamespacedName, shadow)
 	if apierrors.IsNotFound(err) {
-		r.pace.paid.leave(request.NamespacedName)
-		r.leave(request.NamespacedName)
+		r.notes.Delete(request.NamespacedName)
+		r.ledger.leave(request.NamespacedName)
 	}
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -100,7 +102,7 @@ func (r *shadowPodReconciler) observe(ctx context.Context, shadow *v1alpha1.Shad
 // recall adds what is known of the pod from elsewhere.
 func (r *shadowPodReconciler) recall(ctx context.Context, seen *observation) {
 	shadow, pod := seen.shadow, seen.pod
-	seen.upToDate = r.carried.get(client.ObjectKeyFromObject(shadow)) == carried{pod.UID, shadow.Generation}
+	seen.upToDate = r.noteOf(shadow).carried == carried{pod.UID, shadow.Generation}
 	if unschedulable(pod) != nil && left(noRoomDelay, seen.now.Sub(pod.CreationTimestamp.Time)) == 0 {
 		seen.scalingUp = r.scaleUps.of(ctx, pod, seen.now)
 	}
@@ -234,8 +236,8 @@ func (r *shadowPodReconciler) make(ctx context.Context, seen *observation, next 
 	switch {
 	case err == nil:
 		fault.Point(fault.PodCreated)
-		r.carried.set(client.ObjectKeyFromObject(seen.shadow), carried{pod.UID, seen.shadow.Generation})
-		r.enqueue(r.ledger.see(claimantOf(seen.shadow, seen.peer), exchange.Count(pod)))
+		r.noteOf(seen.shadow).carried = carried{pod.UID, seen.shadow.Generation}
+		r.ledger.see(claimantOf(seen.shadow, seen.peer), exchange.Count(pod))
 		ctrl.LoggerFrom(ctx).Info("Created pod", "podUID", pod.UID)
 		return nil
 	case apierrors.IsAlreadyExists(err):
@@ -266,7 +268,7 @@ func (r *shadowPodReconciler) refused(seen *observation, next *decision, err err
 		next.refused(seen, err.Error())
 	}
 	if lasting {
-		r.leave(client.ObjectKeyFromObject(seen.shadow))
+		r.ledger.leave(client.ObjectKeyFromObject(seen.shadow))
 	}
 }
 
@@ -295,7 +297,7 @@ func (r *shadowPodReconciler) taken(ctx context.Context, seen *observation, next
 	}
 	if !madeFor(seen.shadow, pod) {
 		next.nameTaken(seen)
-		r.leave(client.ObjectKeyFromObject(seen.shadow))
+		r.ledger.leave(client.ObjectKeyFromObject(seen.shadow))
 	}
 	return nil
 }

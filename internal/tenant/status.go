@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -30,6 +31,11 @@ const (
 	quotaRetryAtMost = 30 * time.Second
 	// policyRetryAtMost is for how long the pod waits for the next question that the policies did not answer.
 	policyRetryAtMost = 30 * time.Second
+
+	// writePeriod is how often the status of one ShadowPod is written over time, and writeBurst what may come at once: a
+	// pod on its way up changes a few times in a row.
+	writePeriod = time.Second
+	writeBurst  = 3
 )
 
 // record writes the status, if it changed, and returns when to look again. A status that changes all the time is written
@@ -40,11 +46,11 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 	if equality.Semantic.DeepEqual(shadow.Status, next.status) {
 		return next.again, nil
 	}
-	name := client.ObjectKeyFromObject(shadow)
-	if wait := r.pace.untilNext(name, seen.now); wait > 0 && !next.lasting(seen) {
+	note := r.noteOf(shadow)
+	if wait := note.untilWrite(seen.now); wait > 0 && !next.lasting(seen) {
 		return sooner(next.again, wait), nil
 	}
-	r.pace.wrote(name, seen.now)
+	note.wrote(seen.now)
 	fault.Point(fault.BeforeRecord)
 	before, after := statusOf(shadow, shadow.Status), statusOf(shadow, next.status)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -58,6 +64,45 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 	}
 	fault.Point(fault.Recorded)
 	return next.again, nil
+}
+
+// note is what the process remembers of a ShadowPod to spare itself work. Nothing is decided by it that would be decided
+// otherwise without it. Only the reconciliation of the ShadowPod uses it.
+type note struct {
+	carried carried
+	paid    time.Time // until when the writes of the status count
+}
+
+// carried is the generation of a ShadowPod that the pod was made from or changed to.
+type carried struct {
+	pod        types.UID
+	generation int64
+}
+
+func (r *shadowPodReconciler) noteOf(shadow *v1alpha1.ShadowPod) *note {
+	found, _ := r.notes.LoadOrStore(client.ObjectKeyFromObject(shadow), &note{})
+	return found.(*note) //nolint:forcetypeassert // nothing else is stored there
+}
+
+// untilWrite is how long the next write of the status has to wait.
+func (n *note) untilWrite(now time.Time) time.Duration {
+	return max(n.paid.Add(-(writeBurst-1)*writePeriod).Sub(now), 0)
+}
+
+// wrote counts a write.
+func (n *note) wrote(now time.Time) {
+	if n.paid.Before(now) {
+		n.paid = now
+	}
+	n.paid = n.paid.Add(writePeriod)
+}
+
+// sooner returns the shorter of two waits, of which none is 0.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // statusOf returns the ShadowPod with that status and without its pod, which need not be compared to write a status.
