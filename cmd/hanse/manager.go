@@ -203,17 +203,12 @@ func authority(config *rest.Config) ([]byte, error) {
 }
 
 func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
-	config := tenant.Config{
+	return tenant.SetupWithManager(mgr, tenant.Config{
 		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID,
 		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs,
 		Decider: f.market.maker, Clock: f.server.faults.clock(), SendOn: f.market.advertising.Aggregate,
 		Tracer: f.tracer,
-	}
-	controllers, err := tenant.New(config, mgr.GetClient(), mgr.GetAPIReader())
-	if err != nil {
-		return err
-	}
-	return controllers.SetupWithManager(mgr)
+	})
 }
 
 func (f *managerFlags) addNamespaces(mgr manager.Manager, links *peers.Links) error {

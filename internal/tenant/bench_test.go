@@ -99,7 +99,7 @@ func BenchmarkPod(b *testing.B) {
 		`"readinessProbe":{"httpGet":{"path":"/","port":80}},"volumeMounts":[{"name":"v","mountPath":"/v"}]}],"volumes":[{"name":"v","emptyDir":{}}]}}`
 	b.ReportAllocs()
 	m := &memory{namespace: lubeck.namespace(""), peer: peer()}
-	cfg := Config{Namespace: "hanse-system", ServiceAccount: "m", Clock: clock.RealClock{}, Workers: 1, Decider: &fakePolicies{}}
+	cfg := Config{Namespace: "hanse-system", ServiceAccount: "m", Clock: clock.RealClock{}, Decider: &fakePolicies{}}
 	k := newShadowPodReconciler(cfg, m, m)
 	k.queue = &woken{}
 	looks := 0

@@ -144,19 +144,23 @@ func (r *mappingReconciler) label(ctx context.Context, ns *corev1.Namespace, lab
 	return nil
 }
 
+// put makes the object in a twin what set makes of it.
+func (r *mappingReconciler) put(ctx context.Context, o client.Object, set controllerutil.MutateFn) error {
+	if _, err := controllerutil.CreateOrUpdate(ctx, local.Uncached(r.client, r.live), o, set); err != nil {
+		return fmt.Errorf("guard namespace %s: %T %s: %w", o.GetNamespace(), o, o.GetName(), err)
+	}
+	return nil
+}
+
 func (r *mappingReconciler) bind(ctx context.Context, want *rbacv1.RoleBinding) error {
 	have := &rbacv1.RoleBinding{ObjectMeta: *want.ObjectMeta.DeepCopy()}
-	_, err := controllerutil.CreateOrUpdate(ctx, local.Uncached(r.client, r.live), have, func() error {
+	return r.put(ctx, have, func() error {
 		if have.RoleRef.Name != "" && have.RoleRef != want.RoleRef {
 			return errOtherRole
 		}
 		have.RoleRef, have.Subjects = want.RoleRef, want.Subjects
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("bind role %s in namespace %s: %w", want.Name, want.Namespace, err)
-	}
-	return nil
 }
 
 // guard gives the twin its quota, its defaults and its network policy. It returns the quota.
@@ -174,18 +178,9 @@ func (r *mappingReconciler) guard(ctx context.Context, twin twinOf, peer *v1alph
 	quota := &corev1.ResourceQuota{ObjectMeta: named}
 	defaults := &corev1.LimitRange{ObjectMeta: named}
 	network := &networkingv1.NetworkPolicy{ObjectMeta: named}
-	for _, guard := range []struct {
-		object client.Object
-		set    func()
-	}{
-		{quota, func() { quota.Spec = quotaOf(&limits, wait == 0) }},
-		{defaults, func() { defaults.Spec = limitRangeOf(&limits) }},
-		{network, func() { network.Spec = twin.networkPolicy(own) }},
-	} {
-		set := func() error { guard.set(); return nil }
-		if _, err := controllerutil.CreateOrUpdate(ctx, local.Uncached(r.client, r.live), guard.object, set); err != nil {
-			return nil, fmt.Errorf("guard namespace %s: %w", named.Namespace, err)
-		}
-	}
-	return quota, nil
+	return quota, errors.Join(
+		r.put(ctx, quota, func() error { quota.Spec = quotaOf(&limits, wait == 0); return nil }),
+		r.put(ctx, defaults, func() error { defaults.Spec = limitRangeOf(&limits); return nil }),
+		r.put(ctx, network, func() error { network.Spec = twin.networkPolicy(own); return nil }),
+	)
 }

@@ -150,7 +150,7 @@ func TestTwinIsReadyWhenItsQuotaIsCounted(t *testing.T) {
 		t.Errorf("home may use %q", twin)
 	}
 	w.clock.Step(3 * time.Second)
-	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 3*time.Second {
+	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 3*time.Second/4 {
 		t.Errorf("looks again in %s", again)
 	}
 

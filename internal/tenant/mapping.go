@@ -9,14 +9,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -53,20 +54,23 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.removeOrphans(ctx, seen, request.Name); err != nil {
+	left, err := r.removeTwins(ctx, seen, request.Name)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	switch {
-	case seen.mapping == nil:
-		return reconcile.Result{}, nil
-	case !seen.mapping.DeletionTimestamp.IsZero():
-		return r.remove(ctx, seen)
-	case seen.consumer == nil:
+	case seen.ending() && left:
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	case seen.ending():
+		fault.Point(fault.BeforeUnmapping)
+		return reconcile.Result{}, ignoreStale(release(ctx, r.client, seen.mapping, v1alpha1.FinalizerNamespaceMapping))
+	case seen.mapping == nil || seen.consumer == nil:
 		return reconcile.Result{}, nil
 	}
-	if err := r.hold(ctx, seen.mapping); err != nil {
+	if err := hold(ctx, r.client, seen.mapping, v1alpha1.FinalizerNamespaceMapping); err != nil {
 		return reconcile.Result{}, err
 	}
+	fault.Point(fault.MappingHeld)
 	// This is asked before the quota is made, since the time may be over right after.
 	uncounted, countErr := r.counting.Wait(ctx)
 	found, err := r.ensure(ctx, seen.mapping, seen.consumer)
@@ -83,46 +87,32 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
+// ending says whether the mapping is being deleted.
+func (m *mappingFacts) ending() bool {
+	return m.mapping != nil && !m.mapping.DeletionTimestamp.IsZero()
+}
+
 // observe reads the mapping of that name and its peer.
 func (r *mappingReconciler) observe(ctx context.Context, name types.NamespacedName) (mappingFacts, error) {
 	seen := mappingFacts{peer: strings.TrimPrefix(name.Namespace, v1alpha1.TenantNamespacePrefix)}
 	mapping, tenant, peer := &v1alpha1.NamespaceMapping{}, &corev1.Namespace{}, &v1alpha1.Peer{}
-	hasMapping, err := r.find(ctx, name, mapping)
-	if err != nil {
-		return seen, err
+	for _, err := range []error{
+		r.client.Get(ctx, name, mapping),
+		r.client.Get(ctx, client.ObjectKey{Name: name.Namespace}, tenant),
+		r.client.Get(ctx, client.ObjectKey{Name: seen.peer}, peer),
+	} {
+		if client.IgnoreNotFound(err) != nil {
+			return seen, err
+		}
 	}
-	hasTenant, err := r.find(ctx, types.NamespacedName{Name: name.Namespace}, tenant)
-	if err != nil {
-		return seen, err
-	}
-	isTenant := tenant.Labels[v1alpha1.LabelType] == v1alpha1.TypeTenant &&
-		v1alpha1.TenantNamespace(tenant.Labels[v1alpha1.LabelPeer]) == name.Namespace
-	if hasMapping && hasTenant && isTenant {
+	if mapping.Name != "" && tenant.Labels[v1alpha1.LabelType] == v1alpha1.TypeTenant &&
+		v1alpha1.TenantNamespace(tenant.Labels[v1alpha1.LabelPeer]) == name.Namespace {
 		seen.mapping = mapping
 	}
-	hasPeer, err := r.find(ctx, types.NamespacedName{Name: seen.peer}, peer)
-	if hasPeer && peer.DeletionTimestamp.IsZero() && peer.HasRole(v1alpha1.RoleConsumer) && peer.Spec.ClusterID != "" {
+	if peer.DeletionTimestamp.IsZero() && peer.HasRole(v1alpha1.RoleConsumer) && peer.Spec.ClusterID != "" {
 		seen.consumer = peer
 	}
-	return seen, err
-}
-
-// find reads an object and reports whether there is one.
-func (r *mappingReconciler) find(ctx context.Context, name types.NamespacedName, into client.Object) (bool, error) {
-	err := r.client.Get(ctx, name, into)
-	return err == nil, client.IgnoreNotFound(err)
-}
-
-// hold puts the finalizer on the mapping.
-func (r *mappingReconciler) hold(ctx context.Context, mapping *v1alpha1.NamespaceMapping) error {
-	if !controllerutil.AddFinalizer(mapping, v1alpha1.FinalizerNamespaceMapping) {
-		return nil
-	}
-	if err := r.client.Update(ctx, mapping); err != nil {
-		return fmt.Errorf("add the finalizer: %w", err)
-	}
-	fault.Point(fault.MappingHeld)
-	return nil
+	return seen, nil
 }
 
 // ensure makes the twin and what guards it, or finds out why it cannot.
@@ -225,62 +215,42 @@ func older(a, b *v1alpha1.NamespaceMapping) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// remove deletes the twin and lets the mapping go when the twin is gone.
-func (r *mappingReconciler) remove(ctx context.Context, seen mappingFacts) (reconcile.Result, error) {
-	mapping := seen.mapping
-	if !controllerutil.ContainsFinalizer(mapping, v1alpha1.FinalizerNamespaceMapping) {
-		return reconcile.Result{}, nil
-	}
-	name := twinFor(seen.peer, "", mapping).name()
-	ns := &corev1.Namespace{}
-	err := r.live.Get(ctx, client.ObjectKey{Name: name}, ns)
-	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("read namespace %s: %w", name, err)
-	}
-	// The Peer may be gone by now, so the namespace itself has to say that it is this peer's twin.
-	if twin, ok := twinIn(ns); err == nil && ok && twin.peer == seen.peer && twin.home == mapping.Spec.HomeNamespace {
-		grace := removalGrace
-		if seen.consumer == nil {
-			grace = leavingGrace
+// removeTwins removes twins of the home namespace that nobody asks for any more: their NamespaceMapping is being deleted, or
+// went without its finalizer, or their Peer is gone. It reports whether some of them are still there.
+func (r *mappingReconciler) removeTwins(ctx context.Context, seen mappingFacts, home string) (left bool, err error) {
+	reader, grace := client.Reader(r.client), leavingGrace
+	if seen.ending() {
+		reader = r.live // the cache may not show a twin that has just been made
+		home = seen.mapping.Spec.HomeNamespace
+		if seen.consumer != nil {
+			grace = removalGrace
 		}
-		return reconcile.Result{RequeueAfter: lookAgain}, r.removeTwin(ctx, ns, grace)
 	}
-	fault.Point(fault.BeforeUnmapping)
-	controllerutil.RemoveFinalizer(mapping, v1alpha1.FinalizerNamespaceMapping)
-	if err := r.client.Update(ctx, mapping); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("remove the finalizer: %w", err)
-	}
-	return reconcile.Result{}, nil
-}
-
-// removeOrphans removes twins of the home namespace that nobody asks for any more: their Peer is gone, or their
-// NamespaceMapping went without its finalizer.
-func (r *mappingReconciler) removeOrphans(ctx context.Context, seen mappingFacts, home string) error {
-	twins, err := twinsOf(ctx, r.client, seen.peer)
+	twins, err := twinsOf(ctx, reader, seen.peer)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i := range twins {
-		ns := &twins[i]
-		twin, ok := twinIn(ns)
-		if !ok || twin.home != home || !ns.DeletionTimestamp.IsZero() || wants(seen.consumer, seen.mapping, twin) {
+		twin, ok := twinIn(&twins[i])
+		if !ok || twin.home != home || wants(seen.consumer, seen.mapping, twin) {
 			continue
 		}
 		needed, err := r.needed(ctx, twin)
 		if err == nil && !needed {
-			err = r.removeTwin(ctx, ns, leavingGrace)
+			left = true
+			err = r.removeTwin(ctx, &twins[i], grace)
 		}
 		if err != nil {
-			return err
+			return left, err
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // wants says whether the Peer and its NamespaceMapping, which both may be nil, ask for this twin.
 func wants(peer *v1alpha1.Peer, mapping *v1alpha1.NamespaceMapping, twin twinOf) bool {
 	return peer != nil && peer.HasRole(v1alpha1.RoleConsumer) && peer.Spec.ClusterID == twin.clusterID &&
-		mapping != nil && twinFor(twin.peer, twin.clusterID, mapping).name() == twin.name()
+		mapping != nil && mapping.DeletionTimestamp.IsZero() && twinFor(twin.peer, twin.clusterID, mapping).name() == twin.name()
 }
 
 // needed asks the API server itself, because a cache that lags would cost running pods. A Peer that is being deleted still
@@ -310,45 +280,29 @@ const (
 // removeTwin deletes the namespace, and before that those pods that would take longer than the grace to end. The others
 // end with the namespace.
 func (r *mappingReconciler) removeTwin(ctx context.Context, ns *corev1.Namespace, grace time.Duration) error {
-	if err := shortenGrace(ctx, r.client, ns.Name, grace); err != nil {
-		return err
+	pods := &corev1.PodList{}
+	if err := r.client.List(ctx, pods, client.InNamespace(ns.Name)); err != nil {
+		return fmt.Errorf("list the pods in namespace %s: %w", ns.Name, err)
 	}
-	return deleteNamespace(ctx, r.client, ns)
-}
-
-func deleteNamespace(ctx context.Context, c client.Client, ns *corev1.Namespace) error {
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if graceOf(pod) <= grace {
+			continue
+		}
+		err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(grace/time.Second))
+		// In a namespace that is going, our right to do this may have gone first.
+		if ignoreStale(err) != nil && !apierrors.IsForbidden(err) {
+			return fmt.Errorf("end pod %s/%s: %w", ns.Name, pod.Name, err)
+		}
+	}
 	if !ns.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	err := c.Delete(ctx, ns, client.Preconditions{UID: &ns.UID})
-	if client.IgnoreNotFound(err) != nil {
+	if err := r.client.Delete(ctx, ns, client.Preconditions{UID: &ns.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete namespace %s: %w", ns.Name, err)
 	}
 	fault.Point(fault.TwinDeleted)
 	ctrl.LoggerFrom(ctx).Info("Deleting twin namespace", "Namespace", ns.Name)
-	return nil
-}
-
-// shortenGrace ends those pods of a twin that would take longer than so long to end. The others end with the namespace.
-func shortenGrace(ctx context.Context, c client.Client, namespace string, atMost time.Duration) error {
-	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the pods in namespace %s: %w", namespace, err)
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if graceOf(pod) <= atMost {
-			continue
-		}
-		err := c.Delete(ctx, pod.DeepCopy(), &client.DeleteOptions{
-			Preconditions:      &metav1.Preconditions{UID: &pod.UID},
-			GracePeriodSeconds: ptr.To(int64(atMost / time.Second)),
-		})
-		// In a namespace that is going, our right to do this may have gone first.
-		if ignoreStale(err) != nil && !apierrors.IsForbidden(err) {
-			return fmt.Errorf("end pod %s/%s: %w", namespace, pod.Name, err)
-		}
-	}
 	return nil
 }
 
@@ -360,4 +314,75 @@ func graceOf(pod *corev1.Pod) time.Duration {
 	}
 	// More seconds than a Duration can hold are many.
 	return time.Duration(min(grace, int64(24*time.Hour/time.Second))) * time.Second
+}
+
+const (
+	// countingRecheck is how soon it is looked again whether a new quota is in force, which is most often at once.
+	countingRecheck = 100 * time.Millisecond
+	// roomRecheck is for what no event tells: that a NamespaceMapping went which waited before this one.
+	roomRecheck = time.Minute
+)
+
+// finding is what was found out about a mapping.
+type finding struct {
+	reason string
+	twin   string
+}
+
+// findings say by reason what the consumer is told, and when to look again if no event comes.
+var findings = map[string]struct {
+	message string
+	again   time.Duration
+}{
+	v1alpha1.ReasonNamespaceForbidden: {"Namespaces of a system are not offloaded", 0},
+	v1alpha1.ReasonNamespaceTaken:     {"Namespace TWIN exists and is not the twin of this namespace", lookAgain},
+	v1alpha1.ReasonTwinNameForbidden: {"The provider does not let this cluster name a namespace TWIN: its administrator can allow it by " +
+		"spec.twinNames of the Peer, unless it is a name of the system, or let the provider make the name", 0},
+	v1alpha1.ReasonLimitExceeded: {"The provider gives this cluster no more namespaces: it gets this one when another goes, " +
+		"or the limit is raised", roomRecheck},
+	v1alpha1.ReasonPending:              {"The quota of namespace TWIN is not counted yet", countingRecheck},
+	v1alpha1.ReasonNamespaceTerminating: {"Namespace TWIN is being deleted", lookAgain},
+}
+
+func (f finding) ready() bool { return f.reason == v1alpha1.ReasonTwinCreated }
+
+// again says when to look again if no event comes.
+func (r *mappingReconciler) again(mapping *v1alpha1.NamespaceMapping, found finding) time.Duration {
+	again := findings[found.reason].again
+	if found.reason == v1alpha1.ReasonPending {
+		ready := meta.FindStatusCondition(mapping.Status.Conditions, v1alpha1.ConditionReady)
+		return min(max(r.config.Clock.Since(ready.LastTransitionTime.Time)/4, again), lookAgain)
+	}
+	return again
+}
+
+// report writes the status of the mapping, if it changed. A conflict means that the newer copy is on its way to us.
+func (r *mappingReconciler) report(ctx context.Context, mapping *v1alpha1.NamespaceMapping, found finding) error {
+	before := mapping.DeepCopy()
+	mapping.Status.ObservedGeneration = mapping.Generation
+	status := metav1.ConditionFalse
+	switch {
+	case found.ready():
+		mapping.Status.Twin = found.twin
+		status = metav1.ConditionTrue
+	case found.reason != v1alpha1.ReasonPending:
+		// A twin that was in use and whose quota is counted anew stays in use.
+		mapping.Status.Twin = ""
+	}
+	meta.SetStatusCondition(&mapping.Status.Conditions, metav1.Condition{
+		Type:               v1alpha1.ConditionReady,
+		Status:             status,
+		ObservedGeneration: mapping.Generation,
+		LastTransitionTime: metav1.NewTime(r.config.Clock.Now()),
+		Reason:             found.reason,
+		Message:            strings.ReplaceAll(findings[found.reason].message, "TWIN", found.twin),
+	})
+	if equality.Semantic.DeepEqual(before.Status, mapping.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := ignoreStale(r.client.Status().Patch(ctx, mapping, patch)); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
 }

@@ -63,7 +63,7 @@ func TestMappingMakesATwin(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	w.expectWrites("update NamespaceMapping", "create Namespace", "create RoleBinding",
+	w.expectWrites("patch NamespaceMapping", "create Namespace", "create RoleBinding",
 		"create ResourceQuota", "create LimitRange", "create NetworkPolicy", "create RoleBinding", "status NamespaceMapping")
 
 	twin := lubeck.name()
@@ -149,7 +149,7 @@ func TestMappingThatCannotBe(t *testing.T) {
 			w := newWorld(t, objects...)
 			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "m")
 			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "m")
-			w.expectWrites("update NamespaceMapping", "status NamespaceMapping")
+			w.expectWrites("patch NamespaceMapping", "status NamespaceMapping")
 			status := mappingIn(w, "m").Status
 			w.expectCondition(status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, c.reason)
 			if status.Twin != "" {
@@ -267,12 +267,7 @@ func TestOtherNamespacesAreNotRemoved(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	if _, err := New(Config{}, nil, nil); err == nil {
-		t.Error("took a config without a service account")
-	}
-	cfg := Config{ServiceAccount: "m"}
-	cfg.Default()
-	if cfg.Namespace != "hanse-system" || cfg.Workers != 16 || cfg.Clock == nil {
-		t.Errorf("got defaults %+v", cfg)
+	if err := SetupWithManager(nil, Config{}); err == nil {
+		t.Error("took an empty config")
 	}
 }

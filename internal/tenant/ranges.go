@@ -1,7 +1,6 @@
 package tenant
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -45,20 +44,14 @@ func (r ranges) inside(private ranges) []string {
 			all = append(all, p.Masked())
 		}
 	}
-	slices.SortFunc(all, func(a, b netip.Prefix) int {
-		return cmp.Or(cmp.Compare(a.Bits(), b.Bits()), a.Addr().Compare(b.Addr()))
-	})
+	slices.SortFunc(all, netip.Prefix.Compare)
+	var out []string
 	var kept ranges
 	for _, p := range all {
-		// Those that may cover it are shorter, and so come first.
+		// A range that covers it comes before it.
 		if !kept.cover(p) {
-			kept = append(kept, p)
+			kept, out = append(kept, p), append(out, p.String())
 		}
-	}
-	slices.SortFunc(kept, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
-	out := make([]string, 0, len(kept))
-	for _, p := range kept {
-		out = append(out, p.String())
 	}
 	return out
 }
@@ -84,9 +77,10 @@ func (r *mappingReconciler) ownRanges(ctx context.Context) (ranges, error) {
 	return own, nil
 }
 
-// rangesOfNode returns the ranges of the node and its pods. A virtual node has none here.
-func rangesOfNode(node *corev1.Node) ranges {
-	if node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode {
+// rangesOfNode returns the ranges of the Node and its pods. A virtual node has none here.
+func rangesOfNode(o client.Object) ranges {
+	node, ok := o.(*corev1.Node)
+	if !ok || node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode {
 		return nil
 	}
 	own := prefixes(append([]string{node.Spec.PodCIDR}, node.Spec.PodCIDRs...)...)

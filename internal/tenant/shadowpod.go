@@ -171,13 +171,7 @@ func (r *shadowPodReconciler) end(ctx context.Context, shadow *v1alpha1.ShadowPo
 		return r.tellEnd(ctx, shadow, pod)
 	}
 	fault.Point(fault.BeforeRelease)
-	before := shadow.DeepCopy()
-	controllerutil.RemoveFinalizer(shadow, v1alpha1.FinalizerShadowPod)
-	err = r.client.Patch(ctx, shadow, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if err = ignoreStale(err); err != nil {
-		return fmt.Errorf("remove the finalizer: %w", err)
-	}
-	return nil
+	return ignoreStale(release(ctx, r.client, shadow, v1alpha1.FinalizerShadowPod))
 }
 
 // tellEnd records how the pod ended, if somebody at home waits for that.
@@ -228,7 +222,8 @@ func (r *shadowPodReconciler) make(ctx context.Context, seen *observation, next 
 	if err != nil || pod == nil {
 		return err
 	}
-	if err := r.hold(ctx, seen.shadow); err != nil {
+	// The API server's policy has put the finalizer on, unless it is not in force: without it the record could go before its pod.
+	if err := hold(ctx, r.client, seen.shadow, v1alpha1.FinalizerShadowPod); err != nil {
 		return err
 	}
 	fault.Point(fault.BeforePod)
@@ -272,19 +267,6 @@ func (r *shadowPodReconciler) refused(seen *observation, next *decision, err err
 	}
 }
 
-// hold puts the finalizer on where the API server's policy has not: without it the record could go before its pod.
-func (r *shadowPodReconciler) hold(ctx context.Context, shadow *v1alpha1.ShadowPod) error {
-	before := shadow.DeepCopy()
-	if !controllerutil.AddFinalizer(shadow, v1alpha1.FinalizerShadowPod) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Patch(ctx, shadow, patch); err != nil {
-		return fmt.Errorf("add the finalizer: %w", err)
-	}
-	return nil
-}
-
 // taken looks at the pod that has the name. Our own is not in the cache yet, and will come.
 func (r *shadowPodReconciler) taken(ctx context.Context, seen *observation, next *decision) error {
 	pod, err := getPod(ctx, r.live, seen.shadow)
@@ -300,12 +282,4 @@ func (r *shadowPodReconciler) taken(ctx context.Context, seen *observation, next
 		r.ledger.leave(client.ObjectKeyFromObject(seen.shadow))
 	}
 	return nil
-}
-
-// ignoreStale drops errors that say that the object changed or went meanwhile: the event of that change has it reconciled again.
-func ignoreStale(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

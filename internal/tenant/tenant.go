@@ -1,103 +1,85 @@
 package tenant
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
-// Config says where Hanse runs and how hard it works.
+// Config says where Hanse runs, and what the controllers use.
 type Config struct {
-	// Namespace is Hanse's own. Default v1alpha1.SystemNamespace.
+	// Namespace is Hanse's own.
 	Namespace string
 	// ClusterID is the id of this cluster. Pods that have come through it before are not taken.
 	ClusterID string
 	// SendOn lets pods of peers go on to providers of ours, where the NamespaceOffloading of their twin says so.
 	SendOn bool
-	// ServiceAccount is the one that the manager runs under, in Namespace. It must be set: it gets the right to make
-	// pods in twin namespaces.
+	// ServiceAccount is the one that the manager runs under, in Namespace. It gets the right to make pods in twin namespaces.
 	ServiceAccount string
 	// PodCIDRs are the ranges of this cluster's own pods, as far as nodes do not tell.
 	PodCIDRs []netip.Prefix
-	// Workers is how many ShadowPods are worked on at the same time. Default 16.
-	Workers int
-	// Clock tells the time. By default the real one.
+	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Decider is asked about each pod that is made for a consumer. It must be set.
+	// Decider is asked about each pod that is made for a consumer.
 	Decider Decider
 	// Tracer records where the time goes that the pods of peers take to be ready. It may be nil.
 	Tracer *trace.Tracer
 }
 
-// Default fills in what was not set.
-func (c *Config) Default() {
-	if c.Namespace == "" {
-		c.Namespace = v1alpha1.SystemNamespace
-	}
-	if c.Workers == 0 {
-		c.Workers = 16
-	}
-	if c.Clock == nil {
-		c.Clock = clock.RealClock{}
-	}
-}
-
-// Validate reports what is wrong with the configuration.
-func (c *Config) Validate() error {
-	if c.ServiceAccount == "" {
-		return errors.New("the service account of the manager is not set")
-	}
-	if c.Decider == nil {
-		return errors.New("the decider is not set")
-	}
-	if c.Workers < 0 {
-		return errors.New("the number of workers is negative")
-	}
-	for _, p := range c.PodCIDRs {
-		if !p.IsValid() {
-			return errors.New("a range of this cluster's pods is not valid")
-		}
-	}
-	return nil
-}
-
-// Tenant is the controllers of this package.
-type Tenant struct {
-	mappings *mappingReconciler
-	pods     *shadowPodReconciler
-}
-
-// New returns the controllers. The client may read from a cache; the reader must not. It starts nothing.
-func New(cfg Config, c client.Client, live client.Reader) (*Tenant, error) {
-	cfg.Default()
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	return &Tenant{
-		mappings: newMappingReconciler(cfg, c, live),
-		pods:     newShadowPodReconciler(cfg, c, live),
-	}, nil
-}
-
 // SetupWithManager registers the controllers with the manager.
-func (t *Tenant) SetupWithManager(mgr ctrl.Manager) error {
-	for _, setup := range []func(ctrl.Manager) error{t.mappings.setup, t.pods.setup} {
-		if err := setup(mgr); err != nil {
-			return err
-		}
+func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
+	if cfg.Namespace == "" || cfg.ServiceAccount == "" || cfg.Clock == nil || cfg.Decider == nil {
+		return errors.New("tenant: Namespace, ServiceAccount, Clock and Decider are needed")
 	}
-	return nil
+	if err := newMappingReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader()).setup(mgr); err != nil {
+		return err
+	}
+	return newShadowPodReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader()).setup(mgr)
 }
 
 const (
+	// workers is how many objects of a kind are worked on at the same time.
+	workers = 16
 	// retryAtLeast and retryAtMost bound how long an object whose reconciliation went wrong waits for the next try.
 	retryAtLeast = 20 * time.Millisecond
 	retryAtMost  = time.Minute
 )
+
+// hold puts the finalizer on the object.
+func hold(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
+	return patchFinalizers(ctx, c, o, finalizer, controllerutil.AddFinalizer)
+}
+
+// release takes the finalizer off the object.
+func release(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
+	return patchFinalizers(ctx, c, o, finalizer, controllerutil.RemoveFinalizer)
+}
+
+func patchFinalizers(ctx context.Context, c client.Client, o client.Object, finalizer string, change func(client.Object, string) bool) error {
+	before, ok := o.DeepCopyObject().(client.Object)
+	if !ok || !change(o, finalizer) {
+		return nil
+	}
+	if err := c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("change the finalizers: %w", err)
+	}
+	return nil
+}
+
+// ignoreStale drops errors that say that the object changed or went meanwhile: the event of that change has it reconciled again.
+func ignoreStale(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,9 +31,8 @@ func (r *mappingReconciler) setup(mgr ctrl.Manager) error {
 		For(&v1alpha1.NamespaceMapping{}).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfNamespace)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfPeer), builder.WithPredicates(specChanges)).
-		Watches(&v1alpha1.NamespaceMapping{}, handler.EnqueueRequestsFromMapFunc(r.mappingsBeside), builder.WithPredicates(deletions)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.allMappings), builder.WithPredicates(publicRanges)).
-		WithOptions(options(r.config.Workers)).
+		WithOptions(options()).
 		Complete(r)
 }
 
@@ -45,12 +46,12 @@ func (r *shadowPodReconciler) setup(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Func(r.takeQueue)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.shadowsOfTwin),
 			builder.WithPredicates(twins, turns)).
-		WithOptions(options(r.config.Workers)).
+		WithOptions(options()).
 		Complete(r)
 }
 
 // options limit each object by itself, so that a broken one holds up no other.
-func options(workers int) controller.Options {
+func options() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
@@ -74,28 +75,16 @@ var (
 			!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
 			!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
 	}}
-	deletions = predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
-	}
 )
 
 // publicRanges are the changes of nodes by which there are more addresses that a peer's pods must not reach.
 var publicRanges = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return nodeRanges(e.Object).public() },
+	CreateFunc: func(e event.CreateEvent) bool { return rangesOfNode(e.Object).public() },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		now := nodeRanges(e.ObjectNew)
-		return now.public() && !slices.Equal(nodeRanges(e.ObjectOld), now)
+		now := rangesOfNode(e.ObjectNew)
+		return now.public() && !slices.Equal(rangesOfNode(e.ObjectOld), now)
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
-}
-
-func nodeRanges(o client.Object) ranges {
-	node, ok := o.(*corev1.Node)
-	if !ok {
-		return nil
-	}
-	return rangesOfNode(node)
 }
 
 func ownerShadow(o client.Object) *metav1.OwnerReference {
@@ -115,7 +104,8 @@ func shadowOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 	return requestFor(pod.GetNamespace(), pod.GetName())
 }
 
-// mappingsOfNamespace returns the mapping that a twin is for, and all of those in a tenant namespace.
+// mappingsOfNamespace returns the mapping that a twin is for, and all of those in a tenant namespace. When a twin goes,
+// another mapping of the peer may get its place.
 func (r *mappingReconciler) mappingsOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
 	ns, ok := o.(*corev1.Namespace)
 	if !ok {
@@ -128,7 +118,11 @@ func (r *mappingReconciler) mappingsOfNamespace(ctx context.Context, o client.Ob
 	if !ok {
 		return nil
 	}
-	return requestFor(v1alpha1.TenantNamespace(twin.peer), twin.home)
+	requests := requestFor(v1alpha1.TenantNamespace(twin.peer), twin.home)
+	if !ns.DeletionTimestamp.IsZero() {
+		requests = append(requests, r.mappingsIn(ctx, v1alpha1.TenantNamespace(twin.peer))...)
+	}
+	return requests
 }
 
 // mappingsOfPeer returns all mappings of the peer, and those that are gone and whose twins are still here.
@@ -144,38 +138,34 @@ func (r *mappingReconciler) mappingsOfPeer(ctx context.Context, peer client.Obje
 	return requests
 }
 
-// mappingsBeside returns those that may get the place of a mapping that is gone.
-func (r *mappingReconciler) mappingsBeside(ctx context.Context, mapping client.Object) []reconcile.Request {
-	return r.mappingsIn(ctx, mapping.GetNamespace())
-}
-
 func (r *mappingReconciler) allMappings(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.mappingsIn(ctx, corev1.NamespaceAll)
 }
 
 func (r *mappingReconciler) mappingsIn(ctx context.Context, namespace string) []reconcile.Request {
-	list := &v1alpha1.NamespaceMappingList{}
-	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "List NamespaceMappings", "namespace", namespace)
-		return nil
-	}
-	var out []reconcile.Request
-	for i := range list.Items {
-		out = append(out, requestFor(list.Items[i].Namespace, list.Items[i].Name)...)
-	}
-	return out
+	return requestsIn(ctx, r.client, namespace, &v1alpha1.NamespaceMappingList{})
 }
 
 // shadowsOfTwin looks at all of a twin again when its namespace changes, above all when it begins to end.
 func (r *shadowPodReconciler) shadowsOfTwin(ctx context.Context, ns client.Object) []reconcile.Request {
-	list := &v1alpha1.ShadowPodList{}
-	if err := r.client.List(ctx, list, client.InNamespace(ns.GetName())); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "List ShadowPods", "Namespace", ns.GetName())
-		return nil
-	}
+	return requestsIn(ctx, r.client, ns.GetName(), &v1alpha1.ShadowPodList{})
+}
+
+// requestsIn are for all objects of a kind in the namespace.
+func requestsIn(ctx context.Context, reader client.Reader, namespace string, list client.ObjectList) []reconcile.Request {
 	var out []reconcile.Request
-	for i := range list.Items {
-		out = append(out, requestFor(list.Items[i].Namespace, list.Items[i].Name)...)
+	err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err == nil {
+		err = meta.EachListItem(list, func(item runtime.Object) error {
+			o, err := meta.Accessor(item)
+			if err == nil {
+				out = append(out, requestFor(o.GetNamespace(), o.GetName())...)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List what a change is about", "Namespace", namespace)
 	}
 	return out
 }

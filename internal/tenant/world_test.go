@@ -193,7 +193,7 @@ func (w *world) reconcile(r reconcile.Reconciler, namespace, name string) reconc
 }
 
 func (w *world) config() Config {
-	return Config{Namespace: "hanse-system", ServiceAccount: "hanse-manager", Clock: w.clock, Workers: 1, Decider: &w.policies}
+	return Config{Namespace: "hanse-system", ServiceAccount: "hanse-manager", Clock: w.clock, Decider: &w.policies}
 }
 
 // find reads an object and reports whether it exists.
