@@ -1,14 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,63 +18,88 @@ import (
 	"github.com/hanse-dev/hanse/internal/install"
 )
 
-// An accessVerb changes what a peer may do here as a consumer.
-type accessVerb struct {
+// A peerVerb changes what a peer may do here as a consumer (access), or whether what it offers is used (decision).
+type peerVerb struct {
 	verb, short, long string
 	access            v1alpha1.PeerAccess
-	done              string // what is told then, of the peer
-	waits             bool   // until the peer has no pods here
+	decision          string // value of AnnotationDecision
+	wants             v1alpha1.AcknowledgementState
+	await             string // what is waited for, if anything
+	timeout           time.Duration
+	asked, done       string // what is told of the peer without waiting, and at the end
 }
 
-var accessVerbs = []accessVerb{
+var peerVerbs = []peerVerb{
 	{
 		verb: "cordon", access: v1alpha1.AccessCordoned, short: "Take no more pods of a peer",
 		long: "The pods that the peer has here stay, and are made again here if they are lost. It gets no more of them: its virtual\n" +
 			"node for this cluster takes no more pods.",
-		done: "runs no more pods here than it has",
+		done: "%s runs no more pods here than it has.\n",
 	},
 	{
 		verb: "uncordon", access: v1alpha1.AccessOpen, short: "Take pods of a peer again, after cordon or drain",
 		long: "Ends what cordon and drain have begun.",
-		done: "may run pods here",
+		done: "%s may run pods here.\n",
 	},
 	{
-		verb: "drain", access: v1alpha1.AccessDraining, short: "Ask a peer to move its pods out of this cluster", waits: true,
+		verb: "drain", access: v1alpha1.AccessDraining, short: "Ask a peer to move its pods out of this cluster",
 		long: "Takes no more pods of the peer, and asks it to move those that it has here. The peer evicts them by itself and keeps\n" +
 			"its own PodDisruptionBudgets, so that may take long. Nothing is ended here by force: for that there is `unpeer`.",
-		done: "has no pods here any more, and gets none until `kubectl hanse uncordon`",
+		await: "the peer has no pods here", timeout: 10 * time.Minute,
+		asked: "%s is asked to move its pods away.\n",
+		done:  "%s has no pods here any more, and gets none until `kubectl hanse uncordon`.\n",
 	},
 	{
 		verb: "suspend", access: v1alpha1.AccessSuspended, short: "Let a peer do nothing here for now, not even read",
 		long: "Takes back the peer's rights here until `kubectl hanse resume`. Its pods run on, and it sees and changes nothing of\n" +
 			"them meanwhile. Connections that are open already end within the minutes that the API server gives them.",
-		done: "may do nothing here until `kubectl hanse resume`; its pods run on",
+		done: "%s may do nothing here until `kubectl hanse resume`; its pods run on.\n",
 	},
 	{
 		verb: "resume", access: v1alpha1.AccessOpen, short: "Let a suspended peer work here again",
 		long: "Gives a suspended peer its rights here back.",
-		done: "may run pods here",
+		done: "%s may run pods here.\n",
+	},
+	{
+		verb: "accept", decision: v1alpha1.DecisionAccept, wants: v1alpha1.AcknowledgementAccepted,
+		short: "Use what a peer offers, where a policy leaves that to you",
+		long: "Accepts an advertisement that is pending, or that you have refused. That holds until the peer changes its terms:\n" +
+			"anything but how much it has free. What a policy refuses, it goes on refusing. PEER is the name of the peer, or the\n" +
+			"id of its cluster.",
+		await: "the peer is answered",
+		asked: "The answer to the advertisement of %s is set to Accept.\n",
+		done:  "The advertisement of %s is used: its virtual node takes pods.\n",
+	},
+	{
+		verb: "refuse", decision: v1alpha1.DecisionRefuse, wants: v1alpha1.AcknowledgementRefused,
+		short: "Do not use what a peer offers",
+		long: "Refuses an advertisement, whatever the policies say, until the peer changes its terms: anything but how much it has\n" +
+			"free. Pods that run there stay; the virtual node takes no more of them. PEER is the name of the peer, or the id of\n" +
+			"its cluster.",
+		await: "the peer is answered",
+		asked: "The answer to the advertisement of %s is set to Refuse.\n",
+		done:  "The advertisement of %s is refused: its virtual node takes no more pods.\n",
 	},
 }
 
-// peerVerbFlags are those of verbs that change how this cluster deals with a peer.
 type peerVerbFlags struct {
 	dryRunFlags
 	waitFlags
 }
 
-// A peerVerb is such a verb. await is what it waits for, if anything.
-type peerVerb struct {
-	verb, short, long, await string
-	timeout                  time.Duration
-	run                      func(ctx context.Context, command *cobra.Command, c client.Client, flags *peerVerbFlags, name string) error
+func newPeerCommands(global *globalFlags) []*cobra.Command {
+	var commands []*cobra.Command
+	for _, v := range peerVerbs {
+		commands = append(commands, v.command(global))
+	}
+	return commands
 }
 
 func (v peerVerb) command(global *globalFlags) *cobra.Command {
-	flags := &peerVerbFlags{}
+	flags := &peerVerbFlags{waitFlags: waitFlags{timeout: cmp.Or(v.timeout, 30*time.Second)}}
 	command := &cobra.Command{
 		Use: v.verb + " PEER", Short: v.short, Long: v.long,
-		Example: fmt.Sprintf("  kubectl hanse %s lubeck\n\n  # Only the object\n  kubectl hanse %s lubeck --dry-run=client -o yaml", v.verb, v.verb),
+		Example: fmt.Sprintf("  kubectl hanse %s lubeck\n\n  # Only the object\n  kubectl hanse %[1]s lubeck --dry-run=client -o yaml", v.verb),
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := flags.validate(); err != nil {
@@ -85,47 +111,49 @@ func (v peerVerb) command(global *globalFlags) *cobra.Command {
 		},
 	}
 	flags.dryRunFlags.bind(command.Flags())
-	flags.timeout = v.timeout
 	if v.await != "" {
-		flags.waitFlags.bind(command.Flags(), v.timeout, v.await)
+		flags.waitFlags.bind(command.Flags(), flags.timeout, v.await)
 	}
 	return command
 }
 
-// newAccessCommands makes the verbs by which a provider controls its consumers.
-func newAccessCommands(global *globalFlags) []*cobra.Command {
-	var commands []*cobra.Command
-	for _, v := range accessVerbs {
-		verb := peerVerb{verb: v.verb, short: v.short, long: v.long, timeout: 30 * time.Second, run: v.run}
-		if v.waits {
-			verb.await, verb.timeout = "the peer has no pods here", 10*time.Minute
-		}
-		commands = append(commands, verb.command(global))
-	}
-	return commands
-}
-
-func (v accessVerb) run(ctx context.Context, command *cobra.Command, c client.Client, flags *peerVerbFlags, name string) error {
-	change := editOfPeer(c, name, v.change)
-	if flags.dry() {
-		return change.print(ctx, command)
-	}
-	if err := change.write(ctx, c); err != nil {
+func (v peerVerb) run(ctx context.Context, command *cobra.Command, c client.Client, flags *peerVerbFlags, name string) error {
+	peer, err := peerNamed(ctx, c, name)
+	if err != nil {
 		return err
 	}
-	if v.waits && !flags.wait {
-		return say(command, "%s is asked to move its pods away.\n", name)
+	var object client.Object = peer
+	mutate, wait := func() error { return v.setAccess(peer) }, awaitDrained
+	if v.decision != "" {
+		ad, err := advertisementOf(ctx, c, peer)
+		if err != nil {
+			return err
+		}
+		object, mutate, wait = ad, func() error { return v.decide(ad, peer.Name, clock.RealClock{}.Now()) }, v.awaitAnswer
 	}
-	if v.waits {
-		if err := awaitDrained(ctx, c, name, &progress{report: reporter(command)}); err != nil {
+	if flags.dry() {
+		if err := mutate(); err != nil {
+			return err
+		}
+		return printObjects(command.OutOrStdout(), object)
+	}
+	if err := write(ctx, c, object, mutate); err != nil {
+		return err
+	}
+	name = peer.Name
+	if v.await != "" && !flags.wait {
+		return say(command, v.asked, name)
+	}
+	if v.await != "" {
+		if err := wait(ctx, c, peer, &progress{report: reporter(command)}); err != nil {
 			return err
 		}
 	}
-	return say(command, "%s %s.\n", name, v.done)
+	return say(command, v.done, name)
 }
 
-// change sets the access. What was suspended is only resumed: no other verb gives it rights by the way.
-func (v accessVerb) change(peer *v1alpha1.Peer) error {
+// setAccess sets the access. What was suspended is only resumed: no other verb gives it rights by the way.
+func (v peerVerb) setAccess(peer *v1alpha1.Peer) error {
 	suspended := peer.Access() == v1alpha1.AccessSuspended
 	switch {
 	case !peer.HasRole(v1alpha1.RoleConsumer):
@@ -144,8 +172,8 @@ func (v accessVerb) change(peer *v1alpha1.Peer) error {
 
 // awaitDrained waits until the peer has no pods here, and tells which are left. A consumer that was not heard of does not
 // know that it is to drain.
-func awaitDrained(ctx context.Context, c client.Client, name string, told *progress) error {
-	left := []string(nil)
+func awaitDrained(ctx context.Context, c client.Client, peer *v1alpha1.Peer, told *progress) error {
+	name, left := peer.Name, []string(nil)
 	err := install.Until(ctx, name+" to move its pods away", func(ctx context.Context) (bool, error) {
 		seen := take(ctx, c, scope{}, time.Time{}, partNamespaces, partShadowPods, partPeers)
 		if err := seen.err(partNamespaces, partShadowPods); err != nil {
@@ -166,85 +194,16 @@ func awaitDrained(ctx context.Context, c client.Client, name string, told *progr
 
 // unready says why a peer is not ready, in brackets.
 func (s *snapshot) unready(name string) string {
-	peer := s.peer(name)
-	if peer == nil {
-		return ""
-	}
-	if ready := currentCondition(peer, v1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
-		return " (" + ready.Message + ")"
+	if peer := s.peer(name); peer != nil {
+		if ready := currentCondition(peer, v1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
+			return " (" + ready.Message + ")"
+		}
 	}
 	return ""
 }
 
-// A decisionVerb is a decision of an administrator about what a peer advertises.
-type decisionVerb struct {
-	verb, short, long string
-	decision          string // value of AnnotationDecision
-	wants             v1alpha1.AcknowledgementState
-	done              string // what is told then, of the peer
-}
-
-var decisionVerbs = []decisionVerb{
-	{
-		verb: "accept", decision: v1alpha1.DecisionAccept, wants: v1alpha1.AcknowledgementAccepted,
-		short: "Use what a peer offers, where a policy leaves that to you",
-		long: "Accepts an advertisement that is pending, or that you have refused. That holds until the peer changes its terms:\n" +
-			"anything but how much it has free. What a policy refuses, it goes on refusing. PEER is the name of the peer, or the\n" +
-			"id of its cluster.",
-		done: "is used: its virtual node takes pods",
-	},
-	{
-		verb: "refuse", decision: v1alpha1.DecisionRefuse, wants: v1alpha1.AcknowledgementRefused,
-		short: "Do not use what a peer offers",
-		long: "Refuses an advertisement, whatever the policies say, until the peer changes its terms: anything but how much it has\n" +
-			"free. Pods that run there stay; the virtual node takes no more of them. PEER is the name of the peer, or the id of\n" +
-			"its cluster.",
-		done: "is refused: its virtual node takes no more pods",
-	},
-}
-
-// newDecisionCommands makes the verbs by which an administrator decides on advertisements.
-func newDecisionCommands(global *globalFlags) []*cobra.Command {
-	var commands []*cobra.Command
-	for _, v := range decisionVerbs {
-		verb := peerVerb{
-			verb: v.verb, short: v.short, long: v.long, await: "the peer is answered", timeout: 30 * time.Second, run: v.run,
-		}
-		commands = append(commands, verb.command(global))
-	}
-	return commands
-}
-
-// run decides about the peer of that name, or the one whose cluster has that id.
-func (v decisionVerb) run(ctx context.Context, command *cobra.Command, c client.Client, flags *peerVerbFlags, name string) error {
-	peer, err := peerNamed(ctx, c, name)
-	if err != nil {
-		return err
-	}
-	change := edit[*v1alpha1.Advertisement]{
-		read: func(ctx context.Context) (*v1alpha1.Advertisement, error) { return advertisementOf(ctx, c, peer) },
-		change: func(ad *v1alpha1.Advertisement) error {
-			return v.decide(ad, peer.Name, clock.RealClock{}.Now())
-		},
-		what: v.verb + " the advertisement of " + peer.Name,
-	}
-	if flags.dry() {
-		return change.print(ctx, command)
-	}
-	if err := change.write(ctx, c); err != nil {
-		return err
-	}
-	if !flags.wait {
-		return say(command, "The answer to the advertisement of %s is set to %s.\n", peer.Name, v.decision)
-	}
-	if err := v.await(ctx, c, peer); err != nil {
-		return err
-	}
-	return say(command, "The advertisement of %s %s.\n", peer.Name, v.done)
-}
-
 // decide puts the decision on the advertisement, unless it makes no sense.
-func (v decisionVerb) decide(ad *v1alpha1.Advertisement, peer string, now time.Time) error {
+func (v peerVerb) decide(ad *v1alpha1.Advertisement, peer string, now time.Time) error {
 	if !ad.Spec.TimeToLive.After(now) {
 		return fmt.Errorf("it has expired: its provider has to renew it (see `kubectl hanse check --peer %s`)", peer)
 	}
@@ -275,8 +234,8 @@ func acceptable(ad *v1alpha1.Advertisement) error {
 	}
 }
 
-// await waits until the manager has acted on the decision.
-func (v decisionVerb) await(ctx context.Context, c client.Client, peer *v1alpha1.Peer) error {
+// awaitAnswer waits until the manager has acted on the decision.
+func (v peerVerb) awaitAnswer(ctx context.Context, c client.Client, peer *v1alpha1.Peer, _ *progress) error {
 	var ack v1alpha1.Acknowledgement
 	err := install.Until(ctx, "Hanse to answer "+peer.Name, func(ctx context.Context) (bool, error) {
 		ad, err := advertisementOf(ctx, c, peer)
@@ -299,36 +258,27 @@ func (v decisionVerb) await(ctx context.Context, c client.Client, peer *v1alpha1
 
 // peerNamed reads the Peer of that name, or the one of the cluster of that id.
 func peerNamed(ctx context.Context, c client.Client, name string) (*v1alpha1.Peer, error) {
-	peer, err := readPeer(ctx, c, name)
-	if !apierrors.IsNotFound(err) {
-		return peer, err
-	}
 	seen := take(ctx, c, scope{}, time.Time{}, partPeers)
-	if err := seen.err(partPeers); err != nil {
-		return nil, err
+	if peer := seen.peer(name); peer != nil {
+		return peer, nil
 	}
-	for i := range seen.peers.Items {
-		if seen.peers.Items[i].Spec.ClusterID == name {
-			return &seen.peers.Items[i], nil
-		}
+	ofCluster := func(p v1alpha1.Peer) bool { return p.Spec.ClusterID == name }
+	if i := slices.IndexFunc(seen.peers.Items, ofCluster); i >= 0 {
+		return &seen.peers.Items[i], nil
 	}
-	return nil, err
+	return nil, cmp.Or(seen.err(partPeers), noPeer(name))
 }
 
 // advertisementOf reads our copy of what the peer advertises to us.
 func advertisementOf(ctx context.Context, c client.Client, peer *v1alpha1.Peer) (*v1alpha1.Advertisement, error) {
 	ad := &v1alpha1.Advertisement{}
-	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}
 	if peer.Spec.ClusterID == "" {
 		return nil, fmt.Errorf("there is no advertisement of %s: nothing is known of its cluster yet", peer.Name)
 	}
-	err := c.Get(ctx, key, ad)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no advertisement of %s here%s: %w", peer.Name,
-			because(currentCondition(peer, v1alpha1.ConditionAdvertised)), err)
+	found, err := read(ctx, c, v1alpha1.TenantNamespace(peer.Name), peer.Spec.ClusterID, ad)
+	if err == nil && !found {
+		err = fmt.Errorf("there is no advertisement of %s here%s", peer.Name,
+			because(currentCondition(peer, v1alpha1.ConditionAdvertised)))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read Advertisement %s: %w", key, err)
-	}
-	return ad, nil
+	return ad, err
 }

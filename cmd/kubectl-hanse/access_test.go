@@ -14,15 +14,15 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-func verbNamed(t *testing.T, name string) accessVerb {
+func verbNamed(t *testing.T, name string) peerVerb {
 	t.Helper()
-	for _, v := range accessVerbs {
+	for _, v := range peerVerbs {
 		if v.verb == name {
 			return v
 		}
 	}
 	t.Fatalf("there is no verb %s", name)
-	return accessVerb{}
+	return peerVerb{}
 }
 
 // guest is a pod that the peer has here, with its namespace.

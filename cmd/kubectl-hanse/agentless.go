@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // agentlessFlags are those of a join without an invitation.
@@ -53,16 +53,6 @@ func (f *agentlessFlags) validate(as string, mutual bool) error {
 	return nil
 }
 
-// objects are an agentless peer and the credentials for it.
-func (f *agentlessFlags) objects(name string, credentials []byte) (*v1alpha1.Peer, *corev1.Secret) {
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	f.put(peer)
-	return peer, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(name), Name: v1alpha1.LinkSecret},
-		Data:       map[string][]byte{v1alpha1.LinkSecretKey: credentials},
-	}
-}
-
 func (f *agentlessFlags) put(peer *v1alpha1.Peer) {
 	peer.Spec.Mode = v1alpha1.ModeAgentless
 	peer.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
@@ -75,8 +65,9 @@ func runAgentless(command *cobra.Command, global *globalFlags, flags *joinFlags)
 		return err
 	}
 	if flags.dry() {
-		peer, secret := flags.objects(flags.as, credentials)
-		return printObjects(command.OutOrStdout(), peer, tenantNamespace(peer), secret)
+		peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: flags.as}}
+		flags.put(peer)
+		return printObjects(command.OutOrStdout(), withSecret(peer, v1alpha1.LinkSecret, linkData(credentials))...)
 	}
 	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
 		if err := flags.joinAgentless(ctx, c.client, flags.as, credentials); err != nil || !flags.wait {
@@ -102,7 +93,11 @@ func (f *agentlessFlags) joinAgentless(ctx context.Context, c client.Client, nam
 	if err != nil {
 		return err
 	}
-	return putTenantSecret(ctx, c, name, v1alpha1.LinkSecret, map[string][]byte{v1alpha1.LinkSecretKey: credentials})
+	return putTenantSecret(ctx, c, name, v1alpha1.LinkSecret, linkData(credentials))
+}
+
+func linkData(credentials []byte) map[string][]byte {
+	return map[string][]byte{v1alpha1.LinkSecretKey: credentials}
 }
 
 // awaitAgentless waits until the manager has looked at the peer, and tells what it found.
@@ -136,56 +131,18 @@ func flattenKubeconfig(path, peer string) ([]byte, error) {
 	if err := clientcmdapi.MinifyConfig(config); err != nil {
 		return nil, fmt.Errorf("read the current context of %s: %w", path, err)
 	}
-	current := config.Contexts[config.CurrentContext]
-	user, cluster := config.AuthInfos[current.AuthInfo], config.Clusters[current.Cluster]
-	if user == nil || cluster == nil {
-		return nil, fmt.Errorf("the current context of %s names no user or no cluster that is in it", path)
-	}
-	if err := errors.Join(checkUser(user), checkServer(cluster)); err != nil {
-		return nil, fmt.Errorf("%s cannot be used: %w", path, err)
-	}
 	if err := clientcmdapi.FlattenConfig(config); err != nil {
 		return nil, fmt.Errorf("read the files that %s names: %w", path, err)
 	}
 	// Hanse takes no credentials that lead into any other namespace by default. Those to work in are in the Peer.
-	current.Namespace = v1alpha1.TenantNamespace(peer)
+	config.Contexts[config.CurrentContext].Namespace = v1alpha1.TenantNamespace(peer)
 	config.Extensions = nil
 	data, err := clientcmd.Write(*config)
 	if err != nil {
 		return nil, fmt.Errorf("encode the kubeconfig: %w", err)
 	}
+	if _, err := peers.ParseCredentials(linkData(data)); err != nil {
+		return nil, fmt.Errorf("%s cannot be used: %w. A kubeconfig with a token of a ServiceAccount there can", path, err)
+	}
 	return data, nil
-}
-
-func checkUser(user *clientcmdapi.AuthInfo) error {
-	const instead = "make a ServiceAccount there and a kubeconfig with a token of it"
-	switch {
-	case user.Exec != nil:
-		return fmt.Errorf("its user runs a program (exec), which Hanse does not have: %s", instead)
-	case user.AuthProvider != nil:
-		return fmt.Errorf("its user needs an auth-provider, which Hanse does not have: %s", instead)
-	case user.TokenFile != "":
-		return fmt.Errorf("its user's token is a file that changes (tokenFile): %s", instead)
-	case user.Username != "" || user.Password != "":
-		return fmt.Errorf("its user has a password: %s", instead)
-	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups)+len(user.ImpersonateUserExtra) > 0:
-		return fmt.Errorf("its user impersonates another: %s", instead)
-	case user.Token == "" && user.ClientCertificate == "" && len(user.ClientCertificateData) == 0:
-		return fmt.Errorf("its user has neither a token nor a client certificate: %s", instead)
-	default:
-		return nil
-	}
-}
-
-func checkServer(cluster *clientcmdapi.Cluster) error {
-	switch {
-	case cluster.InsecureSkipTLSVerify:
-		return errors.New("it does not check the server's certificate (insecure-skip-tls-verify): give it the certificate authority")
-	case cluster.ProxyURL != "":
-		return errors.New("it goes through a proxy (proxy-url), which Hanse does not")
-	case !isServer(cluster.Server):
-		return fmt.Errorf("its server is not an address such as https://203.0.113.7:6443, but %q", cluster.Server)
-	default:
-		return nil
-	}
 }

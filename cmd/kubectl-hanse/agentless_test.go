@@ -74,11 +74,11 @@ func TestKubeconfigsThatNeedMoreThanThemselvesAreRefused(t *testing.T) {
 		"a plugin": {func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
 			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "gcp"}
 		}, "auth-provider"},
-		"a token in a file": {func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Token, u.TokenFile = "", "/var/token" }, "tokenFile"},
+		"a token in a file": {func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Token, u.TokenFile = "", "/var/token" }, "names a file"},
 		"a password":        {func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Username = "admin" }, "password"},
 		"impersonation":     {func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Impersonate = "admin" }, "impersonates"},
-		"no credentials":    {func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Token = "" }, "neither a token"},
-		"no TLS":            {func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "http://bremen" }, "http://bremen"},
+		"no credentials":    {func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Token = "" }, "no token"},
+		"no TLS":            {func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "http://bremen" }, "https://"},
 		"unchecked TLS": {func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 			c.InsecureSkipTLSVerify = true
 			c.CertificateAuthorityData = nil

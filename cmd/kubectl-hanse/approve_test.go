@@ -12,17 +12,6 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-func decisionNamed(t *testing.T, name string) decisionVerb {
-	t.Helper()
-	for _, v := range decisionVerbs {
-		if v.verb == name {
-			return v
-		}
-	}
-	t.Fatalf("there is no verb %s", name)
-	return decisionVerb{}
-}
-
 // offerOf is our copy of what a peer offers, answered.
 func offerOf(peer, cluster string, state v1alpha1.AcknowledgementState, reason string) *v1alpha1.Advertisement {
 	return &v1alpha1.Advertisement{
@@ -96,7 +85,7 @@ func (c decisionCase) run(t *testing.T) {
 	w.manager = obey
 	command, out, _ := listener()
 	flags := &peerVerbFlags{waitFlags: waitFlags{wait: true}}
-	err := decisionNamed(t, c.verb).run(soon(t), command, w.client, flags, orElse(c.of, "hamburg"))
+	err := verbNamed(t, c.verb).run(soon(t), command, w.client, flags, orElse(c.of, "hamburg"))
 	said := out.String()
 	if err != nil {
 		said = err.Error()
@@ -119,7 +108,7 @@ func TestADecisionThatHasNoEffectSaysSo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	flags := &peerVerbFlags{waitFlags: waitFlags{wait: true}}
-	err := decisionNamed(t, "accept").run(ctx, command, w.client, flags, "hamburg")
+	err := verbNamed(t, "accept").run(ctx, command, w.client, flags, "hamburg")
 	if err == nil || !strings.Contains(err.Error(), "still Pending: PendingApproval because") {
 		t.Errorf("error %v", err)
 	}
@@ -137,7 +126,7 @@ func TestADecisionOnTermsThatChangeMeanwhileIsVoid(t *testing.T) {
 	}
 	command, _, _ := listener()
 	flags := &peerVerbFlags{waitFlags: waitFlags{wait: true}}
-	err := decisionNamed(t, "accept").run(soon(t), command, w.client, flags, "hamburg")
+	err := verbNamed(t, "accept").run(soon(t), command, w.client, flags, "hamburg")
 	if err == nil || !strings.Contains(err.Error(), "changed its terms") {
 		t.Errorf("error %v", err)
 	}
@@ -148,7 +137,7 @@ func TestDecisionDryRunWritesNothing(t *testing.T) {
 	w := newWorld(t, newPeer("hamburg", v1alpha1.RoleProvider), ad)
 	command, out, _ := listener()
 	flags := &peerVerbFlags{dryRunFlags: dryRunFlags{dryRun: "client"}}
-	if err := decisionNamed(t, "accept").run(soon(t), command, w.client, flags, "hamburg"); err != nil {
+	if err := verbNamed(t, "accept").run(soon(t), command, w.client, flags, "hamburg"); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "hanse.dev/decision: Accept") {

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"reflect"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
@@ -46,40 +46,26 @@ type connection struct {
 func (t target) connect() (*connection, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = t.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
-		&clientcmd.ConfigOverrides{CurrentContext: t.context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: t.context})
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w (see --kubeconfig and --context)", err)
 	}
 	config.QPS = -1
 	config.UserAgent = "kubectl-hanse/" + version.Version
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
+	raw, rawErr := loader.RawConfig()
+	namespace, _, namespaceErr := loader.Namespace()
+	scheme, schemeErr := newScheme()
+	if err := errors.Join(rawErr, namespaceErr, schemeErr); err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	namespace, _, err := loader.Namespace()
-	if err != nil {
-		return nil, fmt.Errorf("find the namespace: %w", err)
-	}
-	found := &connection{name: t.nameOf(loader), namespace: namespace, config: config, client: c}
+	found := &connection{name: orElse(t.context, raw.CurrentContext), namespace: namespace, config: config, client: c}
 	found.exec = found.execIn
 	return found, nil
-}
-
-func (t target) nameOf(loader clientcmd.ClientConfig) string {
-	if t.context != "" {
-		return t.context
-	}
-	raw, err := loader.RawConfig()
-	if err != nil {
-		return ""
-	}
-	return raw.CurrentContext
 }
 
 func (c *connection) discovery() (discovery.DiscoveryInterface, error) {
@@ -152,88 +138,68 @@ func read(ctx context.Context, c client.Client, namespace, name string, into cli
 	if err != nil {
 		into.SetNamespace(namespace)
 		into.SetName(name)
-		return false, fmt.Errorf("read %s: %w", describe(into), err)
+		return false, fmt.Errorf("read %s: %w", install.Describe(into), err)
 	}
 	return true, nil
 }
 
-// write makes the object be as mutate says. Its name and namespace must be set.
+// write makes the object be as mutate says, and makes it if it is not there. Its name and namespace must be set. Only what
+// has changed is sent, so that fields that this client does not know stay.
 func write(ctx context.Context, c client.Client, object client.Object, mutate func() error) error {
-	if _, err := controllerutil.CreateOrUpdate(ctx, c, object, mutate); err != nil {
-		return fmt.Errorf("write %s: %w", describe(object), err)
-	}
-	return nil
-}
-
-// An edit changes an object that there is, or prints what it would be.
-type edit[T client.Object] struct {
-	read   func(context.Context) (T, error)
-	change func(T) error
-	what   string // to be said if it fails, such as: change Peer hamburg
-}
-
-func (e edit[T]) print(ctx context.Context, command *cobra.Command) error {
-	object, err := e.read(ctx)
-	if err != nil {
-		return err
-	}
-	if err := e.change(object); err != nil {
-		return err
-	}
-	return printObjects(command.OutOrStdout(), object)
-}
-
-func (e edit[T]) write(ctx context.Context, c client.Client) error {
+	namespace, name := object.GetNamespace(), object.GetName()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		object, err := e.read(ctx)
+		// Nothing of an attempt that failed may stay.
+		reflect.ValueOf(object).Elem().SetZero()
+		object.SetNamespace(namespace)
+		object.SetName(name)
+		found, err := read(ctx, c, namespace, name, object)
 		if err != nil {
 			return err
 		}
-		before, ok := object.DeepCopyObject().(client.Object)
-		if !ok {
-			return fmt.Errorf("%T is no object", object)
-		}
-		if err := e.change(object); err != nil {
+		before, _ := object.DeepCopyObject().(client.Object)
+		if err := mutate(); err != nil {
 			return err
 		}
-		return c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		switch {
+		case !found:
+			return c.Create(ctx, object)
+		case equality.Semantic.DeepEqual(before, object):
+			return nil
+		default:
+			return c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		}
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", e.what, err)
+		return fmt.Errorf("write %s: %w", install.Describe(object), err)
 	}
 	return nil
-}
-
-// describe names an object with its kind.
-func describe(object client.Object) string {
-	kind := fmt.Sprintf("%T", object)
-	kind = kind[strings.LastIndex(kind, ".")+1:]
-	if object.GetNamespace() == "" {
-		return kind + " " + object.GetName()
-	}
-	return kind + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
 // readPeer reads a Peer that the user has named.
 func readPeer(ctx context.Context, c client.Client, name string) (*v1alpha1.Peer, error) {
 	peer := &v1alpha1.Peer{}
-	err := c.Get(ctx, client.ObjectKey{Name: name}, peer)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no Peer %s here: `kubectl hanse status` shows those that there are: %w", name, err)
+	found, err := read(ctx, c, "", name, peer)
+	if err == nil && !found {
+		err = noPeer(name)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read Peer %s: %w", name, err)
-	}
-	return peer, nil
+	return peer, err
 }
 
-// editOfPeer changes a Peer that the user has named.
-func editOfPeer(c client.Client, name string, change func(*v1alpha1.Peer) error) edit[*v1alpha1.Peer] {
-	return edit[*v1alpha1.Peer]{
-		read:   func(ctx context.Context) (*v1alpha1.Peer, error) { return readPeer(ctx, c, name) },
-		change: change,
-		what:   "change Peer " + name,
-	}
+func noPeer(name string) error {
+	return fmt.Errorf("there is no Peer %s here: `kubectl hanse status` shows those that there are: %w", name,
+		apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("peers").GroupResource(), name))
+}
+
+// changePeer changes a Peer that is there.
+func changePeer(ctx context.Context, c client.Client, name string, change func(*v1alpha1.Peer)) error {
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return write(ctx, c, peer, func() error {
+		if peer.ResourceVersion == "" {
+			return noPeer(name)
+		}
+		change(peer)
+		return nil
+	})
 }
 
 func addRole(peer *v1alpha1.Peer, role v1alpha1.PeerRole) {
@@ -254,8 +220,7 @@ func currentCondition(peer *v1alpha1.Peer, kind string) *metav1.Condition {
 // tenantSecret reads a Secret of the peer's tenant namespace, nil if there is none.
 func tenantSecret(ctx context.Context, c client.Client, peer, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	found, err := read(ctx, c, v1alpha1.TenantNamespace(peer), name, secret)
-	if !found {
+	if found, err := read(ctx, c, v1alpha1.TenantNamespace(peer), name, secret); !found {
 		return nil, err
 	}
 	return secret, nil

@@ -23,10 +23,9 @@ import (
 
 type inviteFlags struct {
 	invitationRequest
+	dryRunFlags
 	waitFlags
 	timeToLive time.Duration
-	dryRun     string
-	output     string
 }
 
 func newInviteCommand(global *globalFlags) *cobra.Command {
@@ -66,23 +65,21 @@ func newInviteCommand(global *globalFlags) *cobra.Command {
 	f.BoolVar(&flags.NewKey, "new-key", false, "forget the key of the peer, and believe whoever uses the invitation that it is the peer")
 	f.StringArrayVar(&flags.Servers, "server", nil,
 		"address of this cluster's API server as the peer reaches it, such as https://203.0.113.7:6443; may be given several times")
-	f.StringVar(&flags.dryRun, "dry-run", "none", "none, or client: print the Peer that would make the cluster invite, and write nothing")
-	f.StringVarP(&flags.output, "output", "o", "", "token, or yaml: the Secret that holds it, or with --dry-run=client the Peer")
-	flags.bind(f, time.Minute, "the invitation is there, and print it")
+	flags.dryRunFlags.bind(f)
+	f.Lookup("output").Usage = "token, or yaml: the Secret that holds it, or with --dry-run=client the Peer"
+	flags.waitFlags.bind(f, time.Minute, "the invitation is there, and print it")
 	return command
 }
 
 // validate reports flags that make no sense.
 func (f *inviteFlags) validate() error {
 	switch {
-	case f.dryRun != "none" && f.dryRun != "client":
-		return fmt.Errorf("--dry-run is none or client, not %q", f.dryRun)
 	case f.output != "" && f.output != "token" && f.output != "yaml":
 		return fmt.Errorf("--output is token or yaml, not %q", f.output)
-	case f.dryRun == "client" && f.output == "token":
+	case f.dry() && f.output == "token":
 		return errors.New("--dry-run=client makes no token: its --output is yaml")
 	default:
-		return f.check()
+		return errors.Join((&dryRunFlags{dryRun: f.dryRun}).validate(), f.check())
 	}
 }
 
@@ -90,7 +87,7 @@ func runInvite(command *cobra.Command, global *globalFlags, flags *inviteFlags, 
 	if err := errors.Join(checkPeerName(name), flags.validate()); err != nil {
 		return err
 	}
-	if flags.dryRun == "client" {
+	if flags.dry() {
 		peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		flags.put(peer, nil, time.Now())
 		return printObjects(command.OutOrStdout(), peer)
@@ -157,7 +154,7 @@ func awaitInvitation(
 			if err != nil {
 				return false, err
 			}
-			if secret != nil && serialOf(secret) == serial && len(secret.Data[v1alpha1.InvitationToken]) > 0 {
+			if serialOf(secret) == serial && len(secret.Data[v1alpha1.InvitationToken]) > 0 {
 				found = secret
 				return true, nil
 			}
@@ -258,7 +255,7 @@ func (r invitationRequest) renews() bool { return r.Renew || r.NewKey }
 // put makes the Peer ask for the invitation. The one that lies in the Secret, which may be nil, stays if it can still be
 // used and is as it should be.
 func (r invitationRequest) put(peer *v1alpha1.Peer, secret *corev1.Secret, now time.Time) {
-	before := peer.DeepCopy()
+	before := peer.Spec.DeepCopy()
 	addRole(peer, v1alpha1.RoleConsumer)
 	if r.Mutual {
 		addRole(peer, v1alpha1.RoleProvider)
@@ -266,18 +263,34 @@ func (r invitationRequest) put(peer *v1alpha1.Peer, secret *corev1.Secret, now t
 	if peer.Spec.Invitation == nil {
 		peer.Spec.Invitation = &v1alpha1.PeerInvitation{}
 	}
+	asked := peer.Spec.Invitation
 	if r.TimeToLive != nil {
-		peer.Spec.Invitation.TimeToLive = r.TimeToLive
+		asked.TimeToLive = r.TimeToLive
 	}
 	if len(r.Servers) > 0 {
-		peer.Spec.Invitation.Servers = r.Servers
+		asked.Servers = r.Servers
 	}
-	if r.renews() || !equality.Semantic.DeepEqual(before.Spec, peer.Spec) || !usable(before, secret, now) {
-		peer.Spec.Invitation.Serial = lastSerial(before, secret) + 1
+	if r.renews() || !equality.Semantic.DeepEqual(*before, peer.Spec) || !usable(peer, secret, now) {
+		asked.Serial = max(asked.Serial, madeSerial(peer), serialOf(secret)) + 1
 	}
 	if r.NewKey {
 		peer.Spec.PublicKey = ""
 	}
+}
+
+// usable reports whether the invitation that the Peer asks for can be used, or is still to be made.
+func usable(peer *v1alpha1.Peer, secret *corev1.Secret, now time.Time) bool {
+	asked, made := peer.Spec.Invitation.Serial, serialOf(secret)
+	switch {
+	case secret == nil:
+		return madeSerial(peer) < asked
+	case made != asked:
+		return made < asked
+	case len(secret.Data[v1alpha1.InvitationToken]) > 0 && spent(peer):
+		return false
+	}
+	expires, err := time.Parse(time.RFC3339, secret.Annotations[v1alpha1.AnnotationExpires])
+	return err != nil || expires.After(now)
 }
 
 // spent reports whether somebody has used the invitation, also where the peer was then refused.
@@ -286,37 +299,19 @@ func spent(peer *v1alpha1.Peer) bool {
 	return joined != nil && joined.Reason != v1alpha1.ReasonInvited && joined.Reason != v1alpha1.ReasonPending
 }
 
-// usable reports whether the invitation that the Peer asks for can be used, or is still to be made.
-func usable(peer *v1alpha1.Peer, secret *corev1.Secret, now time.Time) bool {
-	if secret == nil {
-		made := peer.Status.Invitation != nil && peer.Status.Invitation.Serial >= peer.Spec.Invitation.Serial
-		return !made
+// madeSerial is that of the last invitation that the manager has told of.
+func madeSerial(peer *v1alpha1.Peer) int64 {
+	if peer.Status.Invitation == nil {
+		return -1
 	}
-	if serialOf(secret) != peer.Spec.Invitation.Serial {
-		return serialOf(secret) < peer.Spec.Invitation.Serial
-	}
-	if len(secret.Data[v1alpha1.InvitationToken]) > 0 && spent(peer) {
-		return false
-	}
-	expires, err := time.Parse(time.RFC3339, secret.Annotations[v1alpha1.AnnotationExpires])
-	return err != nil || expires.After(now)
+	return peer.Status.Invitation.Serial
 }
 
-func lastSerial(peer *v1alpha1.Peer, secret *corev1.Secret) int64 {
-	last := int64(0)
-	if peer.Spec.Invitation != nil {
-		last = peer.Spec.Invitation.Serial
-	}
-	if peer.Status.Invitation != nil {
-		last = max(last, peer.Status.Invitation.Serial)
-	}
-	if secret != nil {
-		last = max(last, serialOf(secret))
-	}
-	return last
-}
-
+// serialOf is that of the invitation in the Secret, and lower than any if there is none.
 func serialOf(secret *corev1.Secret) int64 {
+	if secret == nil {
+		return -1
+	}
 	serial, err := strconv.ParseInt(secret.Annotations[v1alpha1.AnnotationSerial], 10, 64)
 	if err != nil {
 		return -1

@@ -42,7 +42,7 @@ func newTestJoining(t *testing.T, mutual, theyToo bool) *joining {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.mutual, j.report, j.system = mutual, t.Logf, v1alpha1.SystemNamespace
+	j.mutual, j.wait, j.system = mutual, true, v1alpha1.SystemNamespace
 	return j
 }
 
@@ -77,7 +77,7 @@ func TestJoinUsesTheInvitation(t *testing.T) {
 	j := newTestJoining(t, false, false)
 	for _, time := range []string{"once", "again"} {
 		command, out, _ := listener()
-		if err := doJoin(soon(t), command, w.client, j, true); err != nil {
+		if err := doJoin(soon(t), command, w.client, j); err != nil {
 			t.Fatal(time, err)
 		}
 		if got := out.String(); got != "lubeck can run pods in hamburg.\n" {
@@ -110,7 +110,7 @@ func TestJoinSaysWhichDirectionsWereAgreedOn(t *testing.T) {
 			w := newWorld(t, system()...)
 			w.manager = accept
 			command, out, _ := listener()
-			if err := doJoin(soon(t), command, w.client, newTestJoining(t, test.mutual, test.theyToo), true); err != nil {
+			if err := doJoin(soon(t), command, w.client, newTestJoining(t, test.mutual, test.theyToo)); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(out.String(), test.says) {
@@ -155,7 +155,7 @@ func TestJoinTakesOverNoOtherCluster(t *testing.T) {
 			j := newTestJoining(t, false, false)
 			j.as = test.as
 			command, _, _ := listener()
-			err := doJoin(soon(t), command, w.client, j, true)
+			err := doJoin(soon(t), command, w.client, j)
 			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
 				t.Errorf("error %v, want one that says %q", err, test.says)
 			}
@@ -179,7 +179,7 @@ func TestARefusedInvitationIsNotWaitedFor(t *testing.T) {
 		return prepare(ctx, c, written)
 	}
 	command, _, _ := listener()
-	err := doJoin(soon(t), command, w.client, newTestJoining(t, false, false), true)
+	err := doJoin(soon(t), command, w.client, newTestJoining(t, false, false))
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another cluster was faster") {
 		t.Errorf("error %v", err)
 	}
@@ -192,7 +192,7 @@ func TestAnEarlierRefusalDoesNotEndTheNextAttempt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	command, _, _ := listener()
-	err := doJoin(ctx, command, w.client, newTestJoining(t, false, false), true)
+	err := doJoin(ctx, command, w.client, newTestJoining(t, false, false))
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another cluster was faster") {
 		t.Errorf("error %v, want one that waited, and says what it saw", err)
 	}
@@ -209,7 +209,7 @@ func TestInvitationsThatCannotBeUsedSaySo(t *testing.T) {
 	objects := system()
 	objects[1].(*corev1.ConfigMap).Data[v1alpha1.ClusterInfoID] = "hamburg"
 	command, _, _ := listener()
-	err := doJoin(soon(t), command, newWorld(t, objects...).client, newTestJoining(t, false, false), true)
+	err := doJoin(soon(t), command, newWorld(t, objects...).client, newTestJoining(t, false, false))
 	if err == nil || !strings.Contains(err.Error(), "its own peer") {
 		t.Errorf("our own: %v", err)
 	}
@@ -273,7 +273,7 @@ func TestJoinDoesNotWaitForTheOtherDirection(t *testing.T) {
 		return c.Update(ctx, peer)
 	}
 	command, out, _ := listener()
-	if err := doJoin(soon(t), command, w.client, newTestJoining(t, false, false), true); err != nil {
+	if err := doJoin(soon(t), command, w.client, newTestJoining(t, false, false)); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "until hamburg uses the invitation") {

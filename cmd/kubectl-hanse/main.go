@@ -57,8 +57,7 @@ func newCommand() *cobra.Command {
 	} {
 		command.AddCommand(verb(global))
 	}
-	command.AddCommand(newAccessCommands(global)...)
-	command.AddCommand(newDecisionCommands(global)...)
+	command.AddCommand(newPeerCommands(global)...)
 	return command
 }
 

@@ -104,12 +104,29 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 		peer.Spec.Parting = flags.parting()
 		return printObjects(command.OutOrStdout(), peer)
 	}
-	seen, err := beforeUnpeering(ctx, c, peer, flags)
-	if err != nil {
+	// What the Peer leaves behind is looked up before the Peer goes.
+	parts := []part{partPeers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
+	seen := take(ctx, c, scope{}, time.Time{}, parts...)
+	if err := seen.err(parts...); err != nil {
 		return err
 	}
-	if err := unpeer(ctx, c, peer, flags); err != nil {
-		return err
+	asked := flags.drain != "" || flags.force
+	if !asked && peer.DeletionTimestamp.IsZero() {
+		if err := seen.checkIdle(name); err != nil {
+			return err
+		}
+	}
+	// If Hanse leaves the peer already, it may be told another manner. That the Peer is gone already is no error.
+	err = changePeer(ctx, c, name, func(peer *v1alpha1.Peer) {
+		if asked || peer.DeletionTimestamp.IsZero() {
+			peer.Spec.Parting = flags.parting()
+		}
+	})
+	if err == nil {
+		err = c.Delete(ctx, peer)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("leave %s: %w", name, err)
 	}
 	if !flags.wait {
 		return say(command, "This cluster leaves %s: see `kubectl hanse status %s`.\n", name, name)
@@ -121,20 +138,6 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 		return err
 	}
 	return tellForced(ctx, command, c, name, seen.whatStaysAt(peer))
-}
-
-// beforeUnpeering looks up what the Peer leaves behind, before the Peer goes, and refuses to end or move pods that nobody
-// has spoken of.
-func beforeUnpeering(ctx context.Context, c client.Client, peer *v1alpha1.Peer, flags *unpeerFlags) (*snapshot, error) {
-	parts := []part{partPeers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
-	seen := take(ctx, c, scope{}, time.Time{}, parts...)
-	if err := seen.err(parts...); err != nil {
-		return nil, err
-	}
-	if flags.drain == "" && !flags.force && peer.DeletionTimestamp.IsZero() {
-		return seen, seen.checkIdle(peer.Name)
-	}
-	return seen, nil
 }
 
 var errPodsRun = errors.New("pods still run")
@@ -155,25 +158,6 @@ func (s *snapshot) checkIdle(name string) error {
 	return fmt.Errorf("%w: %s. Say what becomes of them: --drain=wait evicts ours and keeps PodDisruptionBudgets, --drain=now "+
 		"deletes ours at once; the peer evicts its own, for which it has five minutes. If the peer is gone for ever: --force",
 		errPodsRun, strings.Join(running, "; "))
-}
-
-// unpeer has Hanse leave the peer. If it does so already, it may be told another manner. That the Peer is gone already is no
-// error.
-func unpeer(ctx context.Context, c client.Client, peer *v1alpha1.Peer, flags *unpeerFlags) error {
-	asked := flags.drain != "" || flags.force
-	err := editOfPeer(c, peer.Name, func(peer *v1alpha1.Peer) error {
-		if asked || peer.DeletionTimestamp.IsZero() {
-			peer.Spec.Parting = flags.parting()
-		}
-		return nil
-	}).write(ctx, c)
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if err := client.IgnoreNotFound(c.Delete(ctx, peer)); err != nil {
-		return fmt.Errorf("delete Peer %s: %w", peer.Name, err)
-	}
-	return nil
 }
 
 // awaitUnpeered waits until the Peer is gone, and tells what it waits for itself.
