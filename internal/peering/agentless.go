@@ -13,9 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -100,7 +97,7 @@ func clearAgentless(ctx context.Context, peer *v1alpha1.Peer, link Link, node ob
 	left := false
 	for _, namespace := range peer.Spec.Namespaces {
 		for _, list := range []client.ObjectList{&appsv1.ReplicaSetList{}, &batchv1.JobList{}, &corev1.PodList{}} {
-			found, err := clearOurs(ctx, link.Client(), list, client.InNamespace(namespace),
+			found, err := end(ctx, link.Client(), list, client.InNamespace(namespace),
 				client.MatchingLabels{v1alpha1.LabelAgentless: peer.Spec.ClusterID})
 			if err != nil {
 				return obstacle{thing: fmt.Sprintf("the peer to let us end what is left of ours there (%s)", cause(err)), theirs: true}
@@ -112,29 +109,4 @@ func clearAgentless(ctx context.Context, peer *v1alpha1.Peer, link Link, node ob
 		return obstacle{thing: "the peer to end what is left of ours there", theirs: true}
 	}
 	return obstacle{}
-}
-
-// clearOurs deletes the objects, and reports whether there were any.
-func clearOurs(ctx context.Context, c client.Client, list client.ObjectList, of ...client.ListOption) (bool, error) {
-	if err := c.List(ctx, list, append(of, client.Limit(mappingsAtOnce))...); err != nil {
-		return false, err
-	}
-	found := false
-	err := meta.EachListItem(list, func(item runtime.Object) error {
-		object, is := item.(client.Object)
-		if !is {
-			return nil
-		}
-		found = true
-		if !object.GetDeletionTimestamp().IsZero() {
-			return nil
-		}
-		uid := object.GetUID()
-		err := c.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if apierrors.IsConflict(err) {
-			return nil // it is another one by now, which the next look finds
-		}
-		return client.IgnoreNotFound(err)
-	})
-	return found, err
 }

@@ -65,8 +65,9 @@ type calls struct {
 	*deps
 	*background
 
-	steps []step
-	lock  sync.Locker // guards the contacts in states
+	steps   []step
+	longest time.Duration // between two calls
+	lock    sync.Locker   // guards the contacts in states
 }
 
 // Reconcile starts a call to the peer if that is due, and returns what the calls so far have found out. An error of a call
@@ -105,7 +106,7 @@ func (c *calls) Reconcile(ctx context.Context, o *observation) (result, error) {
 func (c *calls) call(ctx context.Context, o *observation) {
 	now := o.sightOfCalls()
 	var problems []error
-	due := o.now.Add(repairPeriod)
+	due := o.now.Add(c.longest)
 	for _, step := range c.steps {
 		r, err := step.Reconcile(ctx, o)
 		problems = append(problems, err)

@@ -48,7 +48,7 @@ type Controller struct {
 	steps      []step // in this order
 	calls      *calls
 	addresses  *addresses
-	tombstones *tombstones
+	tombstones *calls // of former peers
 	consumers  *flowSchema
 
 	mu     sync.Mutex
@@ -66,13 +66,15 @@ func New(config Config, c client.Client, live client.Reader, links Links, record
 		states:    map[string]*state{},
 	}
 	join, leave := &joinStep{d}, &leaveStep{d}
-	p.calls = &calls{deps: d, background: newBackground(), lock: &p.mu, steps: []step{
+	p.calls = &calls{deps: d, background: newBackground(), lock: &p.mu, longest: repairPeriod, steps: []step{
 		join,
 		&renewStep{join},
 		&probeStep{deps: d, transfers: newTransfers(), peers: p.count},
 		leave,
 	}}
-	p.tombstones = &tombstones{leaveStep: leave, background: p.calls.background, attempts: map[string]*delivery{}}
+	p.tombstones = &calls{
+		deps: d, background: p.calls.background, lock: &p.mu, longest: config.TombstoneLife, steps: []step{&tombstoneStep{leave}},
+	}
 	p.steps = []step{
 		&tenantStep{deps: d, counting: local.NewCounting(c, config.Namespace)},
 		&inviteStep{deps: d},
@@ -92,8 +94,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	case o == nil:
 		c.forget(req.Name)
-		again, err := c.tombstones.Reconcile(ctx, req.Name)
-		return c.resultOf(again, append(problems, err))
+		return c.resultOf(time.Time{}, problems)
+	case o.peer.UID == "":
+		left, err := c.tombstones.Reconcile(ctx, o)
+		return c.resultOf(left.again, append(problems, err))
 	case o.deleted() && !controllerutil.ContainsFinalizer(o.peer, v1alpha1.FinalizerPeer):
 		c.links.Close(req.Name)
 		return reconcile.Result{}, nil

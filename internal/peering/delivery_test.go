@@ -30,11 +30,7 @@ func partedByForce(t *testing.T, roles ...v1alpha1.PeerRole) *world {
 // lookAfter has the controller look at the tombstone, and returns when it wants to again.
 func (w *world) lookAfter() time.Duration {
 	w.t.Helper()
-	again, err := w.tombstones.Reconcile(w.t.Context(), "hamburg")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return again.Sub(w.clock.Now())
+	return w.reconcile().RequeueAfter
 }
 
 func (w *world) tombstoneStands() bool { return w.exists("", tenant, &corev1.Namespace{}) }

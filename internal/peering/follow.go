@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -109,14 +110,10 @@ func (c *followStep) Reconcile(ctx context.Context, o *observation) (result, err
 
 // partForgotten makes the Peer one that is parted from without another word, and without a tombstone.
 func (d *deps) partForgotten(ctx context.Context, peer *v1alpha1.Peer) error {
-	if peer.Parting().Mode == v1alpha1.PartingForgotten {
-		return nil
-	}
 	err := d.patch(ctx, peer, func() {
-		if peer.Spec.Parting == nil {
-			peer.Spec.Parting = &v1alpha1.PeerParting{}
-		}
-		peer.Spec.Parting.Mode = v1alpha1.PartingForgotten
+		parting := ptr.Deref(peer.Spec.Parting, v1alpha1.PeerParting{})
+		parting.Mode = v1alpha1.PartingForgotten
+		peer.Spec.Parting = &parting
 	})
 	if err != nil {
 		return fmt.Errorf("set spec.parting.mode: %w", err)

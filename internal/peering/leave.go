@@ -2,6 +2,7 @@ package peering
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -17,8 +18,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-// mappingsAtOnce bounds how many of our namespaces over there are ended with one look.
-const mappingsAtOnce = 500
+// endedAtOnce bounds how many objects are ended with one look.
+const endedAtOnce = 500
 
 // How soon it is looked again whether what a parting waits for has happened, where nothing tells us: the longer it has
 // waited, the later.
@@ -174,15 +175,17 @@ func firstOf(a, b obstacle) obstacle {
 func (c *leaveStep) takeLeave(
 	ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace, link Link,
 ) (obstacle, error) {
-	left, err := endMappings(ctx, link.Client(), link.TenantNamespace(), client.Limit(mappingsAtOnce))
+	left, err := end(ctx, link.Client(), &v1alpha1.NamespaceMappingList{}, client.InNamespace(link.TenantNamespace()))
 	if err == nil && left {
 		return obstacle{thing: "the peer to end our namespaces there", theirs: true}, nil
 	}
 	if err == nil {
-		if err := c.noteLeaving(ctx, ns); err != nil {
+		// It is noted before the peer is told. If we are killed right after, the peer has perhaps taken our credentials back
+		// already, and nobody could tell any more that nothing of ours is left there.
+		if err := c.mark(ctx, ns, nil, map[string]string{v1alpha1.AnnotationLeaving: "true"}); err != nil {
 			return obstacle{}, err
 		}
-		err = sayLeaving(ctx, link)
+		err = tellLeaving(ctx, link, "")
 	}
 	if o, done := unsaid(err, ns.Annotations[v1alpha1.AnnotationLeaving] != ""); !done {
 		return o, ownFault(err)
@@ -192,27 +195,17 @@ func (c *leaveStep) takeLeave(
 	return obstacle{}, c.remove(ctx, secret(ns.Name, v1alpha1.LinkSecret))
 }
 
-// endMappings deletes the NamespaceMappings in the tenant namespace, at the peer or here, and reports whether there were any.
-func endMappings(ctx context.Context, at client.Client, namespace string, options ...client.ListOption) (bool, error) {
-	mappings := &v1alpha1.NamespaceMappingList{}
-	if err := at.List(ctx, mappings, append(options, client.InNamespace(namespace))...); err != nil {
-		return false, fmt.Errorf("list NamespaceMappings: %w", err)
+// tellLeaving makes our claim at the peer say that we leave, with a tombstone if we part by force.
+func tellLeaving(ctx context.Context, link Link, tombstone string) error {
+	spec := map[string]any{"phase": v1alpha1.ClaimLeaving}
+	if tombstone != "" {
+		spec["tombstone"] = tombstone
 	}
-	for i := range mappings.Items {
-		if !mappings.Items[i].DeletionTimestamp.IsZero() {
-			continue
-		}
-		mapping := &v1alpha1.NamespaceMapping{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: mappings.Items[i].Name}}
-		if err := client.IgnoreNotFound(at.Delete(ctx, mapping)); err != nil {
-			return false, fmt.Errorf("delete NamespaceMapping %s: %w", mapping.Name, err)
-		}
+	patch, err := json.Marshal(map[string]any{"spec": spec})
+	if err != nil {
+		return fmt.Errorf("encode the statement: %w", err)
 	}
-	return len(mappings.Items) > 0, nil
-}
-
-func sayLeaving(ctx context.Context, link Link) error {
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"phase":"Leaving"}}`))
-	return link.Client().Patch(ctx, claim(link.TenantNamespace()), patch)
+	return link.Client().Patch(ctx, claim(link.TenantNamespace()), client.RawPatch(types.MergePatchType, patch))
 }
 
 // unsaid judges the answer of a peer to our leaving: what to wait for, or that it is done. That the peer does not know us
@@ -238,19 +231,6 @@ func ownFault(err error) error {
 	return nil
 }
 
-// noteLeaving remembers, on the tenant namespace, that nothing of ours is left at the peer, before the peer is told. If we are
-// killed right after, the peer has perhaps taken our credentials back already, and nobody could tell any more that all is
-// done.
-func (c *leaveStep) noteLeaving(ctx context.Context, ns *corev1.Namespace) error {
-	want := &corev1.Namespace{}
-	metav1.SetMetaDataAnnotation(&want.ObjectMeta, v1alpha1.AnnotationLeaving, "true")
-	marked, err := c.mark(ctx, ns, want)
-	if err == nil {
-		marked.DeepCopyInto(ns)
-	}
-	return err
-}
-
 // release lets the Peer go.
 func (c *leaveStep) release(ctx context.Context, peer *v1alpha1.Peer) error {
 	c.links.Close(peer.Name)
@@ -267,11 +247,12 @@ func (c *leaveStep) revoke(ctx context.Context, peer *v1alpha1.Peer, seen *parti
 		return obstacle{}, nil
 	}
 	if peer.HasRole(v1alpha1.RoleConsumer) {
-		manner := c.config.mannerOf(peer, seen)
-		if manner == patiently {
+		agreed := seen.mode == v1alpha1.PartingAgreed
+		switch {
+		case seen.mode == v1alpha1.PartingForgotten, agreed && c.config.hasLeft(peer, seen.claim): // it knows
+		case agreed && !seen.overdue:
 			return obstacle{thing: "the peer to move its pods away and to leave", theirs: true}, nil
-		}
-		if manner == leavingATombstone {
+		default: // it is not waited for, and finds out when it comes back
 			if err := c.inform(ctx, peer, seen); err != nil {
 				return obstacle{}, err
 			}
@@ -284,34 +265,6 @@ func (c *leaveStep) revoke(ctx context.Context, peer *v1alpha1.Peer, seen *parti
 	return c.clearTwins(ctx, peer, seen.namespace.Name)
 }
 
-// A manner is how what a consumer has here is ended.
-type manner int
-
-const (
-	// atOnce: the consumer has left, or is to be forgotten.
-	atOnce manner = iota
-	// patiently: the consumer still has time to leave.
-	patiently
-	// leavingATombstone: the consumer is not waited for, and has to find out when it comes back.
-	leavingATombstone
-)
-
-// mannerOf decides how what the peer has here is ended.
-func (c *Config) mannerOf(peer *v1alpha1.Peer, seen *parting) manner {
-	switch {
-	case seen.mode == v1alpha1.PartingForgotten:
-		return atOnce
-	case seen.mode == v1alpha1.PartingForced:
-		return leavingATombstone
-	case c.hasLeft(peer, seen.claim):
-		return atOnce
-	case seen.overdue:
-		return leavingATombstone
-	default:
-		return patiently
-	}
-}
-
 // hasLeft says whether nothing of a consumer has to be waited for: it was never let in, or it has taken its leave.
 func (c *Config) hasLeft(peer *v1alpha1.Peer, claim *v1alpha1.PeeringClaim) bool {
 	return !accepted(claim) || c.departedBy(peer, claim).mode != ""
@@ -320,7 +273,7 @@ func (c *Config) hasLeft(peer *v1alpha1.Peer, claim *v1alpha1.PeeringClaim) bool
 // clearTwins ends the twin namespaces of the peer, and never needs the peer's help. They end before the tenant namespace:
 // the right to end them in good order is bound in there.
 func (c *leaveStep) clearTwins(ctx context.Context, peer *v1alpha1.Peer, namespace string) (obstacle, error) {
-	left, err := endMappings(ctx, c.client, namespace)
+	left, err := end(ctx, c.client, &v1alpha1.NamespaceMappingList{}, client.InNamespace(namespace))
 	if err == nil && !left {
 		var twins int
 		twins, err = c.countTwins(ctx, peer.Name)

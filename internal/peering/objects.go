@@ -10,7 +10,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,11 +122,6 @@ func (d *deps) find(ctx context.Context, object client.Object) (bool, error) {
 	return found(ctx, d.direct, object)
 }
 
-// cached reads the object as the cache has it, and reports whether it is there.
-func (d *deps) cached(ctx context.Context, object client.Object) (bool, error) {
-	return found(ctx, d.client, object)
-}
-
 // existing returns the object as it is now, or nil if it is not there.
 func existing[T client.Object](ctx context.Context, from client.Reader, object T, options ...client.GetOption) (T, error) {
 	var none T
@@ -179,6 +176,26 @@ func (d *deps) removeExactly(ctx context.Context, object client.Object) error {
 		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)
 	}
 	return nil
+}
+
+// end deletes the objects that are not being deleted, of a bounded number, and reports whether there were any.
+func end(ctx context.Context, c client.Client, list client.ObjectList, of ...client.ListOption) (bool, error) {
+	if err := c.List(ctx, list, append(of, client.Limit(endedAtOnce))...); err != nil {
+		return false, fmt.Errorf("list %T: %w", list, err)
+	}
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		object, is := item.(client.Object)
+		if !is || !object.GetDeletionTimestamp().IsZero() {
+			return nil
+		}
+		err := c.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())},
+			client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if apierrors.IsConflict(err) {
+			return nil // it is another one by now, which the next look finds
+		}
+		return client.IgnoreNotFound(err)
+	})
+	return meta.LenList(list) > 0, err
 }
 
 // patch writes what change does to the object, unless somebody else has changed the object meanwhile: the error is Conflict

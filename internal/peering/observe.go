@@ -77,12 +77,15 @@ type sight struct {
 
 func (g gate) open(seen sight, now time.Time) bool { return g.seen != seen || !now.Before(g.due) }
 
-// observe looks at the Peer and at what belongs to it, as our cache shows it. It returns nil if there is no Peer.
+// observe looks at the Peer and at what belongs to it, as our cache shows it. It returns nil if there is neither a Peer nor a
+// tombstone.
 func (c *Controller) observe(ctx context.Context, name string) (*observation, error) {
-	peer := &v1alpha1.Peer{}
-	peer.Name = name
-	if there, err := c.cached(ctx, peer); !there || err != nil {
+	peer, err := existing(ctx, c.client, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if err != nil {
 		return nil, err
+	}
+	if peer == nil {
+		return c.observeTombstone(ctx, name)
 	}
 	o := &observation{config: c.config, peer: peer, now: c.config.Clock.Now(), known: c.stateOf(peer)}
 	for _, look := range []func(context.Context, *observation) error{
@@ -94,6 +97,16 @@ func (c *Controller) observe(ctx context.Context, name string) (*observation, er
 	}
 	o.invited, o.overBudget = o.known.invitation, c.links.OverBudget(name)
 	return o, nil
+}
+
+// observeTombstone looks whether there is a tombstone of a former peer. Its observation has a Peer without UID.
+func (c *Controller) observeTombstone(ctx context.Context, name string) (*observation, error) {
+	ns, err := existing(ctx, c.client, namespaceOf(name))
+	if err != nil || ns == nil || !isTombstone(ns, name) || !ns.DeletionTimestamp.IsZero() {
+		return nil, err
+	}
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return &observation{config: c.config, peer: peer, now: c.config.Clock.Now(), namespace: ns, known: c.stateOf(peer)}, nil
 }
 
 func (c *Controller) observeNamespace(ctx context.Context, o *observation) error {
@@ -177,8 +190,11 @@ func (o *observation) sightOfCalls() sight {
 func (c *Controller) stateOf(peer *v1alpha1.Peer) *state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.states[peer.Name]; known != nil && known.peer == peer.UID {
-		return known
+	if known := c.states[peer.Name]; known != nil {
+		if known.peer == peer.UID {
+			return known
+		}
+		c.free(peer.Name)
 	}
 	c.states[peer.Name] = &state{peer: peer.UID, since: c.config.Clock.Now()}
 	return c.states[peer.Name]
@@ -191,10 +207,15 @@ func (c *Controller) count() int {
 	return len(c.states)
 }
 
-func (c *Controller) forget(peer string) {
+// free takes back what a peer had that is gone.
+func (c *Controller) free(peer string) {
 	c.addresses.forget(peer)
 	show(smoothedRoundTrip, peer, 0)
 	show(measuredBandwidth, peer, 0)
+}
+
+func (c *Controller) forget(peer string) {
+	c.free(peer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.states, peer)

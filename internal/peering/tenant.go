@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -204,15 +205,20 @@ func namespacesOf(peer *v1alpha1.Peer) int32 {
 func (t *tenantStep) disown(ctx context.Context, namespace string) error {
 	return errors.Join(
 		t.unbind(ctx, namespace, v1alpha1.ClusterRolePeerTenant, v1alpha1.ClusterRolePeerInvitation),
-		t.remove(
-			ctx,
-			serviceAccount(namespace, v1alpha1.PeerServiceAccount),
-			serviceAccount(namespace, v1alpha1.InvitationServiceAccount),
-			secret(namespace, v1alpha1.SessionSecret),
-			secret(namespace, v1alpha1.InvitationSecret),
-			claim(namespace), configMap(namespace, v1alpha1.ClusterInfo), configMap(namespace, v1alpha1.BandwidthSample), tenantQuota(namespace),
-		),
+		t.remove(ctx, append(ofConsumer(namespace), identityOfConsumer(namespace)...)...),
 	)
+}
+
+// ofConsumer are the objects that a consumer has in its tenant namespace, but for those that say who it is.
+func ofConsumer(namespace string) []client.Object {
+	return []client.Object{
+		serviceAccount(namespace, v1alpha1.InvitationServiceAccount), secret(namespace, v1alpha1.InvitationSecret), claim(namespace),
+		configMap(namespace, v1alpha1.ClusterInfo), configMap(namespace, v1alpha1.BandwidthSample), tenantQuota(namespace),
+	}
+}
+
+func identityOfConsumer(namespace string) []client.Object {
+	return []client.Object{serviceAccount(namespace, v1alpha1.PeerServiceAccount), secret(namespace, v1alpha1.SessionSecret)}
 }
 
 // settling reports whether the namespace is so new that rights in it need not be known yet.
@@ -226,9 +232,8 @@ func (t *tenantStep) ensureNamespace(ctx context.Context, o *observation) (*core
 	want := tenantNamespace(o.peer)
 	ns := o.namespace
 	if ns == nil {
-		ns = &corev1.Namespace{}
-		ns.Name = want.Name
-		there, err := t.cached(ctx, ns)
+		ns = namespaceOf(o.peer.Name)
+		there, err := found(ctx, t.client, ns)
 		if err == nil && !there {
 			if err = t.client.Create(ctx, want); err == nil {
 				return want, nil
@@ -247,26 +252,20 @@ func (t *tenantStep) ensureNamespace(ctx context.Context, o *observation) (*core
 	case ownedBy(ns, o.peer) != tenantReady:
 		return ns, nil
 	default:
-		return t.mark(ctx, ns, want)
+		return ns, t.mark(ctx, ns, want.Labels, want.Annotations)
 	}
 }
 
 // mark gives the tenant namespace the labels and annotations that it should have: those of a new Peer are not all known
 // when its namespace is made.
-func (d *deps) mark(ctx context.Context, ns, want *corev1.Namespace) (*corev1.Namespace, error) {
-	marked := ns.DeepCopy()
-	err := d.patch(ctx, marked, func() {
-		for key, value := range want.Labels {
-			metav1.SetMetaDataLabel(&marked.ObjectMeta, key, value)
-		}
-		for key, value := range want.Annotations {
-			metav1.SetMetaDataAnnotation(&marked.ObjectMeta, key, value)
-		}
+func (d *deps) mark(ctx context.Context, ns *corev1.Namespace, wanted, annotations map[string]string) error {
+	err := d.patch(ctx, ns, func() {
+		ns.Labels, ns.Annotations = labels.Merge(ns.Labels, wanted), labels.Merge(ns.Annotations, annotations)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("label namespace %s: %w", ns.Name, err)
+		return fmt.Errorf("label namespace %s: %w", ns.Name, err)
 	}
-	return marked, nil
+	return nil
 }
 
 func (d *deps) deleteNamespace(ctx context.Context, ns *corev1.Namespace) error {

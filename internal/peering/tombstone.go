@@ -2,16 +2,12 @@ package peering
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,14 +98,9 @@ func (c *leaveStep) stateAsConsumer(ctx context.Context, peer *v1alpha1.Peer, se
 // strip takes out of the tenant namespace what the tombstone does not need. Bindings of our manager stay, by which it
 // can.
 func (c *leaveStep) strip(ctx context.Context, namespace string, stone *corev1.ConfigMap) error {
-	needless := []client.Object{
-		serviceAccount(namespace, v1alpha1.InvitationServiceAccount), secret(namespace, v1alpha1.InvitationSecret),
-		secret(namespace, v1alpha1.JoinSecret), claim(namespace), configMap(namespace, v1alpha1.ClusterInfo), configMap(namespace, v1alpha1.BandwidthSample),
-		tenantQuota(namespace),
-	}
+	needless := append(ofConsumer(namespace), secret(namespace, v1alpha1.JoinSecret))
 	if stone.Data[v1alpha1.TombstoneStatement] == "" {
-		needless = append(needless,
-			serviceAccount(namespace, v1alpha1.PeerServiceAccount), secret(namespace, v1alpha1.SessionSecret))
+		needless = append(needless, identityOfConsumer(namespace)...)
 	}
 	if stone.Data[consumerStatement] == "" {
 		needless = append(needless, secret(namespace, v1alpha1.LinkSecret))
@@ -130,14 +121,9 @@ func (c *leaveStep) strip(ctx context.Context, namespace string, stone *corev1.C
 // keepTombstone makes the tenant namespace the tombstone, in one step: before it the parting begins again, after it there is
 // nothing left to do.
 func (c *leaveStep) keepTombstone(ctx context.Context, ns *corev1.Namespace) error {
-	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeTombstone},
-		Annotations: map[string]string{
-			v1alpha1.AnnotationExpires: c.config.Clock.Now().Add(c.config.TombstoneLife).UTC().Format(time.RFC3339),
-		},
-	}}
-	_, err := c.mark(ctx, ns, want)
-	return err
+	expires := c.config.Clock.Now().Add(c.config.TombstoneLife).UTC().Format(time.RFC3339)
+	return c.mark(ctx, ns, map[string]string{v1alpha1.LabelType: v1alpha1.TypeTombstone},
+		map[string]string{v1alpha1.AnnotationExpires: expires})
 }
 
 // How often it is tried to deliver a statement: as long after the last time as that was after the parting, within these
@@ -147,70 +133,22 @@ const (
 	lastDelivery  = time.Hour
 )
 
-// tombstones look after what is left of former peers: they deliver those statements that are not for the peer to find, and
-// end tombstones that have served.
-type tombstones struct {
-	*leaveStep
-	*background
+// tombstoneStep looks after what is left of a former peer: it delivers the statement that is not for the peer to find, and
+// ends the tombstone when that has served.
+type tombstoneStep struct{ *leaveStep }
 
-	mu       sync.Mutex
-	attempts map[string]*delivery // former peer → the last attempt
-}
-
-// A delivery is an attempt to deliver a statement.
-type delivery struct {
-	runs, ended bool
-	again       time.Time // when to look again, zero when the tombstone has served
-	err         error
-}
-
-// Reconcile looks after the tombstone of the peer, if there is one, and returns when to look again.
-func (c *tombstones) Reconcile(ctx context.Context, name string) (time.Time, error) {
-	ns, err := existing(ctx, c.client, namespaceOf(name))
-	if err != nil || ns == nil || !isTombstone(ns, name) || !ns.DeletionTimestamp.IsZero() {
-		return time.Time{}, err
+// Reconcile implements step.
+func (c *tombstoneStep) Reconcile(ctx context.Context, o *observation) (result, error) {
+	again, err := c.serve(ctx, o.namespace, o.peer)
+	if err != nil || !again.IsZero() {
+		return result{again: again}, err
 	}
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if taken, err := c.find(ctx, peer.DeepCopy()); taken || err != nil {
-		return c.config.Clock.Now().Add(firstDelivery), err // a Peer that is about to go, or to make room for itself
-	}
-	again, ended, err := c.attempt(ctx, ns, peer)
-	if err != nil || !ended || !again.IsZero() {
-		return again, err
-	}
-	c.links.Close(name)
-	return time.Time{}, c.deleteNamespace(ctx, ns)
-}
-
-// attempt serves the tombstone in the background, and returns how that has ended once it has.
-func (c *tombstones) attempt(ctx context.Context, ns *corev1.Namespace, peer *v1alpha1.Peer) (time.Time, bool, error) {
-	c.mu.Lock()
-	if c.attempts[peer.Name] == nil {
-		c.attempts[peer.Name] = &delivery{}
-	}
-	now := c.attempts[peer.Name]
-	starts := !now.runs && !now.ended
-	now.runs = now.runs || starts
-	c.mu.Unlock()
-	if starts {
-		c.start(ctx, peer, func() {
-			again, err := c.serve(ctx, ns, peer)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			*now = delivery{ended: true, again: again, err: err}
-		})
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !now.ended {
-		return time.Time{}, false, nil
-	}
-	delete(c.attempts, peer.Name)
-	return now.again, true, now.err
+	c.links.Close(o.peer.Name)
+	return result{}, c.deleteNamespace(ctx, o.namespace)
 }
 
 // remaining is how long the tombstone is still kept: not at all if nobody can tell.
-func (c *tombstones) remaining(ns *corev1.Namespace) time.Duration {
+func (c *tombstoneStep) remaining(ns *corev1.Namespace) time.Duration {
 	expires, err := time.Parse(time.RFC3339, ns.Annotations[v1alpha1.AnnotationExpires])
 	if err != nil {
 		return 0
@@ -218,14 +156,9 @@ func (c *tombstones) remaining(ns *corev1.Namespace) time.Duration {
 	return expires.Sub(c.config.Clock.Now())
 }
 
-// nextDelivery is how long to wait with the next attempt after that time has passed since the parting.
-func nextDelivery(passed time.Duration) time.Duration {
-	return min(max(passed, firstDelivery), lastDelivery)
-}
-
 // serve tries to deliver the statement that is to be delivered. It returns when to look again, zero if there is nothing to
 // keep the tombstone for.
-func (c *tombstones) serve(ctx context.Context, ns *corev1.Namespace, peer *v1alpha1.Peer) (time.Time, error) {
+func (c *tombstoneStep) serve(ctx context.Context, ns *corev1.Namespace, peer *v1alpha1.Peer) (time.Time, error) {
 	left, now := c.remaining(ns), c.config.Clock.Now()
 	if left <= 0 {
 		return time.Time{}, nil
@@ -241,7 +174,8 @@ func (c *tombstones) serve(ctx context.Context, ns *corev1.Namespace, peer *v1al
 			return time.Time{}, err
 		}
 		if able && !c.deliver(ctx, peer, text) {
-			return now.Add(min(left, nextDelivery(c.config.TombstoneLife-left))), nil
+			passed := c.config.TombstoneLife - left
+			return now.Add(min(left, max(passed, firstDelivery), lastDelivery)), nil
 		}
 	}
 	if stone.Data[v1alpha1.TombstoneStatement] == "" {
@@ -257,25 +191,16 @@ func (c *tombstones) serve(ctx context.Context, ns *corev1.Namespace, peer *v1al
 }
 
 // deliver tells the peer, over the link that is left, that we have parted from it. It reports whether that is done.
-func (c *tombstones) deliver(ctx context.Context, peer *v1alpha1.Peer, text string) bool {
+func (c *tombstoneStep) deliver(ctx context.Context, peer *v1alpha1.Peer, text string) bool {
 	log := ctrl.LoggerFrom(ctx).WithValues("peer", peer.Name)
-	err := c.send(ctx, peer, text)
+	link, err := c.links.Ensure(ctx, peer)
+	if err == nil {
+		err = tellLeaving(ctx, link, text)
+	}
 	if err == nil || apierrors.IsNotFound(err) {
 		log.Info("The peer knows now that we have parted from it")
 		return true
 	}
 	log.V(1).Info("The peer cannot be told yet that we have parted from it", "cause", err.Error())
 	return false
-}
-
-func (c *tombstones) send(ctx context.Context, peer *v1alpha1.Peer, text string) error {
-	link, err := c.links.Ensure(ctx, peer)
-	if err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"phase": v1alpha1.ClaimLeaving, "tombstone": text}})
-	if err != nil {
-		return fmt.Errorf("encode the statement: %w", err)
-	}
-	return link.Client().Patch(ctx, claim(link.TenantNamespace()), client.RawPatch(types.MergePatchType, patch))
 }
