@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,11 +15,15 @@ import (
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
-// A verdict is how an attempt to join or to renew stands. The zero verdict has nothing to say.
+// A verdict is how an attempt to join or to renew stands. The zero verdict has nothing to say. Others are the errors that end
+// an attempt for a cause that is not on our side.
 type verdict struct {
 	stage           stage
 	reason, message string
 }
+
+// Error implements error.
+func (v verdict) Error() string { return v.message }
 
 type stage int
 
@@ -62,6 +67,19 @@ func (a *attempts) due(of string, now time.Time) bool {
 	return !now.Before(a.next)
 }
 
+// try attempts it, unless it is too early for that, and returns how that stands. An error is on our side.
+func (a *attempts) try(of string, now time.Time, do func() error) (verdict, error) {
+	if !a.due(of, now) {
+		return a.last, nil
+	}
+	v := verdict{}
+	if err := do(); err != nil && !errors.As(err, &v) {
+		return v, err
+	}
+	a.record(v, now)
+	return v, nil
+}
+
 // record keeps how the attempt went.
 func (a *attempts) record(v verdict, now time.Time) {
 	if a.last.stage != v.stage || a.backoff.Duration == 0 {
@@ -84,9 +102,11 @@ func backoffOf(s stage) wait.Backoff {
 }
 
 // claimProblem says why the invitation could not be used now.
-func claimProblem(err error, i *trust.Invitation, now time.Time) verdict {
+func claimProblem(ctx context.Context, err error, i *trust.Invitation, now time.Time) error {
 	servers := strings.Join(i.Servers, ", ")
 	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case isUnauthorized(err) && !now.Before(i.Expires):
 		return fails(v1alpha1.ReasonInvitationExpired, "The invitation has expired: run `kubectl hanse invite NAME --renew` at "+
 			"the peer and join with what it prints")
@@ -102,25 +122,22 @@ func claimProblem(err error, i *trust.Invitation, now time.Time) verdict {
 	case isStatus(err):
 		return fails(v1alpha1.ReasonInvitationInvalid, "The peer's API server does not take our claim (%s): check the versions "+
 			"of Hanse on both sides", apierrors.ReasonForError(err))
-	default:
-		return unanswered(err, servers)
-	}
-}
-
-func unanswered(err error, servers string) verdict {
-	if errors.Is(err, peers.ErrMalformed) || errors.Is(err, peers.ErrTooLarge) {
+	case errors.Is(err, peers.ErrMalformed), errors.Is(err, peers.ErrTooLarge):
 		return fails(v1alpha1.ReasonMalformed, "What answers at %s makes no sense: check that it is a Kubernetes API server with "+
 			"Hanse", servers)
+	default:
+		return fails(v1alpha1.ReasonUnreachable, "%s does not answer: check that the peer's API server runs and that this cluster "+
+			"may connect to it. Hanse tries again", servers)
 	}
-	return fails(v1alpha1.ReasonUnreachable, "%s does not answer: check that the peer's API server runs and that this cluster "+
-		"may connect to it. Hanse tries again", servers)
 }
 
 // renewalProblem says why the session could not be renewed.
-func renewalProblem(err error, h *holding, now time.Time) verdict {
+func renewalProblem(ctx context.Context, err error, h *holding, now time.Time) error {
 	const advice = "run `kubectl hanse invite NAME --renew` at the peer and join with what it prints"
 	cause := "The peer could not be asked for a new session"
 	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case isUnauthorized(err):
 		return verdict{unrenewed, v1alpha1.ReasonUnauthorized, "The peer does not accept our session any more, because it ended " +
 			"or was taken back: " + advice + ". Pods that run there stay"}

@@ -55,17 +55,7 @@ func (c *inviteStep) admit(ctx context.Context, f *invitation) (judgement, error
 	if v.reason != "" {
 		return v, nil
 	}
-	return v, c.pin(ctx, f)
-}
-
-func (c *inviteStep) pin(ctx context.Context, f *invitation) error {
-	err := c.patch(ctx, f.peer, func() {
-		f.peer.Spec.ClusterID, f.peer.Spec.PublicKey = f.claim.Spec.ClusterID, f.claim.Spec.PublicKey
-	})
-	if err != nil {
-		return fmt.Errorf("pin cluster id and key: %w", err)
-	}
-	return nil
+	return v, c.pin(ctx, f.peer, f.claim.Spec.ClusterID, f.claim.Spec.PublicKey)
 }
 
 // giveSession gives the consumer its identity, its rights and a session of its own, and returns the session for its eyes

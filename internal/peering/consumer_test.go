@@ -81,11 +81,7 @@ func (c *consumer) opens(w *world) trust.Session {
 	if answer == nil {
 		c.t.Fatalf("no session: %v", w.claim().Status.Conditions)
 	}
-	provider, err := trust.ParsePublicKey(c.invitation.PublicKey)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	session, err := trust.OpenSession(provider, c.sealing, c.invitation.ID, answer)
+	session, err := trust.OpenSession(c.invitation.PublicKey, c.sealing, c.invitation.ID, answer)
 	if err != nil {
 		c.t.Fatal(err)
 	}

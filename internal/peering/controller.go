@@ -65,10 +65,9 @@ func New(config Config, c client.Client, live client.Reader, links Links, record
 		consumers: &flowSchema{deps: d},
 		states:    map[string]*state{},
 	}
-	join, leave := &joinStep{d}, &leaveStep{d}
+	leave := &leaveStep{d}
 	p.calls = &calls{deps: d, background: newBackground(), lock: &p.mu, longest: repairPeriod, steps: []step{
-		join,
-		&renewStep{join},
+		&sessionStep{d},
 		&probeStep{deps: d, transfers: newTransfers(), peers: p.count},
 		leave,
 	}}

@@ -4,8 +4,7 @@
 //	tenantStep   keeps the tenant namespace and what belongs in it        tenant.go
 //	inviteStep   makes invitations for consumers and answers claims       invite.go, invitation.go, claim.go
 //	calls        talks to the peer beside the reconciles                  contact.go
-//	  joinStep   uses the invitation of a provider                        join.go, offer.go
-//	  renewStep  keeps our session at a provider alive                    renew.go
+//	  sessionStep  uses the invitation of a provider, keeps our session   join.go, offer.go, renew.go
 //	  probeStep  asks a provider to introduce itself, and measures        probe.go, measure.go
 //	  leaveStep  parts from a peer whose Peer is deleted                  leave.go, tombstone.go
 //	followStep   deletes the Peer of a cluster that has parted from us    follow.go

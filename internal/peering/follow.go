@@ -71,14 +71,9 @@ func accepted(claim *v1alpha1.PeeringClaim) bool {
 
 // verify checks that a statement is the tombstone of the peer's parting from us.
 func (c *Config) verify(peer *v1alpha1.Peer, text, invitation string) error {
-	key, err := trust.ParsePublicKey(peer.Spec.PublicKey)
-	if err != nil {
-		return fmt.Errorf("read spec.publicKey: %w", err)
-	}
-	_, err = trust.VerifyTombstone(key, text, trust.Tombstone{
+	return trust.VerifyTombstone(peer.Spec.PublicKey, text, trust.Tombstone{
 		From: peer.Spec.ClusterID, To: c.ClusterID, Invitation: invitation,
 	})
-	return err
 }
 
 // followStep deletes the Peer of a cluster that has parted from us.

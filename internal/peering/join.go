@@ -1,9 +1,11 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,51 +28,15 @@ type session struct {
 	unsure  bool // the session ought to have been renewed, and nobody has tried yet
 }
 
-// joinStep uses the invitation that a provider gave us.
-type joinStep struct{ *deps }
-
-// Reconcile implements step. Of a Peer that goes only the session matters, which stays good until the two have parted.
-func (c *joinStep) Reconcile(ctx context.Context, o *observation) (result, error) {
-	if !hasSession(o.peer) || o.namespace == nil {
-		o.contact.session, o.contact.sessionGate = nil, gate{}
-		return result{}, nil
-	}
-	if !o.contact.sessionGate.open(o.sightOfCalls(), o.now) {
-		return result{}, nil
-	}
-	seen, err := c.look(ctx, o)
-	switch {
-	case apierrors.IsForbidden(err):
-		o.contact.sessionGate = gate{o.sightOfCalls(), o.now.Add(lookSettling)} // our rights in there were just bound
-		return result{}, nil
-	case err != nil:
-		return result{}, err
-	}
-	o.session = seen
-	if err := c.join(ctx, o); err != nil {
-		o.session = nil
-		return result{}, err
-	}
-	return result{}, nil
-}
-
-// hasSession reports whether we are, or want to be, a consumer of the peer by an invitation.
-func hasSession(peer *v1alpha1.Peer) bool {
-	return peer.HasRole(v1alpha1.RoleProvider) && peer.Protocol().Sessions
-}
-
 // look reads the invitation and the credentials that lie in the tenant namespace.
-func (c *joinStep) look(ctx context.Context, o *observation) (*session, error) {
+func (c *sessionStep) look(ctx context.Context, o *observation) (*session, error) {
 	seen := &session{}
 	held, err := existing(ctx, c.direct, secret(o.namespace.Name, v1alpha1.LinkSecret))
-	if err != nil {
-		return nil, err
-	}
 	if held != nil {
 		seen.holding = parseHolding(held)
 	}
-	if o.deleted() {
-		return seen, nil
+	if err != nil || o.deleted() {
+		return seen, err
 	}
 	offered, err := existing(ctx, c.direct, secret(o.namespace.Name, v1alpha1.JoinSecret))
 	if offered == nil || err != nil {
@@ -89,179 +55,149 @@ func (c *joinStep) look(ctx context.Context, o *observation) (*session, error) {
 }
 
 // join uses the invitation that the peer gave us, if there is one, as far as that goes now.
-func (c *joinStep) join(ctx context.Context, o *observation) error {
-	if o.session.offer == nil {
+func (c *sessionStep) join(ctx context.Context, o *observation, s *session) error {
+	if s.offer == nil {
 		o.contact.joining = attempts{}
 		return nil
 	}
-	o.session.joining = o.session.offer.judge(o.peer, c.config.ClusterID, o.session.takenBy)
-	if o.session.joining.stage == refused {
-		return nil
-	}
-	tries := &o.contact.joining
-	if !tries.due(o.session.offer.invitation.ID, o.now) {
-		o.session.joining = tries.last
+	if s.joining = s.offer.judge(o.peer, c.config.ClusterID, s.takenBy); s.joining.stage == refused {
 		return nil
 	}
 	var err error
-	if o.session.joining, err = c.advance(ctx, o); err != nil {
-		return err
-	}
-	tries.record(o.session.joining, o.now)
-	if o.session.joining.stage != settled {
-		return nil
-	}
-	o.session.offer, o.contact.introduced = nil, true
-	return nil
+	s.joining, err = o.contact.joining.try(s.offer.invitation.ID, o.now, func() error { return c.advance(ctx, o, s) })
+	return err
 }
 
 // advance goes through the steps of a join. Each leaves behind what the next look needs to go on.
-func (c *joinStep) advance(ctx context.Context, o *observation) (verdict, error) {
-	if o.session.holding.from(o.session.offer.invitation.ID) {
-		return c.finish(ctx, o)
+func (c *sessionStep) advance(ctx context.Context, o *observation, s *session) error {
+	i := s.offer.invitation
+	if s.holding.from(i.ID) {
+		return c.finish(ctx, o, s)
 	}
-	if err := c.pin(ctx, o.peer, o.session.offer.invitation); err != nil {
-		return verdict{}, err
+	if err := c.pin(ctx, o.peer, i.ClusterID, i.PublicKey); err != nil {
+		return err
 	}
-	if err := c.begin(ctx, o.session.offer); err != nil {
-		return verdict{}, err
+	if err := c.begin(ctx, s.offer); err != nil {
+		return err
 	}
-	session, v, err := c.ask(ctx, o)
-	if err != nil || v.stage == waiting || v.stage == failed {
-		return v, err
+	token, err := c.ask(ctx, o, s.offer)
+	if v := (verdict{}); errors.As(err, &v) && v.stage == refused {
+		return cmp.Or(c.refuse(ctx, s.offer, v), err)
 	}
-	if v.stage == refused {
-		return v, c.refuse(ctx, o.session.offer, v)
+	if err != nil {
+		return err
 	}
-	if err := c.take(ctx, o, session); err != nil {
-		return verdict{}, err
+	credentials := peers.Credentials{Servers: i.Servers, CA: i.CA, Namespace: i.Namespace, Invitation: i.ID}
+	if err := c.store(ctx, o, s, credentials, token); err != nil {
+		return err
 	}
-	return c.finish(ctx, o)
+	return c.finish(ctx, o, s)
 }
 
-// pin keeps in the Peer which cluster has invited us, so that it can never become another one unnoticed.
-func (c *joinStep) pin(ctx context.Context, peer *v1alpha1.Peer, invitation *trust.Invitation) error {
-	if peer.Spec.ClusterID != "" && peer.Spec.PublicKey != "" {
-		return nil
-	}
-	err := c.patch(ctx, peer, func() {
-		peer.Spec.ClusterID, peer.Spec.PublicKey = invitation.ClusterID, invitation.PublicKey
-	})
+// pin keeps in the Peer which cluster it is, so that it can never become another one unnoticed.
+func (d *deps) pin(ctx context.Context, peer *v1alpha1.Peer, clusterID, publicKey string) error {
+	err := d.patch(ctx, peer, func() { peer.Spec.ClusterID, peer.Spec.PublicKey = clusterID, publicKey })
 	if err != nil {
 		return fmt.Errorf("pin cluster id and key of peer %q: %w", peer.Name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Pinned the peer's cluster id and key", "clusterID", peer.Spec.ClusterID)
 	return nil
 }
 
 // ask reads the peer's answer to our claim, and makes the claim if there is none.
-func (c *joinStep) ask(ctx context.Context, o *observation) (trust.Session, verdict, error) {
-	offer := o.session.offer
+func (c *sessionStep) ask(ctx context.Context, o *observation, offer *offer) (trust.Session, error) {
 	claimant, err := c.links.Claimant(ctx, offer.invitation)
 	if err != nil {
-		return trust.Session{}, fails(v1alpha1.ReasonInvitationInvalid, "The invitation cannot be used: %v", err), nil
+		return trust.Session{}, fails(v1alpha1.ReasonInvitationInvalid, "The invitation cannot be used: %v", err)
 	}
 	defer claimant.Close()
 	claim, err := claimant.Read(ctx)
 	if apierrors.IsNotFound(err) {
-		v, err := c.makeClaim(ctx, o, claimant)
-		return trust.Session{}, v, err
+		return trust.Session{}, c.makeClaim(ctx, o, offer, claimant)
 	}
 	if err != nil {
-		return trust.Session{}, claimProblem(err, offer.invitation, o.now), ctx.Err()
+		return trust.Session{}, claimProblem(ctx, err, offer.invitation, o.now)
 	}
-	session, v := answerOf(offer, claim)
-	return session, v, nil
+	return answerOf(offer, claim)
 }
 
 // makeClaim makes our claim over there. That another was faster shows at the next look.
-func (c *joinStep) makeClaim(ctx context.Context, o *observation, claimant Claimant) (verdict, error) {
-	sealed, v, err := c.inviteBack(ctx, o)
-	if err != nil || v.stage == waiting {
-		return v, err
-	}
-	claim := &v1alpha1.PeeringClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.session.offer.invitation.Namespace, Name: v1alpha1.PeeringClaimName},
-		Spec: v1alpha1.PeeringClaimSpec{
-			Invitation: o.session.offer.invitation.ID, ClusterID: c.config.ClusterID, SealingKey: o.session.offer.key.Public(),
-			InvitationBack: sealed, Version: c.config.Version,
-		},
-	}
-	trust.SignClaim(c.config.ClusterKey, o.session.offer.invitation.PublicKey, &claim.Spec)
-	if err := claimant.Claim(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
-		return claimProblem(err, o.session.offer.invitation, o.now), ctx.Err()
-	}
-	return waits("The peer was asked and has not answered yet"), nil
-}
-
-// inviteBack returns our own invitation for the peer, sealed, if both sides want that.
-func (c *joinStep) inviteBack(ctx context.Context, o *observation) (string, verdict, error) {
-	offer, peer := o.session.offer, o.peer
-	namespace := v1alpha1.TenantNamespace(peer.Name)
-	ours, err := existing(ctx, c.direct, secret(namespace, v1alpha1.InvitationSecret))
-	if err != nil {
-		return "", verdict{}, err
-	}
-	used, err := existing(ctx, c.direct, claim(namespace))
-	if err != nil {
-		return "", verdict{}, err
-	}
-	switch backOf(offer, peer, ours, used) {
-	case backPending:
-		return "", waits("Our own invitation for the peer is not ready, and goes with the join: see " +
-			"condition Joined"), nil
-	case backReady:
-		sealed, err := trust.Seal(offer.invitation.SealingKey, ours.Data[v1alpha1.InvitationToken])
-		if err != nil {
-			return "", verdict{}, fmt.Errorf("invite peer %q back: %w", peer.Name, err)
-		}
-		return sealed, verdict{}, nil
-	default:
-		return "", verdict{}, nil
-	}
-}
-
-// take stores the session that the peer gave us.
-func (c *joinStep) take(ctx context.Context, o *observation, session trust.Session) error {
-	held := secret(o.namespace.Name, v1alpha1.LinkSecret)
-	if o.session.holding != nil {
-		held = o.session.holding.secret
-	}
-	i := o.session.offer.invitation
-	credentials := peers.Credentials{Servers: i.Servers, CA: i.CA, Namespace: i.Namespace, Invitation: i.ID}
-	holding, err := c.store(ctx, held, credentials, session, o.now)
+func (c *sessionStep) makeClaim(ctx context.Context, o *observation, offer *offer, claimant Claimant) error {
+	sealed, err := c.inviteBack(ctx, o.peer, offer)
 	if err != nil {
 		return err
 	}
-	o.session.holding = holding
-	return nil
+	claim := &v1alpha1.PeeringClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: offer.invitation.Namespace, Name: v1alpha1.PeeringClaimName},
+		Spec: v1alpha1.PeeringClaimSpec{
+			Invitation: offer.invitation.ID, ClusterID: c.config.ClusterID, SealingKey: offer.key.Public(),
+			InvitationBack: sealed, Version: c.config.Version,
+		},
+	}
+	trust.SignClaim(c.config.ClusterKey, offer.invitation.PublicKey, &claim.Spec)
+	if err := claimant.Claim(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+		return claimProblem(ctx, err, offer.invitation, o.now)
+	}
+	return waits("The peer was asked and has not answered yet")
+}
+
+// inviteBack returns our own invitation for the peer, sealed, if both sides want that and the peer has not used it.
+func (c *sessionStep) inviteBack(ctx context.Context, peer *v1alpha1.Peer, offer *offer) (string, error) {
+	if !offer.invitation.Mutual() || !invites(peer) {
+		return "", nil
+	}
+	namespace := v1alpha1.TenantNamespace(peer.Name)
+	ours, err := existing(ctx, c.direct, secret(namespace, v1alpha1.InvitationSecret))
+	if err != nil {
+		return "", err
+	}
+	used, err := existing(ctx, c.direct, claim(namespace))
+	if err != nil {
+		return "", err
+	}
+	if ours == nil || ours.Annotations[v1alpha1.AnnotationSerial] != strconv.FormatInt(peer.Spec.Invitation.Serial, 10) {
+		if used != nil && invitationSeen(peer) {
+			return "", nil
+		}
+		return "", waits("Our own invitation for the peer is not ready, and goes with the join: see condition Joined")
+	}
+	text := ours.Data[v1alpha1.InvitationToken]
+	back, err := trust.ParseInvitation(string(text))
+	switch {
+	case err != nil:
+		return "", waits("Our own invitation for the peer is not ready, and goes with the join: see condition Joined")
+	case used != nil && used.Spec.Invitation == back.ID:
+		return "", nil
+	default:
+		return trust.Seal(offer.invitation.SealingKey, text)
+	}
 }
 
 // finish tells the peer that its answer has arrived, and throws the invitation away.
-func (c *joinStep) finish(ctx context.Context, o *observation) (verdict, error) {
-	err := c.confirm(ctx, o)
+func (c *sessionStep) finish(ctx context.Context, o *observation, s *session) error {
+	err := c.confirm(ctx, o, s)
 	switch {
-	case errors.Is(err, errStale), isForbidden(err):
-		// Another part of this process still has the old credentials, or the peer binds our rights right now.
-		return waits("The peer has let us in, and we wait until our rights there are in force"), nil
-	case errors.Is(err, errReplaced), apierrors.IsNotFound(err):
-		return fails(v1alpha1.ReasonInvitationUsed, "The peer has made a newer invitation for us while we used this one: join "+
-			"with the newer one"), nil
+	case errors.As(err, &verdict{}):
+		return err
+	case isForbidden(err): // the peer binds our rights right now
+		return waits("The peer has let us in, and we wait until our rights there are in force")
+	case apierrors.IsNotFound(err):
+		return errReplaced
 	case err != nil:
-		return claimProblem(err, o.session.offer.invitation, o.now), ctx.Err()
+		return claimProblem(ctx, err, s.offer.invitation, o.now)
 	}
-	if err := c.end(ctx, o.session.offer); err != nil {
-		return verdict{}, err
+	if err := c.end(ctx, s.offer); err != nil {
+		return err
 	}
 	c.recorder.Eventf(o.peer, nil, corev1.EventTypeNormal, v1alpha1.ReasonJoined, "JoinPeer",
-		"This cluster has joined peer %q%s", o.peer.Name, directions(o))
+		"This cluster has joined peer %q%s", o.peer.Name, directions(o.peer, s.offer.invitation))
 	ctrl.LoggerFrom(ctx).Info("Joined", "clusterID", o.peer.Spec.ClusterID)
-	return verdict{}, nil
+	s.offer, o.contact.introduced = nil, true
+	return nil
 }
 
 // directions says why only one direction is agreed where one side wants both.
-func directions(o *observation) string {
-	switch mutual, invited := o.session.offer.invitation.Mutual(), invites(o.peer); {
+func directions(peer *v1alpha1.Peer, invitation *trust.Invitation) string {
+	switch mutual, invited := invitation.Mutual(), invites(peer); {
 	case mutual && !invited:
 		return ". Only this direction is agreed: the peer would like to be invited back, and this Peer has no invitation for it"
 	case !mutual && invited:
@@ -271,38 +207,33 @@ func directions(o *observation) string {
 	}
 }
 
-var (
-	errStale    = errors.New("the link is not that of the newest session")
-	errReplaced = errors.New("the claim over there is not ours")
-)
+var errReplaced = fails(v1alpha1.ReasonInvitationUsed, "The peer has made a newer invitation for us while we used this one: join "+
+	"with the newer one")
 
 // confirm makes our claim over there say that we are here to stay, and which version of Hanse we run.
-func (c *joinStep) confirm(ctx context.Context, o *observation) error {
+func (c *sessionStep) confirm(ctx context.Context, o *observation, s *session) error {
 	link, err := c.links.Ensure(ctx, o.peer)
 	if err != nil {
 		return err
 	}
-	if link.Invitation() != o.session.holding.credentials.Invitation {
-		return errStale
+	if link.Invitation() != s.holding.credentials.Invitation { // another part of this process has the old credentials
+		return waits("The peer has let us in, and we wait until our rights there are in force")
 	}
-	claim := &v1alpha1.PeeringClaim{}
-	key := client.ObjectKey{Namespace: link.TenantNamespace(), Name: v1alpha1.PeeringClaimName}
-	if err := link.Client().Get(ctx, key, claim); err != nil {
-		return fmt.Errorf("read PeeringClaim %s of peer %q: %w", key, o.peer.Name, err)
+	claim := claim(link.TenantNamespace())
+	if err := link.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+		return fmt.Errorf("read the PeeringClaim at peer %q: %w", o.peer.Name, err)
 	}
 	if claim.Spec.Invitation != link.Invitation() {
 		return errReplaced
 	}
-	if claim.Spec.Phase != "" && claim.Spec.Version == c.config.Version {
+	before := claim.DeepCopy()
+	claim.Spec.Phase = cmp.Or(claim.Spec.Phase, v1alpha1.ClaimJoined) // one that says Leaving can never say anything else
+	claim.Spec.Version = c.config.Version
+	if claim.Spec == before.Spec {
 		return nil
 	}
-	before := claim.DeepCopy()
-	if claim.Spec.Phase == "" { // one that says Leaving can never say anything else
-		claim.Spec.Phase = v1alpha1.ClaimJoined
-	}
-	claim.Spec.Version = c.config.Version
 	if err := link.Client().Patch(ctx, claim, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("patch PeeringClaim %s of peer %q: %w", key, o.peer.Name, err)
+		return fmt.Errorf("patch the PeeringClaim at peer %q: %w", o.peer.Name, err)
 	}
 	return nil
 }

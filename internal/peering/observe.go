@@ -30,7 +30,6 @@ type observation struct {
 	tenant    tenantState
 	tenantErr error       // why it could not be prepared
 	contact   contact     // what is known from talking to the peer
-	session   *session    // what the call that runs now has found of our own session
 	addresses assignment  // the range in which we see the peer's pods
 	invited   *invitation // how our invitation stands, nil while that is not known
 }

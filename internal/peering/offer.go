@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -115,26 +114,32 @@ func (d *deps) end(ctx context.Context, o *offer) error {
 	return nil
 }
 
-// store writes the session into LinkSecret, which is held unless it is to be made, and returns what is held now.
+// store writes the session into LinkSecret. The version of the Secret goes along: if somebody has put other credentials there
+// meanwhile, theirs stay.
 func (d *deps) store(
-	ctx context.Context, held *corev1.Secret, credentials peers.Credentials, session trust.Session, now time.Time,
-) (*holding, error) {
-	credentials.Token = session.Token
+	ctx context.Context, o *observation, s *session, credentials peers.Credentials, given trust.Session,
+) error {
+	credentials.Token = given.Token
 	data, err := credentials.SecretData()
 	if err != nil {
-		return nil, fmt.Errorf("store the session: %w", err)
+		return fmt.Errorf("store the session: %w", err)
 	}
-	secret := held.DeepCopy()
-	secret.Data = data
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationIssued, now.UTC().Format(time.RFC3339Nano))
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationExpires, session.Expires.UTC().Format(time.RFC3339))
-	if secret.ResourceVersion != "" {
-		return parseHolding(secret), d.update(ctx, secret)
+	held := secret(o.namespace.Name, v1alpha1.LinkSecret)
+	if s.holding != nil {
+		held = s.holding.secret.DeepCopy()
 	}
-	if err := d.client.Create(ctx, secret); err != nil {
-		return nil, fmt.Errorf("create Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+	held.Data = data
+	metav1.SetMetaDataAnnotation(&held.ObjectMeta, v1alpha1.AnnotationIssued, o.now.UTC().Format(time.RFC3339Nano))
+	metav1.SetMetaDataAnnotation(&held.ObjectMeta, v1alpha1.AnnotationExpires, given.Expires.UTC().Format(time.RFC3339))
+	if held.ResourceVersion != "" {
+		err = d.update(ctx, held)
+	} else if err = d.client.Create(ctx, held); err != nil {
+		err = fmt.Errorf("create Secret %s: %w", client.ObjectKeyFromObject(held), err)
 	}
-	return parseHolding(secret), nil
+	if err == nil {
+		s.holding = parseHolding(held)
+	}
+	return err
 }
 
 func (d *deps) update(ctx context.Context, secret *corev1.Secret) error {
@@ -186,42 +191,6 @@ func takenBy(all []v1alpha1.Peer, name, clusterID string) string {
 	return slices.Min(others)
 }
 
-// back is our own invitation for the peer, as far as the offer asks for it.
-type back int
-
-const (
-	// backNone: none is asked for or given.
-	backNone back = iota
-	// backUsed: the peer has it already.
-	backUsed
-	// backPending: it is not made yet.
-	backPending
-	// backReady: it is there.
-	backReady
-)
-
-// backOf says how our own invitation stands, which lies in the Secret; claim is the peer's use of it. Both may be nil.
-func backOf(o *offer, peer *v1alpha1.Peer, secret *corev1.Secret, claim *v1alpha1.PeeringClaim) back {
-	if !o.invitation.Mutual() || !invites(peer) {
-		return backNone
-	}
-	if secret != nil && secret.Annotations[v1alpha1.AnnotationSerial] == strconv.FormatInt(peer.Spec.Invitation.Serial, 10) {
-		ours, err := trust.ParseInvitation(string(secret.Data[v1alpha1.InvitationToken]))
-		switch {
-		case err != nil:
-			return backPending
-		case claim == nil || claim.Spec.Invitation != ours.ID:
-			return backReady
-		default:
-			return backUsed
-		}
-	}
-	if claim != nil && invitationSeen(peer) {
-		return backUsed
-	}
-	return backPending
-}
-
 // invites reports whether the peer is to become our consumer too.
 func invites(peer *v1alpha1.Peer) bool {
 	return peer.HasRole(v1alpha1.RoleConsumer) && peer.Spec.Invitation != nil
@@ -236,31 +205,21 @@ func invitationSeen(peer *v1alpha1.Peer) bool {
 	return joined != nil && joined.ObservedGeneration >= peer.Generation
 }
 
-// answerOf reads the answer to our claim. Without one the verdict says what is waited for, or why there will be none.
-func answerOf(o *offer, claim *v1alpha1.PeeringClaim) (trust.Session, verdict) {
-	if claim.Spec.Invitation != o.invitation.ID {
+// answerOf reads the answer to our claim. Without one the error is a verdict: what is waited for, or why there will be none.
+func answerOf(o *offer, claim *v1alpha1.PeeringClaim) (trust.Session, error) {
+	accepted := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionAccepted)
+	switch {
+	case claim.Spec.Invitation != o.invitation.ID:
 		return trust.Session{}, waits("The peer still holds the claim of an earlier invitation")
-	}
-	if claim.Spec.SealingKey != o.key.Public() {
+	case claim.Spec.SealingKey != o.key.Public():
 		return trust.Session{}, refuses(v1alpha1.ReasonInvitationUsed, "Another cluster, or another Peer, has used this "+
 			"invitation before us: tell the peer's administrator, and ask for a new one (`kubectl hanse invite --renew`)")
-	}
-	accepted := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionAccepted)
-	if accepted != nil && accepted.Status == metav1.ConditionFalse {
+	case accepted != nil && accepted.Status == metav1.ConditionFalse:
 		return trust.Session{}, refuses(refusalReason(accepted.Reason), "The peer refuses us: %s", words(accepted.Message))
-	}
-	if claim.Status.Session == nil {
+	case claim.Status.Session == nil:
 		return trust.Session{}, waits("The peer was asked and has not answered yet")
 	}
-	return open(o, claim.Status.Session)
-}
-
-func open(o *offer, answer *v1alpha1.SealedSession) (trust.Session, verdict) {
-	provider, err := trust.ParsePublicKey(o.invitation.PublicKey)
-	if err != nil {
-		return trust.Session{}, refuses(v1alpha1.ReasonInvitationInvalid, "The key in the invitation cannot be used: %v", err)
-	}
-	session, err := trust.OpenSession(provider, *o.key, o.invitation.ID, answer)
+	session, err := trust.OpenSession(o.invitation.PublicKey, *o.key, o.invitation.ID, claim.Status.Session)
 	switch {
 	case errors.Is(err, trust.ErrSignature):
 		return session, refuses(v1alpha1.ReasonKeyMismatch, "The answer to our claim was not signed by the cluster that has "+
@@ -269,7 +228,7 @@ func open(o *offer, answer *v1alpha1.SealedSession) (trust.Session, verdict) {
 		return session, refuses(v1alpha1.ReasonMalformed, "The answer to our claim makes no sense (%v): check the version of "+
 			"Hanse at the peer, and ask for a new invitation", err)
 	default:
-		return session, verdict{}
+		return session, nil
 	}
 }
 

@@ -45,7 +45,7 @@ func newJoinWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := emptyWorld(t, func(c *Controller) {
 		c.steps = []step{c.calls}
-		c.calls.steps = c.calls.steps[:2]
+		c.calls.steps = c.calls.steps[:1]
 	}, append(objects, ownNamespace())...)
 	remote := fake.NewClientBuilder().WithScheme(testScheme()).WithStatusSubresource(&v1alpha1.PeeringClaim{}).
 		WithInterceptorFuncs(w.remoteInterceptors()).Build()

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 const (
@@ -34,39 +36,56 @@ const (
 	missedWindow = 10 * time.Second
 )
 
-// renewStep keeps our session at a provider alive, and tells the provider our version.
-type renewStep struct{ *joinStep }
+// sessionStep uses the invitation that a provider gave us, keeps our session there alive, and tells the provider our version.
+type sessionStep struct{ *deps }
 
-// Reconcile implements step. It goes on from what joinStep has read.
-func (c *renewStep) Reconcile(ctx context.Context, o *observation) (result, error) {
-	if o.session == nil {
+// hasSession reports whether we are, or want to be, a consumer of the peer by an invitation.
+func hasSession(peer *v1alpha1.Peer) bool {
+	return peer.HasRole(v1alpha1.RoleProvider) && peer.Protocol().Sessions
+}
+
+// Reconcile implements step. Of a Peer that goes only the session matters, which stays good until the two have parted.
+func (c *sessionStep) Reconcile(ctx context.Context, o *observation) (result, error) {
+	if !hasSession(o.peer) || o.namespace == nil {
+		o.contact.session, o.contact.sessionGate = nil, gate{}
+		return result{}, nil
+	}
+	if !o.contact.sessionGate.open(o.sightOfCalls(), o.now) {
 		return result{again: o.contact.sessionGate.due}, nil
 	}
-	if err := c.renew(ctx, o); err != nil {
+	s, err := c.look(ctx, o)
+	if apierrors.IsForbidden(err) {
+		o.contact.sessionGate = gate{o.sightOfCalls(), o.now.Add(lookSettling)} // our rights in there were just bound
+		return result{again: o.contact.sessionGate.due}, nil
+	}
+	for _, do := range []func(context.Context, *observation, *session) error{c.join, c.renew, c.introduce} {
+		if err == nil {
+			err = do(ctx, o, s)
+		}
+	}
+	if err != nil {
 		return result{}, err
 	}
-	if err := c.introduce(ctx, o); err != nil {
-		return result{}, err
-	}
-	o.contact.session = o.session
-	o.contact.sessionGate = gate{o.sightOfCalls(), c.next(o)}
+	o.contact.session, o.contact.sessionGate = s, gate{o.sightOfCalls(), c.next(o, s)}
 	return result{again: o.contact.sessionGate.due}, nil
 }
 
 // next returns when the session must be looked at again though nothing changes.
-func (c *renewStep) next(o *observation) time.Time {
+func (c *sessionStep) next(o *observation, s *session) time.Time {
 	next := o.now.Add(wait.Jitter(lookAgain, 0.1))
-	if o.session.holding == nil || o.session.renewal.reason == v1alpha1.ReasonUnauthorized {
+	if s.holding == nil || s.renewal.reason == v1alpha1.ReasonUnauthorized {
 		next = o.now.Add(wait.Jitter(lookSoon, 0.1))
 	}
-	if announced(o) && o.now.Sub(o.known.since) < announcedWindow {
+	// The client says of a new Peer that it is about to bring an invitation.
+	announced := o.peer.Annotations[v1alpha1.AnnotationJoin] != "" && s.offer == nil && s.holding == nil
+	if announced && o.now.Sub(o.known.since) < announcedWindow {
 		next = sooner(next, o.now.Add(lookSettling))
 	}
-	if o.session.joining.stage == waiting || o.session.joining.stage == failed {
+	if s.joining.stage == waiting || s.joining.stage == failed {
 		next = sooner(next, o.contact.joining.next)
 	}
-	if o.session.holding.kept() {
-		next = sooner(next, c.renewalDue(o))
+	if s.holding.kept() {
+		next = sooner(next, c.renewalDue(o, s.holding))
 		if !o.contact.introduced {
 			next = sooner(next, introductionDue(o))
 		}
@@ -74,67 +93,53 @@ func (c *renewStep) next(o *observation) time.Time {
 	return next
 }
 
-// announced reports whether the client has said of a new Peer that it is about to bring an invitation.
-func announced(o *observation) bool {
-	return o.peer.Annotations[v1alpha1.AnnotationJoin] != "" && o.session.offer == nil && o.session.holding == nil
-}
-
 // renew renews the session when it is time.
-func (c *renewStep) renew(ctx context.Context, o *observation) error {
-	h, tries := o.session.holding, &o.contact.renewing
+func (c *sessionStep) renew(ctx context.Context, o *observation, s *session) error {
+	h, tries := s.holding, &o.contact.renewing
 	if !h.kept() {
 		*tries = attempts{}
 		return nil
 	}
-	ready := tries.due(h.version(), o.now)
-	if !ready || o.now.Before(c.renewalDue(o)) {
-		o.session.renewal = tries.last
-		o.session.unsure = tries.last.stage == settled && c.config.schedule().missed(o.peer.UID, h, o.now)
+	if !tries.due(h.version(), o.now) || o.now.Before(c.renewalDue(o, h)) {
+		s.renewal = tries.last
+		s.unsure = tries.last.stage == settled && c.config.schedule().missed(o.peer.UID, h, o.now)
 		return nil
 	}
-	problem, err := c.extend(ctx, o)
-	if err != nil {
+	var err error
+	s.renewal, err = tries.try(h.version(), o.now, func() error { return c.extend(ctx, o, s) })
+	switch {
+	case err != nil:
 		return err
-	}
-	if problem != nil {
-		o.session.renewal = renewalProblem(problem, h, o.now)
-		tries.record(o.session.renewal, o.now)
-		renewalFailures.WithLabelValues(o.session.renewal.reason).Inc()
+	case s.renewal.stage != settled:
+		renewalFailures.WithLabelValues(s.renewal.reason).Inc()
 		return nil
 	}
 	*tries = attempts{}
-	o.contact.introduced = false // once a day it is looked whether the peer has our version right
-	o.contact.introducing = attempts{}
+	// Once a day it is looked whether the peer has our version right.
+	o.contact.introduced, o.contact.introducing = false, attempts{}
 	renewals.Inc()
-	ctrl.LoggerFrom(ctx).V(1).Info("Renewed the session", "expires", o.session.holding.expires)
+	ctrl.LoggerFrom(ctx).V(1).Info("Renewed the session", "expires", s.holding.expires)
 	return nil
 }
 
-// extend gets a new token and stores it. What is wrong with the other side is the problem, what is wrong with ours the
-// error.
-func (c *renewStep) extend(ctx context.Context, o *observation) (problem, err error) {
+// extend gets a new token and stores it. What is wrong with the other side is a verdict.
+func (c *sessionStep) extend(ctx context.Context, o *observation, s *session) error {
+	given := trust.Session{}
 	link, err := c.links.Ensure(ctx, o.peer)
-	if err != nil {
-		return err, ctx.Err()
+	if err == nil {
+		given, err = link.Renew(ctx, c.config.SessionLife)
 	}
-	session, err := link.Renew(ctx, c.config.SessionLife)
 	if err != nil {
-		return err, ctx.Err()
+		return renewalProblem(ctx, err, s.holding, o.now)
 	}
-	// The Secret's version goes along: if somebody has put other credentials there meanwhile, theirs stay.
-	holding, err := c.store(ctx, o.session.holding.secret, o.session.holding.credentials, session, o.now)
-	if err != nil {
-		return nil, err
-	}
-	o.session.holding = holding
-	return nil, nil
+	return c.store(ctx, o, s, s.holding.credentials, given)
 }
 
 // renewalDue returns when the session is to be renewed or, if that has failed, when it is tried again. A session that
 // the peer does not know any more is tried at once.
-func (c *renewStep) renewalDue(o *observation) time.Time {
-	due := c.config.schedule().due(o.peer.UID, o.session.holding, o.known.since, o.now)
-	if o.contact.probe.unknownAt.After(o.session.holding.issued) {
+func (c *sessionStep) renewalDue(o *observation, h *holding) time.Time {
+	due := c.config.schedule().due(o.peer.UID, h, o.known.since, o.now)
+	if o.contact.probe.unknownAt.After(h.issued) {
 		due = sooner(due, o.now)
 	}
 	return later(due, o.contact.renewing.next)
@@ -142,11 +147,11 @@ func (c *renewStep) renewalDue(o *observation) time.Time {
 
 // introduce tells the provider our version, once after a start and after each renewal. It is no matter if that fails:
 // the session is as good without, and what is wrong with the link is said elsewhere.
-func (c *renewStep) introduce(ctx context.Context, o *observation) error {
-	if !o.session.holding.kept() || o.contact.introduced || o.now.Before(introductionDue(o)) {
+func (c *sessionStep) introduce(ctx context.Context, o *observation, s *session) error {
+	if !s.holding.kept() || o.contact.introduced || o.now.Before(introductionDue(o)) {
 		return nil
 	}
-	if err := c.confirm(ctx, o); err != nil {
+	if err := c.confirm(ctx, o, s); err != nil {
 		o.contact.introducing.record(verdict{stage: unrenewed}, o.now)
 		ctrl.LoggerFrom(ctx).V(1).Info("The provider could not be told our version", "cause", err.Error())
 		return ctx.Err()

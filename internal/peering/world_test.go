@@ -94,7 +94,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		c.steps = slices.DeleteFunc(c.steps, func(s step) bool { _, is := s.(*inviteStep); return is })
 		c.calls.steps = slices.DeleteFunc(c.calls.steps, func(s step) bool {
 			switch s.(type) {
-			case *joinStep, *renewStep:
+			case *sessionStep:
 				return true
 			default:
 				return false
@@ -274,7 +274,7 @@ func (w *world) joins() *v1alpha1.PeeringClaim {
 	return answer
 }
 
-// linked is what joinStep does when we use the peer's invitation.
+// linked is what sessionStep does when we use the peer's invitation.
 func (w *world) linked() {
 	w.t.Helper()
 	link := secret(v1alpha1.TenantNamespace("hamburg"), "hanse-link")

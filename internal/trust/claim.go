@@ -30,11 +30,7 @@ func SignClaim(key ed25519.PrivateKey, provider string, claim *v1alpha1.PeeringC
 // VerifyClaim checks that the claimer has the key that it names and means the provider of the given public key. The
 // errors are ErrKey and ErrSignature.
 func VerifyClaim(provider string, claim *v1alpha1.PeeringClaimSpec) error {
-	key, err := ParsePublicKey(claim.PublicKey)
-	if err != nil {
-		return err
-	}
-	return verify(key, claim.Proof, purposeClaim, claimFields(provider, claim)...)
+	return verify(claim.PublicKey, claim.Proof, purposeClaim, claimFields(provider, claim)...)
 }
 
 // claimFields name the provider, so that one that was made a claim to cannot make it, under the name of its consumer, to
@@ -64,11 +60,9 @@ func SealSession(key ed25519.PrivateKey, claim *v1alpha1.PeeringClaimSpec, sessi
 	return &v1alpha1.SealedSession{Sealed: sealed, Signature: sign(key, purposeSession, claim.Invitation, sealed)}, nil
 }
 
-// OpenSession opens the answer to our claim. The errors are ErrSignature where another than the provider has written it,
-// ErrSealed and ErrSession.
-func OpenSession(
-	provider ed25519.PublicKey, key SealingKey, invitation string, answer *v1alpha1.SealedSession,
-) (Session, error) {
+// OpenSession opens the answer to our claim. The errors are ErrKey, ErrSignature where another than the provider of the given
+// public key has written it, ErrSealed and ErrSession.
+func OpenSession(provider string, key SealingKey, invitation string, answer *v1alpha1.SealedSession) (Session, error) {
 	if err := verify(provider, answer.Signature, purposeSession, invitation, answer.Sealed); err != nil {
 		return Session{}, err
 	}
@@ -137,22 +131,19 @@ func (t *Tombstone) fields() []string {
 }
 
 // VerifyTombstone reads a statement and checks that from, whose pinned key is given, has left to, with whom it had
-// become a peer by the invitation. The errors are ErrTombstone and ErrSignature.
-func VerifyTombstone(key ed25519.PublicKey, text string, want Tombstone) (Tombstone, error) {
+// become a peer by the invitation. The errors are ErrTombstone, ErrKey and ErrSignature.
+func VerifyTombstone(key, text string, want Tombstone) error {
 	if len(text) > maxTombstone {
-		return Tombstone{}, fmt.Errorf("%w: it is larger than %d bytes", ErrTombstone, maxTombstone)
+		return fmt.Errorf("%w: it is larger than %d bytes", ErrTombstone, maxTombstone)
 	}
 	stone := Tombstone{}
 	if err := json.Unmarshal([]byte(text), &stone); err != nil || !stone.wrote(text) {
-		return Tombstone{}, ErrTombstone
+		return ErrTombstone
 	}
 	if stone.From != want.From || stone.To != want.To || stone.Invitation != want.Invitation {
-		return Tombstone{}, fmt.Errorf("%w: it is of another parting", ErrTombstone)
+		return fmt.Errorf("%w: it is of another parting", ErrTombstone)
 	}
-	if err := verify(key, stone.Signature, purposeTombstone, stone.fields()...); err != nil {
-		return Tombstone{}, err
-	}
-	return stone, nil
+	return verify(key, stone.Signature, purposeTombstone, stone.fields()...)
 }
 
 // wrote reports whether the text is what SignTombstone makes of the statement, to the letter. So nothing is in it that was

@@ -1,7 +1,6 @@
 package trust
 
 import (
-	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -85,7 +84,7 @@ func answerOf(t testing.TB, text string) *v1alpha1.SealedSession {
 }
 
 func TestSessionIsOpenedByWhoClaimedIt(t *testing.T) {
-	got, err := OpenSession(publicOf(hamburg), sealing, "0123", sealSession(t, validSession))
+	got, err := OpenSession(FormatPublicKey(publicOf(hamburg)), sealing, "0123", sealSession(t, validSession))
 	if err != nil || got != validSession {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -98,13 +97,13 @@ func TestSessionsThatAreNotOpened(t *testing.T) {
 	good := sealSession(t, validSession)
 	second := sealSession(t, Session{Token: "other", Expires: noon})
 	tests := map[string]struct {
-		provider   ed25519.PublicKey // by default hamburg
-		key        SealingKey        // by default ours
-		invitation string            // by default ours
+		provider   string     // by default hamburg
+		key        SealingKey // by default ours
+		invitation string     // by default ours
 		answer     *v1alpha1.SealedSession
 		want       error
 	}{
-		"of another provider":     {provider: publicOf(visby), answer: good, want: ErrSignature},
+		"of another provider":     {provider: FormatPublicKey(publicOf(visby)), answer: good, want: ErrSignature},
 		"for another key":         {key: SealingKey{1}, answer: good, want: ErrSealed},
 		"for another invitation":  {invitation: "4567", answer: good, want: ErrSignature},
 		"nothing":                 {answer: &v1alpha1.SealedSession{}, want: ErrSignature},
@@ -133,8 +132,8 @@ func TestSessionsThatAreNotOpened(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			provider, key, invitation := publicOf(hamburg), sealing, "0123"
-			if test.provider != nil {
+			provider, key, invitation := FormatPublicKey(publicOf(hamburg)), sealing, "0123"
+			if test.provider != "" {
 				provider = test.provider
 			}
 			if test.key != (SealingKey{}) {
@@ -158,20 +157,20 @@ func FuzzOpenSession(f *testing.F) {
 	f.Add(strings.Repeat("A", 100), base64.StdEncoding.EncodeToString(make([]byte, 64)), "null")
 	f.Fuzz(func(t *testing.T, sealed, signature, text string) {
 		forged := &v1alpha1.SealedSession{Sealed: sealed, Signature: signature}
-		if got, err := OpenSession(publicOf(hamburg), sealing, "0123", forged); err == nil && got != validSession {
+		if got, err := OpenSession(FormatPublicKey(publicOf(hamburg)), sealing, "0123", forged); err == nil && got != validSession {
 			t.Errorf("forged: %+v", got)
 		}
 		if len(text) > maxSealed/2 {
 			return
 		}
-		got, err := OpenSession(publicOf(hamburg), sealing, "0123", answerOf(t, text))
+		got, err := OpenSession(FormatPublicKey(publicOf(hamburg)), sealing, "0123", answerOf(t, text))
 		if err != nil {
 			if !errors.Is(err, ErrSession) || got != (Session{}) {
 				t.Errorf("got %+v, %v, want %v", got, err, ErrSession)
 			}
 			return
 		}
-		again, err := OpenSession(publicOf(hamburg), sealing, "0123", sealSession(t, got))
+		again, err := OpenSession(FormatPublicKey(publicOf(hamburg)), sealing, "0123", sealSession(t, got))
 		if err != nil || again.Token != got.Token || !again.Expires.Equal(got.Expires) {
 			t.Errorf("%v, %s", err, cmp.Diff(got, again))
 		}
@@ -199,9 +198,8 @@ func TestTombstoneIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stone := parting
 			stone.Time = at
-			got, err := VerifyTombstone(publicOf(hamburg), tombstone(t, stone), parting)
-			if err != nil || !got.Time.Equal(at.Truncate(time.Second)) || got.From != "hamburg" {
-				t.Errorf("got %+v, %v", got, err)
+			if err := VerifyTombstone(FormatPublicKey(publicOf(hamburg)), tombstone(t, stone), parting); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -225,48 +223,47 @@ func TestTombstonesThatAreNotBelieved(t *testing.T) {
 	}
 	tests := map[string]struct {
 		text string
-		key  ed25519.PublicKey // by default that of hamburg
+		key  string // by default that of hamburg
 		want error
 	}{
-		"of another cluster's key":        {good, publicOf(visby), ErrSignature},
-		"of no pinned key":                {good, ed25519.PublicKey{}, ErrSignature},
-		"from another":                    {tombstone(t, Tombstone{From: "visby", To: "lubeck", Invitation: "0123", Time: noon}), nil, ErrTombstone},
-		"to another":                      {tombstone(t, Tombstone{From: "hamburg", To: "visby", Invitation: "0123", Time: noon}), nil, ErrTombstone},
-		"of an earlier peering":           {tombstone(t, Tombstone{From: "hamburg", To: "lubeck", Invitation: "0", Time: noon}), nil, ErrTombstone},
-		"sent back to where it came from": {tombstone(t, Tombstone{From: "lubeck", To: "hamburg", Invitation: "0123", Time: noon}), nil, ErrTombstone},
-		"from replaced":                   {replaced("hamburg", "visby"), nil, ErrTombstone},
-		"to replaced":                     {replaced("lubeck", "visby"), nil, ErrTombstone},
-		"invitation replaced":             {replaced("0123", "4567"), nil, ErrTombstone},
-		"time replaced":                   {replaced("2026", "2027"), nil, ErrSignature},
-		"signature replaced":              {replaced(`"signature":"`, `"signature":"AAAA`), nil, ErrSignature},
-		"no signature":                    {good[:strings.Index(good, `,"signature"`)] + "}", nil, ErrTombstone},
-		"part of a second":                {replaced("00Z", "00.5Z"), nil, ErrTombstone},
-		"another zone":                    {replaced("T12:00:00Z", "T13:00:00+01:00"), nil, ErrTombstone},
-		"signed in another zone":          {signedAs("2026-12-01T13:00:00+01:00"), nil, ErrTombstone},
-		"signed with part of a second":    {signedAs("2026-12-01T12:00:00.5Z"), nil, ErrTombstone},
-		"a key twice":                     {replaced(`{`, `{"from":"visby",`), nil, ErrTombstone},
-		"a key in capitals":               {replaced(`"from"`, `"FROM"`), nil, ErrTombstone},
-		"an unknown key":                  {replaced(`{`, `{"force":true,`), nil, ErrTombstone},
-		"escapes":                         {replaced("hamburg", `\u0068amburg`), nil, ErrTombstone},
-		"spaces":                          {replaced(`,`, `, `), nil, ErrTombstone},
-		"a line break behind":             {good + "\n", nil, ErrTombstone},
-		"another object behind":           {good + "{}", nil, ErrTombstone},
-		"a number as time":                {replaced(`"2026-12-01T12:00:00Z"`, "1e9"), nil, ErrTombstone},
-		"in a list":                       {"[" + good + "]", nil, ErrTombstone},
-		"nothing":                         {"", nil, ErrTombstone},
-		"null":                            {"null", nil, ErrTombstone},
-		"an empty object":                 {"{}", nil, ErrTombstone},
-		"huge":                            {good + strings.Repeat(" ", maxTombstone), nil, ErrTombstone},
+		"of another cluster's key":        {good, FormatPublicKey(publicOf(visby)), ErrSignature},
+		"of no pinned key":                {good, "none", ErrKey},
+		"from another":                    {tombstone(t, Tombstone{From: "visby", To: "lubeck", Invitation: "0123", Time: noon}), "", ErrTombstone},
+		"to another":                      {tombstone(t, Tombstone{From: "hamburg", To: "visby", Invitation: "0123", Time: noon}), "", ErrTombstone},
+		"of an earlier peering":           {tombstone(t, Tombstone{From: "hamburg", To: "lubeck", Invitation: "0", Time: noon}), "", ErrTombstone},
+		"sent back to where it came from": {tombstone(t, Tombstone{From: "lubeck", To: "hamburg", Invitation: "0123", Time: noon}), "", ErrTombstone},
+		"from replaced":                   {replaced("hamburg", "visby"), "", ErrTombstone},
+		"to replaced":                     {replaced("lubeck", "visby"), "", ErrTombstone},
+		"invitation replaced":             {replaced("0123", "4567"), "", ErrTombstone},
+		"time replaced":                   {replaced("2026", "2027"), "", ErrSignature},
+		"signature replaced":              {replaced(`"signature":"`, `"signature":"AAAA`), "", ErrSignature},
+		"no signature":                    {good[:strings.Index(good, `,"signature"`)] + "}", "", ErrTombstone},
+		"part of a second":                {replaced("00Z", "00.5Z"), "", ErrTombstone},
+		"another zone":                    {replaced("T12:00:00Z", "T13:00:00+01:00"), "", ErrTombstone},
+		"signed in another zone":          {signedAs("2026-12-01T13:00:00+01:00"), "", ErrTombstone},
+		"signed with part of a second":    {signedAs("2026-12-01T12:00:00.5Z"), "", ErrTombstone},
+		"a key twice":                     {replaced(`{`, `{"from":"visby",`), "", ErrTombstone},
+		"a key in capitals":               {replaced(`"from"`, `"FROM"`), "", ErrTombstone},
+		"an unknown key":                  {replaced(`{`, `{"force":true,`), "", ErrTombstone},
+		"escapes":                         {replaced("hamburg", `\u0068amburg`), "", ErrTombstone},
+		"spaces":                          {replaced(`,`, `, `), "", ErrTombstone},
+		"a line break behind":             {good + "\n", "", ErrTombstone},
+		"another object behind":           {good + "{}", "", ErrTombstone},
+		"a number as time":                {replaced(`"2026-12-01T12:00:00Z"`, "1e9"), "", ErrTombstone},
+		"in a list":                       {"[" + good + "]", "", ErrTombstone},
+		"nothing":                         {"", "", ErrTombstone},
+		"null":                            {"null", "", ErrTombstone},
+		"an empty object":                 {"{}", "", ErrTombstone},
+		"huge":                            {good + strings.Repeat(" ", maxTombstone), "", ErrTombstone},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			key := publicOf(hamburg)
-			if test.key != nil {
+			key := FormatPublicKey(publicOf(hamburg))
+			if test.key != "" {
 				key = test.key
 			}
-			got, err := VerifyTombstone(key, test.text, parting)
-			if !errors.Is(err, test.want) || got != (Tombstone{}) {
-				t.Errorf("got %+v, %v, want %v", got, err, test.want)
+			if err := VerifyTombstone(key, test.text, parting); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
 	}
@@ -275,7 +272,7 @@ func TestTombstonesThatAreNotBelieved(t *testing.T) {
 func TestTombstonesThatWereCutOffAreNotBelieved(t *testing.T) {
 	good := tombstone(t, parting)
 	for end := range len(good) {
-		if _, err := VerifyTombstone(publicOf(hamburg), good[:end], parting); !errors.Is(err, ErrTombstone) {
+		if err := VerifyTombstone(FormatPublicKey(publicOf(hamburg)), good[:end], parting); !errors.Is(err, ErrTombstone) {
 			t.Fatalf("after %d of %d characters: got %v, want %v", end, len(good), err, ErrTombstone)
 		}
 	}
@@ -297,15 +294,15 @@ func FuzzVerifyTombstone(f *testing.F) {
 	f.Add(good + "\n")
 	f.Add("null")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := VerifyTombstone(publicOf(hamburg), text, parting)
+		err := VerifyTombstone(FormatPublicKey(publicOf(hamburg)), text, parting)
 		if err == nil {
 			if text != good {
 				t.Errorf("forged: %s", text)
 			}
 			return
 		}
-		if !errors.Is(err, ErrTombstone) && !errors.Is(err, ErrSignature) || got != (Tombstone{}) {
-			t.Errorf("got %+v, %v", got, err)
+		if !errors.Is(err, ErrTombstone) && !errors.Is(err, ErrSignature) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

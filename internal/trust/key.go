@@ -58,9 +58,14 @@ func sign(key ed25519.PrivateKey, purpose string, fields ...string) string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(key, statement(purpose, fields)))
 }
 
-func verify(key ed25519.PublicKey, signature, purpose string, fields ...string) error {
+// verify checks a signature by the key as objects hold it. The errors are ErrKey and ErrSignature.
+func verify(publicKey, signature, purpose string, fields ...string) error {
+	key, err := ParsePublicKey(publicKey)
+	if err != nil {
+		return err
+	}
 	raw, err := decode(signature, ed25519.SignatureSize)
-	if err != nil || len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, statement(purpose, fields), raw) {
+	if err != nil || !ed25519.Verify(key, statement(purpose, fields), raw) {
 		return ErrSignature
 	}
 	return nil

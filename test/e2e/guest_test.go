@@ -143,10 +143,6 @@ func (g *guest) expectInvitationEnded(t *testing.T) {
 
 func awaitSession(t *testing.T, c client.Client, claim *v1alpha1.PeeringClaim, key trust.SealingKey, invitation *trust.Invitation) trust.Session {
 	t.Helper()
-	provider, err := trust.ParsePublicKey(invitation.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var session trust.Session
 	eventually(t, "the provider answers the claim", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
@@ -155,7 +151,8 @@ func awaitSession(t *testing.T, c client.Client, claim *v1alpha1.PeeringClaim, k
 		if claim.Status.Session == nil {
 			return fmt.Errorf("conditions: %+v", claim.Status.Conditions)
 		}
-		session, err = trust.OpenSession(provider, key, invitation.ID, claim.Status.Session)
+		var err error
+		session, err = trust.OpenSession(invitation.PublicKey, key, invitation.ID, claim.Status.Session)
 		return err
 	})
 	return session
