@@ -1,5 +1,10 @@
 package v1alpha1
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 // A Protocol says which parts of Hanse's protocol are spoken with a peer. Each part that a peer does not speak is done at
 // home in another way, or not at all.
 //
@@ -11,7 +16,7 @@ type Protocol struct {
 	// Sessions: the two clusters invite and join each other, renew credentials, and leave each other by messages. Otherwise
 	// an administrator brings the credentials, and we remove what we have there when we leave.
 	Sessions bool
-	// Advertisements: the peer makes its own offers. Otherwise package agentless makes them at home.
+	// Advertisements: the peer makes its own offers. Otherwise package agentless makes them at home, and no policies are asked.
 	Advertisements bool
 	// Mappings: the peer makes a twin for each NamespaceMapping. Otherwise pods run in spec.namespaces of the Peer.
 	Mappings bool
@@ -31,4 +36,11 @@ func (p *Peer) Protocol() Protocol {
 	return Protocol{
 		Identity: true, Sessions: true, Advertisements: true, Mappings: true, ShadowPods: true, Copies: true, Network: true,
 	}
+}
+
+// AgentlessClusterID returns the id by which the cluster home knows its Agentless peer of that name, which has none of its own.
+// No two homes know a cluster by the same id, so that all of them can share a namespace there.
+func AgentlessClusterID(home, peer string) string {
+	sum := sha256.Sum256([]byte(home + "\n" + peer))
+	return "agentless-" + hex.EncodeToString(sum[:])[:20]
 }

@@ -107,13 +107,12 @@ func (f *managerFlags) run(ctx context.Context) error {
 
 // control runs the controllers.
 func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
-	links, err := f.server.addLinks(mgr, peers.Config{UserAgent: "hanse-manager"})
+	links, err := f.server.addLinks(mgr, peers.Config{UserAgent: "hanse-manager", Adapt: f.market.agentlessOffers()})
 	if err != nil {
 		return err
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
-		f.addPeering, f.market.addPolicies, f.market.addAdvertising, f.market.addAgentless,
-		f.addTenant, f.addNamespaces, f.addReflector,
+		f.addPeering, f.market.addPolicies, f.market.addAdvertising, f.addTenant, f.addNamespaces, f.addReflector,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err

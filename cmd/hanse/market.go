@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/advertisement"
 	"github.com/hanse-dev/hanse/internal/agentless"
 	"github.com/hanse-dev/hanse/internal/namespaces"
@@ -121,12 +122,10 @@ func (f *offloadingFlags) parse() error {
 	return nil
 }
 
-// addAgentless adds what makes the offers of clusters without Hanse.
-func (f *marketFlags) addAgentless(mgr manager.Manager, links *peers.Links) error {
+// agentlessOffers makes the offers of clusters without Hanse.
+func (f *marketFlags) agentlessOffers() func(*peers.Link, *v1alpha1.Peer) (*peers.Transport, error) {
 	c := &f.advertising
-	config := agentless.Config{
-		ClusterID: c.ClusterID, Interval: c.HelloInterval, TimeToLive: c.HelloTimeout,
-		LabelKeys: c.LabelKeys, Workers: c.Workers,
-	}
-	return agentless.NewOfferer(config, mgr.GetClient(), agentless.By(links), f.clock).SetupWithManager(mgr)
+	return agentless.Offers(agentless.Config{
+		ClusterID: c.ClusterID, Interval: c.HelloInterval, TimeToLive: c.HelloTimeout, LabelKeys: c.LabelKeys, Clock: f.clock,
+	})
 }

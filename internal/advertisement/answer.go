@@ -29,6 +29,7 @@ const (
 	messageRefusedByAdministrator = "An administrator of the receiver refuses the advertisement"
 	// Why is for the receiver's own administrator, and does not go to the provider.
 	messagePolicyFailed = "The receiver's policies cannot be asked: `kubectl hanse status` there says why"
+	messageMadeHere     = "The offer was made by this cluster itself, of what it can read of the peer's capacity"
 	messageUnjudged     = "The advertisement was not judged yet"
 	messageCorrected    = "The receiver uses the advertisement with the changes that acknowledgement.corrections names"
 )

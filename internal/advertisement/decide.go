@@ -1,6 +1,7 @@
 package advertisement
 
 import (
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ type facts struct {
 	raw        *unstructured.Unstructured // the advertisement over there to answer, nil if there is none
 	offer      *v1alpha1.Advertisement    // the same, decoded, nil if that failed
 	heldBack   time.Duration              // for how long a newer one is not looked at yet
-	malformed  error                      // why it failed
+	malformed  error                      // why that failed, or why there is no message to look at
 	unstorable error                      // why our own cluster cannot store the copy
 	withdrawn  bool                       // the API server over there says that there is none
 
@@ -69,7 +70,7 @@ func (s settings) decide(f facts, now time.Time) outcome {
 	case f.withdrawn:
 		return outcome{} // what was offered counts no more, nor what was said of it
 	case f.malformed != nil:
-		o.verdict = refusal(v1alpha1.ReasonMalformed, f.malformed.Error())
+		o.verdict = unusable(f.malformed)
 	case f.offer != nil:
 		o = s.weigh(o, f, now)
 	case f.copy != nil:
@@ -80,6 +81,21 @@ func (s settings) decide(f facts, now time.Time) outcome {
 		o.spec = emptyOffer(f.peer, now)
 	}
 	return o
+}
+
+// noOffer is an error of whoever makes offers for a peer that does not make them itself: nothing is known to be wrong with
+// the peer, but there is no offer.
+type noOffer interface {
+	NoOffer() (reason, message string)
+}
+
+// unusable is the verdict on a message that cannot be read.
+func unusable(err error) verdict {
+	var none noOffer
+	if errors.As(err, &none) {
+		return refusal(none.NoOffer())
+	}
+	return refusal(v1alpha1.ReasonMalformed, err.Error())
 }
 
 // emptyOffer is held as long as there is nothing else to hold, so that its status can say what is wrong with the newest message.

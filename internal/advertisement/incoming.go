@@ -138,6 +138,9 @@ func (c *incomingPolicies) lookUp(f facts, now time.Time) (evaluation, inputKey)
 }
 
 func (c *incomingPolicies) ask(ctx context.Context, f facts, now time.Time) answer {
+	if !f.peer.Protocol().Advertisements {
+		return answer{decision: policy.Decision{Outcome: policy.Allow, Reason: messageMadeHere}}
+	}
 	known, err := c.inputOf(ctx, f, now)
 	if err != nil {
 		return answer{err: err}
@@ -211,8 +214,11 @@ func (r *Receiver) Gather(ctx context.Context, _ policy.Question, name string) (
 	if err != nil {
 		return policy.Facts{}, err
 	}
-	if !peer.HasRole(v1alpha1.RoleProvider) {
+	switch {
+	case !peer.HasRole(v1alpha1.RoleProvider):
 		return policy.Facts{}, fmt.Errorf("peer %s is no provider of this cluster", peer.Name)
+	case !peer.Protocol().Advertisements:
+		return policy.Facts{}, fmt.Errorf("policies are not asked about peer %s: it runs no Hanse, and offers nothing itself", peer.Name)
 	}
 	seen, err := r.peek(ctx, peer)
 	if err != nil {

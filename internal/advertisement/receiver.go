@@ -144,9 +144,6 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !peer.Protocol().Advertisements {
-		return reconcile.Result{}, nil // what it offers is made at home, by package agentless
-	}
 	known := peer.Spec.ClusterID != "" && peer.Spec.ClusterID != r.config.ClusterID && peer.HasRole(v1alpha1.RoleProvider)
 	if !known || !peer.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, r.drop(ctx, peer)
@@ -200,15 +197,16 @@ func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Ti
 	}
 	mirror := f.link.FollowOne(advertisements, f.link.TenantNamespace(), peer.Spec.ClusterID)
 	f.synced, f.mirrorErr = mirror.HasSynced(), mirror.Err()
-	if errors.Is(f.mirrorErr, peers.ErrTooLarge) || f.copy == nil && errors.Is(f.mirrorErr, peers.ErrMalformed) {
+	if none := noOffer(nil); errors.Is(f.mirrorErr, peers.ErrTooLarge) || errors.As(f.mirrorErr, &none) ||
+		f.copy == nil && errors.Is(f.mirrorErr, peers.ErrMalformed) {
 		f.malformed = f.mirrorErr // what the mirror shows is older than that
 		return f, nil
 	}
 	message, _ := mirror.Named(peer.Spec.ClusterID)
 	if message, f.heldBack = r.pace.admit(peer.Name, message, now); message != nil {
 		f.raw, f.offer, f.malformed = decode(message)
-		if f.heldBack > 0 || f.mirrorErr != nil {
-			f.raw = nil // there is, or may be, a newer version over there, which will be answered
+		if f.heldBack > 0 || f.mirrorErr != nil || !peer.Protocol().Advertisements {
+			f.raw = nil // there is, or may be, a newer version over there, which will be answered; or nobody to be answered
 		}
 		return f, nil
 	}

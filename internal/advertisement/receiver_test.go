@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -396,4 +397,43 @@ func TestBoundsOfMessages(t *testing.T) {
 	if len(o.verdict.message) != maxMessage {
 		t.Errorf("message has %d bytes", len(o.verdict.message))
 	}
+}
+
+// without is the error of a cluster without Hanse of which no offer can be made.
+type without struct{}
+
+func (without) Error() string { return "no right" }
+func (without) NoOffer() (reason, message string) {
+	return v1alpha1.ReasonAgentless, "A right is missing"
+}
+
+// The link to a cluster without Hanse shows the offer that we make for it.
+func TestOfferThatIsMadeAtHomeIsKeptAndAnsweredNowhereElse(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleProvider)
+	peer.Spec.Mode, peer.Spec.Namespaces = v1alpha1.ModeAgentless, []string{"guests"}
+	w.update(w.home, peer)
+	w.policies.say(policy.Incoming, denied, nil)
+	w.hamburg.Fail(without{})
+	w.reconcile(w.receiver)
+	if message := w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonAgentless); message != "A right is missing" {
+		t.Errorf("message %q", message)
+	}
+	w.expectWrites(0, w.receiver)
+
+	w.offered()
+	w.hamburg.Heal()
+	w.clock.Step(w.receiver.config.ReceiveInterval)
+	w.expectWrites(2, w.receiver) // copy and its status
+	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.expect((*v1alpha1.Acknowledgement)(nil), w.theirs().Status.Acknowledgement)
+
+	w.hamburg.Fail(without{})
+	w.reconcile(w.receiver)
+	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonAgentless)
+	w.expect(w.theirs().Spec, w.held().Spec)
+
+	w.hamburg.Heal()
+	w.reconcile(w.receiver)
+	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 }

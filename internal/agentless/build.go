@@ -229,10 +229,6 @@ const (
 	annotationDebug = v1alpha1.AnnotationDebugAsked
 )
 
-// ClusterID returns the id by which the cluster home knows its peer of that name, a cluster that has none of its own. No
-// two homes know a cluster by the same id, so that all of them can share a namespace there.
-func ClusterID(home, peer string) string { return "agentless-" + hash(home, peer)[:20] }
-
 func hash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return hex.EncodeToString(sum[:])

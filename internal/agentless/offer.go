@@ -1,9 +1,10 @@
 package agentless
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,12 +12,116 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
+
+// retryInterval is how soon a peer is asked again that could not tell what it has.
+const retryInterval = 10 * time.Second
+
+// Config is what an administrator may set of the offers that are made for peers without Hanse.
+type Config struct {
+	// ClusterID is the id of this cluster.
+	ClusterID string
+	// Interval is how often a peer is asked what it has.
+	Interval time.Duration
+	// TimeToLive is for how long an offer lives when the peer does not answer any more.
+	TimeToLive time.Duration
+	// LabelKeys are the labels of nodes that are told where all nodes of the peer agree.
+	LabelKeys []string
+	// Clock says when to ask.
+	Clock clock.Clock
+}
+
+// Offers returns the way by which a peer without Hanse looks as if it made an advertisement, of what can be read there. It is
+// a peers.Config.Adapt for the process that takes in advertisements.
+func Offers(config Config) func(*peers.Link, *v1alpha1.Peer) (*peers.Transport, error) {
+	return func(link *peers.Link, peer *v1alpha1.Peer) (*peers.Transport, error) {
+		from := surveyor{config: config, reader: link.Client(), peer: peer.DeepCopy()}
+		return &peers.Transport{Client: link.Client(), Feed: func(ctx context.Context, feed *peers.Feed) {
+			if feed.Subject().Example.GetObjectKind().GroupVersionKind().Kind == "Advertisement" {
+				feed.Go(func() { from.keepOffering(ctx, feed) })
+			}
+		}}, nil
+	}
+}
+
+// noOffer is the error for a peer that answers, and of which this cluster can make no offer.
+type noOffer struct{ reason, message string }
+
+// Error implements error.
+func (e noOffer) Error() string { return e.message }
+
+// NoOffer returns what to tell the administrator of this cluster.
+func (e noOffer) NoOffer() (reason, message string) { return e.reason, e.message }
+
+// keepOffering shows the newest offer of the peer, or why there is none, until ctx ends.
+func (s surveyor) keepOffering(ctx context.Context, feed *peers.Feed) {
+	message := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: feed.Namespace(), Name: s.peer.Spec.ClusterID}}
+	for {
+		pause := retryInterval
+		offer, err := s.offer(ctx)
+		if feed.Fail(err); err == nil {
+			pause = s.config.Interval
+			s.say(message, offer)
+			feed.Replace([]client.Object{undecoded(message)})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.config.Clock.After(pause):
+		}
+	}
+}
+
+// say makes the offer the next message. Only new terms make it a full one, which wants an answer.
+func (s surveyor) say(message *v1alpha1.Advertisement, offer *v1alpha1.AdvertisementSpec) {
+	now := s.config.Clock.Now()
+	before := message.Spec
+	message.Spec = *offer
+	message.Spec.Sequence = max(now.UnixMilli(), before.Sequence+1)
+	message.Spec.FullSequence = before.FullSequence
+	message.Spec.Timestamp = metav1.NewTime(now.Truncate(time.Second))
+	message.Spec.TimeToLive = metav1.NewTime(message.Spec.Timestamp.Add(s.config.TimeToLive))
+	if !exchange.SameTerms(&before, &message.Spec) {
+		message.Spec.FullSequence = message.Spec.Sequence
+	}
+	message.ResourceVersion = strconv.FormatInt(message.Spec.Sequence, 10)
+}
+
+// undecoded returns the message as it would come from an API server.
+func undecoded(message *v1alpha1.Advertisement) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(message)
+	utilruntime.Must(err) // our own type can be encoded
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Advertisement"))
+	return object
+}
+
+// offer returns what the peer can be believed to have for us.
+func (s surveyor) offer(ctx context.Context) (*v1alpha1.AdvertisementSpec, error) {
+	if s.peer.Spec.ClusterID != v1alpha1.AgentlessClusterID(s.config.ClusterID, s.peer.Name) {
+		// Two homes that call a cluster the same would take each other's pods there for their own.
+		return nil, noOffer{v1alpha1.ReasonClusterIDMismatch, "spec.clusterID is set. A cluster without Hanse has no id, and gets " +
+			"one from Hanse: make the Peer anew without it"}
+	}
+	found, err := s.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	offer, unknown := found.offer(s.peer, s.config.LabelKeys)
+	if unknown != "" {
+		return nil, noOffer{v1alpha1.ReasonAgentless, unknown}
+	}
+	return offer, nil
+}
 
 // podsUnlessSaid is how many pods are offered where no quota says how many there may be: as many as one node has by
 // default.
@@ -29,13 +134,13 @@ var always = []corev1.ResourceName{
 
 // offer returns what the peer can be believed to have for us, without times, or in words for the administrator why that
 // cannot be known.
-func (s survey) offer(peer *v1alpha1.Peer, settings Config) (*v1alpha1.AdvertisementSpec, string) {
+func (s survey) offer(peer *v1alpha1.Peer, labelKeys []string) (*v1alpha1.AdvertisementSpec, string) {
 	limits := s.limits(peer.Name)
 	if s.ledger == nil {
 		return s.offerOfQuotas(peer, limits)
 	}
 	capacity, claims := s.ledger.Capacity(nil), exchange.Claims{Limits: limits}
-	offer := s.ledger.Describe(settings.LabelKeys, nil).Offer
+	offer := s.ledger.Describe(labelKeys, nil).Offer
 	offer.ClusterID = peer.Spec.ClusterID
 	offer.Availability = complete(capacity.Availability(peer.Name, claims))
 	offer.LargestPod = capacity.LargestPod(peer.Name, claims)
@@ -112,22 +217,6 @@ func leftOf(quota *corev1.ResourceQuota) corev1.ResourceList {
 	return left
 }
 
-// said reports whether the advertisement says what the offer does, and need not be said again yet.
-func said(ad *v1alpha1.AdvertisementSpec, offer *v1alpha1.AdvertisementSpec, now time.Time, interval time.Duration) bool {
-	like := *ad
-	like.Sequence, like.FullSequence = 0, 0
-	like.Timestamp, like.TimeToLive = metav1.Time{}, metav1.Time{}
-	return now.Before(ad.Timestamp.Add(interval)) && sameOffer(&like, offer)
-}
-
-func sameOffer(a, b *v1alpha1.AdvertisementSpec) bool {
-	return sameAmounts(a.Availability, b.Availability) && sameAmounts(a.LargestPod, b.LargestPod) && exchange.SameTerms(a, b)
-}
-
-func sameAmounts(a, b corev1.ResourceList) bool {
-	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
-}
-
 // What is read of a peer at most.
 const (
 	pageSize   = 500
@@ -145,19 +234,17 @@ type survey struct {
 
 // surveyor reads capacity at a peer.
 type surveyor struct {
-	reader    client.Reader
-	id        string
-	peer      string
-	namespace string // that pods run in
+	config Config
+	reader client.Reader
+	peer   *v1alpha1.Peer
 }
 
 // look reads what it may. That it may not is no error.
 func (s surveyor) look(ctx context.Context) (survey, error) {
-	seen := survey{own: exchange.NewLedger()}
-	whole := exchange.NewLedger()
-	err := s.readNodes(ctx, whole)
+	seen, whole := survey{own: exchange.NewLedger()}, exchange.NewLedger()
+	err := s.read(ctx, &corev1.NodeList{}, whole, "")
 	if err == nil {
-		err = s.readPods(ctx, func(pod *corev1.Pod) { whole.SetPod(s.marked(pod)) })
+		err = s.read(ctx, &corev1.PodList{}, whole, "")
 	}
 	switch {
 	case err == nil:
@@ -165,65 +252,32 @@ func (s surveyor) look(ctx context.Context) (survey, error) {
 	case !apierrors.IsForbidden(err):
 		return seen, fmt.Errorf("read nodes and pods of the peer: %w", err)
 	}
+	namespace := client.InNamespace(s.peer.Spec.Namespaces[0]) // that pods run in
 	quotas := &corev1.ResourceQuotaList{}
-	err = s.reader.List(ctx, quotas, client.InNamespace(s.namespace), client.Limit(pageSize))
+	err = s.reader.List(ctx, quotas, namespace, client.Limit(pageSize))
 	if seen.hidden = apierrors.IsForbidden(err); err != nil && !seen.hidden {
-		return seen, fmt.Errorf("read quotas of namespace %s of the peer: %w", s.namespace, err)
+		return seen, fmt.Errorf("read quotas of namespace %s of the peer: %w", namespace, err)
 	}
 	if seen.quotas = quotas.Items; len(seen.quotas) == 0 {
 		return seen, nil
 	}
 	// One node of its own stands for all, since a quota counts also what has no node yet.
-	quotaNode := &corev1.Node{}
-	quotaNode.Name = "quota"
+	quotaNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "quota"}}
 	seen.own.SetNode(quotaNode)
-	err = s.readPods(ctx, func(pod *corev1.Pod) {
-		pod.Spec.NodeName = quotaNode.Name
-		seen.own.SetPod(s.marked(pod))
-	}, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelAgentless: s.id})
+	err = s.read(ctx, &corev1.PodList{}, seen.own, quotaNode.Name, namespace,
+		client.MatchingLabels{v1alpha1.LabelAgentless: s.peer.Spec.ClusterID})
 	if err != nil {
-		return seen, fmt.Errorf("read our pods in namespace %s of the peer: %w", s.namespace, err)
+		return seen, fmt.Errorf("read our pods in namespace %s of the peer: %w", namespace, err)
 	}
 	return seen, nil
 }
 
-// marked says on the pod whether it is ours. What the peer itself says about that means nothing.
-func (s surveyor) marked(pod *corev1.Pod) *corev1.Pod {
-	delete(pod.Labels, v1alpha1.LabelPeer)
-	if pod.Labels[v1alpha1.LabelAgentless] == s.id {
-		pod.Labels[v1alpha1.LabelPeer] = s.peer
-	}
-	return pod
-}
-
-func (s surveyor) readNodes(ctx context.Context, into *exchange.Ledger) error {
-	fresh := func() client.ObjectList { return &corev1.NodeList{} }
-	return s.each(ctx, fresh, func(item runtime.Object) {
-		if node, is := item.(*corev1.Node); is {
-			_, _ = exchange.TrimNode(node) // of a node it says no error
-			into.SetNode(node)
-		}
-	})
-}
-
-func (s surveyor) readPods(ctx context.Context, take func(*corev1.Pod), of ...client.ListOption) error {
-	fresh := func() client.ObjectList { return &corev1.PodList{} }
-	return s.each(ctx, fresh, func(item runtime.Object) {
-		if pod, is := item.(*corev1.Pod); is {
-			take(pod)
-		}
-	}, of...)
-}
-
-// each lists page by page, and has each object taken.
-func (s surveyor) each(
-	ctx context.Context, fresh func() client.ObjectList, take func(runtime.Object), of ...client.ListOption,
-) error {
+// read enters nodes or pods into the ledger, page by page; pods as if they ran on the node, if one is named.
+func (s surveyor) read(ctx context.Context, kind client.ObjectList, into *exchange.Ledger, node string, of ...client.ListOption) error {
 	seen, next := 0, ""
 	for {
-		list := fresh()
-		options := append([]client.ListOption{client.Limit(pageSize), client.Continue(next)}, of...)
-		if err := s.reader.List(ctx, list, options...); err != nil {
+		list := kind.DeepCopyObject().(client.ObjectList) //nolint:forcetypeassert // a copy is of the same kind
+		if err := s.reader.List(ctx, list, append(of, client.Limit(pageSize), client.Continue(next))...); err != nil {
 			return err
 		}
 		// An empty page counts too, so that a list of nothing but pages ends.
@@ -231,14 +285,27 @@ func (s surveyor) each(
 			return fmt.Errorf("the peer lists more than %d objects", maxObjects)
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
-			take(item)
+			switch object := item.(type) {
+			case *corev1.Node:
+				_, _ = exchange.TrimNode(object) // of a node it says no error
+				into.SetNode(object)
+			case *corev1.Pod:
+				object.Spec.NodeName = cmp.Or(node, object.Spec.NodeName)
+				into.SetPod(s.marked(object))
+			}
 			return nil
 		})
-		if err != nil {
+		if next = list.GetContinue(); err != nil || next == "" {
 			return err
 		}
-		if next = list.GetContinue(); next == "" {
-			return nil
-		}
 	}
+}
+
+// marked says on the pod whether it is ours. What the peer itself says about that means nothing.
+func (s surveyor) marked(pod *corev1.Pod) *corev1.Pod {
+	delete(pod.Labels, v1alpha1.LabelPeer)
+	if pod.Labels[v1alpha1.LabelAgentless] == s.peer.Spec.ClusterID {
+		pod.Labels[v1alpha1.LabelPeer] = s.peer.Name
+	}
+	return pod
 }

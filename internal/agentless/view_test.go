@@ -364,7 +364,7 @@ func TestVersionsNeverGoBack(t *testing.T) {
 
 func TestNamesDoNotMeet(t *testing.T) {
 	seen := map[string]bool{}
-	for _, id := range []string{peerID, ClusterID("visby", peerName)} {
+	for _, id := range []string{peerID, v1alpha1.AgentlessClusterID("visby", peerName)} {
 		for _, home := range []types.NamespacedName{
 			{Namespace: "shop", Name: "web-0"},
 			{Namespace: "blog", Name: "web-0"},

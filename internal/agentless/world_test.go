@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	peerID = ClusterID(homeID, peerName)
+	peerID = v1alpha1.AgentlessClusterID(homeID, peerName)
 	start  = time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC)
 	web    = types.NamespacedName{Namespace: "shop", Name: "web-0"}
 )

@@ -88,6 +88,23 @@ func kindOf(err error) error {
 	}
 }
 
+// nameStep gives an agentless peer its id, which it cannot tell itself.
+type nameStep struct{ *deps }
+
+// Reconcile implements step.
+func (c *nameStep) Reconcile(ctx context.Context, o *observation) (result, error) {
+	if !o.peer.Agentless() || o.peer.Spec.ClusterID != "" || o.deleted() {
+		return result{}, nil
+	}
+	before := o.peer.DeepCopy()
+	o.peer.Spec.ClusterID = v1alpha1.AgentlessClusterID(c.config.ClusterID, o.peer.Name)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.client.Patch(ctx, o.peer, patch); err != nil {
+		return result{}, fmt.Errorf("set spec.clusterID of Peer %s: %w", o.peer.Name, err)
+	}
+	return result{}, nil
+}
+
 // clearAgentless deletes what is left of ours at an agentless peer when its virtual node is gone, and says what to wait
 // for. What our pods were, `hanse kubelet` has ended by then; this is for what it did not know of.
 func clearAgentless(ctx context.Context, peer *v1alpha1.Peer, link Link, node obstacle) obstacle {

@@ -56,6 +56,9 @@ func TestAgentlessPeerIsAskedForOurRights(t *testing.T) {
 			t.Errorf("not asked for %s", right)
 		}
 	}
+	if got := w.peer().Spec.ClusterID; got != v1alpha1.AgentlessClusterID(w.config.ClusterID, "hamburg") {
+		t.Errorf("the peer is called %q", got)
+	}
 	if w.links.link.asked > 0 || !w.exists("", tenant, &corev1.Namespace{}) {
 		t.Error("it cannot introduce itself, and its tenant namespace must exist")
 	}
