@@ -237,7 +237,7 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 	if err != nil {
 		return fmt.Errorf("make client of metadata: %w", err)
 	}
-	controllers, err := reflector.New(reflector.Config{
+	return reflector.SetupWithManager(mgr, reflector.Config{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
 		Metadata:       watches,
@@ -246,8 +246,4 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 		Namespace:      f.server.namespace,
 		ServiceAccount: f.peering.ManagerServiceAccount,
 	})
-	if err != nil {
-		return err
-	}
-	return controllers.SetupWithManager(mgr)
 }

@@ -25,75 +25,55 @@ type Object interface {
 
 // Outbound returns the copy of the ConfigMap or Secret that a twin namespace gets, or a Refusal.
 func Outbound(source Object, twin string) (Object, error) {
-	if err := refuse(source); err != nil {
-		return nil, err
-	}
-	switch source := source.(type) {
+	size := 0
+	var out Object
+	switch source := source.DeepCopyObject().(type) {
 	case *corev1.ConfigMap:
-		return outboundConfigMap(source, twin)
+		size = sizeOf(source.Data) + sizeOf(source.BinaryData)
+		out = &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(ConfigMap)},
+			ObjectMeta: metadata(source, twin), Data: source.Data, BinaryData: source.BinaryData, Immutable: source.Immutable,
+		}
 	case *corev1.Secret:
-		return outboundSecret(source, twin)
+		size = sizeOf(source.Data)
+		out = &corev1.Secret{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(Secret)},
+			ObjectMeta: metadata(source, twin), Data: source.Data, Type: source.Type, Immutable: source.Immutable,
+		}
 	default:
 		return nil, fmt.Errorf("objects of type %T are not reflected", source)
 	}
+	if why := refusal(source, size); why != "" {
+		return nil, why
+	}
+	return out, nil
 }
 
-func outboundConfigMap(source *corev1.ConfigMap, twin string) (Object, error) {
-	size := 0
-	for key, value := range source.Data {
-		size += len(key) + len(value)
-	}
-	for key, value := range source.BinaryData {
-		size += len(key) + len(value)
-	}
-	if err := refuseSize(size); err != nil {
-		return nil, err
-	}
-	out := &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(ConfigMap)},
-		ObjectMeta: metadata(source, twin), Data: source.Data, BinaryData: source.BinaryData, Immutable: source.Immutable,
-	}
-	return out.DeepCopy(), nil
-}
-
-func outboundSecret(source *corev1.Secret, twin string) (Object, error) {
-	switch source.Type {
-	case corev1.SecretTypeServiceAccountToken:
-		return nil, Refusal("it is the token of a service account of this cluster")
-	case corev1.SecretTypeBootstrapToken:
-		return nil, Refusal("it is a token by which nodes join this cluster")
-	default:
-	}
-	size := 0
-	for key, value := range source.Data {
-		size += len(key) + len(value)
-	}
-	if err := refuseSize(size); err != nil {
-		return nil, err
-	}
-	out := &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(Secret)},
-		ObjectMeta: metadata(source, twin), Data: source.Data, Type: source.Type, Immutable: source.Immutable,
-	}
-	return out.DeepCopy(), nil
-}
-
-// refuse says no to what neither kind lets out.
-func refuse(source metav1.Object) error {
-	if IsSkipped(source) {
+// refusal says why an object of so many bytes stays at home, and nothing if it does not.
+func refusal(source Object, size int) Refusal {
+	secret, isSecret := source.(*corev1.Secret)
+	switch {
+	case IsSkipped(source):
 		return Refusal("its label or annotation " + v1alpha1.LabelSkipReflection + " keeps it at home")
+	case source.GetName() == rootCA:
+		return "every cluster has its own"
+	case isSecret && secret.Type == corev1.SecretTypeServiceAccountToken:
+		return "it is the token of a service account of this cluster"
+	case isSecret && secret.Type == corev1.SecretTypeBootstrapToken:
+		return "it is a token by which nodes join this cluster"
+	case size > corev1.MaxSecretSize: // ConfigMaps have the same bound
+		return Refusal(fmt.Sprintf("it has %d bytes, and at most %d are taken to another cluster", size, corev1.MaxSecretSize))
+	default:
+		return ""
 	}
-	if source.GetName() == rootCA {
-		return Refusal("every cluster has its own")
-	}
-	return nil
 }
 
-func refuseSize(size int) error {
-	if size > corev1.MaxSecretSize { // ConfigMaps have the same bound
-		return Refusal(fmt.Sprintf("it has %d bytes, and at most %d are taken to another cluster", size, corev1.MaxSecretSize))
+func sizeOf[V string | []byte](data map[string]V) int {
+	size := 0
+	for key, value := range data {
+		size += len(key) + len(value)
 	}
-	return nil
+	return size
 }
 
 // IsSkipped says whether the author of the object wants no copies of it.

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -67,54 +66,30 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// Controller is the two controllers of this package.
-type Controller struct {
-	granter *granter
-	copier  *copier
-}
-
-// New returns the controllers. It starts nothing.
-func New(c Config) (*Controller, error) {
+// SetupWithManager adds the two controllers of this package to the manager.
+func SetupWithManager(mgr ctrl.Manager, c Config) error {
 	if err := c.Validate(); err != nil {
-		return nil, err
+		return err
 	}
-	local := &sources{metadata: c.Metadata, open: map[place]*watched{}}
-	return &Controller{
-		granter: &granter{client: c.Client, own: c.Namespace, account: c.ServiceAccount},
-		copier:  &copier{client: c.Client, live: c.Live, links: c.Links, sources: local, events: c.Events},
-	}, nil
-}
-
-// SetupWithManager adds the controllers to the manager.
-func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	for _, setup := range []func(ctrl.Manager) error{c.setupGranter, c.setupCopier} {
-		if err := setup(mgr); err != nil {
-			return fmt.Errorf("set up reflection: %w", err)
-		}
-	}
-	if err := mgr.Add(manager.RunnableFunc(c.copier.sources.Run)); err != nil {
-		return fmt.Errorf("set up reflection: %w", err)
-	}
-	return nil
-}
-
-func (c *Controller) setupGranter(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	granting := ctrl.NewControllerManagedBy(mgr).
 		Named("reflector-granter").
 		For(&corev1.Namespace{}, builder.WithPredicates(markMoved)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(namespaceOf)).
-		WithOptions(controller.Options{RateLimiter: backOff[reconcile.Request]()}).
-		Complete(c.granter)
+		WithOptions(controller.Options{RateLimiter: backOff[reconcile.Request]()})
+	if err := granting.Complete(&granter{c}); err != nil {
+		return fmt.Errorf("set up reflection: %w", err)
+	}
+	return newCopier(c).setup(mgr)
 }
 
-func (c *Controller) setupCopier(mgr ctrl.Manager) error {
+func (c *copier) setup(mgr ctrl.Manager) error {
 	log := mgr.GetLogger().WithName("reflector")
 	making := builder.TypedControllerManagedBy[request](mgr).
 		Named("reflector").
-		Watches(&corev1.Pod{}, c.copier.podHandler(), builder.WithPredicates(needsMove)).
-		WatchesRawSource(source.TypedFunc[request](c.copier.sources.start)).
-		WatchesRawSource(peers.LinkChanges(c.copier.links, c.copier.linkChanged)).
-		WatchesRawSource(peers.Changes(c.copier.links, peers.Mappings, c.copier.mappingChanged)).
+		Watches(&corev1.Pod{}, c.podHandler(), builder.WithPredicates(needsMove)).
+		WatchesRawSource(source.TypedFunc[request](c.sources.start)).
+		WatchesRawSource(peers.LinkChanges(c.Links, c.linkChanged)).
+		WatchesRawSource(peers.Changes(c.Links, peers.Mappings, c.mappingChanged)).
 		WithLogConstructor(func(req *request) logr.Logger {
 			if req == nil {
 				return log
@@ -123,9 +98,9 @@ func (c *Controller) setupCopier(mgr ctrl.Manager) error {
 		}).
 		WithOptions(controller.TypedOptions[request]{MaxConcurrentReconciles: workers, RateLimiter: backOff[request]()})
 	for kind, subject := range copies {
-		making = making.WatchesRawSource(peers.Changes(c.copier.links, subject, copyChanged(kind)))
+		making = making.WatchesRawSource(peers.Changes(c.Links, subject, copyChanged(kind)))
 	}
-	return making.Complete(c.copier)
+	return making.Complete(c)
 }
 
 // The default limiter waits up to 17 minutes and lets through 10 requests a second.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,11 +23,12 @@ const outageDelay = time.Second
 // copier sees to it that the twin of a namespace at one peer has copies of exactly those objects of one kind that pods
 // there refer to.
 type copier struct {
-	client  client.Client
-	live    client.Reader
-	links   *peers.Links
+	Config
 	sources *sources
-	events  events.EventRecorder
+}
+
+func newCopier(c Config) *copier {
+	return &copier{Config: c, sources: &sources{metadata: c.Metadata, open: map[place]*watched{}}}
 }
 
 // Reconcile brings the objects of one place and their copies at one peer together. What exists on both sides decides;
@@ -37,7 +38,7 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	over, err := c.twinOf(ctx, req, len(wanted) > 0)
+	link, over, err := c.twinOf(ctx, req, len(wanted) > 0)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -55,10 +56,10 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	switch {
 	case len(steps) == 0 && len(wanted) == 0:
 		c.leave(req)
-	case len(steps) > 0 && !over.answers():
+	case len(steps) > 0 && over.Err() != nil: // it does not answer
 		return reconcile.Result{RequeueAfter: outageDelay}, nil
 	}
-	return reconcile.Result{}, c.act(ctx, req, over, steps)
+	return reconcile.Result{}, c.act(ctx, req, link, over, steps)
 }
 
 // wanted returns the names that pods of the namespace on the peer's virtual node refer to.
@@ -84,7 +85,7 @@ func (c *copier) wanted(ctx context.Context, req request) (map[string]bool, erro
 // podsOf returns the pods of the namespace on the peer's node. They are the cache's own and must not be changed.
 func (c *copier) podsOf(ctx context.Context, req request) ([]*corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	if err := c.client.List(ctx, pods, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, pods, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	node := v1alpha1.VirtualNodeName(req.Peer)
@@ -100,7 +101,7 @@ func (c *copier) podsOf(ctx context.Context, req request) ([]*corev1.Pod, error)
 // onlyIfVirtual empties what is wanted if the Node is a real one, whose name only looks like a virtual one's.
 func (c *copier) onlyIfVirtual(ctx context.Context, name string, wanted map[string]bool) error {
 	node := &corev1.Node{}
-	err := c.client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
+	err := c.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Node %s: %w", name, err)
 	}
@@ -112,7 +113,7 @@ func (c *copier) onlyIfVirtual(ctx context.Context, name string, wanted map[stri
 
 // observe returns what is seen on both sides, and whether that is all there is. What is needed is watched from now on.
 func (c *copier) observe(
-	ctx context.Context, req request, wanted map[string]bool, over *twin,
+	ctx context.Context, req request, wanted map[string]bool, over *peers.Mirror,
 ) (seen reflection.Sight, ready bool, err error) {
 	seen.Wanted = wanted
 	if len(wanted) == 0 || over == nil {
@@ -121,13 +122,16 @@ func (c *copier) observe(
 	if over == nil {
 		return seen, false, nil
 	}
-	ready = over.mirror.HasSynced()
-	seen.Found = over.objects()
+	ready = over.HasSynced()
+	seen.Found = map[string]metav1.Object{}
+	for _, object := range over.List() {
+		seen.Found[object.GetName()] = object
+	}
 	if len(wanted) == 0 {
 		return seen, ready, nil
 	}
-	source, err := c.sources.follow(ctx, req)
-	if err != nil || source == nil {
+	source, err := c.sources.follow(req)
+	if err != nil {
 		return seen, false, err
 	}
 	ready = ready && source.synced()
@@ -136,10 +140,10 @@ func (c *copier) observe(
 }
 
 // act does what the plan says, and goes on with the next object where one fails, unless the peer has not answered.
-func (c *copier) act(ctx context.Context, req request, over *twin, steps []reflection.Step) error {
+func (c *copier) act(ctx context.Context, req request, link *peers.Link, over *peers.Mirror, steps []reflection.Step) error {
 	var failed []error
 	for _, step := range steps {
-		err := c.take(ctx, move{request: req, Step: step, twin: over.mirror.Namespace(), peer: over.link.Client()})
+		err := c.take(ctx, move{request: req, Step: step, twin: over.Namespace(), peer: link.Client()})
 		if err == nil {
 			continue
 		}

@@ -225,7 +225,7 @@ func TestThePeersRefusalIsTold(t *testing.T) {
 	w.connect()
 	w.refusal = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "password", errors.New("exceeded quota"))
 	req := w.warm(reflection.Secret)
-	if _, err := w.controller.copier.Reconcile(t.Context(), req); !errors.Is(err, w.refusal) {
+	if _, err := w.copier.Reconcile(t.Context(), req); !errors.Is(err, w.refusal) {
 		t.Errorf("got %v, want the refusal, to try again", err)
 	}
 	w.expectEvent("Warning", v1alpha1.ReasonReflectionRefused, "exceeded quota")
@@ -237,7 +237,7 @@ func TestAPeerThatDoesNotAnswerIsNotAsked(t *testing.T) {
 	w.turin.Fail(errors.New("no answer"))
 	before := w.writes
 	w.settle(func() bool { // until the change is seen
-		result, err := w.controller.copier.Reconcile(t.Context(), secretsOfShop)
+		result, err := w.copier.Reconcile(t.Context(), secretsOfShop)
 		return err == nil && result.RequeueAfter == outageDelay
 	})
 	if w.writes != before {

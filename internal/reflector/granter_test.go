@@ -53,7 +53,7 @@ func TestTheManagerReadsWhereItIsMarked(t *testing.T) {
 			}
 			req := reconcile.Request{NamespacedName: types.NamespacedName{Name: test.namespace.Name}}
 			for range 2 { // a binding that is wrong goes first, and its end asks for the right one
-				if _, err := w.controller.granter.Reconcile(t.Context(), req); err != nil {
+				if _, err := w.granter.Reconcile(t.Context(), req); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -84,7 +84,7 @@ func TestTheManagerReadsWhereItIsMarked(t *testing.T) {
 func TestTheRightsOfANamespaceThatIsGone(t *testing.T) {
 	w := newWorld(t)
 	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}}
-	if _, err := w.controller.granter.Reconcile(t.Context(), req); err != nil {
+	if _, err := w.granter.Reconcile(t.Context(), req); err != nil {
 		t.Error(err)
 	}
 }

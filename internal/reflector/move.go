@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -32,66 +34,46 @@ type move struct {
 // take does one step. Where the world has moved on meanwhile it does nothing: what moved it asks for another look.
 func (c *copier) take(ctx context.Context, m move) error {
 	switch m.Verb {
-	case reflection.Create:
-		return c.create(ctx, m)
-	case reflection.Update:
-		return c.update(ctx, m)
+	case reflection.Yield:
+		c.tell(m, v1alpha1.ReasonReflectionConflict, "Peer %q has a %s of this name of its own. It is left alone, "+
+			"and pods there use it instead of this one", m.Peer, m.Kind)
+		return nil
+	case reflection.Withhold:
+		c.refuse(m, "its label or annotation "+v1alpha1.LabelSkipReflection+" keeps it at home")
+		return nil
+	case reflection.Delete:
+		return c.delete(ctx, m)
 	case reflection.Replace:
 		if err := c.delete(ctx, m); err != nil {
 			return err
 		}
-		return c.create(ctx, m)
-	case reflection.Delete:
-		return c.delete(ctx, m)
-	case reflection.Yield:
-		c.tell(m, v1alpha1.ReasonReflectionConflict, fmt.Sprintf("Peer %q has a %s of this name of its own. It is left alone, "+
-			"and pods there use it instead of this one", m.Peer, m.Kind))
-	case reflection.Withhold:
-		c.tell(m, v1alpha1.ReasonReflectionRefused, fmt.Sprintf("Pods at peer %q refer to it, but its label or annotation %s "+
-			"keeps it at home", m.Peer, v1alpha1.LabelSkipReflection))
+	case reflection.Create, reflection.Update:
 	}
-	return nil
+	return c.write(ctx, m)
 }
 
-func (c *copier) create(ctx context.Context, m move) error {
+// write creates the copy, or updates the one that was found.
+func (c *copier) write(ctx context.Context, m move) error {
 	out, err := c.outbound(ctx, m)
-	if err != nil || out == nil {
+	update := m.Verb == reflection.Update
+	switch {
+	case err != nil:
 		return err
-	}
-	err = m.peer.Create(ctx, out)
-	if apierrors.IsAlreadyExists(err) {
-		return nil // the mirror is behind
-	}
-	if err != nil {
-		return c.refused(m, err)
-	}
-	copiesWritten.WithLabelValues(string(m.Kind), string(reflection.Create)).Inc()
-	ctrl.LoggerFrom(ctx).Info("Took to the peer what pods refer to", "name", m.Name)
-	return nil
-}
-
-func (c *copier) update(ctx context.Context, m move) error {
-	out, err := c.outbound(ctx, m)
-	if err != nil {
-		return err
-	}
-	if out == nil { // what must not go any more must not stay either
+	case out == nil && update: // what must not go any more must not stay either
 		return c.delete(ctx, m)
-	}
-	if out.GetAnnotations()[v1alpha1.AnnotationOriginVersion] == m.Found.GetAnnotations()[v1alpha1.AnnotationOriginVersion] {
-		return nil // our own watch is behind
-	}
-	out.SetResourceVersion(m.Found.GetResourceVersion())
-	err = m.peer.Update(ctx, out)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	case out == nil:
+		return nil
+	case !update:
+		return c.wrote(ctx, m, reflection.Create, m.peer.Create(ctx, out))
+	case versionOf(out) == versionOf(m.Found): // our own watch is behind
 		return nil
 	}
-	if err != nil {
-		return c.refused(m, err)
-	}
-	copiesWritten.WithLabelValues(string(m.Kind), string(reflection.Update)).Inc()
-	ctrl.LoggerFrom(ctx).Info("Took a change to the peer", "name", m.Name)
-	return nil
+	out.SetResourceVersion(m.Found.GetResourceVersion())
+	return c.wrote(ctx, m, reflection.Update, client.IgnoreNotFound(m.peer.Update(ctx, out)))
+}
+
+func versionOf(copied metav1.Object) string {
+	return copied.GetAnnotations()[v1alpha1.AnnotationOriginVersion]
 }
 
 // delete removes the copy that was seen, and no other object.
@@ -100,22 +82,29 @@ func (c *copier) delete(ctx context.Context, m move) error {
 	doomed := m.empty()
 	doomed.SetNamespace(m.twin)
 	err := m.peer.Delete(ctx, doomed, client.Preconditions{UID: &uid, ResourceVersion: &version})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+	return c.wrote(ctx, m, reflection.Delete, client.IgnoreNotFound(err))
+}
+
+// wrote says what became of a write. It tells the user when it was the peer that did not take the copy, which may pass: a
+// quota is one reason.
+func (c *copier) wrote(ctx context.Context, m move, verb reflection.Verb, err error) error {
+	switch {
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
+		return nil // the mirror is behind
+	case verb != reflection.Delete && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)):
+		c.refuse(m, "the peer does not take it: "+err.Error())
+	case err == nil:
+		copiesWritten.WithLabelValues(string(m.Kind), string(verb)).Inc()
+		ctrl.LoggerFrom(ctx).Info("Changed the copy at the peer", "verb", verb, "name", m.Name)
 	}
-	if err != nil {
-		return err
-	}
-	copiesWritten.WithLabelValues(string(m.Kind), string(reflection.Delete)).Inc()
-	ctrl.LoggerFrom(ctx).Info("Removed from the peer what pods referred to", "name", m.Name)
-	return nil
+	return err
 }
 
 // outbound reads the object and returns the copy that the twin should have, or nil if there must be none.
 func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 	source := m.empty()
 	source.SetNamespace(m.Namespace)
-	err := c.live.Get(ctx, client.ObjectKeyFromObject(source), source)
+	err := c.Live.Get(ctx, client.ObjectKeyFromObject(source), source)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -124,18 +113,13 @@ func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 	}
 	out, err := reflection.Outbound(source, m.twin)
 	if refusal, refused := errors.AsType[reflection.Refusal](err); refused {
-		c.tell(m, v1alpha1.ReasonReflectionRefused, fmt.Sprintf("Pods at peer %q refer to it, but it does not go there: %s",
-			m.Peer, refusal))
+		c.refuse(m, "it does not go there: "+refusal.Error())
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	object, ok := out.(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("the copy is a %T", out)
-	}
-	return object, nil
+	return out, nil
 }
 
 // empty returns an object of the kind and name.
@@ -147,21 +131,18 @@ func (m *move) empty() client.Object {
 	return &corev1.ConfigMap{ObjectMeta: meta}
 }
 
-// refused tells the user when it was the peer that did not take the copy, which may pass: a quota is one reason.
-func (c *copier) refused(m move, err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-		c.tell(m, v1alpha1.ReasonReflectionRefused, fmt.Sprintf("Pods at peer %q refer to it, but the peer does not take it: %s",
-			m.Peer, err))
-	}
-	return err
+// refuse tells the user why there is no copy.
+func (c *copier) refuse(m move, why string) {
+	c.tell(m, v1alpha1.ReasonReflectionRefused, "Pods at peer %q refer to it, but %s", m.Peer, why)
 }
 
 // tell makes an event on the object at home.
-func (c *copier) tell(m move, reason, note string) {
+func (c *copier) tell(m move, reason, format string, values ...any) {
 	regarding := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: string(m.Kind), Namespace: m.Namespace, Name: m.Name, UID: m.Source.GetUID(),
 	}
-	c.events.Eventf(regarding, nil, corev1.EventTypeWarning, reason, "Reflect", "%s", sanitize.Text(note, maxNote))
+	note := sanitize.Text(fmt.Sprintf(format, values...), maxNote)
+	c.Events.Eventf(regarding, nil, corev1.EventTypeWarning, reason, "Reflect", "%s", note)
 }
 
 // isAnswer says whether the error is what an API server has answered.
@@ -173,7 +154,8 @@ func isAnswer(err error) bool {
 // tellMissing makes an event on each pod that refers to an object that is not there at home: over there the pod's own
 // kubelet says so to nobody but the provider. The reasons are those that users of virtual nodes know.
 func (c *copier) tellMissing(ctx context.Context, req request, seen reflection.Sight) error {
-	if !lacks(seen) {
+	lacks := func(name string) bool { return seen.Sources[name] == nil }
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(seen.Wanted)), lacks) {
 		return nil
 	}
 	pods, err := c.podsOf(ctx, req)
@@ -181,47 +163,33 @@ func (c *copier) tellMissing(ctx context.Context, req request, seen reflection.S
 		return err
 	}
 	for _, pod := range pods {
-		c.tellMissingOf(pod, req, seen.Sources)
+		regarding := &corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+		}
+		for _, reference := range needs(pod) {
+			if reference.Kind != req.Kind || !lacks(reference.Name) {
+				continue
+			}
+			kind, reason := corev1.EventTypeWarning, mandatoryNotFound[reference.Kind]
+			if reference.Optional {
+				kind, reason = corev1.EventTypeNormal, optionalNotFound[reference.Kind]
+			}
+			c.Events.Eventf(regarding, nil, kind, reason, "Reflect", "There is no %s %q in namespace %s",
+				reference.Kind, reference.Name, pod.Namespace)
+		}
 	}
 	return nil
 }
 
-func lacks(seen reflection.Sight) bool {
-	for name := range seen.Wanted {
-		if seen.Sources[name] == nil {
-			return true
-		}
+// The reasons of events about objects that are not there.
+var (
+	mandatoryNotFound = map[reflection.Kind]string{
+		reflection.ConfigMap: v1alpha1.ReasonMandatoryConfigMapNotFound, reflection.Secret: v1alpha1.ReasonMandatorySecretNotFound,
 	}
-	return false
-}
-
-func (c *copier) tellMissingOf(pod *corev1.Pod, req request, sources map[string]metav1.Object) {
-	for _, reference := range needs(pod) {
-		if reference.Kind != req.Kind || sources[reference.Name] != nil {
-			continue
-		}
-		kind, reason := missing(reference)
-		regarding := &corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
-		}
-		c.events.Eventf(regarding, nil, kind, reason, "Reflect", "There is no %s %q in namespace %s",
-			reference.Kind, reference.Name, pod.Namespace)
+	optionalNotFound = map[reflection.Kind]string{
+		reflection.ConfigMap: v1alpha1.ReasonOptionalConfigMapNotFound, reflection.Secret: v1alpha1.ReasonOptionalSecretNotFound,
 	}
-}
-
-// missing returns type and reason of the event about an object that is not there.
-func missing(reference reflection.Reference) (kind, reason string) {
-	switch {
-	case reference.Kind == reflection.Secret && reference.Optional:
-		return corev1.EventTypeNormal, v1alpha1.ReasonOptionalSecretNotFound
-	case reference.Kind == reflection.Secret:
-		return corev1.EventTypeWarning, v1alpha1.ReasonMandatorySecretNotFound
-	case reference.Optional:
-		return corev1.EventTypeNormal, v1alpha1.ReasonOptionalConfigMapNotFound
-	default:
-		return corev1.EventTypeWarning, v1alpha1.ReasonMandatoryConfigMapNotFound
-	}
-}
+)
 
 var copiesWritten = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "hanse_reflection_writes_total",

@@ -17,7 +17,7 @@ func (w *world) asked(pod *corev1.Pod) int {
 		req, _ := w.queue.Get()
 		w.queue.Done(req)
 	}
-	handler := w.controller.copier.podHandler()
+	handler := w.copier.podHandler()
 	handler.Create(w.t.Context(), event.TypedCreateEvent[client.Object]{Object: pod}, w.queue)
 	return w.queue.Len()
 }
@@ -55,7 +55,7 @@ func TestPodsWhoseNeedsAreServedAskForNothing(t *testing.T) {
 
 func TestPodsThatGoAskLater(t *testing.T) {
 	w := newWorld(t)
-	handler := w.controller.copier.podHandler()
+	handler := w.copier.podHandler()
 	handler.Delete(t.Context(), event.TypedDeleteEvent[client.Object]{Object: podUsing("web")}, w.queue)
 	if w.queue.Len() != 0 {
 		t.Error("at once")

@@ -31,14 +31,14 @@ type request struct {
 }
 
 // requestsOfPod are for all kinds that the pod refers to.
-func requestsOfPod(pod *corev1.Pod) []request {
+func requestsOfPod(pod client.Object) []request {
 	peer, away := peerOf(pod)
 	if !away {
 		return nil
 	}
 	var requests []request
-	for _, reference := range reflection.References(&pod.Spec) {
-		req := request{Peer: peer, place: place{Namespace: pod.Namespace, Kind: reference.Kind}}
+	for _, reference := range references(pod) {
+		req := request{Peer: peer, place: place{Namespace: pod.GetNamespace(), Kind: reference.Kind}}
 		if !slices.Contains(requests, req) {
 			requests = append(requests, req)
 		}
@@ -47,33 +47,37 @@ func requestsOfPod(pod *corev1.Pod) []request {
 }
 
 // peerOf returns the peer whose virtual node the pod seems to be bound to. Only the label of the Node tells for certain.
-func peerOf(pod *corev1.Pod) (string, bool) {
+func peerOf(object client.Object) (string, bool) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return "", false
+	}
 	return strings.CutPrefix(pod.Spec.NodeName, v1alpha1.VirtualNodePrefix)
 }
 
-// needs is what the pod refers to, if it may still be started.
-func needs(pod *corev1.Pod) []reflection.Reference {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+func references(object client.Object) []reflection.Reference {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
 		return nil
 	}
 	return reflection.References(&pod.Spec)
 }
 
+// needs is what the pod refers to, if it may still be started.
+func needs(object client.Object) []reflection.Reference {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	return references(pod)
+}
+
 // needsMove lets through pods that come to a virtual node or go, and those that refer to something else than before.
 var needsMove = predicate.And(
-	predicate.NewPredicateFuncs(func(object client.Object) bool {
-		pod, ok := object.(*corev1.Pod)
-		if !ok {
-			return false
-		}
-		_, away := peerOf(pod)
-		return away
-	}),
+	predicate.NewPredicateFuncs(func(pod client.Object) bool { _, away := peerOf(pod); return away }),
 	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, known := e.ObjectOld.(*corev1.Pod)
-		after, ok := e.ObjectNew.(*corev1.Pod)
-		return known && ok &&
-			(before.Spec.NodeName != after.Spec.NodeName || !slices.Equal(needs(before), needs(after)))
+		_, was := peerOf(e.ObjectOld)
+		return !was || !slices.Equal(needs(e.ObjectOld), needs(e.ObjectNew))
 	}})
 
 type queue = workqueue.TypedRateLimitingInterface[request]
@@ -91,11 +95,7 @@ func (c *copier) podHandler() handler.TypedEventHandler[client.Object, request] 
 	}
 }
 
-func (c *copier) podCame(object client.Object, q queue) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return
-	}
+func (c *copier) podCame(pod client.Object, q queue) {
 	for _, req := range requestsOfPod(pod) {
 		if !c.serves(req, pod) {
 			q.Add(req)
@@ -103,11 +103,7 @@ func (c *copier) podCame(object client.Object, q queue) {
 	}
 }
 
-func (*copier) podWent(object client.Object, q queue) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return
-	}
+func (*copier) podWent(pod client.Object, q queue) {
 	for _, req := range requestsOfPod(pod) {
 		q.AddAfter(req, debounce)
 	}
@@ -115,9 +111,14 @@ func (*copier) podWent(object client.Object, q queue) {
 
 // serves reports whether the twin is seen to have good copies of all that the pod needs. What is not there at home does
 // not count as served: somebody must wait for it.
-func (c *copier) serves(req request, pod *corev1.Pod) bool {
-	source, over := c.sources.watched(req), c.followed(req)
-	if source == nil || over == nil {
+func (c *copier) serves(req request, pod client.Object) bool {
+	source := c.sources.watched(req)
+	link, open := c.Links.Get(req.Peer)
+	if source == nil || !open {
+		return false
+	}
+	over := link.Followed(copies[req.Kind], req.Namespace)
+	if over == nil || !over.HasSynced() {
 		return false
 	}
 	seen := reflection.Sight{Wanted: map[string]bool{}, Found: map[string]metav1.Object{}}
@@ -125,7 +126,7 @@ func (c *copier) serves(req request, pod *corev1.Pod) bool {
 		if reference.Kind != req.Kind {
 			continue
 		}
-		found, ok := over.mirror.Named(reference.Name)
+		found, ok := over.Named(reference.Name)
 		if !ok {
 			return false
 		}

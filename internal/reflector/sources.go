@@ -16,12 +16,11 @@ import (
 // sources are the objects of our own cluster that pods at some peer refer to: their metadata, by place.
 type sources struct {
 	metadata metadata.Interface
-	queue    queue // of the copier, which is there before anything is followed
+	ctx      context.Context //nolint:containedctx // of the copier, with which all watches end
+	queue    queue           // of the copier, which is there before anything is followed
 
-	mu      sync.Mutex
-	closed  bool
-	open    map[place]*watched
-	running sync.WaitGroup
+	mu   sync.Mutex
+	open map[place]*watched
 }
 
 // watched is a place whose metadata is watched, for as long as pods at some peer need what lies there.
@@ -32,39 +31,22 @@ type watched struct {
 	peers    map[string]bool // guarded by the mutex of the sources
 }
 
-// Run waits until ctx ends and ends all watches.
-func (s *sources) Run(ctx context.Context) error {
-	<-ctx.Done()
-	s.mu.Lock()
-	s.closed = true
-	for _, w := range s.open {
-		w.stop()
-	}
-	clear(s.open)
-	s.mu.Unlock()
-	s.running.Wait()
-	return nil
-}
-
 // start is a source of the copier.
-func (s *sources) start(_ context.Context, to queue) error {
+func (s *sources) start(ctx context.Context, to queue) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue = to
+	s.ctx, s.queue = ctx, to
 	return nil
 }
 
-// follow watches the place for the peer. It returns nil when nothing is watched any more.
-func (s *sources) follow(ctx context.Context, req request) (*watched, error) {
+// follow watches the place for the peer.
+func (s *sources) follow(req request) (*watched, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, nil
-	}
 	known := s.open[req.place]
 	if known == nil {
 		var err error
-		if known, err = s.watch(ctx, req.place); err != nil {
+		if known, err = s.watch(req.place); err != nil {
 			return nil, fmt.Errorf("watch %ss of namespace %s: %w", req.Kind, req.Namespace, err)
 		}
 		s.open[req.place] = known
@@ -98,7 +80,7 @@ func (s *sources) leave(req request) {
 	}
 }
 
-func (s *sources) watch(ctx context.Context, p place) (*watched, error) {
+func (s *sources) watch(p place) (*watched, error) {
 	resource := corev1.SchemeGroupVersion.WithResource(strings.ToLower(string(p.Kind)) + "s")
 	informer := metadatainformer.NewFilteredMetadataInformer(
 		s.metadata, resource, p.Namespace, 0, toolscache.Indexers{}, nil).Informer()
@@ -122,14 +104,14 @@ func (s *sources) watch(ctx context.Context, p place) (*watched, error) {
 		return nil, err
 	}
 	w.synced = handler.HasSynced
-	// The watch outlives the call that begins it.
-	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.running.Go(func() { informer.RunWithContext(ctx) })
-	s.running.Go(func() {
+	ctx, stop := context.WithCancel(s.ctx)
+	w.stop = stop
+	go informer.RunWithContext(ctx)
+	go func() {
 		if toolscache.WaitFor(ctx, "", handler.HasSyncedChecker()) {
 			ring() // there may be nothing in the namespace
 		}
-	})
+	}()
 	return w, nil
 }
 

@@ -2,7 +2,6 @@ package reflector
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,50 +28,28 @@ func init() { //nolint:gochecknoinits // one for each kind
 	}
 }
 
-// A twin shows the objects of one kind in the twin of one of our namespaces.
-type twin struct {
-	link   *peers.Link
-	mirror *peers.Mirror
-}
-
-// answers says whether the peer does, as far as the watch of the twin knows.
-func (t *twin) answers() bool { return t.mirror.Err() == nil }
-
-// objects is the metadata of the objects in the twin, by their names.
-func (t *twin) objects() map[string]metav1.Object {
-	found := map[string]metav1.Object{}
-	for _, object := range t.mirror.List() {
-		found[object.GetName()] = object
-	}
-	return found
-}
-
-// twinOf returns what is seen of the twin of the place at the peer, or nil if there is no twin, as far as is known. It is
-// followed from now on if pods need what is in it, and otherwise only as long as there may be copies to remove.
-func (c *copier) twinOf(ctx context.Context, req request, needed bool) (*twin, error) {
+// twinOf returns the link to the peer, and what is seen of the twin of the place there, or nil if there is no twin, as far as
+// is known. It is followed from now on if pods need what is in it, and otherwise only as long as there may be copies to remove.
+func (c *copier) twinOf(ctx context.Context, req request, needed bool) (*peers.Link, *peers.Mirror, error) {
 	link, err := c.linkTo(ctx, req.Peer)
 	if link == nil || err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	mirror := link.Followed(copies[req.Kind], req.Namespace)
 	if needed {
-		mirror = link.FollowTwin(copies[req.Kind], req.Namespace)
+		return link, link.FollowTwin(copies[req.Kind], req.Namespace), nil
 	}
-	if mirror == nil {
-		return nil, nil
-	}
-	return &twin{link, mirror}, nil
+	return link, link.Followed(copies[req.Kind], req.Namespace), nil
 }
 
 // linkTo returns the link to the peer, or nil if there is none or no twins are made for us there. What is there of copies
 // goes with the twins.
 func (c *copier) linkTo(ctx context.Context, name string) (*peers.Link, error) {
-	link, open := c.links.Get(name)
+	link, open := c.Links.Get(name)
 	if !open {
 		return nil, nil
 	}
 	peer := &v1alpha1.Peer{}
-	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, peer, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, peer, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if !peer.HasRole(v1alpha1.RoleProvider) || !peer.Protocol().Copies || !peer.DeletionTimestamp.IsZero() {
@@ -81,31 +58,9 @@ func (c *copier) linkTo(ctx context.Context, name string) (*peers.Link, error) {
 	return link, nil
 }
 
-// isMarked says whether the namespace has the mark that pods leave from it.
-func (c *copier) isMarked(ctx context.Context, name string) (bool, error) {
-	namespace := &corev1.Namespace{}
-	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, namespace, client.UnsafeDisableDeepCopy); err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	return namespace.Labels[v1alpha1.LabelOffloads] == "true", nil
-}
-
-// followed returns the twin of the place at the peer if it is followed and seen as it is, and nil otherwise.
-func (c *copier) followed(req request) *twin {
-	link, open := c.links.Get(req.Peer)
-	if !open {
-		return nil
-	}
-	mirror := link.Followed(copies[req.Kind], req.Namespace)
-	if mirror == nil || mirror.Namespace() != link.Twin(req.Namespace) || !mirror.HasSynced() {
-		return nil
-	}
-	return &twin{link, mirror}
-}
-
 // leave ends what is followed of the twin of the place at the peer.
 func (c *copier) leave(req request) {
-	if link, open := c.links.Get(req.Peer); open {
+	if link, open := c.Links.Get(req.Peer); open {
 		link.Unfollow(copies[req.Kind], req.Namespace)
 	}
 }
@@ -121,14 +76,25 @@ func (c *copier) linkChanged(ctx context.Context, peer string, _ peers.Queue[req
 }
 
 // mappingChanged has the namespace looked at whose twin may have come, gone, or got another name. When the mappings of a new
-// link are known, that is done for all namespaces that pods leave from, and their twins are followed until it is known that
-// there are no copies that nobody needs any more.
+// link are known, that is done for all namespaces, and their twins are followed until it is known that there are no copies
+// that nobody needs any more. Namespaces that no pods leave from are passed over: we have not asked for twins of them.
 func (c *copier) mappingChanged(ctx context.Context, change peers.Change, queue peers.Queue[request]) {
-	namespaces, err := c.marked(ctx, change.Name)
+	namespaces := &corev1.NamespaceList{}
+	var err error
+	if change.Name == "" {
+		err = c.Client.List(ctx, namespaces, client.UnsafeDisableDeepCopy)
+	} else {
+		namespaces.Items = make([]corev1.Namespace, 1)
+		err = client.IgnoreNotFound(c.Client.Get(ctx, client.ObjectKey{Name: change.Name}, &namespaces.Items[0]))
+	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read namespaces from the cache")
 	}
-	for _, namespace := range namespaces {
+	for i := range namespaces.Items {
+		namespace := namespaces.Items[i].Name
+		if namespaces.Items[i].Labels[v1alpha1.LabelOffloads] != "true" {
+			continue
+		}
 		for _, kind := range reflection.Kinds() {
 			if change.Name == "" {
 				change.Link.FollowTwin(copies[kind], namespace)
@@ -136,28 +102,6 @@ func (c *copier) mappingChanged(ctx context.Context, change peers.Change, queue 
 			queue.Add(request{Peer: change.Link.Peer(), place: place{Namespace: namespace, Kind: kind}})
 		}
 	}
-}
-
-// marked returns the namespace of that name, or all, with the mark that pods leave from there: mappings that we have not
-// asked for are passed over.
-func (c *copier) marked(ctx context.Context, name string) ([]string, error) {
-	if name != "" {
-		marked, err := c.isMarked(ctx, name)
-		if !marked {
-			return nil, err
-		}
-		return []string{name}, err
-	}
-	list := &corev1.NamespaceList{}
-	err := c.client.List(ctx, list, client.MatchingLabels{v1alpha1.LabelOffloads: "true"}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list namespaces: %w", err)
-	}
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
 }
 
 // copyChanged returns what has the twin looked at when its objects of the kind change.

@@ -8,14 +8,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 var secretsOfShop = request{Peer: "turin", place: place{Namespace: "shop", Kind: reflection.Secret}}
 
-func (w *world) twin() *twin {
+func (w *world) twin() *peers.Mirror {
 	w.t.Helper()
-	found, err := w.controller.copier.twinOf(w.t.Context(), secretsOfShop, true)
+	_, found, err := w.copier.twinOf(w.t.Context(), secretsOfShop, true)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func TestANewTwinTakesTheOldOnesPlace(t *testing.T) {
 		t.Error("a twin at a peer without a link")
 	}
 	w.connect()
-	if got := w.twin(); got == nil || got.mirror.Namespace() != twinName {
+	if got := w.twin(); got == nil || got.Namespace() != twinName {
 		t.Fatalf("got %v", got)
 	}
 	mapping := &v1alpha1.NamespaceMapping{}
@@ -39,7 +40,7 @@ func TestANewTwinTakesTheOldOnesPlace(t *testing.T) {
 	if err := w.turin.Client.Update(t.Context(), mapping); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.twin(); got == nil || got.mirror.Namespace() != "shop-elsewhere" || w.follows("Secret") {
+	if got := w.twin(); got == nil || got.Namespace() != "shop-elsewhere" || w.follows("Secret") {
 		t.Errorf("got %v, want the new twin alone", got)
 	}
 }
@@ -66,7 +67,7 @@ func TestMappingsThatAreNotOursAreNotFollowed(t *testing.T) {
 			t.Errorf("namespace %s is looked at", name)
 		}
 		req := request{Peer: "turin", place: place{Namespace: name, Kind: reflection.Secret}}
-		if found, err := w.controller.copier.twinOf(t.Context(), req, false); found != nil || err != nil {
+		if _, found, err := w.copier.twinOf(t.Context(), req, false); found != nil || err != nil {
 			t.Errorf("the twin of %s is followed: %v, %v", name, found, err)
 		}
 	}

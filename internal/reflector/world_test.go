@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -37,17 +36,18 @@ const (
 
 // world is a home cluster and its peer turin, both fake API servers.
 type world struct {
-	t          *testing.T
-	home       client.Client
-	metadata   *metadatafake.FakeMetadataClient
-	peers      *peerstest.World
-	turin      *peerstest.Peer
-	writes     int   // at the peer
-	refusal    error // what the peer answers to whoever creates something
-	events     *events.FakeRecorder
-	reads      []string // what was read live
-	controller *Controller
-	queue      workqueue.TypedRateLimitingInterface[request]
+	t        *testing.T
+	home     client.Client
+	metadata *metadatafake.FakeMetadataClient
+	peers    *peerstest.World
+	turin    *peerstest.Peer
+	writes   int   // at the peer
+	refusal  error // what the peer answers to whoever creates something
+	events   *events.FakeRecorder
+	reads    []string // what was read live
+	copier   *copier
+	granter  *granter
+	queue    workqueue.TypedRateLimitingInterface[request]
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -67,15 +67,15 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
-	controller, err := New(Config{
+	config := Config{
 		Client: w.home, Live: live, Metadata: w.metadata, Events: w.events,
 		Namespace: "hanse-system", ServiceAccount: "hanse-manager",
 		Links: w.peers.Links,
-	})
-	if err != nil {
+	}
+	if err := config.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	w.controller = controller
+	w.copier, w.granter = newCopier(config), &granter{config}
 	w.run()
 	return w
 }
@@ -84,24 +84,21 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 func (w *world) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
-	c := w.controller.copier
+	c := w.copier
 	started := []source.TypedSource[request]{
-		source.TypedFunc[request](c.sources.start), peers.LinkChanges(c.links, c.linkChanged),
-		peers.Changes(c.links, peers.Mappings, c.mappingChanged),
+		source.TypedFunc[request](c.sources.start), peers.LinkChanges(c.Links, c.linkChanged),
+		peers.Changes(c.Links, peers.Mappings, c.mappingChanged),
 	}
 	for kind, subject := range copies {
-		started = append(started, peers.Changes(c.links, subject, copyChanged(kind)))
+		started = append(started, peers.Changes(c.Links, subject, copyChanged(kind)))
 	}
 	for _, s := range started {
 		if err := s.Start(ctx, w.queue); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	var running sync.WaitGroup
-	running.Go(func() { _ = c.sources.Run(ctx) })
 	w.t.Cleanup(func() {
 		cancel()
-		running.Wait()
 		w.queue.ShutDown()
 	})
 }
@@ -195,7 +192,7 @@ func (w *world) settle(condition func() bool) {
 
 func (w *world) mustReconcile(req request) {
 	w.t.Helper()
-	if _, err := w.controller.copier.Reconcile(w.t.Context(), req); err != nil {
+	if _, err := w.copier.Reconcile(w.t.Context(), req); err != nil {
 		w.t.Fatalf("reconcile %v: %v", req, err)
 	}
 }
@@ -210,14 +207,14 @@ func (w *world) look(kind reflection.Kind) {
 func (w *world) warm(kind reflection.Kind) request {
 	w.t.Helper()
 	req := request{Peer: "turin", place: place{Namespace: "shop", Kind: kind}}
-	wanted, err := w.controller.copier.wanted(w.t.Context(), req)
+	wanted, err := w.copier.wanted(w.t.Context(), req)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if len(wanted) == 0 {
 		return req
 	}
-	source, err := w.controller.copier.sources.follow(w.t.Context(), req)
+	source, err := w.copier.sources.follow(req)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -230,7 +227,7 @@ func (w *world) warm(kind reflection.Kind) request {
 }
 
 func (w *world) watches(p place) *watched {
-	s := w.controller.copier.sources
+	s := w.copier.sources
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open[p]
