@@ -11,9 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hanse-dev/hanse/internal/install"
 	"github.com/hanse-dev/hanse/internal/version"
 )
 
@@ -29,7 +32,7 @@ type checkFlags struct {
 }
 
 func newCheckCommand(global *globalFlags) *cobra.Command {
-	flags := &checkFlags{}
+	flags := &checkFlags{output: "table"}
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Check that all is well, and say what to do where it is not",
@@ -49,28 +52,14 @@ func newCheckCommand(global *globalFlags) *cobra.Command {
 	f := command.Flags()
 	f.BoolVar(&flags.pre, "pre", false, "check only what an installation needs")
 	f.StringVar(&flags.peer, "peer", "", "check only this peer and its virtual node")
-	f.StringVarP(&flags.output, "output", "o", "table", "table, short (only problems) or json")
+	f.VarP(oneOf(&flags.output, "table", "short", "json"), "output", "o", "table, short (only problems) or json")
 	f.BoolVar(&flags.wait, "wait", false, "check again until nothing fails")
 	f.DurationVar(&flags.timeout, "timeout", 2*time.Minute, "how long to check")
+	command.MarkFlagsMutuallyExclusive("pre", "peer")
 	return command
 }
 
-// validate reports flags that make no sense.
-func (f *checkFlags) validate() error {
-	switch {
-	case f.output != "table" && f.output != "short" && f.output != "json":
-		return fmt.Errorf("--output is table, short or json, not %q", f.output)
-	case f.pre && f.peer != "":
-		return errors.New("before the installation there are no peers: say --pre or --peer")
-	default:
-		return nil
-	}
-}
-
 func runCheck(command *cobra.Command, global *globalFlags, flags *checkFlags) error {
-	if err := flags.validate(); err != nil {
-		return err
-	}
 	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
 		d, err := c.discovery()
 		if err != nil {
@@ -102,22 +91,22 @@ type checker struct {
 // repeat checks once, or until nothing fails or the time is over. A look that the end of the time cut short does not count.
 func (c *checker) repeat(ctx context.Context, flags *checkFlags, told *progress) ([]finding, error) {
 	var last []finding
-	for {
+	err := wait.PollUntilContextCancel(ctx, checkAgain, true, func(ctx context.Context) (bool, error) {
 		findings, err := c.run(ctx, flags)
-		if ctx.Err() != nil && last != nil {
-			return last, nil
+		if err != nil || ctx.Err() != nil && last != nil {
+			return false, err
 		}
-		if err != nil || !flags.wait || verdict(findings) == nil {
-			return findings, err
+		last = findings
+		if !flags.wait || verdict(findings) == nil {
+			return true, nil
 		}
 		told.tell("Waiting: " + firstFailed(findings))
-		last = findings
-		select {
-		case <-ctx.Done():
-			return last, nil
-		case <-time.After(checkAgain):
-		}
+		return false, nil
+	})
+	if last != nil && ctx.Err() != nil {
+		return last, nil
 	}
+	return last, err
 }
 
 // run does every check that the flags ask for.
@@ -132,20 +121,56 @@ func (c *checker) run(ctx context.Context, flags *checkFlags) ([]finding, error)
 	}
 	findings := c.cluster()
 	if flags.pre {
-		return append(findings, c.rights(ctx)), nil
+		return append(findings, c.rights(ctx, subject{topicRights, "your rights"})...), nil
 	}
-	if missing := c.installed(ctx); missing != nil {
-		return append(findings, *missing), nil
+	if missing := c.installed(ctx, subject{topicInstalled, "Hanse"}); missing != nil {
+		return append(findings, missing...), nil
 	}
+	for _, check := range c.checks(ctx) {
+		findings = append(findings, check.run()...)
+	}
+	return findings, nil
+}
+
+// A check looks at parts of a snapshot. If it finds nothing, there is nothing of what it is about.
+type check struct {
+	subject
+	seen  *snapshot
+	needs []part
+	look  func(subject) []finding
+}
+
+// checks are those of an installation, in the order in which they are shown.
+func (c *checker) checks(ctx context.Context) []check {
 	s := take(ctx, c.client, scope{system: c.namespace}, c.now(), partInfo, partPolicies, partPeers, partNamespaces, partOffloadings,
 		partNodes, partDaemonSets, partDeployments, partAPIServers)
-	findings = append(findings, c.chart(ctx, s)...)
-	findings = append(findings, s.checkVersion(c.ours), s.checkPolicies())
-	findings = append(findings, s.checkPeers()...)
-	findings = append(findings, s.checkNodes()...)
-	findings = append(findings, s.checkDaemonSets(), c.certificate(ctx, s))
-	findings = append(findings, s.checkOffloadings()...)
-	return append(findings, s.checkRanges()), nil
+	return []check{
+		{subject{topicKinds, "kinds"}, s, nil, c.made(ctx, func(m install.Manifest) []*unstructured.Unstructured { return m.Definitions })},
+		{subject{topicDeployments, "Deployments"}, s, []part{partDeployments}, s.checkDeployments},
+		{subject{topicChart, "policies and roles"}, s, nil, c.made(ctx, install.Manifest.Guards)},
+		{subject{topicVersions, "versions"}, s, []part{partInfo}, func(about subject) []finding { return s.checkVersion(about, c.ours) }},
+		{subject{topicModules, "policies of yours"}, s, []part{partPolicies}, s.checkPolicies},
+		{subject{topicPeer, "peers"}, s, []part{partPeers}, s.checkPeers},
+		{subject{topicTombstone, "tombstones"}, s, []part{partNamespaces}, s.checkTombstones},
+		{subject{topicNode, "virtual nodes"}, s, []part{partNodes}, s.checkNodes},
+		{subject{topicDaemonSets, "DaemonSets"}, s, []part{partDaemonSets}, s.checkDaemonSets},
+		{
+			subject{topicCertificate, "certificate of the kubelet API"}, s, []part{partDeployments, partNodes},
+			func(about subject) []finding { return c.certificate(ctx, about, s) },
+		},
+		{subject{topicOffloading, "offloaded namespaces"}, s, []part{partOffloadings}, s.checkOffloadings},
+		{subject{topicRanges, "pod ranges of nodes"}, s, []part{partNodes}, s.checkRanges},
+	}
+}
+
+func (c check) run() []finding {
+	if err := c.seen.err(c.needs...); err != nil {
+		return c.unknown(err)
+	}
+	if found := c.look(c.subject); len(found) > 0 {
+		return found
+	}
+	return c.ok("there are none")
 }
 
 // A state is how a check ended.
@@ -171,102 +196,97 @@ type finding struct {
 // troubleshooting is the page whose headings topics name.
 const troubleshooting = "docs/how-to/troubleshoot.md"
 
-// A topic is what a check is about: a heading of that page, as its anchor.
-type topic string
+// A topic is what checks are about: the group in which it is shown, and the heading of that page, as its anchor.
+type topic struct{ group, anchor string }
 
 // The topics in the order of the page.
-const (
-	topicKubernetes  topic = "kubernetes-is-too-old"
-	topicPolicies    topic = "admission-policies-are-not-served"
-	topicRights      topic = "rights-for-the-installation-are-missing"
-	topicInstalled   topic = "hanse-is-not-installed"
-	topicKinds       topic = "a-kind-is-missing"
-	topicDeployments topic = "hanses-own-pods-do-not-run"
-	topicChart       topic = "a-policy-or-a-role-is-missing"
-	topicVersions    topic = "client-and-server-differ"
-	topicModules     topic = "a-policy-cannot-be-used"
-	topicPeer        topic = "a-peer-is-not-ready"
-	topicSession     topic = "the-session-with-a-peer-ends"
-	topicInvitation  topic = "an-invitation-was-not-used"
-	topicAccess      topic = "a-peer-is-cordoned-drained-or-suspended"
-	topicTombstone   topic = "a-tombstone-is-left"
-	topicNode        topic = "a-virtual-node-is-not-ready"
-	topicDaemonSets  topic = "a-daemonset-comes-to-virtual-nodes"
-	topicCertificate topic = "kubectl-logs-or-exec-fails-for-remote-pods-only"
-	topicOffloading  topic = "a-namespace-is-not-offloaded-as-it-should-be"
-	topicRanges      topic = "nodes-get-no-pod-range"
+var (
+	topicKubernetes  = topic{"cluster", "kubernetes-is-too-old"}
+	topicPolicies    = topic{"cluster", "admission-policies-are-not-served"}
+	topicRights      = topic{"cluster", "rights-for-the-installation-are-missing"}
+	topicInstalled   = topic{"installation", "hanse-is-not-installed"}
+	topicKinds       = topic{"installation", "a-kind-is-missing"}
+	topicDeployments = topic{"installation", "hanses-own-pods-do-not-run"}
+	topicChart       = topic{"installation", "a-policy-or-a-role-is-missing"}
+	topicVersions    = topic{"installation", "client-and-server-differ"}
+	topicModules     = topic{"installation", "a-policy-cannot-be-used"}
+	topicPeer        = topic{"peers", "a-peer-is-not-ready"}
+	topicSession     = topic{"peers", "the-session-with-a-peer-ends"}
+	topicInvitation  = topic{"peers", "an-invitation-was-not-used"}
+	topicAccess      = topic{"peers", "a-peer-is-cordoned-drained-or-suspended"}
+	topicTombstone   = topic{"peers", "a-tombstone-is-left"}
+	topicNode        = topic{"nodes", "a-virtual-node-is-not-ready"}
+	topicDaemonSets  = topic{"nodes", "a-daemonset-comes-to-virtual-nodes"}
+	topicCertificate = topic{"nodes", "kubectl-logs-or-exec-fails-for-remote-pods-only"}
+	topicOffloading  = topic{"namespaces", "a-namespace-is-not-offloaded-as-it-should-be"}
+	topicRanges      = topic{"address ranges", "nodes-get-no-pod-range"}
 )
 
-// groups are where topics are shown.
-var groups = map[topic]string{
-	topicKubernetes: "cluster", topicPolicies: "cluster", topicRights: "cluster",
-	topicInstalled: "installation", topicKinds: "installation", topicDeployments: "installation",
-	topicChart: "installation", topicVersions: "installation", topicModules: "installation",
-	topicPeer: "peers", topicSession: "peers", topicInvitation: "peers", topicAccess: "peers", topicTombstone: "peers",
-	topicNode: "nodes", topicDaemonSets: "nodes", topicCertificate: "nodes",
-	topicOffloading: "namespaces",
-	topicRanges:     "address ranges",
+// A subject is a thing that is checked, and the topic that it belongs to.
+type subject struct {
+	topic
+	name string
 }
 
-func (t topic) finding(name string, s state, found, fix string) finding {
-	return finding{
-		Group: groups[t], Name: name, State: s, Found: printable(found), Fix: printable(fix), Link: troubleshooting + "#" + string(t),
-	}
+func (s subject) finding(state state, found, fix string) []finding {
+	return []finding{{
+		Group: s.group, Name: s.name, State: state, Found: printable(found), Fix: printable(fix), Link: troubleshooting + "#" + s.anchor,
+	}}
 }
 
-func (t topic) ok(name, found string, args ...any) finding {
-	return t.finding(name, stateOK, fmt.Sprintf(found, args...), "")
+func (s subject) ok(found string, args ...any) []finding {
+	return s.finding(stateOK, fmt.Sprintf(found, args...), "")
 }
 
-func (t topic) skipped(name, found string) finding { return t.finding(name, stateSkipped, found, "") }
-
-func (t topic) warning(name, found, fix string) finding {
-	return t.finding(name, stateWarning, found, fix)
-}
-
-func (t topic) failed(name, found, fix string) finding {
-	return t.finding(name, stateFailed, found, fix)
-}
+func (s subject) skipped(found string) []finding      { return s.finding(stateSkipped, found, "") }
+func (s subject) warning(found, fix string) []finding { return s.finding(stateWarning, found, fix) }
+func (s subject) failed(found, fix string) []finding  { return s.finding(stateFailed, found, fix) }
 
 // unknown is the finding where something could not be looked at.
-func (t topic) unknown(name string, err error) finding {
+func (s subject) unknown(err error) []finding {
 	if apierrors.IsForbidden(err) {
-		return t.skipped(name, "your rights do not suffice to look: "+err.Error())
+		return s.skipped("your rights do not suffice to look: " + err.Error())
 	}
-	return t.failed(name, "it could not be looked at: "+err.Error(), "check that the API server answers, and try again")
+	return s.failed("it could not be looked at: "+err.Error(), "check that the API server answers, and try again")
 }
 
 // verdict is an error if a check has failed.
 func verdict(findings []finding) error {
-	failed := slices.DeleteFunc(slices.Clone(findings), func(f finding) bool { return f.State != stateFailed })
-	if len(failed) == 0 {
-		return nil
+	if failed := counted(findings)[stateFailed]; failed > 0 {
+		return fmt.Errorf("%s failed", count(failed, "check"))
 	}
-	return fmt.Errorf("%s failed", count(len(failed), "check"))
+	return nil
+}
+
+// counted is how many findings have each state.
+func counted(findings []finding) map[state]int {
+	states := map[state]int{}
+	for _, f := range findings {
+		states[f.State]++
+	}
+	return states
 }
 
 // firstFailed names one that has failed.
 func firstFailed(findings []finding) string {
-	for _, f := range findings {
-		if f.State == stateFailed {
-			return f.Name + ": " + f.Found
-		}
-	}
-	return ""
+	i := slices.IndexFunc(findings, func(f finding) bool { return f.State == stateFailed })
+	return findings[i].Name + ": " + findings[i].Found
 }
 
 func printFindings(to io.Writer, findings []finding, output string) error {
-	forPeople := output
-	if output == "short" {
-		forPeople = ""
-	}
-	return show(to, findings, forPeople, func(d *document) {
+	return show(to, findings, output, func(d *document) {
 		if output == "short" {
 			printShort(d, findings)
 		} else {
 			printGroups(d, findings)
 		}
-		d.printf("%s\n", sum(findings))
+		var words []string
+		for _, s := range []state{stateOK, stateWarning, stateFailed, stateSkipped} {
+			if n := counted(findings)[s]; n > 0 {
+				words = append(words, fmt.Sprintf("%d %s", n, s))
+			}
+		}
+		d.printf("%s\n", strings.Join(words, ", "))
 	})
 }
 
@@ -296,19 +316,4 @@ func printGroups(d *document, findings []finding) {
 		}
 	}
 	d.printf("\n")
-}
-
-// sum counts the findings of each state.
-func sum(findings []finding) string {
-	states := map[state]int{}
-	for _, f := range findings {
-		states[f.State]++
-	}
-	var words []string
-	for _, s := range []state{stateOK, stateWarning, stateFailed, stateSkipped} {
-		if states[s] > 0 {
-			words = append(words, fmt.Sprintf("%d %s", states[s], s))
-		}
-	}
-	return orElse(strings.Join(words, ", "), "nothing to check")
 }

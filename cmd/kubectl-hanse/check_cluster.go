@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -30,38 +31,36 @@ const (
 
 // cluster checks what Hanse needs of any cluster.
 func (c *checker) cluster() []finding {
-	const name = "Kubernetes version"
+	about := subject{topicKubernetes, "Kubernetes version"}
 	version, err := install.KubernetesVersion(c.discovery)
 	switch {
 	case errors.Is(err, install.ErrUnsupported):
-		return []finding{
-			topicKubernetes.failed(name, err.Error(), "upgrade Kubernetes to "+install.MinimumKubernetes+" or newer"),
-			topicPolicies.skipped(install.PolicyKinds()[0], "see Kubernetes version"),
-		}
+		return append(about.failed(err.Error(), "upgrade Kubernetes to "+install.MinimumKubernetes+" or newer"),
+			subject{topicPolicies, install.PolicyKinds()[0]}.skipped("see Kubernetes version")...)
 	case err != nil:
-		return []finding{topicKubernetes.unknown(name, err)}
+		return about.unknown(err)
 	}
-	findings := []finding{topicKubernetes.ok(name, "%s, and %s is the oldest that will do", version, install.MinimumKubernetes)}
+	findings := about.ok("%s, and %s is the oldest that will do", version, install.MinimumKubernetes)
 	for _, kind := range install.PolicyKinds() {
-		found := topicPolicies.ok(kind, "served as v1")
+		about := subject{topicPolicies, kind}
 		err := install.CheckServed(c.discovery, kind)
 		switch {
 		case errors.Is(err, install.ErrUnsupported):
-			found = topicPolicies.failed(kind, err.Error(), "turn it on with the API server's --runtime-config and --feature-gates")
+			findings = append(findings, about.failed(err.Error(), "turn it on with the API server's --runtime-config and --feature-gates")...)
 		case err != nil:
-			found = topicPolicies.unknown(kind, err)
+			findings = append(findings, about.unknown(err)...)
+		default:
+			findings = append(findings, about.ok("served as v1")...)
 		}
-		findings = append(findings, found)
 	}
 	return findings
 }
 
 // rights checks whether the user may make what the chart consists of.
-func (c *checker) rights(ctx context.Context) finding {
-	const name = "your rights"
+func (c *checker) rights(ctx context.Context, about subject) []finding {
 	needed, err := c.needed()
 	if err != nil {
-		return topicRights.unknown(name, err)
+		return about.unknown(err)
 	}
 	var missing []string
 	for _, right := range needed {
@@ -69,17 +68,16 @@ func (c *checker) rights(ctx context.Context) finding {
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
 		}
 		if err := c.client.Create(ctx, review); err != nil {
-			return topicRights.unknown(name, fmt.Errorf("ask whether you may %s %s: %w", right.Verb, right.Resource, err))
+			return about.unknown(fmt.Errorf("ask whether you may %s %s: %w", right.Verb, right.Resource, err))
 		}
 		if !review.Status.Allowed {
 			missing = append(missing, right.Verb+" "+right.Resource)
 		}
 	}
 	if len(missing) > 0 {
-		return topicRights.failed(name, "you may not "+strings.Join(missing, ", "),
-			"install as an administrator of the cluster (ClusterRole cluster-admin)")
+		return about.failed("you may not "+strings.Join(missing, ", "), "install as an administrator of the cluster (ClusterRole cluster-admin)")
 	}
-	return topicRights.ok(name, "they suffice to install Hanse")
+	return about.ok("they suffice to install Hanse")
 }
 
 // needed are the rights that an installation takes.
@@ -126,91 +124,70 @@ func (c *checker) manifest() (install.Manifest, error) {
 }
 
 // installed returns a finding if there is no Hanse to look at.
-func (c *checker) installed(ctx context.Context) *finding {
-	const name = "Hanse"
+func (c *checker) installed(ctx context.Context, about subject) []finding {
 	found, err := read(ctx, c.client, "", c.namespace, &corev1.Namespace{})
-	var problem finding
 	switch {
 	case err != nil:
-		problem = topicInstalled.unknown(name, err)
+		return about.unknown(err)
 	case !found:
-		problem = topicInstalled.failed(name, "there is no namespace "+c.namespace,
-			"run `kubectl hanse install`, or say with --namespace where it is")
+		return about.failed("there is no namespace "+c.namespace, "run `kubectl hanse install`, or say with --namespace where it is")
 	default:
 		return nil
 	}
-	return &problem
 }
 
-// chart checks that what the chart makes is there, and that its pods run. What Hanse itself makes is another matter.
-func (c *checker) chart(ctx context.Context, s *snapshot) []finding {
-	const kinds, policies = "kinds", "policies and roles"
-	manifest, err := c.manifest()
-	if err != nil {
-		return []finding{topicChart.unknown("the chart", err)}
+// made checks that some of what the chart makes is there.
+func (c *checker) made(ctx context.Context, some func(install.Manifest) []*unstructured.Unstructured) func(subject) []finding {
+	return func(about subject) []finding {
+		manifest, err := c.manifest()
+		if err != nil {
+			return about.unknown(err)
+		}
+		missing, err := install.Missing(ctx, c.client, some(manifest))
+		switch {
+		case err != nil:
+			return about.unknown(err)
+		case len(missing) > 0:
+			return about.failed("missing or not established: "+list(missing, 10), reinstall)
+		default:
+			return about.ok("all %d are there", len(some(manifest)))
+		}
 	}
-	found := topicKinds.ok(kinds, "all %d are established", len(manifest.Definitions))
-	missing, err := install.Missing(ctx, c.client, manifest.Definitions)
-	switch {
-	case err != nil:
-		found = topicKinds.unknown(kinds, err)
-	case len(missing) > 0:
-		found = topicKinds.failed(kinds, "missing or not established: "+strings.Join(missing, ", "), reinstall)
-	}
-	findings := append([]finding{found}, s.checkDeployments()...)
-
-	guards := manifest.Guards()
-	found = topicChart.ok(policies, "all %d are there", len(guards))
-	missing, err = install.Missing(ctx, c.client, guards)
-	switch {
-	case err != nil:
-		found = topicChart.unknown(policies, err)
-	case len(missing) > 0:
-		found = topicChart.failed(policies, "missing: "+some(missing), reinstall)
-	}
-	return append(findings, found)
 }
 
 // checkDeployments checks that Hanse's own pods run.
-func (s *snapshot) checkDeployments() []finding {
-	if err := s.err(partDeployments); err != nil {
-		return []finding{topicDeployments.unknown("Deployments", err)}
+func (s *snapshot) checkDeployments(about subject) []finding {
+	if len(s.deployments.Items) == 0 {
+		return about.failed("there are none in namespace "+s.scope.system, reinstall)
 	}
 	var findings []finding
 	for i := range s.deployments.Items {
-		findings = append(findings, checkDeployment(&s.deployments.Items[i]))
-	}
-	if len(findings) == 0 {
-		findings = append(findings, topicDeployments.failed("Deployments", "there are none in namespace "+s.scope.system, reinstall))
+		findings = append(findings, checkDeployment(&s.deployments.Items[i])...)
 	}
 	return findings
 }
 
-func checkDeployment(d *appsv1.Deployment) finding {
-	name, want := "Deployment "+d.Name, install.Replicas(d)
+func checkDeployment(d *appsv1.Deployment) []finding {
+	about, want := subject{topicDeployments, "Deployment " + d.Name}, install.Replicas(d)
 	found := fmt.Sprintf("%d of %d replicas are available", d.Status.AvailableReplicas, want)
 	switch {
 	case want == 0:
-		return topicDeployments.failed(name, "it is scaled to 0", fmt.Sprintf("kubectl scale deployment %s -n %s --replicas=1", d.Name, d.Namespace))
+		return about.failed("it is scaled to 0", fmt.Sprintf("kubectl scale deployment %s -n %s --replicas=1", d.Name, d.Namespace))
 	case d.Status.AvailableReplicas == 0:
-		return topicDeployments.failed(name, found, fmt.Sprintf("see `kubectl describe pods -n %s`", d.Namespace))
+		return about.failed(found, fmt.Sprintf("see `kubectl describe pods -n %s`", d.Namespace))
 	case d.Status.AvailableReplicas < want || d.Status.UpdatedReplicas < want || d.Status.ObservedGeneration < d.Generation:
-		return topicDeployments.warning(name, found+", and some may be of an older version", "wait, and check again")
+		return about.warning(found+", and some may be of an older version", "wait, and check again")
 	default:
-		return topicDeployments.ok(name, "%s", found)
+		return about.ok("%s", found)
 	}
 }
 
 // certificate checks that the API server takes the serving certificate of the kubelet API: else logs and exec fail for all
 // pods on virtual nodes, and nothing else does.
-func (c *checker) certificate(ctx context.Context, s *snapshot) finding {
-	const name = "certificate of the kubelet API"
-	if err := s.err(partDeployments, partNodes); err != nil {
-		return topicCertificate.unknown(name, err)
-	}
+func (c *checker) certificate(ctx context.Context, about subject, s *snapshot) []finding {
 	i := slices.IndexFunc(s.deployments.Items, func(d appsv1.Deployment) bool { return d.Name == kubeletDeployment })
 	if i < 0 {
-		return topicCertificate.skipped(name, "see Deployments")
+		return about.skipped("see Deployments")
 	}
 	mounted := flagOf(&s.deployments.Items[i].Spec.Template.Spec, certificateFlag)
 	found := "made by hanse-kubelet itself, which does unless the API server verifies it"
@@ -222,17 +199,17 @@ func (c *checker) certificate(ctx context.Context, s *snapshot) finding {
 	node, err := c.tryNode(ctx, s)
 	switch {
 	case node == "" && mounted == "" && s.verifiesKubelets():
-		return topicCertificate.failed(name, found+", and it does ("+authorityFlag+")", fix)
+		return about.failed(found+", and it does ("+authorityFlag+")", fix)
 	case node == "":
-		return topicCertificate.ok(name, "%s. There is no virtual node yet to try it with", found)
+		return about.ok("%s. There is no virtual node yet to try it with", found)
 	case err == nil:
-		return topicCertificate.ok(name, "%s, and the API server takes it", found)
+		return about.ok("%s, and the API server takes it", found)
 	case isDistrust(err):
-		return topicCertificate.failed(name, fmt.Sprintf("%s; the API server does not take it, so kubectl logs and exec fail: %s", found, err), fix)
+		return about.failed(fmt.Sprintf("%s; the API server does not take it, so kubectl logs and exec fail: %s", found, err), fix)
 	case apierrors.IsForbidden(err):
-		return topicCertificate.ok(name, "%s. Your rights do not suffice to try whether the API server takes it", found)
+		return about.ok("%s. Your rights do not suffice to try whether the API server takes it", found)
 	default:
-		return topicCertificate.warning(name, fmt.Sprintf("%s; the API server does not reach the kubelet API of %s: %s", found, node, err),
+		return about.warning(fmt.Sprintf("%s; the API server does not reach the kubelet API of %s: %s", found, node, err),
 			"see whether hanse-kubelet runs, and whether the API server reaches its pod")
 	}
 }

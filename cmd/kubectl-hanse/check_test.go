@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,7 +147,7 @@ func TestDeploymentsAreChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To(test.replicas)}}
 			d.Status.AvailableReplicas, d.Status.UpdatedReplicas = test.available, test.updated
-			if got := checkDeployment(d); got.State != test.want {
+			if got := checkDeployment(d); got[0].State != test.want {
 				t.Errorf("%+v, want %s", got, test.want)
 			}
 		})
@@ -263,7 +264,7 @@ func TestTombstonesAreTold(t *testing.T) {
 		Name: "hanse-peer-hamburg", Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeTombstone},
 		Annotations: map[string]string{v1alpha1.AnnotationExpires: "2026-03-31T12:00:00Z"},
 	}}
-	findings := seen(t, []part{partPeers, partNamespaces}, stone).checkPeers()
+	findings := seen(t, []part{partNamespaces}, stone).checkTombstones(subject{})
 	if stateOf(findings, "namespace hanse-peer-hamburg") != stateWarning {
 		t.Errorf("findings: %+v", findings)
 	}
@@ -279,18 +280,18 @@ func TestNodesAreChecked(t *testing.T) {
 	}
 	s := seen(t, []part{partNodes, partDaemonSets}, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "Unknown", "10.0.2.0/24"),
 		node("hanse-c", "True", "10.0.3.0/24", corev1.Taint{Key: v1alpha1.TaintWithdrawn, Effect: corev1.TaintEffectNoSchedule}))
-	findings := append(s.checkNodes(), s.checkDaemonSets(), s.checkRanges())
+	findings := slices.Concat(s.checkNodes(subject{}), s.checkDaemonSets(subject{name: "DaemonSets"}), s.checkRanges(subject{name: "ranges"}))
 	for name, want := range map[string]state{
-		"Node hanse-a": stateOK, "Node hanse-b": stateFailed, "Node hanse-c": stateWarning, "DaemonSets": stateOK, "pod ranges of nodes": stateOK,
+		"Node hanse-a": stateOK, "Node hanse-b": stateFailed, "Node hanse-c": stateWarning, "DaemonSets": stateOK, "ranges": stateOK,
 	} {
 		if got := stateOf(findings, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if got := seen(t, []part{partNodes}, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "True", "")).checkRanges(); got.State != stateFailed {
+	if got := seen(t, []part{partNodes}, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "True", "")).checkRanges(subject{}); got[0].State != stateFailed {
 		t.Errorf("a node without a range: %+v", got)
 	}
-	if got := seen(t, []part{partNodes}, node("hanse-a", "True", "")).checkRanges(); got.State != stateSkipped {
+	if got := seen(t, []part{partNodes}, node("hanse-a", "True", "")).checkRanges(subject{}); got[0].State != stateSkipped {
 		t.Errorf("no node has a range: %+v", got)
 	}
 }

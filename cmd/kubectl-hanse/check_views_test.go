@@ -58,7 +58,7 @@ func TestTheCertificateOfTheKubeletAPIIsChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			check := newChecker(t, test.objects...)
 			check.reach = func(context.Context, string) error { return test.reach }
-			got := check.certificate(soon(t), seen(t, []part{partNodes, partDeployments, partAPIServers}, test.objects...))
+			got := check.certificate(soon(t), subject{}, seen(t, []part{partNodes, partDeployments, partAPIServers}, test.objects...))[0]
 			if got.State != test.want || !strings.Contains(got.Found, test.says) {
 				t.Errorf("%s: %s, want %s that says %q", got.State, got.Found, test.want, test.says)
 			}
@@ -118,7 +118,7 @@ func TestOffloadedNamespacesAreChecked(t *testing.T) {
 		offloading("c-refused", condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Refused")),
 		offloading("d-unplaced", ready, condition(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonNoClusterFits)),
 		offloading("e-new"),
-	).checkOffloadings()
+	).checkOffloadings(subject{name: "offloaded namespaces"})
 	for name, want := range map[string]state{
 		"offloaded namespaces": stateOK, "namespace a-ready": "", "namespace b-pending": stateWarning,
 		"namespace c-refused": stateWarning, "namespace d-unplaced": stateWarning, "namespace e-new": stateWarning,
@@ -130,7 +130,7 @@ func TestOffloadedNamespacesAreChecked(t *testing.T) {
 	if findings[0].Found != "ready: 1 of 5" {
 		t.Errorf("it says %q", findings[0].Found)
 	}
-	if none := seen(t, []part{partOffloadings}).checkOffloadings(); len(none) != 1 || none[0].State != stateOK {
+	if none := seen(t, []part{partOffloadings}).checkOffloadings(subject{}); len(none) > 0 {
 		t.Errorf("of none it says %+v", none)
 	}
 }

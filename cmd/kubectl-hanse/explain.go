@@ -55,7 +55,7 @@ func newExplainPodCommand(global *globalFlags) *cobra.Command {
 	}
 	// It hides the flag of the same name by which other verbs find Hanse.
 	command.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the pod; by default that of the context")
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml; by default text")
+	command.Flags().VarP(oneOf(&output, "json", "yaml"), "output", "o", "json or yaml; by default text")
 	return command
 }
 

@@ -62,6 +62,8 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 		"install that prints without dry run":  {"install", "-o", "yaml"},
 		"install with a value that is none":    {"install", "--dry-run=client", "--set", "kubernetes=1"},
 		"install with an id that is none":      {"install", "--dry-run=client", "--cluster-id", "Lübeck"},
+		"status as XML":                        {"status", "-o", "xml"},
+		"table as XML":                         {"table", "-o", "xml"},
 		"version as XML":                       {"version", "--client", "-o", "xml"},
 		"a cluster that does not exist":        {"status", "--kubeconfig", "/nonexistent"},
 	} {

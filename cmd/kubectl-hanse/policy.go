@@ -69,15 +69,8 @@ type askFlags struct {
 
 func (f *askFlags) bind(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVarP(&f.output, "output", "o", "", "json or yaml; by default text")
+	flags.VarP(oneOf(&f.output, "json", "yaml"), "output", "o", "json or yaml; by default text")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
-}
-
-func checkOutput(output string) error {
-	if output != "" && output != "json" && output != "yaml" {
-		return fmt.Errorf("--output is json or yaml, not %q", output)
-	}
-	return nil
 }
 
 // policyTestFlags are those of `policy test`.
@@ -122,7 +115,7 @@ func newPolicyTestCommand(global *globalFlags) *cobra.Command {
 // asked is what the flags ask.
 func (f *policyTestFlags) asked(file string) (policyTrial, error) {
 	asked := policyTrial{Question: f.question, About: f.advertisement + f.forNamespace}
-	if err := errors.Join(isQuestion(f.question), checkOutput(f.ask.output), f.subject()); err != nil {
+	if err := errors.Join(isQuestion(f.question), f.subject()); err != nil {
 		return asked, err
 	}
 	var err error
@@ -175,7 +168,7 @@ func newPolicyExplainCommand(global *globalFlags) *cobra.Command {
 		Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
 			asked, err := explained(args[0], args[1], outgoing)
-			if err = errors.Join(err, checkOutput(flags.output)); err != nil {
+			if err != nil {
 				return err
 			}
 			return ask(command, global, *flags, asked)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -60,7 +59,7 @@ func newPolicyShowCommand(global *globalFlags) *cobra.Command {
 			if len(args) == 1 {
 				about = args
 			}
-			if err := errors.Join(isQuestion(about[0]), checkOutput(output)); err != nil {
+			if err := isQuestion(about[0]); err != nil {
 				return err
 			}
 			return global.within(command, 30*time.Second, func(ctx context.Context, c *connection) error {
@@ -72,7 +71,7 @@ func newPolicyShowCommand(global *globalFlags) *cobra.Command {
 			})
 		},
 	}
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml; by default Rego, with comments")
+	command.Flags().VarP(oneOf(&output, "json", "yaml"), "output", "o", "json or yaml; by default Rego, with comments")
 	return command
 }
 

@@ -153,10 +153,10 @@ func TestBrokenPoliciesAreInTheStatusAndFoundByCheck(t *testing.T) {
 	if !strings.Contains(text.String(), "limits/broken.rego   incoming   broken: not in force") {
 		t.Errorf("the status is\n%s", text.String())
 	}
-	if got := (&snapshot{policies: w.policies(t)}).checkPolicies(); got.State != stateWarning || !strings.Contains(got.Found, "limits/broken.rego") {
+	if got := (&snapshot{policies: w.policies(t)}).checkPolicies(subject{})[0]; got.State != stateWarning || !strings.Contains(got.Found, "limits/broken.rego") {
 		t.Errorf("check finds %+v", got)
 	}
-	if got := (&snapshot{policies: governed(t).policies(t)}).checkPolicies(); got.State != stateOK {
+	if got := (&snapshot{policies: governed(t).policies(t)}).checkPolicies(subject{})[0]; got.State != stateOK {
 		t.Errorf("check finds %+v where all is well", got)
 	}
 }

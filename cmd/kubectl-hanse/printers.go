@@ -21,13 +21,13 @@ import (
 const none = "-"
 
 // A document is text for people, which is printed when it is complete.
-type document struct{ text bytes.Buffer }
+type document struct{ bytes.Buffer }
 
-func (d *document) printf(format string, args ...any) { fmt.Fprintf(&d.text, format, args...) }
+func (d *document) printf(format string, args ...any) { fmt.Fprintf(d, format, args...) }
 
 // table prints rows in columns, the header first.
 func (d *document) table(rows ...[]string) {
-	writer := tabwriter.NewWriter(&d.text, 0, 0, 3, ' ', 0)
+	writer := tabwriter.NewWriter(d, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
 		_, _ = io.WriteString(writer, strings.Join(row, "\t")+"\n") // a buffer takes everything
 	}
@@ -41,18 +41,9 @@ func (d *document) notes(notes []string) {
 	}
 }
 
-func (d *document) printTo(to io.Writer) error {
-	_, err := d.text.WriteTo(to)
-	return err
-}
-
 // show prints a view: for scripts as JSON or YAML, otherwise as a document for people.
 func show(to io.Writer, view any, output string, forPeople func(*document)) error {
 	switch output {
-	case "", "table", "wide":
-		text := &document{}
-		forPeople(text)
-		return text.printTo(to)
 	case "json":
 		encoder := json.NewEncoder(to)
 		encoder.SetIndent("", "  ")
@@ -65,7 +56,10 @@ func show(to io.Writer, view any, output string, forPeople func(*document)) erro
 		_, err = to.Write(data)
 		return err
 	default:
-		return fmt.Errorf("--output is wide, json or yaml, not %q", output)
+		text := &document{}
+		forPeople(text)
+		_, err := text.WriteTo(to)
+		return err
 	}
 }
 

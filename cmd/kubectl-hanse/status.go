@@ -41,7 +41,7 @@ func newStatusCommand(global *globalFlags) *cobra.Command {
 			})
 		},
 	}
-	command.Flags().StringVarP(&output, "output", "o", "", "wide, json or yaml; by default a table")
+	command.Flags().VarP(oneOf(&output, "wide", "json", "yaml"), "output", "o", "wide, json or yaml; by default a table")
 	return command
 }
 

@@ -27,7 +27,7 @@ type tableFlags struct {
 }
 
 func newTableCommand(global *globalFlags) *cobra.Command {
-	flags := &tableFlags{}
+	flags := &tableFlags{output: "table"}
 	command := &cobra.Command{
 		Use:   "table",
 		Short: "Show what other clusters offer this one, and what it costs",
@@ -47,7 +47,7 @@ func newTableCommand(global *globalFlags) *cobra.Command {
 			})
 		},
 	}
-	command.Flags().StringVarP(&flags.output, "output", "o", "table", "table, wide, json or yaml")
+	command.Flags().VarP(oneOf(&flags.output, "table", "wide", "json", "yaml"), "output", "o", "table, wide, json or yaml")
 	command.Flags().StringVar(&flags.sort, "sort", "", "price, latency or cpu: what is best comes first; by default by cluster id, and with --for by cost")
 	command.Flags().StringVar(&flags.query, "for", "", "what a pod asks for, such as 'cpu=2,memory=4Gi,image=nginx'")
 	return command
