@@ -262,16 +262,11 @@ func (s *snapshot) checkOffloadings(about subject) []finding {
 // checkOffloading tells of one that is not ready, or that finds no cluster for its pods. What a user has asked for and
 // cannot have is no failure of the cluster's.
 func checkOffloading(offloading *v1alpha1.NamespaceOffloading) []finding {
-	about := subject{topicOffloading, "namespace " + offloading.Namespace}
-	ready := readyOf(offloading.Status.Conditions)
-	switch {
-	case ready.Status != metav1.ConditionTrue:
-		return about.warning(ready.Reason+": "+ready.Message, "kubectl hanse status shows how each peer stands")
-	case unplaced(offloading) != "":
-		return about.warning(unplaced(offloading), "kubectl hanse policy explain placement "+offloading.Namespace)
-	default:
+	problems := offloadingProblems(offloading)
+	if len(problems) == 0 {
 		return nil
 	}
+	return subject{topicOffloading, "namespace " + offloading.Namespace}.warning(problems[0].Reason+": "+problems[0].Message, problems[0].Fix)
 }
 
 // checkRanges checks that Kubernetes still has a range of pod addresses for each node: a virtual one takes one as well.

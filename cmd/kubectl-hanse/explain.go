@@ -1,18 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +20,6 @@ func newExplainCommand(global *globalFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "explain",
 		Short:   "Say where a pod runs, why there, and what is wrong if something is",
-		Long:    "Says of one pod where it runs, why there, how it is, and what to do if something is wrong.",
 		Example: `  kubectl hanse explain pod web-1 -n shop`,
 		Args:    cobra.NoArgs,
 	}
@@ -38,7 +33,7 @@ func newExplainPodCommand(global *globalFlags) *cobra.Command {
 		Use:   "pod NAME",
 		Short: "Say where a pod runs, why there, and what is wrong if something is",
 		Long: "Puts together what this cluster knows of the pod: its node and the peer behind it, what the namespace's offloading and\n" +
-			"the placement say, how the pod is over there, and what to do if something is wrong.",
+			"the placement say, how the remote pod is, and what to do if something is wrong.",
 		Example: `  kubectl hanse explain pod web-1 -n shop
   kubectl hanse explain pod web-1 -n shop -o json | jq .problems`,
 		Args: cobra.ExactArgs(1),
@@ -63,81 +58,26 @@ func newExplainPodCommand(global *globalFlags) *cobra.Command {
 type podFacts struct {
 	*snapshot
 	pod        *corev1.Pod
-	node       *corev1.Node
+	node       *corev1.Node // if it is virtual
 	offloading *v1alpha1.NamespaceOffloading
 	hidden     []string // what the user may not see
 }
 
-// hiddenOffloading stands in podFacts.hidden for the NamespaceOffloading.
-const hiddenOffloading = "the namespace's offloading"
-
 // observePod reads what there is about a pod. Users of a namespace see little of the cluster around it.
 func observePod(ctx context.Context, c client.Client, key client.ObjectKey, now time.Time) (podFacts, error) {
-	seen := podFacts{pod: &corev1.Pod{}}
-	if err := c.Get(ctx, key, seen.pod); err != nil {
-		return seen, fmt.Errorf("read pod %s: %w", key, err)
+	f := podFacts{pod: &corev1.Pod{}}
+	if err := c.Get(ctx, key, f.pod); err != nil {
+		return f, fmt.Errorf("read pod %s: %w", key, err)
 	}
-	parts := []part{partVirtualNodes, partPeers, partOffers, partEvents}
-	seen.snapshot = take(ctx, c, scope{namespace: key.Namespace, pod: key.Name}, now, parts...)
-	hidden, err := seen.errButHidden(parts...)
-	if err != nil {
-		return seen, err
+	parts := []part{partOffloadings, partVirtualNodes, partPeers, partOffers, partEvents}
+	f.snapshot = take(ctx, c, scope{namespace: key.Namespace, pod: f.pod.UID}, now, parts...)
+	f.node = f.snapshot.node(f.pod.Spec.NodeName)
+	if len(f.offloadings.Items) > 0 {
+		f.offloading = &f.offloadings.Items[0]
 	}
-	offloading := offloadingOf(key.Namespace)
-	found, err := read(ctx, c, offloading.Namespace, offloading.Name, offloading)
-	if apierrors.IsForbidden(err) {
-		hidden, err = append([]string{hiddenOffloading}, hidden...), nil
-	}
-	if found {
-		seen.offloading = offloading
-	}
-	seen.hidden = hidden
-	seen.orderEvents()
-	if err == nil {
-		err = seen.observeNode(ctx, c)
-	}
-	return seen, err
-}
-
-// observeNode reads the node that the pod is bound to, as far as the user may see it. Most are not virtual.
-func (f *podFacts) observeNode(ctx context.Context, c client.Client) error {
-	name := f.pod.Spec.NodeName
-	f.node = f.snapshot.node(name)
-	if name == "" || f.node != nil {
-		return nil
-	}
-	node := &corev1.Node{}
-	found, err := read(ctx, c, "", name, node)
-	if found {
-		f.node = node
-	}
-	if apierrors.IsForbidden(err) {
-		return nil
-	}
-	return err
-}
-
-// orderEvents keeps the events of this pod, the newest last.
-func (f *podFacts) orderEvents() {
-	events := &f.events
-	events.Items = slices.DeleteFunc(events.Items, func(e eventsv1.Event) bool { return e.Regarding.UID != f.pod.UID })
-	slices.SortFunc(events.Items, func(a, b eventsv1.Event) int {
-		return cmp.Or(timeOf(&a).Compare(timeOf(&b)), cmp.Compare(a.Name, b.Name))
-	})
-}
-
-// timeOf is when an event happened last.
-func timeOf(e *eventsv1.Event) time.Time {
-	switch {
-	case e.Series != nil:
-		return e.Series.LastObservedTime.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	case !e.DeprecatedLastTimestamp.IsZero():
-		return e.DeprecatedLastTimestamp.Time
-	default:
-		return e.CreationTimestamp.Time
-	}
+	var err error
+	f.hidden, err = f.errButHidden(parts...)
+	return f, err
 }
 
 func printExplained(to io.Writer, found podExplained, output string, now time.Time) error {
@@ -146,7 +86,11 @@ func printExplained(to io.Writer, found podExplained, output string, now time.Ti
 		line("Pod:", found.Namespace+"/"+found.Name)
 		line("Where:", placeText(found.Where, now))
 		title := "Why:"
-		for _, reason := range choiceLines(found.Why) {
+		if found.Why.Strategy != "" {
+			line(title, fmt.Sprintf("the namespace is offloaded with strategy %s", found.Why.Strategy))
+			title = ""
+		}
+		for _, reason := range found.Why.Reasons {
 			line(title, reason)
 			title = ""
 		}
@@ -179,22 +123,12 @@ func placeText(where podPlace, now time.Time) string {
 	return text
 }
 
-// choiceLines say why a pod is where it is.
-func choiceLines(why podChoice) []string {
-	if why.Strategy == "" {
-		return why.Reasons
-	}
-	return append([]string{fmt.Sprintf("the namespace is offloaded with strategy %s", why.Strategy)}, why.Reasons...)
-}
-
 func stateText(state podState) string {
-	text := orElse(string(state.Phase), "unknown")
+	ready := "not ready"
 	if state.Ready {
-		text += ", ready"
-	} else {
-		text += ", not ready"
+		ready = "ready"
 	}
-	return text + inBrackets(state.Reason) + ", " + count(int(state.Restarts), "restart")
+	return fmt.Sprintf("%s, %s%s, %s", orElse(string(state.Phase), "unknown"), ready, inBrackets(state.Reason), count(int(state.Restarts), "restart"))
 }
 
 func printCandidates(d *document, candidates []podCandidate) {
@@ -204,11 +138,8 @@ func printCandidates(d *document, candidates []podCandidate) {
 	d.printf("\nVirtual nodes, as they are judged now:\n")
 	rows := [][]string{{"NODE", "WEIGHT", "PRICE", "EXCLUDED"}}
 	for _, c := range candidates {
-		weight := none
-		if c.Weight > 0 {
-			weight = fmt.Sprint(c.Weight)
-		}
-		rows = append(rows, []string{c.Node, weight, orElse(c.Price, none), printable(orElse(c.Excluded, none))})
+		weight := strings.TrimPrefix(fmt.Sprint(c.Weight), "0")
+		rows = append(rows, []string{c.Node, orElse(weight, none), orElse(c.Price, none), orElse(c.Excluded, none)})
 	}
 	d.table(rows...)
 }

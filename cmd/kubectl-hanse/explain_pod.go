@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -75,39 +75,32 @@ type containerState struct {
 // explainPod says all that the facts say. Equal facts give an equal answer.
 func explainPod(f podFacts) podExplained {
 	where := placeOf(f)
-	found := podExplained{
+	return podExplained{
 		Namespace: f.pod.Namespace, Name: f.pod.Name, Where: where, Why: choiceOf(f, where), State: stateOfPod(f.pod),
-		Problems: problemsOf(f, where), Hidden: f.hidden,
+		Problems: append([]podProblem{}, problemsOf(f, where)...), Hidden: f.hidden,
 	}
-	if found.Problems == nil {
-		found.Problems = []podProblem{}
-	}
-	return found
 }
 
 func placeOf(f podFacts) podPlace {
-	if f.pod.Spec.NodeName == "" {
-		return podPlace{Kind: placeNone}
-	}
-	place := podPlace{Kind: placeHome, Node: f.pod.Spec.NodeName, Since: f.pod.Status.StartTime}
-	if bound := podCondition(f.pod, corev1.PodScheduled); bound != nil && bound.Status == corev1.ConditionTrue && !bound.LastTransitionTime.IsZero() {
-		place.Since = &bound.LastTransitionTime
-	}
-	peer, virtual := strings.CutPrefix(place.Node, v1alpha1.VirtualNodePrefix) // all that a user knows who may not see nodes
-	if f.node != nil {
-		peer, virtual = f.node.Labels[v1alpha1.LabelPeer], f.node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode
-		place.ClusterID = f.node.Labels[v1alpha1.LabelClusterID]
-	}
-	if !virtual {
-		place.ClusterID = ""
+	place := podPlace{Kind: placeNone, Node: f.pod.Spec.NodeName}
+	if place.Node == "" {
 		return place
 	}
-	place.Kind, place.Peer = placeVirtual, peer
-	if cluster := f.offloadingTo(peer); cluster != nil {
-		place.TwinNamespace = cluster.Twin
+	place.Kind, place.Since = placeHome, f.pod.Status.StartTime
+	if bound := offload.PodCondition(&f.pod.Status, corev1.PodScheduled); bound != nil && bound.Status == corev1.ConditionTrue && !bound.LastTransitionTime.IsZero() {
+		place.Since = &bound.LastTransitionTime
 	}
-	if known := f.peer(peer); known != nil && place.ClusterID == "" {
-		place.ClusterID = known.Spec.ClusterID
+	if !f.isVirtual(place.Node) {
+		return place
+	}
+	place.Kind, place.Peer = placeVirtual, strings.TrimPrefix(place.Node, v1alpha1.VirtualNodePrefix)
+	if f.node != nil {
+		place.ClusterID = f.node.Labels[v1alpha1.LabelClusterID]
+	} else if peer := f.peer(place.Peer); peer != nil {
+		place.ClusterID = peer.Spec.ClusterID
+	}
+	if cluster := f.offloadingTo(place.Peer); cluster != nil {
+		place.TwinNamespace = cluster.Twin
 	}
 	return place
 }
@@ -117,29 +110,17 @@ func (f podFacts) offloadingTo(peer string) *v1alpha1.ClusterOffloading {
 	if f.offloading == nil {
 		return nil
 	}
-	i := slices.IndexFunc(f.offloading.Status.Clusters, func(c v1alpha1.ClusterOffloading) bool { return c.Peer == peer })
-	if i < 0 {
-		return nil
-	}
-	return &f.offloading.Status.Clusters[i]
-}
-
-func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
-	if i < 0 {
-		return nil
-	}
-	return &pod.Status.Conditions[i]
+	return find(f.offloading.Status.Clusters, func(c *v1alpha1.ClusterOffloading) bool { return c.Peer == peer })
 }
 
 func isPodReady(pod *corev1.Pod) bool {
-	ready := podCondition(pod, corev1.PodReady)
+	ready := offload.PodCondition(&pod.Status, corev1.PodReady)
 	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
 func choiceOf(f podFacts, where podPlace) podChoice {
 	switch {
-	case slices.Contains(f.hidden, hiddenOffloading):
+	case f.errs[partOffloadings] != nil:
 		return podChoice{Reasons: []string{"You may not see whether the namespace is offloaded"}}
 	case f.offloading == nil && where.Kind == placeVirtual:
 		return podChoice{Reasons: []string{"It was placed while the namespace was offloaded, or chose its node itself: the namespace is not offloaded now"}}
@@ -159,36 +140,35 @@ func choiceOf(f podFacts, where podPlace) podChoice {
 
 func reasonsOf(f podFacts, where podPlace, placement offload.Placement) []string {
 	var reasons []string
-	add := func(text string, args ...any) { reasons = append(reasons, fmt.Sprintf(text, args...)) }
 	if isOfDaemonSet(f.pod) {
-		add("It belongs to a DaemonSet, whose pods stay on the nodes that they are made for")
+		reasons = append(reasons, "It belongs to a DaemonSet, whose pods stay on the nodes that they are made for")
 	}
 	if cause := f.pod.Annotations[v1alpha1.AnnotationRunsAtHome]; cause != "" {
-		add("It cannot run in another cluster: %s", cause)
-		return reasons
+		return append(reasons, "It cannot run in another cluster: "+cause)
 	}
-	add("%s", strategyReason(f, where, placement))
+	reasons = append(reasons, strategyReason(f, where, placement))
 	if class := placement.ClassOf(f.pod); class != nil {
-		add("It belongs to the class %s", class.Name)
+		reasons = append(reasons, "It belongs to the class "+class.Name)
 	}
 	if prefer := f.pod.Annotations[v1alpha1.AnnotationPrefer]; prefer != "" {
-		add("Its annotation prefers %s", prefer)
+		reasons = append(reasons, "Its annotation prefers "+prefer)
 	}
 	if decided := placement.Decided(f.pod); decided.Strict {
-		add("Placement is strict: only %s", orElse(strings.Join(decided.Only, ", "), "a cluster that fits, and none does"))
+		reasons = append(reasons, "Placement is strict: only "+orElse(strings.Join(decided.Only, ", "), "a cluster that fits, and none does"))
 	}
 	return reasons
 }
 
 // strategyReason says how the strategy and the place of the pod go together.
 func strategyReason(f podFacts, where podPlace, placement offload.Placement) string {
+	older := "and onChange is " + string(cmp.Or(f.offloading.Spec.OnChange, v1alpha1.ChangeKeep))
 	switch strategy := placement.Strategy(); {
 	case strategy == v1alpha1.StrategyLocal && where.Kind == placeVirtual:
-		return fmt.Sprintf("Strategy Local keeps new pods at home; this one was placed before that, and onChange is %s", f.onChange())
+		return "Strategy Local keeps new pods at home; this one was placed before that, " + older
 	case strategy == v1alpha1.StrategyLocal:
 		return "Strategy Local keeps pods at home"
 	case strategy == v1alpha1.StrategyRemote && where.Kind == placeHome:
-		return fmt.Sprintf("Strategy Remote sends new pods away; this one was placed before that, or chose its node itself, and onChange is %s", f.onChange())
+		return "Strategy Remote sends new pods away; this one was placed before that, or chose its node itself, " + older
 	case strategy == v1alpha1.StrategyRemote:
 		return "Strategy Remote sends pods to virtual nodes alone"
 	case !placement.PrefersHome(f.pod):
@@ -198,13 +178,6 @@ func strategyReason(f podFacts, where podPlace, placement offload.Placement) str
 	default:
 		return "Home comes first, then virtual nodes"
 	}
-}
-
-func (f podFacts) onChange() v1alpha1.ChangeMode {
-	if f.offloading.Spec.OnChange == "" {
-		return v1alpha1.ChangeKeep
-	}
-	return f.offloading.Spec.OnChange
 }
 
 // candidates are all virtual nodes, with what was decided about them.
@@ -228,16 +201,14 @@ func stateOfPod(pod *corev1.Pod) podState {
 	state := podState{Phase: pod.Status.Phase, Ready: isPodReady(pod), Reason: pod.Status.Reason, Message: pod.Status.Message}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
 		state.Restarts += c.RestartCount
-		one := containerState{Name: c.Name, Restarts: c.RestartCount}
+		one := containerState{Name: c.Name, State: "waiting", Restarts: c.RestartCount}
 		switch {
 		case c.State.Running != nil:
 			one.State = "running"
 		case c.State.Terminated != nil:
 			one.State, one.Reason = "terminated", c.State.Terminated.Reason
 		case c.State.Waiting != nil:
-			one.State, one.Reason = "waiting", c.State.Waiting.Reason
-		default:
-			one.State = "waiting"
+			one.Reason = c.State.Waiting.Reason
 		}
 		state.Containers = append(state.Containers, one)
 	}

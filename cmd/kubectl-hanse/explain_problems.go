@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // podProblem is something that is wrong with a pod, and what to do about it.
@@ -28,32 +29,30 @@ const (
 	linkDisconnect = "docs/explanation/placement.md#when-a-provider-is-cut-off"
 	linkReasons    = "docs/reference/conditions.md#reasons"
 	linkOffload    = "docs/how-to/offload-a-namespace.md"
+	linkGone       = troubleshooting + "#a-namespace-or-peer-does-not-go-away"
+	linkPlace      = "docs/how-to/place-pods.md"
 	linkNobody     = "docs/explanation/placement.md#a-pod-on-a-virtual-node-that-nobody-offloads"
 )
 
 // shownEvents is how many of the latest warnings are told.
 const shownEvents = 3
 
+func problem(reason, message, fix, link string) []podProblem {
+	return []podProblem{{Reason: reason, Message: message, Fix: fix, Link: link}}
+}
+
 // problemsOf are what is wrong, what explains the others first.
 func problemsOf(f podFacts, where podPlace) []podProblem {
-	var found []podProblem
-	add := func(p *podProblem) {
-		if p != nil {
-			found = append(found, *p)
-		}
-	}
-	add(deletionProblem(f))
+	found := deletionProblem(f)
 	switch where.Kind {
 	case placeNone:
 		found = append(found, unboundProblems(f)...)
 	case placeVirtual:
-		add(nodeProblem(f, where))
-		add(twinProblem(f, where))
+		found = slices.Concat(found, nodeProblem(f, where), twinProblem(f, where))
 	}
-	add(statusProblem(f, where))
-	found = append(found, containerProblems(f.pod)...)
+	found = slices.Concat(found, statusProblem(f, where), containerProblems(f.pod))
 	if len(found) == 0 {
-		add(silentProblem(f, where))
+		found = silentProblem(f, where)
 	}
 	if len(found) > 0 {
 		found = append(found, warnings(f, found)...)
@@ -65,115 +64,94 @@ func problemsOf(f podFacts, where podPlace) []podProblem {
 const startTimeout = time.Minute
 
 // silentProblem tells of a pod that is not ready though nothing complains.
-func silentProblem(f podFacts, where podPlace) *podProblem {
+func silentProblem(f podFacts, where podPlace) []podProblem {
 	started := where.Since == nil || f.now.Sub(where.Since.Time) > startTimeout
 	switch {
 	case where.Kind == placeNone, hasEnded(f.pod), !started, isPodReady(f.pod):
 		return nil
 	case f.pod.Status.Phase != corev1.PodRunning && where.Kind == placeVirtual:
-		return &podProblem{
-			Reason: "NotStarted", Message: "The provider has not started it yet, and does not say why",
-			Fix: "Its administrator sees more: kubectl get shadowpods -A there, condition Scheduled", Link: linkPending,
-		}
+		return problem("NotStarted", "The provider has not started it yet, and does not say why",
+			"Its administrator sees more: kubectl get shadowpods -A there, condition Scheduled", linkPending)
 	default:
-		return &podProblem{
-			Reason: "NotReady", Message: "Not all of its containers and readiness gates are ready",
-			Fix: fmt.Sprintf("kubectl describe pod -n %s %s", f.pod.Namespace, f.pod.Name), Link: linkPending,
-		}
+		return problem("NotReady", "Not all of its containers and readiness gates are ready",
+			fmt.Sprintf("kubectl describe pod -n %s %s", f.pod.Namespace, f.pod.Name), linkPending)
 	}
 }
 
 // deletionProblem tells of a pod that is late to go.
-func deletionProblem(f podFacts) *podProblem {
-	pod := f.pod
-	if pod.DeletionTimestamp.IsZero() || f.now.Before(pod.DeletionTimestamp.Time) {
+func deletionProblem(f podFacts) []podProblem {
+	if f.pod.DeletionTimestamp.IsZero() || f.now.Before(f.pod.DeletionTimestamp.Time) {
 		return nil
 	}
-	problem := &podProblem{
-		Reason:  "Deleting",
-		Message: fmt.Sprintf("It should have gone %s ago", duration.HumanDuration(f.now.Sub(pod.DeletionTimestamp.Time))),
-		Fix:     "It goes when its remote pod has gone: see whether the peer answers",
-		Link:    troubleshooting + "#a-namespace-or-peer-does-not-go-away",
+	fix := "It goes when its remote pod has gone: see whether the peer answers"
+	if len(f.pod.Finalizers) > 0 {
+		fix = "Finalizers hold it: " + some(f.pod.Finalizers)
 	}
-	if len(pod.Finalizers) > 0 {
-		problem.Fix = "Finalizers hold it: " + some(pod.Finalizers)
-	}
-	return problem
+	return problem("Deleting", fmt.Sprintf("It should have gone %s ago", duration.HumanDuration(f.now.Sub(f.pod.DeletionTimestamp.Time))), fix, linkGone)
 }
 
 // unboundProblems are why the pod has no node.
 func unboundProblems(f podFacts) []podProblem {
-	bound := podCondition(f.pod, corev1.PodScheduled)
+	bound := offload.PodCondition(&f.pod.Status, corev1.PodScheduled)
 	switch {
 	case len(f.pod.Spec.SchedulingGates) > 0:
-		return []podProblem{{Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling gates hold it", Fix: "Whoever put them on takes them off", Link: linkPending}}
+		return problem(corev1.PodReasonSchedulingGated, "Scheduling gates hold it", "Whoever put them on takes them off", linkPending)
 	case bound == nil || bound.Status == corev1.ConditionTrue:
-		return []podProblem{{Reason: "NotScheduled", Message: "The scheduler has not looked at it yet", Link: linkPending}}
+		return problem("NotScheduled", "The scheduler has not looked at it yet", "", linkPending)
 	}
-	found := []podProblem{{
-		Reason: bound.Reason, Message: "No node takes it: " + bound.Message,
-		Fix: "Make room, ask for less, or have the namespace offloaded to more clusters", Link: linkPending,
-	}}
+	found := problem(bound.Reason, "No node takes it: "+bound.Message,
+		"Make room, ask for less, or have the namespace offloaded to more clusters", linkPending)
 	if f.offloading == nil || f.offloading.Spec.Strategy == v1alpha1.StrategyLocal {
 		return found
 	}
-	if placed := meta.FindStatusCondition(f.offloading.Status.Conditions, v1alpha1.ConditionPlaced); placed != nil && placed.Status == metav1.ConditionFalse {
-		found = append(found, podProblem{
-			Reason: placed.Reason, Message: "Placement chooses no cluster: " + placed.Message,
-			Fix: "Change spec.placement of the NamespaceOffloading: kubectl hanse policy explain placement " + f.pod.Namespace, Link: "docs/how-to/place-pods.md",
-		})
+	return append(found, offloadingProblems(f.offloading)...)
+}
+
+// offloadingProblems are why new pods of a namespace do not leave.
+func offloadingProblems(o *v1alpha1.NamespaceOffloading) []podProblem {
+	var found []podProblem
+	if ready := readyOf(o.Status.Conditions); ready.Status != metav1.ConditionTrue {
+		found = problem(ready.Reason, "The offloading of the namespace is not ready: "+ready.Message, "kubectl hanse status says how each peer stands", linkOffload)
 	}
-	if ready := readyOf(f.offloading.Status.Conditions); ready.Status != metav1.ConditionTrue {
-		found = append(found, podProblem{
-			Reason: ready.Reason, Message: "The offloading of the namespace is not ready: " + ready.Message,
-			Fix: "kubectl hanse status says how each peer stands", Link: linkOffload,
-		})
+	if placed := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionPlaced); placed != nil && placed.Status == metav1.ConditionFalse {
+		found = append(found, problem(placed.Reason, "Placement chooses no cluster: "+placed.Message,
+			"Change spec.placement of the NamespaceOffloading: kubectl hanse policy explain placement "+o.Namespace, linkPlace)...)
 	}
 	return found
 }
 
 // nodeProblem tells of a provider that does not answer.
-func nodeProblem(f podFacts, where podPlace) *podProblem {
+func nodeProblem(f podFacts, where podPlace) []podProblem {
 	if f.node == nil || isNodeReady(f.node) {
 		return nil
 	}
-	problem := &podProblem{
-		Reason:  v1alpha1.ReasonDisconnected,
-		Message: fmt.Sprintf("Node %s is not ready, so nobody knows how the pod is. It goes on running there", where.Node),
-		Fix:     fmt.Sprintf("kubectl hanse check --peer %s says what is wrong", where.Peer),
-		Link:    linkNode,
-	}
+	fix, link := fmt.Sprintf("kubectl hanse check --peer %s says what is wrong", where.Peer), linkNode
 	if f.offloading != nil {
-		problem.Link = linkDisconnect
-		problem.Fix += "; it stays for as long as it takes (onDisconnect is Wait)"
+		link = linkDisconnect
 		if f.offloading.Spec.OnDisconnect == v1alpha1.DisconnectionReplace {
-			problem.Fix = fmt.Sprintf("kubectl hanse check --peer %s says what is wrong; after a while another takes its place (onDisconnect is Replace)", where.Peer)
+			fix += "; after a while another takes its place (onDisconnect is Replace)"
+		} else {
+			fix += "; it stays for as long as it takes (onDisconnect is Wait)"
 		}
 	}
-	return problem
+	message := fmt.Sprintf("Node %s is not ready, so nobody knows how the pod is. It goes on running there", where.Node)
+	return problem(v1alpha1.ReasonDisconnected, message, fix, link)
 }
 
 // twinProblem tells of a peer that has no namespace for the pod. A pod that serves has one.
-func twinProblem(f podFacts, where podPlace) *podProblem {
-	if isPodReady(f.pod) {
-		return nil
-	}
-	if f.offloading == nil {
-		if slices.Contains(f.hidden, hiddenOffloading) {
-			return nil
-		}
-		return &podProblem{
-			Reason: "NotOffloaded", Message: "It is on a virtual node, and its namespace is not offloaded: new pods stay at home",
-			Fix: "If it waits there, delete it, or run: kubectl hanse offload " + f.pod.Namespace, Link: linkNobody,
-		}
-	}
+func twinProblem(f podFacts, where podPlace) []podProblem {
 	cluster := f.offloadingTo(where.Peer)
-	if cluster == nil || cluster.State == "Ready" {
+	switch {
+	case isPodReady(f.pod), f.errs[partOffloadings] != nil:
 		return nil
-	}
-	return &podProblem{
-		Reason: cluster.State, Message: fmt.Sprintf("Peer %s has no namespace for it as it is wanted: %s", where.Peer, cluster.Message),
-		Fix: "kubectl hanse status " + where.Peer, Link: linkOffload,
+	case f.offloading == nil:
+		return problem("NotOffloaded", "It is on a virtual node, and its namespace is not offloaded: new pods stay at home",
+			"If it waits there, delete it, or run: kubectl hanse offload "+f.pod.Namespace, linkNobody)
+	case cluster == nil || cluster.State == "Ready":
+		return nil
+	default:
+		return problem(cluster.State, fmt.Sprintf("Peer %s has no namespace for it as it is wanted: %s", where.Peer, cluster.Message),
+			"kubectl hanse status "+where.Peer, linkOffload)
 	}
 }
 
@@ -189,22 +167,17 @@ var fixes = map[string]string{
 }
 
 // statusProblem tells what the pod's own status complains of.
-func statusProblem(f podFacts, where podPlace) *podProblem {
-	status := &f.pod.Status
+func statusProblem(f podFacts, where podPlace) []podProblem {
+	status, link := &f.pod.Status, linkReasons
 	switch {
 	case status.Reason == "" && status.Phase != corev1.PodFailed:
 		return nil
 	case status.Reason == v1alpha1.ReasonDisconnected && f.node != nil && !isNodeReady(f.node):
 		return nil // the node's problem says so, and more
+	case where.Kind != placeVirtual:
+		link = linkPending
 	}
-	problem := &podProblem{
-		Reason: orElse(status.Reason, string(status.Phase)), Message: orElse(status.Message, "The pod has failed"),
-		Fix: fixes[status.Reason], Link: linkReasons,
-	}
-	if where.Kind != placeVirtual {
-		problem.Link = linkPending
-	}
-	return problem
+	return problem(orElse(status.Reason, string(status.Phase)), orElse(status.Message, "The pod has failed"), fixes[status.Reason], link)
 }
 
 // harmless are reasons with which a container waits while all is well.
@@ -213,26 +186,19 @@ var harmless = []string{"", "ContainerCreating", "PodInitializing"}
 // containerProblems tell of containers that do not come up, or end badly.
 func containerProblems(pod *corev1.Pod) []podProblem {
 	var found []podProblem
-	logs := func(container string) string {
-		return fmt.Sprintf("kubectl logs -n %s %s -c %s --previous", pod.Namespace, pod.Name, container)
-	}
+	name := fmt.Sprintf("-n %s %s", pod.Namespace, pod.Name)
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		switch {
-		case c.State.Waiting != nil && c.State.Waiting.Reason == pod.Status.Reason: // told of the pod as a whole
-		case c.State.Waiting != nil && !slices.Contains(harmless, c.State.Waiting.Reason):
-			problem := podProblem{
-				Reason: c.State.Waiting.Reason, Message: fmt.Sprintf("Container %s: %s", c.Name, orElse(c.State.Waiting.Message, "it waits")),
-				Fix: fmt.Sprintf("kubectl describe pod -n %s %s", pod.Namespace, pod.Name), Link: linkPending,
-			}
+		logs := fmt.Sprintf("kubectl logs %s -c %s", name, c.Name)
+		switch waiting, ended := c.State.Waiting, c.State.Terminated; {
+		case waiting != nil && (slices.Contains(harmless, waiting.Reason) || waiting.Reason == pod.Status.Reason): // told of the pod as a whole
+		case waiting != nil:
+			fix := "kubectl describe pod " + name
 			if c.RestartCount > 0 {
-				problem.Fix = logs(c.Name)
+				fix = logs + " --previous"
 			}
-			found = append(found, problem)
-		case c.State.Terminated != nil && c.State.Terminated.ExitCode != 0:
-			found = append(found, podProblem{
-				Reason: orElse(c.State.Terminated.Reason, "Error"), Message: fmt.Sprintf("Container %s ended with exit code %d", c.Name, c.State.Terminated.ExitCode),
-				Fix: fmt.Sprintf("kubectl logs -n %s %s -c %s", pod.Namespace, pod.Name, c.Name),
-			})
+			found = append(found, problem(waiting.Reason, fmt.Sprintf("Container %s: %s", c.Name, orElse(waiting.Message, "it waits")), fix, linkPending)...)
+		case ended != nil && ended.ExitCode != 0:
+			found = append(found, problem(orElse(ended.Reason, "Error"), fmt.Sprintf("Container %s ended with exit code %d", c.Name, ended.ExitCode), logs, "")...)
 		}
 	}
 	return found
@@ -241,15 +207,11 @@ func containerProblems(pod *corev1.Pod) []podProblem {
 // warnings are the latest that events tell, of what is not told already.
 func warnings(f podFacts, told []podProblem) []podProblem {
 	var found []podProblem
-	for i := range slices.Backward(f.events.Items) {
-		event := &f.events.Items[i]
+	for _, event := range slices.Backward(f.events.Items) {
 		known := func(p podProblem) bool { return p.Reason == event.Reason }
-		if event.Type == corev1.EventTypeWarning && !slices.ContainsFunc(told, known) && !slices.ContainsFunc(found, known) {
+		if event.Type == corev1.EventTypeWarning && !slices.ContainsFunc(slices.Concat(told, found), known) {
 			found = append(found, podProblem{Reason: event.Reason, Message: event.Note})
 		}
-		if len(found) == shownEvents {
-			break
-		}
 	}
-	return found
+	return found[:min(len(found), shownEvents)]
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -66,9 +67,9 @@ type snapshot struct {
 
 // A scope is what a snapshot is about.
 type scope struct {
-	system    string // the namespace of Hanse
-	namespace string // of users; none is all
-	pod       string // whose events are read
+	system    string    // the namespace of Hanse
+	namespace string    // of users; none is all
+	pod       types.UID // whose events are read
 }
 
 // take reads parts of the cluster in their order.
@@ -82,7 +83,19 @@ func take(ctx context.Context, c client.Client, about scope, now time.Time, part
 	slices.SortFunc(s.peers.Items, func(a, b v1alpha1.Peer) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.offloadings.Items, func(a, b v1alpha1.NamespaceOffloading) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	slices.SortFunc(s.nodes.Items, func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.events.Items, func(a, b eventsv1.Event) int {
+		return cmp.Or(timeOf(&a).Compare(timeOf(&b)), cmp.Compare(a.Name, b.Name))
+	})
 	return s
+}
+
+// timeOf is when an event happened last.
+func timeOf(e *eventsv1.Event) time.Time {
+	times := []time.Time{e.CreationTimestamp.Time, e.DeprecatedLastTimestamp.Time, e.EventTime.Time}
+	if e.Series != nil {
+		times = append(times, e.Series.LastObservedTime.Time)
+	}
+	return slices.MaxFunc(times, time.Time.Compare)
 }
 
 func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
@@ -109,7 +122,7 @@ func (s *snapshot) lists() map[part]listing {
 	system, users := client.InNamespace(s.scope.system), client.InNamespace(s.scope.namespace)
 	virtual := client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
 	apiServer := client.MatchingLabels{"component": "kube-apiserver"}
-	ofPod := client.MatchingFields{"regarding.name": s.scope.pod}
+	ofPod := client.MatchingFields{"regarding.uid": string(s.scope.pod)}
 	return map[part]listing{
 		partPeers:        {&s.peers, nil},
 		partOffers:       {&s.offers, nil},
@@ -191,20 +204,22 @@ func (s *snapshot) errButHidden(parts ...part) (hidden []string, err error) {
 	return hidden, nil
 }
 
-func (s *snapshot) peer(name string) *v1alpha1.Peer {
-	i := slices.IndexFunc(s.peers.Items, func(p v1alpha1.Peer) bool { return p.Name == name })
-	if i < 0 {
-		return nil
+// find returns the first for which it is so, nil if there is none.
+func find[T any](items []T, is func(*T) bool) *T {
+	for i := range items {
+		if is(&items[i]) {
+			return &items[i]
+		}
 	}
-	return &s.peers.Items[i]
+	return nil
+}
+
+func (s *snapshot) peer(name string) *v1alpha1.Peer {
+	return find(s.peers.Items, func(p *v1alpha1.Peer) bool { return p.Name == name })
 }
 
 func (s *snapshot) node(name string) *corev1.Node {
-	i := slices.IndexFunc(s.nodes.Items, func(n corev1.Node) bool { return n.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &s.nodes.Items[i]
+	return find(s.nodes.Items, func(n *corev1.Node) bool { return n.Name == name })
 }
 
 // isVirtual tells virtual nodes by their names. Who may not see nodes has to believe the prefix.
@@ -212,7 +227,7 @@ func (s *snapshot) isVirtual(node string) bool {
 	if apierrors.IsForbidden(s.errs[partVirtualNodes]) {
 		return strings.HasPrefix(node, v1alpha1.VirtualNodePrefix)
 	}
-	return s.node(node) != nil
+	return slices.Contains(s.virtualNodes(), node)
 }
 
 // virtualNodes names the virtual nodes that are or should be there: a pod may outlive the object of its node.
