@@ -124,11 +124,8 @@ func placeText(where podPlace, now time.Time) string {
 }
 
 func stateText(state podState) string {
-	ready := "not ready"
-	if state.Ready {
-		ready = "ready"
-	}
-	return fmt.Sprintf("%s, %s%s, %s", orElse(string(state.Phase), "unknown"), ready, inBrackets(state.Reason), count(int(state.Restarts), "restart"))
+	return fmt.Sprintf("%s, %s%s, %s", orElse(string(state.Phase), "unknown"), readyOrNot(state.Ready), inBrackets(state.Reason),
+		count(int(state.Restarts), "restart"))
 }
 
 func printCandidates(d *document, candidates []podCandidate) {

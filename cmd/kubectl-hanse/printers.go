@@ -29,6 +29,9 @@ func (d *document) printf(format string, args ...any) { fmt.Fprintf(d, format, a
 func (d *document) table(rows ...[]string) {
 	writer := tabwriter.NewWriter(d, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
+		for i := range row {
+			row[i] = printable(row[i])
+		}
 		_, _ = io.WriteString(writer, strings.Join(row, "\t")+"\n") // a buffer takes everything
 	}
 	_ = writer.Flush()
@@ -151,15 +154,26 @@ func because(c *metav1.Condition) string {
 }
 
 // list names the first few of many, and none as a dash.
-func list(names []string, few int) string {
-	if len(names) > few {
-		names = append(slices.Clone(names[:few]), fmt.Sprintf("and %d more", len(names)-few))
+func list[T ~string](names []T, few int) string {
+	var words []string
+	for _, name := range names[:min(len(names), few)] {
+		words = append(words, string(name))
 	}
-	return orElse(strings.Join(names, ", "), none)
+	if len(names) > few {
+		words = append(words, fmt.Sprintf("and %d more", len(names)-few))
+	}
+	return orElse(strings.Join(words, ", "), none)
 }
 
 // some names the first of many as messages do.
 func some(names []string) string { return list(names, 10) }
+
+func readyOrNot(ready bool) string {
+	if ready {
+		return "ready"
+	}
+	return "not ready"
+}
 
 func count(n int, what string) string {
 	if n == 1 {
@@ -173,7 +187,7 @@ func date(t *metav1.Time) string {
 	if t == nil {
 		return none
 	}
-	return t.UTC().Format("2006-01-02 15:04")
+	return t.UTC().Format("2006-01-02 15:04 MST")
 }
 
 func span(d *metav1.Duration) string {

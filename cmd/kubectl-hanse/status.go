@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -58,20 +59,15 @@ type overview struct {
 // peerStatus is one peer. Node and Offer are of what it provides, Access, Limits, OfferedToIt, Twins and Guests of what it
 // has here as a consumer.
 type peerStatus struct {
-	Name              string               `json:"name"`
-	ClusterID         string               `json:"clusterID"`
-	Mode              v1alpha1.PeerMode    `json:"mode"`
-	Roles             []v1alpha1.PeerRole  `json:"roles"`
-	Version           string               `json:"version,omitempty"`
-	Ready             bool                 `json:"ready"`
-	Reason            string               `json:"reason,omitempty"`
-	Message           string               `json:"message,omitempty"`
+	Name      string              `json:"name"`
+	ClusterID string              `json:"clusterID"`
+	Mode      v1alpha1.PeerMode   `json:"mode"`
+	Roles     []v1alpha1.PeerRole `json:"roles"`
+	readiness
+	v1alpha1.PeerStatus
 	Parting           bool                 `json:"parting,omitempty"`
-	RoundTripTime     *metav1.Duration     `json:"roundTripTime,omitempty"`
-	Deviation         *metav1.Duration     `json:"roundTripDeviation,omitempty"`
 	SessionExpires    *metav1.Time         `json:"sessionExpires,omitempty"`
 	InvitationExpires *metav1.Time         `json:"invitationExpires,omitempty"`
-	DiscoveredServers []string             `json:"discoveredServers,omitempty"`
 	Node              *nodeStatus          `json:"node,omitempty"`
 	Offer             *offerStatus         `json:"offer,omitempty"`
 	Access            v1alpha1.PeerAccess  `json:"access,omitempty"`
@@ -79,7 +75,34 @@ type peerStatus struct {
 	OfferedToIt       *offerStatus         `json:"offeredToIt,omitempty"`
 	Twins             []string             `json:"twins,omitempty"`
 	Guests            int                  `json:"guests"`
-	Conditions        []metav1.Condition   `json:"conditions,omitempty"`
+}
+
+// readiness is what a condition Ready says.
+type readiness struct {
+	Ready   bool   `json:"ready"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+func readinessOf(conditions []metav1.Condition) readiness {
+	ready := readyOf(conditions)
+	return readiness{ready.Status == metav1.ConditionTrue, ready.Reason, ready.Message}
+}
+
+// String is it in a cell of a table.
+func (r readiness) String() string {
+	if r.Ready {
+		return "True"
+	}
+	return "False (" + r.Reason + ")"
+}
+
+// complaint is why something is not ready, if that is said.
+func (r readiness) complaint() string {
+	if r.Ready {
+		return ""
+	}
+	return r.Message
 }
 
 // discovered reports whether the peer was only found in the network.
@@ -117,11 +140,9 @@ func (o *offerStatus) refused() bool {
 
 // namespaceStatus is one offloaded namespace.
 type namespaceStatus struct {
-	Name     string                       `json:"name"`
-	Strategy v1alpha1.OffloadingStrategy  `json:"strategy"`
-	Ready    bool                         `json:"ready"`
-	Reason   string                       `json:"reason,omitempty"`
-	Message  string                       `json:"message,omitempty"`
+	Name     string                      `json:"name"`
+	Strategy v1alpha1.OffloadingStrategy `json:"strategy"`
+	readiness
 	Unplaced string                       `json:"unplaced,omitempty"` // why no cluster was chosen for new pods
 	Clusters []v1alpha1.ClusterOffloading `json:"clusters,omitempty"`
 }
@@ -137,10 +158,6 @@ func observe(ctx context.Context, c client.Client, system string, now time.Time)
 	if err == nil && len(hidden) > 0 {
 		err = s.err(partPeers) // without peers there is nothing to show
 	}
-	return s.overview(hidden), err
-}
-
-func (s *snapshot) overview(hidden []string) overview {
 	found := overview{
 		ClusterID: s.clusterID, Version: s.version, Peers: []peerStatus{}, Namespaces: []namespaceStatus{},
 		Broken: brokenPolicies(s.policies), Hidden: hidden,
@@ -150,28 +167,20 @@ func (s *snapshot) overview(hidden []string) overview {
 	}
 	for i := range s.offloadings.Items {
 		o := &s.offloadings.Items[i]
-		ready := readyOf(o.Status.Conditions)
 		found.Namespaces = append(found.Namespaces, namespaceStatus{
-			Name: o.Namespace, Strategy: o.Spec.Strategy, Ready: ready.Status == metav1.ConditionTrue,
-			Reason: ready.Reason, Message: ready.Message, Unplaced: unplaced(o), Clusters: o.Status.Clusters,
+			o.Namespace, o.Spec.Strategy, readinessOf(o.Status.Conditions), unplaced(o), o.Status.Clusters,
 		})
 	}
-	return found
+	return found, err
 }
 
 func (s *snapshot) statusOf(peer *v1alpha1.Peer) peerStatus {
-	ready := readyOf(peer.Status.Conditions)
 	status := peerStatus{
-		Name: peer.Name, ClusterID: peer.Spec.ClusterID, Mode: v1alpha1.ModeHanse, Roles: peer.Spec.Roles,
-		Version: peer.Status.Version, Parting: !peer.DeletionTimestamp.IsZero(),
-		Ready: ready.Status == metav1.ConditionTrue, Reason: ready.Reason, Message: ready.Message,
-		RoundTripTime: peer.Status.RoundTripTime, Deviation: peer.Status.RoundTripDeviation,
-		DiscoveredServers: peer.Status.DiscoveredServers, Conditions: sortedConditions(peer),
+		Name: peer.Name, ClusterID: peer.Spec.ClusterID, Mode: cmp.Or(peer.Spec.Mode, v1alpha1.ModeHanse), Roles: peer.Spec.Roles,
+		Parting: !peer.DeletionTimestamp.IsZero(), readiness: readinessOf(peer.Status.Conditions), PeerStatus: peer.Status,
 		Twins: s.namespacesOf(v1alpha1.TypeTwin, peer.Name), Guests: len(s.podsOf(peer.Name)),
 	}
-	if peer.Agentless() {
-		status.Mode = v1alpha1.ModeAgentless
-	}
+	status.Conditions = sortedConditions(peer)
 	if peer.Status.Session != nil {
 		status.SessionExpires = peer.Status.Session.Expires
 	}

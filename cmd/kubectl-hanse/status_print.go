@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -58,7 +58,7 @@ func printPeers(d *document, peers []peerStatus, wide bool) {
 }
 
 func peerCells(peer *peerStatus) []string {
-	node, pods, ready := none, none, yesOr(peer.Ready, peer.Reason)
+	node, pods, ready := none, none, peer.String()
 	if peer.Node != nil {
 		node, pods = peer.Node.Name, fmt.Sprint(peer.Node.Pods)
 		if !peer.Node.Ready {
@@ -73,7 +73,7 @@ func peerCells(peer *peerStatus) []string {
 		free = peer.Offer.Availability
 	}
 	return []string{
-		peer.Name, roles(peer.Roles), ready, node, pods, amount(free, corev1.ResourceCPU),
+		peer.Name, list(peer.Roles, 2), ready, node, pods, amount(free, corev1.ResourceCPU),
 		amount(free, corev1.ResourceMemory), amount(free, corev1.ResourcePods), answer(peer.Offer),
 	}
 }
@@ -84,32 +84,29 @@ func widePeerCells(peer *peerStatus) []string {
 		guests = fmt.Sprint(peer.Guests)
 	}
 	return []string{
-		orElse(peer.ClusterID, none), orElse(printable(peer.Version), none), span(peer.RoundTripTime), date(peer.SessionExpires),
+		orElse(peer.ClusterID, none), orElse(peer.Version, none), span(peer.RoundTripTime), date(peer.SessionExpires),
 		orElse(string(peer.Access), none), guests,
 	}
 }
 
 func peerNotes(peer *peerStatus) []string {
-	var notes []string
-	add := func(format string, args ...any) { notes = append(notes, peer.Name+": "+fmt.Sprintf(format, args...)) }
 	if peer.discovered() {
-		add("found in the network, and no peer yet: invite it, or join with an invitation of it")
-		return notes
+		return []string{peer.Name + ": found in the network, and no peer yet: invite it, or join with an invitation of it"}
 	}
-	if peer.Access != "" && peer.Access != v1alpha1.AccessOpen {
-		add("its access is %s", peer.Access)
+	var notes []string
+	add := func(applies bool, format string, args ...any) {
+		if applies {
+			notes = append(notes, peer.Name+": "+fmt.Sprintf(format, args...))
+		}
 	}
-	if !peer.Ready && peer.Message != "" {
-		add("%s", peer.Message)
+	add(peer.Access != "" && peer.Access != v1alpha1.AccessOpen, "its access is %s", peer.Access)
+	add(peer.complaint() != "", "%s", peer.Message)
+	if peer.Offer != nil {
+		add(peer.Offer.refused(), "its offer is refused: %s", peer.Offer.Message)
+		add(peer.Offer.Reason == v1alpha1.ReasonPendingApproval, "%s", pending(peer.Name, peer.Offer.Message))
 	}
-	if peer.Offer.refused() {
-		add("its offer is refused: %s", peer.Offer.Message)
-	}
-	if peer.Offer != nil && peer.Offer.Reason == v1alpha1.ReasonPendingApproval {
-		notes = append(notes, pendingNote(peer.Name, peer.Offer.Message))
-	}
-	if peer.OfferedToIt.refused() {
-		add("it refuses our offer: %s", peer.OfferedToIt.Message)
+	if peer.OfferedToIt != nil {
+		add(peer.OfferedToIt.refused(), "it refuses our offer: %s", peer.OfferedToIt.Message)
 	}
 	return notes
 }
@@ -123,12 +120,11 @@ func printNamespaces(d *document, namespaces []namespaceStatus) {
 	var notes []string
 	for i := range namespaces {
 		n := &namespaces[i]
-		rows = append(rows, []string{n.Name, string(n.Strategy), yesOr(n.Ready, n.Reason), clusters(n.Clusters)})
-		if !n.Ready && n.Message != "" {
-			notes = append(notes, n.Name+": "+n.Message)
-		}
-		if n.Unplaced != "" {
-			notes = append(notes, n.Name+": "+n.Unplaced)
+		rows = append(rows, []string{n.Name, string(n.Strategy), n.String(), clusters(n.Clusters)})
+		for _, why := range []string{n.complaint(), n.Unplaced} {
+			if why != "" {
+				notes = append(notes, n.Name+": "+why)
+			}
 		}
 	}
 	d.table(rows...)
@@ -149,95 +145,70 @@ func clusters(of []v1alpha1.ClusterOffloading) string {
 
 // printPeer prints all about one peer.
 func printPeer(d *document, peer *peerStatus) {
-	facts := [][]string{{"Peer:", peer.Name}}
-	for _, fact := range slices.Concat(identity(peer), provided(peer), consumed(peer)) {
-		facts = append(facts, []string{fact[0] + ":", printable(fact[1])})
+	about := facts{{"Peer:", peer.Name}}
+	about.identify(peer)
+	if slices.Contains(peer.Roles, v1alpha1.RoleProvider) {
+		node := none
+		if peer.Node != nil {
+			node = fmt.Sprintf("%s, %s, %s", peer.Node.Name, readyOrNot(peer.Node.Ready), count(peer.Node.Pods, "pod"))
+		}
+		about.add("Our session ends", date(peer.SessionExpires))
+		about.add("It offers", offered(peer.Offer, "our answer"))
+		about.add("Virtual node", node)
 	}
-	d.table(facts...)
+	if slices.Contains(peer.Roles, v1alpha1.RoleConsumer) {
+		about.add("Its access", string(peer.Access))
+		about.add("Its limits", limits(peer.Limits))
+		if peer.InvitationExpires != nil {
+			about.add("Its invitation ends", date(peer.InvitationExpires))
+		}
+		about.add("It is offered", offered(peer.OfferedToIt, "its answer"))
+		about.add("Its namespaces", orElse(strings.Join(peer.Twins, ", "), none))
+		about.add("Its pods", fmt.Sprint(peer.Guests))
+	}
+	d.table(about...)
 	if len(peer.Conditions) == 0 {
 		return
 	}
 	d.printf("\n")
 	conditions := [][]string{{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
 	for _, c := range peer.Conditions {
-		conditions = append(conditions, []string{c.Type, string(c.Status), c.Reason, orElse(printable(c.Message), none)})
+		conditions = append(conditions, []string{c.Type, string(c.Status), c.Reason, orElse(c.Message, none)})
 	}
 	d.table(conditions...)
 }
 
-// A fact is a name and what there is under it.
-type fact = [2]string
+// facts are names, and what there is under them.
+type facts [][]string
 
-func identity(peer *peerStatus) []fact {
-	ready := yesOr(peer.Ready, peer.Reason)
-	if !peer.Ready && peer.Message != "" {
-		ready += ": " + peer.Message
+// add adds a fact, unless there is nothing to say.
+func (f *facts) add(name, value string) {
+	if value != "" {
+		*f = append(*f, []string{name + ":", value})
 	}
-	facts := []fact{{"Cluster id", orElse(peer.ClusterID, "not known yet")}, {"Roles", roles(peer.Roles)}}
+}
+
+// identify says who the peer is, and how the link to it is.
+func (f *facts) identify(peer *peerStatus) {
+	f.add("Cluster id", orElse(peer.ClusterID, "not known yet"))
+	f.add("Roles", list(peer.Roles, 2))
 	if peer.discovered() {
-		facts = append(facts, fact{"Discovered at", orElse(strings.Join(peer.DiscoveredServers, ", "), none)})
+		f.add("Discovered at", orElse(strings.Join(peer.DiscoveredServers, ", "), none))
 	}
 	if peer.Mode == v1alpha1.ModeAgentless {
-		facts = append(facts, fact{"Mode", string(peer.Mode)})
+		f.add("Mode", string(peer.Mode))
 	}
-	facts = append(facts, fact{"Ready", ready})
+	f.add("Ready", strings.TrimSuffix(peer.String()+": "+peer.complaint(), ": "))
 	if peer.Parting {
-		facts = append(facts, fact{"Parting", "yes"})
+		f.add("Leaving", "yes")
 	}
-	if peer.Version != "" {
-		facts = append(facts, fact{"Hanse there", peer.Version})
+	f.add("Hanse there", peer.Version)
+	switch {
+	case peer.RoundTripDeviation != nil:
+		f.add("Round trip", span(peer.RoundTripTime)+", plus or minus "+span(peer.RoundTripDeviation))
+	case peer.RoundTripTime != nil:
+		f.add("Round trip", span(peer.RoundTripTime))
 	}
-	if peer.RoundTripTime != nil {
-		trip := span(peer.RoundTripTime)
-		if peer.Deviation != nil {
-			trip += ", plus or minus " + span(peer.Deviation)
-		}
-		facts = append(facts, fact{"Round trip", trip})
-	}
-	return facts
-}
-
-// provided is what the peer does for this cluster.
-func provided(peer *peerStatus) []fact {
-	if !slices.Contains(peer.Roles, v1alpha1.RoleProvider) {
-		return nil
-	}
-	node := none
-	if peer.Node != nil {
-		state := "ready"
-		if !peer.Node.Ready {
-			state = "not ready"
-		}
-		node = fmt.Sprintf("%s, %s, %s", peer.Node.Name, state, count(peer.Node.Pods, "pod"))
-	}
-	return []fact{
-		{"Our session ends", ends(peer.SessionExpires)},
-		{"It offers", offered(peer.Offer, "our answer")},
-		{"Virtual node", node},
-	}
-}
-
-// consumed is what this cluster does for the peer.
-func consumed(peer *peerStatus) []fact {
-	if !slices.Contains(peer.Roles, v1alpha1.RoleConsumer) {
-		return nil
-	}
-	facts := []fact{{"Its access", string(peer.Access)}, {"Its limits", limits(peer.Limits)}}
-	if peer.InvitationExpires != nil {
-		facts = append(facts, fact{"Its invitation ends", ends(peer.InvitationExpires)})
-	}
-	return append(facts,
-		fact{"It is offered", offered(peer.OfferedToIt, "its answer")},
-		fact{"Its namespaces", orElse(strings.Join(peer.Twins, ", "), none)},
-		fact{"Its pods", fmt.Sprint(peer.Guests)},
-	)
-}
-
-func ends(t *metav1.Time) string {
-	if t == nil {
-		return none
-	}
-	return date(t) + " UTC"
 }
 
 func offered(offer *offerStatus, whose string) string {
@@ -265,33 +236,12 @@ func limits(of *v1alpha1.PeerLimits) string {
 	if of == nil {
 		of = &v1alpha1.PeerLimits{}
 	}
-	namespaces, objects := int32(v1alpha1.DefaultLimitNamespaces), int32(v1alpha1.DefaultLimitObjects)
-	if of.Namespaces != nil {
-		namespaces = *of.Namespaces
-	}
-	if of.Objects != nil {
-		objects = *of.Objects
-	}
-	text := fmt.Sprintf("%d namespaces, %d objects of a kind in each", namespaces, objects)
+	text := fmt.Sprintf("%d namespaces, %d objects of a kind in each",
+		ptr.Deref(of.Namespaces, v1alpha1.DefaultLimitNamespaces), ptr.Deref(of.Objects, v1alpha1.DefaultLimitObjects))
 	if len(of.Resources) > 0 {
 		text = amounts(of.Resources) + ", " + text
 	}
 	return text
-}
-
-func roles(of []v1alpha1.PeerRole) string {
-	var words []string
-	for _, role := range of {
-		words = append(words, string(role))
-	}
-	return orElse(strings.Join(words, ","), none)
-}
-
-func yesOr(yes bool, otherwise string) string {
-	if yes {
-		return "True"
-	}
-	return "False (" + otherwise + ")"
 }
 
 func answer(offer *offerStatus) string {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ import (
 type tableFlags struct {
 	output string
 	sort   string
-	query  string
+	query  *exchange.Query
 }
 
 func newTableCommand(global *globalFlags) *cobra.Command {
@@ -47,73 +46,61 @@ func newTableCommand(global *globalFlags) *cobra.Command {
 			})
 		},
 	}
-	command.Flags().VarP(oneOf(&flags.output, "table", "wide", "json", "yaml"), "output", "o", "table, wide, json or yaml")
-	command.Flags().StringVar(&flags.sort, "sort", "", "price, latency or cpu: what is best comes first; by default by cluster id, and with --for by cost")
-	command.Flags().StringVar(&flags.query, "for", "", "what a pod asks for, such as 'cpu=2,memory=4Gi,image=nginx'")
+	f := command.Flags()
+	f.VarP(oneOf(&flags.output, "table", "wide", "json", "yaml"), "output", "o", "table, wide, json or yaml")
+	f.Var(oneOf(&flags.sort, exchange.OrderPrice, exchange.OrderLatency, exchange.OrderCPU), "sort",
+		"price, latency or cpu: what is best comes first; by default by cluster id, and with --for by cost")
+	f.Func("for", "what a `pod` asks for, such as 'cpu=2,memory=4Gi,image=nginx'", parseInto(&flags.query, func(text string) (*exchange.Query, error) {
+		query, err := exchange.ParseQuery(text)
+		return &query, err
+	}))
 	return command
 }
 
 func showTable(ctx context.Context, to io.Writer, c client.Client, flags *tableFlags, now time.Time) error {
-	order, err := orderOf(flags.sort)
-	if err != nil {
-		return err
-	}
-	query, err := queryOf(flags.query)
-	if err != nil {
-		return err
-	}
 	seen := take(ctx, c, scope{}, now, partPeers, partOffers)
 	if err := seen.err(partPeers, partOffers); err != nil {
 		return err
 	}
-	if query == nil {
-		return showRows(to, seen, order, flags.output)
-	}
-	if flags.sort == exchange.OrderPrice {
-		order = nil // matches come by what the pod in question costs there
-	}
-	return showMatches(to, seen, *query, order, flags.output)
-}
-
-// An order compares two rows; nil leaves them as they are.
-type order func(a, b exchange.Row) int
-
-func orderOf(name string) (order, error) {
-	if name == "" {
-		return nil, nil //nolint:nilnil // no order is one
-	}
-	by, err := exchange.By(name)
+	view, err := seen.tableView(flags)
 	if err != nil {
-		return nil, fmt.Errorf("read --sort: %w", err)
+		return err
 	}
-	return by, nil
+	return show(to, view, flags.output, func(d *document) { printTable(d, seen, view.Rows, flags) })
 }
 
-func queryOf(text string) (*exchange.Query, error) {
-	if text == "" {
-		return nil, nil //nolint:nilnil // nothing is asked for
+// tableView is the table in the order that the user wants. What a pod fits in comes before the others, by what the pod costs.
+func (s *snapshot) tableView(flags *tableFlags) (tableView, error) {
+	view, table := tableView{Rows: []rowView{}}, s.table()
+	by := func(exchange.Row, exchange.Row) int { return 0 }
+	if flags.sort != "" && (flags.query == nil || flags.sort != exchange.OrderPrice) {
+		var err error
+		if by, err = exchange.By(flags.sort); err != nil {
+			return view, err
+		}
 	}
-	query, err := exchange.ParseQuery(text)
-	if err != nil {
-		return nil, fmt.Errorf("read --for: %w", err)
+	if flags.query == nil {
+		slices.SortStableFunc(table.Rows, by)
+		for i := range table.Rows {
+			view.Rows = append(view.Rows, viewRow(&table.Rows[i]))
+		}
+		return view, nil
 	}
-	return &query, nil
-}
-
-// matchesOf says how each row suits the query: those that fit come first, and then what the order says.
-func matchesOf(table exchange.Table, query exchange.Query, by order) []exchange.Match {
-	matches := table.Match(query)
-	if by == nil {
-		return matches
+	matches := table.Match(*flags.query)
+	slices.SortStableFunc(matches, func(a, b exchange.Match) int {
+		switch {
+		case a.Fits == b.Fits:
+			return by(*a.Row, *b.Row)
+		case a.Fits:
+			return -1
+		default:
+			return 1
+		}
+	})
+	for i := range matches {
+		view.Rows = append(view.Rows, viewMatch(&matches[i]))
 	}
-	fitting := slices.IndexFunc(matches, func(match exchange.Match) bool { return !match.Fits })
-	if fitting < 0 {
-		fitting = len(matches)
-	}
-	for _, group := range [][]exchange.Match{matches[:fitting], matches[fitting:]} {
-		slices.SortFunc(group, func(a, b exchange.Match) int { return by(*a.Row, *b.Row) })
-	}
-	return matches
+	return view, nil
 }
 
 // tableView is what `table` shows. Its JSON is for scripts: fields are added, never renamed.

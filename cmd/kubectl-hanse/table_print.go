@@ -2,88 +2,54 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
-func showRows(to io.Writer, seen *snapshot, by order, output string) error {
-	rows := seen.table().Rows
-	if by != nil {
-		slices.SortFunc(rows, by)
+// printTable prints rows for people, and below them what there is to say.
+func printTable(d *document, seen *snapshot, rows []rowView, flags *tableFlags) {
+	if len(rows) == 0 {
+		d.printf("No cluster offers anything here. To join one: kubectl hanse join TOKEN\n")
 	}
-	view := tableView{Rows: []rowView{}}
-	for i := range rows {
-		view.Rows = append(view.Rows, viewRow(&rows[i]))
-	}
-	return show(to, view, output, func(d *document) {
-		header := []string{"PEER", "CPU", "MEMORY", "PODS", "PRICE", "LATENCY", "LAST HELLO", "LEFT", "ANSWER"}
-		cells := func(row *rowView) []string { return offerCells(row, seen.now) }
-		printRows(d, seen, view.Rows, tableColumns{header, cells, output == "wide"})
-		if len(view.Rows) > 0 {
-			d.notes([]string{"A price is that of one core with 1Gi of memory for an hour."})
+	lines := [][]string{{"PEER", "CPU", "MEMORY", "PODS", "PRICE", "LATENCY", "LAST HELLO", "LEFT", "ANSWER"}}
+	if flags.query != nil {
+		lines[0] = []string{"PEER", "FITS", "COST PER HOUR", "LATENCY", "WHY NOT"}
+		if len(flags.query.Images) > 0 {
+			lines[0] = slices.Insert(lines[0], 4, "IMAGES THERE")
 		}
-	})
-}
-
-func showMatches(to io.Writer, seen *snapshot, query exchange.Query, by order, output string) error {
-	view := tableView{Rows: []rowView{}}
-	matches := matchesOf(seen.table(), query, by)
-	for i := range matches {
-		view.Rows = append(view.Rows, viewMatch(&matches[i]))
 	}
-	return show(to, view, output, func(d *document) {
-		header := []string{"PEER", "FITS", "COST PER HOUR", "LATENCY", "WHY NOT"}
-		if len(query.Images) > 0 {
-			header = slices.Insert(header, 4, "IMAGES THERE")
-		}
-		cells := func(row *rowView) []string { return matchCells(row, len(query.Images)) }
-		printRows(d, seen, view.Rows, tableColumns{header, cells, output == "wide"})
-	})
-}
-
-// tableColumns are what is shown of each row.
-type tableColumns struct {
-	header []string
-	cells  func(*rowView) []string
-	wide   bool
-}
-
-// printRows prints rows for people, and below them what there is to say.
-func printRows(d *document, seen *snapshot, rows []rowView, columns tableColumns) {
-	if columns.wide {
-		columns.header = append(columns.header,
-			"CLUSTER ID", "DEVIATION", "BANDWIDTH", "LARGEST POD", "GUARANTEE", "PRICES", "IMAGES", "LABELS")
+	if flags.output == "wide" {
+		lines[0] = append(lines[0], "CLUSTER ID", "DEVIATION", "BANDWIDTH", "LARGEST POD", "GUARANTEE", "PRICES", "IMAGES", "LABELS")
 	}
-	lines := [][]string{columns.header}
 	notes := seen.silent(rows)
 	for i := range rows {
-		cells := columns.cells(&rows[i])
-		if columns.wide {
-			cells = append(cells, wideCells(&rows[i])...)
+		var cells []string
+		if flags.query != nil {
+			cells = matchCells(&rows[i], len(flags.query.Images))
+		} else {
+			cells = offerCells(&rows[i], seen.now)
 		}
-		for j := range cells {
-			cells[j] = printable(cells[j])
+		if flags.output == "wide" {
+			cells = append(cells, wideCells(&rows[i])...)
 		}
 		lines = append(lines, cells)
 		notes = append(notes, rowNotes(&rows[i])...)
 	}
-	if len(rows) == 0 {
-		d.printf("No cluster offers anything here. To join one: kubectl hanse join TOKEN\n")
-	} else {
+	if len(rows) > 0 {
 		d.table(lines...)
 	}
 	slices.Sort(notes)
 	d.notes(notes)
+	if len(rows) > 0 && flags.query == nil {
+		d.notes([]string{"A price is that of one core with 1Gi of memory for an hour."})
+	}
 }
 
 func offerCells(r *rowView, now time.Time) []string {
@@ -98,11 +64,10 @@ func offerCells(r *rowView, now time.Time) []string {
 }
 
 func matchCells(r *rowView, images int) []string {
-	fits := "no"
+	cells := []string{r.Peer, "no", r.Cost.String(), span(r.RoundTripTime)}
 	if *r.Fits {
-		fits = "yes"
+		cells[1] = "yes"
 	}
-	cells := []string{r.Peer, fits, r.Cost.String(), span(r.RoundTripTime)}
 	if images > 0 {
 		cells = append(cells, fmt.Sprintf("%d of %d", *r.ImagesThere, images))
 	}
@@ -113,8 +78,12 @@ func matchCells(r *rowView, images int) []string {
 const fewInCell = 4
 
 func wideCells(r *rowView) []string {
+	bandwidth := none
+	if r.Bandwidth != nil {
+		bandwidth = r.Bandwidth.String() + "B/s"
+	}
 	return []string{
-		r.ClusterID, span(r.RoundTripDeviation), bandwidth(r.Bandwidth), orElse(amounts(r.LargestPod), none),
+		r.ClusterID, span(r.RoundTripDeviation), bandwidth, orElse(amounts(r.LargestPod), none),
 		orElse(amounts(r.Guarantee), none), prices(r.Prices), list(imageNames(r.Images), fewInCell), list(pairs(r.Labels), fewInCell),
 	}
 }
@@ -138,7 +107,7 @@ func rowNotes(row *rowView) []string {
 	var notes []string
 	switch {
 	case row.State == v1alpha1.AcknowledgementPending && row.Reason == v1alpha1.ReasonPendingApproval:
-		notes = append(notes, pendingNote(row.Peer, row.Message))
+		notes = append(notes, row.Peer+": "+pending(row.Peer, row.Message))
 	case !row.Accepted && row.Message != "":
 		notes = append(notes, row.Peer+": not used: "+row.Message)
 	}
@@ -155,9 +124,9 @@ func rowNotes(row *rowView) []string {
 	return notes
 }
 
-// pendingNote says what to do about an advertisement that waits for an administrator.
-func pendingNote(peer, message string) string {
-	return fmt.Sprintf("%s: %s: kubectl hanse accept %s, or kubectl hanse refuse %s", peer, orElse(message, "its offer waits for your word"), peer, peer)
+// pending says what to do about an advertisement that waits for an administrator.
+func pending(peer, message string) string {
+	return fmt.Sprintf("%s: kubectl hanse accept %s, or kubectl hanse refuse %s", orElse(message, "its offer waits for your decision"), peer, peer)
 }
 
 // ourAnswer is the acknowledgement, with the reason if it says more, and whether the offer is for new pods.
@@ -170,13 +139,6 @@ func ourAnswer(r *rowView) string {
 		more = append(more, string(r.Phase))
 	}
 	return string(r.State) + inBrackets(strings.Join(more, ", "))
-}
-
-func bandwidth(bytesPerSecond *resource.Quantity) string {
-	if bytesPerSecond == nil {
-		return none
-	}
-	return bytesPerSecond.String() + "B/s"
 }
 
 // prices are what is asked for a unit of each resource and hour.
