@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -80,7 +81,8 @@ func answered(f *invitation) *condition {
 	answer := f.answer()
 	switch {
 	case answer.Status != metav1.ConditionTrue:
-		return isFalse(kind, answer.Reason, "%s", refusalForUs(f, answer.Reason))
+		return isFalse(kind, answer.Reason, cmp.Or(refusals[answer.Reason], refusals[v1alpha1.ReasonClusterIDTaken]).us, f.claim.Spec.ClusterID,
+			fmt.Sprintf("`kubectl hanse invite %s --renew`", f.peer.Name), f.claim.Spec.PublicKey)
 	case f.claim.Spec.Phase == v1alpha1.ClaimLeaving:
 		return isFalse(kind, v1alpha1.ReasonPeerLeft, "The peer has parted from this cluster")
 	case f.claim.Spec.Phase == v1alpha1.ClaimJoined:
@@ -175,30 +177,5 @@ func (s *session) show(status *v1alpha1.PeerStatus) {
 	status.Session = nil
 	if s.holding.kept() && !s.holding.expires.IsZero() {
 		status.Session = &v1alpha1.SessionStatus{Expires: &metav1.Time{Time: s.holding.expires.Truncate(time.Second)}}
-	}
-}
-
-// refusalForUs says to our administrator why the claim was refused.
-func refusalForUs(f *invitation, reason string) string {
-	claim, again := &f.claim.Spec, fmt.Sprintf("`kubectl hanse invite %s --renew`", f.peer.Name)
-	switch reason {
-	case v1alpha1.ReasonInvitationExpired:
-		return "The invitation was claimed after it had ended: run " + again
-	case v1alpha1.ReasonInvitationInvalid:
-		return fmt.Sprintf("The claim of cluster %q names another invitation, or brings one along that is not its own: run %s",
-			claim.ClusterID, again)
-	case v1alpha1.ReasonProofInvalid:
-		return fmt.Sprintf("Whoever claimed the invitation as cluster %q does not have that cluster's key; if the invitation "+
-			"may be in wrong hands, run %s and send it another way", claim.ClusterID, again)
-	case v1alpha1.ReasonKeyMismatch:
-		return fmt.Sprintf("The invitation was claimed by a cluster that calls itself %q and has another key than this Peer; "+
-			"if you know that it was installed anew, set publicKey of this Peer to %s and run %s",
-			claim.ClusterID, claim.PublicKey, again)
-	case v1alpha1.ReasonClusterIDMismatch:
-		return fmt.Sprintf("The invitation was claimed by cluster %q, which is not the one that it was for: run %s, and make "+
-			"another Peer for that cluster", claim.ClusterID, again)
-	default:
-		return fmt.Sprintf("The invitation was claimed by cluster %q, and another Peer stands for a cluster of that id: see "+
-			"`kubectl get peers`, and delete one of the two", claim.ClusterID)
 	}
 }

@@ -30,7 +30,7 @@ func (c *inviteStep) answer(ctx context.Context, f *invitation) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("clusterID", f.claim.Spec.ClusterID)
 	if v.reason != "" {
 		log.Info("Refusing a claim", "reason", v.reason)
-		return c.applyClaim(ctx, f.claim, refusedClaim(f, v.reason))
+		return c.reply(ctx, f, nil, metav1.ConditionFalse, v.reason, refusals[v.reason].them)
 	}
 	session, err := c.giveSession(ctx, f)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *inviteStep) answer(ctx context.Context, f *invitation) error {
 		return err
 	}
 	log.Info("Accepting a claim")
-	return c.applyClaim(ctx, f.claim, acceptedClaim(f, session))
+	return c.reply(ctx, f, session, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "The provider takes this cluster as its peer")
 }
 
 // admit judges the claim, and if it is accepted, pins whose it is.
@@ -97,17 +97,9 @@ func (c *inviteStep) sessionSecret(ctx context.Context, f *invitation) (*corev1.
 			return nil, err
 		}
 	}
-	made := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.draft.Namespace, Name: v1alpha1.SessionSecret,
-			Labels: map[string]string{v1alpha1.LabelManaged: "true", v1alpha1.LabelPeer: f.peer.Name},
-		},
-		Data: map[string][]byte{sessionClaim: []byte(f.claim.UID)},
-	}
-	if err := c.client.Create(ctx, made); err != nil {
-		return nil, fmt.Errorf("create Secret %s: %w", made.Name, err)
-	}
-	return made, nil
+	made := secret(f.draft.Namespace, v1alpha1.SessionSecret)
+	made.Data = map[string][]byte{sessionClaim: []byte(f.claim.UID)}
+	return made, c.create(ctx, f.peer, made)
 }
 
 // keepBack puts the invitation that the consumer brought along where one is put by hand: from there we join like anyone.
@@ -133,40 +125,25 @@ func (c *inviteStep) keepBack(ctx context.Context, f *invitation, v judgement) e
 			return err
 		}
 	}
-	return c.announceJoin(ctx, f.peer, v.backID)
-}
-
-// announceJoin says that there is an invitation to be used: Secrets are not watched.
-func (c *inviteStep) announceJoin(ctx context.Context, peer *v1alpha1.Peer, id string) error {
-	err := c.patch(ctx, peer, func() { metav1.SetMetaDataAnnotation(&peer.ObjectMeta, v1alpha1.AnnotationJoin, id) })
+	// Secrets are not watched, so the Peer says that there is an invitation to be used.
+	err = c.patch(ctx, f.peer, func() { metav1.SetMetaDataAnnotation(&f.peer.ObjectMeta, v1alpha1.AnnotationJoin, v.backID) })
 	if err != nil {
 		return fmt.Errorf("tell of the invitation of the peer: %w", err)
 	}
 	return nil
 }
 
-func (c *inviteStep) applyClaim(ctx context.Context, claim *v1alpha1.PeeringClaim, status v1alpha1.PeeringClaimStatus) error {
-	return local.ApplyStatus(ctx, c.client, invitationOwner, claim, &status)
-}
-
-// acceptedClaim is the answer to a claim that is accepted.
-func acceptedClaim(f *invitation, session *v1alpha1.SealedSession) v1alpha1.PeeringClaimStatus {
-	status := claimAnswer(f, metav1.Condition{
-		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: "The provider takes this cluster as its peer",
+// reply writes the answer to the claim.
+func (c *inviteStep) reply(
+	ctx context.Context, f *invitation, session *v1alpha1.SealedSession, status metav1.ConditionStatus, reason, message string,
+) error {
+	return local.ApplyStatus(ctx, c.client, invitationOwner, f.claim, &v1alpha1.PeeringClaimStatus{
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: f.claim.Generation, LastTransitionTime: metav1.NewTime(f.now),
+		}},
+		ObservedGeneration: f.claim.Generation, Session: session,
 	})
-	status.Session = session
-	return status
-}
-
-// refusedClaim is the answer to a claim that is refused.
-func refusedClaim(f *invitation, reason string) v1alpha1.PeeringClaimStatus {
-	return claimAnswer(f, metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: refusalForThem(reason)})
-}
-
-func claimAnswer(f *invitation, c metav1.Condition) v1alpha1.PeeringClaimStatus {
-	c.Type, c.ObservedGeneration = v1alpha1.ConditionAccepted, f.claim.Generation
-	c.LastTransitionTime = metav1.NewTime(f.now)
-	return v1alpha1.PeeringClaimStatus{Conditions: []metav1.Condition{c}, ObservedGeneration: f.claim.Generation}
 }
 
 // A judgement is what we think of a claim.
@@ -217,18 +194,17 @@ func stranger(f *invitation, others []v1alpha1.Peer) string {
 // judgeBack opens the invitation back. It must be the claimer's own: else it would make us join a cluster that has not
 // asked for it.
 func judgeBack(f *invitation) judgement {
-	invalid := judgement{reason: v1alpha1.ReasonInvitationInvalid}
 	key, err := trust.ParseSealingKey(string(f.secret.Data[sealingKey]))
-	if err != nil {
-		return invalid
+	var text []byte
+	if err == nil {
+		text, err = key.Open(f.claim.Spec.InvitationBack)
 	}
-	text, err := key.Open(f.claim.Spec.InvitationBack)
-	if err != nil {
-		return invalid
+	back := &trust.Invitation{}
+	if err == nil {
+		back, err = trust.ParseInvitation(string(text))
 	}
-	back, err := trust.ParseInvitation(string(text))
 	if err != nil || back.ClusterID != f.claim.Spec.ClusterID || back.PublicKey != f.claim.Spec.PublicKey {
-		return invalid
+		return judgement{reason: v1alpha1.ReasonInvitationInvalid}
 	}
 	return judgement{back: string(text), backID: back.ID}
 }
@@ -238,23 +214,38 @@ func sealable(key string) bool {
 	return err == nil
 }
 
-// refusalForThem says to the claimer why it was refused, and no more than it knows anyway.
-func refusalForThem(reason string) string {
-	switch reason {
-	case v1alpha1.ReasonInvitationExpired:
-		return "The invitation has ended: ask the provider's administrator for another one"
-	case v1alpha1.ReasonInvitationInvalid:
-		return "The claim names another invitation, or the invitation that it brings along is not its own: ask the " +
-			"provider's administrator for another one, and join again"
-	case v1alpha1.ReasonProofInvalid:
-		return "The claim is not signed with the key that it names"
-	case v1alpha1.ReasonKeyMismatch:
-		return "The provider knows a cluster of this id by another key: its administrator must set publicKey of the Peer to " +
-			"the key of this cluster, and invite it again"
-	case v1alpha1.ReasonClusterIDMismatch:
-		return "The invitation is for a cluster of another id: ask the provider's administrator for one of your own"
-	default:
-		return "The provider has another Peer for a cluster of this id: ask its administrator to delete that one, or to " +
-			"renew its invitation"
-	}
+// refusals say why a claim was refused: to us, with the claimer's id, the command for another invitation and the claimer's
+// key; and to the claimer, no more than it knows anyway.
+var refusals = map[string]struct{ us, them string }{
+	v1alpha1.ReasonInvitationExpired: {
+		"The invitation was claimed after it had ended: run %[2]s",
+		"The invitation has ended: ask the provider's administrator for another one",
+	},
+	v1alpha1.ReasonInvitationInvalid: {
+		"The claim of cluster %[1]q names another invitation, or brings one along that is not its own: run %[2]s",
+		"The claim names another invitation, or the invitation that it brings along is not its own: ask the provider's " +
+			"administrator for another one, and join again",
+	},
+	v1alpha1.ReasonProofInvalid: {
+		"Whoever claimed the invitation as cluster %[1]q does not have that cluster's key; if the invitation may be in wrong " +
+			"hands, run %[2]s and send it another way",
+		"The claim is not signed with the key that it names",
+	},
+	v1alpha1.ReasonKeyMismatch: {
+		"The invitation was claimed by a cluster that calls itself %[1]q and has another key than this Peer; if you know that it " +
+			"was installed anew, set publicKey of this Peer to %[3]s and run %[2]s",
+		"The provider knows a cluster of this id by another key: its administrator must set publicKey of the Peer to the key of " +
+			"this cluster, and invite it again",
+	},
+	v1alpha1.ReasonClusterIDMismatch: {
+		"The invitation was claimed by cluster %[1]q, which is not the one that it was for: run %[2]s, and make another Peer for " +
+			"that cluster",
+		"The invitation is for a cluster of another id: ask the provider's administrator for one of your own",
+	},
+	v1alpha1.ReasonClusterIDTaken: {
+		"The invitation was claimed by cluster %[1]q, and another Peer stands for a cluster of that id: see `kubectl get peers`, " +
+			"and delete one of the two",
+		"The provider has another Peer for a cluster of this id: ask its administrator to delete that one, or to renew its " +
+			"invitation",
+	},
 }

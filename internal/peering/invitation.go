@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/trust"
@@ -32,7 +33,7 @@ type invitation struct {
 	token   *trust.Invitation      // what it holds, or nil while it has no token
 	claim   *v1alpha1.PeeringClaim // or nil
 	account bool                   // the consumer has an identity here
-	binding *rbacv1.RoleBinding    // of the consumer's rights, or nil
+	binding *rbacv1.RoleBinding    // of the consumer's rights, empty if there is none
 	draft   trust.Invitation       // what an invitation would be, as far as it is not made for it alone
 	now     time.Time
 }
@@ -130,10 +131,7 @@ func (f *invitation) asked() bool {
 	if f.peer.Spec.Invitation == nil {
 		return false
 	}
-	made := int64(-1)
-	if known := f.peer.Status.Invitation; known != nil {
-		made = known.Serial
-	}
+	made := f.shown()
 	if f.secret != nil {
 		made = max(made, f.serial())
 	}
@@ -141,9 +139,11 @@ func (f *invitation) asked() bool {
 }
 
 // told reports whether the status tells that the invitation in the Secret was made.
-func (f *invitation) told() bool {
-	known := f.peer.Status.Invitation
-	return f.secret == nil || f.serial() < 0 || known != nil && known.Serial >= f.serial()
+func (f *invitation) told() bool { return f.secret == nil || f.serial() <= f.shown() }
+
+// shown returns the serial of the invitation of which the status tells that it was made, or -1.
+func (f *invitation) shown() int64 {
+	return ptr.Deref(f.peer.Status.Invitation, v1alpha1.InvitationStatus{Serial: -1}).Serial
 }
 
 // serial returns that of the Secret, which is lower than any if the Secret is none that we have made.
@@ -156,10 +156,7 @@ func (f *invitation) serial() int64 {
 }
 
 func (f *invitation) expires() time.Time {
-	expires, err := time.Parse(time.RFC3339, f.secret.Annotations[v1alpha1.AnnotationExpires])
-	if err != nil {
-		return time.Time{}
-	}
+	expires, _ := time.Parse(time.RFC3339, f.secret.Annotations[v1alpha1.AnnotationExpires])
 	return expires
 }
 
@@ -167,18 +164,14 @@ func (f *invitation) expires() time.Time {
 func (f *invitation) over(ago time.Duration) bool { return !f.now.Before(f.expires().Add(ago)) }
 
 // accepted returns how the claim was answered, or "" if it was not.
-func (f *invitation) accepted() metav1.ConditionStatus {
-	if answer := f.answer(); answer != nil {
-		return answer.Status
-	}
-	return ""
-}
+func (f *invitation) accepted() metav1.ConditionStatus { return f.answer().Status }
 
-func (f *invitation) answer() *metav1.Condition {
+func (f *invitation) answer() metav1.Condition {
 	if f.claim == nil {
-		return nil
+		return metav1.Condition{}
 	}
-	return meta.FindStatusCondition(f.claim.Status.Conditions, v1alpha1.ConditionAccepted)
+	answer := meta.FindStatusCondition(f.claim.Status.Conditions, v1alpha1.ConditionAccepted)
+	return ptr.Deref(answer, metav1.Condition{})
 }
 
 // readBy returns until when a refused claimer may read why.
@@ -194,11 +187,7 @@ func (f *invitation) rights() []rbacv1.Subject {
 
 // rightsDiffer reports whether a consumer has rights that it should not have, or the other way round.
 func (f *invitation) rightsDiffer() bool {
-	has := []rbacv1.Subject(nil)
-	if f.binding != nil {
-		has = f.binding.Subjects
-	}
-	return f.account && !equality.Semantic.DeepEqual(has, f.rights())
+	return f.account && !equality.Semantic.DeepEqual(f.binding.Subjects, f.rights())
 }
 
 // wantsServers reports whether the addresses of the API server matter now.
@@ -207,32 +196,23 @@ func (f *invitation) wantsServers() bool { return f.asked() || f.secret != nil &
 // due returns when it must be looked at again though nothing changes, at the latest after that time.
 func (f *invitation) due(latest time.Duration) time.Time {
 	due := f.now.Add(latest)
-	sooner := func(at time.Time) time.Time {
-		if at.Before(due) {
-			return at
-		}
-		return due
-	}
 	switch {
 	case f.wantsServers():
-		return sooner(f.now.Add(addressPause))
+		return sooner(due, f.now.Add(addressPause))
 	case f.secret == nil:
 		return due
 	case f.accepted() == metav1.ConditionFalse:
-		return sooner(f.readBy())
+		return sooner(due, f.readBy())
 	case f.accepted() == metav1.ConditionTrue:
-		return sooner(f.expires().Add(pickUpTime))
+		return sooner(due, f.expires().Add(pickUpTime))
 	default:
-		return sooner(f.expires())
+		return sooner(due, f.expires())
 	}
 }
 
 // timeToLive returns for how long the invitation that the Peer asks for can be used.
 func timeToLive(peer *v1alpha1.Peer) time.Duration {
-	if set := peer.Spec.Invitation.TimeToLive; set != nil {
-		return cmp.Or(set.Duration, defaultTimeToLive)
-	}
-	return defaultTimeToLive
+	return cmp.Or(ptr.Deref(peer.Spec.Invitation.TimeToLive, metav1.Duration{}).Duration, defaultTimeToLive)
 }
 
 // usable checks that an invitation made of the draft can be used.

@@ -3,7 +3,6 @@ package peering
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -15,15 +14,14 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -105,43 +103,22 @@ func (c *inviteStep) look(ctx context.Context, known *v1alpha1.Peer) (*invitatio
 	if !there || peer.UID != known.UID || !peer.DeletionTimestamp.IsZero() {
 		return nil, errGone
 	}
-	f := &invitation{peer: peer, now: c.config.Clock.Now(), draft: c.config.draft(peer.Name, nil)}
-	for _, read := range []func(context.Context, *invitation) error{
-		c.observeSecret, c.observeClaim, c.observeRights, c.observeServers,
-	} {
-		if err := read(ctx, f); err != nil {
-			return nil, err
-		}
+	f := &invitation{
+		peer: peer, now: c.config.Clock.Now(), draft: c.config.draft(peer.Name, nil),
+		binding: binding(v1alpha1.TenantNamespace(peer.Name), v1alpha1.ClusterRolePeerTenant),
 	}
-	return f, nil
-}
-
-func (c *inviteStep) observeSecret(ctx context.Context, f *invitation) error {
-	var err error
-	f.secret, err = existing(ctx, c.direct, secret(f.draft.Namespace, v1alpha1.InvitationSecret))
-	if f.secret != nil {
-		// What is no invitation is made anew.
+	var problems [4]error
+	f.secret, problems[0] = existing(ctx, c.direct, secret(f.draft.Namespace, v1alpha1.InvitationSecret))
+	f.claim, problems[1] = existing(ctx, c.direct, claim(f.draft.Namespace))
+	f.account, problems[2] = c.find(ctx, serviceAccount(f.draft.Namespace, v1alpha1.PeerServiceAccount))
+	_, problems[3] = c.find(ctx, f.binding)
+	if err := errors.Join(problems[:]...); err != nil {
+		return nil, err
+	}
+	if f.secret != nil { // what is no invitation is made anew
 		f.token, _ = trust.ParseInvitation(string(f.secret.Data[v1alpha1.InvitationToken]))
 	}
-	return err
-}
-
-func (c *inviteStep) observeClaim(ctx context.Context, f *invitation) error {
-	var err error
-	f.claim, err = existing(ctx, c.direct, claim(f.draft.Namespace))
-	return err
-}
-
-func (c *inviteStep) observeRights(ctx context.Context, f *invitation) error {
-	var err error
-	if f.account, err = c.find(ctx, serviceAccount(f.draft.Namespace, v1alpha1.PeerServiceAccount)); err != nil {
-		return err
-	}
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{
-		Namespace: f.draft.Namespace, Name: v1alpha1.ClusterRolePeerTenant,
-	}}
-	f.binding, err = existing(ctx, c.direct, binding)
-	return err
+	return f, c.observeServers(ctx, f)
 }
 
 // observeServers finds out where this cluster's API server is, if anybody has to be told.
@@ -217,9 +194,9 @@ func (c *inviteStep) act(ctx context.Context, next action, f *invitation) error 
 	case answerClaim:
 		return c.answer(ctx, f)
 	case clearSession:
-		return c.applyClaim(ctx, f.claim, v1alpha1.PeeringClaimStatus{
-			Conditions: f.claim.Status.Conditions, ObservedGeneration: f.claim.Status.ObservedGeneration,
-		})
+		status := f.claim.Status
+		status.Session = nil
+		return local.ApplyStatus(ctx, c.client, invitationOwner, f.claim, &status)
 	default:
 		return nil
 	}
@@ -263,24 +240,26 @@ func (c *inviteStep) token(
 func (c *inviteStep) prepare(ctx context.Context, f *invitation) error {
 	// Expiry is kept in whole seconds; half a second less would be none for one of a second.
 	expires := f.now.Add(timeToLive(f.peer) + time.Second - 1).Truncate(time.Second)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: f.draft.Namespace,
-		Name:      v1alpha1.InvitationSecret,
-		Labels:    map[string]string{v1alpha1.LabelManaged: "true", v1alpha1.LabelPeer: f.peer.Name},
-		Annotations: map[string]string{
-			v1alpha1.AnnotationSerial:  strconv.FormatInt(f.peer.Spec.Invitation.Serial, 10),
-			v1alpha1.AnnotationExpires: expires.UTC().Format(time.RFC3339),
-		},
-	}}
+	made := secret(f.draft.Namespace, v1alpha1.InvitationSecret)
+	made.Annotations = map[string]string{
+		v1alpha1.AnnotationSerial:  strconv.FormatInt(f.peer.Spec.Invitation.Serial, 10),
+		v1alpha1.AnnotationExpires: expires.UTC().Format(time.RFC3339),
+	}
 	if f.peer.HasRole(v1alpha1.RoleProvider) {
 		key, err := trust.NewSealingKey()
 		if err != nil {
 			return err
 		}
-		secret.Data = map[string][]byte{sealingKey: []byte(key.Format())}
+		made.Data = map[string][]byte{sealingKey: []byte(key.Format())}
 	}
-	if err := c.client.Create(ctx, secret); err != nil {
-		return fmt.Errorf("create Secret %s: %w", secret.Name, err)
+	return c.create(ctx, f.peer, made)
+}
+
+// create makes the Secret of the peer.
+func (c *inviteStep) create(ctx context.Context, peer *v1alpha1.Peer, made *corev1.Secret) error {
+	made.Labels = map[string]string{v1alpha1.LabelManaged: "true", v1alpha1.LabelPeer: peer.Name}
+	if err := c.client.Create(ctx, made); err != nil {
+		return fmt.Errorf("create Secret %s: %w", made.Name, err)
 	}
 	return nil
 }
@@ -309,20 +288,16 @@ func (c *inviteStep) mint(ctx context.Context, f *invitation) error {
 		secret.Data = map[string][]byte{}
 	}
 	secret.Data[v1alpha1.InvitationToken] = []byte(text)
-	if err := c.client.Update(ctx, secret); err != nil {
-		return fmt.Errorf("put the invitation into Secret %s: %w", secret.Name, err)
+	if err := c.update(ctx, secret); err != nil {
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Inviting the peer", "serial", f.serial(), "expires", f.expires(), "servers", f.draft.Servers)
 	return nil
 }
 
 func (c *inviteStep) format(f *invitation, token string) (string, error) {
-	id := make([]byte, 16)
-	if _, err := rand.Read(id); err != nil {
-		return "", fmt.Errorf("make an id: %w", err)
-	}
 	invitation := f.draft
-	invitation.ID, invitation.Token, invitation.Expires = hex.EncodeToString(id), token, f.expires()
+	invitation.ID, invitation.Token, invitation.Expires = rand.Text(), token, f.expires()
 	if private := f.secret.Data[sealingKey]; len(private) > 0 {
 		key, err := trust.ParseSealingKey(string(private))
 		if err != nil {
@@ -330,12 +305,5 @@ func (c *inviteStep) format(f *invitation, token string) (string, error) {
 		}
 		invitation.SealingKey = key.Public()
 	}
-	text, err := invitation.Format()
-	if err != nil {
-		return "", err
-	}
-	if _, err := trust.ParseInvitation(text); err != nil {
-		return "", fmt.Errorf("make an invitation: %w", err)
-	}
-	return text, nil
+	return invitation.Format()
 }

@@ -63,6 +63,10 @@ func tenantQuota(namespace string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: quotaName}}
 }
 
+func binding(namespace, role string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role}}
+}
+
 // accountSubject is a ServiceAccount as a subject of RoleBindings.
 func accountSubject(namespace, name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
@@ -75,7 +79,7 @@ func (d *deps) managerSubject() rbacv1.Subject {
 
 // bind gives the subjects the rights of the ClusterRole in the namespace, by a RoleBinding of the role's name.
 func (d *deps) bind(ctx context.Context, namespace, role string, subjects ...rbacv1.Subject) error {
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role}}
+	binding := binding(namespace, role)
 	return d.put(ctx, binding, func() {
 		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 		if !equality.Semantic.DeepEqual(binding.Subjects, subjects) {
@@ -89,7 +93,7 @@ func (d *deps) bind(ctx context.Context, namespace, role string, subjects ...rba
 func (d *deps) unbind(ctx context.Context, namespace string, roles ...string) error {
 	var problems []error
 	for _, role := range roles {
-		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role}}
+		binding := binding(namespace, role)
 		found, err := d.find(ctx, binding)
 		if found && len(binding.Subjects) > 0 {
 			err = d.bind(ctx, namespace, role)
