@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,14 +86,6 @@ var peerVerbs = []peerVerb{
 type peerVerbFlags struct {
 	dryRunFlags
 	waitFlags
-}
-
-func newPeerCommands(global *globalFlags) []*cobra.Command {
-	var commands []*cobra.Command
-	for _, v := range peerVerbs {
-		commands = append(commands, v.command(global))
-	}
-	return commands
 }
 
 func (v peerVerb) command(global *globalFlags) *cobra.Command {
@@ -179,9 +172,12 @@ func awaitDrained(ctx context.Context, c client.Client, peer *v1alpha1.Peer, tol
 		if err := seen.err(partNamespaces, partShadowPods); err != nil {
 			return false, err
 		}
-		left = seen.podsOf(name)
-		if len(left) > 0 {
-			told.tell("Still here: " + some(left) + seen.unready(name))
+		why := ""
+		if now := seen.peer(name); now != nil && !meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionReady) {
+			why = because(currentCondition(now, v1alpha1.ConditionReady))
+		}
+		if left = seen.podsOf(name); len(left) > 0 {
+			told.tell("Still here: " + some(left) + why)
 		}
 		return len(left) == 0, nil
 	})
@@ -192,46 +188,22 @@ func awaitDrained(ctx context.Context, c client.Client, peer *v1alpha1.Peer, tol
 	return err
 }
 
-// unready says why a peer is not ready, in brackets.
-func (s *snapshot) unready(name string) string {
-	if peer := s.peer(name); peer != nil {
-		if ready := currentCondition(peer, v1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
-			return " (" + ready.Message + ")"
-		}
-	}
-	return ""
-}
-
-// decide puts the decision on the advertisement, unless it makes no sense.
+// decide puts the decision on the advertisement, unless that makes no sense or nobody's word is waited for.
 func (v peerVerb) decide(ad *v1alpha1.Advertisement, peer string, now time.Time) error {
-	if !ad.Spec.TimeToLive.After(now) {
-		return fmt.Errorf("it has expired: its provider has to renew it (see `kubectl hanse check --peer %s`)", peer)
-	}
-	if v.decision == v1alpha1.DecisionAccept {
-		if err := acceptable(ad); err != nil {
-			return err
-		}
-	}
-	if ad.Annotations == nil {
-		ad.Annotations = map[string]string{}
-	}
-	ad.Annotations[v1alpha1.AnnotationDecision] = v.decision
-	return nil
-}
-
-// acceptable says why an advertisement waits for nobody's word.
-func acceptable(ad *v1alpha1.Advertisement) error {
 	ack := ad.Status.Acknowledgement
 	switch {
+	case !ad.Spec.TimeToLive.After(now):
+		return fmt.Errorf("it has expired: its provider has to renew it (see `kubectl hanse check --peer %s`)", peer)
+	case v.decision == v1alpha1.DecisionRefuse:
 	case ack == nil:
-		return fmt.Errorf("Hanse has not looked at it yet: try again") //nolint:staticcheck // Hanse is a name
+		return errors.New("Hanse has not looked at it yet: try again") //nolint:staticcheck // Hanse is a name
 	case ack.State == v1alpha1.AcknowledgementAccepted:
-		return fmt.Errorf("it is not pending: it is accepted already")
-	case ack.State == v1alpha1.AcknowledgementPending, ack.Reason == v1alpha1.ReasonRefusedByAdministrator:
-		return nil
-	default:
+		return errors.New("it is not pending: it is accepted already")
+	case ack.State != v1alpha1.AcknowledgementPending && ack.Reason != v1alpha1.ReasonRefusedByAdministrator:
 		return fmt.Errorf("it is not pending: it is refused: %s: %s", ack.Reason, printable(ack.Message))
 	}
+	metav1.SetMetaDataAnnotation(&ad.ObjectMeta, v1alpha1.AnnotationDecision, v.decision)
+	return nil
 }
 
 // awaitAnswer waits until the manager has acted on the decision.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,25 +24,19 @@ type agentlessFlags struct {
 	namespaces []string
 }
 
-func (f *agentlessFlags) bind(flags *pflag.FlagSet) {
+func (f *agentlessFlags) bind(command *cobra.Command) {
+	flags := command.Flags()
 	flags.BoolVar(&f.agentless, "agentless", false, "the other cluster has no Hanse: run pods in some of its namespaces")
 	flags.StringVar(&f.kubeconfig, "remote-kubeconfig", "", "with --agentless, path of a kubeconfig for the other cluster; its current context is used")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "with --agentless, namespaces of the other cluster in which pods may run")
+	command.MarkFlagsRequiredTogether("agentless", "remote-kubeconfig", "namespaces")
+	command.MarkFlagsMutuallyExclusive("agentless", "mutual") // which needs Hanse on both sides
 }
 
 // validate reports flags that make no sense.
-func (f *agentlessFlags) validate(as string, mutual bool) error {
-	if !f.agentless {
-		if f.kubeconfig != "" || len(f.namespaces) > 0 {
-			return errors.New("--remote-kubeconfig and --namespaces are for --agentless: clusters with Hanse need an invitation only")
-		}
-		return nil
-	}
-	switch {
-	case f.kubeconfig == "" || len(f.namespaces) == 0 || as == "":
-		return errors.New("--agentless needs --remote-kubeconfig, --namespaces and --as")
-	case mutual:
-		return errors.New("--mutual needs Hanse on both sides: it does not go with --agentless")
+func (f *agentlessFlags) validate(as string) error {
+	if f.agentless && as == "" {
+		return errors.New("--agentless needs --as")
 	}
 	for _, name := range f.namespaces {
 		if len(validation.IsDNS1123Label(name)) > 0 {

@@ -61,13 +61,9 @@ func newCheckCommand(global *globalFlags) *cobra.Command {
 
 func runCheck(command *cobra.Command, global *globalFlags, flags *checkFlags) error {
 	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
-		d, err := c.discovery()
-		if err != nil {
-			return err
-		}
 		check := &checker{
-			client: c.client, discovery: d, namespace: global.namespace, ours: version.Version, now: time.Now,
-			reach: through(d.RESTClient()),
+			client: c.client, discovery: c.discovery, namespace: global.namespace, ours: version.Version, now: time.Now,
+			reach: through(c.discovery.RESTClient()),
 		}
 		findings, err := check.repeat(ctx, flags, &progress{report: reporter(command)})
 		if err != nil {

@@ -118,9 +118,7 @@ func (c *checker) needed() ([]authorizationv1.ResourceAttributes, error) {
 
 // manifest is what this client would install.
 func (c *checker) manifest() (install.Manifest, error) {
-	return install.Render(install.Options{
-		Namespace: c.namespace, Version: c.ours, KubernetesVersion: "v" + install.MinimumKubernetes + ".0",
-	})
+	return install.Render(install.Options{Namespace: c.namespace, Version: c.ours})
 }
 
 // installed returns a finding if there is no Hanse to look at.

@@ -39,6 +39,7 @@ type connection struct {
 	namespace string // that the context is about, as kubectl takes it
 	config    *rest.Config
 	client    client.WithWatch
+	discovery discovery.DiscoveryInterface
 	// exec runs askCommand in a pod, with an input, and returns its output.
 	exec func(ctx context.Context, namespace, pod string, input []byte) ([]byte, error)
 }
@@ -60,20 +61,13 @@ func (t target) connect() (*connection, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
+	d, discoveryErr := discovery.NewDiscoveryClientForConfig(config)
+	if err := errors.Join(err, discoveryErr); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	found := &connection{name: orElse(t.context, raw.CurrentContext), namespace: namespace, config: config, client: c}
+	found := &connection{name: orElse(t.context, raw.CurrentContext), namespace: namespace, config: config, client: c, discovery: d}
 	found.exec = found.execIn
 	return found, nil
-}
-
-func (c *connection) discovery() (discovery.DiscoveryInterface, error) {
-	d, err := discovery.NewDiscoveryClientForConfig(c.config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", c.config.Host, err)
-	}
-	return d, nil
 }
 
 // cluster is the connection as package install wants it.
@@ -114,15 +108,11 @@ func explain(err error, cluster string) error {
 
 // clusterID waits until the manager says who the cluster is: it may have been installed just now.
 func clusterID(ctx context.Context, c client.Client, namespace string) (string, error) {
-	found, err := read(ctx, c, "", namespace, &corev1.Namespace{})
-	if err != nil {
-		return "", err
-	}
-	if !found {
-		return "", fmt.Errorf("Hanse is not installed: there is no namespace %s: run `kubectl hanse install`", namespace) //nolint:staticcheck // Hanse is a name
-	}
 	seen := &snapshot{}
-	err = install.Until(ctx, "Hanse to say the cluster's id", func(ctx context.Context) (bool, error) {
+	err := install.Until(ctx, "Hanse to say the cluster's id", func(ctx context.Context) (bool, error) {
+		if found, err := read(ctx, c, "", namespace, &corev1.Namespace{}); err == nil && !found {
+			return false, install.Final(fmt.Errorf("Hanse is not installed: there is no namespace %s: run `kubectl hanse install`", namespace)) //nolint:staticcheck // Hanse is a name
+		}
 		seen = take(ctx, c, scope{system: namespace}, time.Time{}, partInfo)
 		return seen.clusterID != "", seen.err(partInfo)
 	})

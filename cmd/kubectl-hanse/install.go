@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,7 +107,6 @@ func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags
 	}
 	options := install.Options{Namespace: global.namespace, Version: version.Version, Values: values}
 	if flags.dry() {
-		options.KubernetesVersion = "v" + install.MinimumKubernetes + ".0"
 		manifest, err := install.Render(options)
 		if err != nil {
 			return err
@@ -125,11 +123,8 @@ func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags
 }
 
 func doInstall(ctx context.Context, command *cobra.Command, c *connection, options install.Options, wait bool) error {
-	d, err := c.discovery()
-	if err != nil {
-		return err
-	}
-	if options.KubernetesVersion, err = install.CheckKubernetes(d); err != nil {
+	var err error
+	if options.KubernetesVersion, err = install.CheckKubernetes(c.discovery); err != nil {
 		return err
 	}
 	manifest, err := install.Render(options)
@@ -186,6 +181,13 @@ type versions struct {
 	ClusterID string `json:"clusterID,omitempty"`
 }
 
+func (v versions) print(d *document) {
+	d.printf("Client: %s\n", v.Client)
+	if v.Server != "" {
+		d.printf("Server: %s (cluster %s)\n", v.Server, v.ClusterID)
+	}
+}
+
 func newVersionCommand(global *globalFlags) *cobra.Command {
 	clientOnly, output := false, ""
 	command := &cobra.Command{
@@ -196,9 +198,6 @@ func newVersionCommand(global *globalFlags) *cobra.Command {
   kubectl hanse version -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if output != "" && output != "json" {
-				return errors.New("--output is json")
-			}
 			found := versions{Client: version.Version}
 			var err error
 			if !clientOnly {
@@ -211,20 +210,10 @@ func newVersionCommand(global *globalFlags) *cobra.Command {
 					return fmt.Errorf("%s does not say its version of Hanse (is it installed?)", c.name)
 				})
 			}
-			return errors.Join(printVersions(command, found, output), err)
+			return errors.Join(show(command.OutOrStdout(), found, output, found.print), err)
 		},
 	}
 	command.Flags().BoolVar(&clientOnly, "client", false, "do not ask the cluster")
-	command.Flags().StringVarP(&output, "output", "o", "", "json; by default for people")
+	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml; by default for people")
 	return command
-}
-
-func printVersions(command *cobra.Command, found versions, output string) error {
-	if output == "json" {
-		return json.NewEncoder(command.OutOrStdout()).Encode(found)
-	}
-	if found.Server == "" {
-		return say(command, "Client: %s\n", found.Client)
-	}
-	return say(command, "Client: %s\nServer: %s (cluster %s)\n", found.Client, found.Server, found.ClusterID)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 type inviteFlags struct {
@@ -187,7 +187,6 @@ func notInvited(peer *v1alpha1.Peer, told *progress) error {
 // Bounds of the API, checked here so that they are told before anything is written.
 const (
 	maxPeerName   = 40
-	maxServers    = 8
 	maxTimeToLive = 168 * time.Hour
 )
 
@@ -211,20 +210,13 @@ func (r invitationRequest) check() error {
 }
 
 func checkServers(servers []string) error {
-	if len(servers) > maxServers {
-		return fmt.Errorf("--server may be given at most %d times", maxServers)
+	if len(servers) == 0 {
+		return nil
 	}
-	for _, server := range servers {
-		if !isServer(server) {
-			return fmt.Errorf("--server is an address such as https://203.0.113.7:6443, not %q", server)
-		}
+	if err := trust.CheckServers(servers); err != nil {
+		return fmt.Errorf("--server: %w", err)
 	}
 	return nil
-}
-
-func isServer(address string) bool {
-	u, err := url.Parse(address)
-	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 func checkPeerName(name string) error {

@@ -55,7 +55,7 @@ func newJoinCommand(global *globalFlags) *cobra.Command {
 
   # Run pods in two namespaces of a cluster without Hanse
   kubectl hanse join --agentless --remote-kubeconfig bremen.yaml --namespaces a,b --as bremen`,
-		Args: func(_ *cobra.Command, args []string) error { return flags.checkArgs(args) },
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error { return runJoin(command, global, flags, args) },
 	}
 	f := command.Flags()
@@ -63,38 +63,31 @@ func newJoinCommand(global *globalFlags) *cobra.Command {
 	f.BoolVar(&flags.mutual, "mutual", false, "let the other cluster run pods in this one too, if it was invited with --mutual")
 	f.StringArrayVar(&flags.servers, "server", nil,
 		"with --mutual, address of this cluster's API server as the other one reaches it; may be given several times")
-	flags.agentlessFlags.bind(f)
+	flags.agentlessFlags.bind(command)
 	flags.dryRunFlags.bind(f)
 	flags.waitFlags.bind(f, 3*time.Minute, "pods can run in the other cluster")
 	return command
 }
 
-func (f *joinFlags) checkArgs(args []string) error {
+// validate reports flags that make no sense.
+func (f *joinFlags) validate(args []string) error {
 	switch {
 	case f.agentless && len(args) > 0:
 		return errors.New("a cluster without Hanse invites nobody: --agentless takes no TOKEN")
-	case !f.agentless && len(args) != 1:
+	case !f.agentless && len(args) == 0:
 		return errors.New("what invitation? Give the line that `kubectl hanse invite` printed in the other cluster, or - to read it from standard input")
-	default:
-		return nil
-	}
-}
-
-// validate reports flags that make no sense.
-func (f *joinFlags) validate() error {
-	if len(f.servers) > 0 && !f.mutual {
+	case len(f.servers) > 0 && !f.mutual:
 		return errors.New("--server is for --mutual: only who is invited has to reach this cluster's API server")
 	}
+	var name error
 	if f.as != "" {
-		if err := checkPeerName(f.as); err != nil {
-			return err
-		}
+		name = checkPeerName(f.as)
 	}
-	return errors.Join(checkServers(f.servers), f.dryRunFlags.validate(), f.agentlessFlags.validate(f.as, f.mutual))
+	return errors.Join(name, checkServers(f.servers), f.dryRunFlags.validate(), f.agentlessFlags.validate(f.as))
 }
 
 func runJoin(command *cobra.Command, global *globalFlags, flags *joinFlags, args []string) error {
-	if err := flags.validate(); err != nil {
+	if err := flags.validate(args); err != nil {
 		return err
 	}
 	if flags.agentless {

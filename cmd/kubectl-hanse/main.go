@@ -57,7 +57,9 @@ func newCommand() *cobra.Command {
 	} {
 		command.AddCommand(verb(global))
 	}
-	command.AddCommand(newPeerCommands(global)...)
+	for _, verb := range peerVerbs {
+		command.AddCommand(verb.command(global))
+	}
 	return command
 }
 

@@ -193,7 +193,8 @@ func (c Cluster) prune(ctx context.Context, m Manifest) error {
 		return err
 	}
 	for i := range found {
-		if slices.ContainsFunc(m.Objects, func(wanted *unstructured.Unstructured) bool { return same(wanted, &found[i]) }) {
+		isFound := func(wanted *unstructured.Unstructured) bool { return Describe(wanted) == Describe(&found[i]) }
+		if slices.ContainsFunc(m.Objects, isFound) {
 			continue
 		}
 		c.Report("Removing %s, which is no longer wanted", Describe(&found[i]))
@@ -256,11 +257,6 @@ func Until(ctx context.Context, what string, ask func(context.Context) (bool, er
 		return fmt.Errorf("wait for %s: %w", what, errors.Join(last, err))
 	}
 	return nil
-}
-
-func same(a, b client.Object) bool {
-	return a.GetObjectKind().GroupVersionKind().GroupKind() == b.GetObjectKind().GroupVersionKind().GroupKind() &&
-		client.ObjectKeyFromObject(a) == client.ObjectKeyFromObject(b)
 }
 
 // Describe names an object with its kind.

@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ type Options struct {
 	Version string
 	// Values override those of the chart.
 	Values map[string]any
-	// KubernetesVersion is the version of the cluster, such as v1.37.1.
+	// KubernetesVersion is the version of the cluster, such as v1.37.1; by default the oldest that will do.
 	KubernetesVersion string
 }
 
@@ -113,7 +114,7 @@ func load() (*chart.Chart, error) {
 
 // execute runs the templates, and returns what they made by their names.
 func execute(c *chart.Chart, o Options) (map[string]string, error) {
-	kubernetes, err := common.ParseKubeVersion(o.KubernetesVersion)
+	kubernetes, err := common.ParseKubeVersion(cmp.Or(o.KubernetesVersion, "v"+MinimumKubernetes+".0"))
 	if err != nil {
 		return nil, fmt.Errorf("read the version of Kubernetes %q: %w", o.KubernetesVersion, err)
 	}

@@ -107,7 +107,7 @@ func (i *Invitation) check() error {
 	case !isTime(i.Expires):
 		return errors.New("it does not say when it ends")
 	}
-	return errors.Join(i.checkKeys(), i.checkServers())
+	return errors.Join(i.checkKeys(), CheckServers(i.Servers))
 }
 
 func (i *Invitation) checkKeys() error {
@@ -125,20 +125,21 @@ func (i *Invitation) checkKeys() error {
 	return nil
 }
 
-func (i *Invitation) checkServers() error {
-	if len(i.Servers) == 0 || len(i.Servers) > maxServers {
-		return fmt.Errorf("it must name 1 to %d servers", maxServers)
+// CheckServers reports whether an invitation can name these addresses of an API server.
+func CheckServers(servers []string) error {
+	if len(servers) == 0 || len(servers) > maxServers {
+		return fmt.Errorf("there must be 1 to %d servers", maxServers)
 	}
 	paths := map[string]bool{}
-	for _, server := range i.Servers {
+	for _, server := range servers {
 		u, err := url.Parse(server)
 		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return errors.New("its servers must be URLs such as https://host:6443")
+			return errors.New("servers must be URLs such as https://host:6443")
 		}
 		paths[strings.TrimSuffix(u.Path, "/")] = true
 	}
 	if len(paths) > 1 {
-		return errors.New("its servers must have the same path, since they are addresses of the same one")
+		return errors.New("servers must have the same path, since they are addresses of the same one")
 	}
 	return nil
 }
