@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -155,7 +156,8 @@ func TestAccess(t *testing.T) {
 				tc.of = []string{"proxy"}
 			}
 			got := 0
-			if refused := who.check(r, tc.node, tc.verb, tc.of...); refused != nil {
+			var refused *refusal
+			if errors.As(who.check(r, tc.node, tc.verb, tc.of...), &refused) {
 				got = refused.status
 			}
 			if got != tc.want {

@@ -261,43 +261,24 @@ func askPort(t *testing.T, port uint16, text string) string {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	stub := newRuntimeStub(t)
-	w := newAPIWorld(t, stub.ServeHTTP)
-	node := &servedNode{}
-	leaves := make([]func(), 0, maxNodeStreams)
-	for range maxNodeStreams {
-		leave, refused := w.api.admit(node)
-		if refused != nil {
-			t.Fatal(refused)
+	w := newAPIWorld(t, newRuntimeStub(t).ServeHTTP)
+	node := w.api.nodes[turinNode]
+	for _, tc := range []struct {
+		ofNode, ofAll int32
+		want          int
+	}{
+		{maxNodeStreams, maxNodeStreams, http.StatusTooManyRequests},
+		{0, maxStreams, http.StatusServiceUnavailable},
+		{maxNodeStreams - 1, maxStreams - 1, http.StatusNotFound},
+	} {
+		node.streams.Store(tc.ofNode)
+		w.api.streams.Store(tc.ofAll)
+		if status, body := w.get("/containerLogs/shop/nobody/web"); status != tc.want {
+			t.Errorf("%d streams of the node, %d of all: status %d: %s", tc.ofNode, tc.ofAll, status, body)
 		}
-		leaves = append(leaves, leave)
-	}
-	if _, refused := w.api.admit(node); refused == nil || refused.status != http.StatusTooManyRequests {
-		t.Errorf("one more of the node: %+v", refused)
-	}
-	others := make([]*servedNode, maxStreams/maxNodeStreams)
-	for i := maxNodeStreams; i < maxStreams; i++ {
-		other := &others[i/maxNodeStreams]
-		if *other == nil {
-			*other = &servedNode{}
+		if node.streams.Load() != tc.ofNode || w.api.streams.Load() != tc.ofAll {
+			t.Errorf("%d and %d streams are counted", node.streams.Load(), w.api.streams.Load())
 		}
-		leave, refused := w.api.admit(*other)
-		if refused != nil {
-			t.Fatal(refused)
-		}
-		leaves = append(leaves, leave)
-	}
-	if status, body := w.get("/containerLogs/shop/web-1/web"); status != http.StatusServiceUnavailable {
-		t.Errorf("one more of all: status %d: %s", status, body)
-	}
-	for _, leave := range leaves {
-		leave()
-	}
-	if got := w.api.streams.Load(); got != 0 {
-		t.Errorf("%d streams are counted", got)
-	}
-	if _, refused := w.api.admit(node); refused != nil {
-		t.Errorf("after all have gone: %+v", refused)
 	}
 }
 

@@ -14,28 +14,28 @@ import (
 )
 
 // health says that somebody answers for the node.
-func (a *apiServer) health(w http.ResponseWriter, _ *http.Request, _ *servedNode) {
+func health(w http.ResponseWriter, _ *http.Request, _ *servedNode) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok"))
+	return nil
 }
 
 // pods tells the pods that are bound to the node.
-func (a *apiServer) pods(w http.ResponseWriter, r *http.Request, node *servedNode) {
-	a.listPods(w, r, node, func(*corev1.Pod) bool { return true })
+func (a *apiServer) pods(w http.ResponseWriter, r *http.Request, node *servedNode) error {
+	return a.listPods(w, r, node, func(*corev1.Pod) bool { return true })
 }
 
 // runningPods tells those of them that run, and that home wants to run.
-func (a *apiServer) runningPods(w http.ResponseWriter, r *http.Request, node *servedNode) {
-	a.listPods(w, r, node, func(pod *corev1.Pod) bool {
+func (a *apiServer) runningPods(w http.ResponseWriter, r *http.Request, node *servedNode) error {
+	return a.listPods(w, r, node, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero()
 	})
 }
 
-func (a *apiServer) listPods(w http.ResponseWriter, r *http.Request, node *servedNode, keep func(*corev1.Pod) bool) {
+func (a *apiServer) listPods(w http.ResponseWriter, r *http.Request, node *servedNode, keep func(*corev1.Pod) bool) error {
 	bound, err := currentPods(r.Context(), a.live, a.links, node.name)
 	if err != nil {
-		(&refusal{status: http.StatusInternalServerError, message: "Cannot list pods", err: err}).write(w, r)
-		return
+		return failure("Cannot list pods", err)
 	}
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
 	for i := range bound {
@@ -43,17 +43,17 @@ func (a *apiServer) listPods(w http.ResponseWriter, r *http.Request, node *serve
 			list.Items = append(list.Items, bound[i])
 		}
 	}
-	writeJSON(w, r, list)
+	return writeJSON(w, list)
 }
 
-func writeJSON(w http.ResponseWriter, r *http.Request, answer any) {
+func writeJSON(w http.ResponseWriter, answer any) error {
 	body, err := json.Marshal(answer)
 	if err != nil {
-		(&refusal{status: http.StatusInternalServerError, message: "Cannot encode the answer", err: err}).write(w, r)
-		return
+		return failure("Cannot encode the answer", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body)
+	return nil
 }
 
 // currentPods returns the pods that are bound to the virtual node, with their statuses as their peer tells them. What we

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -44,42 +43,40 @@ type remotePod struct {
 
 // locate finds the remote pod of the home pod that the request names, which must be bound to the node, and have the
 // container if the request names one: those that the peer has added are none of ours.
-func (a *apiServer) locate(r *http.Request, node string) (remotePod, *refusal) {
+func (a *apiServer) locate(r *http.Request, node string) (remotePod, error) {
 	namespace, name, container := r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")
-	absent := &refusal{status: http.StatusNotFound, message: fmt.Sprintf("pod %s/%s is not on this node", namespace, name)}
+	absent := func(format string, values ...any) (remotePod, error) {
+		return remotePod{}, &refusal{
+			status: http.StatusNotFound, message: fmt.Sprintf("pod %s/%s "+format, append([]any{namespace, name}, values...)...),
+		}
+	}
+	unknown := func(format string) (remotePod, error) {
+		return remotePod{}, &refusal{status: http.StatusServiceUnavailable, message: fmt.Sprintf(format, peerOf(node))}
+	}
 	pod := &corev1.Pod{}
 	err := a.reader.Get(r.Context(), client.ObjectKey{Namespace: namespace, Name: name}, pod, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) || err == nil && pod.Spec.NodeName != node {
-		return remotePod{}, absent
-	}
-	if err != nil {
-		return remotePod{}, &refusal{status: http.StatusInternalServerError, message: "Cannot read pods", err: err}
-	}
-	if container != "" && !hasContainer(pod, container) {
-		absent.message = fmt.Sprintf("pod %s/%s has no container %q", namespace, name, container)
-		return remotePod{}, absent
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && pod.Spec.NodeName != node:
+		return absent("is not on this node")
+	case err != nil:
+		return remotePod{}, failure("Cannot read pods", err)
+	case container != "" && !hasContainer(pod, container):
+		return absent("has no container %q", container)
 	}
 	link, linked := a.links.Get(peerOf(node))
 	if !linked {
-		return remotePod{}, &refusal{
-			status: http.StatusServiceUnavailable, message: fmt.Sprintf("there is no link to peer %q", peerOf(node)),
-		}
+		return unknown("there is no link to peer %q")
 	}
 	seen := look(link, namespace, name)
 	if !seen.synced() {
-		return remotePod{}, &refusal{
-			status:  http.StatusServiceUnavailable,
-			message: fmt.Sprintf("what runs at peer %q is being looked up: try again in a moment", peerOf(node)),
-		}
+		return unknown("what runs at peer %q is being looked up: try again in a moment")
 	}
 	if seen.shadow == nil || seen.shadow.Spec.HomeUID != pod.UID {
-		absent.message = fmt.Sprintf("pod %s/%s does not run at peer %q yet", namespace, name, peerOf(node))
-		return remotePod{}, absent
+		return absent("does not run at peer %q yet", peerOf(node))
 	}
 	remote, found := link.RemotePod(seen.shadow)
 	if !found {
-		absent.message = fmt.Sprintf("pod %s/%s is being made again at peer %q", namespace, name, peerOf(node))
-		return remotePod{}, absent
+		return absent("is being made again at peer %q", peerOf(node))
 	}
 	return remotePod{link: link, twin: remote.Namespace, name: remote.Name}, nil
 }
@@ -101,40 +98,11 @@ func hasContainer(pod *corev1.Pod, name string) bool {
 	return false
 }
 
-// request returns a request to a subresource of the remote pod.
-func (p remotePod) request(ctx context.Context, method, subresource, query string) (*http.Request, error) {
-	base, _, err := rest.DefaultServerUrlFor(p.link.RESTConfig())
-	if err != nil {
-		return nil, fmt.Errorf("address of peer: %w", err)
-	}
-	address := base.JoinPath("api", "v1", "namespaces", p.twin, "pods", p.name, subresource)
-	address.RawQuery = query
-	return http.NewRequestWithContext(ctx, method, address.String(), nil)
-}
-
 // context returns a context that ends with the request or with the link.
 func (p remotePod) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := p.link.OnClose(cancel)
 	return ctx, func() { stop(); cancel() }
-}
-
-// open sends the request to the peer over a connection of its own, so that a stream that nobody reads holds up nothing
-// else. The answer is a good one; its body must be closed.
-func (p remotePod) open(req *http.Request) (*http.Response, *refusal) {
-	transport, err := p.transport()
-	if err != nil {
-		return nil, p.unreachable(err)
-	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return nil, p.unreachable(err)
-	}
-	if resp.StatusCode < http.StatusMultipleChoices {
-		return resp, nil
-	}
-	defer resp.Body.Close() //nolint:errcheck // it was read as far as it is wanted
-	return nil, p.refused(resp)
 }
 
 // transport makes a transport for one request, with the credentials of this moment.
@@ -167,14 +135,10 @@ func dialPeer(ctx context.Context, network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetReadBuffer(socketBuffer) // they are wishes, and the connection works without
-		_ = tcp.SetWriteBuffer(socketBuffer)
-	}
-	return stallConn{conn, stallLimit}, nil
+	return stalling(conn, stallLimit), nil
 }
 
-func (p remotePod) unreachable(err error) *refusal {
+func (p remotePod) unreachable(err error) error {
 	return &refusal{
 		status: http.StatusBadGateway, message: fmt.Sprintf("cannot reach peer %q", p.link.Peer()), err: err,
 	}
@@ -182,7 +146,7 @@ func (p remotePod) unreachable(err error) *refusal {
 
 // refused says what the peer answered instead of a stream. What it says of our rights there is not about those of
 // whoever asks here.
-func (p remotePod) refused(resp *http.Response) *refusal {
+func (p remotePod) refused(resp *http.Response) error {
 	told := &refusal{status: resp.StatusCode, message: reasonOf(resp)}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -276,9 +240,6 @@ func upgradeHeader(asked http.Header) http.Header {
 	return header
 }
 
-// upgradedHeader returns what the client must know of the stream that the peer opened.
-func upgradedHeader(answered http.Header) http.Header { return only(answered, upgradedHeaders) }
-
 func only(header http.Header, names []string) http.Header {
 	kept := http.Header{}
 	for _, name := range names {
@@ -303,32 +264,4 @@ func withoutTokens(headers []string) []string {
 		return nil
 	}
 	return []string{strings.Join(kept, ", ")}
-}
-
-// A gate lets requests in until it ends, and then waits for those inside. The zero value is open.
-type gate struct {
-	mu     sync.Mutex
-	ended  bool
-	inside sync.WaitGroup
-}
-
-// enter reports whether the request may begin. It must leave then.
-func (g *gate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ended {
-		return false
-	}
-	g.inside.Add(1)
-	return true
-}
-
-func (g *gate) leave() { g.inside.Done() }
-
-// end closes the gate and waits until nobody is inside.
-func (g *gate) end() {
-	g.mu.Lock()
-	g.ended = true
-	g.mu.Unlock()
-	g.inside.Wait()
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -33,23 +35,43 @@ const (
 	maxStreams     = 1000
 )
 
+// How a connection of the kubelet API is given up whose other side is dead, or takes nothing any more.
+const (
+	// stallLimit is how long what is sent may wait for the other side to take some of it.
+	stallLimit = 30 * time.Second
+	// socketBuffer bounds what the kernel keeps of a stream for a side that is slow.
+	socketBuffer = 256 << 10
+)
+
+// keepAlive has the kernel ask the other side of a silent connection whether it is there.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+
 // apiServer answers what the cluster's API server asks of a kubelet, for every virtual node on a port of its own.
 type apiServer struct {
+	config      Config
 	reader      client.Reader
 	live        client.Reader // for whole pods
 	links       *peers.Links
 	access      access
-	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	ports       *portTable
+	certificate certificateSource
 	clock       clock.PassiveClock
+	stall       time.Duration // by default stallLimit
 
-	requests gate
+	requests sync.RWMutex // read-locked by each request, so that the end can wait for all
 	streams  atomic.Int32
+
+	mu      sync.Mutex
+	closed  bool
+	next    int                    // where the search for a free port goes on
+	nodes   map[string]*servedNode // by the names of Nodes
+	serving sync.WaitGroup
 }
 
 // servedNode is a virtual node while its port is open.
 type servedNode struct {
 	name    string
+	port    int32
+	end     func() // closes the port and ends all requests
 	streams atomic.Int32
 	usage   *meter
 }
@@ -57,41 +79,96 @@ type servedNode struct {
 // nodeKey is the key of a request's context under which the *servedNode lies.
 type nodeKey struct{}
 
-// server returns the HTTP server that serves the listeners of all virtual nodes. Which node a request is for is told by
-// the port that it came to, and by nothing that the request says.
-func (a *apiServer) server(ctx context.Context) *http.Server {
-	return &http.Server{
+// Start ends the service of all nodes when ctx ends. When it returns, no request is left.
+func (a *apiServer) Start(ctx context.Context) error {
+	<-ctx.Done()
+	a.mu.Lock()
+	a.closed = true
+	for _, node := range a.nodes {
+		node.end()
+	}
+	a.mu.Unlock()
+	a.serving.Wait()
+	a.requests.Lock() // for ever
+	return nil
+}
+
+// Open implements ports.
+func (a *apiServer) Open(ctx context.Context, name string, wanted int32) (endpoint, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	node := a.nodes[name]
+	if node == nil {
+		listener, err := a.listen(int(wanted))
+		if err != nil {
+			return endpoint{}, fmt.Errorf("open a port for Node %s: %w", name, err)
+		}
+		node = a.serve(context.WithoutCancel(ctx), name, listener)
+		a.nodes[name] = node
+	}
+	return endpoint{address: a.config.NodeIP.String(), port: node.port}, nil
+}
+
+// Close implements ports.
+func (a *apiServer) Close(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if node := a.nodes[name]; node != nil {
+		node.end()
+		delete(a.nodes, name)
+	}
+}
+
+// listen opens the wanted port, or the next free one of the range.
+func (a *apiServer) listen(wanted int) (net.Listener, error) {
+	if a.closed {
+		return nil, net.ErrClosed
+	}
+	first, size := a.config.FirstPort, a.config.LastPort-a.config.FirstPort+1
+	var lastErr error
+	for try := range size + 1 {
+		if try > 0 {
+			wanted = first + a.next%size
+			a.next++
+		}
+		if wanted < first || wanted >= first+size {
+			continue
+		}
+		listener, err := a.listenOn(wanted)
+		if err == nil {
+			return listener, nil
+		}
+		lastErr = err
+	}
+	return nil, fmt.Errorf("no port from %d to %d is free: %w", first, a.config.LastPort, lastErr)
+}
+
+func (a *apiServer) listenOn(port int) (net.Listener, error) {
+	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	//nolint:forbidigo // listening does not block, so there is nothing to cancel
+	return config.Listen(context.Background(), "tcp", net.JoinHostPort(a.config.NodeIP.String(), strconv.Itoa(port)))
+}
+
+// serve serves one virtual node until it is ended. Which node a request is for is told by the port that it came to, and by
+// nothing that the request says.
+func (a *apiServer) serve(ctx context.Context, name string, listener net.Listener) *servedNode {
+	ctx, cancel := context.WithCancel(ctx)
+	node := &servedNode{name: name, usage: newMeter(name, a.reader, a.links, a.clock)}
+	if address, ok := listener.Addr().(*net.TCPAddr); ok {
+		node.port = int32(address.Port) //nolint:gosec // a port has 16 bits
+	}
+	server := &http.Server{
 		Handler:           a.handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    64 << 10,
-		BaseContext: func(listener net.Listener) context.Context {
-			if secure, ok := listener.(*secureListener); ok {
-				return context.WithValue(ctx, nodeKey{}, secure.node)
-			}
-			return ctx
-		},
+		BaseContext:       func(net.Listener) context.Context { return context.WithValue(ctx, nodeKey{}, node) },
 	}
-}
-
-// secureListener is the listener of a node with TLS on it.
-type secureListener struct {
-	net.Listener
-	node *servedNode
-}
-
-// Start serves every virtual node until ctx ends. When it returns, no stream is left.
-func (a *apiServer) Start(ctx context.Context) error {
-	server := a.server(ctx)
-	a.ports.Run(ctx, func(listener *nodeListener) { a.serve(ctx, server, listener) })
-	err := server.Close()
-	a.requests.end()
-	return err
-}
-
-// serve serves one virtual node until its listener is closed.
-func (a *apiServer) serve(ctx context.Context, server *http.Server, listener *nodeListener) {
-	secure := tls.NewListener(listener, &tls.Config{
+	node.end = func() {
+		cancel() // ends streams, which the server does not know any more
+		_, _ = server.Close(), listener.Close()
+	}
+	secure := tls.NewListener(stallListener{listener, orDefault(a.stall, stallLimit)}, &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: a.certificate,
 		// The authenticator judges the certificate, since a bearer token does as well.
@@ -99,100 +176,120 @@ func (a *apiServer) serve(ctx context.Context, server *http.Server, listener *no
 		// Streams are upgraded connections, which HTTP/2 does not have.
 		NextProtos: []string{"http/1.1"},
 	})
-	node := &servedNode{name: listener.node, usage: newMeter(listener.node, a.reader, a.links, a.clock)}
-	err := server.Serve(&secureListener{Listener: secure, node: node})
-	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
-		logr.FromContextOrDiscard(ctx).Error(err, "Cannot serve the kubelet API", "Node", listener.node)
+	a.serving.Go(func() {
+		if err := server.Serve(secure); !errors.Is(err, http.ErrServerClosed) {
+			logr.FromContextOrDiscard(ctx).Error(err, "Cannot serve the kubelet API", "Node", name)
+		}
+	})
+	return node
+}
+
+// stallListener is a listener whose connections fail when the other side takes nothing for so long.
+type stallListener struct {
+	net.Listener
+	stall time.Duration
+}
+
+// Accept implements net.Listener.
+func (l stallListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	return stalling(conn, l.stall), nil
+}
+
+// stallConn is a connection that fails when the other side takes nothing for so long.
+type stallConn struct {
+	net.Conn
+	stall time.Duration
+}
+
+func stalling(conn net.Conn, stall time.Duration) stallConn {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(socketBuffer) // the kernel may refuse, and the connection works without
+		_ = tcp.SetWriteBuffer(socketBuffer)
+	}
+	return stallConn{conn, stall}
+}
+
+// Write implements net.Conn.
+func (c stallConn) Write(p []byte) (int, error) {
+	// The kernel knows the machine's own clock only, whichever time ours tells.
+	if err := c.SetWriteDeadline(clock.RealClock{}.Now().Add(c.stall)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }
 
 // handler routes requests as a kubelet does. Watching a log takes the verb get; what acts on a container takes create,
 // also where the protocol of the stream begins with a GET.
 func (a *apiServer) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", a.secured("get", []string{"healthz", "proxy"}, a.health))
-	mux.Handle("GET /pods", a.secured("get", []string{"pods", "proxy"}, a.pods))
-	mux.Handle("GET /runningpods/", a.secured("get", []string{"pods", "proxy"}, a.runningPods))
-	mux.Handle("GET /stats/summary", a.secured("get", []string{"stats"}, a.summary))
-	mux.Handle("GET /metrics/resource", a.secured("get", []string{"metrics"}, a.resourceMetrics))
-	mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", a.secured("get", []string{"proxy"}, a.streamed("logs", a.logs)))
-	for path, kind := range map[string]string{
-		"/exec/{namespace}/{pod}/{container}":   "exec",
-		"/attach/{namespace}/{pod}/{container}": "attach",
-		"/portForward/{namespace}/{pod}":        "portForward",
-	} {
-		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			mux.Handle(method+" "+path, a.secured("create", []string{"proxy"}, a.streamed(kind, a.upgrade(kind))))
+	mux.Handle("GET /healthz", a.secured(health, "get", "healthz", "proxy"))
+	mux.Handle("GET /pods", a.secured(a.pods, "get", "pods", "proxy"))
+	mux.Handle("GET /runningpods/", a.secured(a.runningPods, "get", "pods", "proxy"))
+	mux.Handle("GET /stats/summary", a.secured(a.summary, "get", "stats"))
+	mux.Handle("GET /metrics/resource", a.secured(a.resourceMetrics, "get", "metrics"))
+	mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", a.secured(a.streamed("logs", logs), "get", "proxy"))
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for kind, path := range map[string]string{
+			"exec": "/exec/{namespace}/{pod}/{container}", "attach": "/attach/{namespace}/{pod}/{container}",
+			"portForward": "/portForward/{namespace}/{pod}",
+		} {
+			mux.Handle(method+" "+path, a.secured(a.streamed(kind, upgraded(strings.ToLower(kind))), "create", "proxy"))
 		}
 	}
 	return mux
 }
 
-// nodeHandler serves a request to one node.
-type nodeHandler func(w http.ResponseWriter, r *http.Request, node *servedNode)
+// nodeHandler serves a request to one node, unless it returns why not.
+type nodeHandler func(w http.ResponseWriter, r *http.Request, node *servedNode) error
 
 // secured lets through requests of those who may.
-func (a *apiServer) secured(verb string, subresources []string, next nodeHandler) http.Handler {
+func (a *apiServer) secured(next nodeHandler, verb string, subresources ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.requests.enter() {
+		if !a.requests.TryRLock() {
 			http.Error(w, "shutting down", http.StatusServiceUnavailable)
 			return
 		}
-		defer a.requests.leave()
+		defer a.requests.RUnlock()
 		node, ok := r.Context().Value(nodeKey{}).(*servedNode)
 		if !ok {
 			http.NotFound(w, r)
 			return
 		}
-		if refused := a.access.check(r, node.name, verb, subresources...); refused != nil {
-			refused.write(w, r)
-			return
+		err := a.access.check(r, node.name, verb, subresources...)
+		if err == nil {
+			err = next(w, r, node)
 		}
-		next(w, r, node)
+		if err != nil {
+			refuse(w, r, err)
+		}
 	})
 }
 
-// podHandler serves a request about one pod.
-type podHandler func(w http.ResponseWriter, r *http.Request, remote remotePod)
-
 // streamed lets through requests about pods that are there, as many as there is room for.
-func (a *apiServer) streamed(kind string, next podHandler) nodeHandler {
-	return func(w http.ResponseWriter, r *http.Request, node *servedNode) {
-		leave, refused := a.admit(node)
-		if refused != nil {
-			refused.write(w, r)
-			return
+func (a *apiServer) streamed(kind string, next func(w http.ResponseWriter, r *http.Request, remote remotePod) error) nodeHandler {
+	return func(w http.ResponseWriter, r *http.Request, node *servedNode) error {
+		ofNode, ofAll := node.streams.Add(1), a.streams.Add(1)
+		defer node.streams.Add(-1)
+		defer a.streams.Add(-1)
+		switch {
+		case ofNode > maxNodeStreams:
+			return &refusal{status: http.StatusTooManyRequests, message: "too many streams of this node are open"}
+		case ofAll > maxStreams:
+			return &refusal{status: http.StatusServiceUnavailable, message: "too many streams of virtual nodes are open"}
 		}
-		defer leave()
-		remote, refused := a.locate(r, node.name)
-		if refused != nil {
-			refused.write(w, r)
-			return
+		remote, err := a.locate(r, node.name)
+		if err != nil {
+			return err
 		}
 		open := streamsOpen.WithLabelValues(kind)
 		open.Inc()
 		defer open.Dec()
-		next(w, r, remote)
+		return next(w, r, remote)
 	}
-}
-
-// admit makes room for a stream, which it must leave again.
-func (a *apiServer) admit(node *servedNode) (leave func(), refused *refusal) {
-	leave = func() {
-		node.streams.Add(-1)
-		a.streams.Add(-1)
-	}
-	ofNode, ofAll := node.streams.Add(1), a.streams.Add(1)
-	switch {
-	case ofNode > maxNodeStreams:
-		refused = &refusal{status: http.StatusTooManyRequests, message: "too many streams of this node are open"}
-	case ofAll > maxStreams:
-		refused = &refusal{status: http.StatusServiceUnavailable, message: "too many streams of virtual nodes are open"}
-	default:
-		return leave, nil
-	}
-	leave()
-	return nil, refused
 }
 
 // refusal is why a request is not served.
@@ -202,11 +299,22 @@ type refusal struct {
 	err     error // for our log, nil if the message says it all
 }
 
-func (f *refusal) write(w http.ResponseWriter, r *http.Request) {
-	if f.err != nil {
-		logr.FromContextOrDiscard(r.Context()).Error(f.err, "Cannot serve kubelet request", "path", r.URL.Path)
+// Error implements error.
+func (f *refusal) Error() string { return f.message }
+
+// failure is a refusal because of what went wrong here.
+func failure(message string, err error) error {
+	return &refusal{status: http.StatusInternalServerError, message: message, err: err}
+}
+
+// refuse answers why the request is not served.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	told := &refusal{status: http.StatusInternalServerError, message: "Internal error", err: err}
+	errors.As(err, &told)
+	if told.err != nil {
+		logr.FromContextOrDiscard(r.Context()).Error(told.err, "Cannot serve kubelet request", "path", r.URL.Path)
 	}
-	http.Error(w, f.message, f.status)
+	http.Error(w, told.message, told.status)
 }
 
 // How long an answer of the API server about who may use the kubelet API is believed.
@@ -248,39 +356,32 @@ func newAccess(clients kubernetes.Interface, authorities dynamiccertificates.CAC
 	return access{authenticator: authentication, authorizer: authorization}, nil
 }
 
-// check returns nil if whoever sends the request may do that to one of the subresources of the node.
-func (a access) check(r *http.Request, node, verb string, subresources ...string) *refusal {
+// check returns why whoever sends the request may not do that to any of the subresources of the node.
+func (a access) check(r *http.Request, node, verb string, subresources ...string) error {
 	who, known, err := a.authenticator.AuthenticateRequest(r)
 	if err != nil || !known {
 		return &refusal{status: http.StatusUnauthorized, message: "Unauthorized", err: err}
 	}
 	refused := &refusal{status: http.StatusForbidden, message: "Forbidden"}
 	for _, subresource := range subresources {
-		refused = a.authorize(r, who.User, node, verb, subresource)
-		if refused == nil {
+		decision, reason, err := a.authorizer.Authorize(r.Context(), authorizer.AttributesRecord{
+			User:            who.User,
+			Verb:            verb,
+			APIVersion:      "v1",
+			Resource:        "nodes",
+			Subresource:     subresource,
+			Name:            node,
+			ResourceRequest: true,
+			Path:            r.URL.Path,
+		})
+		if decision == authorizer.DecisionAllow {
 			return nil
 		}
+		if err != nil {
+			return failure("Cannot ask who may do this", err)
+		}
+		refused.message = fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s): %s",
+			who.User.GetName(), verb, subresource, reason)
 	}
 	return refused
-}
-
-func (a access) authorize(r *http.Request, who user.Info, node, verb, subresource string) *refusal {
-	decision, reason, err := a.authorizer.Authorize(r.Context(), authorizer.AttributesRecord{
-		User:            who,
-		Verb:            verb,
-		APIVersion:      "v1",
-		Resource:        "nodes",
-		Subresource:     subresource,
-		Name:            node,
-		ResourceRequest: true,
-		Path:            r.URL.Path,
-	})
-	if decision == authorizer.DecisionAllow {
-		return nil
-	}
-	if err != nil {
-		return &refusal{status: http.StatusInternalServerError, message: "Cannot ask who may do this", err: err}
-	}
-	return &refusal{status: http.StatusForbidden, message: fmt.Sprintf(
-		"Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s): %s", who.GetName(), verb, subresource, reason)}
 }

@@ -1,125 +1,108 @@
 package kubelet
 
 import (
-	"bytes"
-	"context"
+	"errors"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
-	"strings"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// logs copies the log of a container, each piece at once. It ends when either side does, or when the client takes
+// logs passes on the log of a container, each piece at once. It ends when either side does, or when the client takes
 // nothing any more.
-func (a *apiServer) logs(w http.ResponseWriter, r *http.Request, remote remotePod) {
+func logs(w http.ResponseWriter, r *http.Request, remote remotePod) error {
 	query := logQuery(r)
-	ctx, cancel := remote.context(r.Context())
-	defer cancel()
-	req, err := remote.request(ctx, http.MethodGet, "log", query.Encode())
-	if err != nil {
-		remote.unreachable(err).write(w, r)
-		return
-	}
-	resp, refused := remote.open(req)
-	if refused != nil {
-		refused.write(w, r)
-		return
-	}
-	defer resp.Body.Close() //nolint:errcheck // it was read as far as it is wanted
-	w.Header().Set("Content-Type", "text/plain")
-	log := io.Reader(resp.Body)
-	if limit, err := strconv.ParseInt(query.Get("limitBytes"), 10, 64); err == nil && limit >= 0 {
-		log = io.LimitReader(log, limit)
-	}
-	// A broken stream ends without an error for whoever reads it, as that of a kubelet does.
-	_, _ = io.Copy(flushing{w}, log)
+	limit, err := strconv.ParseInt(query.Get("limitBytes"), 10, 64)
+	bounded := err == nil && limit >= 0
+	return remote.forward(w, r, "log", query, func(resp *http.Response) error {
+		if resp.StatusCode == http.StatusSwitchingProtocols {
+			return &refusal{status: http.StatusBadGateway, message: "the peer does not send a log"}
+		}
+		log := io.Reader(unbroken{resp.Body})
+		if bounded {
+			log = io.LimitReader(log, limit)
+		}
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{log, resp.Body}
+		resp.Header = http.Header{"Content-Type": {"text/plain"}}
+		return nil
+	})
 }
 
-// flushing sends what is written on at once.
-type flushing struct{ http.ResponseWriter }
+// unbroken is a stream that ends without an error also where it breaks, as that of a kubelet does.
+type unbroken struct{ io.Reader }
 
-// Write implements io.Writer.
-func (f flushing) Write(p []byte) (int, error) {
-	n, err := f.ResponseWriter.Write(p)
+// Read implements io.Reader.
+func (u unbroken) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
 	if err != nil {
-		return n, err
+		err = io.EOF
 	}
-	return n, http.NewResponseController(f.ResponseWriter).Flush()
+	return n, err
 }
 
-// upgrade joins an exec, attach or port-forward to that of the remote pod. The bytes of both sides are passed on as they
+// upgraded joins an exec, attach or port-forward to that of the remote pod. The bytes of both sides are passed on as they
 // are, so that every protocol works that the two API servers speak, and nothing is lost in translation.
-func (a *apiServer) upgrade(kind string) podHandler {
-	subresource := strings.ToLower(kind)
-	return func(w http.ResponseWriter, r *http.Request, remote remotePod) {
+func upgraded(subresource string) func(http.ResponseWriter, *http.Request, remotePod) error {
+	return func(w http.ResponseWriter, r *http.Request, remote remotePod) error {
 		if !httpstream.IsUpgradeRequest(r) {
-			http.Error(w, "a stream is asked for by an upgrade of the connection", http.StatusBadRequest)
-			return
+			return &refusal{status: http.StatusBadRequest, message: "a stream is asked for by an upgrade of the connection"}
 		}
-		ctx, cancel := remote.context(r.Context())
-		defer cancel()
-		req, err := remote.request(ctx, r.Method, subresource, streamQuery(r).Encode())
-		if err != nil {
-			remote.unreachable(err).write(w, r)
-			return
-		}
-		req.Header = upgradeHeader(r.Header)
-		resp, refused := remote.open(req)
-		if refused != nil {
-			refused.write(w, r)
-			return
-		}
-		defer resp.Body.Close() //nolint:errcheck // the stream has ended
-		peer, ok := resp.Body.(io.ReadWriteCloser)
-		if !ok || resp.StatusCode != http.StatusSwitchingProtocols {
-			http.Error(w, "the peer does not open a stream", http.StatusBadGateway)
-			return
-		}
-		switchProtocols(ctx, w, resp.Header, peer)
+		return remote.forward(w, r, subresource, streamQuery(r), func(resp *http.Response) error {
+			if resp.StatusCode != http.StatusSwitchingProtocols {
+				return &refusal{status: http.StatusBadGateway, message: "the peer does not open a stream"}
+			}
+			resp.Header = only(resp.Header, upgradedHeaders)
+			resp.Request = &http.Request{Method: http.MethodGet} // for that of a POST a Content-Length would be written
+			return nil
+		})
 	}
 }
 
-// switchProtocols answers that the connection is upgraded, and joins it to the peer's until either ends, or ctx.
-func switchProtocols(ctx context.Context, w http.ResponseWriter, answer http.Header, peer io.ReadWriteCloser) {
-	client, buffered, err := http.NewResponseController(w).Hijack()
+// forward asks the peer for a subresource of the remote pod, over a connection of its own, so that a stream that nobody
+// reads holds up nothing else. It passes the answer on, as the function makes it of one that is good, until the request or
+// the link ends.
+func (p remotePod) forward(
+	w http.ResponseWriter, r *http.Request, subresource string, query url.Values, answer func(*http.Response) error,
+) error {
+	base, _, err := rest.DefaultServerUrlFor(p.link.RESTConfig())
 	if err != nil {
-		http.Error(w, "the connection cannot be upgraded", http.StatusInternalServerError)
-		return
+		return p.unreachable(err)
 	}
-	defer client.Close() //nolint:errcheck // the stream has ended
-	head := http.Response{
-		StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: upgradedHeader(answer),
-	}
-	if err := head.Write(client); err != nil {
-		return
-	}
-	early, err := buffered.Peek(buffered.Reader.Buffered())
+	path := "/api/v1/namespaces/" + p.twin + "/pods/" + p.name + "/" + subresource
+	transport, err := p.transport()
 	if err != nil {
-		return
+		return p.unreachable(err)
 	}
-	join(ctx, client, io.MultiReader(bytes.NewReader(early), client), peer)
-}
-
-// join passes bytes on in both directions until one of them ends, or ctx. Both connections are closed then.
-func join(ctx context.Context, client net.Conn, fromClient io.Reader, peer io.ReadWriteCloser) {
-	ended := make(chan struct{}, 2)
-	pass := func(to io.Writer, from io.Reader) {
-		_, _ = io.Copy(to, from) // that the other side has gone is how streams end
-		ended <- struct{}{}
+	ctx, cancel := p.context(r.Context())
+	defer cancel()
+	proxy := httputil.ReverseProxy{
+		Rewrite: func(to *httputil.ProxyRequest) {
+			to.Out.URL, to.Out.Header = &url.URL{Path: path, RawQuery: query.Encode()}, upgradeHeader(to.In.Header)
+			to.SetURL(base)
+		},
+		Transport:     transport,
+		FlushInterval: -1,
+		ModifyResponse: func(resp *http.Response) error {
+			if resp.StatusCode >= http.StatusMultipleChoices {
+				return p.refused(resp)
+			}
+			return answer(resp)
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			var told *refusal
+			if !errors.As(err, &told) {
+				err = p.unreachable(err)
+			}
+			refuse(w, r, err)
+		},
 	}
-	go pass(peer, fromClient)
-	go pass(client, peer)
-	left := 2
-	select {
-	case <-ended:
-		left--
-	case <-ctx.Done():
-	}
-	_, _ = peer.Close(), client.Close()
-	for range left {
-		<-ended
-	}
+	proxy.ServeHTTP(w, r.WithContext(ctx))
+	return nil
 }

@@ -72,22 +72,19 @@ func newAPIWorldWith(t *testing.T, provider http.HandlerFunc, stall time.Duratio
 		t.Fatal(err)
 	}
 	first := freePorts(t, 2)
-	table := newTable(t, first, first+1)
-	table.stall = stall
-	api := &apiServer{
-		reader: w.home, live: w.home, links: w.links, ports: table, certificate: certificate, clock: w.clock,
-		access: access{
-			authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-				name, known := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-				return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, known, nil
-			}),
-			authorizer: authorizerFunc(func(a authorizer.Attributes) bool { return w.may(a) }),
-		},
+	api := portsOf(first, first+1)
+	api.reader, api.live, api.links, api.certificate, api.clock, api.stall = w.home, w.home, w.links, certificate, w.clock, stall
+	api.access = access{
+		authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+			name, known := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, known, nil
+		}),
+		authorizer: authorizerFunc(func(a authorizer.Attributes) bool { return w.may(a) }),
 	}
 	w.api = api
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	at, err := table.Open(turinNode, 0)
+	at, err := api.Open(ctx, turinNode, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +296,7 @@ func TestStreamsAreJoined(t *testing.T) {
 			want := http.Header{
 				"Authorization": {"Bearer ours"}, "Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"},
 				"X-Stream-Protocol-Version": {"v4.channel.k8s.io"}, "Sec-Websocket-Protocol": {"v5.channel.k8s.io"},
-				"User-Agent": asked.Header["User-Agent"], "Content-Length": {"0"},
+				"Content-Length": {"0"},
 			}
 			if diff := cmp.Diff(want, asked.Header); diff != "" {
 				t.Errorf("headers (-want +got):\n%s", diff)

@@ -78,9 +78,9 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("index pods: %w", err)
 	}
-	table := &portTable{
-		address: k.config.NodeIP, first: k.config.FirstPort, last: k.config.LastPort,
-		listeners: map[string]*nodeListener{},
+	api, err := k.newAPI(mgr)
+	if err != nil {
+		return err
 	}
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
@@ -88,13 +88,13 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 		defaultToleration: k.config.DefaultToleration, tracer: k.config.Tracer,
 	}
 	for _, setup := range []func() error{
-		func() error { return k.addNodes(mgr, table) },
+		func() error { return k.addNodes(mgr, api) },
 		func() error { return k.addLeases(mgr) },
 		func() error { return k.addPods(mgr, pods) },
 		func() error {
 			return newEvictor(mgr.GetClient(), mgr.GetAPIReader(), k.clock, mgr.GetEventRecorder(recorderName), pods).setupWithManager(mgr)
 		},
-		func() error { return k.addAPI(mgr, table) },
+		func() error { return mgr.Add(api) },
 	} {
 		if err := setup(); err != nil {
 			return err
@@ -103,7 +103,7 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-func (k *Kubelet) addNodes(mgr ctrl.Manager, table *portTable) error {
+func (k *Kubelet) addNodes(mgr ctrl.Manager, api *apiServer) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtual-node").
 		For(&v1alpha1.Peer{}).
@@ -117,7 +117,7 @@ func (k *Kubelet) addNodes(mgr ctrl.Manager, table *portTable) error {
 		}).
 		Complete(&nodeController{
 			client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
-			events: mgr.GetEventRecorder(recorderName), ports: table, links: k.links,
+			events: mgr.GetEventRecorder(recorderName), ports: api, links: k.links,
 		})
 	if err != nil {
 		return fmt.Errorf("add controller of virtual nodes: %w", err)
@@ -175,34 +175,31 @@ func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController) error {
 	return nil
 }
 
-func (k *Kubelet) addAPI(mgr ctrl.Manager, table *portTable) error {
+func (k *Kubelet) newAPI(mgr ctrl.Manager) (*apiServer, error) {
 	clients, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("make client of the kubelet API: %w", err)
+		return nil, fmt.Errorf("make client of the kubelet API: %w", err)
 	}
 	authorities, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
 		"kubelet-client-ca", clientCANamespace, clientCAName, clientCAKey, clients)
 	if err != nil {
-		return fmt.Errorf("watch client authorities: %w", err)
+		return nil, fmt.Errorf("watch client authorities: %w", err)
 	}
 	who, err := newAccess(clients, authorities)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	certificate, err := servingCertificate(k.config, mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		authorities.Run(ctx, 1)
-		return nil
-	}))
-	if err != nil {
-		return err
-	}
-	return mgr.Add(&apiServer{
-		reader: mgr.GetClient(), live: mgr.GetAPIReader(), links: k.links, access: who, certificate: certificate, ports: table, clock: k.clock,
-	})
+	return &apiServer{
+			config: k.config, reader: mgr.GetClient(), live: mgr.GetAPIReader(), links: k.links, access: who,
+			certificate: certificate, clock: k.clock, nodes: map[string]*servedNode{},
+		}, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			authorities.Run(ctx, 1)
+			return nil
+		}))
 }
 
 // backOff tries each item again by itself, later each time: one peer's trouble slows down nobody else's pods.

@@ -32,7 +32,7 @@ const reasonNameTaken = "NodeNameTaken"
 // ports is where virtual nodes get the ports of their kubelet API.
 type ports interface {
 	// Open returns the port on which the node is served: the wanted one, if it is free.
-	Open(node string, wanted int32) (endpoint, error)
+	Open(ctx context.Context, node string, wanted int32) (endpoint, error)
 	// Close ends what is served for the node.
 	Close(node string)
 }
@@ -103,7 +103,7 @@ func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
 	if seen.node != nil {
 		wanted = seen.node.Status.DaemonEndpoints.KubeletEndpoint.Port
 	}
-	at, err := c.ports.Open(name, wanted)
+	at, err := c.ports.Open(ctx, name, wanted)
 	if err != nil {
 		return err
 	}
@@ -169,9 +169,9 @@ func (c *nodeController) show(ctx context.Context, current *corev1.Node, status 
 	if err := c.client.Status().Patch(ctx, changed.DeepCopy(), client.StrategicMergeFrom(current)); err != nil {
 		return fmt.Errorf("update status of Node %s: %w", current.Name, err)
 	}
-	if v1alpha1.IsCutOff(changed) && !v1alpha1.IsCutOff(current) {
-		c.events.Eventf(current, nil, corev1.EventTypeWarning, v1alpha1.ReasonDisconnected, "Observe",
-			"The peer does not answer. Its pods stay as long as they tolerate it: see the conditions of the Peer")
+	if cut := v1alpha1.CutOff(changed); cut != nil && !v1alpha1.IsCutOff(current) {
+		c.events.Eventf(current, nil, corev1.EventTypeWarning, cut.Reason, "Observe",
+			"%s. Its pods stay as long as they tolerate it", cut.Message)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (c *nodeController) needed(ctx context.Context, seen nodeFacts) (bool, erro
 
 func (c *nodeController) closeToPods(ctx context.Context, seen nodeFacts) error {
 	node := seen.node
-	if _, err := c.ports.Open(node.Name, node.Status.DaemonEndpoints.KubeletEndpoint.Port); err != nil {
+	if _, err := c.ports.Open(ctx, node.Name, node.Status.DaemonEndpoints.KubeletEndpoint.Port); err != nil {
 		return err
 	}
 	closed := node.DeepCopy()

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // cut takes turin off the network, or puts it back.
@@ -244,5 +246,26 @@ func TestTolerationsAreChangedBeforeThePodGoesOut(t *testing.T) {
 	}
 	if seconds := w.pod("web-1").Spec.Tolerations[0].TolerationSeconds; seconds != nil {
 		t.Errorf("it stays for %d s", *seconds)
+	}
+}
+
+func TestEventSaysWhatIsWrongWithThePeer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		over error
+		want string
+	}{
+		"it is silent":      {nil, "Warning PeerDisconnected The peer does not answer"},
+		"it sends too much": {peers.ErrOverBudget, "Warning OverBudget Nothing more is taken from the peer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := offloaded(t)
+			status := corev1.NodeStatus{Conditions: []corev1.NodeCondition{cutOffNode(tc.over)}}
+			if err := w.nodes.show(t.Context(), w.node(), &status); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-w.events.Events; !strings.HasPrefix(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
 	}
 }

@@ -83,13 +83,12 @@ func whole(number float64) uint64 {
 }
 
 // summary tells which pods of the node run, and what they and the node use.
-func (a *apiServer) summary(w http.ResponseWriter, r *http.Request, node *servedNode) {
+func (a *apiServer) summary(w http.ResponseWriter, r *http.Request, node *servedNode) error {
 	seen := node.usage.read(r.Context())
 	if seen.failed && len(seen.stats.Pods) == 0 {
-		http.Error(w, "nothing is known of the pods of this node and what they use", http.StatusServiceUnavailable)
-		return
+		return &refusal{status: http.StatusServiceUnavailable, message: "nothing is known of the pods of this node and what they use"}
 	}
-	writeJSON(w, r, seen.stats)
+	return writeJSON(w, seen.stats)
 }
 
 // What /metrics/resource of a kubelet tells: metrics-server reads these names, and no others.
@@ -117,10 +116,11 @@ var (
 )
 
 // resourceMetrics tells what the node and its pods use, as metrics-server wants it.
-func (a *apiServer) resourceMetrics(w http.ResponseWriter, r *http.Request, node *servedNode) {
+func (a *apiServer) resourceMetrics(w http.ResponseWriter, r *http.Request, node *servedNode) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(resourceCollector{node.usage.read(r.Context())})
 	promhttp.HandlerFor(ordered{registry}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	return nil
 }
 
 // ordered tells the labels of containers in the order of containerLabels, and not in that of the alphabet. It means nothing

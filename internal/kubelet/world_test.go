@@ -382,7 +382,7 @@ func shadowOf(pod *corev1.Pod) *v1alpha1.ShadowPod {
 // fakePorts gives every node the port that it wants.
 type fakePorts struct{}
 
-func (fakePorts) Open(_ string, wanted int32) (endpoint, error) {
+func (fakePorts) Open(_ context.Context, _ string, wanted int32) (endpoint, error) {
 	return endpoint{address: "192.0.2.7", port: orDefault(wanted, 20001)}, nil
 }
 

@@ -5,19 +5,27 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+
+	"k8s.io/utils/clock"
 )
 
-func newTable(t *testing.T, first, last int) *portTable {
-	t.Helper()
-	table := &portTable{
-		address: netip.MustParseAddr("127.0.0.1"), first: first, last: last, listeners: map[string]*nodeListener{},
+// portsOf returns an API server that has those ports.
+func portsOf(first, last int) *apiServer {
+	return &apiServer{
+		config: Config{NodeIP: netip.MustParseAddr("127.0.0.1"), FirstPort: first, LastPort: last},
+		clock:  clock.RealClock{}, nodes: map[string]*servedNode{},
 	}
+}
+
+func newPorts(t *testing.T, first, last int) *apiServer {
+	t.Helper()
+	ports := portsOf(first, last)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		table.Run(ctx, func(*nodeListener) {})
+		_ = ports.Start(ctx)
 	})
-	return table
+	return ports
 }
 
 // freePorts returns the first of so many ports in a row that are free.
@@ -34,7 +42,7 @@ func freePorts(t *testing.T, count int) int {
 
 func allFree(t *testing.T, first, count int) bool {
 	t.Helper()
-	probe := newTable(t, first, first+count-1)
+	probe := newPorts(t, first, first+count-1)
 	for port := first; port < first+count; port++ {
 		listener, err := probe.listenOn(port)
 		if err != nil {
@@ -47,10 +55,10 @@ func allFree(t *testing.T, first, count int) bool {
 
 func TestNodesGetPortsOfTheirOwnAndKeepThem(t *testing.T) {
 	first := freePorts(t, 3)
-	table := newTable(t, first, first+2)
+	table := newPorts(t, first, first+2)
 	open := func(node string, wanted int) int {
 		t.Helper()
-		at, err := table.Open(node, int32(wanted))
+		at, err := table.Open(t.Context(), node, int32(wanted))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +74,7 @@ func TestNodesGetPortsOfTheirOwnAndKeepThem(t *testing.T) {
 		t.Errorf("a lost its port: %d", got)
 	}
 	open("hanse-c", 0)
-	if _, err := table.Open("hanse-d", 0); err == nil {
+	if _, err := table.Open(t.Context(), "hanse-d", 0); err == nil {
 		t.Error("a fourth port of three")
 	}
 	table.Close("hanse-b")
@@ -78,13 +86,13 @@ func TestNodesGetPortsOfTheirOwnAndKeepThem(t *testing.T) {
 
 func TestPortThatIsTakenByOthersIsSkipped(t *testing.T) {
 	first := freePorts(t, 2)
-	table := newTable(t, first, first+1)
+	table := newPorts(t, first, first+1)
 	other, err := table.listenOn(first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close() //nolint:errcheck // test
-	at, err := table.Open("hanse-a", int32(first))
+	at, err := table.Open(t.Context(), "hanse-a", int32(first))
 	if err != nil || int(at.port) != first+1 {
 		t.Errorf("got %v, %v", at, err)
 	}
@@ -92,8 +100,8 @@ func TestPortThatIsTakenByOthersIsSkipped(t *testing.T) {
 
 func TestWantedPortOutsideTheRangeIsNotTaken(t *testing.T) {
 	first := freePorts(t, 2)
-	table := newTable(t, first, first)
-	at, err := table.Open("hanse-a", int32(first+1))
+	table := newPorts(t, first, first)
+	at, err := table.Open(t.Context(), "hanse-a", int32(first+1))
 	if err != nil || int(at.port) != first {
 		t.Errorf("got %v, %v", at, err)
 	}
@@ -101,23 +109,16 @@ func TestWantedPortOutsideTheRangeIsNotTaken(t *testing.T) {
 
 func TestClosingANodeEndsItsConnections(t *testing.T) {
 	first := freePorts(t, 1)
-	table := newTable(t, first, first)
-	at, err := table.Open("hanse-a", 0)
+	table := newPorts(t, first, first)
+	at, err := table.Open(t.Context(), "hanse-a", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := table.listeners["hanse-a"]
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		conn, _ := listener.Accept()
-		accepted <- conn
-	}()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", netip.AddrPortFrom(table.address, uint16(at.port)).String())
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", netip.AddrPortFrom(table.config.NodeIP, uint16(at.port)).String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close() //nolint:errcheck // test
-	<-accepted
 	table.Close("hanse-a")
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection is open")
