@@ -20,23 +20,12 @@ const startTimeout = 10 * time.Second
 // A point is one question with the policies that answer it now.
 type point struct {
 	question policy.Question
-	meter    meter
 	current  atomic.Pointer[revision] // nil until the policies are read
 	ready    chan struct{}            // closed when current is set for the first time
 
 	mu        sync.Mutex
 	listeners []func()
 	gather    Gatherer
-}
-
-// A revision is a set of modules that answers one question.
-type revision struct {
-	modules []policy.Module // by name; the built-in default if there are none
-	set     *policy.Set
-}
-
-func newPoint(question policy.Question) *point {
-	return &point{question: question, meter: newMeter(question), ready: make(chan struct{})}
 }
 
 // set returns the modules in force. It waits only while the policies are read for the first time.
@@ -75,21 +64,18 @@ func (m *Maker) Decide(ctx context.Context, question policy.Question, input poli
 		return policy.Decision{}, fmt.Errorf("there is no question %q", question)
 	}
 	start := m.clock.Now()
-	decision, err := m.decide(ctx, p, input)
-	if err != nil {
-		p.meter.count(outcomeError, m.clock.Since(start))
-		return policy.Decision{}, fmt.Errorf("ask the policies about %s: %w", question, err)
-	}
-	p.meter.count(decision.Outcome, m.clock.Since(start))
-	return decision, nil
-}
-
-func (m *Maker) decide(ctx context.Context, p *point, input policy.Input) (policy.Decision, error) {
 	set, err := p.set(ctx)
-	if err != nil {
-		return policy.Decision{}, err
+	var decision policy.Decision
+	if err == nil {
+		decision, err = m.decideIn(ctx, p, set, input)
 	}
-	return m.decideIn(ctx, p, set, input)
+	outcome := decision.Outcome
+	if err != nil {
+		outcome, err = outcomeError, fmt.Errorf("ask the policies about %s: %w", question, err)
+	}
+	durations.WithLabelValues(string(question)).Observe(m.clock.Since(start).Seconds())
+	decisions.WithLabelValues(string(question), string(outcome)).Inc()
+	return decision, err
 }
 
 // decideIn evaluates the set within the deadline of the question.
@@ -102,21 +88,14 @@ func (m *Maker) decideIn(ctx context.Context, p *point, set *policy.Set, input p
 // HasPolicies reports whether anything but the built-in default answers the question. A caller that knows the default need
 // not ask if it is false. It is true until the policies are read.
 func (m *Maker) HasPolicies(question policy.Question) bool {
-	p, known := m.points[question]
-	if !known {
-		return true
-	}
-	current := p.current.Load()
-	return current == nil || len(current.modules) > 0
+	current := m.points[question].current.Load()
+	return current == nil || len(current.sources) > 0
 }
 
 // OnChange has notify called whenever other modules come into force for the question. notify must return at once: usually it
 // puts something into a queue. It may be called once for several changes in quick succession.
 func (m *Maker) OnChange(question policy.Question, notify func()) {
-	p, known := m.points[question]
-	if !known {
-		return
-	}
+	p := m.points[question]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listeners = append(p.listeners, notify)

@@ -62,7 +62,8 @@ func New(config Config, c client.Client, live client.Reader, clk clock.PassiveCl
 	config.Default()
 	m := &Maker{config: config, client: c, live: live, clock: clk, recorder: recorder, points: map[policy.Question]*point{}}
 	for _, question := range policy.Questions() {
-		m.points[question] = newPoint(question)
+		m.points[question] = &point{question: question, ready: make(chan struct{})}
+		showOutcomes(question)
 	}
 	return m
 }
@@ -147,10 +148,10 @@ func (m *Maker) enact(ctx context.Context, question string) error {
 func (m *Maker) enforce(ctx context.Context, p *point, before questionStatus, labelled []corev1.ConfigMap) (questionStatus, error) {
 	current := p.current.Load()
 	if current == nil {
-		current = before.revision()
+		current = &revision{question: p.question, sources: before.Sources}
 	}
-	wanted, broken := modulesOf(labelled, p.question)
-	next, failed, err := advance(compilerOf(p.question), current, wanted)
+	wanted, broken := sourcesOf(labelled, p.question)
+	next, failed, err := current.advance(wanted)
 	if err != nil {
 		return questionStatus{}, fmt.Errorf("put the policies about %s in force: %w", p.question, err)
 	}
@@ -159,7 +160,7 @@ func (m *Maker) enforce(ctx context.Context, p *point, before questionStatus, la
 	}
 	if next != p.current.Load() {
 		p.replace(next)
-		ctrl.LoggerFrom(ctx).Info("Policies are in force", "question", p.question, "modules", len(next.modules), "broken", len(broken))
+		ctrl.LoggerFrom(ctx).Info("Policies are in force", "question", p.question, "modules", len(next.sources), "broken", len(broken))
 	}
 	return statusOf(next, broken), nil
 }

@@ -1,8 +1,6 @@
 package policymaker
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -30,21 +28,10 @@ func init() { metrics.Registry.MustRegister(decisions, durations, brokenModules)
 // outcomeError is the outcome of a question that was not answered.
 const outcomeError policy.Outcome = "Error"
 
-// A meter counts the decisions of one question. Its series are looked up once.
-type meter struct {
-	duration prometheus.Observer
-	outcomes map[policy.Outcome]prometheus.Counter
-}
-
-func newMeter(question policy.Question) meter {
-	m := meter{duration: durations.WithLabelValues(string(question)), outcomes: map[policy.Outcome]prometheus.Counter{}}
+// A question shows all its outcomes from the start.
+func showOutcomes(question policy.Question) {
+	durations.WithLabelValues(string(question))
 	for _, outcome := range []policy.Outcome{policy.Allow, policy.Deny, policy.Pend, outcomeError} {
-		m.outcomes[outcome] = decisions.WithLabelValues(string(question), string(outcome))
+		decisions.WithLabelValues(string(question), string(outcome))
 	}
-	return m
-}
-
-func (m meter) count(outcome policy.Outcome, took time.Duration) {
-	m.duration.Observe(took.Seconds())
-	m.outcomes[outcome].Inc()
 }

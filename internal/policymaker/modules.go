@@ -1,7 +1,6 @@
 package policymaker
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,27 +21,23 @@ func isQuestion(value string) bool {
 	return slices.Contains(policy.Questions(), policy.Question(value))
 }
 
-// modulesOf returns the modules for a question by name, and the ConfigMaps for it that have none: name → what is wrong.
-func modulesOf(labelled []corev1.ConfigMap, question policy.Question) ([]policy.Module, map[string]string) {
-	var modules []policy.Module
-	empty := map[string]string{}
+// sourcesOf returns the modules for a question, and the ConfigMaps for it that have none: name → what is wrong.
+func sourcesOf(labelled []corev1.ConfigMap, question policy.Question) (modules sources, broken map[string]string) {
+	modules, broken = sources{}, map[string]string{}
 	for i := range labelled {
 		from := &labelled[i]
 		if from.Labels[v1alpha1.LabelPolicy] != string(question) {
 			continue
 		}
-		before := len(modules)
+		broken[from.Name] = "it has no key that ends in " + moduleSuffix
 		for key, source := range from.Data {
 			if strings.HasSuffix(key, moduleSuffix) {
-				modules = append(modules, policy.Module{Name: from.Name + "/" + key, Source: source})
+				modules[from.Name+"/"+key] = source
+				delete(broken, from.Name)
 			}
 		}
-		if len(modules) == before {
-			empty[from.Name] = "it has no key that ends in " + moduleSuffix
-		}
 	}
-	slices.SortFunc(modules, compareNames)
-	return modules, empty
+	return modules, broken
 }
 
 // unknownOf returns the ConfigMaps whose label names no question: name → what is wrong.
@@ -74,148 +69,102 @@ func bounded(broken map[string]string) map[string]string {
 		if len(kept) == maxBroken {
 			break
 		}
-		kept[name] = shortened(broken[name], maxMessage)
+		kept[name] = sanitize.Text(broken[name], maxMessage)
 	}
 	return kept
 }
 
-// shortened cuts a text to so many bytes, between characters.
-func shortened(text string, most int) string { return sanitize.Text(text, most) }
+// sources are modules: name → source.
+type sources map[string]string
 
-// A compiler makes a set of modules, or says why that is impossible.
-type compiler func([]policy.Module) (*policy.Set, error)
+// compile makes a set of the modules, or says why that is impossible. It refuses modules that are too large to be kept in
+// the status.
+func (s sources) compile(question policy.Question) (*policy.Set, error) {
+	var modules []policy.Module
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		modules = append(modules, policy.Module{Name: name, Source: s[name]})
+		size += len(encode(s[name]))
+	}
+	if size > maxSources {
+		return nil, fmt.Errorf("all modules together may have at most %d KiB", maxSources>>10)
+	}
+	return policy.Compile(question, modules)
+}
 
-// compilerOf returns the compiler of a question. It refuses modules that are too large to be kept in the status.
-func compilerOf(question policy.Question) compiler {
-	return func(modules []policy.Module) (*policy.Set, error) {
-		size := 0
-		for _, module := range modules {
-			size += len(encode(module.Source))
+// A revision is a set of modules that answers one question.
+type revision struct {
+	question policy.Question
+	sources  sources // none if the built-in default answers
+	set      *policy.Set
+}
+
+// advance returns the revision that follows: with the wanted modules, as far as they compile. It also returns why modules
+// are left out: name → what is wrong. A revision that is not compiled is what a former process had in force: as much of it
+// counts as this version of Hanse understands.
+func (r *revision) advance(wanted sources) (*revision, map[string]error, error) {
+	if r.set == nil {
+		none, err := sources{}.compile(r.question)
+		if err != nil {
+			return nil, nil, fmt.Errorf("compile the built-in default: %w", err)
 		}
-		if size > maxSources {
-			return nil, fmt.Errorf("all modules together may have at most %d KiB", maxSources>>10)
-		}
-		return policy.Compile(question, modules)
+		r, _ = (&revision{question: r.question, set: none}).change(r.sources)
 	}
-}
-
-// A change of one module. One that is gone has no source.
-type change struct {
-	module policy.Module
-	gone   bool
-}
-
-// changes returns the changes that make one list of modules into the other.
-func changes(from, to []policy.Module) []change {
-	var found []change
-	for _, module := range to {
-		if !slices.Contains(from, module) {
-			found = append(found, change{module: module})
-		}
-	}
-	for _, module := range from {
-		if !names(to)[module.Name] {
-			found = append(found, change{module: policy.Module{Name: module.Name}, gone: true})
-		}
-	}
-	return found
-}
-
-func names(modules []policy.Module) map[string]bool {
-	found := map[string]bool{}
-	for _, module := range modules {
-		found[module.Name] = true
-	}
-	return found
-}
-
-// appliedTo returns the modules with the change, by name.
-func (c change) appliedTo(modules []policy.Module) []policy.Module {
-	others := slices.DeleteFunc(slices.Clone(modules), func(m policy.Module) bool { return m.Name == c.module.Name })
-	if c.gone {
-		return others
-	}
-	others = append(others, c.module)
-	slices.SortFunc(others, compareNames)
-	return others
-}
-
-func compareNames(a, b policy.Module) int { return cmp.Compare(a.Name, b.Name) }
-
-// advance returns the revision that follows current: with the wanted modules, as far as they compile. It also returns why
-// modules are left out: name → what is wrong. Both lists are by name. If current is not compiled, it is what a former
-// process had in force.
-func advance(compile compiler, current *revision, wanted []policy.Module) (*revision, map[string]error, error) {
-	if current.set == nil {
-		var err error
-		if current, err = restore(compile, current.modules); err != nil {
-			return nil, nil, err
+	next, failed := r.change(wanted)
+	for name, err := range failed {
+		if _, isWanted := wanted[name]; !isWanted {
+			failed[name] = fmt.Errorf("it was deleted, and stays in force since others need it: %w", err)
 		}
 	}
-	next, failed := current.apply(compile, changes(current.modules, wanted))
-	broken := map[string]error{}
-	for _, f := range failed {
-		broken[f.module.Name] = f.explain()
+	return next, failed, nil
+}
+
+// change makes as many modules as possible what is wanted, in any order. It returns the new revision, which is r itself if
+// nothing can be changed, and why the other modules cannot be changed.
+func (r *revision) change(wanted sources) (*revision, map[string]error) {
+	var pending []string
+	for name, source := range wanted {
+		if current, inForce := r.sources[name]; !inForce || current != source {
+			pending = append(pending, name)
+		}
 	}
-	return next, broken, nil
-}
-
-// restore compiles all the modules, or as many as this version of Hanse understands.
-func restore(compile compiler, modules []policy.Module) (*revision, error) {
-	none, err := compile(nil)
-	if err != nil {
-		return nil, fmt.Errorf("compile the built-in default: %w", err)
+	for name := range r.sources {
+		if _, isWanted := wanted[name]; !isWanted {
+			pending = append(pending, name)
+		}
 	}
-	restored, _ := (&revision{set: none}).apply(compile, changes(nil, modules))
-	return restored, nil
-}
-
-// A failure is a change that cannot be made, and why.
-type failure struct {
-	change
-	err error
-}
-
-func (f failure) explain() error {
-	if f.gone {
-		return fmt.Errorf("it was deleted, and stays in force since others need it: %w", f.err)
-	}
-	return f.err
-}
-
-// apply makes as many of the changes as possible, in any order. It returns the new revision, which is r itself if no change
-// is possible, and the changes that are not possible.
-func (r *revision) apply(compile compiler, pending []change) (*revision, []failure) {
 	for {
-		next, failed := r.applyTogether(compile, pending)
+		slices.Sort(pending)
+		failed := map[string]error{}
+		next := r.changeTogether(wanted, pending, failed)
 		if len(failed) == 0 || len(failed) == len(pending) {
 			return next, failed
 		}
-		r, pending = next, nil
-		for _, f := range failed {
-			pending = append(pending, f.change)
-		}
+		r, pending = next, slices.Collect(maps.Keys(failed))
 	}
 }
 
-// applyTogether makes all the changes at once. If that fails, it tries each half by itself.
-func (r *revision) applyTogether(compile compiler, pending []change) (*revision, []failure) {
+// changeTogether changes all those modules at once. If that fails, it tries each half by itself.
+func (r *revision) changeTogether(wanted sources, pending []string, failed map[string]error) *revision {
 	if len(pending) == 0 {
-		return r, nil
+		return r
 	}
-	modules := r.modules
-	for _, c := range pending {
-		modules = c.appliedTo(modules)
+	next := &revision{question: r.question, sources: sources{}}
+	maps.Copy(next.sources, r.sources)
+	for _, name := range pending {
+		delete(next.sources, name)
+		if source, isWanted := wanted[name]; isWanted {
+			next.sources[name] = source
+		}
 	}
-	set, err := compile(modules)
-	if err == nil {
-		return &revision{modules: modules, set: set}, nil
+	var err error
+	if next.set, err = next.sources.compile(r.question); err == nil {
+		return next
 	}
 	if len(pending) == 1 {
-		return r, []failure{{pending[0], err}}
+		failed[pending[0]] = err
+		return r
 	}
 	half := len(pending) / 2
-	r, failed := r.applyTogether(compile, pending[:half])
-	r, more := r.applyTogether(compile, pending[half:])
-	return r, append(failed, more...)
+	return r.changeTogether(wanted, pending[:half], failed).changeTogether(wanted, pending[half:], failed)
 }

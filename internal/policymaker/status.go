@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/policy"
 )
 
 // Bounds of the status of one question. The status of all questions must fit in one ConfigMap.
@@ -34,26 +33,14 @@ type questionStatus struct {
 	// Broken are modules, or whole ConfigMaps, that cannot be used: name → why.
 	Broken map[string]string `json:"broken,omitempty"`
 	// Sources are the modules in force: name → source. A manager that starts takes the last good ones from here.
-	Sources map[string]string `json:"sources,omitempty"`
+	Sources sources `json:"sources,omitempty"`
 }
 
 // statusOf returns the status for the modules in force and the broken ones.
 func statusOf(r *revision, broken map[string]string) questionStatus {
-	s := questionStatus{Modules: []string{}, Default: len(r.modules) == 0, Broken: bounded(broken), Sources: map[string]string{}}
-	for _, module := range r.modules {
-		s.Modules = append(s.Modules, module.Name)
-		s.Sources[module.Name] = module.Source
-	}
-	return s
-}
-
-// revision returns the modules that were in force, not yet compiled.
-func (s questionStatus) revision() *revision {
-	r := &revision{}
-	for _, name := range slices.Sorted(maps.Keys(s.Sources)) {
-		r.modules = append(r.modules, policy.Module{Name: name, Source: s.Sources[name]})
-	}
-	return r
+	names := slices.AppendSeq([]string{}, maps.Keys(r.sources))
+	slices.Sort(names)
+	return questionStatus{Modules: names, Default: len(names) == 0, Broken: bounded(broken), Sources: r.sources}
 }
 
 // text returns the status as JSON. It is empty if there is nothing to say.

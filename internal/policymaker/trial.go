@@ -9,13 +9,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-const (
-	// explainDeadline is how long it may take to find out which rules decided, which is slower than to decide.
-	explainDeadline = 5 * time.Second
-	// Bounds of what is told of the rules that decided.
-	maxSteps    = 100
-	maxStepText = 512
-)
+// explainDeadline is how long it may take to find out which rules decided, which is slower than to decide.
+const explainDeadline = 5 * time.Second
 
 // moduleName is what the module to be tried is called in messages.
 const moduleName = "module.rego"
@@ -37,16 +32,9 @@ type Answer struct {
 	Decision policy.Outcome `json:"decision,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
 	// Patch is what the decision changes: a policy.OfferPatch, PodPatch or Ranking.
-	Patch any    `json:"patch,omitempty"`
-	Steps []Step `json:"steps,omitempty"`
-	Error string `json:"error,omitempty"`
-}
-
-// A Step is a rule that contributed to a decision.
-type Step struct {
-	Rule     string `json:"rule"`
-	Location string `json:"location"`
-	Text     string `json:"text,omitempty"`
+	Patch any           `json:"patch,omitempty"`
+	Steps []policy.Step `json:"steps,omitempty"`
+	Error string        `json:"error,omitempty"`
 }
 
 // A Gatherer returns what a question would be asked with now: about the peer of that name or cluster id, or, if the
@@ -56,20 +44,10 @@ type Gatherer func(ctx context.Context, question policy.Question, name string) (
 // Gather has trials asked with what the package that asks the question in earnest knows. Without it, a Trial must bring its
 // Input.
 func (m *Maker) Gather(question policy.Question, from Gatherer) {
-	p, known := m.points[question]
-	if !known {
-		return
-	}
+	p := m.points[question]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gather = from
-}
-
-// gatherer returns that of the question, or nil.
-func (p *point) gatherer() Gatherer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.gather
 }
 
 // Try answers a Trial. What goes wrong is part of the Answer.
@@ -90,7 +68,12 @@ func (m *Maker) try(ctx context.Context, t Trial) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	set, err := p.setFor(ctx, t)
+	var set *policy.Set
+	if t.Module != nil {
+		set, err = sources{moduleName: *t.Module}.compile(p.question)
+	} else {
+		set, err = p.set(ctx)
+	}
 	if err != nil {
 		return Answer{}, err
 	}
@@ -104,20 +87,14 @@ func (m *Maker) try(ctx context.Context, t Trial) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("find out which rules decided: %w", err)
 	}
-	return answerOf(decision, steps), nil
-}
-
-// setFor compiles the module to try, or returns what is in force.
-func (p *point) setFor(ctx context.Context, t Trial) (*policy.Set, error) {
-	if t.Module == nil {
-		return p.set(ctx)
-	}
-	return compilerOf(p.question)([]policy.Module{{Name: moduleName, Source: *t.Module}})
+	return Answer{Decision: decision.Outcome, Reason: decision.Reason, Patch: patchOf(decision), Steps: steps}, nil
 }
 
 // inputOf is the input that is given, or what is known now of the subject.
 func (p *point) inputOf(ctx context.Context, t Trial) (policy.Input, error) {
-	gather := p.gatherer()
+	p.mu.Lock()
+	gather := p.gather
+	p.mu.Unlock()
 	switch {
 	case t.Input != nil && t.About != "":
 		return policy.Input{}, errors.New("either an input or something to ask about is needed, and not both")
@@ -133,14 +110,6 @@ func (p *point) inputOf(ctx context.Context, t Trial) (policy.Input, error) {
 		return policy.Input{}, err
 	}
 	return policy.NewInput(facts)
-}
-
-func answerOf(decision policy.Decision, steps []policy.Step) Answer {
-	given := Answer{Decision: decision.Outcome, Reason: decision.Reason, Patch: patchOf(decision)}
-	for _, s := range steps[:min(len(steps), maxSteps)] {
-		given.Steps = append(given.Steps, Step{Rule: s.Rule, Location: s.Location, Text: shortened(s.Text, maxStepText)})
-	}
-	return given
 }
 
 // patchOf returns what the decision changes, nil if that is nothing.

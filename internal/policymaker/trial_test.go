@@ -39,31 +39,31 @@ func TestTrialsAreAnswered(t *testing.T) {
 	}{
 		"a module with an input": {
 			Trial{Question: "incoming", Module: ptr.To(denyFar), Input: ptr.To(`{"distance": 300}`)},
-			Answer{Decision: policy.Deny, Reason: "too far", Steps: []Step{{"deny", "module.rego:2", `deny contains "too far" if input.distance > 100`}}},
+			Answer{Decision: policy.Deny, Reason: "too far", Steps: []policy.Step{{Rule: "deny", Location: "module.rego:2", Text: `deny contains "too far" if input.distance > 100`}}},
 		},
 		"the policies in force": {
 			Trial{Question: "incoming", Input: ptr.To(`{"price": 3}`)},
-			Answer{Decision: policy.Deny, Reason: "too dear", Steps: []Step{{"deny", "limits/price.rego:2", `deny contains "too dear" if input.price > 2`}}},
+			Answer{Decision: policy.Deny, Reason: "too dear", Steps: []policy.Step{{Rule: "deny", Location: "limits/price.rego:2", Text: `deny contains "too dear" if input.price > 2`}}},
 		},
 		"a correction": {
 			Trial{Question: "incoming", Module: ptr.To(head + `patch.labels.region := "north"`), Input: ptr.To("{}")},
 			Answer{
 				Decision: policy.Allow, Patch: &policy.OfferPatch{Labels: map[string]string{"region": "north"}},
-				Steps: []Step{{"patch.labels.region", "module.rego:2", `patch.labels.region := "north"`}},
+				Steps: []policy.Step{{Rule: "patch.labels.region", Location: "module.rego:2", Text: `patch.labels.region := "north"`}},
 			},
 		},
 		"an order": {
 			Trial{Question: "placement", Module: ptr.To("package hanse.placement\nscore.hamburg := 3\nstrict := true"), Input: ptr.To("{}")},
 			Answer{
 				Decision: policy.Allow, Patch: &policy.Ranking{Scores: map[string]float64{"hamburg": 3}, Strict: true},
-				Steps: []Step{{"score.hamburg", "module.rego:2", "score.hamburg := 3"}, {"strict", "module.rego:3", "strict := true"}},
+				Steps: []policy.Step{{Rule: "score.hamburg", Location: "module.rego:2", Text: "score.hamburg := 3"}, {Rule: "strict", Location: "module.rego:3", Text: "strict := true"}},
 			},
 		},
 		"a change of a pod": {
 			Trial{Question: "shadowpod", Module: ptr.To("package hanse.shadowpod\npatch.nodeSelector.disk := \"slow\""), Input: ptr.To("{}")},
 			Answer{
 				Decision: policy.Allow, Patch: &policy.PodPatch{NodeSelector: map[string]string{"disk": "slow"}},
-				Steps: []Step{{"patch.nodeSelector.disk", "module.rego:2", `patch.nodeSelector.disk := "slow"`}},
+				Steps: []policy.Step{{Rule: "patch.nodeSelector.disk", Location: "module.rego:2", Text: `patch.nodeSelector.disk := "slow"`}},
 			},
 		},
 	} {
