@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -29,36 +31,38 @@ type Value struct {
 // An Input is everything that the modules can read. It never changes.
 type Input struct{ value ast.Value }
 
-// Facts are what a question is about. What is nil is not known, and is not in the input.
+// Facts are what a question is about, under the names that rules read. What is nil, or a text or time that is empty, is not
+// known, and is not in the input.
 type Facts struct {
 	// Time is when the question is asked.
-	Time time.Time
+	Time time.Time `json:"time"`
 	// Peer is the other side.
-	Peer *v1alpha1.Peer
+	Peer *v1alpha1.Peer `json:"peer"`
 	// Advertisement is what is offered, to us (Incoming) or by us (Outgoing, ShadowPod).
-	Advertisement *v1alpha1.AdvertisementSpec
+	Advertisement *v1alpha1.AdvertisementSpec `json:"advertisement"`
 	// Previous is the advertisement that was accepted last.
-	Previous *v1alpha1.AdvertisementSpec
+	Previous *v1alpha1.AdvertisementSpec `json:"previous"`
 	// Table is what all providers offer, made by NewTable.
-	Table *Value
+	Table *Value `json:"table"`
 	// Load is how busy this cluster is.
-	Load *Load
+	Load *Load `json:"load"`
 	// Namespace is the one whose pods are placed, or the twin of the shadow pod's.
-	Namespace *corev1.Namespace
+	Namespace *corev1.Namespace `json:"namespace"`
 	// Class is the name of the class of its pods that is placed; empty if it is the namespace itself.
-	Class string
+	Class string `json:"class"`
 	// Wish is what the user of the namespace has asked for, for the class if there is one.
-	Wish *v1alpha1.Placement
+	Wish *v1alpha1.Placement `json:"wish"`
 	// Request is what one of its pods asks for.
-	Request corev1.ResourceList
+	Request corev1.ResourceList `json:"request"`
 	// Pod is the pod that is made for a consumer.
-	Pod *corev1.Pod
+	Pod *corev1.Pod `json:"pod"`
 }
 
 // A Load is how busy a cluster is.
 type Load struct {
 	// Allocatable is what its nodes have, Free what of it is not in use.
-	Allocatable, Free corev1.ResourceList
+	Allocatable corev1.ResourceList `json:"allocatable"`
+	Free        corev1.ResourceList `json:"free"`
 }
 
 // A TableRow is what one provider offers.
@@ -88,28 +92,14 @@ func NewTable(rows []TableRow) *Value {
 func NewInput(f Facts) (Input, error) {
 	b := &builder{}
 	in := ast.NewObjectWithCapacity(11)
-	b.set(in, "time", b.time(f.Time))
-	b.set(in, "peer", b.peer(f.Peer))
-	b.set(in, "advertisement", b.advertisement(f.Advertisement))
-	b.set(in, "previous", b.advertisement(f.Previous))
-	b.set(in, "load", b.load(f.Load))
-	b.set(in, "namespace", b.namespace(f.Namespace))
-	b.set(in, "class", b.known(f.Class))
-	b.set(in, "wish", b.wish(f.Wish))
-	b.set(in, "request", b.list(f.Request))
-	pod, err := b.pod(f.Pod)
-	if err != nil {
-		return Input{}, err
-	}
-	b.set(in, "pod", pod)
-	if b.size > maxInput {
+	b.fields(in, reflect.ValueOf(f), nil)
+	switch {
+	case b.failed != nil:
+		return Input{}, b.failed
+	case b.size > maxInput:
 		return Input{}, fmt.Errorf("input has more than %d bytes: %w", maxInput, ErrTooLarge)
-	}
-	if f.Table != nil {
-		if f.Table.size > maxTable {
-			return Input{}, fmt.Errorf("table has more than %d bytes: %w", maxTable, ErrTooLarge)
-		}
-		in.Insert(ast.StringTerm("table"), f.Table.term)
+	case f.Table != nil && f.Table.size > maxTable:
+		return Input{}, fmt.Errorf("table has more than %d bytes: %w", maxTable, ErrTooLarge)
 	}
 	return Input{value: in}, nil
 }
@@ -132,98 +122,72 @@ func ParseInput(text []byte) (Input, error) {
 	return Input{value: value}, nil
 }
 
-func (b *builder) peer(peer *v1alpha1.Peer) *ast.Term {
-	if peer == nil {
-		return nil
-	}
-	o := ast.NewObjectWithCapacity(6)
-	b.set(o, "name", b.text(peer.Name))
-	b.set(o, "clusterID", b.known(peer.Spec.ClusterID))
-	b.set(o, "roles", array(b, peer.Spec.Roles, func(role v1alpha1.PeerRole) *ast.Term { return b.text(string(role)) }))
-	b.set(o, "labels", texted(b, peer.Labels))
-	b.set(o, "ready", ast.BooleanTerm(isTrue(peer.Status.Conditions, v1alpha1.ConditionReady)))
-	if peer.Status.RoundTripTime != nil {
-		b.set(o, "roundTripSeconds", b.seconds(peer.Status.RoundTripTime.Duration))
-	}
-	return ast.NewTerm(o)
+// A metadata is what rules are told of the metadata of an object.
+type metadata struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
 }
 
-func isTrue(conditions []metav1.Condition, kind string) bool {
-	for _, condition := range conditions {
-		if condition.Type == kind {
-			return condition.Status == metav1.ConditionTrue
+// seconds is a duration; 0 is not known.
+type seconds time.Duration
+
+func secondsOf(d *metav1.Duration) seconds {
+	if d == nil {
+		return 0
+	}
+	return seconds(d.Duration)
+}
+
+// described returns what rules are told of an object that they are not told of as it is.
+func described(object any) any {
+	switch o := object.(type) {
+	case v1alpha1.Peer:
+		return struct {
+			Name      string              `json:"name"`
+			ClusterID string              `json:"clusterID"`
+			Roles     []v1alpha1.PeerRole `json:"roles"`
+			Labels    map[string]string   `json:"labels"`
+			Ready     bool                `json:"ready"`
+			RoundTrip seconds             `json:"roundTripSeconds"`
+		}{
+			o.Name, o.Spec.ClusterID, o.Spec.Roles, o.Labels, meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady),
+			secondsOf(o.Status.RoundTripTime),
 		}
-	}
-	return false
-}
-
-func (b *builder) load(load *Load) *ast.Term {
-	if load == nil {
+	case v1alpha1.Placement:
+		return struct {
+			Prefer     v1alpha1.PlacementPreference `json:"prefer"`
+			Request    corev1.ResourceList          `json:"request"`
+			MaxPrice   *v1alpha1.Price              `json:"maxPrice"`
+			MaxLatency seconds                      `json:"maxLatencySeconds"`
+			Exclude    []string                     `json:"exclude"`
+			Strict     bool                         `json:"strict"`
+		}{o.Prefer, o.Request, o.MaxPrice, secondsOf(o.MaxLatency), o.Exclude, o.Strict}
+	case corev1.Namespace:
+		return metadata{Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}
+	case corev1.Pod:
+		return struct {
+			Metadata metadata       `json:"metadata"`
+			Spec     corev1.PodSpec `json:"spec"`
+		}{metadata{o.Name, o.Namespace, o.Labels, o.Annotations}, o.Spec}
+	default:
 		return nil
 	}
-	o := ast.NewObjectWithCapacity(2)
-	b.set(o, "allocatable", b.list(load.Allocatable))
-	b.set(o, "free", b.list(load.Free))
-	return ast.NewTerm(o)
 }
 
-func (b *builder) namespace(ns *corev1.Namespace) *ast.Term {
-	if ns == nil {
-		return nil
-	}
-	o := ast.NewObjectWithCapacity(3)
-	b.set(o, "name", b.text(ns.Name))
-	b.set(o, "labels", texted(b, ns.Labels))
-	b.set(o, "annotations", texted(b, ns.Annotations))
-	return ast.NewTerm(o)
-}
-
-func (b *builder) wish(wish *v1alpha1.Placement) *ast.Term {
-	if wish == nil {
-		return nil
-	}
-	o := ast.NewObjectWithCapacity(6)
-	b.set(o, "prefer", b.known(string(wish.Prefer)))
-	b.set(o, "request", b.list(wish.Request))
-	if wish.MaxPrice != nil {
-		price := ast.NewObjectWithCapacity(2)
-		b.set(price, "amount", b.quantity(wish.MaxPrice.Amount))
-		b.set(price, "currency", b.text(wish.MaxPrice.Currency))
-		b.set(o, "maxPrice", ast.NewTerm(price))
-	}
-	if wish.MaxLatency != nil {
-		b.set(o, "maxLatencySeconds", b.seconds(wish.MaxLatency.Duration))
-	}
-	b.set(o, "exclude", array(b, wish.Exclude, b.text))
-	b.set(o, "strict", ast.BooleanTerm(wish.Strict))
-	return ast.NewTerm(o)
-}
-
-// pod is written as JSON first: nobody asks about one so often that this would matter, and a rule may read any field.
-func (b *builder) pod(pod *corev1.Pod) (*ast.Term, error) {
-	if pod == nil {
-		return nil, nil
-	}
-	text, err := json.Marshal(pod.Spec)
+// asWritten takes the way over JSON: nobody asks about a pod so often that this would matter, and a rule may read any field.
+func (b *builder) asWritten(spec corev1.PodSpec) *ast.Term {
+	text, err := json.Marshal(spec)
 	if err != nil {
-		return nil, fmt.Errorf("write pod as JSON: %w", err)
+		b.failed = fmt.Errorf("write pod as JSON: %w", err)
+		return nil
 	}
 	b.size += len(text)
-	spec, err := ast.ValueFromReader(bytes.NewReader(text))
+	value, err := ast.ValueFromReader(bytes.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("read pod from JSON: %w", err)
+		b.failed = fmt.Errorf("read pod from JSON: %w", err)
+		return nil
 	}
-	metadata := ast.NewObjectWithCapacity(4)
-	b.set(metadata, "name", b.text(pod.Name))
-	b.set(metadata, "namespace", b.text(pod.Namespace))
-	b.set(metadata, "labels", texted(b, pod.Labels))
-	b.set(metadata, "annotations", texted(b, pod.Annotations))
-	o := ast.NewObjectWithCapacity(2)
-	b.set(o, "metadata", ast.NewTerm(metadata))
-	b.set(o, "spec", ast.NewTerm(spec))
-	return ast.NewTerm(o), nil
-}
-
-func (b *builder) seconds(d time.Duration) *ast.Term {
-	return b.decimal(d.Nanoseconds(), nano)
+	return ast.NewTerm(value)
 }
