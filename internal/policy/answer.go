@@ -3,6 +3,8 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -59,8 +61,8 @@ type OfferPatch struct {
 	// Prices replaces the prices as a whole; one without a currency makes the offer free.
 	Prices *v1alpha1.Prices `json:"prices,omitempty"`
 	// Labels and Flags replace the values of the keys that they name; an empty value takes the key away.
-	Labels map[string]string `json:"labels,omitempty"`
-	Flags  map[string]string `json:"flags,omitempty"`
+	Labels map[string]v1alpha1.Text `json:"labels,omitempty"`
+	Flags  map[string]v1alpha1.Text `json:"flags,omitempty"`
 	// HideImages takes all images away.
 	HideImages bool `json:"hideImages,omitempty"`
 }
@@ -92,53 +94,69 @@ func decode(question Question, answers map[string]ast.Value) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	return decision, question.point().decode(&decision, answers)
+	err = question.point().decode(&decision, answers)
+	return decision, err
 }
 
 func decodeOffer(decision *Decision, answers map[string]ast.Value) error {
-	fields, err := patchFields(answers)
-	if fields != nil {
-		decision.Offer, err = offerPatch(fields)
+	patch := &OfferPatch{}
+	changes, err := readPatch(answers, offerFields(patch))
+	if changes {
+		decision.Offer = patch
 	}
-	return within(rulePatch, err)
+	return err
 }
 
 func decodePod(decision *Decision, answers map[string]ast.Value) error {
-	fields, err := patchFields(answers)
-	if fields != nil {
-		decision.Pod, err = podPatch(fields)
+	patch := &PodPatch{}
+	changes, err := readPatch(answers, podFields(patch))
+	if changes {
+		decision.Pod = patch
 	}
-	return within(rulePatch, err)
+	return err
 }
 
-// patchFields returns nil if the rules change nothing.
-func patchFields(answers map[string]ast.Value) (ast.Object, error) {
+// readPatch reports whether the rules change anything.
+func readPatch(answers map[string]ast.Value, fields map[string]reader) (bool, error) {
 	patch, found := answers[rulePatch]
 	if !found {
-		return nil, nil
+		return false, nil
 	}
-	fields, err := object(patch, maxEntries)
-	if err != nil || fields.Len() == 0 {
-		return nil, err
+	count, err := readFields(patch, fields)
+	return count > 0, within(rulePatch, err)
+}
+
+func decodeRanking(decision *Decision, answers map[string]ast.Value) error {
+	ranking := &Ranking{}
+	decision.Ranking = ranking
+	return readAnswers(answers, map[string]reader{
+		ruleExclude: into(&ranking.Exclude, byPeer(exclusion)),
+		ruleScore:   into(&ranking.Scores, byPeer(score)),
+		ruleStrict:  into(&ranking.Strict, boolean),
+	})
+}
+
+// readAnswers reads the rules that have an answer.
+func readAnswers(answers map[string]ast.Value, rules map[string]reader) error {
+	for _, rule := range slices.Sorted(maps.Keys(rules)) {
+		if value, found := answers[rule]; found {
+			if err := rules[rule](value); err != nil {
+				return within(rule, err)
+			}
+		}
 	}
-	return fields, nil
+	return nil
 }
 
 // outcome adds up deny, pend and allow: the strictest wins.
 func outcome(answers map[string]ast.Value) (Decision, error) {
-	denied, err := reasons(answers[ruleDeny])
-	if err != nil {
-		return Decision{}, within(ruleDeny, err)
-	}
-	pending, err := reasons(answers[rulePend])
-	if err != nil {
-		return Decision{}, within(rulePend, err)
-	}
+	var denied, pending string
 	allowed := true
-	if value, found := answers[ruleAllow]; found {
-		if allowed, err = boolean(value); err != nil {
-			return Decision{}, within(ruleAllow, err)
-		}
+	err := readAnswers(answers, map[string]reader{
+		ruleDeny: into(&denied, reasons), rulePend: into(&pending, reasons), ruleAllow: into(&allowed, boolean),
+	})
+	if err != nil {
+		return Decision{}, err
 	}
 	switch {
 	case denied != "":
@@ -152,11 +170,8 @@ func outcome(answers map[string]ast.Value) (Decision, error) {
 	}
 }
 
-// reasons joins the elements of the set, which OPA keeps sorted. No value is no reason.
+// reasons joins the elements of the set, which OPA keeps sorted.
 func reasons(value ast.Value) (string, error) {
-	if value == nil {
-		return "", nil
-	}
 	set, isSet := value.(ast.Set)
 	if !isSet {
 		return "", fmt.Errorf("is %s: it must be a set of reasons", ast.ValueName(value))
@@ -176,39 +191,20 @@ func reasons(value ast.Value) (string, error) {
 	return bounded(strings.Join(texts, "; "), maxReasonAll), nil
 }
 
-func decodeRanking(decision *Decision, answers map[string]ast.Value) (err error) {
-	ranking := &Ranking{}
-	if ranking.Exclude, err = byPeer(answers[ruleExclude], exclusion); err != nil {
-		return within(ruleExclude, err)
-	}
-	if ranking.Scores, err = byPeer(answers[ruleScore], score); err != nil {
-		return within(ruleScore, err)
-	}
-	if value, found := answers[ruleStrict]; found {
-		if ranking.Strict, err = boolean(value); err != nil {
-			return within(ruleStrict, err)
-		}
-	}
-	decision.Ranking = ranking
-	return nil
-}
-
 // byPeer reads an object whose keys are names of peers. It is nil if there are none.
-func byPeer[V any](value ast.Value, read func(ast.Value) (V, error)) (map[string]V, error) {
-	if value == nil {
-		return nil, nil
-	}
-	values, err := entries[string](value, maxRanked, func(peer string, value ast.Value) (V, error) {
-		if len(peer) > maxPeerName || len(validation.IsDNS1123Label(peer)) > 0 {
-			var none V
-			return none, errors.New("is not the name of a peer")
+func byPeer[V any](read func(ast.Value) (V, error)) func(ast.Value) (map[string]V, error) {
+	return func(value ast.Value) (map[string]V, error) {
+		values, err := entries[string](value, maxRanked, func(peer string, value ast.Value) (none V, err error) {
+			if len(peer) > maxPeerName || len(validation.IsDNS1123Label(peer)) > 0 {
+				return none, errors.New("is not the name of a peer")
+			}
+			return read(value)
+		})
+		if len(values) == 0 {
+			return nil, err
 		}
-		return read(value)
-	})
-	if len(values) == 0 {
-		return nil, err
+		return values, err
 	}
-	return values, err
 }
 
 func exclusion(value ast.Value) (string, error) {

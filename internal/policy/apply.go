@@ -1,9 +1,13 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -24,17 +28,25 @@ const absent = "none"
 // as "spec.availability[cpu]: 100 → 10". What it changes it replaces: maps that the offer shares with others stay as
 // they are. The largest pod never exceeds what is available.
 func (p OfferPatch) Apply(spec *v1alpha1.AdvertisementSpec) (corrections []string) {
-	c := &changes{}
-	spec.Availability = c.resources("spec.availability", spec.Availability, p.Availability)
-	spec.LargestPod = c.resources("spec.largestPod", spec.LargestPod, capped(spec.LargestPod, p.LargestPod, spec.Availability))
-	spec.Prices = c.prices(spec.Prices, p.Prices)
-	spec.Labels = c.texts("spec.labels", spec.Labels, p.Labels)
-	spec.Flags = c.texts("spec.flags", spec.Flags, p.Flags)
-	if p.HideImages && len(spec.Images) > 0 {
-		c.note("spec.images", fmt.Sprint(len(spec.Images)), absent)
+	before := *spec
+	spec.Availability = replaced(before.Availability, p.Availability, takesAway)
+	spec.LargestPod = replaced(before.LargestPod, capped(before.LargestPod, p.LargestPod, spec.Availability), takesAway)
+	spec.Labels = replaced(before.Labels, p.Labels, isEmpty)
+	spec.Flags = replaced(before.Flags, p.Flags, isEmpty)
+	if p.Prices != nil {
+		spec.Prices = p.Prices.DeepCopy()
+	}
+	if p.HideImages {
 		spec.Images = nil
 	}
-	return c.told()
+	corrections = differences(&before, spec)
+	if spec.Prices != nil && spec.Prices.Currency == "" {
+		spec.Prices = nil
+	}
+	if len(corrections) > maxCorrections {
+		corrections = append(corrections[:maxCorrections-1], fmt.Sprintf("and %d more", len(corrections)-maxCorrections+1))
+	}
+	return corrections
 }
 
 // Apply changes the pod. Labels and annotations that only Hanse sets stay as they are.
@@ -82,116 +94,82 @@ func capped(have, patch, available corev1.ResourceList) corev1.ResourceList {
 	return lowered
 }
 
-// changes notes what was changed.
-type changes struct{ lines []string }
-
-func (c *changes) note(field, before, after string) {
-	c.lines = append(c.lines, bounded(field+": "+before+" → "+after, maxCorrection))
+// takesAway reports whether an amount takes its resource away. Those that every advertisement names become zero.
+func takesAway(name corev1.ResourceName, amount resource.Quantity) bool {
+	return amount.IsZero() && !always(name)
 }
 
-func (c *changes) told() []string {
-	if len(c.lines) <= maxCorrections {
-		return c.lines
-	}
-	return append(c.lines[:maxCorrections-1], fmt.Sprintf("and %d more", len(c.lines)-maxCorrections+1))
-}
+func isEmpty(_ string, text v1alpha1.Text) bool { return text == "" }
 
-func (c *changes) resources(field string, have, patch corev1.ResourceList) corev1.ResourceList {
-	changed := maps.Clone(have)
-	for _, name := range slices.Sorted(maps.Keys(patch)) {
-		before, found := have[name]
-		after := patch[name]
-		taken := after.IsZero() && !always(name)
-		switch {
-		case taken && !found, found && !taken && before.Cmp(after) == 0:
-			continue
-		case !found && len(changed) >= maxEntries:
-			continue
-		case taken:
-			delete(changed, name)
-		default:
-			if changed == nil {
-				changed = corev1.ResourceList{}
-			}
-			changed[name] = after
-		}
-		c.note(fmt.Sprintf("%s[%s]", field, name), shown(before, found), shown(after, !taken))
-	}
-	return changed
-}
-
-func (c *changes) texts(field string, have map[string]v1alpha1.Text, patch map[string]string) map[string]v1alpha1.Text {
+// replaced returns the map with the values of the patch; gone says which values take their key away. What would be one key
+// too many is left out.
+func replaced[K ~string, V any](have, patch map[K]V, gone func(key K, value V) bool) map[K]V {
 	changed := maps.Clone(have)
 	for _, key := range slices.Sorted(maps.Keys(patch)) {
-		before, found := have[key]
-		after := v1alpha1.Text(patch[key])
+		_, found := have[key]
 		switch {
-		case found && before == after, !found && (after == "" || len(changed) >= maxEntries):
-			continue
-		case after == "":
+		case gone(key, patch[key]):
 			delete(changed, key)
-		default:
+		case found, len(changed) < maxEntries:
 			if changed == nil {
-				changed = map[string]v1alpha1.Text{}
+				changed = map[K]V{}
 			}
-			changed[key] = after
+			changed[key] = patch[key]
 		}
-		c.note(fmt.Sprintf("%s[%s]", field, printable(key, maxQuoted)), quoted(before, found), quoted(after, after != ""))
 	}
 	return changed
 }
 
-func (c *changes) prices(have, patch *v1alpha1.Prices) *v1alpha1.Prices {
-	if patch == nil {
-		return have
+// differences are the corrections that make one offer into the other.
+func differences(before, after *v1alpha1.AdvertisementSpec) []string {
+	had, has := ptr.Deref(before.Prices, v1alpha1.Prices{}), ptr.Deref(after.Prices, v1alpha1.Prices{})
+	lines := slices.Concat(
+		differ("spec.availability", before.Availability, after.Availability, shown),
+		differ("spec.largestPod", before.LargestPod, after.LargestPod, shown),
+	)
+	if had.Currency != has.Currency {
+		lines = append(lines, correction("spec.prices.currency", cmp.Or(had.Currency, absent), cmp.Or(has.Currency, absent)))
 	}
-	before, after := v1alpha1.Prices{}, *patch
-	if have != nil {
-		before = *have
+	lines = slices.Concat(lines,
+		differ("spec.prices.perHour", had.PerHour, has.PerHour, shown),
+		differ("spec.prices.perPlacement", had.PerPlacement, has.PerPlacement, shown),
+		differ("spec.labels", before.Labels, after.Labels, quoted),
+		differ("spec.flags", before.Flags, after.Flags, quoted),
+	)
+	if len(after.Images) < len(before.Images) {
+		lines = append(lines, correction("spec.images", fmt.Sprint(len(before.Images)), absent))
 	}
-	if before.Currency != after.Currency {
-		c.note("spec.prices.currency", orAbsent(before.Currency), orAbsent(after.Currency))
-	}
-	amountChanges(c, "spec.prices.perHour", before.PerHour, after.PerHour)
-	amountChanges(c, "spec.prices.perPlacement", before.PerPlacement, after.PerPlacement)
-	if after.Currency == "" {
-		return nil
-	}
-	return after.DeepCopy()
+	return lines
 }
 
-func amountChanges[K ~string](c *changes, field string, before, after map[K]resource.Quantity) {
-	names := maps.Clone(before)
-	if names == nil {
-		names = map[K]resource.Quantity{}
-	}
-	maps.Copy(names, after)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		was, had := before[name]
-		is, has := after[name]
-		if had != has || was.Cmp(is) != 0 {
-			c.note(fmt.Sprintf("%s[%s]", field, printable(string(name), maxQuoted)), shown(was, had), shown(is, has))
+// differ says for each key, sorted, what became of its value.
+func differ[K ~string, V any](field string, before, after map[K]V, show func(V) string) []string {
+	keys := map[K]bool{}
+	for _, values := range []map[K]V{before, after} {
+		for key := range values {
+			keys[key] = true
 		}
 	}
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		was, is := absent, absent
+		if value, found := before[key]; found {
+			was = show(value)
+		}
+		if value, found := after[key]; found {
+			is = show(value)
+		}
+		if !equality.Semantic.DeepEqual(before[key], after[key]) || was == absent || is == absent {
+			lines = append(lines, correction(fmt.Sprintf("%s[%s]", field, printable(string(key), maxQuoted)), was, is))
+		}
+	}
+	return lines
 }
 
-func shown(amount resource.Quantity, found bool) string {
-	if !found {
-		return absent
-	}
-	return amount.String()
+func correction(field, before, after string) string {
+	return bounded(field+": "+before+" → "+after, maxCorrection)
 }
 
-func quoted(text v1alpha1.Text, found bool) string {
-	if !found {
-		return absent
-	}
-	return fmt.Sprintf("%q", printable(string(text), maxQuoted))
-}
+func shown(amount resource.Quantity) string { return amount.String() }
 
-func orAbsent(text string) string {
-	if text == "" {
-		return absent
-	}
-	return text
-}
+func quoted(text v1alpha1.Text) string { return fmt.Sprintf("%q", printable(string(text), maxQuoted)) }

@@ -23,7 +23,7 @@ func TestOfferPatchApply(t *testing.T) {
 		corrections []string
 	}{
 		"nothing":         {OfferPatch{}, func(*v1alpha1.AdvertisementSpec) {}, nil},
-		"what is already": {OfferPatch{Availability: list("cpu", "12.5"), Labels: map[string]string{"topology.kubernetes.io/region": "eu-south"}}, func(*v1alpha1.AdvertisementSpec) {}, nil},
+		"what is already": {OfferPatch{Availability: list("cpu", "12.5"), Labels: map[string]v1alpha1.Text{"topology.kubernetes.io/region": "eu-south"}}, func(*v1alpha1.AdvertisementSpec) {}, nil},
 		"less than the largest pod": {
 			OfferPatch{Availability: list("cpu", "2", "memory", "32Gi")},
 			func(want *v1alpha1.AdvertisementSpec) {
@@ -65,8 +65,8 @@ func TestOfferPatchApply(t *testing.T) {
 		},
 		"labels, flags and images": {
 			OfferPatch{
-				Labels: map[string]string{"topology.kubernetes.io/region": "", "tier": "b\n", "absent": ""},
-				Flags:  map[string]string{"aggregatable": "true"}, HideImages: true,
+				Labels: map[string]v1alpha1.Text{"topology.kubernetes.io/region": "", "tier": "b\n", "absent": ""},
+				Flags:  map[string]v1alpha1.Text{"aggregatable": "true"}, HideImages: true,
 			},
 			func(want *v1alpha1.AdvertisementSpec) {
 				want.Labels = map[string]v1alpha1.Text{"tier": "b\n"}
@@ -98,10 +98,10 @@ func TestOfferPatchApply(t *testing.T) {
 }
 
 func TestCorrectionsAndMapsAreBounded(t *testing.T) {
-	patch := OfferPatch{Labels: map[string]string{}, Flags: map[string]string{}, Availability: corev1.ResourceList{}}
+	patch := OfferPatch{Labels: map[string]v1alpha1.Text{}, Flags: map[string]v1alpha1.Text{}, Availability: corev1.ResourceList{}}
 	for i := range maxEntries {
-		patch.Labels[fmt.Sprintf("l%d", i)] = strings.Repeat("x", 63)
-		patch.Flags[strings.Repeat("ü", 150)+fmt.Sprint(i)] = strings.Repeat("ü", 100)
+		patch.Labels[fmt.Sprintf("l%d", i)] = v1alpha1.Text(strings.Repeat("x", 63))
+		patch.Flags[strings.Repeat("ü", 150)+fmt.Sprint(i)] = v1alpha1.Text(strings.Repeat("ü", 100))
 		patch.Availability[corev1.ResourceName(fmt.Sprintf("example.com/%d", i))] = resource.MustParse("1")
 	}
 	spec := offer()

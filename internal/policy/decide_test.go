@@ -166,8 +166,8 @@ patch.hideImages := true`)
 			},
 			PerPlacement: map[string]resource.Quantity{"nginx": resource.MustParse("25")},
 		},
-		Labels:     map[string]string{"topology.kubernetes.io/region": "eu", "old": ""},
-		Flags:      map[string]string{"aggregatable": "false"},
+		Labels:     map[string]v1alpha1.Text{"topology.kubernetes.io/region": "eu", "old": ""},
+		Flags:      map[string]v1alpha1.Text{"aggregatable": "false"},
 		HideImages: true,
 	}}
 	if diff := cmp.Diff(want, decision, byValue); diff != "" {

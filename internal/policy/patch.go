@@ -29,64 +29,55 @@ var (
 	errOwnKey       = errors.New("is Hanse's own: a policy cannot change it")
 )
 
-func offerPatch(fields ast.Object) (*OfferPatch, error) {
-	patch := &OfferPatch{}
-	err := eachEntry(fields, func(field string, value ast.Value) (err error) {
-		switch field {
-		case "availability":
-			patch.Availability, err = resources(value)
-		case "largestPod":
-			patch.LargestPod, err = resources(value)
-		case "prices":
-			patch.Prices, err = prices(value)
-		case "labels":
-			patch.Labels, err = texts(value, checkLabel)
-		case "flags":
-			patch.Flags, err = texts(value, checkFlag)
-		case "hideImages":
-			patch.HideImages, err = boolean(value)
-		default:
-			err = errUnknownField
-		}
+// A reader reads the value of a rule or of a field.
+type reader func(value ast.Value) error
+
+// into makes a reader that puts what it reads into the field.
+func into[V any](field *V, read func(ast.Value) (V, error)) reader {
+	return func(value ast.Value) (err error) {
+		*field, err = read(value)
 		return err
-	})
-	if err != nil {
-		return nil, err
 	}
-	return patch, nil
 }
 
-func podPatch(fields ast.Object) (*PodPatch, error) {
-	patch := &PodPatch{}
-	err := eachEntry(fields, func(field string, value ast.Value) (err error) {
-		switch field {
-		case "labels":
-			patch.Labels, err = texts(value, checkPodLabel)
-		case "annotations":
-			patch.Annotations, err = texts(value, checkAnnotation)
-		case "nodeSelector":
-			patch.NodeSelector, err = texts(value, checkLabel)
-		case "priorityClassName":
-			patch.PriorityClassName, err = className(value)
-		case "runtimeClassName":
-			patch.RuntimeClassName, err = className(value)
-		default:
-			err = errUnknownField
-		}
-		return err
-	})
+// readFields reads the fields of an object, and returns how many it has.
+func readFields(value ast.Value, fields map[string]reader) (int, error) {
+	from, err := object(value, maxEntries)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return patch, nil
+	return from.Len(), eachEntry(from, func(field string, value ast.Value) error {
+		if fields[field] == nil {
+			return errUnknownField
+		}
+		return fields[field](value)
+	})
 }
 
-func resources(value ast.Value) (map[corev1.ResourceName]resource.Quantity, error) {
+func offerFields(p *OfferPatch) map[string]reader {
+	return map[string]reader{
+		"availability": into(&p.Availability, resources),
+		"largestPod":   into(&p.LargestPod, resources),
+		"prices":       into(&p.Prices, prices),
+		"labels":       into(&p.Labels, texts[v1alpha1.Text](checkLabel)),
+		"flags":        into(&p.Flags, texts[v1alpha1.Text](checkFlag)),
+		"hideImages":   into(&p.HideImages, boolean),
+	}
+}
+
+func podFields(p *PodPatch) map[string]reader {
+	return map[string]reader{
+		"labels":            into(&p.Labels, texts[string](checkPodLabel)),
+		"annotations":       into(&p.Annotations, texts[string](checkAnnotation)),
+		"nodeSelector":      into(&p.NodeSelector, texts[string](checkLabel)),
+		"priorityClassName": into(&p.PriorityClassName, className),
+		"runtimeClassName":  into(&p.RuntimeClassName, className),
+	}
+}
+
+func resources(value ast.Value) (corev1.ResourceList, error) {
 	return entries[corev1.ResourceName](value, maxEntries, func(name string, value ast.Value) (resource.Quantity, error) {
-		if err := checkResource(name); err != nil {
-			return resource.Quantity{}, err
-		}
-		amount, err := quantity(value)
+		amount, err := amountOf(checkResource, name, value)
 		if err != nil {
 			return amount, err
 		}
@@ -96,23 +87,11 @@ func resources(value ast.Value) (map[corev1.ResourceName]resource.Quantity, erro
 
 // prices reads the prices of an offer. None at all make it free.
 func prices(value ast.Value) (*v1alpha1.Prices, error) {
-	fields, err := object(value, maxEntries)
-	if err != nil {
-		return nil, err
-	}
 	read := &v1alpha1.Prices{}
-	err = eachEntry(fields, func(field string, value ast.Value) (err error) {
-		switch field {
-		case "currency":
-			read.Currency, err = currency(value)
-		case "perHour":
-			read.PerHour, err = amounts[corev1.ResourceName](value, maxEntries, checkResource)
-		case "perPlacement":
-			read.PerPlacement, err = amounts[string](value, maxPlacements, checkImage)
-		default:
-			err = errUnknownField
-		}
-		return err
+	_, err := readFields(value, map[string]reader{
+		"currency":     into(&read.Currency, currency),
+		"perHour":      into(&read.PerHour, amounts[corev1.ResourceName](maxEntries, checkResource)),
+		"perPlacement": into(&read.PerPlacement, amounts[string](maxPlacements, checkImage)),
 	})
 	if err == nil && read.Currency == "" && len(read.PerHour)+len(read.PerPlacement) > 0 {
 		err = errors.New("has amounts and no currency")
@@ -120,23 +99,29 @@ func prices(value ast.Value) (*v1alpha1.Prices, error) {
 	return read, err
 }
 
-func amounts[K ~string](value ast.Value, most int, check func(name string) error) (map[K]resource.Quantity, error) {
-	return entries[K](value, most, func(name string, value ast.Value) (resource.Quantity, error) {
-		if err := check(name); err != nil {
-			return resource.Quantity{}, err
-		}
-		return quantity(value)
-	})
+func amounts[K ~string](most int, check func(name string) error) func(ast.Value) (map[K]resource.Quantity, error) {
+	return func(value ast.Value) (map[K]resource.Quantity, error) {
+		return entries[K](value, most, func(name string, value ast.Value) (resource.Quantity, error) { return amountOf(check, name, value) })
+	}
 }
 
-func texts(value ast.Value, check func(key, value string) error) (map[string]string, error) {
-	return entries[string](value, maxEntries, func(key string, value ast.Value) (string, error) {
-		t, err := text(value, maxAnnotation)
-		if err != nil {
-			return "", err
-		}
-		return t, check(key, t)
-	})
+func amountOf(check func(name string) error, name string, value ast.Value) (resource.Quantity, error) {
+	if err := check(name); err != nil {
+		return resource.Quantity{}, err
+	}
+	return quantity(value)
+}
+
+func texts[V ~string](check func(key, value string) error) func(ast.Value) (map[string]V, error) {
+	return func(value ast.Value) (map[string]V, error) {
+		return entries[string](value, maxEntries, func(key string, value ast.Value) (V, error) {
+			t, err := text(value, maxAnnotation)
+			if err != nil {
+				return "", err
+			}
+			return V(t), check(key, t)
+		})
+	}
 }
 
 func currency(value ast.Value) (string, error) {

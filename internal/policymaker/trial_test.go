@@ -48,7 +48,7 @@ func TestTrialsAreAnswered(t *testing.T) {
 		"a correction": {
 			Trial{Question: "incoming", Module: ptr.To(head + `patch.labels.region := "north"`), Input: ptr.To("{}")},
 			Answer{
-				Decision: policy.Allow, Patch: &policy.OfferPatch{Labels: map[string]string{"region": "north"}},
+				Decision: policy.Allow, Patch: &policy.OfferPatch{Labels: map[string]v1alpha1.Text{"region": "north"}},
 				Steps: []policy.Step{{Rule: "patch.labels.region", Location: "module.rego:2", Text: `patch.labels.region := "north"`}},
 			},
 		},
