@@ -103,8 +103,7 @@ const (
 	// forgottenAfter is when what was found in a namespace is dropped that nobody has asked about.
 	forgottenAfter = 2 * longestPace
 
-	eventsAtOnce   = 500
-	mostEventPages = 10
+	mostEvents = 5000
 )
 
 // What autoscalers say about a pod in events.
@@ -120,101 +119,61 @@ const (
 type scaleUps struct {
 	live client.Reader
 
-	mu          sync.Mutex
-	byNamespace map[string]*scaleUpEvents // namespace → what was found there
+	mu          sync.Mutex               // held while events are read, so that two do not read the same
+	byNamespace map[string]scaleUpEvents // namespace → what was found there
 }
 
-// scaleUpEvents are what was found in a namespace. Its lock keeps two from reading at once; the lock of scaleUps guards asked.
+// scaleUpEvents are what was found in a namespace.
 type scaleUpEvents struct {
-	asked time.Time
-
-	mu    sync.Mutex
 	at    time.Time
 	since map[types.UID]time.Time // pod → when the autoscaler said last that it makes room
 }
 
 // of returns when the autoscaler said that it makes room for the pod. The time is zero if it has not, or does not any more.
 func (s *scaleUps) of(ctx context.Context, pod *corev1.Pod, now time.Time) time.Time {
-	l := s.eventsOf(pod.Namespace, now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.at.IsZero() && now.Sub(l.at) < scaleUpPace {
-		return l.since[pod.UID]
-	}
-	l.at = now
-	since, err := s.read(ctx, pod.Namespace)
-	if err != nil {
-		// That it is not known is no reason to say nothing else of the pod.
-		ctrl.LoggerFrom(ctx).Info("Not knowing what the autoscaler says", "cause", err.Error())
-	} else {
-		l.since = since
-	}
-	return l.since[pod.UID]
-}
-
-func (s *scaleUps) eventsOf(namespace string, now time.Time) *scaleUpEvents {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.byNamespace[namespace]
-	if l == nil {
-		for name, old := range s.byNamespace {
-			if now.Sub(old.asked) > forgottenAfter {
-				delete(s.byNamespace, name)
-			}
+	found := s.byNamespace[pod.Namespace]
+	if found.at.IsZero() || now.Sub(found.at) >= scaleUpPace {
+		maps.DeleteFunc(s.byNamespace, func(_ string, old scaleUpEvents) bool { return now.Sub(old.at) > forgottenAfter })
+		since, err := s.read(ctx, pod.Namespace)
+		if err != nil {
+			// That it is not known is no reason to say nothing else of the pod.
+			ctrl.LoggerFrom(ctx).Info("Not knowing what the autoscaler says", "cause", err.Error())
+			since = found.since
 		}
-		l = &scaleUpEvents{}
-		if s.byNamespace == nil {
-			s.byNamespace = map[string]*scaleUpEvents{}
-		}
-		s.byNamespace[namespace] = l
+		found = scaleUpEvents{at: now, since: since}
+		s.byNamespace[pod.Namespace] = found
 	}
-	l.asked = now
-	return l
+	return found.since[pod.UID]
 }
 
 // read returns for which pods of the namespace room is being made. The latest that was said of a pod counts.
 func (s *scaleUps) read(ctx context.Context, namespace string) (map[types.UID]time.Time, error) {
 	since := map[types.UID]time.Time{}
-	said := func(event *corev1.Event) {
-		if at := timeOf(event); at.After(since[event.InvolvedObject.UID]) {
-			since[event.InvolvedObject.UID] = at
+	for _, reason := range []string{eventTriggered, eventNominated, eventNotTriggered} {
+		if reason == eventNotTriggered && len(since) == 0 {
+			break
 		}
-	}
-	if err := s.each(ctx, namespace, eventTriggered, said); err != nil {
-		return nil, err
-	}
-	err := s.each(ctx, namespace, eventNominated, func(event *corev1.Event) {
-		if event.ReportingController == karpenter || event.Source.Component == karpenter {
-			said(event)
-		}
-	})
-	if err != nil || len(since) == 0 {
-		return since, err
-	}
-	return since, s.each(ctx, namespace, eventNotTriggered, func(event *corev1.Event) {
-		if timeOf(event).After(since[event.InvolvedObject.UID]) {
-			delete(since, event.InvolvedObject.UID)
-		}
-	})
-}
-
-// each goes through the events of pods for a reason.
-func (s *scaleUps) each(ctx context.Context, namespace, reason string, do func(*corev1.Event)) error {
-	events := &corev1.EventList{}
-	for range mostEventPages {
-		err := s.live.List(ctx, events, client.InNamespace(namespace), client.Limit(eventsAtOnce), client.Continue(events.Continue),
+		events := &corev1.EventList{}
+		err := s.live.List(ctx, events, client.InNamespace(namespace), client.Limit(mostEvents),
 			client.MatchingFields{"involvedObject.kind": "Pod", "reason": reason})
 		if err != nil {
-			return fmt.Errorf("list events %s in namespace %s: %w", reason, namespace, err)
+			return nil, fmt.Errorf("list events %s in namespace %s: %w", reason, namespace, err)
 		}
 		for i := range events.Items {
-			do(&events.Items[i])
-		}
-		if events.Continue == "" {
-			return nil
+			event := &events.Items[i]
+			pod, at := event.InvolvedObject.UID, timeOf(event)
+			switch {
+			case !at.After(since[pod]):
+			case reason == eventNotTriggered:
+				delete(since, pod)
+			case reason == eventTriggered, event.ReportingController == karpenter, event.Source.Component == karpenter:
+				since[pod] = at
+			}
 		}
 	}
-	return nil
+	return since, nil
 }
 
 // timeOf returns when the event happened last.

@@ -150,13 +150,13 @@ func TestEventsAreReadNowAndThenForAllPodsOfATwinTogether(t *testing.T) {
 
 func TestLooksAtTwinsThatAreGoneAreForgotten(t *testing.T) {
 	w := newWorld(t)
-	s := &scaleUps{live: w.server}
+	s := &scaleUps{live: w.server, byNamespace: map[string]scaleUpEvents{}}
 	in := func(namespace string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, UID: "u"}}
 	}
 	s.of(t.Context(), in("old"), noon)
 	s.of(t.Context(), in("new"), noon.Add(forgottenAfter+time.Second))
-	if len(s.byNamespace) != 1 || s.byNamespace["new"] == nil {
+	if len(s.byNamespace) != 1 || s.byNamespace["new"].at.IsZero() {
 		t.Errorf("got %v", s.byNamespace)
 	}
 }

@@ -37,7 +37,9 @@ type enqueuer interface {
 }
 
 func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader) *shadowPodReconciler {
-	r := &shadowPodReconciler{config: cfg, client: c, live: live, scaleUps: scaleUps{live: live}}
+	r := &shadowPodReconciler{
+		config: cfg, client: c, live: live, scaleUps: scaleUps{live: live, byNamespace: map[string]scaleUpEvents{}},
+	}
 	r.ledger = newLedger(r.enqueue)
 	return r
 }
