@@ -21,7 +21,7 @@ func (c statusReader) containers(named []corev1.Container, claimed, shown []core
 		container := &named[i]
 		now, was := statusOf(claimed, container.Name), statusOf(shown, container.Name)
 		switch {
-		case was != nil && staysEnded(c.home, container, was) && (now == nil || now.State.Terminated == nil):
+		case was != nil && StaysEnded(&c.home.Spec, was) && (now == nil || now.State.Terminated == nil):
 			out = append(out, *was)
 		case now != nil:
 			out = append(out, c.taken(container, now, was))
@@ -98,47 +98,32 @@ func added(a, b int32) int32 {
 	return int32(min(sum, math.MaxInt32))
 }
 
-// staysEnded says whether the API server would refuse that a container leaves its terminated state. In a pod that was
+// StaysEnded says whether the API server would refuse that a container leaves its terminated state. In a pod that was
 // made again such a container runs again; home keeps showing its first end until there is the next.
-func staysEnded(home *corev1.Pod, c *corev1.Container, was *corev1.ContainerStatus) bool {
-	if was.State.Terminated == nil {
-		return false
-	}
-	return !mayRestart(&home.Spec, c, was.State.Terminated.ExitCode)
+func StaysEnded(spec *corev1.PodSpec, status *corev1.ContainerStatus) bool {
+	return status.State.Terminated != nil && !mayRestart(spec, status.Name, status.State.Terminated.ExitCode)
 }
 
-func mayRestart(spec *corev1.PodSpec, c *corev1.Container, exitCode int32) bool {
-	if mayRestartTogether(spec) {
-		return true
-	}
-	for i := range c.RestartPolicyRules {
-		if ruleMatches(c.RestartPolicyRules[i].ExitCodes, exitCode) {
-			return true
+func mayRestart(spec *corev1.PodSpec, name string, exitCode int32) bool {
+	policy, always := spec.RestartPolicy, false
+	forEachContainer(spec, func(c *corev1.Container) {
+		for _, rule := range c.RestartPolicyRules {
+			// The exit of one container can restart all.
+			always = always || rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers ||
+				c.Name == name && ruleMatches(rule.ExitCodes, exitCode)
 		}
-	}
-	policy := string(spec.RestartPolicy)
-	if c.RestartPolicy != nil {
-		policy = string(*c.RestartPolicy)
-	}
-	switch policy {
-	case string(corev1.RestartPolicyNever):
-		return false
-	case string(corev1.RestartPolicyOnFailure):
+		if c.Name == name && c.RestartPolicy != nil {
+			policy = corev1.RestartPolicy(*c.RestartPolicy)
+		}
+	})
+	switch {
+	case always:
+		return true
+	case policy == corev1.RestartPolicyOnFailure:
 		return exitCode != 0
 	default:
-		return true
+		return policy != corev1.RestartPolicyNever
 	}
-}
-
-// mayRestartTogether says whether the exit of one container can restart all.
-func mayRestartTogether(spec *corev1.PodSpec) bool {
-	together := false
-	forEachContainer(spec, func(c *corev1.Container) {
-		together = together || slices.ContainsFunc(c.RestartPolicyRules, func(rule corev1.ContainerRestartRule) bool {
-			return rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
-		})
-	})
-	return together
 }
 
 func ruleMatches(codes *corev1.ContainerRestartRuleOnExitCodes, exitCode int32) bool {

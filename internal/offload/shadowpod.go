@@ -2,7 +2,6 @@ package offload
 
 import (
 	"encoding/json"
-	"math"
 	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,8 +64,7 @@ func AddRestarts(earlier map[string]int32, pod *corev1.PodStatus) map[string]int
 		if earlier == nil {
 			earlier = map[string]int32{}
 		}
-		before := max(earlier[container.Name], 0)
-		earlier[container.Name] = before + min(container.RestartCount, math.MaxInt32-before)
+		earlier[container.Name] = added(earlier[container.Name], container.RestartCount)
 	}
 	return earlier
 }

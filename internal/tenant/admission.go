@@ -185,45 +185,52 @@ type Decider interface {
 	OnChange(question policy.Question, changed func())
 }
 
-// consult asks the policies about a pod that is about to be made, and changes it as they say. It reports whether they let
-// the pod in. If not, the ShadowPod says so, and is looked at again when the policies or the Peer change.
+// consult asks the policies about a pod that is about to be made. It reports whether they let the pod in. If not, the
+// ShadowPod says so, and is looked at again when the policies or the Peer change, and before that.
 func (r *shadowPodReconciler) consult(ctx context.Context, seen *observation, peer *v1alpha1.Peer, pod *corev1.Pod, next *decision) bool {
 	who := claimantOf(seen.shadow, seen.peer)
 	r.ledger.ask(who)
-	answer, err := r.ask(ctx, seen, peer, pod)
-	if err == nil && answer.Outcome == policy.Allow {
+	left := r.ask(ctx, seen, peer, pod, "the pod")
+	if left == nil {
 		r.ledger.allow(who.NamespacedName)
-		patchPod(pod, answer.Pod)
 		return true
 	}
 	r.ledger.refuse(who.NamespacedName)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
-		next.retry(seen, v1alpha1.ReasonPolicyFailed, "The provider's policies gave no answer about the pod: Hanse asks them again",
-			policyRetryAtMost)
-		return false
+	if left.again > 0 {
+		next.retry(seen, left.reason, left.message, left.again)
+	} else {
+		next.waitAWhile(seen, left.reason, left.message)
 	}
-	next.refusedByPolicies(seen, answer.Reason)
 	return false
 }
 
-// ask asks the policies about the pod as it would be. The built-in default lets every pod run as it is: where it is all
-// that there is, a burst of pods need not pay for questions.
-func (r *shadowPodReconciler) ask(ctx context.Context, seen *observation, peer *v1alpha1.Peer, pod *corev1.Pod) (policy.Decision, error) {
+// ask asks the policies about the pod, or a change of it, and changes the pod as they say. The built-in default lets every
+// pod run as it is: where it is all that there is, a burst of pods need not pay for questions.
+func (r *shadowPodReconciler) ask(ctx context.Context, seen *observation, peer *v1alpha1.Peer, pod *corev1.Pod, what string) *refusal {
 	if !r.config.Decider.HasPolicies(policy.ShadowPod) {
-		return policy.Decision{Outcome: policy.Allow}, nil
+		return nil
 	}
+	answer := policy.Decision{}
 	input, err := policy.NewInput(policy.Facts{Time: seen.now, Peer: peer, Namespace: seen.twin, Pod: pod})
+	if err == nil {
+		answer, err = r.config.Decider.Decide(ctx, policy.ShadowPod, input)
+	}
 	if err != nil {
-		return policy.Decision{}, fmt.Errorf("make the input: %w", err)
+		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
+		return &refusal{v1alpha1.ReasonPolicyFailed,
+			"The provider's policies gave no answer about " + what + ": Hanse asks them again", policyRetryAtMost}
 	}
-	return r.config.Decider.Decide(ctx, policy.ShadowPod, input)
-}
-
-func patchPod(pod *corev1.Pod, patch *policy.PodPatch) {
-	if patch != nil {
-		patch.Apply(pod)
+	if answer.Outcome != policy.Allow {
+		message := "The provider's policies refuse " + what
+		if answer.Reason != "" {
+			message += ": " + answer.Reason
+		}
+		return &refusal{reason: v1alpha1.ReasonRefusedByPolicy, message: message}
 	}
+	if answer.Pod != nil {
+		answer.Pod.Apply(pod)
+	}
+	return nil
 }
 
 // policiesChanged looks again at all that the policies did not let in. What runs is not asked about.

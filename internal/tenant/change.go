@@ -18,10 +18,9 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
-	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-// refusal says why a change at home is not carried over, and when to try again: never if that is 0.
+// refusal says why a pod is not made or not changed, and when to try again: never if that is 0.
 type refusal struct {
 	reason  string
 	message string
@@ -80,18 +79,9 @@ func (r *shadowPodReconciler) change(ctx context.Context, seen *observation, pee
 	if !differ(seen.pod, want) {
 		return nil, nil
 	}
-	answer, err := r.ask(ctx, seen, peer, want)
-	switch {
-	case err != nil:
-		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
-		return &refusal{
-			v1alpha1.ReasonPolicyFailed, "The provider's policies gave no answer about the change: Hanse asks them again",
-			policyRetryAtMost,
-		}, nil
-	case answer.Outcome != policy.Allow:
-		return &refusal{reason: v1alpha1.ReasonRefusedByPolicy, message: policyRefusal("the change", answer.Reason)}, nil
+	if left := r.ask(ctx, seen, peer, want, "the change"); left != nil {
+		return left, nil
 	}
-	patchPod(want, answer.Pod)
 	if left, err := r.patch(ctx, seen, want); left != nil || err != nil {
 		return left, err
 	}

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -176,16 +177,9 @@ func ready(status *corev1.PodStatus) bool {
 
 // alarming says whether a container waits for something that its author should know of.
 func alarming(status *corev1.PodStatus) bool {
-	for _, containers := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
-		for i := range containers {
-			waiting := containers[i].State.Waiting
-			if waiting != nil && waiting.Reason != "" &&
-				waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(offload.ContainerStatuses(status), func(c *corev1.ContainerStatus) bool {
+		return c.State.Waiting != nil && !slices.Contains([]string{"", "ContainerCreating", "PodInitializing"}, c.State.Waiting.Reason)
+	})
 }
 
 func ended(phase string) bool {
@@ -222,24 +216,9 @@ func finishedBeforeDeletion(pod *corev1.Pod) bool {
 		return false
 	}
 	asked := pod.DeletionTimestamp.Add(-time.Duration(*grace) * time.Second)
-	for i := range pod.Status.ContainerStatuses {
-		end := pod.Status.ContainerStatuses[i].State.Terminated
-		if end == nil || !end.FinishedAt.Time.Before(asked) || restarts(pod.Spec.RestartPolicy, end.ExitCode) {
-			return false
-		}
-	}
-	return true
-}
-
-func restarts(policy corev1.RestartPolicy, exitCode int32) bool {
-	switch policy {
-	case corev1.RestartPolicyNever:
-		return false
-	case corev1.RestartPolicyOnFailure:
-		return exitCode != 0
-	default:
-		return true
-	}
+	return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return !offload.StaysEnded(&pod.Spec, &c) || !c.State.Terminated.FinishedAt.Time.Before(asked)
+	})
 }
 
 const (

@@ -262,7 +262,9 @@ func (r *shadowPodReconciler) refused(seen *observation, next *decision, err err
 			next.giveUp(seen, reason, message)
 		}
 	default:
-		next.refused(seen, err.Error())
+		if next.retry(seen, v1alpha1.ReasonPodRefused, err.Error(), refusedAtMost) >= refusedFor {
+			next.giveUp(seen, v1alpha1.ReasonPodRefused, err.Error())
+		}
 	}
 	if lasting {
 		r.ledger.leave(client.ObjectKeyFromObject(seen.shadow))

@@ -192,26 +192,19 @@ func (d *decision) put(status *corev1.PodStatus) {
 		status.Phase = corev1.PodRunning
 	}
 	d.status.Phase = string(status.Phase)
-	known := offload.RecordedPod(&d.status)
-	keepRestarts(status, known)
-	if known != nil && equality.Semantic.DeepEqual(known, status) {
-		return
+	if known := offload.RecordedPod(&d.status); known != nil {
+		before := map[string]int32{}
+		for _, container := range offload.ContainerStatuses(known) {
+			before[container.Name] = container.RestartCount
+		}
+		for _, container := range offload.ContainerStatuses(status) {
+			container.RestartCount = max(container.RestartCount, before[container.Name])
+		}
+		if equality.Semantic.DeepEqual(known, status) {
+			return
+		}
 	}
 	offload.RecordPod(&d.status, status)
-}
-
-// keepRestarts raises counts that were higher before.
-func keepRestarts(status, known *corev1.PodStatus) {
-	if known == nil {
-		return
-	}
-	before := map[string]int32{}
-	for _, container := range offload.ContainerStatuses(known) {
-		before[container.Name] = container.RestartCount
-	}
-	for _, container := range offload.ContainerStatuses(status) {
-		container.RestartCount = max(container.RestartCount, before[container.Name])
-	}
 }
 
 // everStarted says whether a container of the pod has run: one that a kubelet refused has not.
@@ -224,19 +217,15 @@ func everStarted(status *corev1.PodStatus) bool {
 // mirror shows a condition of the pod as one of the record.
 func (d *decision) mirror(s *observation, status *corev1.PodStatus, from corev1.PodConditionType, to string) {
 	if c := offload.PodCondition(status, from); c != nil {
-		d.condition(s, to, metav1.ConditionStatus(c.Status), c.Reason, c.Message)
+		d.condition(s, s.now, to, metav1.ConditionStatus(c.Status), c.Reason, c.Message)
 	}
 }
 
-func (d *decision) condition(s *observation, kind string, status metav1.ConditionStatus, reason, message string) {
-	d.set(s, metav1.Condition{
-		Type: kind, Status: status, LastTransitionTime: metav1.NewTime(s.now), Reason: reason, Message: message,
+func (d *decision) condition(s *observation, at time.Time, kind string, status metav1.ConditionStatus, reason, message string) {
+	offload.SetCondition(&d.status, metav1.Condition{
+		Type: kind, Status: status, ObservedGeneration: s.shadow.Generation, LastTransitionTime: metav1.NewTime(at),
+		Reason: reason, Message: message,
 	})
-}
-
-func (d *decision) set(s *observation, c metav1.Condition) {
-	c.ObservedGeneration = s.shadow.Generation
-	offload.SetCondition(&d.status, c)
 }
 
 // since sets a condition to False for a reason, and its time unless it had the reason already.
@@ -248,16 +237,14 @@ func (d *decision) since(at time.Time, s *observation, kind, reason, message str
 	if at.IsZero() {
 		at = s.now
 	}
-	d.set(s, metav1.Condition{
-		Type: kind, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(at), Reason: reason, Message: message,
-	})
+	d.condition(s, at, kind, metav1.ConditionFalse, reason, message)
 }
 
 // giveUp says that the pod can no longer be made.
 func (d *decision) giveUp(s *observation, reason, message string) {
 	d.action, d.again = leavePod, 0
 	d.status.ObservedGeneration = s.shadow.Generation
-	d.condition(s, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reason, message)
+	d.condition(s, s.now, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reason, message)
 }
 
 // nameTaken says that another pod has the name. It is looked at again, since nothing tells us when that pod goes.
@@ -265,27 +252,6 @@ func (d *decision) nameTaken(s *observation) {
 	d.since(s.now, s, v1alpha1.ConditionScheduled, v1alpha1.ReasonPodNameTaken,
 		"A pod of this name exists in the twin namespace and was not made for this ShadowPod")
 	d.again = lookAgain
-}
-
-// refused says that the API server does not take the pod now, and gives up when it has not for too long.
-func (d *decision) refused(s *observation, message string) {
-	if d.retry(s, v1alpha1.ReasonPodRefused, message, refusedAtMost) >= refusedFor {
-		d.giveUp(s, v1alpha1.ReasonPodRefused, message)
-	}
-}
-
-// refusedByPolicies says that the policies do not let the pod in, and gives up when they have not for too long. They are asked
-// again when they change, and before that.
-func (d *decision) refusedByPolicies(s *observation, reason string) {
-	d.waitAWhile(s, v1alpha1.ReasonRefusedByPolicy, policyRefusal("the pod", reason))
-}
-
-func policyRefusal(what, reason string) string {
-	message := "The provider's policies refuse " + what
-	if reason != "" {
-		message += ": " + reason
-	}
-	return message
 }
 
 // retry says why there is no pod now, and looks again. It returns for how long that has been so.
