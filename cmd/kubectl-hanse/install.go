@@ -63,20 +63,16 @@ func (f *installFlags) bind(flags *pflag.FlagSet) {
 // values are those of the chart that the flags mean. --set comes last.
 func (f *installFlags) values() (map[string]any, error) {
 	values := map[string]any{}
+	repository, tag := splitImage(f.image)
 	for key, value := range map[string]string{
-		"clusterID": f.clusterID, "podCIDR": f.podCIDR, "addressPool": f.addressPool,
+		"clusterID": f.clusterID, "podCIDR": f.podCIDR, "addressPool": f.addressPool, "image.repository": repository, "image.tag": tag,
 	} {
-		if value != "" {
-			values[key] = value
+		if value == "" {
+			continue
 		}
-	}
-	if f.image != "" {
-		repository, tag := splitImage(f.image)
-		image := map[string]any{"repository": repository}
-		if tag != "" {
-			image["tag"] = tag
+		if err := strvals.ParseLiteralInto(key+"="+value, values); err != nil {
+			return nil, fmt.Errorf("set %s: %w", key, err)
 		}
-		values["image"] = image
 	}
 	for _, set := range f.set {
 		if err := strvals.ParseInto(set, values); err != nil {
@@ -214,6 +210,6 @@ func newVersionCommand(global *globalFlags) *cobra.Command {
 		},
 	}
 	command.Flags().BoolVar(&clientOnly, "client", false, "do not ask the cluster")
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml; by default for people")
+	command.Flags().VarP(oneOf(&output, "json", "yaml"), "output", "o", "json or yaml; by default for people")
 	return command
 }

@@ -66,28 +66,20 @@ func newInviteCommand(global *globalFlags) *cobra.Command {
 	f.StringArrayVar(&flags.Servers, "server", nil,
 		"address of this cluster's API server as the peer reaches it, such as https://203.0.113.7:6443; may be given several times")
 	flags.dryRunFlags.bind(f)
-	f.Lookup("output").Usage = "token, or yaml: the Secret that holds it, or with --dry-run=client the Peer"
+	output := f.Lookup("output")
+	output.Value, output.Usage = oneOf(&flags.output, "token", "yaml"), "token, or yaml: the Secret that holds it, or with --dry-run=client the Peer"
 	flags.waitFlags.bind(f, time.Minute, "the invitation is there, and print it")
 	return command
 }
 
-// validate reports flags that make no sense.
-func (f *inviteFlags) validate() error {
-	switch {
-	case f.output != "" && f.output != "token" && f.output != "yaml":
-		return fmt.Errorf("--output is token or yaml, not %q", f.output)
-	case f.dry() && f.output == "token":
-		return errors.New("--dry-run=client makes no token: its --output is yaml")
-	default:
-		return errors.Join((&dryRunFlags{dryRun: f.dryRun}).validate(), f.check())
-	}
-}
-
 func runInvite(command *cobra.Command, global *globalFlags, flags *inviteFlags, name string) error {
-	if err := errors.Join(checkPeerName(name), flags.validate()); err != nil {
+	if err := errors.Join(checkPeerName(name), flags.check()); err != nil {
 		return err
 	}
 	if flags.dry() {
+		if flags.output == "token" {
+			return errors.New("--dry-run=client makes no token: its --output is yaml")
+		}
 		peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		flags.put(peer, nil, time.Now())
 		return printObjects(command.OutOrStdout(), peer)

@@ -356,20 +356,25 @@ func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Con
 	told := &progress{report: j.report}
 	peer := &v1alpha1.Peer{}
 	err := install.Until(ctx, j.name()+" to be ready", func(ctx context.Context) (bool, error) {
-		read, err := readPeer(ctx, c, j.name())
-		if err != nil {
-			return false, err
-		}
-		peer = read
 		joined, err := j.joined(ctx, c)
 		if err != nil {
 			return false, err
 		}
-		if !joined {
-			session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
-			return false, j.judge(session, &before, told)
+		if peer, err = readPeer(ctx, c, j.name()); err != nil {
+			return false, err
 		}
-		return isReady(peer, told) || !j.mutually() && isProvider(peer), nil
+		session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
+		switch {
+		case joined:
+			return isReady(peer, told) || !j.mutually() && isProvider(peer), nil
+		case session == nil, before != nil && session.Reason == before.Reason && session.Message == before.Message:
+			return false, nil
+		case session.Status == metav1.ConditionFalse && slices.Contains(refusals, session.Reason):
+			return false, install.Final(fmt.Errorf("the invitation of %s was not accepted%s", j.invitation.ClusterID, because(session)))
+		}
+		before = nil
+		told.tell(session.Message)
+		return false, nil
 	})
 	if err == nil {
 		return peer, nil
@@ -379,19 +384,6 @@ func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Con
 		why = meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
 	}
 	return nil, fmt.Errorf("%w%s (`kubectl hanse status %s` shows more)", err, because(why), j.name())
-}
-
-// judge ends the waiting when the invitation was refused.
-func (j *joining) judge(session *metav1.Condition, before **metav1.Condition, told *progress) error {
-	if session == nil || *before != nil && session.Reason == (*before).Reason && session.Message == (*before).Message {
-		return nil
-	}
-	*before = nil
-	if session.Status == metav1.ConditionFalse && slices.Contains(refusals, session.Reason) {
-		return install.Final(fmt.Errorf("the invitation of %s was not accepted%s", j.invitation.ClusterID, because(session)))
-	}
-	told.tell(session.Message)
-	return nil
 }
 
 // isReady reports whether the Peer, as its spec is now, is Ready, and tells why it is not.

@@ -94,17 +94,15 @@ type dryRunFlags struct {
 }
 
 func (f *dryRunFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.dryRun, "dry-run", "none", "none, or client: print what would be written, and write nothing")
-	flags.StringVarP(&f.output, "output", "o", "", "yaml, with --dry-run=client")
+	f.dryRun = "none"
+	flags.Var(oneOf(&f.dryRun, "none", "client"), "dry-run", "none, or client: print what would be written, and write nothing")
+	flags.VarP(oneOf(&f.output, "yaml"), "output", "o", "yaml, with --dry-run=client")
 }
 
 // validate reports flags that make no sense.
 func (f *dryRunFlags) validate() error {
-	if f.dryRun != "none" && f.dryRun != "client" {
-		return fmt.Errorf("--dry-run is none or client, not %q", f.dryRun)
-	}
-	if f.output != "" && (f.output != "yaml" || !f.dry()) {
-		return errors.New("--output is yaml, and is for --dry-run=client")
+	if f.output != "" && !f.dry() {
+		return errors.New("--output is for --dry-run=client")
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 		},
 	}
 	f := command.Flags()
-	f.StringVar(&flags.drain, "drain", "", "what becomes of our pods over there: wait (they are evicted, which keeps PodDisruptionBudgets) or now (they are deleted)")
+	f.Var(oneOf(&flags.drain, "wait", "now"), "drain", "what becomes of our pods over there: wait (they are evicted, which keeps PodDisruptionBudgets) or now (they are deleted)")
 	f.BoolVar(&flags.force, "force", false, "wait for nothing over there: the peer is gone for ever, or cannot be asked")
 	f.BoolVar(&flags.forget, "forget", false, "with --force, keep no record for a peer that comes back")
 	flags.dryRunFlags.bind(f)
@@ -69,8 +69,6 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 // validate reports flags that make no sense.
 func (f *unpeerFlags) validate() error {
 	switch {
-	case f.drain != "" && f.drain != "wait" && f.drain != "now":
-		return fmt.Errorf("--drain is wait or now, not %q", f.drain)
 	case f.force && f.drain == "wait":
 		return errors.New("--force waits for nothing: leave out --drain=wait")
 	case f.forget && !f.force:
@@ -82,17 +80,16 @@ func (f *unpeerFlags) validate() error {
 
 // parting is what the flags mean.
 func (f *unpeerFlags) parting() *v1alpha1.PeerParting {
-	parting := &v1alpha1.PeerParting{Mode: v1alpha1.PartingAgreed, Drain: v1alpha1.DrainWait}
-	if f.drain == "now" || f.force {
-		parting.Drain = v1alpha1.DrainNow
-	}
 	switch {
 	case f.forget:
-		parting.Mode = v1alpha1.PartingForgotten
+		return &v1alpha1.PeerParting{Mode: v1alpha1.PartingForgotten, Drain: v1alpha1.DrainNow}
 	case f.force:
-		parting.Mode = v1alpha1.PartingForced
+		return &v1alpha1.PeerParting{Mode: v1alpha1.PartingForced, Drain: v1alpha1.DrainNow}
+	case f.drain == "now":
+		return &v1alpha1.PeerParting{Mode: v1alpha1.PartingAgreed, Drain: v1alpha1.DrainNow}
+	default:
+		return &v1alpha1.PeerParting{Mode: v1alpha1.PartingAgreed, Drain: v1alpha1.DrainWait}
 	}
-	return parting
 }
 
 func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, flags *unpeerFlags, name string) error {
@@ -110,7 +107,7 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 	if err := seen.err(parts...); err != nil {
 		return err
 	}
-	asked := flags.drain != "" || flags.force
+	left, asked := seen.notRemoved(peer), flags.drain != "" || flags.force
 	if !asked && peer.DeletionTimestamp.IsZero() {
 		if err := seen.checkIdle(name); err != nil {
 			return err
@@ -137,7 +134,7 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 	if err := say(command, "%s is no longer a peer of this cluster.\n", name); err != nil || !flags.force {
 		return err
 	}
-	return tellForced(ctx, command, c, name, seen.whatStaysAt(peer))
+	return errors.Join(say(command, "%s", left), tellRecord(ctx, command, c, name))
 }
 
 var errPodsRun = errors.New("pods still run")
@@ -182,37 +179,33 @@ func awaitUnpeered(ctx context.Context, c client.Client, name string, told *prog
 		"PodDisruptionBudgets; if the peer is gone for ever: kubectl hanse unpeer %s --force", err, because(ready), name)
 }
 
-// whatStaysAt says what a peer that is not asked keeps of this cluster.
-func (s *snapshot) whatStaysAt(peer *v1alpha1.Peer) []string {
-	var left []string
+// notRemoved says what a forced unpeering leaves at the peer, which is not asked.
+func (s *snapshot) notRemoved(peer *v1alpha1.Peer) string {
+	text := &document{}
+	text.printf("Not removed in %s, which was not asked:\n", peer.Name)
+	if twins := s.twinsAt(peer.Name); len(twins) > 0 && peer.HasRole(v1alpha1.RoleProvider) {
+		text.printf("  - its namespaces for pods of this cluster: %s\n", printable(some(twins)))
+	}
 	if peer.HasRole(v1alpha1.RoleProvider) {
-		if twins := s.twinsAt(peer.Name); len(twins) > 0 {
-			left = append(left, "its namespaces for pods of this cluster: "+some(twins))
-		}
-		left = append(left, "the identity that this cluster had there")
+		text.printf("  - the identity that this cluster had there\n")
 	}
 	if peer.HasRole(v1alpha1.RoleConsumer) {
-		left = append(left, "its virtual node for this cluster, and the pods that are bound to it")
+		text.printf("  - its virtual node for this cluster, and the pods that are bound to it\n")
 	}
-	return append(left, "its Peer for this cluster, and that one's namespace")
+	text.printf("  - its Peer for this cluster, and that one's namespace\n")
+	return text.String()
 }
 
-// tellForced says what a forced unpeering could not do, and which record of it lies here.
-func tellForced(ctx context.Context, command *cobra.Command, c client.Client, name string, left []string) error {
-	text := fmt.Sprintf("Not removed in %s, which was not asked:\n", name)
-	for _, thing := range left {
-		text += "  - " + printable(thing) + "\n"
-	}
+// tellRecord says which record of a forced unpeering lies here.
+func tellRecord(ctx context.Context, command *cobra.Command, c client.Client, name string) error {
 	record := &corev1.Namespace{}
 	found, err := read(ctx, c, "", v1alpha1.TenantNamespace(name), record)
 	if err != nil {
 		return err
 	}
-	if found && record.Labels[v1alpha1.LabelType] == v1alpha1.TypeTombstone {
-		text += fmt.Sprintf("Namespace %s keeps a record until %s. If %s comes back before, it learns from that to clean up by itself.\n",
-			record.Name, orElse(record.Annotations[v1alpha1.AnnotationExpires], "it expires"), name)
-	} else {
-		text += fmt.Sprintf("No record is kept: if %s comes back, its administrator has to run `kubectl hanse unpeer --force` there.\n", name)
+	if !found || record.Labels[v1alpha1.LabelType] != v1alpha1.TypeTombstone {
+		return say(command, "No record is kept: if %s comes back, its administrator has to run `kubectl hanse unpeer --force` there.\n", name)
 	}
-	return say(command, "%s", text)
+	return say(command, "Namespace %s keeps a record until %s. If %s comes back before, it learns from that to clean up by itself.\n",
+		record.Name, orElse(record.Annotations[v1alpha1.AnnotationExpires], "it expires"), name)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -99,7 +100,7 @@ func (c Cluster) Apply(ctx context.Context, m Manifest) error {
 	err := Until(ctx, "definitions to be established", func(ctx context.Context) (bool, error) {
 		missing, err := Missing(ctx, c.Client, m.Definitions)
 		if len(missing) > 0 {
-			err = fmt.Errorf("not yet: %s", some(missing))
+			err = fmt.Errorf("not yet: %s", strings.Join(missing, ", "))
 		}
 		return true, err
 	})
@@ -233,8 +234,6 @@ func (c Cluster) delete(ctx context.Context, object client.Object, options ...cl
 
 // finalError is an error that waiting does not change.
 type finalError struct{ error }
-
-func (f finalError) Unwrap() error { return f.error }
 
 // Final makes Until end with the error.
 func Final(err error) error { return finalError{err} }

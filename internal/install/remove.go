@@ -52,31 +52,49 @@ func (c Cluster) Remove(ctx context.Context, r Removal) error {
 	if err := c.checkInUse(ctx, away, r.Force); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		doing string
-		step  func(context.Context) error
-	}{
-		{"Ending the offloading of namespaces", c.removeOffloadings},
-		{"Ending pods on virtual nodes", func(ctx context.Context) error { return c.endPods(ctx, away, r.Timeout) }},
-		{"Leaving peers", func(ctx context.Context) error { return c.removePeers(ctx, r) }},
-		{"Stopping Hanse", c.stop},
-		{"Removing virtual nodes", func(ctx context.Context) error { return c.deleteAll(ctx, []selection{virtualNodes}) }},
-		// With the policies, among others, without which finalizers could not be taken off.
-		{"Removing policies and roles", func(ctx context.Context) error { return c.deleteAll(ctx, ofChart()) }},
-		{"Removing rights in namespaces", c.removeRights},
-		{"Removing marks of namespaces", c.removeMarks},
-		{"Removing what belonged to peers", c.removeNamespaces},
-		{"Removing definitions", func(ctx context.Context) error { return c.removeAndWait(ctx, "definitions", definitions) }},
-		{"Removing namespace " + r.Namespace, func(ctx context.Context) error {
-			return c.removeAndWait(ctx, "namespace "+r.Namespace, selection{kind: namespaceKind, chosen: isNamed(r.Namespace)})
-		}},
-	} {
+	for _, s := range c.steps(r, away) {
 		c.Report("%s", s.doing)
-		if err := s.step(ctx); err != nil {
+		if s.first != nil {
+			if err := s.first(ctx); err != nil {
+				return err
+			}
+		}
+		if err := c.deleteAll(ctx, s.objects); err != nil {
+			return err
+		}
+		if err := c.waitGone(ctx, slices.Concat(s.objects, s.theirs)...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// A step of a removal.
+type step struct {
+	doing   string
+	first   func(context.Context) error // what is done before objects are deleted
+	objects []selection                 // what is deleted, and waited for
+	theirs  []selection                 // what goes with it, and is waited for too
+}
+
+func (c Cluster) steps(r Removal, away []selection) []step {
+	chart := ofChart()
+	namespaces := []selection{chart[len(chart)-1], {kind: namespaceKind, chosen: isNamed(r.Namespace)}}
+	ownPods := selection{kind: podKind, options: chart[0].options}
+	return []step{
+		{doing: "Ending the offloading of namespaces", first: c.removeOffloadings},
+		{doing: "Ending pods on virtual nodes", first: func(ctx context.Context) error { return c.endPods(ctx, away, r.Timeout) }},
+		{doing: "Leaving peers", first: func(ctx context.Context) error { return c.removePeers(ctx, r) }},
+		{doing: "Stopping Hanse", objects: chart[:1], theirs: []selection{ownPods}},
+		{doing: "Removing virtual nodes", objects: []selection{virtualNodes}},
+		// Without the policies, finalizers can be taken off.
+		{doing: "Removing policies and roles", objects: chart[:len(chart)-1]},
+		{doing: "Removing rights in namespaces", objects: []selection{rightsInNamespaces}},
+		{doing: "Removing marks of namespaces", first: c.removeMarks},
+		{doing: "Removing what belonged to peers", first: c.release, objects: []selection{namespacesOfPeers}},
+		{doing: "Removing definitions", objects: []selection{definitions}},
+		{doing: "Removing namespace " + r.Namespace, objects: namespaces},
+	}
 }
 
 // deleteAll deletes the selected objects.
@@ -94,21 +112,14 @@ func (c Cluster) deleteAll(ctx context.Context, selected []selection, options ..
 }
 
 // waitGone waits until none of the selected objects are there. An error names those that are left.
-func (c Cluster) waitGone(ctx context.Context, what string, selected ...selection) error {
-	return Until(ctx, what+" to go", func(ctx context.Context) (bool, error) {
+func (c Cluster) waitGone(ctx context.Context, selected ...selection) error {
+	return Until(ctx, "objects to go", func(ctx context.Context) (bool, error) {
 		left, err := c.list(ctx, selected...)
 		if len(left) > 0 {
-			err = fmt.Errorf("still there: %s", some(names(left)))
+			err = fmt.Errorf("still there: %s", some(left))
 		}
 		return true, err
 	})
-}
-
-func (c Cluster) removeAndWait(ctx context.Context, what string, selected ...selection) error {
-	if err := c.deleteAll(ctx, selected); err != nil {
-		return err
-	}
-	return c.waitGone(ctx, what, selected...)
 }
 
 // podsAway selects the pods on the virtual nodes that there are now.
@@ -127,21 +138,20 @@ func (c Cluster) checkInUse(ctx context.Context, away []selection, force bool) e
 	if force {
 		return nil
 	}
-	ours, err := c.list(ctx, away...)
-	if err != nil {
-		return err
-	}
-	if len(ours) > 0 {
-		return fmt.Errorf("%w: those of this cluster run in others (%s); delete them, or say --force to end them",
-			ErrInUse, some(names(ours)))
-	}
-	theirs, err := c.list(ctx, of("ShadowPod"))
-	if err != nil {
-		return err
-	}
-	if len(theirs) > 0 {
-		return fmt.Errorf("%w: those of other clusters run here (%s); have them deleted there, or say --force to end them",
-			ErrInUse, some(names(theirs)))
+	for _, pods := range []struct {
+		selected []selection
+		says     string
+	}{
+		{away, "those of this cluster run in others (%s); delete them"},
+		{[]selection{of("ShadowPod")}, "those of other clusters run here (%s); have them deleted there"},
+	} {
+		found, err := c.list(ctx, pods.selected...)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			return fmt.Errorf("%w: "+pods.says+", or say --force to end them", ErrInUse, some(found))
+		}
 	}
 	return nil
 }
@@ -171,7 +181,7 @@ func (c Cluster) endPods(ctx context.Context, away []selection, timeout time.Dur
 	if err := c.deleteAll(ctx, away); err != nil {
 		return err
 	}
-	if c.waitGone(limited, "pods", away...) == nil {
+	if c.waitGone(limited, away...) == nil {
 		return nil
 	}
 	c.Report("Some pods did not end within %s; removing them without waiting for their provider", timeout)
@@ -185,7 +195,7 @@ func (c Cluster) removePeers(ctx context.Context, r Removal) error {
 	if err := c.deleteAll(ctx, []selection{of("Peer")}); err != nil {
 		return err
 	}
-	err := c.waitGone(limited, "peers and virtual nodes", of("Peer"), virtualNodes)
+	err := c.waitGone(limited, of("Peer"), virtualNodes)
 	if err != nil && !r.Force {
 		return fmt.Errorf("%w; see the conditions of the peers and whether `kubectl -n %s get pods` are well, or say --force", err, r.Namespace)
 	}
@@ -193,15 +203,6 @@ func (c Cluster) removePeers(ctx context.Context, r Removal) error {
 		c.Report("Hanse did not leave its peers within %s; cleaning up without it", r.Timeout)
 	}
 	return nil
-}
-
-// stop ends Hanse's own pods, so that nothing is made again while it is removed.
-func (c Cluster) stop(ctx context.Context) error {
-	label := []client.ListOption{client.MatchingLabels{PartOfLabel: PartOf}}
-	if err := c.deleteAll(ctx, []selection{{kind: deploymentKind, options: label}}); err != nil {
-		return err
-	}
-	return c.waitGone(ctx, "Hanse's pods", selection{kind: podKind, options: label})
 }
 
 // change makes the selected objects be as mutate says.
@@ -235,37 +236,33 @@ func (c Cluster) removeMarks(ctx context.Context) error {
 	}, selection{kind: namespaceKind, options: []client.ListOption{client.HasLabels{v1alpha1.LabelOffloads}}})
 }
 
-// removeRights removes what let the manager read in namespaces of users. It does so itself while it runs, but it may have
-// been stopped before.
-func (c Cluster) removeRights(ctx context.Context) error {
-	return c.deleteAll(ctx, []selection{{
-		kind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), chosen: isNamed(v1alpha1.ClusterRoleReflectorInNamespace),
-	}})
-}
-
 func isNamed(name string) func(*unstructured.Unstructured) bool {
 	return func(o *unstructured.Unstructured) bool { return o.GetName() == name }
 }
 
-// removeNamespaces removes the namespaces of peers that Hanse could not remove itself. Finalizers that only Hanse, which is
-// no longer there, could take off go first.
-func (c Cluster) removeNamespaces(ctx context.Context) error {
-	err := c.change(ctx, func(object *unstructured.Unstructured) {
+// release takes off the finalizers that only Hanse, which is no longer there, could take off.
+func (c Cluster) release(ctx context.Context) error {
+	return c.change(ctx, func(object *unstructured.Unstructured) {
 		object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), func(f string) bool {
 			return strings.HasPrefix(f, v1alpha1.GroupVersion.Group+"/")
 		}))
 	}, of("Peer"), of("PeeringClaim"), of("ShadowPod"), of("NamespaceMapping"), of("Advertisement"), of("NamespaceOffloading"))
-	if err != nil {
-		return err
-	}
-	return c.removeAndWait(ctx, "namespaces of peers", selection{
-		kind:    namespaceKind,
-		options: []client.ListOption{client.MatchingLabels{v1alpha1.LabelManaged: "true"}},
-		chosen: func(n *unstructured.Unstructured) bool {
-			kind := n.GetLabels()[v1alpha1.LabelType]
-			return kind == v1alpha1.TypeTenant || kind == v1alpha1.TypeTwin || kind == v1alpha1.TypeTombstone
-		},
-	})
+}
+
+// namespacesOfPeers selects those that Hanse could not remove itself.
+var namespacesOfPeers = selection{
+	kind:    namespaceKind,
+	options: []client.ListOption{client.MatchingLabels{v1alpha1.LabelManaged: "true"}},
+	chosen: func(n *unstructured.Unstructured) bool {
+		types := []string{v1alpha1.TypeTenant, v1alpha1.TypeTwin, v1alpha1.TypeTombstone}
+		return slices.Contains(types, n.GetLabels()[v1alpha1.LabelType])
+	},
+}
+
+// rightsInNamespaces selects what let the manager read in namespaces of users. It removes that itself while it runs, but it
+// may have been stopped before.
+var rightsInNamespaces = selection{
+	kind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), chosen: isNamed(v1alpha1.ClusterRoleReflectorInNamespace),
 }
 
 // definitions selects those of our kinds.
@@ -273,20 +270,15 @@ var definitions = selection{kind: definitionKind, chosen: func(d *unstructured.U
 	return strings.HasSuffix(d.GetName(), "."+v1alpha1.GroupVersion.Group)
 }}
 
-func names(objects []unstructured.Unstructured) []string {
-	var found []string
-	for i := range objects {
-		found = append(found, Describe(&objects[i]))
-	}
-	return found
-}
-
 // some names the first few of many.
-func some(names []string) string {
+func some(objects []unstructured.Unstructured) string {
 	const few = 5
-	slices.Sort(names)
-	if len(names) <= few {
-		return strings.Join(names, ", ")
+	var names []string
+	for i := range objects[:min(few, len(objects))] {
+		names = append(names, Describe(&objects[i]))
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	if more := len(objects) - few; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }

@@ -16,7 +16,7 @@ func TestRightsInNamespacesOfUsersGo(t *testing.T) {
 	}
 	c := newCluster(t, binding("shop", "hanse-reflector-in-namespace"), binding("bank", "hanse-reflector-in-namespace"),
 		binding("shop", "edit"))
-	if err := c.removeRights(t.Context()); err != nil {
+	if err := c.deleteAll(t.Context(), []selection{rightsInNamespaces}); err != nil {
 		t.Fatal(err)
 	}
 	list := &rbacv1.RoleBindingList{}

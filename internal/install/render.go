@@ -1,11 +1,8 @@
 package install
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -18,8 +15,9 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/charts"
 )
@@ -64,23 +62,26 @@ func Render(o Options) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, err
 	}
-	m := Manifest{Namespace: o.Namespace, Objects: []*unstructured.Unstructured{namespace(o.Namespace)}}
 	for _, crd := range c.CRDObjects() {
-		objects, err := decode(crd.Filename, crd.File.Data)
-		if err != nil {
-			return Manifest{}, err
-		}
-		m.Definitions = append(m.Definitions, objects...)
+		files[crd.Filename] = string(crd.File.Data)
 	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if path.Ext(name) != ".yaml" {
-			continue
+	_, texts, err := releaseutil.SortManifests(files, nil, nil)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("split the chart's files: %w", err)
+	}
+	m := Manifest{Namespace: o.Namespace, Objects: []*unstructured.Unstructured{namespace(o.Namespace)}}
+	for _, text := range texts {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text.Content), &object.Object); err != nil {
+			return Manifest{}, fmt.Errorf("decode %s: %w", text.Name, err)
 		}
-		objects, err := decode(name, []byte(files[name]))
-		if err != nil {
-			return Manifest{}, err
+		switch object.GetKind() {
+		case "": // a comment alone
+		case definitionKind.Kind:
+			m.Definitions = append(m.Definitions, object)
+		default:
+			m.Objects = append(m.Objects, object)
 		}
-		m.Objects = append(m.Objects, objects...)
 	}
 	rank := func(o *unstructured.Unstructured) int { return slices.Index(chartKinds, o.GroupVersionKind()) }
 	slices.SortStableFunc(m.Objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
@@ -129,25 +130,8 @@ func execute(c *chart.Chart, o Options) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("render the chart: %w", err)
 	}
+	maps.DeleteFunc(rendered, func(name, _ string) bool { return path.Ext(name) != ".yaml" })
 	return rendered, nil
-}
-
-func decode(name string, data []byte) ([]*unstructured.Unstructured, error) {
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	var objects []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("decode %s: %w", name, err)
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
-	}
 }
 
 func namespace(name string) *unstructured.Unstructured {
