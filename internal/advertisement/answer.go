@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -82,22 +83,35 @@ func (o outcome) reply() verdict {
 
 // answered returns the status that carries the answer, for the provider's object or for the copy: the same text with the
 // generation of each. A status that says it already is returned as it is, whatever messages came in meanwhile, unless
-// one of them was full.
+// one of them was full. How much of a resource is used instead of what was said may change with every message, which is not
+// worth an answer of its own.
 func answered(current v1alpha1.AdvertisementStatus, generation int64, v verdict, o outcome, now time.Time) v1alpha1.AdvertisementStatus {
-	ack := acknowledgement(v, o)
-	conditions := conditionsOf(o)
-	skewed := o.verdict.reason == v1alpha1.ReasonClockSkew
-	if says(current, ack, o) && saysConditions(current.Conditions, conditions, skewed) {
-		return current
+	if said := current.Acknowledgement; said != nil && said.Sequence >= o.fullSequence {
+		same := v
+		if !o.again && slices.Equal(fieldsOf(said.Corrections), fieldsOf(v.corrections)) {
+			same.corrections = said.Corrections
+		}
+		if equality.Semantic.DeepEqual(current, withAnswer(current, current.ObservedGeneration, said.Sequence, same, o, now)) {
+			return current
+		}
 	}
+	return withAnswer(current, generation, o.sequence, v, o, now)
+}
+
+//nolint:revive // what an answer consists of
+func withAnswer(
+	current v1alpha1.AdvertisementStatus, generation, sequence int64, v verdict, o outcome, now time.Time,
+) v1alpha1.AdvertisementStatus {
 	status := *current.DeepCopy()
-	status.Acknowledgement = ack
 	status.ObservedGeneration = generation
-	for _, condition := range conditions {
+	status.Acknowledgement = &v1alpha1.Acknowledgement{
+		State: v.state, Reason: v.reason, Message: v.message, Corrections: v.corrections, Sequence: sequence,
+	}
+	for _, condition := range conditionsOf(o) {
 		condition.ObservedGeneration, condition.LastTransitionTime = generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	if !skewed {
+	if o.verdict.reason != v1alpha1.ReasonClockSkew {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionClockSkew)
 	}
 	return status
@@ -117,22 +131,6 @@ func conditionsOf(o outcome) []metav1.Condition {
 	}}
 }
 
-// says reports whether the status carries the answer. How much of a resource is used instead of what was said may change
-// with every hello, which is not worth an answer of its own.
-func says(status v1alpha1.AdvertisementStatus, ack *v1alpha1.Acknowledgement, o outcome) bool {
-	said := status.Acknowledgement
-	if said == nil || said.State != ack.State || said.Reason != ack.Reason || said.Message != ack.Message {
-		return false
-	}
-	if said.Sequence < o.fullSequence {
-		return false
-	}
-	if o.again {
-		return slices.Equal(said.Corrections, ack.Corrections)
-	}
-	return slices.Equal(fieldsOf(said.Corrections), fieldsOf(ack.Corrections))
-}
-
 // fieldsOf returns the names of the corrected fields, which stand first in each correction.
 func fieldsOf(corrections []string) []string {
 	fields := make([]string, 0, len(corrections))
@@ -141,26 +139,6 @@ func fieldsOf(corrections []string) []string {
 		fields = append(fields, field)
 	}
 	return fields
-}
-
-func saysConditions(said, want []metav1.Condition, skewed bool) bool {
-	for _, condition := range want {
-		if !saysCondition(meta.FindStatusCondition(said, condition.Type), condition) {
-			return false
-		}
-	}
-	return skewed || meta.FindStatusCondition(said, v1alpha1.ConditionClockSkew) == nil
-}
-
-func saysCondition(said *metav1.Condition, want metav1.Condition) bool {
-	return said != nil && said.Status == want.Status && said.Reason == want.Reason && said.Message == want.Message
-}
-
-// acknowledgement is the answer to the newest message.
-func acknowledgement(v verdict, o outcome) *v1alpha1.Acknowledgement {
-	return &v1alpha1.Acknowledgement{
-		State: v.state, Reason: v.reason, Message: v.message, Corrections: v.corrections, Sequence: o.sequence,
-	}
 }
 
 // acceptedCondition says whether the spec of the copy is used, and if not, why.

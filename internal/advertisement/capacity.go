@@ -13,10 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -28,8 +29,8 @@ import (
 type capacity struct {
 	informers cache.Informers
 	config    *Config
-	changed   chan struct{} // holds one value after a change
-	complete  atomic.Bool   // all that there was at the start is known
+	changed   signal
+	complete  atomic.Bool // all that there was at the start is known
 
 	mu           sync.Mutex
 	ledger       *exchange.Ledger
@@ -51,7 +52,7 @@ func newCapacity(config *Config, informers cache.Informers) *capacity {
 	return &capacity{
 		informers:  informers,
 		config:     config,
-		changed:    make(chan struct{}, 1),
+		changed:    newSignal(),
 		ledger:     exchange.NewLedger(),
 		images:     newImages(config.MaxImages),
 		sumStale:   true,
@@ -108,22 +109,20 @@ func (c *capacity) sumUp() offerable {
 
 // Start is a source of the publisher's controller, of which no worker runs before it has synced: an offer made from half
 // of the pods, or of the guarantees, would promise too much.
-func (c *capacity) Start(ctx context.Context, _ queue) error {
-	for _, handled := range []struct {
-		example client.Object
-		handler toolscache.ResourceEventHandler
-	}{
-		{&corev1.Node{}, toolscache.ResourceEventHandlerFuncs{AddFunc: c.setNode, UpdateFunc: c.updateNode, DeleteFunc: c.removeNode}},
-		{&corev1.Pod{}, toolscache.ResourceEventHandlerFuncs{AddFunc: c.setPod, UpdateFunc: c.updatePod, DeleteFunc: c.removePod}},
-		{&v1alpha1.Advertisement{}, toolscache.ResourceEventHandlerFuncs{AddFunc: c.setAd, UpdateFunc: c.updateAd, DeleteFunc: c.removeAd}},
-	} {
-		informer, err := c.informers.GetInformer(ctx, handled.example, cache.BlockUntilSynced(false))
+func (c *capacity) Start(ctx context.Context, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { c.take(object, false) },
+		UpdateFunc: c.update,
+		DeleteFunc: func(object any) { c.take(object, true) },
+	}
+	for _, example := range []client.Object{&corev1.Node{}, &corev1.Pod{}, &v1alpha1.Advertisement{}} {
+		informer, err := c.informers.GetInformer(ctx, example, cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", handled.example, err)
+			return fmt.Errorf("watch %T: %w", example, err)
 		}
-		registration, err := informer.AddEventHandler(handled.handler)
+		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", handled.example, err)
+			return fmt.Errorf("watch %T: %w", example, err)
 		}
 		c.registration = append(c.registration, registration)
 	}
@@ -141,101 +140,61 @@ func (c *capacity) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-func (c *capacity) setNode(object any) {
-	if node, isNode := object.(*corev1.Node); isNode {
-		c.change(true, func() bool { c.ledger.SetNode(node); return true })
-	}
-}
-
-// updateNode passes over heartbeats.
-func (c *capacity) updateNode(before, after any) {
+// update passes over heartbeats of nodes.
+func (c *capacity) update(before, after any) {
 	then, wasNode := before.(*corev1.Node)
 	now, isNode := after.(*corev1.Node)
 	if wasNode && isNode && equality.Semantic.DeepEqual(then.Labels, now.Labels) &&
 		equality.Semantic.DeepEqual(then.Spec, now.Spec) && equality.Semantic.DeepEqual(then.Status, now.Status) {
 		return
 	}
-	c.setNode(after)
+	c.take(after, false)
 }
 
-func (c *capacity) removeNode(object any) {
-	if node, isNode := lastKnown(object).(*corev1.Node); isNode {
-		c.change(true, func() bool { c.ledger.RemoveNode(node.Name); return true })
+// take takes in the newest state of an object, or that it is gone.
+func (c *capacity) take(object any, gone bool) {
+	if tombstone, missed := object.(toolscache.DeletedFinalStateUnknown); missed {
+		object = tombstone.Obj
 	}
-}
-
-func (c *capacity) setPod(object any) {
-	if pod, isPod := object.(*corev1.Pod); isPod {
-		c.change(false, func() bool {
-			c.images.setPod(pod)
-			return c.ledger.SetPod(pod)
-		})
-	}
-}
-
-func (c *capacity) updatePod(_, after any) { c.setPod(after) }
-
-func (c *capacity) removePod(object any) {
-	if pod, isPod := lastKnown(object).(*corev1.Pod); isPod {
-		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-		c.change(false, func() bool {
-			c.images.removePod(key)
-			return c.ledger.RemovePod(key)
-		})
-	}
-}
-
-func (c *capacity) setAd(object any) {
-	if ad, isAd := object.(*v1alpha1.Advertisement); isAd && c.enter(ad, false) {
-		c.ring()
-	}
-}
-
-func (c *capacity) updateAd(_, after any) { c.setAd(after) }
-
-func (c *capacity) removeAd(object any) {
-	if ad, isAd := lastKnown(object).(*v1alpha1.Advertisement); isAd && c.enter(ad, true) {
-		c.ring()
-	}
-}
-
-// lastKnown is the object of which only the end was seen.
-func lastKnown(object any) any {
-	if tombstone, gone := object.(toolscache.DeletedFinalStateUnknown); gone {
-		return tombstone.Obj
-	}
-	return object
-}
-
-func (c *capacity) change(ofNodes bool, apply func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !apply() {
-		return
+	changed := false
+	switch object := object.(type) {
+	case *corev1.Node:
+		changed, c.sumStale, c.nodesStale = true, true, true
+		if gone {
+			c.ledger.RemoveNode(object.Name)
+		} else {
+			c.ledger.SetNode(object)
+		}
+	case *corev1.Pod:
+		changed = c.takePod(object, gone)
+	case *v1alpha1.Advertisement:
+		changed = c.takeAd(object, gone)
 	}
-	c.sumStale = true
-	c.nodesStale = c.nodesStale || ofNodes
-	c.ring()
+	if changed {
+		c.changed.send()
+	}
 }
 
-// ring says that something has changed.
-func (c *capacity) ring() {
-	select {
-	case c.changed <- struct{}{}:
-	default:
+func (c *capacity) takePod(pod *corev1.Pod, gone bool) (changed bool) {
+	c.images.takePod(pod, gone)
+	if gone {
+		changed = c.ledger.RemovePod(client.ObjectKeyFromObject(pod))
+	} else {
+		changed = c.ledger.SetPod(pod)
 	}
+	c.sumStale = c.sumStale || changed
+	return changed
 }
 
-// enter takes in the newest state of an advertisement, or that it is gone, and reports whether what others are offered may
-// change with it: with our own, what is locked for its consumer changes, and with a provider's, what we pass on. It costs
+// takeAd reports whether what others are offered may change with the advertisement: with our own, what is locked for its consumer changes, and with a provider's, what we pass on. It costs
 // one comparison, however many consumers there are.
-func (c *capacity) enter(ad *v1alpha1.Advertisement, gone bool) bool {
+func (c *capacity) takeAd(ad *v1alpha1.Advertisement, gone bool) bool {
 	peer, inTenant := strings.CutPrefix(ad.Namespace, v1alpha1.TenantNamespacePrefix)
 	if !inTenant {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	switch ours := ad.Name == c.config.ClusterID; {
 	case ours && gone:
 		return c.lock(peer, nil)

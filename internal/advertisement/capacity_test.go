@@ -43,7 +43,7 @@ func (w *world) publish(peer string) *v1alpha1.Advertisement {
 	if !w.get(w.home, ad) {
 		return nil
 	}
-	w.publisher.capacity.setAd(ad) // as the informer does
+	w.publisher.capacity.take(ad, false) // as the informer does
 	return ad
 }
 
@@ -55,7 +55,7 @@ func (w *world) answers(ad *v1alpha1.Advertisement, state v1alpha1.Acknowledgeme
 	if err := w.home.Status().Update(w.Context(), ad); err != nil {
 		w.Fatal(err)
 	}
-	w.publisher.capacity.setAd(ad)
+	w.publisher.capacity.take(ad, false)
 }
 
 func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
@@ -84,7 +84,7 @@ func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
 			w.expect(want, false)
 		}
 	}
-	<-ringOnce(w)
+	<-signalOnce(w)
 
 	for _, step := range []struct {
 		state         v1alpha1.AcknowledgementState
@@ -115,7 +115,7 @@ func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
 	w.update(w.home, guaranteed)
 	told := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("kiel"), Name: here}}
 	w.expect((*v1alpha1.Advertisement)(nil), w.publish("kiel"))
-	w.publisher.capacity.removeAd(toolscache.DeletedFinalStateUnknown{Obj: told})
+	w.publisher.capacity.take(toolscache.DeletedFinalStateUnknown{Obj: told}, true)
 	w.expect("2", offeredTo("hamburg"))
 }
 
@@ -143,7 +143,7 @@ func (w *world) provider(id string, change func(*v1alpha1.Advertisement)) *v1alp
 	if change != nil {
 		change(ad)
 	}
-	w.publisher.capacity.setAd(ad)
+	w.publisher.capacity.take(ad, false)
 	return ad
 }
 
@@ -171,13 +171,13 @@ func TestOffersOfProvidersArePassedOn(t *testing.T) {
 	small := bremen.DeepCopy()
 	small.Spec.Sequence++
 	small.Spec.Availability = resources("cpu", "3900m", "memory", "8Gi", "pods", "10", "ephemeral-storage", "0")
-	w.publisher.capacity.setAd(small)
+	w.publisher.capacity.take(small, false)
 	w.clock.Step(2 * time.Second)
 	w.expectWrites(0, w.publisher)
 	large := small.DeepCopy()
 	large.Spec.Availability[corev1.ResourceCPU] = resource.MustParse("2")
 	before := w.publisher.look()
-	w.publisher.capacity.setAd(large)
+	w.publisher.capacity.take(large, false)
 	w.expect(true, w.publisher.config.large(before, w.publisher.look()))
 	w.clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
@@ -185,7 +185,7 @@ func TestOffersOfProvidersArePassedOn(t *testing.T) {
 	w.expect(w.ours().Spec.Sequence, w.ours().Spec.FullSequence)
 
 	// One that is not accepted any more, or is gone, is not passed on.
-	w.publisher.capacity.removeAd(large)
+	w.publisher.capacity.take(large, true)
 	w.clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expect(0, len(w.ours().Spec.Nested))
@@ -206,8 +206,8 @@ func TestAdvertisementsElsewhereAreNone(t *testing.T) {
 		ad.Spec.Guarantee = resources("cpu", "1")
 		ad.Status.Acknowledgement = &v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted}
 		ad.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
-		w.expect(false, w.publisher.capacity.enter(ad, false))
-		w.expect(false, w.publisher.capacity.enter(ad, true))
+		w.expect(false, w.publisher.capacity.takeAd(ad, false))
+		w.expect(false, w.publisher.capacity.takeAd(ad, true))
 	}
 	there := w.publisher.look()
 	w.expect(0, len(there.guaranteed)+len(there.offers))

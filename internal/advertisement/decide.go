@@ -57,7 +57,7 @@ func (o outcome) inForce() bool {
 
 // decide says what the copy and the answer must be. The spec of the copy is the newest one; only if that is refused, it is
 // the one that was accepted last, for as long as that lasts.
-func (s settings) decide(f facts, now time.Time) outcome {
+func (c *Config) decide(f facts, now time.Time) outcome {
 	o := outcome{again: f.again}
 	if f.copy != nil {
 		o.spec, o.record = &f.copy.Spec, recordOf(f.copy)
@@ -72,11 +72,11 @@ func (s settings) decide(f facts, now time.Time) outcome {
 	case f.malformed != nil:
 		o.verdict = unusable(f.malformed)
 	case f.offer != nil:
-		o = s.weigh(o, f, now)
+		o = c.weigh(o, f, now)
 	case f.copy != nil:
 		o.verdict = lastVerdict(f.copy, o.record)
 	}
-	o = s.expire(s.keepStorable(o, f), now)
+	o = c.expire(c.keepStorable(o, f), now)
 	if o.spec == nil && o.verdict.reason != "" {
 		o.spec = emptyOffer(f.peer, now)
 	}
@@ -108,9 +108,9 @@ func emptyOffer(peer *v1alpha1.Peer, now time.Time) *v1alpha1.AdvertisementSpec 
 }
 
 // weigh enters the newest message.
-func (s settings) weigh(o outcome, f facts, now time.Time) outcome {
+func (c *Config) weigh(o outcome, f facts, now time.Time) outcome {
 	offer := &f.offer.Spec
-	screened := s.screen(f)
+	screened := c.screen(f)
 	if screened.Reason == v1alpha1.ReasonStale {
 		replay := refusal(screened.Reason, screened.Message)
 		o.replay, o.verdict = &replay, lastVerdict(f.copy, o.record)
@@ -119,13 +119,13 @@ func (s settings) weigh(o outcome, f facts, now time.Time) outcome {
 	o.sequence, o.fullSequence = offer.Sequence, offer.FullSequence
 	if !screened.Accepted {
 		o.verdict = refusal(screened.Reason, screened.Message)
-		return s.keepRefused(o, f, offer, now)
+		return c.keepRefused(o, f, offer, now)
 	}
-	return s.admit(o, f, now)
+	return c.admit(o, f, now)
 }
 
 // admit enters a message that is sound, so that policies and administrators decide.
-func (s settings) admit(o outcome, f facts, now time.Time) outcome {
+func (c *Config) admit(o outcome, f facts, now time.Time) outcome {
 	decision := ""
 	if f.copy != nil {
 		decision = f.copy.Annotations[v1alpha1.AnnotationDecision]
@@ -149,7 +149,7 @@ func (s settings) admit(o outcome, f facts, now time.Time) outcome {
 	if verdict.state != v1alpha1.AcknowledgementAccepted {
 		verdict.corrections = nil // nothing is used
 		o.verdict = verdict
-		return s.keepUnused(o, f, spec, now)
+		return c.keepUnused(o, f, spec, now)
 	}
 	o.verdict = verdict.corrected()
 	o.taken = !o.record.accepted || spec.Sequence > o.spec.Sequence
@@ -160,13 +160,13 @@ func (s settings) admit(o outcome, f facts, now time.Time) outcome {
 // keepUnused keeps a pending message, corrected as it will be if it is accepted, so that an administrator sees what there
 // is to decide. What was accepted before is only remembered then; if it is too large for that it is kept as if the
 // message were refused, since policies must not lose sight of it.
-func (s settings) keepUnused(o outcome, f facts, spec *v1alpha1.AdvertisementSpec, now time.Time) outcome {
+func (c *Config) keepUnused(o outcome, f facts, spec *v1alpha1.AdvertisementSpec, now time.Time) outcome {
 	remembered := !o.record.accepted
 	if !remembered {
 		_, remembered = previousText(o.spec)
 	}
 	if o.verdict.state != v1alpha1.AcknowledgementPending || !remembered {
-		return s.keepRefused(o, f, spec, now)
+		return c.keepRefused(o, f, spec, now)
 	}
 	o.record, o.spec = o.record.take(f.arrived, false, o.spec), spec
 	return o
@@ -174,9 +174,9 @@ func (s settings) keepUnused(o outcome, f facts, spec *v1alpha1.AdvertisementSpe
 
 // keepRefused keeps what was accepted before for as long as that lasts, and else the newest message, so that an
 // administrator can see it. What another cluster says is not kept as this one's.
-func (s settings) keepRefused(o outcome, f facts, spec *v1alpha1.AdvertisementSpec, now time.Time) outcome {
+func (c *Config) keepRefused(o outcome, f facts, spec *v1alpha1.AdvertisementSpec, now time.Time) outcome {
 	ours := spec.ClusterID == f.peer.Spec.ClusterID
-	if !ours || o.record.accepted && s.end(o).After(now) {
+	if !ours || o.record.accepted && c.end(o).After(now) {
 		return o
 	}
 	o.record, o.spec = o.record.take(f.arrived, false, o.spec), spec
@@ -184,7 +184,7 @@ func (s settings) keepRefused(o outcome, f facts, spec *v1alpha1.AdvertisementSp
 }
 
 // keepStorable leaves the copy as it is if our own cluster refuses to store another.
-func (s settings) keepStorable(o outcome, f facts) outcome {
+func (c *Config) keepStorable(o outcome, f facts) outcome {
 	if f.unstorable == nil {
 		return o
 	}
@@ -199,14 +199,14 @@ func (s settings) keepStorable(o outcome, f facts) outcome {
 }
 
 // screen says whether the message is sound. Its times are judged as of when it came in: later, they say something else.
-func (s settings) screen(f facts) exchange.Verdict {
+func (c *Config) screen(f facts) exchange.Verdict {
 	offer, clusterID := &f.offer.Spec, f.peer.Spec.ClusterID
 	unused := f.copy != nil && !recordOf(f.copy).accepted
 	if unused && offer.ClusterID == clusterID && offer.Sequence < f.copy.Spec.Sequence {
 		return exchange.Verdict{Reason: v1alpha1.ReasonStale, Message: messageStale}
 	}
-	verdict := exchange.Judge(offer, s.bounds, clusterID, previousOf(f.copy), f.arrived)
-	if verdict.Accepted && exchange.Loops(offer, s.clusterID) {
+	verdict := exchange.Judge(offer, c.Bounds, clusterID, previousOf(f.copy), f.arrived)
+	if verdict.Accepted && exchange.Loops(offer, c.ClusterID) {
 		return exchange.Verdict{Reason: v1alpha1.ReasonLoop, Message: messageLoop}
 	}
 	return verdict
@@ -258,19 +258,19 @@ func lastVerdict(held *v1alpha1.Advertisement, r record) verdict {
 
 // end is when the spec of the copy ends, by our own clock and by when we heard from the provider. Of one that is not used
 // only silence counts: its own times may be what is wrong with it.
-func (s settings) end(o outcome) time.Time {
-	silent := o.record.received.Add(s.helloTimeout)
+func (c *Config) end(o outcome) time.Time {
+	silent := o.record.received.Add(c.HelloTimeout)
 	if ends := o.spec.TimeToLive.Time; o.record.accepted && ends.Before(silent) {
 		return ends
 	}
 	return silent
 }
 
-func (s settings) expire(o outcome, now time.Time) outcome {
+func (c *Config) expire(o outcome, now time.Time) outcome {
 	if !o.record.heard() {
 		return o
 	}
-	if end := s.end(o); end.After(now) {
+	if end := c.end(o); end.After(now) {
 		o.expires = end
 		return o
 	}
@@ -278,11 +278,4 @@ func (s settings) expire(o outcome, now time.Time) outcome {
 		o.verdict = refusal(v1alpha1.ReasonExpired, messageExpired)
 	}
 	return o
-}
-
-// settings are those of decide.
-type settings struct {
-	clusterID    string
-	bounds       exchange.Bounds
-	helloTimeout time.Duration
 }

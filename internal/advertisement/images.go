@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -14,25 +15,19 @@ import (
 // returns is not changed by anybody.
 type images struct {
 	most   int
-	pods   map[types.NamespacedName]use
-	used   map[string]map[string]int // peer → image, as pods name it → in how many of its pods
+	peers  map[types.NamespacedName]string                     // pod → the consumer that it is of
+	used   map[string]map[types.NamespacedName]map[string]bool // consumer → its pods → the images that each names
 	stock  []exchange.StockedImage
 	public []v1alpha1.Image
-	told   map[string][]v1alpha1.Image // peer → what it may be told, if that was computed since it changed
-}
-
-// use is what one pod of a consumer uses.
-type use struct {
-	peer   string
-	images map[string]bool
+	told   map[string][]v1alpha1.Image // consumer → what it may be told, if that was computed since it changed
 }
 
 func newImages(most int) *images {
 	return &images{
-		most: most,
-		pods: map[types.NamespacedName]use{},
-		used: map[string]map[string]int{},
-		told: map[string][]v1alpha1.Image{},
+		most:  most,
+		peers: map[types.NamespacedName]string{},
+		used:  map[string]map[types.NamespacedName]map[string]bool{},
+		told:  map[string][]v1alpha1.Image{},
 	}
 }
 
@@ -43,49 +38,27 @@ func (i *images) setStock(stock []exchange.StockedImage) {
 	clear(i.told)
 }
 
-// setPod enters a pod or its newest state.
-func (i *images) setPod(pod *corev1.Pod) {
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	now := use{peer: pod.Labels[v1alpha1.LabelPeer]}
-	if now.peer != "" {
-		now.images = imagesOf(pod)
-	}
-	before := i.pods[key]
-	if before.peer == now.peer && maps.Equal(before.images, now.images) {
-		return
-	}
-	i.removePod(key)
-	if now.peer == "" {
-		return
-	}
-	i.pods[key] = now
-	if i.used[now.peer] == nil {
-		i.used[now.peer] = map[string]int{}
-	}
-	for image := range now.images {
-		if i.used[now.peer][image]++; i.used[now.peer][image] == 1 {
-			delete(i.told, now.peer)
+// takePod takes in a pod or its newest state, or that it is gone.
+func (i *images) takePod(pod *corev1.Pod, gone bool) {
+	key, peer := client.ObjectKeyFromObject(pod), pod.Labels[v1alpha1.LabelPeer]
+	if before, known := i.peers[key]; known && (gone || before != peer) {
+		delete(i.peers, key)
+		delete(i.told, before)
+		if delete(i.used[before], key); len(i.used[before]) == 0 {
+			delete(i.used, before)
 		}
 	}
-}
-
-// removePod takes out a pod.
-func (i *images) removePod(key types.NamespacedName) {
-	gone, found := i.pods[key]
-	if !found {
+	if gone || peer == "" {
 		return
 	}
-	delete(i.pods, key)
-	used := i.used[gone.peer]
-	for image := range gone.images {
-		if used[image]--; used[image] == 0 {
-			delete(used, image)
-			delete(i.told, gone.peer)
-		}
+	if i.used[peer] == nil {
+		i.used[peer] = map[types.NamespacedName]map[string]bool{}
 	}
-	if len(used) == 0 {
-		delete(i.used, gone.peer)
+	if named := imagesOf(pod); !maps.Equal(i.used[peer][key], named) {
+		i.used[peer][key] = named
+		delete(i.told, peer)
 	}
+	i.peers[key] = peer
 }
 
 // of returns what the peer may be told.
@@ -95,9 +68,9 @@ func (i *images) of(peer string) []v1alpha1.Image {
 	}
 	told, found := i.told[peer]
 	if !found {
-		used := make(map[string]bool, len(i.used[peer]))
-		for image := range i.used[peer] {
-			used[image] = true
+		used := map[string]bool{}
+		for _, named := range i.used[peer] {
+			maps.Copy(used, named)
 		}
 		told = exchange.Images(i.stock, i.most, used)
 		i.told[peer] = told

@@ -17,15 +17,6 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-// A Decider asks the policies of this cluster's administrator.
-type Decider interface {
-	// Decide answers the question about what is in the input. An error means that there is no answer, which is not no.
-	Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error)
-	// OnChange has ring called after the policies of the question were changed. It is to be called before the manager
-	// starts.
-	OnChange(question policy.Question, ring func())
-}
-
 // tableAge is for how long the policies are shown the same table.
 const tableAge = 10 * time.Second
 
@@ -54,49 +45,17 @@ type evaluation struct {
 	again    bool // the policies were asked about the message more than once
 }
 
-// incomingPolicies asks the policies about offers: once for each message, and again when they or the Peer were changed.
-type incomingPolicies struct {
-	client  client.Client
-	decider Decider
-	table   *cachedTable
-
-	mu       sync.Mutex
-	policies int64                 // how often the policies have changed
-	known    map[string]evaluation // peer → its newest message
-}
-
-func newIncomingPolicies(c client.Client, decider Decider, clusterID string) *incomingPolicies {
-	return &incomingPolicies{
-		client: c, decider: decider, known: map[string]evaluation{},
-		table: &cachedTable{client: c, clusterID: clusterID},
-	}
-}
-
-// changed makes all answers void.
-func (c *incomingPolicies) changed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.policies++
-}
-
-// forget drops what is known of the peer.
-func (c *incomingPolicies) forget(peer string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.known, peer)
-}
-
 // evaluate adds to the facts when the offer came in and, if it is sound, what the policies say about it.
-func (c *incomingPolicies) evaluate(ctx context.Context, s settings, f facts, now time.Time) facts {
+func (r *Receiver) evaluate(ctx context.Context, f facts, now time.Time) facts {
 	if f.offer == nil {
 		if f.withdrawn {
-			c.forget(f.peer.Name) // what comes next begins anew
+			r.known.forget(f.peer.Name) // what comes next begins anew
 		}
 		return f
 	}
-	known, key := c.lookUp(f, now)
+	known, key := r.lookUp(f, now), r.keyOf(f.peer)
 	f.arrived = known.arrived
-	if s.screen(f).Accepted {
+	if r.config.screen(f).Accepted {
 		key.offer = fingerprint(&f.offer.Spec)
 		if known.asked.offer != key.offer {
 			known.terms = termsOf(&f.offer.Spec)
@@ -104,7 +63,7 @@ func (c *incomingPolicies) evaluate(ctx context.Context, s settings, f facts, no
 		if known.asked != key || known.answer.err != nil {
 			known.again = known.asked.offer == key.offer
 			failing := known.again && known.answer.err != nil
-			known.asked, known.answer = key, c.ask(ctx, f, now)
+			known.asked, known.answer = key, r.ask(ctx, f, now)
 			if known.answer.err != nil && !failing {
 				// Conditions do not say why, since the provider reads them too.
 				ctrl.LoggerFrom(ctx).Error(known.answer.err, "The policies cannot be asked about an advertisement")
@@ -112,50 +71,46 @@ func (c *incomingPolicies) evaluate(ctx context.Context, s settings, f facts, no
 		}
 		f.terms, f.answer, f.again = known.terms, known.answer, known.again
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known[f.peer.Name] = known
+	r.known.keep(f.peer.Name, known)
 	return f
 }
 
-// lookUp returns what is known of the newest message, and what key about it depends on so far. A message that the copy
-// holds already came in when the copy says so, which outlives a restart.
-func (c *incomingPolicies) lookUp(f facts, now time.Time) (evaluation, inputKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	key := inputKey{peer: f.peer.Generation, labels: labels.Set(f.peer.Labels).String(), policies: c.policies}
-	sequence := f.offer.Spec.Sequence
-	if known, found := c.known[f.peer.Name]; found && known.sequence == sequence {
-		return known, key
-	}
-	known := evaluation{sequence: sequence, arrived: now}
-	if f.copy != nil && f.copy.Spec.Sequence == sequence {
-		if r := recordOf(f.copy); r.heard() {
-			known.arrived = r.received
-		}
-	}
-	return known, key
+// keyOf returns what an answer depends on besides the offer.
+func (r *Receiver) keyOf(peer *v1alpha1.Peer) inputKey {
+	return inputKey{peer: peer.Generation, labels: labels.Set(peer.Labels).String(), policies: r.policies.Load()}
 }
 
-func (c *incomingPolicies) ask(ctx context.Context, f facts, now time.Time) answer {
+// lookUp returns what is known of the newest message. A message that the copy holds already came in when the copy says so,
+// which outlives a restart.
+func (r *Receiver) lookUp(f facts, now time.Time) *evaluation {
+	sequence := f.offer.Spec.Sequence
+	if known := r.known.of(f.peer.Name); known != nil && known.sequence == sequence {
+		return known
+	}
+	known := &evaluation{sequence: sequence, arrived: now}
+	if f.copy != nil && f.copy.Spec.Sequence == sequence {
+		if record := recordOf(f.copy); record.heard() {
+			known.arrived = record.received
+		}
+	}
+	return known
+}
+
+func (r *Receiver) ask(ctx context.Context, f facts, now time.Time) answer {
 	if !f.peer.Protocol().Advertisements {
 		return answer{decision: policy.Decision{Outcome: policy.Allow, Reason: messageMadeHere}}
 	}
-	known, err := c.inputOf(ctx, f, now)
+	known, err := r.inputOf(ctx, f, now)
 	if err != nil {
 		return answer{err: err}
 	}
-	input, err := policy.NewInput(known)
-	if err != nil {
-		return answer{err: fmt.Errorf("put the advertisement into words for the policies: %w", err)}
-	}
-	decision, err := c.decider.Decide(ctx, policy.Incoming, input)
+	decision, err := decide(ctx, r.decider, policy.Incoming, known)
 	return answer{decision: decision, err: err}
 }
 
 // inputOf returns what the policies are asked with.
-func (c *incomingPolicies) inputOf(ctx context.Context, f facts, now time.Time) (policy.Facts, error) {
-	table, err := c.table.at(ctx, now)
+func (r *Receiver) inputOf(ctx context.Context, f facts, now time.Time) (policy.Facts, error) {
+	table, err := r.table.at(ctx, now)
 	return policy.Facts{Time: now, Peer: f.peer, Advertisement: &f.offer.Spec, Previous: previousOf(f.copy), Table: table}, err
 }
 
@@ -225,13 +180,12 @@ func (r *Receiver) Gather(ctx context.Context, _ policy.Question, name string) (
 		return policy.Facts{}, err
 	}
 	now := r.clock.Now()
-	newest, _ := r.policies.lookUp(seen, now)
-	seen.arrived = newest.arrived
-	if verdict := r.settings().screen(seen); !verdict.Accepted {
+	seen.arrived = r.lookUp(seen, now).arrived
+	if verdict := r.config.screen(seen); !verdict.Accepted {
 		return policy.Facts{}, fmt.Errorf("policies are not asked about what peer %s offers, because it is refused before: %s: %s",
 			peer.Name, verdict.Reason, verdict.Message)
 	}
-	return r.policies.inputOf(ctx, seen, now)
+	return r.inputOf(ctx, seen, now)
 }
 
 // peek observes without starting anything, and without counting as a look.

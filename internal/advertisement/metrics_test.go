@@ -60,7 +60,7 @@ func TestMetricsOfConsumers(t *testing.T) {
 	w.clock.Step(2 * time.Second)
 	told := w.ours()
 	w.publish("hamburg")
-	w.publisher.capacity.removeAd(told)
+	w.publisher.capacity.take(told, true)
 	w.expect([]string{"kiel"}, slices.Sorted(maps.Keys(w.gauges()["hanse_offered_pods"])))
 	w.expect([]string{"hamburg", "kiel"}, slices.Sorted(maps.Keys(w.gauges()["hanse_used_pods"])))
 
@@ -107,7 +107,7 @@ func TestAgeIsThatOfTheLastHelloAndGoesWithThePeer(t *testing.T) {
 	w.delete(w.home, w.held()) // as Kubernetes does, because the Peer owns it
 	w.reconcile(w.receiver)
 	w.expect(map[string]float64{}, gathered(t, w.receiver))
-	w.expect(0, len(w.receiver.policies.known))
+	w.expect(0, len(w.receiver.known.peers()))
 }
 
 func TestAnswersAreCountedOnce(t *testing.T) {

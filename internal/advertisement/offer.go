@@ -247,5 +247,5 @@ func (p *Publisher) onPrices(ctx context.Context, object client.Object) []reconc
 				bounded(err.Error()))
 		}
 	}
-	return p.consumers(ctx)
+	return peersWith(ctx, p.client, v1alpha1.RoleConsumer)
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +38,8 @@ type outgoingAnswer struct {
 	at       time.Time
 	decision policy.Decision
 	failures int // how often in a row there was none
+	// announced is what the newest event on the Peer says of such answers.
+	announced string
 }
 
 // offer returns the draft as the policies will have it. It shares memory with the draft.
@@ -56,52 +56,11 @@ func (r *outgoingAnswer) offer() v1alpha1.AdvertisementSpec {
 	return spec
 }
 
-// answers keeps the newest answer for each consumer, so that the policies are not asked for every pod that comes or goes.
-// It is a cache: what is not in it is asked again.
-type answers struct {
-	mu        sync.Mutex
-	byPeer    map[string]*outgoingAnswer // consumer → the newest answer
-	announced map[string]string          // consumer → what the newest event on its Peer says
-}
-
-func (r *answers) of(peer string) *outgoingAnswer {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.byPeer[peer]
-}
-
-func (r *answers) keep(peer string, newest *outgoingAnswer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byPeer == nil {
-		r.byPeer, r.announced = map[string]*outgoingAnswer{}, map[string]string{}
-	}
-	r.byPeer[peer] = newest
-}
-
-func (r *answers) forget(peer string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.byPeer, peer)
-	delete(r.announced, peer)
-}
-
-// announce reports whether the text is not what was announced last of a peer whose answer is kept.
-func (r *answers) announce(peer, text string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byPeer[peer] == nil || r.announced[peer] == text {
-		return false
-	}
-	r.announced[peer] = text
-	return true
-}
-
-// peers returns the consumers that there is an answer for.
-func (r *answers) peers() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.byPeer))
+// announce reports whether the text is not what was announced last.
+func (r *outgoingAnswer) announce(text string) bool {
+	before := r.announced
+	r.announced = text
+	return before != text
 }
 
 // ask returns the newest answer of the policies about the offer to the peer, and for how long it holds. They are asked
@@ -115,26 +74,21 @@ func (p *Publisher) ask(
 		return last, wait
 	}
 	newest := &outgoingAnswer{policyInput: q, at: now}
+	if last != nil {
+		newest.announced = last.announced
+	}
 	var err error
-	if newest.decision, err = p.decide(ctx, peer, &q, now); err != nil {
+	if newest.decision, err = decide(ctx, p.decider, policy.Outgoing, q.facts(peer, now)); err != nil {
 		newest.failures = 1
 		if last != nil && last.policies == q.policies {
 			newest.failures += last.failures
 		}
 		p.answers.keep(peer.Name, newest)
-		p.announceFailure(ctx, peer, newest.failures, err)
+		p.announceFailure(ctx, peer, newest, err)
 		return newest, p.config.backOff(newest.failures)
 	}
 	p.answers.keep(peer.Name, newest)
 	return newest, spread(p.config.HelloInterval, peer.Name)
-}
-
-func (p *Publisher) decide(ctx context.Context, peer *v1alpha1.Peer, q *policyInput, now time.Time) (policy.Decision, error) {
-	input, err := policy.NewInput(q.facts(peer, now))
-	if err != nil {
-		return policy.Decision{}, fmt.Errorf("describe the offer to peer %q: %w", peer.Name, err)
-	}
-	return p.decider.Decide(ctx, policy.Outgoing, input)
 }
 
 // publishedAt returns when the newest message was made; zero if there is none.
@@ -181,9 +135,9 @@ func (c *Config) backOff(failures int) time.Duration {
 
 // announceFailure tells the administrator that a policy cannot be asked: from the second time on, since the first may be that
 // the policies are still being read.
-func (p *Publisher) announceFailure(ctx context.Context, peer *v1alpha1.Peer, failures int, err error) {
+func (p *Publisher) announceFailure(ctx context.Context, peer *v1alpha1.Peer, newest *outgoingAnswer, err error) {
 	ctrl.LoggerFrom(ctx).Error(err, "Ask the policies about an offer", "Peer", peer.Name)
-	if failures < 2 || !p.answers.announce(peer.Name, v1alpha1.ReasonPolicyFailed) {
+	if newest.failures < 2 || !newest.announce(v1alpha1.ReasonPolicyFailed) {
 		return
 	}
 	p.recorder.Eventf(peer, nil, corev1.EventTypeWarning, v1alpha1.ReasonPolicyFailed, "Offer",
@@ -191,8 +145,8 @@ func (p *Publisher) announceFailure(ctx context.Context, peer *v1alpha1.Peer, fa
 }
 
 // announceDenial tells the administrator that the policies do not let the peer have an offer.
-func (p *Publisher) announceDenial(peer *v1alpha1.Peer, decision policy.Decision) {
-	if p.answers.announce(peer.Name, string(decision.Outcome)+decision.Reason) {
+func (p *Publisher) announceDenial(peer *v1alpha1.Peer, newest *outgoingAnswer) {
+	if decision := newest.decision; newest.announce(string(decision.Outcome) + decision.Reason) {
 		p.recorder.Eventf(peer, nil, corev1.EventTypeNormal, v1alpha1.ReasonRefusedByPolicy, "Offer",
 			"Nothing is offered to this peer: %s", bounded(cmp.Or(decision.Reason, "a policy answers "+string(decision.Outcome))))
 	}
@@ -202,8 +156,8 @@ func (p *Publisher) announceDenial(peer *v1alpha1.Peer, decision policy.Decision
 const reasonOffered = "Offered"
 
 // announceOffer tells the administrator of an offer after there was none.
-func (p *Publisher) announceOffer(peer *v1alpha1.Peer) {
-	if p.answers.announce(peer.Name, "") {
+func (p *Publisher) announceOffer(peer *v1alpha1.Peer, newest *outgoingAnswer) {
+	if newest.announce("") {
 		p.recorder.Eventf(peer, nil, corev1.EventTypeNormal, reasonOffered, "Offer", "The policies let this peer have an offer again")
 	}
 }

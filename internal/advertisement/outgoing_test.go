@@ -277,20 +277,20 @@ func TestChangedPoliciesRing(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleConsumer)
 	then := w.publisher.look()
-	<-ringOnce(w)
+	<-signalOnce(w)
 	w.publisher.onPolicies()
 	select {
 	case <-w.publisher.capacity.changed:
 	default:
-		t.Error("no ring")
+		t.Error("nobody is told")
 	}
 	w.expect(true, w.publisher.config.large(then, w.publisher.look()))
 	w.expect(false, w.publisher.config.large(w.publisher.look(), w.publisher.look()))
 }
 
-// ringOnce leaves nothing in the channel but what it returns.
-func ringOnce(w *world) <-chan struct{} {
-	w.publisher.capacity.ring()
+// signalOnce leaves nothing in the channel but what it returns.
+func signalOnce(w *world) signal {
+	w.publisher.capacity.changed.send()
 	return w.publisher.capacity.changed
 }
 

@@ -17,7 +17,7 @@ func TestChangesAreLookedAtAtOnceAndThenOncePerInterval(t *testing.T) {
 	w := newWorld(t)
 	var waits []time.Duration
 	for range 5000 { // five seconds
-		if wait, due := w.receiver.pace.next("hamburg", w.clock.Now()); due {
+		if wait, due := w.receiver.nextLookAt("hamburg", w.clock.Now()); due {
 			waits = append(waits, wait)
 		}
 		w.clock.Step(time.Millisecond)
@@ -25,7 +25,7 @@ func TestChangesAreLookedAtAtOnceAndThenOncePerInterval(t *testing.T) {
 	w.expect([]time.Duration{
 		0, time.Second - time.Millisecond, time.Second, time.Second, time.Second, time.Second,
 	}, waits)
-	wait, due := w.receiver.pace.next("kiel", w.clock.Now())
+	wait, due := w.receiver.nextLookAt("kiel", w.clock.Now())
 	if !due || wait != 0 {
 		t.Errorf("another peer waits for %s", wait)
 	}

@@ -3,7 +3,6 @@ package advertisement
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -47,9 +45,9 @@ type Publisher struct {
 	clock    clock.Clock
 	recorder events.EventRecorder
 	capacity *capacity
-	answers  answers
+	answers  memory[*outgoingAnswer]
 	policies atomic.Int64 // how often they were changed
-	trigger  trigger
+	changed  signal       // all consumers may have to be told something
 }
 
 // NewPublisher returns a publisher. The client reads from a cache; informers are those of the same cache, which should
@@ -61,7 +59,7 @@ func NewPublisher(
 ) *Publisher {
 	return &Publisher{
 		config: config, client: c, decider: decider, clock: clk, recorder: recorder,
-		capacity: newCapacity(&config, informers),
+		capacity: newCapacity(&config, informers), changed: newSignal(),
 	}
 }
 
@@ -86,7 +84,7 @@ func (p *Publisher) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(p.onPrices),
 			builder.WithPredicates(predicate.NewPredicateFuncs(p.isPrices))).
 		WatchesRawSource(p.capacity).
-		WatchesRawSource(&p.trigger).
+		WatchesRawSource(p.changed.toPeers(p.client, v1alpha1.RoleConsumer)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: p.config.Workers}).
 		Complete(p)
 	if err != nil {
@@ -153,13 +151,13 @@ func (p *Publisher) publish(ctx context.Context, peer *v1alpha1.Peer, published 
 	case newest.failures > 0:
 		return holds, p.sendPhase(ctx, peer, published)
 	case newest.decision.Outcome != policy.Allow:
-		return holds, p.deny(ctx, peer, published, newest.decision)
+		return holds, p.deny(ctx, peer, published, newest)
 	}
 	next, err := p.send(ctx, peer, published, newest.offer())
 	if err != nil {
 		return 0, err
 	}
-	p.announceOffer(peer)
+	p.announceOffer(peer, newest)
 	return min(holds, next), nil
 }
 
@@ -300,12 +298,12 @@ func (p *Publisher) withdraw(ctx context.Context, published *v1alpha1.Advertisem
 
 // deny withdraws what the policies do not let the peer have.
 func (p *Publisher) deny(
-	ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement, decision policy.Decision,
+	ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement, newest *outgoingAnswer,
 ) error {
 	if err := p.withdraw(ctx, published); err != nil {
 		return err
 	}
-	p.announceDenial(peer, decision)
+	p.announceDenial(peer, newest)
 	return nil
 }
 
@@ -322,7 +320,7 @@ func (p *Publisher) look() *state {
 // onPolicies has the policies asked again for all consumers.
 func (p *Publisher) onPolicies() {
 	p.policies.Add(1)
-	p.capacity.ring()
+	p.capacity.changed.send()
 }
 
 // Run looks at the state when it has changed, at most once per interval, and has the consumers told: at once if the
@@ -338,12 +336,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-p.capacity.changed:
 			if there := p.look(); told == nil || p.config.large(told, there) {
 				told = there
-				p.trigger.add(p.consumers(ctx)...)
+				p.changed.send()
 			}
 		case <-settle.C():
 			if there := p.look(); told == nil || !same(told, there) {
 				told = there
-				p.trigger.add(p.consumers(ctx)...)
+				p.changed.send()
 			}
 			settle.Reset(p.config.SettleInterval)
 			continue
@@ -353,49 +351,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 			return nil
 		case <-p.clock.After(p.config.MinInterval):
 		}
-	}
-}
-
-func (p *Publisher) consumers(ctx context.Context) []reconcile.Request {
-	known := &v1alpha1.PeerList{}
-	if err := p.client.List(ctx, known); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "List peers")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range known.Items {
-		if known.Items[i].HasRole(v1alpha1.RoleConsumer) {
-			requests = append(requests, requestFor(known.Items[i].Name))
-		}
-	}
-	return requests
-}
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// A trigger is a source by which something that is no object has peers looked at.
-type trigger struct {
-	mu    sync.Mutex
-	queue queue
-}
-
-// Start takes the queue of the controller.
-func (t *trigger) Start(_ context.Context, q queue) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.queue = q
-	return nil
-}
-
-// add has the peers looked at. A controller that has not started needs no telling: it looks at every peer when it does.
-func (t *trigger) add(requests ...reconcile.Request) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.queue == nil {
-		return
-	}
-	for _, request := range requests {
-		t.queue.Add(request)
 	}
 }
 

@@ -68,7 +68,7 @@ func BenchmarkConsumerToWhomNothingIsDue(b *testing.B) {
 				ad.Namespace, ad.Name = v1alpha1.TenantNamespace(fmt.Sprint("peer-", i)), here
 				ad.Spec.Guarantee = resources("cpu", "1", "memory", "1Gi")
 				ad.Status.Acknowledgement = &v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted}
-				w.publisher.capacity.setAd(ad)
+				w.publisher.capacity.take(ad, false)
 			}
 			peer := &v1alpha1.Peer{Spec: v1alpha1.PeerSpec{ClusterID: "peer-1", Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}}}
 			peer.Name = "peer-1"

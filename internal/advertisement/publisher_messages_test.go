@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -43,7 +42,7 @@ func TestPartialMessageChangesNothingElse(t *testing.T) {
 			w.node("b", "2")
 			w.clock.Step(2 * time.Second)
 			w.reconcile(w.publisher)
-			w.publisher.capacity.removeNode(w.node("b", "2"))
+			w.publisher.capacity.take(w.node("b", "2"), true)
 			w.node("a", "6")
 		},
 	} {
@@ -121,7 +120,7 @@ func TestOtherImagesAreToldWhenTheyHaveSettled(t *testing.T) {
 	node := w.node("a", "4")
 	w.reconcile(w.publisher)
 	node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{"docker.io/library/nginx:1"}, SizeBytes: 9})
-	w.publisher.capacity.setNode(node)
+	w.publisher.capacity.take(node, false)
 	w.expect(30*time.Second, w.reconcile(w.publisher).RequeueAfter)
 	w.clock.Step(30 * time.Second)
 	w.expectWrites(1, w.publisher)
@@ -137,7 +136,7 @@ func TestConsumerIsToldOfThePrivateImagesThatItUses(t *testing.T) {
 		{Names: []string{"registry.example/others:1"}, SizeBytes: 5},
 		{Names: []string{"docker.io/library/nginx:1"}, SizeBytes: 7},
 	}
-	w.publisher.capacity.setNode(node)
+	w.publisher.capacity.take(node, false)
 	w.podWithImage("own", "hamburg", "registry.example/own:1")
 	w.podWithImage("other", "kiel", "registry.example/others:1")
 	w.reconcile(w.publisher)
@@ -146,7 +145,7 @@ func TestConsumerIsToldOfThePrivateImagesThatItUses(t *testing.T) {
 		{Names: []string{"registry.example/own:1"}, SizeBytes: 3},
 	}, w.ours().Spec.Images)
 
-	w.publisher.capacity.removePod(w.podWithImage("own", "hamburg", "registry.example/own:1"))
+	w.publisher.capacity.take(w.podWithImage("own", "hamburg", "registry.example/own:1"), true)
 	w.clock.Step(30 * time.Second)
 	w.reconcile(w.publisher)
 	w.expect(1, len(w.ours().Spec.Images))
@@ -157,7 +156,7 @@ func (w *world) podWithImage(name, peer, image string) *corev1.Pod {
 	pod.Namespace, pod.Name = "ns", name
 	pod.Labels = map[string]string{v1alpha1.LabelPeer: peer}
 	pod.Spec = corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Image: image}}}
-	w.publisher.capacity.setPod(pod)
+	w.publisher.capacity.take(pod, false)
 	return pod
 }
 
@@ -172,25 +171,31 @@ func TestImagesCountPodsNotContainers(t *testing.T) {
 		}
 		return p
 	}
-	used := func(peer string) []string { return slices.Sorted(maps.Keys(i.used[peer])) }
+	used := func(peer string) (names []string) {
+		for _, named := range i.used[peer] {
+			names = append(names, slices.Collect(maps.Keys(named))...)
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
 	for _, step := range []struct {
 		act        func()
 		kiel, bonn []string
 	}{
-		{func() { i.setPod(pod("a", "kiel", "x", "x", "y")) }, []string{"x", "y"}, nil},
-		{func() { i.setPod(pod("b", "kiel", "x")) }, []string{"x", "y"}, nil},
-		{func() { i.removePod(types.NamespacedName{Name: "a"}) }, []string{"x"}, nil},
-		{func() { i.setPod(pod("b", "bonn", "z")) }, nil, []string{"z"}},
-		{func() { i.setPod(pod("b", "", "z")) }, nil, nil},
-		{func() { i.removePod(types.NamespacedName{Name: "b"}) }, nil, nil},
+		{func() { i.takePod(pod("a", "kiel", "x", "x", "y"), false) }, []string{"x", "y"}, nil},
+		{func() { i.takePod(pod("b", "kiel", "x"), false) }, []string{"x", "y"}, nil},
+		{func() { i.takePod(pod("a", "kiel"), true) }, []string{"x"}, nil},
+		{func() { i.takePod(pod("b", "bonn", "z"), false) }, nil, []string{"z"}},
+		{func() { i.takePod(pod("b", "", "z"), false) }, nil, nil},
+		{func() { i.takePod(pod("b", ""), true) }, nil, nil},
 	} {
 		step.act()
 		if diff := cmp.Diff([][]string{step.kiel, step.bonn}, [][]string{used("kiel"), used("bonn")}); diff != "" {
 			t.Error(diff)
 		}
 	}
-	if len(i.pods) != 0 {
-		t.Errorf("%d pods are left", len(i.pods))
+	if len(i.peers) != 0 {
+		t.Errorf("%d pods are left", len(i.peers))
 	}
 }
 

@@ -32,7 +32,7 @@ func (w *world) node(name, cpu string) *corev1.Node {
 			NodeInfo:    corev1.NodeSystemInfo{Architecture: "amd64", KubeletVersion: "v1.37.1"},
 		},
 	}
-	w.publisher.capacity.setNode(node)
+	w.publisher.capacity.take(node, false)
 	return node
 }
 
@@ -46,7 +46,7 @@ func (w *world) pod(name, peer, cpu string) *corev1.Pod {
 	if peer != "" {
 		pod.Labels = map[string]string{v1alpha1.LabelPeer: peer}
 	}
-	w.publisher.capacity.setPod(pod)
+	w.publisher.capacity.take(pod, false)
 	return pod
 }
 
@@ -382,41 +382,37 @@ func TestCapacityFollowsEvents(t *testing.T) {
 
 	heartbeat := node.DeepCopy()
 	heartbeat.ResourceVersion = "2"
-	c.updateNode(node, heartbeat)
+	c.update(node, heartbeat)
 	started := pod.DeepCopy()
 	started.Status.Phase = corev1.PodRunning
-	c.updatePod(pod, started)
+	c.update(pod, started)
 	expectChange(false)
 
 	ended := pod.DeepCopy()
 	ended.Status.Phase = corev1.PodSucceeded
-	c.updatePod(started, ended)
+	c.update(started, ended)
 	expectChange(true)
 	w.expect("4", free())
 
 	w.pod("p", "", "2")
-	c.removePod(toolscache.DeletedFinalStateUnknown{Obj: pod})
+	c.take(toolscache.DeletedFinalStateUnknown{Obj: pod}, true)
 	w.expect("4", free())
-	c.removeNode(node)
+	c.take(node, true)
 	expectChange(true)
 	w.expect("0", free())
 }
 
-func TestRunRingsForLargeChangesAtOnceAndForSmallOnesWhenSettled(t *testing.T) {
+func TestRunTellsOfLargeChangesAtOnceAndForSmallOnesWhenSettled(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleConsumer)
-	if err := w.publisher.trigger.Start(t.Context(), w.queue); err != nil {
-		t.Fatal(err)
-	}
 	w.node("a", "4")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- w.publisher.Run(ctx) }()
-	expectRing := func() {
+	expectSignal := func() {
 		t.Helper()
-		request, _ := w.queue.Get()
-		w.expect(types.NamespacedName{Name: "hamburg"}, request.NamespacedName)
-		w.queue.Done(request)
+		<-w.publisher.changed
+		w.expect([]reconcile.Request{requestFor("hamburg")}, peersWith(t.Context(), w.home, v1alpha1.RoleConsumer))
 	}
 	// step steps the clock once Run waits for that many timers.
 	step := func(timers int, by time.Duration) {
@@ -426,14 +422,14 @@ func TestRunRingsForLargeChangesAtOnceAndForSmallOnesWhenSettled(t *testing.T) {
 		}
 		w.clock.Step(by)
 	}
-	expectRing() // the first look
+	expectSignal() // the first look
 	w.pod("large", "", "1")
 	step(2, 2*time.Second) // the interval after the first look
-	expectRing()
+	expectSignal()
 	w.pod("small", "", "1m")
-	step(2, 2*time.Second)  // the interval after the second: the small change is seen, and does not ring
+	step(2, 2*time.Second)  // the interval after the second: the small change is seen, and not told
 	step(2, 26*time.Second) // it does when it has settled
-	expectRing()
+	expectSignal()
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

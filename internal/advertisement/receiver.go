@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,9 +56,14 @@ type Receiver struct {
 	links    *peers.Links
 	clock    clock.PassiveClock
 	recorder events.EventRecorder
-	policies *incomingPolicies
-	pace     pace
-	trigger  trigger
+	decider  Decider
+	table    *cachedTable
+	changed  signal       // the policies were changed
+	policies atomic.Int64 // how often they were
+
+	looks   memory[time.Time]   // peer → when it was, or will be, put into the queue because its message has changed
+	intakes memory[intake]      // peer → the newest message that was looked at
+	known   memory[*evaluation] // peer → what came of that message
 }
 
 // NewReceiver returns a receiver that reads and writes our own cluster with the client, and providers over the links.
@@ -73,8 +78,9 @@ func NewReceiver(
 		links:    links,
 		clock:    clk,
 		recorder: recorder,
-		policies: newIncomingPolicies(c, decider, config.ClusterID),
-		pace:     pace{interval: config.ReceiveInterval, byPeer: map[string]*intake{}},
+		decider:  decider,
+		table:    &cachedTable{client: c, clusterID: config.ClusterID},
+		changed:  newSignal(),
 	}
 	decider.OnChange(policy.Incoming, r.judgeAgain)
 	return r
@@ -82,8 +88,8 @@ func NewReceiver(
 
 // judgeAgain has every offer judged by the policies that are in force now.
 func (r *Receiver) judgeAgain() {
-	r.policies.changed()
-	r.trigger.add(r.pace.peers()...)
+	r.policies.Add(1)
+	r.changed.send()
 }
 
 // SetupWithManager registers the receiver with the manager.
@@ -98,7 +104,7 @@ func (r *Receiver) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.NewPredicateFuncs(r.isCopy))).
 		WatchesRawSource(peers.LinkChanges(r.links, r.onLink)).
 		WatchesRawSource(peers.Changes(r.links, advertisements, r.onAdvertisement)).
-		WatchesRawSource(&r.trigger).
+		WatchesRawSource(r.changed.toPeers(r.client, v1alpha1.RoleProvider)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.config.Workers}).
 		Complete(r)
 	if err != nil {
@@ -110,19 +116,6 @@ func (r *Receiver) SetupWithManager(mgr ctrl.Manager) error {
 // isCopy tells copies from our own offers, which lie beside them.
 func (r *Receiver) isCopy(object client.Object) bool { return object.GetName() != r.config.ClusterID }
 
-// peerOf maps a copy, or our own advertisement, to its peer.
-func peerOf(_ context.Context, object client.Object) []reconcile.Request {
-	peer, found := object.GetLabels()[v1alpha1.LabelPeer]
-	if !found {
-		return nil
-	}
-	return []reconcile.Request{requestFor(peer)}
-}
-
-func requestFor(peer string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: peer}}
-}
-
 func (r *Receiver) onLink(_ context.Context, peer string, queue peers.Queue[reconcile.Request]) {
 	queue.Add(requestFor(peer))
 }
@@ -130,7 +123,7 @@ func (r *Receiver) onLink(_ context.Context, peer string, queue peers.Queue[reco
 func (r *Receiver) onAdvertisement(_ context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
 	received.Inc()
 	peer := change.Link.Peer()
-	if wait, due := r.pace.next(peer, r.clock.Now()); due {
+	if wait, due := r.nextLookAt(peer, r.clock.Now()); due {
 		queue.AddAfter(requestFor(peer), wait)
 	}
 }
@@ -153,8 +146,8 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	seen = r.policies.evaluate(ctx, r.settings(), seen, now)
-	wanted := r.settings().decide(seen, now)
+	seen = r.evaluate(ctx, seen, now)
+	wanted := r.config.decide(seen, now)
 	answered, err := r.report(ctx, seen, wanted, now)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
@@ -164,10 +157,6 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 	default:
 		return reconcile.Result{RequeueAfter: nextLook(seen, wanted, answered, now)}, nil
 	}
-}
-
-func (r *Receiver) settings() settings {
-	return settings{clusterID: r.config.ClusterID, bounds: r.config.Bounds, helloTimeout: r.config.HelloTimeout}
 }
 
 func nextLook(f facts, o outcome, answered bool, now time.Time) time.Duration {
@@ -203,7 +192,7 @@ func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Ti
 		return f, nil
 	}
 	message, _ := mirror.Named(peer.Spec.ClusterID)
-	if message, f.heldBack = r.pace.admit(peer.Name, message, now); message != nil {
+	if message, f.heldBack = r.admit(peer.Name, message, now); message != nil {
 		f.raw, f.offer, f.malformed = decode(message)
 		if f.heldBack > 0 || f.mirrorErr != nil || !peer.Protocol().Advertisements {
 			f.raw = nil // there is, or may be, a newer version over there, which will be answered; or nobody to be answered
@@ -246,76 +235,38 @@ func copyKey(peer *v1alpha1.Peer) types.NamespacedName {
 	return types.NamespacedName{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: peer.Spec.ClusterID}
 }
 
-// pace bounds how often the message of one peer is looked at, so that a peer that writes without end costs one look for
-// each interval. Without it, all changes are looked at.
-type pace struct {
-	interval time.Duration
-
-	mu     sync.Mutex
-	byPeer map[string]*intake
-}
-
-// An intake is what was looked at of one peer.
-type intake struct {
-	look    time.Time     // when the peer was, or will be, put into the queue
-	message client.Object // the newest message that was looked at; nil if there was none
-	since   time.Time     // when it was looked at for the first time
-}
-
-// of is called with the lock held.
-func (p *pace) of(peer string) *intake {
-	if p.byPeer[peer] == nil {
-		p.byPeer[peer] = &intake{}
-	}
-	return p.byPeer[peer]
-}
-
-// next returns after what time to look at a change: at once, or an interval after the look before. It is not due if a look
-// is still to come, which sees this change too.
-func (p *pace) next(peer string, now time.Time) (wait time.Duration, due bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in := p.of(peer)
-	if in.look.After(now) {
+// nextLookAt returns after what time to look at a change: at once, or an interval after the look before, so that a peer that
+// writes without end costs one look for each interval. It is not due if a look is still to come, which sees this change too.
+func (r *Receiver) nextLookAt(peer string, now time.Time) (wait time.Duration, due bool) {
+	look := r.looks.of(peer)
+	if look.After(now) {
 		return 0, false
 	}
-	wait = max(0, in.look.Add(p.interval).Sub(now))
-	in.look = now.Add(wait)
+	wait = max(0, look.Add(r.config.ReceiveInterval).Sub(now))
+	r.looks.keep(peer, now.Add(wait))
 	return wait, true
+}
+
+// An intake is the newest message that was looked at of one peer, nil if there was none.
+type intake struct {
+	message client.Object
+	since   time.Time // when it was looked at for the first time
 }
 
 // admit returns the message to look at. If its spec is another than that of the one before, and that was admitted less than
 // an interval ago, it is the one before, and for how long: our own writes have us look again too, so a peer that writes
 // without end would keep us writing.
-func (p *pace) admit(peer string, message client.Object, now time.Time) (client.Object, time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in := p.of(peer)
+func (r *Receiver) admit(peer string, message client.Object, now time.Time) (client.Object, time.Duration) {
+	in := r.intakes.of(peer)
 	if !reflect.DeepEqual(specOf(in.message), specOf(message)) {
-		if wait := in.since.Add(p.interval).Sub(now); wait > 0 {
+		if wait := in.since.Add(r.config.ReceiveInterval).Sub(now); wait > 0 {
 			return in.message, wait
 		}
 		in.since = now
 	}
 	in.message = message
+	r.intakes.keep(peer, in)
 	return message, 0
-}
-
-// peers returns those of whom a message was looked at, or the lack of one.
-func (p *pace) peers() []reconcile.Request {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var requests []reconcile.Request
-	for peer := range p.byPeer {
-		requests = append(requests, requestFor(peer))
-	}
-	return requests
-}
-
-func (p *pace) forget(peer string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.byPeer, peer)
 }
 
 func specOf(message client.Object) any {

@@ -59,7 +59,7 @@ func TestPolicyIsAskedOncePerMessageAndWhenItChanges(t *testing.T) {
 	w.says(w.offer(2))
 	ask(2)
 	w.policies.ring[policy.Incoming]()
-	w.expect(1, w.queue.Len())
+	w.expect(1, len(w.receiver.changed))
 	ask(3)
 	w.get(w.home, peer)
 	peer.Labels = map[string]string{"trusted": "true"}
@@ -196,7 +196,7 @@ func TestPendingChangeDoesNotPassWithTheNextHello(t *testing.T) {
 		w.reconcile(w.receiver)
 		w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
 		w.expect(sequence+2, w.held().Spec.Sequence)
-		w.receiver.policies = newIncomingPolicies(w.home, w.policies, here) // as a restart does
+		w.receiver.known.forget("hamburg") // as a restart does
 		w.expectWrites(0, w.receiver)
 	}
 	w.decides(v1alpha1.DecisionAccept)
@@ -217,7 +217,7 @@ func TestDecisionLapsesWhateverTheSequenceSays(t *testing.T) {
 	w.offered()
 	w.reconcile(w.receiver)
 	w.decides(v1alpha1.DecisionAccept)
-	w.says(w.offer(2, func(s *spec) { s.Prices = &v1alpha1.Prices{Currency: "EUR"} })) // as if it were a hello
+	w.says(w.offer(2, func(s *spec) { s.Prices = &v1alpha1.Prices{Currency: "EUR"} })) // as if nothing else had changed
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPendingApproval)
 
@@ -348,7 +348,7 @@ func TestClockSkewIsSaidUntilTheClocksAgree(t *testing.T) {
 	w.clock.Step(20*time.Minute - 500*time.Millisecond) // what was accepted has ended
 	w.reconcile(w.receiver)
 	expectSkewed(true)
-	w.receiver.policies = newIncomingPolicies(w.home, w.policies, here) // as a restart does
+	w.receiver.known.forget("hamburg") // as a restart does
 	w.expectWrites(0, w.receiver)
 	expectSkewed(true)
 
@@ -371,7 +371,7 @@ func TestRestartChangesNothing(t *testing.T) {
 			w.offered()
 			w.reconcile(w.receiver)
 			w.clock.Step(20 * time.Minute)
-			w.receiver.policies = newIncomingPolicies(w.home, w.policies, here)
+			w.receiver.known.forget("hamburg") // as a restart does
 			w.expectWrites(0, w.receiver)
 
 			w.clock.Step(10 * time.Minute)

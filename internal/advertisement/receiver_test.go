@@ -393,7 +393,7 @@ func TestConfigIsValidated(t *testing.T) {
 }
 
 func TestBoundsOfMessages(t *testing.T) {
-	o := settings{}.decide(facts{peer: &v1alpha1.Peer{}, malformed: errors.New(strings.Repeat("x", 5000))}, start)
+	o := (&Config{}).decide(facts{peer: &v1alpha1.Peer{}, malformed: errors.New(strings.Repeat("x", 5000))}, start)
 	if len(o.verdict.message) != maxMessage {
 		t.Errorf("message has %d bytes", len(o.verdict.message))
 	}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,7 +41,6 @@ type world struct {
 	there    client.WithWatch
 	peers    *peerstest.World
 	hamburg  *peerstest.Peer
-	queue    queue
 	events   *events.FakeRecorder
 	writes   atomic.Int64                              // in both clusters
 	refusing atomic.Pointer[error]                     // why advertisements are not stored
@@ -73,11 +71,6 @@ func newWorld(t *testing.T, changes ...func(*Config)) *world {
 	w.policies = &fakePolicies{}
 	w.publisher = NewPublisher(config, w.home, nil, w.policies, w.clock, w.events)
 	w.receiver = NewReceiver(config, w.home, w.peers.Links, w.policies, w.clock, w.events)
-	w.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	if err := w.receiver.trigger.Start(t.Context(), w.queue); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.queue.ShutDown)
 	return w
 }
 

@@ -24,7 +24,7 @@ func (r *Receiver) report(ctx context.Context, f facts, o outcome, now time.Time
 	held, err := r.storeCopy(ctx, f, o)
 	if cannotBeStored(err) {
 		f.unstorable = fmt.Errorf("this cluster cannot store the advertisement: %w", err)
-		o = r.settings().decide(f, now)
+		o = r.config.decide(f, now)
 		held, err = r.storeCopy(ctx, f, o)
 	}
 	if err != nil {
@@ -188,8 +188,9 @@ func (r *Receiver) drop(ctx context.Context, peer *v1alpha1.Peer) error {
 
 // forget ends what is kept in memory for the peer.
 func (r *Receiver) forget(peer string) {
-	r.pace.forget(peer)
-	r.policies.forget(peer)
+	r.looks.forget(peer)
+	r.intakes.forget(peer)
+	r.known.forget(peer)
 }
 
 // deleteCopy deletes what we hold of the peer's advertisement, if we do.
