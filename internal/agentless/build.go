@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 // build returns what keeps the pod of the ShadowPod running in that namespace of the peer: a ReplicaSet of one replica, or
@@ -160,51 +162,18 @@ func restartRefusal(spec *corev1.PodSpec) string {
 // configurationRefusal refuses what reads ConfigMaps and Secrets: nobody carries them to a cluster without Hanse, and
 // others of the same name may be there.
 func configurationRefusal(spec *corev1.PodSpec) string {
-	const why = "; ConfigMaps and Secrets are not taken to clusters without Hanse"
-	if len(spec.ImagePullSecrets) > 0 {
-		return fmt.Sprintf("it pulls images with Secret %q%s", spec.ImagePullSecrets[0].Name, why)
-	}
+	const why = "ConfigMaps and Secrets are not taken to clusters without Hanse"
+	reason := ""
+	reflection.Visit(spec, func(kind reflection.Kind, name string, _ *bool) {
+		reason = fmt.Sprintf("it refers to %s %q; %s", kind, name, why)
+	})
 	for i := range spec.Volumes {
-		if readsConfiguration(&spec.Volumes[i]) {
-			return fmt.Sprintf("volume %q is a ConfigMap or Secret%s", spec.Volumes[i].Name, why)
+		projected := spec.Volumes[i].Projected
+		if projected != nil && slices.ContainsFunc(projected.Sources, func(s corev1.VolumeProjection) bool { return s.DownwardAPI == nil }) {
+			reason = fmt.Sprintf("volume %q projects more than the pod's own fields; %s", spec.Volumes[i].Name, why)
 		}
 	}
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			if takesConfiguration(&containers[i]) {
-				return fmt.Sprintf("container %q takes its environment from a ConfigMap or Secret%s", containers[i].Name, why)
-			}
-		}
-	}
-	return ""
-}
-
-func readsConfiguration(volume *corev1.Volume) bool {
-	if volume.ConfigMap != nil || volume.Secret != nil {
-		return true
-	}
-	if volume.Projected == nil {
-		return false
-	}
-	for _, source := range volume.Projected.Sources {
-		if source.DownwardAPI == nil {
-			return true
-		}
-	}
-	return false
-}
-
-func takesConfiguration(container *corev1.Container) bool {
-	if len(container.EnvFrom) > 0 {
-		return true
-	}
-	for i := range container.Env {
-		from := container.Env[i].ValueFrom
-		if from != nil && (from.ConfigMapKeyRef != nil || from.SecretKeyRef != nil) {
-			return true
-		}
-	}
-	return false
+	return reason
 }
 
 // hostname is what a kubelet makes of the name of a pod that does not say how its host is called.

@@ -119,7 +119,7 @@ func TestPodsWithConfigurationAreRefused(t *testing.T) {
 		"image pull secret":   {ImagePullSecrets: []corev1.LocalObjectReference{{Name: "a"}}},
 		"volume of a Secret":  {Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}}}},
 		"projected ConfigMap": {Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{}}}}}}}},
-		"environment":         {Containers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{}}}}},
+		"environment":         {Containers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}}}},
 		"variable":            {InitContainers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "a", ValueFrom: source}}}}},
 	} {
 		if got := refusal("web-0", &spec); !strings.Contains(got, "ConfigMaps and Secrets are not taken") {

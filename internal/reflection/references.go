@@ -34,7 +34,7 @@ type Reference struct {
 // References returns what the pod refers to, sorted, each object once. It is optional only if every mention of it is.
 func References(spec *corev1.PodSpec) []Reference {
 	var found []Reference
-	visit(spec, func(kind Kind, name string, optional *bool) {
+	Visit(spec, func(kind Kind, name string, optional *bool) {
 		if name == "" || kind == ConfigMap && name == rootCA {
 			return
 		}
@@ -77,10 +77,11 @@ func Condense(spec *corev1.PodSpec) []corev1.Volume {
 	return volumes
 }
 
-// A visitor is called for each mention of an object.
-type visitor func(kind Kind, name string, optional *bool)
+// A Visitor is called for each mention of an object.
+type Visitor func(kind Kind, name string, optional *bool)
 
-func visit(spec *corev1.PodSpec, see visitor) {
+// Visit calls see for each mention of an object in the pod. Names may be empty, and optional nil.
+func Visit(spec *corev1.PodSpec, see Visitor) {
 	for i := range spec.Volumes {
 		visitVolume(&spec.Volumes[i].VolumeSource, see)
 	}
@@ -98,7 +99,7 @@ func visit(spec *corev1.PodSpec, see visitor) {
 	}
 }
 
-func visitVolume(v *corev1.VolumeSource, see visitor) {
+func visitVolume(v *corev1.VolumeSource, see Visitor) {
 	if v.ConfigMap != nil {
 		see(ConfigMap, v.ConfigMap.Name, v.ConfigMap.Optional)
 	}
@@ -119,7 +120,7 @@ func visitVolume(v *corev1.VolumeSource, see visitor) {
 	}
 }
 
-func visitEnvironment(from []corev1.EnvFromSource, env []corev1.EnvVar, see visitor) {
+func visitEnvironment(from []corev1.EnvFromSource, env []corev1.EnvVar, see Visitor) {
 	for i := range from {
 		if source := from[i].ConfigMapRef; source != nil {
 			see(ConfigMap, source.Name, source.Optional)
