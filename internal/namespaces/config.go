@@ -1,7 +1,6 @@
 package namespaces
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,10 +30,18 @@ const (
 	mappingWorkers = 8
 	firstRetry     = 100 * time.Millisecond
 	longestRetry   = 30 * time.Second
+
+	// settle is for how long answers of peers are gathered before the status tells of them.
+	settle = 200 * time.Millisecond
+	// interval is the least time between two questions about one namespace, and between two looks at what providers offer.
+	interval = time.Second
+	// lookAgain is how often all is looked at when nothing changes: policies may depend on the time.
+	lookAgain = 5 * time.Minute
+	// askAgain is after what time policies are asked again that did not answer.
+	askAgain = 10 * time.Second
 )
 
-// Config is what the controllers of this package need. Of the durations, those that are not set have the default that is
-// named.
+// Config is what the controllers of this package need.
 type Config struct {
 	// Client reads our own cluster from a cache and writes to it.
 	Client client.Client
@@ -58,33 +65,15 @@ type Config struct {
 	Aggregate bool
 	// ClusterID is the id of this cluster, which names its own advertisements.
 	ClusterID string
-	// Settle is for how long answers of peers are gathered before the status tells of them. By default 200 ms.
-	Settle time.Duration
-	// Interval is the least time between two questions about one namespace, and between two looks at what providers offer.
-	// Default 1 s.
-	Interval time.Duration
-	// LookAgain is how often all is looked at when nothing changes: policies may depend on the time. Default 5 minutes.
-	LookAgain time.Duration
-	// Retry is after what time policies are asked again that did not answer. Default 10 s.
-	Retry time.Duration
 }
 
 // Validate reports what is missing.
 func (c *Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Links == nil || c.Decider == nil || c.Clock == nil || c.Events == nil {
-		return errors.New("namespaces: Client, Live, Links, Decider, Clock and Events are needed")
-	}
-	if c.Instance == "" || c.Namespace == "" || c.ClusterID == "" {
-		return errors.New("namespaces: Instance, Namespace and ClusterID are needed")
+	if c.Client == nil || c.Live == nil || c.Links == nil || c.Decider == nil || c.Clock == nil || c.Events == nil ||
+		c.Instance == "" || c.Namespace == "" || c.ClusterID == "" {
+		return errors.New("namespaces: Client, Live, Links, Decider, Clock, Events, Instance, Namespace and ClusterID are needed")
 	}
 	return nil
-}
-
-func (c *Config) setDefaults() {
-	c.Settle = cmp.Or(c.Settle, 200*time.Millisecond)
-	c.Interval = cmp.Or(c.Interval, time.Second)
-	c.LookAgain = cmp.Or(c.LookAgain, 5*time.Minute)
-	c.Retry = cmp.Or(c.Retry, 10*time.Second)
 }
 
 // isCopy tells what providers offer us from our own offers, which lie beside it.
@@ -103,17 +92,8 @@ func New(c Config) (*Controller, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	c.setDefaults()
 	return &Controller{
-		offloadings: &offloadings{
-			config: c, client: c.Client, links: c.Links, decider: c.Decider, clock: c.Clock, events: c.Events,
-			pace: pace{interval: c.Interval, next: map[reconcile.Request]time.Time{}},
-		},
-		mappings: &mappings{client: c.Client, live: c.Live, links: c.Links},
-		spaces: &spaces{client: c.Client, defaults: defaults{
-			client: c.Client, own: c.Namespace, spec: c.Default, aggregate: c.Aggregate, clusterID: c.ClusterID,
-		}},
-		homebound: &homebound{client: c.Client, clock: c.Clock, instance: c.Instance},
+		offloadings: &offloadings{Config: c, pace: pace{}}, mappings: &mappings{c}, spaces: &spaces{c}, homebound: &homebound{c},
 	}, nil
 }
 
@@ -136,8 +116,7 @@ func (c *Controller) Gather(ctx context.Context, _ policy.Question, subject stri
 
 func (c *Controller) setupOffloadings(mgr ctrl.Manager) error {
 	o := c.offloadings
-	changed := func() { o.queue.add(everything) }
-	o.decider.OnChange(policy.Placement, changed)
+	o.Decider.OnChange(policy.Placement, func() { o.queue.add(everything) })
 	atEverything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{everything}
 	})
@@ -146,12 +125,12 @@ func (c *Controller) setupOffloadings(mgr ctrl.Manager) error {
 		For(&v1alpha1.NamespaceOffloading{}, builder.WithPredicates(offloadingChanged)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(offloadingOfNamespace), builder.WithPredicates(metadataChanged)).
 		Watches(&v1alpha1.Advertisement{}, atEverything, builder.WithPredicates(
-			predicate.NewPredicateFuncs(o.config.isCopy), offerChanged)).
+			predicate.NewPredicateFuncs(o.isCopy), offerChanged)).
 		Watches(&v1alpha1.Peer{}, atEverything, builder.WithPredicates(predicate.Or(specChanged, distanceChanged))).
 		Watches(&corev1.Node{}, atEverything, builder.WithPredicates(virtualNodeChanged)).
 		WatchesRawSource(source.TypedFunc[reconcile.Request](o.queue.start)).
-		WatchesRawSource(peers.Changes(o.links, peers.Mappings, o.mappingChanged)).
-		WatchesRawSource(peers.LinkChanges(o.links, o.linkChanged)).
+		WatchesRawSource(peers.Changes(o.Links, peers.Mappings, o.mappingChanged)).
+		WatchesRawSource(peers.LinkChanges(o.Links, o.linkChanged)).
 		// One worker: deciding takes no time but the processor's. And so what it keeps needs no locks.
 		WithOptions(options(1)).
 		Complete(o)
@@ -165,9 +144,9 @@ func (c *Controller) setupMappings(mgr ctrl.Manager) error {
 			builder.WithPredicates(specChanged)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(specChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfNode), builder.WithPredicates(virtualNodeChanged)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod), builder.WithPredicates(podGone)).
-		WatchesRawSource(peers.Changes(c.mappings.links, peers.Mappings, m.mappingChanged)).
-		WatchesRawSource(peers.LinkChanges(c.mappings.links, m.linkChanged)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod), builder.WithPredicates(onlyDeletions())).
+		WatchesRawSource(peers.Changes(m.Links, peers.Mappings, m.mappingChanged)).
+		WatchesRawSource(peers.LinkChanges(m.Links, m.linkChanged)).
 		WithOptions(options(mappingWorkers)).
 		Complete(m)
 }
@@ -176,10 +155,10 @@ func (c *Controller) setupSpaces(mgr ctrl.Manager) error {
 	inNamespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespaces-space").
-		For(&corev1.Namespace{}, builder.WithPredicates(labelsChanged)).
+		For(&corev1.Namespace{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(predicate.Or(specChanged, keepingChanged))).
 		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(leavesOrEnds)).
-		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(c.spaces.defaults.twinsOf),
+		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(c.spaces.twinsOf),
 			builder.WithPredicates(hopsChanged)).
 		WithOptions(options(1)).
 		Complete(c.spaces)
@@ -188,9 +167,10 @@ func (c *Controller) setupSpaces(mgr ctrl.Manager) error {
 func (c *Controller) setupHomebound(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespaces-homebound").
-		For(&corev1.Pod{}, builder.WithPredicates(keptAtHome)).
+		// The strategy when a pod is made counts, so no later event of a pod is looked at.
+		For(&corev1.Pod{}, builder.WithPredicates(onlyNew(), predicate.NewPredicateFuncs(isKeptHome))).
 		// Two watches have no order: a pod may be seen before the NamespaceOffloading that admission kept it home by.
-		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(c.homebound.podsOf), builder.WithPredicates(appears)).
+		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(c.homebound.podsOf), builder.WithPredicates(onlyNew())).
 		WithOptions(options(1)).
 		Complete(c.homebound)
 }

@@ -2,7 +2,6 @@ package namespaces
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -30,56 +27,48 @@ type Default struct {
 	Spec     v1alpha1.NamespaceOffloadingSpec
 }
 
-// defaults keeps the NamespaceOffloadings that the administrator wants, and those by which pods of peers go on to providers
-// of ours. Those that users made, or made theirs by taking the annotation off, are not touched.
-type defaults struct {
-	client    client.Client
-	own       string // Hanse's own namespace
-	spec      *Default
-	aggregate bool
-	clusterID string
-}
-
-// keep makes, changes or deletes the NamespaceOffloading of one namespace. What was found there may be nil.
-func (d *defaults) keep(ctx context.Context, namespace *corev1.Namespace, found *v1alpha1.NamespaceOffloading) error {
+// keep makes, changes or deletes the NamespaceOffloading that the administrator wants in the namespace, or by which pods of
+// peers go on to providers of ours. What was found there may be nil. One that a user made, or made theirs by taking the
+// annotation off, is not touched.
+func (s *spaces) keep(ctx context.Context, namespace *corev1.Namespace, found *v1alpha1.NamespaceOffloading) error {
 	if !namespace.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	wanted, err := d.wanted(ctx, namespace)
+	wanted, err := s.wanted(ctx, namespace)
 	if err != nil {
 		return err
 	}
 	switch {
 	case found == nil && wanted != nil:
-		return d.create(ctx, namespace.Name, wanted)
+		return s.create(ctx, namespace.Name, wanted)
 	case found == nil || !isKept(found) || !found.DeletionTimestamp.IsZero():
 		return nil
 	case wanted == nil:
-		return d.remove(ctx, found)
+		return s.remove(ctx, found)
 	case !equality.Semantic.DeepEqual(found.Spec, defaulted(*wanted)):
-		return d.replace(ctx, found, wanted)
+		return s.replace(ctx, found, wanted)
 	}
 	return nil
 }
 
 // wanted returns what the namespace is to be offloaded by, and nil if it is not to be.
-func (d *defaults) wanted(ctx context.Context, namespace *corev1.Namespace) (*v1alpha1.NamespaceOffloadingSpec, error) {
+func (s *spaces) wanted(ctx context.Context, namespace *corev1.Namespace) (*v1alpha1.NamespaceOffloadingSpec, error) {
 	if namespace.Labels[v1alpha1.LabelType] == v1alpha1.TypeTwin {
-		return d.onward(ctx, namespace.Labels[v1alpha1.LabelPeer])
+		return s.onward(ctx, namespace.Labels[v1alpha1.LabelPeer])
 	}
-	if d.spec == nil || d.isOfTheSystem(namespace) || !d.spec.Selector.Matches(labels.Set(namespace.Labels)) {
+	if s.Default == nil || s.isOfTheSystem(namespace) || !s.Default.Selector.Matches(labels.Set(namespace.Labels)) {
 		return nil, nil
 	}
-	return &d.spec.Spec, nil
+	return &s.Default.Spec, nil
 }
 
 // isOfTheSystem reports whether nobody wants the namespace's pods elsewhere, whatever a selector says: providers refuse
 // those of Kubernetes, and pods that came from elsewhere are not sent on by default.
-func (d *defaults) isOfTheSystem(namespace *corev1.Namespace) bool {
+func (s *spaces) isOfTheSystem(namespace *corev1.Namespace) bool {
 	_, typed := namespace.Labels[v1alpha1.LabelType]
 	_, managed := namespace.Labels[v1alpha1.LabelManaged]
 	name := namespace.Name
-	return typed || managed || name == d.own || name == metav1.NamespaceDefault ||
+	return typed || managed || name == s.Namespace || name == metav1.NamespaceDefault ||
 		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, "hanse-")
 }
 
@@ -87,8 +76,8 @@ func isKept(offloading client.Object) bool {
 	return offloading.GetAnnotations()[v1alpha1.AnnotationKeptOffloading] == "true"
 }
 
-func (d *defaults) create(ctx context.Context, namespace string, wanted *v1alpha1.NamespaceOffloadingSpec) error {
-	err := d.client.Create(ctx, &v1alpha1.NamespaceOffloading{
+func (s *spaces) create(ctx context.Context, namespace string, wanted *v1alpha1.NamespaceOffloadingSpec) error {
+	err := s.Client.Create(ctx, &v1alpha1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName,
 			Annotations: map[string]string{v1alpha1.AnnotationKeptOffloading: "true"},
@@ -105,19 +94,14 @@ func (d *defaults) create(ctx context.Context, namespace string, wanted *v1alpha
 	return nil
 }
 
-// replace puts all of the spec bacd. One that has become the user's meanwhile is left alone: then the test fails. Applying
-// would leave fields that others have added.
-func (d *defaults) replace(
+// replace puts all of the spec back, unless somebody has changed the object since we looked: it may be the user's by now.
+// Applying would leave fields that others have added.
+func (s *spaces) replace(
 	ctx context.Context, found *v1alpha1.NamespaceOffloading, wanted *v1alpha1.NamespaceOffloadingSpec,
 ) error {
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/annotations/hanse.dev~1kept", "value": "true"},
-		{"op": "replace", "path": "/spec", "value": wanted},
-	})
-	if err != nil {
-		return fmt.Errorf("encode the NamespaceOffloading: %w", err)
-	}
-	err = d.client.Patch(ctx, found.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), fieldOwner)
+	changed := found.DeepCopy()
+	changed.Spec = *wanted.DeepCopy()
+	err := s.Client.Patch(ctx, changed, client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{}), fieldOwner)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("put the NamespaceOffloading of namespace %s back: %w", found.Namespace, err)
 	}
@@ -126,8 +110,8 @@ func (d *defaults) replace(
 }
 
 // remove deletes what is kept no longer, unless somebody has changed it since we looked: it may be the user's by now.
-func (d *defaults) remove(ctx context.Context, found *v1alpha1.NamespaceOffloading) error {
-	err := d.client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
+func (s *spaces) remove(ctx context.Context, found *v1alpha1.NamespaceOffloading) error {
+	err := s.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the NamespaceOffloading of namespace %s: %w", found.Namespace, err)
 	}
@@ -155,12 +139,12 @@ func defaulted(spec v1alpha1.NamespaceOffloadingSpec) v1alpha1.NamespaceOffloadi
 
 // onward returns how the twins of a consumer are offloaded in their turn: to those clusters that our offer to that
 // consumer says are behind us, home first. So the policies about offers decide about pods that are sent on, too.
-func (d *defaults) onward(ctx context.Context, consumer string) (*v1alpha1.NamespaceOffloadingSpec, error) {
-	if !d.aggregate {
+func (s *spaces) onward(ctx context.Context, consumer string) (*v1alpha1.NamespaceOffloadingSpec, error) {
+	if !s.Aggregate {
 		return nil, nil
 	}
-	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer), Name: d.clusterID}
-	ad, err := find(ctx, d.client, key, &v1alpha1.Advertisement{})
+	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer), Name: s.ClusterID}
+	ad, err := find(ctx, s.Client, key, &v1alpha1.Advertisement{})
 	if err != nil || ad == nil || len(ad.Spec.Nested) == 0 {
 		return nil, err
 	}
@@ -175,13 +159,13 @@ func (d *defaults) onward(ctx context.Context, consumer string) (*v1alpha1.Names
 }
 
 // twinsOf are the twins of the consumer that the advertisement is for, if it is ours.
-func (d *defaults) twinsOf(ctx context.Context, ad client.Object) []reconcile.Request {
-	consumer, ours := d.consumerOf(ad)
-	if !ours {
+func (s *spaces) twinsOf(ctx context.Context, ad client.Object) []reconcile.Request {
+	consumer, inTenant := strings.CutPrefix(ad.GetNamespace(), v1alpha1.TenantNamespacePrefix)
+	if !s.Aggregate || !inTenant || ad.GetName() != s.ClusterID {
 		return nil
 	}
 	twins := &corev1.NamespaceList{}
-	err := d.client.List(ctx, twins, client.UnsafeDisableDeepCopy,
+	err := s.Client.List(ctx, twins, client.UnsafeDisableDeepCopy,
 		client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: consumer})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing twin namespaces", "Peer", consumer)
@@ -194,21 +178,7 @@ func (d *defaults) twinsOf(ctx context.Context, ad client.Object) []reconcile.Re
 	return requests
 }
 
-// consumerOf returns whom the advertisement is for, if it is one of ours that counts.
-func (d *defaults) consumerOf(ad client.Object) (string, bool) {
-	consumer, inTenant := strings.CutPrefix(ad.GetNamespace(), v1alpha1.TenantNamespacePrefix)
-	return consumer, d.aggregate && inTenant && ad.GetName() == d.clusterID
-}
-
 // hopsChanged lets through advertisements that name others behind their sender than before.
-var hopsChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool { return !slices.Equal(hops(e.ObjectOld), hops(e.ObjectNew)) },
-}
-
-func hops(object client.Object) []string {
-	ad, isAd := object.(*v1alpha1.Advertisement)
-	if !isAd {
-		return nil
-	}
-	return exchange.NextHops(&ad.Spec)
-}
+var hopsChanged = changed(func(before, after *v1alpha1.Advertisement) bool {
+	return !slices.Equal(exchange.NextHops(&before.Spec), exchange.NextHops(&after.Spec))
+})

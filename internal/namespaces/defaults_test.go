@@ -25,7 +25,7 @@ func namespaceWith(name string, labels map[string]string) *corev1.Namespace {
 // keep looks at the namespace, with a default for the team.
 func (w *world) keep(namespace string, strategy v1alpha1.OffloadingStrategy) {
 	w.t.Helper()
-	w.controller.spaces.defaults.spec = &Default{
+	w.controller.spaces.Default = &Default{
 		Selector: labels.SelectorFromSet(batch), Spec: v1alpha1.NamespaceOffloadingSpec{Strategy: strategy},
 	}
 	w.look(namespace)
@@ -73,7 +73,7 @@ func TestWhichNamespacesAreOffloadedByDefault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, test.namespace)
-			w.controller.spaces.defaults.own = "elsewhere"
+			w.controller.spaces.Namespace = "elsewhere"
 			w.keep(test.namespace.Name, v1alpha1.StrategyRemote)
 			got, kept := w.strategies()[test.namespace.Name]
 			if kept != test.want || kept && got != v1alpha1.StrategyRemote {
@@ -89,7 +89,7 @@ func TestTheUsersOwnIsNotTouched(t *testing.T) {
 	if got := w.strategies()["shop"]; got != v1alpha1.StrategyLocal {
 		t.Errorf("strategy %s, want the user's", got)
 	}
-	w.controller.spaces.defaults.spec = nil
+	w.controller.spaces.Default = nil
 	w.look("shop")
 	if got := w.strategies()["shop"]; got != v1alpha1.StrategyLocal {
 		t.Errorf("strategy %q after the setting went, want the user's", got)
@@ -128,10 +128,10 @@ func TestWhatBecameTheUsersMeanwhileIsLeftAlone(t *testing.T) {
 	own.Annotations = nil
 	own.Spec.Strategy = v1alpha1.StrategyLocal
 	w.change(own)
-	if err := w.controller.spaces.defaults.replace(t.Context(), seen, &w.controller.spaces.defaults.spec.Spec); err == nil {
+	if err := w.controller.spaces.replace(t.Context(), seen, &w.controller.spaces.Default.Spec); err == nil {
 		t.Error("it was put back")
 	}
-	if err := w.controller.spaces.defaults.remove(t.Context(), seen); err == nil {
+	if err := w.controller.spaces.remove(t.Context(), seen); err == nil {
 		t.Error("it was deleted")
 	}
 	if got := w.strategies()["shop"]; got != v1alpha1.StrategyLocal {
@@ -142,7 +142,7 @@ func TestWhatBecameTheUsersMeanwhileIsLeftAlone(t *testing.T) {
 func TestAKeptOneGoesWithItsCause(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"the namespace matches no longer": func(w *world) { w.change(namespaceWith("shop", nil)) },
-		"the setting is gone":             func(w *world) { w.controller.spaces.defaults.spec = nil },
+		"the setting is gone":             func(w *world) { w.controller.spaces.Default = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, namespaceWith("shop", batch))

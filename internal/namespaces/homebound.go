@@ -9,12 +9,12 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // Events live for an hour. Nobody needs one about a pod that is older.
@@ -25,23 +25,19 @@ const maxNote = 1024
 
 // homebound tells users of namespaces with strategy Remote, by an event on the pod, why a pod runs at home. A request names
 // the pod.
-type homebound struct {
-	client   client.Client
-	clock    clock.PassiveClock
-	instance string
-}
+type homebound struct{ Config }
 
 // Reconcile looks at one pod.
 func (h *homebound) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	pod, err := find(ctx, h.client, request.NamespacedName, &corev1.Pod{})
+	pod, err := find(ctx, h.Client, request.NamespacedName, &corev1.Pod{})
 	if err != nil || pod == nil {
 		return reconcile.Result{}, err
 	}
-	offloading, err := find(ctx, h.client, offloadingIn(pod.Namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	offloading, err := find(ctx, h.Client, offloadingIn(pod.Namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil || offloading == nil {
 		return reconcile.Result{}, err
 	}
-	cause, age := pod.Annotations[v1alpha1.AnnotationRunsAtHome], h.clock.Since(pod.CreationTimestamp.Time)
+	cause, age := pod.Annotations[v1alpha1.AnnotationRunsAtHome], h.Clock.Since(pod.CreationTimestamp.Time)
 	if offloading.Spec.Strategy != v1alpha1.StrategyRemote || cause == "" || age >= eventLife {
 		return reconcile.Result{}, nil
 	}
@@ -51,13 +47,13 @@ func (h *homebound) Reconcile(ctx context.Context, request reconcile.Request) (r
 // podsOf returns the pods that admission has kept at home in the namespace of the NamespaceOffloading.
 func (h *homebound) podsOf(ctx context.Context, offloading client.Object) []reconcile.Request {
 	pods := &corev1.PodList{}
-	if err := h.client.List(ctx, pods, client.InNamespace(offloading.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := h.Client.List(ctx, pods, client.InNamespace(offloading.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the pods of a namespace", "Namespace", offloading.GetNamespace())
 		return nil
 	}
 	var kept []reconcile.Request
 	for i := range pods.Items {
-		if pods.Items[i].Annotations[v1alpha1.AnnotationRunsAtHome] != "" {
+		if isKeptHome(&pods.Items[i]) {
 			kept = append(kept, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
 		}
 	}
@@ -69,19 +65,19 @@ func (h *homebound) podsOf(ctx context.Context, offloading client.Object) []reco
 func (h *homebound) tell(ctx context.Context, pod *corev1.Pod, cause string) error {
 	event := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: pod.Namespace, Name: "runs-at-home." + string(pod.UID)},
-		EventTime:           metav1.NewMicroTime(h.clock.Now()),
+		EventTime:           metav1.NewMicroTime(h.Clock.Now()),
 		ReportingController: "hanse.dev/namespaces",
-		ReportingInstance:   cut(h.instance, 128),
+		ReportingInstance:   sanitize.Text(h.Instance, 128),
 		Action:              "Admission",
 		Reason:              v1alpha1.ReasonRunsAtHome,
 		Type:                corev1.EventTypeWarning,
-		Note: cut("The namespace has strategy Remote, but this pod cannot run in another cluster yet and stays on the "+
+		Note: sanitize.Text("The namespace has strategy Remote, but this pod cannot run in another cluster yet and stays on the "+
 			"nodes of this one: "+cause, maxNote),
 		Regarding: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 		},
 	}
-	err := h.client.Create(ctx, event)
+	err := h.Client.Create(ctx, event)
 	// A namespace that is being deleted takes no new objects.
 	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil

@@ -26,20 +26,16 @@ func usable(links *peers.Links, peer string, agentless bool) (*peers.Link, bool)
 
 // mappings sees to it that one peer has a NamespaceMapping for one namespace exactly while it is needed. A request has
 // the namespace, and as its name that of the Peer.
-type mappings struct {
-	client client.Client
-	live   client.Reader
-	links  *peers.Links
-}
+type mappings struct{ Config }
 
 // Reconcile asks the peer for a twin of the namespace, or takes the request back.
 func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	namespace, peer := request.Namespace, request.Name
-	seen, decision, err := m.need(ctx, m.client, namespace, peer)
+	seen, decision, err := m.need(ctx, m.Client, namespace, peer)
 	if err != nil || (seen.peer != nil && !seen.peer.Protocol().Mappings) {
 		return reconcile.Result{}, err
 	}
-	link, ok := usable(m.links, peer, false)
+	link, ok := usable(m.Links, peer, false)
 	if answers := ok && link.Err() == nil; !answers {
 		return reconcile.Result{}, nil // when the link can be used again, a change of it asks for another look
 	}
@@ -99,7 +95,7 @@ func ask(ctx context.Context, link *peers.Link, namespace, twin string) error {
 // takeBack takes the request for a twin back, because nothing needs the twin any more or because it is to get another name,
 // which the next look then asks for. That ends every pod in the twin, so it waits for them, and nothing cached is believed.
 func (m *mappings) takeBack(ctx context.Context, link *peers.Link, mapping *v1alpha1.NamespaceMapping, peer string) error {
-	seen, decision, err := m.need(ctx, m.live, mapping.Name, peer)
+	seen, decision, err := m.need(ctx, m.Live, mapping.Name, peer)
 	if err != nil || decision == unknown || (decision == needed && !misnamed(seen.offloading, mapping)) {
 		return err
 	}
@@ -121,7 +117,7 @@ func (m *mappings) takeBack(ctx context.Context, link *peers.Link, mapping *v1al
 
 func (m *mappings) hasPods(ctx context.Context, namespace, node string) (bool, error) {
 	pods := &corev1.PodList{}
-	err := m.live.List(ctx, pods, client.InNamespace(namespace),
+	err := m.Live.List(ctx, pods, client.InNamespace(namespace),
 		client.MatchingFields{"spec.nodeName": node}, client.Limit(1))
 	if err != nil {
 		return false, fmt.Errorf("list pods of namespace %s on node %s: %w", namespace, node, err)
@@ -148,14 +144,6 @@ func twinName(offloading *v1alpha1.NamespaceOffloading) string {
 // misnamed reports whether the mapping asks for another name than the user wants now.
 func misnamed(offloading *v1alpha1.NamespaceOffloading, mapping *v1alpha1.NamespaceMapping) bool {
 	return mapping.Spec.Twin != twinName(offloading)
-}
-
-// twinThere returns the namespace of the peer that pods of any namespace run in.
-func twinThere(peer *v1alpha1.Peer) string {
-	if len(peer.Spec.Namespaces) == 0 {
-		return ""
-	}
-	return peer.Spec.Namespaces[0]
 }
 
 // A need says whether a peer should have a twin of a namespace.
@@ -213,12 +201,12 @@ func provides(peer *v1alpha1.Peer) bool {
 // pairsOfNamespace are the namespace and each peer that there is a link to.
 func (m *mappings) pairsOfNamespace(ctx context.Context, offloading client.Object) []reconcile.Request {
 	list := &v1alpha1.PeerList{}
-	if err := m.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := m.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing peers", "namespace", offloading.GetNamespace())
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if _, linked := m.links.Get(list.Items[i].Name); linked {
+		if _, linked := m.Links.Get(list.Items[i].Name); linked {
 			requests = append(requests, pair(offloading.GetNamespace(), list.Items[i].Name))
 		}
 	}
@@ -236,12 +224,12 @@ func (m *mappings) pairsOfPeer(ctx context.Context, peer client.Object) []reconc
 
 // pairsOf are the peer and each namespace that is offloaded here or that the peer has a mapping of.
 func (m *mappings) pairsOf(ctx context.Context, name string) []reconcile.Request {
-	peer, err := find(ctx, m.client, types.NamespacedName{Name: name}, &v1alpha1.Peer{})
-	link, linked := m.links.Get(name)
+	peer, err := find(ctx, m.Client, types.NamespacedName{Name: name}, &v1alpha1.Peer{})
+	link, linked := m.Links.Get(name)
 	if err != nil || peer == nil || !linked || !peer.Protocol().Mappings {
 		return nil // nothing can be asked of it
 	}
-	requests, err := offloaded(ctx, m.client)
+	requests, err := offloaded(ctx, m.Client)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing offloaded namespaces", "Peer", name)
 	}

@@ -149,7 +149,7 @@ func TestTwinIsNotGivenUpOnTheWordOfACache(t *testing.T) {
 	w.connect("turin")
 	w.settle("shop")
 	empty := newWorld(t)
-	w.controller.mappings.client = empty.home
+	w.controller.mappings.Client = empty.home
 
 	w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
 	if diff := cmp.Diff([]string{"shop"}, w.peers["turin"].names()); diff != "" {

@@ -26,18 +26,18 @@ type market struct {
 func (c *offloadings) readMarket(ctx context.Context) (*market, error) {
 	ads, peers := &v1alpha1.AdvertisementList{}, &v1alpha1.PeerList{}
 	// Nothing of it is changed, and all of it is read again and again.
-	if err := c.client.List(ctx, ads, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, ads, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list advertisements: %w", err)
 	}
-	if err := c.client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list peers: %w", err)
 	}
-	nodes, err := virtualNodes(ctx, c.client)
+	nodes, err := virtualNodes(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
-	copies := slices.DeleteFunc(ads.Items, func(ad v1alpha1.Advertisement) bool { return !c.config.isCopy(&ad) })
-	return newMarket(exchange.NewTable(copies, c.clock.Now()).WithLinks(peers.Items), nodes), nil
+	copies := slices.DeleteFunc(ads.Items, func(ad v1alpha1.Advertisement) bool { return !c.isCopy(&ad) })
+	return newMarket(exchange.NewTable(copies, c.Clock.Now()).WithLinks(peers.Items), nodes), nil
 }
 
 func newMarket(table exchange.Table, nodes []corev1.Node) *market {
@@ -55,9 +55,6 @@ func newMarket(table exchange.Table, nodes []corev1.Node) *market {
 		// An offer counts for new pods from the time on that there is a node for them.
 		row.Open = row.Open && open[row.Peer]
 		m.rows = append(m.rows, row)
-	}
-	for i := range m.rows {
-		row := &m.rows[i]
 		rows = append(rows, policy.TableRow{Peer: row.Peer, Open: row.Open, Offer: &row.Offer, RoundTrip: row.RoundTrip})
 	}
 	m.table = policy.NewTable(rows)
@@ -65,19 +62,14 @@ func newMarket(table exchange.Table, nodes []corev1.Node) *market {
 }
 
 // A pace keeps looks at the same thing apart: the first is taken at once, and however many are asked for in the interval
-// after it, one is taken at its end. It is used by one worker.
-type pace struct {
-	interval time.Duration
-	next     map[reconcile.Request]time.Time // request → when the next look may be taken
-}
+// after it, one is taken at its end. It is used by one worker. It has when the next look may be taken.
+type pace map[reconcile.Request]time.Time
 
 // wait returns how long to wait for the next look. If that is no time at all, the look counts as taken.
 func (p pace) wait(request reconcile.Request, now time.Time) time.Duration {
-	if wait := p.next[request].Sub(now); wait > 0 {
-		return min(wait, p.interval) // a clock that was set back must not stop us
+	if wait := p[request].Sub(now); wait > 0 {
+		return min(wait, interval) // a clock that was set back must not stop us
 	}
-	p.next[request] = now.Add(p.interval)
+	p[request] = now.Add(interval)
 	return 0
 }
-
-func (p pace) forget(request reconcile.Request) { delete(p.next, request) }

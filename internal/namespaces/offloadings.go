@@ -10,15 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
-	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
@@ -34,14 +31,10 @@ type Decider interface {
 
 // offloadings keeps the status of each NamespaceOffloading. A request names one, or is everything.
 type offloadings struct {
-	config  Config
-	client  client.Client
-	links   *peers.Links
-	decider Decider
-	clock   clock.PassiveClock
-	events  events.EventRecorder
-	queue   queue
-	pace    pace
+	Config
+
+	queue queue
+	pace  pace
 	// market is what providers offer, as the first decision after the last look at everything found it; nil before that. To
 	// read it costs more the more peers there are, and without offloaded namespaces nobody wants it. Only the controller's
 	// single worker touches it.
@@ -53,9 +46,9 @@ func (c *offloadings) Reconcile(ctx context.Context, request reconcile.Request) 
 	if request == everything {
 		return c.lookAtEverything(ctx)
 	}
-	offloading, err := find(ctx, c.client, request.NamespacedName, &v1alpha1.NamespaceOffloading{})
+	offloading, err := find(ctx, c.Client, request.NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil || offloading == nil || !offloading.DeletionTimestamp.IsZero() {
-		c.pace.forget(request)
+		delete(c.pace, request)
 		return reconcile.Result{}, err
 	}
 	seen, err := c.observe(ctx, offloading)
@@ -66,21 +59,21 @@ func (c *offloadings) Reconcile(ctx context.Context, request reconcile.Request) 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: again}, c.store(ctx, offloading, statusOf(seen, c.clock.Now()))
+	return reconcile.Result{RequeueAfter: again}, c.store(ctx, offloading, statusOf(seen, c.Clock.Now()))
 }
 
 // lookAtEverything has each namespace looked at, with what providers offer by then.
 func (c *offloadings) lookAtEverything(ctx context.Context) (reconcile.Result, error) {
-	if wait := c.pace.wait(everything, c.clock.Now()); wait > 0 {
+	if wait := c.pace.wait(everything, c.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	requests, err := offloaded(ctx, c.client)
+	requests, err := offloaded(ctx, c.Client)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	c.market = nil
 	c.queue.add(requests...)
-	return reconcile.Result{RequeueAfter: c.config.LookAgain}, nil
+	return reconcile.Result{RequeueAfter: lookAgain}, nil
 }
 
 // observe gathers what each peer that the offloading selects has answered.
@@ -91,10 +84,10 @@ func (c *offloadings) observe(ctx context.Context, offloading *v1alpha1.Namespac
 		return seen, nil //nolint:nilerr // the status of the NamespaceOffloading tells the user; trying again cannot help
 	}
 	all := &v1alpha1.PeerList{}
-	if err := c.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
 		return facts{}, fmt.Errorf("list peers: %w", err)
 	}
-	nodes, err := virtualNodes(ctx, c.client)
+	nodes, err := virtualNodes(ctx, c.Client)
 	if err != nil {
 		return facts{}, err
 	}
@@ -106,30 +99,33 @@ func (c *offloadings) observe(ctx context.Context, offloading *v1alpha1.Namespac
 		peer := &all.Items[i]
 		situation := situation{offloading: offloading, peer: peer, node: byName[v1alpha1.VirtualNodeName(peer.Name)]}
 		if decision, err := decide(situation); err == nil && decision == needed {
-			seen.answers = append(seen.answers, c.answer(peer, offloading))
+			seen.clusters = append(seen.clusters, c.cluster(peer, offloading))
 		}
 	}
 	return seen, nil
 }
 
-func (c *offloadings) answer(peer *v1alpha1.Peer, offloading *v1alpha1.NamespaceOffloading) answer {
-	link, ok := usable(c.links, peer.Name, !peer.Protocol().Mappings)
-	if !ok {
-		return answer{peer: peer.Name}
+// cluster says how the offloading to one peer stands.
+func (c *offloadings) cluster(peer *v1alpha1.Peer, offloading *v1alpha1.NamespaceOffloading) v1alpha1.ClusterOffloading {
+	hasMappings := peer.Protocol().Mappings
+	link, ok := usable(c.Links, peer.Name, !hasMappings)
+	cluster := v1alpha1.ClusterOffloading{Peer: peer.Name, State: statePending}
+	switch {
+	case !ok:
+		cluster.Message = "There is no connection to the peer: see the conditions of its Peer"
+		return cluster
+	case hasMappings:
+		return standing(cluster, link.Mapping(offloading.Namespace), twinName(offloading))
+	case len(peer.Spec.Namespaces) > 0: // where an administrator has chosen one namespace for all pods
+		cluster.State, cluster.Twin = stateReady, peer.Spec.Namespaces[0]
 	}
-	if !peer.Protocol().Mappings {
-		return answer{peer: peer.Name, connected: true, twin: twinThere(peer)}
-	}
-	mapping := link.Mapping(offloading.Namespace)
-	return answer{
-		peer: peer.Name, connected: true, mapping: mapping, misnamed: mapping != nil && misnamed(offloading, mapping),
-	}
+	return cluster
 }
 
 // place adds to the facts where new pods go, and returns when to look at that again. Policies are asked about one namespace
 // at most once in an interval. In between, what was decided last stays.
 func (c *offloadings) place(ctx context.Context, request reconcile.Request, seen *facts) (time.Duration, error) {
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	if wait := c.pace.wait(request, now); wait > 0 {
 		seen.placed = undecided(seen.offloading)
 		return wait, nil
@@ -139,7 +135,7 @@ func (c *offloadings) place(ctx context.Context, request reconcile.Request, seen
 		return 0, err
 	}
 	if seen.placed.failed {
-		return c.config.Retry, nil
+		return askAgain, nil
 	}
 	return 0, nil
 }
@@ -160,7 +156,7 @@ func (c *offloadings) decide(ctx context.Context, seen *facts) (outcome, error) 
 			return outcome{}, err
 		}
 	}
-	namespace, err := find(ctx, c.client, client.ObjectKey{Name: offloading.Namespace}, &corev1.Namespace{})
+	namespace, err := find(ctx, c.Client, client.ObjectKey{Name: offloading.Namespace}, &corev1.Namespace{})
 	if err != nil || namespace == nil {
 		return undecided(offloading), err
 	}
@@ -176,11 +172,11 @@ func (c *offloadings) decide(ctx context.Context, seen *facts) (outcome, error) 
 }
 
 func (c *offloadings) ask(ctx context.Context, q question, namespace *corev1.Namespace) (decision, error) {
-	input, err := policy.NewInput(q.facts(c.market, namespace, c.clock.Now()))
+	input, err := policy.NewInput(q.facts(c.market, namespace, c.Clock.Now()))
 	if err != nil {
 		return decision{}, err
 	}
-	said, err := c.decider.Decide(ctx, policy.Placement, input)
+	said, err := c.Decider.Decide(ctx, policy.Placement, input)
 	if err != nil {
 		return decision{}, err
 	}
@@ -199,7 +195,7 @@ func (c *offloadings) store(
 	}
 	changed := offloading.DeepCopy()
 	changed.Status = status
-	err := c.client.Status().Patch(ctx, changed, client.MergeFrom(offloading), fieldOwner)
+	err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(offloading), fieldOwner)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -217,6 +213,6 @@ func (c *offloadings) announce(ctx context.Context, offloading *v1alpha1.Namespa
 	if now.Status != metav1.ConditionTrue {
 		kind, reason = corev1.EventTypeWarning, now.Reason
 	}
-	c.events.Eventf(offloading, nil, kind, reason, "Place", "%s", now.Message)
+	c.Events.Eventf(offloading, nil, kind, reason, "Place", "%s", now.Message)
 	ctrl.LoggerFrom(ctx).Info("Placement changed", "status", now.Status, "reason", now.Reason, "message", now.Message)
 }

@@ -33,7 +33,7 @@ func adFor(peer, id string, behind ...string) *v1alpha1.Advertisement {
 func passingOn(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := newWorld(t, objects...)
-	w.controller.spaces.defaults.aggregate, w.controller.spaces.defaults.clusterID = true, "genoa"
+	w.controller.spaces.Aggregate, w.controller.spaces.ClusterID = true, "genoa"
 	return w
 }
 
@@ -81,7 +81,7 @@ func TestTwinsAreOffloadedNoLongerThanTheOfferSays(t *testing.T) {
 	if diff := cmp.Diff([]v1alpha1.LabelValue{"pisa"}, selected); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	w.controller.spaces.defaults.aggregate = false
+	w.controller.spaces.Aggregate = false
 	w.look("shop-turin")
 	if left := w.strategies(); len(left) > 0 {
 		t.Errorf("offloaded still: %v", left)
@@ -90,14 +90,14 @@ func TestTwinsAreOffloadedNoLongerThanTheOfferSays(t *testing.T) {
 
 func TestOurOfferWakesTheTwinsOfItsConsumer(t *testing.T) {
 	w := passingOn(t, twinFor("turin", "shop-turin"), twinFor("turin", "bank-turin"), twinFor("parma", "shop-parma"), namespaceWith("shop", nil))
-	got := w.controller.spaces.defaults.twinsOf(t.Context(), adFor("turin", "genoa", "milan"))
+	got := w.controller.spaces.twinsOf(t.Context(), adFor("turin", "genoa", "milan"))
 	want := []reconcile.Request{
 		{NamespacedName: types.NamespacedName{Name: "bank-turin"}}, {NamespacedName: types.NamespacedName{Name: "shop-turin"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := w.controller.spaces.defaults.twinsOf(t.Context(), adFor("turin", "turin", "milan")); len(got) > 0 {
+	if got := w.controller.spaces.twinsOf(t.Context(), adFor("turin", "turin", "milan")); len(got) > 0 {
 		t.Errorf("an offer to us wakes %v", got)
 	}
 	heartbeat, other := adFor("turin", "genoa", "milan"), adFor("turin", "genoa", "milan", "pisa")

@@ -201,14 +201,14 @@ func misread(offloading *v1alpha1.NamespaceOffloading, err error) outcome {
 // that of a namespace and of a class with a slash between them, about those of the class. It is an error if they would not
 // be asked. It may be called while the controller works.
 func (c *offloadings) gather(ctx context.Context, name, class string) (policy.Facts, error) {
-	namespace, err := find(ctx, c.client, client.ObjectKey{Name: name}, &corev1.Namespace{})
+	namespace, err := find(ctx, c.Client, client.ObjectKey{Name: name}, &corev1.Namespace{})
 	if err != nil {
 		return policy.Facts{}, err
 	}
 	if namespace == nil {
 		return policy.Facts{}, fmt.Errorf("there is no namespace %s", name)
 	}
-	offloading, err := find(ctx, c.client, offloadingIn(name).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	offloading, err := find(ctx, c.Client, offloadingIn(name).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	switch {
 	case err != nil:
 		return policy.Facts{}, err
@@ -230,5 +230,5 @@ func (c *offloadings) gather(ctx context.Context, name, class string) (policy.Fa
 	if which < 0 {
 		return policy.Facts{}, fmt.Errorf("namespace %s has no class %q in spec.placement", name, class)
 	}
-	return asked[which].facts(now, namespace, c.clock.Now()), nil
+	return asked[which].facts(now, namespace, c.Clock.Now()), nil
 }

@@ -149,7 +149,7 @@ func TestAPolicyThatFailsLeavesWhatWasDecided(t *testing.T) {
 	}
 	writes := w.writes
 	w.clock.Step(time.Minute)
-	if after := w.reconcile(offloadingIn("shop")); after != w.controller.offloadings.config.Retry {
+	if after := w.reconcile(offloadingIn("shop")); after != askAgain {
 		t.Errorf("is tried again after %s", after)
 	}
 	if w.writes != writes || len(w.events()) > 0 {

@@ -2,11 +2,11 @@ package namespaces
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,22 +17,19 @@ import (
 
 // spaces keeps what Hanse itself has in a namespace: the label hanse.dev/offloads, and the NamespaceOffloading that the
 // administrator wants there. A request names a namespace.
-type spaces struct {
-	client   client.Client
-	defaults defaults
-}
+type spaces struct{ Config }
 
 // Reconcile looks at one namespace.
 func (s *spaces) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	namespace, err := find(ctx, s.client, request.NamespacedName, &corev1.Namespace{})
+	namespace, err := find(ctx, s.Client, request.NamespacedName, &corev1.Namespace{})
 	if err != nil || namespace == nil {
 		return reconcile.Result{}, err
 	}
-	offloading, err := find(ctx, s.client, offloadingIn(namespace.Name).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	offloading, err := find(ctx, s.Client, offloadingIn(namespace.Name).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, errors.Join(s.label(ctx, namespace, offloading), s.defaults.keep(ctx, namespace, offloading))
+	return reconcile.Result{}, errors.Join(s.label(ctx, namespace, offloading), s.keep(ctx, namespace, offloading))
 }
 
 // label puts the label hanse.dev/offloads on a namespace that pods leave from, and takes it off. By it the policies of the
@@ -57,7 +54,7 @@ func (s *spaces) leave(ctx context.Context, namespace string, offloading *v1alph
 		return true, nil
 	}
 	pods := &corev1.PodList{}
-	if err := s.client.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
 	}
 	for i := range pods.Items {
@@ -65,7 +62,7 @@ func (s *spaces) leave(ctx context.Context, namespace string, offloading *v1alph
 			continue
 		}
 		// A node that is gone may have been a real one, but then it has no pods.
-		node, err := find(ctx, s.client, types.NamespacedName{Name: pods.Items[i].Spec.NodeName}, &corev1.Node{})
+		node, err := find(ctx, s.Client, types.NamespacedName{Name: pods.Items[i].Spec.NodeName}, &corev1.Node{})
 		if err != nil || node == nil || node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode {
 			return true, err
 		}
@@ -75,17 +72,12 @@ func (s *spaces) leave(ctx context.Context, namespace string, offloading *v1alph
 
 // writeLabel changes the label and nothing else: that is all that Hanse may do with namespaces of others.
 func (s *spaces) writeLabel(ctx context.Context, namespace *corev1.Namespace, wanted bool) error {
-	labels := map[string]any{v1alpha1.LabelOffloads: nil}
+	changed := namespace.DeepCopy()
+	delete(changed.Labels, v1alpha1.LabelOffloads)
 	if wanted {
-		labels[v1alpha1.LabelOffloads] = "true"
+		metav1.SetMetaDataLabel(&changed.ObjectMeta, v1alpha1.LabelOffloads, "true")
 	}
-	// With its UID a namespace that was deleted meanwhile is not mistaken for its successor.
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": namespace.UID, "labels": labels}})
-	if err != nil {
-		return fmt.Errorf("encode the label: %w", err)
-	}
-	err = s.client.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, patch), fieldOwner)
-	if client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(s.Client.Patch(ctx, changed, client.MergeFrom(namespace), fieldOwner)); err != nil {
 		return fmt.Errorf("label namespace %s: %w", namespace.Name, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Labelled namespace", "offloads", wanted)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -102,8 +103,8 @@ func TestWhenANamespaceIsLookedAt(t *testing.T) {
 		"a pod is bound to a virtual node": {leavesOrEnds.Update(updateOf(pending, away)), true},
 		"a pod is bound to a real node":    {leavesOrEnds.Update(updateOf(pending, atHome)), false},
 		"its status changes":               {leavesOrEnds.Update(updateOf(away, away)), false},
-		"the mark is taken off":            {labelsChanged.Update(updateOf(shop("true"), shop(""))), true},
-		"something else is changed":        {labelsChanged.Update(updateOf(shop("true"), shop("true"))), false},
+		"the mark is taken off":            {predicate.LabelChangedPredicate{}.Update(updateOf(shop("true"), shop(""))), true},
+		"something else is changed":        {predicate.LabelChangedPredicate{}.Update(updateOf(shop("true"), shop("true"))), false},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: let through %v, want %v", name, test.got, test.want)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // Bounds of the API: what a peer says beyond them is cut, so that it cannot spoil what is told of others.
@@ -33,31 +33,16 @@ const (
 // facts is what a status is made of.
 type facts struct {
 	offloading *v1alpha1.NamespaceOffloading
-	placement  offload.Placement // where the user's words let pods run
-	invalid    error             // the selector cannot be read
-	answers    []answer          // of the selected peers, in any order
-	placed     outcome           // where new pods go
-}
-
-// answer is what is known from one selected peer. A mapping that does not exist is nil.
-type answer struct {
-	peer      string
-	connected bool
-	mapping   *v1alpha1.NamespaceMapping
-	misnamed  bool   // the mapping asks for another name than the user wants now
-	twin      string // of a peer without Hanse, where an administrator has chosen one namespace for all pods
+	placement  offload.Placement            // where the user's words let pods run
+	invalid    error                        // the selector cannot be read
+	clusters   []v1alpha1.ClusterOffloading // of the selected peers, in any order
+	placed     outcome                      // where new pods go
 }
 
 // statusOf turns facts into the status. Equal facts give an equal status.
 func statusOf(seen facts, now time.Time) v1alpha1.NamespaceOffloadingStatus {
-	clusters := make([]v1alpha1.ClusterOffloading, 0, len(seen.answers))
-	for _, a := range seen.answers {
-		clusters = append(clusters, standing(a))
-	}
+	clusters := slices.Clone(seen.clusters)
 	slices.SortFunc(clusters, func(a, b v1alpha1.ClusterOffloading) int { return cmp.Compare(a.Peer, b.Peer) })
-	if len(clusters) == 0 {
-		clusters = nil
-	}
 	return v1alpha1.NamespaceOffloadingStatus{
 		Conditions:         conditionsOf(seen, readiness(seen, clusters), now),
 		ObservedGeneration: seen.offloading.Generation,
@@ -85,36 +70,31 @@ func placedOf(offloading *v1alpha1.NamespaceOffloading) *metav1.Condition {
 	return meta.FindStatusCondition(offloading.DeepCopy().Status.Conditions, v1alpha1.ConditionPlaced)
 }
 
-// standing says how the offloading to one peer stands.
-func standing(a answer) v1alpha1.ClusterOffloading {
-	cluster := v1alpha1.ClusterOffloading{Peer: a.peer, State: statePending}
+// standing says how the offloading stands to a peer that has this mapping, or none, and should have that twin.
+func standing(
+	cluster v1alpha1.ClusterOffloading, mapping *v1alpha1.NamespaceMapping, wanted string,
+) v1alpha1.ClusterOffloading {
 	switch {
-	case !a.connected:
-		cluster.Message = "There is no connection to the peer: see the conditions of its Peer"
-		return cluster
-	case a.twin != "":
-		cluster.State, cluster.Twin = stateReady, a.twin
-		return cluster
-	case a.mapping == nil:
+	case mapping == nil:
 		cluster.Message = "The peer is about to be asked for a namespace"
 		return cluster
-	case !a.mapping.DeletionTimestamp.IsZero():
+	case !mapping.DeletionTimestamp.IsZero():
 		cluster.Message = "An earlier namespace of the same name is still being deleted there"
 		return cluster
-	case a.misnamed:
-		return waitsForItsName(cluster, a.mapping.Status.Twin)
+	case mapping.Spec.Twin != wanted:
+		return waitsForItsName(cluster, mapping.Status.Twin)
 	}
-	ready := meta.FindStatusCondition(a.mapping.Status.Conditions, v1alpha1.ConditionReady)
+	ready := meta.FindStatusCondition(mapping.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
 		cluster.Message = "The peer has not answered yet"
-	case ready.Status == metav1.ConditionTrue && isTwinName(a.mapping.Status.Twin):
-		cluster.State, cluster.Twin = stateReady, a.mapping.Status.Twin
+	case ready.Status == metav1.ConditionTrue && isTwinName(mapping.Status.Twin):
+		cluster.State, cluster.Twin = stateReady, mapping.Status.Twin
 	case ready.Status == metav1.ConditionTrue:
 		cluster.State, cluster.Message = stateRefused, "The peer answered with an impossible namespace name"
 	default:
 		cluster.State = refusal(ready.Reason)
-		cluster.Message = cut(ready.Reason+": "+ready.Message, maxMessage)
+		cluster.Message = sanitize.Text(ready.Reason+": "+ready.Message, maxMessage)
 	}
 	return cluster
 }
@@ -181,7 +161,7 @@ func condition(kind, reason, message string) *metav1.Condition {
 	if reason == v1alpha1.ReasonReady {
 		status = metav1.ConditionTrue
 	}
-	return &metav1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(message, maxMessage)}
+	return &metav1.Condition{Type: kind, Status: status, Reason: reason, Message: sanitize.Text(message, maxMessage)}
 }
 
 // conditionOf says whether there is a cluster for new pods, and what to do if not.
@@ -241,7 +221,7 @@ func (q question) without(reason, message string) *metav1.Condition {
 	if q.class != nil {
 		message = fmt.Sprintf("Class %q: %s", q.name(), message)
 	}
-	return condition(v1alpha1.ConditionPlaced, reason, cut(message, maxMessage-len(meanwhile))+meanwhile)
+	return condition(v1alpha1.ConditionPlaced, reason, sanitize.Text(message, maxMessage-len(meanwhile))+meanwhile)
 }
 
 func (q question) placed(message string) *metav1.Condition {
@@ -256,15 +236,3 @@ func (q question) orHere() string {
 }
 
 func (q question) mayStay() bool { return q.placement.Strategy() != v1alpha1.StrategyRemote }
-
-// cut shortens text to at most limit bytes of valid UTF-8.
-func cut(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "")
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
-}

@@ -43,26 +43,29 @@ func TestStatusTellsHowEachPeerStands(t *testing.T) {
 	}
 }
 
+// answerOf is how the offloading to a peer stands that has answered this.
+func answerOf(peer string, status v1alpha1.NamespaceMappingStatus) v1alpha1.ClusterOffloading {
+	return standing(v1alpha1.ClusterOffloading{Peer: peer, State: statePending}, &v1alpha1.NamespaceMapping{Status: status}, "")
+}
+
 func TestReadiness(t *testing.T) {
-	answerOf := func(peer string, status v1alpha1.NamespaceMappingStatus) answer {
-		return answer{peer: peer, connected: true, mapping: &v1alpha1.NamespaceMapping{Status: status}}
-	}
+	type clusters = []v1alpha1.ClusterOffloading
 	for name, test := range map[string]struct {
 		strategy v1alpha1.OffloadingStrategy
-		answers  []answer
+		clusters clusters
 		want     metav1.ConditionStatus
 		reason   string
 	}{
 		"no peer is selected":           {want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
 		"pods stay at home":             {strategy: v1alpha1.StrategyLocal, want: metav1.ConditionTrue, reason: v1alpha1.ReasonReady},
-		"every peer has a twin":         {answers: []answer{answerOf("a", twin("x")), answerOf("b", twin("y"))}, want: metav1.ConditionTrue, reason: v1alpha1.ReasonReady},
-		"one peer has not answered":     {answers: []answer{answerOf("a", twin("x")), answerOf("b", v1alpha1.NamespaceMappingStatus{})}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
-		"one peer was not asked yet":    {answers: []answer{{peer: "a", connected: true}}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
-		"a twin with an absurd name":    {answers: []answer{answerOf("a", twin(strings.Repeat("x", 64)))}, want: metav1.ConditionFalse, reason: reasonRefused},
-		"the peer waits for a deletion": {answers: []answer{answerOf("a", refused(v1alpha1.ReasonNamespaceTerminating, ""))}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
+		"every peer has a twin":         {clusters: clusters{answerOf("a", twin("x")), answerOf("b", twin("y"))}, want: metav1.ConditionTrue, reason: v1alpha1.ReasonReady},
+		"one peer has not answered":     {clusters: clusters{answerOf("a", twin("x")), answerOf("b", v1alpha1.NamespaceMappingStatus{})}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
+		"one peer was not asked yet":    {clusters: clusters{standing(v1alpha1.ClusterOffloading{Peer: "a", State: statePending}, nil, "")}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
+		"a twin with an absurd name":    {clusters: clusters{answerOf("a", twin(strings.Repeat("x", 64)))}, want: metav1.ConditionFalse, reason: reasonRefused},
+		"the peer waits for a deletion": {clusters: clusters{answerOf("a", refused(v1alpha1.ReasonNamespaceTerminating, ""))}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := statusOf(facts{offloading: offloadingWith("shop", test.strategy, nil), answers: test.answers}, time.Time{})
+			status := statusOf(facts{offloading: offloadingWith("shop", test.strategy, nil), clusters: test.clusters}, time.Time{})
 			got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 			if got.Status != test.want || got.Reason != test.reason {
 				t.Errorf("%s with reason %s, want %s with %s", got.Status, got.Reason, test.want, test.reason)
@@ -72,18 +75,14 @@ func TestReadiness(t *testing.T) {
 }
 
 func TestWhatAPeerSaysIsBounded(t *testing.T) {
-	answers := []answer{{peer: "a", connected: true, mapping: &v1alpha1.NamespaceMapping{
-		Status: refused("Absurd", strings.Repeat("ä", 4096)+"\xff"),
-	}}}
-	status := statusOf(facts{offloading: offloadingWith("shop", "", nil), answers: answers}, time.Time{})
-	message := status.Clusters[0].Message
-	if len(message) > maxMessage || !strings.HasSuffix(message, "ä") {
+	message := answerOf("a", refused("Absurd", strings.Repeat("ä", 4096))).Message
+	if len(message) > maxMessage || !strings.HasSuffix(message, "ä...") {
 		t.Errorf("message of %d bytes that ends in %q", len(message), message[len(message)-4:])
 	}
 }
 
 func TestStatusListsNoMoreThanTheAPIAllows(t *testing.T) {
-	status := statusOf(facts{offloading: offloadingWith("shop", "", nil), answers: make([]answer, 2*maxClusters)}, time.Time{})
+	status := statusOf(facts{offloading: offloadingWith("shop", "", nil), clusters: make([]v1alpha1.ClusterOffloading, 2*maxClusters)}, time.Time{})
 	if got := len(status.Clusters); got != maxClusters {
 		t.Errorf("%d clusters, want %d", got, maxClusters)
 	}

@@ -83,17 +83,17 @@ func (c *offloadings) mappingChanged(ctx context.Context, change peers.Change, q
 		c.linkChanged(ctx, "", queue)
 		return
 	}
-	queue.AddAfter(offloadingIn(change.Name), c.config.Settle)
+	queue.AddAfter(offloadingIn(change.Name), settle)
 }
 
 // linkChanged asks for a look at every namespace.
 func (c *offloadings) linkChanged(ctx context.Context, _ string, queue peers.Queue[reconcile.Request]) {
-	requests, err := offloaded(ctx, c.client)
+	requests, err := offloaded(ctx, c.Client)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Looking for what a change of a link concerns")
 	}
 	for _, request := range requests {
-		queue.AddAfter(request, c.config.Settle)
+		queue.AddAfter(request, settle)
 	}
 }
 
@@ -129,58 +129,64 @@ var specChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate
 	},
 })
 
+// changed lets through the updates of a kind that change something that matters, and all that comes or goes.
+func changed[T client.Object](matters func(before, after T) bool) predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, wasOne := e.ObjectOld.(T)
+		after, isOne := e.ObjectNew.(T)
+		return wasOne && isOne && matters(before, after)
+	}}
+}
+
 // offloadingChanged lets through what the user changes, and what anybody changes of the status. That our own writes come by
 // too costs a look, and shows us those that a cache had not shown yet when we looked.
-var offloadingChanged = predicate.Or(specChanged, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, wasOne := e.ObjectOld.(*v1alpha1.NamespaceOffloading)
-	after, isOne := e.ObjectNew.(*v1alpha1.NamespaceOffloading)
-	return wasOne && isOne && !equality.Semantic.DeepEqual(before.Status, after.Status)
-}})
+var offloadingChanged = predicate.Or(specChanged, changed(func(before, after *v1alpha1.NamespaceOffloading) bool {
+	return !equality.Semantic.DeepEqual(before.Status, after.Status)
+}))
 
 // metadataChanged lets through what policies are asked with.
-var metadataChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
-		!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
-}}
+var metadataChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
 // offerChanged leaves out heartbeats: what they change, the time and the sequence, makes no cluster better.
-var offerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, wasAd := e.ObjectOld.(*v1alpha1.Advertisement)
-	after, isAd := e.ObjectNew.(*v1alpha1.Advertisement)
-	return wasAd && isAd && (isAccepted(before) != isAccepted(after) || !exchange.SameTerms(&before.Spec, &after.Spec) ||
+var offerChanged = changed(func(before, after *v1alpha1.Advertisement) bool {
+	return isAccepted(before) != isAccepted(after) || !exchange.SameTerms(&before.Spec, &after.Spec) ||
 		!equality.Semantic.DeepEqual(before.Spec.Availability, after.Spec.Availability) ||
-		!equality.Semantic.DeepEqual(before.Spec.LargestPod, after.Spec.LargestPod))
-}}
+		!equality.Semantic.DeepEqual(before.Spec.LargestPod, after.Spec.LargestPod)
+})
 
 func isAccepted(ad *v1alpha1.Advertisement) bool {
 	return meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
 // distanceChanged lets through new measurements of the way to a peer.
-var distanceChanged = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, wasPeer := e.ObjectOld.(*v1alpha1.Peer)
-		after, isPeer := e.ObjectNew.(*v1alpha1.Peer)
-		return wasPeer && isPeer && !equality.Semantic.DeepEqual(before.Status.RoundTripTime, after.Status.RoundTripTime)
-	},
-}
+var distanceChanged = changed(func(before, after *v1alpha1.Peer) bool {
+	return !equality.Semantic.DeepEqual(before.Status.RoundTripTime, after.Status.RoundTripTime)
+})
 
 // virtualNodeChanged lets through virtual nodes that come, go, open, close or get other labels: not their heartbeats.
 var virtualNodeChanged = predicate.And(
 	predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode }),
-	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, wasNode := e.ObjectOld.(*corev1.Node)
-		after, isNode := e.ObjectNew.(*corev1.Node)
-		return wasNode && isNode && (offload.TakesPods(before) != offload.TakesPods(after) || !maps.Equal(before.Labels, after.Labels))
-	}})
+	changed(func(before, after *corev1.Node) bool {
+		return offload.TakesPods(before) != offload.TakesPods(after) || !maps.Equal(before.Labels, after.Labels)
+	}))
 
-// podGone lets through deletions only: no other event of a pod makes a twin superfluous.
-var podGone = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	UpdateFunc:  func(event.UpdateEvent) bool { return false },
-	GenericFunc: func(event.GenericEvent) bool { return false },
+// never lets nothing through, but for what is set in a copy of it.
+func never() predicate.Funcs {
+	return predicate.NewPredicateFuncs(func(client.Object) bool { return false })
+}
+
+// onlyDeletions is for pods: no other event of a pod makes a twin superfluous.
+func onlyDeletions() predicate.Funcs {
+	only := never()
+	only.DeleteFunc = func(event.DeleteEvent) bool { return true }
+	return only
+}
+
+// onlyNew lets through what is seen for the first time.
+func onlyNew() predicate.Funcs {
+	only := never()
+	only.CreateFunc = func(event.CreateEvent) bool { return true }
+	return only
 }
 
 // leavesOrEnds lets through pods that come to a virtual node, and those that go.
@@ -194,34 +200,13 @@ func maybeAway(object client.Object) bool {
 	return ok && strings.HasPrefix(pod.Spec.NodeName, v1alpha1.VirtualNodePrefix)
 }
 
-// keptAtHome lets through new pods that admission has kept at home. They keep that mark and their strategy does not
-// matter later, so no other event of theirs is looked at.
-var keptAtHome = predicate.Funcs{
-	CreateFunc:  func(e event.CreateEvent) bool { return e.Object.GetAnnotations()[v1alpha1.AnnotationRunsAtHome] != "" },
-	UpdateFunc:  func(event.UpdateEvent) bool { return false },
-	DeleteFunc:  func(event.DeleteEvent) bool { return false },
-	GenericFunc: func(event.GenericEvent) bool { return false },
-}
-
-// appears lets through what is seen for the first time.
-var appears = predicate.Funcs{
-	UpdateFunc:  func(event.UpdateEvent) bool { return false },
-	DeleteFunc:  func(event.DeleteEvent) bool { return false },
-	GenericFunc: func(event.GenericEvent) bool { return false },
-}
-
-// labelsChanged lets through namespaces that come or get other labels.
-var labelsChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
-	},
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
+// isKeptHome reports whether admission has kept the pod at home. Pods keep that mark.
+func isKeptHome(pod client.Object) bool {
+	return pod.GetAnnotations()[v1alpha1.AnnotationRunsAtHome] != ""
 }
 
 // keepingChanged lets through what makes a NamespaceOffloading the user's, or Hanse's.
-var keepingChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool { return isKept(e.ObjectOld) != isKept(e.ObjectNew) },
-}
+var keepingChanged = changed(func(before, after client.Object) bool { return isKept(before) != isKept(after) })
 
 // find reads an object into the given one and returns it, or nil if there is none.
 func find[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, into T) (T, error) {

@@ -67,7 +67,7 @@ func TestOneLookInAnInterval(t *testing.T) {
 	if after := w.reconcile(offloadingIn("shop")); after != 0 || w.policies.asked != 2 {
 		t.Errorf("asked %d times, the next look is after %s", w.policies.asked, after)
 	}
-	if after := w.reconcile(everything); after != w.controller.offloadings.config.LookAgain {
+	if after := w.reconcile(everything); after != lookAgain {
 		t.Errorf("all is looked at again after %s, since policies may depend on the time", after)
 	}
 }
@@ -92,7 +92,7 @@ func TestNamespacesThatAreGoneAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.reconcile(offloadingIn("shop"))
-	if _, known := w.controller.offloadings.pace.next[offloadingIn("shop")]; known {
+	if _, known := w.controller.offloadings.pace[offloadingIn("shop")]; known {
 		t.Error("a namespace that is gone is remembered")
 	}
 }

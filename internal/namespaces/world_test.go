@@ -152,7 +152,7 @@ func (w *world) reconcile(request reconcile.Request) time.Duration {
 // lookAgain lets the least time between two looks pass, and looks at everything.
 func (w *world) lookAgain() {
 	w.t.Helper()
-	w.clock.Step(w.controller.offloadings.config.Interval)
+	w.clock.Step(interval)
 	w.controller.offloadings.queue.add(everything)
 	w.settleAll()
 }
