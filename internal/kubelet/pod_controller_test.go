@@ -157,7 +157,7 @@ func TestPodsThatStayHome(t *testing.T) {
 	privileged.Spec.HostNetwork = true
 	w := offloaded(t, daemon, static, privileged)
 	for name, why := range map[string]string{
-		"agent": "DaemonSets", "static": "static pod", "privileged": "namespaces of its host",
+		"agent": "DaemonSets", "static": "static pod", "privileged": "the host's namespaces",
 	} {
 		w.reconcilePod(name)
 		if diff := cmp.Diff([]string{"home patch status Pod " + name}, w.wrote()); diff != "" {

@@ -4,82 +4,35 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 )
 
-// summaryStats is what /stats/summary of a kubelet tells, as far as we know it.
-type summaryStats struct {
-	Node nodeStats  `json:"node"`
-	Pods []podStats `json:"pods"`
-}
-
-type nodeStats struct {
-	NodeName  string      `json:"nodeName"`
-	StartTime metav1.Time `json:"startTime"`
-	usageStats
-}
-
-type podStats struct {
-	PodRef     podReference     `json:"podRef"`
-	StartTime  metav1.Time      `json:"startTime"`
-	Containers []containerStats `json:"containers"`
-	usageStats
-}
-
-type podReference struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-	UID       string `json:"uid"`
-}
-
-type containerStats struct {
-	Name      string      `json:"name"`
-	StartTime metav1.Time `json:"startTime"`
-	usageStats
-}
-
-// usageStats is what something has consumed until a time, and what it used then if that is known.
-type usageStats struct {
-	CPU    *cpuStats    `json:"cpu,omitempty"`
-	Memory *memoryStats `json:"memory,omitempty"`
-}
-
-type cpuStats struct {
-	Time                 metav1.Time `json:"time"`
-	UsageNanoCores       *uint64     `json:"usageNanoCores,omitempty"`
-	UsageCoreNanoSeconds uint64      `json:"usageCoreNanoSeconds"`
-}
-
-type memoryStats struct {
-	Time            metav1.Time `json:"time"`
-	WorkingSetBytes uint64      `json:"workingSetBytes"`
-}
-
-// stats is what is told of the counter. Cores and seconds become the integers that a kubelet tells.
-func (c *counter) stats() usageStats {
+// stats is what is told of the counter: nothing of memory where that is not known.
+func (c *counter) stats() (*stats.CPUStats, *stats.MemoryStats) {
 	when := metav1.NewTime(c.until)
-	stats := usageStats{CPU: &cpuStats{Time: when, UsageCoreNanoSeconds: whole(c.consumed * nano)}}
-	if c.used != nil {
-		stats.CPU.UsageNanoCores = ptr.To(whole(c.used.cores * nano))
-		stats.Memory = &memoryStats{Time: when, WorkingSetBytes: whole(c.used.bytes)}
+	cpu := &stats.CPUStats{Time: when, UsageCoreNanoSeconds: whole(c.consumed * nano)}
+	if c.used == nil {
+		return cpu, nil
 	}
-	return stats
+	cpu.UsageNanoCores = whole(c.used.cores * nano)
+	return cpu, &stats.MemoryStats{Time: when, WorkingSetBytes: whole(c.used.bytes)}
 }
 
+// nano turns cores and seconds into the integers that a kubelet tells.
 const nano = 1e9
 
 // whole returns the number as an integer, and the greatest one instead of anything beyond.
-func whole(number float64) uint64 {
+func whole(number float64) *uint64 {
 	if number >= math.MaxInt64 {
-		return math.MaxInt64
+		return ptr.To[uint64](math.MaxInt64)
 	}
-	return uint64(max(number, 0))
+	return ptr.To(uint64(max(number, 0)))
 }
 
 // summary tells which pods of the node run, and what they and the node use.
@@ -158,16 +111,18 @@ func (c resourceCollector) Collect(to chan<- prometheus.Metric) {
 	if len(c.stats.Pods) == 0 {
 		return
 	}
-	c.collect(to, nodeCPUSeconds, nodeMemoryBytes, c.stats.Node.usageStats)
+	node := &c.stats.Node
+	c.collect(to, nodeCPUSeconds, node.CPU, nodeMemoryBytes, node.Memory)
 	for i := range c.stats.Pods {
 		pod := &c.stats.Pods[i]
-		name, namespace := pod.PodRef.Name, pod.PodRef.Namespace
-		c.collect(to, podCPUSeconds, podMemoryBytes, pod.usageStats, name, namespace)
+		ofPod := []string{pod.PodRef.Name, pod.PodRef.Namespace}
+		c.collect(to, podCPUSeconds, pod.CPU, podMemoryBytes, pod.Memory, ofPod...)
 		for j := range pod.Containers {
 			container := &pod.Containers[j]
-			c.collect(to, containerCPUSeconds, containerMemoryBytes, container.usageStats, container.Name, name, namespace)
-			start := float64(container.StartTime.UnixNano()) / float64(time.Second)
-			to <- prometheus.MustNewConstMetric(containerStartSeconds, prometheus.GaugeValue, start, container.Name, name, namespace)
+			labels := append([]string{container.Name}, ofPod...)
+			c.collect(to, containerCPUSeconds, container.CPU, containerMemoryBytes, container.Memory, labels...)
+			start := float64(container.StartTime.UnixNano()) / nano
+			to <- prometheus.MustNewConstMetric(containerStartSeconds, prometheus.GaugeValue, start, labels...)
 		}
 	}
 }
@@ -175,15 +130,15 @@ func (c resourceCollector) Collect(to chan<- prometheus.Metric) {
 // collect tells what was consumed, as of then, also where nothing is told yet of memory: metrics-server leaves out pods
 // of which it does not know both, and whoever else reads a counter wants to know that it was zero at the start.
 func (c resourceCollector) collect(
-	to chan<- prometheus.Metric, cpu, memory *prometheus.Desc, used usageStats, labels ...string,
+	to chan<- prometheus.Metric, consumed *prometheus.Desc, cpu *stats.CPUStats, used *prometheus.Desc, memory *stats.MemoryStats,
+	labels ...string,
 ) {
-	if used.CPU != nil {
-		seconds := float64(used.CPU.UsageCoreNanoSeconds) / nano
-		to <- prometheus.NewMetricWithTimestamp(used.CPU.Time.Time,
-			prometheus.MustNewConstMetric(cpu, prometheus.CounterValue, seconds, labels...))
+	if cpu != nil {
+		to <- prometheus.NewMetricWithTimestamp(cpu.Time.Time, prometheus.MustNewConstMetric(
+			consumed, prometheus.CounterValue, float64(*cpu.UsageCoreNanoSeconds)/nano, labels...))
 	}
-	if used.Memory != nil {
-		to <- prometheus.NewMetricWithTimestamp(used.Memory.Time.Time,
-			prometheus.MustNewConstMetric(memory, prometheus.GaugeValue, float64(used.Memory.WorkingSetBytes), labels...))
+	if memory != nil {
+		to <- prometheus.NewMetricWithTimestamp(memory.Time.Time, prometheus.MustNewConstMetric(
+			used, prometheus.GaugeValue, float64(*memory.WorkingSetBytes), labels...))
 	}
 }

@@ -1,12 +1,12 @@
 package kubelet
 
 import (
-	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 const (
@@ -25,26 +25,15 @@ type counter struct {
 	used     *usage
 }
 
-// An increase is what a counter grows by, if anything was told.
-type increase struct {
-	consumed float64
-	used     *usage
-}
-
-// plus returns both together, of which nothing may be known.
-func (i increase) plus(other increase) increase {
-	if i.used == nil || other.used == nil {
-		return increase{consumed: i.consumed + other.consumed, used: cmp.Or(i.used, other.used)}
+// add has the counter grow by what was consumed until now, by something that was told to use so much now.
+func (c *counter) add(consumed float64, used usage, now time.Time) {
+	if c.used == nil {
+		c.used = &usage{}
 	}
-	both := i.used.plus(*other.used)
-	return increase{consumed: i.consumed + other.consumed, used: &both}
-}
-
-func (c *counter) grow(by increase, now time.Time) {
-	if c.used = by.used; c.used != nil {
-		c.consumed += by.consumed
-		c.until = now
-	}
+	c.used.cores += used.cores
+	c.used.bytes += used.bytes
+	c.consumed += consumed
+	c.until = now
 }
 
 // counters turn what pods use at each moment into what they have consumed since their containers started. They only grow,
@@ -133,65 +122,64 @@ func earlier(a, b time.Time) time.Time {
 
 // account adds what was told that the containers use now.
 func (c *counters) account(told map[containerKey]usage, now time.Time) {
-	total, running := increase{}, false
+	running := false
+	c.used = nil
 	for uid, pod := range c.pods {
-		of := increase{}
+		pod.used = nil
 		for name, container := range pod.containers {
-			running = true
-			of = of.plus(container.account(told, containerKey{pod: uid, name: name}, now))
+			running, container.used = true, nil
+			used, ok := told[containerKey{pod: uid, name: name}]
+			if !ok {
+				continue
+			}
+			consumed := container.consumes(used, now)
+			for _, counter := range []*counter{&container.counter, &pod.counter, &c.counter} {
+				counter.add(consumed, used, now)
+			}
 		}
-		pod.grow(of, now)
-		total = total.plus(of)
 	}
 	if !running {
-		total.used = &usage{} // where nothing runs, nothing is used
+		c.add(0, usage{}, now) // where nothing runs, nothing is used
 	}
-	c.grow(total, now)
 }
 
-// account adds what the container used since the last time, or its start, and returns how much that was.
-func (c *containerCounter) account(told map[containerKey]usage, key containerKey, now time.Time) increase {
-	by := increase{}
-	if used, ok := told[key]; ok {
-		span := max(now.Sub(c.until), 0)
-		if c.consumed == 0 {
-			span, by.consumed = min(span, firstWindow), startUp
-		}
-		by.consumed += used.cores * span.Seconds()
-		by.used = &used
+// consumes returns how much the container has consumed since the last time, or its start.
+func (c *containerCounter) consumes(used usage, now time.Time) float64 {
+	span := max(now.Sub(c.until), 0)
+	if c.consumed == 0 {
+		return startUp + used.cores*min(span, firstWindow).Seconds()
 	}
-	c.grow(by, now)
-	return by
+	return used.cores * span.Seconds()
 }
 
 // summary tells of the pods that have containers running, whether anything is known of what they use or not.
-func (c *counters) summary(node string, pods []corev1.Pod) summaryStats {
-	stats := summaryStats{
-		Node: nodeStats{NodeName: node, StartTime: metav1.NewTime(c.began)},
-		Pods: []podStats{},
+func (c *counters) summary(node string, pods []corev1.Pod) stats.Summary {
+	told := stats.Summary{
+		Node: stats.NodeStats{NodeName: node, StartTime: metav1.NewTime(c.began)},
+		Pods: []stats.PodStats{},
 	}
 	if c.used != nil {
-		stats.Node.usageStats = c.stats()
+		told.Node.CPU, told.Node.Memory = c.stats()
 	}
 	for i := range pods {
 		if one := c.pods[pods[i].UID].summary(&pods[i]); len(one.Containers) > 0 {
-			stats.Pods = append(stats.Pods, one)
+			told.Pods = append(told.Pods, one)
 		}
 	}
-	return stats
+	return told
 }
 
-func (c *podCounter) summary(pod *corev1.Pod) podStats {
-	stats := podStats{
-		PodRef:     podReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
-		StartTime:  pod.CreationTimestamp,
-		usageStats: c.stats(),
+func (c *podCounter) summary(pod *corev1.Pod) stats.PodStats {
+	told := stats.PodStats{
+		PodRef:    stats.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
+		StartTime: pod.CreationTimestamp,
 	}
+	told.CPU, told.Memory = c.stats()
 	for _, runs := range containersRunning(pod) {
 		counts := c.containers[runs.name]
-		stats.Containers = append(stats.Containers, containerStats{
-			Name: runs.name, StartTime: metav1.NewTime(counts.start), usageStats: counts.stats(),
-		})
+		one := stats.ContainerStats{Name: runs.name, StartTime: metav1.NewTime(counts.start)}
+		one.CPU, one.Memory = counts.stats()
+		told.Containers = append(told.Containers, one)
 	}
-	return stats
+	return told
 }

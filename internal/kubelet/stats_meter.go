@@ -1,11 +1,12 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,7 +50,7 @@ type meter struct {
 // reading is what is known of the node's pods.
 type reading struct {
 	failed bool // something could not be read
-	stats  summaryStats
+	stats  stats.Summary
 }
 
 // containerKey is a container of a home pod.
@@ -138,8 +140,7 @@ func (m *meter) remotePods(link *peers.Link, pods []corev1.Pod) (map[string]map[
 	return byTwin, nil
 }
 
-// askAll asks the peer once for each twin namespace. What it tells of others than our pods and their containers counts
-// for nothing, nor does what it tells again.
+// askAll asks the peer once for each twin namespace.
 func askAll(ctx context.Context, to *peers.Link, byTwin map[string]map[string]*corev1.Pod) (map[containerKey]usage, error) {
 	var (
 		mu   sync.Mutex
@@ -149,18 +150,11 @@ func askAll(ctx context.Context, to *peers.Link, byTwin map[string]map[string]*c
 	asks.SetLimit(readsAtOnce)
 	for twin, ours := range byTwin {
 		asks.Go(func() error {
-			return podsUsage(ctx, to, twin, func(name, container string, used usage) {
-				pod := ours[name]
-				if pod == nil || !hasContainer(pod, container) {
-					return
-				}
-				key := containerKey{pod: pod.UID, name: container}
-				mu.Lock()
-				defer mu.Unlock()
-				if _, again := told[key]; !again {
-					told[key] = used
-				}
-			})
+			found, err := podsUsage(ctx, to, twin, ours)
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(told, found)
+			return err
 		})
 	}
 	return told, asks.Wait()
@@ -182,11 +176,6 @@ type usage struct {
 	cores, bytes float64
 }
 
-// plus returns the sum of both.
-func (u usage) plus(other usage) usage {
-	return usage{cores: u.cores + other.cores, bytes: u.bytes + other.bytes}
-}
-
 // podMetrics is what we read of a PodMetrics of metrics.k8s.io. Quantities are texts, since those of a peer can be such that
 // they take minutes to decode.
 type podMetrics struct {
@@ -204,90 +193,81 @@ type containerMetrics struct {
 	} `json:"usage"`
 }
 
-// podsUsage asks the peer what the pods of a twin namespace use, and has each container of it told that makes sense. The
-// link bounds the size and the duration of the answer.
-func podsUsage(ctx context.Context, to *peers.Link, twin string, tell func(pod, container string, used usage)) error {
+// podsUsage asks the peer what our pods in a twin namespace use. The link bounds the size and the duration of the answer.
+func podsUsage(
+	ctx context.Context, to *peers.Link, twin string, ours map[string]*corev1.Pod,
+) (map[containerKey]usage, error) {
 	base, _, err := rest.DefaultServerUrlFor(to.RESTConfig())
 	if err != nil {
-		return fmt.Errorf("address of peer: %w", err)
+		return nil, fmt.Errorf("address of peer: %w", err)
 	}
 	address := base.JoinPath("apis", "metrics.k8s.io", "v1beta1", "namespaces", twin, "pods").String()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return fmt.Errorf("ask for metrics: %w", err)
+		return nil, fmt.Errorf("ask for metrics: %w", err)
 	}
 	req.Header.Set("Accept", "application/json")
 	resp, err := to.HTTPClient().Do(req)
 	if err != nil {
-		return fmt.Errorf("ask for metrics: %w", err)
+		return nil, fmt.Errorf("ask for metrics: %w", err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read as far as it is wanted
 	switch resp.StatusCode {
 	case http.StatusOK:
-		return decodeUsage(resp.Body, tell)
+		list := struct {
+			Items podMetricsList `json:"items"`
+		}{}
+		if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+			return nil, fmt.Errorf("decode metrics: %w", err)
+		}
+		return list.Items.usageOf(ours), nil
 	case http.StatusNotFound, http.StatusForbidden:
-		return errNoMetrics
+		return nil, errNoMetrics
 	default:
-		return fmt.Errorf("ask for metrics: status %d", resp.StatusCode)
+		return nil, fmt.Errorf("ask for metrics: status %d", resp.StatusCode)
 	}
 }
 
-// decodeUsage reads a PodMetricsList piece by piece, so that a long one takes no more memory than a short one.
-func decodeUsage(from io.Reader, tell func(pod, container string, used usage)) error {
-	decoder := json.NewDecoder(from)
-	found, err := enterItems(decoder)
-	if err != nil {
-		return fmt.Errorf("decode metrics: %w", err)
+// podMetricsList is a list of which no more is kept than a cluster may have.
+type podMetricsList []podMetrics
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *podMetricsList) UnmarshalJSON(raw []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	if token, err := decoder.Token(); err != nil || token != json.Delim('[') {
+		return err // null, or something else that is no list, has no elements
 	}
-	for i := 0; found && i < maxPodUsages && decoder.More(); i++ {
+	for len(*l) < maxPodUsages && decoder.More() {
 		pod := podMetrics{}
 		if err := decoder.Decode(&pod); err != nil {
-			return fmt.Errorf("decode metrics: %w", err)
+			return err
 		}
-		tellContainers(pod, tell)
+		*l = append(*l, pod)
 	}
 	return nil
 }
 
-var errNoList = errors.New("it is no list")
-
-// enterItems goes to the first element of the list's items. It reports whether there is such a list.
-func enterItems(decoder *json.Decoder) (bool, error) {
-	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
-		return false, errors.Join(errNoList, err)
-	}
-	for decoder.More() {
-		key, err := decoder.Token()
-		if err != nil {
-			return false, err
-		}
-		if key != "items" {
-			if err := decoder.Decode(&json.RawMessage{}); err != nil {
-				return false, err
-			}
+// usageOf returns what our containers use, where that makes sense. What the peer tells of others counts for nothing, nor
+// does what it tells again.
+func (l podMetricsList) usageOf(ours map[string]*corev1.Pod) map[containerKey]usage {
+	told := map[containerKey]usage{}
+	for i := range l {
+		pod, containers := ours[l[i].Metadata.Name], []containerMetrics{}
+		if pod == nil || len(l[i].Containers) > maxContainerUsages || json.Unmarshal(l[i].Containers, &containers) != nil {
 			continue
 		}
-		token, err := decoder.Token()
-		if err != nil || token != nil && token != json.Delim('[') {
-			return false, errors.Join(errNoList, err)
-		}
-		return token != nil, nil
-	}
-	return false, nil
-}
-
-func tellContainers(pod podMetrics, tell func(pod, container string, used usage)) {
-	var containers []containerMetrics
-	if len(pod.Containers) > maxContainerUsages || json.Unmarshal(pod.Containers, &containers) != nil {
-		return
-	}
-	for i := range containers {
-		cores, sensible := amount(containers[i].Usage.CPU, maxCores)
-		bytes, also := amount(containers[i].Usage.Memory, maxBytes)
-		if sensible && also {
-			tell(pod.Metadata.Name, containers[i].Name, usage{cores: cores, bytes: bytes})
+		for j := range containers {
+			one := &containers[j]
+			key := containerKey{pod: pod.UID, name: one.Name}
+			_, again := told[key]
+			cores, sensible := amount(one.Usage.CPU, maxCores)
+			bytes, also := amount(one.Usage.Memory, maxBytes)
+			if sensible && also && !again && hasContainer(pod, one.Name) {
+				told[key] = usage{cores: cores, bytes: bytes}
+			}
 		}
 	}
+	return told
 }
 
 // amount returns the quantity that the text is, if it is one from zero to most.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 )
 
@@ -183,13 +184,15 @@ func TestPodIsListedBeforeItsFigures(t *testing.T) {
 	w.clock.Step(5 * time.Second)
 	w.expectLines(append(uncounted("0", start, start, created), fine...)) // not as of now: nobody knows that
 	got := w.summaryOf("web-1")
-	zero := func(at time.Time) usageStats { return usageStats{CPU: &cpuStats{Time: metav1.NewTime(at)}} }
-	want := podStats{
-		PodRef:    podReference{Name: "web-1", Namespace: "shop", UID: "uid-web-1"},
-		StartTime: metav1.NewTime(created), usageStats: zero(created),
-		Containers: []containerStats{{Name: "web", StartTime: metav1.NewTime(start), usageStats: zero(start)}},
+	zero := func(at time.Time) *stats.CPUStats {
+		return &stats.CPUStats{Time: metav1.NewTime(at), UsageCoreNanoSeconds: ptr.To[uint64](0)}
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(podStats{}, containerStats{})); diff != "" {
+	want := stats.PodStats{
+		PodRef:    stats.PodReference{Name: "web-1", Namespace: "shop", UID: "uid-web-1"},
+		StartTime: metav1.NewTime(created), CPU: zero(created),
+		Containers: []stats.ContainerStats{{Name: "web", StartTime: metav1.NewTime(start), CPU: zero(start)}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
 
@@ -331,14 +334,14 @@ func TestCountersGoWithThePod(t *testing.T) {
 }
 
 // summaryOf returns what /stats/summary tells of one pod.
-func (w *metricsWorld) summaryOf(pod string) podStats {
+func (w *metricsWorld) summaryOf(pod string) stats.PodStats {
 	w.t.Helper()
 	_, body := w.get("/stats/summary")
-	got := summaryStats{}
+	got := stats.Summary{}
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		w.t.Fatalf("%v: %s", err, body)
 	}
-	at := slices.IndexFunc(got.Pods, func(p podStats) bool { return p.PodRef.Name == pod })
+	at := slices.IndexFunc(got.Pods, func(p stats.PodStats) bool { return p.PodRef.Name == pod })
 	if at < 0 {
 		w.t.Fatalf("the pod is not listed: %s", body)
 	}
@@ -350,24 +353,24 @@ func TestSummary(t *testing.T) {
 	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
 	w.clock.Step(20 * time.Second)
 	_, body := w.get("/stats/summary?only_cpu_and_memory=true")
-	got := summaryStats{}
+	got := stats.Summary{}
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatal(err)
 	}
 	at := metav1.NewTime(w.clock.Now())
-	used := usageStats{
-		CPU:    &cpuStats{Time: at, UsageNanoCores: ptr.To[uint64](500_000_000), UsageCoreNanoSeconds: 10_001_000_000},
-		Memory: &memoryStats{Time: at, WorkingSetBytes: 2048},
+	cpu := &stats.CPUStats{
+		Time: at, UsageNanoCores: ptr.To[uint64](500_000_000), UsageCoreNanoSeconds: ptr.To[uint64](10_001_000_000),
 	}
-	want := summaryStats{
-		Node: nodeStats{NodeName: turinNode, StartTime: metav1.NewTime(start), usageStats: used},
-		Pods: []podStats{{
-			PodRef:    podReference{Name: "web-1", Namespace: "shop", UID: "uid-web-1"},
-			StartTime: metav1.NewTime(start.Add(-time.Hour)), usageStats: used,
-			Containers: []containerStats{{Name: "web", StartTime: metav1.NewTime(start), usageStats: used}},
+	memory := &stats.MemoryStats{Time: at, WorkingSetBytes: ptr.To[uint64](2048)}
+	want := stats.Summary{
+		Node: stats.NodeStats{NodeName: turinNode, StartTime: metav1.NewTime(start), CPU: cpu, Memory: memory},
+		Pods: []stats.PodStats{{
+			PodRef:    stats.PodReference{Name: "web-1", Namespace: "shop", UID: "uid-web-1"},
+			StartTime: metav1.NewTime(start.Add(-time.Hour)), CPU: cpu, Memory: memory,
+			Containers: []stats.ContainerStats{{Name: "web", StartTime: metav1.NewTime(start), CPU: cpu, Memory: memory}},
 		}},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(nodeStats{}, podStats{}, containerStats{})); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
 }
