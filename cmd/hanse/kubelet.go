@@ -70,14 +70,15 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 }
 
 func bindKubelet(flags *pflag.FlagSet, config *kubelet.Config) {
-	flags.IntVar(&config.FirstPort, "first-port", kubelet.DefaultFirstPort, "first port of the kubelet API; each virtual node has one")
-	flags.IntVar(&config.LastPort, "last-port", kubelet.DefaultLastPort, "last port of the kubelet API")
-	flags.IntVar(&config.Workers, "workers", kubelet.DefaultWorkers, "how many pods are worked on at the same time")
-	flags.DurationVar(&config.LeaseDuration, "lease-duration", kubelet.DefaultLeaseDuration,
+	config.Default()
+	flags.IntVar(&config.FirstPort, "first-port", config.FirstPort, "first port of the kubelet API; each virtual node has one")
+	flags.IntVar(&config.LastPort, "last-port", config.LastPort, "last port of the kubelet API")
+	flags.IntVar(&config.Workers, "workers", config.Workers, "how many pods are worked on at the same time")
+	flags.DurationVar(&config.LeaseDuration, "lease-duration", config.LeaseDuration,
 		"how long a virtual node counts as alive after its last sign of life")
-	flags.DurationVar(&config.LeaseRenewal, "lease-renewal", kubelet.DefaultLeaseRenewal,
+	flags.DurationVar(&config.LeaseRenewal, "lease-renewal", config.LeaseRenewal,
 		"how often a virtual node gives a sign of life; less often with more than 400 nodes, down to twice in --lease-duration")
-	flags.DurationVar(&config.DefaultToleration, "default-toleration", kubelet.DefaultToleration,
+	flags.DurationVar(&config.DefaultToleration, "default-toleration", config.DefaultToleration,
 		"for how long pods tolerate a node that is not ready if their authors have not said: as this cluster's API server has it")
 	flags.StringVar(&config.CertFile, "tls-cert-file", "", "serving certificate of the kubelet API; by default one is made at start")
 	flags.StringVar(&config.KeyFile, "tls-private-key-file", "", "key of the serving certificate")

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -119,6 +120,13 @@ func (a *apiServer) Close(name string) {
 	}
 }
 
+// count returns how many nodes are served.
+func (a *apiServer) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.nodes)
+}
+
 // listen opens the wanted port, or the next free one of the range.
 func (a *apiServer) listen(wanted int) (net.Listener, error) {
 	if a.closed {
@@ -168,7 +176,7 @@ func (a *apiServer) serve(ctx context.Context, name string, listener net.Listene
 		cancel() // ends streams, which the server does not know any more
 		_, _ = server.Close(), listener.Close()
 	}
-	secure := tls.NewListener(stallListener{listener, orDefault(a.stall, stallLimit)}, &tls.Config{
+	secure := tls.NewListener(stallListener{listener, cmp.Or(a.stall, stallLimit)}, &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: a.certificate,
 		// The authenticator judges the certificate, since a bearer token does as well.

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"unique"
 
@@ -49,7 +50,7 @@ func TrimPod(object any) (any, error) {
 	if started(pod) {
 		trimSpec(&pod.Spec)
 	}
-	shareOfPod(pod)
+	shareTexts(pod)
 	return pod, nil
 }
 
@@ -89,7 +90,7 @@ func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1
 func trimRecord(object client.Object) {
 	if shadow, ok := object.(*v1alpha1.ShadowPod); ok {
 		shadow.Spec.Pod.Raw = nil
-		shareOfRecord(shadow)
+		shareTexts(shadow)
 	}
 }
 
@@ -124,93 +125,41 @@ func podsOn(ctx context.Context, reader client.Reader, node, namespace string) (
 // forgets with each collection of garbage which it has seen, so that what comes later shares another one: a few in place of
 // thousands, and nothing that grows.
 
-// shareOfPod shares what other pods have as well.
-func shareOfPod(pod *corev1.Pod) {
-	shareOfMeta(&pod.ObjectMeta)
-	spec := &pod.Spec
-	share(
-		&spec.NodeName, &spec.ServiceAccountName, &spec.DeprecatedServiceAccount, &spec.SchedulerName,
-		&spec.PriorityClassName, &spec.Hostname, &spec.Subdomain,
-	)
-	shareKind(&spec.RestartPolicy)
-	shareKind(&spec.DNSPolicy)
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			share(&containers[i].Name, &containers[i].Image)
-			for m := range containers[i].VolumeMounts {
-				mount := &containers[i].VolumeMounts[m]
-				share(&mount.Name, &mount.MountPath, &mount.SubPath)
+// shareTexts has what the object consists of share the strings that others have as well. No version is another's.
+func shareTexts(object client.Object) {
+	version := object.GetResourceVersion()
+	object.SetResourceVersion("")
+	share(reflect.ValueOf(object))
+	object.SetResourceVersion(version)
+}
+
+func share(v reflect.Value) {
+	switch v.Kind() { //nolint:exhaustive // in no other kind are strings
+	case reflect.Pointer:
+		if !v.IsNil() {
+			share(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Field(i); field.CanSet() {
+				share(field)
 			}
 		}
-	}
-	shareOfStatus(&pod.Status)
-}
-
-func shareOfStatus(status *corev1.PodStatus) {
-	share(&status.Message, &status.Reason, &status.HostIP)
-	shareKind(&status.Phase)
-	shareKind(&status.QOSClass)
-	for i := range status.HostIPs {
-		share(&status.HostIPs[i].IP)
-	}
-	for i := range status.Conditions {
-		condition := &status.Conditions[i]
-		shareKind(&condition.Type)
-		shareKind(&condition.Status)
-		share(&condition.Reason, &condition.Message)
-	}
-	for _, containers := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
-		for i := range containers {
-			share(&containers[i].Name, &containers[i].Image, &containers[i].ImageID)
+	case reflect.Slice:
+		for i := range v.Len() {
+			share(v.Index(i))
+		}
+	case reflect.Map:
+		if texts, ok := v.Interface().(map[string]string); ok && len(texts) > 0 {
+			shared := make(map[string]string, len(texts))
+			for key, value := range texts {
+				shared[unique.Make(key).Value()] = unique.Make(value).Value()
+			}
+			v.Set(reflect.ValueOf(shared))
+		}
+	case reflect.String:
+		if text := v.String(); text != "" {
+			v.SetString(unique.Make(text).Value())
 		}
 	}
-}
-
-// shareOfRecord shares what other records have as well.
-func shareOfRecord(shadow *v1alpha1.ShadowPod) {
-	shareOfMeta(&shadow.ObjectMeta)
-	share(&shadow.Kind, &shadow.APIVersion)
-	for i := range shadow.Status.Conditions {
-		condition := &shadow.Status.Conditions[i]
-		share(&condition.Type, &condition.Reason, &condition.Message)
-		shareKind(&condition.Status)
-	}
-}
-
-func shareOfMeta(meta *metav1.ObjectMeta) {
-	share(&meta.Namespace, &meta.GenerateName)
-	meta.Labels = shared(meta.Labels)
-	meta.Annotations = shared(meta.Annotations)
-	for i := range meta.Finalizers {
-		share(&meta.Finalizers[i])
-	}
-	for i := range meta.OwnerReferences {
-		owner := &meta.OwnerReferences[i]
-		share(&owner.APIVersion, &owner.Kind, &owner.Name)
-		shareKind(&owner.UID)
-	}
-}
-
-func share(texts ...*string) {
-	for _, text := range texts {
-		shareKind(text)
-	}
-}
-
-func shareKind[T ~string](text *T) {
-	if *text != "" {
-		*text = T(unique.Make(string(*text)).Value())
-	}
-}
-
-func shared(texts map[string]string) map[string]string {
-	if texts == nil {
-		return nil
-	}
-	out := make(map[string]string, len(texts))
-	for key, value := range texts {
-		share(&key, &value)
-		out[key] = value
-	}
-	return out
 }

@@ -46,8 +46,8 @@ func untilNextCollection(t *testing.T) {
 func TestPodsShareTheirStrings(t *testing.T) {
 	untilNextCollection(t)
 	a, b, want := likeAll(), likeAll(), likeAll()
-	shareOfPod(a)
-	shareOfPod(b)
+	shareTexts(a)
+	shareTexts(b)
 	if diff := cmp.Diff(want, a); diff != "" {
 		t.Errorf("sharing changes the pod (-before +after):\n%s", diff)
 	}
@@ -81,8 +81,8 @@ func TestRecordsShareTheirStrings(t *testing.T) {
 		}}
 	}
 	a, b := record(), record()
-	shareOfRecord(a)
-	shareOfRecord(b)
+	shareTexts(a)
+	shareTexts(b)
 	if diff := cmp.Diff(record(), a); diff != "" {
 		t.Errorf("sharing changes the record (-before +after):\n%s", diff)
 	}

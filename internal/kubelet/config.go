@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,23 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/hanse-dev/hanse/internal/trace"
-)
-
-// Defaults of Config.
-const (
-	// DefaultWorkers is how many pods are worked on at the same time.
-	DefaultWorkers = 32
-	// DefaultLeaseDuration is how long a virtual node counts as alive after it renewed its lease.
-	DefaultLeaseDuration = 40 * time.Second
-	// DefaultLeaseRenewal is how often a virtual node renews its lease, unless there are hundreds.
-	DefaultLeaseRenewal = 10 * time.Second
-	// DefaultToleration is what API servers put on pods unless they are told otherwise.
-	DefaultToleration = 5 * time.Minute
-	// DefaultFirstPort and DefaultLastPort bound the ports of the kubelet API: above those of Kubernetes' own
-	// components, below those of NodePort Services.
-	DefaultFirstPort = 20000
-	// DefaultLastPort is the last port of the kubelet API.
-	DefaultLastPort = 29999
 )
 
 // Config is what an administrator may set.
@@ -57,20 +41,11 @@ type Config struct {
 
 // Default fills in what was not set.
 func (c *Config) Default() {
-	c.FirstPort = orDefault(c.FirstPort, DefaultFirstPort)
-	c.LastPort = orDefault(c.LastPort, DefaultLastPort)
-	c.Workers = orDefault(c.Workers, DefaultWorkers)
-	c.LeaseDuration = orDefault(c.LeaseDuration, DefaultLeaseDuration)
-	c.LeaseRenewal = orDefault(c.LeaseRenewal, DefaultLeaseRenewal)
-	c.DefaultToleration = orDefault(c.DefaultToleration, DefaultToleration)
-}
-
-func orDefault[T comparable](value, fallback T) T {
-	var unset T
-	if value == unset {
-		return fallback
-	}
-	return value
+	// Above the ports of Kubernetes' own components, below those of NodePort Services.
+	c.FirstPort, c.LastPort = cmp.Or(c.FirstPort, 20000), cmp.Or(c.LastPort, 29999)
+	c.Workers = cmp.Or(c.Workers, 32)
+	c.LeaseDuration, c.LeaseRenewal = cmp.Or(c.LeaseDuration, 40*time.Second), cmp.Or(c.LeaseRenewal, 10*time.Second)
+	c.DefaultToleration = cmp.Or(c.DefaultToleration, 5*time.Minute)
 }
 
 func (c *Config) leaseSeconds() int32 {
@@ -103,14 +78,9 @@ const certificateLife = 10 * 365 * 24 * time.Hour
 
 type certificateSource func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// runner runs what it is given with the rest of the process.
-type runner interface {
-	Add(runnable manager.Runnable) error
-}
-
 // servingCertificate returns the certificate of the kubelet API: that of the files, which are watched then, or one made
 // in memory. API servers do not verify it unless they were told to.
-func servingCertificate(config Config, with runner) (certificateSource, error) {
+func servingCertificate(config Config, run func(manager.Runnable) error) (certificateSource, error) {
 	if config.CertFile == "" {
 		return selfSigned(config)
 	}
@@ -118,7 +88,7 @@ func servingCertificate(config Config, with runner) (certificateSource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read serving certificate: %w", err)
 	}
-	if err := with.Add(watcher); err != nil {
+	if err := run(watcher); err != nil {
 		return nil, err
 	}
 	return watcher.GetCertificate, nil

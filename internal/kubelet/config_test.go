@@ -48,7 +48,7 @@ type runs struct {
 	ctx context.Context //nolint:containedctx // of the test
 }
 
-// Add implements runner.
+// Add has it run until the test ends.
 func (r runs) Add(runnable manager.Runnable) error {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -104,7 +104,7 @@ func TestMountedCertificateIsReadAgainWhenItChanges(t *testing.T) {
 	}
 	write("1", "first.example")
 	source, err := servingCertificate(
-		Config{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}, runs{t, t.Context()})
+		Config{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}, runs{t, t.Context()}.Add)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ type evictor struct {
 	live   client.Reader // for pods at home, which the cache does not have
 	clock  clock.PassiveClock
 	events events.EventRecorder
-	pods   forgetter
+	pods   *podController // deletes pods at home
 	pace   flowcontrol.PassiveRateLimiter
 
 	mu sync.Mutex // for a look at blocked and the change that follows from it
@@ -68,12 +68,7 @@ type evictor struct {
 	blocked *flowcontrol.Backoff
 }
 
-// forgetter deletes pods at home without asking their peer.
-type forgetter interface {
-	forget(ctx context.Context, home *corev1.Pod) error
-}
-
-func newEvictor(c client.Client, live client.Reader, clk clock.Clock, recorder events.EventRecorder, pods forgetter) *evictor {
+func newEvictor(c client.Client, live client.Reader, clk clock.Clock, recorder events.EventRecorder, pods *podController) *evictor {
 	blocked := flowcontrol.NewBackOff(firstBlocked, lastBlocked)
 	blocked.Clock = clk
 	return &evictor{
@@ -256,16 +251,15 @@ func (e *evictor) block(budget string) bool {
 }
 
 func (e *evictor) send(ctx context.Context, one leaver) error {
-	pod, target := one.pod, &corev1.Pod{}
-	target.Namespace, target.Name = pod.Namespace, pod.Name
+	pod := one.pod
 	switch one.reason.how {
 	case byForce:
 		return e.pods.forget(ctx, pod)
 	case byDeletion:
-		return e.client.Delete(ctx, target, client.Preconditions{UID: &pod.UID})
+		return e.pods.delete(ctx, pod)
 	default:
-		return e.client.SubResource("eviction").Create(ctx, target, &policyv1.Eviction{
-			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		return e.client.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: nameOf(pod)}, &policyv1.Eviction{
+			ObjectMeta:    nameOf(pod),
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
 		})
 	}
@@ -331,15 +325,4 @@ func later(of func(context.Context, client.Object) []reconcile.Request) handler.
 			add(ctx, ev.ObjectNew, queue)
 		},
 	}
-}
-
-// opens passes on virtual nodes that get other labels, or begin to take pods.
-func opens() predicate.Predicate {
-	return predicate.Or(predicate.LabelChangedPredicate{}, predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, wasNode := e.ObjectOld.(*corev1.Node)
-			after, isNode := e.ObjectNew.(*corev1.Node)
-			return wasNode && isNode && !takesPodsNow(before) && takesPodsNow(after)
-		},
-	})
 }

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -89,7 +90,7 @@ func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	for _, setup := range []func() error{
 		func() error { return k.addNodes(mgr, api) },
-		func() error { return k.addLeases(mgr) },
+		func() error { return k.addLeases(mgr, api) },
 		func() error { return k.addPods(mgr, pods) },
 		func() error {
 			return newEvictor(mgr.GetClient(), mgr.GetAPIReader(), k.clock, mgr.GetEventRecorder(recorderName), pods).setupWithManager(mgr)
@@ -125,7 +126,7 @@ func (k *Kubelet) addNodes(mgr ctrl.Manager, api *apiServer) error {
 	return nil
 }
 
-func (k *Kubelet) addLeases(mgr ctrl.Manager) error {
+func (k *Kubelet) addLeases(mgr ctrl.Manager, api *apiServer) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtual-node-lease").
 		For(&corev1.Node{}, builder.WithPredicates(appears())).
@@ -134,7 +135,7 @@ func (k *Kubelet) addLeases(mgr ctrl.Manager) error {
 			RateLimiter:             backOff[reconcile.Request](lastLeaseRetry),
 		}).
 		Complete(&leaseController{
-			client: mgr.GetClient(), clock: k.clock,
+			client: mgr.GetClient(), clock: k.clock, nodes: api.count,
 			seconds: k.config.leaseSeconds(), renewal: k.config.LeaseRenewal,
 		})
 	if err != nil {
@@ -150,9 +151,9 @@ func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController) error {
 	err := builder.TypedControllerManagedBy[request](mgr).
 		Named("pod").
 		Watches(&corev1.Pod{}, from(ofPod)).
-		Watches(&corev1.Node{}, from(events.ofNode), builder.WithPredicates(appears())).
-		Watches(&v1alpha1.Peer{}, from(events.ofPeer), builder.WithPredicates(remapped())).
-		Watches(&v1alpha1.Advertisement{}, from(events.ofAdvertisement), builder.WithPredicates(remapped())).
+		Watches(&corev1.Node{}, from(events.of(peerOfNode)), builder.WithPredicates(appears())).
+		Watches(&v1alpha1.Peer{}, from(events.of(peerItself)), builder.WithPredicates(remapped())).
+		Watches(&v1alpha1.Advertisement{}, from(events.of(peerOfAdvertisement)), builder.WithPredicates(remapped())).
 		Watches(&v1alpha1.NamespaceOffloading{}, from(events.ofNamespace),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(peers.LinkChanges(k.links, events.linkChanged)).
@@ -189,7 +190,7 @@ func (k *Kubelet) newAPI(mgr ctrl.Manager) (*apiServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := servingCertificate(k.config, mgr)
+	certificate, err := servingCertificate(k.config, mgr.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -215,6 +216,10 @@ func enqueuePeer(_ context.Context, peer string, queue peers.Queue[reconcile.Req
 	queue.Add(toPeer(peer)[0])
 }
 
+func peerItself(_ context.Context, object client.Object) []reconcile.Request {
+	return toPeer(object.GetName())
+}
+
 func peerOfAdvertisement(_ context.Context, object client.Object) []reconcile.Request {
 	peer, ok := strings.CutPrefix(object.GetNamespace(), v1alpha1.TenantNamespacePrefix)
 	if !ok {
@@ -235,42 +240,49 @@ func peerOfPod(_ context.Context, object client.Object) []reconcile.Request {
 	return toPeer(peerOf(pod.Spec.NodeName))
 }
 
+// when passes on creations and deletions, if they are asked for, and those changes that the function says.
+func when[T client.Object](created, deleted bool, changed func(before, after T) bool) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return created },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := e.ObjectOld.(T)
+			after, is := e.ObjectNew.(T)
+			return was && is && changed(before, after)
+		},
+		DeleteFunc:  func(event.DeleteEvent) bool { return deleted },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
 // goes passes on that a pod went, or that only finalizers keep it: a virtual node without an offer is deleted behind its
 // last pod.
 func goes() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, wasPod := e.ObjectOld.(*corev1.Pod)
-			after, isPod := e.ObjectNew.(*corev1.Pod)
-			return wasPod && isPod && !deletedAtOnce(before) && deletedAtOnce(after)
-		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
+	return when(false, true, func(before, after *corev1.Pod) bool { return !deletedAtOnce(before) && deletedAtOnce(after) })
 }
 
 // binds passes on that a pod came to its node: it must go again if the node is drained.
 func binds() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, wasPod := e.ObjectOld.(*corev1.Pod)
-			after, isPod := e.ObjectNew.(*corev1.Pod)
-			return wasPod && isPod && before.Spec.NodeName != after.Spec.NodeName
-		},
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
+	return when(true, false, func(before, after *corev1.Pod) bool { return before.Spec.NodeName != after.Spec.NodeName })
 }
 
 // closes passes on that a virtual node was closed to new pods: then its drain may begin.
 func closes() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, wasNode := e.ObjectOld.(*corev1.Node)
-			after, isNode := e.ObjectNew.(*corev1.Node)
-			return wasNode && isNode && !isClosed(before) && isClosed(after)
-		},
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
+	return when(true, false, func(before, after *corev1.Node) bool { return !isClosed(before) && isClosed(after) })
+}
+
+// opens passes on virtual nodes that get other labels, or begin to take pods.
+func opens() predicate.Predicate {
+	return when(true, false, func(before, after *corev1.Node) bool {
+		return !maps.Equal(before.Labels, after.Labels) || !takesPodsNow(before) && takesPodsNow(after)
+	})
+}
+
+// appears passes on that an object came to be: what waits for it can go on.
+func appears() predicate.Predicate {
+	return when(true, false, func(_, _ client.Object) bool { return false })
+}
+
+// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here.
+func remapped() predicate.Predicate {
+	return when(true, true, func(before, after client.Object) bool { return podRange(before) != podRange(after) })
 }

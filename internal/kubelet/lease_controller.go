@@ -3,14 +3,12 @@ package kubelet
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -33,19 +31,15 @@ type leaseController struct {
 	clock   clock.PassiveClock
 	seconds int32 // how long a lease lasts
 	renewal time.Duration
-
-	mu    sync.Mutex
-	nodes sets.Set[string] // those whose leases are renewed
+	nodes   func() int // how many there are
 }
 
 // Reconcile renews the lease of one virtual node, with one request and without reading the lease.
 func (c *leaseController) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := c.client.Get(ctx, req.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
-		c.remove(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	pause := c.pause(c.add(req.Name))
 	lease := c.lease(node)
 	err := c.client.Patch(ctx, lease, client.Merge)
 	if apierrors.IsNotFound(err) {
@@ -54,30 +48,13 @@ func (c *leaseController) Reconcile(ctx context.Context, req reconcile.Request) 
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("renew lease: %w", err)
 	}
-	return reconcile.Result{RequeueAfter: wait.Jitter(pause, renewalJitter)}, nil
+	return reconcile.Result{RequeueAfter: wait.Jitter(c.pause(), renewalJitter)}, nil
 }
 
-// add notes that the lease of the node is renewed, and returns how many are.
-func (c *leaseController) add(node string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.nodes == nil {
-		c.nodes = sets.Set[string]{}
-	}
-	return c.nodes.Insert(node).Len()
-}
-
-// remove notes that the lease of the node is renewed no more.
-func (c *leaseController) remove(node string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.nodes.Delete(node)
-}
-
-// pause returns how often each of so many leases is renewed: as often as was asked for, unless they are many. A renewal
+// pause returns how often each lease is renewed: as often as was asked for, unless they are many. A renewal
 // that fails must leave time for another one, so half of a lease is the most.
-func (c *leaseController) pause(nodes int) time.Duration {
-	spread := time.Duration(nodes) * time.Second / renewalsPerSecond
+func (c *leaseController) pause() time.Duration {
+	spread := time.Duration(c.nodes()) * time.Second / renewalsPerSecond
 	longest := time.Duration(c.seconds) * time.Second / 2
 	return max(c.renewal, min(spread, longest))
 }
@@ -85,8 +62,7 @@ func (c *leaseController) pause(nodes int) time.Duration {
 func (c *leaseController) lease(node *corev1.Node) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: corev1.NamespaceNodeLease,
-			Name:      node.Name,
+			Namespace: corev1.NamespaceNodeLease, Name: node.Name,
 			// With a Node that was deleted and made again its old lease goes, and a new one is made.
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: node.Name, UID: node.UID,

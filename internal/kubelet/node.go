@@ -88,28 +88,24 @@ func takesPods(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec) bool {
 	return !incompatible && exchange.Phase(ad) == v1alpha1.OfferOpen
 }
 
+// withdrawnTaint closes a virtual node to new pods.
+var withdrawnTaint = corev1.Taint{Key: v1alpha1.TaintWithdrawn, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+
+// nodeTaints keep pods off the virtual node that do not ask for it, and behind real nodes those that may use both.
 func nodeTaints(open bool) []corev1.Taint {
-	if open {
-		return offerTaints()
+	taints := []corev1.Taint{
+		{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+		{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule},
 	}
-	return append(offerTaints(), withdrawnTaint())
+	if !open {
+		taints = append(taints, withdrawnTaint)
+	}
+	return taints
 }
 
 // isClosed says whether the node takes no more pods, because we have closed it.
 func isClosed(node *corev1.Node) bool {
-	return slices.Contains(node.Spec.Taints, withdrawnTaint())
-}
-
-// offerTaints keep pods off the virtual node that do not ask for it, and behind real nodes those that may use both.
-func offerTaints() []corev1.Taint {
-	return []corev1.Taint{
-		{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectNoSchedule},
-		{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule},
-	}
-}
-
-func withdrawnTaint() corev1.Taint {
-	return corev1.Taint{Key: v1alpha1.TaintWithdrawn, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	return slices.Contains(node.Spec.Taints, withdrawnTaint)
 }
 
 func architecture(ad *v1alpha1.AdvertisementSpec) string {
@@ -153,23 +149,15 @@ func cutOffNode(over error) corev1.NodeCondition {
 // linkConditions returns what the link says about conditions that are to be. While nobody knows, the node stays as ready
 // as it is shown.
 func linkConditions(link peers.State, over error, desired []corev1.NodeCondition, isNew bool) []corev1.NodeCondition {
+	isReady := func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }
 	switch {
 	case link == peers.Cut:
-		return replaceNodeCondition(desired, cutOffNode(over))
+		return append(slices.DeleteFunc(desired, isReady), cutOffNode(over))
 	case link == peers.Unknown && !isNew:
-		return slices.DeleteFunc(desired, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+		return slices.DeleteFunc(desired, isReady)
 	default:
 		return desired
 	}
-}
-
-func replaceNodeCondition(conditions []corev1.NodeCondition, c corev1.NodeCondition) []corev1.NodeCondition {
-	for i := range conditions {
-		if conditions[i].Type == c.Type {
-			conditions[i] = c
-		}
-	}
-	return conditions
 }
 
 func unpressed(kind corev1.NodeConditionType) corev1.NodeCondition {

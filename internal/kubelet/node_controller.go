@@ -225,19 +225,10 @@ func (c *nodeController) closeToPods(ctx context.Context, seen nodeFacts) error 
 		return err
 	}
 	closed := node.DeepCopy()
-	closed.Spec.Taints = mergeTaints(node.Spec.Taints, nodeTaints(false))
-	if !equality.Semantic.DeepEqual(node.Spec.Taints, closed.Spec.Taints) {
-		patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
-		if err := c.client.Patch(ctx, closed, patch); err != nil {
-			return fmt.Errorf("close Node %s to new pods: %w", node.Name, err)
-		}
-	}
+	closed.Spec.Taints = nodeTaints(false)
 	// The pods that it has are as well as its peer, offer or no offer.
-	status := node.Status.DeepCopy()
-	for _, condition := range linkConditions(seen.link, seen.over, []corev1.NodeCondition{readyNode()}, false) {
-		status.Conditions = setNodeCondition(status.Conditions, condition, metav1.NewTime(c.clock.Now()))
-	}
-	return c.show(ctx, node, status)
+	closed.Status.Conditions = linkConditions(seen.link, seen.over, []corev1.NodeCondition{readyNode()}, false)
+	return c.update(ctx, node, closed)
 }
 
 // nodeFacts are what decides about a virtual node.

@@ -213,7 +213,7 @@ func TestCapacityDoesNotFlap(t *testing.T) {
 }
 
 func TestNodeOfARefusedOfferStaysClosed(t *testing.T) {
-	closed := append(offerTaints(), withdrawnTaint())
+	closed := append(nodeTaints(true), withdrawnTaint)
 	for reason, stays := range map[string]bool{
 		v1alpha1.ReasonInvalidQuantity:        true,
 		v1alpha1.ReasonPendingApproval:        true,
@@ -243,7 +243,7 @@ func TestNodeOfARefusedOfferStaysClosed(t *testing.T) {
 			}
 			w.judge(metav1.ConditionTrue, v1alpha1.ReasonApproved)
 			w.reconcileNode()
-			if diff := cmp.Diff(offerTaints(), w.node().Spec.Taints); diff != "" || w.node().UID != node.UID {
+			if diff := cmp.Diff(nodeTaints(true), w.node().Spec.Taints); diff != "" || w.node().UID != node.UID {
 				t.Errorf("taints when it is accepted again (-want +got):\n%s", diff)
 			}
 
@@ -263,7 +263,7 @@ func TestExpiredOfferClosesANodeWithPods(t *testing.T) {
 	w.reconcileNode()
 	w.judge(metav1.ConditionFalse, v1alpha1.ReasonExpired)
 	w.reconcileNode()
-	if diff := cmp.Diff(append(offerTaints(), withdrawnTaint()), w.node().Spec.Taints); diff != "" {
+	if diff := cmp.Diff(append(nodeTaints(true), withdrawnTaint), w.node().Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
 }
@@ -338,7 +338,7 @@ func TestWithdrawnNodeClosesAndGoesBehindItsLastPod(t *testing.T) {
 	if diff := cmp.Diff([]string{"home patch Node " + turinNode}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(append(offerTaints(), withdrawnTaint()), w.node().Spec.Taints); diff != "" {
+	if diff := cmp.Diff(append(nodeTaints(true), withdrawnTaint), w.node().Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
 
@@ -352,7 +352,7 @@ func TestWithdrawnNodeClosesAndGoesBehindItsLastPod(t *testing.T) {
 		return current
 	}())
 	w.reconcileNode()
-	if diff := cmp.Diff(offerTaints(), w.node().Spec.Taints); diff != "" {
+	if diff := cmp.Diff(nodeTaints(true), w.node().Spec.Taints); diff != "" {
 		t.Errorf("taints when the offer is back (-want +got):\n%s", diff)
 	}
 
@@ -374,24 +374,19 @@ func TestNodeComesUpThoughTheLinkHasNoCredentials(t *testing.T) {
 }
 
 func TestManyLeasesAreRenewedLessOften(t *testing.T) {
-	leases := &leaseController{seconds: 40, renewal: 10 * time.Second}
-	for nodes, want := range map[int]time.Duration{
+	nodes := 0
+	leases := &leaseController{seconds: 40, renewal: 10 * time.Second, nodes: func() int { return nodes }}
+	for count, want := range map[int]time.Duration{
 		1: 10 * time.Second, 400: 10 * time.Second, 600: 15 * time.Second, 800: 20 * time.Second, 10_000: 20 * time.Second,
 	} {
-		if got := leases.pause(nodes); got != want {
+		nodes = count
+		if got := leases.pause(); got != want {
 			t.Errorf("of %d nodes each renews after %s, want %s", nodes, got, want)
 		}
 	}
-	leases.renewal = 30 * time.Second
-	if got := leases.pause(1000); got != 30*time.Second {
+	nodes, leases.renewal = 1000, 30*time.Second
+	if got := leases.pause(); got != 30*time.Second {
 		t.Errorf("who asked for 30s gets %s", got)
-	}
-	leases.remove("a")
-	if leases.add("a") != 1 || leases.add("b") != 2 || leases.add("a") != 2 {
-		t.Error("nodes are not counted right")
-	}
-	if leases.remove("a"); leases.add("b") != 1 {
-		t.Error("a node that is gone counts")
 	}
 }
 
@@ -399,7 +394,7 @@ func TestLeaseIsMadeAndRenewed(t *testing.T) {
 	w := newWorld(t, peer(), advertisement())
 	w.reconcileNode()
 	w.wrote()
-	leases := &leaseController{client: w.home, clock: w.clock, seconds: 40, renewal: 10 * time.Second}
+	leases := &leaseController{client: w.home, clock: w.clock, seconds: 40, renewal: 10 * time.Second, nodes: func() int { return 1 }}
 	renew := func() time.Duration {
 		t.Helper()
 		result, err := leases.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turinNode}})

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -48,7 +49,7 @@ func asksForEnd(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
 
 func patchShadow(ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, format string, values ...any) error {
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, values...))
-	return link.Client().Patch(ctx, named(shadow), patch)
+	return link.Client().Patch(ctx, &v1alpha1.ShadowPod{ObjectMeta: nameOf(shadow)}, patch)
 }
 
 // graceToCarry returns the grace that the peer must be told, if it would use another one.
@@ -69,7 +70,7 @@ func (c *podController) deleteShadow(ctx context.Context, shadow *v1alpha1.Shado
 		return nil
 	}
 	precondition := client.Preconditions{UID: &shadow.UID}
-	if err := link.Client().Delete(ctx, named(shadow), precondition); err != nil {
+	if err := link.Client().Delete(ctx, &v1alpha1.ShadowPod{ObjectMeta: nameOf(shadow)}, precondition); err != nil {
 		return remoteGone("delete ShadowPod", err)
 	}
 	fault.Point(fault.ShadowDeleted)
@@ -103,13 +104,13 @@ func (c *podController) forget(ctx context.Context, home *corev1.Pod) error {
 		}
 	}
 	fault.Point(fault.BeforeForget)
-	target := &corev1.Pod{}
-	target.Namespace, target.Name = home.Namespace, home.Name
-	err := c.client.Delete(ctx, target, client.GracePeriodSeconds(0), client.Preconditions{UID: &home.UID})
-	if apierrors.IsConflict(err) {
-		return nil // another pod has the name by now
-	}
-	if client.IgnoreNotFound(err) != nil {
+	return c.delete(ctx, home, client.GracePeriodSeconds(0))
+}
+
+// delete deletes that very pod at home, unless it is gone by now.
+func (c *podController) delete(ctx context.Context, home *corev1.Pod, options ...client.DeleteOption) error {
+	options = append(options, client.Preconditions{UID: &home.UID})
+	if err := c.client.Delete(ctx, &corev1.Pod{ObjectMeta: nameOf(home)}, options...); err != nil && !isGone(err) {
 		return fmt.Errorf("delete Pod: %w", err)
 	}
 	return nil
@@ -142,16 +143,17 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 	return c.deleteShadow(ctx, shadow, link)
 }
 
-// named returns an object that is good for naming the ShadowPod in a request.
-func named(shadow *v1alpha1.ShadowPod) *v1alpha1.ShadowPod {
-	target := &v1alpha1.ShadowPod{}
-	target.Namespace, target.Name = shadow.Namespace, shadow.Name
-	return target
+// nameOf returns as much of an object as names it in a request.
+func nameOf(object client.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
+
+// isGone says whether a request met no object of the name any more, or another one, of which an event on its way tells.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // remoteGone passes over a record that is gone, or another one, by now: the mirror will say so.
 func remoteGone(attempt string, err error) error {
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err == nil || isGone(err) {
 		return nil
 	}
 	return &peerError{attempt: attempt, err: err}

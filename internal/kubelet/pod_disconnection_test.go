@@ -223,7 +223,7 @@ func TestTolerationsSayHowLongPodsStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := podCalled("web-1")
 			pod.Spec.Tolerations = tc.has
-			got, changed := tolerationsOf(pod, &tc.how, DefaultToleration)
+			got, changed := tolerationsOf(pod, &tc.how, 5*time.Minute)
 			if diff := cmp.Diff(tc.want, got); diff != "" || changed != tc.changed {
 				t.Errorf("changed %t (-want +got):\n%s", changed, diff)
 			}

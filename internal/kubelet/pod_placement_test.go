@@ -93,7 +93,7 @@ func TestPodThatFoundRoomShowsItsReasonNoMore(t *testing.T) {
 	w.runRemote("web-1", corev1.PodRunning)
 	w.reconcilePod("web-1")
 	status := w.pod("web-1").Status
-	if status.Reason != "" || offload.PodCondition(&status, podPlaced) != nil || status.Phase != corev1.PodRunning {
+	if status.Reason != "" || offload.PodCondition(&status, v1alpha1.PodPlaced) != nil || status.Phase != corev1.PodRunning {
 		t.Errorf("status: %+v", status)
 	}
 }
@@ -101,7 +101,7 @@ func TestPodThatFoundRoomShowsItsReasonNoMore(t *testing.T) {
 func TestWhoIsLetGoAndWhen(t *testing.T) {
 	shown := func(reason string) corev1.PodStatus {
 		return corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-			Type: podPlaced, Status: corev1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(start),
+			Type: v1alpha1.PodPlaced, Status: corev1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(start),
 		}}}
 	}
 	for name, tc := range map[string]struct {

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -126,11 +125,9 @@ func (c *podController) writeNews(ctx context.Context, home *corev1.Pod, status 
 		return false, reconcile.TerminalError(err)
 	}
 	fault.Point(fault.BeforeHomeStatus)
-	target := &corev1.Pod{}
-	target.Namespace, target.Name = home.Namespace, home.Name
-	err = c.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return false, nil // it is gone, or another one by now, and an event on its way says so
+	err = c.client.Status().Patch(ctx, &corev1.Pod{ObjectMeta: nameOf(home)}, client.RawPatch(types.StrategicMergePatchType, patch))
+	if isGone(err) {
+		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("write status of Pod: %w", err)
@@ -160,22 +157,15 @@ func statusPatch(home *corev1.Pod, changed corev1.PodStatus) ([]byte, error) {
 	return patch, nil
 }
 
-// Conditions of home pods that say what a provider does not do for them. They are there only while they are False. Their
-// times are our own: providers' clocks may be wrong.
-const (
-	podPlaced  corev1.PodConditionType = v1alpha1.PodPlaced
-	podUpdated corev1.PodConditionType = v1alpha1.PodUpdated
-	podDebug   corev1.PodConditionType = v1alpha1.PodDebug
-)
-
-// hints say which condition of a ShadowPod, where it is False, is shown as which of the home pod.
+// hints say which condition of a ShadowPod, where it is False, is shown as which of the home pod: they say what a provider
+// does not do for it, and are there only while they are False. Their times are our own: providers' clocks may be wrong.
 var hints = []struct {
 	theirs string
 	ours   corev1.PodConditionType
 }{
-	{v1alpha1.ConditionScheduled, podPlaced},
-	{v1alpha1.ConditionUpdated, podUpdated},
-	{v1alpha1.ConditionDebug, podDebug},
+	{v1alpha1.ConditionScheduled, v1alpha1.PodPlaced},
+	{v1alpha1.ConditionUpdated, v1alpha1.PodUpdated},
+	{v1alpha1.ConditionDebug, v1alpha1.PodDebug},
 }
 
 // showHints sets those conditions in the status of the home pod, and returns the ones that are news.
@@ -184,7 +174,7 @@ func showHints(status *corev1.PodStatus, shadow *v1alpha1.ShadowPod, now metav1.
 	for _, hint := range hints {
 		told := meta.FindStatusCondition(shadow.Status.Conditions, hint.theirs)
 		at := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == hint.ours })
-		if told == nil || told.Status != metav1.ConditionFalse || hint.ours == podPlaced && !isRoomless(told) {
+		if told == nil || told.Status != metav1.ConditionFalse || hint.ours == v1alpha1.PodPlaced && !isRoomless(told) {
 			if at >= 0 {
 				status.Conditions = slices.Delete(status.Conditions, at, at+1)
 			}
@@ -236,10 +226,7 @@ func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (offlo
 
 // prefix returns the range that the text means, or the zero Prefix, by which nothing is mapped.
 func prefix(text string) netip.Prefix {
-	parsed, err := netip.ParsePrefix(text)
-	if err != nil {
-		return netip.Prefix{}
-	}
+	parsed, _ := netip.ParsePrefix(text)
 	return parsed
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +35,7 @@ func isRoomless(scheduled *metav1.Condition) bool {
 
 // showPlacement says in the status of a home pod why it has no place yet. It is bound here, so PodScheduled stays.
 func showPlacement(status *corev1.PodStatus, home *corev1.Pod) {
-	placed := offload.PodCondition(status, podPlaced)
+	placed := offload.PodCondition(status, v1alpha1.PodPlaced)
 	if placed == nil || terminal(home) {
 		return
 	}
@@ -67,7 +66,7 @@ func everStarted(status *corev1.PodStatus) bool {
 // another, which finds another node. A pod without a controller would be lost by that, a Job would count it as failed, and
 // what a container that ran has done would be undone, so those stay.
 func letGoAt(home *corev1.Pod, how *v1alpha1.NamespaceOffloadingSpec) (time.Time, bool) {
-	placed := offload.PodCondition(&home.Status, podPlaced)
+	placed := offload.PodCondition(&home.Status, v1alpha1.PodPlaced)
 	if placed == nil || everStarted(&home.Status) || !home.DeletionTimestamp.IsZero() || !isReplaced(home) {
 		return time.Time{}, false
 	}
@@ -117,14 +116,8 @@ func (c *podController) disrupt(ctx context.Context, home *corev1.Pod) error {
 		}
 	}
 	fault.Point(fault.BeforeLettingGo)
-	target := &corev1.Pod{}
-	target.Namespace, target.Name = home.Namespace, home.Name
-	err := c.client.Delete(ctx, target, client.Preconditions{UID: &home.UID})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone, or another one, by now
-	}
-	if err != nil {
-		return fmt.Errorf("delete Pod: %w", err)
+	if err := c.delete(ctx, home); err != nil {
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Let go of pod without room", "homeUID", home.UID)
 	c.events.Eventf(home, nil, corev1.EventTypeWarning, v1alpha1.ReasonPlacementTimeout, "Delete", "%s", why)
@@ -209,10 +202,9 @@ func (c *podController) tolerate(
 	if err != nil {
 		return nil, reconcile.TerminalError(fmt.Errorf("encode tolerations: %w", err))
 	}
-	target := &corev1.Pod{}
-	target.Namespace, target.Name = home.Namespace, home.Name
+	target := &corev1.Pod{ObjectMeta: nameOf(home)}
 	err = c.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if isGone(err) {
 		return nil, nil
 	}
 	if err != nil {

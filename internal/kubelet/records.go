@@ -2,15 +2,13 @@ package kubelet
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -184,15 +182,6 @@ func (e podEvents) onNode(ctx context.Context, node, namespace string) []corev1.
 	return pods
 }
 
-func (e podEvents) requestsOn(ctx context.Context, node string) []request {
-	pods := e.onNode(ctx, node, "")
-	requests := make([]request, 0, len(pods))
-	for i := range pods {
-		requests = append(requests, requestFor(&pods[i]))
-	}
-	return requests
-}
-
 func requestFor(pod *corev1.Pod) request {
 	return request{Peer: peerOf(pod.Spec.NodeName), Namespace: pod.Namespace, Name: pod.Name}
 }
@@ -205,20 +194,18 @@ func ofPod(_ context.Context, object client.Object) []request {
 	return []request{requestFor(pod)}
 }
 
-func (e podEvents) ofNode(ctx context.Context, object client.Object) []request {
-	return e.requestsOn(ctx, object.GetName())
-}
-
-func (e podEvents) ofPeer(ctx context.Context, object client.Object) []request {
-	return e.requestsOn(ctx, v1alpha1.VirtualNodeName(object.GetName()))
-}
-
-func (e podEvents) ofAdvertisement(ctx context.Context, object client.Object) []request {
-	peer, ok := strings.CutPrefix(object.GetNamespace(), v1alpha1.TenantNamespacePrefix)
-	if !ok {
-		return nil
+// of returns the pods on the virtual nodes of those peers that an object is about.
+func (e podEvents) of(peersOf handler.MapFunc) handler.TypedMapFunc[client.Object, request] {
+	return func(ctx context.Context, object client.Object) []request {
+		var requests []request
+		for _, peer := range peersOf(ctx, object) {
+			pods := e.onNode(ctx, v1alpha1.VirtualNodeName(peer.Name), "")
+			for i := range pods {
+				requests = append(requests, requestFor(&pods[i]))
+			}
+		}
+		return requests
 	}
-	return e.requestsOn(ctx, v1alpha1.VirtualNodeName(peer))
 }
 
 func (e podEvents) ofNamespace(ctx context.Context, object client.Object) []request {
@@ -233,22 +220,6 @@ func (e podEvents) ofNamespace(ctx context.Context, object client.Object) []requ
 		requests = append(requests, ofPod(ctx, &pods.Items[i])...)
 	}
 	return requests
-}
-
-// appears passes on that an object came to be: what waits for it can go on.
-func appears() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
-}
-
-// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here.
-func remapped() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return podRange(e.ObjectOld) != podRange(e.ObjectNew)
-	}}
 }
 
 func podRange(object client.Object) string {

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.pods = &podController{
 		client: w.home, live: w.home, clock: w.clock, events: w.events, links: w.links, nodeIP: "192.0.2.7",
-		defaultToleration: DefaultToleration,
+		defaultToleration: 5 * time.Minute,
 	}
 	w.evictor = newEvictor(w.home, w.home, w.clock, w.events, w.pods)
 	return w
@@ -383,7 +384,7 @@ func shadowOf(pod *corev1.Pod) *v1alpha1.ShadowPod {
 type fakePorts struct{}
 
 func (fakePorts) Open(_ context.Context, _ string, wanted int32) (endpoint, error) {
-	return endpoint{address: "192.0.2.7", port: orDefault(wanted, 20001)}, nil
+	return endpoint{address: "192.0.2.7", port: cmp.Or(wanted, 20001)}, nil
 }
 
 func (fakePorts) Close(string) {}
