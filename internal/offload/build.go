@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/json"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -74,19 +73,9 @@ func readTemplate(shadow *v1alpha1.ShadowPod) (*corev1.PodTemplateSpec, error) {
 	if len(raw) == 0 {
 		return nil, errors.New("spec.pod: empty")
 	}
-	if len(raw) > v1alpha1.MaxShadowPodBytes {
-		return nil, fmt.Errorf("spec.pod: %d bytes, at most %d are taken", len(raw), v1alpha1.MaxShadowPodBytes)
-	}
-	if err := checkExponents(raw); err != nil {
-		return nil, fmt.Errorf("spec.pod: %s", bounded(err.Error(), maxMessage))
-	}
 	asked := &corev1.PodTemplateSpec{}
-	unknown, err := json.UnmarshalStrict(raw, asked)
-	if err != nil {
-		return nil, fmt.Errorf("spec.pod: %s", bounded(err.Error(), maxMessage))
-	}
-	if len(unknown) > 0 {
-		return nil, fmt.Errorf("spec.pod: %s", bounded(unknown[0].Error(), maxMessage))
+	if err := decode(raw, asked, true); err != nil {
+		return nil, fmt.Errorf("spec.pod: %w", err)
 	}
 	return asked, checkTemplate(asked)
 }

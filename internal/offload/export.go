@@ -20,16 +20,22 @@ var safeMessages = map[string]string{
 
 const unschedulable = "The provider has no node with room for the pod"
 
-// exported are the conditions of a pod that a consumer sees, and those of them whose message it sees.
-var exported = map[corev1.PodConditionType]bool{
-	corev1.PodScheduled:              false,
-	corev1.PodReadyToStartContainers: true,
-	corev1.PodInitialized:            true,
-	corev1.ContainersReady:           true,
-	corev1.PodReady:                  true,
-	corev1.DisruptionTarget:          false,
-	corev1.PodResizePending:          false,
-	corev1.PodResizeInProgress:       false,
+// conditions are those of a pod that a consumer sees. Some come to the pod at home, because a kubelet would set them; all
+// others have other writers there.
+var conditions = []struct {
+	kind        corev1.PodConditionType
+	withMessage bool // the consumer sees what it says
+	comesHome   bool
+	passes      bool // it is gone when it no longer holds
+}{
+	{corev1.PodScheduled, false, false, false},
+	{corev1.DisruptionTarget, false, false, false},
+	{corev1.PodReadyToStartContainers, true, true, false},
+	{corev1.PodInitialized, true, true, false},
+	{corev1.ContainersReady, true, true, false},
+	{corev1.PodReady, true, true, false},
+	{corev1.PodResizePending, false, true, true},
+	{corev1.PodResizeInProgress, false, true, true},
 }
 
 // Export returns what a provider shows of the pod's status to the consumer: no names, addresses or number of nodes,
@@ -39,16 +45,15 @@ func Export(pod *corev1.Pod) corev1.PodStatus {
 	scrub := scrubber(pod)
 	out.ObservedGeneration, out.Message = 0, scrub(out.Message)
 	out.Conditions = nil
-	for _, c := range pod.Status.Conditions {
-		withMessage, shown := exported[c.Type]
-		if !shown {
-			continue
+	for _, known := range conditions {
+		if has := PodCondition(&pod.Status, known.kind); has != nil {
+			c := *has
+			c.ObservedGeneration, c.Message = 0, scrub(c.Message)
+			if !known.withMessage {
+				c.Message = safeMessages[c.Reason]
+			}
+			out.Conditions = append(out.Conditions, c)
 		}
-		c.ObservedGeneration, c.Message = 0, scrub(c.Message)
-		if !withMessage {
-			c.Message = safeMessages[c.Reason]
-		}
-		out.Conditions = append(out.Conditions, c)
 	}
 	for _, container := range ContainerStatuses(&out) {
 		for _, state := range []*corev1.ContainerState{&container.State, &container.LastTerminationState} {

@@ -49,27 +49,20 @@ func checked(v verdict, check func(string) bool, why string, paths ...string) []
 	return out
 }
 
-// lineOf returns the line of the table that holds for the field with the path.
-func lineOf(path string) (fieldLine, bool) {
-	if line, ok := ownLine(path); ok {
-		return line, true
+// lineOf returns the line of the table that holds for the field with the path, or nil.
+func lineOf(path string) *fieldLine {
+	for i := range fields {
+		rest, below := strings.CutPrefix(path, fields[i].path)
+		if below && (rest == "" || fields[i].coversAllBelow() && strings.Contains(".[", rest[:1])) {
+			return &fields[i]
+		}
 	}
 	for _, l := range likes {
-		if rest, ok := strings.CutPrefix(path, l.path); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+		if rest, ok := strings.CutPrefix(path, l.path); ok && (rest == "" || strings.Contains(".[", rest[:1])) {
 			return lineOf(l.like + rest)
 		}
 	}
-	return fieldLine{}, false
-}
-
-func ownLine(path string) (fieldLine, bool) {
-	i := slices.IndexFunc(fields, func(f fieldLine) bool {
-		return f.path == path || f.coversAllBelow() && strings.HasPrefix(path, f.path) && strings.Contains(".[", path[len(f.path):len(f.path)+1])
-	})
-	if i < 0 {
-		return fieldLine{}, false
-	}
-	return fields[i], true
+	return nil
 }
 
 func (f fieldLine) coversAllBelow() bool { return f.verdict == dropped || f.verdict == refused }
@@ -89,8 +82,8 @@ type fieldRule struct {
 
 // ruleFor makes the rule for the type of the field with the path. A field that the table does not know is refused.
 func ruleFor(path string, kind reflect.Type) *rule {
-	if line, ok := lineOf(path); ok {
-		return &rule{line: &line}
+	if line := lineOf(path); line != nil {
+		return &rule{line: line}
 	}
 	switch kind.Kind() { //nolint:exhaustive // the table has a line for each field of another kind that is known
 	case reflect.Pointer:

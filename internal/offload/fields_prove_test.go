@@ -99,7 +99,7 @@ func minimal() *corev1.Pod {
 
 func TestEachLineOfTheSpecIsTrue(t *testing.T) {
 	for _, l := range leaves() {
-		line, _ := lineOf(l.path)
+		line := lineOf(l.path)
 		switch {
 		case strings.HasPrefix(l.path, "status."):
 		case strings.HasPrefix(l.path, "spec.ephemeralContainers[]"):
@@ -110,7 +110,7 @@ func TestEachLineOfTheSpecIsTrue(t *testing.T) {
 	}
 }
 
-func prove(t *testing.T, line fieldLine, path, sample string) {
+func prove(t *testing.T, line *fieldLine, path, sample string) {
 	t.Helper()
 	home := minimalWith(t, path, sample)
 	template, outErr := Outbound(home, "")
@@ -133,7 +133,7 @@ func prove(t *testing.T, line fieldLine, path, sample string) {
 	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, pod, path))
 }
 
-func proveEphemeral(t *testing.T, line fieldLine, path, sample string) {
+func proveEphemeral(t *testing.T, line *fieldLine, path, sample string) {
 	t.Helper()
 	home := minimalWith(t, path, sample)
 	template, err := Outbound(home, "")
@@ -158,7 +158,7 @@ func proveEphemeral(t *testing.T, line fieldLine, path, sample string) {
 	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, pod, path))
 }
 
-func expectVerdict(t *testing.T, line fieldLine, sent, arrived string) {
+func expectVerdict(t *testing.T, line *fieldLine, sent, arrived string) {
 	t.Helper()
 	if same := sent == arrived; same != (line.verdict == kept) {
 		t.Errorf("it is %s, but %s arrived as %s", line.verdict, sent, arrived)
@@ -193,7 +193,7 @@ func TestEachLineOfTheStatusIsTrue(t *testing.T) {
 			continue
 		}
 		t.Run(l.path, func(t *testing.T) {
-			line, _ := lineOf(l.path)
+			line := lineOf(l.path)
 			remote := minimalWith(t, l.path, sampleOf(l.path, l.kind))
 			home := minimal()
 			home.Status = corev1.PodStatus{}

@@ -1,7 +1,6 @@
 package offload
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -75,16 +74,10 @@ func claim(shadow *v1alpha1.ShadowPod) (*corev1.PodStatus, error) {
 	if shadow.Status.Pod == nil || len(shadow.Status.Pod.Raw) == 0 {
 		return nil, nil
 	}
-	if n := len(shadow.Status.Pod.Raw); n > v1alpha1.MaxShadowPodBytes {
-		return nil, fmt.Errorf("status.pod: %d bytes, at most %d are taken", n, v1alpha1.MaxShadowPodBytes)
-	}
-	if err := checkExponents(shadow.Status.Pod.Raw); err != nil {
-		return nil, fmt.Errorf("status.pod: %s", bounded(err.Error(), maxMessage))
-	}
 	remote := &corev1.PodStatus{}
 	// A newer provider may report fields that we do not know, so unknown fields are no error.
-	if err := json.Unmarshal(shadow.Status.Pod.Raw, remote); err != nil {
-		return nil, fmt.Errorf("status.pod: %s", bounded(err.Error(), maxMessage))
+	if err := decode(shadow.Status.Pod.Raw, remote, false); err != nil {
+		return nil, fmt.Errorf("status.pod: %w", err)
 	}
 	clean(remote)
 	return remote, nil
@@ -190,28 +183,21 @@ func lose(s *corev1.ContainerStatus) {
 	s.State = corev1.ContainerState{Terminated: lost}
 }
 
-// reflected are the conditions that a kubelet would set, so they come from the provider. All others have other writers
-// at home.
-var reflected = []corev1.PodConditionType{
-	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
-	corev1.PodResizePending, corev1.PodResizeInProgress,
-}
-
-// passing are those of them that are gone when they no longer hold.
-var passing = []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress}
-
 func takeConditions(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus) {
-	out.Conditions = slices.DeleteFunc(out.Conditions, func(c corev1.PodCondition) bool {
-		return slices.Contains(passing, c.Type) && PodCondition(remote, c.Type) == nil
-	})
-	for _, kind := range reflected {
-		claimed := PodCondition(remote, kind)
-		if claimed == nil || !knownConditionStatus(claimed.Status) {
+	for _, known := range conditions {
+		claimed := PodCondition(remote, known.kind)
+		switch {
+		case !known.comesHome:
+			continue
+		case claimed == nil && known.passes:
+			out.Conditions = slices.DeleteFunc(out.Conditions, func(c corev1.PodCondition) bool { return c.Type == known.kind })
+			continue
+		case claimed == nil, !knownConditionStatus(claimed.Status):
 			continue
 		}
 		c := *claimed
 		c.ObservedGeneration = home.Generation
-		if kind == corev1.PodReady {
+		if c.Type == corev1.PodReady {
 			judgeGates(&c, home)
 		}
 		setCondition(out, c)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	strictjson "sigs.k8s.io/json"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -49,7 +48,11 @@ func Override(pod *corev1.Pod, overrides []v1alpha1.ClusterOverride, nodeLabels 
 	if document == nil {
 		return pod, nil
 	}
-	overridden, err := decodeOverridden(document)
+	overridden := &corev1.Pod{}
+	err := decode(document, overridden, true)
+	if err == nil {
+		err = checkOverridden(overridden)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("spec.overrides: the changed pod is none: %s", bounded(err.Error(), maxMessage))
 	}
@@ -125,21 +128,6 @@ func addMissing(parent map[string]any, empty any, names ...string) {
 			parent[name] = empty
 		}
 	}
-}
-
-func decodeOverridden(document []byte) (*corev1.Pod, error) {
-	if err := checkExponents(document); err != nil {
-		return nil, err
-	}
-	pod := &corev1.Pod{}
-	unknown, err := strictjson.UnmarshalStrict(document, pod)
-	if err != nil {
-		return nil, err
-	}
-	if len(unknown) > 0 {
-		return nil, unknown[0]
-	}
-	return pod, checkOverridden(pod)
 }
 
 // checkOverridden looks for what the API server would have refused in a pod of these labels, annotations and images.

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -31,10 +32,7 @@ func NewPlacement(offloading *v1alpha1.NamespaceOffloading) (Placement, error) {
 
 // Strategy returns the strategy of the namespace, also where the API server has not filled in the default.
 func (p Placement) Strategy() v1alpha1.OffloadingStrategy {
-	if p.offloading.Spec.Strategy == "" {
-		return v1alpha1.StrategyLocalAndRemote
-	}
-	return p.offloading.Spec.Strategy
+	return cmp.Or(p.offloading.Spec.Strategy, v1alpha1.StrategyLocalAndRemote)
 }
 
 // Selects reports whether the namespace may use the cluster of the virtual node at all.

@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
+
+	strictjson "sigs.k8s.io/json"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 const (
@@ -52,4 +57,23 @@ func checkExponents(raw []byte) error {
 			return errHugeExponent
 		}
 	}
+}
+
+// decode reads what another has written, and refuses unknown fields if that is asked for.
+func decode(raw []byte, into any, strict bool) error {
+	if len(raw) > v1alpha1.MaxShadowPodBytes {
+		return fmt.Errorf("%d bytes, at most %d are taken", len(raw), v1alpha1.MaxShadowPodBytes)
+	}
+	err := checkExponents(raw)
+	var unknown []error
+	if err == nil {
+		unknown, err = strictjson.UnmarshalStrict(raw, into)
+	}
+	if err == nil && strict && len(unknown) > 0 {
+		err = unknown[0]
+	}
+	if err != nil {
+		return errors.New(bounded(err.Error(), maxMessage))
+	}
+	return nil
 }
