@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,24 +106,10 @@ func build(seen *observation, peer *v1alpha1.Peer) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// account takes a ShadowPod that needs no pod any more out of the ledger.
-func (r *shadowPodReconciler) account(seen *observation, next *decision) {
-	gone := next.unrecoverable() && !seen.ours()
-	if ended(next.status.Phase) || gone {
-		r.ledger.leave(client.ObjectKeyFromObject(seen.shadow))
-	}
-}
-
 func (r *shadowPodReconciler) enqueue(names []types.NamespacedName) {
 	for _, name := range names {
 		r.queue.Add(reconcile.Request{NamespacedName: name})
 	}
-}
-
-// takeQueue gives the controller its own queue, in which it puts ShadowPods that may have room now.
-func (r *shadowPodReconciler) takeQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.queue = queue
-	return nil
 }
 
 // waitingOf returns the ShadowPods that a change of the Peer's access or limits may let in, or of what policies know of it.
@@ -188,14 +173,11 @@ type Decider interface {
 // consult asks the policies about a pod that is about to be made. It reports whether they let the pod in. If not, the
 // ShadowPod says so, and is looked at again when the policies or the Peer change, and before that.
 func (r *shadowPodReconciler) consult(ctx context.Context, seen *observation, peer *v1alpha1.Peer, pod *corev1.Pod, next *decision) bool {
-	who := claimantOf(seen.shadow, seen.peer)
-	r.ledger.ask(who)
 	left := r.ask(ctx, seen, peer, pod, "the pod")
 	if left == nil {
-		r.ledger.allow(who.NamespacedName)
 		return true
 	}
-	r.ledger.refuse(who.NamespacedName)
+	r.ledger.refuse(client.ObjectKeyFromObject(seen.shadow))
 	if left.again > 0 {
 		next.retry(seen, left.reason, left.message, left.again)
 	} else {
@@ -233,5 +215,5 @@ func (r *shadowPodReconciler) ask(ctx context.Context, seen *observation, peer *
 	return nil
 }
 
-// policiesChanged looks again at all that the policies did not let in. What runs is not asked about.
-func (r *shadowPodReconciler) policiesChanged() { r.enqueue(r.ledger.takeRefused()) }
+// policiesChanged looks again at all that have no pod. What runs is not asked about.
+func (r *shadowPodReconciler) policiesChanged() { r.enqueue(r.ledger.waiters("")) }

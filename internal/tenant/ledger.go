@@ -27,23 +27,8 @@ type ledger struct {
 
 	mu       sync.Mutex
 	accounts map[types.NamespacedName]account
-	used     map[string]corev1.ResourceList // peer → sum of its accounts
-	forRoom  waiting                        // who got no pod because of the peer's limits or access
-	refused  waiting                        // whom the policies refused, or are about to be asked about
-}
-
-// waiting are ShadowPods that got no pod, and the peers whose they are.
-type waiting map[types.NamespacedName]string
-
-// of returns those of the peer.
-func (w waiting) of(peer string) []types.NamespacedName {
-	var names []types.NamespacedName
-	for name, whose := range w {
-		if whose == peer {
-			names = append(names, name)
-		}
-	}
-	return names
+	used     map[string]corev1.ResourceList  // peer → sum of its accounts
+	waiting  map[types.NamespacedName]string // ShadowPods without a pod, and their peers
 }
 
 // account is how much a ShadowPod's pod asks for.
@@ -57,20 +42,19 @@ func newLedger(wake func([]types.NamespacedName)) *ledger {
 		wake:     wake,
 		accounts: map[types.NamespacedName]account{},
 		used:     map[string]corev1.ResourceList{},
-		forRoom:  waiting{},
-		refused:  waiting{},
+		waiting:  map[types.NamespacedName]string{},
 	}
 }
 
 // enter notes that the ShadowPod waits, until it gets room or leaves. It comes before the look at what may stand against
-// it, so that no change of that is missed. An account of an earlier ShadowPod of the name is closed.
+// it, the policies included, so that no change of that is missed. An account of an earlier ShadowPod of the name is closed.
 func (l *ledger) enter(who claimant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.accounts[who.NamespacedName].uid != who.uid {
 		l.set(who.NamespacedName, nil)
 	}
-	l.forRoom[who.NamespacedName] = who.peer
+	l.waiting[who.NamespacedName] = who.peer
 }
 
 // reserve gives the ShadowPod room for its pod if the limits leave it. If they do not, the ShadowPod has nothing any more,
@@ -83,7 +67,7 @@ func (l *ledger) reserve(who claimant, demand, limits corev1.ResourceList) *shor
 		l.set(who.NamespacedName, nil)
 		return short
 	}
-	delete(l.forRoom, who.NamespacedName)
+	delete(l.waiting, who.NamespacedName)
 	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
 	return nil
 }
@@ -119,52 +103,40 @@ func (l *ledger) short(who claimant, demand, limits corev1.ResourceList) *shorta
 func (l *ledger) see(who claimant, demand corev1.ResourceList) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.forRoom, who.NamespacedName)
+	delete(l.waiting, who.NamespacedName)
 	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
-}
-
-// ask notes that the policies are about to be asked about the ShadowPod. It comes before the question, so that no change
-// of the policies is missed.
-func (l *ledger) ask(who claimant) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.refused[who.NamespacedName] = who.peer
-}
-
-// allow notes that the policies let the ShadowPod have its pod.
-func (l *ledger) allow(name types.NamespacedName) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.refused, name)
 }
 
 // refuse closes the account of a ShadowPod that the policies refuse.
 func (l *ledger) refuse(name types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.forRoom, name)
 	l.set(name, nil)
 }
 
 // leave forgets a ShadowPod that needs no pod any more or cannot have one.
 func (l *ledger) leave(name types.NamespacedName) {
-	l.allow(name)
-	l.refuse(name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiting, name)
+	l.set(name, nil)
 }
 
-// waiters returns the ShadowPods of the peer that wait for room, for the peer's access, or for the policies.
+// waiters returns the ShadowPods of the peer that wait for room, for the peer's access, or for the policies; those of all
+// peers if none is named.
 func (l *ledger) waiters(peer string) []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append(l.forRoom.of(peer), l.refused.of(peer)...)
+	return l.waitersOf(peer)
 }
 
-// takeRefused returns all that the policies refused and forgets them: they come back if they are refused again.
-func (l *ledger) takeRefused() []types.NamespacedName {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	names := slices.Collect(maps.Keys(l.refused))
-	clear(l.refused)
+func (l *ledger) waitersOf(peer string) []types.NamespacedName {
+	var names []types.NamespacedName
+	for name, whose := range l.waiting {
+		if peer == "" || whose == peer {
+			names = append(names, name)
+		}
+	}
 	return names
 }
 
@@ -180,7 +152,7 @@ func (l *ledger) set(name types.NamespacedName, next *account) {
 		l.book(next.peer, quota.Add, demand)
 	}
 	if had && (next == nil || len(grown(old.demand, demand)) > 0) {
-		l.wake(l.forRoom.of(old.peer))
+		l.wake(l.waitersOf(old.peer))
 	}
 }
 

@@ -276,7 +276,7 @@ func TestPodThatIsRefusedLeavesNoTrace(t *testing.T) {
 	s.run()
 	s.createPod = apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil)
 	s.run()
-	if l := s.pods.ledger; len(l.accounts)+len(l.used)+len(l.forRoom) != 0 {
+	if l := s.pods.ledger; len(l.accounts)+len(l.used)+len(l.waiting) != 0 {
 		t.Errorf("got ledger %+v", l)
 	}
 }

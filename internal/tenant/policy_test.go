@@ -100,7 +100,7 @@ func TestPoliciesAreAskedOnceAboutAPodThatTheyLetIn(t *testing.T) {
 	s.run()
 	s.expectAsked(1)
 	s.expectWrites("create Pod", "status ShadowPod")
-	if len(s.pods.ledger.refused) > 0 {
+	if len(s.pods.ledger.waiting) > 0 {
 		t.Error("it is remembered as turned away")
 	}
 
@@ -141,7 +141,7 @@ func TestPodThatPoliciesRefuseIsLookedAtWhenTheyChange(t *testing.T) {
 			s.expectHeld("web", v1alpha1.ReasonRefusedByPolicy, "closed for stocktaking")
 			s.run()
 			s.expectWrites("status ShadowPod")
-			if l := s.pods.ledger; len(l.accounts)+len(l.used)+len(l.forRoom) != 0 {
+			if l := s.pods.ledger; len(l.accounts)+len(l.used) != 0 {
 				t.Errorf("it takes the place of others: %+v", l)
 			}
 

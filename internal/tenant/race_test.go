@@ -133,8 +133,8 @@ func TestParallelWorkersNeverExceedTheLimit(t *testing.T) {
 	if server.most != limit {
 		t.Errorf("there were %d pods at once, want %d", server.most, limit)
 	}
-	if len(k.ledger.accounts)+len(k.ledger.used)+len(k.ledger.forRoom) != 0 {
-		t.Errorf("all have ended, and the ledger holds %v, %v, %v", k.ledger.accounts, k.ledger.used, k.ledger.forRoom)
+	if len(k.ledger.accounts)+len(k.ledger.used)+len(k.ledger.waiting) != 0 {
+		t.Errorf("all have ended, and the ledger holds %v, %v, %v", k.ledger.accounts, k.ledger.used, k.ledger.waiting)
 	}
 	for _, o := range shadows {
 		shadow := &v1alpha1.ShadowPod{}

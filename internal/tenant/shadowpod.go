@@ -66,7 +66,9 @@ func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.R
 	if err := r.act(ctx, seen, &next); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.account(seen, &next)
+	if ended(next.status.Phase) || next.unrecoverable() && !seen.ours() {
+		r.ledger.leave(request.NamespacedName) // it needs no pod any more
+	}
 	again, err := r.record(ctx, seen, &next)
 	return reconcile.Result{RequeueAfter: again}, err
 }

@@ -43,7 +43,10 @@ func (r *shadowPodReconciler) setup(mgr ctrl.Manager) error {
 		For(&v1alpha1.ShadowPod{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podChanged), builder.WithPredicates(remotePods)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.waitingOf), builder.WithPredicates(specChanges)).
-		WatchesRawSource(source.Func(r.takeQueue)).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.queue = queue // for ShadowPods that may have room now
+			return nil
+		})).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.shadowsOfTwin),
 			builder.WithPredicates(twins, turns)).
 		WithOptions(options()).
