@@ -2,7 +2,6 @@ package peering
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -63,46 +61,12 @@ func checkRight(ctx context.Context, link Link, right authorizationv1.ResourceAt
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
 	}
 	if err := link.Client().Create(ctx, review); err != nil {
-		return fmt.Errorf("%w: ask for our rights in namespace %s: %w", kindOf(err), right.Namespace, err)
+		return fmt.Errorf("ask for our rights in namespace %s: %w", right.Namespace, peers.Classify(err))
 	}
 	if !review.Status.Allowed {
 		return fmt.Errorf("%w: to %s %s in namespace %s", errLacking, right.Verb, right.Resource, right.Namespace)
 	}
 	return nil
-}
-
-// kindOf tells the errors of a request over a link apart as package peers does.
-func kindOf(err error) error {
-	untrusted := &tls.CertificateVerificationError{}
-	switch {
-	case errors.Is(err, peers.ErrClosed):
-		return peers.ErrClosed
-	case apierrors.IsUnauthorized(err):
-		return peers.ErrUnauthorized
-	case apierrors.IsForbidden(err):
-		return errLacking
-	case errors.As(err, &untrusted):
-		return peers.ErrCredentialsInvalid
-	default:
-		return peers.ErrUnreachable
-	}
-}
-
-// nameStep gives an agentless peer its id, which it cannot tell itself.
-type nameStep struct{ *deps }
-
-// Reconcile implements step.
-func (c *nameStep) Reconcile(ctx context.Context, o *observation) (result, error) {
-	if !o.peer.Agentless() || o.peer.Spec.ClusterID != "" || o.deleted() {
-		return result{}, nil
-	}
-	before := o.peer.DeepCopy()
-	o.peer.Spec.ClusterID = v1alpha1.AgentlessClusterID(c.config.ClusterID, o.peer.Name)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.client.Patch(ctx, o.peer, patch); err != nil {
-		return result{}, fmt.Errorf("set spec.clusterID of Peer %s: %w", o.peer.Name, err)
-	}
-	return result{}, nil
 }
 
 // clearAgentless deletes what is left of ours at an agentless peer when its virtual node is gone, and says what to wait

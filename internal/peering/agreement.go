@@ -13,13 +13,12 @@ import (
 
 // joined is whether the peer has used our invitation.
 func joined(o *observation) *condition {
-	const kind = v1alpha1.ConditionJoined
 	f := o.invited
 	switch {
 	case !o.peer.HasRole(v1alpha1.RoleConsumer) || o.deleted() || !o.peer.Protocol().Sessions:
 		return nil
 	case o.namespace == nil:
-		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s is not ready: see condition Ready", v1alpha1.TenantNamespace(o.peer.Name))
+		return isFalse(v1alpha1.ReasonPending, "Namespace %s is not ready: see condition Ready", v1alpha1.TenantNamespace(o.peer.Name))
 	case f == nil:
 		return nil
 	case f.wantsServers():
@@ -33,15 +32,14 @@ func joined(o *observation) *condition {
 
 // unclaimed is the condition while nobody has used the invitation.
 func unclaimed(f *invitation) *condition {
-	const kind = v1alpha1.ConditionJoined
 	switch {
 	case f.secret != nil && f.peer.Spec.Invitation != nil && !f.over(0):
-		return isFalse(kind, v1alpha1.ReasonInvited, "The invitation waits to be used: `kubectl hanse invite %s` prints it, and "+
+		return isFalse(v1alpha1.ReasonInvited, "The invitation waits to be used: `kubectl hanse invite %s` prints it, and "+
 			"`kubectl hanse join` over there uses it", f.peer.Name)
 	case f.peer.Spec.Invitation == nil:
-		return isFalse(kind, v1alpha1.ReasonNotInvited, "The peer has no invitation: run `kubectl hanse invite %s`", f.peer.Name)
+		return isFalse(v1alpha1.ReasonNotInvited, "The peer has no invitation: run `kubectl hanse invite %s`", f.peer.Name)
 	default:
-		return isFalse(kind, v1alpha1.ReasonInvitationExpired, "The invitation was not used in time: run "+
+		return isFalse(v1alpha1.ReasonInvitationExpired, "The invitation was not used in time: run "+
 			"`kubectl hanse invite %s --renew`", f.peer.Name)
 	}
 }
@@ -59,57 +57,54 @@ func (f *invitation) show(status *v1alpha1.PeerStatus) {
 
 // unmade is why there is no invitation yet though one is asked for.
 func unmade(f *invitation) *condition {
-	const kind = v1alpha1.ConditionJoined
 	if f.secret != nil && (f.peer.Spec.Invitation == nil || f.over(0)) && !f.asked() {
-		return isFalse(kind, v1alpha1.ReasonInvitationExpired, "The invitation ended before it was made: run "+
+		return isFalse(v1alpha1.ReasonInvitationExpired, "The invitation ended before it was made: run "+
 			"`kubectl hanse invite %s --renew`", f.peer.Name)
 	}
 	if len(f.draft.Servers) == 0 {
-		return isFalse(kind, v1alpha1.ReasonNoServerAddress, "Nothing tells where the peer reaches this cluster's API server: set "+
+		return isFalse(v1alpha1.ReasonNoServerAddress, "Nothing tells where the peer reaches this cluster's API server: set "+
 			"spec.invitation.servers of this Peer, such as https://203.0.113.7:6443")
 	}
 	if err := usable(f.draft); err != nil {
-		return isFalse(kind, v1alpha1.ReasonInvitationInvalid, "No invitation can be made: it would be %v; check "+
+		return isFalse(v1alpha1.ReasonInvitationInvalid, "No invitation can be made: it would be %v; check "+
 			"spec.invitation.servers of this Peer", err)
 	}
-	return isFalse(kind, v1alpha1.ReasonPending, "The invitation is being made")
+	return isFalse(v1alpha1.ReasonPending, "The invitation is being made")
 }
 
 // answered is how a claim that was answered stands.
 func answered(f *invitation) *condition {
-	const kind = v1alpha1.ConditionJoined
 	answer := f.answer()
 	switch {
 	case answer.Status != metav1.ConditionTrue:
-		return isFalse(kind, answer.Reason, cmp.Or(refusals[answer.Reason], refusals[v1alpha1.ReasonClusterIDTaken]).us, f.claim.Spec.ClusterID,
+		return isFalse(answer.Reason, cmp.Or(refusals[answer.Reason], refusals[v1alpha1.ReasonClusterIDTaken]).us, f.claim.Spec.ClusterID,
 			fmt.Sprintf("`kubectl hanse invite %s --renew`", f.peer.Name), f.claim.Spec.PublicKey)
 	case f.claim.Spec.Phase == v1alpha1.ClaimLeaving:
-		return isFalse(kind, v1alpha1.ReasonPeerLeft, "The peer has parted from this cluster")
+		return isFalse(v1alpha1.ReasonPeerLeft, "The peer has parted from this cluster")
 	case f.claim.Spec.Phase == v1alpha1.ClaimJoined:
-		return &condition{kind, metav1.ConditionTrue, v1alpha1.ReasonJoined, "The peer has used its invitation"}
+		return &condition{metav1.ConditionTrue, v1alpha1.ReasonJoined, "The peer has used its invitation"}
 	case f.secret == nil || f.over(pickUpTime):
-		return isFalse(kind, v1alpha1.ReasonInvitationExpired, "The peer was accepted, but has not picked up its session in time: "+
+		return isFalse(v1alpha1.ReasonInvitationExpired, "The peer was accepted, but has not picked up its session in time: "+
 			"run `kubectl hanse invite %s --renew`", f.peer.Name)
 	default:
-		return isFalse(kind, v1alpha1.ReasonJoining, "The peer was accepted and picks up its session")
+		return isFalse(v1alpha1.ReasonJoining, "The peer was accepted and picks up its session")
 	}
 }
 
 // sessionKept is how our own session at a provider stands.
 func sessionKept(o *observation) *condition {
-	const kind = v1alpha1.ConditionSession
 	s := o.contact.session
 	switch {
 	case !hasSession(o.peer) || o.deleted() && (s == nil || s.holding == nil):
 		return nil
-	case o.namespace == nil || s == nil && said(o.peer, kind) == nil:
-		return unknown(kind, v1alpha1.ReasonPending, "Namespace %s is not ready: see condition Ready", v1alpha1.TenantNamespace(o.peer.Name))
+	case o.namespace == nil || s == nil && said(o.peer, v1alpha1.ConditionSession) == nil:
+		return unknown(v1alpha1.ReasonPending, "Namespace %s is not ready: see condition Ready", v1alpha1.TenantNamespace(o.peer.Name))
 	case s == nil:
 		return nil
 	case s.joining.stage == failed, s.joining.stage == refused:
-		return isFalse(kind, s.joining.reason, "%s", s.joining.message)
+		return isFalse(s.joining.reason, "%s", s.joining.message)
 	case s.joining.stage == waiting && s.needsJoin():
-		return unknown(kind, s.joining.reason, "%s", s.joining.message)
+		return unknown(s.joining.reason, "%s", s.joining.message)
 	default:
 		return held(o, s)
 	}
@@ -117,16 +112,15 @@ func sessionKept(o *observation) *condition {
 
 // held is the condition by the credentials that we hold.
 func held(o *observation, s *session) *condition {
-	const kind = v1alpha1.ConditionSession
 	switch {
 	case s.holding == nil:
-		return isFalse(kind, v1alpha1.ReasonNotInvited, "This cluster has not joined the peer: run `kubectl hanse invite` there "+
+		return isFalse(v1alpha1.ReasonNotInvited, "This cluster has not joined the peer: run `kubectl hanse invite` there "+
 			"and `kubectl hanse join` here with what it prints%s", direction(o.peer, false))
 	case s.holding.byHand():
-		return unknown(kind, v1alpha1.ReasonNotInvited, "The credentials in Secret %s were made by hand: Hanse uses them and "+
+		return unknown(v1alpha1.ReasonNotInvited, "The credentials in Secret %s were made by hand: Hanse uses them and "+
 			"does not renew them", v1alpha1.LinkSecret)
 	case s.holding.problem != nil:
-		return isFalse(kind, v1alpha1.ReasonCredentialsInvalid, "The session in Secret %s cannot be used: %v. Run `kubectl hanse "+
+		return isFalse(v1alpha1.ReasonCredentialsInvalid, "The session in Secret %s cannot be used: %v. Run `kubectl hanse "+
 			"invite NAME --renew` at the peer and join with it", v1alpha1.LinkSecret, s.holding.problem)
 	default:
 		return renewed(o, s)
@@ -140,19 +134,18 @@ func (s *session) needsJoin() bool {
 
 // renewed is the condition where there is a session that we keep.
 func renewed(o *observation, s *session) *condition {
-	const kind = v1alpha1.ConditionSession
 	schedule := o.config.schedule()
 	switch {
 	case s.renewal.stage != settled:
-		return isFalse(kind, s.renewal.reason, "%s", s.renewal.message)
+		return isFalse(s.renewal.reason, "%s", s.renewal.message)
 	case s.unsure:
 		return nil
 	case schedule.shortened(s.holding):
-		return isFalse(kind, v1alpha1.ReasonSessionShortened, "The peer's API server gives sessions of a clearly shorter life than "+
+		return isFalse(v1alpha1.ReasonSessionShortened, "The peer's API server gives sessions of a clearly shorter life than "+
 			"the %s that are asked for, and an outage that is longer ends them. Hanse renews them at half of their life%s",
 			schedule.life, direction(o.peer, true))
 	default:
-		return isTrue(kind, "Our credentials at the peer are good and are renewed in time"+direction(o.peer, true))
+		return isTrue("Our credentials at the peer are good and are renewed in time" + direction(o.peer, true))
 	}
 }
 

@@ -18,144 +18,139 @@ import (
 )
 
 func reachable(o *observation) *condition {
-	const kind = v1alpha1.ConditionReachable
 	peer := o.peer
-	if c := unasked(kind, o); c != nil {
+	if c := unasked(o); c != nil {
 		return c
 	}
 	err := o.contact.probe.err
 	switch {
 	case o.contact.probe.link == nil:
-		return unknown(kind, credentialsReason(err), "The peer was not contacted: see condition Authenticated")
+		return unknown(unauthenticated(peer, &o.contact.probe).reason, "The peer was not contacted: see condition Authenticated")
 	case errors.Is(err, peers.ErrUnreachable):
-		return isFalse(kind, v1alpha1.ReasonUnreachable, "%s does not answer (%s): check that it runs and that this cluster "+
+		return isFalse(v1alpha1.ReasonUnreachable, "%s does not answer (%s): check that it runs and that this cluster "+
 			"may connect to it. Hanse tries again", o.contact.probe.link.Server(), cause(err))
 	case errors.Is(err, peers.ErrCredentialsInvalid):
-		return isFalse(kind, v1alpha1.ReasonCredentialsInvalid, "What answers at %s has a certificate that the kubeconfig "+
+		return isFalse(v1alpha1.ReasonCredentialsInvalid, "What answers at %s has a certificate that the kubeconfig "+
 			"in Secret %s does not trust: check server and certificate-authority-data there",
 			o.contact.probe.link.Server(), secretName(peer, v1alpha1.LinkSecret))
 	default:
-		return isTrue(kind, "The peer's API server answers")
+		return isTrue("The peer's API server answers")
 	}
 }
 
 func authenticated(o *observation) *condition {
-	const kind = v1alpha1.ConditionAuthenticated
-	if c := unasked(kind, o); c != nil {
+	if c := unasked(o); c != nil {
 		return c
 	}
 	if o.contact.probe.err != nil {
 		return unauthenticated(o.peer, &o.contact.probe)
 	}
 	if !o.peer.Protocol().Identity {
-		return isTrue(kind, "The peer knows this cluster, and lets it run pods in the namespaces that spec.namespaces names")
+		return isTrue("The peer knows this cluster, and lets it run pods in the namespaces that spec.namespaces names")
 	}
 	return identified(o.peer, o.contact.probe.hello)
 }
 
 // identified is whether the cluster that answers is the one that the Peer names.
 func identified(peer *v1alpha1.Peer, hello peers.ClusterInfo) *condition {
-	const kind = v1alpha1.ConditionAuthenticated
 	switch {
 	case peer.Spec.ClusterID == "":
-		return isFalse(kind, v1alpha1.ReasonPending, "The cluster that answers calls itself %q, and this Peer does not say which "+
+		return isFalse(v1alpha1.ReasonPending, "The cluster that answers calls itself %q, and this Peer does not say which "+
 			"it should be: if that is the one, set spec.clusterID to it", hello.ClusterID)
 	case hello.ClusterID != peer.Spec.ClusterID:
-		return isFalse(kind, v1alpha1.ReasonClusterIDMismatch, "The cluster that answers calls itself %q, but this Peer is "+
+		return isFalse(v1alpha1.ReasonClusterIDMismatch, "The cluster that answers calls itself %q, but this Peer is "+
 			"%q: the credentials in Secret %s lead to another cluster; replace them, or make a Peer for that cluster",
 			hello.ClusterID, peer.Spec.ClusterID, secretName(peer, v1alpha1.LinkSecret))
 	case peer.Spec.PublicKey != "" && hello.PublicKey != "" && hello.PublicKey != peer.Spec.PublicKey:
-		return isFalse(kind, v1alpha1.ReasonKeyMismatch, "The cluster that answers has the id of this Peer and another key, %s: "+
+		return isFalse(v1alpha1.ReasonKeyMismatch, "The cluster that answers has the id of this Peer and another key, %s: "+
 			"ask its administrator whether it was installed anew. If so, set spec.publicKey to that; if not, it is an impostor",
 			hello.PublicKey)
 	default:
-		return isTrue(kind, "The peer knows this cluster, and is the cluster that this Peer names")
+		return isTrue("The peer knows this cluster, and is the cluster that this Peer names")
 	}
 }
 
 func unauthenticated(peer *v1alpha1.Peer, p *probe) *condition {
-	const kind = v1alpha1.ConditionAuthenticated
 	secret, err := secretName(peer, v1alpha1.LinkSecret), p.err
 	switch {
 	case errors.Is(err, peers.ErrCredentialsMissing):
-		return isFalse(kind, v1alpha1.ReasonCredentialsMissing, "Secret %s with the credentials for the peer does not exist: "+
+		return isFalse(v1alpha1.ReasonCredentialsMissing, "Secret %s with the credentials for the peer does not exist: "+
 			"ask the peer's administrator for an invitation and run `kubectl hanse join`, or put a kubeconfig under its key %s",
 			secret, v1alpha1.LinkSecretKey)
 	case errors.Is(err, peers.ErrCredentialsInvalid) && p.link == nil:
-		return isFalse(kind, v1alpha1.ReasonCredentialsInvalid, "The peer cannot be contacted: %v. Peer with it again, or put "+
+		return isFalse(v1alpha1.ReasonCredentialsInvalid, "The peer cannot be contacted: %v. Peer with it again, or put "+
 			"another kubeconfig there", err)
 	case errors.Is(err, peers.ErrCredentialsInvalid):
-		return unknown(kind, v1alpha1.ReasonCredentialsInvalid, "What answers is not trusted: see condition Reachable")
+		return unknown(v1alpha1.ReasonCredentialsInvalid, "What answers is not trusted: see condition Reachable")
 	case errors.Is(err, peers.ErrUnreachable):
-		return unknown(kind, v1alpha1.ReasonUnreachable, "The peer's API server does not answer")
+		return unknown(v1alpha1.ReasonUnreachable, "The peer's API server does not answer")
 	case errors.Is(err, peers.ErrUnauthorized):
-		return isFalse(kind, v1alpha1.ReasonUnauthorized, "The peer's API server does not accept the credentials in Secret %s: "+
+		return isFalse(v1alpha1.ReasonUnauthorized, "The peer's API server does not accept the credentials in Secret %s: "+
 			"they ended or were taken back. Have the peer's administrator run `kubectl hanse invite --renew`, and join with "+
 			"that, or put other credentials there",
 			secret)
 	case errors.Is(err, errLacking):
-		return isFalse(kind, v1alpha1.ReasonForbidden, "The peer does not give what it takes to run pods there: %v. Have its "+
+		return isFalse(v1alpha1.ReasonForbidden, "The peer does not give what it takes to run pods there: %v. Have its "+
 			"administrator bind a role with that to the user of Secret %s, or leave the namespace out of spec.namespaces",
 			err, secret)
 	case errors.Is(err, peers.ErrForbidden):
-		return isFalse(kind, v1alpha1.ReasonForbidden, "The peer knows this cluster and lets it do nothing: it has suspended us; "+
+		return isFalse(v1alpha1.ReasonForbidden, "The peer knows this cluster and lets it do nothing: it has suspended us; "+
 			"ask its administrator. What runs there stays")
 	case apierrors.IsNotFound(err):
-		return isFalse(kind, v1alpha1.ReasonPending, "The peer has not introduced itself: check that Hanse runs there and "+
+		return isFalse(v1alpha1.ReasonPending, "The peer has not introduced itself: check that Hanse runs there and "+
 			"has a Peer with role Consumer for this cluster")
 	case errors.Is(err, peers.ErrMalformed), errors.Is(err, peers.ErrTooLarge):
-		return isFalse(kind, v1alpha1.ReasonMalformed, "The answer of the peer makes no sense: check that the server in "+
+		return isFalse(v1alpha1.ReasonMalformed, "The answer of the peer makes no sense: check that the server in "+
 			"Secret %s is a Kubernetes API server, and the version of Hanse there", secret)
 	default:
-		return unknown(kind, v1alpha1.ReasonPending, "The peer could not be asked: %v", err)
+		return unknown(v1alpha1.ReasonPending, "The peer could not be asked: %v", err)
 	}
 }
 
 func connected(o *observation) *condition {
 	peer := o.peer
 	if !peer.Protocol().Network {
-		return isFalse(v1alpha1.ConditionConnected, v1alpha1.ReasonAgentless, "The peer runs no Hanse, so there will be no network "+
+		return isFalse(v1alpha1.ReasonAgentless, "The peer runs no Hanse, so there will be no network "+
 			"between its pods and ours: the addresses of pods that run there are not shown")
 	}
 	message := "There is no network between the pods of the two clusters yet"
 	if peer.HasRole(v1alpha1.RoleProvider) {
 		message += ": the addresses of pods that run at the peer do not route"
 	}
-	return isFalse(v1alpha1.ConditionConnected, v1alpha1.ReasonNoNetworkFabric, "%s", message)
+	return isFalse(v1alpha1.ReasonNoNetworkFabric, "%s", message)
 }
 
 // withinBudget is whether the peer sends no more than is taken from one peer. Each process that talks to the peer counts for
 // itself: the manager knows, and `hanse kubelet` says so in the virtual node.
 func withinBudget(o *observation) *condition {
-	const kind = v1alpha1.ConditionWithinBudget
-	if c := unasked(kind, o); c != nil {
+	if c := unasked(o); c != nil {
 		return c
 	}
 	if o.overBudget != nil {
-		return isFalse(kind, v1alpha1.ReasonOverBudget, "Nothing more is taken from the peer: %v. Hanse tries again", o.overBudget)
+		return isFalse(v1alpha1.ReasonOverBudget, "Nothing more is taken from the peer: %v. Hanse tries again", o.overBudget)
 	}
 	if o.node != nil {
 		if c := v1alpha1.CutOff(o.node); c != nil && c.Reason == v1alpha1.ReasonOverBudget {
-			return isFalse(kind, v1alpha1.ReasonOverBudget, "%s. Hanse tries again", c.Message)
+			return isFalse(v1alpha1.ReasonOverBudget, "%s. Hanse tries again", c.Message)
 		}
 	}
-	return isTrue(kind, "The peer sends no more than this cluster takes from one peer")
+	return isTrue("The peer sends no more than this cluster takes from one peer")
 }
 
 // unasked returns the condition of a peer that nothing was asked of, nil for others.
-func unasked(kind string, o *observation) *condition {
+func unasked(o *observation) *condition {
 	p := &o.contact.probe
 	switch {
 	case o.deleted():
-		return unknown(kind, v1alpha1.ReasonPending, "The Peer is being deleted")
+		return unknown(v1alpha1.ReasonPending, "The Peer is being deleted")
 	case !o.peer.HasRole(v1alpha1.RoleProvider):
-		return unknown(kind, v1alpha1.ReasonNotConsumed, "This cluster consumes nothing from the peer and does not "+
+		return unknown(v1alpha1.ReasonNotConsumed, "This cluster consumes nothing from the peer and does not "+
 			"contact it")
 	case isOneWay(o):
-		return unknown(kind, v1alpha1.ReasonNotInvited, "The peer has not invited this cluster, which therefore does not "+
+		return unknown(v1alpha1.ReasonNotInvited, "The peer has not invited this cluster, which therefore does not "+
 			"contact it")
 	case p.link == nil && p.err == nil:
-		return unknown(kind, v1alpha1.ReasonPending, "The peer was not contacted yet")
+		return unknown(v1alpha1.ReasonPending, "The peer was not contacted yet")
 	default:
 		return nil
 	}
@@ -171,17 +166,6 @@ func isOneWay(o *observation) bool {
 // secretName names a Secret of the tenant namespace in messages.
 func secretName(peer *v1alpha1.Peer, name string) string {
 	return v1alpha1.TenantNamespace(peer.Name) + "/" + name
-}
-
-func credentialsReason(err error) string {
-	switch {
-	case errors.Is(err, peers.ErrCredentialsMissing):
-		return v1alpha1.ReasonCredentialsMissing
-	case errors.Is(err, peers.ErrCredentialsInvalid):
-		return v1alpha1.ReasonCredentialsInvalid
-	default:
-		return v1alpha1.ReasonPending
-	}
 }
 
 // cause says in a few words why there was no answer. The error itself names ports and times that change with every
@@ -242,7 +226,7 @@ type software struct {
 // theirSoftware returns what the peer runs. One that we consume from introduces itself, and a mere consumer has written
 // it into its claim.
 func theirSoftware(o *observation) (software, bool) {
-	if hello := o.contact.probe.hello; unasked(v1alpha1.ConditionCompatible, o) == nil {
+	if hello := o.contact.probe.hello; unasked(o) == nil {
 		return software{hello.Version, hello.APIVersions}, authenticated(o).ok()
 	}
 	if o.peer.HasRole(v1alpha1.RoleConsumer) && accepted(o.claim) && o.claim.Spec.Version != "" {
@@ -253,49 +237,47 @@ func theirSoftware(o *observation) (software, bool) {
 
 // compatibility is whether what both sides run fits together. It is told and nothing more: what runs keeps running.
 func compatibility(o *observation) *condition {
-	const kind = v1alpha1.ConditionCompatible
 	theirs, known := theirSoftware(o)
 	if known && !o.peer.Protocol().Identity {
-		return isTrue(kind, "The peer runs no Hanse, so there are no versions to compare")
+		return isTrue("The peer runs no Hanse, so there are no versions to compare")
 	}
 	if !known {
-		if c := unasked(kind, o); c != nil {
+		if c := unasked(o); c != nil {
 			return c
 		}
-		return unknown(kind, v1alpha1.ReasonPending, "The peer's version is not known: see condition Authenticated")
+		return unknown(v1alpha1.ReasonPending, "The peer's version is not known: see condition Authenticated")
 	}
 	if !compatible(o.config.Version, theirs.version) {
-		return isFalse(kind, v1alpha1.ReasonIncompatibleVersion, "The peer runs Hanse %q and this cluster %q: the major "+
+		return isFalse(v1alpha1.ReasonIncompatibleVersion, "The peer runs Hanse %q and this cluster %q: the major "+
 			"versions must be the same and the minor ones at most one apart; upgrade the older one. What runs keeps running",
 			theirs.version, o.config.Version)
 	}
 	if !commonAPI(theirs.apiVersions) {
-		return isFalse(kind, v1alpha1.ReasonIncompatibleAPI, "The peer speaks version %s of Hanse's API and this cluster %s: "+
+		return isFalse(v1alpha1.ReasonIncompatibleAPI, "The peer speaks version %s of Hanse's API and this cluster %s: "+
 			"upgrade the older one. What runs keeps running", strings.Join(theirs.apiVersions, ", "), strings.Join(apiVersions, ", "))
 	}
-	return isTrue(kind, "The versions of Hanse on both sides understand each other")
+	return isTrue("The versions of Hanse on both sides understand each other")
 }
 
 // advertised is whether an offer of a provider is in use. The copy that this cluster keeps of the offer says so.
 func advertised(o *observation) *condition {
-	const kind = v1alpha1.ConditionAdvertised
 	if !o.peer.HasRole(v1alpha1.RoleProvider) {
 		return nil
 	}
 	answer := verdictOf(o.offer)
 	switch {
 	case o.peer.Spec.ClusterID == o.config.ClusterID:
-		return isFalse(kind, v1alpha1.ReasonClusterIDMismatch, "The peer has the id of this very cluster")
+		return isFalse(v1alpha1.ReasonClusterIDMismatch, "The peer has the id of this very cluster")
 	case answer == nil && o.contact.probe.link == nil:
-		return isFalse(kind, v1alpha1.ReasonNoAdvertisement, "There is no link to the peer: see condition Reachable")
+		return isFalse(v1alpha1.ReasonNoAdvertisement, "There is no link to the peer: see condition Reachable")
 	case answer == nil:
-		return isFalse(kind, v1alpha1.ReasonNoAdvertisement, "The peer does not advertise anything to this cluster, or its "+
+		return isFalse(v1alpha1.ReasonNoAdvertisement, "The peer does not advertise anything to this cluster, or its "+
 			"advertisement was not read yet")
 	case !answer.ok():
-		return &condition{kind, answer.status, answer.reason, answer.message}
+		return &condition{answer.status, answer.reason, answer.message}
 	default:
 		closed := closedMessages[o.offer.Spec.Phase]
-		return &condition{kind, answer.status, answer.reason, cmp.Or(closed, answer.message, "The advertisement is used")}
+		return &condition{answer.status, answer.reason, cmp.Or(closed, answer.message, "The advertisement is used")}
 	}
 }
 

@@ -26,7 +26,8 @@ type contact struct {
 	introduced  bool // the provider knows our version
 	probe       probe
 	obstacle    obstacle // what parting from the peer waits for
-	released    bool     // nothing is left of the peer
+	parting     attempts
+	released    bool // nothing is left of the peer
 }
 
 // background runs what waits for peers beside the reconciles, so that a peer that does not answer keeps nobody waiting.

@@ -77,7 +77,6 @@ func New(config Config, c client.Client, live client.Reader, links Links, record
 	p.steps = []step{
 		&tenantStep{deps: d, counting: local.NewCounting(c, config.Namespace)},
 		&inviteStep{deps: d},
-		&nameStep{d},
 		p.calls,
 		&followStep{d},
 		&addressStep{p.addresses},

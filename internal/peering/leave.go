@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,14 +19,6 @@ import (
 
 // endedAtOnce bounds how many objects are ended with one look.
 const endedAtOnce = 500
-
-// How soon it is looked again whether what a parting waits for has happened, where nothing tells us: the longer it has
-// waited, the later.
-const (
-	firstPartingPause = time.Second
-	lastPartingPause  = 30 * time.Second
-	partingPauses     = 10 // a pause is the time that has passed, divided by this
-)
 
 // An obstacle is what a parting waits for. The zero value is none.
 type obstacle struct {
@@ -75,20 +66,11 @@ func (c *leaveStep) Reconcile(ctx context.Context, o *observation) (result, erro
 		}
 	}
 	if o.contact.obstacle.stands() {
-		return result{again: o.now.Add(c.partingPause(o))}, nil
+		o.contact.parting.record(verdict{stage: waiting}, o.now)
+		return result{again: o.contact.parting.next}, nil
 	}
 	o.contact.released = true
 	return result{}, c.release(ctx, o.peer)
-}
-
-// partingPause is how long to wait before it is looked again whether what a parting waits for has happened.
-func (c *leaveStep) partingPause(o *observation) time.Duration {
-	passed := o.now.Sub(o.peer.DeletionTimestamp.Time)
-	pause := min(max(passed/partingPauses, firstPartingPause), lastPartingPause)
-	if left := c.config.PartingDeadline - passed; left > 0 {
-		pause = min(pause, left)
-	}
-	return pause
 }
 
 // look finds out how far the parting is. All is read from the API server itself.

@@ -33,38 +33,43 @@ type deps struct {
 	recorder events.EventRecorder
 }
 
-func serviceAccount(namespace, name string) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+// named returns the object with that name, to be read or made.
+func named[T client.Object](object T, namespace, name string) T {
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return object
 }
 
-func secret(namespace, name string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+func serviceAccount(namespace, name string) *corev1.ServiceAccount {
+	return named(&corev1.ServiceAccount{}, namespace, name)
 }
+
+func secret(namespace, name string) *corev1.Secret { return named(&corev1.Secret{}, namespace, name) }
 
 func configMap(namespace, name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	return named(&corev1.ConfigMap{}, namespace, name)
+}
+
+func binding(namespace, role string) *rbacv1.RoleBinding {
+	return named(&rbacv1.RoleBinding{}, namespace, role)
 }
 
 func claim(namespace string) *v1alpha1.PeeringClaim {
-	return &v1alpha1.PeeringClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.PeeringClaimName}}
+	return named(&v1alpha1.PeeringClaim{}, namespace, v1alpha1.PeeringClaimName)
 }
 
 // nodeOf is the virtual node of the peer, to be read.
 func nodeOf(peer string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName(peer)}}
+	return named(&corev1.Node{}, "", v1alpha1.VirtualNodeName(peer))
 }
 
 // namespaceOf is the tenant namespace of the peer, to be read.
 func namespaceOf(peer string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TenantNamespace(peer)}}
+	return named(&corev1.Namespace{}, "", v1alpha1.TenantNamespace(peer))
 }
 
 func tenantQuota(namespace string) *corev1.ResourceQuota {
-	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: quotaName}}
-}
-
-func binding(namespace, role string) *rbacv1.RoleBinding {
-	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role}}
+	return named(&corev1.ResourceQuota{}, namespace, quotaName)
 }
 
 // accountSubject is a ServiceAccount as a subject of RoleBindings.

@@ -2,12 +2,13 @@ package peering
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -41,7 +42,7 @@ func (o *observation) deleted() bool { return !o.peer.DeletionTimestamp.IsZero()
 type state struct {
 	peer       types.UID
 	since      time.Time // when we began to look after the peer
-	tenant     tenancyRecord
+	tenant     gate      // the tenant namespace was made
 	inviting   gate
 	invitation *invitation
 	warned     string // why the peer's tombstone is not believed, as the administrator was told
@@ -54,27 +55,11 @@ type state struct {
 
 // A gate spares a step that has nothing to do: the step is done when what it rests on has changed, and after some time.
 type gate struct {
-	seen sight
+	seen string // all that the step rests on and that costs nothing to see
 	due  time.Time
 }
 
-// A sight is all that steps rest on and that costs nothing to see.
-type sight struct {
-	peer              types.UID
-	generation        int64
-	deleted           bool
-	namespace         types.UID
-	namespaceVersion  string
-	claim             types.UID
-	claimGeneration   int64
-	accepted          bool
-	node, cutOff      bool // there is a virtual node, and the peer does not answer it
-	twins             int
-	announced         string // invitation that the client is about to bring
-	joined, unknownAt string // how our invitation stands, and when the peer was found not to know us any more
-}
-
-func (g gate) open(seen sight, now time.Time) bool { return g.seen != seen || !now.Before(g.due) }
+func (g gate) open(seen string, now time.Time) bool { return g.seen != seen || !now.Before(g.due) }
 
 // observe looks at the Peer and at what belongs to it, as our cache shows it. It returns nil if there is neither a Peer nor a
 // tombstone.
@@ -157,33 +142,24 @@ func (c *Controller) observeTwins(ctx context.Context, o *observation) error {
 }
 
 // sight sums up what the cache shows of the peer itself and of its claim.
-func (o *observation) sight() sight {
-	s := sight{peer: o.peer.UID, generation: o.peer.Generation, deleted: o.deleted()}
-	if o.namespace != nil {
-		s.namespace = o.namespace.UID
-	}
-	if o.claim != nil {
-		s.claim, s.claimGeneration = o.claim.UID, o.claim.Generation
-	}
-	return s
+func (o *observation) sight() string {
+	ns, claim := ptr.Deref(o.namespace, corev1.Namespace{}), ptr.Deref(o.claim, v1alpha1.PeeringClaim{})
+	return fmt.Sprintln(o.peer.UID, o.peer.Generation, o.deleted(), ns.UID, claim.UID, claim.Generation)
 }
 
-// sightOfCalls sums up what calls to the peer rest on.
-func (o *observation) sightOfCalls() sight {
-	s := o.sight()
-	s.announced, s.twins, s.node = o.peer.Annotations[v1alpha1.AnnotationJoin], o.twins, o.node != nil
-	s.accepted = accepted(o.claim)
-	s.cutOff = o.node != nil && v1alpha1.IsCutOff(o.node)
-	if joined := meta.FindStatusCondition(o.peer.Status.Conditions, v1alpha1.ConditionJoined); joined != nil {
-		s.joined = joined.Reason
-	}
-	if unknown := o.contact.probe.unknownAt; !unknown.IsZero() {
-		s.unknownAt = unknown.String()
+// sightOfCalls sums up what calls to the peer rest on: also on the invitation that the client is about to bring, on whether
+// the virtual node shows the peer as cut off, on how our invitation stands, and on when the peer was found not to know us any
+// more.
+func (o *observation) sightOfCalls() string {
+	seen := o.sight() + fmt.Sprintln(o.peer.Annotations[v1alpha1.AnnotationJoin], accepted(o.claim), o.twins, o.node != nil,
+		o.node != nil && v1alpha1.IsCutOff(o.node), o.contact.probe.unknownAt)
+	if joined := said(o.peer, v1alpha1.ConditionJoined); joined != nil {
+		seen += joined.reason
 	}
 	if o.namespace != nil && o.deleted() {
-		s.namespaceVersion = o.namespace.ResourceVersion
+		seen += o.namespace.ResourceVersion
 	}
-	return s
+	return seen
 }
 
 func (c *Controller) stateOf(peer *v1alpha1.Peer) *state {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -178,17 +178,15 @@ func (o *offer) judge(peer *v1alpha1.Peer, ours, takenBy string) verdict {
 
 // takenBy names the first other Peer that stands for the cluster.
 func takenBy(all []v1alpha1.Peer, name, clusterID string) string {
-	var others []string
+	first := ""
 	for i := range all {
 		// One without roles was only discovered, and may be a lie.
-		if all[i].Name != name && all[i].Spec.ClusterID == clusterID && len(all[i].Spec.Roles) > 0 {
-			others = append(others, all[i].Name)
+		other := all[i].Name != name && all[i].Spec.ClusterID == clusterID && len(all[i].Spec.Roles) > 0
+		if other && (first == "" || all[i].Name < first) {
+			first = all[i].Name
 		}
 	}
-	if len(others) == 0 {
-		return ""
-	}
-	return slices.Min(others)
+	return first
 }
 
 // invites reports whether the peer is to become our consumer too.
@@ -234,11 +232,7 @@ func answerOf(o *offer, claim *v1alpha1.PeeringClaim) (trust.Session, error) {
 
 // refusalReason lets through the reasons that a provider may have.
 func refusalReason(reason string) string {
-	known := []string{
-		v1alpha1.ReasonInvitationExpired, v1alpha1.ReasonProofInvalid, v1alpha1.ReasonKeyMismatch,
-		v1alpha1.ReasonClusterIDMismatch, v1alpha1.ReasonClusterIDTaken,
-	}
-	if slices.Contains(known, reason) {
+	if _, known := refusals[reason]; known {
 		return reason
 	}
 	return v1alpha1.ReasonInvitationInvalid
@@ -246,13 +240,10 @@ func refusalReason(reason string) string {
 
 // words makes of a peer's words something that can be shown.
 func words(text string) string {
-	if len(text) > maxWords {
-		text = text[:maxWords]
-	}
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(text, ""))
+	}, strings.ToValidUTF8(sanitize.Text(text, maxWords), ""))
 }

@@ -197,7 +197,7 @@ func TestAdvertisedIsWhatTheCopySays(t *testing.T) {
 			peer := peerOf(v1alpha1.RoleProvider)
 			peer.Spec.ClusterID = test.id
 			got := advertised(&observation{config: &Config{ClusterID: "c-lubeck"}, peer: peer, offer: test.offer})
-			if want := (condition{v1alpha1.ConditionAdvertised, test.status, test.reason, test.message}); *got != want {
+			if want := (condition{test.status, test.reason, test.message}); *got != want {
 				t.Errorf("got %+v, want %+v", *got, want)
 			}
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,36 +14,50 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // fieldOwner is who writes the status of Peers.
 const fieldOwner = client.FieldOwner("hanse-peering")
 
+// maxMessage bounds a message, which may hold the words of others: the API takes it comfortably.
+const maxMessage = 1024
+
 // A condition is a metav1.Condition without what the API adds.
 type condition struct {
-	kind            string
 	status          metav1.ConditionStatus
 	reason, message string
 }
 
 func (c *condition) ok() bool { return c.status == metav1.ConditionTrue }
 
-func isTrue(kind, message string) *condition {
-	return &condition{kind, metav1.ConditionTrue, v1alpha1.ReasonReady, message}
+func isTrue(message string) *condition {
+	return &condition{metav1.ConditionTrue, v1alpha1.ReasonReady, message}
 }
 
-func isFalse(kind, reason, message string, args ...any) *condition {
-	return &condition{kind, metav1.ConditionFalse, reason, fmt.Sprintf(message, args...)}
+func isFalse(reason, message string, args ...any) *condition {
+	return &condition{metav1.ConditionFalse, reason, fmt.Sprintf(message, args...)}
 }
 
-func unknown(kind, reason, message string, args ...any) *condition {
-	return &condition{kind, metav1.ConditionUnknown, reason, fmt.Sprintf(message, args...)}
+func unknown(reason, message string, args ...any) *condition {
+	return &condition{metav1.ConditionUnknown, reason, fmt.Sprintf(message, args...)}
 }
 
 // conditions are those that this package writes. Each is told by a function that returns nil if it has nothing new to say.
 // They are asked in this order, and find in the status of the Peer what those before them have said.
-var conditions = []func(o *observation) *condition{
-	joined, sessionKept, authenticated, reachable, compatibility, withinBudget, connected, advertised, readiness,
+var conditions = []struct {
+	kind string
+	tell func(o *observation) *condition
+}{
+	{v1alpha1.ConditionJoined, joined},
+	{v1alpha1.ConditionSession, sessionKept},
+	{v1alpha1.ConditionAuthenticated, authenticated},
+	{v1alpha1.ConditionReachable, reachable},
+	{v1alpha1.ConditionCompatible, compatibility},
+	{v1alpha1.ConditionWithinBudget, withinBudget},
+	{v1alpha1.ConditionConnected, connected},
+	{v1alpha1.ConditionAdvertised, advertised},
+	{v1alpha1.ConditionReady, readiness},
 }
 
 // said returns what a condition of the Peer says, or nil.
@@ -57,7 +70,7 @@ func conditionOf(conditions []metav1.Condition, kind string) *condition {
 	if found == nil {
 		return nil
 	}
-	return &condition{found.Type, found.Status, found.Reason, found.Message}
+	return &condition{found.Status, found.Reason, found.Message}
 }
 
 // statusOf turns what was observed into the status of the Peer. What nothing is known of stays as it is.
@@ -76,10 +89,10 @@ func statusOf(o observation, now metav1.Time) v1alpha1.PeerStatus {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionSession)
 		status.Session = nil
 	}
-	for _, tell := range conditions {
-		if found := tell(&o); found != nil {
+	for _, c := range conditions {
+		if found := c.tell(&o); found != nil {
 			meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-				Type: found.kind, Status: found.status, Reason: found.reason, Message: shorten(found.message),
+				Type: c.kind, Status: found.status, Reason: found.reason, Message: sanitize.Text(found.message, maxMessage),
 				ObservedGeneration: o.peer.Generation, LastTransitionTime: now,
 			})
 		}
@@ -99,15 +112,6 @@ func statusOf(o observation, now metav1.Time) v1alpha1.PeerStatus {
 	o.contact.probe.show(status)
 	o.contact.probe.bandwidth.show(status)
 	return *status
-}
-
-// shorten keeps a message, which may hold the words of others, within what the API takes comfortably.
-func shorten(message string) string {
-	const limit = 1024
-	if len(message) <= limit {
-		return message
-	}
-	return strings.ToValidUTF8(message[:limit], "")
 }
 
 // report writes what was observed into the status of the Peer, if it is not there already, and tells of a change.
@@ -176,7 +180,6 @@ func (a announcement) invitedAnew(before, after *v1alpha1.PeerStatus) bool {
 
 // readiness sums up the others. What a peer must be for us depends on its roles.
 func readiness(o *observation) *condition {
-	const kind = v1alpha1.ConditionReady
 	for _, c := range []*condition{tenancy(o), acceptance(o.peer)} {
 		if !c.ok() {
 			return c
@@ -190,33 +193,31 @@ func readiness(o *observation) *condition {
 	case first(others, metav1.ConditionFalse) != nil:
 		return first(others, metav1.ConditionFalse).asReady()
 	case oneWay:
-		return isTrue(kind, "The peer may run pods in this cluster. Only this direction is agreed: the peer has not invited this "+
+		return isTrue("The peer may run pods in this cluster. Only this direction is agreed: the peer has not invited this " +
 			"cluster")
 	default:
-		return isTrue(kind, "The peer may run pods in this cluster")
+		return isTrue("The peer may run pods in this cluster")
 	}
 }
 
 // acceptance is whether the two clusters have agreed to be peers, as far as that is for the peer to say.
 func acceptance(peer *v1alpha1.Peer) *condition {
-	const kind = v1alpha1.ConditionReady
 	if len(peer.Spec.Roles) == 0 {
-		return isFalse(kind, v1alpha1.ReasonDiscovered, "The cluster was only found in the network: to become its peer, set "+
+		return isFalse(v1alpha1.ReasonDiscovered, "The cluster was only found in the network: to become its peer, set "+
 			"spec.roles, and join it or invite it")
 	}
 	if !peer.HasRole(v1alpha1.RoleConsumer) {
-		return isTrue(kind, "")
+		return isTrue("")
 	}
 	joined := said(peer, v1alpha1.ConditionJoined)
 	if joined == nil {
-		return isFalse(kind, v1alpha1.ReasonPending, "The invitation for the peer was not looked at yet")
+		return isFalse(v1alpha1.ReasonPending, "The invitation for the peer was not looked at yet")
 	}
 	return joined.asReady()
 }
 
 // provision is whether our pods can run at the peer.
 func provision(o *observation, others []*condition) *condition {
-	const kind = v1alpha1.ConditionReady
 	peer := o.peer
 	if session := said(peer, v1alpha1.ConditionSession); session != nil && broken(session) {
 		return session.asReady()
@@ -226,16 +227,16 @@ func provision(o *observation, others []*condition) *condition {
 		return found.asReady()
 	}
 	if o.addresses.problem != "" {
-		return isFalse(kind, v1alpha1.ReasonNoAddressRange, "%s", o.addresses.problem)
+		return isFalse(v1alpha1.ReasonNoAddressRange, "%s", o.addresses.problem)
 	}
 	ad := advertised(o)
 	switch {
 	case !ad.ok():
 		return ad.asReady()
 	case peer.Agentless():
-		return &condition{kind, metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits}
+		return &condition{metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits}
 	default:
-		return isTrue(kind, "Pods of this cluster may run at the peer")
+		return isTrue("Pods of this cluster may run at the peer")
 	}
 }
 
@@ -248,9 +249,9 @@ func broken(session *condition) bool {
 // asReady returns what the condition says as condition Ready.
 func (c *condition) asReady() *condition {
 	if c.ok() {
-		return isTrue(v1alpha1.ConditionReady, c.message)
+		return isTrue(c.message)
 	}
-	return isFalse(v1alpha1.ConditionReady, c.reason, "%s", c.message)
+	return isFalse(c.reason, "%s", c.message)
 }
 
 // first returns the first condition of the first of the statuses that any condition has, or nil.
@@ -267,25 +268,24 @@ func first(conditions []*condition, statuses ...metav1.ConditionStatus) *conditi
 
 // tenancy is whether the tenant namespace is as it should be, as a condition Ready.
 func tenancy(o *observation) *condition {
-	const kind = v1alpha1.ConditionReady
 	namespace := v1alpha1.TenantNamespace(o.peer.Name)
 	switch {
 	case o.contact.obstacle.theirs:
-		return isFalse(kind, v1alpha1.ReasonParting, "The two clusters part, and this one waits for %s. If the peer is gone for "+
+		return isFalse(v1alpha1.ReasonParting, "The two clusters part, and this one waits for %s. If the peer is gone for "+
 			"ever, run `kubectl hanse unpeer %s --force`", o.contact.obstacle.thing, o.peer.Name)
 	case o.contact.obstacle.stands():
-		return isFalse(kind, v1alpha1.ReasonParting, "The two clusters part, and this one waits for %s", o.contact.obstacle.thing)
+		return isFalse(v1alpha1.ReasonParting, "The two clusters part, and this one waits for %s", o.contact.obstacle.thing)
 	case o.tenant == tenantTaken:
-		return isFalse(kind, v1alpha1.ReasonNamespaceTaken, "Namespace %s exists and was not made for this Peer: delete it, or "+
+		return isFalse(v1alpha1.ReasonNamespaceTaken, "Namespace %s exists and was not made for this Peer: delete it, or "+
 			"delete this Peer and make one of another name", namespace)
 	case o.tenant == tenantTerminating:
-		return isFalse(kind, v1alpha1.ReasonNamespaceTerminating, "Namespace %s is being deleted; Hanse makes it again after that",
+		return isFalse(v1alpha1.ReasonNamespaceTerminating, "Namespace %s is being deleted; Hanse makes it again after that",
 			namespace)
 	case o.tenant == tenantUnsettled:
-		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s is being prepared", namespace)
+		return isFalse(v1alpha1.ReasonPending, "Namespace %s is being prepared", namespace)
 	case o.tenant == tenantFailed:
-		return isFalse(kind, v1alpha1.ReasonPending, "Namespace %s could not be prepared: %v", namespace, o.tenantErr)
+		return isFalse(v1alpha1.ReasonPending, "Namespace %s could not be prepared: %v", namespace, o.tenantErr)
 	default:
-		return isTrue(kind, "")
+		return isTrue("")
 	}
 }

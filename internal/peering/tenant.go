@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,23 +63,6 @@ type tenantStep struct {
 	counting *local.Counting
 }
 
-// A tenancyRecord says what has been done about a tenant namespace. The zero value is nothing.
-type tenancyRecord struct {
-	gate
-	repairs int // how often it was looked at again since the Peer has changed
-}
-
-// done notes that the namespace was made to look like that, or that it still does.
-func (r *tenancyRecord) done(seen sight, now time.Time) {
-	pause := repairPeriod
-	if r.seen == seen {
-		r.repairs++
-	} else {
-		*r, pause = tenancyRecord{}, firstRepair
-	}
-	r.gate = gate{seen, now.Add(wait.Jitter(pause, repairJitter))}
-}
-
 // Reconcile implements step.
 func (t *tenantStep) Reconcile(ctx context.Context, o *observation) (result, error) {
 	if o.deleted() {
@@ -98,9 +82,15 @@ func (t *tenantStep) Reconcile(ctx context.Context, o *observation) (result, err
 	}
 }
 
-// hold puts our finalizer on the Peer before anything is made for it.
+// hold puts our finalizer on the Peer before anything is made for it, and gives an agentless peer its id, which it cannot tell
+// itself.
 func (t *tenantStep) hold(ctx context.Context, peer *v1alpha1.Peer) error {
-	err := t.patch(ctx, peer, func() { controllerutil.AddFinalizer(peer, v1alpha1.FinalizerPeer) })
+	err := t.patch(ctx, peer, func() {
+		controllerutil.AddFinalizer(peer, v1alpha1.FinalizerPeer)
+		if peer.Agentless() {
+			peer.Spec.ClusterID = cmp.Or(peer.Spec.ClusterID, v1alpha1.AgentlessClusterID(t.config.ClusterID, peer.Name))
+		}
+	})
 	if err != nil {
 		return fmt.Errorf("add finalizer: %w", err)
 	}
@@ -117,29 +107,32 @@ func (t *tenantStep) ensure(ctx context.Context, o *observation) (tenantState, e
 	known := &o.known.tenant
 	o.namespace = nil
 	if state := ownedBy(ns, o.peer); state != tenantReady {
-		*known = tenancyRecord{}
+		*known = gate{}
 		return state, nil
 	}
 	o.namespace = ns
-	seen := sight{peer: o.peer.UID, generation: o.peer.Generation, namespace: ns.UID}
+	seen := fmt.Sprintln(o.peer.UID, o.peer.Generation, ns.UID)
 	if !known.open(seen, o.now) {
 		return tenantReady, nil
 	}
-	// What a mere provider must not have is looked for when the Peer has changed, and once more.
-	if err := t.furnish(ctx, o.peer, ns, known.seen != seen || known.repairs == 0); err != nil {
-		*known = tenancyRecord{}
+	if err := t.furnish(ctx, o.peer, ns); err != nil {
+		*known = gate{}
 		if apierrors.IsForbidden(err) && t.settling(ctx, ns) {
 			return tenantUnsettled, nil
 		}
 		return tenantFailed, err
 	}
-	known.done(seen, o.now)
+	pause := repairPeriod
+	if known.seen != seen {
+		pause = firstRepair
+	}
+	*known = gate{seen, o.now.Add(wait.Jitter(pause, repairJitter))}
 	return tenantReady, nil
 }
 
 // furnish makes what belongs in the tenant namespace. The bindings of our own service accounts come first: they are
-// what gives the right to the rest. What a mere provider must not have is taken away if clean says so.
-func (t *tenantStep) furnish(ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace, clean bool) error {
+// what gives the right to the rest.
+func (t *tenantStep) furnish(ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace) error {
 	kubelet := accountSubject(t.config.Namespace, t.config.KubeletServiceAccount)
 	err := errors.Join(
 		t.bind(ctx, ns.Name, v1alpha1.ClusterRoleManagerInTenant, t.managerSubject()),
@@ -148,14 +141,10 @@ func (t *tenantStep) furnish(ctx context.Context, peer *v1alpha1.Peer, ns *corev
 	if err != nil {
 		return err
 	}
-	switch {
-	case peer.HasRole(v1alpha1.RoleConsumer):
+	if peer.HasRole(v1alpha1.RoleConsumer) {
 		return t.receive(ctx, peer, ns.Name)
-	case clean:
-		return t.disown(ctx, ns.Name)
-	default:
-		return nil
 	}
+	return t.disown(ctx, ns.Name)
 }
 
 // receive introduces this cluster to a consumer, and bounds what the consumer can make. Who the consumer is and what it

@@ -42,6 +42,9 @@ var (
 	ErrClosed = errors.New("link closed")
 )
 
+// Classify puts err, which a request by the client of a link returned, under one of the kinds above.
+func Classify(err error) error { return classify(err) }
+
 // classify puts err, which a request to a peer returned, under one of the kinds above.
 func classify(err error) error {
 	if err == nil {
