@@ -146,9 +146,9 @@ func (c *checker) checks(ctx context.Context) []check {
 		{subject{topicChart, "policies and roles"}, s, nil, c.made(ctx, install.Manifest.Guards)},
 		{subject{topicVersions, "versions"}, s, []part{partInfo}, func(about subject) []finding { return s.checkVersion(about, c.ours) }},
 		{subject{topicModules, "policies of yours"}, s, []part{partPolicies}, s.checkPolicies},
-		{subject{topicPeer, "peers"}, s, []part{partPeers}, s.checkPeers},
-		{subject{topicTombstone, "tombstones"}, s, []part{partNamespaces}, s.checkTombstones},
-		{subject{topicNode, "virtual nodes"}, s, []part{partNodes}, s.checkNodes},
+		{subject{topicPeer, "peers"}, s, []part{partPeers}, func(subject) []finding { return each(s.peers.Items, s.checkPeer) }},
+		{subject{topicTombstone, "tombstones"}, s, []part{partNamespaces}, func(subject) []finding { return each(s.namespaces.Items, checkTombstone) }},
+		{subject{topicNode, "virtual nodes"}, s, []part{partNodes}, func(subject) []finding { return each(s.nodes.Items, checkNode) }},
 		{subject{topicDaemonSets, "DaemonSets"}, s, []part{partDaemonSets}, s.checkDaemonSets},
 		{
 			subject{topicCertificate, "certificate of the kubelet API"}, s, []part{partDeployments, partNodes},

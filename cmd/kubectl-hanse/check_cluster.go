@@ -158,11 +158,7 @@ func (s *snapshot) checkDeployments(about subject) []finding {
 	if len(s.deployments.Items) == 0 {
 		return about.failed("there are none in namespace "+s.scope.system, reinstall)
 	}
-	var findings []finding
-	for i := range s.deployments.Items {
-		findings = append(findings, checkDeployment(&s.deployments.Items[i])...)
-	}
-	return findings
+	return each(s.deployments.Items, checkDeployment)
 }
 
 func checkDeployment(d *appsv1.Deployment) []finding {

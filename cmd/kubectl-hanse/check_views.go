@@ -55,28 +55,24 @@ func (s *snapshot) checkPolicies(about subject) []finding {
 	return about.ok("%s in force", count(modules, "module"))
 }
 
-// checkPeers checks every peer.
-func (s *snapshot) checkPeers(subject) []finding {
+// each looks at one thing after the other.
+func each[T any](items []T, look func(*T) []finding) []finding {
 	var findings []finding
-	for i := range s.peers.Items {
-		findings = append(findings, s.checkPeer(&s.peers.Items[i])...)
+	for i := range items {
+		findings = append(findings, look(&items[i])...)
 	}
 	return findings
 }
 
-// checkTombstones looks for what is left of former peers.
-func (s *snapshot) checkTombstones(subject) []finding {
-	var findings []finding
-	for i := range s.namespaces.Items {
-		ns := &s.namespaces.Items[i]
-		if ns.Labels[v1alpha1.LabelType] == v1alpha1.TypeTombstone {
-			findings = append(findings, subject{topicTombstone, "namespace " + ns.Name}.warning(
-				fmt.Sprintf("it keeps the record of a forced unpeering until %s, for the case that the peer comes back",
-					orElse(ns.Annotations[v1alpha1.AnnotationExpires], "it expires")),
-				"nothing; if the peer never comes back: kubectl delete namespace "+ns.Name)...)
-		}
+// checkTombstone tells of a namespace that is left of a former peer.
+func checkTombstone(ns *corev1.Namespace) []finding {
+	if ns.Labels[v1alpha1.LabelType] != v1alpha1.TypeTombstone {
+		return nil
 	}
-	return findings
+	return subject{topicTombstone, "namespace " + ns.Name}.warning(
+		fmt.Sprintf("it keeps the record of a forced unpeering until %s, for the case that the peer comes back",
+			orElse(ns.Annotations[v1alpha1.AnnotationExpires], "it expires")),
+		"nothing; if the peer never comes back: kubectl delete namespace "+ns.Name)
 }
 
 // checkPeer checks one peer.
@@ -160,17 +156,6 @@ func (s *snapshot) checkInvitation(about subject, peer *v1alpha1.Peer) []finding
 	return about.failed("it ended unused at "+at, fmt.Sprintf("kubectl hanse invite %s --renew, or kubectl hanse unpeer %s", peer.Name, peer.Name))
 }
 
-// checkNodes checks the virtual nodes.
-func (s *snapshot) checkNodes(subject) []finding {
-	var findings []finding
-	for i := range s.nodes.Items {
-		if isVirtualNode(&s.nodes.Items[i]) {
-			findings = append(findings, checkNode(&s.nodes.Items[i])...)
-		}
-	}
-	return findings
-}
-
 func isVirtualNode(node *corev1.Node) bool {
 	return node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode
 }
@@ -191,10 +176,13 @@ func (s *snapshot) checkNodeOf(peer *v1alpha1.Peer) []finding {
 	}
 }
 
+// checkNode checks a node, if it is virtual.
 func checkNode(node *corev1.Node) []finding {
 	about := subject{topicNode, "Node " + node.Name}
 	withdrawn := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintWithdrawn })
 	switch {
+	case !isVirtualNode(node):
+		return nil
 	case !isNodeReady(node):
 		return about.failed("it is not ready", "see the conditions of its Peer, and whether hanse-kubelet runs")
 	case withdrawn:
@@ -207,16 +195,15 @@ func checkNode(node *corev1.Node) []finding {
 // checkDaemonSets looks for those that would have a pod for every virtual node, where it cannot run. A policy keeps new
 // ones away; one that is older than the installation is changed by the policy with its next update.
 func (s *snapshot) checkDaemonSets(about subject) []finding {
-	var found []string
-	for i := range s.daemonSets.Items {
-		if comesToVirtualNodes(&s.daemonSets.Items[i]) {
-			found = append(found, client.ObjectKeyFromObject(&s.daemonSets.Items[i]).String())
+	found := namesOf(s.daemonSets.Items, func(set *appsv1.DaemonSet) string {
+		if !comesToVirtualNodes(set) {
+			return ""
 		}
-	}
+		return client.ObjectKeyFromObject(set).String()
+	})
 	if len(found) == 0 {
 		return about.ok("none comes to virtual nodes unasked")
 	}
-	slices.Sort(found)
 	return about.warning("they tolerate every taint, and come to virtual nodes: "+some(found),
 		"kubectl rollout restart daemonset -n NAMESPACE NAME, by which the policy of Hanse keeps them away")
 }
@@ -249,10 +236,7 @@ func avoidsVirtualNodes(pod *corev1.PodSpec) bool {
 
 // checkOffloadings checks that the namespaces that users offload are.
 func (s *snapshot) checkOffloadings(about subject) []finding {
-	var findings []finding
-	for i := range s.offloadings.Items {
-		findings = append(findings, checkOffloading(&s.offloadings.Items[i])...)
-	}
+	findings := each(s.offloadings.Items, checkOffloading)
 	if all := len(s.offloadings.Items); all > len(findings) {
 		return append(about.ok("ready: %d of %d", all-len(findings), all), findings...)
 	}

@@ -99,18 +99,10 @@ func placeOf(f podFacts) podPlace {
 	} else if peer := f.peer(place.Peer); peer != nil {
 		place.ClusterID = peer.Spec.ClusterID
 	}
-	if cluster := f.offloadingTo(place.Peer); cluster != nil {
+	if cluster := clusterOf(f.offloading, place.Peer); cluster != nil {
 		place.TwinNamespace = cluster.Twin
 	}
 	return place
-}
-
-// offloadingTo is how the offloading of the namespace to the peer stands.
-func (f podFacts) offloadingTo(peer string) *v1alpha1.ClusterOffloading {
-	if f.offloading == nil {
-		return nil
-	}
-	return find(f.offloading.Status.Clusters, func(c *v1alpha1.ClusterOffloading) bool { return c.Peer == peer })
 }
 
 func isPodReady(pod *corev1.Pod) bool {

@@ -140,7 +140,7 @@ func nodeProblem(f podFacts, where podPlace) []podProblem {
 
 // twinProblem tells of a peer that has no namespace for the pod. A pod that serves has one.
 func twinProblem(f podFacts, where podPlace) []podProblem {
-	cluster := f.offloadingTo(where.Peer)
+	cluster := clusterOf(f.offloading, where.Peer)
 	switch {
 	case isPodReady(f.pod), f.errs[partOffloadings] != nil:
 		return nil

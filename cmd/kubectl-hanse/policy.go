@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,13 +30,6 @@ const (
 
 // questions are all of them, in the order in which they are shown.
 var questions = []string{questionIncoming, questionOutgoing, questionShadowPod, questionPlacement}
-
-func isQuestion(question string) error {
-	if !slices.Contains(questions, question) {
-		return fmt.Errorf("%q is no question to policies: they are %s", question, strings.Join(questions, ", "))
-	}
-	return nil
-}
 
 func newPolicyCommand(global *globalFlags) *cobra.Command {
 	command := &cobra.Command{
@@ -73,17 +65,8 @@ func (f *askFlags) bind(command *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
 }
 
-// policyTestFlags are those of `policy test`.
-type policyTestFlags struct {
-	ask           askFlags
-	question      string
-	input         string
-	advertisement string
-	forNamespace  string
-}
-
 func newPolicyTestCommand(global *globalFlags) *cobra.Command {
-	flags := &policyTestFlags{}
+	flags, trial := &askFlags{}, &policyTrial{}
 	command := &cobra.Command{
 		Use:   "test FILE.rego --question QUESTION (--input FILE | --advertisement NAME | --for-namespace NAME)",
 		Short: "Try a policy before it is in force",
@@ -95,57 +78,29 @@ func newPolicyTestCommand(global *globalFlags) *cobra.Command {
   kubectl hanse policy test nearest.rego --question placement --for-namespace shop
   kubectl hanse policy test gpus.rego --question outgoing --input input.json -o yaml`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, args []string) error {
-			asked, err := flags.asked(args[0])
-			if err != nil {
+		RunE: func(command *cobra.Command, args []string) (err error) {
+			if trial.Module, err = readPolicyFile(args[0]); err != nil {
 				return err
 			}
-			return ask(command, global, flags.ask, asked)
+			if command.Flags().Changed("advertisement") && trial.Question != questionIncoming && trial.Question != questionOutgoing {
+				return errors.New("--advertisement is for incoming and outgoing: say --for-namespace for placement, and --input for shadowpod")
+			}
+			if command.Flags().Changed("for-namespace") && trial.Question != questionPlacement {
+				return errors.New("--for-namespace is for the question placement")
+			}
+			return ask(command, global, *flags, *trial)
 		},
 	}
 	f := command.Flags()
-	f.StringVar(&flags.question, "question", "", "what the module answers: "+strings.Join(questions, ", "))
-	f.StringVar(&flags.input, "input", "", "file with the input, as JSON")
-	f.StringVar(&flags.advertisement, "advertisement", "", "Peer or cluster id whose advertisement to ask about")
-	f.StringVar(&flags.forNamespace, "for-namespace", "", "namespace whose placement to ask about, or NAMESPACE/CLASS for a class of its pods")
-	flags.ask.bind(command)
+	f.Var(oneOf(&trial.Question, questions...), "question", "what the module answers: "+strings.Join(questions, ", "))
+	f.Func("input", "`file` with the input, as JSON", parseInto(&trial.Input, readPolicyFile))
+	f.StringVar(&trial.About, "advertisement", "", "Peer or cluster id whose advertisement to ask about")
+	f.StringVar(&trial.About, "for-namespace", "", "namespace whose placement to ask about, or NAMESPACE/CLASS for a class of its pods")
+	command.MarkFlagsOneRequired("question")
+	command.MarkFlagsOneRequired("input", "advertisement", "for-namespace")
+	command.MarkFlagsMutuallyExclusive("input", "advertisement", "for-namespace")
+	flags.bind(command)
 	return command
-}
-
-// asked is what the flags ask.
-func (f *policyTestFlags) asked(file string) (policyTrial, error) {
-	asked := policyTrial{Question: f.question, About: f.advertisement + f.forNamespace}
-	if err := errors.Join(isQuestion(f.question), f.subject()); err != nil {
-		return asked, err
-	}
-	var err error
-	if asked.Module, err = readPolicyFile(file); err != nil || f.input == "" {
-		return asked, err
-	}
-	asked.Input, err = readPolicyFile(f.input)
-	return asked, err
-}
-
-// subject reports whether the flags say what to ask about, and only once.
-func (f *policyTestFlags) subject() error {
-	given := 0
-	for _, flag := range []string{f.input, f.advertisement, f.forNamespace} {
-		if flag != "" {
-			given++
-		}
-	}
-	switch {
-	case given != 1:
-		return errors.New("say what to ask about: one of --input, --advertisement and --for-namespace")
-	case f.advertisement != "" && f.question == questionPlacement:
-		return errors.New("placement is asked about a namespace: say --for-namespace, or --input")
-	case f.advertisement != "" && f.question == questionShadowPod:
-		return errors.New("shadowpod is asked about a pod: say --input")
-	case f.forNamespace != "" && f.question != questionPlacement:
-		return errors.New("--for-namespace is for the question placement")
-	default:
-		return nil
-	}
 }
 
 func newPolicyExplainCommand(global *globalFlags) *cobra.Command {
@@ -154,16 +109,12 @@ func newPolicyExplainCommand(global *globalFlags) *cobra.Command {
 		Use:   "explain (advertisement PEER | placement NAMESPACE[/CLASS])",
 		Short: "Ask the policies in force, and show which rules decide",
 		Long:  "Has the manager ask the policies in force about what the cluster knows now, and shows the answer and the rules behind it.",
-		Example: `  # Why is the offer of hamburg refused?
+		Example: `  # Why is the offer of hamburg refused, and why is hamburg offered so little?
   kubectl hanse policy explain advertisement hamburg
-
-  # Why is hamburg offered so little?
   kubectl hanse policy explain advertisement hamburg --outgoing
 
-  # Why do the pods of a namespace prefer other clusters?
+  # Why do the pods of a namespace, and those of its class gold, prefer other clusters?
   kubectl hanse policy explain placement shop
-
-  # And those of its class gold?
   kubectl hanse policy explain placement shop/gold`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -271,11 +222,11 @@ func (c *connection) askPolicies(ctx context.Context, namespace string, asked po
 		return answer, err
 	}
 	said, err := c.exec(ctx, namespace, *lease.Spec.HolderIdentity, text)
+	if err == nil {
+		err = json.Unmarshal(said, &answer)
+	}
 	if err != nil {
 		return answer, fmt.Errorf("run %s in pod %s: %w", strings.Join(askCommand, " "), *lease.Spec.HolderIdentity, err)
-	}
-	if err := json.Unmarshal(said, &answer); err != nil {
-		return answer, fmt.Errorf("read the answer: %w", err)
 	}
 	return answer, nil
 }
@@ -328,11 +279,11 @@ func printSteps(d *document, steps []policyStep) {
 	d.printf("\n")
 	rows := [][]string{{"RULE", "PLACE", "TEXT"}}
 	for _, step := range steps {
-		first, _, more := strings.Cut(step.Text, "\n")
-		if more {
+		first, rest, _ := strings.Cut(step.Text, "\n")
+		if rest != "" {
 			first += " ..."
 		}
-		rows = append(rows, []string{printable(step.Rule), printable(step.Location), orElse(printable(first), none)})
+		rows = append(rows, []string{step.Rule, step.Location, orElse(first, none)})
 	}
 	d.table(rows...)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,8 +60,8 @@ func newPolicyShowCommand(global *globalFlags) *cobra.Command {
 			if len(args) == 1 {
 				about = args
 			}
-			if err := isQuestion(about[0]); err != nil {
-				return err
+			if !slices.Contains(questions, about[0]) {
+				return fmt.Errorf("%q is no question to policies: they are %s", about[0], strings.Join(questions, ", "))
 			}
 			return global.within(command, 30*time.Second, func(ctx context.Context, c *connection) error {
 				seen := take(ctx, c.client, scope{system: global.namespace}, time.Time{}, partPolicies)
@@ -165,7 +166,7 @@ func printBroken(d *document, broken []brokenPolicy) {
 	d.printf("\n")
 	rows := [][]string{{"POLICY", "QUESTION", "STATE", "WHY"}}
 	for _, b := range broken {
-		rows = append(rows, []string{b.Name, b.Question, b.state(), printable(b.Message)})
+		rows = append(rows, []string{b.Name, b.Question, b.state(), b.Message})
 	}
 	d.table(rows...)
 }

@@ -209,9 +209,11 @@ func TestAPolicyIsTried(t *testing.T) {
 	module, input := filepath.Join(t.TempDir(), "module.rego"), filepath.Join(t.TempDir(), "input.json")
 	writeFile(t, module, "package hanse.incoming\n\npatch.labels.region := input.region\n")
 	writeFile(t, input, `{"region": "north"}`)
-	flags := policyTestFlags{question: questionIncoming, input: input}
-	asked, err := flags.asked(module)
-	if err != nil {
+	asked := policyTrial{Question: questionIncoming}
+	if asked.Module, err = readPolicyFile(module); err != nil {
+		t.Fatal(err)
+	}
+	if asked.Input, err = readPolicyFile(input); err != nil {
 		t.Fatal(err)
 	}
 	got, err := w.askPolicies(soon(t), v1alpha1.SystemNamespace, asked)

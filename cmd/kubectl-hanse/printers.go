@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -101,12 +102,9 @@ func applicable(scheme *runtime.Scheme, object client.Object) (map[string]any, e
 	content["apiVersion"], content["kind"] = kind.GroupVersion().String(), kind.Kind
 	delete(content, "status")
 	if metadata, ok := content["metadata"].(map[string]any); ok {
-		for _, field := range []string{
-			"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "finalizers", "generation",
-			"managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid",
-		} {
-			delete(metadata, field)
-		}
+		maps.DeleteFunc(metadata, func(field string, _ any) bool {
+			return !slices.Contains([]string{"name", "namespace", "labels", "annotations"}, field)
+		})
 	}
 	if spec, ok := content["spec"].(map[string]any); ok && len(spec) == 0 {
 		delete(content, "spec")
@@ -208,16 +206,14 @@ func amount(of corev1.ResourceList, name corev1.ResourceName) string {
 
 // amounts are all resources: those that people look for first, and then the rest by name.
 func amounts(of corev1.ResourceList) string {
-	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods}
-	var rest []corev1.ResourceName
-	for name := range of {
-		if !slices.Contains(first, name) {
-			rest = append(rest, name)
+	names := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	slices.Sort(rest)
 	var words []string
-	for _, name := range append(first, rest...) {
+	for _, name := range names {
 		if _, known := of[name]; known {
 			words = append(words, string(name)+" "+amount(of, name))
 		}

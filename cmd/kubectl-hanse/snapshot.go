@@ -230,69 +230,73 @@ func (s *snapshot) isVirtual(node string) bool {
 	return slices.Contains(s.virtualNodes(), node)
 }
 
-// virtualNodes names the virtual nodes that are or should be there: a pod may outlive the object of its node.
-func (s *snapshot) virtualNodes() []string {
+// namesOf are the names of things in order, each once. What has none is left out.
+func namesOf[T any](items []T, name func(*T) string) []string {
 	var names []string
-	for i := range s.nodes.Items {
-		names = append(names, s.nodes.Items[i].Name)
-	}
-	for i := range s.peers.Items {
-		names = append(names, v1alpha1.VirtualNodeName(s.peers.Items[i].Name))
+	for i := range items {
+		if found := name(&items[i]); found != "" {
+			names = append(names, found)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
+// virtualNodes names the virtual nodes that are or should be there: a pod may outlive the object of its node.
+func (s *snapshot) virtualNodes() []string {
+	there := namesOf(s.nodes.Items, func(n *corev1.Node) string { return n.Name })
+	expected := namesOf(s.peers.Items, func(p *v1alpha1.Peer) string { return v1alpha1.VirtualNodeName(p.Name) })
+	return slices.Compact(slices.Sorted(slices.Values(append(there, expected...))))
+}
+
 // podsOn names the pods on a virtual node.
 func (s *snapshot) podsOn(node string) []string {
-	var names []string
-	for i := range s.podsAway {
-		if s.podsAway[i].Spec.NodeName == node {
-			names = append(names, client.ObjectKeyFromObject(&s.podsAway[i]).String())
+	return namesOf(s.podsAway, func(pod *corev1.Pod) string {
+		if pod.Spec.NodeName != node {
+			return ""
 		}
-	}
-	slices.Sort(names)
-	return names
+		return client.ObjectKeyFromObject(pod).String()
+	})
 }
 
 // namespacesOf names the namespaces of one type that a peer has here, of all peers if none is named.
 func (s *snapshot) namespacesOf(kind, peer string) []string {
-	var names []string
-	for i := range s.namespaces.Items {
-		labels := s.namespaces.Items[i].Labels
-		if labels[v1alpha1.LabelType] == kind && (peer == "" || labels[v1alpha1.LabelPeer] == peer) {
-			names = append(names, s.namespaces.Items[i].Name)
+	return namesOf(s.namespaces.Items, func(ns *corev1.Namespace) string {
+		if ns.Labels[v1alpha1.LabelType] != kind || peer != "" && ns.Labels[v1alpha1.LabelPeer] != peer {
+			return ""
 		}
-	}
-	slices.Sort(names)
-	return names
+		return ns.Name
+	})
 }
 
 // podsOf names the pods that a peer has here.
 func (s *snapshot) podsOf(peer string) []string {
 	twins := s.namespacesOf(v1alpha1.TypeTwin, peer)
-	var names []string
-	for i := range s.shadowPods.Items {
-		if slices.Contains(twins, s.shadowPods.Items[i].Namespace) {
-			names = append(names, client.ObjectKeyFromObject(&s.shadowPods.Items[i]).String())
+	return namesOf(s.shadowPods.Items, func(pod *v1alpha1.ShadowPod) string {
+		if !slices.Contains(twins, pod.Namespace) {
+			return ""
 		}
-	}
-	slices.Sort(names)
-	return names
+		return client.ObjectKeyFromObject(pod).String()
+	})
 }
 
 // twinsAt names the namespaces that a peer has for ours, as far as it has told.
 func (s *snapshot) twinsAt(peer string) []string {
-	var names []string
-	for i := range s.offloadings.Items {
-		for _, cluster := range s.offloadings.Items[i].Status.Clusters {
-			if cluster.Peer == peer && cluster.Twin != "" {
-				names = append(names, cluster.Twin)
-			}
+	return namesOf(s.offloadings.Items, func(o *v1alpha1.NamespaceOffloading) string {
+		cluster := clusterOf(o, peer)
+		if cluster == nil {
+			return ""
 		}
+		return cluster.Twin
+	})
+}
+
+// clusterOf is how the offloading of a namespace to a peer stands.
+func clusterOf(o *v1alpha1.NamespaceOffloading, peer string) *v1alpha1.ClusterOffloading {
+	if o == nil {
+		return nil
 	}
-	slices.Sort(names)
-	return names
+	return find(o.Status.Clusters, func(c *v1alpha1.ClusterOffloading) bool { return c.Peer == peer })
 }
 
 // table is the exchange table, made of our copies of what the providers advertise. What we offer to a peer lies beside
