@@ -31,29 +31,29 @@ const (
 
 // cluster checks what Hanse needs of any cluster.
 func (c *checker) cluster() []finding {
-	about := subject{topicKubernetes, "Kubernetes version"}
 	version, err := install.KubernetesVersion(c.discovery)
-	switch {
-	case errors.Is(err, install.ErrUnsupported):
-		return append(about.failed(err.Error(), "upgrade Kubernetes to "+install.MinimumKubernetes+" or newer"),
-			subject{topicPolicies, install.PolicyKinds()[0]}.skipped("see Kubernetes version")...)
-	case err != nil:
-		return about.unknown(err)
+	findings := subject{topicKubernetes, "Kubernetes version"}.supported(err, "upgrade Kubernetes to "+install.MinimumKubernetes+" or newer",
+		version+", and "+install.MinimumKubernetes+" is the oldest that will do")
+	if err != nil {
+		return findings
 	}
-	findings := about.ok("%s, and %s is the oldest that will do", version, install.MinimumKubernetes)
 	for _, kind := range install.PolicyKinds() {
-		about := subject{topicPolicies, kind}
-		err := install.CheckServed(c.discovery, kind)
-		switch {
-		case errors.Is(err, install.ErrUnsupported):
-			findings = append(findings, about.failed(err.Error(), "turn it on with the API server's --runtime-config and --feature-gates")...)
-		case err != nil:
-			findings = append(findings, about.unknown(err)...)
-		default:
-			findings = append(findings, about.ok("served as v1")...)
-		}
+		findings = append(findings, subject{topicPolicies, kind}.supported(install.CheckServed(c.discovery, kind),
+			"turn it on with the API server's --runtime-config and --feature-gates", "served as v1")...)
 	}
 	return findings
+}
+
+// supported is the finding about something that the cluster has to support.
+func (s subject) supported(err error, fix, found string) []finding {
+	switch {
+	case errors.Is(err, install.ErrUnsupported):
+		return s.failed(err.Error(), fix)
+	case err != nil:
+		return s.unknown(err)
+	default:
+		return s.ok("%s", found)
+	}
 }
 
 // rights checks whether the user may make what the chart consists of.
@@ -179,22 +179,25 @@ func checkDeployment(d *appsv1.Deployment) []finding {
 // certificate checks that the API server takes the serving certificate of the kubelet API: else logs and exec fail for all
 // pods on virtual nodes, and nothing else does.
 func (c *checker) certificate(ctx context.Context, about subject, s *snapshot) []finding {
-	i := slices.IndexFunc(s.deployments.Items, func(d appsv1.Deployment) bool { return d.Name == kubeletDeployment })
-	if i < 0 {
+	kubelet := find(s.deployments.Items, func(d *appsv1.Deployment) bool { return d.Name == kubeletDeployment })
+	if kubelet == nil {
 		return about.skipped("see Deployments")
 	}
-	mounted := flagOf(&s.deployments.Items[i].Spec.Template.Spec, certificateFlag)
+	mounted := flagOf(&kubelet.Spec.Template.Spec, certificateFlag)
 	found := "made by hanse-kubelet itself, which does unless the API server verifies it"
 	if mounted != "" {
 		found = "mounted, at " + mounted
 	}
 	const fix = "mount a certificate of the address POD_IP that the authority of the API server's " + authorityFlag +
 		" has signed, and name it in kubelet.extraArgs: " + certificateFlag + ", --tls-private-key-file"
-	node, err := c.tryNode(ctx, s)
+	node, err := find(s.nodes.Items, func(n *corev1.Node) bool { return isVirtualNode(n) && isNodeReady(n) }), error(nil)
+	if node != nil {
+		err = c.reach(ctx, node.Name)
+	}
 	switch {
-	case node == "" && mounted == "" && s.verifiesKubelets():
+	case node == nil && mounted == "" && s.verifiesKubelets():
 		return about.failed(found+", and it does ("+authorityFlag+")", fix)
-	case node == "":
+	case node == nil:
 		return about.ok("%s. There is no virtual node yet to try it with", found)
 	case err == nil:
 		return about.ok("%s, and the API server takes it", found)
@@ -203,18 +206,9 @@ func (c *checker) certificate(ctx context.Context, about subject, s *snapshot) [
 	case apierrors.IsForbidden(err):
 		return about.ok("%s. Your rights do not suffice to try whether the API server takes it", found)
 	default:
-		return about.warning(fmt.Sprintf("%s; the API server does not reach the kubelet API of %s: %s", found, node, err),
+		return about.warning(fmt.Sprintf("%s; the API server does not reach the kubelet API of %s: %s", found, node.Name, err),
 			"see whether hanse-kubelet runs, and whether the API server reaches its pod")
 	}
-}
-
-// tryNode has the API server connect to the kubelet API of a virtual node that is ready. Without one there is no name.
-func (c *checker) tryNode(ctx context.Context, s *snapshot) (string, error) {
-	i := slices.IndexFunc(s.nodes.Items, func(n corev1.Node) bool { return isVirtualNode(&n) && isNodeReady(&n) })
-	if i < 0 {
-		return "", nil
-	}
-	return s.nodes.Items[i].Name, c.reach(ctx, s.nodes.Items[i].Name)
 }
 
 // verifiesKubelets reports whether an API server that runs as a pod here was told to verify kubelets. Others are not seen.

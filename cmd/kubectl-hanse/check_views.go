@@ -283,14 +283,10 @@ func (s *snapshot) checkRanges(about subject) []finding {
 // flagOf is the value of a flag of one of the pod's containers.
 func flagOf(pod *corev1.PodSpec, flag string) string {
 	for i := range pod.Containers {
-		words := slices.Concat(pod.Containers[i].Command, pod.Containers[i].Args)
-		for j, word := range words {
-			if value, found := strings.CutPrefix(word, flag+"="); found {
-				return value
-			}
-			if word == flag && j+1 < len(words) {
-				return words[j+1]
-			}
+		line := strings.Join(slices.Concat(pod.Containers[i].Command, pod.Containers[i].Args), " ")
+		words := strings.Fields(strings.ReplaceAll(line, "=", " "))
+		if at := slices.Index(words, flag); at >= 0 && at+1 < len(words) {
+			return words[at+1]
 		}
 	}
 	return ""

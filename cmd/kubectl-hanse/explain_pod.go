@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -176,7 +177,7 @@ func strategyReason(f podFacts, where podPlace, placement offload.Placement) str
 func (f podFacts) candidates(placement offload.Placement) []podCandidate {
 	prices := map[string]string{} // Peer → what it asks for one core with 1Gi and an hour
 	for _, row := range f.table().Rows {
-		prices[row.Peer] = viewRow(&row).UsualCost.String()
+		prices[row.Peer] = viewCost(row.PricePerHour(exchange.DefaultRequest())).String()
 	}
 	var found []podCandidate
 	for i := range f.nodes.Items {

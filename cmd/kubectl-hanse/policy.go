@@ -118,9 +118,13 @@ func newPolicyExplainCommand(global *globalFlags) *cobra.Command {
   kubectl hanse policy explain placement shop/gold`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
-			asked, err := explained(args[0], args[1], outgoing)
-			if err != nil {
-				return err
+			about := map[string]string{"advertisement": questionIncoming, "placement": questionPlacement}
+			asked := policyTrial{Question: about[args[0]], About: args[1]}
+			switch {
+			case outgoing && asked.Question == questionIncoming:
+				asked.Question = questionOutgoing
+			case outgoing || asked.Question == "":
+				return fmt.Errorf("an advertisement, also an outgoing one, or a placement can be explained, not %q", args[0])
 			}
 			return ask(command, global, *flags, asked)
 		},
@@ -128,20 +132,6 @@ func newPolicyExplainCommand(global *globalFlags) *cobra.Command {
 	command.Flags().BoolVar(&outgoing, "outgoing", false, "ask about what this cluster offers the peer")
 	flags.bind(command)
 	return command
-}
-
-// explained is what is asked about the thing of that name.
-func explained(thing, name string, outgoing bool) (policyTrial, error) {
-	switch {
-	case thing == "advertisement" && outgoing:
-		return policyTrial{Question: questionOutgoing, About: name}, nil
-	case thing == "advertisement":
-		return policyTrial{Question: questionIncoming, About: name}, nil
-	case thing == "placement" && !outgoing:
-		return policyTrial{Question: questionPlacement, About: name}, nil
-	default:
-		return policyTrial{}, fmt.Errorf("an advertisement or a placement can be explained, not %q", thing)
-	}
 }
 
 const (

@@ -182,11 +182,7 @@ func answering(t *testing.T, answer string) (w *world, asked *[]string) {
 
 func TestPoliciesAreAsked(t *testing.T) {
 	w, trials := answering(t, `{"decision": "Deny", "reason": "not today", "steps": [{"rule": "deny", "location": "limits/all.rego:3"}]}`)
-	asked, err := explained("advertisement", "hamburg", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := w.askPolicies(soon(t), v1alpha1.SystemNamespace, asked)
+	got, err := w.askPolicies(soon(t), v1alpha1.SystemNamespace, policyTrial{Question: questionIncoming, About: "hamburg"})
 	if err != nil {
 		t.Fatal(err)
 	}

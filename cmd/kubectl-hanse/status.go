@@ -120,22 +120,20 @@ type offerStatus struct {
 	Availability corev1.ResourceList `json:"availability"`
 	Phase        v1alpha1.OfferPhase `json:"phase,omitempty"`
 	TimeToLive   metav1.Time         `json:"timeToLive"`
+	Guarantee    corev1.ResourceList `json:"guarantee,omitempty"`
 	InForce      bool                `json:"inForce"`
 	Answer       string              `json:"answer"`
-	Reason       string              `json:"reason,omitempty"`
-	Message      string              `json:"message,omitempty"`
-	Corrections  []string            `json:"corrections,omitempty"`
-	Guarantee    corev1.ResourceList `json:"guarantee,omitempty"`
+	v1alpha1.Acknowledgement
 }
 
 // expired reports whether the offer ended because it was not renewed.
 func (o *offerStatus) expired() bool {
-	return o.Reason == v1alpha1.ReasonExpired || o.Answer == string(v1alpha1.AcknowledgementAccepted) && !o.InForce
+	return o.Reason == v1alpha1.ReasonExpired || o.State == v1alpha1.AcknowledgementAccepted && !o.InForce
 }
 
-// refused reports whether there is an offer, and somebody or something says no to it.
+// refused reports whether somebody or something says no to the offer.
 func (o *offerStatus) refused() bool {
-	return o != nil && o.Answer == string(v1alpha1.AcknowledgementRefused) && !o.expired()
+	return o.State == v1alpha1.AcknowledgementRefused && !o.expired()
 }
 
 // namespaceStatus is one offloaded namespace.
@@ -216,11 +214,11 @@ func (s *snapshot) offerStatus(ad *v1alpha1.Advertisement) *offerStatus {
 	table := exchange.NewTable([]v1alpha1.Advertisement{*ad}, s.now)
 	offer := &offerStatus{
 		Availability: ad.Spec.Availability, Phase: ad.Spec.Phase, Guarantee: ad.Spec.Guarantee, TimeToLive: ad.Spec.TimeToLive,
-		InForce: len(table.Rows) == 1 && table.Rows[0].Accepted, Answer: string(v1alpha1.AcknowledgementPending),
+		InForce: len(table.Rows) == 1 && table.Rows[0].Accepted, Acknowledgement: v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementPending},
 	}
-	if ack := ad.Status.Acknowledgement; ack != nil {
-		offer.Answer, offer.Reason, offer.Message = string(ack.State), ack.Reason, ack.Message
-		offer.Corrections = ack.Corrections
+	if ad.Status.Acknowledgement != nil {
+		offer.Acknowledgement = *ad.Status.Acknowledgement
 	}
+	offer.Answer = string(offer.State)
 	return offer
 }

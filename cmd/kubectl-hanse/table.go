@@ -82,7 +82,7 @@ func (s *snapshot) tableView(flags *tableFlags) (tableView, error) {
 	if flags.query == nil {
 		slices.SortStableFunc(table.Rows, by)
 		for i := range table.Rows {
-			view.Rows = append(view.Rows, viewRow(&table.Rows[i]))
+			view.Rows = append(view.Rows, s.viewRow(&table.Rows[i]))
 		}
 		return view, nil
 	}
@@ -98,7 +98,7 @@ func (s *snapshot) tableView(flags *tableFlags) (tableView, error) {
 		}
 	})
 	for i := range matches {
-		view.Rows = append(view.Rows, viewMatch(&matches[i]))
+		view.Rows = append(view.Rows, s.viewMatch(&matches[i]))
 	}
 	return view, nil
 }
@@ -141,9 +141,9 @@ type costView struct {
 }
 
 func viewCost(cost exchange.Cost) costView {
-	view := costView{PerHour: digits(cost.PerHour), PerPlacement: digits(cost.PerPlacement), Currency: cost.Currency}
-	if view.PerPlacement == "0" {
-		view.PerPlacement = ""
+	view := costView{PerHour: digits(cost.PerHour), Currency: cost.Currency}
+	if cost.PerPlacement != nil && cost.PerPlacement.Sign() > 0 {
+		view.PerPlacement = digits(cost.PerPlacement)
 	}
 	return view
 }
@@ -160,48 +160,36 @@ func (v costView) String() string {
 	}
 }
 
-// digits are those of an amount, without noughts that say nothing. No amount is 0.
+// digits are those of an amount, without noughts that say nothing.
 func digits(amount *inf.Dec) string {
-	if amount == nil {
-		return "0"
-	}
 	text := amount.String()
-	if !strings.Contains(text, ".") {
-		return text
+	if strings.Contains(text, ".") {
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 	}
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	return text
 }
 
-func viewRow(row *exchange.Row) rowView {
+func (s *snapshot) viewRow(row *exchange.Row) rowView {
 	view := rowView{
 		AdvertisementSpec: row.Offer, Peer: row.Peer, Node: v1alpha1.VirtualNodeName(row.Peer), Accepted: row.Accepted,
 		State: row.State, Reason: row.Reason, Message: row.Message, Corrections: row.Corrections,
 		Offered: exchange.Offered(&row.Offer), UsualCost: viewCost(row.PricePerHour(exchange.DefaultRequest())),
-		RoundTripTime: known(row.RoundTrip), RoundTripDeviation: known(row.Deviation),
 	}
 	view.Phase = exchange.Phase(&row.Offer)
-	if row.Bandwidth != 0 {
-		view.Bandwidth = resource.NewQuantity(row.Bandwidth, resource.DecimalSI)
+	if peer := s.peer(row.Peer); peer != nil {
+		view.RoundTripTime, view.RoundTripDeviation, view.Bandwidth = peer.Status.RoundTripTime, peer.Status.RoundTripDeviation, peer.Status.Bandwidth
 	}
 	if !row.LastHello.IsZero() {
-		hello := metav1.NewTime(row.LastHello)
-		view.LastHello = &hello
+		view.LastHello = &metav1.Time{Time: row.LastHello}
 	}
 	return view
 }
 
-func viewMatch(match *exchange.Match) rowView {
-	view := viewRow(match.Row)
+func (s *snapshot) viewMatch(match *exchange.Match) rowView {
+	view := s.viewRow(match.Row)
 	cost := viewCost(match.Cost())
 	view.Fits, view.Why, view.Cost, view.ImagesThere = &match.Fits, match.Why, &cost, &match.ImagesThere
 	return view
-}
-
-func known(d time.Duration) *metav1.Duration {
-	if d == 0 {
-		return nil
-	}
-	return &metav1.Duration{Duration: d}
 }
 
 // imageNames are the names by which people know the images of an offer: the first of each that is no digest.
