@@ -38,6 +38,14 @@ func (d *document) table(rows ...[]string) {
 	_ = writer.Flush()
 }
 
+// section prints a title, and a table with its header. Without rows it prints nothing.
+func (d *document) section(title string, rows ...[]string) {
+	if len(rows) > 1 {
+		d.printf("\n%s", title)
+		d.table(rows...)
+	}
+}
+
 // notes prints remarks below a table.
 func (d *document) notes(notes []string) {
 	for _, note := range notes {
@@ -78,19 +86,15 @@ func printObjects(to io.Writer, objects ...client.Object) error {
 		if err != nil {
 			return fmt.Errorf("encode %T %s: %w", object, object.GetName(), err)
 		}
-		data, err := yaml.Marshal(content)
-		if err != nil {
-			return fmt.Errorf("encode %T %s: %w", object, object.GetName(), err)
-		}
-		if _, err := fmt.Fprintf(to, "---\n%s", data); err != nil {
+		if _, err := fmt.Fprintf(to, "---\n%s", content); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// applicable is the object without what the API server adds.
-func applicable(scheme *runtime.Scheme, object client.Object) (map[string]any, error) {
+// applicable is the object as YAML, without what the API server adds.
+func applicable(scheme *runtime.Scheme, object client.Object) ([]byte, error) {
 	kind, err := apiutil.GVKForObject(object, scheme)
 	if err != nil {
 		return nil, err
@@ -109,7 +113,7 @@ func applicable(scheme *runtime.Scheme, object client.Object) (map[string]any, e
 	if spec, ok := content["spec"].(map[string]any); ok && len(spec) == 0 {
 		delete(content, "spec")
 	}
-	return content, nil
+	return yaml.Marshal(content)
 }
 
 // progress tells the user how something stands: again only when that has changed.

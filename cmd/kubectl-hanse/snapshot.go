@@ -99,43 +99,26 @@ func timeOf(e *eventsv1.Event) time.Time {
 }
 
 func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
-	switch p {
-	case partInfo:
-		return s.readInfo(ctx, c)
-	case partPolicies:
-		return s.readPolicies(ctx, c)
-	case partPodsAway:
-		return s.readPodsAway(ctx, c)
-	default:
-		of := s.lists()[p]
-		return c.List(ctx, of.into, of.options...)
+	list := func(into client.ObjectList, options ...client.ListOption) func() error {
+		return func() error { return c.List(ctx, into, options...) }
 	}
-}
-
-// A listing is where a part of the snapshot lies, and which objects belong to it.
-type listing struct {
-	into    client.ObjectList
-	options []client.ListOption
-}
-
-func (s *snapshot) lists() map[part]listing {
 	system, users := client.InNamespace(s.scope.system), client.InNamespace(s.scope.namespace)
-	virtual := client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
-	apiServer := client.MatchingLabels{"component": "kube-apiserver"}
-	ofPod := client.MatchingFields{"regarding.uid": string(s.scope.pod)}
-	return map[part]listing{
-		partPeers:        {&s.peers, nil},
-		partOffers:       {&s.offers, nil},
-		partOffloadings:  {&s.offloadings, []client.ListOption{users}},
-		partNodes:        {&s.nodes, nil},
-		partVirtualNodes: {&s.nodes, []client.ListOption{virtual}},
-		partNamespaces:   {&s.namespaces, []client.ListOption{client.HasLabels{v1alpha1.LabelType}}},
-		partShadowPods:   {&s.shadowPods, nil},
-		partDaemonSets:   {&s.daemonSets, nil},
-		partDeployments:  {&s.deployments, []client.ListOption{system, client.MatchingLabels{install.PartOfLabel: install.PartOf}}},
-		partAPIServers:   {&s.apiServers, []client.ListOption{client.InNamespace(metav1.NamespaceSystem), apiServer}},
-		partEvents:       {&s.events, []client.ListOption{users, ofPod}},
-	}
+	return map[part]func() error{
+		partInfo:         func() error { return s.readInfo(ctx, c) },
+		partPolicies:     func() error { return s.readPolicies(ctx, c) },
+		partPodsAway:     func() error { return s.readPodsAway(ctx, c) },
+		partPeers:        list(&s.peers),
+		partOffers:       list(&s.offers),
+		partOffloadings:  list(&s.offloadings, users),
+		partNodes:        list(&s.nodes),
+		partVirtualNodes: list(&s.nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}),
+		partNamespaces:   list(&s.namespaces, client.HasLabels{v1alpha1.LabelType}),
+		partShadowPods:   list(&s.shadowPods),
+		partDaemonSets:   list(&s.daemonSets),
+		partDeployments:  list(&s.deployments, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
+		partAPIServers:   list(&s.apiServers, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "kube-apiserver"}),
+		partEvents:       list(&s.events, users, client.MatchingFields{"regarding.uid": string(s.scope.pod)}),
+	}[p]()
 }
 
 // readInfo reads which cluster this is. Without it Hanse may be starting, and the rest still tells something.

@@ -145,14 +145,10 @@ type namespaceStatus struct {
 	Clusters []v1alpha1.ClusterOffloading `json:"clusters,omitempty"`
 }
 
-// statusParts are what an overview is made of.
-var statusParts = []part{
-	partInfo, partPolicies, partPeers, partOffers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway,
-}
-
 func observe(ctx context.Context, c client.Client, system string, now time.Time) (overview, error) {
-	s := take(ctx, c, scope{system: system}, now, statusParts...)
-	hidden, err := s.errButHidden(statusParts...)
+	parts := []part{partInfo, partPolicies, partPeers, partOffers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
+	s := take(ctx, c, scope{system: system}, now, parts...)
+	hidden, err := s.errButHidden(parts...)
 	if err == nil && len(hidden) > 0 {
 		err = s.err(partPeers) // without peers there is nothing to show
 	}

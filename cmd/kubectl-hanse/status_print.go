@@ -27,11 +27,11 @@ func printStatus(to io.Writer, found overview, output string) error {
 
 // printStatusOf prints all about one peer.
 func printStatusOf(to io.Writer, found overview, name, output string) error {
-	i := slices.IndexFunc(found.Peers, func(p peerStatus) bool { return p.Name == name })
-	if i < 0 {
+	peer := find(found.Peers, func(p *peerStatus) bool { return p.Name == name })
+	if peer == nil {
 		return fmt.Errorf("there is no Peer %s here: `kubectl hanse status` shows those that there are", name)
 	}
-	return show(to, found.Peers[i], output, func(d *document) { printPeer(d, &found.Peers[i]) })
+	return show(to, peer, output, func(d *document) { printPeer(d, peer) })
 }
 
 func printPeers(d *document, peers []peerStatus, wide bool) {
@@ -167,15 +167,11 @@ func printPeer(d *document, peer *peerStatus) {
 		about.add("Its pods", fmt.Sprint(peer.Guests))
 	}
 	d.table(about...)
-	if len(peer.Conditions) == 0 {
-		return
-	}
-	d.printf("\n")
 	conditions := [][]string{{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
 	for _, c := range peer.Conditions {
 		conditions = append(conditions, []string{c.Type, string(c.Status), c.Reason, orElse(c.Message, none)})
 	}
-	d.table(conditions...)
+	d.section("", conditions...)
 }
 
 // facts are names, and what there is under them.
