@@ -16,7 +16,6 @@ import (
 type discoveryFlags struct {
 	server serverFlags
 	config discovery.Config
-	nodeIP string
 }
 
 func newDiscoveryCommand() *cobra.Command {
@@ -43,12 +42,11 @@ func (f *discoveryFlags) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.config.Period, "period", f.config.Period, "how often to look")
 	flags.StringSliceVar(&f.config.Self.Servers, "api-server", nil,
 		"addresses of this cluster's API server to announce; by default none are")
-	flags.StringVar(&f.nodeIP, "node-ip", os.Getenv("POD_IP"),
+	flags.IPVar(&f.config.Address, "node-ip", net.ParseIP(os.Getenv("POD_IP")),
 		"address of this machine on the local network; by default the environment variable POD_IP")
 }
 
 func (f *discoveryFlags) run(ctx context.Context) error {
-	f.config.Address = net.ParseIP(f.nodeIP)
 	id, err := f.server.clusterID(ctx)
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
 
@@ -20,7 +19,6 @@ import (
 func newKubeletCommand() *cobra.Command {
 	server := &serverFlags{}
 	config := kubelet.Config{}
-	nodeIP := ""
 	command := &cobra.Command{
 		Use:   "kubelet",
 		Short: "Run every virtual node of this cluster",
@@ -28,10 +26,6 @@ func newKubeletCommand() *cobra.Command {
 			"brings their status, logs and shells back.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			var err error
-			if config.NodeIP, err = netip.ParseAddr(nodeIP); err != nil {
-				return fmt.Errorf("--node-ip: %w", err)
-			}
 			return server.outlive(command.Context(), func(ctx context.Context) error { return runKubelet(ctx, server, config) })
 		},
 	}
@@ -39,7 +33,8 @@ func newKubeletCommand() *cobra.Command {
 	server.faults.bind(command.Flags())
 	server.tracing.bind(command.Flags())
 	bindKubelet(command.Flags(), &config)
-	command.Flags().StringVar(&nodeIP, "node-ip", os.Getenv("POD_IP"),
+	own, _ := netip.ParseAddr(os.Getenv("POD_IP")) // there is a check for one that is none
+	command.Flags().TextVar(&config.NodeIP, "node-ip", own,
 		"address at which the API server reaches this process; by default the environment variable POD_IP")
 	return command
 }

@@ -3,42 +3,53 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/yaml"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/advertisement"
+	"github.com/hanse-dev/hanse/internal/agentless"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/namespaces"
 	"github.com/hanse-dev/hanse/internal/peering"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/policymaker"
 	"github.com/hanse-dev/hanse/internal/reflector"
 	"github.com/hanse-dev/hanse/internal/tenant"
 	"github.com/hanse-dev/hanse/internal/trace"
 	"github.com/hanse-dev/hanse/internal/version"
 )
 
-// managerFlags are those of `hanse manager`.
+// managerFlags are those of `hanse manager`, and what is made of them.
 type managerFlags struct {
-	server       serverFlags
-	market       marketFlags
-	peering      peering.Config
-	podCIDR      string
-	addressPools []string
-	offloading   offloadingFlags
-	tracer       *trace.Tracer
+	server      serverFlags
+	peering     peering.Config
+	advertising advertisement.Config
+	policies    policymaker.Config
+	offloading  namespaces.Default // without a selector no namespace is offloaded by default
+	clock       clock.Clock
+	maker       *policymaker.Maker
+	tracer      *trace.Tracer
 }
 
 func newManagerCommand() *cobra.Command {
@@ -48,7 +59,7 @@ func newManagerCommand() *cobra.Command {
 		Short: "Run the controllers: peers, advertisements, namespaces, and the pods of others",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := flags.parse(); err != nil {
+			if err := flags.complete(); err != nil {
 				return err
 			}
 			return flags.server.outlive(command.Context(), flags.run)
@@ -65,9 +76,23 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	f.server.tracing.bind(flags)
 	flags.StringVar(&f.peering.ClusterID, "cluster-id", "",
 		"id of this cluster: a DNS label of at most 30 characters that never changes; by default one is made from the cluster's key")
-	flags.StringVar(&f.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default guessed from the nodes")
-	flags.StringSliceVar(&f.addressPools, "address-pool", nil,
-		"ranges out of which each peer's pods get theirs; by default "+joined(peering.DefaultAddressPools()))
+	flags.Func("pod-cidr", "`range` of this cluster's pods; by default guessed from the nodes", func(text string) error {
+		prefix, err := netip.ParsePrefix(text)
+		f.advertising.PodCIDR, f.peering.PodCIDRs = text, []netip.Prefix{prefix}
+		return err
+	})
+	pools := fmt.Sprintf("`ranges` out of which each peer's pods get theirs; by default %v", f.peering.AddressPools)
+	f.peering.AddressPools = nil // the first that is given replaces those
+	flags.Func("address-pool", pools, func(text string) error {
+		for one := range strings.SplitSeq(text, ",") {
+			prefix, err := netip.ParsePrefix(one)
+			if err != nil {
+				return err
+			}
+			f.peering.AddressPools = append(f.peering.AddressPools, prefix)
+		}
+		return nil
+	})
 	flags.DurationVar(&f.peering.ProbePeriod, "probe-period", f.peering.ProbePeriod,
 		"how often the API server of a peer is probed; less often with more than 300 peers, at most ten a second")
 	flags.DurationVar(&f.peering.BandwidthInterval, "bandwidth-interval", f.peering.BandwidthInterval,
@@ -79,16 +104,54 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.peering.SessionLife, "session-life", f.peering.SessionLife,
 		"for how long a peer's credentials live unless it renews them, and ours are asked for")
 	flags.DurationVar(&f.peering.RenewalPeriod, "renewal-period", f.peering.RenewalPeriod, "how often our credentials are renewed")
-	f.market.bind(flags)
-	f.offloading.bind(flags)
+	f.bindMarket(flags)
+	flags.Func("offload-namespaces",
+		"`labels` of the namespaces in which to keep a NamespaceOffloading, as in kubectl get -l; by default none",
+		func(text string) (err error) {
+			f.offloading.Selector, err = labels.Parse(text)
+			return err
+		})
+	flags.Func("offload-spec", "spec of those NamespaceOffloadings, as `JSON`; by default {}", func(text string) error {
+		return yaml.UnmarshalStrict([]byte(text), &f.offloading.Spec)
+	})
 }
 
-func joined(prefixes []netip.Prefix) string {
-	var texts []string
-	for _, prefix := range prefixes {
-		texts = append(texts, prefix.String())
-	}
-	return strings.Join(texts, ",")
+// bindMarket binds the flags of what is offered and accepted, and of the policies that decide about it.
+func (f *managerFlags) bindMarket(flags *pflag.FlagSet) {
+	f.advertising.Default()
+	f.advertising.HelloTimeout = 0 // depends on another flag
+	f.policies.Default()
+	c := &f.advertising
+	flags.DurationVar(&c.HelloInterval, "hello-interval", c.HelloInterval, "how often an advertisement is said again, in a few numbers")
+	flags.DurationVar(&c.HelloTimeout, "hello-timeout", 0,
+		"for how long a provider may be silent before its offer ends, and how long ours live; by default three hello intervals")
+	flags.DurationVar(&c.FullInterval, "full-interval", c.FullInterval, "how often all of an advertisement is said again")
+	flags.DurationVar(&c.MinInterval, "min-interval", c.MinInterval, "the least time between two advertisements for one consumer")
+	flags.DurationVar(&c.SettleInterval, "settle-interval", c.SettleInterval, "after how long a change is told that is below the threshold")
+	flags.Int64Var(&c.Threshold, "threshold", c.Threshold, "by how many percent a resource must move for consumers to be told at once")
+	flags.Func("margin", "`resources` that are never offered to anybody, such as cpu=1,memory=2Gi", func(text string) error {
+		for one := range strings.SplitSeq(text, ",") {
+			name, amount, _ := strings.Cut(one, "=")
+			quantity, err := resource.ParseQuantity(amount)
+			if err != nil {
+				return fmt.Errorf("%s: %w", one, err)
+			}
+			if c.Margin == nil {
+				c.Margin = corev1.ResourceList{}
+			}
+			c.Margin[corev1.ResourceName(name)] = quantity
+		}
+		return nil
+	})
+	flags.StringSliceVar(&c.LabelKeys, "node-label", c.LabelKeys, "labels of nodes that are told where all nodes agree")
+	flags.IntVar(&c.MaxImages, "max-images", c.MaxImages, "how many images are told")
+	flags.StringSliceVar(&c.ImagePatterns, "image-pattern", c.ImagePatterns,
+		"images that every consumer may know of, such as docker.io/*; those that its own pods use are told in any case")
+	flags.BoolVar(&c.Aggregate, "aggregate", false, "make what our providers offer a part of what we offer")
+	flags.Int64Var(&c.AggregateShare, "aggregate-share", 0, "how many percent to add to the prices of what is passed on")
+	flags.DurationVar(&c.Bounds.ClockSkew, "clock-skew", c.Bounds.ClockSkew, "how far a peer's clock may be off")
+	flags.DurationVar(&f.policies.Deadline, "policy-deadline", f.policies.Deadline, "how long the policies may take to answer a question")
+	hide(flags, "full-interval", "min-interval", "settle-interval", "threshold", "max-images", "clock-skew", "policy-deadline")
 }
 
 func (f *managerFlags) run(ctx context.Context) error {
@@ -107,12 +170,12 @@ func (f *managerFlags) run(ctx context.Context) error {
 
 // control runs the controllers.
 func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
-	links, err := f.server.addLinks(mgr, peers.Config{UserAgent: "hanse-manager", Adapt: f.market.agentlessOffers()})
+	links, err := f.server.addLinks(mgr, peers.Config{UserAgent: "hanse-manager", Adapt: f.agentlessOffers()})
 	if err != nil {
 		return err
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
-		f.addPeering, f.market.addPolicies, f.market.addAdvertising, f.addTenant, f.addNamespaces, f.addReflector,
+		f.addPeering, f.addPolicies, f.addAdvertising, f.addTenant, f.addNamespaces, f.addReflector,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err
@@ -121,37 +184,17 @@ func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 	return mgr.Start(ctx)
 }
 
-// parse reads the flags that pflag has no type for.
-func (f *managerFlags) parse() error {
-	if err := f.market.parse(f.server.namespace); err != nil {
-		return err
+// complete hands on what several parts need, and checks what only all flags together tell.
+func (f *managerFlags) complete() error {
+	if f.offloading.Selector == nil && !reflect.DeepEqual(f.offloading.Spec, v1alpha1.NamespaceOffloadingSpec{}) {
+		return errors.New("--offload-spec is for --offload-namespaces")
 	}
-	if err := f.offloading.parse(); err != nil {
-		return err
-	}
-	f.peering.Namespace = f.server.namespace
-	f.peering.Version = version.Version
-	now := f.server.faults.clock()
-	f.peering.Clock, f.market.clock = now, now
-	f.market.advertising.PodCIDR = f.podCIDR
-	if f.podCIDR != "" {
-		prefix, err := netip.ParsePrefix(f.podCIDR)
-		if err != nil {
-			return fmt.Errorf("--pod-cidr: %w", err)
-		}
-		f.peering.PodCIDRs = []netip.Prefix{prefix}
-	}
-	var pools []netip.Prefix
-	for _, text := range f.addressPools {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return fmt.Errorf("--address-pool: %w", err)
-		}
-		pools = append(pools, prefix)
-	}
-	if len(pools) > 0 {
-		f.peering.AddressPools = pools
-	}
+	namespace := f.server.namespace
+	f.peering.Namespace, f.advertising.Namespace, f.policies.Namespace = namespace, namespace, namespace
+	f.clock = f.server.faults.clock()
+	f.peering.Clock, f.peering.Version = f.clock, version.Version
+	f.peering.Default()
+	f.advertising.Default()
 	return nil
 }
 
@@ -178,9 +221,13 @@ func (f *managerFlags) introduce(ctx context.Context, mgr manager.Manager) error
 		return err
 	}
 	f.peering.ClusterID, f.peering.ClusterKey = self.ClusterID, self.Key
-	f.market.advertising.ClusterID = self.ClusterID
-	f.peering.CA, err = authority(mgr.GetConfig())
-	return err
+	f.advertising.ClusterID = self.ClusterID
+	config := rest.CopyConfig(mgr.GetConfig())
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return fmt.Errorf("read the certificate authority of the API server: %w", err)
+	}
+	f.peering.CA = config.CAData // peers get it with an invitation
+	return nil
 }
 
 func (f *managerFlags) addPeering(mgr manager.Manager, links *peers.Links) error {
@@ -189,46 +236,30 @@ func (f *managerFlags) addPeering(mgr manager.Manager, links *peers.Links) error
 	return controller.SetupWithManager(mgr)
 }
 
-// authority returns the certificates that our own API server's is signed by. Peers get them with an invitation.
-func authority(config *rest.Config) ([]byte, error) {
-	if len(config.CAData) > 0 || config.CAFile == "" {
-		return config.CAData, nil
-	}
-	data, err := os.ReadFile(config.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate authority of the API server: %w", err)
-	}
-	return data, nil
-}
-
 func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
 	return tenant.SetupWithManager(mgr, tenant.Config{
 		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID,
 		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs,
-		Decider: f.market.maker, Clock: f.server.faults.clock(), SendOn: f.market.advertising.Aggregate,
+		Decider: f.maker, Clock: f.clock, SendOn: f.advertising.Aggregate,
 		Tracer: f.tracer,
 	})
 }
 
 func (f *managerFlags) addNamespaces(mgr manager.Manager, links *peers.Links) error {
-	controllers, err := namespaces.New(namespaces.Config{
-		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
-		Links:    links,
-		Decider:  f.market.maker,
-		Events:   mgr.GetEventRecorder("hanse-placement"),
-		Clock:    f.server.faults.clock(),
-		Instance: cmp.Or(os.Getenv("POD_NAME"), f.peering.ManagerServiceAccount),
-
-		Namespace: f.server.namespace,
-		Default:   f.offloading.defaults,
-		Aggregate: f.market.advertising.Aggregate,
-		ClusterID: f.peering.ClusterID,
-	})
+	config := namespaces.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Decider: f.maker,
+		Events: mgr.GetEventRecorder("hanse-placement"), Clock: f.clock,
+		Instance:  cmp.Or(os.Getenv("POD_NAME"), f.peering.ManagerServiceAccount),
+		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID, Aggregate: f.advertising.Aggregate,
+	}
+	if f.offloading.Selector != nil {
+		config.Default = &f.offloading
+	}
+	controllers, err := namespaces.New(config)
 	if err != nil {
 		return err
 	}
-	f.market.maker.Gather(policy.Placement, controllers.Gather)
+	f.maker.Gather(policy.Placement, controllers.Gather)
 	return controllers.SetupWithManager(mgr)
 }
 
@@ -238,12 +269,35 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 		return fmt.Errorf("make client of metadata: %w", err)
 	}
 	return reflector.SetupWithManager(mgr, reflector.Config{
-		Client:         mgr.GetClient(),
-		Live:           mgr.GetAPIReader(),
-		Metadata:       watches,
-		Links:          links,
-		Events:         mgr.GetEventRecorder("hanse-reflector"),
-		Namespace:      f.server.namespace,
-		ServiceAccount: f.peering.ManagerServiceAccount,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Metadata: watches, Links: links,
+		Events:    mgr.GetEventRecorder("hanse-reflector"),
+		Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount,
+	})
+}
+
+// addPolicies comes before everything that asks them.
+func (f *managerFlags) addPolicies(mgr manager.Manager, _ *peers.Links) error {
+	recorder := mgr.GetEventRecorder("hanse-policy")
+	f.maker = policymaker.New(f.policies, mgr.GetClient(), mgr.GetAPIReader(), f.clock, recorder)
+	return errors.Join(f.maker.SetupWithManager(mgr), f.addTrials(mgr))
+}
+
+func (f *managerFlags) addAdvertising(mgr manager.Manager, links *peers.Links) error {
+	if err := f.advertising.Validate(); err != nil {
+		return err
+	}
+	recorder := mgr.GetEventRecorder("hanse-advertisement")
+	publisher := advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), f.maker, f.clock, recorder)
+	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), links, f.maker, f.clock, recorder)
+	f.maker.Gather(policy.Outgoing, publisher.Gather)
+	f.maker.Gather(policy.Incoming, receiver.Gather)
+	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
+}
+
+// agentlessOffers makes the offers of clusters without Hanse.
+func (f *managerFlags) agentlessOffers() func(*peers.Link, *v1alpha1.Peer) (*peers.Transport, error) {
+	c := &f.advertising
+	return agentless.Offers(agentless.Config{
+		ClusterID: c.ClusterID, Interval: c.HelloInterval, TimeToLive: c.HelloTimeout, LabelKeys: c.LabelKeys, Clock: f.clock,
 	})
 }

@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -33,15 +33,17 @@ func (f *serverFlags) outlive(ctx context.Context, run func(context.Context) err
 	if err := errors.Join(f.setLogger(), f.faults.arm()); err != nil {
 		return err
 	}
-	config, err := f.restConfig()
+	config, err := ctrl.GetConfig()
 	if err != nil {
-		return err
+		return fmt.Errorf("find the API server: %w", err)
 	}
-	if err := f.awaitAPIServer(ctx, config); err != nil {
+	config.QPS = -1 // the API server's own priority levels protect it
+	f.config = config
+	if err := f.await(ctx, "the API server", f.answers); err != nil {
 		return err
 	}
 	err = run(ctx)
-	if err == nil || ctx.Err() != nil || err.Error() != leaseLost && answers(ctx, config) == nil {
+	if err == nil || ctx.Err() != nil || err.Error() != leaseLost && f.answers(ctx) == nil {
 		return err
 	}
 	ctrl.Log.Info("The API server was away; starting anew", "cause", err.Error())
@@ -57,18 +59,9 @@ func startAnew() error {
 	return fmt.Errorf("start anew: %w", syscall.Exec(program, os.Args, os.Environ())) //nolint:gosec // it is this very program
 }
 
-// awaitAPIServer returns when the API server answers.
-func (f *serverFlags) awaitAPIServer(ctx context.Context, config *rest.Config) error {
-	return f.await(ctx, "the API server", func(ctx context.Context) error { return answers(ctx, config) })
-}
-
 // clusterID returns the id of this cluster when the manager has written it.
 func (f *serverFlags) clusterID(ctx context.Context) (string, error) {
-	config, err := f.restConfig()
-	if err != nil {
-		return "", err
-	}
-	clients, err := corev1client.NewForConfig(config)
+	clients, err := corev1client.NewForConfig(f.config)
 	if err != nil {
 		return "", err
 	}
@@ -118,28 +111,17 @@ func aliveOnly(w http.ResponseWriter, request *http.Request) {
 }
 
 // answers asks the API server whether it is there. Any answer that is not its own failure is one.
-func answers(ctx context.Context, config *rest.Config) error {
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return err
-	}
-	base, _, err := rest.DefaultServerUrlFor(config)
+func (f *serverFlags) answers(ctx context.Context) error {
+	clients, err := corev1client.NewForConfig(f.config)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("readyz").String(), http.NoBody)
-	if err != nil {
-		return err
+	_, err = clients.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).DoRaw(ctx)
+	var answer apierrors.APIStatus
+	if errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError {
+		return nil
 	}
-	response, err := httpClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close() //nolint:errcheck // nothing is read of it
-	if response.StatusCode >= http.StatusInternalServerError {
-		return fmt.Errorf("it answers %s", response.Status)
-	}
-	return nil
+	return err
 }

@@ -6,15 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -73,12 +70,13 @@ func TestAnswers(t *testing.T) {
 		{http.StatusBadGateway, false},
 	} {
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(test.status) }))
-		if err := answers(t.Context(), &rest.Config{Host: api.URL}); (err == nil) != test.want {
+		flags := &serverFlags{config: &rest.Config{Host: api.URL}}
+		if err := flags.answers(t.Context()); (err == nil) != test.want {
 			t.Errorf("%d: got %v", test.status, err)
 		}
 		api.Close()
 	}
-	if answers(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}) == nil {
+	if (&serverFlags{config: &rest.Config{Host: "http://127.0.0.1:1"}}).answers(t.Context()) == nil {
 		t.Error("nobody answered")
 	}
 }
@@ -97,8 +95,8 @@ func TestAwaitAPIServerIsAliveButNotReady(t *testing.T) {
 	}))
 	defer api.Close()
 	done := make(chan error, 1)
-	flags := &serverFlags{health: "127.0.0.1:0"}
-	go func() { done <- flags.awaitAPIServer(t.Context(), &rest.Config{Host: api.URL}) }()
+	flags := &serverFlags{health: "127.0.0.1:0", config: &rest.Config{Host: api.URL}}
+	go func() { done <- flags.await(t.Context(), "the API server", flags.answers) }()
 	<-waiting
 	up.Store(true)
 	if err := <-done; err != nil {
@@ -133,18 +131,7 @@ func TestClusterIDWaitsForTheManager(t *testing.T) {
 		}
 	}))
 	defer api.Close()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	config := clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"own": {Server: api.URL}},
-		Contexts:       map[string]*clientcmdapi.Context{"own": {Cluster: "own"}},
-		CurrentContext: "own",
-	}
-	if err := clientcmd.WriteToFile(config, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("KUBECONFIG", kubeconfig)
-
-	flags := &serverFlags{namespace: "hanse", health: "127.0.0.1:0"}
+	flags := &serverFlags{namespace: "hanse", health: "127.0.0.1:0", config: &rest.Config{Host: api.URL}}
 	if id, err := flags.clusterID(t.Context()); err != nil || id != "lubeck" {
 		t.Errorf("got %q, %v", id, err)
 	}

@@ -154,7 +154,7 @@ func askManager(ctx context.Context, url string, trial policymaker.Trial) (polic
 }
 
 // addTrials has the manager answer trials. Without the address it runs all the same: nothing else needs it.
-func (f *marketFlags) addTrials(mgr manager.Manager) error {
+func (f *managerFlags) addTrials(mgr manager.Manager) error {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", trialAddress)
 	if err != nil {
 		ctrl.Log.Info("Policies cannot be tried", "address", trialAddress, "reason", err.Error())

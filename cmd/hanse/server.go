@@ -41,6 +41,7 @@ type serverFlags struct {
 	timeout     time.Duration
 	faults      faultFlags
 	tracing     tracingFlags
+	config      *rest.Config // where the API server is, and who we are to it
 }
 
 func (f *serverFlags) bind(flags *pflag.FlagSet) {
@@ -66,12 +67,10 @@ func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manag
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	config, err := f.restConfig()
-	if err != nil {
-		return nil, err
-	}
+	config := rest.CopyConfig(f.config)
 	config.UserAgent = "hanse-" + subcommand + "/" + version.Version
-	if options.Scheme, err = newScheme(); err != nil {
+	options.Scheme = runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(options.Scheme), v1alpha1.AddToScheme(options.Scheme)); err != nil {
 		return nil, err
 	}
 	options.LeaderElection = f.leaderElect
@@ -91,16 +90,6 @@ func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manag
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced(mgr)))
 }
 
-// restConfig says where the API server is, and who we are to it.
-func (f *serverFlags) restConfig() (*rest.Config, error) {
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
-	}
-	config.QPS = -1 // the API server's own priority levels protect it
-	return config, nil
-}
-
 // cachesSynced makes a check that fails while a cache cannot be filled, because of a missing right for example. The
 // process is of no use then, and `kubectl hanse install` waits for it.
 func cachesSynced(mgr manager.Manager) healthz.Checker {
@@ -116,10 +105,9 @@ func cachesSynced(mgr manager.Manager) healthz.Checker {
 
 func (f *serverFlags) setLogger() error {
 	options := &slog.HandlerOptions{Level: slog.Level(-f.verbosity)}
-	var handler slog.Handler
+	var handler slog.Handler = slog.NewJSONHandler(os.Stderr, options)
 	switch f.logFormat {
 	case "json":
-		handler = slog.NewJSONHandler(os.Stderr, options)
 	case "text":
 		handler = slog.NewTextHandler(os.Stderr, options)
 	default:
@@ -149,11 +137,6 @@ func (f *serverFlags) addLinks(mgr manager.Manager, config peers.Config) (*peers
 	config.Clock = f.faults.clock()
 	links := peers.NewLinks(config)
 	return links, mgr.Add(links)
-}
-
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))
 }
 
 // renewDeadline is controller-runtime's own default. A request for the lease must be shorter.

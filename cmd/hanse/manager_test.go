@@ -1,0 +1,74 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+func managerWith(arguments ...string) (*managerFlags, error) {
+	flags, set := &managerFlags{}, pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	flags.bind(set)
+	if err := set.Parse(arguments); err != nil {
+		return nil, err
+	}
+	return flags, flags.complete()
+}
+
+func TestFlagsOfTheManagerAreRead(t *testing.T) {
+	flags, err := managerWith(
+		"--offload-namespaces=team in (batch,web)", `--offload-spec={"strategy": "Remote", "placement": {"exclude": ["bremen"]}}`,
+		"--pod-cidr=10.1.0.0/16", "--address-pool=10.2.0.0/16,10.3.0.0/16", "--address-pool=10.4.0.0/16",
+		"--margin=cpu=1,memory=2Gi", "--margin=pods=5",
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := flags.offloading.Spec
+	if spec.Strategy != v1alpha1.StrategyRemote || spec.Placement.Exclude[0] != "bremen" {
+		t.Errorf("spec: %+v", spec)
+	}
+	if !flags.offloading.Selector.Matches(labels.Set{"team": "web"}) || flags.offloading.Selector.Matches(labels.Set{"team": "db"}) {
+		t.Errorf("selector: %s", flags.offloading.Selector)
+	}
+	if flags.advertising.PodCIDR != "10.1.0.0/16" || flags.peering.PodCIDRs[0].String() != "10.1.0.0/16" {
+		t.Errorf("pods have %q and %v", flags.advertising.PodCIDR, flags.peering.PodCIDRs)
+	}
+	if pools := flags.peering.AddressPools; len(pools) != 3 || pools[2].String() != "10.4.0.0/16" {
+		t.Errorf("pools: %v", pools)
+	}
+	margin := flags.advertising.Margin
+	if len(margin) != 3 || margin.Memory().String() != "2Gi" || margin.Pods().Value() != 5 {
+		t.Errorf("margin: %v", margin)
+	}
+}
+
+func TestWithoutFlagsThereAreDefaults(t *testing.T) {
+	flags, err := managerWith()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if flags.offloading.Selector != nil || len(flags.peering.AddressPools) == 0 || flags.advertising.HelloTimeout == 0 {
+		t.Errorf("got %+v", flags)
+	}
+}
+
+func TestFlagsOfTheManagerThatMakeNoSense(t *testing.T) {
+	for name, arguments := range map[string][]string{
+		"no selector":            {"--offload-namespaces=(in"},
+		"no JSON":                {"--offload-namespaces=a=b", "--offload-spec={"},
+		"a field that is none":   {"--offload-namespaces=a=b", `--offload-spec={"strategie": "Remote"}`},
+		"a spec for no purpose":  {`--offload-spec={"strategy": "Remote"}`},
+		"no range":               {"--pod-cidr=10.1.0.0"},
+		"no range among several": {"--address-pool=10.1.0.0/16,x"},
+		"no quantity":            {"--margin=cpu=lots"},
+		"no amount":              {"--margin=cpu"},
+	} {
+		if _, err := managerWith(arguments...); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
