@@ -30,7 +30,8 @@ func (c *inviteStep) answer(ctx context.Context, f *invitation) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("clusterID", f.claim.Spec.ClusterID)
 	if v.reason != "" {
 		log.Info("Refusing a claim", "reason", v.reason)
-		return c.reply(ctx, f, nil, metav1.ConditionFalse, v.reason, refusals[v.reason].them)
+		refusal := metav1.Condition{Status: metav1.ConditionFalse, Reason: v.reason, Message: refusals[v.reason].them}
+		return c.reply(ctx, f, refusal, nil)
 	}
 	session, err := c.giveSession(ctx, f)
 	if err != nil {
@@ -40,7 +41,9 @@ func (c *inviteStep) answer(ctx context.Context, f *invitation) error {
 		return err
 	}
 	log.Info("Accepting a claim")
-	return c.reply(ctx, f, session, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "The provider takes this cluster as its peer")
+	return c.reply(ctx, f, metav1.Condition{
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: "The provider takes this cluster as its peer",
+	}, session)
 }
 
 // admit judges the claim, and if it is accepted, pins whose it is.
@@ -134,15 +137,11 @@ func (c *inviteStep) keepBack(ctx context.Context, f *invitation, v judgement) e
 }
 
 // reply writes the answer to the claim.
-func (c *inviteStep) reply(
-	ctx context.Context, f *invitation, session *v1alpha1.SealedSession, status metav1.ConditionStatus, reason, message string,
-) error {
+func (c *inviteStep) reply(ctx context.Context, f *invitation, answer metav1.Condition, session *v1alpha1.SealedSession) error {
+	answer.Type, answer.ObservedGeneration = v1alpha1.ConditionAccepted, f.claim.Generation
+	answer.LastTransitionTime = metav1.NewTime(f.now)
 	return local.ApplyStatus(ctx, c.client, invitationOwner, f.claim, &v1alpha1.PeeringClaimStatus{
-		Conditions: []metav1.Condition{{
-			Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, Message: message,
-			ObservedGeneration: f.claim.Generation, LastTransitionTime: metav1.NewTime(f.now),
-		}},
-		ObservedGeneration: f.claim.Generation, Session: session,
+		Conditions: []metav1.Condition{answer}, ObservedGeneration: f.claim.Generation, Session: session,
 	})
 }
 

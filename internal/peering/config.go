@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -18,8 +19,6 @@ import (
 const (
 	// maxClusterID is how long a cluster id may be.
 	maxClusterID = 30
-	// minBandwidthInterval keeps measurements from being a load themselves.
-	minBandwidthInterval = time.Minute
 	// minTokenLife is the shortest life that Kubernetes gives a token.
 	minTokenLife = 10 * time.Minute
 )
@@ -94,32 +93,27 @@ func (c *Config) Default() {
 
 // Validate reports everything that is wrong with the configuration.
 func (c *Config) Validate() error {
-	problems := []error{validateClusterID(c.ClusterID), c.validateTimes(), c.validateInvitation()}
-	if c.Version == "" || len(c.Version) > 64 {
-		problems = append(problems, fmt.Errorf("version %q must have 1 to 64 characters", c.Version))
+	problems := []error{validateClusterID(c.ClusterID), c.validateInvitation()}
+	for _, check := range []struct {
+		fails   bool
+		problem string
+	}{
+		{c.Version == "" || len(c.Version) > 64, "the version must have 1 to 64 characters"},
+		{min(c.ProbePeriod, c.PartingDeadline, c.TombstoneLife) <= 0,
+			"the probe period, the parting deadline and the life of a tombstone must be positive"},
+		{c.BandwidthInterval != 0 && c.BandwidthInterval < time.Minute, "the bandwidth interval must be 0 or at least 1m"},
+		{c.SessionLife < minTokenLife, "the life of a session must be at least 10m"},
+		{c.RenewalPeriod < minInterval || c.RenewalPeriod > c.SessionLife/2,
+			"the renewal period must be between 1s and half of the session's life"},
+	} {
+		if check.fails {
+			problems = append(problems, errors.New(check.problem))
+		}
 	}
-	for _, prefix := range append(c.PodCIDRs[:len(c.PodCIDRs):len(c.PodCIDRs)], c.AddressPools...) {
+	for _, prefix := range slices.Concat(c.PodCIDRs, c.AddressPools) {
 		if !prefix.IsValid() || prefix != prefix.Masked() {
 			problems = append(problems, fmt.Errorf("%s is not a range: the bits behind its length must be 0", prefix))
 		}
-	}
-	return errors.Join(problems...)
-}
-
-func (c *Config) validateTimes() error {
-	var problems []error
-	if c.ProbePeriod <= 0 || c.PartingDeadline <= 0 || c.TombstoneLife <= 0 {
-		problems = append(problems, errors.New("the probe period, the parting deadline and the life of a tombstone must be positive"))
-	}
-	if c.BandwidthInterval != 0 && c.BandwidthInterval < minBandwidthInterval {
-		problems = append(problems, fmt.Errorf("the bandwidth interval must be 0 or at least %v", minBandwidthInterval))
-	}
-	if c.SessionLife < minTokenLife {
-		problems = append(problems, fmt.Errorf("the life of a session must be at least %s", minTokenLife))
-	}
-	if c.RenewalPeriod < minInterval || c.RenewalPeriod > c.SessionLife/2 {
-		problems = append(problems, fmt.Errorf("the renewal period must be between %s and half of the session's life, %s",
-			minInterval, c.SessionLife/2))
 	}
 	return errors.Join(problems...)
 }

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -83,13 +84,9 @@ func chooseClusterID(current, asked string, key ed25519.PrivateKey) (string, err
 		return "", fmt.Errorf("the id of this cluster is %q and can never change: peers know it by that id; "+
 			"leave out --cluster-id, or set it to %q", current, current)
 	}
-	for _, id := range []string{current, asked} {
-		if id != "" {
-			return id, validateClusterID(id)
-		}
-	}
 	hash := sha256.Sum256(key.Public().(ed25519.PublicKey))
-	return "c-" + hex.EncodeToString(hash[:5]), nil
+	id := cmp.Or(current, asked, "c-"+hex.EncodeToString(hash[:5]))
+	return id, validateClusterID(id)
 }
 
 // ensureClusterKey returns the cluster's key, and makes one for a cluster that has told of none yet.
@@ -104,7 +101,10 @@ func ensureClusterKey(
 		if told[v1alpha1.ClusterInfoID] != "" && known != "" {
 			return nil, fmt.Errorf("the key of this cluster is lost: there is no Secret %s; %s", name, remedy(namespace))
 		}
-		if err = createClusterKey(ctx, c, secret); apierrors.IsAlreadyExists(err) {
+		if secret.Data, err = newClusterKey(); err == nil {
+			err = c.Create(ctx, secret)
+		}
+		if apierrors.IsAlreadyExists(err) {
 			err = c.Get(ctx, name, secret) // another replica was faster
 		}
 	}
@@ -127,15 +127,11 @@ func remedy(namespace string) string {
 		"peer with all others again", namespace, v1alpha1.ClusterInfo)
 }
 
-func createClusterKey(ctx context.Context, c client.Client, secret *corev1.Secret) error {
+func newClusterKey() (map[string][]byte, error) {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pem, err := trust.FormatPrivateKey(private)
-	if err != nil {
-		return err
-	}
-	secret.Data = map[string][]byte{clusterKeyField: pem}
-	return c.Create(ctx, secret)
+	return map[string][]byte{clusterKeyField: pem}, err
 }

@@ -111,9 +111,12 @@ func TestForeignClusterKeyIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.identify(Config{})
 	w.remove(secret("hanse-system", "hanse-cluster-key"))
-	if err := createClusterKey(t.Context(), w.client, secret("hanse-system", "hanse-cluster-key")); err != nil {
+	foreign := secret("hanse-system", "hanse-cluster-key")
+	var err error
+	if foreign.Data, err = newClusterKey(); err != nil {
 		t.Fatal(err)
 	}
+	w.create(foreign)
 	told := w.clusterInfo().Data["publicKey"]
 	if _, err := EnsureClusterInfo(t.Context(), w.client, Config{}); err == nil {
 		t.Error("another key is taken")

@@ -35,9 +35,6 @@ const (
 	maxServers = 8
 )
 
-// errGone means that the Peer is not there any more.
-var errGone = errors.New("the Peer is gone")
-
 // inviteStep makes invitations for consumers, and answers their claims.
 type inviteStep struct {
 	*deps
@@ -57,12 +54,12 @@ func (c *inviteStep) Reconcile(ctx context.Context, o *observation) (result, err
 	}
 	f, again, err := c.settle(ctx, o.peer)
 	switch {
-	case errors.Is(err, errGone):
-		return result{stop: true}, nil
 	case apierrors.IsForbidden(err) && o.now.Sub(o.namespace.CreationTimestamp.Time) < settleTime:
 		return result{again: o.now.Add(settlePause)}, nil
 	case err != nil:
 		return result{}, err
+	case f == nil:
+		return result{stop: true}, nil
 	}
 	o.peer, o.invited = f.peer, f
 	o.known.invitation, o.known.inviting = f, gate{seen, again}
@@ -74,7 +71,7 @@ func (c *inviteStep) Reconcile(ctx context.Context, o *observation) (result, err
 func (c *inviteStep) settle(ctx context.Context, peer *v1alpha1.Peer) (*invitation, time.Time, error) {
 	for range maxSteps {
 		f, err := c.look(ctx, peer)
-		if err != nil {
+		if err != nil || f == nil {
 			return nil, time.Time{}, err
 		}
 		next := decide(f)
@@ -93,15 +90,12 @@ func (c *inviteStep) settle(ctx context.Context, peer *v1alpha1.Peer) (*invitati
 }
 
 // look looks closely. All is read from the API server itself: an old Peer or claim would have us make an invitation
-// twice, or answer a claim again that was answered.
+// twice, or answer a claim again that was answered. It returns nil if the Peer is gone.
 func (c *inviteStep) look(ctx context.Context, known *v1alpha1.Peer) (*invitation, error) {
 	peer := known.DeepCopy()
 	there, err := c.find(ctx, peer)
-	if err != nil {
+	if err != nil || !there || peer.UID != known.UID || !peer.DeletionTimestamp.IsZero() {
 		return nil, err
-	}
-	if !there || peer.UID != known.UID || !peer.DeletionTimestamp.IsZero() {
-		return nil, errGone
 	}
 	f := &invitation{
 		peer: peer, now: c.config.Clock.Now(), draft: c.config.draft(peer.Name, nil),

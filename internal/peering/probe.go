@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -93,32 +94,23 @@ type probe struct {
 	bandwidth bandwidth
 }
 
-// ask probes the peer if that is due or the link is a new one. While all is well, that is one
-// request to the peer.
+// ask probes the peer if that is due or the link is a new one. While all is well, that is one request to the peer.
 func (p *probe) ask(ctx context.Context, links Links, peer *v1alpha1.Peer, config Config) {
 	if !peer.Protocol().Identity {
 		config.ProbePeriod = max(config.ProbePeriod, agentlessPeriod)
 	}
-	early := config.Clock.Now().Before(p.due)
 	link, err := links.Ensure(ctx, peer)
-	switch {
-	case err != nil:
-		if !early || p.link != nil {
-			p.conclude(peers.ClusterInfo{}, err, config)
-		}
-		p.link, p.err, p.roundTrip = nil, err, roundTrip{}
-	case p.link != link || !early:
-		p.askOver(ctx, link, peer, config)
+	isNew := link != p.link
+	if p.err = cmp.Or(err, p.err); !isNew && config.Clock.Now().Before(p.due) {
+		return
 	}
-}
-
-// askOver probes the peer over the link, which may be a new one.
-func (p *probe) askOver(ctx context.Context, link Link, peer *v1alpha1.Peer, config Config) {
-	isNew := p.link != link
 	if isNew {
 		p.link, p.failures, p.roundTrip = link, 0, roundTrip{}
 	}
-	hello, err := clusterInfoOf(ctx, peer, link, config)
+	hello := peers.ClusterInfo{}
+	if err == nil {
+		hello, err = clusterInfoOf(ctx, peer, link, config)
+	}
 	if isNew && err == nil {
 		hello, err = clusterInfoOf(ctx, peer, link, config) // the first one paid for the handshakes too
 	}

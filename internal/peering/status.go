@@ -132,7 +132,6 @@ type announcement struct {
 	kind, action string
 	// quiet are reasons of which nobody is told, normal those that are no warning.
 	quiet, normal []string
-	onlyWarnings  bool
 }
 
 var announcements = []announcement{
@@ -142,8 +141,8 @@ var announcements = []announcement{
 		quiet: []string{v1alpha1.ReasonPending, v1alpha1.ReasonNotInvited, v1alpha1.ReasonJoining},
 	},
 	{
-		kind: v1alpha1.ConditionSession, action: "KeepSession", onlyWarnings: true,
-		quiet: []string{v1alpha1.ReasonNotInvited},
+		kind: v1alpha1.ConditionSession, action: "KeepSession",
+		quiet: []string{v1alpha1.ReasonNotInvited, v1alpha1.ReasonReady, v1alpha1.ReasonJoining, v1alpha1.ReasonPending},
 	},
 }
 
@@ -156,13 +155,12 @@ func (c *Controller) announce(ctx context.Context, peer *v1alpha1.Peer, status *
 			continue
 		}
 		log.Info("Peer changed", "condition", a.kind, "status", after.Status, "reason", after.Reason, "message", after.Message)
-		isWarning := after.Status != metav1.ConditionTrue && !slices.Contains(a.normal, after.Reason)
-		if slices.Contains(a.quiet, after.Reason) || a.onlyWarnings && after.Status != metav1.ConditionFalse {
+		if slices.Contains(a.quiet, after.Reason) {
 			continue
 		}
-		kind := corev1.EventTypeNormal
-		if isWarning {
-			kind = corev1.EventTypeWarning
+		kind := corev1.EventTypeWarning
+		if after.Status == metav1.ConditionTrue || slices.Contains(a.normal, after.Reason) {
+			kind = corev1.EventTypeNormal
 		}
 		c.recorder.Eventf(peer, nil, kind, after.Reason, a.action, "%s", after.Message)
 	}

@@ -22,12 +22,9 @@ func ParsePrivateKey(data []byte) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("%w: it is not PEM", ErrKey)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%w: it is not a private key in PKCS #8", ErrKey)
-	}
 	private, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%w: it is not an Ed25519 key", ErrKey)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("%w: it is not an Ed25519 key in PKCS #8", ErrKey)
 	}
 	return private, nil
 }
