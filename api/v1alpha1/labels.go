@@ -252,5 +252,11 @@ const (
 // TenantNamespace returns the name of the namespace that holds the messages of the peer.
 func TenantNamespace(peer string) string { return TenantNamespacePrefix + peer }
 
+// IsSystemNamespace reports whether the namespace is one of Kubernetes or of Hanse, whose own one is named too. Such are
+// never offloaded.
+func IsSystemNamespace(name, own string) bool {
+	return name == "default" || name == own || strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, "hanse-")
+}
+
 // VirtualNodeName returns the name of the Node that stands for the peer.
 func VirtualNodeName(peer string) string { return VirtualNodePrefix + peer }

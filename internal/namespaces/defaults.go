@@ -67,9 +67,7 @@ func (s *spaces) wanted(ctx context.Context, namespace *corev1.Namespace) (*v1al
 func (s *spaces) isOfTheSystem(namespace *corev1.Namespace) bool {
 	_, typed := namespace.Labels[v1alpha1.LabelType]
 	_, managed := namespace.Labels[v1alpha1.LabelManaged]
-	name := namespace.Name
-	return typed || managed || name == s.Namespace || name == metav1.NamespaceDefault ||
-		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, "hanse-")
+	return typed || managed || v1alpha1.IsSystemNamespace(namespace.Name, s.Namespace)
 }
 
 func isKept(offloading client.Object) bool {

@@ -71,21 +71,17 @@ func Export(pod *corev1.Pod) corev1.PodStatus {
 
 // scrubber returns a function that removes the name and the addresses of the pod's node from a text.
 func scrubber(pod *corev1.Pod) func(string) string {
+	secrets := []string{pod.Spec.NodeName, pod.Status.HostIP}
+	for _, host := range pod.Status.HostIPs {
+		secrets = append(secrets, host.IP)
+	}
 	var pairs []string
-	for _, secret := range append([]string{pod.Spec.NodeName, pod.Status.HostIP}, hostIPs(pod)...) {
+	for _, secret := range secrets {
 		if secret != "" {
 			pairs = append(pairs, secret, "(node)")
 		}
 	}
 	return strings.NewReplacer(pairs...).Replace
-}
-
-func hostIPs(pod *corev1.Pod) []string {
-	out := make([]string, 0, len(pod.Status.HostIPs))
-	for _, host := range pod.Status.HostIPs {
-		out = append(out, host.IP)
-	}
-	return out
 }
 
 var statusRule = ruleFor("status", reflect.TypeFor[corev1.PodStatus]())

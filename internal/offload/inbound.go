@@ -98,9 +98,14 @@ func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, sha
 		out.StartTime = remote.StartTime.DeepCopy()
 	}
 	c := statusReader{home: home, restarts: shadow.Status.Restarts}
-	out.InitContainerStatuses = c.containers(home.Spec.InitContainers, remote.InitContainerStatuses, out.InitContainerStatuses)
-	out.ContainerStatuses = c.containers(home.Spec.Containers, remote.ContainerStatuses, out.ContainerStatuses)
-	out.EphemeralContainerStatuses = c.ephemeral(remote.EphemeralContainerStatuses, out.EphemeralContainerStatuses)
+	var ephemeral []corev1.Container
+	for i := range home.Spec.EphemeralContainers {
+		ephemeral = append(ephemeral, *asContainer(&home.Spec.EphemeralContainers[i]))
+	}
+	out.InitContainerStatuses = c.containers(home.Spec.InitContainers, remote.InitContainerStatuses, out.InitContainerStatuses, awaited)
+	out.ContainerStatuses = c.containers(home.Spec.Containers, remote.ContainerStatuses, out.ContainerStatuses, awaited)
+	// Ephemeral containers run once: one that a pod made anew lacks is lost.
+	out.EphemeralContainerStatuses = c.containers(ephemeral, remote.EphemeralContainerStatuses, out.EphemeralContainerStatuses, lost)
 	out.AllocatedResources, out.Resources = remote.AllocatedResources, remote.Resources
 	takeConditions(out, home, remote)
 }
@@ -147,9 +152,7 @@ func takeAddresses(out *corev1.PodStatus, remote *corev1.PodStatus, m AddressMap
 // failed the pod, and not its own containers.
 func giveUp(out *corev1.PodStatus, reason, message string) {
 	out.Phase, out.Reason, out.Message = corev1.PodFailed, reason, message
-	out.Conditions = append(slices.DeleteFunc(out.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget
-	}), corev1.PodCondition{
+	setCondition(out, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 	})
 	for i := range out.Conditions {
@@ -158,12 +161,8 @@ func giveUp(out *corev1.PodStatus, reason, message string) {
 			c.Status, c.Reason, c.Message = corev1.ConditionFalse, "PodFailed", ""
 		}
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{
-		out.InitContainerStatuses, out.ContainerStatuses, out.EphemeralContainerStatuses,
-	} {
-		for i := range statuses {
-			lose(&statuses[i])
-		}
+	for _, container := range ContainerStatuses(out) {
+		lose(container)
 	}
 }
 
@@ -173,14 +172,14 @@ func lose(s *corev1.ContainerStatus) {
 	if s.State.Terminated != nil {
 		return
 	}
-	lost := &corev1.ContainerStateTerminated{
+	ended := &corev1.ContainerStateTerminated{
 		ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container could not be found at its provider",
 		ContainerID: s.ContainerID,
 	}
 	if s.State.Running != nil {
-		lost.StartedAt = s.State.Running.StartedAt
+		ended.StartedAt = s.State.Running.StartedAt
 	}
-	s.State = corev1.ContainerState{Terminated: lost}
+	s.State = corev1.ContainerState{Terminated: ended}
 }
 
 func takeConditions(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus) {

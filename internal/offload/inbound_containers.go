@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // statusReader reads what a provider claims about the containers of a home pod.
@@ -14,8 +15,10 @@ type statusReader struct {
 }
 
 // containers returns the statuses of the containers that the home pod names, in its order. A container that was shown
-// once stays, as on any node.
-func (c statusReader) containers(named []corev1.Container, claimed, shown []corev1.ContainerStatus) []corev1.ContainerStatus {
+// once stays, as on any node; unreported says what becomes of one that the provider no longer tells of.
+func (c statusReader) containers(
+	named []corev1.Container, claimed, shown []corev1.ContainerStatus, unreported func(*corev1.ContainerStatus) corev1.ContainerStatus,
+) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
 	for i := range named {
 		container := &named[i]
@@ -26,29 +29,15 @@ func (c statusReader) containers(named []corev1.Container, claimed, shown []core
 		case now != nil:
 			out = append(out, c.taken(container, now, was))
 		case was != nil:
-			out = append(out, awaited(was))
+			out = append(out, unreported(was))
 		}
 	}
 	return out
 }
 
-// ephemeral does the same for ephemeral containers, which run once: one that a pod made anew lacks is lost.
-func (c statusReader) ephemeral(claimed, shown []corev1.ContainerStatus) []corev1.ContainerStatus {
-	var out []corev1.ContainerStatus
-	for i := range c.home.Spec.EphemeralContainers {
-		container := asContainer(&c.home.Spec.EphemeralContainers[i])
-		now, was := statusOf(claimed, container.Name), statusOf(shown, container.Name)
-		switch {
-		case was != nil && was.State.Terminated != nil:
-			out = append(out, *was)
-		case now != nil:
-			out = append(out, c.taken(container, now, was))
-		case was != nil:
-			lost := *was.DeepCopy()
-			lose(&lost)
-			out = append(out, lost)
-		}
-	}
+func lost(was *corev1.ContainerStatus) corev1.ContainerStatus {
+	out := *was.DeepCopy()
+	lose(&out)
 	return out
 }
 
@@ -112,13 +101,14 @@ func mayRestart(spec *corev1.PodSpec, name string, exitCode int32) bool {
 			always = always || rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers ||
 				c.Name == name && ruleMatches(rule.ExitCodes, exitCode)
 		}
-		if c.Name == name && c.RestartPolicy != nil {
-			policy = corev1.RestartPolicy(*c.RestartPolicy)
+		if c.Name == name {
+			policy = ptr.Deref((*corev1.RestartPolicy)(c.RestartPolicy), spec.RestartPolicy)
 		}
 	})
+	ephemeral := slices.ContainsFunc(spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name })
 	switch {
-	case always:
-		return true
+	case ephemeral, always:
+		return !ephemeral
 	case policy == corev1.RestartPolicyOnFailure:
 		return exitCode != 0
 	default:

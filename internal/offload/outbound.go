@@ -139,27 +139,22 @@ func (s identity) inEnv(env []corev1.EnvVar) {
 }
 
 func (s identity) value(path string) (string, bool) {
-	switch path {
-	case "metadata.name":
-		return s.home.Name, true
-	case "metadata.namespace":
-		return s.home.Namespace, true
-	case "metadata.uid":
-		return string(s.home.UID), true
-	case "spec.nodeName":
-		return s.home.Spec.NodeName, true
-	case "spec.serviceAccountName":
-		return s.home.Spec.ServiceAccountName, true
-	case "status.hostIP", "status.hostIPs":
-		return s.hostIP, true
-	}
 	if key, ok := subscript(path, "metadata.labels"); ok {
 		return s.home.Labels[key], true
 	}
 	if key, ok := subscript(path, "metadata.annotations"); ok {
 		return s.home.Annotations[key], true
 	}
-	return "", false
+	value, ok := map[string]string{
+		"metadata.name":           s.home.Name,
+		"metadata.namespace":      s.home.Namespace,
+		"metadata.uid":            string(s.home.UID),
+		"spec.nodeName":           s.home.Spec.NodeName,
+		"spec.serviceAccountName": s.home.Spec.ServiceAccountName,
+		"status.hostIP":           s.hostIP,
+		"status.hostIPs":          s.hostIP,
+	}[path]
+	return value, ok
 }
 
 // subscript returns key of "field['key']".

@@ -60,17 +60,13 @@ func Condense(spec *corev1.PodSpec) []corev1.Volume {
 	var volumes []corev1.Volume
 	for _, r := range References(spec) {
 		var volume corev1.Volume
-		optional := &r.Optional
-		if !r.Optional {
-			optional = nil
-		}
 		switch r.Kind {
 		case ConfigMap:
 			volume.ConfigMap = &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: r.Name}, Optional: optional,
+				LocalObjectReference: corev1.LocalObjectReference{Name: r.Name}, Optional: &r.Optional,
 			}
 		case Secret:
-			volume.Secret = &corev1.SecretVolumeSource{SecretName: r.Name, Optional: optional}
+			volume.Secret = &corev1.SecretVolumeSource{SecretName: r.Name, Optional: &r.Optional}
 		}
 		volumes = append(volumes, volume)
 	}

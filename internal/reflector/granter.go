@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -56,9 +55,7 @@ func (g *granter) Reconcile(ctx context.Context, request reconcile.Request) (rec
 // mayRead reports whether the right is due. Namespaces of the system keep their Secrets, whatever is offloaded: no
 // provider makes twins of them either, and a policy of the chart holds the manager to it.
 func (g *granter) mayRead(namespace *corev1.Namespace) bool {
-	name := namespace.Name
-	return namespace.Labels[v1alpha1.LabelOffloads] == "true" && name != "default" && name != g.Namespace &&
-		!strings.HasPrefix(name, "kube-") && !strings.HasPrefix(name, "hanse-")
+	return namespace.Labels[v1alpha1.LabelOffloads] == "true" && !v1alpha1.IsSystemNamespace(namespace.Name, g.Namespace)
 }
 
 func (g *granter) binding(namespace string) *rbacv1.RoleBinding {

@@ -18,14 +18,14 @@ import (
 const debounce = 200 * time.Millisecond
 
 // copies are what is followed in twins: the metadata of the objects of each kind.
-var copies = map[reflection.Kind]*peers.Subject{}
+var copies = map[reflection.Kind]*peers.Subject{
+	reflection.ConfigMap: metadataOf(reflection.ConfigMap), reflection.Secret: metadataOf(reflection.Secret),
+}
 
-func init() { //nolint:gochecknoinits // one for each kind
-	for _, kind := range reflection.Kinds() {
-		example := &metav1.PartialObjectMetadata{}
-		example.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(string(kind)))
-		copies[kind] = &peers.Subject{Example: example}
-	}
+func metadataOf(kind reflection.Kind) *peers.Subject {
+	example := &metav1.PartialObjectMetadata{}
+	example.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(string(kind)))
+	return &peers.Subject{Example: example}
 }
 
 // twinOf returns the link to the peer, and what is seen of the twin of the place there, or nil if there is no twin, as far as

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -91,15 +92,10 @@ func dnsPorts() []networkingv1.NetworkPolicyPort {
 }
 
 // counted says whether the quota is in force: before it is, the API server takes nothing that it counts.
-func counted(quota *corev1.ResourceQuota) bool {
-	for name := range quota.Spec.Hard {
-		_, hard := quota.Status.Hard[name]
-		_, used := quota.Status.Used[name]
-		if !hard || !used {
-			return false
-		}
-	}
-	return true
+func counted(in *corev1.ResourceQuota) bool {
+	names := quota.ResourceNames(in.Spec.Hard)
+	return len(quota.Difference(names, quota.ResourceNames(in.Status.Hard)))+
+		len(quota.Difference(names, quota.ResourceNames(in.Status.Used))) == 0
 }
 
 // errOtherRole is returned for a RoleBinding that an administrator must remove: the role of one cannot be changed.
@@ -108,12 +104,12 @@ var errOtherRole = errors.New("a RoleBinding of that name binds another role")
 // secure gives the twin its level of Pod Security, its guards, and then, not before, lets the peer in. A suspended peer
 // is shut out first, whatever else goes wrong. It returns the reason of the mapping's condition.
 func (r *mappingReconciler) secure(ctx context.Context, twin twinOf, peer *v1alpha1.Peer, ns *corev1.Namespace) (string, error) {
-	var quota *corev1.ResourceQuota
+	var limits *corev1.ResourceQuota
 	letIn := func() error { return r.bind(ctx, twin.peerBinding(peer.Access())) }
 	steps := []func() error{
 		func() error { return r.label(ctx, ns, podSecurity(peer.Spec.PodSecurity)) },
 		func() error { return r.bind(ctx, twin.managerBinding(&r.config)) },
-		func() (err error) { quota, err = r.guard(ctx, twin, peer); return err },
+		func() (err error) { limits, err = r.guard(ctx, twin, peer); return err },
 		letIn,
 	}
 	if peer.Access() == v1alpha1.AccessSuspended {
@@ -126,7 +122,7 @@ func (r *mappingReconciler) secure(ctx context.Context, twin twinOf, peer *v1alp
 		fault.Point(fault.BetweenGuards)
 	}
 	fault.Point(fault.TwinSecured)
-	if counted(quota) {
+	if counted(limits) {
 		return v1alpha1.ReasonTwinCreated, nil
 	}
 	return v1alpha1.ReasonPending, nil
@@ -175,11 +171,11 @@ func (r *mappingReconciler) guard(ctx context.Context, twin twinOf, peer *v1alph
 	}
 	limits := limitsOf(peer)
 	named := metav1.ObjectMeta{Namespace: twin.name(), Name: guardName}
-	quota := &corev1.ResourceQuota{ObjectMeta: named}
+	objects := &corev1.ResourceQuota{ObjectMeta: named}
 	defaults := &corev1.LimitRange{ObjectMeta: named}
 	network := &networkingv1.NetworkPolicy{ObjectMeta: named}
-	return quota, errors.Join(
-		r.put(ctx, quota, func() error { quota.Spec = quotaOf(&limits, wait == 0); return nil }),
+	return objects, errors.Join(
+		r.put(ctx, objects, func() error { objects.Spec = quotaOf(&limits, wait == 0); return nil }),
 		r.put(ctx, defaults, func() error { defaults.Spec = limitRangeOf(&limits); return nil }),
 		r.put(ctx, network, func() error { network.Spec = twin.networkPolicy(own); return nil }),
 	)

@@ -152,7 +152,7 @@ func (r *mappingReconciler) ensure(
 }
 
 func (r *mappingReconciler) offloadable(home string) bool {
-	return len(validation.IsDNS1123Label(home)) == 0 && !forbidden(home, r.config.Namespace)
+	return len(validation.IsDNS1123Label(home)) == 0 && !v1alpha1.IsSystemNamespace(home, r.config.Namespace)
 }
 
 // create makes the namespace, and returns nil if the peer has as many as it may have. It is done by one at a time, so

@@ -33,20 +33,6 @@ func TwinName(peer, home string) string {
 	return strings.TrimRight(home, "-") + suffix
 }
 
-// forbidden says whether a namespace is one of a system, which is never offloaded.
-func forbidden(home, system string) bool {
-	return home == "default" || home == system ||
-		strings.HasPrefix(home, "kube-") || strings.HasPrefix(home, "hanse-")
-}
-
-// grants says whether one of the patterns, in which * stands for anything, is the name's.
-func grants(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		matches, err := path.Match(pattern, name)
-		return err == nil && matches
-	})
-}
-
 // twinOf identifies a twin namespace: whose it is and what it stands for.
 type twinOf struct {
 	peer      string
@@ -69,10 +55,14 @@ func (t twinOf) called(name string) twinOf {
 
 func (t twinOf) name() string { return cmp.Or(t.chosen, TwinName(t.peer, t.home)) }
 
-// granted says whether the peer may give the twin its name. One that we make has it by right.
+// granted says whether the peer may give the twin its name, by patterns in which * stands for anything. One that we make has
+// its name by right.
 func (t twinOf) granted(patterns []string, system string) bool {
-	return t.chosen == "" || len(validation.IsDNS1123Label(t.chosen)) == 0 && !forbidden(t.chosen, system) &&
-		grants(patterns, t.chosen)
+	return t.chosen == "" || len(validation.IsDNS1123Label(t.chosen)) == 0 && !v1alpha1.IsSystemNamespace(t.chosen, system) &&
+		slices.ContainsFunc(patterns, func(pattern string) bool {
+			matches, err := path.Match(pattern, t.chosen)
+			return err == nil && matches
+		})
 }
 
 func (t twinOf) namespace(level v1alpha1.PodSecurityLevel) *corev1.Namespace {
@@ -140,5 +130,5 @@ func twinIn(ns *corev1.Namespace) (twinOf, bool) {
 		clusterID: ns.Labels[v1alpha1.LabelClusterID],
 		home:      ns.Annotations[v1alpha1.AnnotationHomeNamespace],
 	}.called(ns.Name)
-	return t, t.peer != "" && t.home != "" && !forbidden(ns.Name, "") && t.owns(ns)
+	return t, t.peer != "" && t.home != "" && !v1alpha1.IsSystemNamespace(ns.Name, "") && t.owns(ns)
 }
