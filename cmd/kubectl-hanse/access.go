@@ -166,26 +166,24 @@ func (v peerVerb) setAccess(peer *v1alpha1.Peer) error {
 // awaitDrained waits until the peer has no pods here, and tells which are left. A consumer that was not heard of does not
 // know that it is to drain.
 func awaitDrained(ctx context.Context, c client.Client, peer *v1alpha1.Peer, told *progress) error {
-	name, left := peer.Name, []string(nil)
-	err := install.Until(ctx, name+" to move its pods away", func(ctx context.Context) (bool, error) {
+	name := peer.Name
+	return install.Until(ctx, name+" to move its pods away", func(ctx context.Context) (bool, error) {
 		seen := take(ctx, c, scope{}, time.Time{}, partNamespaces, partShadowPods, partPeers)
 		if err := seen.err(partNamespaces, partShadowPods); err != nil {
 			return false, err
+		}
+		left := seen.podsOf(name)
+		if len(left) == 0 {
+			return true, nil
 		}
 		why := ""
 		if now := seen.peer(name); now != nil && !meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionReady) {
 			why = because(currentCondition(now, v1alpha1.ConditionReady))
 		}
-		if left = seen.podsOf(name); len(left) > 0 {
-			told.tell("Still here: " + some(left) + why)
-		}
-		return len(left) == 0, nil
+		told.tell("Still here: " + some(left) + why)
+		return false, fmt.Errorf("still here: %s. %s goes on moving them; its PodDisruptionBudgets may hold them, or it may have no "+
+			"room. Run this again to wait on; `kubectl hanse unpeer %s` ends them", some(left), name, name)
 	})
-	if err != nil && len(left) > 0 {
-		return fmt.Errorf("%w: still here: %s. %s goes on moving them; its PodDisruptionBudgets may hold them, or it may have no "+
-			"room. Run this again to wait on; `kubectl hanse unpeer %s` ends them", err, some(left), name, name)
-	}
-	return err
 }
 
 // decide puts the decision on the advertisement, unless that makes no sense or nobody's word is waited for.
@@ -208,24 +206,21 @@ func (v peerVerb) decide(ad *v1alpha1.Advertisement, peer string, now time.Time)
 
 // awaitAnswer waits until the manager has acted on the decision.
 func (v peerVerb) awaitAnswer(ctx context.Context, c client.Client, peer *v1alpha1.Peer, _ *progress) error {
-	var ack v1alpha1.Acknowledgement
-	err := install.Until(ctx, "Hanse to answer "+peer.Name, func(ctx context.Context) (bool, error) {
+	return install.Until(ctx, "Hanse to answer "+peer.Name, func(ctx context.Context) (bool, error) {
 		ad, err := advertisementOf(ctx, c, peer)
 		if err != nil {
 			return false, err
 		}
-		if ad.Annotations[v1alpha1.AnnotationDecision] != v.decision {
+		ack := ad.Status.Acknowledgement
+		switch {
+		case ad.Annotations[v1alpha1.AnnotationDecision] != v.decision:
 			return false, install.Final(fmt.Errorf("%s has changed its terms meanwhile: look at them with `kubectl hanse table`, and decide again", peer.Name))
+		case ack == nil || ack.State == v.wants:
+			return ack != nil, nil
+		default:
+			return false, fmt.Errorf("the answer is still %s: %s", ack.State, strings.TrimSpace(ack.Reason+" "+printable(ack.Message)))
 		}
-		if ad.Status.Acknowledgement != nil {
-			ack = *ad.Status.Acknowledgement
-		}
-		return ack.State == v.wants, nil
 	})
-	if err != nil && ack.State != "" {
-		return fmt.Errorf("%w: the answer is still %s: %s", err, ack.State, strings.TrimSpace(ack.Reason+" "+printable(ack.Message)))
-	}
-	return err
 }
 
 // peerNamed reads the Peer of that name, or the one of the cluster of that id.

@@ -46,10 +46,18 @@ func (f *agentlessFlags) validate(as string) error {
 	return nil
 }
 
-func (f *agentlessFlags) put(peer *v1alpha1.Peer) {
+// put makes the Peer, which may be a new one, stand for the cluster without Hanse.
+func (f *agentlessFlags) put(peer *v1alpha1.Peer) error {
+	switch {
+	case !peer.DeletionTimestamp.IsZero():
+		return errors.New("it is being deleted: try again when it is gone")
+	case peer.ResourceVersion != "" && !peer.Agentless():
+		return errors.New("it is a peer with Hanse: say another name with --as")
+	}
 	peer.Spec.Mode = v1alpha1.ModeAgentless
 	peer.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
 	peer.Spec.Namespaces = f.namespaces
+	return nil
 }
 
 func runAgentless(command *cobra.Command, global *globalFlags, flags *joinFlags) error {
@@ -58,9 +66,8 @@ func runAgentless(command *cobra.Command, global *globalFlags, flags *joinFlags)
 		return err
 	}
 	if flags.dry() {
-		peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: flags.as}}
-		flags.put(peer)
-		return printObjects(command.OutOrStdout(), withSecret(peer, v1alpha1.LinkSecret, linkData(credentials))...)
+		peer := blankPeer(flags.as)
+		return errors.Join(flags.put(peer), printObjects(command.OutOrStdout(), withSecret(peer, v1alpha1.LinkSecret, credentials)...))
 	}
 	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
 		if err := flags.joinAgentless(ctx, c.client, flags.as, credentials); err != nil || !flags.wait {
@@ -71,52 +78,31 @@ func runAgentless(command *cobra.Command, global *globalFlags, flags *joinFlags)
 }
 
 // joinAgentless writes the Peer and the credentials for it.
-func (f *agentlessFlags) joinAgentless(ctx context.Context, c client.Client, name string, credentials []byte) error {
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	err := write(ctx, c, peer, func() error {
-		switch {
-		case !peer.DeletionTimestamp.IsZero():
-			return errors.New("it is being deleted: try again when it is gone")
-		case peer.ResourceVersion != "" && !peer.Agentless():
-			return errors.New("it is a peer with Hanse: say another name with --as")
-		}
-		f.put(peer)
-		return nil
-	})
-	if err != nil {
+func (f *agentlessFlags) joinAgentless(ctx context.Context, c client.Client, name string, credentials map[string][]byte) error {
+	peer := blankPeer(name)
+	if err := write(ctx, c, peer, func() error { return f.put(peer) }); err != nil {
 		return err
 	}
-	return putTenantSecret(ctx, c, name, v1alpha1.LinkSecret, linkData(credentials))
-}
-
-func linkData(credentials []byte) map[string][]byte {
-	return map[string][]byte{v1alpha1.LinkSecretKey: credentials}
+	return putTenantSecret(ctx, c, name, v1alpha1.LinkSecret, credentials)
 }
 
 // awaitAgentless waits until the manager has looked at the peer, and tells what it found.
 func awaitAgentless(ctx context.Context, command *cobra.Command, c client.Client, name string) error {
-	found := &metav1.Condition{}
+	var ready *metav1.Condition
 	err := install.Until(ctx, "the manager to look at Peer "+name, func(ctx context.Context) (bool, error) {
 		peer, err := readPeer(ctx, c, name)
-		if err != nil {
-			return false, err
-		}
-		ready := currentCondition(peer, v1alpha1.ConditionReady)
-		if ready == nil || ready.Reason == v1alpha1.ReasonPending || ready.Reason == v1alpha1.ReasonCredentialsMissing {
-			return false, nil
-		}
-		found = ready
-		return true, nil
+		ready = currentCondition(peer, v1alpha1.ConditionReady)
+		return ready != nil && ready.Reason != v1alpha1.ReasonPending && ready.Reason != v1alpha1.ReasonCredentialsMissing, err
 	})
 	if err != nil {
 		return err
 	}
-	return say(command, "%s is an agentless peer%s\n", name, because(found))
+	return say(command, "%s is an agentless peer%s\n", name, because(ready))
 }
 
-// flattenKubeconfig reads a kubeconfig and returns its current context alone, with all that it needs in it: whatever
+// flattenKubeconfig reads a kubeconfig and returns, for a Secret, its current context alone, with all that it needs: whatever
 // would have Hanse run a program or read a file is refused.
-func flattenKubeconfig(path, peer string) ([]byte, error) {
+func flattenKubeconfig(path, peer string) (map[string][]byte, error) {
 	config, err := clientcmd.LoadFromFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read --remote-kubeconfig: %w", err)
@@ -130,11 +116,12 @@ func flattenKubeconfig(path, peer string) ([]byte, error) {
 	// Hanse takes no credentials that lead into any other namespace by default. Those to work in are in the Peer.
 	config.Contexts[config.CurrentContext].Namespace = v1alpha1.TenantNamespace(peer)
 	config.Extensions = nil
-	data, err := clientcmd.Write(*config)
+	text, err := clientcmd.Write(*config)
 	if err != nil {
 		return nil, fmt.Errorf("encode the kubeconfig: %w", err)
 	}
-	if _, err := peers.ParseCredentials(linkData(data)); err != nil {
+	data := map[string][]byte{v1alpha1.LinkSecretKey: text}
+	if _, err := peers.ParseCredentials(data); err != nil {
 		return nil, fmt.Errorf("%s cannot be used: %w. A kubeconfig with a token of a ServiceAccount there can", path, err)
 	}
 	return data, nil

@@ -48,17 +48,17 @@ func TestKubeconfigsAreFlattened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.Load(data)
+	config, err := clientcmd.Load(data[v1alpha1.LinkSecretKey])
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(config.Clusters) != 1 || len(config.AuthInfos) != 1 || len(config.Contexts) != 1 {
-		t.Errorf("it holds more than one connection:\n%s", data)
+		t.Errorf("it holds more than one connection:\n%s", data[v1alpha1.LinkSecretKey])
 	}
 	if got := string(config.Clusters["bremen"].CertificateAuthorityData); got != "authority in a file" {
 		t.Errorf("authority %q", got)
 	}
-	if _, err := peers.ParseCredentials(map[string][]byte{v1alpha1.LinkSecretKey: data}); err != nil {
+	if _, err := peers.ParseCredentials(data); err != nil {
 		t.Errorf("Hanse does not take it: %v", err)
 	}
 }
@@ -108,7 +108,7 @@ func TestAgentlessJoinWritesPeerAndCredentials(t *testing.T) {
 		return errors.Join(prepare(ctx, c, written), c.Update(ctx, peer))
 	}
 	flags := &agentlessFlags{agentless: true, namespaces: []string{"a", "b"}}
-	if err := flags.joinAgentless(soon(t), w.client, "bremen", []byte("kubeconfig")); err != nil {
+	if err := flags.joinAgentless(soon(t), w.client, "bremen", map[string][]byte{v1alpha1.LinkSecretKey: []byte("kubeconfig")}); err != nil {
 		t.Fatal(err)
 	}
 	want := v1alpha1.PeerSpec{

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/internal/install"
 )
@@ -162,7 +163,7 @@ func (s *snapshot) checkDeployments(about subject) []finding {
 }
 
 func checkDeployment(d *appsv1.Deployment) []finding {
-	about, want := subject{topicDeployments, "Deployment " + d.Name}, install.Replicas(d)
+	about, want := subject{topicDeployments, "Deployment " + d.Name}, ptr.Deref(d.Spec.Replicas, 1)
 	found := fmt.Sprintf("%d of %d replicas are available", d.Status.AvailableReplicas, want)
 	switch {
 	case want == 0:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,19 +44,16 @@ func newInstallCommand(global *globalFlags) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return runInstall(command, global, flags) },
 	}
-	flags.bind(command.Flags())
-	return command
-}
-
-func (f *installFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.clusterID, "cluster-id", "",
+	f := command.Flags()
+	f.StringVar(&flags.clusterID, "cluster-id", "",
 		"id by which peers know this cluster, a DNS label of at most 30 characters that can never be changed; by default one is made")
-	flags.StringVar(&f.image, "image", "", "image of Hanse; by default hanse.dev/hanse at this client's version")
-	flags.StringVar(&f.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default as the nodes say")
-	flags.StringVar(&f.addressPool, "address-pool", "", "range from which peers' pods get their addresses here")
-	flags.StringArrayVar(&f.set, "set", nil, "value of the chart, as key=value; may be given several times")
-	f.dryRunFlags.bind(flags)
-	f.waitFlags.bind(flags, 5*time.Minute, "Hanse runs")
+	f.StringVar(&flags.image, "image", "", "image of Hanse; by default hanse.dev/hanse at this client's version")
+	f.StringVar(&flags.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default as the nodes say")
+	f.StringVar(&flags.addressPool, "address-pool", "", "range from which peers' pods get their addresses here")
+	f.StringArrayVar(&flags.set, "set", nil, "value of the chart, as key=value; may be given several times")
+	flags.dryRunFlags.bind(f)
+	flags.waitFlags.bind(f, 5*time.Minute, "Hanse runs")
+	return command
 }
 
 // values are those of the chart that the flags mean. --set comes last.
@@ -84,13 +80,12 @@ func (f *installFlags) values() (map[string]any, error) {
 
 // splitImage takes a tag or digest off the name of an image. A colon before the last slash is that of a port.
 func splitImage(image string) (repository, tag string) {
-	if at := strings.Index(image, "@"); at >= 0 {
-		return image[:at], image[at+1:]
+	if name, digest, found := strings.Cut(image, "@"); found {
+		return name, digest
 	}
-	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
-		return image[:colon], image[colon+1:]
-	}
-	return image, ""
+	path := strings.LastIndex(image, "/") + 1
+	name, tag, _ := strings.Cut(image[path:], ":")
+	return image[:path] + name, tag
 }
 
 func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags) error {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -80,7 +81,7 @@ func runInvite(command *cobra.Command, global *globalFlags, flags *inviteFlags, 
 		if flags.output == "token" {
 			return errors.New("--dry-run=client makes no token: its --output is yaml")
 		}
-		peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		peer := blankPeer(name)
 		flags.put(peer, nil, time.Now())
 		return printObjects(command.OutOrStdout(), peer)
 	}
@@ -125,7 +126,7 @@ func (r invitationRequest) write(ctx context.Context, c client.Client, name stri
 	if err != nil {
 		return nil, err
 	}
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	peer := blankPeer(name)
 	return peer, write(ctx, c, peer, func() error {
 		if err := r.allowed(peer); err != nil {
 			return err
@@ -143,15 +144,12 @@ func awaitInvitation(
 	err := install.Until(ctx, "the manager to make the invitation (does it run? See `kubectl hanse check`)",
 		func(ctx context.Context) (bool, error) {
 			secret, err := tenantSecret(ctx, c, name, v1alpha1.InvitationSecret)
-			if err != nil {
-				return false, err
-			}
 			if serialOf(secret) == serial && len(secret.Data[v1alpha1.InvitationToken]) > 0 {
 				found = secret
 				return true, nil
 			}
-			peer, err := readPeer(ctx, c, name)
-			if err != nil {
+			peer, peerErr := readPeer(ctx, c, name)
+			if err := errors.Join(err, peerErr); err != nil {
 				return false, err
 			}
 			return false, notInvited(peer, told)
@@ -202,10 +200,7 @@ func (r invitationRequest) check() error {
 }
 
 func checkServers(servers []string) error {
-	if len(servers) == 0 {
-		return nil
-	}
-	if err := trust.CheckServers(servers); err != nil {
+	if err := trust.CheckServers(servers); err != nil && len(servers) > 0 {
 		return fmt.Errorf("--server: %w", err)
 	}
 	return nil
@@ -285,20 +280,15 @@ func spent(peer *v1alpha1.Peer) bool {
 
 // madeSerial is that of the last invitation that the manager has told of.
 func madeSerial(peer *v1alpha1.Peer) int64 {
-	if peer.Status.Invitation == nil {
-		return -1
-	}
-	return peer.Status.Invitation.Serial
+	return ptr.Deref(peer.Status.Invitation, v1alpha1.InvitationStatus{Serial: -1}).Serial
 }
 
 // serialOf is that of the invitation in the Secret, and lower than any if there is none.
 func serialOf(secret *corev1.Secret) int64 {
-	if secret == nil {
-		return -1
+	if secret != nil {
+		if serial, err := strconv.ParseInt(secret.Annotations[v1alpha1.AnnotationSerial], 10, 64); err == nil {
+			return serial
+		}
 	}
-	serial, err := strconv.ParseInt(secret.Annotations[v1alpha1.AnnotationSerial], 10, 64)
-	if err != nil {
-		return -1
-	}
-	return serial
+	return -1
 }

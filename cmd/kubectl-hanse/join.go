@@ -169,24 +169,15 @@ func (j *joining) data() map[string][]byte {
 	return map[string][]byte{v1alpha1.InvitationToken: []byte(j.text)}
 }
 
-// withSecret is the Peer with its tenant namespace and a Secret in it.
+// withSecret is the Peer with a Secret in its tenant namespace, and that one as the manager takes it if it is there already.
 func withSecret(peer *v1alpha1.Peer, name string, data map[string][]byte) []client.Object {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: name}, Data: data}
-	return []client.Object{peer, tenantNamespace(peer), secret}
-}
-
-// tenantNamespace is the one that the manager would make for the Peer, or takes if it is there already.
-func tenantNamespace(peer *v1alpha1.Peer) *corev1.Namespace {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: v1alpha1.TenantNamespace(peer.Name),
-		Labels: map[string]string{
-			v1alpha1.LabelType: v1alpha1.TypeTenant, v1alpha1.LabelPeer: peer.Name, v1alpha1.LabelManaged: "true",
-		},
-	}}
-	if peer.Spec.ClusterID != "" {
-		ns.Labels[v1alpha1.LabelClusterID] = peer.Spec.ClusterID
+	in := v1alpha1.TenantNamespace(peer.Name)
+	labels := map[string]string{v1alpha1.LabelType: v1alpha1.TypeTenant, v1alpha1.LabelPeer: peer.Name, v1alpha1.LabelManaged: "true"}
+	return []client.Object{
+		peer,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in, Labels: labels}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}, Data: data},
 	}
-	return ns
 }
 
 // put makes the Peer stand for the provider. Our invitation for it, which lies in the Secret (nil if there is none), must
@@ -226,19 +217,19 @@ func (j *joining) choose(ctx context.Context, c client.Client) error {
 	if err := seen.err(partPeers); err != nil {
 		return err
 	}
-	for i := range seen.peers.Items {
-		known := &seen.peers.Items[i]
-		if known.Spec.ClusterID != j.invitation.ClusterID || known.Name == j.as {
-			continue
-		}
-		if j.as != "" {
-			return fmt.Errorf("cluster %q is Peer %s here already: say --as %s, or `kubectl hanse unpeer %s` first",
-				j.invitation.ClusterID, known.Name, known.Name, known.Name)
-		}
-		j.as = known.Name
-		if known.Name != j.invitation.ClusterID {
-			j.report("Cluster %s is called %s here", j.invitation.ClusterID, known.Name)
-		}
+	i := slices.IndexFunc(seen.peers.Items, func(p v1alpha1.Peer) bool {
+		return p.Spec.ClusterID == j.invitation.ClusterID && p.Name != j.as
+	})
+	if i < 0 {
+		return nil
+	}
+	known := seen.peers.Items[i].Name
+	if j.as != "" {
+		return fmt.Errorf("cluster %q is Peer %s here already: say --as %s, or `kubectl hanse unpeer %s` first",
+			j.invitation.ClusterID, known, known, known)
+	}
+	if j.as = known; known != j.invitation.ClusterID {
+		j.report("Cluster %s is called %s here", j.invitation.ClusterID, known)
 	}
 	return nil
 }
@@ -273,20 +264,14 @@ func doJoin(ctx context.Context, command *cobra.Command, c client.Client, j *joi
 // write makes what the manager needs in order to use the invitation, and returns the Peer's condition Session from before.
 // What was done before stays done: an invitation that was used is not asked for once more.
 func (j *joining) write(ctx context.Context, c client.Client) (*metav1.Condition, error) {
-	joined, err := j.joined(ctx, c)
-	if err != nil {
-		return nil, err
-	}
+	joined, joinedErr := j.joined(ctx, c)
 	// It may lie there already, beside what the manager has added.
-	stored, err := j.has(ctx, c, v1alpha1.JoinSecret, v1alpha1.InvitationToken, j.text)
-	if err != nil {
-		return nil, err
-	}
+	stored, storedErr := j.has(ctx, c, v1alpha1.JoinSecret, v1alpha1.InvitationToken, j.text)
 	back, err := tenantSecret(ctx, c, j.name(), v1alpha1.InvitationSecret)
-	if err != nil {
+	if err := errors.Join(joinedErr, storedErr, err); err != nil {
 		return nil, err
 	}
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: j.name()}}
+	peer := blankPeer(j.name())
 	err = write(ctx, c, peer, func() error {
 		if err := j.allowed(peer); err != nil || joined || stored {
 			return err
@@ -354,7 +339,7 @@ var refusals = []string{
 // Session of an earlier attempt, nil if there was none: as long as it stands there, nobody has looked at this one.
 func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Condition) (*v1alpha1.Peer, error) {
 	told := &progress{report: j.report}
-	peer := &v1alpha1.Peer{}
+	var peer *v1alpha1.Peer
 	err := install.Until(ctx, j.name()+" to be ready", func(ctx context.Context) (bool, error) {
 		joined, err := j.joined(ctx, c)
 		if err != nil {
@@ -363,39 +348,34 @@ func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Con
 		if peer, err = readPeer(ctx, c, j.name()); err != nil {
 			return false, err
 		}
-		session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
+		why := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
 		switch {
 		case joined:
-			return isReady(peer, told) || !j.mutually() && isProvider(peer), nil
-		case session == nil, before != nil && session.Reason == before.Reason && session.Message == before.Message:
-			return false, nil
-		case session.Status == metav1.ConditionFalse && slices.Contains(refusals, session.Reason):
-			return false, install.Final(fmt.Errorf("the invitation of %s was not accepted%s", j.invitation.ClusterID, because(session)))
+			if isReady(peer, told) || !j.mutually() && isProvider(peer) {
+				return true, nil
+			}
+		case why == nil, before != nil && why.Reason == before.Reason && why.Message == before.Message:
+		case why.Status == metav1.ConditionFalse && slices.Contains(refusals, why.Reason):
+			return false, install.Final(fmt.Errorf("the invitation of %s was not accepted%s", j.invitation.ClusterID, because(why)))
+		default:
+			before = nil
+			told.tell(why.Message)
 		}
-		before = nil
-		told.tell(session.Message)
-		return false, nil
+		if why == nil || why.Status != metav1.ConditionFalse {
+			why = meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
+		}
+		return false, fmt.Errorf("it is not%s (`kubectl hanse status %s` shows more)", because(why), j.name())
 	})
-	if err == nil {
-		return peer, nil
-	}
-	why := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
-	if why == nil || why.Status != metav1.ConditionFalse {
-		why = meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
-	}
-	return nil, fmt.Errorf("%w%s (`kubectl hanse status %s` shows more)", err, because(why), j.name())
+	return peer, err
 }
 
 // isReady reports whether the Peer, as its spec is now, is Ready, and tells why it is not.
 func isReady(peer *v1alpha1.Peer, told *progress) bool {
 	ready := currentCondition(peer, v1alpha1.ConditionReady)
-	if ready == nil {
-		return false
-	}
-	if ready.Status != metav1.ConditionTrue {
+	if ready != nil && ready.Status != metav1.ConditionTrue {
 		told.tell(ready.Message)
 	}
-	return ready.Status == metav1.ConditionTrue
+	return ready != nil && ready.Status == metav1.ConditionTrue
 }
 
 // isProvider reports whether pods can run at the peer, though it may have an invitation of ours that it has not used.

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -159,24 +158,19 @@ func (s *snapshot) checkIdle(name string) error {
 
 // awaitUnpeered waits until the Peer is gone, and tells what it waits for itself.
 func awaitUnpeered(ctx context.Context, c client.Client, name string, told *progress) error {
-	var ready *metav1.Condition
-	err := install.Until(ctx, "Peer "+name+" to go", func(ctx context.Context) (bool, error) {
+	return install.Until(ctx, "Peer "+name+" to go", func(ctx context.Context) (bool, error) {
 		peer := &v1alpha1.Peer{}
 		found, err := read(ctx, c, "", name, peer)
 		if !found {
 			return err == nil, err
 		}
-		ready = meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
+		ready := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
 		if ready != nil && ready.Reason == v1alpha1.ReasonParting { // until then it speaks of before
 			told.tell(ready.Message)
 		}
-		return false, nil
+		return false, fmt.Errorf("it is still there%s. The unpeering goes on by itself, and running this again waits on. --drain=now does not "+
+			"keep PodDisruptionBudgets; if the peer is gone for ever: kubectl hanse unpeer %s --force", because(ready), name)
 	})
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w%s. The unpeering goes on by itself, and running this again waits on. --drain=now does not keep "+
-		"PodDisruptionBudgets; if the peer is gone for ever: kubectl hanse unpeer %s --force", err, because(ready), name)
 }
 
 // notRemoved says what a forced unpeering leaves at the peer, which is not asked.

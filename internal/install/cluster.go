@@ -25,7 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 const (
@@ -159,32 +163,23 @@ func Missing(ctx context.Context, c client.Client, objects []*unstructured.Unstr
 
 // WaitAvailable waits until what the manifest runs is running.
 func (c Cluster) WaitAvailable(ctx context.Context, m Manifest) error {
-	for _, object := range m.Objects {
-		if object.GetKind() != "Deployment" {
-			continue
-		}
-		err := Until(ctx, Describe(object)+" to run", func(ctx context.Context) (bool, error) {
-			deployment := &appsv1.Deployment{}
-			if err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), deployment); err != nil {
+	return Until(ctx, "Hanse to run", func(ctx context.Context) (bool, error) {
+		for _, object := range m.Objects {
+			if object.GetKind() != deploymentKind.Kind {
+				continue
+			}
+			found := &appsv1.Deployment{}
+			if err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), found); err != nil {
 				return false, err
 			}
-			want, status := Replicas(deployment), deployment.Status
-			return status.ObservedGeneration >= deployment.Generation &&
-				status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want, nil
-		})
-		if err != nil {
-			return err
+			want, has := ptr.Deref(found.Spec.Replicas, 1), found.Status
+			if has.ObservedGeneration < found.Generation ||
+				has.UpdatedReplicas != want || has.Replicas != want || has.AvailableReplicas != want {
+				return false, fmt.Errorf("%s: %d of %d replicas are available", Describe(object), has.AvailableReplicas, want)
+			}
 		}
-	}
-	return nil
-}
-
-// Replicas is how many pods a Deployment wants.
-func Replicas(d *appsv1.Deployment) int32 {
-	if d.Spec.Replicas == nil {
-		return 1
-	}
-	return *d.Spec.Replicas
+		return true, nil
+	})
 }
 
 // prune removes what carries the chart's label but is not in the manifest.
@@ -193,17 +188,13 @@ func (c Cluster) prune(ctx context.Context, m Manifest) error {
 	if err != nil {
 		return err
 	}
-	for i := range found {
-		isFound := func(wanted *unstructured.Unstructured) bool { return Describe(wanted) == Describe(&found[i]) }
-		if slices.ContainsFunc(m.Objects, isFound) {
-			continue
-		}
-		c.Report("Removing %s, which is no longer wanted", Describe(&found[i]))
-		if err := c.delete(ctx, &found[i]); err != nil {
-			return err
-		}
+	unwanted := slices.DeleteFunc(found, func(o unstructured.Unstructured) bool {
+		return slices.ContainsFunc(m.Objects, func(wanted *unstructured.Unstructured) bool { return Describe(wanted) == Describe(&o) })
+	})
+	for i := range unwanted {
+		c.Report("Removing %s, which is no longer wanted", Describe(&unwanted[i]))
 	}
-	return nil
+	return c.delete(ctx, unwanted)
 }
 
 // list returns the selected objects. There are none of a kind that the cluster does not know.
@@ -225,9 +216,11 @@ func (c Cluster) list(ctx context.Context, selected ...selection) ([]unstructure
 	return all, nil
 }
 
-func (c Cluster) delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	if err := c.Client.Delete(ctx, object, options...); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete %s: %w", Describe(object), err)
+func (c Cluster) delete(ctx context.Context, objects []unstructured.Unstructured, options ...client.DeleteOption) error {
+	for i := range objects {
+		if err := c.Client.Delete(ctx, &objects[i], options...); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s: %w", Describe(&objects[i]), err)
+		}
 	}
 	return nil
 }
@@ -239,7 +232,7 @@ type finalError struct{ error }
 func Final(err error) error { return finalError{err} }
 
 // Until asks until the answer is yes. An error may change with time, such as where something is not there yet, unless it is
-// Final.
+// Final. If the context ends, the last error says how things stood.
 func Until(ctx context.Context, what string, ask func(context.Context) (bool, error)) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
@@ -252,8 +245,11 @@ func Until(ctx context.Context, what string, ask func(context.Context) (bool, er
 	if end := (finalError{}); errors.As(err, &end) {
 		return end.error
 	}
+	if err != nil && last != nil {
+		return fmt.Errorf("wait for %s: %w: %w", what, err, last)
+	}
 	if err != nil {
-		return fmt.Errorf("wait for %s: %w", what, errors.Join(last, err))
+		return fmt.Errorf("wait for %s: %w", what, err)
 	}
 	return nil
 }
@@ -274,6 +270,69 @@ func isEstablished(object *unstructured.Unstructured) bool {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, definition)
 	return err == nil && apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established)
+}
+
+// WaitPlaced waits until new pods of the namespace are placed as its offloading says, and as the manager has decided if
+// there is something to decide; without an offloading, until they are placed as if there were no Hanse. Policies and their
+// parameters take a moment to be acted on.
+func (c Cluster) WaitPlaced(ctx context.Context, namespace string) error {
+	return Until(ctx, "new pods of namespace "+namespace+" to be placed as it is wanted", func(ctx context.Context) (bool, error) {
+		offloading := &v1alpha1.NamespaceOffloading{}
+		key := client.ObjectKey{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName}
+		err := c.Client.Get(ctx, key, offloading)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && !offloading.DeletionTimestamp.IsZero():
+			return c.tryPod(ctx, namespace, offload.LeftAlone)
+		case err != nil:
+			return false, fmt.Errorf("read NamespaceOffloading %s: %w", key, err)
+		case offloading.Spec.Strategy != v1alpha1.StrategyLocal && !isDecided(offloading):
+			return false, nil
+		}
+		placement, err := offload.NewPlacement(offloading)
+		if err != nil {
+			return false, err
+		}
+		return c.tryPod(ctx, namespace, placement.Admitted)
+	})
+}
+
+// isDecided reports whether the manager has looked at the spec as it is now. That no cluster fits is a decision too.
+func isDecided(offloading *v1alpha1.NamespaceOffloading) bool {
+	placed := meta.FindStatusCondition(offloading.Status.Conditions, v1alpha1.ConditionPlaced)
+	return placed != nil && placed.ObservedGeneration >= offloading.Generation
+}
+
+// tryPod asks what would become of a pod, which is not made. Whoever may not make pods there, or such ones, cannot ask
+// and need not wait.
+func (c Cluster) tryPod(ctx context.Context, namespace string, isRight func(*corev1.Pod) bool) (bool, error) {
+	probe := probePod(namespace)
+	err := c.Client.Create(ctx, probe, client.DryRunAll)
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return err == nil && isRight(probe), err
+}
+
+// probePod is a pod that any namespace takes. It is never made.
+func probePod(namespace string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "hanse-probe-"},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: new(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot:   new(true),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name:  "probe",
+				Image: "probe",
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: new(false),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+		},
+	}
 }
 
 // MinimumKubernetes is the oldest version of Kubernetes that Hanse is installed in.

@@ -54,15 +54,7 @@ func (c Cluster) Remove(ctx context.Context, r Removal) error {
 	}
 	for _, s := range c.steps(r, away) {
 		c.Report("%s", s.doing)
-		if s.first != nil {
-			if err := s.first(ctx); err != nil {
-				return err
-			}
-		}
-		if err := c.deleteAll(ctx, s.objects); err != nil {
-			return err
-		}
-		if err := c.waitGone(ctx, slices.Concat(s.objects, s.theirs)...); err != nil {
+		if err := c.do(ctx, s, r.Timeout); err != nil {
 			return err
 		}
 	}
@@ -75,6 +67,29 @@ type step struct {
 	first   func(context.Context) error // what is done before objects are deleted
 	objects []selection                 // what is deleted, and waited for
 	theirs  []selection                 // what goes with it, and is waited for too
+	// late is what is done if Hanse does not clean up in the time that it is given. Without it there is no such limit.
+	late func(context.Context, error) error
+}
+
+func (c Cluster) do(ctx context.Context, s step, patience time.Duration) error {
+	if s.first != nil {
+		if err := s.first(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.deleteAll(ctx, s.objects); err != nil {
+		return err
+	}
+	gone := slices.Concat(s.objects, s.theirs)
+	if s.late == nil {
+		return c.waitGone(ctx, gone...)
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := c.waitGone(limited, gone...); err != nil {
+		return s.late(ctx, err)
+	}
+	return nil
 }
 
 func (c Cluster) steps(r Removal, away []selection) []step {
@@ -83,8 +98,18 @@ func (c Cluster) steps(r Removal, away []selection) []step {
 	ownPods := selection{kind: podKind, options: chart[0].options}
 	return []step{
 		{doing: "Ending the offloading of namespaces", first: c.removeOffloadings},
-		{doing: "Ending pods on virtual nodes", first: func(ctx context.Context) error { return c.endPods(ctx, away, r.Timeout) }},
-		{doing: "Leaving peers", first: func(ctx context.Context) error { return c.removePeers(ctx, r) }},
+		{doing: "Ending pods on virtual nodes", objects: away, late: func(ctx context.Context, _ error) error {
+			c.Report("Some pods did not end within %s; removing them without waiting for their provider", r.Timeout)
+			return c.deleteAll(ctx, away, client.GracePeriodSeconds(0))
+		}},
+		// `hanse kubelet` ends what runs on the virtual nodes, and the nodes.
+		{doing: "Leaving peers", objects: []selection{of("Peer")}, theirs: []selection{virtualNodes}, late: func(_ context.Context, err error) error {
+			if !r.Force {
+				return fmt.Errorf("%w; see the conditions of the peers and whether `kubectl -n %s get pods` are well, or say --force", err, r.Namespace)
+			}
+			c.Report("Hanse did not leave its peers within %s; cleaning up without it", r.Timeout)
+			return nil
+		}},
 		{doing: "Stopping Hanse", objects: chart[:1], theirs: []selection{ownPods}},
 		{doing: "Removing virtual nodes", objects: []selection{virtualNodes}},
 		// Without the policies, finalizers can be taken off.
@@ -103,12 +128,7 @@ func (c Cluster) deleteAll(ctx context.Context, selected []selection, options ..
 	if err != nil {
 		return err
 	}
-	for i := range objects {
-		if err := c.delete(ctx, &objects[i], options...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.delete(ctx, objects, options...)
 }
 
 // waitGone waits until none of the selected objects are there. An error names those that are left.
@@ -162,45 +182,13 @@ func (c Cluster) removeOffloadings(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.deleteAll(ctx, []selection{of("NamespaceOffloading")}); err != nil {
+	if err := c.delete(ctx, offloadings); err != nil {
 		return err
 	}
 	for i := range offloadings {
 		if err := c.WaitPlaced(ctx, offloadings[i].GetNamespace()); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// endPods deletes the pods that run away, of which there are some only with Force, and gives `hanse kubelet` the time to end
-// them over there. Those that it does not end are removed without it.
-func (c Cluster) endPods(ctx context.Context, away []selection, timeout time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if err := c.deleteAll(ctx, away); err != nil {
-		return err
-	}
-	if c.waitGone(limited, away...) == nil {
-		return nil
-	}
-	c.Report("Some pods did not end within %s; removing them without waiting for their provider", timeout)
-	return c.deleteAll(ctx, away, client.GracePeriodSeconds(0))
-}
-
-// removePeers has Hanse leave its peers, and `hanse kubelet` end what runs on its nodes, and the nodes.
-func (c Cluster) removePeers(ctx context.Context, r Removal) error {
-	limited, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
-	if err := c.deleteAll(ctx, []selection{of("Peer")}); err != nil {
-		return err
-	}
-	err := c.waitGone(limited, of("Peer"), virtualNodes)
-	if err != nil && !r.Force {
-		return fmt.Errorf("%w; see the conditions of the peers and whether `kubectl -n %s get pods` are well, or say --force", err, r.Namespace)
-	}
-	if err != nil {
-		c.Report("Hanse did not leave its peers within %s; cleaning up without it", r.Timeout)
 	}
 	return nil
 }
