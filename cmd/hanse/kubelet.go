@@ -57,7 +57,7 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 	}
 	return server.tracing.run(ctx, "hanse-kubelet", id, func(tracer *trace.Tracer) error {
 		config.Tracer = tracer
-		if err := kubelet.New(config, links, server.faults.clock()).SetupWithManager(mgr); err != nil {
+		if err := kubelet.SetupWithManager(mgr, config, links, server.faults.clock()); err != nil {
 			return err
 		}
 		return mgr.Start(ctx)

@@ -179,30 +179,22 @@ func reasonOf(resp *http.Response) string {
 	return sanitize.Text(said, maxReason)
 }
 
-// logParameters are what a log may be asked for with. They have the same names at a kubelet and at an API server.
-var logParameters = []string{
-	"follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream",
-}
-
-func logQuery(r *http.Request) url.Values {
-	given, query := r.URL.Query(), url.Values{}
-	for _, name := range logParameters {
-		if values, ok := given[name]; ok {
-			query[name] = values
-		}
+// logParameters and streamParameters map what a kubelet calls the parameters of a log or a stream to what an API server
+// calls them. Whoever asks may give no others.
+var (
+	logParameters = map[string]string{
+		"follow": "follow", "previous": "previous", "sinceSeconds": "sinceSeconds", "sinceTime": "sinceTime",
+		"timestamps": "timestamps", "tailLines": "tailLines", "limitBytes": "limitBytes", "stream": "stream",
 	}
-	query.Set("container", r.PathValue("container"))
-	return query
-}
+	streamParameters = map[string]string{
+		"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty", "command": "command", "port": "ports",
+	}
+)
 
-// streamParameters maps what a kubelet calls the parameters of a stream to what an API server calls them.
-var streamParameters = map[string]string{
-	"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty", "command": "command", "port": "ports",
-}
-
-func streamQuery(r *http.Request) url.Values {
+// queryOf returns the parameters of the request, as the peer's API server has them.
+func queryOf(r *http.Request, parameters map[string]string) url.Values {
 	given, query := r.URL.Query(), url.Values{}
-	for theirs, ours := range streamParameters {
+	for theirs, ours := range parameters {
 		if values, ok := given[theirs]; ok {
 			query[ours] = values
 		}

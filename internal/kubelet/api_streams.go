@@ -15,7 +15,7 @@ import (
 // logs passes on the log of a container, each piece at once. It ends when either side does, or when the client takes
 // nothing any more.
 func logs(w http.ResponseWriter, r *http.Request, remote remotePod) error {
-	query := logQuery(r)
+	query := queryOf(r, logParameters)
 	limit, err := strconv.ParseInt(query.Get("limitBytes"), 10, 64)
 	bounded := err == nil && limit >= 0
 	return remote.forward(w, r, "log", query, func(resp *http.Response) error {
@@ -54,7 +54,7 @@ func upgraded(subresource string) func(http.ResponseWriter, *http.Request, remot
 		if !httpstream.IsUpgradeRequest(r) {
 			return &refusal{status: http.StatusBadRequest, message: "a stream is asked for by an upgrade of the connection"}
 		}
-		return remote.forward(w, r, subresource, streamQuery(r), func(resp *http.Response) error {
+		return remote.forward(w, r, subresource, queryOf(r, streamParameters), func(resp *http.Response) error {
 			if resp.StatusCode != http.StatusSwitchingProtocols {
 				return &refusal{status: http.StatusBadGateway, message: "the peer does not open a stream"}
 			}

@@ -78,7 +78,7 @@ func newEvictor(c client.Client, live client.Reader, clk clock.Clock, recorder e
 }
 
 func (e *evictor) setupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("eviction").
 		Watches(&v1alpha1.Peer{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
@@ -92,10 +92,6 @@ func (e *evictor) setupWithManager(mgr ctrl.Manager) error {
 			RateLimiter:             backOff[reconcile.Request](lastRetry),
 		}).
 		Complete(e)
-	if err != nil {
-		return fmt.Errorf("add controller of evictions: %w", err)
-	}
-	return nil
 }
 
 // Reconcile has the pods of one virtual node or namespace go that must, as far as they may.

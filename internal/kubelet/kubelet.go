@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -51,104 +52,64 @@ const (
 	clientCAKey       = "client-ca-file"
 )
 
-// recorderName is who reports the events.
-const recorderName = "hanse-kubelet"
-
-// Kubelet is every virtual node of this cluster.
-type Kubelet struct {
-	config Config
-	links  *peers.Links
-	clock  clock.Clock
-}
-
-// New returns a Kubelet that reaches peers over the links, whose Run is the caller's to start. Its own parts are started by
-// the manager that SetupWithManager is given.
-func New(config Config, links *peers.Links, clk clock.Clock) *Kubelet {
+// SetupWithManager adds the controllers and the API server of all virtual nodes of this cluster to the manager, whose cache
+// must have been made with CacheByObject. They reach peers over the links, whose Run is the caller's to start.
+func SetupWithManager(mgr ctrl.Manager, config Config, links *peers.Links, clk clock.Clock) error {
 	config.Default()
-	return &Kubelet{config: config, links: links, clock: clk}
-}
-
-// SetupWithManager adds the controllers and the API server of the virtual nodes to the manager, whose cache must have
-// been made with CacheByObject.
-func (k *Kubelet) SetupWithManager(mgr ctrl.Manager) error {
-	if err := k.config.Validate(); err != nil {
+	if err := config.Validate(); err != nil {
 		return fmt.Errorf("configuration of the kubelet: %w", err)
 	}
 	ctx := context.Background() //nolint:forbidigo // the manager has no context before it starts, and nothing is waited for
-	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, nodeNameField, indexPod)
-	if err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, nodeNameField, indexPod); err != nil {
 		return fmt.Errorf("index pods: %w", err)
 	}
-	api, err := k.newAPI(mgr)
+	api, err := newAPI(mgr, config, links, clk)
 	if err != nil {
 		return err
 	}
+	events := mgr.GetEventRecorder("hanse-kubelet")
+	nodes := &nodeController{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: clk, events: events, ports: api, links: links,
+	}
+	leases := &leaseController{
+		client: mgr.GetClient(), clock: clk, nodes: api.count, seconds: config.leaseSeconds(), renewal: config.LeaseRenewal,
+	}
 	pods := &podController{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
-		events: mgr.GetEventRecorder(recorderName), links: k.links, nodeIP: k.config.NodeIP.String(),
-		defaultToleration: k.config.DefaultToleration, tracer: k.config.Tracer,
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: clk, events: events, links: links,
+		nodeIP: config.NodeIP.String(), defaultToleration: config.DefaultToleration, tracer: config.Tracer,
 	}
-	for _, setup := range []func() error{
-		func() error { return k.addNodes(mgr, api) },
-		func() error { return k.addLeases(mgr, api) },
-		func() error { return k.addPods(mgr, pods) },
-		func() error {
-			return newEvictor(mgr.GetClient(), mgr.GetAPIReader(), k.clock, mgr.GetEventRecorder(recorderName), pods).setupWithManager(mgr)
-		},
-		func() error { return mgr.Add(api) },
-	} {
-		if err := setup(); err != nil {
-			return err
-		}
-	}
-	return nil
+	evictor := newEvictor(mgr.GetClient(), mgr.GetAPIReader(), clk, events, pods)
+	return errors.Join(
+		nodes.setupWithManager(mgr), leases.setupWithManager(mgr), pods.setupWithManager(mgr, config.Workers),
+		evictor.setupWithManager(mgr), mgr.Add(api),
+	)
 }
 
-func (k *Kubelet) addNodes(mgr ctrl.Manager, api *apiServer) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+func (c *nodeController) setupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtual-node").
 		For(&v1alpha1.Peer{}).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(goes())).
-		WatchesRawSource(peers.LinkChanges(k.links, enqueuePeer)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: nodeWorkers,
-			RateLimiter:             backOff[reconcile.Request](lastRetry),
-		}).
-		Complete(&nodeController{
-			client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: k.clock,
-			events: mgr.GetEventRecorder(recorderName), ports: api, links: k.links,
-		})
-	if err != nil {
-		return fmt.Errorf("add controller of virtual nodes: %w", err)
-	}
-	return nil
+		WatchesRawSource(peers.LinkChanges(c.links, enqueuePeer)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers, RateLimiter: backOff[reconcile.Request](lastRetry)}).
+		Complete(c)
 }
 
-func (k *Kubelet) addLeases(mgr ctrl.Manager, api *apiServer) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+func (c *leaseController) setupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtual-node-lease").
 		For(&corev1.Node{}, builder.WithPredicates(appears())).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: leaseWorkers,
-			RateLimiter:             backOff[reconcile.Request](lastLeaseRetry),
-		}).
-		Complete(&leaseController{
-			client: mgr.GetClient(), clock: k.clock, nodes: api.count,
-			seconds: k.config.leaseSeconds(), renewal: k.config.LeaseRenewal,
-		})
-	if err != nil {
-		return fmt.Errorf("add controller of leases: %w", err)
-	}
-	return nil
+		WithOptions(controller.Options{MaxConcurrentReconciles: leaseWorkers, RateLimiter: backOff[reconcile.Request](lastLeaseRetry)}).
+		Complete(c)
 }
 
-func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController) error {
-	events := podEvents{reader: mgr.GetClient(), links: k.links}
+func (c *podController) setupWithManager(mgr ctrl.Manager, workers int) error {
+	events := podEvents{reader: c.client, links: c.links}
 	from := handler.TypedEnqueueRequestsFromMapFunc[client.Object, request]
 	log := mgr.GetLogger().WithName("pod")
-	err := builder.TypedControllerManagedBy[request](mgr).
+	return builder.TypedControllerManagedBy[request](mgr).
 		Named("pod").
 		Watches(&corev1.Pod{}, from(ofPod)).
 		Watches(&corev1.Node{}, from(events.of(peerOfNode)), builder.WithPredicates(appears())).
@@ -156,27 +117,21 @@ func (k *Kubelet) addPods(mgr ctrl.Manager, pods *podController) error {
 		Watches(&v1alpha1.Advertisement{}, from(events.of(peerOfAdvertisement)), builder.WithPredicates(remapped())).
 		Watches(&v1alpha1.NamespaceOffloading{}, from(events.ofNamespace),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(peers.LinkChanges(k.links, events.linkChanged)).
-		WatchesRawSource(peers.Changes(k.links, peers.Mappings, events.mappingChanged)).
-		WatchesRawSource(peers.Changes(k.links, records, events.recordChanged)).
+		WatchesRawSource(peers.LinkChanges(c.links, events.linkChanged)).
+		WatchesRawSource(peers.Changes(c.links, peers.Mappings, events.mappingChanged)).
+		WatchesRawSource(peers.Changes(c.links, records, events.recordChanged)).
 		WithLogConstructor(func(req *request) logr.Logger {
 			if req == nil {
 				return log
 			}
 			return log.WithValues("Peer", req.Peer, "Pod", req.Namespace+"/"+req.Name)
 		}).
-		WithOptions(controller.TypedOptions[request]{
-			MaxConcurrentReconciles: k.config.Workers,
-			RateLimiter:             backOff[request](lastRetry),
-		}).
-		Complete(pods)
-	if err != nil {
-		return fmt.Errorf("add controller of pods: %w", err)
-	}
-	return nil
+		WithOptions(controller.TypedOptions[request]{MaxConcurrentReconciles: workers, RateLimiter: backOff[request](lastRetry)}).
+		Complete(c)
 }
 
-func (k *Kubelet) newAPI(mgr ctrl.Manager) (*apiServer, error) {
+// newAPI returns the API server of the virtual nodes, which the caller adds to the manager. What it needs is added here.
+func newAPI(mgr ctrl.Manager, config Config, links *peers.Links, clk clock.PassiveClock) (*apiServer, error) {
 	clients, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make client of the kubelet API: %w", err)
@@ -190,13 +145,13 @@ func (k *Kubelet) newAPI(mgr ctrl.Manager) (*apiServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := servingCertificate(k.config, mgr.Add)
+	certificate, err := servingCertificate(config, mgr.Add)
 	if err != nil {
 		return nil, err
 	}
 	return &apiServer{
-			config: k.config, reader: mgr.GetClient(), live: mgr.GetAPIReader(), links: k.links, access: who,
-			certificate: certificate, clock: k.clock, nodes: map[string]*servedNode{},
+			config: config, reader: mgr.GetClient(), live: mgr.GetAPIReader(), links: links, access: who,
+			certificate: certificate, clock: clk, nodes: map[string]*servedNode{},
 		}, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			authorities.Run(ctx, 1)
 			return nil

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -37,17 +38,11 @@ type endpoint struct {
 func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoint) *corev1.Node {
 	name := v1alpha1.VirtualNodeName(peer.Name)
 	foreign := peerLabels(peer.Name, ad.Labels)
-	labels := ownLabels(peer, ad)
 	offered := exchange.Offered(ad)
-	for key, value := range foreign {
-		if _, ours := labels[key]; !ours {
-			labels[key] = value
-		}
-	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   name,
-			Labels: labels,
+			Labels: labels.Merge(foreign, ownLabels(peer, ad)),
 			Annotations: map[string]string{
 				annotationPeerLabels:  strings.Join(slices.Sorted(maps.Keys(foreign)), ","),
 				annotationNoScaleDown: "true",
@@ -116,12 +111,13 @@ func architecture(ad *v1alpha1.AdvertisementSpec) string {
 }
 
 func nodeConditions() []corev1.NodeCondition {
-	return []corev1.NodeCondition{
-		readyNode(),
-		unpressed(corev1.NodeMemoryPressure),
-		unpressed(corev1.NodeDiskPressure),
-		unpressed(corev1.NodePIDPressure),
+	conditions := []corev1.NodeCondition{readyNode()}
+	for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		conditions = append(conditions, corev1.NodeCondition{
+			Type: pressure, Status: corev1.ConditionFalse, Reason: reasonServing, Message: "The peer's own nodes see to it",
+		})
 	}
+	return conditions
 }
 
 func readyNode() corev1.NodeCondition {
@@ -160,13 +156,6 @@ func linkConditions(link peers.State, over error, desired []corev1.NodeCondition
 	}
 }
 
-func unpressed(kind corev1.NodeConditionType) corev1.NodeCondition {
-	return corev1.NodeCondition{
-		Type: kind, Status: corev1.ConditionFalse,
-		Reason: reasonServing, Message: "The peer's own nodes see to it",
-	}
-}
-
 func nodeImages(images []v1alpha1.Image) []corev1.ContainerImage {
 	var result []corev1.ContainerImage
 	for _, image := range images {
@@ -193,7 +182,7 @@ const labelExcludeDisruption = "node.kubernetes.io/exclude-disruption"
 
 // ownLabels are the labels of a virtual node that no peer can change.
 func ownLabels(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec) map[string]string {
-	labels := map[string]string{
+	own := map[string]string{
 		v1alpha1.LabelType:               v1alpha1.TypeVirtualNode,
 		v1alpha1.LabelPeer:               peer.Name,
 		v1alpha1.LabelClusterID:          peer.Spec.ClusterID,
@@ -204,14 +193,14 @@ func ownLabels(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec) map[string]s
 		labelExcludeDisruption:           "",
 	}
 	if arch := architecture(ad); len(validation.IsValidLabelValue(arch)) == 0 && arch != "" {
-		labels[corev1.LabelArchStable] = arch
+		own[corev1.LabelArchStable] = arch
 	}
-	return labels
+	return own
 }
 
 // peerLabels are those of the advertised labels that the virtual node shows.
 func peerLabels(peer string, advertised map[string]v1alpha1.Text) map[string]string {
-	labels := map[string]string{}
+	shown := map[string]string{}
 	for key, text := range advertised {
 		prefixed, trusted := trustedKeys[key]
 		if !trusted && (reserved(key) || len(validation.IsQualifiedName(key)) > 0) {
@@ -223,23 +212,17 @@ func peerLabels(peer string, advertised map[string]v1alpha1.Text) map[string]str
 		}
 		// A value that got too long by its prefix is left out: cut short, two zones could become one.
 		if len(validation.IsValidLabelValue(value)) == 0 {
-			labels[key] = value
+			shown[key] = value
 		}
 	}
-	return labels
+	return shown
 }
 
 func reserved(key string) bool {
 	domain, _, qualified := strings.Cut(key, "/")
-	if !qualified {
-		return false
-	}
-	for _, suffix := range reservedDomains {
-		if domain == suffix || strings.HasSuffix(domain, "."+suffix) {
-			return true
-		}
-	}
-	return false
+	return qualified && slices.ContainsFunc(reservedDomains, func(suffix string) bool {
+		return domain == suffix || strings.HasSuffix(domain, "."+suffix)
+	})
 }
 
 // mergeNode returns the Node as it is, with what we keep of it made as desired. What others put on it stays: labels and
@@ -250,8 +233,8 @@ func mergeNode(current, desired *corev1.Node, now metav1.Time) *corev1.Node {
 	for _, key := range strings.Split(current.Annotations[annotationPeerLabels], ",") {
 		delete(merged.Labels, key)
 	}
-	merged.Labels = with(merged.Labels, desired.Labels)
-	merged.Annotations = with(merged.Annotations, desired.Annotations)
+	merged.Labels = labels.Merge(merged.Labels, desired.Labels)
+	merged.Annotations = labels.Merge(merged.Annotations, desired.Annotations)
 	merged.Spec.ProviderID = desired.Spec.ProviderID
 	merged.Spec.Taints = mergeTaints(current.Spec.Taints, desired.Spec.Taints)
 
@@ -266,16 +249,6 @@ func mergeNode(current, desired *corev1.Node, now metav1.Time) *corev1.Node {
 	merged.Status.VolumesAttached = current.Status.VolumesAttached
 	merged.Status.VolumesInUse = current.Status.VolumesInUse
 	return merged
-}
-
-func with(labels, more map[string]string) map[string]string {
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	for key, value := range more {
-		labels[key] = value
-	}
-	return labels
 }
 
 // mergeTaints keeps the taints of others, in their order, behind ours.

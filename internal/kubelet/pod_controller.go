@@ -78,7 +78,7 @@ func (c *podController) act(ctx context.Context, req request, seen podFacts, lin
 	case doCreate:
 		err = c.create(ctx, seen, link)
 	case doDisconnect:
-		err = c.write(ctx, seen.home, disconnectedStatus(seen.home, metav1.NewTime(c.clock.Now())))
+		_, err = c.write(ctx, seen.home, disconnectedStatus(seen.home, metav1.NewTime(c.clock.Now())))
 	case doReport:
 		again, err = c.report(ctx, seen, link)
 	case doEnd:

@@ -352,12 +352,13 @@ func TestStatusPatchIsForOnePodAndForWhatChanged(t *testing.T) {
 	changed := *home.Status.DeepCopy()
 	changed.Phase = corev1.PodRunning
 	changed.Conditions = append(changed.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
-	patch, err := statusPatch(home, changed)
+	after, patch := statusPatch(home, changed)
+	raw, err := patch.Data(after)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]any
-	if err := json.Unmarshal(patch, &got); err != nil {
+	if err := json.Unmarshal(raw, &got); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]any{

@@ -99,7 +99,7 @@ func (c *podController) forget(ctx context.Context, home *corev1.Pod) error {
 		// The object stays for a while, and must not look as if its containers ran.
 		failed := *home.Status.DeepCopy()
 		failed.Phase = corev1.PodFailed
-		if err := c.write(ctx, home, failed); err != nil {
+		if _, err := c.write(ctx, home, failed); err != nil {
 			return err
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
-	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -84,19 +82,9 @@ const annotationRevision = v1alpha1.AnnotationHomeRevision
 
 // revision changes whenever something changes at the home pod, or about how its namespace changes it, that may travel.
 func revision(home *corev1.Pod, overrides []v1alpha1.ClusterOverride) string {
-	var all []byte
-	for _, entries := range []map[string]string{home.Labels, home.Annotations} {
-		for _, key := range slices.Sorted(maps.Keys(entries)) {
-			all = fmt.Appendf(all, "%q=%q,", key, entries[key])
-		}
-		all = append(all, ';')
-	}
-	if len(overrides) > 0 {
-		encoded, _ := json.Marshal(overrides) // what the API server sent is JSON
-		all = append(all, encoded...)
-	}
 	sum := fnv.New64a()
-	_, _ = sum.Write(all) // a hash never fails
+	// What the API server sent is JSON, and a hash never fails.
+	_ = json.NewEncoder(sum).Encode([]any{home.Labels, home.Annotations, overrides})
 	return fmt.Sprintf("%d-%x", home.Generation, sum.Sum64())
 }
 

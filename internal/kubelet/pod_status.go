@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -14,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -45,7 +42,7 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	news := showHints(&status, shadow, metav1.NewTime(c.clock.Now()))
 	showPlacement(&status, home)
 	began := c.clock.Now()
-	written, err := c.writeNews(ctx, home, status)
+	written, err := c.write(ctx, home, status)
 	if err != nil {
 		return err
 	}
@@ -64,7 +61,7 @@ func (c *podController) hold(ctx context.Context, home *corev1.Pod, why string) 
 	if equality.Semantic.DeepEqual(home.Status, c.placed(status)) {
 		return nil
 	}
-	if err := c.write(ctx, home, status); err != nil {
+	if _, err := c.write(ctx, home, status); err != nil {
 		return err
 	}
 	c.events.Eventf(home, nil, corev1.EventTypeWarning, v1alpha1.ReasonOffloadingBackOff, "Offload",
@@ -105,14 +102,8 @@ func (c *podController) placed(status corev1.PodStatus) corev1.PodStatus {
 	return status
 }
 
-// write patches the status of a home pod, if it differs from what our cache shows.
-func (c *podController) write(ctx context.Context, home *corev1.Pod, status corev1.PodStatus) error {
-	_, err := c.writeNews(ctx, home, status)
-	return err
-}
-
-// writeNews is write, and says whether it wrote.
-func (c *podController) writeNews(ctx context.Context, home *corev1.Pod, status corev1.PodStatus) (bool, error) {
+// write patches the status of a home pod, if it differs from what our cache shows, and says whether it wrote.
+func (c *podController) write(ctx context.Context, home *corev1.Pod, status corev1.PodStatus) (bool, error) {
 	changed := c.placed(status)
 	if equality.Semantic.DeepEqual(home.Status, changed) {
 		return false, nil
@@ -120,12 +111,9 @@ func (c *podController) writeNews(ctx context.Context, home *corev1.Pod, status 
 	if delay := c.links.Pace(peerOf(home.Spec.NodeName), home.UID); delay > 0 {
 		return false, &tooSoonError{after: delay}
 	}
-	patch, err := statusPatch(home, changed)
-	if err != nil {
-		return false, reconcile.TerminalError(err)
-	}
+	after, patch := statusPatch(home, changed)
 	fault.Point(fault.BeforeHomeStatus)
-	err = c.client.Status().Patch(ctx, &corev1.Pod{ObjectMeta: nameOf(home)}, client.RawPatch(types.StrategicMergePatchType, patch))
+	err := c.client.Status().Patch(ctx, after, patch)
 	if isGone(err) {
 		return false, nil
 	}
@@ -137,24 +125,13 @@ func (c *podController) writeNews(ctx context.Context, home *corev1.Pod, status 
 	return true, nil
 }
 
-// statusPatch returns what changes the status of that very pod: the UID makes the API server refuse it for another one
-// of the name. Lists are merged by key, so conditions that somebody else set meanwhile stay.
-func statusPatch(home *corev1.Pod, changed corev1.PodStatus) ([]byte, error) {
-	before, err := json.Marshal(&corev1.Pod{Status: home.Status})
-	if err != nil {
-		return nil, fmt.Errorf("encode status: %w", err)
-	}
-	target := &corev1.Pod{Status: changed}
-	target.UID = home.UID
-	after, err := json.Marshal(target)
-	if err != nil {
-		return nil, fmt.Errorf("encode status: %w", err)
-	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, &corev1.Pod{})
-	if err != nil {
-		return nil, fmt.Errorf("compare status: %w", err)
-	}
-	return patch, nil
+// statusPatch returns what changes the status of that very pod: the UID makes the API server refuse it for another one of the
+// name. Lists are merged by key, so conditions that somebody else set meanwhile stay.
+func statusPatch(home *corev1.Pod, changed corev1.PodStatus) (*corev1.Pod, client.Patch) {
+	before := &corev1.Pod{ObjectMeta: nameOf(home), Status: home.Status}
+	after := before.DeepCopy()
+	after.UID, after.Status = home.UID, changed
+	return after, client.StrategicMergeFrom(before)
 }
 
 // hints say which condition of a ShadowPod, where it is False, is shown as which of the home pod: they say what a provider

@@ -2,18 +2,15 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
@@ -22,9 +19,9 @@ import (
 )
 
 // For how long a provider may look for room for a pod, unless the user said.
-const (
-	placementTimeoutDefault = 30 * time.Second
-	scaleUpTimeoutDefault   = 10 * time.Minute
+var (
+	placementTimeoutDefault = metav1.Duration{Duration: 30 * time.Second}
+	scaleUpTimeoutDefault   = metav1.Duration{Duration: 10 * time.Minute}
 )
 
 // isRoomless says whether the condition Scheduled of a ShadowPod says that there is no node with room for the pod.
@@ -70,9 +67,9 @@ func letGoAt(home *corev1.Pod, how *v1alpha1.NamespaceOffloadingSpec) (time.Time
 	if placed == nil || everStarted(&home.Status) || !home.DeletionTimestamp.IsZero() || !isReplaced(home) {
 		return time.Time{}, false
 	}
-	timeout := durationOr(how.PlacementTimeout, placementTimeoutDefault)
+	timeout := ptr.Deref(how.PlacementTimeout, placementTimeoutDefault).Duration
 	if placed.Reason == v1alpha1.ReasonScalingUp {
-		timeout = durationOr(how.ScaleUpTimeout, scaleUpTimeoutDefault)
+		timeout = ptr.Deref(how.ScaleUpTimeout, scaleUpTimeoutDefault).Duration
 	}
 	return placed.LastTransitionTime.Add(timeout), true
 }
@@ -111,7 +108,7 @@ func (c *podController) disrupt(ctx context.Context, home *corev1.Pod) error {
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonPlacementTimeout,
 			Message: why, LastTransitionTime: metav1.NewTime(c.clock.Now()),
 		})
-		if err := c.write(ctx, home, status); err != nil {
+		if _, err := c.write(ctx, home, status); err != nil {
 			return err
 		}
 	}
@@ -143,7 +140,7 @@ func disconnectedStatus(home *corev1.Pod, now metav1.Time) corev1.PodStatus {
 }
 
 // replaceAfterDefault is for how long a provider is cut off before its pods are replaced, unless the user said.
-const replaceAfterDefault = 5 * time.Minute
+var replaceAfterDefault = metav1.Duration{Duration: 5 * time.Minute}
 
 // tolerationsOf returns the tolerations by which the pod does on disconnection what its namespace wants, and whether they
 // differ from those that it has. Kubernetes has put its own times on every pod, and the shortest wins, so these are changed
@@ -169,14 +166,7 @@ func stayFor(how *v1alpha1.NamespaceOffloadingSpec) *int64 {
 	if how.OnDisconnect != v1alpha1.DisconnectionReplace {
 		return nil
 	}
-	return ptr.To(int64(durationOr(how.ReplaceAfter, replaceAfterDefault) / time.Second))
-}
-
-func durationOr(set *metav1.Duration, fallback time.Duration) time.Duration {
-	if set == nil {
-		return fallback
-	}
-	return set.Duration
+	return ptr.To(int64(ptr.Deref(how.ReplaceAfter, replaceAfterDefault).Duration / time.Second))
 }
 
 func isDefaultTime(t *corev1.Toleration, byDefault time.Duration) bool {
@@ -195,15 +185,10 @@ func (c *podController) tolerate(
 		return home, nil
 	}
 	// The API server refuses the list, and we come back, if somebody else has added to it meanwhile.
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": home.UID},
-		"spec":     map[string]any{"tolerations": tolerations},
-	})
-	if err != nil {
-		return nil, reconcile.TerminalError(fmt.Errorf("encode tolerations: %w", err))
-	}
-	target := &corev1.Pod{ObjectMeta: nameOf(home)}
-	err = c.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	before := &corev1.Pod{ObjectMeta: nameOf(home), Spec: corev1.PodSpec{Tolerations: home.Spec.Tolerations}}
+	target := before.DeepCopy()
+	target.UID, target.Spec.Tolerations = home.UID, tolerations
+	err := c.client.Patch(ctx, target, client.MergeFrom(before))
 	if isGone(err) {
 		return nil, nil
 	}
