@@ -8,7 +8,6 @@ import (
 
 	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -72,7 +71,7 @@ func nestable(
 	private = map[string]bool{}
 	for i := range offers {
 		offer := &offers[i].Spec
-		if !meta.IsStatusConditionTrue(offers[i].Status.Conditions, v1alpha1.ConditionAccepted) {
+		if !isAccepted(&offers[i]) {
 			continue
 		}
 		if offer.Flags[v1alpha1.FlagAggregatable] == "false" {
@@ -186,14 +185,22 @@ func (c Capacity) Leftovers(peer string, offers []v1alpha1.Advertisement) []v1al
 				others.add(sum)
 			}
 		}
-		if len(others) > 0 {
-			cut(&left[i].Spec, func(have amounts) {
-				for name := range have {
-					taken := min(have[name], others[name])
-					have[name] -= taken
-					others[name] -= taken
-				}
-			})
+		if len(others) == 0 {
+			continue
+		}
+		take := func(list corev1.ResourceList) corev1.ResourceList {
+			have := amountsOf(list)
+			for name := range have {
+				taken := min(have[name], others[name])
+				have[name] -= taken
+				others[name] -= taken
+			}
+			return have.list()
+		}
+		left[i].Spec.Availability = take(left[i].Spec.Availability)
+		left[i].Spec.Nested = slices.Clone(left[i].Spec.Nested)
+		for n := range left[i].Spec.Nested {
+			left[i].Spec.Nested[n].Availability = take(left[i].Spec.Nested[n].Availability)
 		}
 	}
 	return left
@@ -219,20 +226,6 @@ func Within(limits corev1.ResourceList, offer *v1alpha1.AdvertisementSpec) {
 		if largest, named := offer.LargestPod[name]; named && largest.Cmp(most) > 0 {
 			offer.LargestPod[name] = most
 		}
-	}
-}
-
-// cut changes the amounts of the offer and of those nested in it, one after the other.
-func cut(offer *v1alpha1.AdvertisementSpec, change func(have amounts)) {
-	apply := func(list corev1.ResourceList) corev1.ResourceList {
-		have := amountsOf(list)
-		change(have)
-		return have.list()
-	}
-	offer.Availability = apply(offer.Availability)
-	offer.Nested = slices.Clone(offer.Nested)
-	for i := range offer.Nested {
-		offer.Nested[i].Availability = apply(offer.Nested[i].Availability)
 	}
 }
 

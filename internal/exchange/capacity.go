@@ -15,7 +15,7 @@ import (
 type Capacity struct {
 	free    amounts
 	largest amounts
-	held    map[string]amounts            // peer → what its pods hold on physical nodes
+	held    map[string]amounts            // peer, or nobody "" → what its pods hold on physical nodes
 	away    map[string]map[string]amounts // virtual node → peer, or nobody "" → what its pods hold there
 }
 
@@ -29,19 +29,19 @@ func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
 	var rooms []amounts
 	for name, node := range l.nodes {
 		if !physical(node) {
-			if accounts := l.held[name]; len(accounts) > 0 {
-				c.away[name] = sums(accounts)
+			for peer, sum := range l.held[name] {
+				if c.away[name] == nil {
+					c.away[name] = map[string]amounts{}
+				}
+				c.away[name][peer] = maps.Clone(sum) // it goes on changing
 			}
 			continue
 		}
-		for peer, account := range l.held[name] {
-			if peer == "" {
-				continue
-			}
+		for peer, sum := range l.held[name] {
 			if c.held[peer] == nil {
 				c.held[peer] = amounts{}
 			}
-			c.held[peer].add(account.sum)
+			c.held[peer].add(sum)
 		}
 		if schedulable(node) {
 			room := l.room(node)
@@ -55,21 +55,12 @@ func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
 	return c
 }
 
-// sums copies what the accounts hold: those go on changing.
-func sums(accounts map[string]account) map[string]amounts {
-	copied := make(map[string]amounts, len(accounts))
-	for peer, account := range accounts {
-		copied[peer] = maps.Clone(account.sum)
-	}
-	return copied
-}
-
 // room is what is free on the node. The scheduler places nothing where all slots for pods are taken, so nothing is free
 // there.
 func (l *Ledger) room(node *corev1.Node) amounts {
 	room := usable(node)
-	for _, account := range l.held[node.Name] {
-		room.subtract(account.sum)
+	for _, sum := range l.held[node.Name] {
+		room.subtract(sum)
 	}
 	if room[corev1.ResourcePods] == 0 {
 		for name := range room {

@@ -17,7 +17,7 @@ import (
 type Ledger struct {
 	nodes map[string]*corev1.Node
 	pods  map[types.NamespacedName]holding
-	held  map[string]map[string]account // node → peer, or nobody "" → what its pods hold there
+	held  map[string]map[string]amounts // node → peer, or nobody "" → what its pods hold there
 }
 
 // holding is what one pod holds.
@@ -30,18 +30,12 @@ func (h holding) equal(other holding) bool {
 	return h.node == other.node && h.peer == other.peer && maps.Equal(h.requests, other.requests)
 }
 
-// account is what the pods of one peer hold on one node.
-type account struct {
-	pods int
-	sum  amounts
-}
-
 // NewLedger returns a ledger of a cluster without nodes and pods.
 func NewLedger() *Ledger {
 	return &Ledger{
 		nodes: map[string]*corev1.Node{},
 		pods:  map[types.NamespacedName]holding{},
-		held:  map[string]map[string]account{},
+		held:  map[string]map[string]amounts{},
 	}
 }
 
@@ -79,24 +73,22 @@ func (l *Ledger) RemovePod(key types.NamespacedName) bool {
 	return true
 }
 
-func (l *Ledger) book(h holding, sign int) {
-	if l.held[h.node] == nil {
-		l.held[h.node] = map[string]account{}
+func (l *Ledger) book(h holding, sign int64) {
+	byPeer := l.held[h.node]
+	if byPeer == nil {
+		byPeer = map[string]amounts{}
+		l.held[h.node] = byPeer
 	}
-	a := l.held[h.node][h.peer]
-	if a.sum == nil {
-		a.sum = amounts{}
+	if byPeer[h.peer] == nil {
+		byPeer[h.peer] = amounts{}
 	}
-	a.pods += sign
 	for name, amount := range h.requests {
-		a.sum[name] += int64(sign) * amount
+		byPeer[h.peer][name] += sign * amount
 	}
-	l.held[h.node][h.peer] = a
-	if a.pods > 0 {
-		return
+	if byPeer[h.peer][corev1.ResourcePods] == 0 {
+		delete(byPeer, h.peer)
 	}
-	delete(l.held[h.node], h.peer)
-	if len(l.held[h.node]) == 0 {
+	if len(byPeer) == 0 {
 		delete(l.held, h.node)
 	}
 }
@@ -160,7 +152,7 @@ func TrimPod(object any) (any, error) {
 	}
 	pod.Status = corev1.PodStatus{
 		Phase:                 pod.Status.Phase,
-		Conditions:            trimPodConditions(pod.Status.Conditions),
+		Conditions:            slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.PodResizePending }),
 		ContainerStatuses:     trimContainerStatuses(pod.Status.ContainerStatuses),
 		InitContainerStatuses: trimContainerStatuses(pod.Status.InitContainerStatuses),
 		Resources:             pod.Status.Resources,
@@ -220,16 +212,6 @@ func trimContainerStatuses(statuses []corev1.ContainerStatus) []corev1.Container
 		})
 	}
 	return trimmed
-}
-
-// trimPodConditions keeps whether a resize of the pod waits: it says which of its resources count.
-func trimPodConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
-	for _, c := range conditions {
-		if c.Type == corev1.PodResizePending {
-			return []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
-		}
-	}
-	return nil
 }
 
 // trimNodeConditions drops the times, which change with every heartbeat.

@@ -1,8 +1,6 @@
 package exchange
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -62,9 +60,12 @@ func ParsePrices(setting map[string]string) (*v1alpha1.Prices, error) {
 }
 
 func parseImagePrices(text string) (map[string]resource.Quantity, error) {
-	amounts, err := readAmounts(text)
-	if err != nil || len(amounts) == 0 {
-		return nil, err
+	var amounts map[string]string // as they are written: as floats they would become others
+	if err := yaml.Unmarshal([]byte(text), &amounts); err != nil {
+		return nil, fmt.Errorf("read the prices of images: %w", err)
+	}
+	if len(amounts) == 0 {
+		return nil, nil
 	}
 	prices := make(map[string]resource.Quantity, len(amounts))
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
@@ -75,38 +76,6 @@ func parseImagePrices(text string) (map[string]resource.Quantity, error) {
 		prices[name] = price
 	}
 	return prices, nil
-}
-
-// maxDigits is how many digits a number of YAML keeps: it is a float there, and no amount may become another.
-const maxDigits = 15
-
-// readAmounts keeps numbers as they are written.
-func readAmounts(text string) (map[string]string, error) {
-	converted, err := yaml.YAMLToJSONStrict([]byte(text))
-	if err != nil {
-		return nil, fmt.Errorf("read the prices of images: %w", err)
-	}
-	values := map[string]any{}
-	decoder := json.NewDecoder(bytes.NewReader(converted))
-	decoder.UseNumber()
-	if err := decoder.Decode(&values); err != nil {
-		return nil, fmt.Errorf("read the prices of images: %w", err)
-	}
-	amounts := make(map[string]string, len(values))
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		switch value := values[name].(type) {
-		case string:
-			amounts[name] = value
-		case json.Number:
-			if len(value) > maxDigits {
-				return nil, fmt.Errorf("price of image %s: put amounts of more than %d digits in quotes", quoted(name), maxDigits)
-			}
-			amounts[name] = value.String()
-		default:
-			return nil, fmt.Errorf("price of image %s: it must be an amount, such as 0.05", quoted(name))
-		}
-	}
-	return amounts, nil
 }
 
 // errTooFine is the answer to an amount that a quantity does not hold: it would be rounded up.

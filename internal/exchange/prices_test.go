@@ -62,14 +62,19 @@ func TestParsePrices(t *testing.T) {
 				PerPlacement: amountsByImage("nginx", "0.1", "registry.example/big:2", "0.123456789", "free", "0"),
 			}, false,
 		},
-		"images that are no mapping":                      {euros("images", "- nginx"), nil, true},
-		"images that are no YAML":                         {euros("images", "a: b: c"), nil, true},
-		"an image of a list":                              {euros("images", "nginx: [1]"), nil, true},
-		"an image without an amount":                      {euros("images", "nginx:"), nil, true},
-		"an image twice":                                  {euros("images", "nginx: 1\nnginx: 2"), nil, true},
-		"an image of a negative price":                    {euros("images", "nginx: -1"), nil, true},
-		"an amount with more digits than a float can say": {euros("images", "nginx: 1234567.123456789"), nil, true},
-		"more images than can be told":                    {euros("images", manyImages(101)), nil, true},
+		"images that are no mapping":   {euros("images", "- nginx"), nil, true},
+		"images that are no YAML":      {euros("images", "a: b: c"), nil, true},
+		"an image of a list":           {euros("images", "nginx: [1]"), nil, true},
+		"an image without an amount":   {euros("images", "nginx:"), nil, true},
+		"an image twice":               {euros("images", "nginx: 1\nnginx: 2"), nil, true},
+		"an image of a negative price": {euros("images", "nginx: -1"), nil, true},
+		"an amount with more digits than a float can say": {
+			euros("images", "nginx: 12345678901.123456789"),
+			&v1alpha1.Prices{
+				Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{}, PerPlacement: amountsByImage("nginx", "12345678901.123456789"),
+			}, false,
+		},
+		"more images than can be told": {euros("images", manyImages(101)), nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParsePrices(test.setting)

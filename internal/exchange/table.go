@@ -46,76 +46,65 @@ type Row struct {
 // order of the advertisements, or on how often one is named; of several of one cluster the newest counts, and an accepted
 // one before others.
 func NewTable(ads []v1alpha1.Advertisement, now time.Time) Table {
-	entries := make([]entry, 0, len(ads))
+	current := make([]*v1alpha1.Advertisement, 0, len(ads))
 	for i := range ads {
-		e := entry{
-			id: ads[i].Spec.ClusterID, ad: &ads[i],
-			accepted: meta.IsStatusConditionTrue(ads[i].Status.Conditions, v1alpha1.ConditionAccepted),
-		}
-		if e.current(now) {
-			entries = append(entries, e)
+		if isCurrent(&ads[i], now) {
+			current = append(current, &ads[i])
 		}
 	}
-	slices.SortFunc(entries, entry.compare)
-	entries = slices.CompactFunc(entries, func(a, b entry) bool { return a.id == b.id })
-	rows := make([]Row, len(entries))
-	for i := range entries {
-		entries[i].fill(&rows[i])
+	slices.SortFunc(current, compareAds)
+	current = slices.CompactFunc(current, func(a, b *v1alpha1.Advertisement) bool { return a.Spec.ClusterID == b.Spec.ClusterID })
+	rows := make([]Row, len(current))
+	for i, ad := range current {
+		fill(&rows[i], ad)
 	}
 	return Table{Rows: rows}
 }
 
-// entry is an advertisement that may become a row.
-type entry struct {
-	id       string // of the cluster
-	ad       *v1alpha1.Advertisement
-	accepted bool
+func isAccepted(ad *v1alpha1.Advertisement) bool {
+	return meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
-func (e entry) current(now time.Time) bool {
-	if !e.ad.Spec.TimeToLive.After(now) {
+func isCurrent(ad *v1alpha1.Advertisement, now time.Time) bool {
+	if !ad.Spec.TimeToLive.After(now) {
 		return false
 	}
-	if e.accepted {
-		return true
-	}
-	_, reason, _ := e.answer()
-	return reason != v1alpha1.ReasonExpired && reason != v1alpha1.ReasonNoAdvertisement
+	answer := answerTo(ad)
+	return isAccepted(ad) || answer.Reason != v1alpha1.ReasonExpired && answer.Reason != v1alpha1.ReasonNoAdvertisement
 }
 
-// compare orders entries by cluster id, and of those of one cluster puts that first which counts. Two objects never
-// compare equal: no two have the same namespace and name.
-func (e entry) compare(other entry) int {
-	if order := strings.Compare(e.id, other.id); order != 0 {
+// compareAds orders advertisements by cluster id, and of those of one cluster puts that first which counts. Two objects
+// never compare equal: no two have the same namespace and name.
+func compareAds(a, b *v1alpha1.Advertisement) int {
+	if order := strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID); order != 0 {
 		return order
 	}
 	return cmp.Or(
-		first(e.accepted, other.accepted),
-		cmp.Compare(other.ad.Spec.Sequence, e.ad.Spec.Sequence),
-		strings.Compare(e.ad.Namespace, other.ad.Namespace),
-		strings.Compare(e.ad.Name, other.ad.Name),
+		first(isAccepted(a), isAccepted(b)),
+		cmp.Compare(b.Spec.Sequence, a.Spec.Sequence),
+		strings.Compare(a.Namespace, b.Namespace),
+		strings.Compare(a.Name, b.Name),
 	)
 }
 
-func (e entry) answer() (state v1alpha1.AcknowledgementState, reason, message string) {
-	if ack := e.ad.Status.Acknowledgement; ack != nil {
-		return ack.State, ack.Reason, ack.Message
+// answerTo is our answer to the advertisement, also before there is one.
+func answerTo(ad *v1alpha1.Advertisement) v1alpha1.Acknowledgement {
+	switch {
+	case ad.Status.Acknowledgement != nil:
+		return *ad.Status.Acknowledgement
+	case isAccepted(ad):
+		return v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted, Reason: v1alpha1.ReasonAccepted}
+	default:
+		return v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementPending, Reason: v1alpha1.ReasonPending}
 	}
-	if e.accepted {
-		return v1alpha1.AcknowledgementAccepted, v1alpha1.ReasonAccepted, ""
-	}
-	return v1alpha1.AcknowledgementPending, v1alpha1.ReasonPending, ""
 }
 
-func (e entry) fill(row *Row) {
-	row.Peer, row.ClusterID = e.ad.Labels[v1alpha1.LabelPeer], e.id
-	row.Offer = e.ad.Spec
-	row.Accepted, row.Open = e.accepted, Phase(&e.ad.Spec) == v1alpha1.OfferOpen
-	row.State, row.Reason, row.Message = e.answer()
-	if ack := e.ad.Status.Acknowledgement; ack != nil {
-		row.Corrections = ack.Corrections
-	}
-	if received := e.ad.Annotations[AnnotationReceived]; received != "" {
+func fill(row *Row, ad *v1alpha1.Advertisement) {
+	answer := answerTo(ad)
+	row.Peer, row.ClusterID, row.Offer = ad.Labels[v1alpha1.LabelPeer], ad.Spec.ClusterID, ad.Spec
+	row.Accepted, row.Open = isAccepted(ad), Phase(&ad.Spec) == v1alpha1.OfferOpen
+	row.State, row.Reason, row.Message, row.Corrections = answer.State, answer.Reason, answer.Message, answer.Corrections
+	if received := ad.Annotations[AnnotationReceived]; received != "" {
 		row.LastHello, _ = time.Parse(time.RFC3339, received) // zero is not known
 	}
 }

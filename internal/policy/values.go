@@ -3,7 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"strconv"
+	"math/big"
 	"strings"
 	"unicode"
 
@@ -126,21 +126,11 @@ func parseNumber(number string) (resource.Quantity, error) {
 	if !sanitize.Quantity(number) {
 		return resource.Quantity{}, errQuantity
 	}
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
-	amount, isNumber := new(inf.Dec).SetString(mantissa)
-	shift, err := strconv.Atoi("0" + strings.TrimLeft(exponent, "+-"))
-	if !isNumber || err != nil {
+	amount, isNumber := new(big.Rat).SetString(number)
+	if !isNumber {
 		return resource.Quantity{}, errQuantity
 	}
-	if strings.HasPrefix(exponent, "-") {
-		shift = -shift
-	}
-	amount.SetScale(amount.Scale() - inf.Scale(shift)) //nolint:gosec // checked above
-	amount.Round(amount, nano, inf.RoundHalfEven)
-	if !fits(amount) {
-		return resource.Quantity{}, errQuantity
-	}
-	return resource.ParseQuantity(plain(amount))
+	return parseQuantity(amount.FloatString(nano))
 }
 
 func parseQuantity(text string) (resource.Quantity, error) {
