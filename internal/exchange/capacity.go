@@ -51,7 +51,7 @@ func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
 	}
 	c.free.subtract(amountsOf(margin))
 	c.largest = largest(rooms)
-	c.largest.limit(c.free)
+	c.largest.limitNamed(c.free)
 	return c
 }
 
@@ -210,13 +210,6 @@ func (a amounts) limitNamed(most amounts) {
 		if a[name] > amount {
 			a[name] = amount
 		}
-	}
-}
-
-// limit lowers everything: of what most does not name there is nothing.
-func (a amounts) limit(most amounts) {
-	for name := range a {
-		a[name] = min(a[name], most[name])
 	}
 }
 

@@ -92,18 +92,12 @@ func Images(stock []StockedImage, most int, used map[string]bool) []v1alpha1.Ima
 	}
 	images := []v1alpha1.Image{}
 	for i := range stock {
-		if len(images) >= most {
-			break
-		}
-		if stock[i].Public || stock[i].has(known) {
+		mayKnow := stock[i].Public || slices.ContainsFunc(stock[i].Names, func(name string) bool { return known[canonicalImage(name)] })
+		if mayKnow && len(images) < most {
 			images = append(images, *stock[i].DeepCopy())
 		}
 	}
 	return images
-}
-
-func (s *StockedImage) has(known map[string]bool) bool {
-	return len(known) > 0 && slices.ContainsFunc(s.Names, func(name string) bool { return known[canonicalImage(name)] })
 }
 
 func usableNames(names []string) []string {
@@ -113,25 +107,14 @@ func usableNames(names []string) []string {
 }
 
 func imageKey(names []string) string {
-	digests := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !hasDigest(name) })
-	if len(digests) > 0 {
-		return slices.Min(digests)
-	}
-	return slices.Min(names)
+	return slices.MinFunc(names, func(a, b string) int { return cmp.Or(first(hasDigest(a), hasDigest(b)), strings.Compare(a, b)) })
 }
 
 func hasDigest(name string) bool { return strings.Contains(name, "@sha256:") }
 
 // byUse puts tags before digests: a pod usually names its image by tag, and that is what the scheduler looks for.
 func byUse(a, b string) int {
-	switch {
-	case hasDigest(a) == hasDigest(b):
-		return strings.Compare(a, b)
-	case hasDigest(a):
-		return 1
-	default:
-		return -1
-	}
+	return cmp.Or(first(hasDigest(b), hasDigest(a)), strings.Compare(a, b))
 }
 
 // canonicalImage is the name by which container runtimes know an image that people name in short: with a registry and

@@ -3,7 +3,6 @@ package namespaces
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -99,12 +98,7 @@ func New(c Config) (*Controller, error) {
 
 // SetupWithManager adds the controllers to the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	for _, setup := range []func(ctrl.Manager) error{c.setupOffloadings, c.setupMappings, c.setupSpaces, c.setupHomebound} {
-		if err := setup(mgr); err != nil {
-			return fmt.Errorf("set up namespaces: %w", err)
-		}
-	}
-	return nil
+	return errors.Join(c.setupOffloadings(mgr), c.setupMappings(mgr), c.setupSpaces(mgr), c.setupHomebound(mgr))
 }
 
 // Gather returns what the policies would be asked with now about the pods of the namespace of that name, or, if the name is
@@ -143,7 +137,7 @@ func (c *Controller) setupMappings(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfNamespace),
 			builder.WithPredicates(specChanged)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(specChanged)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfNode), builder.WithPredicates(virtualNodeChanged)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(virtualNodeChanged)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod), builder.WithPredicates(onlyDeletions())).
 		WatchesRawSource(peers.Changes(m.Links, peers.Mappings, m.mappingChanged)).
 		WatchesRawSource(peers.LinkChanges(m.Links, m.linkChanged)).

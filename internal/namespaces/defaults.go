@@ -1,6 +1,7 @@
 package namespaces
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -120,17 +121,11 @@ func (s *spaces) remove(ctx context.Context, found *v1alpha1.NamespaceOffloading
 // defaulted is the spec as the API server stores it.
 func defaulted(spec v1alpha1.NamespaceOffloadingSpec) v1alpha1.NamespaceOffloadingSpec {
 	spec = *spec.DeepCopy()
-	if spec.Strategy == "" {
-		spec.Strategy = v1alpha1.StrategyLocalAndRemote
-	}
-	if spec.OnDisconnect == "" {
-		spec.OnDisconnect = v1alpha1.DisconnectionWait
-	}
-	if spec.OnChange == "" {
-		spec.OnChange = v1alpha1.ChangeKeep
-	}
-	if spec.Twin != nil && spec.Twin.Naming == "" {
-		spec.Twin.Naming = v1alpha1.TwinGenerated
+	spec.Strategy = cmp.Or(spec.Strategy, v1alpha1.StrategyLocalAndRemote)
+	spec.OnDisconnect = cmp.Or(spec.OnDisconnect, v1alpha1.DisconnectionWait)
+	spec.OnChange = cmp.Or(spec.OnChange, v1alpha1.ChangeKeep)
+	if spec.Twin != nil {
+		spec.Twin.Naming = cmp.Or(spec.Twin.Naming, v1alpha1.TwinGenerated)
 	}
 	return spec
 }

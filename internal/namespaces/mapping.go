@@ -1,19 +1,22 @@
 package namespaces
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
@@ -31,7 +34,7 @@ type mappings struct{ Config }
 // Reconcile asks the peer for a twin of the namespace, or takes the request back.
 func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	namespace, peer := request.Namespace, request.Name
-	seen, decision, err := m.need(ctx, m.Client, namespace, peer)
+	seen, err := m.observe(ctx, m.Client, namespace, peer)
 	if err != nil || (seen.peer != nil && !seen.peer.Protocol().Mappings) {
 		return reconcile.Result{}, err
 	}
@@ -41,39 +44,26 @@ func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (re
 	}
 	mapping := link.Mapping(namespace)
 	switch {
-	case mapping == nil && decision == needed:
+	case mapping == nil && seen.need() == needed:
 		return reconcile.Result{}, ask(ctx, link, namespace, twinName(seen.offloading))
-	case mapping != nil && mapping.DeletionTimestamp.IsZero() && superfluous(decision, seen.offloading, mapping):
+	case mapping != nil && mapping.DeletionTimestamp.IsZero() && seen.supersedes(mapping):
 		return reconcile.Result{}, m.takeBack(ctx, link, mapping, peer)
 	}
 	return reconcile.Result{}, nil
 }
 
-// superfluous says whether the mapping is to be taken back: nobody needs it, or its twin has another name than is wanted.
-func superfluous(decision need, offloading *v1alpha1.NamespaceOffloading, mapping *v1alpha1.NamespaceMapping) bool {
-	return decision == notNeeded || decision == needed && misnamed(offloading, mapping)
-}
-
-// need looks at what a decision rests on, and decides.
-func (m *mappings) need(ctx context.Context, reader client.Reader, namespace, peer string) (situation, need, error) {
-	var seen situation
-	var err error
-	seen.offloading, err = find(ctx, reader, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
+// observe looks at what a decision rests on.
+func (m *mappings) observe(ctx context.Context, reader client.Reader, namespace, peer string) (situation, error) {
+	offloading, err := find(ctx, reader, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil {
-		return seen, unknown, err
+		return situation{}, err
 	}
-	if seen.peer, err = find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{}); err != nil {
-		return seen, unknown, err
-	}
-	node := types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}
-	if seen.node, err = find(ctx, reader, node, &corev1.Node{}); err != nil {
-		return seen, unknown, err
-	}
-	decision, err := decide(seen)
+	partner, err := find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{})
 	if err != nil {
-		return seen, unknown, nil //nolint:nilerr // the status of the NamespaceOffloading tells the user; trying again cannot help
+		return situation{}, err
 	}
-	return seen, decision, nil
+	node, err := find(ctx, reader, types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}, &corev1.Node{})
+	return situation{offloading: offloading, peer: partner, node: node}, err
 }
 
 func ask(ctx context.Context, link *peers.Link, namespace, twin string) error {
@@ -95,11 +85,11 @@ func ask(ctx context.Context, link *peers.Link, namespace, twin string) error {
 // takeBack takes the request for a twin back, because nothing needs the twin any more or because it is to get another name,
 // which the next look then asks for. That ends every pod in the twin, so it waits for them, and nothing cached is believed.
 func (m *mappings) takeBack(ctx context.Context, link *peers.Link, mapping *v1alpha1.NamespaceMapping, peer string) error {
-	seen, decision, err := m.need(ctx, m.Live, mapping.Name, peer)
-	if err != nil || decision == unknown || (decision == needed && !misnamed(seen.offloading, mapping)) {
+	seen, err := m.observe(ctx, m.Live, mapping.Name, peer)
+	if err != nil || !seen.supersedes(mapping) {
 		return err
 	}
-	if decision == notNeeded || mapping.Status.Twin != "" { // else there is nothing that a pod could run in
+	if seen.need() == notNeeded || mapping.Status.Twin != "" { // else there is nothing that a pod could run in
 		inUse, err := m.hasPods(ctx, mapping.Name, v1alpha1.VirtualNodeName(peer))
 		if err != nil || inUse {
 			return err // each pod that goes asks again
@@ -127,10 +117,7 @@ func (m *mappings) hasPods(ctx context.Context, namespace, node string) (bool, e
 
 // twinName is the name that a peer is asked for: none where the peer makes one.
 func twinName(offloading *v1alpha1.NamespaceOffloading) string {
-	naming := offloading.Spec.Twin
-	if naming == nil {
-		return ""
-	}
+	naming := ptr.Deref(offloading.Spec.Twin, v1alpha1.TwinNaming{})
 	switch naming.Naming {
 	case v1alpha1.TwinSameName:
 		return offloading.Namespace
@@ -139,11 +126,6 @@ func twinName(offloading *v1alpha1.NamespaceOffloading) string {
 	default:
 		return ""
 	}
-}
-
-// misnamed reports whether the mapping asks for another name than the user wants now.
-func misnamed(offloading *v1alpha1.NamespaceOffloading, mapping *v1alpha1.NamespaceMapping) bool {
-	return mapping.Spec.Twin != twinName(offloading)
 }
 
 // A need says whether a peer should have a twin of a namespace.
@@ -165,26 +147,32 @@ type situation struct {
 	node       *corev1.Node // the virtual node of the peer
 }
 
-// decide says whether the peer should have a twin of the namespace, pods that already run there aside.
-func decide(s situation) (need, error) {
-	if isLeaving(s.peer) {
-		return unknown, nil // the twins go with the peering, in its order
-	}
-	if !offloads(s.offloading) || !provides(s.peer) {
-		return notNeeded, nil
-	}
-	if s.node == nil {
+// need says whether the peer should have a twin of the namespace, pods that already run there aside.
+func (s situation) need() need {
+	switch {
+	case isLeaving(s.peer):
+		return unknown // the twins go with the peering, in its order
+	case !offloads(s.offloading) || !provides(s.peer):
+		return notNeeded
+	case s.node == nil:
 		// Somebody deleted the Node, or it is not made yet. Its labels are not known, and pods may be running there.
-		return unknown, nil
+		return unknown
 	}
-	selector, err := s.offloading.Spec.ClusterSelector.Selector()
-	if err != nil {
-		return unknown, err
+	placement, err := offload.NewPlacement(s.offloading)
+	switch {
+	case err != nil:
+		return unknown // the status of the NamespaceOffloading tells the user
+	case placement.Selects(s.node):
+		return needed
+	default:
+		return notNeeded
 	}
-	if !selector.Matches(labels.Set(s.node.Labels)) {
-		return notNeeded, nil
-	}
-	return needed, nil
+}
+
+// supersedes reports whether the mapping is to be taken back: nobody needs it, or its twin has another name than is wanted.
+func (s situation) supersedes(mapping *v1alpha1.NamespaceMapping) bool {
+	need := s.need()
+	return need == notNeeded || need == needed && mapping.Spec.Twin != twinName(s.offloading)
 }
 
 func offloads(o *v1alpha1.NamespaceOffloading) bool {
@@ -213,13 +201,9 @@ func (m *mappings) pairsOfNamespace(ctx context.Context, offloading client.Objec
 	return requests
 }
 
-// pairsOfNode is pairsOfPeer for a virtual node.
-func (m *mappings) pairsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
-	return m.pairsOf(ctx, node.GetLabels()[v1alpha1.LabelPeer])
-}
-
-func (m *mappings) pairsOfPeer(ctx context.Context, peer client.Object) []reconcile.Request {
-	return m.pairsOf(ctx, peer.GetName())
+// pairsOfPeer are those of a Peer, or of its virtual node.
+func (m *mappings) pairsOfPeer(ctx context.Context, object client.Object) []reconcile.Request {
+	return m.pairsOf(ctx, cmp.Or(object.GetLabels()[v1alpha1.LabelPeer], object.GetName()))
 }
 
 // pairsOf are the peer and each namespace that is offloaded here or that the peer has a mapping of.
@@ -233,12 +217,12 @@ func (m *mappings) pairsOf(ctx context.Context, name string) []reconcile.Request
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing offloaded namespaces", "Peer", name)
 	}
-	namespaces := map[string]bool{}
+	namespaces := sets.New[string]()
 	for _, request := range requests {
-		namespaces[request.Namespace] = true
+		namespaces.Insert(request.Namespace)
 	}
 	for _, mapping := range link.Mappings().List() {
-		namespaces[mapping.GetName()] = true
+		namespaces.Insert(mapping.GetName())
 	}
 	pairs := make([]reconcile.Request, 0, len(namespaces))
 	for namespace := range namespaces {

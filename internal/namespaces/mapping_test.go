@@ -195,11 +195,11 @@ func TestAnEventAsksOnlyForWhatItTouches(t *testing.T) {
 		got  []reconcile.Request
 		want int
 	}{
-		"a virtual node: the namespaces":          {m.pairsOfNode(ctx, virtualNode("peer-01", nil)), 2},
+		"a virtual node: the namespaces":          {m.pairsOfPeer(ctx, virtualNode("peer-01", nil)), 2},
 		"a namespace: the peers":                  {m.pairsOfNamespace(ctx, offloadingWith("shop", "", nil)), 50},
 		"a pod on a virtual node: one pair":       {pairOfPod(ctx, podOn("shop", "web", "hanse-peer-01")), 1},
 		"a pod on a real node: none":              {pairOfPod(ctx, podOn("shop", "web", "worker")), 0},
-		"a virtual node of an unknown peer: none": {m.pairsOfNode(ctx, virtualNode("riga", nil)), 0},
+		"a virtual node of an unknown peer: none": {m.pairsOfPeer(ctx, virtualNode("riga", nil)), 0},
 	} {
 		if len(test.got) != test.want {
 			t.Errorf("%s: %d requests, want %d", name, len(test.got), test.want)

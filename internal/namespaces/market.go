@@ -18,9 +18,9 @@ import (
 
 // A market is what providers offer at one time, for all namespaces.
 type market struct {
-	rows   []exchange.Row               // of accepted offers; open where the virtual node is, too
-	table  *policy.Value                // the same for policies
-	labels map[string]map[string]string // peer → labels of its virtual node
+	rows  []exchange.Row          // of accepted offers; open where the virtual node is, too
+	table *policy.Value           // the same for policies
+	nodes map[string]*corev1.Node // peer → its virtual node
 }
 
 func (c *offloadings) readMarket(ctx context.Context) (*market, error) {
@@ -41,11 +41,9 @@ func (c *offloadings) readMarket(ctx context.Context) (*market, error) {
 }
 
 func newMarket(table exchange.Table, nodes []corev1.Node) *market {
-	m := &market{labels: map[string]map[string]string{}}
-	open := map[string]bool{} // peer → its virtual node takes pods
+	m := &market{nodes: map[string]*corev1.Node{}}
 	for i := range nodes {
-		peer := nodes[i].Labels[v1alpha1.LabelPeer]
-		m.labels[peer], open[peer] = nodes[i].Labels, offload.TakesPods(&nodes[i])
+		m.nodes[nodes[i].Labels[v1alpha1.LabelPeer]] = &nodes[i]
 	}
 	var rows []policy.TableRow
 	for _, row := range table.Rows {
@@ -53,7 +51,8 @@ func newMarket(table exchange.Table, nodes []corev1.Node) *market {
 			continue
 		}
 		// An offer counts for new pods from the time on that there is a node for them.
-		row.Open = row.Open && open[row.Peer]
+		node := m.nodes[row.Peer]
+		row.Open = row.Open && node != nil && offload.TakesPods(node)
 		m.rows = append(m.rows, row)
 		rows = append(rows, policy.TableRow{Peer: row.Peer, Open: row.Open, Offer: &row.Offer, RoundTrip: row.RoundTrip})
 	}

@@ -97,8 +97,7 @@ func (c *offloadings) observe(ctx context.Context, offloading *v1alpha1.Namespac
 	}
 	for i := range all.Items {
 		peer := &all.Items[i]
-		situation := situation{offloading: offloading, peer: peer, node: byName[v1alpha1.VirtualNodeName(peer.Name)]}
-		if decision, err := decide(situation); err == nil && decision == needed {
+		if (situation{offloading: offloading, peer: peer, node: byName[v1alpha1.VirtualNodeName(peer.Name)]}).need() == needed {
 			seen.clusters = append(seen.clusters, c.cluster(peer, offloading))
 		}
 	}

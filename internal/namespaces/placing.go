@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -24,7 +24,6 @@ type question struct {
 	placement  offload.Placement
 	class      *v1alpha1.PlacementClass // nil for the namespace itself
 	said       *v1alpha1.Placement      // what the user asks for; nil is nothing
-	spec       v1alpha1.Placement       // with what the user has left out
 	rows       []exchange.Row           // of providers that the cluster selector matches
 }
 
@@ -44,17 +43,16 @@ type outcome struct {
 
 // newQuestions returns the question about the namespace, and then one for each class.
 func newQuestions(m *market, placement offload.Placement, offloading *v1alpha1.NamespaceOffloading) []question {
-	about := question{offloading: offloading, placement: placement, rows: m.selected(offloading.Spec.ClusterSelector)}
+	about := question{offloading: offloading, placement: placement, rows: m.selected(placement)}
 	said := offloading.Spec.Placement
 	if said == nil {
-		about.spec = complete(v1alpha1.Placement{})
 		return []question{about}
 	}
-	about.said, about.spec = &said.Placement, complete(said.Placement)
+	about.said = &said.Placement
 	questions := []question{about}
 	for i := range said.Classes {
 		inherited := inherit(said.Classes[i].Placement, said.Placement)
-		about.class, about.said, about.spec = &said.Classes[i], &inherited, complete(inherited)
+		about.class, about.said = &said.Classes[i], &inherited
 		questions = append(questions, about)
 	}
 	return questions
@@ -68,20 +66,13 @@ func (q question) name() string {
 	return q.class.Name
 }
 
-// selected are the rows of providers that the selector matches.
-func (m *market) selected(by *v1alpha1.ClusterSelector) []exchange.Row {
-	selector, err := by.Selector()
-	if err != nil {
-		return nil // nobody asks about such a selector
-	}
-	var rows []exchange.Row
-	for _, row := range m.rows {
+// selected are the rows of providers that the user lets pods use.
+func (m *market) selected(placement offload.Placement) []exchange.Row {
+	return slices.DeleteFunc(slices.Clone(m.rows), func(row exchange.Row) bool {
 		// While there is no node its labels are not known. What is decided about it holds for pods that meet it later.
-		if shown, known := m.labels[row.Peer]; !known || selector.Matches(labels.Set(shown)) {
-			rows = append(rows, row)
-		}
-	}
-	return rows
+		node := m.nodes[row.Peer]
+		return node != nil && !placement.Selects(node)
+	})
 }
 
 // inherit is what is asked for a class in a namespace for which something is asked too. What the class says counts instead
@@ -101,18 +92,19 @@ func inherit(class, namespace v1alpha1.Placement) v1alpha1.Placement {
 	return spec
 }
 
-// complete fills in what the user has left out.
-func complete(spec v1alpha1.Placement) v1alpha1.Placement {
-	if len(spec.Request) == 0 {
-		spec.Request = exchange.DefaultRequest()
+// asked is what the user asks for, with what they have left out.
+func (q question) asked() v1alpha1.Placement {
+	asked := ptr.Deref(q.said, v1alpha1.Placement{})
+	if len(asked.Request) == 0 {
+		asked.Request = exchange.DefaultRequest()
 	}
-	return spec
+	return asked
 }
 
 // facts are what the policies are asked with.
 func (q question) facts(m *market, namespace *corev1.Namespace, now time.Time) policy.Facts {
 	return policy.Facts{
-		Time: now, Table: m.table, Namespace: namespace, Class: q.name(), Wish: q.said, Request: q.spec.Request,
+		Time: now, Table: m.table, Namespace: namespace, Class: q.name(), Wish: q.said, Request: q.asked().Request,
 	}
 }
 
@@ -121,7 +113,7 @@ func (q question) decide(said policy.Decision) decision {
 	if said.Outcome != policy.Allow {
 		return q.refused(said.Reason)
 	}
-	placing := exchange.Placing{Rows: q.rows, Asked: q.spec}
+	placing := exchange.Placing{Rows: q.rows, Asked: q.asked()}
 	if ranking := said.Ranking; ranking != nil {
 		placing.Exclude, placing.Scores, placing.Strict = ranking.Exclude, ranking.Scores, ranking.Strict
 	}

@@ -172,9 +172,9 @@ func outcome(answers map[string]ast.Value) (Decision, error) {
 
 // reasons joins the elements of the set, which OPA keeps sorted.
 func reasons(value ast.Value) (string, error) {
-	set, isSet := value.(ast.Set)
-	if !isSet {
-		return "", fmt.Errorf("is %s: it must be a set of reasons", ast.ValueName(value))
+	set, err := as[ast.Set](value, "a set of reasons")
+	if err != nil {
+		return "", err
 	}
 	texts := []string{}
 	for i, element := range set.Slice() {
@@ -208,17 +208,14 @@ func byPeer[V any](read func(ast.Value) (V, error)) func(ast.Value) (map[string]
 }
 
 func exclusion(value ast.Value) (string, error) {
-	reason, isText := value.(ast.String)
-	if !isText {
-		return "", fmt.Errorf("is %s: it must be a reason, which is a text", ast.ValueName(value))
-	}
-	return printable(string(reason), maxReason), nil
+	reason, err := as[ast.String](value, "a reason, which is a text")
+	return printable(string(reason), maxReason), err
 }
 
 func score(value ast.Value) (float64, error) {
-	number, isNumber := value.(ast.Number)
-	if !isNumber {
-		return 0, fmt.Errorf("is %s: it must be a number", ast.ValueName(value))
+	number, err := as[ast.Number](value, "a number")
+	if err != nil {
+		return 0, err
 	}
 	f, finite := number.Float64()
 	if !finite {

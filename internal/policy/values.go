@@ -33,11 +33,20 @@ func within(name string, err error) error {
 	}
 }
 
+// as returns the value as what it must be.
+func as[V ast.Value](value ast.Value, what string) (V, error) {
+	typed, isOne := value.(V)
+	if !isOne {
+		return typed, fmt.Errorf("is %s: it must be %s", ast.ValueName(value), what)
+	}
+	return typed, nil
+}
+
 // object reads an object of at most so many entries.
 func object(value ast.Value, most int) (ast.Object, error) {
-	fields, isObject := value.(ast.Object)
-	if !isObject {
-		return nil, fmt.Errorf("is %s: it must be an object", ast.ValueName(value))
+	fields, err := as[ast.Object](value, "an object")
+	if err != nil {
+		return nil, err
 	}
 	if fields.Len() > most {
 		return nil, fmt.Errorf("has %d entries, more than %d", fields.Len(), most)
@@ -71,17 +80,14 @@ func entries[K ~string, V any](value ast.Value, most int, read func(key string, 
 }
 
 func boolean(value ast.Value) (bool, error) {
-	truth, isBoolean := value.(ast.Boolean)
-	if !isBoolean {
-		return false, fmt.Errorf("is %s: it must be true or false", ast.ValueName(value))
-	}
-	return bool(truth), nil
+	truth, err := as[ast.Boolean](value, "true or false")
+	return bool(truth), err
 }
 
 func text(value ast.Value, most int) (string, error) {
-	t, isText := value.(ast.String)
-	if !isText {
-		return "", fmt.Errorf("is %s: it must be a text", ast.ValueName(value))
+	t, err := as[ast.String](value, "a text")
+	if err != nil {
+		return "", err
 	}
 	if len(t) > most {
 		return "", fmt.Errorf("is longer than %d bytes", most)
