@@ -92,30 +92,26 @@ const (
 // a /16 (IPv6: a /48). IPv4 comes first where nodes have both. It finds none where nodes have no ranges, or ranges too
 // far apart; then an administrator has to name it.
 func PodCIDR(nodes []*corev1.Node) (netip.Prefix, bool) {
-	var four, six []netip.Prefix
-	for _, node := range nodes {
-		for _, text := range slices.Concat(node.Spec.PodCIDRs, []string{node.Spec.PodCIDR}) {
-			prefix, err := netip.ParsePrefix(text)
-			switch {
-			case err != nil:
-				continue
-			case prefix.Addr().Is4():
-				four = append(four, prefix)
-			default:
-				six = append(six, prefix)
+	for _, family := range []struct {
+		has         func(netip.Addr) bool
+		least, huge int
+	}{{netip.Addr.Is4, leastBits4, hugeBits4}, {netip.Addr.Is6, leastBits6, hugeBits6}} {
+		var prefixes []netip.Prefix
+		for _, node := range nodes {
+			for _, text := range slices.Concat(node.Spec.PodCIDRs, []string{node.Spec.PodCIDR}) {
+				if prefix, err := netip.ParsePrefix(text); err == nil && family.has(prefix.Addr()) {
+					prefixes = append(prefixes, prefix)
+				}
 			}
 		}
+		if len(prefixes) > 0 {
+			return cover(prefixes, family.least, family.huge)
+		}
 	}
-	if len(four) > 0 {
-		return cover(four, leastBits4, hugeBits4)
-	}
-	return cover(six, leastBits6, hugeBits6)
+	return netip.Prefix{}, false
 }
 
 func cover(prefixes []netip.Prefix, least, huge int) (netip.Prefix, bool) {
-	if len(prefixes) == 0 {
-		return netip.Prefix{}, false
-	}
 	bits := min(prefixes[0].Bits(), least)
 	for _, prefix := range prefixes {
 		bits = min(bits, prefix.Bits())

@@ -44,7 +44,7 @@ func QuotaKey(name corev1.ResourceName) corev1.ResourceName {
 	switch {
 	case name == corev1.ResourcePods:
 		return name
-	case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
+	case slices.Contains(mandatory, name),
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix), strings.Contains(string(name), "/"):
 		return corev1.DefaultResourceRequestsPrefix + name
 	default:

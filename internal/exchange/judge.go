@@ -189,11 +189,7 @@ func quantityProblem(name corev1.ResourceName, quantity resource.Quantity) strin
 
 // validResource reports whether a Node can have the resource: a standard one, or one with a domain.
 func validResource(name corev1.ResourceName) bool {
-	if len(validation.IsQualifiedName(string(name))) > 0 {
-		return false
-	}
-	return slices.Contains(mandatory, name) ||
-		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.Contains(string(name), "/")
+	return len(validation.IsQualifiedName(string(name))) == 0 && QuotaKey(name) != ""
 }
 
 func judgePrices(field string, prices *v1alpha1.Prices) error {

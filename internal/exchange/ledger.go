@@ -145,16 +145,16 @@ func TrimPod(object any) (any, error) {
 	}
 	pod.Spec = corev1.PodSpec{
 		NodeName:       pod.Spec.NodeName,
-		Containers:     trimContainers(pod.Spec.Containers),
-		InitContainers: trimContainers(pod.Spec.InitContainers),
+		Containers:     trim(pod.Spec.Containers, keptOfContainer),
+		InitContainers: trim(pod.Spec.InitContainers, keptOfContainer),
 		Resources:      pod.Spec.Resources,
 		Overhead:       pod.Spec.Overhead,
 	}
 	pod.Status = corev1.PodStatus{
 		Phase:                 pod.Status.Phase,
 		Conditions:            slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.PodResizePending }),
-		ContainerStatuses:     trimContainerStatuses(pod.Status.ContainerStatuses),
-		InitContainerStatuses: trimContainerStatuses(pod.Status.InitContainerStatuses),
+		ContainerStatuses:     trim(pod.Status.ContainerStatuses, keptOfStatus),
+		InitContainerStatuses: trim(pod.Status.InitContainerStatuses, keptOfStatus),
 		Resources:             pod.Status.Resources,
 		AllocatedResources:    pod.Status.AllocatedResources,
 	}
@@ -177,10 +177,12 @@ func TrimNode(object any) (any, error) {
 	}
 	node.Status = corev1.NodeStatus{
 		Allocatable: node.Status.Allocatable,
-		Conditions:  trimNodeConditions(node.Status.Conditions),
-		Addresses:   node.Status.Addresses,
-		Images:      node.Status.Images,
-		NodeInfo:    node.Status.NodeInfo,
+		Conditions: trim(slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type != corev1.NodeReady
+		}), keptOfCondition),
+		Addresses: node.Status.Addresses,
+		Images:    node.Status.Images,
+		NodeInfo:  node.Status.NodeInfo,
 	}
 	return node, nil
 }
@@ -190,36 +192,23 @@ func trimMetadata(meta *metav1.ObjectMeta) {
 	delete(meta.Annotations, corev1.LastAppliedConfigAnnotation)
 }
 
-func trimContainers(containers []corev1.Container) []corev1.Container {
-	trimmed := make([]corev1.Container, 0, len(containers))
-	for i := range containers {
-		trimmed = append(trimmed, corev1.Container{
-			Name:          containers[i].Name,
-			Resources:     containers[i].Resources,
-			RestartPolicy: containers[i].RestartPolicy,
-		})
+// trim has each element keep what it is to keep. It is called for objects that nobody has seen yet, so it changes them.
+func trim[T any](all []T, kept func(T) T) []T {
+	for i := range all {
+		all[i] = kept(all[i])
 	}
-	return trimmed
+	return all
 }
 
-func trimContainerStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	var trimmed []corev1.ContainerStatus
-	for i := range statuses {
-		trimmed = append(trimmed, corev1.ContainerStatus{
-			Name:               statuses[i].Name,
-			Resources:          statuses[i].Resources,
-			AllocatedResources: statuses[i].AllocatedResources,
-		})
-	}
-	return trimmed
+func keptOfContainer(c corev1.Container) corev1.Container {
+	return corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
 }
 
-// trimNodeConditions drops the times, which change with every heartbeat.
-func trimNodeConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
-	for _, c := range conditions {
-		if c.Type == corev1.NodeReady {
-			return []corev1.NodeCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
-		}
-	}
-	return nil
+func keptOfStatus(s corev1.ContainerStatus) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: s.Name, Resources: s.Resources, AllocatedResources: s.AllocatedResources}
+}
+
+// keptOfCondition drops the times, which change with every heartbeat.
+func keptOfCondition(c corev1.NodeCondition) corev1.NodeCondition {
+	return corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
 }

@@ -148,10 +148,17 @@ const (
 
 // By returns how two rows compare in the order of that name. Rows that are equal in it come by cluster id.
 func By(order string) (func(a, b Row) int, error) {
+	usual := demandOf(Query{Request: DefaultRequest()})
 	compare, known := map[string]func(a, b *Row) int{
-		OrderPrice:   byPrice,
+		OrderPrice: func(a, b *Row) int {
+			chargeA, chargeB := usual.charge(a.Offer.Prices), usual.charge(b.Offer.Prices)
+			return chargeA.compare(&chargeB)
+		},
 		OrderLatency: func(a, b *Row) int { return nearer(a.RoundTrip, b.RoundTrip) },
-		OrderCPU:     byCPU,
+		OrderCPU: func(a, b *Row) int {
+			free := Offered(&b.Offer)[corev1.ResourceCPU]
+			return free.Cmp(Offered(&a.Offer)[corev1.ResourceCPU])
+		},
 	}[order]
 	if !known {
 		return nil, fmt.Errorf("%s is no order: use %s, %s or %s", quoted(order), OrderPrice, OrderLatency, OrderCPU)
@@ -165,17 +172,6 @@ func DefaultRequest() corev1.ResourceList {
 		corev1.ResourceCPU:    *resource.NewQuantity(1, resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(1<<30, resource.BinarySI),
 	}
-}
-
-func byPrice(a, b *Row) int {
-	usual := demandOf(Query{Request: DefaultRequest()})
-	chargeA, chargeB := usual.charge(a.Offer.Prices), usual.charge(b.Offer.Prices)
-	return chargeA.compare(&chargeB)
-}
-
-func byCPU(a, b *Row) int {
-	free := Offered(&b.Offer)[corev1.ResourceCPU]
-	return free.Cmp(Offered(&a.Offer)[corev1.ResourceCPU])
 }
 
 // Phase returns the phase of the offer, which is Open unless it names another.

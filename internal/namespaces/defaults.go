@@ -39,16 +39,24 @@ func (s *spaces) keep(ctx context.Context, namespace *corev1.Namespace, found *v
 	if err != nil {
 		return err
 	}
+	done := ""
 	switch {
 	case found == nil && wanted != nil:
-		return s.create(ctx, namespace.Name, wanted)
+		done, err = "Offloaded namespace", s.create(ctx, namespace.Name, wanted)
 	case found == nil || !isKept(found) || !found.DeletionTimestamp.IsZero():
 		return nil
-	case wanted == nil:
-		return s.remove(ctx, found)
+	case wanted == nil: // deleted, unless somebody has changed it since we looked: it may be the user's by now
+		done, err = "Ended the offloading of the namespace",
+			s.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
 	case !equality.Semantic.DeepEqual(found.Spec, defaulted(*wanted)):
-		return s.replace(ctx, found, wanted)
+		done, err = "Put the offloading of the namespace back", s.replace(ctx, found, wanted)
+	default:
+		return nil
 	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("keep the NamespaceOffloading of namespace %s: %w", namespace.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info(done)
 	return nil
 }
 
@@ -86,11 +94,7 @@ func (s *spaces) create(ctx context.Context, namespace string, wanted *v1alpha1.
 	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil // the cache is behind, and wakes us when it is not
 	}
-	if err != nil {
-		return fmt.Errorf("create the NamespaceOffloading of namespace %s: %w", namespace, err)
-	}
-	ctrl.LoggerFrom(ctx).Info("Offloaded namespace")
-	return nil
+	return err
 }
 
 // replace puts all of the spec back, unless somebody has changed the object since we looked: it may be the user's by now.
@@ -100,22 +104,7 @@ func (s *spaces) replace(
 ) error {
 	changed := found.DeepCopy()
 	changed.Spec = *wanted.DeepCopy()
-	err := s.Client.Patch(ctx, changed, client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{}), fieldOwner)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("put the NamespaceOffloading of namespace %s back: %w", found.Namespace, err)
-	}
-	ctrl.LoggerFrom(ctx).Info("Put the offloading of the namespace back")
-	return nil
-}
-
-// remove deletes what is kept no longer, unless somebody has changed it since we looked: it may be the user's by now.
-func (s *spaces) remove(ctx context.Context, found *v1alpha1.NamespaceOffloading) error {
-	err := s.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete the NamespaceOffloading of namespace %s: %w", found.Namespace, err)
-	}
-	ctrl.LoggerFrom(ctx).Info("Ended the offloading of the namespace")
-	return nil
+	return s.Client.Patch(ctx, changed, client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{}), fieldOwner)
 }
 
 // defaulted is the spec as the API server stores it.

@@ -131,7 +131,8 @@ func TestWhatBecameTheUsersMeanwhileIsLeftAlone(t *testing.T) {
 	if err := w.controller.spaces.replace(t.Context(), seen, &w.controller.spaces.Default.Spec); err == nil {
 		t.Error("it was put back")
 	}
-	if err := w.controller.spaces.remove(t.Context(), seen); err == nil {
+	w.controller.spaces.Default = nil
+	if err := w.controller.spaces.keep(t.Context(), namespaceWith("shop", batch), seen); err == nil {
 		t.Error("it was deleted")
 	}
 	if got := w.strategies()["shop"]; got != v1alpha1.StrategyLocal {

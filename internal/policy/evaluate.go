@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -90,7 +91,7 @@ type Step struct {
 // found true. It takes more time. If there is an error, it returns the steps up to the error.
 func (s *Set) Explain(ctx context.Context, input Input) (decision Decision, steps []Step, err error) {
 	defer recovered(&err)
-	trace := &tracer{set: s, seen: map[Step]bool{}}
+	trace := &tracer{set: s}
 	decision, err = s.decide(ctx, input, rego.EvalQueryTracer(trace))
 	return decision, trace.steps, err
 }
@@ -98,7 +99,6 @@ func (s *Set) Explain(ctx context.Context, input Input) (decision Decision, step
 // A tracer listens to an evaluation and notes the rules that are true.
 type tracer struct {
 	set   *Set
-	seen  map[Step]bool
 	steps []Step
 }
 
@@ -119,8 +119,7 @@ func (t *tracer) TraceEvent(event topdown.Event) {
 		Location: fmt.Sprintf("%s:%d", rule.Location.File, rule.Location.Row),
 		Text:     firstLine(rule),
 	}
-	if !t.seen[step] {
-		t.seen[step] = true
+	if !slices.Contains(t.steps, step) {
 		t.steps = append(t.steps, step)
 	}
 }

@@ -108,40 +108,35 @@ func (m *Maker) questionsOf(_ context.Context, o client.Object) []reconcile.Requ
 	if o.GetName() == v1alpha1.PolicyStatus {
 		return everything()
 	}
-	value, labelled := o.GetLabels()[v1alpha1.LabelPolicy]
-	switch {
-	case !labelled:
+	question, labelled := o.GetLabels()[v1alpha1.LabelPolicy]
+	if !labelled {
 		return nil
-	case isQuestion(value):
-		return []reconcile.Request{requestFor(value)}
-	default:
-		return []reconcile.Request{requestFor(unknown)}
 	}
+	if !isQuestion(question) {
+		question = unknown
+	}
+	return []reconcile.Request{requestFor(question)}
 }
 
-// Reconcile puts the policies about the question of that name in force.
+// Reconcile puts the policies about the question of that name in force, and reports their status.
 func (m *Maker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	return reconcile.Result{}, m.enact(ctx, request.Name)
-}
-
-// enact puts the policies about one question in force, and reports their status.
-func (m *Maker) enact(ctx context.Context, question string) error {
+	question := request.Name
 	labelled := &corev1.ConfigMapList{}
 	err := m.client.List(ctx, labelled, client.InNamespace(m.config.Namespace), client.HasLabels{v1alpha1.LabelPolicy})
 	if err != nil {
-		return fmt.Errorf("list policies: %w", err)
+		return reconcile.Result{}, fmt.Errorf("list policies: %w", err)
 	}
 	before, err := m.readStatus(ctx, question)
 	if err != nil {
-		return err
+		return reconcile.Result{}, err
 	}
 	now := questionStatus{Broken: bounded(unknownOf(labelled.Items))}
 	if p, known := m.points[policy.Question(question)]; known {
 		if now, err = m.enforce(ctx, p, before, labelled.Items); err != nil {
-			return err
+			return reconcile.Result{}, err
 		}
 	}
-	return m.report(ctx, question, before, now, labelled.Items)
+	return reconcile.Result{}, m.report(ctx, question, before, now, labelled.Items)
 }
 
 // enforce puts those of the wanted modules in force that compile together, and returns the resulting status.
