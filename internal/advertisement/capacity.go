@@ -200,10 +200,8 @@ func (c *capacity) takeAd(ad *v1alpha1.Advertisement, gone bool) bool {
 		return c.lock(peer, nil)
 	case ours:
 		return c.lock(peer, guaranteed(ad))
-	case gone:
-		return c.dropOffer(peer)
 	default:
-		return c.setOffer(peer, ad)
+		return c.pass(peer, ad, gone)
 	}
 }
 
@@ -229,37 +227,24 @@ func (c *capacity) lock(peer string, guarantee corev1.ResourceList) bool {
 	return true
 }
 
-// setOffer keeps the offer of before as long as the new one is the same within the threshold: what is passed on is a term
-// of our own offers, and saying those in full each time that a provider says hello would multiply its messages.
-func (c *capacity) setOffer(peer string, ad *v1alpha1.Advertisement) bool {
-	if !c.config.Aggregate {
-		return false
-	}
-	if !meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted) {
-		return c.dropOffer(peer)
-	}
+// pass keeps the offer of before as long as the new one is the same within the threshold: what is passed on is a term of our
+// own offers, and saying those in full each time that a provider renews its own would multiply its messages.
+func (c *capacity) pass(peer string, ad *v1alpha1.Advertisement, gone bool) bool {
 	before, found := c.offers[peer]
-	if found && exchange.SameTerms(&before.Spec, &ad.Spec) && !exchange.Moved(before.Spec.Availability, ad.Spec.Availability, c.config.Threshold) {
+	used := c.config.Aggregate && !gone && meta.IsStatusConditionTrue(ad.Status.Conditions, v1alpha1.ConditionAccepted)
+	switch {
+	case !used && !found:
 		return false
-	}
-	c.offers[peer] = *ad
-	c.sortOffers()
-	return true
-}
-
-func (c *capacity) dropOffer(peer string) bool {
-	if _, found := c.offers[peer]; !found {
+	case !used:
+		delete(c.offers, peer)
+	case found && exchange.SameTerms(&before.Spec, &ad.Spec) && !exchange.Moved(before.Spec.Availability, ad.Spec.Availability, c.config.Threshold):
 		return false
+	default:
+		c.offers[peer] = *ad
 	}
-	delete(c.offers, peer)
-	c.sortOffers()
+	c.passed = make([]v1alpha1.Advertisement, 0, len(c.offers))
+	for _, name := range slices.Sorted(maps.Keys(c.offers)) {
+		c.passed = append(c.passed, c.offers[name])
+	}
 	return true
-}
-
-func (c *capacity) sortOffers() {
-	passed := make([]v1alpha1.Advertisement, 0, len(c.offers))
-	for _, peer := range slices.Sorted(maps.Keys(c.offers)) {
-		passed = append(passed, c.offers[peer])
-	}
-	c.passed = passed
 }

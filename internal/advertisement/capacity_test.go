@@ -75,7 +75,7 @@ func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
 	first := w.publish("kiel")
 	w.expect(resources("cpu", "3"), first.Spec.Guarantee)
 	w.expect("4", offeredTo("hamburg"))
-	expectRing := func(want bool) {
+	expectSignal := func(want bool) {
 		t.Helper()
 		select {
 		case <-w.publisher.capacity.changed:
@@ -88,7 +88,7 @@ func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
 
 	for _, step := range []struct {
 		state         v1alpha1.AcknowledgementState
-		rings         bool
+		signal        bool
 		hamburg, kiel string
 	}{
 		{v1alpha1.AcknowledgementPending, false, "4", "4"},
@@ -97,10 +97,8 @@ func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
 		{v1alpha1.AcknowledgementRefused, true, "4", "4"},
 		{v1alpha1.AcknowledgementAccepted, true, "1", "4"},
 	} {
-		before := w.publisher.look()
 		w.answers(w.publish("kiel"), step.state)
-		w.expect(step.rings, w.publisher.config.large(before, w.publisher.look()))
-		expectRing(step.rings)
+		expectSignal(step.signal)
 		w.expect(step.hamburg, offeredTo("hamburg"))
 		w.expect(step.kiel, offeredTo("kiel"))
 	}
@@ -167,7 +165,7 @@ func TestOffersOfProvidersArePassedOn(t *testing.T) {
 		Prices: &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.022")},
 	}}, spec.Nested)
 
-	// A hello of the provider is none of ours, and a large change is a new term.
+	// A renewal by the provider is none of ours, and a large change is a new term.
 	small := bremen.DeepCopy()
 	small.Spec.Sequence++
 	small.Spec.Availability = resources("cpu", "3900m", "memory", "8Gi", "pods", "10", "ephemeral-storage", "0")
@@ -176,9 +174,7 @@ func TestOffersOfProvidersArePassedOn(t *testing.T) {
 	w.expectWrites(0, w.publisher)
 	large := small.DeepCopy()
 	large.Spec.Availability[corev1.ResourceCPU] = resource.MustParse("2")
-	before := w.publisher.look()
 	w.publisher.capacity.take(large, false)
-	w.expect(true, w.publisher.config.large(before, w.publisher.look()))
 	w.clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expect(large.Spec.Availability, w.ours().Spec.Nested[0].Availability)
@@ -209,7 +205,7 @@ func TestAdvertisementsElsewhereAreNone(t *testing.T) {
 		w.expect(false, w.publisher.capacity.takeAd(ad, false))
 		w.expect(false, w.publisher.capacity.takeAd(ad, true))
 	}
-	there := w.publisher.look()
+	there := w.publisher.capacity.look()
 	w.expect(0, len(there.guaranteed)+len(there.offers))
 }
 

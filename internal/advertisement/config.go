@@ -1,6 +1,7 @@
 package advertisement
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -66,30 +67,22 @@ type Config struct {
 
 // Default fills in what was not set.
 func (c *Config) Default() {
-	c.Workers = orDefault(c.Workers, 16)
-	c.HelloInterval = orDefault(c.HelloInterval, 10*time.Minute)
-	c.HelloTimeout = orDefault(c.HelloTimeout, 3*c.HelloInterval)
-	c.FullInterval = orDefault(c.FullInterval, 30*time.Minute)
-	c.MinInterval = orDefault(c.MinInterval, 2*time.Second)
-	c.SettleInterval = orDefault(c.SettleInterval, 30*time.Second)
-	c.Threshold = orDefault(c.Threshold, 5)
-	c.MaxImages = orDefault(c.MaxImages, exchange.MaxImages)
-	c.Bounds = orDefault(c.Bounds, exchange.DefaultBounds())
-	c.ReceiveInterval = orDefault(c.ReceiveInterval, time.Second)
+	c.Workers = cmp.Or(c.Workers, 16)
+	c.HelloInterval = cmp.Or(c.HelloInterval, 10*time.Minute)
+	c.HelloTimeout = cmp.Or(c.HelloTimeout, 3*c.HelloInterval)
+	c.FullInterval = cmp.Or(c.FullInterval, 30*time.Minute)
+	c.MinInterval = cmp.Or(c.MinInterval, 2*time.Second)
+	c.SettleInterval = cmp.Or(c.SettleInterval, 30*time.Second)
+	c.Threshold = cmp.Or(c.Threshold, 5)
+	c.MaxImages = cmp.Or(c.MaxImages, exchange.MaxImages)
+	c.Bounds = cmp.Or(c.Bounds, exchange.DefaultBounds())
+	c.ReceiveInterval = cmp.Or(c.ReceiveInterval, time.Second)
 	if c.LabelKeys == nil {
 		c.LabelKeys = []string{corev1.LabelTopologyRegion}
 	}
 	if c.ImagePatterns == nil {
 		c.ImagePatterns = exchange.DefaultImagePatterns()
 	}
-}
-
-func orDefault[T comparable](value, fallback T) T {
-	var unset T
-	if value == unset {
-		return fallback
-	}
-	return value
 }
 
 // Validate reports everything that is wrong with the configuration.

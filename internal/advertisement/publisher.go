@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -307,44 +306,21 @@ func (p *Publisher) deny(
 	return nil
 }
 
-// state is what all consumers may have to hear of when it changes.
-type state struct {
-	offerable
-	policies int64
-}
-
-func (p *Publisher) look() *state {
-	return &state{policies: p.policies.Load(), offerable: p.capacity.look()}
-}
-
 // onPolicies has the policies asked again for all consumers.
 func (p *Publisher) onPolicies() {
 	p.policies.Add(1)
 	p.capacity.changed.send()
 }
 
-// Run looks at the state when it has changed, at most once per interval, and has the consumers told: at once if the
-// change is large, else when it has settled.
+// Run has all consumers looked at when something has changed, at most once per interval. How soon each is told follows from what
+// it was told last.
 func (p *Publisher) Run(ctx context.Context) error {
-	var told *state
-	settle := p.clock.NewTimer(p.config.SettleInterval)
-	defer settle.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.capacity.changed:
-			if there := p.look(); told == nil || p.config.large(told, there) {
-				told = there
-				p.changed.send()
-			}
-		case <-settle.C():
-			if there := p.look(); told == nil || !same(told, there) {
-				told = there
-				p.changed.send()
-			}
-			settle.Reset(p.config.SettleInterval)
-			continue
+			p.changed.send()
 		}
 		select {
 		case <-ctx.Done():
@@ -352,19 +328,4 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-p.clock.After(p.config.MinInterval):
 		}
 	}
-}
-
-// large reports whether consumers should hear of the change at once.
-func (c *Config) large(then, now *state) bool {
-	return !sameTerms(then, now) || exchange.Moved(then.Free(), now.Free(), c.Threshold)
-}
-
-// same reports whether nothing that consumers are told of has changed.
-func same(a, b *state) bool {
-	return sameTerms(a, b) && equality.Semantic.DeepEqual(a.Free(), b.Free())
-}
-
-func sameTerms(a, b *state) bool {
-	return a.policies == b.policies && equality.Semantic.DeepEqual(a.Description, b.Description) &&
-		equality.Semantic.DeepEqual(a.guaranteed, b.guaranteed) && equality.Semantic.DeepEqual(a.offers, b.offers)
 }

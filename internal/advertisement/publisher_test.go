@@ -402,7 +402,7 @@ func TestCapacityFollowsEvents(t *testing.T) {
 	w.expect("0", free())
 }
 
-func TestRunTellsOfLargeChangesAtOnceAndForSmallOnesWhenSettled(t *testing.T) {
+func TestConsumersAreLookedAtOncePerInterval(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleConsumer)
 	w.node("a", "4")
@@ -414,21 +414,13 @@ func TestRunTellsOfLargeChangesAtOnceAndForSmallOnesWhenSettled(t *testing.T) {
 		<-w.publisher.changed
 		w.expect([]reconcile.Request{requestFor("hamburg")}, peersWith(t.Context(), w.home, v1alpha1.RoleConsumer))
 	}
-	// step steps the clock once Run waits for that many timers.
-	step := func(timers int, by time.Duration) {
-		t.Helper()
-		for w.clock.Waiters() < timers {
-			runtime.Gosched()
-		}
-		w.clock.Step(by)
-	}
 	expectSignal() // the first look
-	w.pod("large", "", "1")
-	step(2, 2*time.Second) // the interval after the first look
-	expectSignal()
-	w.pod("small", "", "1m")
-	step(2, 2*time.Second)  // the interval after the second: the small change is seen, and not told
-	step(2, 26*time.Second) // it does when it has settled
+	w.pod("first", "", "1")
+	for !w.clock.HasWaiters() {
+		runtime.Gosched()
+	}
+	w.expect(0, len(w.publisher.changed))
+	w.clock.Step(w.publisher.config.MinInterval)
 	expectSignal()
 	stop()
 	if err := <-ended; err != nil {

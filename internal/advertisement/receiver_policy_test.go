@@ -21,7 +21,7 @@ var (
 	capped  = policy.Decision{Outcome: policy.Allow, Offer: &policy.OfferPatch{Availability: resources("cpu", "1")}}
 )
 
-// policiesSay changes the policies, which rings.
+// policiesSay changes the policies, and tells of that.
 func (w *world) policiesSay(decision policy.Decision, err error) {
 	w.policies.say(policy.Incoming, decision, err)
 	w.policies.ring[policy.Incoming]()

@@ -89,20 +89,20 @@ func recordOf(ad *v1alpha1.Advertisement) record {
 
 // store writes the record onto the copy.
 func (r record) store(ad *v1alpha1.Advertisement) {
-	set := func(key, value string, wanted bool) {
-		if !wanted {
-			delete(ad.Annotations, key)
-			return
-		}
-		if ad.Annotations == nil {
-			ad.Annotations = map[string]string{}
-		}
-		ad.Annotations[key] = value
+	stored := map[string]string{annotationTerms: r.terms, annotationPrevious: r.previous, annotationAccepted: "", exchange.AnnotationReceived: ""}
+	if r.accepted {
+		stored[annotationAccepted] = "true"
 	}
-	set(exchange.AnnotationReceived, r.received.Format(time.RFC3339), r.heard())
-	set(annotationAccepted, "true", r.accepted)
-	set(annotationTerms, r.terms, r.terms != "")
-	set(annotationPrevious, r.previous, r.previous != "")
+	if r.heard() {
+		stored[exchange.AnnotationReceived] = r.received.Format(time.RFC3339)
+	}
+	for key, value := range stored {
+		if value == "" {
+			delete(ad.Annotations, key)
+		} else {
+			metav1.SetMetaDataAnnotation(&ad.ObjectMeta, key, value)
+		}
+	}
 }
 
 // termsOf returns the fingerprint of what an administrator decides on: of what exchange.SameTerms compares, but for the

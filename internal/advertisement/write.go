@@ -3,12 +3,12 @@ package advertisement
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -55,7 +55,8 @@ func (r *Receiver) storeCopy(ctx context.Context, f facts, o outcome) (*v1alpha1
 	}
 	key := copyKey(f.peer)
 	held.Namespace, held.Name = key.Namespace, key.Name
-	held.Labels = labelled(held.Labels, f.peer)
+	metav1.SetMetaDataLabel(&held.ObjectMeta, v1alpha1.LabelPeer, f.peer.Name)
+	metav1.SetMetaDataLabel(&held.ObjectMeta, v1alpha1.LabelClusterID, f.peer.Spec.ClusterID)
 	held.Spec = *o.spec.DeepCopy()
 	o.record.store(held)
 	if o.lapsed {
@@ -71,16 +72,6 @@ func (r *Receiver) storeCopy(ctx context.Context, f facts, o outcome) (*v1alpha1
 		return held, nil
 	}
 	return held, wrap(r.client.Update(ctx, held), "update the copy %s", key)
-}
-
-func labelled(labels map[string]string, peer *v1alpha1.Peer) map[string]string {
-	labels = maps.Clone(labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[v1alpha1.LabelPeer] = peer.Name
-	labels[v1alpha1.LabelClusterID] = peer.Spec.ClusterID
-	return labels
 }
 
 // answerCopy writes the answer into the status of the copy.
