@@ -119,11 +119,11 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 // bindMarket binds the flags of what is offered and accepted, and of the policies that decide about it.
 func (f *managerFlags) bindMarket(flags *pflag.FlagSet) {
 	f.advertising.Default()
-	f.advertising.HelloTimeout = 0 // depends on another flag
+	f.advertising.SilenceTimeout = 0 // depends on another flag
 	f.policies.Default()
 	c := &f.advertising
-	flags.DurationVar(&c.HelloInterval, "hello-interval", c.HelloInterval, "how often an advertisement is said again, in a few numbers")
-	flags.DurationVar(&c.HelloTimeout, "hello-timeout", 0,
+	flags.DurationVar(&c.RenewInterval, "hello-interval", c.RenewInterval, "how often an advertisement is said again, in a few numbers")
+	flags.DurationVar(&c.SilenceTimeout, "hello-timeout", 0,
 		"for how long a provider may be silent before its offer ends, and how long ours live; by default three hello intervals")
 	flags.DurationVar(&c.FullInterval, "full-interval", c.FullInterval, "how often all of an advertisement is said again")
 	flags.DurationVar(&c.MinInterval, "min-interval", c.MinInterval, "the least time between two advertisements for one consumer")
@@ -298,6 +298,6 @@ func (f *managerFlags) addAdvertising(mgr manager.Manager, links *peers.Links) e
 func (f *managerFlags) agentlessOffers() func(*peers.Link, *v1alpha1.Peer) (*peers.Transport, error) {
 	c := &f.advertising
 	return agentless.Offers(agentless.Config{
-		ClusterID: c.ClusterID, Interval: c.HelloInterval, TimeToLive: c.HelloTimeout, LabelKeys: c.LabelKeys, Clock: f.clock,
+		ClusterID: c.ClusterID, Interval: c.RenewInterval, TimeToLive: c.SilenceTimeout, LabelKeys: c.LabelKeys, Clock: f.clock,
 	})
 }

@@ -51,7 +51,7 @@ func TestWithoutFlagsThereAreDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if flags.offloading.Selector != nil || len(flags.peering.AddressPools) == 0 || flags.advertising.HelloTimeout == 0 {
+	if flags.offloading.Selector != nil || len(flags.peering.AddressPools) == 0 || flags.advertising.SilenceTimeout == 0 {
 		t.Errorf("got %+v", flags)
 	}
 }

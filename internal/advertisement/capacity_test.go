@@ -211,9 +211,9 @@ func TestAdvertisementsElsewhereAreNone(t *testing.T) {
 
 func TestWrongSettingsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"full":  func(c *Config) { c.FullInterval = time.Minute },
-		"share": func(c *Config) { c.AggregateShare = -1 },
-		"hello": func(c *Config) { c.HelloTimeout = c.HelloInterval },
+		"full":    func(c *Config) { c.FullInterval = time.Minute },
+		"share":   func(c *Config) { c.AggregateShare = -1 },
+		"renewal": func(c *Config) { c.SilenceTimeout = c.RenewInterval },
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{ClusterID: here, Namespace: "hanse-system"}
@@ -227,10 +227,10 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 			}
 		})
 	}
-	config := Config{HelloInterval: time.Second}
+	config := Config{RenewInterval: time.Second}
 	config.Default()
-	if config.HelloTimeout != 3*time.Second {
-		t.Errorf("timeout %s", config.HelloTimeout)
+	if config.SilenceTimeout != 3*time.Second {
+		t.Errorf("timeout %s", config.SilenceTimeout)
 	}
 }
 

@@ -24,12 +24,12 @@ type Config struct {
 	// Workers is how many peers are worked on at the same time, by the publisher and by the receiver each. Default 16.
 	Workers int
 
-	// HelloInterval is how often an offer is said again when nothing changes, and how long an answer of the policies
+	// RenewInterval is how often an offer is said again when nothing changes, and how long an answer of the policies
 	// holds at most. Default 10 minutes.
-	HelloInterval time.Duration
-	// HelloTimeout is for how long a provider may be silent before its offer counts as ended, and how long our own
-	// offers live. Default three times HelloInterval.
-	HelloTimeout time.Duration
+	RenewInterval time.Duration
+	// SilenceTimeout is for how long a provider may be silent before its offer counts as ended, and how long our own
+	// offers live. Default three times RenewInterval.
+	SilenceTimeout time.Duration
 	// FullInterval is how often the whole offer is said again when its terms do not change. Default 30 minutes.
 	FullInterval time.Duration
 	// MinInterval is the least time between two messages to one consumer, and between two looks at the capacity of the
@@ -68,8 +68,8 @@ type Config struct {
 // Default fills in what was not set.
 func (c *Config) Default() {
 	c.Workers = cmp.Or(c.Workers, 16)
-	c.HelloInterval = cmp.Or(c.HelloInterval, 10*time.Minute)
-	c.HelloTimeout = cmp.Or(c.HelloTimeout, 3*c.HelloInterval)
+	c.RenewInterval = cmp.Or(c.RenewInterval, 10*time.Minute)
+	c.SilenceTimeout = cmp.Or(c.SilenceTimeout, 3*c.RenewInterval)
 	c.FullInterval = cmp.Or(c.FullInterval, 30*time.Minute)
 	c.MinInterval = cmp.Or(c.MinInterval, 2*time.Second)
 	c.SettleInterval = cmp.Or(c.SettleInterval, 30*time.Second)
@@ -88,35 +88,23 @@ func (c *Config) Default() {
 // Validate reports everything that is wrong with the configuration.
 func (c *Config) Validate() error {
 	var problems []error
-	if c.ClusterID == "" || c.Namespace == "" {
-		problems = append(problems, errors.New("the cluster id and the namespace of Hanse must be set"))
+	refuse := func(wrong bool, format string, args ...any) {
+		if wrong {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
 	}
-	if c.Workers < 1 {
-		problems = append(problems, fmt.Errorf("%d workers: at least one is needed", c.Workers))
-	}
-	problems = append(problems, c.validateIntervals())
-	if c.Threshold < 0 || c.MaxImages < 0 || c.MaxImages > 100 {
-		problems = append(problems, errors.New("the threshold must not be negative, and the images at most 100"))
-	}
-	if c.AggregateShare < 0 || c.AggregateShare > maxAggregateShare {
-		problems = append(problems, fmt.Errorf("a share of %d percent: it must be between 0 and %d", c.AggregateShare, maxAggregateShare))
-	}
-	if _, err := netip.ParsePrefix(c.PodCIDR); c.PodCIDR != "" && err != nil {
-		problems = append(problems, fmt.Errorf("pod CIDR %q: %w", c.PodCIDR, err))
-	}
-	return errors.Join(problems...)
-}
-
-func (c *Config) validateIntervals() error {
-	var problems []error
-	if c.HelloInterval <= 0 || c.HelloInterval >= c.HelloTimeout {
-		problems = append(problems, fmt.Errorf("a hello every %s is too rare for a timeout of %s", c.HelloInterval, c.HelloTimeout))
-	}
-	if c.FullInterval < c.HelloInterval {
-		problems = append(problems, fmt.Errorf("full messages every %s cannot be more frequent than hellos every %s", c.FullInterval, c.HelloInterval))
-	}
-	if c.MinInterval <= 0 || c.SettleInterval < c.MinInterval || c.ReceiveInterval <= 0 {
-		problems = append(problems, errors.New("intervals must be positive, and that of small changes not shorter than that of all"))
-	}
+	_, noCIDR := netip.ParsePrefix(c.PodCIDR)
+	refuse(c.ClusterID == "" || c.Namespace == "", "the cluster id and the namespace of Hanse must be set")
+	refuse(c.Workers < 1, "%d workers: at least one is needed", c.Workers)
+	refuse(c.Threshold < 0 || c.MaxImages < 0 || c.MaxImages > 100, "the threshold must not be negative, and the images at most 100")
+	refuse(c.AggregateShare < 0 || c.AggregateShare > maxAggregateShare,
+		"a share of %d percent: it must be between 0 and %d", c.AggregateShare, maxAggregateShare)
+	refuse(c.PodCIDR != "" && noCIDR != nil, "pod CIDR %q: %w", c.PodCIDR, noCIDR)
+	refuse(c.RenewInterval <= 0 || c.RenewInterval >= c.SilenceTimeout,
+		"a renewal every %s is too rare for a timeout of %s", c.RenewInterval, c.SilenceTimeout)
+	refuse(c.FullInterval < c.RenewInterval,
+		"full messages every %s cannot be more frequent than renewals every %s", c.FullInterval, c.RenewInterval)
+	refuse(c.MinInterval <= 0 || c.SettleInterval < c.MinInterval || c.ReceiveInterval <= 0,
+		"intervals must be positive, and that of small changes not shorter than that of all")
 	return errors.Join(problems...)
 }

@@ -259,7 +259,7 @@ func lastVerdict(held *v1alpha1.Advertisement, r record) verdict {
 // end is when the spec of the copy ends, by our own clock and by when we heard from the provider. Of one that is not used
 // only silence counts: its own times may be what is wrong with it.
 func (c *Config) end(o outcome) time.Time {
-	silent := o.record.received.Add(c.HelloTimeout)
+	silent := o.record.received.Add(c.SilenceTimeout)
 	if ends := o.spec.TimeToLive.Time; o.record.accepted && ends.Before(silent) {
 		return ends
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-var testSettings = &Config{ClusterID: here, Bounds: exchange.DefaultBounds(), HelloTimeout: 30 * time.Minute}
+var testSettings = &Config{ClusterID: here, Bounds: exchange.DefaultBounds(), SilenceTimeout: 30 * time.Minute}
 
 // messageAt is a message of hamburg's that was made so long after the start.
 func messageAt(sequence int64, after time.Duration, changes ...func(*spec)) spec {

@@ -4,6 +4,6 @@
 // the one that each provider keeps for us over there, keeps the newest good one as a copy in this cluster, and answers in
 // the status of both. It says on the Peer (condition Advertised) how that stands.
 //
-// The object always holds the whole offer. A full message writes all of it; a partial one, which is also the hello, only
+// The object always holds the whole offer. A full message writes all of it; a partial one, which is also the renewal, only
 // what is free and when that was said. What is offered, and what of it is believed, is asked of the policies: see Decider.
 package advertisement

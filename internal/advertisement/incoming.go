@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,7 +115,7 @@ func (r *Receiver) inputOf(ctx context.Context, f facts, now time.Time) (policy.
 	return policy.Facts{Time: now, Peer: f.peer, Advertisement: &f.offer.Spec, Previous: previousOf(f.copy), Table: table}, err
 }
 
-// cachedTable is the table as policies see it, made when somebody asks and kept for a moment.
+// cachedTable is the table of our copies as policies see it, made when somebody asks and kept for a moment.
 type cachedTable struct {
 	client    client.Client
 	clusterID string
@@ -130,10 +131,16 @@ func (t *cachedTable) at(ctx context.Context, now time.Time) (*policy.Value, err
 	if t.value != nil && now.Sub(t.made) < tableAge {
 		return t.value, nil
 	}
-	table, err := t.read(ctx, now)
+	ads, err := listed(t.client)
 	if err != nil {
 		return nil, err
 	}
+	copies := slices.DeleteFunc(slices.Clone(ads), func(ad v1alpha1.Advertisement) bool { return ad.Name == t.clusterID })
+	peers := &v1alpha1.PeerList{}
+	if err := t.client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list peers: %w", err)
+	}
+	table := exchange.NewTable(copies, now).WithLinks(peers.Items)
 	rows := make([]policy.TableRow, 0, len(table.Rows))
 	for i := range table.Rows {
 		if row := &table.Rows[i]; row.Accepted {
@@ -142,24 +149,6 @@ func (t *cachedTable) at(ctx context.Context, now time.Time) (*policy.Value, err
 	}
 	t.value, t.made = policy.NewTable(rows), now
 	return t.value, nil
-}
-
-// read builds the table of our copies; our own offers lie beside them.
-func (t *cachedTable) read(ctx context.Context, now time.Time) (exchange.Table, error) {
-	ads, peers := &v1alpha1.AdvertisementList{}, &v1alpha1.PeerList{}
-	if err := t.client.List(ctx, ads, client.UnsafeDisableDeepCopy); err != nil {
-		return exchange.Table{}, fmt.Errorf("list advertisements: %w", err)
-	}
-	if err := t.client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
-		return exchange.Table{}, fmt.Errorf("list peers: %w", err)
-	}
-	copies := make([]v1alpha1.Advertisement, 0, len(ads.Items))
-	for i := range ads.Items {
-		if ads.Items[i].Name != t.clusterID {
-			copies = append(copies, ads.Items[i])
-		}
-	}
-	return exchange.NewTable(copies, now).WithLinks(peers.Items), nil
 }
 
 // Gather returns what the policies would be asked with now about what the peer of that name or cluster id offers. It is an
@@ -201,11 +190,11 @@ func (r *Receiver) peek(ctx context.Context, peer *v1alpha1.Peer) (facts, error)
 	if !mirror.HasSynced() {
 		return facts{}, fmt.Errorf("what peer %s offers was not read yet: try again in a moment", peer.Name)
 	}
-	message, found := mirror.Named(peer.Spec.ClusterID)
-	if !found {
+	message := messageIn(mirror, peer)
+	if message == nil {
 		return facts{}, fmt.Errorf("peer %s offers nothing to this cluster", peer.Name)
 	}
-	_, offer, err := decode(message)
+	offer, err := exchange.Decode(message.Object)
 	if err != nil {
 		return facts{}, fmt.Errorf("read what peer %s offers: %w", peer.Name, err)
 	}

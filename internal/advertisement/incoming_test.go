@@ -22,7 +22,7 @@ func (w *world) incomingRego(source string) {
 		w.Fatal(err)
 	}
 	w.policies.answering(policy.Incoming, func(in policy.Input) (policy.Decision, error) { return set.Decide(w.Context(), in) })
-	w.policies.ring[policy.Incoming]()
+	w.policies.changed[policy.Incoming]()
 }
 
 // other puts our copy of another provider's offer, or our own offer, into this cluster.
@@ -89,10 +89,10 @@ func TestPoliciesKnowTheTableOfAMomentAgo(t *testing.T) {
 
 // fakePolicies answer what a test wants, and allow everything unless it wants something.
 type fakePolicies struct {
-	mu     sync.Mutex
-	asked  map[policy.Question][]policy.Input
-	answer map[policy.Question]func(policy.Input) (policy.Decision, error)
-	ring   map[policy.Question]func()
+	mu      sync.Mutex
+	asked   map[policy.Question][]policy.Input
+	answer  map[policy.Question]func(policy.Input) (policy.Decision, error)
+	changed map[policy.Question]func()
 }
 
 func (f *fakePolicies) Decide(_ context.Context, question policy.Question, input policy.Input) (policy.Decision, error) {
@@ -108,13 +108,13 @@ func (f *fakePolicies) Decide(_ context.Context, question policy.Question, input
 	return policy.Decision{Outcome: policy.Allow}, nil
 }
 
-func (f *fakePolicies) OnChange(question policy.Question, ring func()) {
+func (f *fakePolicies) OnChange(question policy.Question, changed func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ring == nil {
-		f.ring = map[policy.Question]func(){}
+	if f.changed == nil {
+		f.changed = map[policy.Question]func(){}
 	}
-	f.ring[question] = ring
+	f.changed[question] = changed
 }
 
 // say makes the answer to the question that of all consumers or providers from now on.

@@ -2,6 +2,7 @@ package advertisement
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,7 @@ import (
 var (
 	sent = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hanse_advertisements_sent_total",
-		Help: "Advertisements written for consumers, by kind: full (new terms) or partial (a hello, or another availability).",
+		Help: "Advertisements written for consumers, by kind: full (new terms) or partial (a renewal, or another availability).",
 	}, []string{"kind"})
 	received = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hanse_advertisements_received_total",
@@ -65,7 +66,7 @@ func (p *Publisher) Describe(descriptions chan<- *prometheus.Desc) {
 // Collect computes what it tells of each consumer.
 func (p *Publisher) Collect(collected chan<- prometheus.Metric) {
 	now := p.clock.Now()
-	ads := listed(p.client)
+	ads, _ := listed(p.client) // without them there is nothing to tell
 	for i := range ads {
 		ad := &ads[i]
 		if peer, known := ad.Labels[v1alpha1.LabelPeer]; known && p.isOurs(ad) {
@@ -84,7 +85,7 @@ func (r *Receiver) Describe(descriptions chan<- *prometheus.Desc) { descriptions
 
 // Collect computes how long ago each provider was heard of.
 func (r *Receiver) Collect(collected chan<- prometheus.Metric) {
-	ads := listed(r.client)
+	ads, _ := listed(r.client)
 	for i := range ads {
 		ad := &ads[i]
 		peer, known := ad.Labels[v1alpha1.LabelPeer]
@@ -94,14 +95,14 @@ func (r *Receiver) Collect(collected chan<- prometheus.Metric) {
 	}
 }
 
-// listed returns all advertisements in this cluster, which the caller must not change, or none if they cannot be read.
-func listed(reader client.Reader) []v1alpha1.Advertisement {
+// listed returns all advertisements in this cluster, our own offers among them. The caller must not change them.
+func listed(reader client.Reader) ([]v1alpha1.Advertisement, error) {
 	ads := &v1alpha1.AdvertisementList{}
 	ctx := context.Background() //nolint:forbidigo // the cache answers, and a collector has no other
 	if err := reader.List(ctx, ads, client.UnsafeDisableDeepCopy); err != nil {
-		return nil
+		return nil, fmt.Errorf("list advertisements: %w", err)
 	}
-	return ads.Items
+	return ads.Items, nil
 }
 
 func gaugeEach(collected chan<- prometheus.Metric, of map[corev1.ResourceName]*prometheus.Desc, peer string, list corev1.ResourceList) {

@@ -93,7 +93,7 @@ func gathered(t *testing.T, collector prometheus.Collector) map[string]float64 {
 	return values
 }
 
-func TestAgeIsThatOfTheLastHelloAndGoesWithThePeer(t *testing.T) {
+func TestAgeIsThatOfTheLastRenewalAndGoesWithThePeer(t *testing.T) {
 	w := newWorld(t)
 	peer := w.peer(v1alpha1.RoleProvider)
 	w.offered()

@@ -77,7 +77,7 @@ func (c *Config) stamp(spec *v1alpha1.AdvertisementSpec, published *v1alpha1.Adv
 		spec.Sequence = max(spec.Sequence, published.Spec.Sequence+1)
 	}
 	spec.Timestamp = metav1.NewTime(now.Truncate(time.Second))
-	spec.TimeToLive = metav1.NewTime(spec.Timestamp.Add(c.HelloTimeout))
+	spec.TimeToLive = metav1.NewTime(spec.Timestamp.Add(c.SilenceTimeout))
 }
 
 // fullMessage says the whole offer.
@@ -88,7 +88,7 @@ func fullMessage(published *v1alpha1.Advertisement, offer v1alpha1.Advertisement
 	if ad.Annotations == nil {
 		ad.Annotations = map[string]string{}
 	}
-	ad.Annotations[annotationFullSent] = offer.Timestamp.UTC().Format(time.RFC3339)
+	ad.Annotations[v1alpha1.AnnotationFullSent] = offer.Timestamp.UTC().Format(time.RFC3339)
 	return ad
 }
 
@@ -106,27 +106,23 @@ const (
 	kindPartial = "partial"
 )
 
-// message is what must be said to a consumer, and when.
-type message struct {
-	kind  string
-	after time.Duration
-}
-
-// due compares what was said last with what would be said now. A message is full when the terms are new, or when the last
-// full one was long ago.
-func (c *Config) due(peer string, published *v1alpha1.Advertisement, now *v1alpha1.AdvertisementSpec, at time.Time) message {
-	next := message{kind: kindPartial, after: c.allowedDelay(peer, &published.Spec, now) - at.Sub(published.Spec.Timestamp.Time)}
+// due compares what was said last with what would be said now, and returns the kind of the next message and when to send it. A
+// message is full when the terms are new, or when the last full one was long ago.
+func (c *Config) due(
+	peer string, published *v1alpha1.Advertisement, now *v1alpha1.AdvertisementSpec, at time.Time,
+) (kind string, after time.Duration) {
+	after = c.allowedDelay(peer, &published.Spec, now) - at.Sub(published.Spec.Timestamp.Time)
 	// Of all messages, the one nearest to the end of the interval is full.
-	old := at.Sub(lastFull(published)) >= c.FullInterval-c.HelloInterval/2
+	old := at.Sub(lastFull(published)) >= c.FullInterval-c.RenewInterval/2
 	if old || !exchange.SameTerms(&published.Spec, now) {
-		next.kind = kindFull
+		return kindFull, after
 	}
-	return next
+	return kindPartial, after
 }
 
 // allowedDelay is for how long after the last message the peer can wait to be told that its offer is not what it was then:
 // another phase is told at once, new terms and large changes of what is free as soon as the rate allows, other images and
-// small changes when they have settled, and that nothing has changed with the next hello.
+// small changes when they have settled, and that nothing has changed with the next renewal.
 func (c *Config) allowedDelay(peer string, then, now *v1alpha1.AdvertisementSpec) time.Duration {
 	bare := *then
 	bare.Images = now.Images
@@ -139,16 +135,13 @@ func (c *Config) allowedDelay(peer string, then, now *v1alpha1.AdvertisementSpec
 		!equality.Semantic.DeepEqual(then.Availability, now.Availability):
 		return c.SettleInterval
 	default:
-		return spread(c.HelloInterval, peer)
+		return spread(c.RenewInterval, peer)
 	}
 }
 
-// annotationFullSent is when, by our own clock, our advertisement was last said in full. Consumers do not need it.
-const annotationFullSent = v1alpha1.AnnotationFullSent
-
-// lastFull is long ago if it is not known.
+// lastFull is when, by our own clock, our advertisement was last said in full. It is long ago if it is not known.
 func lastFull(published *v1alpha1.Advertisement) time.Time {
-	at, err := time.Parse(time.RFC3339, published.Annotations[annotationFullSent])
+	at, err := time.Parse(time.RFC3339, published.Annotations[v1alpha1.AnnotationFullSent])
 	if err != nil {
 		return time.Time{}
 	}

@@ -88,7 +88,7 @@ func (p *Publisher) ask(
 		return newest, p.config.backOff(newest.failures)
 	}
 	p.answers.keep(peer.Name, newest)
-	return newest, spread(p.config.HelloInterval, peer.Name)
+	return newest, spread(p.config.RenewInterval, peer.Name)
 }
 
 // publishedAt returns when the newest message was made; zero if there is none.
@@ -100,7 +100,7 @@ func publishedAt(published *v1alpha1.Advertisement) time.Time {
 }
 
 // askAgain says when the policies must be asked about the offer to the peer: when a message would be due if it were not
-// for them. So they are asked for every hello, too, which is what those need that look at the time or at the load.
+// for them. So they are asked for every renewal, too, which is what those need that look at the time or at the load.
 func (c *Config) askAgain(peer string, last *outgoingAnswer, q *policyInput, publishedAt, now time.Time) time.Duration {
 	if last == nil || exchange.Phase(&last.draft) != exchange.Phase(&q.draft) {
 		return 0
@@ -122,15 +122,9 @@ func (c *Config) askAgain(peer string, last *outgoingAnswer, q *policyInput, pub
 	return max(allowedDelay-published, c.MinInterval-asked)
 }
 
-// backOff doubles with every failure, up to the interval of hellos.
+// backOff doubles with every failure, up to the interval of renewals.
 func (c *Config) backOff(failures int) time.Duration {
-	pause := c.MinInterval
-	for range failures - 1 {
-		if pause *= 2; pause >= c.HelloInterval {
-			return c.HelloInterval
-		}
-	}
-	return pause
+	return min(c.MinInterval<<min(failures-1, 20), c.RenewInterval)
 }
 
 // announceFailure tells the administrator that a policy cannot be asked: from the second time on, since the first may be that

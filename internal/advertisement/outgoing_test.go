@@ -265,9 +265,9 @@ func TestManagerThatStartsAsksOnceAndRepeatsNothing(t *testing.T) {
 
 	again := NewPublisher(w.publisher.config, w.home, nil, w.policies, w.clock, w.events)
 	again.capacity = w.publisher.capacity
-	hello := w.expectWrites(0, again).RequeueAfter
-	if hello < 8*time.Minute || hello > 9*time.Minute {
-		t.Errorf("the next hello is due in %s", hello)
+	renewal := w.expectWrites(0, again).RequeueAfter
+	if renewal < 8*time.Minute || renewal > 9*time.Minute {
+		t.Errorf("the next renewal is due in %s", renewal)
 	}
 	w.expectWrites(0, again)
 	w.expect(2, w.asked())

@@ -31,7 +31,7 @@ func TestChangesAreLookedAtAtOnceAndThenOncePerInterval(t *testing.T) {
 	}
 }
 
-// A thousand changes in a second, and our own writes ring too: what we write does not depend on how fast a peer is.
+// A thousand changes in a second, and our own writes have it looked at too: what we write does not depend on how fast a peer is.
 func TestPeerThatWritesWithoutEndCostsBoundedWrites(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)

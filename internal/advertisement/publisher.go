@@ -243,16 +243,16 @@ func (p *Publisher) send(
 	ctx context.Context, peer *v1alpha1.Peer, published *v1alpha1.Advertisement, offer v1alpha1.AdvertisementSpec,
 ) (time.Duration, error) {
 	now := p.clock.Now()
-	hello := spread(p.config.HelloInterval, peer.Name)
+	renewal := spread(p.config.RenewInterval, peer.Name)
 	p.config.stamp(&offer, published, now)
 	if published == nil {
-		return hello, p.create(ctx, peer, offer)
+		return renewal, p.create(ctx, peer, offer)
 	}
-	next := p.config.due(peer.Name, published, &offer, now)
-	if next.after > 0 {
-		return next.after, nil
+	kind, after := p.config.due(peer.Name, published, &offer, now)
+	if after > 0 {
+		return after, nil
 	}
-	return hello, p.update(ctx, published, offer, next.kind)
+	return renewal, p.update(ctx, published, offer, kind)
 }
 
 func (p *Publisher) create(ctx context.Context, peer *v1alpha1.Peer, spec v1alpha1.AdvertisementSpec) error {

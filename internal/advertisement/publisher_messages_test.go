@@ -38,7 +38,7 @@ func (w *world) expectFields(want []string, fields map[string]any) {
 func TestPartialMessageChangesNothingElse(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"a large change of what is free": func(w *world) { w.pod("local", "", "1") },
-		"a hello after a change that only the largest pod shows": func(w *world) {
+		"a renewal after a change that only the largest pod shows": func(w *world) {
 			w.node("b", "2")
 			w.clock.Step(2 * time.Second)
 			w.reconcile(w.publisher)
@@ -92,7 +92,7 @@ func TestFullMessages(t *testing.T) {
 	w.expectWrites(1, w.publisher)
 	expectKind(true)
 
-	var kinds []bool // full or not, of the hellos that follow
+	var kinds []bool // full or not, of the renewals that follow
 	for range 6 {
 		w.clock.Step(10 * time.Minute)
 		w.expectWrites(1, w.publisher)
@@ -107,7 +107,7 @@ func TestAFullMessageIsDueWhenNobodyKnowsOfTheLast(t *testing.T) {
 	w.peer(v1alpha1.RoleConsumer)
 	w.reconcile(w.publisher)
 	ad := w.ours()
-	delete(ad.Annotations, annotationFullSent)
+	delete(ad.Annotations, v1alpha1.AnnotationFullSent)
 	w.update(w.home, ad)
 	w.clock.Step(10 * time.Minute)
 	w.reconcile(w.publisher)

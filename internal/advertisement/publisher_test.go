@@ -116,19 +116,19 @@ func TestMessagesAreSentWhenDue(t *testing.T) {
 		"another consumer's pod is a change, too":        {func(w *world) { w.pod("other", "kiel", "1") }, 2 * time.Second},
 		"a small change when it has settled":             {func(w *world) { w.pod("small", "", "10m"); w.pod("big", "hamburg", "0") }, 2 * time.Second},
 		"the consumer's own pods change nothing for it":  {func(w *world) { w.pod("own", "hamburg", "1") }, 0},
-		"and without any change the next is a hello":     {func(*world) {}, 0},
+		"and without any change the next is a renewal":   {func(*world) {}, 0},
 		"a small change of one resource when it settled": {func(w *world) { w.node("a", "3900m") }, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.peer(v1alpha1.RoleConsumer)
 			w.node("a", "4")
-			hello := w.reconcile(w.publisher).RequeueAfter
-			if hello < 9*time.Minute || hello > 10*time.Minute {
-				t.Errorf("the next hello is due in %s", hello)
+			renewal := w.reconcile(w.publisher).RequeueAfter
+			if renewal < 9*time.Minute || renewal > 10*time.Minute {
+				t.Errorf("the next renewal is due in %s", renewal)
 			}
 			if test.due == 0 {
-				test.due = hello
+				test.due = renewal
 			}
 			before := w.ours()
 			test.change(w)
@@ -231,7 +231,7 @@ func TestLeavingIsSaidUntilTheOfferIsClearedAway(t *testing.T) {
 	w.reconcile(w.publisher)
 
 	w.clock.Step(10 * time.Minute)
-	w.expectWrites(1, w.publisher) // a hello
+	w.expectWrites(1, w.publisher) // a renewal
 	w.expect(v1alpha1.OfferLeaving, w.ours().Spec.Phase)
 
 	w.delete(w.home, w.ours())

@@ -191,9 +191,8 @@ func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Ti
 		f.malformed = f.mirrorErr // what the mirror shows is older than that
 		return f, nil
 	}
-	message, _ := mirror.Named(peer.Spec.ClusterID)
-	if message, f.heldBack = r.admit(peer.Name, message, now); message != nil {
-		f.raw, f.offer, f.malformed = decode(message)
+	if f.raw, f.heldBack = r.admit(peer.Name, messageIn(mirror, peer), now); f.raw != nil {
+		f.offer, f.malformed = exchange.Decode(f.raw.Object)
 		if f.heldBack > 0 || f.mirrorErr != nil || !peer.Protocol().Advertisements {
 			f.raw = nil // there is, or may be, a newer version over there, which will be answered; or nobody to be answered
 		}
@@ -215,13 +214,11 @@ func (r *Receiver) held(ctx context.Context, peer *v1alpha1.Peer) (*v1alpha1.Adv
 	return held, nil
 }
 
-func decode(object client.Object) (*unstructured.Unstructured, *v1alpha1.Advertisement, error) {
-	raw, isRaw := object.(*unstructured.Unstructured)
-	if !isRaw {
-		return nil, nil, fmt.Errorf("mirrored object is a %T", object)
-	}
-	offer, err := exchange.Decode(raw.Object)
-	return raw, offer, err
+// messageIn returns the newest message of the peer, or nil.
+func messageIn(mirror *peers.Mirror, peer *v1alpha1.Peer) *unstructured.Unstructured {
+	found, _ := mirror.Named(peer.Spec.ClusterID)
+	message, _ := found.(*unstructured.Unstructured)
+	return message
 }
 
 // isGone asks the API server, since a mirror that does not show something is no proof that it is not there.
@@ -249,14 +246,14 @@ func (r *Receiver) nextLookAt(peer string, now time.Time) (wait time.Duration, d
 
 // An intake is the newest message that was looked at of one peer, nil if there was none.
 type intake struct {
-	message client.Object
+	message *unstructured.Unstructured
 	since   time.Time // when it was looked at for the first time
 }
 
 // admit returns the message to look at. If its spec is another than that of the one before, and that was admitted less than
 // an interval ago, it is the one before, and for how long: our own writes have us look again too, so a peer that writes
 // without end would keep us writing.
-func (r *Receiver) admit(peer string, message client.Object, now time.Time) (client.Object, time.Duration) {
+func (r *Receiver) admit(peer string, message *unstructured.Unstructured, now time.Time) (*unstructured.Unstructured, time.Duration) {
 	in := r.intakes.of(peer)
 	if !reflect.DeepEqual(specOf(in.message), specOf(message)) {
 		if wait := in.since.Add(r.config.ReceiveInterval).Sub(now); wait > 0 {
@@ -269,9 +266,9 @@ func (r *Receiver) admit(peer string, message client.Object, now time.Time) (cli
 	return message, 0
 }
 
-func specOf(message client.Object) any {
-	if raw, isRaw := message.(*unstructured.Unstructured); isRaw {
-		return raw.Object["spec"]
+func specOf(message *unstructured.Unstructured) any {
+	if message == nil {
+		return nil
 	}
-	return message
+	return message.Object["spec"]
 }

@@ -24,7 +24,7 @@ var (
 // policiesSay changes the policies, and tells of that.
 func (w *world) policiesSay(decision policy.Decision, err error) {
 	w.policies.say(policy.Incoming, decision, err)
-	w.policies.ring[policy.Incoming]()
+	w.policies.changed[policy.Incoming]()
 }
 
 // decides is the word of an administrator.
@@ -58,7 +58,7 @@ func TestPolicyIsAskedOncePerMessageAndWhenItChanges(t *testing.T) {
 	ask(1)
 	w.says(w.offer(2))
 	ask(2)
-	w.policies.ring[policy.Incoming]()
+	w.policies.changed[policy.Incoming]()
 	w.expect(1, len(w.receiver.changed))
 	ask(3)
 	w.get(w.home, peer)
@@ -117,7 +117,7 @@ func TestCorrectionsAreUsedAndTold(t *testing.T) {
 	w.expect([]string{"Normal Corrected"}, w.heard())
 	w.expectWrites(0, w.receiver)
 
-	// A hello costs one write, although what it is corrected from has changed.
+	// A renewal costs one write, although what it is corrected from has changed.
 	w.says(w.offer(2, func(s *spec) { s.Availability["cpu"] = resource.MustParse("3") }))
 	w.expectWrites(1, w.receiver)
 	w.expectWrites(0, w.receiver)
@@ -181,7 +181,7 @@ func TestPendingWaitsForAnAdministrator(t *testing.T) {
 }
 
 // A policy that compares with what was accepted before does so for as long as nobody has accepted anything else.
-func TestPendingChangeDoesNotPassWithTheNextHello(t *testing.T) {
+func TestPendingChangeDoesNotPassWithTheNextRenewal(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)
 	w.incomingRego(`pend contains "another currency" if input.previous.prices.currency != input.advertisement.prices.currency`)
@@ -202,7 +202,7 @@ func TestPendingChangeDoesNotPassWithTheNextHello(t *testing.T) {
 	w.decides(v1alpha1.DecisionAccept)
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonApproved)
-	w.expect("", w.held().Annotations[annotationPrevious])
+	w.expect("", w.held().Annotations[v1alpha1.AnnotationPrevious])
 
 	w.says(w.offer(9, priced("SEK")))
 	w.reconcile(w.receiver)
@@ -262,7 +262,7 @@ func TestPolicyThatCannotBeAsked(t *testing.T) {
 		if message := w.theirs().Status.Acknowledgement.Message; strings.Contains(message, "rego") {
 			t.Errorf("the provider reads %q", message)
 		}
-		w.policies.say(policy.Incoming, policy.Decision{Outcome: policy.Allow}, nil) // without a ring
+		w.policies.say(policy.Incoming, policy.Decision{Outcome: policy.Allow}, nil) // without a signal
 		w.reconcile(w.receiver)
 		w.expectAccepted(w.theirs(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	})
@@ -284,7 +284,7 @@ func TestPolicyThatCannotBeAsked(t *testing.T) {
 }
 
 // What was accepted is kept, closed, for as long as it lasts; then the copy shows what came after, so that an
-// administrator can decide about it, and ends with the hellos.
+// administrator can decide about it, and ends with the renewals.
 func TestRefusedOfferStaysInSight(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)

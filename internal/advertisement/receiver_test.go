@@ -41,7 +41,7 @@ func TestGoodOfferIsCopiedAndAnswered(t *testing.T) {
 	w.expect(time.Minute, result.RequeueAfter)
 }
 
-func TestHelloCostsOneWriteAndAFullMessageIsAnswered(t *testing.T) {
+func TestRenewalCostsOneWriteAndAFullMessageIsAnswered(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)
 	w.offered()
@@ -190,7 +190,7 @@ func TestReplayChangesNothing(t *testing.T) {
 	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	w.expectWrites(0, w.receiver)
 
-	w.clock.Step(30 * time.Minute) // nor does it count as a hello
+	w.clock.Step(30 * time.Minute) // nor does it count as a renewal
 	w.says(w.offer(8))
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
@@ -211,8 +211,8 @@ func TestReplayOfWhatWasNotAcceptedChangesNothing(t *testing.T) {
 
 func TestOfferEndsWhenTheProviderIsSilent(t *testing.T) {
 	for name, life := range map[string]time.Duration{
-		"its time to live passes":          30 * time.Minute,
-		"or before, if hellos are missing": 24 * time.Hour,
+		"its time to live passes":            30 * time.Minute,
+		"or before, if renewals are missing": 24 * time.Hour,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -231,7 +231,7 @@ func TestOfferEndsWhenTheProviderIsSilent(t *testing.T) {
 			w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonExpired)
 			w.expectWrites(0, w.receiver)
 
-			w.says(w.offer(2)) // a late hello brings it back
+			w.says(w.offer(2)) // a late renewal brings it back
 			w.reconcile(w.receiver)
 			w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 			w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
@@ -373,13 +373,13 @@ func TestConfigIsValidated(t *testing.T) {
 		change func(*Config)
 		good   bool
 	}{
-		"the defaults":                 {func(*Config) {}, true},
-		"no cluster id":                {func(c *Config) { c.ClusterID = "" }, false},
-		"no workers":                   {func(c *Config) { c.Workers = -1 }, false},
-		"hellos rarer than the bound":  {func(c *Config) { c.HelloInterval = time.Hour }, false},
-		"an interval below zero":       {func(c *Config) { c.MinInterval = -1 }, false},
-		"a pod range that is none":     {func(c *Config) { c.PodCIDR = "10.0.0.0" }, false},
-		"more images than are allowed": {func(c *Config) { c.MaxImages = 101 }, false},
+		"the defaults":                  {func(*Config) {}, true},
+		"no cluster id":                 {func(c *Config) { c.ClusterID = "" }, false},
+		"no workers":                    {func(c *Config) { c.Workers = -1 }, false},
+		"renewals rarer than the bound": {func(c *Config) { c.RenewInterval = time.Hour }, false},
+		"an interval below zero":        {func(c *Config) { c.MinInterval = -1 }, false},
+		"a pod range that is none":      {func(c *Config) { c.PodCIDR = "10.0.0.0" }, false},
+		"more images than are allowed":  {func(c *Config) { c.MaxImages = 101 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{ClusterID: here, Namespace: "hanse-system"}

@@ -12,27 +12,18 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
-const (
-	// annotationAccepted marks with "true" a copy whose spec was accepted. It is not in the status because the peer can
-	// write there if it is our consumer too.
-	annotationAccepted = v1alpha1.AnnotationAccepted
-	// annotationTerms is the fingerprint of the terms of the newest message that was sound, so that a decision of an
-	// administrator does not outlive what it was made on.
-	annotationTerms = v1alpha1.AnnotationTerms
-	// annotationPrevious is the spec that was accepted last, as JSON, on a copy that holds one which was not. Policies are
-	// shown it: else what a policy leaves to an administrator because it differs would pass with the next hello.
-	annotationPrevious = v1alpha1.AnnotationPrevious
-)
-
 // maxPrevious leaves room for others within what an API server takes as annotations of one object.
 const maxPrevious = 192 << 10
 
-// record is what the copy itself must remember of how it came about, since nothing else does.
+// record is what the copy itself must remember of how it came about, since nothing else does. It lies in annotations and not in
+// the status, because the peer can write there if it is our consumer too.
 type record struct {
 	received time.Time // when, by our own clock, the message came in that the copy holds; zero if there is none
 	accepted bool      // that message was accepted
-	terms    string    // of the newest message that was sound
-	previous string    // what was accepted before that message, if that one was not
+	terms    string    // of the newest message that was sound: what an administrator decides on lapses with them
+	// previous is the spec that was accepted before that message, as JSON, if that one was not. Policies are shown it: else what
+	// a policy leaves to an administrator because it differs would pass with the next renewal.
+	previous string
 }
 
 func (r record) heard() bool { return !r.received.IsZero() }
@@ -81,17 +72,17 @@ func recordOf(ad *v1alpha1.Advertisement) record {
 	}
 	return record{
 		received: received,
-		accepted: ad.Annotations[annotationAccepted] == "true",
-		terms:    ad.Annotations[annotationTerms],
-		previous: ad.Annotations[annotationPrevious],
+		accepted: ad.Annotations[v1alpha1.AnnotationAccepted] == "true",
+		terms:    ad.Annotations[v1alpha1.AnnotationTerms],
+		previous: ad.Annotations[v1alpha1.AnnotationPrevious],
 	}
 }
 
 // store writes the record onto the copy.
 func (r record) store(ad *v1alpha1.Advertisement) {
-	stored := map[string]string{annotationTerms: r.terms, annotationPrevious: r.previous, annotationAccepted: "", exchange.AnnotationReceived: ""}
+	stored := map[string]string{v1alpha1.AnnotationTerms: r.terms, v1alpha1.AnnotationPrevious: r.previous, v1alpha1.AnnotationAccepted: "", exchange.AnnotationReceived: ""}
 	if r.accepted {
-		stored[annotationAccepted] = "true"
+		stored[v1alpha1.AnnotationAccepted] = "true"
 	}
 	if r.heard() {
 		stored[exchange.AnnotationReceived] = r.received.Format(time.RFC3339)

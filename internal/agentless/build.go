@@ -104,29 +104,29 @@ func ownLabels(id string, uid types.UID) map[string]string {
 
 // origin says which home pod the ShadowPod is for.
 func origin(shadow *v1alpha1.ShadowPod) map[string]string {
-	return map[string]string{v1alpha1.AnnotationHomeNamespace: shadow.Namespace, annotationHomePod: shadow.Name}
+	return map[string]string{v1alpha1.AnnotationHomeNamespace: shadow.Namespace, v1alpha1.AnnotationHomePod: shadow.Name}
 }
 
 // annotationsOf returns what is to be remembered of the ShadowPod.
 func annotationsOf(shadow *v1alpha1.ShadowPod) map[string]string {
 	annotations := origin(shadow)
 	for key, value := range shadow.Annotations {
-		if _, own := annotations[key]; !own && key != annotationRecord {
+		if _, own := annotations[key]; !own && key != v1alpha1.AnnotationRecord {
 			annotations[key] = value
 		}
 	}
 	if grace := shadow.Spec.DeletionGracePeriodSeconds; grace != nil {
-		annotations[annotationGrace] = strconv.FormatInt(*grace, 10)
+		annotations[v1alpha1.AnnotationDeletionGrace] = strconv.FormatInt(*grace, 10)
 	}
 	if asksForDebugging(shadow) {
-		annotations[annotationDebug] = "true"
+		annotations[v1alpha1.AnnotationDebugAsked] = "true"
 	}
 	return annotations
 }
 
 func asksForDebugging(shadow *v1alpha1.ShadowPod) bool {
 	if len(shadow.Spec.Pod.Raw) == 0 {
-		return shadow.Annotations[annotationDebug] != ""
+		return shadow.Annotations[v1alpha1.AnnotationDebugAsked] != ""
 	}
 	containers, err := offload.Debugging(shadow, offload.Rules{})
 	return err == nil && len(containers) > 0
@@ -185,19 +185,6 @@ func hostname(name string) string {
 	return name
 }
 
-// What our objects at the peer say of the home pod, besides labels v1alpha1.LabelAgentless and v1alpha1.LabelHomeUID and
-// annotation v1alpha1.AnnotationHomeNamespace.
-const (
-	// annotationHomePod is its name.
-	annotationHomePod = v1alpha1.AnnotationHomePod
-	// annotationGrace is the grace with which it is deleted, in seconds.
-	annotationGrace = v1alpha1.AnnotationDeletionGrace
-	// annotationRecord is the record of earlier pods, as JSON.
-	annotationRecord = v1alpha1.AnnotationRecord
-	// annotationDebug is there when ephemeral containers were asked for.
-	annotationDebug = v1alpha1.AnnotationDebugAsked
-)
-
 func hash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return hex.EncodeToString(sum[:])
@@ -221,7 +208,7 @@ func remoteName(id string, home types.NamespacedName) string {
 // none.
 func homeOf(id string, object client.Object) (types.NamespacedName, bool) {
 	annotations, labels := object.GetAnnotations(), object.GetLabels()
-	home := types.NamespacedName{Namespace: annotations[v1alpha1.AnnotationHomeNamespace], Name: annotations[annotationHomePod]}
+	home := types.NamespacedName{Namespace: annotations[v1alpha1.AnnotationHomeNamespace], Name: annotations[v1alpha1.AnnotationHomePod]}
 	ours := labels[v1alpha1.LabelAgentless] == id && labels[v1alpha1.LabelHomeUID] != ""
 	sound := len(validation.IsDNS1123Label(home.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(home.Name)) == 0
 	return home, ours && sound

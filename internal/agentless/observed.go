@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -144,7 +145,7 @@ type record struct {
 // recordOf reads the record. One that makes no sense is none.
 func recordOf(annotations map[string]string) record {
 	known := record{}
-	if json.Unmarshal([]byte(annotations[annotationRecord]), &known) != nil {
+	if json.Unmarshal([]byte(annotations[v1alpha1.AnnotationRecord]), &known) != nil {
 		return record{}
 	}
 	return known

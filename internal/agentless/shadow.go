@@ -23,7 +23,7 @@ const maxMessage = 1024
 // the same name do not meet, and has no spec.pod: what is not changed need not be read.
 func shadowOf(home types.NamespacedName, o observed) *v1alpha1.ShadowPod {
 	annotations := maps.Clone(o.owner.GetAnnotations())
-	delete(annotations, annotationRecord)
+	delete(annotations, v1alpha1.AnnotationRecord)
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         home.Namespace,
@@ -45,7 +45,7 @@ func shadowOf(home types.NamespacedName, o observed) *v1alpha1.ShadowPod {
 
 // graceOf returns the grace that home gives the pod, or nil if it has said none.
 func graceOf(owner client.Object) *int64 {
-	grace, err := strconv.ParseInt(owner.GetAnnotations()[annotationGrace], 10, 64)
+	grace, err := strconv.ParseInt(owner.GetAnnotations()[v1alpha1.AnnotationDeletionGrace], 10, 64)
 	if err != nil || grace < 0 {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (o observed) explain(status *v1alpha1.ShadowPodStatus) {
 		set(status, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, c.Reason,
 			"The Job that ran the pod at the peer has failed: "+c.Message, c.LastTransitionTime)
 	}
-	if o.owner.GetAnnotations()[annotationDebug] != "" {
+	if o.owner.GetAnnotations()[v1alpha1.AnnotationDebugAsked] != "" {
 		set(status, v1alpha1.ConditionDebug, metav1.ConditionFalse, v1alpha1.ReasonDebugForbidden,
 			"Containers cannot be added to pods at a cluster without Hanse: use kubectl exec", o.owner.GetCreationTimestamp())
 	}

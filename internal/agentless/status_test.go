@@ -22,7 +22,7 @@ func TestRestartsOfEarlierPodsAreKept(t *testing.T) {
 		return func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].RestartCount = times }
 	}
 	first := w.run(w.replicaSet(), "web-0-aaaaa", corev1.PodRunning, restarted(3))
-	if w.keepRecord(); w.replicaSet().Annotations[annotationRecord] != "" {
+	if w.keepRecord(); w.replicaSet().Annotations[v1alpha1.AnnotationRecord] != "" {
 		t.Error("the first pod costs a write")
 	}
 	first.Status.Phase, first.Status.Reason = corev1.PodFailed, "Evicted"

@@ -245,7 +245,7 @@ func TestChangesGoToThePodAndItsTemplate(t *testing.T) {
 
 func TestWhatOthersHaveMadeIsNotOurs(t *testing.T) {
 	labels := map[string]string{v1alpha1.LabelAgentless: peerID, v1alpha1.LabelHomeUID: "u"}
-	origin := map[string]string{v1alpha1.AnnotationHomeNamespace: web.Namespace, annotationHomePod: web.Name}
+	origin := map[string]string{v1alpha1.AnnotationHomeNamespace: web.Namespace, v1alpha1.AnnotationHomePod: web.Name}
 	w := newWorld(t,
 		&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: "copied", Labels: labels, Annotations: origin}},
 		&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
@@ -340,7 +340,7 @@ func TestALinkKeepsRecords(t *testing.T) {
 	other.Add(peerName, v1alpha1.TenantNamespace(peerName), w.remote.Client)
 	other.Link(peer())
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return w.replicaSet().Annotations[annotationRecord] != "", nil
+		return w.replicaSet().Annotations[v1alpha1.AnnotationRecord] != "", nil
 	})
 	if err != nil {
 		t.Fatalf("nobody has kept the record: %v", err)

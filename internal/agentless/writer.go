@@ -133,7 +133,7 @@ func (w writer) keepRecord(ctx context.Context, seen observed) error {
 	}
 	owner := seen.owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
 	annotations := maps.Clone(owner.GetAnnotations())
-	annotations[annotationRecord] = text
+	annotations[v1alpha1.AnnotationRecord] = text
 	owner.SetAnnotations(annotations)
 	return client.IgnoreNotFound(w.patch(ctx, seen.owner, owner))
 }
