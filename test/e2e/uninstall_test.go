@@ -53,6 +53,9 @@ func (c *cluster) objects(ctx context.Context) ([]string, error) {
 				return nil, fmt.Errorf("list %s: %w", kind, err)
 			}
 			for _, item := range list.Items {
+				if item.Namespace == corev1.NamespaceNodeLease && !strings.HasPrefix(item.Name, v1alpha1.VirtualNodeName("")) {
+					continue // of a node of the cluster's own, which gets its lease some time after it has joined
+				}
 				names = append(names, fmt.Sprintf("%s %s/%s", kind.GroupResource(), item.Namespace, item.Name))
 			}
 		}
