@@ -216,12 +216,10 @@ func (f *managerFlags) introduce(ctx context.Context, mgr manager.Manager) error
 	if err != nil {
 		return err
 	}
-	self, err := peering.EnsureClusterInfo(ctx, direct, f.peering)
-	if err != nil {
+	if err := peering.EnsureClusterInfo(ctx, direct, &f.peering); err != nil {
 		return err
 	}
-	f.peering.ClusterID, f.peering.ClusterKey = self.ClusterID, self.Key
-	f.advertising.ClusterID = self.ClusterID
+	f.advertising.ClusterID = f.peering.ClusterID
 	config := rest.CopyConfig(mgr.GetConfig())
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return fmt.Errorf("read the certificate authority of the API server: %w", err)

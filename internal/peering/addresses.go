@@ -38,15 +38,6 @@ type assignment struct {
 	problem string
 }
 
-// unchanged is the range that the peer has, when it cannot be found out whether that is still right.
-func unchanged(peer *v1alpha1.Peer, err error) assignment {
-	got := assignment{problem: fmt.Sprintf("It cannot be found out which ranges are free: %v", err)}
-	for _, cidr := range parseRanges(peer.Status.RemappedPodCIDR) {
-		got.cidr = cidr
-	}
-	return got
-}
-
 // addressStep chooses the range in which we see a provider's pods.
 type addressStep struct{ *addresses }
 
@@ -66,7 +57,8 @@ func (a *addressStep) Reconcile(ctx context.Context, o *observation) (result, er
 	}
 	got, err := a.assign(ctx, o.peer, theirs)
 	if err != nil {
-		got = unchanged(o.peer, err)
+		got.cidr, _ = netip.ParsePrefix(o.peer.Status.RemappedPodCIDR)
+		got.problem = fmt.Sprintf("It cannot be found out which ranges are free: %v", err)
 	}
 	o.addresses = got
 	return result{}, err

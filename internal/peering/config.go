@@ -27,9 +27,9 @@ const (
 type Config struct {
 	// Namespace is Hanse's own. Default v1alpha1.SystemNamespace.
 	Namespace string
-	// ClusterID is the id of this cluster, as EnsureClusterInfo returns it.
+	// ClusterID is the id of this cluster, as EnsureClusterInfo sets it.
 	ClusterID string
-	// ClusterKey is the key of this cluster, as EnsureClusterInfo returns it.
+	// ClusterKey is the key of this cluster, as EnsureClusterInfo sets it.
 	ClusterKey ed25519.PrivateKey
 	// Version is the version of Hanse that runs here.
 	Version string

@@ -8,9 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -25,14 +23,6 @@ const (
 	clusterKeyField = "private-key"
 )
 
-// An Identity is who this cluster is to its peers.
-type Identity struct {
-	// ClusterID is the id of this cluster.
-	ClusterID string
-	// Key is the key that proves it.
-	Key ed25519.PrivateKey
-}
-
 // public returns the public key as objects hold it.
 func public(key ed25519.PrivateKey) string {
 	return trust.FormatPublicKey(key.Public().(ed25519.PublicKey))
@@ -40,33 +30,30 @@ func public(key ed25519.PrivateKey) string {
 
 // EnsureClusterInfo makes sure that this cluster has a key and an id and tells both, with its version, in ConfigMap
 // hanse-cluster in Hanse's namespace. The id is that of the ConfigMap if there is one already, else the one that config
-// asks for, else one from the hash of the key. Neither ever changes, since peers have pinned them: to ask for another id
+// asks for, else one from the hash of the key. Both are set in the configuration. Neither ever changes, since peers have pinned them: to ask for another id
 // is an error, and so is a key that is lost or not that of the ConfigMap.
-func EnsureClusterInfo(ctx context.Context, c client.Client, config Config) (Identity, error) {
+func EnsureClusterInfo(ctx context.Context, c client.Client, config *Config) error {
 	config.Default()
-	info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: v1alpha1.ClusterInfo}}
+	info := configMap(config.Namespace, v1alpha1.ClusterInfo)
 	name := client.ObjectKeyFromObject(info)
 	// It is read before the key: another replica that starts at the same time makes the key first.
 	if err := c.Get(ctx, name, info); client.IgnoreNotFound(err) != nil {
-		return Identity{}, fmt.Errorf("read ConfigMap %s: %w", name, err)
+		return fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
 	key, err := ensureClusterKey(ctx, c, config.Namespace, info.Data)
 	if err != nil {
-		return Identity{}, err
+		return err
 	}
-	identity := Identity{Key: key}
 	_, err = controllerutil.CreateOrUpdate(ctx, c, info, func() error {
-		if identity.ClusterID, err = chooseClusterID(info.Data[v1alpha1.ClusterInfoID], config.ClusterID, key); err != nil {
-			return err
-		}
-		config.ClusterID, config.ClusterKey = identity.ClusterID, key
+		config.ClusterKey = key
+		config.ClusterID, err = chooseClusterID(info.Data[v1alpha1.ClusterInfoID], config.ClusterID, key)
 		info.Data = config.clusterInfo()
-		return nil
+		return err
 	})
 	if err != nil {
-		return Identity{}, fmt.Errorf("keep ConfigMap %s: %w", name, err)
+		return fmt.Errorf("keep ConfigMap %s: %w", name, err)
 	}
-	return identity, nil
+	return nil
 }
 
 // clusterInfo is what this cluster tells of itself, as the data of a ConfigMap hanse-cluster.
@@ -93,7 +80,7 @@ func chooseClusterID(current, asked string, key ed25519.PrivateKey) (string, err
 func ensureClusterKey(
 	ctx context.Context, c client.Client, namespace string, told map[string]string,
 ) (ed25519.PrivateKey, error) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterKeySecret}}
+	secret := secret(namespace, clusterKeySecret)
 	name := client.ObjectKeyFromObject(secret)
 	known := told[v1alpha1.ClusterInfoPublicKey]
 	err := c.Get(ctx, name, secret)

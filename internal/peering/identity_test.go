@@ -10,13 +10,12 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-func (w *world) identify(config Config) Identity {
+func (w *world) identify(config Config) Config {
 	w.t.Helper()
-	identity, err := EnsureClusterInfo(w.t.Context(), w.client, config)
-	if err != nil {
+	if err := EnsureClusterInfo(w.t.Context(), w.client, &config); err != nil {
 		w.t.Fatal(err)
 	}
-	return identity
+	return config
 }
 
 func (w *world) clusterInfo() *corev1.ConfigMap {
@@ -35,13 +34,13 @@ func TestClusterIDComesFromTheKey(t *testing.T) {
 	}
 	info := w.clusterInfo().Data
 	if info["clusterID"] != identity.ClusterID || info["version"] != "v0.1.0" || info["apiVersions"] != "v1alpha1" ||
-		info["publicKey"] != public(identity.Key) {
+		info["publicKey"] != public(identity.ClusterKey) {
 		t.Errorf("cluster info %v", info)
 	}
 
 	writes := w.writes
 	again := w.identify(config)
-	if again.ClusterID != identity.ClusterID || !again.Key.Equal(identity.Key) || w.writes != writes {
+	if again.ClusterID != identity.ClusterID || !again.ClusterKey.Equal(identity.ClusterKey) || w.writes != writes {
 		t.Errorf("got %q with %d writes, want the same identity and none", again.ClusterID, w.writes-writes)
 	}
 }
@@ -63,8 +62,8 @@ func TestClusterIDNeverChanges(t *testing.T) {
 	if id := w.identify(Config{}).ClusterID; id != "lubeck" {
 		t.Errorf("without a wish: got %q", id)
 	}
-	if got, err := EnsureClusterInfo(t.Context(), w.client, Config{ClusterID: "hamburg"}); err == nil {
-		t.Errorf("with another wish: got %q", got.ClusterID)
+	if err := EnsureClusterInfo(t.Context(), w.client, &Config{ClusterID: "hamburg"}); err == nil {
+		t.Error("the id of this cluster was changed")
 	}
 	if id := w.clusterInfo().Data["clusterID"]; id != "lubeck" {
 		t.Errorf("the id is now %q", id)
@@ -73,7 +72,7 @@ func TestClusterIDNeverChanges(t *testing.T) {
 
 func TestImpossibleClusterIDIsRefused(t *testing.T) {
 	for _, id := range []string{"Lubeck", "a b", strings.Repeat("x", 31), "-a"} {
-		if _, err := EnsureClusterInfo(t.Context(), newWorld(t).client, Config{ClusterID: id}); err == nil {
+		if err := EnsureClusterInfo(t.Context(), newWorld(t).client, &Config{ClusterID: id}); err == nil {
 			t.Errorf("%q is taken", id)
 		}
 	}
@@ -84,7 +83,7 @@ func TestBrokenClusterKeyIsAnError(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: "hanse-cluster-key"},
 		Data:       map[string][]byte{"private-key": []byte("broken")},
 	})
-	if _, err := EnsureClusterInfo(t.Context(), w.client, Config{}); err == nil {
+	if err := EnsureClusterInfo(t.Context(), w.client, &Config{}); err == nil {
 		t.Error("a broken key is taken")
 	}
 }
@@ -93,7 +92,7 @@ func TestLostClusterKeyIsNeverReplacedSilently(t *testing.T) {
 	w := newWorld(t)
 	before := w.identify(Config{})
 	w.remove(secret("hanse-system", "hanse-cluster-key"))
-	_, err := EnsureClusterInfo(t.Context(), w.client, Config{})
+	err := EnsureClusterInfo(t.Context(), w.client, &Config{})
 	if err == nil || !strings.Contains(err.Error(), "restore the Secret") {
 		t.Errorf("got %v", err)
 	}
@@ -102,7 +101,7 @@ func TestLostClusterKeyIsNeverReplacedSilently(t *testing.T) {
 	}
 
 	w.remove(w.clusterInfo())
-	if after := w.identify(Config{}); after.ClusterID == before.ClusterID || after.Key.Equal(before.Key) {
+	if after := w.identify(Config{}); after.ClusterID == before.ClusterID || after.ClusterKey.Equal(before.ClusterKey) {
 		t.Error("without its ConfigMap this is not another cluster")
 	}
 }
@@ -118,7 +117,7 @@ func TestForeignClusterKeyIsRefused(t *testing.T) {
 	}
 	w.create(foreign)
 	told := w.clusterInfo().Data["publicKey"]
-	if _, err := EnsureClusterInfo(t.Context(), w.client, Config{}); err == nil {
+	if err := EnsureClusterInfo(t.Context(), w.client, &Config{}); err == nil {
 		t.Error("another key is taken")
 	}
 	if w.clusterInfo().Data["publicKey"] != told {

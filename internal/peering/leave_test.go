@@ -315,7 +315,7 @@ func TestPartingGoesOnWhereverItWasInterrupted(t *testing.T) {
 	for mode, check := range map[v1alpha1.PartingMode]func(*world){
 		v1alpha1.PartingForced: func(w *world) {
 			got := w.stone("ServiceAccount hanse-peer", "Secret hanse-session", "Secret hanse-link", "ConfigMap hanse-tombstone")
-			expectStatements(w.t, got, map[string]string{"statement": "our-invitation", "statement-consumer": "their-invitation"})
+			expectStatements(w.t, got, map[string]string{"statement": "our-invitation"})
 		},
 		v1alpha1.PartingAgreed: func(w *world) {
 			if w.exists("", tenant, &corev1.Namespace{}) || w.remoteClaim().Spec.Phase != v1alpha1.ClaimLeaving {

@@ -19,13 +19,6 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// How much a new measurement counts against those before. RFC 6298 has the same weight for the deviation, and half of it
-// for the mean, which it measures many times a second.
-const (
-	meanWeight      = 0.25
-	deviationWeight = 0.25
-)
-
 // What of a round trip is worth telling: at once a move of more than largeMove, and what is more than smallMove if nothing
 // else was shown for restTime.
 const (
@@ -43,20 +36,14 @@ type roundTrip struct {
 	mean, deviation time.Duration
 }
 
-// with returns what is known after one more measurement, as section 2 of RFC 6298 has it.
+// with returns what is known after one more measurement, as section 2 of RFC 6298 has it, but with the weight 1/4 for the mean
+// too, which is not measured many times a second.
 func (r roundTrip) with(measured time.Duration) roundTrip {
 	if r.mean == 0 {
 		return roundTrip{mean: measured, deviation: measured / 2}
 	}
 	difference := measured - r.mean
-	return roundTrip{
-		mean:      r.mean + weighted(meanWeight, difference),
-		deviation: r.deviation + weighted(deviationWeight, difference.Abs()-r.deviation),
-	}
-}
-
-func weighted(weight float64, d time.Duration) time.Duration {
-	return time.Duration(weight * float64(d))
+	return roundTrip{mean: r.mean + difference/4, deviation: r.deviation + (difference.Abs()-r.deviation)/4}
 }
 
 // A roundTripShown is what the status of a Peer says of the round trip, and since when. Whoever offers or looks for nearness
@@ -100,18 +87,10 @@ func (p *probe) choose(status *v1alpha1.PeerStatus, now time.Time) {
 
 // show puts the round trip into the status, and takes it out where there is no link.
 func (p *probe) show(status *v1alpha1.PeerStatus) {
-	if p.link == nil {
-		status.RoundTripTime, status.RoundTripDeviation = nil, nil
-		return
+	status.RoundTripTime, status.RoundTripDeviation = nil, nil
+	if p.link != nil && p.shown.mean != 0 {
+		status.RoundTripTime, status.RoundTripDeviation = &metav1.Duration{Duration: p.shown.mean}, &metav1.Duration{Duration: p.shown.deviation}
 	}
-	status.RoundTripTime, status.RoundTripDeviation = shownDuration(p.shown.mean), shownDuration(p.shown.deviation)
-}
-
-func shownDuration(d time.Duration) *metav1.Duration {
-	if d == 0 {
-		return nil
-	}
-	return &metav1.Duration{Duration: d}
 }
 
 // maxTransfers is from how many peers samples are read at the same time.

@@ -8,16 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
-
-// consumerStatement is the key of the tombstone under which that statement lies which we, as the peer's consumer, deliver
-// when the peer answers again. The one for the peer to find is under v1alpha1.TombstoneStatement.
-const consumerStatement = "statement-consumer"
 
 // inform leaves a consumer a statement that we have parted from it, and the right to read it. One that has no identity
 // here needs none.
@@ -27,39 +24,29 @@ func (c *leaveStep) inform(ctx context.Context, peer *v1alpha1.Peer, seen *parti
 	if err != nil || !known {
 		return err
 	}
-	invitation := ""
-	if seen.claim != nil {
-		invitation = seen.claim.Spec.Invitation
-	}
-	if err := c.state(ctx, peer, seen, v1alpha1.TombstoneStatement, invitation); err != nil {
+	text, err := c.statement(peer.Spec.ClusterID, ptr.Deref(seen.claim, v1alpha1.PeeringClaim{}).Spec.Invitation)
+	if err != nil {
 		return err
 	}
-	subject := accountSubject(account.Namespace, account.Name)
-	return c.bind(ctx, account.Namespace, v1alpha1.ClusterRolePeerTombstone, subject)
-}
-
-// state writes a signed statement that we have parted from the peer. What stands there already stays.
-func (c *leaveStep) state(ctx context.Context, peer *v1alpha1.Peer, seen *parting, key, invitation string) error {
-	text, err := trust.SignTombstone(c.config.ClusterKey, trust.Tombstone{
-		From: c.config.ClusterID, To: peer.Spec.ClusterID, Invitation: invitation, Time: c.config.Clock.Now(),
+	stone := configMap(account.Namespace, v1alpha1.Tombstone)
+	err = c.put(ctx, stone, func() {
+		if len(stone.Data) == 0 { // what stands there already stays
+			stone.Data = map[string]string{v1alpha1.TombstoneStatement: text}
+		}
 	})
 	if err != nil {
 		return err
 	}
-	stone := configMap(seen.namespace.Name, v1alpha1.Tombstone)
-	err = c.put(ctx, stone, func() {
-		if stone.Data[key] != "" {
-			return
-		}
-		if stone.Data == nil {
-			stone.Data = map[string]string{}
-		}
-		stone.Data[key] = text
+	seen.stone = stone
+	subject := accountSubject(account.Namespace, account.Name)
+	return c.bind(ctx, account.Namespace, v1alpha1.ClusterRolePeerTombstone, subject)
+}
+
+// statement is a signed one that we have parted from the cluster, with which we had become peers by the invitation.
+func (d *deps) statement(clusterID, invitation string) (string, error) {
+	return trust.SignTombstone(d.config.ClusterKey, trust.Tombstone{
+		From: d.config.ClusterID, To: clusterID, Invitation: invitation, Time: d.config.Clock.Now(),
 	})
-	if err == nil {
-		seen.stone = stone
-	}
-	return err
 }
 
 // clear ends the tenant namespace, when nothing else of the peer is left: as a whole, or all but the tombstone.
@@ -72,37 +59,30 @@ func (c *leaveStep) clear(ctx context.Context, peer *v1alpha1.Peer, seen *partin
 	case ns == nil:
 		return obstacle{}, nil
 	}
+	var credentials *corev1.Secret // by which we tell a provider that we have parted from it, when it answers again
 	if seen.mode == v1alpha1.PartingForced && peer.HasRole(v1alpha1.RoleProvider) && peer.Protocol().Sessions {
-		if err := c.stateAsConsumer(ctx, peer, seen); err != nil {
+		var err error
+		if credentials, err = existing(ctx, c.direct, secret(ns.Name, v1alpha1.LinkSecret)); err != nil {
 			return obstacle{}, err
 		}
 	}
-	if seen.mode == v1alpha1.PartingForgotten || seen.stone == nil {
+	if seen.mode == v1alpha1.PartingForgotten || seen.stone == nil && credentials == nil {
 		return going, c.deleteNamespace(ctx, ns)
 	}
-	if err := c.strip(ctx, ns.Name, seen.stone); err != nil {
+	if err := c.strip(ctx, ns.Name, seen.stone != nil, credentials != nil); err != nil {
 		return obstacle{}, err
 	}
 	return obstacle{}, c.keepTombstone(ctx, ns)
 }
 
-// stateAsConsumer keeps a statement for a peer that we have credentials for.
-func (c *leaveStep) stateAsConsumer(ctx context.Context, peer *v1alpha1.Peer, seen *parting) error {
-	credentials, err := existing(ctx, c.direct, secret(seen.namespace.Name, v1alpha1.LinkSecret))
-	if err != nil || credentials == nil {
-		return err
-	}
-	return c.state(ctx, peer, seen, consumerStatement, string(credentials.Data[v1alpha1.LinkSecretInvitation]))
-}
-
-// strip takes out of the tenant namespace what the tombstone does not need. Bindings of our manager stay, by which it
-// can.
-func (c *leaveStep) strip(ctx context.Context, namespace string, stone *corev1.ConfigMap) error {
+// strip takes out of the tenant namespace what the tombstone does not need, which is for the peer to find, for us to deliver,
+// or both. Bindings of our manager stay, by which it can.
+func (c *leaveStep) strip(ctx context.Context, namespace string, found, delivered bool) error {
 	needless := append(ofConsumer(namespace), secret(namespace, v1alpha1.JoinSecret))
-	if stone.Data[v1alpha1.TombstoneStatement] == "" {
+	if !found {
 		needless = append(needless, identityOfConsumer(namespace)...)
 	}
-	if stone.Data[consumerStatement] == "" {
+	if !delivered {
 		needless = append(needless, secret(namespace, v1alpha1.LinkSecret))
 	}
 	offers := &v1alpha1.AdvertisementList{}
@@ -147,53 +127,43 @@ func (c *tombstoneStep) Reconcile(ctx context.Context, o *observation) (result, 
 	return result{}, c.deleteNamespace(ctx, o.namespace)
 }
 
-// remaining is how long the tombstone is still kept: not at all if nobody can tell.
-func (c *tombstoneStep) remaining(ns *corev1.Namespace) time.Duration {
-	expires, err := time.Parse(time.RFC3339, ns.Annotations[v1alpha1.AnnotationExpires])
-	if err != nil {
-		return 0
-	}
-	return expires.Sub(c.config.Clock.Now())
-}
-
-// serve tries to deliver the statement that is to be delivered. It returns when to look again, zero if there is nothing to
+// serve tries to deliver our statement, if that is to be delivered. It returns when to look again, zero if there is nothing to
 // keep the tombstone for.
 func (c *tombstoneStep) serve(ctx context.Context, ns *corev1.Namespace, peer *v1alpha1.Peer) (time.Time, error) {
-	left, now := c.remaining(ns), c.config.Clock.Now()
+	expires, _ := time.Parse(time.RFC3339, ns.Annotations[v1alpha1.AnnotationExpires])
+	now := c.config.Clock.Now()
+	left := expires.Sub(now)
 	if left <= 0 {
 		return time.Time{}, nil
 	}
-	stone, credentials := configMap(ns.Name, v1alpha1.Tombstone), secret(ns.Name, v1alpha1.LinkSecret)
-	there, err := c.find(ctx, stone)
+	credentials, err := existing(ctx, c.direct, secret(ns.Name, v1alpha1.LinkSecret))
+	if err != nil {
+		return time.Time{}, err
+	}
+	if credentials != nil {
+		if !c.deliver(ctx, peer, ns.Labels[v1alpha1.LabelClusterID], string(credentials.Data[v1alpha1.LinkSecretInvitation])) {
+			return now.Add(min(left, max(c.config.TombstoneLife-left, firstDelivery), lastDelivery)), nil
+		}
+		c.links.Close(peer.Name)
+		if err := c.remove(ctx, credentials); err != nil {
+			return time.Time{}, err
+		}
+	}
+	there, err := c.find(ctx, configMap(ns.Name, v1alpha1.Tombstone))
 	if err != nil || !there {
 		return time.Time{}, err
 	}
-	if text := stone.Data[consumerStatement]; text != "" {
-		able, err := c.find(ctx, credentials)
-		if err != nil {
-			return time.Time{}, err
-		}
-		if able && !c.deliver(ctx, peer, text) {
-			passed := c.config.TombstoneLife - left
-			return now.Add(min(left, max(passed, firstDelivery), lastDelivery)), nil
-		}
-	}
-	if stone.Data[v1alpha1.TombstoneStatement] == "" {
-		return time.Time{}, nil
-	}
-	if stone.Data[consumerStatement] != "" {
-		c.links.Close(peer.Name)
-		if err = c.remove(ctx, credentials); err == nil {
-			err = c.put(ctx, stone, func() { delete(stone.Data, consumerStatement) })
-		}
-	}
-	return now.Add(left), err
+	return now.Add(left), nil
 }
 
 // deliver tells the peer, over the link that is left, that we have parted from it. It reports whether that is done.
-func (c *tombstoneStep) deliver(ctx context.Context, peer *v1alpha1.Peer, text string) bool {
+func (c *tombstoneStep) deliver(ctx context.Context, peer *v1alpha1.Peer, clusterID, invitation string) bool {
 	log := ctrl.LoggerFrom(ctx).WithValues("peer", peer.Name)
-	link, err := c.links.Ensure(ctx, peer)
+	text, err := c.statement(clusterID, invitation)
+	var link Link
+	if err == nil {
+		link, err = c.links.Ensure(ctx, peer)
+	}
 	if err == nil {
 		err = tellLeaving(ctx, link, text)
 	}

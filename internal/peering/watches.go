@@ -102,8 +102,6 @@ func podCIDR(ad *v1alpha1.Advertisement) netip.Prefix {
 	if ad == nil || ad.Spec.Network == nil {
 		return netip.Prefix{}
 	}
-	for _, cidr := range parseRanges(ad.Spec.Network.PodCIDR) {
-		return cidr
-	}
-	return netip.Prefix{}
+	cidr, _ := netip.ParsePrefix(ad.Spec.Network.PodCIDR)
+	return cidr.Masked()
 }
