@@ -13,12 +13,10 @@ import (
 
 // safeMessages replace messages that reveal the number or the load of the provider's nodes: reason of the condition → message.
 var safeMessages = map[string]string{
-	corev1.PodReasonUnschedulable: unschedulable,
+	corev1.PodReasonUnschedulable: "The provider has no node with room for the pod",
 	corev1.PodReasonDeferred:      "The provider has no room for the new size at the moment",
 	corev1.PodReasonInfeasible:    "The provider cannot give the pod the new size where it runs",
 }
-
-const unschedulable = "The provider has no node with room for the pod"
 
 // conditions are those of a pod that a consumer sees. Some come to the pod at home, because a kubelet would set them; all
 // others have other writers there.

@@ -31,7 +31,7 @@ type fieldLine struct {
 	check func(value string) bool
 }
 
-// lines makes a line for each path.
+// lines makes a line for each path. Braces at the end of a path name several fields of one part: spec.{hostPID,hostIPC}.
 func lines(v verdict, why string, paths ...string) []fieldLine {
 	return checked(v, nil, why, paths...)
 }
@@ -42,9 +42,12 @@ func only(check func(string) bool, why string, paths ...string) []fieldLine {
 }
 
 func checked(v verdict, check func(string) bool, why string, paths ...string) []fieldLine {
-	out := make([]fieldLine, 0, len(paths))
+	var out []fieldLine
 	for _, path := range paths {
-		out = append(out, fieldLine{path: path, verdict: v, why: why, check: check})
+		part, names, _ := strings.Cut(strings.TrimSuffix(path, "}"), "{")
+		for _, name := range strings.Split(names, ",") {
+			out = append(out, fieldLine{path: part + name, verdict: v, why: why, check: check})
+		}
 	}
 	return out
 }

@@ -109,7 +109,7 @@ func TestExportDoesNotCountNodes(t *testing.T) {
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/42 nodes are available",
 	}}
 	want := []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: unschedulable,
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: safeMessages[corev1.PodReasonUnschedulable],
 	}}
 	if diff := cmp.Diff(want, Export(pod).Conditions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -49,11 +49,8 @@ type Config struct {
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Metadata == nil || c.Links == nil || c.Events == nil {
-		return errors.New("reflector: Client, Live, Metadata, Links and Events are needed")
-	}
-	if c.Namespace == "" || c.ServiceAccount == "" {
-		return errors.New("reflector: Namespace and ServiceAccount are needed")
+	if c.Client == nil || c.Live == nil || c.Metadata == nil || c.Links == nil || c.Events == nil || c.Namespace == "" || c.ServiceAccount == "" {
+		return errors.New("reflector: Client, Live, Metadata, Links, Events, Namespace and ServiceAccount are needed")
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,14 +74,15 @@ func limitsOf(peer *v1alpha1.Peer) v1alpha1.PeerLimits {
 
 // barred says why the peer gets no pod that it does not have yet.
 func barred(peer *v1alpha1.Peer) (reason, message string) {
-	switch {
-	case !peer.HasRole(v1alpha1.RoleConsumer) || !peer.DeletionTimestamp.IsZero():
+	if !peer.HasRole(v1alpha1.RoleConsumer) || !peer.DeletionTimestamp.IsZero() {
 		return v1alpha1.ReasonParting, "The provider is parting from this cluster"
-	case peer.Access() == v1alpha1.AccessCordoned:
+	}
+	switch peer.Access() {
+	case v1alpha1.AccessCordoned:
 		return v1alpha1.ReasonPeerCordoned, "The provider takes no more pods of this cluster for now"
-	case peer.Access() == v1alpha1.AccessDraining:
+	case v1alpha1.AccessDraining:
 		return v1alpha1.ReasonPeerDraining, "The provider takes no more pods of this cluster, and asks to move away those that it has"
-	case peer.Access() == v1alpha1.AccessSuspended:
+	case v1alpha1.AccessSuspended:
 		return v1alpha1.ReasonPeerSuspended, "The provider has suspended this cluster"
 	default:
 		return "", ""
@@ -106,24 +106,20 @@ func build(seen *observation, peer *v1alpha1.Peer) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-func (r *shadowPodReconciler) enqueue(names []types.NamespacedName) {
-	for _, name := range names {
-		r.queue.Add(reconcile.Request{NamespacedName: name})
+func (r *shadowPodReconciler) enqueue(requests []reconcile.Request) {
+	for _, request := range requests {
+		r.queue.Add(request)
 	}
 }
 
 // waitingOf returns the ShadowPods that a change of the Peer's access or limits may let in, or of what policies know of it.
 func (r *shadowPodReconciler) waitingOf(_ context.Context, peer client.Object) []reconcile.Request {
-	var out []reconcile.Request
-	for _, name := range r.ledger.waiters(peer.GetName()) {
-		out = append(out, reconcile.Request{NamespacedName: name})
-	}
-	return out
+	return r.ledger.waiters(peer.GetName())
 }
 
-// podChanged enters what a pod asks for into the ledger. A ShadowPod that needs no pod any more is taken out in the
+// podChanged enters what a pod asks for into the ledger, and returns its ShadowPod, which has the same name. A ShadowPod that needs no pod any more is taken out in the
 // reconciliation that follows.
-func (r *shadowPodReconciler) podChanged(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *shadowPodReconciler) podChanged(_ context.Context, o client.Object) []reconcile.Request {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return nil
@@ -133,7 +129,7 @@ func (r *shadowPodReconciler) podChanged(ctx context.Context, o client.Object) [
 		who := claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer}
 		r.ledger.see(who, exchange.Count(pod))
 	}
-	return shadowOfPod(ctx, pod)
+	return requestFor(pod.Namespace, pod.Name)
 }
 
 // A quota's refusals carry no cause but their text. The two are those of a quota that is not counted yet, as of a new

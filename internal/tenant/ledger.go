@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	quota "k8s.io/apiserver/pkg/quota/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // claimant is a ShadowPod that needs a pod, and the peer whose it is.
@@ -23,7 +24,7 @@ type claimant struct {
 // the moment in which it gets room for its pod, which is before the pod exists, until it needs no pod any more. So pods
 // that the cache does not show yet count, a pod that is made again keeps its place, and none counts twice.
 type ledger struct {
-	wake func([]types.NamespacedName) // has those looked at again that may have room now
+	wake func([]reconcile.Request) // has those looked at again that may have room now
 
 	mu       sync.Mutex
 	accounts map[types.NamespacedName]account
@@ -37,7 +38,7 @@ type account struct {
 	demand corev1.ResourceList
 }
 
-func newLedger(wake func([]types.NamespacedName)) *ledger {
+func newLedger(wake func([]reconcile.Request)) *ledger {
 	return &ledger{
 		wake:     wake,
 		accounts: map[types.NamespacedName]account{},
@@ -124,20 +125,20 @@ func (l *ledger) leave(name types.NamespacedName) {
 
 // waiters returns the ShadowPods of the peer that wait for room, for the peer's access, or for the policies; those of all
 // peers if none is named.
-func (l *ledger) waiters(peer string) []types.NamespacedName {
+func (l *ledger) waiters(peer string) []reconcile.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.waitersOf(peer)
 }
 
-func (l *ledger) waitersOf(peer string) []types.NamespacedName {
-	var names []types.NamespacedName
+func (l *ledger) waitersOf(peer string) []reconcile.Request {
+	var requests []reconcile.Request
 	for name, whose := range l.waiting {
 		if peer == "" || whose == peer {
-			names = append(names, name)
+			requests = append(requests, reconcile.Request{NamespacedName: name})
 		}
 	}
-	return names
+	return requests
 }
 
 // set replaces an account, or closes it, and wakes those that wait if there is more room by that.

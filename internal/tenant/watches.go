@@ -102,11 +102,6 @@ func requestFor(namespace, name string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
-// shadowOfPod goes by the name: a pod is called like its ShadowPod.
-func shadowOfPod(_ context.Context, pod client.Object) []reconcile.Request {
-	return requestFor(pod.GetNamespace(), pod.GetName())
-}
-
 // mappingsOfNamespace returns the mapping that a twin is for, and all of those in a tenant namespace. When a twin goes,
 // another mapping of the peer may get its place.
 func (r *mappingReconciler) mappingsOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {

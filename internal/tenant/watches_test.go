@@ -22,7 +22,7 @@ func TestWhomAnEventConcerns(t *testing.T) {
 		"another namespace: nobody":        {m.mappingsOfNamespace(t.Context(), &corev1.Namespace{}), nil},
 		"a Peer: its mappings and twins":   {m.mappingsOfPeer(t.Context(), peer()), append(mapping, mapping...)},
 		"a twin: its ShadowPods":           {k.shadowsOfTwin(t.Context(), lubeck.namespace("")), requestFor(lubeck.name(), "web")},
-		"a pod: the ShadowPod of its name": {shadowOfPod(t.Context(), shadowPod()), requestFor(lubeck.name(), "web")},
+		"a pod: the ShadowPod of its name": {k.podChanged(t.Context(), &corev1.Pod{ObjectMeta: shadowPod().ObjectMeta}), requestFor(lubeck.name(), "web")},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
