@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"time"
@@ -46,10 +45,6 @@ func (c *Config) Default() {
 	c.Workers = cmp.Or(c.Workers, 32)
 	c.LeaseDuration, c.LeaseRenewal = cmp.Or(c.LeaseDuration, 40*time.Second), cmp.Or(c.LeaseRenewal, 10*time.Second)
 	c.DefaultToleration = cmp.Or(c.DefaultToleration, 5*time.Minute)
-}
-
-func (c *Config) leaseSeconds() int32 {
-	return int32(min(c.LeaseDuration/time.Second, math.MaxInt32)) //nolint:gosec // it is bounded, and positive when valid
 }
 
 // Validate reports everything that is wrong with the configuration.

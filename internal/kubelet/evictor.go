@@ -63,7 +63,7 @@ type evictor struct {
 	pods   *podController // deletes pods at home
 	pace   flowcontrol.PassiveRateLimiter
 
-	mu sync.Mutex // for a look at blocked and the change that follows from it
+	mu sync.Mutex // for what comes of requests: blocked, and evicted
 	// blocked says what may not go yet, by leaver.budget. It keeps us from asking in vain, and can be forgotten any time.
 	blocked *flowcontrol.Backoff
 }
@@ -163,16 +163,9 @@ func (e *evictor) podsOf(ctx context.Context, namespace string, withHome bool) (
 
 // evicted is what came of one round.
 type evicted struct {
-	mu           sync.Mutex
 	gone, stayed []leaver
 	// waits says that some were not asked again yet, more that the pace left some for later.
 	waits, more bool
-}
-
-func (d *evicted) add(to *[]leaver, l leaver) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	*to = append(*to, l)
 }
 
 // next is how soon it goes on by itself.
@@ -213,9 +206,11 @@ func (e *evictor) letGo(ctx context.Context, going []leaver) *evicted {
 // letOneGo has one pod go. One that does not is left for a while, ever longer, with all that share its budget.
 func (e *evictor) letOneGo(ctx context.Context, one leaver, done *evicted) {
 	err := e.send(ctx, one)
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if client.IgnoreNotFound(err) == nil {
 		e.blocked.Reset(one.budget())
-		done.add(&done.gone, one)
+		done.gone = append(done.gone, one)
 		podsDrained.WithLabelValues("gone").Inc()
 		if one.reason.onPod {
 			e.events.Eventf(one.pod, nil, corev1.EventTypeNormal, one.reason.event, actionEvict,
@@ -223,27 +218,19 @@ func (e *evictor) letOneGo(ctx context.Context, one leaver, done *evicted) {
 		}
 		return
 	}
-	done.add(&done.stayed, one)
+	done.stayed = append(done.stayed, one)
 	podsDrained.WithLabelValues("stayed").Inc()
-	if e.block(one.budget()) && ctx.Err() == nil {
+	isNews, now := e.blocked.Get(one.budget()) == 0, e.clock.Now()
+	if !e.blocked.IsInBackOffSinceUpdate(one.budget(), now) { // those that were asked at the same time count once
+		e.blocked.Next(one.budget(), now)
+	}
+	if isNews && ctx.Err() == nil {
 		event, action := reasonDrainBlocked, actionDrain
 		if one.reason.onPod {
 			event, action = one.reason.event, actionEvict
 		}
 		e.events.Eventf(one.pod, nil, corev1.EventTypeWarning, event, action, "%s", whyItStays(one, err))
 	}
-}
-
-// block puts off what did not go, and says whether that is news. Those that were asked at the same time count once.
-func (e *evictor) block(budget string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := e.clock.Now()
-	news := e.blocked.Get(budget) == 0
-	if !e.blocked.IsInBackOffSinceUpdate(budget, now) {
-		e.blocked.Next(budget, now)
-	}
-	return news
 }
 
 func (e *evictor) send(ctx context.Context, one leaver) error {

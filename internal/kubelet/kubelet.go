@@ -72,7 +72,7 @@ func SetupWithManager(mgr ctrl.Manager, config Config, links *peers.Links, clk c
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: clk, events: events, ports: api, links: links,
 	}
 	leases := &leaseController{
-		client: mgr.GetClient(), clock: clk, nodes: api.count, seconds: config.leaseSeconds(), renewal: config.LeaseRenewal,
+		client: mgr.GetClient(), clock: clk, nodes: api.count, lasts: config.LeaseDuration, renewal: config.LeaseRenewal,
 	}
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: clk, events: events, links: links,

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -29,7 +30,7 @@ const (
 type leaseController struct {
 	client  client.Client
 	clock   clock.PassiveClock
-	seconds int32 // how long a lease lasts
+	lasts   time.Duration
 	renewal time.Duration
 	nodes   func() int // how many there are
 }
@@ -55,8 +56,7 @@ func (c *leaseController) Reconcile(ctx context.Context, req reconcile.Request) 
 // that fails must leave time for another one, so half of a lease is the most.
 func (c *leaseController) pause() time.Duration {
 	spread := time.Duration(c.nodes()) * time.Second / renewalsPerSecond
-	longest := time.Duration(c.seconds) * time.Second / 2
-	return max(c.renewal, min(spread, longest))
+	return max(c.renewal, min(spread, c.lasts/2))
 }
 
 func (c *leaseController) lease(node *corev1.Node) *coordinationv1.Lease {
@@ -70,7 +70,7 @@ func (c *leaseController) lease(node *corev1.Node) *coordinationv1.Lease {
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity:       ptr.To(node.Name),
-			LeaseDurationSeconds: ptr.To(c.seconds),
+			LeaseDurationSeconds: ptr.To(int32(min(c.lasts/time.Second, math.MaxInt32))), //nolint:gosec // it is bounded
 			RenewTime:            ptr.To(metav1.NewMicroTime(c.clock.Now())),
 		},
 	}

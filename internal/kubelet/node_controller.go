@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,12 +117,8 @@ func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
 }
 
 func (c *nodeController) create(ctx context.Context, peer *v1alpha1.Peer, desired *corev1.Node) error {
-	now := metav1.NewTime(c.clock.Now())
-	for i := range desired.Status.Conditions {
-		condition := &desired.Status.Conditions[i]
-		condition.LastHeartbeatTime, condition.LastTransitionTime = now, now
-	}
-	err := c.client.Create(ctx, desired)
+	fresh := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: desired.Name}}
+	err := c.client.Create(ctx, mergeNode(fresh, desired, metav1.NewTime(c.clock.Now())))
 	if apierrors.IsAlreadyExists(err) {
 		return c.adopt(ctx, peer, desired)
 	}
@@ -209,14 +206,10 @@ func (c *nodeController) needed(ctx context.Context, seen nodeFacts) (bool, erro
 		return false, err
 	}
 	byForce := unpeeredByForce(seen.peer)
-	for i := range pods {
-		_, stays := staysHome(&pods[i])
-		gone := byForce && deletedAtOnce(&pods[i])
-		if !stays && !gone {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
+		_, stays := staysHome(&pod)
+		return !stays && !(byForce && deletedAtOnce(&pod))
+	}), nil
 }
 
 func (c *nodeController) closeToPods(ctx context.Context, seen nodeFacts) error {

@@ -375,7 +375,7 @@ func TestNodeComesUpThoughTheLinkHasNoCredentials(t *testing.T) {
 
 func TestManyLeasesAreRenewedLessOften(t *testing.T) {
 	nodes := 0
-	leases := &leaseController{seconds: 40, renewal: 10 * time.Second, nodes: func() int { return nodes }}
+	leases := &leaseController{lasts: 40 * time.Second, renewal: 10 * time.Second, nodes: func() int { return nodes }}
 	for count, want := range map[int]time.Duration{
 		1: 10 * time.Second, 400: 10 * time.Second, 600: 15 * time.Second, 800: 20 * time.Second, 10_000: 20 * time.Second,
 	} {
@@ -394,7 +394,7 @@ func TestLeaseIsMadeAndRenewed(t *testing.T) {
 	w := newWorld(t, peer(), advertisement())
 	w.reconcileNode()
 	w.wrote()
-	leases := &leaseController{client: w.home, clock: w.clock, seconds: 40, renewal: 10 * time.Second, nodes: func() int { return 1 }}
+	leases := &leaseController{client: w.home, clock: w.clock, lasts: 40 * time.Second, renewal: 10 * time.Second, nodes: func() int { return 1 }}
 	renew := func() time.Duration {
 		t.Helper()
 		result, err := leases.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turinNode}})

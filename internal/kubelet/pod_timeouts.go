@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,18 +46,10 @@ func showPlacement(status *corev1.PodStatus, home *corev1.Pod) {
 
 // everStarted says whether a container of the pod ever ran, as far as home was told.
 func everStarted(status *corev1.PodStatus) bool {
-	if status.Phase != corev1.PodPending && status.Phase != "" {
-		return true
-	}
-	for _, containers := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
-		for i := range containers {
-			c := &containers[i]
-			if c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil || c.RestartCount > 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return status.Phase != corev1.PodPending && status.Phase != "" || slices.ContainsFunc(
+		slices.Concat(status.InitContainerStatuses, status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
+			return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil || c.RestartCount > 0
+		})
 }
 
 // letGoAt returns when the pod is let go if its provider has no room for it by then: deleted, so that its controller makes

@@ -1,6 +1,8 @@
 package kubelet
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,78 +41,59 @@ func (c *counter) add(consumed float64, used usage, now time.Time) {
 // counters turn what pods use at each moment into what they have consumed since their containers started. They only grow,
 // and go with the pods. After a restart of ours they begin anew, which whoever reads them takes for what it is.
 type counters struct {
-	counter // of all pods that there were
-	began   time.Time
-	pods    map[types.UID]*podCounter
-}
-
-type podCounter struct {
-	counter
-	containers map[string]*containerCounter
+	counter    // of all pods that there were
+	began      time.Time
+	pods       map[types.UID]*counter
+	containers map[runningContainer]*containerCounter
 }
 
 type containerCounter struct {
 	counter
-	claimed time.Time // when the container started, as its peer says
-	start   time.Time // the same by our clock, which its peer's need not agree with
+	start time.Time // when the container started by our clock, which its peer's need not agree with
+}
+
+// containerKey is a container of a home pod.
+type containerKey struct {
+	pod  types.UID
+	name string
 }
 
 // runningContainer is a container that runs, as its home pod shows it.
 type runningContainer struct {
-	name    string
-	started time.Time
+	containerKey
+	started int64 // when, in nanoseconds of the Unix time of the peer
 }
 
 // containersRunning returns the containers of the pod that run.
 func containersRunning(pod *corev1.Pod) []runningContainer {
 	var found []runningContainer
-	for _, statuses := range [][]corev1.ContainerStatus{
-		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
-	} {
-		for i := range statuses {
-			if runs := statuses[i].State.Running; runs != nil && hasContainer(pod, statuses[i].Name) {
-				found = append(found, runningContainer{name: statuses[i].Name, started: runs.StartedAt.Time})
-			}
+	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses)
+	for i := range all {
+		if runs := all[i].State.Running; runs != nil && hasContainer(pod, all[i].Name) {
+			found = append(found, runningContainer{containerKey{pod.UID, all[i].Name}, runs.StartedAt.UnixNano()})
 		}
 	}
 	return found
 }
 
-// follow has a counter for each pod that there is and for each of its containers that runs, and for no others.
+// follow has a counter for each pod that there is and for each of its containers that runs, and for no others. A container
+// started between the creation of its pod and now.
 func (c *counters) follow(pods []corev1.Pod, now time.Time) {
-	present := make(map[types.UID]*podCounter, len(pods))
+	ofPods, ofContainers := c.pods, c.containers
+	c.pods, c.containers = map[types.UID]*counter{}, map[runningContainer]*containerCounter{}
 	for i := range pods {
 		pod := &pods[i]
-		counts := c.pods[pod.UID]
-		if counts == nil {
-			counts = &podCounter{counter: counter{until: earlier(pod.CreationTimestamp.Time, now)}}
+		created := pod.CreationTimestamp.Time
+		c.pods[pod.UID] = cmp.Or(ofPods[pod.UID], &counter{until: earlier(created, now)})
+		for _, runs := range containersRunning(pod) {
+			start := time.Unix(0, runs.started)
+			if start.Before(created) {
+				start = created
+			}
+			start = earlier(start, now)
+			c.containers[runs] = cmp.Or(ofContainers[runs], &containerCounter{start: start, counter: counter{until: start}})
 		}
-		counts.follow(pod, now)
-		present[pod.UID] = counts
 	}
-	c.pods = present
-}
-
-func (c *podCounter) follow(pod *corev1.Pod, now time.Time) {
-	present := map[string]*containerCounter{}
-	for _, runs := range containersRunning(pod) {
-		counts := c.containers[runs.name]
-		if counts == nil || !counts.claimed.Equal(runs.started) {
-			counts = newContainerCounter(runs.started, pod.CreationTimestamp.Time, now)
-		}
-		present[runs.name] = counts
-	}
-	c.containers = present
-}
-
-// newContainerCounter returns the counter of a container that started between the creation of its pod and now.
-func newContainerCounter(claimed, created, now time.Time) *containerCounter {
-	start := claimed
-	if start.Before(created) {
-		start = created
-	}
-	start = earlier(start, now)
-	return &containerCounter{claimed: claimed, start: start, counter: counter{until: start}}
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -122,23 +105,22 @@ func earlier(a, b time.Time) time.Time {
 
 // account adds what was told that the containers use now.
 func (c *counters) account(told map[containerKey]usage, now time.Time) {
-	running := false
 	c.used = nil
-	for uid, pod := range c.pods {
+	for _, pod := range c.pods {
 		pod.used = nil
-		for name, container := range pod.containers {
-			running, container.used = true, nil
-			used, ok := told[containerKey{pod: uid, name: name}]
-			if !ok {
-				continue
-			}
-			consumed := container.consumes(used, now)
-			for _, counter := range []*counter{&container.counter, &pod.counter, &c.counter} {
-				counter.add(consumed, used, now)
-			}
+	}
+	for runs, container := range c.containers {
+		container.used = nil
+		used, ok := told[runs.containerKey]
+		if !ok {
+			continue
+		}
+		consumed := container.consumes(used, now)
+		for _, counter := range []*counter{&container.counter, c.pods[runs.pod], &c.counter} {
+			counter.add(consumed, used, now)
 		}
 	}
-	if !running {
+	if len(c.containers) == 0 {
 		c.add(0, usage{}, now) // where nothing runs, nothing is used
 	}
 }
@@ -162,24 +144,21 @@ func (c *counters) summary(node string, pods []corev1.Pod) stats.Summary {
 		told.Node.CPU, told.Node.Memory = c.stats()
 	}
 	for i := range pods {
-		if one := c.pods[pods[i].UID].summary(&pods[i]); len(one.Containers) > 0 {
-			told.Pods = append(told.Pods, one)
+		pod := &pods[i]
+		ofPod := stats.PodStats{
+			PodRef:    stats.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
+			StartTime: pod.CreationTimestamp,
 		}
-	}
-	return told
-}
-
-func (c *podCounter) summary(pod *corev1.Pod) stats.PodStats {
-	told := stats.PodStats{
-		PodRef:    stats.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
-		StartTime: pod.CreationTimestamp,
-	}
-	told.CPU, told.Memory = c.stats()
-	for _, runs := range containersRunning(pod) {
-		counts := c.containers[runs.name]
-		one := stats.ContainerStats{Name: runs.name, StartTime: metav1.NewTime(counts.start)}
-		one.CPU, one.Memory = counts.stats()
-		told.Containers = append(told.Containers, one)
+		ofPod.CPU, ofPod.Memory = c.pods[pod.UID].stats()
+		for _, runs := range containersRunning(pod) {
+			counts := c.containers[runs]
+			one := stats.ContainerStats{Name: runs.name, StartTime: metav1.NewTime(counts.start)}
+			one.CPU, one.Memory = counts.stats()
+			ofPod.Containers = append(ofPod.Containers, one)
+		}
+		if len(ofPod.Containers) > 0 {
+			told.Pods = append(told.Pods, ofPod)
+		}
 	}
 	return told
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/clock"
@@ -51,12 +50,6 @@ type meter struct {
 type reading struct {
 	failed bool // something could not be read
 	stats  stats.Summary
-}
-
-// containerKey is a container of a home pod.
-type containerKey struct {
-	pod  types.UID
-	name string
 }
 
 func newMeter(node string, reader client.Reader, links *peers.Links, clk clock.PassiveClock) *meter {
