@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,7 +60,7 @@ func (c *leaveStep) Reconcile(ctx context.Context, o *observation) (result, erro
 	if err := errors.Join(leaveErr, revokeErr); err != nil {
 		return result{}, err
 	}
-	o.contact.obstacle = firstOf(left, revoked)
+	o.contact.obstacle = cmp.Or(left, revoked)
 	if !o.contact.obstacle.stands() {
 		if o.contact.obstacle, err = c.clear(ctx, o.peer, seen); err != nil {
 			return result{}, err
@@ -120,7 +121,7 @@ func (c *leaveStep) leave(ctx context.Context, peer *v1alpha1.Peer, seen *partin
 	case errors.Is(err, peers.ErrCredentialsMissing):
 		return node, nil // we have never joined, or have left
 	case errors.Is(err, peers.ErrCredentialsInvalid):
-		return firstOf(node, obstacle{thing: "credentials in Secret " + secretName(peer, v1alpha1.LinkSecret) + " that can be used", theirs: true}), nil
+		return cmp.Or(node, obstacle{thing: "credentials in Secret " + secretName(peer, v1alpha1.LinkSecret) + " that can be used", theirs: true}), nil
 	case err != nil:
 		return obstacle{}, err
 	case !peer.Protocol().Sessions:
@@ -144,13 +145,6 @@ func (c *leaveStep) leaveOver(
 		return node, nil
 	}
 	return c.takeLeave(ctx, peer, seen.namespace, link)
-}
-
-func firstOf(a, b obstacle) obstacle {
-	if a.stands() {
-		return a
-	}
-	return b
 }
 
 // takeLeave ends our namespaces at the peer and then tells it that we leave.

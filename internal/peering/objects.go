@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -87,9 +88,7 @@ func (d *deps) bind(ctx context.Context, namespace, role string, subjects ...rba
 	binding := binding(namespace, role)
 	return d.put(ctx, binding, func() {
 		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
-		if !equality.Semantic.DeepEqual(binding.Subjects, subjects) {
-			binding.Subjects = subjects
-		}
+		binding.Subjects = subjects
 	})
 }
 
@@ -111,12 +110,7 @@ func (d *deps) unbind(ctx context.Context, namespace string, roles ...string) er
 // put makes the object as mutate says, and writes only what is not so yet.
 func (d *deps) put(ctx context.Context, object client.Object, mutate func()) error {
 	_, err := controllerutil.CreateOrUpdate(ctx, d.direct, object, func() error {
-		labels := object.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[v1alpha1.LabelManaged] = "true"
-		object.SetLabels(labels)
+		object.SetLabels(labels.Merge(object.GetLabels(), labels.Set{v1alpha1.LabelManaged: "true"}))
 		mutate()
 		return nil
 	})
@@ -178,8 +172,11 @@ func (d *deps) remove(ctx context.Context, objects ...client.Object) error {
 	return errors.Join(problems...)
 }
 
-// removeExactly deletes this very object, and not another that has taken its name meanwhile.
+// removeExactly deletes this very object, unless it goes already, and not another that has taken its name meanwhile.
 func (d *deps) removeExactly(ctx context.Context, object client.Object) error {
+	if !object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
 	err := d.client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)

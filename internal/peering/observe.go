@@ -2,6 +2,7 @@ package peering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -64,7 +65,7 @@ func (g gate) open(seen string, now time.Time) bool { return g.seen != seen || !
 // observe looks at the Peer and at what belongs to it, as our cache shows it. It returns nil if there is neither a Peer nor a
 // tombstone.
 func (c *Controller) observe(ctx context.Context, name string) (*observation, error) {
-	peer, err := existing(ctx, c.client, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	peer, err := existing(ctx, c.client, named(&v1alpha1.Peer{}, "", name))
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +73,8 @@ func (c *Controller) observe(ctx context.Context, name string) (*observation, er
 		return c.observeTombstone(ctx, name)
 	}
 	o := &observation{config: c.config, peer: peer, now: c.config.Clock.Now(), known: c.stateOf(peer)}
-	for _, look := range []func(context.Context, *observation) error{
-		c.observeNamespace, c.observeClaim, c.observeOffer, c.observeNode, c.observeTwins,
-	} {
-		if err := look(ctx, o); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(c.observeHere(ctx, o), c.observeProvider(ctx, o)); err != nil {
+		return nil, err
 	}
 	o.invited, o.overBudget = o.known.invitation, c.links.OverBudget(name)
 	return o, nil
@@ -93,51 +90,31 @@ func (c *Controller) observeTombstone(ctx context.Context, name string) (*observ
 	return &observation{config: c.config, peer: peer, now: c.config.Clock.Now(), namespace: ns, known: c.stateOf(peer)}, nil
 }
 
-func (c *Controller) observeNamespace(ctx context.Context, o *observation) error {
+// observeHere reads what the peer has here as a consumer, in a tenant namespace that is ours, and counts the twins of a peer
+// that we leave.
+func (c *Controller) observeHere(ctx context.Context, o *observation) error {
 	ns, err := existing(ctx, c.client, namespaceOf(o.peer.Name))
 	if ns != nil && ownedBy(ns, o.peer) == tenantReady {
 		o.namespace = ns
+		o.claim, err = existing(ctx, c.client, claim(ns.Name))
+	}
+	if err == nil && o.deleted() {
+		o.twins, err = c.countTwins(ctx, o.peer.Name)
 	}
 	return err
 }
 
-// observeClaim reads the claim of a consumer. One in a namespace that is not ours is nobody's.
-func (c *Controller) observeClaim(ctx context.Context, o *observation) error {
-	if o.namespace == nil {
-		return nil
-	}
-	var err error
-	o.claim, err = existing(ctx, c.client, claim(o.namespace.Name))
-	return err
-}
-
-// observeOffer reads our copy of what the peer advertises.
-func (c *Controller) observeOffer(ctx context.Context, o *observation) error {
-	id := o.peer.Spec.ClusterID
-	if o.namespace == nil || id == "" || id == c.config.ClusterID { // what has our own name is what we advertise
-		return nil
-	}
-	ad := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace.Name, Name: id}}
-	var err error
-	o.offer, err = existing(ctx, c.client, ad, client.UnsafeDisableDeepCopy) // it is large, and only read
-	return err
-}
-
-func (c *Controller) observeNode(ctx context.Context, o *observation) error {
+// observeProvider reads our copy of what the peer advertises, and its virtual node. Both are only read, and the copy is large.
+func (c *Controller) observeProvider(ctx context.Context, o *observation) error {
 	node, err := existing(ctx, c.client, nodeOf(o.peer.Name), client.UnsafeDisableDeepCopy)
 	if node != nil && isOfType(node, v1alpha1.TypeVirtualNode) {
 		o.node = node
 	}
-	return err
-}
-
-// observeTwins counts what a peer that we leave still has here.
-func (c *Controller) observeTwins(ctx context.Context, o *observation) error {
-	if !o.deleted() {
-		return nil
+	id := o.peer.Spec.ClusterID
+	if err != nil || o.namespace == nil || id == "" || id == c.config.ClusterID { // what has our own name is what we advertise
+		return err
 	}
-	var err error
-	o.twins, err = c.countTwins(ctx, o.peer.Name)
+	o.offer, err = existing(ctx, c.client, named(&v1alpha1.Advertisement{}, o.namespace.Name, id), client.UnsafeDisableDeepCopy)
 	return err
 }
 

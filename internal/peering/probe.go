@@ -3,12 +3,21 @@ package peering
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
+	"math/rand/v2"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -153,4 +162,174 @@ func (p *probe) conclude(hello peers.ClusterInfo, err error, config Config) {
 // interrupted reports whether the probe says nothing about the peer, because we ourselves ended it.
 func (p *probe) interrupted() bool {
 	return errors.Is(p.err, peers.ErrClosed) || errors.Is(p.err, context.Canceled)
+}
+
+// What of a round trip is worth telling: at once a move of more than largeMove, and what is more than smallMove if nothing
+// else was shown for restTime.
+const (
+	largeMove = 5 * time.Millisecond
+	smallMove = time.Millisecond
+	restTime  = 10 * time.Minute
+)
+
+// roundTripUnit is what shown times are rounded to.
+const roundTripUnit = 100 * time.Microsecond
+
+// A roundTrip is how long requests to a peer take, smoothed, and the mean deviation from that. Both are 0 until it was
+// measured.
+type roundTrip struct {
+	mean, deviation time.Duration
+}
+
+// with returns what is known after one more measurement, as section 2 of RFC 6298 has it, but with the weight 1/4 for the mean
+// too, which is not measured many times a second.
+func (r roundTrip) with(measured time.Duration) roundTrip {
+	if r.mean == 0 {
+		return roundTrip{mean: measured, deviation: measured / 2}
+	}
+	difference := measured - r.mean
+	return roundTrip{mean: r.mean + difference/4, deviation: r.deviation + (difference.Abs()-r.deviation)/4}
+}
+
+// A roundTripShown is what the status of a Peer says of the round trip, and since when. Whoever offers or looks for nearness
+// acts on each change, so that one must mean something: times swing by milliseconds with whatever the machines do besides.
+type roundTripShown struct {
+	roundTrip
+	at time.Time
+}
+
+// next returns what to show from now on: what is shown already, unless one of the two times has moved by a lot, or by
+// less for which enough time has passed.
+func (s roundTripShown) next(known roundTrip, now time.Time) roundTripShown {
+	tolerated := smallMove
+	if now.Sub(s.at) < restTime {
+		tolerated = largeMove
+	}
+	isWhole := s.mean != 0 && s.deviation != 0
+	if known.mean == 0 || isWhole && !known.differs(s.roundTrip, tolerated) {
+		return s
+	}
+	return roundTripShown{roundTrip: roundTrip{mean: rounded(known.mean), deviation: rounded(known.deviation)}, at: now}
+}
+
+// differs says whether one of the two times is another than that by more than tolerated, and by more than a quarter of the
+// round trip.
+func (r roundTrip) differs(from roundTrip, tolerated time.Duration) bool {
+	difference := max((r.mean - from.mean).Abs(), (r.deviation - from.deviation).Abs())
+	return difference > tolerated && difference*4 > from.mean
+}
+
+// rounded returns a time as it is shown. 0 is shown as unknown, so no time is that short.
+func rounded(d time.Duration) time.Duration { return max(d.Round(roundTripUnit), roundTripUnit) }
+
+// choose decides what to show, now that the peer was probed. Another process may have shown something before us.
+func (p *probe) choose(status *v1alpha1.PeerStatus, now time.Time) {
+	p.shown.roundTrip = roundTrip{
+		ptr.Deref(status.RoundTripTime, metav1.Duration{}).Duration, ptr.Deref(status.RoundTripDeviation, metav1.Duration{}).Duration,
+	}
+	p.shown = p.shown.next(p.roundTrip, now)
+}
+
+// show puts the round trip into the status, and takes it out where there is no link.
+func (p *probe) show(status *v1alpha1.PeerStatus) {
+	status.RoundTripTime, status.RoundTripDeviation = nil, nil
+	if p.link != nil && p.shown.mean != 0 {
+		status.RoundTripTime, status.RoundTripDeviation = &metav1.Duration{Duration: p.shown.mean}, &metav1.Duration{Duration: p.shown.deviation}
+	}
+}
+
+// maxTransfers is from how many peers samples are read at the same time.
+const maxTransfers = 2
+
+func newTransfers() *semaphore.Weighted { return semaphore.NewWeighted(maxTransfers) }
+
+// A bandwidth is how fast data comes from a peer, and when that is measured next.
+type bandwidth struct {
+	rate int64 // bytes per second as measured last, 0 if it is not known
+	due  time.Time
+}
+
+// measure measures how fast data comes from the peer, if that is due, the peer is well, and few others are measured now:
+// otherwise there is time with the next probe.
+func (c *probeStep) measure(ctx context.Context, peer *v1alpha1.Peer, p *probe) {
+	now, next := c.config.Clock.Now(), wait.Jitter(c.config.BandwidthInterval, retryJitter)
+	b := &p.bandwidth
+	if c.config.BandwidthInterval == 0 || p.link == nil || !peer.Protocol().Identity {
+		b.rate = 0
+		return
+	}
+	if shown := peer.Status.Bandwidth; b.due.IsZero() && shown != nil {
+		*b = bandwidth{shown.Value(), now.Add(next)} // a restart is no reason to measure
+	}
+	if p.err != nil || now.Before(b.due) || !c.transfers.TryAcquire(1) {
+		return
+	}
+	defer c.transfers.Release(1)
+	var err error
+	if b.rate, err = p.link.Bandwidth(ctx); err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("The bandwidth cannot be measured", "reason", err.Error())
+	}
+	b.due = c.config.Clock.Now().Add(next)
+}
+
+// show puts the bandwidth into the status. What is shown there already stays, unless it has moved by more than a quarter.
+func (b bandwidth) show(status *v1alpha1.PeerStatus) {
+	shown := status.Bandwidth
+	switch {
+	case b.rate == 0:
+		status.Bandwidth = nil
+	case shown == nil || max(b.rate-shown.Value(), shown.Value()-b.rate) > shown.Value()/4:
+		status.Bandwidth = resource.NewQuantity(twoDigits(b.rate), resource.DecimalSI)
+	}
+}
+
+// twoDigits rounds to two significant digits.
+func twoDigits(n int64) int64 {
+	unit := int64(1)
+	for n/unit >= 100 {
+		unit *= 10
+	}
+	return (n + unit/2) / unit * unit
+}
+
+// sample is what a peer reads to measure how fast data comes from here: text that nothing on its way can compress by much.
+var sample = sync.OnceValue(func() string {
+	noise := make([]byte, base64.RawStdEncoding.DecodedLen(v1alpha1.BandwidthSampleSize))
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // never fails; the same each time, so that it is written once
+	return base64.RawStdEncoding.EncodeToString(noise)
+})
+
+var (
+	roundTrips = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "hanse_peer_round_trip_seconds",
+		Help:    "How long the API servers of peers took to answer a probe.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	})
+	smoothedRoundTrip = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hanse_peer_smoothed_round_trip_seconds",
+		Help: "How long the API server of a peer takes to answer, smoothed.",
+	}, []string{"peer"})
+	measuredBandwidth = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hanse_peer_bandwidth_bytes_per_second",
+		Help: "How fast a sample came from the API server of a peer when it was read last.",
+	}, []string{"peer"})
+	renewals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "hanse_session_renewals_total", Help: "Sessions at providers that were renewed.",
+	})
+	renewalFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hanse_session_renewal_failures_total", Help: "Attempts to renew a session that failed, by reason.",
+	}, []string{"reason"})
+)
+
+func init() { //nolint:gochecknoinits // the registry of controller-runtime is global, as its documentation has it
+	metrics.Registry.MustRegister(roundTrips, smoothedRoundTrip, measuredBandwidth, renewals, renewalFailures)
+}
+
+// show tells the value for the peer, and nothing while it is 0, which stands for unknown.
+func show(gauge *prometheus.GaugeVec, peer string, value float64) {
+	if value == 0 {
+		gauge.DeleteLabelValues(peer)
+		return
+	}
+	gauge.WithLabelValues(peer).Set(value)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -209,4 +212,159 @@ func (s schedule) due(peer types.UID, h *holding, since, now time.Time) time.Tim
 func fraction(texts ...string) float64 {
 	hash := sha256.Sum256([]byte(strings.Join(texts, "\n")))
 	return float64(binary.BigEndian.Uint64(hash[:])) / math.MaxUint64
+}
+
+// A verdict is how an attempt to join or to renew stands. The zero verdict has nothing to say. Others are the errors that end
+// an attempt for a cause that is not on our side.
+type verdict struct {
+	stage           stage
+	reason, message string
+}
+
+// Error implements error.
+func (v verdict) Error() string { return v.message }
+
+type stage int
+
+const (
+	// settled: there is nothing to do, or it is done.
+	settled stage = iota
+	// waiting: the other side, or another part of Hanse, has to do something, which takes seconds.
+	waiting
+	// failed: it did not work and may work later.
+	failed
+	// unrenewed: the session could not be renewed, and lives on.
+	unrenewed
+	// refused: it will not work before somebody changes something.
+	refused
+)
+
+func waits(message string) verdict { return verdict{waiting, v1alpha1.ReasonJoining, message} }
+
+func fails(reason, message string, args ...any) verdict {
+	return verdict{failed, reason, fmt.Sprintf(message, args...)}
+}
+
+func refuses(reason, message string, args ...any) verdict {
+	return verdict{refused, reason, fmt.Sprintf(message, args...)}
+}
+
+// attempts say when something that did not work is tried again. What they remember only spares work: after a restart
+// everything is tried once.
+type attempts struct {
+	of      string // what is attempted
+	last    verdict
+	next    time.Time
+	backoff wait.Backoff
+}
+
+// due reports whether to try now. With something else to attempt it begins anew.
+func (a *attempts) due(of string, now time.Time) bool {
+	if a.of != of {
+		*a = attempts{of: of}
+	}
+	return !now.Before(a.next)
+}
+
+// try attempts it, unless it is too early for that, and returns how that stands. An error is on our side.
+func (a *attempts) try(of string, now time.Time, do func() error) (verdict, error) {
+	if !a.due(of, now) {
+		return a.last, nil
+	}
+	v := verdict{}
+	if err := do(); err != nil && !errors.As(err, &v) {
+		return v, err
+	}
+	a.record(v, now)
+	return v, nil
+}
+
+// record keeps how the attempt went.
+func (a *attempts) record(v verdict, now time.Time) {
+	if a.last.stage != v.stage || a.backoff.Duration == 0 {
+		a.backoff = backoffOf(v.stage)
+	}
+	a.last, a.next = v, now.Add(a.backoff.Step())
+}
+
+func backoffOf(s stage) wait.Backoff {
+	b := wait.Backoff{Factor: 2, Jitter: 0.1, Steps: 100}
+	switch s {
+	case waiting: // somebody may be looking on, and the other side answers in a moment
+		b.Duration, b.Cap, b.Factor = time.Second, 5*time.Second, 1.5
+	case unrenewed: // the session lives for days
+		b.Duration, b.Cap = 10*time.Second, 10*time.Minute
+	default:
+		b.Duration, b.Cap = 2*time.Second, time.Minute
+	}
+	return b
+}
+
+// trouble says what is wrong with a peer that has not done what we asked.
+func trouble(err error) (reason, text string) {
+	switch {
+	case isForbidden(err):
+		return v1alpha1.ReasonForbidden, "The peer knows us and lets us do nothing: it may have suspended us"
+	case errors.Is(err, peers.ErrUnreachable):
+		return v1alpha1.ReasonUnreachable, "The peer's API server does not answer: check that it runs and that this cluster may connect to it"
+	case errors.Is(err, peers.ErrCredentialsInvalid):
+		return v1alpha1.ReasonCredentialsInvalid, "What answers is not the peer's API server, or its certificate has changed: check " +
+			"what stands between the two clusters"
+	case errors.Is(err, peers.ErrMalformed), errors.Is(err, peers.ErrTooLarge):
+		return v1alpha1.ReasonMalformed, "The answer makes no sense: check that a Kubernetes API server with Hanse answers"
+	case isStatus(err):
+		return v1alpha1.ReasonInvitationInvalid, "The peer's API server refuses what we ask for (" +
+			string(apierrors.ReasonForError(err)) + "): check the versions of Hanse on both sides"
+	default:
+		return v1alpha1.ReasonUnreachable, "The peer could not be asked"
+	}
+}
+
+// claimProblem says why the invitation could not be used now.
+func claimProblem(ctx context.Context, err error, i *trust.Invitation, now time.Time) error {
+	reason, text := trouble(err)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isUnauthorized(err) && !now.Before(i.Expires):
+		return fails(v1alpha1.ReasonInvitationExpired, "The invitation has expired: run `kubectl hanse invite NAME --renew` at "+
+			"the peer and join with what it prints")
+	case isUnauthorized(err):
+		return fails(v1alpha1.ReasonInvitationUsed, "The peer does not take this invitation any more, because it was used or a "+
+			"newer one was made: run `kubectl hanse invite NAME --renew` there and join with what it prints")
+	default:
+		return fails(reason, "%s. The peer was asked at %s; Hanse tries again", text, strings.Join(i.Servers, ", "))
+	}
+}
+
+// renewalProblem says why the session could not be renewed.
+func renewalProblem(ctx context.Context, err error, h *holding, now time.Time) error {
+	const advice = "run `kubectl hanse invite NAME --renew` at the peer and join with what it prints"
+	_, text := trouble(err)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isUnauthorized(err):
+		return verdict{unrenewed, v1alpha1.ReasonUnauthorized, "The peer does not accept our session any more, because it ended " +
+			"or was taken back: " + advice + ". Pods that run there stay"}
+	case !h.expires.IsZero() && !now.Before(h.expires):
+		return verdict{unrenewed, v1alpha1.ReasonRenewalFailed, text + ". By now the session has ended: " + advice}
+	default:
+		return verdict{unrenewed, v1alpha1.ReasonRenewalFailed, text + ". The session that we have still lives; Hanse tries again"}
+	}
+}
+
+func isUnauthorized(err error) bool {
+	return errors.Is(err, peers.ErrUnauthorized) || apierrors.IsUnauthorized(err)
+}
+
+func isForbidden(err error) bool {
+	return errors.Is(err, peers.ErrForbidden) || apierrors.IsForbidden(err)
+}
+
+// isStatus reports whether an API server has answered no in good order.
+func isStatus(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 &&
+		!apierrors.IsTooManyRequests(err)
 }

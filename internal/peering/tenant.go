@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,11 +164,7 @@ func (t *tenantStep) bound(ctx context.Context, peer *v1alpha1.Peer, namespace s
 	}
 	quota := tenantQuota(namespace)
 	hard := corev1.ResourceList{countMappings: *resource.NewQuantity(int64(namespacesOf(peer)), resource.DecimalSI)}
-	return t.put(ctx, quota, func() {
-		if !equality.Semantic.DeepEqual(quota.Spec.Hard, hard) {
-			quota.Spec.Hard = hard
-		}
-	})
+	return t.put(ctx, quota, func() { quota.Spec.Hard = hard })
 }
 
 // keepSample keeps what the peer measures by in its tenant namespace, as long as this cluster measures too.
@@ -237,7 +232,7 @@ func (t *tenantStep) ensureNamespace(ctx context.Context, o *observation) (*core
 	}
 	switch {
 	case isTombstone(ns, o.peer.Name):
-		return ns, t.deleteNamespace(ctx, ns)
+		return ns, t.removeExactly(ctx, ns)
 	case ownedBy(ns, o.peer) != tenantReady:
 		return ns, nil
 	default:
@@ -255,13 +250,6 @@ func (d *deps) mark(ctx context.Context, ns *corev1.Namespace, wanted, annotatio
 		return fmt.Errorf("label namespace %s: %w", ns.Name, err)
 	}
 	return nil
-}
-
-func (d *deps) deleteNamespace(ctx context.Context, ns *corev1.Namespace) error {
-	if !ns.DeletionTimestamp.IsZero() {
-		return nil
-	}
-	return d.removeExactly(ctx, ns)
 }
 
 // ownedBy says how the namespace stands to the peer.
