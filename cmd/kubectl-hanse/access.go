@@ -83,13 +83,8 @@ var peerVerbs = []peerVerb{
 	},
 }
 
-type peerVerbFlags struct {
-	dryRunFlags
-	waitFlags
-}
-
 func (v peerVerb) command(global *globalFlags) *cobra.Command {
-	flags := &peerVerbFlags{waitFlags: waitFlags{timeout: cmp.Or(v.timeout, 30*time.Second)}}
+	flags := &writeFlags{waitFlags: waitFlags{timeout: cmp.Or(v.timeout, 30*time.Second)}}
 	command := &cobra.Command{
 		Use: v.verb + " PEER", Short: v.short, Long: v.long,
 		Example: fmt.Sprintf("  kubectl hanse %s lubeck\n\n  # Only the object\n  kubectl hanse %[1]s lubeck --dry-run=client -o yaml", v.verb),
@@ -110,7 +105,7 @@ func (v peerVerb) command(global *globalFlags) *cobra.Command {
 	return command
 }
 
-func (v peerVerb) run(ctx context.Context, command *cobra.Command, c client.Client, flags *peerVerbFlags, name string) error {
+func (v peerVerb) run(ctx context.Context, command *cobra.Command, c client.Client, flags *writeFlags, name string) error {
 	peer, err := peerNamed(ctx, c, name)
 	if err != nil {
 		return err
@@ -133,16 +128,15 @@ func (v peerVerb) run(ctx context.Context, command *cobra.Command, c client.Clie
 	if err := write(ctx, c, object, mutate); err != nil {
 		return err
 	}
-	name = peer.Name
 	if v.await != "" && !flags.wait {
-		return say(command, v.asked, name)
+		return say(command, v.asked, peer.Name)
 	}
 	if v.await != "" {
 		if err := wait(ctx, c, peer, &progress{report: reporter(command)}); err != nil {
 			return err
 		}
 	}
-	return say(command, v.done, name)
+	return say(command, v.done, peer.Name)
 }
 
 // setAccess sets the access. What was suspended is only resumed: no other verb gives it rights by the way.
@@ -229,8 +223,7 @@ func peerNamed(ctx context.Context, c client.Client, name string) (*v1alpha1.Pee
 	if peer := seen.peer(name); peer != nil {
 		return peer, nil
 	}
-	ofCluster := func(p v1alpha1.Peer) bool { return p.Spec.ClusterID == name }
-	if i := slices.IndexFunc(seen.peers.Items, ofCluster); i >= 0 {
+	if i := slices.IndexFunc(seen.peers.Items, func(p v1alpha1.Peer) bool { return p.Spec.ClusterID == name }); i >= 0 {
 		return &seen.peers.Items[i], nil
 	}
 	return nil, cmp.Or(seen.err(partPeers), noPeer(name))

@@ -62,7 +62,7 @@ func TestAccessVerbs(t *testing.T) {
 			peer.Spec.Access = test.from
 			w := newWorld(t, peer)
 			command, _, _ := listener()
-			flags := &peerVerbFlags{waitFlags: waitFlags{wait: true}}
+			flags := &writeFlags{waitFlags: waitFlags{wait: true}}
 			err := verbNamed(t, test.verb).run(soon(t), command, w.client, flags, "lubeck")
 			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
 				t.Errorf("error %v, want one that says %q", err, test.says)
@@ -83,7 +83,7 @@ func TestDrainWaitsUntilNoPodIsLeft(t *testing.T) {
 	command, out, told := listener()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	flags := &peerVerbFlags{waitFlags: waitFlags{wait: true}}
+	flags := &writeFlags{waitFlags: waitFlags{wait: true}}
 	err := verbNamed(t, "drain").run(ctx, command, w.client, flags, "lubeck")
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "shop-lubeck/web") {
 		t.Errorf("error %v, want one that names the pod", err)
@@ -108,7 +108,7 @@ func TestDrainWaitsUntilNoPodIsLeft(t *testing.T) {
 func TestAccessDryRunWritesNothing(t *testing.T) {
 	w := newWorld(t, newPeer("lubeck", v1alpha1.RoleConsumer))
 	command, out, _ := listener()
-	flags := &peerVerbFlags{dryRunFlags: dryRunFlags{dryRun: "client"}}
+	flags := &writeFlags{dryRunFlags: dryRunFlags{dryRun: "client"}}
 	if err := verbNamed(t, "suspend").run(soon(t), command, w.client, flags, "lubeck"); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestAccessDryRunWritesNothing(t *testing.T) {
 
 func TestAPeerThatIsNotThereIsSaidSo(t *testing.T) {
 	command, _, _ := listener()
-	err := verbNamed(t, "cordon").run(soon(t), command, newWorld(t).client, &peerVerbFlags{}, "lubeck")
+	err := verbNamed(t, "cordon").run(soon(t), command, newWorld(t).client, &writeFlags{}, "lubeck")
 	if err == nil || !strings.Contains(err.Error(), "kubectl hanse status") {
 		t.Errorf("error %v", err)
 	}

@@ -84,7 +84,7 @@ func (c decisionCase) run(t *testing.T) {
 	w := newWorld(t, peer, ad, newPeer("bremen", v1alpha1.RoleProvider))
 	w.manager = obey
 	command, out, _ := listener()
-	flags := &peerVerbFlags{waitFlags: waitFlags{wait: true}}
+	flags := &writeFlags{waitFlags: waitFlags{wait: true}}
 	err := verbNamed(t, c.verb).run(soon(t), command, w.client, flags, orElse(c.of, "hamburg"))
 	said := out.String()
 	if err != nil {
@@ -107,7 +107,7 @@ func TestADecisionThatHasNoEffectSaysSo(t *testing.T) {
 	command, _, _ := listener()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	flags := &peerVerbFlags{waitFlags: waitFlags{wait: true}}
+	flags := &writeFlags{waitFlags: waitFlags{wait: true}}
 	err := verbNamed(t, "accept").run(ctx, command, w.client, flags, "hamburg")
 	if err == nil || !strings.Contains(err.Error(), "still Pending: PendingApproval because") {
 		t.Errorf("error %v", err)
@@ -125,7 +125,7 @@ func TestADecisionOnTermsThatChangeMeanwhileIsVoid(t *testing.T) {
 		return c.Update(ctx, ad)
 	}
 	command, _, _ := listener()
-	flags := &peerVerbFlags{waitFlags: waitFlags{wait: true}}
+	flags := &writeFlags{waitFlags: waitFlags{wait: true}}
 	err := verbNamed(t, "accept").run(soon(t), command, w.client, flags, "hamburg")
 	if err == nil || !strings.Contains(err.Error(), "changed its terms") {
 		t.Errorf("error %v", err)
@@ -136,7 +136,7 @@ func TestDecisionDryRunWritesNothing(t *testing.T) {
 	ad := offerOf("hamburg", "hamburg", v1alpha1.AcknowledgementPending, v1alpha1.ReasonPendingApproval)
 	w := newWorld(t, newPeer("hamburg", v1alpha1.RoleProvider), ad)
 	command, out, _ := listener()
-	flags := &peerVerbFlags{dryRunFlags: dryRunFlags{dryRun: "client"}}
+	flags := &writeFlags{dryRunFlags: dryRunFlags{dryRun: "client"}}
 	if err := verbNamed(t, "accept").run(soon(t), command, w.client, flags, "hamburg"); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,7 @@ type installFlags struct {
 	podCIDR     string
 	addressPool string
 	set         []string
-	dryRunFlags
-	waitFlags
+	writeFlags
 }
 
 func newInstallCommand(global *globalFlags) *cobra.Command {
@@ -51,8 +50,7 @@ func newInstallCommand(global *globalFlags) *cobra.Command {
 	f.StringVar(&flags.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default as the nodes say")
 	f.StringVar(&flags.addressPool, "address-pool", "", "range from which peers' pods get their addresses here")
 	f.StringArrayVar(&flags.set, "set", nil, "value of the chart, as key=value; may be given several times")
-	flags.dryRunFlags.bind(f)
-	flags.waitFlags.bind(f, 5*time.Minute, "Hanse runs")
+	flags.bind(f, 5*time.Minute, "Hanse runs")
 	return command
 }
 

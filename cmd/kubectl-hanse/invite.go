@@ -24,8 +24,7 @@ import (
 
 type inviteFlags struct {
 	invitationRequest
-	dryRunFlags
-	waitFlags
+	writeFlags
 	timeToLive time.Duration
 }
 
@@ -66,10 +65,9 @@ func newInviteCommand(global *globalFlags) *cobra.Command {
 	f.BoolVar(&flags.NewKey, "new-key", false, "forget the key of the peer, and believe whoever uses the invitation that it is the peer")
 	f.StringArrayVar(&flags.Servers, "server", nil,
 		"address of this cluster's API server as the peer reaches it, such as https://203.0.113.7:6443; may be given several times")
-	flags.dryRunFlags.bind(f)
+	flags.bind(f, time.Minute, "the invitation is there, and print it")
 	output := f.Lookup("output")
 	output.Value, output.Usage = oneOf(&flags.output, "token", "yaml"), "token, or yaml: the Secret that holds it, or with --dry-run=client the Peer"
-	flags.waitFlags.bind(f, time.Minute, "the invitation is there, and print it")
 	return command
 }
 
@@ -137,9 +135,7 @@ func (r invitationRequest) write(ctx context.Context, c client.Client, name stri
 }
 
 // awaitInvitation waits until the manager has made the invitation of that serial, and returns the Secret that holds it.
-func awaitInvitation(
-	ctx context.Context, c client.Client, name string, serial int64, told *progress,
-) (*corev1.Secret, error) {
+func awaitInvitation(ctx context.Context, c client.Client, name string, serial int64, told *progress) (*corev1.Secret, error) {
 	var found *corev1.Secret
 	err := install.Until(ctx, "the manager to make the invitation (does it run? See `kubectl hanse check`)",
 		func(ctx context.Context) (bool, error) {
@@ -160,25 +156,18 @@ func awaitInvitation(
 // notInvited tells why there is no invitation yet. Waiting helps, except where no address of the API server is known.
 func notInvited(peer *v1alpha1.Peer, told *progress) error {
 	for _, kind := range []string{v1alpha1.ConditionJoined, v1alpha1.ConditionReady} {
-		c := currentCondition(peer, kind)
-		if c == nil || c.Status != metav1.ConditionFalse {
-			continue
-		}
-		if c.Reason == v1alpha1.ReasonNoServerAddress {
+		switch c := currentCondition(peer, kind); {
+		case c == nil || c.Status != metav1.ConditionFalse:
+		case c.Reason == v1alpha1.ReasonNoServerAddress:
 			return install.Final(fmt.Errorf("there is no invitation%s. Say where %s reaches this cluster's API server: --server https://HOST:PORT",
 				because(c), peer.Name))
+		default:
+			told.tell(c.Message)
+			return nil
 		}
-		told.tell(c.Message)
-		return nil
 	}
 	return nil
 }
-
-// Bounds of the API, checked here so that they are told before anything is written.
-const (
-	maxPeerName   = 40
-	maxTimeToLive = 168 * time.Hour
-)
 
 var errJoined = errors.New("it has joined already")
 
@@ -191,10 +180,10 @@ type invitationRequest struct {
 	Servers    []string         // none: as before
 }
 
-// check reports values that the API would refuse.
+// check reports values that the API would refuse, before anything is written.
 func (r invitationRequest) check() error {
-	if r.TimeToLive != nil && (r.TimeToLive.Duration < time.Second || r.TimeToLive.Duration > maxTimeToLive) {
-		return fmt.Errorf("--ttl is between 1s and %s, not %s", "168h", r.TimeToLive.Duration)
+	if r.TimeToLive != nil && (r.TimeToLive.Duration < time.Second || r.TimeToLive.Duration > 168*time.Hour) {
+		return fmt.Errorf("--ttl is between 1s and 168h, not %s", r.TimeToLive.Duration)
 	}
 	return checkServers(r.Servers)
 }
@@ -207,6 +196,7 @@ func checkServers(servers []string) error {
 }
 
 func checkPeerName(name string) error {
+	const maxPeerName = 40
 	if len(name) > maxPeerName || len(validation.IsDNS1123Label(name)) > 0 {
 		return fmt.Errorf("%q is no name for a peer: it is a DNS label of at most %d characters, such as lubeck", name, maxPeerName)
 	}

@@ -50,7 +50,7 @@ func TestInvitePrintsTheTokenAlone(t *testing.T) {
 	w := newWorld(t)
 	w.manager = mint
 	command, out, told := listener()
-	flags := &inviteFlags{waitFlags: waitFlags{wait: true}}
+	flags := &inviteFlags{writeFlags: writeFlags{waitFlags: waitFlags{wait: true}}}
 	if err := doInvite(soon(t), command, w.client, flags, "lubeck"); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestPeersThatHaveJoinedAreInvitedOnlyOnRequest(t *testing.T) {
 	w := newWorld(t, peer)
 	w.manager = mint
 	command, _, told := listener()
-	flags := &inviteFlags{waitFlags: waitFlags{wait: true}}
+	flags := &inviteFlags{writeFlags: writeFlags{waitFlags: waitFlags{wait: true}}}
 	err := doInvite(soon(t), command, w.client, flags, "lubeck")
 	if !errors.Is(err, errJoined) || !strings.Contains(err.Error(), "--renew") {
 		t.Errorf("error %v", err)
@@ -168,7 +168,7 @@ func TestAnInvitationThatCannotBeMadeSaysWhy(t *testing.T) {
 		return c.Update(ctx, peer)
 	}
 	command, out, _ := listener()
-	err := doInvite(soon(t), command, w.client, &inviteFlags{waitFlags: waitFlags{wait: true}}, "lubeck")
+	err := doInvite(soon(t), command, w.client, &inviteFlags{writeFlags: writeFlags{waitFlags: waitFlags{wait: true}}}, "lubeck")
 	if err == nil || !strings.Contains(err.Error(), "no address is known") || !strings.Contains(err.Error(), "--server") ||
 		errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)

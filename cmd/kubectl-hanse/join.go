@@ -24,8 +24,7 @@ import (
 const maxTokenText = 64 << 10
 
 type joinFlags struct {
-	dryRunFlags
-	waitFlags
+	writeFlags
 	as      string
 	mutual  bool
 	servers []string
@@ -64,8 +63,7 @@ func newJoinCommand(global *globalFlags) *cobra.Command {
 	f.StringArrayVar(&flags.servers, "server", nil,
 		"with --mutual, address of this cluster's API server as the other one reaches it; may be given several times")
 	flags.agentlessFlags.bind(command)
-	flags.dryRunFlags.bind(f)
-	flags.waitFlags.bind(f, 3*time.Minute, "pods can run in the other cluster")
+	flags.writeFlags.bind(f, 3*time.Minute, "pods can run in the other cluster")
 	return command
 }
 
@@ -104,7 +102,10 @@ func runJoin(command *cobra.Command, global *globalFlags, flags *joinFlags, args
 	j.joinFlags, j.system = flags, global.namespace
 	if flags.dry() {
 		command.PrintErr(j.oneDirection())
-		return printObjects(command.OutOrStdout(), j.objects()...)
+		peer := blankPeer(j.name())
+		j.announce(peer)
+		j.put(peer, nil)
+		return printObjects(command.OutOrStdout(), withSecret(peer, v1alpha1.JoinSecret, j.data())...)
 	}
 	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
 		return doJoin(ctx, command, c.client, j)
@@ -133,7 +134,7 @@ type joining struct {
 	invitation *trust.Invitation
 	system     string // the namespace of Hanse
 	now        time.Time
-	report     func(format string, args ...any)
+	told       *progress
 }
 
 // newJoining reads an invitation.
@@ -156,13 +157,9 @@ func (j *joining) name() string { return orElse(j.as, j.invitation.ClusterID) }
 // mutually reports whether both sides want both directions. On one side only, it is one direction.
 func (j *joining) mutually() bool { return j.mutual && j.invitation.Mutual() }
 
-// objects are all that it takes to use the invitation, for a cluster that does not know the provider yet.
-func (j *joining) objects() []client.Object {
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{
-		Name: j.name(), Annotations: map[string]string{v1alpha1.AnnotationJoin: j.invitation.ID},
-	}}
-	j.put(peer, nil)
-	return withSecret(peer, v1alpha1.JoinSecret, j.data())
+// announce has the manager look at the Secret, which it does not watch.
+func (j *joining) announce(peer *v1alpha1.Peer) {
+	metav1.SetMetaDataAnnotation(&peer.ObjectMeta, v1alpha1.AnnotationJoin, j.invitation.ID)
 }
 
 func (j *joining) data() map[string][]byte {
@@ -229,14 +226,14 @@ func (j *joining) choose(ctx context.Context, c client.Client) error {
 			j.invitation.ClusterID, known, known, known)
 	}
 	if j.as = known; known != j.invitation.ClusterID {
-		j.report("Cluster %s is called %s here", j.invitation.ClusterID, known)
+		j.told.report("Cluster %s is called %s here", j.invitation.ClusterID, known)
 	}
 	return nil
 }
 
 // doJoin writes the objects and waits until they have had their effect. Doing it again goes on where it was.
 func doJoin(ctx context.Context, command *cobra.Command, c client.Client, j *joining) error {
-	j.report = reporter(command)
+	j.told = &progress{report: reporter(command)}
 	ours, err := clusterID(ctx, c, j.system)
 	if err != nil {
 		return err
@@ -284,15 +281,12 @@ func (j *joining) write(ctx context.Context, c client.Client) (*metav1.Condition
 	}
 	before := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession).DeepCopy()
 	if !stored {
-		j.report("Waiting for the manager to prepare namespace %s", v1alpha1.TenantNamespace(j.name()))
+		j.told.report("Waiting for the manager to prepare namespace %s", v1alpha1.TenantNamespace(j.name()))
 		if err := putTenantSecret(ctx, c, j.name(), v1alpha1.JoinSecret, j.data()); err != nil {
 			return nil, err
 		}
 	}
-	// The manager does not watch the Secret. It looks at it because of the annotation.
-	return before, changePeer(ctx, c, j.name(), func(peer *v1alpha1.Peer) {
-		metav1.SetMetaDataAnnotation(&peer.ObjectMeta, v1alpha1.AnnotationJoin, j.invitation.ID)
-	})
+	return before, changePeer(ctx, c, j.name(), j.announce)
 }
 
 // joined reports whether there are credentials that the invitation has brought.
@@ -338,7 +332,6 @@ var refusals = []string{
 // await waits until the invitation was used and pods can run at the peer, and returns the Peer. before is the condition
 // Session of an earlier attempt, nil if there was none: as long as it stands there, nobody has looked at this one.
 func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Condition) (*v1alpha1.Peer, error) {
-	told := &progress{report: j.report}
 	var peer *v1alpha1.Peer
 	err := install.Until(ctx, j.name()+" to be ready", func(ctx context.Context) (bool, error) {
 		joined, err := j.joined(ctx, c)
@@ -348,25 +341,28 @@ func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Con
 		if peer, err = readPeer(ctx, c, j.name()); err != nil {
 			return false, err
 		}
-		why := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
+		session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
 		switch {
-		case joined:
-			if isReady(peer, told) || !j.mutually() && isProvider(peer) {
-				return true, nil
-			}
-		case why == nil, before != nil && why.Reason == before.Reason && why.Message == before.Message:
-		case why.Status == metav1.ConditionFalse && slices.Contains(refusals, why.Reason):
-			return false, install.Final(fmt.Errorf("the invitation of %s was not accepted%s", j.invitation.ClusterID, because(why)))
+		case joined && (isReady(peer, j.told) || !j.mutually() && isProvider(peer)):
+			return true, nil
+		case joined, session == nil, before != nil && session.Reason == before.Reason && session.Message == before.Message:
+		case session.Status == metav1.ConditionFalse && slices.Contains(refusals, session.Reason):
+			return false, install.Final(fmt.Errorf("the invitation of %s was not accepted%s", j.invitation.ClusterID, because(session)))
 		default:
 			before = nil
-			told.tell(why.Message)
+			j.told.tell(session.Message)
 		}
-		if why == nil || why.Status != metav1.ConditionFalse {
-			why = meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
-		}
-		return false, fmt.Errorf("it is not%s (`kubectl hanse status %s` shows more)", because(why), j.name())
+		return false, fmt.Errorf("it is not%s (`kubectl hanse status %s` shows more)", whyNotReady(peer), j.name())
 	})
 	return peer, err
+}
+
+func whyNotReady(peer *v1alpha1.Peer) string {
+	session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
+	if session != nil && session.Status == metav1.ConditionFalse {
+		return because(session)
+	}
+	return because(meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady))
 }
 
 // isReady reports whether the Peer, as its spec is now, is Ready, and tells why it is not.

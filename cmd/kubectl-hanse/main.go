@@ -80,9 +80,7 @@ func newCommand() *cobra.Command {
 }
 
 // within connects to the cluster and does a verb's work there, for no longer than the timeout.
-func (g *globalFlags) within(
-	command *cobra.Command, timeout time.Duration, work func(context.Context, *connection) error,
-) error {
+func (g *globalFlags) within(command *cobra.Command, timeout time.Duration, work func(context.Context, *connection) error) error {
 	ctx, cancel := context.WithTimeout(command.Context(), timeout)
 	defer cancel()
 	c, err := g.connect()
@@ -125,6 +123,17 @@ func (f *dryRunFlags) validate() error {
 
 // dry reports whether nothing is to be written.
 func (f *dryRunFlags) dry() bool { return f.dryRun == "client" }
+
+// writeFlags are those of verbs that write, and can wait for what it brings.
+type writeFlags struct {
+	dryRunFlags
+	waitFlags
+}
+
+func (f *writeFlags) bind(flags *pflag.FlagSet, timeout time.Duration, what string) {
+	f.dryRunFlags.bind(flags)
+	f.waitFlags.bind(flags, timeout, what)
+}
 
 // connection is access to one cluster.
 type connection struct {

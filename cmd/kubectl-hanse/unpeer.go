@@ -17,8 +17,7 @@ import (
 )
 
 type unpeerFlags struct {
-	dryRunFlags
-	waitFlags
+	writeFlags
 	drain  string
 	force  bool
 	forget bool
@@ -60,8 +59,7 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 	f.Var(oneOf(&flags.drain, "wait", "now"), "drain", "what becomes of our pods over there: wait (they are evicted, which keeps PodDisruptionBudgets) or now (they are deleted)")
 	f.BoolVar(&flags.force, "force", false, "wait for nothing over there: the peer is gone for ever, or cannot be asked")
 	f.BoolVar(&flags.forget, "forget", false, "with --force, keep no record for a peer that comes back")
-	flags.dryRunFlags.bind(f)
-	flags.waitFlags.bind(f, 10*time.Minute, "nothing is left")
+	flags.bind(f, 10*time.Minute, "nothing is left")
 	return command
 }
 
@@ -91,13 +89,23 @@ func (f *unpeerFlags) parting() *v1alpha1.PeerParting {
 	}
 }
 
+// asked reports whether it was said what becomes of pods.
+func (f *unpeerFlags) asked() bool { return f.drain != "" || f.force }
+
+// part tells the Peer how to part. If Hanse leaves the peer already, it may be told another manner.
+func (f *unpeerFlags) part(peer *v1alpha1.Peer) {
+	if f.asked() || peer.DeletionTimestamp.IsZero() {
+		peer.Spec.Parting = f.parting()
+	}
+}
+
 func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, flags *unpeerFlags, name string) error {
 	peer, err := readPeer(ctx, c, name)
 	if err != nil {
 		return err
 	}
 	if flags.dry() {
-		peer.Spec.Parting = flags.parting()
+		flags.part(peer)
 		return printObjects(command.OutOrStdout(), peer)
 	}
 	// What the Peer leaves behind is looked up before the Peer goes.
@@ -106,18 +114,14 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 	if err := seen.err(parts...); err != nil {
 		return err
 	}
-	left, asked := seen.notRemoved(peer), flags.drain != "" || flags.force
-	if !asked && peer.DeletionTimestamp.IsZero() {
-		if err := seen.checkIdle(name); err != nil {
+	left := seen.notRemoved(peer)
+	if !flags.asked() {
+		if err := seen.checkIdle(peer); err != nil {
 			return err
 		}
 	}
-	// If Hanse leaves the peer already, it may be told another manner. That the Peer is gone already is no error.
-	err = changePeer(ctx, c, name, func(peer *v1alpha1.Peer) {
-		if asked || peer.DeletionTimestamp.IsZero() {
-			peer.Spec.Parting = flags.parting()
-		}
-	})
+	// That the Peer is gone already is no error.
+	err = changePeer(ctx, c, name, flags.part)
 	if err == nil {
 		err = c.Delete(ctx, peer)
 	}
@@ -138,8 +142,9 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 
 var errPodsRun = errors.New("pods still run")
 
-// checkIdle refuses while unpeering would end or move pods that nobody has spoken of.
-func (s *snapshot) checkIdle(name string) error {
+// checkIdle refuses to begin an unpeering that would end or move pods that nobody has spoken of.
+func (s *snapshot) checkIdle(peer *v1alpha1.Peer) error {
+	name := peer.Name
 	ours, theirs := s.podsOn(v1alpha1.VirtualNodeName(name)), s.podsOf(name)
 	var running []string
 	if len(ours) > 0 {
@@ -148,7 +153,7 @@ func (s *snapshot) checkIdle(name string) error {
 	if len(theirs) > 0 {
 		running = append(running, fmt.Sprintf("of %s in this cluster (%s)", name, some(theirs)))
 	}
-	if len(running) == 0 {
+	if len(running) == 0 || !peer.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	return fmt.Errorf("%w: %s. Say what becomes of them: --drain=wait evicts ours and keeps PodDisruptionBudgets, --drain=now "+

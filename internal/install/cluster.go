@@ -382,8 +382,7 @@ func CheckServed(cluster discovery.DiscoveryInterface, kind string) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("ask the API server for the resources of %s: %w", group, err)
 	}
-	isKind := func(r metav1.APIResource) bool { return r.Kind == kind }
-	if served != nil && slices.ContainsFunc(served.APIResources, isKind) {
+	if served != nil && slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }) {
 		return nil
 	}
 	return fmt.Errorf("%w: its API server does not serve %s in %s; see its flags --runtime-config and --feature-gates",

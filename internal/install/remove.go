@@ -49,7 +49,7 @@ func (c Cluster) Remove(ctx context.Context, r Removal) error {
 	if err != nil {
 		return err
 	}
-	if err := c.checkInUse(ctx, away, r.Force); err != nil {
+	if err := c.checkInUse(ctx, away); err != nil && !r.Force {
 		return err
 	}
 	for _, s := range c.steps(r, away) {
@@ -154,10 +154,7 @@ func (c Cluster) podsAway(ctx context.Context) ([]selection, error) {
 }
 
 // checkInUse refuses to end pods without being told to.
-func (c Cluster) checkInUse(ctx context.Context, away []selection, force bool) error {
-	if force {
-		return nil
-	}
+func (c Cluster) checkInUse(ctx context.Context, away []selection) error {
 	for _, pods := range []struct {
 		selected []selection
 		says     string

@@ -2,6 +2,7 @@ package install
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -103,11 +104,8 @@ func load() (*chart.Chart, error) {
 		files = append(files, &archive.BufferedFile{Name: strings.TrimPrefix(name, root+"/"), Data: data})
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the embedded chart: %w", err)
-	}
-	c, err := loader.LoadFiles(files)
-	if err != nil {
+	c, loadErr := loader.LoadFiles(files)
+	if err := errors.Join(err, loadErr); err != nil {
 		return nil, fmt.Errorf("load the embedded chart: %w", err)
 	}
 	return c, nil
