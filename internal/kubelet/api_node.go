@@ -20,30 +20,26 @@ func health(w http.ResponseWriter, _ *http.Request, _ *servedNode) error {
 	return nil
 }
 
-// pods tells the pods that are bound to the node.
-func (a *apiServer) pods(w http.ResponseWriter, r *http.Request, node *servedNode) error {
-	return a.listPods(w, r, node, func(*corev1.Pod) bool { return true })
-}
-
-// runningPods tells those of them that run, and that home wants to run.
-func (a *apiServer) runningPods(w http.ResponseWriter, r *http.Request, node *servedNode) error {
-	return a.listPods(w, r, node, func(pod *corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero()
-	})
-}
-
-func (a *apiServer) listPods(w http.ResponseWriter, r *http.Request, node *servedNode, keep func(*corev1.Pod) bool) error {
-	bound, err := currentPods(r.Context(), a.live, a.links, node.name)
-	if err != nil {
-		return failure("Cannot list pods", err)
-	}
-	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
-	for i := range bound {
-		if keep(&bound[i]) {
-			list.Items = append(list.Items, bound[i])
+// pods tells those of the pods that are bound to the node that are to be told.
+func (a *apiServer) pods(told func(*corev1.Pod) bool) nodeHandler {
+	return func(w http.ResponseWriter, r *http.Request, node *servedNode) error {
+		bound, err := currentPods(r.Context(), a.live, a.links, node.name)
+		if err != nil {
+			return failure("Cannot list pods", err)
 		}
+		list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
+		for i := range bound {
+			if told(&bound[i]) {
+				list.Items = append(list.Items, bound[i])
+			}
+		}
+		return writeJSON(w, list)
 	}
-	return writeJSON(w, list)
+}
+
+// wantedRunning says whether the pod runs, and home wants it to.
+func wantedRunning(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero()
 }
 
 func writeJSON(w http.ResponseWriter, answer any) error {
@@ -79,8 +75,7 @@ func currentPods(ctx context.Context, reader client.Reader, links *peers.Links, 
 // newStatus returns the status that the home pod is about to get, if its peer may have told some. To find that out costs
 // more than to look at the pod, so it is done only for those on their way to be ready.
 func newStatus(link *peers.Link, pod *corev1.Pod) (corev1.PodStatus, bool) {
-	ready := offload.PodCondition(&pod.Status, corev1.PodReady)
-	if terminal(pod) || ready != nil && ready.Status == corev1.ConditionTrue {
+	if terminal(pod) || isReady(pod) {
 		return corev1.PodStatus{}, false
 	}
 	seen := look(link, pod.Namespace, pod.Name)

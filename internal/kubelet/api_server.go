@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -235,8 +236,8 @@ func (c stallConn) Write(p []byte) (int, error) {
 func (a *apiServer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", a.secured(health, "get", "healthz", "proxy"))
-	mux.Handle("GET /pods", a.secured(a.pods, "get", "pods", "proxy"))
-	mux.Handle("GET /runningpods/", a.secured(a.runningPods, "get", "pods", "proxy"))
+	mux.Handle("GET /pods", a.secured(a.pods(func(*corev1.Pod) bool { return true }), "get", "pods", "proxy"))
+	mux.Handle("GET /runningpods/", a.secured(a.pods(wantedRunning), "get", "pods", "proxy"))
 	mux.Handle("GET /stats/summary", a.secured(a.summary, "get", "stats"))
 	mux.Handle("GET /metrics/resource", a.secured(a.resourceMetrics, "get", "metrics"))
 	mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", a.secured(a.streamed("logs", logs), "get", "proxy"))

@@ -153,8 +153,13 @@ func leavers(pods []corev1.Pod, factsOf func(*corev1.Pod) placeFacts) []leaver {
 		}
 	}
 	slices.SortFunc(going, func(a, b leaver) int {
-		return cmp.Or(cmp.Compare(rank(a.pod), rank(b.pod)),
-			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
+		switch {
+		case isReady(b.pod) && !isReady(a.pod):
+			return -1
+		case isReady(a.pod) && !isReady(b.pod):
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
 	return going
 }
@@ -174,13 +179,6 @@ func isGoing(pod *corev1.Pod, how method) bool {
 		return deletedAtOnce(pod)
 	}
 	return !pod.DeletionTimestamp.IsZero()
-}
-
-func rank(pod *corev1.Pod) int {
-	if ready := offload.PodCondition(&pod.Status, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
-		return 1
-	}
-	return 0
 }
 
 // budget names what shares a PodDisruptionBudget with the pod: all pods of one controller look the same to it. What does

@@ -77,7 +77,11 @@ func (c *nodeController) linkTo(
 		c.links.Close(name)
 		return reconcile.Result{}, nodeErr
 	}
-	err := c.ensure(ctx, seen.peer)
+	link, err := c.links.Ensure(ctx, seen.peer)
+	if err == nil {
+		link.Mappings() // are followed from now on
+		err = unfollowIdle(ctx, c.client, link)
+	}
 	if errors.Is(err, peers.ErrCredentialsMissing) || errors.Is(err, peers.ErrCredentialsInvalid) {
 		// The Peer's conditions say so, and its change or the resync brings us back.
 		err = nil
@@ -86,16 +90,6 @@ func (c *nodeController) linkTo(
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: wait.Jitter(resyncPeriod, 0.2)}, nil
-}
-
-// ensure makes the link, and sees to it that over it is followed what is of use.
-func (c *nodeController) ensure(ctx context.Context, peer *v1alpha1.Peer) error {
-	link, err := c.links.Ensure(ctx, peer)
-	if err != nil {
-		return fmt.Errorf("link to peer %q: %w", peer.Name, err)
-	}
-	link.Mappings()
-	return unfollowIdle(ctx, c.client, link)
 }
 
 func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {

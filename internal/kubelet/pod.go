@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // podFacts are what decides about one pod.
@@ -170,6 +171,11 @@ func staysHome(pod *corev1.Pod) (string, bool) {
 
 func terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func isReady(pod *corev1.Pod) bool {
+	ready := offload.PodCondition(&pod.Status, corev1.PodReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
 // isOut says whether the pod runs at the peer, as far as home was told.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
@@ -213,13 +213,7 @@ func (e *peerError) forAuthor(peer string) string {
 }
 
 // bounded cuts what a peer says to what fits into a status.
-func bounded(text string) string {
-	const limit = 512
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "..."
-}
+func bounded(text string) string { return sanitize.Text(text, 512) }
 
 func (c *podController) renew(ctx context.Context, name string) error {
 	peer := &v1alpha1.Peer{}

@@ -2,10 +2,10 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -59,20 +59,6 @@ func look(link *peers.Link, namespace, name string) view {
 	return seen
 }
 
-// recordsAt returns the names of the records of the home namespace, or of all, as home pods have them.
-func recordsAt(link *peers.Link, namespace string) []types.NamespacedName {
-	var names []types.NamespacedName
-	for home, mirror := range link.FollowedTwins(records) {
-		if namespace != "" && namespace != home {
-			continue
-		}
-		for _, record := range mirror.List() {
-			names = append(names, types.NamespacedName{Namespace: home, Name: record.GetName()})
-		}
-	}
-	return names
-}
-
 // followLeftovers follows the twins of all offloaded namespaces until it is known that they are empty: home may have
 // forgotten pods while this process did not run or had no link. Mappings that we have not asked for are not followed.
 func followLeftovers(ctx context.Context, reader client.Reader, link *peers.Link) error {
@@ -91,15 +77,13 @@ func followLeftovers(ctx context.Context, reader client.Reader, link *peers.Link
 
 // unfollowIdle ends what is followed in twins in which there has been nothing of ours for long.
 func unfollowIdle(ctx context.Context, reader client.Reader, link *peers.Link) error {
+	var errs []error
 	for home, mirror := range link.FollowedTwins(records) {
-		if mirror.Quiet() < unfollowAfter {
-			continue
-		}
-		if err := unfollowUnused(ctx, reader, link, home, mirror); err != nil {
-			return err
+		if mirror.Quiet() >= unfollowAfter {
+			errs = append(errs, unfollowUnused(ctx, reader, link, home, mirror))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // unfollowUnused ends what is followed in the twin of the home namespace if nothing of ours is there or is to go there.
@@ -168,8 +152,12 @@ func (e podEvents) wake(ctx context.Context, peer, namespace string, queue podQu
 	if !linked {
 		return
 	}
-	for _, name := range recordsAt(link, namespace) {
-		queue.AddLow(request{Peer: peer, Namespace: name.Namespace, Name: name.Name})
+	for home, mirror := range link.FollowedTwins(records) {
+		for _, record := range mirror.List() {
+			if namespace == "" || namespace == home {
+				queue.AddLow(request{Peer: peer, Namespace: home, Name: record.GetName()})
+			}
+		}
 	}
 }
 

@@ -99,16 +99,7 @@ func (m *meter) ask(ctx context.Context, pods []corev1.Pod) (map[containerKey]us
 	if !linked {
 		return nil, fmt.Errorf("there is no link to peer %q", peerOf(m.node))
 	}
-	byTwin, err := m.remotePods(link, pods)
-	if err != nil {
-		return nil, err
-	}
-	return askAll(ctx, link, byTwin)
-}
-
-// remotePods returns the pods that have a container running, by twin namespace and name.
-func (m *meter) remotePods(link *peers.Link, pods []corev1.Pod) (map[string]map[string]*corev1.Pod, error) {
-	byTwin := map[string]map[string]*corev1.Pod{}
+	byTwin := map[string]map[string]*corev1.Pod{} // those with a container running, by twin namespace and name
 	for i := range pods {
 		pod := &pods[i]
 		if len(containersRunning(pod)) == 0 {
@@ -130,7 +121,7 @@ func (m *meter) remotePods(link *peers.Link, pods []corev1.Pod) (map[string]map[
 		}
 		byTwin[remote.Namespace][remote.Name] = pod
 	}
-	return byTwin, nil
+	return askAll(ctx, link, byTwin)
 }
 
 // askAll asks the peer once for each twin namespace.
