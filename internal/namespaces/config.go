@@ -110,7 +110,6 @@ func (c *Controller) Gather(ctx context.Context, _ policy.Question, subject stri
 
 func (c *Controller) setupOffloadings(mgr ctrl.Manager) error {
 	o := c.offloadings
-	o.Decider.OnChange(policy.Placement, func() { o.queue.add(everything) })
 	atEverything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{everything}
 	})
@@ -122,7 +121,7 @@ func (c *Controller) setupOffloadings(mgr ctrl.Manager) error {
 			predicate.NewPredicateFuncs(o.isCopy), offerChanged)).
 		Watches(&v1alpha1.Peer{}, atEverything, builder.WithPredicates(predicate.Or(specChanged, distanceChanged))).
 		Watches(&corev1.Node{}, atEverything, builder.WithPredicates(virtualNodeChanged)).
-		WatchesRawSource(source.TypedFunc[reconcile.Request](o.queue.start)).
+		WatchesRawSource(source.TypedFunc[reconcile.Request](o.start)).
 		WatchesRawSource(peers.Changes(o.Links, peers.Mappings, o.mappingChanged)).
 		WatchesRawSource(peers.LinkChanges(o.Links, o.linkChanged)).
 		// One worker: deciding takes no time but the processor's. And so what it keeps needs no locks.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,12 +34,20 @@ type Decider interface {
 type offloadings struct {
 	Config
 
-	queue queue
+	queue workqueue.TypedInterface[reconcile.Request] // of the controller; set when it starts
 	pace  pace
 	// market is what providers offer, as the first decision after the last look at everything found it; nil before that. To
 	// read it costs more the more peers there are, and without offloaded namespaces nobody wants it. Only the controller's
 	// single worker touches it.
 	market *market
+}
+
+// start has everything looked at when the controller starts, and whenever the policies have changed.
+func (c *offloadings) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	c.queue = queue
+	c.Decider.OnChange(policy.Placement, func() { queue.Add(everything) })
+	queue.Add(everything)
+	return nil
 }
 
 // Reconcile looks at one NamespaceOffloading, or at everything.
@@ -72,7 +81,9 @@ func (c *offloadings) lookAtEverything(ctx context.Context) (reconcile.Result, e
 		return reconcile.Result{}, err
 	}
 	c.market = nil
-	c.queue.add(requests...)
+	for _, request := range requests {
+		c.queue.Add(request)
+	}
 	return reconcile.Result{RequeueAfter: lookAgain}, nil
 }
 
@@ -121,53 +132,43 @@ func (c *offloadings) cluster(peer *v1alpha1.Peer, offloading *v1alpha1.Namespac
 	return cluster
 }
 
-// place adds to the facts where new pods go, and returns when to look at that again. Policies are asked about one namespace
-// at most once in an interval. In between, what was decided last stays.
-func (c *offloadings) place(ctx context.Context, request reconcile.Request, seen *facts) (time.Duration, error) {
-	now := c.Clock.Now()
-	if wait := c.pace.wait(request, now); wait > 0 {
-		seen.placed = undecided(seen.offloading)
+// place adds to the facts where new pods go: what the policies say of the pods of the namespace and of its classes, combined
+// with what its user wants. It returns when to look at that again. Policies are asked about one namespace at most once in an
+// interval. In between, what was decided last stays.
+func (c *offloadings) place(ctx context.Context, request reconcile.Request, seen *facts) (again time.Duration, err error) {
+	offloading := seen.offloading
+	seen.placed = outcome{placement: offloading.Status.Placement, condition: placedOf(offloading)}
+	if wait := c.pace.wait(request, c.Clock.Now()); wait > 0 {
 		return wait, nil
 	}
-	var err error
-	if seen.placed, err = c.decide(ctx, seen); err != nil {
-		return 0, err
-	}
-	if seen.placed.failed {
-		return askAgain, nil
-	}
-	return 0, nil
-}
-
-// decide asks the policies where the pods of the namespace and of its classes go, and combines that with what its user
-// wants.
-func (c *offloadings) decide(ctx context.Context, seen *facts) (outcome, error) {
-	offloading := seen.offloading
 	switch {
 	case seen.invalid != nil:
-		return misread(offloading, seen.invalid), nil //nolint:nilerr // the status tells the user; trying again cannot help
+		seen.placed.condition = condition(v1alpha1.ConditionPlaced, v1alpha1.ReasonInvalidField, seen.invalid.Error())
+		seen.placed.condition.ObservedGeneration = offloading.Generation
+		return 0, nil
 	case seen.placement.Strategy() == v1alpha1.StrategyLocal:
-		return outcome{}, nil
-	}
-	if c.market == nil {
-		var err error
+		seen.placed = outcome{}
+		return 0, nil
+	case c.market == nil:
 		if c.market, err = c.readMarket(ctx); err != nil {
-			return outcome{}, err
+			return 0, err
 		}
 	}
 	namespace, err := find(ctx, c.Client, client.ObjectKey{Name: offloading.Namespace}, &corev1.Namespace{})
 	if err != nil || namespace == nil {
-		return undecided(offloading), err
+		return 0, err
 	}
 	questions := newQuestions(c.market, seen.placement, offloading)
 	answers := make([]decision, len(questions))
 	for i, question := range questions {
 		if answers[i], err = c.ask(ctx, question, namespace); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "The policies gave no answer about placement", "class", question.name())
-			return unanswered(offloading, questions, errors.Is(err, policy.ErrTooSlow)), nil
+			seen.placed = unanswered(offloading, questions, errors.Is(err, policy.ErrTooSlow))
+			return askAgain, nil
 		}
 	}
-	return combine(offloading, answers), nil
+	seen.placed = combine(offloading, answers)
+	return 0, nil
 }
 
 func (c *offloadings) ask(ctx context.Context, q question, namespace *corev1.Namespace) (decision, error) {

@@ -29,8 +29,8 @@ type question struct {
 
 // A decision is what was decided about a question.
 type decision struct {
-	class     string
-	placement v1alpha1.PlacementStatus
+	v1alpha1.PlacementClassStatus
+
 	condition *metav1.Condition
 }
 
@@ -38,7 +38,6 @@ type decision struct {
 type outcome struct {
 	placement *v1alpha1.NamespacePlacementStatus
 	condition *metav1.Condition
-	failed    bool // the policies gave no answer: they are to be asked again
 }
 
 // newQuestions returns the question about the namespace, and then one for each class.
@@ -124,30 +123,23 @@ func (q question) decide(said policy.Decision) decision {
 // decided is a decision with what it means for admission.
 func (q question) decided(placement v1alpha1.PlacementStatus, condition *metav1.Condition) decision {
 	placement.Admission = q.placement.Admission(q.class, placement)
-	return decision{class: q.name(), placement: placement, condition: condition}
+	return decision{v1alpha1.PlacementClassStatus{Name: q.name(), PlacementStatus: placement}, condition}
 }
 
 // combine makes one outcome of the decisions about the namespace and its classes, in this order. The condition is that of
 // the first that has no cluster.
 func combine(offloading *v1alpha1.NamespaceOffloading, decisions []decision) outcome {
 	all := outcome{condition: decisions[0].condition, placement: &v1alpha1.NamespacePlacementStatus{
-		PlacementStatus: decisions[0].placement,
+		PlacementStatus: decisions[0].PlacementStatus,
 	}}
 	for _, one := range decisions[1:] {
-		all.placement.Classes = append(all.placement.Classes, v1alpha1.PlacementClassStatus{
-			Name: one.class, PlacementStatus: one.placement,
-		})
+		all.placement.Classes = append(all.placement.Classes, one.PlacementClassStatus)
 		if all.condition.Status == metav1.ConditionTrue && one.condition.Status != metav1.ConditionTrue {
 			all.condition = one.condition
 		}
 	}
 	all.condition.ObservedGeneration = offloading.Generation
 	return all
-}
-
-// undecided is the outcome that changes nothing.
-func undecided(offloading *v1alpha1.NamespaceOffloading) outcome {
-	return outcome{placement: offloading.Status.Placement, condition: placedOf(offloading)}
 }
 
 // unanswered is the outcome when the policies could not be asked: what was decided last stays, and before there was anything
@@ -163,9 +155,7 @@ func unanswered(offloading *v1alpha1.NamespaceOffloading, questions []question, 
 	for i, q := range questions {
 		decisions[i] = q.decided(q.last(), failed)
 	}
-	outcome := combine(offloading, decisions)
-	outcome.failed = true
-	return outcome
+	return combine(offloading, decisions)
 }
 
 // last is what was decided about the question before.
@@ -180,13 +170,6 @@ func (q question) last() v1alpha1.PlacementStatus {
 		}
 	}
 	return before.PlacementStatus
-}
-
-// misread is the outcome when the cluster selector makes no sense, which the API server lets nobody write.
-func misread(offloading *v1alpha1.NamespaceOffloading, err error) outcome {
-	invalid := condition(v1alpha1.ConditionPlaced, v1alpha1.ReasonInvalidField, err.Error())
-	invalid.ObservedGeneration = offloading.Generation
-	return outcome{placement: offloading.Status.Placement, condition: invalid}
 }
 
 // gather returns what the policies would be asked with now about the pods of the namespace of that name, or, if the name is

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -94,31 +92,6 @@ func (c *offloadings) linkChanged(ctx context.Context, _ string, queue peers.Que
 	}
 	for _, request := range requests {
 		queue.AddAfter(request, settle)
-	}
-}
-
-// A queue is that of a controller, for requests that no event brings. It looks at everything when the controller starts, so
-// what is added before may be forgotten.
-type queue struct {
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
-
-func (q *queue) start(_ context.Context, to workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	q.mu.Lock()
-	q.queue = to
-	q.mu.Unlock()
-	q.add(everything)
-	return nil
-}
-
-func (q *queue) add(requests ...reconcile.Request) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, request := range requests {
-		if q.queue != nil {
-			q.queue.Add(request)
-		}
 	}
 }
 

@@ -38,7 +38,7 @@ func TestAvailabilityThatMovesIsNotWritten(t *testing.T) {
 		offer := offers[round]
 		offer.Spec.Availability[corev1.ResourceCPU] = resource.MustParse(fmt.Sprint(99 - round))
 		w.update(offer)
-		w.controller.offloadings.queue.add(everything)
+		w.controller.offloadings.queue.Add(everything)
 		w.settleAll()
 		w.clock.Step(10 * time.Millisecond)
 	}

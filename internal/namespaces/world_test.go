@@ -68,8 +68,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w.controller = controller
-	w.policies.OnChange(policy.Placement, func() { w.controller.offloadings.queue.add(everything) })
-	if err := controller.offloadings.queue.start(t.Context(), w.queue); err != nil {
+	if err := controller.offloadings.start(t.Context(), w.queue); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -153,7 +152,7 @@ func (w *world) reconcile(request reconcile.Request) time.Duration {
 func (w *world) lookAgain() {
 	w.t.Helper()
 	w.clock.Step(interval)
-	w.controller.offloadings.queue.add(everything)
+	w.controller.offloadings.queue.Add(everything)
 	w.settleAll()
 }
 
