@@ -22,7 +22,7 @@ type city struct {
 }
 
 func newCity(id, price string, share int64) *city {
-	ad := stall(id, "4", price)
+	ad := priced(id, "4", price)
 	return &city{own: ad.Spec, share: share, taken: map[string]v1alpha1.Advertisement{}}
 }
 

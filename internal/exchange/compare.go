@@ -12,7 +12,7 @@ import (
 
 // SameTerms reports whether two offers differ at most in what every message carries: how much there is (availability,
 // the largest pod) and when it was said (timestamp, time to live, sequences). A message with other terms than the one
-// before is a full one, and is answered; one with the same terms may be a partial one, a hello.
+// before is a full one, and is answered; one with the same terms may be a partial one, a heartbeat.
 func SameTerms(a, b *v1alpha1.AdvertisementSpec) bool {
 	return equality.Semantic.DeepEqual(terms(a), terms(b))
 }

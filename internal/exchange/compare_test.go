@@ -38,7 +38,7 @@ func TestSameTerms(t *testing.T) {
 	}{
 		"a phase":              {func(ad *spec) { ad.Phase = v1alpha1.OfferDraining }, false},
 		"the phase by default": {func(ad *spec) { ad.Phase = v1alpha1.OfferOpen }, true},
-		"a hello": {func(ad *spec) {
+		"a heartbeat": {func(ad *spec) {
 			ad.Sequence, ad.FullSequence, ad.Timestamp, ad.TimeToLive = 8, 7, metav1.NewTime(now.Add(1)), metav1.NewTime(now.Add(2))
 			ad.Availability, ad.LargestPod = resources("cpu", "1"), resources("cpu", "1")
 		}, true},

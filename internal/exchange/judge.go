@@ -164,26 +164,26 @@ func judgeResources(field string, list corev1.ResourceList) error {
 		if !validResource(name) {
 			return refused(v1alpha1.ReasonInvalidField, "%s[%s] is not the name of a node's resource", field, quoted(string(name)))
 		}
-		if problem := quantityProblem(name, list[name]); problem != "" {
-			quantity := list[name]
-			return refused(v1alpha1.ReasonInvalidQuantity, "%s[%s] is %s: %s", field, name, quoted(quantity.String()), problem)
+		quantity := list[name]
+		if err := checkQuantity(name, quantity); err != nil {
+			return refused(v1alpha1.ReasonInvalidQuantity, "%s[%s] is %s: %w", field, name, quoted(quantity.String()), err)
 		}
 	}
 	return nil
 }
 
-// quantityProblem holds quantities to what the Node of the peer can carry: of all but cpu only whole ones.
-func quantityProblem(name corev1.ResourceName, quantity resource.Quantity) string {
+// checkQuantity holds quantities to what the Node of the peer can carry: of all but cpu only whole ones.
+func checkQuantity(name corev1.ResourceName, quantity resource.Quantity) error {
 	most := MaxQuantity(name)
 	switch {
 	case quantity.Sign() < 0:
-		return "it must not be negative"
+		return errors.New("it must not be negative")
 	case quantity.Cmp(most) > 0:
-		return fmt.Sprintf("no cluster has more than %s", most.String())
+		return fmt.Errorf("no cluster has more than %s", most.String())
 	case name != corev1.ResourceCPU && quantity.MilliValue()%1000 != 0:
-		return "it must be a whole number"
+		return errors.New("it must be a whole number")
 	default:
-		return ""
+		return nil
 	}
 }
 
@@ -226,16 +226,14 @@ func judgeAmounts[Name ~string](field string, amounts map[Name]resource.Quantity
 func validImage(name string) bool { return name != "" && len(name) <= maxImageNameLength }
 
 func judgeNetwork(network *v1alpha1.Network) error {
-	if network == nil || network.PodCIDR == "" || isCIDR(network.PodCIDR) {
+	if network == nil || network.PodCIDR == "" {
+		return nil
+	}
+	if prefix, err := netip.ParsePrefix(network.PodCIDR); err == nil && prefix == prefix.Masked() && !prefix.Addr().Is4In6() {
 		return nil
 	}
 	return refused(v1alpha1.ReasonInvalidField,
 		"spec.network.podCIDR is %s: it must be a CIDR, such as 10.244.0.0/16", quoted(network.PodCIDR))
-}
-
-func isCIDR(text string) bool {
-	prefix, err := netip.ParsePrefix(text)
-	return err == nil && prefix == prefix.Masked() && !prefix.Addr().Is4In6()
 }
 
 func judgeLabels(field string, labels map[string]v1alpha1.Text) error {

@@ -58,11 +58,11 @@ func (q *Query) ask(name corev1.ResourceName, value string) error {
 		return fmt.Errorf("%s is not the name of a node's resource, such as cpu or example.com/gpu, and not image", quoted(string(name)))
 	}
 	quantity, err := parseQuantity(value)
+	if err == nil {
+		err = checkQuantity(name, quantity)
+	}
 	if err != nil {
 		return fmt.Errorf("%s=%s: %w", name, quoted(value), err)
-	}
-	if problem := quantityProblem(name, quantity); problem != "" {
-		return fmt.Errorf("%s=%s: %s", name, quoted(value), problem)
 	}
 	q.Request[name] = quantity
 	return nil

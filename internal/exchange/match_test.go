@@ -45,8 +45,8 @@ func TestParseQuery(t *testing.T) {
 	}
 }
 
-// stall is a provider with a price for a core.
-func stall(cluster, cpu, price string, changes ...func(*v1alpha1.Advertisement)) v1alpha1.Advertisement {
+// priced is a provider with a price for a core.
+func priced(cluster, cpu, price string, changes ...func(*v1alpha1.Advertisement)) v1alpha1.Advertisement {
 	return taken(cluster, 1, append([]func(*v1alpha1.Advertisement){func(ad *v1alpha1.Advertisement) {
 		ad.Spec.Availability["cpu"] = resource.MustParse(cpu)
 		if price != "" {
@@ -67,10 +67,10 @@ func TestMatch(t *testing.T) {
 		return func(ad *v1alpha1.Advertisement) { ad.Spec.Images = []v1alpha1.Image{{Names: names}} }
 	}
 	table := NewTable([]v1alpha1.Advertisement{
-		stall("cheap", "8", "0.1"), stall("dear", "8", "0.3"), stall("small", "1", "0.1"), stall("split", "8", "0.1", split),
-		stall("closed", "8", "", closed), stall("refused", "8", "", answered("Refused", "RefusedByPolicy")),
-		stall("stocked", "8", "0.1", stocked("docker.io/library/nginx:latest")), stall("fee", "8", "0.1", placement("0.5")),
-		stall("far", "8", "0.1"), stall("friend", "8", ""),
+		priced("cheap", "8", "0.1"), priced("dear", "8", "0.3"), priced("small", "1", "0.1"), priced("split", "8", "0.1", split),
+		priced("closed", "8", "", closed), priced("refused", "8", "", answered("Refused", "RefusedByPolicy")),
+		priced("stocked", "8", "0.1", stocked("docker.io/library/nginx:latest")), priced("fee", "8", "0.1", placement("0.5")),
+		priced("far", "8", "0.1"), priced("friend", "8", ""),
 	}, now)
 	for i := range table.Rows {
 		if table.Rows[i].Peer == "far" {
@@ -114,7 +114,7 @@ func TestMatchIsInOrder(t *testing.T) {
 		var ads []v1alpha1.Advertisement
 		for i := range rapid.IntRange(0, 12).Draw(t, "count") {
 			price := rapid.SampledFrom([]string{"", "0", "0.1", "0.2", "1e20", "0.123456789"}).Draw(t, "price")
-			ads = append(ads, stall(string(rune('a'+i)), rapid.SampledFrom([]string{"1", "8"}).Draw(t, "cpu"), price))
+			ads = append(ads, priced(string(rune('a'+i)), rapid.SampledFrom([]string{"1", "8"}).Draw(t, "cpu"), price))
 			if ads[i].Spec.Prices != nil {
 				ads[i].Spec.Prices.Currency = rapid.SampledFrom([]string{"EUR", "USD"}).Draw(t, "currency")
 			}
@@ -139,7 +139,7 @@ func dearer(a, b Cost) bool {
 
 func TestBy(t *testing.T) {
 	rows := NewTable([]v1alpha1.Advertisement{
-		stall("a", "2", "0.2"), stall("b", "1", "0.1"), stall("c", "4", "0.2"), stall("d", "2", ""),
+		priced("a", "2", "0.2"), priced("b", "1", "0.1"), priced("c", "4", "0.2"), priced("d", "2", ""),
 	}, now).Rows
 	rows[1].RoundTrip, rows[3].RoundTrip = 2*time.Millisecond, time.Millisecond
 	for order, want := range map[string]string{"price": "dbac", "latency": "dbac", "cpu": "cadb", "beauty": "", "": ""} {

@@ -13,9 +13,9 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// quay is a row with a price of a core and a round trip in milliseconds.
-func quay(peer, price string, trip int, changes ...func(*Row)) Row {
-	ad := stall(peer, "8", price)
+// pricedRow is a row with a price of a core and a round trip in milliseconds.
+func pricedRow(peer, price string, trip int, changes ...func(*Row)) Row {
+	ad := priced(peer, "8", price)
 	row := NewTable([]v1alpha1.Advertisement{ad}, now).Rows[0]
 	row.RoundTrip = time.Duration(trip) * time.Millisecond
 	for _, change := range changes {
@@ -29,7 +29,7 @@ func TestPlace(t *testing.T) {
 	type nodes = []v1alpha1.NodePlacement
 	type asked = v1alpha1.Placement
 	// By price a, b and c; by latency c, a, and b is not measured.
-	harbour := []Row{quay("b", "0.2", 0), quay("a", "0.1", 20), quay("c", "0.3", 10)}
+	three := []Row{pricedRow("b", "0.2", 0), pricedRow("a", "0.1", 20), pricedRow("c", "0.3", 10)}
 	row := func(peer string, weight, price, latency int32) v1alpha1.NodePlacement {
 		return v1alpha1.NodePlacement{Name: "hanse-" + peer, Weight: weight, WeightByPrice: price, WeightByLatency: latency}
 	}
@@ -47,39 +47,39 @@ func TestPlace(t *testing.T) {
 		want    status
 	}{
 		"nobody": {Placing{}, status{}},
-		"without a wish or a score home comes first and no provider before another": {
-			Placing{Rows: harbour}, status{Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
+		"without a preference or a score home comes first and no provider before another": {
+			Placing{Rows: three}, status{Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
 		},
 		"by the scores of the policies, equal ones alike; who has none is not preferred": {
 			Placing{
-				Rows:   append([]Row{quay("d", "", 0)}, harbour...),
+				Rows:   append([]Row{pricedRow("d", "", 0)}, three...),
 				Scores: map[string]float64{"a": -2.5, "b": 7, "d": 7},
 			},
 			status{Nodes: nodes{row("a", 1, 67, 1), row("b", 100, 34, 0), row("c", 0, 1, 100), row("d", 100, 100, 0)}},
 		},
 		"by price": {
-			Placing{Rows: harbour, Asked: asked{Prefer: "Price"}},
+			Placing{Rows: three, Asked: asked{Prefer: "Price"}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 100, 100, 1), row("b", 51, 51, 0), row("c", 1, 1, 100)}},
 		},
 		"by latency": {
-			Placing{Rows: harbour, Asked: asked{Prefer: "Latency"}},
+			Placing{Rows: three, Asked: asked{Prefer: "Latency"}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 1, 100, 1), row("b", 0, 51, 0), row("c", 100, 1, 100)}},
 		},
 		"spread": {
-			Placing{Rows: harbour, Asked: asked{Prefer: "Spread"}},
+			Placing{Rows: three, Asked: asked{Prefer: "Spread"}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
 		},
 		"by the scores of the policies, whatever the user prefers; who has none comes last": {
-			Placing{Rows: harbour, Asked: asked{Prefer: "Price"}, Scores: map[string]float64{"b": 1, "c": 2}},
+			Placing{Rows: three, Asked: asked{Prefer: "Price"}, Scores: map[string]float64{"b": 1, "c": 2}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 1, 51, 0), row("c", 100, 1, 100)}},
 		},
 		"a policy that prefers none before another, whatever the user prefers": {
-			Placing{Rows: harbour, Asked: asked{Prefer: "Latency"}, Scores: map[string]float64{"a": 0, "b": 0, "c": 0}},
+			Placing{Rows: three, Asked: asked{Prefer: "Latency"}, Scores: map[string]float64{"a": 0, "b": 0, "c": 0}},
 			status{PrefersRemote: true, Nodes: nodes{row("a", 100, 100, 1), row("b", 100, 51, 0), row("c", 100, 1, 100)}},
 		},
 		"the user's bounds hold, whatever the policies prefer": {
 			Placing{
-				Rows: harbour, Asked: asked{Exclude: []string{"c"}, MaxPrice: price("0.2", "EUR"), Strict: true},
+				Rows: three, Asked: asked{Exclude: []string{"c"}, MaxPrice: price("0.2", "EUR"), Strict: true},
 				Scores: map[string]float64{"a": 1, "b": 2, "c": 3},
 			},
 			status{Strict: true, Only: []string{"hanse-b"}, Nodes: nodes{
@@ -87,7 +87,7 @@ func TestPlace(t *testing.T) {
 			}},
 		},
 		"what is excluded does not compete": {
-			Placing{Rows: harbour, Asked: asked{Prefer: "Price", Exclude: []string{"a", "unknown"}}, Exclude: map[string]string{"b": "too bold", "a": "no"}},
+			Placing{Rows: three, Asked: asked{Prefer: "Price", Exclude: []string{"a", "unknown"}}, Exclude: map[string]string{"b": "too bold", "a": "no"}},
 			status{PrefersRemote: true, Nodes: nodes{
 				out("a", "exclude in spec.placement names it"), out("b", "too bold"), row("c", 100, 100, 100),
 				out("unknown", "exclude in spec.placement names it"),
@@ -99,7 +99,7 @@ func TestPlace(t *testing.T) {
 		},
 		"too dear, or dear in another money; what is free has no currency": {
 			Placing{
-				Rows: []Row{quay("a", "0.1", 0), quay("b", "0.10001", 0), quay("free", "", 0), quay("usd", "0.01", 0, func(r *Row) {
+				Rows: []Row{pricedRow("a", "0.1", 0), pricedRow("b", "0.10001", 0), pricedRow("free", "", 0), pricedRow("usd", "0.01", 0, func(r *Row) {
 					r.Offer.Prices.Currency = "USD"
 				})},
 				Asked: asked{MaxPrice: price("0.1", "EUR")},
@@ -110,27 +110,27 @@ func TestPlace(t *testing.T) {
 			}},
 		},
 		"the price of the pod that is wished for": {
-			Placing{Rows: harbour, Asked: asked{Request: resources("cpu", "2"), MaxPrice: price("0.2", "EUR")}},
+			Placing{Rows: three, Asked: asked{Request: resources("cpu", "2"), MaxPrice: price("0.2", "EUR")}},
 			status{Nodes: nodes{
 				row("a", 0, 100, 100), out("b", "It asks for more than maxPrice in spec.placement"),
 				out("c", "It asks for more than maxPrice in spec.placement"),
 			}},
 		},
 		"too far away, or who knows": {
-			Placing{Rows: harbour, Asked: asked{MaxLatency: &metav1.Duration{Duration: 10 * time.Millisecond}}},
+			Placing{Rows: three, Asked: asked{MaxLatency: &metav1.Duration{Duration: 10 * time.Millisecond}}},
 			status{Nodes: nodes{
 				out("a", "Its round-trip time is longer than maxLatency in spec.placement"),
 				out("b", "Its round-trip time is not known yet, and maxLatency in spec.placement is set"), row("c", 0, 100, 100),
 			}},
 		},
 		"offers that are closed or not accepted do not compete": {
-			Placing{Rows: []Row{quay("a", "", 1, closed), quay("b", "", 1, pending), quay("c", "1", 1)}, Asked: asked{Prefer: "Price"}},
+			Placing{Rows: []Row{pricedRow("a", "", 1, closed), pricedRow("b", "", 1, pending), pricedRow("c", "1", 1)}, Asked: asked{Prefer: "Price"}},
 			status{PrefersRemote: true, Nodes: nodes{row("c", 100, 100, 100)}},
 		},
 		"strict: the cheapest that it fits in": {
-			Placing{Rows: append([]Row{quay("tiny", "", 0, func(r *Row) {
+			Placing{Rows: append([]Row{pricedRow("tiny", "", 0, func(r *Row) {
 				r.Offer.LargestPod = resources("cpu", "500m")
-			})}, harbour...), Asked: asked{Prefer: "Price", Strict: true}},
+			})}, three...), Asked: asked{Prefer: "Price", Strict: true}},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{
 				row("a", 67, 67, 1), row("b", 34, 34, 0), row("c", 1, 1, 100),
 				{Name: "hanse-tiny", Weight: 100, WeightByPrice: 100, LargestPod: resources("cpu", "500m")},
@@ -138,8 +138,8 @@ func TestPlace(t *testing.T) {
 		},
 		"how large a pod may be, where another takes larger ones": {
 			Placing{Rows: []Row{
-				quay("a", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "1987m", "memory", "2100000000", "pods", "9") }),
-				quay("b", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "8") }),
+				pricedRow("a", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "1987m", "memory", "2100000000", "pods", "9") }),
+				pricedRow("b", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "8") }),
 			}},
 			status{Nodes: nodes{
 				{Name: "hanse-a", WeightByPrice: 100, LargestPod: resources("cpu", "1900m", "memory", "2100000000")},
@@ -147,31 +147,31 @@ func TestPlace(t *testing.T) {
 			}},
 		},
 		"no bound where no other takes them": {
-			Placing{Rows: []Row{quay("a", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "1987m") })}},
+			Placing{Rows: []Row{pricedRow("a", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "1987m") })}},
 			status{Nodes: nodes{row("a", 0, 100, 0)}},
 		},
 		"strict: the nearest": {
-			Placing{Rows: harbour[:2], Asked: asked{Prefer: "Latency"}, Strict: true},
+			Placing{Rows: three[:2], Asked: asked{Prefer: "Latency"}, Strict: true},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{row("a", 100, 100, 100), row("b", 0, 1, 0)}},
 		},
 		"strict: the best by policy": {
-			Placing{Rows: harbour, Scores: map[string]float64{"c": 1}, Strict: true},
+			Placing{Rows: three, Scores: map[string]float64{"c": 1}, Strict: true},
 			status{Strict: true, Only: []string{"hanse-c"}, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 100, 1, 100)}},
 		},
 		"strict: the best by policy, and not the one that the user prefers": {
-			Placing{Rows: harbour, Asked: asked{Prefer: "Price", Strict: true}, Scores: map[string]float64{"b": 1, "c": 2}},
+			Placing{Rows: three, Asked: asked{Prefer: "Price", Strict: true}, Scores: map[string]float64{"b": 1, "c": 2}},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-c"}, Nodes: nodes{
 				row("a", 0, 100, 1), row("b", 1, 51, 0), row("c", 100, 1, 100),
 			}},
 		},
 		"strict: of those that the policies like the same the one that the user prefers": {
-			Placing{Rows: harbour, Asked: asked{Prefer: "Latency", Strict: true}, Scores: map[string]float64{"a": 1, "b": 1, "c": 0}},
+			Placing{Rows: three, Asked: asked{Prefer: "Latency", Strict: true}, Scores: map[string]float64{"a": 1, "b": 1, "c": 0}},
 			status{PrefersRemote: true, Strict: true, Only: []string{"hanse-a"}, Nodes: nodes{
 				row("a", 100, 100, 1), row("b", 100, 51, 0), row("c", 1, 1, 100),
 			}},
 		},
 		"strict: none fits": {
-			Placing{Rows: harbour, Asked: asked{Request: resources("cpu", "64"), Strict: true}},
+			Placing{Rows: three, Asked: asked{Request: resources("cpu", "64"), Strict: true}},
 			status{Strict: true, Nodes: nodes{row("a", 0, 100, 1), row("b", 0, 51, 0), row("c", 0, 1, 100)}},
 		},
 	} {
@@ -190,7 +190,7 @@ func TestPlaceNeverForgetsAnExclusion(t *testing.T) {
 		placing.Exclude[fmt.Sprint("peer-", i)] = "why not"
 	}
 	for i := range 20 {
-		placing.Rows = append(placing.Rows, quay(fmt.Sprintf("good-%02d", i), fmt.Sprint(i), 1))
+		placing.Rows = append(placing.Rows, pricedRow(fmt.Sprintf("good-%02d", i), fmt.Sprint(i), 1))
 	}
 	got := Place(placing)
 	expectEqual(t, 200, len(got.Nodes))
@@ -204,7 +204,7 @@ func TestWeightsFollowTheRank(t *testing.T) {
 		placing := Placing{Scores: map[string]float64{}, Strict: true}
 		for i := range rapid.IntRange(1, 20).Draw(t, "peers") {
 			peer := fmt.Sprintf("p%02d", i)
-			placing.Rows = append(placing.Rows, quay(peer, "", 0))
+			placing.Rows = append(placing.Rows, pricedRow(peer, "", 0))
 			placing.Scores[peer] = float64(rapid.IntRange(-3, 3).Draw(t, "score"))
 		}
 		status := Place(placing)

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -121,15 +123,9 @@ func (t Table) WithLinks(peers []v1alpha1.Peer) Table {
 		if !known {
 			continue
 		}
-		if link.RoundTripTime != nil {
-			rows[i].RoundTrip = link.RoundTripTime.Duration
-		}
-		if link.RoundTripDeviation != nil {
-			rows[i].Deviation = link.RoundTripDeviation.Duration
-		}
-		if link.Bandwidth != nil {
-			rows[i].Bandwidth = link.Bandwidth.Value()
-		}
+		bandwidth := ptr.Deref(link.Bandwidth, resource.Quantity{})
+		rows[i].RoundTrip, rows[i].Bandwidth = ptr.Deref(link.RoundTripTime, metav1.Duration{}).Duration, bandwidth.Value()
+		rows[i].Deviation = ptr.Deref(link.RoundTripDeviation, metav1.Duration{}).Duration
 	}
 	return Table{Rows: rows}
 }

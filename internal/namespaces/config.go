@@ -137,7 +137,7 @@ func (c *Controller) setupMappings(mgr ctrl.Manager) error {
 			builder.WithPredicates(specChanged)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(specChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(virtualNodeChanged)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod), builder.WithPredicates(onlyDeletions())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod), builder.WithPredicates(onlyDeletions)).
 		WatchesRawSource(peers.Changes(m.Links, peers.Mappings, m.mappingChanged)).
 		WatchesRawSource(peers.LinkChanges(m.Links, m.linkChanged)).
 		WithOptions(options(mappingWorkers)).
@@ -161,9 +161,9 @@ func (c *Controller) setupHomebound(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespaces-homebound").
 		// The strategy when a pod is made counts, so no later event of a pod is looked at.
-		For(&corev1.Pod{}, builder.WithPredicates(onlyNew(), predicate.NewPredicateFuncs(isKeptHome))).
+		For(&corev1.Pod{}, builder.WithPredicates(onlyNew, predicate.NewPredicateFuncs(isKeptHome))).
 		// Two watches have no order: a pod may be seen before the NamespaceOffloading that admission kept it home by.
-		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(c.homebound.podsOf), builder.WithPredicates(onlyNew())).
+		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(c.homebound.podsOf), builder.WithPredicates(onlyNew)).
 		WithOptions(options(1)).
 		Complete(c.homebound)
 }

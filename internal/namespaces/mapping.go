@@ -3,6 +3,7 @@ package namespaces
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,15 +56,9 @@ func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (re
 // observe looks at what a decision rests on.
 func (m *mappings) observe(ctx context.Context, reader client.Reader, namespace, peer string) (situation, error) {
 	offloading, err := find(ctx, reader, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
-	if err != nil {
-		return situation{}, err
-	}
-	partner, err := find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{})
-	if err != nil {
-		return situation{}, err
-	}
-	node, err := find(ctx, reader, types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}, &corev1.Node{})
-	return situation{offloading: offloading, peer: partner, node: node}, err
+	partner, peerErr := find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{})
+	node, nodeErr := find(ctx, reader, types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}, &corev1.Node{})
+	return situation{offloading: offloading, peer: partner, node: node}, errors.Join(err, peerErr, nodeErr)
 }
 
 func ask(ctx context.Context, link *peers.Link, namespace, twin string) error {
@@ -150,9 +145,10 @@ type situation struct {
 // need says whether the peer should have a twin of the namespace, pods that already run there aside.
 func (s situation) need() need {
 	switch {
-	case isLeaving(s.peer):
+	case s.peer != nil && !s.peer.DeletionTimestamp.IsZero():
 		return unknown // the twins go with the peering, in its order
-	case !offloads(s.offloading) || !provides(s.peer):
+	case s.offloading == nil, !s.offloading.DeletionTimestamp.IsZero(), s.offloading.Spec.Strategy == v1alpha1.StrategyLocal,
+		s.peer == nil, !s.peer.HasRole(v1alpha1.RoleProvider):
 		return notNeeded
 	case s.node == nil:
 		// Somebody deleted the Node, or it is not made yet. Its labels are not known, and pods may be running there.
@@ -173,17 +169,6 @@ func (s situation) need() need {
 func (s situation) supersedes(mapping *v1alpha1.NamespaceMapping) bool {
 	need := s.need()
 	return need == notNeeded || need == needed && mapping.Spec.Twin != twinName(s.offloading)
-}
-
-func offloads(o *v1alpha1.NamespaceOffloading) bool {
-	return o != nil && o.DeletionTimestamp.IsZero() && o.Spec.Strategy != v1alpha1.StrategyLocal
-}
-
-func isLeaving(peer *v1alpha1.Peer) bool { return peer != nil && !peer.DeletionTimestamp.IsZero() }
-
-// provides reports whether the peer has twins for us. One without Hanse has had them all along.
-func provides(peer *v1alpha1.Peer) bool {
-	return peer != nil && !isLeaving(peer) && peer.HasRole(v1alpha1.RoleProvider)
 }
 
 // pairsOfNamespace are the namespace and each peer that there is a link to.

@@ -3,6 +3,7 @@ package namespaces
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -177,16 +178,12 @@ func (q question) last() v1alpha1.PlacementStatus {
 // be asked. It may be called while the controller works.
 func (c *offloadings) gather(ctx context.Context, name, class string) (policy.Facts, error) {
 	namespace, err := find(ctx, c.Client, client.ObjectKey{Name: name}, &corev1.Namespace{})
-	if err != nil {
-		return policy.Facts{}, err
-	}
-	if namespace == nil {
-		return policy.Facts{}, fmt.Errorf("there is no namespace %s", name)
-	}
-	offloading, err := find(ctx, c.Client, offloadingIn(name).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	offloading, offloadingErr := find(ctx, c.Client, offloadingIn(name).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	switch {
-	case err != nil:
-		return policy.Facts{}, err
+	case err != nil || offloadingErr != nil:
+		return policy.Facts{}, errors.Join(err, offloadingErr)
+	case namespace == nil:
+		return policy.Facts{}, fmt.Errorf("there is no namespace %s", name)
 	case offloading == nil:
 		return policy.Facts{}, fmt.Errorf("namespace %s is not offloaded", name)
 	case offloading.Spec.Strategy == v1alpha1.StrategyLocal, !offloading.DeletionTimestamp.IsZero():

@@ -23,7 +23,7 @@ const (
 	maxMessage  = 1024
 )
 
-// States of a ClusterOffloading.
+// States of a ClusterOffloading. But for Ready they are reasons of the condition, too.
 const (
 	stateReady   = "Ready"
 	statePending = "Pending"
@@ -139,21 +139,11 @@ func readiness(seen facts, clusters []v1alpha1.ClusterOffloading) *metav1.Condit
 	}
 	for _, cluster := range clusters {
 		if cluster.State != stateReady {
-			return is(reasonOf(cluster), "Peer "+cluster.Peer+": "+cluster.Message)
+			return is(cluster.State, "Peer "+cluster.Peer+": "+cluster.Message)
 		}
 	}
 	return is(v1alpha1.ReasonReady, "Every selected peer has a namespace for this one")
 }
-
-func reasonOf(cluster v1alpha1.ClusterOffloading) string {
-	if cluster.State == stateRefused {
-		return reasonRefused
-	}
-	return v1alpha1.ReasonPending
-}
-
-// reasonRefused: a peer will not make a namespace for this one.
-const reasonRefused = "Refused"
 
 // condition is True exactly if its reason is Ready.
 func condition(kind, reason, message string) *metav1.Condition {
@@ -175,15 +165,17 @@ func (q question) conditionOf(placement v1alpha1.PlacementStatus) *metav1.Condit
 	case placement.Strict && len(placement.Only) == 0:
 		return q.noneFits("No cluster has room for a pod of the size that request in spec.placement names (by default one core and " +
 			"1Gi): name a smaller one, exclude less, or take strict off. `kubectl hanse table` shows what there is")
-	case placement.Strict:
-		return q.placed("New pods run on " + strings.Join(placement.Only, ", ") + q.orHere())
-	case placement.PrefersRemote:
-		return q.placed("New pods go by the weights in status.placement" + q.orHere())
-	case q.mayStay():
-		return q.placed("New pods run in this cluster while it has room, and then by the weights in status.placement")
-	default:
-		return q.placed("New pods go by the weights in status.placement")
 	}
+	message := "New pods go by the weights in status.placement"
+	switch {
+	case placement.Strict:
+		message = "New pods run on " + strings.Join(placement.Only, ", ") + q.orHere()
+	case placement.PrefersRemote:
+		message += q.orHere()
+	case q.mayStay():
+		message = "New pods run in this cluster while it has room, and then by the weights in status.placement"
+	}
+	return condition(v1alpha1.ConditionPlaced, v1alpha1.ReasonReady, message)
 }
 
 func (q question) allExcluded(placement v1alpha1.PlacementStatus) bool {
@@ -196,16 +188,12 @@ func (q question) allExcluded(placement v1alpha1.PlacementStatus) bool {
 
 // refused is the answer when a policy keeps the pods out of all clusters.
 func (q question) refused(reason string) decision {
-	condition := q.without(v1alpha1.ReasonRefusedByPolicy, "The policy keeps the pods of this namespace out of other clusters"+
-		because(reason)+". Ask the administrator")
-	return q.decided(v1alpha1.PlacementStatus{Strict: true}, condition)
-}
-
-func because(reason string) string {
-	if reason == "" {
-		return ""
+	if reason != "" {
+		reason = ": " + strings.TrimRight(reason, ".")
 	}
-	return ": " + strings.TrimRight(reason, ".")
+	condition := q.without(v1alpha1.ReasonRefusedByPolicy,
+		"The policy keeps the pods of this namespace out of other clusters"+reason+". Ask the administrator")
+	return q.decided(v1alpha1.PlacementStatus{Strict: true}, condition)
 }
 
 func (q question) noneFits(message string) *metav1.Condition {
@@ -222,10 +210,6 @@ func (q question) without(reason, message string) *metav1.Condition {
 		message = fmt.Sprintf("Class %q: %s", q.name(), message)
 	}
 	return condition(v1alpha1.ConditionPlaced, reason, sanitize.Text(message, maxMessage-len(meanwhile))+meanwhile)
-}
-
-func (q question) placed(message string) *metav1.Condition {
-	return condition(v1alpha1.ConditionPlaced, v1alpha1.ReasonReady, message)
 }
 
 func (q question) orHere() string {

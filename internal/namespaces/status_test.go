@@ -38,8 +38,8 @@ func TestStatusTellsHowEachPeerStands(t *testing.T) {
 		t.Errorf("clusters (-want +got):\n%s", diff)
 	}
 	condition := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
-	if condition == nil || condition.Reason != reasonRefused || condition.Status != metav1.ConditionFalse {
-		t.Errorf("condition %+v, want False with reason %s", condition, reasonRefused)
+	if condition == nil || condition.Reason != stateRefused || condition.Status != metav1.ConditionFalse {
+		t.Errorf("condition %+v, want False with reason %s", condition, stateRefused)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestReadiness(t *testing.T) {
 		"every peer has a twin":         {clusters: clusters{answerOf("a", twin("x")), answerOf("b", twin("y"))}, want: metav1.ConditionTrue, reason: v1alpha1.ReasonReady},
 		"one peer has not answered":     {clusters: clusters{answerOf("a", twin("x")), answerOf("b", v1alpha1.NamespaceMappingStatus{})}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
 		"one peer was not asked yet":    {clusters: clusters{standing(v1alpha1.ClusterOffloading{Peer: "a", State: statePending}, nil, "")}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
-		"a twin with an absurd name":    {clusters: clusters{answerOf("a", twin(strings.Repeat("x", 64)))}, want: metav1.ConditionFalse, reason: reasonRefused},
+		"a twin with an absurd name":    {clusters: clusters{answerOf("a", twin(strings.Repeat("x", 64)))}, want: metav1.ConditionFalse, reason: stateRefused},
 		"the peer waits for a deletion": {clusters: clusters{answerOf("a", refused(v1alpha1.ReasonNamespaceTerminating, ""))}, want: metav1.ConditionFalse, reason: v1alpha1.ReasonPending},
 	} {
 		t.Run(name, func(t *testing.T) {

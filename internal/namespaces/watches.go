@@ -143,24 +143,13 @@ var virtualNodeChanged = predicate.And(
 		return offload.TakesPods(before) != offload.TakesPods(after) || !maps.Equal(before.Labels, after.Labels)
 	}))
 
-// never lets nothing through, but for what is set in a copy of it.
-func never() predicate.Funcs {
-	return predicate.NewPredicateFuncs(func(client.Object) bool { return false })
-}
-
 // onlyDeletions is for pods: no other event of a pod makes a twin superfluous.
-func onlyDeletions() predicate.Funcs {
-	only := never()
-	only.DeleteFunc = func(event.DeleteEvent) bool { return true }
-	return only
-}
+var onlyDeletions = predicate.Funcs{CreateFunc: no[event.CreateEvent], UpdateFunc: no[event.UpdateEvent]}
 
 // onlyNew lets through what is seen for the first time.
-func onlyNew() predicate.Funcs {
-	only := never()
-	only.CreateFunc = func(event.CreateEvent) bool { return true }
-	return only
-}
+var onlyNew = predicate.Funcs{UpdateFunc: no[event.UpdateEvent], DeleteFunc: no[event.DeleteEvent]}
+
+func no[E any](E) bool { return false }
 
 // leavesOrEnds lets through pods that come to a virtual node, and those that go.
 var leavesOrEnds = predicate.And(predicate.NewPredicateFuncs(maybeAway), predicate.Funcs{

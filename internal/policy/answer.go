@@ -98,32 +98,28 @@ func decode(question Question, answers map[string]ast.Value) (Decision, error) {
 	return decision, err
 }
 
-func decodeOffer(decision *Decision, answers map[string]ast.Value) error {
-	patch := &OfferPatch{}
-	changes, err := readPatch(answers, offerFields(patch))
-	if changes {
-		decision.Offer = patch
-	}
+func decodeOffer(decision *Decision, answers map[string]ast.Value) (err error) {
+	decision.Offer, err = readPatch(answers, offerFields)
 	return err
 }
 
-func decodePod(decision *Decision, answers map[string]ast.Value) error {
-	patch := &PodPatch{}
-	changes, err := readPatch(answers, podFields(patch))
-	if changes {
-		decision.Pod = patch
-	}
+func decodePod(decision *Decision, answers map[string]ast.Value) (err error) {
+	decision.Pod, err = readPatch(answers, podFields)
 	return err
 }
 
-// readPatch reports whether the rules change anything.
-func readPatch(answers map[string]ast.Value, fields map[string]reader) (bool, error) {
-	patch, found := answers[rulePatch]
+// readPatch returns nil if the rules change nothing.
+func readPatch[P any](answers map[string]ast.Value, fieldsOf func(*P) map[string]reader) (*P, error) {
+	value, found := answers[rulePatch]
 	if !found {
-		return false, nil
+		return nil, nil
 	}
-	count, err := readFields(patch, fields)
-	return count > 0, within(rulePatch, err)
+	patch := new(P)
+	count, err := readFields(value, fieldsOf(patch))
+	if count == 0 {
+		patch = nil
+	}
+	return patch, within(rulePatch, err)
 }
 
 func decodeRanking(decision *Decision, answers map[string]ast.Value) error {

@@ -96,7 +96,7 @@ func capped(have, patch, available corev1.ResourceList) corev1.ResourceList {
 
 // takesAway reports whether an amount takes its resource away. Those that every advertisement names become zero.
 func takesAway(name corev1.ResourceName, amount resource.Quantity) bool {
-	return amount.IsZero() && !always(name)
+	return amount.IsZero() && !slices.Contains(mandatory, name)
 }
 
 func isEmpty(_ string, text v1alpha1.Text) bool { return text == "" }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -133,12 +134,7 @@ type metadata struct {
 // seconds is a duration; 0 is not known.
 type seconds time.Duration
 
-func secondsOf(d *metav1.Duration) seconds {
-	if d == nil {
-		return 0
-	}
-	return seconds(d.Duration)
-}
+func secondsOf(d *metav1.Duration) seconds { return seconds(ptr.Deref(d, metav1.Duration{}).Duration) }
 
 // described returns what rules are told of an object that they are not told of as it is.
 func described(object any) any {

@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -78,10 +80,10 @@ func podFields(p *PodPatch) map[string]reader {
 func resources(value ast.Value) (corev1.ResourceList, error) {
 	return entries[corev1.ResourceName](value, maxEntries, func(name string, value ast.Value) (resource.Quantity, error) {
 		amount, err := amountOf(checkResource, name, value)
-		if err != nil {
-			return amount, err
+		if err == nil {
+			amount, err = whole(corev1.ResourceName(name), amount)
 		}
-		return whole(corev1.ResourceName(name), amount)
+		return amount, err
 	})
 }
 
@@ -116,23 +118,17 @@ func texts[V ~string](check func(key, value string) error) func(ast.Value) (map[
 	return func(value ast.Value) (map[string]V, error) {
 		return entries[string](value, maxEntries, func(key string, value ast.Value) (V, error) {
 			t, err := text(value, maxAnnotation)
-			if err != nil {
-				return "", err
-			}
-			return V(t), check(key, t)
+			return V(t), cmp.Or(err, check(key, t))
 		})
 	}
 }
 
 func currency(value ast.Value) (string, error) {
 	code, err := text(value, len("EUR"))
-	if err != nil {
-		return "", err
+	if err == nil && (len(code) != 3 || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "") {
+		err = errors.New("must be three capital letters, such as EUR")
 	}
-	if len(code) != 3 || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return "", errors.New("must be three capital letters, such as EUR")
-	}
-	return code, nil
+	return code, err
 }
 
 func className(value ast.Value) (string, error) {
@@ -145,7 +141,7 @@ func className(value ast.Value) (string, error) {
 
 // checkResource refuses what a Node cannot have as a resource.
 func checkResource(name string) error {
-	standard := always(corev1.ResourceName(name)) || strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
+	standard := slices.Contains(mandatory, corev1.ResourceName(name)) || strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
 	if len(validation.IsQualifiedName(name)) > 0 || !standard && !strings.Contains(name, "/") {
 		return errors.New("is not the name of a node's resource")
 	}

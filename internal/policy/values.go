@@ -175,12 +175,7 @@ func plain(amount *inf.Dec) string {
 	return digits
 }
 
-// always reports whether every advertisement names the resource, also when there is nothing of it.
-func always(name corev1.ResourceName) bool {
-	switch name {
-	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage:
-		return true
-	default:
-		return false
-	}
+// mandatory are the resources that every advertisement names, also when there is nothing of them.
+var mandatory = []corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage,
 }

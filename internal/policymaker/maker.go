@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -150,9 +151,7 @@ func (m *Maker) enforce(ctx context.Context, p *point, before questionStatus, la
 	if err != nil {
 		return questionStatus{}, fmt.Errorf("put the policies about %s in force: %w", p.question, err)
 	}
-	for name, why := range failed {
-		broken[name] = why.Error()
-	}
+	maps.Copy(broken, failed)
 	if next != p.current.Load() {
 		p.replace(next)
 		ctrl.LoggerFrom(ctx).Info("Policies are in force", "question", p.question, "modules", len(next.sources), "broken", len(broken))

@@ -56,12 +56,6 @@ func unknownOf(labelled []corev1.ConfigMap) map[string]string {
 	return found
 }
 
-// configMapOf returns the name of the ConfigMap that a broken module is in. A broken ConfigMap is returned itself.
-func configMapOf(broken string) string {
-	name, _, _ := strings.Cut(broken, "/")
-	return name
-}
-
 // bounded returns at most maxBroken of the broken modules, each with a message of at most maxMessage bytes.
 func bounded(broken map[string]string) map[string]string {
 	kept := map[string]string{}
@@ -102,7 +96,7 @@ type revision struct {
 // advance returns the revision that follows: with the wanted modules, as far as they compile. It also returns why modules
 // are left out: name → what is wrong. A revision that is not compiled is what a former process had in force: as much of it
 // counts as this version of Hanse understands.
-func (r *revision) advance(wanted sources) (*revision, map[string]error, error) {
+func (r *revision) advance(wanted sources) (*revision, map[string]string, error) {
 	if r.set == nil {
 		none, err := sources{}.compile(r.question)
 		if err != nil {
@@ -111,9 +105,9 @@ func (r *revision) advance(wanted sources) (*revision, map[string]error, error) 
 		r, _ = (&revision{question: r.question, set: none}).change(r.sources)
 	}
 	next, failed := r.change(wanted)
-	for name, err := range failed {
+	for name, why := range failed {
 		if _, isWanted := wanted[name]; !isWanted {
-			failed[name] = fmt.Errorf("it was deleted, and stays in force since others need it: %w", err)
+			failed[name] = "it was deleted, and stays in force since others need it: " + why
 		}
 	}
 	return next, failed, nil
@@ -121,7 +115,7 @@ func (r *revision) advance(wanted sources) (*revision, map[string]error, error) 
 
 // change makes as many modules as possible what is wanted, in any order. It returns the new revision, which is r itself if
 // nothing can be changed, and why the other modules cannot be changed.
-func (r *revision) change(wanted sources) (*revision, map[string]error) {
+func (r *revision) change(wanted sources) (*revision, map[string]string) {
 	var pending []string
 	for name, source := range wanted {
 		if current, inForce := r.sources[name]; !inForce || current != source {
@@ -135,7 +129,7 @@ func (r *revision) change(wanted sources) (*revision, map[string]error) {
 	}
 	for {
 		slices.Sort(pending)
-		failed := map[string]error{}
+		failed := map[string]string{}
 		next := r.changeTogether(wanted, pending, failed)
 		if len(failed) == 0 || len(failed) == len(pending) {
 			return next, failed
@@ -145,7 +139,7 @@ func (r *revision) change(wanted sources) (*revision, map[string]error) {
 }
 
 // changeTogether changes all those modules at once. If that fails, it tries each half by itself.
-func (r *revision) changeTogether(wanted sources, pending []string, failed map[string]error) *revision {
+func (r *revision) changeTogether(wanted sources, pending []string, failed map[string]string) *revision {
 	if len(pending) == 0 {
 		return r
 	}
@@ -162,7 +156,7 @@ func (r *revision) changeTogether(wanted sources, pending []string, failed map[s
 		return next
 	}
 	if len(pending) == 1 {
-		failed[pending[0]] = err
+		failed[pending[0]] = err.Error()
 		return r
 	}
 	half := len(pending) / 2

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,8 +104,9 @@ func (m *Maker) report(ctx context.Context, about string, before, now questionSt
 		if before.Broken[name] == why {
 			continue
 		}
+		configMap, _, _ := strings.Cut(name, "/") // a broken ConfigMap has no module
 		for i := range labelled {
-			if labelled[i].Name == configMapOf(name) {
+			if labelled[i].Name == configMap {
 				m.recorder.Eventf(&labelled[i], nil, corev1.EventTypeWarning, v1alpha1.ReasonPolicyInvalid, "Compile", "%s: %s", name, why)
 			}
 		}
