@@ -89,6 +89,12 @@ type noOffer interface {
 	NoOffer() (reason, message string)
 }
 
+// isUnusable reports whether the error of a mirror says that there is a message, or ought to be, that it cannot show.
+func isUnusable(err error) bool {
+	var none noOffer
+	return errors.Is(err, peers.ErrTooLarge) || errors.As(err, &none)
+}
+
 // unusable is the verdict on a message that cannot be read.
 func unusable(err error) verdict {
 	var none noOffer

@@ -186,8 +186,7 @@ func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Ti
 	}
 	mirror := f.link.FollowOne(advertisements, f.link.TenantNamespace(), peer.Spec.ClusterID)
 	f.synced, f.mirrorErr = mirror.HasSynced(), mirror.Err()
-	if none := noOffer(nil); errors.Is(f.mirrorErr, peers.ErrTooLarge) || errors.As(f.mirrorErr, &none) ||
-		f.copy == nil && errors.Is(f.mirrorErr, peers.ErrMalformed) {
+	if isUnusable(f.mirrorErr) || f.copy == nil && errors.Is(f.mirrorErr, peers.ErrMalformed) {
 		f.malformed = f.mirrorErr // what the mirror shows is older than that
 		return f, nil
 	}
