@@ -42,7 +42,7 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	seen, ready, err := c.observe(ctx, req, wanted, over)
+	seen, ready, err := c.observe(req, wanted, over)
 	if err != nil || over == nil {
 		return reconcile.Result{}, err // when there is a twin, its mapping asks again
 	}
@@ -56,8 +56,8 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	switch {
 	case len(steps) == 0 && len(wanted) == 0:
 		c.leave(req)
-	case len(steps) > 0 && over.Err() != nil: // it does not answer
-		return reconcile.Result{RequeueAfter: outageDelay}, nil
+	case len(steps) > 0 && over.Err() != nil:
+		return reconcile.Result{RequeueAfter: outageDelay}, nil //nolint:nilerr // the peer does not answer, which others tell
 	}
 	return reconcile.Result{}, c.act(ctx, req, link, over, steps)
 }
@@ -113,7 +113,7 @@ func (c *copier) onlyIfVirtual(ctx context.Context, name string, wanted map[stri
 
 // observe returns what is seen on both sides, and whether that is all there is. What is needed is watched from now on.
 func (c *copier) observe(
-	ctx context.Context, req request, wanted map[string]bool, over *peers.Mirror,
+	req request, wanted map[string]bool, over *peers.Mirror,
 ) (seen reflection.Sight, ready bool, err error) {
 	seen.Wanted = wanted
 	if len(wanted) == 0 || over == nil {

@@ -88,7 +88,7 @@ func (s *sources) watch(p place) (*watched, error) {
 	if err := informer.SetTransform(trim); err != nil {
 		return nil, err
 	}
-	ring := func() {
+	enqueue := func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for peer := range w.peers {
@@ -96,9 +96,9 @@ func (s *sources) watch(p place) (*watched, error) {
 		}
 	}
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { ring() },
-		UpdateFunc: func(any, any) { ring() },
-		DeleteFunc: func(any) { ring() },
+		AddFunc:    func(any) { enqueue() },
+		UpdateFunc: func(any, any) { enqueue() },
+		DeleteFunc: func(any) { enqueue() },
 	})
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (s *sources) watch(p place) (*watched, error) {
 	go informer.RunWithContext(ctx)
 	go func() {
 		if toolscache.WaitFor(ctx, "", handler.HasSyncedChecker()) {
-			ring() // there may be nothing in the namespace
+			enqueue() // there may be nothing in the namespace
 		}
 	}()
 	return w, nil

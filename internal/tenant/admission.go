@@ -195,8 +195,9 @@ func (r *shadowPodReconciler) ask(ctx context.Context, seen *observation, peer *
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
-		return &refusal{v1alpha1.ReasonPolicyFailed,
-			"The provider's policies gave no answer about " + what + ": Hanse asks them again", policyRetryAtMost}
+		return &refusal{
+			v1alpha1.ReasonPolicyFailed, "The provider's policies gave no answer about " + what + ": Hanse asks them again", policyRetryAtMost,
+		}
 	}
 	if answer.Outcome != policy.Allow {
 		message := "The provider's policies refuse " + what

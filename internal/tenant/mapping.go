@@ -210,7 +210,7 @@ func twinsOf(ctx context.Context, reader client.Reader, peer string) ([]corev1.N
 }
 
 func older(a, b *v1alpha1.NamespaceMapping) bool {
-	return cmp.Or(a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
 // removeTwins removes twins of the home namespace that nobody asks for any more: their NamespaceMapping is being deleted, or

@@ -37,7 +37,7 @@ func (p *fakePolicies) Decide(ctx context.Context, _ policy.Question, input poli
 	return p.set.Decide(ctx, input)
 }
 
-func (p *fakePolicies) OnChange(_ policy.Question, ring func()) { p.change = ring }
+func (p *fakePolicies) OnChange(_ policy.Question, changed func()) { p.change = changed }
 
 // rules makes these rules the policies that there are.
 func (s *stage) rules(rules ...string) {

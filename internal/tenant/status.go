@@ -217,15 +217,17 @@ func everStarted(status *corev1.PodStatus) bool {
 // mirror shows a condition of the pod as one of the record.
 func (d *decision) mirror(s *observation, status *corev1.PodStatus, from corev1.PodConditionType, to string) {
 	if c := offload.PodCondition(status, from); c != nil {
-		d.condition(s, s.now, to, metav1.ConditionStatus(c.Status), c.Reason, c.Message)
+		d.condition(s, metav1.Condition{Type: to, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message})
 	}
 }
 
-func (d *decision) condition(s *observation, at time.Time, kind string, status metav1.ConditionStatus, reason, message string) {
-	offload.SetCondition(&d.status, metav1.Condition{
-		Type: kind, Status: status, ObservedGeneration: s.shadow.Generation, LastTransitionTime: metav1.NewTime(at),
-		Reason: reason, Message: message,
-	})
+// condition puts a condition on record, of this moment unless it has a time.
+func (d *decision) condition(s *observation, c metav1.Condition) {
+	c.ObservedGeneration = s.shadow.Generation
+	if c.LastTransitionTime.IsZero() {
+		c.LastTransitionTime = metav1.NewTime(s.now)
+	}
+	offload.SetCondition(&d.status, c)
 }
 
 // since sets a condition to False for a reason, and its time unless it had the reason already.
@@ -234,17 +236,18 @@ func (d *decision) since(at time.Time, s *observation, kind, reason, message str
 	if had != nil && (had.Reason != reason || had.Status != metav1.ConditionFalse) {
 		meta.RemoveStatusCondition(&d.status.Conditions, kind)
 	}
-	if at.IsZero() {
-		at = s.now
-	}
-	d.condition(s, at, kind, metav1.ConditionFalse, reason, message)
+	d.condition(s, metav1.Condition{
+		Type: kind, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(at), Reason: reason, Message: message,
+	})
 }
 
 // giveUp says that the pod can no longer be made.
 func (d *decision) giveUp(s *observation, reason, message string) {
 	d.action, d.again = leavePod, 0
 	d.status.ObservedGeneration = s.shadow.Generation
-	d.condition(s, s.now, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reason, message)
+	d.condition(s, metav1.Condition{
+		Type: v1alpha1.ConditionUnrecoverable, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+	})
 }
 
 // nameTaken says that another pod has the name. It is looked at again, since nothing tells us when that pod goes.

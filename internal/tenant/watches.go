@@ -70,7 +70,7 @@ var (
 		_, remote := o.GetLabels()[v1alpha1.LabelHomeUID]
 		return remote || ownerShadow(o) != nil
 	})
-	// specChanges leaves out changes of status, which come with every hello of a peer.
+	// specChanges leaves out changes of status, which come with every heartbeat of a peer.
 	specChanges = predicate.GenerationChangedPredicate{}
 	// turns are the events after which a namespace may be a twin that it was not, or the other way around.
 	turns = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
