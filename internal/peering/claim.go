@@ -164,30 +164,14 @@ func judge(f *invitation, others []v1alpha1.Peer) judgement {
 	case trust.VerifyClaim(f.draft.PublicKey, claim) != nil || !sealable(claim.SealingKey):
 		return judgement{reason: v1alpha1.ReasonProofInvalid}
 	}
-	if reason := stranger(f, others); reason != "" {
+	reason := stranger(f.peer, f.draft.ClusterID, claim.ClusterID, claim.PublicKey, takenBy(others, f.peer.Name, claim.ClusterID))
+	if reason != "" {
 		return judgement{reason: reason}
 	}
 	if !f.peer.HasRole(v1alpha1.RoleProvider) || !f.token.Mutual() || claim.InvitationBack == "" {
 		return judgement{}
 	}
 	return judgeBack(f)
-}
-
-// stranger returns why the claimer is not the cluster that may become this peer, or "".
-func stranger(f *invitation, others []v1alpha1.Peer) string {
-	claim, pinned := &f.claim.Spec, &f.peer.Spec
-	switch {
-	case claim.ClusterID == f.draft.ClusterID:
-		return v1alpha1.ReasonClusterIDMismatch
-	case pinned.ClusterID != "" && pinned.ClusterID != claim.ClusterID:
-		return v1alpha1.ReasonClusterIDMismatch
-	case pinned.PublicKey != "" && pinned.PublicKey != claim.PublicKey:
-		return v1alpha1.ReasonKeyMismatch
-	}
-	if takenBy(others, f.peer.Name, claim.ClusterID) != "" {
-		return v1alpha1.ReasonClusterIDTaken
-	}
-	return ""
 }
 
 // judgeBack opens the invitation back. It must be the claimer's own: else it would make us join a cluster that has not

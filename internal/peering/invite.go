@@ -252,10 +252,7 @@ func (c *inviteStep) prepare(ctx context.Context, f *invitation) error {
 // create makes the Secret of the peer.
 func (c *inviteStep) create(ctx context.Context, peer *v1alpha1.Peer, made *corev1.Secret) error {
 	made.Labels = map[string]string{v1alpha1.LabelManaged: "true", v1alpha1.LabelPeer: peer.Name}
-	if err := c.client.Create(ctx, made); err != nil {
-		return fmt.Errorf("create Secret %s: %w", made.Name, err)
-	}
-	return nil
+	return c.write(ctx, made)
 }
 
 // mint makes the invitation and puts it into its Secret.
@@ -282,7 +279,7 @@ func (c *inviteStep) mint(ctx context.Context, f *invitation) error {
 		secret.Data = map[string][]byte{}
 	}
 	secret.Data[v1alpha1.InvitationToken] = []byte(text)
-	if err := c.update(ctx, secret); err != nil {
+	if err := c.write(ctx, secret); err != nil {
 		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Inviting the peer", "serial", f.serial(), "expires", f.expires(), "servers", f.draft.Servers)

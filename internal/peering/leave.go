@@ -164,7 +164,10 @@ func (c *leaveStep) takeLeave(
 		err = tellLeaving(ctx, link, "")
 	}
 	if o, done := unsaid(err, ns.Annotations[v1alpha1.AnnotationLeaving] != ""); !done {
-		return o, ownFault(err)
+		if interrupted(err) {
+			return o, err
+		}
+		return o, nil
 	}
 	// The credentials are of no use any more, and without them nothing is asked of the peer again.
 	c.links.Close(peer.Name)
@@ -197,14 +200,6 @@ func unsaid(err error, told bool) (obstacle, bool) {
 	default:
 		return obstacle{thing: fmt.Sprintf("the peer to answer (%s)", cause(err)), theirs: true}, false
 	}
-}
-
-// ownFault returns an error that says nothing about the peer, because we ourselves ended the request.
-func ownFault(err error) error {
-	if errors.Is(err, peers.ErrClosed) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
 }
 
 // release lets the Peer go.

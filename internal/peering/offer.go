@@ -91,7 +91,7 @@ func (d *deps) begin(ctx context.Context, o *offer) error {
 	metav1.SetMetaDataAnnotation(&o.secret.ObjectMeta, v1alpha1.AnnotationInvitation, o.invitation.ID)
 	delete(o.secret.Annotations, v1alpha1.AnnotationRefusal)
 	delete(o.secret.Annotations, v1alpha1.AnnotationRefusalMessage)
-	if err := d.update(ctx, o.secret); err != nil {
+	if err := d.write(ctx, o.secret); err != nil {
 		return err
 	}
 	o.key = &key
@@ -102,7 +102,7 @@ func (d *deps) begin(ctx context.Context, o *offer) error {
 func (d *deps) refuse(ctx context.Context, o *offer, why verdict) error {
 	metav1.SetMetaDataAnnotation(&o.secret.ObjectMeta, v1alpha1.AnnotationRefusal, why.reason)
 	metav1.SetMetaDataAnnotation(&o.secret.ObjectMeta, v1alpha1.AnnotationRefusalMessage, why.message)
-	return d.update(ctx, o.secret)
+	return d.write(ctx, o.secret)
 }
 
 // end deletes the offer that was used, but not one that has come into its place.
@@ -131,20 +131,21 @@ func (d *deps) store(
 	held.Data = data
 	metav1.SetMetaDataAnnotation(&held.ObjectMeta, v1alpha1.AnnotationIssued, o.now.UTC().Format(time.RFC3339Nano))
 	metav1.SetMetaDataAnnotation(&held.ObjectMeta, v1alpha1.AnnotationExpires, given.Expires.UTC().Format(time.RFC3339))
-	if held.ResourceVersion != "" {
-		err = d.update(ctx, held)
-	} else if err = d.client.Create(ctx, held); err != nil {
-		err = fmt.Errorf("create Secret %s: %w", client.ObjectKeyFromObject(held), err)
+	if err := d.write(ctx, held); err != nil {
+		return err
 	}
-	if err == nil {
-		s.holding = parseHolding(held)
-	}
-	return err
+	s.holding = parseHolding(held)
+	return nil
 }
 
-func (d *deps) update(ctx context.Context, secret *corev1.Secret) error {
-	if err := d.client.Update(ctx, secret); err != nil {
-		return fmt.Errorf("update Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+// write updates the Secret as it was read, or creates one that was not.
+func (d *deps) write(ctx context.Context, secret *corev1.Secret) error {
+	do := func() error { return d.client.Update(ctx, secret) }
+	if secret.ResourceVersion == "" {
+		do = func() error { return d.client.Create(ctx, secret) }
+	}
+	if err := do(); err != nil {
+		return fmt.Errorf("write Secret %s: %w", client.ObjectKeyFromObject(secret), err)
 	}
 	return nil
 }
@@ -154,25 +155,38 @@ const maxWords = 256
 
 // judge says whether our side may use the offer at all. takenBy names another Peer that stands for the same cluster.
 func (o *offer) judge(peer *v1alpha1.Peer, ours, takenBy string) verdict {
-	switch i := o.invitation; {
-	case i == nil:
+	i := o.invitation
+	if i == nil {
 		return refuses(v1alpha1.ReasonInvitationInvalid, "What lies in Secret %s is no invitation that can be used: %v. Ask for "+
 			"the whole line that `kubectl hanse invite` prints at the peer", secretName(peer, v1alpha1.JoinSecret), o.problem)
-	case i.ClusterID == ours:
-		return refuses(v1alpha1.ReasonClusterIDMismatch, "The invitation is one of this very cluster, %q: use it in the cluster "+
-			"that it was made for", ours)
-	case peer.Spec.ClusterID != "" && peer.Spec.ClusterID != i.ClusterID:
-		return refuses(v1alpha1.ReasonClusterIDMismatch, "The invitation comes from cluster %q, but this Peer is %q: use the "+
-			"invitation of that cluster, or join under another name", i.ClusterID, peer.Spec.ClusterID)
-	case takenBy != "":
-		return refuses(v1alpha1.ReasonClusterIDTaken, "The invitation comes from cluster %q, for which Peer %q stands already: "+
-			"join under that name, or delete that Peer first", i.ClusterID, takenBy)
-	case peer.Spec.PublicKey != "" && peer.Spec.PublicKey != i.PublicKey:
-		return refuses(v1alpha1.ReasonKeyMismatch, "The invitation comes from a cluster that calls itself %q and has another key "+
-			"than the one in spec.publicKey. Ask its administrator: only if the key was replaced there, set spec.publicKey to %s",
-			i.ClusterID, i.PublicKey)
+	}
+	switch reason := stranger(peer, ours, i.ClusterID, i.PublicKey, takenBy); reason {
+	case v1alpha1.ReasonClusterIDMismatch:
+		return refuses(reason, "The invitation comes from cluster %q, but this Peer is %q, and this cluster %q: use the invitation "+
+			"of that cluster, in the cluster that it was made for, or join under another name", i.ClusterID, peer.Spec.ClusterID, ours)
+	case v1alpha1.ReasonClusterIDTaken:
+		return refuses(reason, "The invitation comes from cluster %q, for which Peer %q stands already: join under that name, or "+
+			"delete that Peer first", i.ClusterID, takenBy)
+	case v1alpha1.ReasonKeyMismatch:
+		return refuses(reason, "The invitation comes from a cluster that calls itself %q and has another key than the one in "+
+			"spec.publicKey. Ask its administrator: only if the key was replaced there, set spec.publicKey to %s", i.ClusterID, i.PublicKey)
 	default:
 		return o.refusal
+	}
+}
+
+// stranger returns why the cluster of that id and key may not become the peer of ours, or "". takenBy names another Peer that
+// stands for it.
+func stranger(peer *v1alpha1.Peer, ours, clusterID, publicKey, takenBy string) string {
+	switch pinned := &peer.Spec; {
+	case clusterID == ours, pinned.ClusterID != "" && pinned.ClusterID != clusterID:
+		return v1alpha1.ReasonClusterIDMismatch
+	case pinned.PublicKey != "" && pinned.PublicKey != publicKey:
+		return v1alpha1.ReasonKeyMismatch
+	case takenBy != "":
+		return v1alpha1.ReasonClusterIDTaken
+	default:
+		return ""
 	}
 }
 

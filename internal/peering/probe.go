@@ -65,7 +65,7 @@ func (c *probeStep) Reconcile(ctx context.Context, o *observation) (result, erro
 	config.ProbePeriod = max(config.ProbePeriod, spread(c.peers()))
 	before := *p
 	p.ask(ctx, c.links, o.peer, config)
-	if p.interrupted() {
+	if interrupted(p.err) {
 		err := p.err
 		*p = before
 		p.due = o.now // the next look is with new credentials
@@ -159,9 +159,9 @@ func (p *probe) conclude(hello peers.ClusterInfo, err error, config Config) {
 	p.due = config.Clock.Now().Add(wait.Jitter(pause, retryJitter))
 }
 
-// interrupted reports whether the probe says nothing about the peer, because we ourselves ended it.
-func (p *probe) interrupted() bool {
-	return errors.Is(p.err, peers.ErrClosed) || errors.Is(p.err, context.Canceled)
+// interrupted reports whether the error says nothing about the peer, because we ourselves ended the request.
+func interrupted(err error) bool {
+	return errors.Is(err, peers.ErrClosed) || errors.Is(err, context.Canceled)
 }
 
 // What of a round trip is worth telling: at once a move of more than largeMove, and what is more than smallMove if nothing

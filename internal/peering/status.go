@@ -185,17 +185,16 @@ func readiness(o *observation) *condition {
 	}
 	others := []*condition{authenticated(o), reachable(o), compatibility(o), withinBudget(o)}
 	oneWay := isOneWay(o)
-	switch {
-	case o.peer.HasRole(v1alpha1.RoleProvider) && !oneWay:
+	if o.peer.HasRole(v1alpha1.RoleProvider) && !oneWay {
 		return provision(o, others)
-	case first(others, metav1.ConditionFalse) != nil:
-		return first(others, metav1.ConditionFalse).asReady()
-	case oneWay:
-		return isTrue("The peer may run pods in this cluster. Only this direction is agreed: the peer has not invited this " +
-			"cluster")
-	default:
-		return isTrue("The peer may run pods in this cluster")
 	}
+	if found := first(others, metav1.ConditionFalse); found != nil {
+		return found.asReady()
+	}
+	if oneWay {
+		return isTrue("The peer may run pods in this cluster. Only this direction is agreed: the peer has not invited this cluster")
+	}
+	return isTrue("The peer may run pods in this cluster")
 }
 
 // acceptance is whether the two clusters have agreed to be peers, as far as that is for the peer to say.
