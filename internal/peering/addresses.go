@@ -18,12 +18,10 @@ import (
 // localPeriod is for how long it is believed which ranges this cluster itself uses.
 const localPeriod = time.Minute
 
-// addresses say which peer's pods are seen in which range. The objects are the record; what is kept here only bridges
+// addressStep chooses the range in which we see a provider's pods. The objects are the record; what is kept here only bridges
 // the moment until the cache shows our own writes, so that two peers never get the same range.
-type addresses struct {
-	config Config
-	client client.Reader // cached
-	live   client.Reader
+type addressStep struct {
+	*deps
 
 	mu      sync.Mutex
 	given   map[string]netip.Prefix // peer → its range
@@ -37,9 +35,6 @@ type assignment struct {
 	cidr    netip.Prefix
 	problem string
 }
-
-// addressStep chooses the range in which we see a provider's pods.
-type addressStep struct{ *addresses }
 
 // Reconcile implements step.
 func (a *addressStep) Reconcile(ctx context.Context, o *observation) (result, error) {
@@ -65,7 +60,7 @@ func (a *addressStep) Reconcile(ctx context.Context, o *observation) (result, er
 }
 
 // assign returns the range of the peer: the one that its spec asks for, else the one that it has, else a free one.
-func (a *addresses) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR netip.Prefix) (assignment, error) {
+func (a *addressStep) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR netip.Prefix) (assignment, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.observe(ctx); err != nil {
@@ -87,7 +82,7 @@ func (a *addresses) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR net
 }
 
 // forget frees the range of a peer that is gone.
-func (a *addresses) forget(peer string) {
+func (a *addressStep) forget(peer string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.given, peer)
@@ -142,7 +137,7 @@ func fits(cidr, podCIDR netip.Prefix) bool {
 }
 
 // observe looks which ranges are taken, unless it did a moment ago.
-func (a *addresses) observe(ctx context.Context) error {
+func (a *addressStep) observe(ctx context.Context) error {
 	if a.given == nil {
 		if err := a.seed(ctx); err != nil {
 			return err
@@ -160,7 +155,7 @@ func (a *addresses) observe(ctx context.Context) error {
 	return nil
 }
 
-func (a *addresses) seed(ctx context.Context) error {
+func (a *addressStep) seed(ctx context.Context) error {
 	list := &v1alpha1.PeerList{}
 	if err := a.client.List(ctx, list); err != nil {
 		return fmt.Errorf("list Peers: %w", err)
@@ -175,7 +170,7 @@ func (a *addresses) seed(ctx context.Context) error {
 }
 
 // localRanges returns the ranges of our own pods, nodes and Services.
-func (a *addresses) localRanges(ctx context.Context) ([]netip.Prefix, error) {
+func (a *addressStep) localRanges(ctx context.Context) ([]netip.Prefix, error) {
 	ranges := append([]netip.Prefix(nil), a.config.PodCIDRs...)
 	nodes := &corev1.NodeList{}
 	if err := a.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -187,7 +182,7 @@ func (a *addresses) localRanges(ctx context.Context) ([]netip.Prefix, error) {
 		}
 	}
 	services := &networkingv1.ServiceCIDRList{}
-	if err := a.live.List(ctx, services); err != nil {
+	if err := a.direct.List(ctx, services); err != nil {
 		return nil, fmt.Errorf("list ServiceCIDRs: %w", err)
 	}
 	for i := range services.Items {

@@ -113,20 +113,16 @@ func (c *inviteStep) keepBack(ctx context.Context, f *invitation, v judgement) e
 		return nil
 	}
 	join := secret(f.draft.Namespace, v1alpha1.JoinSecret)
-	there, err := c.find(ctx, join)
-	if err != nil {
-		return err
-	}
-	if !there || string(join.Data[v1alpha1.InvitationToken]) != v.back {
+	_, err := c.find(ctx, join)
+	if err == nil && string(join.Data[v1alpha1.InvitationToken]) != v.back {
 		link := secret(f.draft.Namespace, v1alpha1.LinkSecret)
-		there, err := c.find(ctx, link)
-		if err != nil || there && string(link.Data[v1alpha1.LinkSecretInvitation]) == v.backID {
+		if _, err := c.find(ctx, link); err != nil || string(link.Data[v1alpha1.LinkSecretInvitation]) == v.backID {
 			return err
 		}
 		err = c.put(ctx, join, func() { join.Data = map[string][]byte{v1alpha1.InvitationToken: []byte(v.back)} })
-		if err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	// Secrets are not watched, so the Peer says that there is an invitation to be used.
 	err = c.patch(ctx, f.peer, func() { metav1.SetMetaDataAnnotation(&f.peer.ObjectMeta, v1alpha1.AnnotationJoin, v.backID) })

@@ -56,7 +56,7 @@ type Controller struct {
 	*deps
 	steps      []step // in this order
 	calls      *calls
-	addresses  *addresses
+	addresses  *addressStep
 	tombstones *calls // of former peers
 	consumers  *flowSchema
 
@@ -70,7 +70,7 @@ func New(config Config, c client.Client, live client.Reader, links Links, record
 	d := &deps{config: &config, client: c, direct: local.Uncached(c, live), links: links, recorder: recorder}
 	p := &Controller{
 		deps:      d,
-		addresses: &addresses{config: config, client: c, live: live},
+		addresses: &addressStep{deps: d},
 		consumers: &flowSchema{deps: d},
 		states:    map[string]*state{},
 	}
@@ -88,7 +88,7 @@ func New(config Config, c client.Client, live client.Reader, links Links, record
 		&inviteStep{deps: d},
 		p.calls,
 		&followStep{d},
-		&addressStep{p.addresses},
+		p.addresses,
 	}
 	return p
 }

@@ -216,18 +216,13 @@ func (t *tenantStep) ensureNamespace(ctx context.Context, o *observation) (*core
 	want := tenantNamespace(o.peer)
 	ns := o.namespace
 	if ns == nil {
-		ns = namespaceOf(o.peer.Name)
-		there, err := found(ctx, t.client, ns)
-		if err == nil && !there {
-			if err = t.client.Create(ctx, want); err == nil {
-				return want, nil
-			}
-			if apierrors.IsAlreadyExists(err) { // the cache is behind
-				err = t.direct.Get(ctx, client.ObjectKeyFromObject(ns), ns)
-			}
-		}
+		var err error
+		ns, err = existing(ctx, t.direct, namespaceOf(o.peer.Name))
 		if err != nil {
-			return nil, fmt.Errorf("make namespace %s: %w", want.Name, err)
+			return nil, err
+		}
+		if ns == nil {
+			return want, t.client.Create(ctx, want)
 		}
 	}
 	switch {

@@ -74,11 +74,8 @@ func ParseInvitation(text string) (*Invitation, error) {
 		return nil, fmt.Errorf("%w: it does not begin with %q", ErrInvitation, prefix)
 	}
 	data, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
-	if err != nil {
-		return nil, fmt.Errorf("%w: it was cut off or changed", ErrInvitation)
-	}
 	invitation := &Invitation{}
-	if err := json.Unmarshal(data, invitation); err != nil {
+	if err != nil || json.Unmarshal(data, invitation) != nil {
 		return nil, fmt.Errorf("%w: it was cut off or changed", ErrInvitation)
 	}
 	if err := invitation.check(); err != nil {
