@@ -10,8 +10,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -167,6 +172,130 @@ func (c check) run() []finding {
 		return found
 	}
 	return c.ok("there are none")
+}
+
+// cluster checks what Hanse needs of any cluster.
+func (c *checker) cluster() []finding {
+	version, err := install.KubernetesVersion(c.discovery)
+	findings := subject{topicKubernetes, "Kubernetes version"}.supported(err, "upgrade Kubernetes to "+install.MinimumKubernetes+" or newer",
+		version+", and "+install.MinimumKubernetes+" is the oldest that will do")
+	if err != nil {
+		return findings
+	}
+	for _, kind := range install.PolicyKinds() {
+		findings = append(findings, subject{topicPolicies, kind}.supported(install.CheckServed(c.discovery, kind),
+			"turn it on with the API server's --runtime-config and --feature-gates", "served as v1")...)
+	}
+	return findings
+}
+
+// supported is the finding about something that the cluster has to support.
+func (s subject) supported(err error, fix, found string) []finding {
+	switch {
+	case errors.Is(err, install.ErrUnsupported):
+		return s.failed(err.Error(), fix)
+	case err != nil:
+		return s.unknown(err)
+	default:
+		return s.ok("%s", found)
+	}
+}
+
+// rights checks whether the user may make what the chart consists of.
+func (c *checker) rights(ctx context.Context, about subject) []finding {
+	needed, err := c.needed()
+	if err != nil {
+		return about.unknown(err)
+	}
+	var missing []string
+	for _, right := range needed {
+		review := &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
+		}
+		if err := c.client.Create(ctx, review); err != nil {
+			return about.unknown(fmt.Errorf("ask whether you may %s %s: %w", right.Verb, right.Resource, err))
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, right.Verb+" "+right.Resource)
+		}
+	}
+	if len(missing) > 0 {
+		return about.failed("you may not "+strings.Join(missing, ", "), "install as an administrator of the cluster (ClusterRole cluster-admin)")
+	}
+	return about.ok("they suffice to install Hanse")
+}
+
+// needed are the rights that an installation takes.
+func (c *checker) needed() ([]authorizationv1.ResourceAttributes, error) {
+	manifest, err := c.manifest()
+	if err != nil {
+		return nil, err
+	}
+	var kinds []schema.GroupVersionKind
+	for _, object := range slices.Concat(manifest.Definitions, manifest.Objects) {
+		if kind := object.GroupVersionKind(); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	// A role may give only what its maker has, or whoever may escalate.
+	needed := []authorizationv1.ResourceAttributes{
+		{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"},
+		{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles"},
+	}
+	for _, kind := range kinds {
+		mapping, err := c.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if meta.IsNoMatchError(err) {
+			continue // that it is not served is another check's finding
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find the resource of kind %s: %w", kind.Kind, err)
+		}
+		for _, verb := range []string{"create", "patch", "delete"} {
+			right := authorizationv1.ResourceAttributes{Verb: verb, Group: kind.Group, Resource: mapping.Resource.Resource}
+			if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+				right.Namespace = c.namespace
+			}
+			needed = append(needed, right)
+		}
+	}
+	return needed, nil
+}
+
+// manifest is what this client would install.
+func (c *checker) manifest() (install.Manifest, error) {
+	return install.Render(install.Options{Namespace: c.namespace, Version: c.ours})
+}
+
+// installed returns a finding if there is no Hanse to look at.
+func (c *checker) installed(ctx context.Context, about subject) []finding {
+	found, err := read(ctx, c.client, "", c.namespace, &corev1.Namespace{})
+	switch {
+	case err != nil:
+		return about.unknown(err)
+	case !found:
+		return about.failed("there is no namespace "+c.namespace, "run `kubectl hanse install`, or say with --namespace where it is")
+	default:
+		return nil
+	}
+}
+
+// made checks that some of what the chart makes is there.
+func (c *checker) made(ctx context.Context, some func(install.Manifest) []*unstructured.Unstructured) func(subject) []finding {
+	return func(about subject) []finding {
+		manifest, err := c.manifest()
+		if err != nil {
+			return about.unknown(err)
+		}
+		missing, err := install.Missing(ctx, c.client, some(manifest))
+		switch {
+		case err != nil:
+			return about.unknown(err)
+		case len(missing) > 0:
+			return about.failed("missing or not established: "+list(missing, 10), reinstall)
+		default:
+			return about.ok("all %d are there", len(some(manifest)))
+		}
+	}
 }
 
 // A state is how a check ended.

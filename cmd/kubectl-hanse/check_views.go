@@ -1,15 +1,21 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"time"
+
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -290,4 +296,95 @@ func flagOf(pod *corev1.PodSpec, flag string) string {
 		}
 	}
 	return ""
+}
+
+const (
+	reinstall = "run `kubectl hanse install` again, with the same flags as before: it repairs what differs"
+
+	kubeletDeployment = "hanse-kubelet"
+	certificateFlag   = "--tls-cert-file"
+	authorityFlag     = "--kubelet-certificate-authority"
+)
+
+// checkDeployments checks that Hanse's own pods run.
+func (s *snapshot) checkDeployments(about subject) []finding {
+	if len(s.deployments.Items) == 0 {
+		return about.failed("there are none in namespace "+s.scope.system, reinstall)
+	}
+	return each(s.deployments.Items, checkDeployment)
+}
+
+func checkDeployment(d *appsv1.Deployment) []finding {
+	about, want := subject{topicDeployments, "Deployment " + d.Name}, ptr.Deref(d.Spec.Replicas, 1)
+	found := fmt.Sprintf("%d of %d replicas are available", d.Status.AvailableReplicas, want)
+	switch {
+	case want == 0:
+		return about.failed("it is scaled to 0", fmt.Sprintf("kubectl scale deployment %s -n %s --replicas=1", d.Name, d.Namespace))
+	case d.Status.AvailableReplicas == 0:
+		return about.failed(found, fmt.Sprintf("see `kubectl describe pods -n %s`", d.Namespace))
+	case d.Status.AvailableReplicas < want || d.Status.UpdatedReplicas < want || d.Status.ObservedGeneration < d.Generation:
+		return about.warning(found+", and some may be of an older version", "wait, and check again")
+	default:
+		return about.ok("%s", found)
+	}
+}
+
+// certificate checks that the API server takes the serving certificate of the kubelet API: else logs and exec fail for all
+// pods on virtual nodes, and nothing else does.
+func (c *checker) certificate(ctx context.Context, about subject, s *snapshot) []finding {
+	kubelet := find(s.deployments.Items, func(d *appsv1.Deployment) bool { return d.Name == kubeletDeployment })
+	if kubelet == nil {
+		return about.skipped("see Deployments")
+	}
+	mounted := flagOf(&kubelet.Spec.Template.Spec, certificateFlag)
+	found := "made by hanse-kubelet itself, which does unless the API server verifies it"
+	if mounted != "" {
+		found = "mounted, at " + mounted
+	}
+	const fix = "mount a certificate of the address POD_IP that the authority of the API server's " + authorityFlag +
+		" has signed, and name it in kubelet.extraArgs: " + certificateFlag + ", --tls-private-key-file"
+	node, err := find(s.nodes.Items, func(n *corev1.Node) bool { return isVirtualNode(n) && isNodeReady(n) }), error(nil)
+	if node != nil {
+		err = c.reach(ctx, node.Name)
+	}
+	switch {
+	case node == nil && mounted == "" && s.verifiesKubelets():
+		return about.failed(found+", and it does ("+authorityFlag+")", fix)
+	case node == nil:
+		return about.ok("%s. There is no virtual node yet to try it with", found)
+	case err == nil:
+		return about.ok("%s, and the API server takes it", found)
+	case isDistrust(err):
+		return about.failed(fmt.Sprintf("%s; the API server does not take it, so kubectl logs and exec fail: %s", found, err), fix)
+	case apierrors.IsForbidden(err):
+		return about.ok("%s. Your rights do not suffice to try whether the API server takes it", found)
+	default:
+		return about.warning(fmt.Sprintf("%s; the API server does not reach the kubelet API of %s: %s", found, node.Name, err),
+			"see whether hanse-kubelet runs, and whether the API server reaches its pod")
+	}
+}
+
+// verifiesKubelets reports whether an API server that runs as a pod here was told to verify kubelets. Others are not seen.
+func (s *snapshot) verifiesKubelets() bool {
+	return slices.ContainsFunc(s.apiServers.Items, func(p corev1.Pod) bool { return flagOf(&p.Spec, authorityFlag) != "" })
+}
+
+// isDistrust reports whether the API server has reached the kubelet API and refused its certificate. It says so in text
+// alone.
+func isDistrust(err error) bool {
+	return strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "failed to verify certificate")
+}
+
+// through asks the kubelet API of a node through the API server. Whatever the kubelet API itself answers, it was reached.
+func through(api rest.Interface) func(ctx context.Context, node string) error {
+	return func(ctx context.Context, node string) error {
+		err := api.Get().AbsPath("/api/v1/nodes", node, "proxy", "healthz").Do(ctx).Error()
+		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+			return nil
+		}
+		if cause, found := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse); found {
+			return fmt.Errorf("%w: %s", err, cause.Message) // what went wrong between the two is in the text of the answer
+		}
+		return err
+	}
 }
