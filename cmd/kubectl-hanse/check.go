@@ -101,7 +101,8 @@ func (c *checker) repeat(ctx context.Context, flags *checkFlags, told *progress)
 		if !flags.wait || verdict(findings) == nil {
 			return true, nil
 		}
-		told.tell("Waiting: " + firstFailed(findings))
+		failed := find(findings, func(f *finding) bool { return f.State == stateFailed })
+		told.tell("Waiting: " + failed.Name + ": " + failed.Found)
 		return false, nil
 	})
 	if last != nil && ctx.Err() != nil {
@@ -390,12 +391,6 @@ func counted(findings []finding) map[state]int {
 		states[f.State]++
 	}
 	return states
-}
-
-// firstFailed names one that has failed.
-func firstFailed(findings []finding) string {
-	i := slices.IndexFunc(findings, func(f finding) bool { return f.State == stateFailed })
-	return findings[i].Name + ": " + findings[i].Found
 }
 
 func printFindings(to io.Writer, findings []finding, output string) error {

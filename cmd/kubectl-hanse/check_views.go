@@ -47,10 +47,7 @@ func (s *snapshot) checkPolicies(about subject) []finding {
 	if len(s.policies) == 0 {
 		return about.skipped("the manager has not said yet which are in force")
 	}
-	var broken []string
-	for _, b := range brokenPolicies(s.policies) {
-		broken = append(broken, b.Name+" ("+b.Message+")")
-	}
+	broken := namesOf(brokenPolicies(s.policies), func(b *brokenPolicy) string { return b.Name + " (" + b.Message + ")" })
 	if len(broken) > 0 {
 		return about.warning("broken: "+some(broken), "repair them: what was good before is in force meanwhile")
 	}
@@ -266,13 +263,13 @@ func (s *snapshot) checkRanges(about subject) []finding {
 	for i := range s.nodes.Items {
 		node := &s.nodes.Items[i]
 		switch {
-		case node.Spec.PodCIDR != "" && isVirtualNode(node):
-			virtual++
-			taken++
+		case node.Spec.PodCIDR == "" && s.now.Sub(node.CreationTimestamp.Time) > rangeDelay:
+			without = append(without, node.Name)
 		case node.Spec.PodCIDR != "":
 			taken++
-		case s.now.Sub(node.CreationTimestamp.Time) > rangeDelay:
-			without = append(without, node.Name)
+			if isVirtualNode(node) {
+				virtual++
+			}
 		}
 	}
 	switch {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -354,15 +353,12 @@ func podsAway(ctx context.Context, c client.Client, namespace string) ([]string,
 	if _, err := seen.errButHidden(partVirtualNodes); err != nil {
 		return nil, err
 	}
-	var away []string
-	for i := range seen.podsAway {
-		pod := &seen.podsAway[i]
-		if !hasEnded(pod) && !isOfDaemonSet(pod) {
-			away = append(away, fmt.Sprintf("%s on %s", pod.Name, pod.Spec.NodeName))
+	return namesOf(seen.podsAway, func(pod *corev1.Pod) string {
+		if hasEnded(pod) || isOfDaemonSet(pod) {
+			return ""
 		}
-	}
-	slices.Sort(away)
-	return away, seen.err(partPodsAway)
+		return pod.Name + " on " + pod.Spec.NodeName
+	}), seen.err(partPodsAway)
 }
 
 func hasEnded(pod *corev1.Pod) bool {

@@ -183,16 +183,13 @@ func readPolicyFile(file string) (*string, error) {
 func ask(command *cobra.Command, global *globalFlags, flags askFlags, asked policyTrial) error {
 	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
 		answer, err := c.askPolicies(ctx, global.namespace, asked)
-		if err != nil {
-			return err
+		if err == nil {
+			err = printAnswer(command.OutOrStdout(), asked.Question, answer, flags.output)
 		}
-		if err := printAnswer(command.OutOrStdout(), asked.Question, answer, flags.output); err != nil {
-			return err
+		if err == nil && answer.Error != "" {
+			err = errors.New(printable(answer.Error))
 		}
-		if answer.Error != "" {
-			return errors.New(printable(answer.Error))
-		}
-		return nil
+		return err
 	})
 }
 
@@ -363,18 +360,17 @@ func (s policyStanding) show(question string) (policiesShown, error) {
 		Question: question, Default: s.Default, Modules: []policyModule{},
 		Broken: brokenPolicies(map[string]policyStanding{question: s}),
 	}
-	if !s.Default {
-		for _, name := range s.Modules {
-			shown.Modules = append(shown.Modules, policyModule{name, s.Sources[name]})
+	if s.Default {
+		name := "default/" + question + ".rego"
+		source, err := policies.Files.ReadFile(name)
+		s.Modules, s.Sources = []string{name}, map[string]string{name: string(source)}
+		if err != nil {
+			return shown, fmt.Errorf("read the built-in default: %w", err)
 		}
-		return shown, nil
 	}
-	name := "default/" + question + ".rego"
-	source, err := policies.Files.ReadFile(name)
-	if err != nil {
-		return shown, fmt.Errorf("read the built-in default: %w", err)
+	for _, name := range s.Modules {
+		shown.Modules = append(shown.Modules, policyModule{name, s.Sources[name]})
 	}
-	shown.Modules = []policyModule{{name, string(source)}}
 	return shown, nil
 }
 

@@ -62,10 +62,9 @@ func show(to io.Writer, view any, output string, forPeople func(*document)) erro
 		return encoder.Encode(view)
 	case "yaml":
 		data, err := yaml.Marshal(view)
-		if err != nil {
-			return fmt.Errorf("encode the output: %w", err)
+		if err == nil {
+			_, err = to.Write(data)
 		}
-		_, err = to.Write(data)
 		return err
 	default:
 		text := &document{}

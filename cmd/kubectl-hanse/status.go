@@ -71,11 +71,11 @@ type peerStatus struct {
 	Parting           bool                 `json:"parting,omitempty"`
 	SessionExpires    *metav1.Time         `json:"sessionExpires,omitempty"`
 	InvitationExpires *metav1.Time         `json:"invitationExpires,omitempty"`
-	Node              *nodeStatus          `json:"node,omitempty"`
-	Offer             *offerStatus         `json:"offer,omitempty"`
+	Node              nodeStatus           `json:"node,omitzero"`
+	Offer             offerStatus          `json:"offer,omitzero"`
 	Access            v1alpha1.PeerAccess  `json:"access,omitempty"`
 	Limits            *v1alpha1.PeerLimits `json:"limits,omitempty"`
-	OfferedToIt       *offerStatus         `json:"offeredToIt,omitempty"`
+	OfferedToIt       offerStatus          `json:"offeredToIt,omitzero"`
 	Twins             []string             `json:"twins,omitempty"`
 	Guests            int                  `json:"guests"`
 }
@@ -188,7 +188,7 @@ func (s *snapshot) statusOf(peer *v1alpha1.Peer) peerStatus {
 		status.Access, status.Limits = peer.Access(), peer.Spec.Limits
 	}
 	if node := s.node(v1alpha1.VirtualNodeName(peer.Name)); node != nil {
-		status.Node = &nodeStatus{Name: node.Name, Ready: isNodeReady(node), Pods: len(s.podsOn(node.Name))}
+		status.Node = nodeStatus{Name: node.Name, Ready: isNodeReady(node), Pods: len(s.podsOn(node.Name))}
 	}
 	for i := range s.offers.Items {
 		offer := &s.offers.Items[i]
@@ -209,9 +209,9 @@ func sortedConditions(peer *v1alpha1.Peer) []metav1.Condition {
 	return conditions
 }
 
-func (s *snapshot) offerStatus(ad *v1alpha1.Advertisement) *offerStatus {
+func (s *snapshot) offerStatus(ad *v1alpha1.Advertisement) offerStatus {
 	table := exchange.NewTable([]v1alpha1.Advertisement{*ad}, s.now)
-	offer := &offerStatus{
+	offer := offerStatus{
 		Availability: ad.Spec.Availability, Phase: ad.Spec.Phase, Guarantee: ad.Spec.Guarantee, TimeToLive: ad.Spec.TimeToLive,
 		InForce: len(table.Rows) == 1 && table.Rows[0].Accepted, Acknowledgement: v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementPending},
 	}
@@ -268,23 +268,17 @@ func printPeers(d *document, peers []peerStatus, wide bool) {
 }
 
 func peerCells(peer *peerStatus) []string {
-	node, pods, ready := none, none, peer.String()
-	if peer.Node != nil {
+	node, pods := none, none
+	if peer.Node.Name != "" {
 		node, pods = peer.Node.Name, fmt.Sprint(peer.Node.Pods)
 		if !peer.Node.Ready {
 			node += " (not ready)"
 		}
 	}
-	if peer.discovered() {
-		ready = v1alpha1.ReasonDiscovered
-	}
-	var free corev1.ResourceList
-	if peer.Offer != nil {
-		free = peer.Offer.Availability
-	}
+	free := peer.Offer.Availability
 	return []string{
-		peer.Name, list(peer.Roles, 2), ready, node, pods, amount(free, corev1.ResourceCPU),
-		amount(free, corev1.ResourceMemory), amount(free, corev1.ResourcePods), answer(peer.Offer),
+		peer.Name, list(peer.Roles, 2), peer.String(), node, pods, amount(free, corev1.ResourceCPU),
+		amount(free, corev1.ResourceMemory), amount(free, corev1.ResourcePods), answer(&peer.Offer),
 	}
 }
 
@@ -311,13 +305,9 @@ func peerNotes(peer *peerStatus) []string {
 	}
 	add(peer.Access != "" && peer.Access != v1alpha1.AccessOpen, "its access is %s", peer.Access)
 	add(peer.complaint() != "", "%s", peer.Message)
-	if peer.Offer != nil {
-		add(peer.Offer.refused(), "its offer is refused: %s", peer.Offer.Message)
-		add(peer.Offer.Reason == v1alpha1.ReasonPendingApproval, "%s", pending(peer.Name, peer.Offer.Message))
-	}
-	if peer.OfferedToIt != nil {
-		add(peer.OfferedToIt.refused(), "it refuses our offer: %s", peer.OfferedToIt.Message)
-	}
+	add(peer.Offer.refused(), "its offer is refused: %s", peer.Offer.Message)
+	add(peer.Offer.Reason == v1alpha1.ReasonPendingApproval, "%s", pending(peer.Name, peer.Offer.Message))
+	add(peer.OfferedToIt.refused(), "it refuses our offer: %s", peer.OfferedToIt.Message)
 	return notes
 }
 
@@ -342,15 +332,12 @@ func printNamespaces(d *document, namespaces []namespaceStatus) {
 }
 
 func clusters(of []v1alpha1.ClusterOffloading) string {
-	var words []string
-	for _, cluster := range of {
-		word := cluster.Peer
-		if cluster.State != "Ready" {
-			word += " (" + cluster.State + ")"
+	return list(namesOf(of, func(cluster *v1alpha1.ClusterOffloading) string {
+		if cluster.State == "Ready" {
+			return cluster.Peer
 		}
-		words = append(words, word)
-	}
-	return list(words, 5)
+		return cluster.Peer + " (" + cluster.State + ")"
+	}), 5)
 }
 
 // printPeer prints all about one peer.
@@ -359,11 +346,11 @@ func printPeer(d *document, peer *peerStatus) {
 	about.identify(peer)
 	if slices.Contains(peer.Roles, v1alpha1.RoleProvider) {
 		node := none
-		if peer.Node != nil {
+		if peer.Node.Name != "" {
 			node = fmt.Sprintf("%s, %s, %s", peer.Node.Name, readyOrNot(peer.Node.Ready), count(peer.Node.Pods, "pod"))
 		}
 		about.add("Our session ends", date(peer.SessionExpires))
-		about.add("It offers", offered(peer.Offer, "our answer"))
+		about.add("It offers", offered(&peer.Offer, "our answer"))
 		about.add("Virtual node", node)
 	}
 	if slices.Contains(peer.Roles, v1alpha1.RoleConsumer) {
@@ -372,7 +359,7 @@ func printPeer(d *document, peer *peerStatus) {
 		if peer.InvitationExpires != nil {
 			about.add("Its invitation ends", date(peer.InvitationExpires))
 		}
-		about.add("It is offered", offered(peer.OfferedToIt, "its answer"))
+		about.add("It is offered", offered(&peer.OfferedToIt, "its answer"))
 		about.add("Its namespaces", orElse(strings.Join(peer.Twins, ", "), none))
 		about.add("Its pods", fmt.Sprint(peer.Guests))
 	}
@@ -418,7 +405,7 @@ func (f *facts) identify(peer *peerStatus) {
 }
 
 func offered(offer *offerStatus, whose string) string {
-	if offer == nil {
+	if offer.Answer == "" {
 		return none
 	}
 	text := orElse(amounts(offer.Availability), "nothing")
@@ -451,12 +438,8 @@ func limits(of *v1alpha1.PeerLimits) string {
 }
 
 func answer(offer *offerStatus) string {
-	switch {
-	case offer == nil:
-		return none
-	case offer.expired():
+	if offer.expired() {
 		return v1alpha1.ReasonExpired
-	default:
-		return offer.Answer
 	}
+	return orElse(offer.Answer, none)
 }

@@ -75,33 +75,32 @@ func showTable(ctx context.Context, to io.Writer, c client.Client, flags *tableF
 // tableView is the table in the order that the user wants. What a pod fits in comes before the others, by what the pod costs.
 func (s *snapshot) tableView(flags *tableFlags) (tableView, error) {
 	view, table := tableView{Rows: []rowView{}}, s.table()
-	by := func(exchange.Row, exchange.Row) int { return 0 }
+	var matches []exchange.Match
+	for i := range table.Rows {
+		matches = append(matches, exchange.Match{Row: &table.Rows[i], Fits: true})
+	}
+	if flags.query != nil {
+		matches = table.Match(*flags.query)
+	}
 	if flags.sort != "" && (flags.query == nil || flags.sort != exchange.OrderPrice) {
-		var err error
-		if by, err = exchange.By(flags.sort); err != nil {
+		by, err := exchange.By(flags.sort)
+		if err != nil {
 			return view, err
 		}
+		slices.SortStableFunc(matches, func(a, b exchange.Match) int {
+			if a.Fits == b.Fits {
+				return by(*a.Row, *b.Row)
+			}
+			return strings.Compare(fmt.Sprint(b.Fits), fmt.Sprint(a.Fits)) // true comes before false
+		})
 	}
-	if flags.query == nil {
-		slices.SortStableFunc(table.Rows, by)
-		for i := range table.Rows {
-			view.Rows = append(view.Rows, s.viewRow(&table.Rows[i]))
-		}
-		return view, nil
-	}
-	matches := table.Match(*flags.query)
-	slices.SortStableFunc(matches, func(a, b exchange.Match) int {
-		switch {
-		case a.Fits == b.Fits:
-			return by(*a.Row, *b.Row)
-		case a.Fits:
-			return -1
-		default:
-			return 1
-		}
-	})
 	for i := range matches {
-		view.Rows = append(view.Rows, s.viewMatch(&matches[i]))
+		row, match := s.viewRow(matches[i].Row), &matches[i]
+		if flags.query != nil {
+			cost := viewCost(match.Cost())
+			row.Fits, row.Why, row.Cost, row.ImagesThere = &match.Fits, match.Why, &cost, &match.ImagesThere
+		}
+		view.Rows = append(view.Rows, row)
 	}
 	return view, nil
 }
@@ -185,13 +184,6 @@ func (s *snapshot) viewRow(row *exchange.Row) rowView {
 	if !row.LastHello.IsZero() {
 		view.LastHello = &metav1.Time{Time: row.LastHello}
 	}
-	return view
-}
-
-func (s *snapshot) viewMatch(match *exchange.Match) rowView {
-	view := s.viewRow(match.Row)
-	cost := viewCost(match.Cost())
-	view.Fits, view.Why, view.Cost, view.ImagesThere = &match.Fits, match.Why, &cost, &match.ImagesThere
 	return view
 }
 
@@ -284,16 +276,13 @@ func wideCells(r *rowView) []string {
 
 // silent are the providers that have no row, and why.
 func (s *snapshot) silent(rows []rowView) []string {
-	var notes []string
-	for i := range s.peers.Items {
-		peer := &s.peers.Items[i]
+	return namesOf(s.peers.Items, func(peer *v1alpha1.Peer) string {
 		hasRow := slices.ContainsFunc(rows, func(row rowView) bool { return row.Peer == peer.Name })
-		if peer.HasRole(v1alpha1.RoleProvider) && !hasRow {
-			notes = append(notes, peer.Name+": no offer of it is in force"+
-				because(currentCondition(peer, v1alpha1.ConditionAdvertised)))
+		if hasRow || !peer.HasRole(v1alpha1.RoleProvider) {
+			return ""
 		}
-	}
-	return notes
+		return peer.Name + ": no offer of it is in force" + because(currentCondition(peer, v1alpha1.ConditionAdvertised))
+	})
 }
 
 // rowNotes say why an offer is not used as it is, and what to do.
@@ -308,10 +297,7 @@ func rowNotes(row *rowView) []string {
 	for _, correction := range row.Corrections {
 		notes = append(notes, row.Peer+": corrected: "+correction)
 	}
-	var behind []string
-	for i := range row.Nested {
-		behind = append(behind, row.Nested[i].ClusterID)
-	}
+	behind := namesOf(row.Nested, func(offer *v1alpha1.NestedOffer) string { return offer.ClusterID })
 	if len(behind) > 0 {
 		notes = append(notes, row.Peer+": sends pods on; counted in is what is behind it: "+strings.Join(behind, ", "))
 	}
