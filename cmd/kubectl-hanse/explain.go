@@ -69,8 +69,8 @@ type podFacts struct {
 }
 
 // observePod reads what there is about a pod. Users of a namespace see little of the cluster around it.
-func observePod(ctx context.Context, c client.Client, key client.ObjectKey, now time.Time) (podFacts, error) {
-	f := podFacts{pod: &corev1.Pod{}}
+func observePod(ctx context.Context, c client.Client, key client.ObjectKey, now time.Time) (f podFacts, err error) {
+	f.pod = &corev1.Pod{}
 	if err := c.Get(ctx, key, f.pod); err != nil {
 		return f, fmt.Errorf("read pod %s: %w", key, err)
 	}
@@ -80,7 +80,6 @@ func observePod(ctx context.Context, c client.Client, key client.ObjectKey, now 
 	if len(f.offloadings.Items) > 0 {
 		f.offloading = &f.offloadings.Items[0]
 	}
-	var err error
 	f.hidden, err = f.errButHidden(parts...)
 	return f, err
 }
@@ -90,17 +89,18 @@ func printExplained(to io.Writer, found podExplained, output string, now time.Ti
 		line := func(title, text string) { d.printf("%-10s %s\n", title, printable(text)) }
 		line("Pod:", found.Namespace+"/"+found.Name)
 		line("Where:", placeText(found.Where, now))
-		title := "Why:"
+		title, reasons := "Why:", found.Why.Reasons
 		if found.Why.Strategy != "" {
-			line(title, fmt.Sprintf("the namespace is offloaded with strategy %s", found.Why.Strategy))
-			title = ""
+			reasons = append([]string{"The namespace is offloaded with strategy " + string(found.Why.Strategy)}, reasons...)
 		}
-		for _, reason := range found.Why.Reasons {
+		for _, reason := range reasons {
 			line(title, reason)
 			title = ""
 		}
-		line("State:", stateText(found.State))
-		for _, c := range found.State.Containers {
+		state := found.State
+		line("State:", fmt.Sprintf("%s, %s%s, %s", orElse(string(state.Phase), "unknown"), readyOrNot(state.Ready), inBrackets(state.Reason),
+			count(int(state.Restarts), "restart")))
+		for _, c := range state.Containers {
 			line("", fmt.Sprintf("container %s: %s%s, %s", c.Name, c.State, inBrackets(c.Reason), count(int(c.Restarts), "restart")))
 		}
 		if len(found.Hidden) > 0 {
@@ -126,11 +126,6 @@ func placeText(where podPlace, now time.Time) string {
 		text += ", for " + duration.HumanDuration(now.Sub(where.Since.Time))
 	}
 	return text
-}
-
-func stateText(state podState) string {
-	return fmt.Sprintf("%s, %s%s, %s", orElse(string(state.Phase), "unknown"), readyOrNot(state.Ready), inBrackets(state.Reason),
-		count(int(state.Restarts), "restart"))
 }
 
 func printCandidates(d *document, candidates []podCandidate) {

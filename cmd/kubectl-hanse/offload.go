@@ -328,15 +328,12 @@ func stayHome(ctx context.Context, c client.Client, namespace string, onChange v
 func awaitHome(ctx context.Context, cluster install.Cluster, namespace string) error {
 	told := &progress{report: cluster.Report}
 	var away []string
-	err := install.Until(ctx, "pods of namespace "+namespace+" to leave other clusters", func(ctx context.Context) (bool, error) {
-		var err error
-		if away, err = podsAway(ctx, cluster.Client, namespace); err != nil {
-			return false, err
-		}
+	err := install.Until(ctx, "pods of namespace "+namespace+" to leave other clusters", func(ctx context.Context) (done bool, err error) {
+		away, err = podsAway(ctx, cluster.Client, namespace)
 		if len(away) > 0 {
 			told.tell("Waiting for pods that run in other clusters: " + some(away))
 		}
-		return len(away) == 0, nil
+		return err == nil && len(away) == 0, err
 	})
 	if err == nil || len(away) == 0 {
 		return err

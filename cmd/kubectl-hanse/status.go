@@ -425,10 +425,8 @@ func offered(offer *offerStatus, whose string) string {
 	return text
 }
 
-func limits(of *v1alpha1.PeerLimits) string {
-	if of == nil {
-		of = &v1alpha1.PeerLimits{}
-	}
+func limits(given *v1alpha1.PeerLimits) string {
+	of := ptr.Deref(given, v1alpha1.PeerLimits{})
 	text := fmt.Sprintf("%d namespaces, %d objects of a kind in each",
 		ptr.Deref(of.Namespaces, v1alpha1.DefaultLimitNamespaces), ptr.Deref(of.Objects, v1alpha1.DefaultLimitObjects))
 	if len(of.Resources) > 0 {

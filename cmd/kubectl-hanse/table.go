@@ -37,10 +37,7 @@ func newTableCommand(global *globalFlags) *cobra.Command {
 			"round trip, and our answer. With --for it shows which of them a pod fits in, and what it would cost there.",
 		Example: `  kubectl hanse table
   kubectl hanse table --sort price -o wide
-
-  # Where would this pod fit, and what would it cost?
   kubectl hanse table --for 'cpu=2,memory=4Gi,image=nginx'
-
   kubectl hanse table -o json | jq '.rows[] | select(.accepted) | .peer'`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -126,7 +123,7 @@ type rowView struct {
 	RoundTripTime      *metav1.Duration              `json:"roundTripTime,omitempty"`
 	RoundTripDeviation *metav1.Duration              `json:"roundTripDeviation,omitempty"`
 	Bandwidth          *resource.Quantity            `json:"bandwidth,omitempty"` // bytes per second
-	LastHello          *metav1.Time                  `json:"lastHello,omitempty"`
+	LastHello          metav1.Time                   `json:"lastHello,omitzero"`
 
 	Fits        *bool     `json:"fits,omitempty"`
 	Why         string    `json:"why,omitempty"`
@@ -152,14 +149,14 @@ func viewCost(cost exchange.Cost) costView {
 
 // String is the cost for people.
 func (v costView) String() string {
-	switch {
-	case v.PerHour == "0" && v.PerPlacement == "":
+	if v.PerHour == "0" && v.PerPlacement == "" {
 		return "free"
-	case v.PerPlacement == "":
-		return v.PerHour + " " + v.Currency
-	default:
-		return v.PerHour + " " + v.Currency + " + " + v.PerPlacement + " once"
 	}
+	text := v.PerHour + " " + v.Currency
+	if v.PerPlacement != "" {
+		text += " + " + v.PerPlacement + " once"
+	}
+	return text
 }
 
 // digits are those of an amount, without noughts that say nothing.
@@ -176,13 +173,11 @@ func (s *snapshot) viewRow(row *exchange.Row) rowView {
 		AdvertisementSpec: row.Offer, Peer: row.Peer, Node: v1alpha1.VirtualNodeName(row.Peer), Accepted: row.Accepted,
 		State: row.State, Reason: row.Reason, Message: row.Message, Corrections: row.Corrections,
 		Offered: exchange.Offered(&row.Offer), UsualCost: viewCost(row.PricePerHour(exchange.DefaultRequest())),
+		LastHello: metav1.NewTime(row.LastHello),
 	}
 	view.Phase = exchange.Phase(&row.Offer)
 	if peer := s.peer(row.Peer); peer != nil {
 		view.RoundTripTime, view.RoundTripDeviation, view.Bandwidth = peer.Status.RoundTripTime, peer.Status.RoundTripDeviation, peer.Status.Bandwidth
-	}
-	if !row.LastHello.IsZero() {
-		view.LastHello = &metav1.Time{Time: row.LastHello}
 	}
 	return view
 }
@@ -240,7 +235,7 @@ func printTable(d *document, seen *snapshot, rows []rowView, flags *tableFlags) 
 
 func offerCells(r *rowView, now time.Time) []string {
 	heard := none
-	if r.LastHello != nil {
+	if !r.LastHello.IsZero() {
 		heard = duration.HumanDuration(now.Sub(r.LastHello.Time)) + " ago"
 	}
 	return []string{
@@ -346,11 +341,7 @@ func isBytes(name corev1.ResourceName) bool {
 }
 
 func pairs(labels map[string]v1alpha1.Text) []string {
-	var words []string
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		words = append(words, key+"="+string(labels[key]))
-	}
-	return words
+	return namesOf(slices.Collect(maps.Keys(labels)), func(key *string) string { return *key + "=" + string(labels[*key]) })
 }
 
 // inBrackets puts a reason behind what it is the reason for.
