@@ -106,7 +106,7 @@ func (c *checker) repeat(ctx context.Context, flags *checkFlags, told *progress)
 		return false, nil
 	})
 	if last != nil && ctx.Err() != nil {
-		return last, nil
+		err = nil
 	}
 	return last, err
 }
@@ -157,7 +157,9 @@ func (c *checker) checks(ctx context.Context) []check {
 		{subject{topicNode, "virtual nodes"}, s, []part{partNodes}, func(subject) []finding { return each(s.nodes.Items, checkNode) }},
 		{subject{topicDaemonSets, "DaemonSets"}, s, []part{partDaemonSets}, s.checkDaemonSets},
 		{
-			subject{topicCertificate, "certificate of the kubelet API"}, s, []part{partDeployments, partNodes},
+			subject{topicCertificate, "certificate of the kubelet API"},
+			s,
+			[]part{partDeployments, partNodes},
 			func(about subject) []finding { return c.certificate(ctx, about, s) },
 		},
 		{subject{topicOffloading, "offloaded namespaces"}, s, []part{partOffloadings}, s.checkOffloadings},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,14 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
-
-	"time"
-
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 const (
@@ -91,13 +90,8 @@ func (s *snapshot) checkPeer(peer *v1alpha1.Peer) []finding {
 	if len(findings) == 0 {
 		findings = about(topicPeer, "").failed("Hanse has not looked at it yet", "see whether hanse-manager runs")
 	}
-	if session := peer.Status.Session; session != nil && session.Expires != nil && peer.HasRole(v1alpha1.RoleProvider) {
-		findings = append(findings, s.checkSession(about(topicSession, ": session"), peer)...)
-	}
-	if invitation := peer.Status.Invitation; invitation != nil && invitation.Expires != nil &&
-		!meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionJoined) {
-		findings = append(findings, s.checkInvitation(about(topicInvitation, ": invitation"), peer)...)
-	}
+	findings = slices.Concat(findings, s.checkSession(about(topicSession, ": session"), peer),
+		s.checkInvitation(about(topicInvitation, ": invitation"), peer))
 	if peer.HasRole(v1alpha1.RoleConsumer) && peer.Access() != v1alpha1.AccessOpen {
 		verb := "uncordon"
 		if peer.Access() == v1alpha1.AccessSuspended {
@@ -116,10 +110,7 @@ var tolerable = []string{
 }
 
 func checkCondition(about subject, peer *v1alpha1.Peer, condition metav1.Condition) []finding {
-	found := condition.Reason
-	if condition.Message != "" {
-		found += ": " + condition.Message
-	}
+	found := strings.TrimSuffix(condition.Reason+": "+condition.Message, ": ")
 	fix := "the message says what to do; all of it: kubectl hanse status " + peer.Name
 	switch {
 	case condition.Status == metav1.ConditionTrue:
@@ -136,9 +127,12 @@ func checkCondition(about subject, peer *v1alpha1.Peer, condition metav1.Conditi
 
 // checkSession tells when our credentials at the peer end.
 func (s *snapshot) checkSession(about subject, peer *v1alpha1.Peer) []finding {
-	expires := peer.Status.Session.Expires.Time
-	at := expires.UTC().Format(time.RFC3339)
-	switch left := expires.Sub(s.now); {
+	session := peer.Status.Session
+	if session == nil || session.Expires == nil || !peer.HasRole(v1alpha1.RoleProvider) {
+		return nil
+	}
+	at := session.Expires.UTC().Format(time.RFC3339)
+	switch left := session.Expires.Sub(s.now); {
 	case left <= 0:
 		return about.failed("our credentials there ended at "+at,
 			"have its administrator run `kubectl hanse invite NAME --renew` there, and join with that")
@@ -151,9 +145,12 @@ func (s *snapshot) checkSession(about subject, peer *v1alpha1.Peer) []finding {
 
 // checkInvitation tells of an invitation that waits to be used.
 func (s *snapshot) checkInvitation(about subject, peer *v1alpha1.Peer) []finding {
-	expires := peer.Status.Invitation.Expires
-	at := expires.UTC().Format(time.RFC3339)
-	if expires.After(s.now) {
+	invitation := peer.Status.Invitation
+	if invitation == nil || invitation.Expires == nil || meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionJoined) {
+		return nil
+	}
+	at := invitation.Expires.UTC().Format(time.RFC3339)
+	if invitation.Expires.After(s.now) {
 		return about.warning("it waits to be used until "+at, "have its administrator join, or unpeer it")
 	}
 	return about.failed("it ended unused at "+at, fmt.Sprintf("kubectl hanse invite %s --renew, or kubectl hanse unpeer %s", peer.Name, peer.Name))

@@ -24,7 +24,7 @@ const none = "-"
 // A document is text for people, which is printed when it is complete.
 type document struct{ bytes.Buffer }
 
-func (d *document) printf(format string, args ...any) { fmt.Fprintf(d, format, args...) }
+func (d *document) printf(format string, args ...any) { fmt.Fprintf(&d.Buffer, format, args...) }
 
 // table prints rows in columns, the header first.
 func (d *document) table(rows ...[]string) {
