@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"time"
 
@@ -16,12 +15,13 @@ const killed = 137
 
 // faultFlags are the hidden ones of the fault suite. No administrator wants them.
 type faultFlags struct {
-	failAt string
 	offset time.Duration
 }
 
 func (f *faultFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.failAt, "fail-at", "", "point NAME[:N] at which the process ends as if it were killed")
+	flags.Func("fail-at", "point NAME[:N] at which the process ends as if it were killed", func(point string) error {
+		return fault.Arm(point, func() { os.Exit(killed) })
+	})
 	flags.DurationVar(&f.offset, "clock-offset", 0, "by how much the clock is wrong")
 	hide(flags, "fail-at", "clock-offset")
 }
@@ -33,14 +33,6 @@ func hide(flags *pflag.FlagSet, names ...string) {
 			panic(err) // there is no such flag
 		}
 	}
-}
-
-// arm makes the process end at its point.
-func (f *faultFlags) arm() error {
-	if err := fault.Arm(f.failAt, func() { os.Exit(killed) }); err != nil {
-		return fmt.Errorf("--fail-at: %w", err)
-	}
-	return nil
 }
 
 // clock is what the process takes for the time. It is used for all that is compared with what others wrote down. Leader

@@ -18,11 +18,9 @@ func managerWith(arguments ...string) (*managerFlags, error) {
 	return flags, flags.complete()
 }
 
-func TestFlagsOfTheManagerAreRead(t *testing.T) {
+func TestDefaultOffloadingIsRead(t *testing.T) {
 	flags, err := managerWith(
 		"--offload-namespaces=team in (batch,web)", `--offload-spec={"strategy": "Remote", "placement": {"exclude": ["bremen"]}}`,
-		"--pod-cidr=10.1.0.0/16", "--address-pool=10.2.0.0/16,10.3.0.0/16", "--address-pool=10.4.0.0/16",
-		"--margin=cpu=1,memory=2Gi", "--margin=pods=5",
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +31,16 @@ func TestFlagsOfTheManagerAreRead(t *testing.T) {
 	}
 	if !flags.offloading.Selector.Matches(labels.Set{"team": "web"}) || flags.offloading.Selector.Matches(labels.Set{"team": "db"}) {
 		t.Errorf("selector: %s", flags.offloading.Selector)
+	}
+}
+
+func TestRangesAndMarginAreRead(t *testing.T) {
+	flags, err := managerWith(
+		"--pod-cidr=10.1.0.0/16", "--address-pool=10.2.0.0/16,10.3.0.0/16", "--address-pool=10.4.0.0/16",
+		"--margin=cpu=1,memory=2Gi", "--margin=pods=5",
+	)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if flags.advertising.PodCIDR != "10.1.0.0/16" || flags.peering.PodCIDRs[0].String() != "10.1.0.0/16" {
 		t.Errorf("pods have %q and %v", flags.advertising.PodCIDR, flags.peering.PodCIDRs)

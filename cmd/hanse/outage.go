@@ -30,7 +30,7 @@ const (
 // it the right to act, so the process begins anew, in place. Were it to end, Kubernetes would start it again with a pause
 // that grows with every outage to five minutes.
 func (f *serverFlags) outlive(ctx context.Context, run func(context.Context) error) error {
-	if err := errors.Join(f.setLogger(), f.faults.arm()); err != nil {
+	if err := f.setLogger(); err != nil {
 		return err
 	}
 	config, err := ctrl.GetConfig()

@@ -108,14 +108,16 @@ func indexPod(object client.Object) []string {
 	return []string{pod.Spec.NodeName}
 }
 
-// podsOn returns the pods of a namespace, or of all, that are bound to the virtual node. They are the cache's own and
-// must not be changed.
+// podsOn returns the pods of a namespace, or of all, that are bound to the virtual node.
 func podsOn(ctx context.Context, reader client.Reader, node, namespace string) ([]corev1.Pod, error) {
+	return listPods(ctx, reader, client.MatchingFields{nodeNameField: node}, client.InNamespace(namespace))
+}
+
+// listPods returns pods, which are the cache's own and must not be changed.
+func listPods(ctx context.Context, reader client.Reader, options ...client.ListOption) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	err := reader.List(ctx, pods, client.MatchingFields{nodeNameField: node}, client.InNamespace(namespace),
-		client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list pods of Node %s: %w", node, err)
+	if err := reader.List(ctx, pods, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	return pods.Items, nil
 }
@@ -150,16 +152,18 @@ func share(v reflect.Value) {
 			share(v.Index(i))
 		}
 	case reflect.Map:
-		if texts, ok := v.Interface().(map[string]string); ok && len(texts) > 0 {
-			shared := make(map[string]string, len(texts))
-			for key, value := range texts {
-				shared[unique.Make(key).Value()] = unique.Make(value).Value()
-			}
-			v.Set(reflect.ValueOf(shared))
+		if texts, ok := v.Interface().(map[string]string); ok && texts != nil {
+			v.Set(reflect.ValueOf(shared(texts)))
 		}
 	case reflect.String:
-		if text := v.String(); text != "" {
-			v.SetString(unique.Make(text).Value())
-		}
+		v.SetString(unique.Make(v.String()).Value())
 	}
+}
+
+func shared(texts map[string]string) map[string]string {
+	out := make(map[string]string, len(texts))
+	for key, value := range texts {
+		out[unique.Make(key).Value()] = unique.Make(value).Value()
+	}
+	return out
 }

@@ -149,16 +149,10 @@ func (e *evictor) moveMisplaced(ctx context.Context, req reconcile.Request) (rec
 // podsOf returns the pods of the namespace: those at home only if they are asked for, because they must be read from the API
 // server, whose own cache is good enough.
 func (e *evictor) podsOf(ctx context.Context, namespace string, withHome bool) ([]corev1.Pod, error) {
-	pods, reader := &corev1.PodList{}, client.Reader(e.client)
-	options := []client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}
-	if withHome {
-		reader = e.live
-		options = append(options, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+	if !withHome {
+		return listPods(ctx, e.client, client.InNamespace(namespace))
 	}
-	if err := reader.List(ctx, pods, options...); err != nil {
-		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
-	}
-	return pods.Items, nil
+	return listPods(ctx, e.live, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
 }
 
 // evicted is what came of one round.

@@ -149,13 +149,14 @@ func newAPI(mgr ctrl.Manager, config Config, links *peers.Links, clk clock.Passi
 	if err != nil {
 		return nil, err
 	}
-	return &apiServer{
-			config: config, reader: mgr.GetClient(), live: mgr.GetAPIReader(), links: links, access: who,
-			certificate: certificate, clock: clk, nodes: map[string]*servedNode{},
-		}, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			authorities.Run(ctx, 1)
-			return nil
-		}))
+	api := &apiServer{
+		config: config, reader: mgr.GetClient(), live: mgr.GetAPIReader(), links: links, access: who,
+		certificate: certificate, clock: clk, nodes: map[string]*servedNode{},
+	}
+	return api, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		authorities.Run(ctx, 1)
+		return nil
+	}))
 }
 
 // backOff tries each item again by itself, later each time: one peer's trouble slows down nobody else's pods.

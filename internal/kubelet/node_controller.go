@@ -202,7 +202,7 @@ func (c *nodeController) needed(ctx context.Context, seen nodeFacts) (bool, erro
 	byForce := unpeeredByForce(seen.peer)
 	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		_, stays := staysHome(&pod)
-		return !stays && !(byForce && deletedAtOnce(&pod))
+		return !stays && (!byForce || !deletedAtOnce(&pod))
 	}), nil
 }
 

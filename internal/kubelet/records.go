@@ -140,7 +140,7 @@ func (e podEvents) recordChanged(ctx context.Context, change peers.Change, queue
 
 // wake has the pods and records of that home namespace, or of all, looked at: first those pods that wait to be taken out.
 func (e podEvents) wake(ctx context.Context, peer, namespace string, queue podQueue) {
-	pods := e.onNode(ctx, v1alpha1.VirtualNodeName(peer), namespace)
+	pods := e.list(ctx, client.MatchingFields{nodeNameField: v1alpha1.VirtualNodeName(peer)}, client.InNamespace(namespace))
 	for i := range pods {
 		if started(&pods[i]) {
 			queue.AddLow(requestFor(&pods[i]))
@@ -161,8 +161,8 @@ func (e podEvents) wake(ctx context.Context, peer, namespace string, queue podQu
 	}
 }
 
-func (e podEvents) onNode(ctx context.Context, node, namespace string) []corev1.Pod {
-	pods, err := podsOn(ctx, e.reader, node, namespace)
+func (e podEvents) list(ctx context.Context, options ...client.ListOption) []corev1.Pod {
+	pods, err := listPods(ctx, e.reader, options...)
 	if err != nil {
 		// Our own cache answers, so this is a mistake in the wiring.
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read pods from the cache")
@@ -187,7 +187,7 @@ func (e podEvents) of(peersOf handler.MapFunc) handler.TypedMapFunc[client.Objec
 	return func(ctx context.Context, object client.Object) []request {
 		var requests []request
 		for _, peer := range peersOf(ctx, object) {
-			pods := e.onNode(ctx, v1alpha1.VirtualNodeName(peer.Name), "")
+			pods := e.list(ctx, client.MatchingFields{nodeNameField: v1alpha1.VirtualNodeName(peer.Name)})
 			for i := range pods {
 				requests = append(requests, requestFor(&pods[i]))
 			}
@@ -197,15 +197,10 @@ func (e podEvents) of(peersOf handler.MapFunc) handler.TypedMapFunc[client.Objec
 }
 
 func (e podEvents) ofNamespace(ctx context.Context, object client.Object) []request {
-	pods := &corev1.PodList{}
-	err := e.reader.List(ctx, pods, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot read pods from the cache")
-		return nil
-	}
 	var requests []request
-	for i := range pods.Items {
-		requests = append(requests, ofPod(ctx, &pods.Items[i])...)
+	pods := e.list(ctx, client.InNamespace(object.GetNamespace()))
+	for i := range pods {
+		requests = append(requests, ofPod(ctx, &pods[i])...)
 	}
 	return requests
 }

@@ -46,27 +46,29 @@ func (a *apiServer) summary(w http.ResponseWriter, r *http.Request, node *served
 
 // What /metrics/resource of a kubelet tells: metrics-server reads these names, and no others.
 var (
-	podLabels       = []string{"pod", "namespace"}
 	containerLabels = []string{"container", "pod", "namespace"}
 
-	nodeCPUSeconds  = prometheus.NewDesc("node_cpu_usage_seconds_total", "Cumulative cpu time consumed by the node in core-seconds", nil, nil)
-	nodeMemoryBytes = prometheus.NewDesc("node_memory_working_set_bytes", "Current working set of the node in bytes", nil, nil)
+	nodeDescs      = descsOf("node")
+	podDescs       = descsOf("pod", "pod", "namespace")
+	containerDescs = descsOf("container", containerLabels...)
 
-	podCPUSeconds = prometheus.NewDesc("pod_cpu_usage_seconds_total",
-		"Cumulative cpu time consumed by the pod in core-seconds", podLabels, nil)
-	podMemoryBytes = prometheus.NewDesc("pod_memory_working_set_bytes",
-		"Current working set of the pod in bytes", podLabels, nil)
-
-	containerCPUSeconds = prometheus.NewDesc("container_cpu_usage_seconds_total",
-		"Cumulative cpu time consumed by the container in core-seconds", containerLabels, nil)
-	containerMemoryBytes = prometheus.NewDesc("container_memory_working_set_bytes",
-		"Current working set of the container in bytes", containerLabels, nil)
 	containerStartSeconds = prometheus.NewDesc("container_start_time_seconds",
 		"Start time of the container since unix epoch in seconds", containerLabels, nil)
 
 	resourceScrapeError = prometheus.NewDesc("resource_scrape_error",
 		"1 if there was an error while getting container metrics, 0 otherwise", nil, nil)
 )
+
+// resourceDescs are the metrics of what something has consumed, and what it uses.
+type resourceDescs struct{ cpu, memory *prometheus.Desc }
+
+func descsOf(what string, labels ...string) resourceDescs {
+	return resourceDescs{
+		cpu: prometheus.NewDesc(what+"_cpu_usage_seconds_total",
+			"Cumulative cpu time consumed by the "+what+" in core-seconds", labels, nil),
+		memory: prometheus.NewDesc(what+"_memory_working_set_bytes", "Current working set of the "+what+" in bytes", labels, nil),
+	}
+}
 
 // resourceMetrics tells what the node and its pods use, as metrics-server wants it.
 func (a *apiServer) resourceMetrics(w http.ResponseWriter, r *http.Request, node *servedNode) error {
@@ -112,15 +114,15 @@ func (c resourceCollector) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	node := &c.stats.Node
-	c.collect(to, nodeCPUSeconds, node.CPU, nodeMemoryBytes, node.Memory)
+	collect(to, nodeDescs, node.CPU, node.Memory)
 	for i := range c.stats.Pods {
 		pod := &c.stats.Pods[i]
 		ofPod := []string{pod.PodRef.Name, pod.PodRef.Namespace}
-		c.collect(to, podCPUSeconds, pod.CPU, podMemoryBytes, pod.Memory, ofPod...)
+		collect(to, podDescs, pod.CPU, pod.Memory, ofPod...)
 		for j := range pod.Containers {
 			container := &pod.Containers[j]
 			labels := append([]string{container.Name}, ofPod...)
-			c.collect(to, containerCPUSeconds, container.CPU, containerMemoryBytes, container.Memory, labels...)
+			collect(to, containerDescs, container.CPU, container.Memory, labels...)
 			start := float64(container.StartTime.UnixNano()) / nano
 			to <- prometheus.MustNewConstMetric(containerStartSeconds, prometheus.GaugeValue, start, labels...)
 		}
@@ -129,16 +131,15 @@ func (c resourceCollector) Collect(to chan<- prometheus.Metric) {
 
 // collect tells what was consumed, as of then, also where nothing is told yet of memory: metrics-server leaves out pods
 // of which it does not know both, and whoever else reads a counter wants to know that it was zero at the start.
-func (c resourceCollector) collect(
-	to chan<- prometheus.Metric, consumed *prometheus.Desc, cpu *stats.CPUStats, used *prometheus.Desc, memory *stats.MemoryStats,
-	labels ...string,
+func collect(
+	to chan<- prometheus.Metric, as resourceDescs, cpu *stats.CPUStats, memory *stats.MemoryStats, labels ...string,
 ) {
 	if cpu != nil {
 		to <- prometheus.NewMetricWithTimestamp(cpu.Time.Time, prometheus.MustNewConstMetric(
-			consumed, prometheus.CounterValue, float64(*cpu.UsageCoreNanoSeconds)/nano, labels...))
+			as.cpu, prometheus.CounterValue, float64(*cpu.UsageCoreNanoSeconds)/nano, labels...))
 	}
 	if memory != nil {
 		to <- prometheus.NewMetricWithTimestamp(memory.Time.Time, prometheus.MustNewConstMetric(
-			used, prometheus.GaugeValue, float64(*memory.WorkingSetBytes), labels...))
+			as.memory, prometheus.GaugeValue, float64(*memory.WorkingSetBytes), labels...))
 	}
 }
