@@ -2,6 +2,7 @@ package advertisement
 
 import (
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,11 +81,10 @@ func (i *images) of(peer string) []v1alpha1.Image {
 
 func imagesOf(pod *corev1.Pod) map[string]bool {
 	named := map[string]bool{}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			if containers[i].Image != "" {
-				named[containers[i].Image] = true
-			}
+	containers := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	for i := range containers {
+		if containers[i].Image != "" {
+			named[containers[i].Image] = true
 		}
 	}
 	return named

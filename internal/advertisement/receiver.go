@@ -180,8 +180,7 @@ func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Ti
 	if f.copy, err = r.held(ctx, peer); err != nil {
 		return f, err
 	}
-	var open bool
-	if f.link, open = r.links.Get(peer.Name); !open {
+	if f.link, _ = r.links.Get(peer.Name); f.link == nil {
 		return f, nil
 	}
 	mirror := f.link.FollowOne(advertisements, f.link.TenantNamespace(), peer.Spec.ClusterID)

@@ -80,7 +80,8 @@ func recordOf(ad *v1alpha1.Advertisement) record {
 
 // store writes the record onto the copy.
 func (r record) store(ad *v1alpha1.Advertisement) {
-	stored := map[string]string{v1alpha1.AnnotationTerms: r.terms, v1alpha1.AnnotationPrevious: r.previous, v1alpha1.AnnotationAccepted: "", exchange.AnnotationReceived: ""}
+	stored := map[string]string{v1alpha1.AnnotationTerms: r.terms, v1alpha1.AnnotationPrevious: r.previous}
+	stored[v1alpha1.AnnotationAccepted], stored[exchange.AnnotationReceived] = "", ""
 	if r.accepted {
 		stored[v1alpha1.AnnotationAccepted] = "true"
 	}
