@@ -44,11 +44,11 @@ const (
 
 // Reasons of conditions, acknowledgements and events.
 const (
-	// ReasonReady means that nothing is amiss.
+	// ReasonReady means that nothing is wrong.
 	ReasonReady = "Ready"
 	// ReasonPending means that the object was not looked at yet, or waits for another one.
 	ReasonPending = "Pending"
-	// ReasonNotConsumed means that we do not consume from this peer, so there is nothing to reach over there.
+	// ReasonNotConsumed means that we do not consume from this peer, so there is nothing to reach at the peer.
 	ReasonNotConsumed = "NotConsumed"
 	// ReasonNoNetworkFabric means that there is no network between the pods of the two clusters.
 	ReasonNoNetworkFabric = "NoNetworkFabric"

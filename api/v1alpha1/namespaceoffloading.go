@@ -344,7 +344,7 @@ type ClusterOffloading struct {
 	// +kubebuilder:validation:MaxLength=40
 	Peer string `json:"peer"`
 
-	// twin is the namespace over there.
+	// twin is the namespace at the peer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Twin string `json:"twin,omitempty"`

@@ -144,7 +144,7 @@ func (v peerVerb) setAccess(peer *v1alpha1.Peer) error {
 	suspended := peer.Access() == v1alpha1.AccessSuspended
 	switch {
 	case !peer.HasRole(v1alpha1.RoleConsumer):
-		return fmt.Errorf("it runs no pods here: it is no consumer. To run no more pods of this cluster over there: kubectl cordon %s",
+		return fmt.Errorf("it runs no pods here: it is no consumer. To run no more pods of this cluster at the peer: kubectl cordon %s",
 			v1alpha1.VirtualNodeName(peer.Name))
 	case !peer.DeletionTimestamp.IsZero():
 		return errors.New("it is being deleted: this cluster leaves it already")

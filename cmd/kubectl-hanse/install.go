@@ -139,7 +139,7 @@ func newUninstallCommand(global *globalFlags) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Remove Hanse from a cluster, and everything that it made there",
 		Long: "Leaves all peers, removes their namespaces and virtual nodes, and then Hanse with its kinds and policies. The\n" +
-			"cluster is then as it was before. Nothing is removed while pods still run over there, or pods of others here.",
+			"cluster is then as it was before. Nothing is removed while pods still run at peers, or pods of others here.",
 		Example: `  # Remove Hanse
   kubectl hanse uninstall
 

@@ -31,7 +31,7 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 		Long: "Ends both directions at once. Our pods are moved away from the peer, the peer is asked to move its pods away from\n" +
 			"here, and then each side removes what it has made for the other, so that nothing is left: it is enough to say this\n" +
 			"on one side. While pods run, it is refused until --drain says what becomes of them.\n\n" +
-			"If the peer does not answer within five minutes, what it has here ends without it. Our own pods over there are\n" +
+			"If the peer does not answer within five minutes, what it has here ends without it. Our own pods at the peer are\n" +
 			"waited for as long as it takes; when the peer is gone for ever, --force does not wait for anything. A signed record\n" +
 			"is then kept for 30 days, by which a peer that comes back after all knows that it has to clean up.",
 		Example: `  # No pods run
@@ -56,8 +56,8 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 		},
 	}
 	f := command.Flags()
-	f.Var(oneOf(&flags.drain, "wait", "now"), "drain", "what becomes of our pods over there: wait (they are evicted, which keeps PodDisruptionBudgets) or now (they are deleted)")
-	f.BoolVar(&flags.force, "force", false, "wait for nothing over there: the peer is gone for ever, or cannot be asked")
+	f.Var(oneOf(&flags.drain, "wait", "now"), "drain", "what becomes of our pods at the peer: wait (they are evicted, which keeps PodDisruptionBudgets) or now (they are deleted)")
+	f.BoolVar(&flags.force, "force", false, "wait for nothing at the peer: the peer is gone for ever, or cannot be asked")
 	f.BoolVar(&flags.forget, "forget", false, "with --force, keep no record for a peer that comes back")
 	flags.bind(f, 10*time.Minute, "nothing is left")
 	return command

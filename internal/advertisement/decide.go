@@ -20,14 +20,14 @@ type facts struct {
 	copy *v1alpha1.Advertisement // in our own cluster, nil if there is none
 	link *peers.Link             // nil if there is none
 
-	synced     bool                       // the advertisements over there are known
+	synced     bool                       // the advertisements at the peer are known
 	mirrorErr  error                      // why they may not be up to date
-	raw        *unstructured.Unstructured // the advertisement over there to answer, nil if there is none
+	raw        *unstructured.Unstructured // the advertisement at the peer to answer, nil if there is none
 	offer      *v1alpha1.Advertisement    // the same, decoded, nil if that failed
 	heldBack   time.Duration              // for how long a newer one is not looked at yet
 	malformed  error                      // why that failed, or why there is no message to look at
 	unstorable error                      // why our own cluster cannot store the copy
-	withdrawn  bool                       // the API server over there says that there is none
+	withdrawn  bool                       // the peer's API server says that there is none
 
 	arrived time.Time // when the offer came in for the first time, by our own clock
 	terms   string    // the fingerprint of the offer's terms; empty unless it is worth asking the policies about it

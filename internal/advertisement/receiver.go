@@ -192,7 +192,7 @@ func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Ti
 	if f.raw, f.heldBack = r.admit(peer.Name, messageIn(mirror, peer), now); f.raw != nil {
 		f.offer, f.malformed = exchange.Decode(f.raw.Object)
 		if f.heldBack > 0 || f.mirrorErr != nil || !peer.Protocol().Advertisements {
-			f.raw = nil // there is, or may be, a newer version over there, which will be answered; or nobody to be answered
+			f.raw = nil // there is, or may be, a newer version at the peer, which will be answered; or nobody to be answered
 		}
 		return f, nil
 	}

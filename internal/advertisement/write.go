@@ -151,7 +151,7 @@ func withStatus(raw *unstructured.Unstructured, status any) *unstructured.Unstru
 	return object
 }
 
-// providerStatus reads the answer that stands over there. One that cannot be read is none: we write it anew.
+// providerStatus reads the answer that stands at the peer. One that cannot be read is none: we write it anew.
 func providerStatus(raw *unstructured.Unstructured) v1alpha1.AdvertisementStatus {
 	status := v1alpha1.AdvertisementStatus{}
 	content, found, err := unstructured.NestedMap(raw.Object, "status")

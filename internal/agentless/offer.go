@@ -144,7 +144,7 @@ func (s survey) offer(peer *v1alpha1.Peer, labelKeys []string) (*v1alpha1.Advert
 	offer.ClusterID = peer.Spec.ClusterID
 	offer.Availability = complete(capacity.Availability(peer.Name, claims))
 	offer.LargestPod = capacity.LargestPod(peer.Name, claims)
-	offer.Network = nil // nothing over there could make a tunnel
+	offer.Network = nil // nothing at the peer could make a tunnel
 	return &offer, ""
 }
 

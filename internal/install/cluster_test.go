@@ -186,7 +186,7 @@ func TestRemovingIsRefusedWhilePodsNeedHanse(t *testing.T) {
 		Name: "hanse-turin", Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode},
 	}}
 	for name, object := range map[string]client.Object{
-		"ours over there": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{NodeName: "hanse-turin"}},
+		"ours at the peer": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{NodeName: "hanse-turin"}},
 		"theirs here":     &v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-turin-abcdef", Name: "web"}},
 	} {
 		t.Run(name, func(t *testing.T) {

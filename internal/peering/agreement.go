@@ -35,7 +35,7 @@ func unclaimed(f *invitation) *condition {
 	switch {
 	case f.secret != nil && f.peer.Spec.Invitation != nil && !f.over(0):
 		return isFalse(v1alpha1.ReasonInvited, "The invitation waits to be used: `kubectl hanse invite %s` prints it, and "+
-			"`kubectl hanse join` over there uses it", f.peer.Name)
+			"`kubectl hanse join` in the peer uses it", f.peer.Name)
 	case f.peer.Spec.Invitation == nil:
 		return isFalse(v1alpha1.ReasonNotInvited, "The peer has no invitation: run `kubectl hanse invite %s`", f.peer.Name)
 	default:

@@ -120,7 +120,7 @@ func (c *sessionStep) ask(ctx context.Context, o *observation, offer *offer) (tr
 	return answerOf(offer, claim)
 }
 
-// makeClaim makes our claim over there. That another was faster shows at the next look.
+// makeClaim makes our claim at the peer. That another was faster shows at the next look.
 func (c *sessionStep) makeClaim(ctx context.Context, o *observation, offer *offer, claimant Claimant) error {
 	sealed, err := c.inviteBack(ctx, o.peer, offer)
 	if err != nil {
@@ -210,7 +210,7 @@ func directions(peer *v1alpha1.Peer, invitation *trust.Invitation) string {
 var errReplaced = fails(v1alpha1.ReasonInvitationUsed, "The peer has made a newer invitation for us while we used this one: join "+
 	"with the newer one")
 
-// confirm makes our claim over there say that we are here to stay, and which version of Hanse we run.
+// confirm makes our claim at the peer say that we are here to stay, and which version of Hanse we run.
 func (c *sessionStep) confirm(ctx context.Context, o *observation, s *session) error {
 	link, err := c.links.Ensure(ctx, o.peer)
 	if err != nil {

@@ -225,7 +225,7 @@ type Link interface { //nolint:interfacebloat // all that peering does over a li
 	Server() string
 	// Invitation is the id of the invitation by which we joined, "" if the link was made by hand.
 	Invitation() string
-	// TenantNamespace is our namespace over there.
+	// TenantNamespace is our namespace at the peer.
 	TenantNamespace() string
 	// Client reads and writes at the peer.
 	Client() client.Client

@@ -194,7 +194,7 @@ func (p *provider) invitation(id string, change ...func(*trust.Invitation)) *tru
 	return i
 }
 
-// claim is ours over there, or nil.
+// claim is ours at the peer, or nil.
 func (p *provider) claim() *v1alpha1.PeeringClaim {
 	p.world.t.Helper()
 	claim := &v1alpha1.PeeringClaim{}

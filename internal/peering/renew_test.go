@@ -107,7 +107,7 @@ func TestARenewalThatFails(t *testing.T) {
 	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonUnauthorized)
 	w.expectEvents(v1alpha1.ReasonUnauthorized)
 
-	w.provider.err = nil // it was a mistake over there
+	w.provider.err = nil // it was a mistake at the peer
 	w.until(w.clock.Now().Add(time.Hour))
 	w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
 }

@@ -31,9 +31,9 @@ type Credentials struct {
 	// CA are the certificates, in PEM, that those of the servers are signed by. Empty means those that every computer
 	// knows.
 	CA []byte
-	// Namespace is our tenant namespace over there.
+	// Namespace is our tenant namespace at the peer.
 	Namespace string
-	// Token is our bearer token over there.
+	// Token is our bearer token at the peer.
 	Token string
 	// Invitation is the id of the invitation by which we joined, or empty if the link was made by hand.
 	Invitation string

@@ -72,7 +72,7 @@ func (l *Link) keeps(secret *corev1.Secret) bool {
 // Peer returns the name of the Peer that the link leads to.
 func (l *Link) Peer() string { return l.peer }
 
-// TenantNamespace returns the name of the namespace over there in which our messages live.
+// TenantNamespace returns the name of the namespace at the peer in which our messages live.
 func (l *Link) TenantNamespace() string { return l.account.namespace }
 
 // Invitation returns the id of the invitation by which we joined the peer, or nothing if the link was made by hand.

@@ -342,7 +342,7 @@ func differing(a, b map[types.NamespacedName]client.Object) []types.NamespacedNa
 	return keys
 }
 
-// Watch mirrors the Subject in the namespace over there until ctx ends or the link is closed, and calls changed for each
+// Watch mirrors the Subject in the namespace at the peer until ctx ends or the link is closed, and calls changed for each
 // object that may have changed. It is for Transports, which make another link of this one: controllers use Follow and
 // Changes, by which all who follow the same share one mirror.
 func (l *Link) Watch(

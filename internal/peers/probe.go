@@ -117,7 +117,7 @@ func (l *Link) Tombstone(ctx context.Context) (string, error) {
 	return statement, nil
 }
 
-// getConfigMap returns the ConfigMap in our tenant namespace over there, as the peer's API server wrote it.
+// getConfigMap returns the ConfigMap in our tenant namespace at the peer, as the peer's API server wrote it.
 func (l *Link) getConfigMap(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()

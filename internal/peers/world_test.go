@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	token  = "secret-token"
-	tenant = "hanse-peer-lubeck" // our tenant namespace over there
+	tenant = "hanse-peer-lubeck" // our tenant namespace at the peer
 )
 
 func testScheme(t testing.TB) *runtime.Scheme {

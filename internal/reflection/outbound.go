@@ -82,7 +82,7 @@ func IsSkipped(source metav1.Object) bool {
 		source.GetAnnotations()[v1alpha1.LabelSkipReflection] == "true"
 }
 
-// metadata is that of the copy. Annotations stay at home: they speak to controllers, and those over there are another's.
+// metadata is that of the copy. Annotations stay at home: they speak to controllers, and those at the peer are another's.
 // For the same reason labels of Kubernetes, of its projects and of Hanse stay.
 func metadata(source metav1.Object, twin string) metav1.ObjectMeta {
 	labels := map[string]string{v1alpha1.LabelReflected: "true"}

@@ -1,5 +1,5 @@
 // Package reflector takes out to providers what offloaded pods refer to: it keeps copies of ConfigMaps and Secrets in
-// the twin namespaces over there, exactly as long as a pod on the virtual node of that provider refers to them.
+// the twin namespaces at the peer, exactly as long as a pod on the virtual node of that provider refers to them.
 //
 // Two small controllers share the work. granter lets the manager read these kinds in the namespaces that pods leave
 // from, and nowhere else. copier looks at the objects of one kind, in one namespace, for one peer. Whoever keeps the Peer

@@ -27,7 +27,7 @@ const maxNote = 1024
 type move struct {
 	request
 	reflection.Step
-	twin string        // the namespace over there
+	twin string        // the namespace at the peer
 	peer client.Client // the way to it
 }
 
@@ -151,7 +151,7 @@ func isAnswer(err error) bool {
 	return errors.As(err, &status) && status.Status().Code > 0 && status.Status().Code < 500
 }
 
-// tellMissing makes an event on each pod that refers to an object that is not there at home: over there the pod's own
+// tellMissing makes an event on each pod that refers to an object that is not there at home: at the peer the pod's own
 // kubelet says so to nobody but the provider. The reasons are those that users of virtual nodes know.
 func (c *copier) tellMissing(ctx context.Context, req request, seen reflection.Sight) error {
 	lacks := func(name string) bool { return seen.Sources[name] == nil }

@@ -192,7 +192,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// A resize at home is one of the running container over there.
+// A resize at home is one of the running container at the peer.
 func TestResizeInPlace(t *testing.T) {
 	ctx := shared(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)

@@ -15,7 +15,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// A user chooses what the namespace is called over there, where the provider's administrator lets that cluster choose.
+// A user chooses what the namespace is called at the peer, where the provider's administrator lets that cluster choose.
 func TestTwinNameIsChosen(t *testing.T) {
 	ctx := alone(t)
 	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
