@@ -145,7 +145,7 @@ func (c *offloadings) place(ctx context.Context, request reconcile.Request, seen
 	case seen.invalid != nil:
 		seen.placed.condition = condition(v1alpha1.ConditionPlaced, v1alpha1.ReasonInvalidField, seen.invalid.Error())
 		seen.placed.condition.ObservedGeneration = offloading.Generation
-		return 0, nil
+		return 0, nil //nolint:nilerr // the status tells the user; trying again cannot help
 	case seen.placement.Strategy() == v1alpha1.StrategyLocal:
 		seen.placed = outcome{}
 		return 0, nil
