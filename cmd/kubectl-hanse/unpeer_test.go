@@ -37,10 +37,10 @@ func TestUnpeerIsRefusedWhilePodsRun(t *testing.T) {
 		flags   unpeerFlags
 		says    []string // none if it is fine
 	}{
-		"at the peer":             {objects: []client.Object{away("hamburg")}, says: []string{"shop/ours", "--drain=wait", "--drain=now"}},
+		"at the peer":            {objects: []client.Object{away("hamburg")}, says: []string{"shop/ours", "--drain=wait", "--drain=now"}},
 		"here":                   {objects: guest("hamburg"), says: []string{"shop-hamburg/web", "--drain=wait"}},
-		"at the peer, to evict":   {objects: []client.Object{away("hamburg")}, flags: unpeerFlags{drain: "wait"}},
-		"at the peer, to delete":  {objects: []client.Object{away("hamburg")}, flags: unpeerFlags{drain: "now"}},
+		"at the peer, to evict":  {objects: []client.Object{away("hamburg")}, flags: unpeerFlags{drain: "wait"}},
+		"at the peer, to delete": {objects: []client.Object{away("hamburg")}, flags: unpeerFlags{drain: "now"}},
 		"everywhere, by force":   {objects: append(guest("hamburg"), away("hamburg")), flags: unpeerFlags{force: true}},
 		"somewhere else only":    {objects: append(guest("bremen"), away("bremen"))},
 		"nowhere, but a twin is": {objects: guest("hamburg")[:1]},

@@ -187,7 +187,7 @@ func TestRemovingIsRefusedWhilePodsNeedHanse(t *testing.T) {
 	}}
 	for name, object := range map[string]client.Object{
 		"ours at the peer": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{NodeName: "hanse-turin"}},
-		"theirs here":     &v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-turin-abcdef", Name: "web"}},
+		"theirs here":      &v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-turin-abcdef", Name: "web"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, node, object)
