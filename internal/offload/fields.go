@@ -186,29 +186,27 @@ func (r *rule) firstRefused(value reflect.Value) *refusedField {
 }
 
 func (f *fieldLine) judge(value reflect.Value) *refusedField {
-	if value.Kind() == reflect.Pointer && value.IsNil() {
+	if value.Kind() == reflect.Pointer && value.IsNil() || f.check == nil && !f.coversAllBelow() {
 		return nil
 	}
-	found := &refusedField{}
+	failing := ""
 	if f.check != nil {
 		values := texts(value)
 		i := slices.IndexFunc(values, func(text string) bool { return !f.check(text) })
 		if i < 0 {
 			return nil
 		}
-		found.value = values[i]
+		failing = values[i]
 	}
 	switch {
-	case f.check == nil && !f.coversAllBelow():
-		return nil
 	case isEmpty(value) && f.coversAllBelow():
 		value.SetZero()
 		return nil
-	case f.verdict != dropped:
-		found.why = f.why
+	case f.verdict == dropped:
+		return &refusedField{path: singlePath(value), value: failing}
+	default:
+		return &refusedField{path: singlePath(value), value: failing, why: f.why}
 	}
-	found.path = singlePath(value)
-	return found
 }
 
 // texts returns the text, or true or false, of a value, or those of a list.
