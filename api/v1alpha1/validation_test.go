@@ -101,6 +101,8 @@ const (
 		spec: {placement: {strict: true, classes: [
 			{name: $CLASS, podLabels: $LABELS, prefer: $PREFER, maxPrice: {amount: $AMOUNT, currency: EUR}},
 			{name: web, podLabels: {app: web}} $MORE]}}}`
+	onOffloading = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: x},
+		spec: {$FIELD: $VALUE}}`
 	mapping = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceMapping, metadata: {name: $NAME, namespace: x},
 		spec: {homeNamespace: $HOME}}`
 	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
@@ -190,6 +192,12 @@ func TestRules(t *testing.T) {
 		{name: "a selector for a value that cannot be", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"WITH", `"two words"`}, want: "matchLabels"},
 		{name: "a requirement on a label that cannot be", plural: "namespaceoffloadings", template: offloading, good: goodOffloading, change: []string{"KEY", `"a/b/c"`}, want: "must be a label key"},
 
+		{name: "an offloading with a time", plural: "namespaceoffloadings", template: onOffloading, change: []string{"FIELD", "placementTimeout", "VALUE", "30s"}},
+		{name: "an offloading with no time to place", plural: "namespaceoffloadings", template: onOffloading, change: []string{"FIELD", "placementTimeout", "VALUE", "1ms"}, want: "placementTimeout must be at least 1s"},
+		{name: "an offloading with days to scale up", plural: "namespaceoffloadings", template: onOffloading, change: []string{"FIELD", "scaleUpTimeout", "VALUE", "25h"}, want: "at most 24h"},
+		{name: "an offloading that replaces after months", plural: "namespaceoffloadings", template: onOffloading, change: []string{"FIELD", "replaceAfter", "VALUE", "721h"}, want: "at most 720h"},
+		{name: "an offloading with a twin of a chosen name", plural: "namespaceoffloadings", template: onOffloading, change: []string{"FIELD", "twin", "VALUE", "{naming: Chosen, name: store}"}},
+		{name: "an offloading with a twin of a name that cannot be", plural: "namespaceoffloadings", template: onOffloading, change: []string{"FIELD", "twin", "VALUE", "{naming: Chosen, name: A_b}"}, want: "name"},
 		{name: "a placement", plural: "namespaceoffloadings", template: placement, good: goodPlacement},
 		{name: "a placement that prefers nonsense", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"PREFER", "Beauty"}, want: "Unsupported value"},
 		{name: "a placement below nothing", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"AMOUNT", `"-0.05"`}, want: "must not be negative"},
