@@ -39,7 +39,7 @@ func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link Link, config C
 	if peer.Protocol().Identity {
 		return link.ClusterInfo(ctx)
 	}
-	hello := peers.ClusterInfo{}
+	info := peers.ClusterInfo{}
 	for _, namespace := range peer.Spec.Namespaces {
 		for _, right := range neededRights {
 			for verb := range strings.FieldsSeq(right.verbs) {
@@ -47,13 +47,13 @@ func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link Link, config C
 				if err := checkRight(ctx, link, authorizationv1.ResourceAttributes{
 					Namespace: namespace, Verb: verb, Group: right.group, Resource: right.resource,
 				}); err != nil {
-					return hello, err
+					return info, err
 				}
-				hello.RoundTrip = config.Clock.Since(start)
+				info.RoundTrip = config.Clock.Since(start)
 			}
 		}
 	}
-	return hello, nil
+	return info, nil
 }
 
 func checkRight(ctx context.Context, link Link, right authorizationv1.ResourceAttributes) error {

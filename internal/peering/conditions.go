@@ -48,23 +48,23 @@ func authenticated(o *observation) *condition {
 	if !o.peer.Protocol().Identity {
 		return isTrue("The peer knows this cluster, and lets it run pods in the namespaces that spec.namespaces names")
 	}
-	return identified(o.peer, o.contact.probe.hello)
+	return identified(o.peer, o.contact.probe.info)
 }
 
 // identified is whether the cluster that answers is the one that the Peer names.
-func identified(peer *v1alpha1.Peer, hello peers.ClusterInfo) *condition {
+func identified(peer *v1alpha1.Peer, info peers.ClusterInfo) *condition {
 	switch {
 	case peer.Spec.ClusterID == "":
 		return isFalse(v1alpha1.ReasonPending, "The cluster that answers calls itself %q, and this Peer does not say which "+
-			"it should be: if that is the one, set spec.clusterID to it", hello.ClusterID)
-	case hello.ClusterID != peer.Spec.ClusterID:
+			"it should be: if that is the one, set spec.clusterID to it", info.ClusterID)
+	case info.ClusterID != peer.Spec.ClusterID:
 		return isFalse(v1alpha1.ReasonClusterIDMismatch, "The cluster that answers calls itself %q, but this Peer is "+
 			"%q: the credentials in Secret %s lead to another cluster; replace them, or make a Peer for that cluster",
-			hello.ClusterID, peer.Spec.ClusterID, secretName(peer, v1alpha1.LinkSecret))
-	case peer.Spec.PublicKey != "" && hello.PublicKey != "" && hello.PublicKey != peer.Spec.PublicKey:
+			info.ClusterID, peer.Spec.ClusterID, secretName(peer, v1alpha1.LinkSecret))
+	case peer.Spec.PublicKey != "" && info.PublicKey != "" && info.PublicKey != peer.Spec.PublicKey:
 		return isFalse(v1alpha1.ReasonKeyMismatch, "The cluster that answers has the id of this Peer and another key, %s: "+
 			"ask its administrator whether it was installed anew. If so, set spec.publicKey to that; if not, it is an impostor",
-			hello.PublicKey)
+			info.PublicKey)
 	default:
 		return isTrue("The peer knows this cluster, and is the cluster that this Peer names")
 	}
@@ -226,8 +226,8 @@ type software struct {
 // theirSoftware returns what the peer runs. One that we consume from introduces itself, and a mere consumer has written
 // it into its claim.
 func theirSoftware(o *observation) (software, bool) {
-	if hello := o.contact.probe.hello; unasked(o) == nil {
-		return software{hello.Version, hello.APIVersions}, authenticated(o).ok()
+	if info := o.contact.probe.info; unasked(o) == nil {
+		return software{info.Version, info.APIVersions}, authenticated(o).ok()
 	}
 	if o.peer.HasRole(v1alpha1.RoleConsumer) && accepted(o.claim) && o.claim.Spec.Version != "" {
 		return software{version: o.claim.Spec.Version}, true

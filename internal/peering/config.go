@@ -105,12 +105,13 @@ func (c *Config) Validate() error {
 		problem string
 	}{
 		{c.Version == "" || len(c.Version) > 64, "the version must have 1 to 64 characters"},
-		{min(c.ProbePeriod, c.PartingDeadline, c.TombstoneLife) <= 0,
-			"the probe period, the parting deadline and the life of a tombstone must be positive"},
+		{min(c.ProbePeriod, c.PartingDeadline, c.TombstoneLife) <= 0, "probe period, parting deadline and life of a tombstone must be positive"},
 		{c.BandwidthInterval != 0 && c.BandwidthInterval < time.Minute, "the bandwidth interval must be 0 or at least 1m"},
 		{c.SessionLife < minTokenLife, "the life of a session must be at least 10m"},
-		{c.RenewalPeriod < minInterval || c.RenewalPeriod > c.SessionLife/2,
-			"the renewal period must be between 1s and half of the session's life"},
+		{
+			c.RenewalPeriod < minInterval || c.RenewalPeriod > c.SessionLife/2,
+			"the renewal period must be between 1s and half of the session's life",
+		},
 	} {
 		if check.fails {
 			problems = append(problems, errors.New(check.problem))

@@ -154,38 +154,38 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "hanse-cluster")
 	tests := map[string]struct {
-		ensure, hello error
-		id, version   string
-		key           ed25519.PrivateKey
-		apis          []string
-		kind          string
-		status        metav1.ConditionStatus
-		reason        string
-		says          string
+		ensure, info error
+		id, version  string
+		key          ed25519.PrivateKey
+		apis         []string
+		kind         string
+		status       metav1.ConditionStatus
+		reason       string
+		says         string
 	}{
 		"broken Secret": {
 			ensure: fmt.Errorf("%w: Secret x: it is not a kubeconfig", peers.ErrCredentialsInvalid),
 			kind:   v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonCredentialsInvalid, says: "not a kubeconfig",
 		},
 		"no answer": {
-			hello: fmt.Errorf("%w: %w", peers.ErrUnreachable, refused),
-			kind:  v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonUnreachable, says: "connection refused",
+			info: fmt.Errorf("%w: %w", peers.ErrUnreachable, refused),
+			kind: v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonUnreachable, says: "connection refused",
 		},
 		"untrusted": {
-			hello: fmt.Errorf("%w: x509: the time is 12:00:01", peers.ErrCredentialsInvalid),
-			kind:  v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonCredentialsInvalid, says: "does not trust",
+			info: fmt.Errorf("%w: x509: the time is 12:00:01", peers.ErrCredentialsInvalid),
+			kind: v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonCredentialsInvalid, says: "does not trust",
 		},
 		"unauthorized": {
-			hello: peers.ErrUnauthorized,
-			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonUnauthorized, says: "invite --renew",
+			info: peers.ErrUnauthorized,
+			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonUnauthorized, says: "invite --renew",
 		},
 		"not introduced": {
-			hello: notFound,
-			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonPending, says: "role Consumer",
+			info: notFound,
+			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonPending, says: "role Consumer",
 		},
 		"nonsense": {
-			hello: peers.ErrTooLarge,
-			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonMalformed, says: "makes no sense",
+			info: peers.ErrTooLarge,
+			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonMalformed, says: "makes no sense",
 		},
 		"another cluster": {
 			id:   "c-bremen",
@@ -196,8 +196,8 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonKeyMismatch, says: public(ourKey),
 		},
 		"suspended": {
-			hello: peers.ErrForbidden,
-			kind:  v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonForbidden, says: "suspended us",
+			info: peers.ErrForbidden,
+			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonForbidden, says: "suspended us",
 		},
 		"another API": {
 			apis: []string{"v1", "v1beta1"},
@@ -211,17 +211,17 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-			w.links.err, w.links.link.err = test.ensure, test.hello
+			w.links.err, w.links.link.err = test.ensure, test.info
 			if test.id != "" {
-				w.links.link.hello.ClusterID = test.id
+				w.links.link.info.ClusterID = test.id
 			}
 			if test.version != "" {
-				w.links.link.hello.Version = test.version
+				w.links.link.info.Version = test.version
 			}
 			if test.key != nil {
-				w.links.link.hello.PublicKey = public(test.key)
+				w.links.link.info.PublicKey = public(test.key)
 			}
-			w.links.link.hello.APIVersions = test.apis
+			w.links.link.info.APIVersions = test.apis
 			w.reconcile()
 			w.expect(test.kind, test.status, test.reason)
 			w.expect(v1alpha1.ConditionReady, no, test.reason)
@@ -257,7 +257,7 @@ func TestProbesBackOff(t *testing.T) {
 			t.Errorf("pause %d is %s, want about %s", i, pause, least)
 		}
 	}
-	w.links.link = &fakeLink{hello: w.links.link.hello}
+	w.links.link = &fakeLink{info: w.links.link.info}
 	if pause := w.reconcile().RequeueAfter; pause < 30*time.Second || pause > 36*time.Second || w.links.link.asked == 0 {
 		t.Errorf("with new credentials: probed %d times, next in %s", w.links.link.asked, pause)
 	}

@@ -3,7 +3,7 @@
 //
 //	tenantStep     keeps the tenant namespace and what belongs in it       tenant.go
 //	inviteStep     makes invitations for consumers and answers claims      invite.go, invitation.go, claim.go
-//	calls          talks to the peer beside the reconciles                 contact.go
+//	calls          talks to the peer beside the reconciles                 observe.go
 //	  sessionStep  uses the invitation of a provider, and keeps our        join.go, offer.go, renew.go
 //	               session there alive
 //	  probeStep    asks a provider to introduce itself, and measures       probe.go

@@ -58,7 +58,7 @@ func (*fakeLinks) Claimant(context.Context, *trust.Invitation) (Claimant, error)
 // A fakeLink leads to a cluster of its own.
 type fakeLink struct {
 	links     *fakeLinks
-	hello     peers.ClusterInfo
+	info      peers.ClusterInfo
 	err       error
 	asked     int
 	wait      chan struct{} // until which there is no answer
@@ -102,13 +102,13 @@ func (l *fakeLinks) OverBudget(string) error { return l.over }
 // Changes implements Links. Tests look by themselves.
 func (*fakeLinks) Changes() source.Source { return nil }
 
-// Hello implements Link.
+// ClusterInfo implements Link.
 func (l *fakeLink) ClusterInfo(context.Context) (peers.ClusterInfo, error) {
 	l.asked++
 	if l.wait != nil {
 		<-l.wait
 	}
-	return l.hello, l.err
+	return l.info, l.err
 }
 
 func (*fakeLink) Server() string          { return "https://192.0.2.1:6443" }

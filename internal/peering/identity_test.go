@@ -60,7 +60,7 @@ func TestClusterIDNeverChanges(t *testing.T) {
 		t.Fatalf("got %q", id)
 	}
 	if id := w.identify(Config{}).ClusterID; id != "lubeck" {
-		t.Errorf("without a wish: got %q", id)
+		t.Errorf("without an id asked for: got %q", id)
 	}
 	if err := EnsureClusterInfo(t.Context(), w.client, &Config{ClusterID: "hamburg"}); err == nil {
 		t.Error("the id of this cluster was changed")

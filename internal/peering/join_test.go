@@ -344,13 +344,20 @@ func TestARenewedJoinGoesOnWithTheSamePeer(t *testing.T) {
 	}
 }
 
-func TestAJoinWaitsForItsRightsAndItsLink(t *testing.T) {
+// newHalfJoinedWorld is one in which the session is there, but the link is still that of before.
+func newHalfJoinedWorld(t *testing.T) *world {
+	t.Helper()
 	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
 	w.offered(w.provider.invitation("one"))
 	w.look()
 	w.provider.answer()
 	w.provider.stale = true
 	w.look()
+	return w
+}
+
+func TestAJoinWaitsForItsRightsAndItsLink(t *testing.T) {
+	w := newHalfJoinedWorld(t)
 	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining)
 	w.provider.stale, w.provider.err = false, apierrors.NewForbidden(schema.GroupResource{}, "claim", nil)
 	w.look()
@@ -361,12 +368,7 @@ func TestAJoinWaitsForItsRightsAndItsLink(t *testing.T) {
 }
 
 func TestAClaimOfAnotherIsNotTouched(t *testing.T) {
-	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
-	w.offered(w.provider.invitation("one"))
-	w.look()
-	w.provider.answer()
-	w.provider.stale = true
-	w.look()
+	w := newHalfJoinedWorld(t)
 	w.provider.stale = false
 	w.provider.forget()
 	other := &v1alpha1.PeeringClaim{
@@ -384,12 +386,7 @@ func TestAClaimOfAnotherIsNotTouched(t *testing.T) {
 }
 
 func TestANewerInvitationIsNotThrownAwayWithTheUsedOne(t *testing.T) {
-	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
-	w.offered(w.provider.invitation("one"))
-	w.look()
-	w.provider.answer()
-	w.provider.stale = true
-	w.look()
+	w := newHalfJoinedWorld(t)
 	w.provider.stale = false
 	put := false
 	w.fail = func(bool) error { // between our last look and the deletion

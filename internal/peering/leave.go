@@ -134,7 +134,7 @@ func (c *leaveStep) leave(ctx context.Context, peer *v1alpha1.Peer, seen *partin
 func (c *leaveStep) leaveOver(
 	ctx context.Context, peer *v1alpha1.Peer, seen *parting, link Link, node obstacle,
 ) (obstacle, error) {
-	if hello, err := link.ClusterInfo(ctx); err == nil && identified(peer, hello).status == metav1.ConditionFalse {
+	if info, err := link.ClusterInfo(ctx); err == nil && identified(peer, info).status == metav1.ConditionFalse {
 		return node, nil // what we have at another cluster is not this Peer's to end
 	}
 	if text := tombstoneAt(ctx, link); text != "" && c.config.verify(peer, text, link.Invitation()) == nil {

@@ -131,7 +131,7 @@ func TestNothingIsEndedAtAnotherCluster(t *testing.T) {
 	}
 	w.reconcile()
 	w.linked()
-	w.links.link.hello.ClusterID = "bremen"
+	w.links.link.info.ClusterID = "bremen"
 	w.part()
 	w.finish()
 	if err := w.links.link.remote.Get(t.Context(), client.ObjectKeyFromObject(mapping), mapping); err != nil {

@@ -89,9 +89,9 @@ func disputed(node *corev1.Node, p *probe) bool {
 
 // A probe is how the last probe of one peer went, and when the next one is due.
 type probe struct {
-	link  Link
-	hello peers.ClusterInfo
-	err   error
+	link Link
+	info peers.ClusterInfo
+	err  error
 	// tombstone is what a peer that forbids us everything has left for us to find.
 	tombstone string
 	// unknownAt is when the peer was first found not to know us any more, zero while it does.
@@ -116,14 +116,14 @@ func (p *probe) ask(ctx context.Context, links Links, peer *v1alpha1.Peer, confi
 	if isNew {
 		p.link, p.failures, p.roundTrip = link, 0, roundTrip{}
 	}
-	hello := peers.ClusterInfo{}
+	info := peers.ClusterInfo{}
 	if err == nil {
-		hello, err = clusterInfoOf(ctx, peer, link, config)
+		info, err = clusterInfoOf(ctx, peer, link, config)
 	}
 	if isNew && err == nil {
-		hello, err = clusterInfoOf(ctx, peer, link, config) // the first one paid for the handshakes too
+		info, err = clusterInfoOf(ctx, peer, link, config) // the first one paid for the handshakes too
 	}
-	p.conclude(hello, err, config)
+	p.conclude(info, err, config)
 	if errors.Is(err, peers.ErrForbidden) {
 		p.tombstone = tombstoneAt(ctx, link)
 	}
@@ -139,13 +139,13 @@ func tombstoneAt(ctx context.Context, link Link) string {
 	return text
 }
 
-func (p *probe) conclude(hello peers.ClusterInfo, err error, config Config) {
-	p.hello, p.err, p.tombstone = hello, err, ""
+func (p *probe) conclude(info peers.ClusterInfo, err error, config Config) {
+	p.info, p.err, p.tombstone = info, err, ""
 	pause := config.ProbePeriod
 	if err == nil {
 		p.failures = 0
-		p.roundTrip = p.roundTrip.with(hello.RoundTrip)
-		roundTrips.Observe(hello.RoundTrip.Seconds())
+		p.roundTrip = p.roundTrip.with(info.RoundTrip)
+		roundTrips.Observe(info.RoundTrip.Seconds())
 	} else {
 		pause = min(firstRetry<<min(p.failures, 10), lastRetry)
 		p.failures++

@@ -27,7 +27,7 @@ func (w *world) nextProbe() {
 
 func TestProbeOfAPeerThatIsWellIsOneRequest(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-	w.links.link.hello.RoundTrip = ms // so short that nobody cares by how much it varies
+	w.links.link.info.RoundTrip = ms // so short that nobody cares by how much it varies
 	w.reconcile()
 	w.clock.Step(2 * firstRepair)
 	w.reconcile() // what was made is looked at once more

@@ -356,7 +356,7 @@ func TestWhatMakesUsLook(t *testing.T) {
 	}{
 		"nothing":                {func(*v1alpha1.Peer) {}, false},
 		"the spec":               {func(p *v1alpha1.Peer) { p.Generation++ }, true},
-		"the client rings":       {func(p *v1alpha1.Peer) { p.Annotations = map[string]string{v1alpha1.AnnotationJoin: "x"} }, true},
+		"the client announces":   {func(p *v1alpha1.Peer) { p.Annotations = map[string]string{v1alpha1.AnnotationJoin: "x"} }, true},
 		"another annotation":     {func(p *v1alpha1.Peer) { p.Annotations = map[string]string{"x": "y"} }, false},
 		"deletion":               {func(p *v1alpha1.Peer) { p.DeletionTimestamp = &metav1.Time{Time: start} }, true},
 		"our invitation is made": {condition(v1alpha1.ConditionJoined, v1alpha1.ReasonInvited), true},

@@ -104,7 +104,7 @@ func TestRoundTripOfAPeerIsToldAndForgotten(t *testing.T) {
 	}
 	w.expectGauge(0.010)
 
-	w.links.link.hello.RoundTrip = 50 * ms
+	w.links.link.info.RoundTrip = 50 * ms
 	w.clock.Step(time.Hour)
 	w.reconcile()
 	w.expectGauge(0.020)

@@ -123,7 +123,7 @@ func emptyWorld(t *testing.T, pick func(*Controller), objects ...client.Object) 
 		t: t, clock: clocktesting.NewFakeClock(start), recorder: &recorder{}, pick: pick, limit: -1, tokens: map[string]boundToken{},
 		config: Config{ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0"},
 	}
-	w.links = &fakeLinks{link: &fakeLink{hello: peers.ClusterInfo{
+	w.links = &fakeLinks{link: &fakeLink{info: peers.ClusterInfo{
 		ClusterID: "c-hamburg", Version: "v0.1.0", RoundTrip: 10 * time.Millisecond,
 	}}}
 	w.links.link.links = w.links
