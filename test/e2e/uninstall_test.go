@@ -53,15 +53,19 @@ func (c *cluster) objects(ctx context.Context) ([]string, error) {
 				return nil, fmt.Errorf("list %s: %w", kind, err)
 			}
 			for _, item := range list.Items {
-				if item.Namespace == corev1.NamespaceNodeLease && !strings.HasPrefix(item.Name, v1alpha1.VirtualNodeName("")) {
-					continue // of a node of the cluster's own, which gets its lease some time after it has joined
+				if !isNodeLease(item) {
+					names = append(names, fmt.Sprintf("%s %s/%s", kind.GroupResource(), item.Namespace, item.Name))
 				}
-				names = append(names, fmt.Sprintf("%s %s/%s", kind.GroupResource(), item.Namespace, item.Name))
 			}
 		}
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// isNodeLease says whether it is the lease of a node of the cluster's own, which gets it some time after it has joined.
+func isNodeLease(item metav1.PartialObjectMetadata) bool {
+	return item.Namespace == corev1.NamespaceNodeLease && !strings.HasPrefix(item.Name, v1alpha1.VirtualNodePrefix)
 }
 
 func (c *cluster) memoryFile() string {
