@@ -5,5 +5,5 @@
 // the status of both. The Peer controller says in condition Advertised what the status of the copy does.
 //
 // The object always holds the whole offer. A full message writes all of it; a partial one, which is also the renewal, only
-// what is free and when that was said. What is offered, and what of it is believed, is asked of the policies: see Decider.
+// what is free and when that was said. What is offered, and what of it is believed, is asked of the policies: see policy.Decider.
 package advertisement

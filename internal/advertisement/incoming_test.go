@@ -108,6 +108,9 @@ func (f *fakePolicies) Decide(_ context.Context, question policy.Question, input
 	return policy.Decision{Outcome: policy.Allow}, nil
 }
 
+// HasPolicies implements policy.Decider.
+func (*fakePolicies) HasPolicies(policy.Question) bool { return true }
+
 func (f *fakePolicies) OnChange(question policy.Question, changed func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,16 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-// A Decider asks the policies of this cluster's administrator.
-type Decider interface {
-	// Decide answers the question about what is in the input. An error means that there is no answer, which is not no.
-	Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error)
-	// OnChange has changed called after the policies of the question were changed. It is to be called before the manager
-	// starts.
-	OnChange(question policy.Question, changed func())
-}
-
-func decide(ctx context.Context, decider Decider, question policy.Question, known policy.Facts) (policy.Decision, error) {
+func decide(ctx context.Context, decider policy.Decider, question policy.Question, known policy.Facts) (policy.Decision, error) {
 	input, err := policy.NewInput(known)
 	if err != nil {
 		return policy.Decision{}, fmt.Errorf("put the advertisement into words for the policies: %w", err)

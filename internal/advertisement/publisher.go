@@ -40,7 +40,7 @@ const (
 type Publisher struct {
 	config   Config
 	client   client.Client
-	decider  Decider
+	decider  policy.Decider
 	clock    clock.Clock
 	recorder events.EventRecorder
 	capacity *capacity
@@ -54,7 +54,7 @@ type Publisher struct {
 //
 //nolint:revive // six parts, each of which is another thing
 func NewPublisher(
-	config Config, c client.Client, informers cache.Informers, decider Decider, clk clock.Clock, recorder events.EventRecorder,
+	config Config, c client.Client, informers cache.Informers, decider policy.Decider, clk clock.Clock, recorder events.EventRecorder,
 ) *Publisher {
 	return &Publisher{
 		config: config, client: c, decider: decider, clock: clk, recorder: recorder,

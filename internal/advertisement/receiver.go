@@ -56,7 +56,7 @@ type Receiver struct {
 	links    *peers.Links
 	clock    clock.PassiveClock
 	recorder events.EventRecorder
-	decider  Decider
+	decider  policy.Decider
 	table    *cachedTable
 	changed  signal       // the policies were changed
 	policies atomic.Int64 // how often they were
@@ -70,7 +70,7 @@ type Receiver struct {
 //
 //nolint:revive // six parts, each of which is another thing
 func NewReceiver(
-	config Config, c client.Client, links *peers.Links, decider Decider, clk clock.PassiveClock, recorder events.EventRecorder,
+	config Config, c client.Client, links *peers.Links, decider policy.Decider, clk clock.PassiveClock, recorder events.EventRecorder,
 ) *Receiver {
 	r := &Receiver{
 		config:   config,

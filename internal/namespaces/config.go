@@ -49,7 +49,7 @@ type Config struct {
 	// Links are the connections to peers.
 	Links *peers.Links
 	// Decider asks the policies about placement.
-	Decider Decider
+	Decider policy.Decider
 	// Clock tells the time.
 	Clock clock.Clock
 	// Events tells users of their NamespaceOffloadings.

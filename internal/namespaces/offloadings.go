@@ -22,14 +22,6 @@ import (
 
 const fieldOwner = client.FieldOwner("hanse-namespaces")
 
-// A Decider asks the policies.
-type Decider interface {
-	// Decide returns the answer to the question.
-	Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error)
-	// OnChange has changed called whenever other policies are in force for the question.
-	OnChange(question policy.Question, changed func())
-}
-
 // offloadings keeps the status of each NamespaceOffloading. A request names one, or is everything.
 type offloadings struct {
 	Config

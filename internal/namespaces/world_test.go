@@ -231,6 +231,9 @@ func (p *policies) Decide(ctx context.Context, question policy.Question, input p
 	return p.set.Decide(ctx, input)
 }
 
+// HasPolicies implements policy.Decider.
+func (*policies) HasPolicies(policy.Question) bool { return true }
+
 func (p *policies) OnChange(_ policy.Question, changed func()) {
 	p.changed = append(p.changed, changed)
 }

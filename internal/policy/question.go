@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -99,4 +100,16 @@ func Default(question Question) (Module, error) {
 		return Module{}, fmt.Errorf("read built-in policy: %w", err)
 	}
 	return Module{Name: "built-in:" + name, Source: string(source)}, nil
+}
+
+// A Decider asks the policies of this cluster's administrator. Package policymaker has the one that controllers use.
+type Decider interface {
+	// HasPolicies reports whether anything but the built-in default answers the question. While that is not known yet, it
+	// is true.
+	HasPolicies(question Question) bool
+	// Decide answers the question about what is in the input. An error means that there is no answer, which is not no.
+	Decide(ctx context.Context, question Question, input Input) (Decision, error)
+	// OnChange has the function called after the policies of the question were changed. Call OnChange before the manager
+	// starts.
+	OnChange(question Question, changed func())
 }

@@ -154,18 +154,6 @@ func quotaRefusal(err error) (reason, message string) {
 	}
 }
 
-// A Decider asks the policies of this cluster's administrator.
-type Decider interface {
-	// HasPolicies reports whether anything but the built-in default answers the question. While that is not known yet, it
-	// is true.
-	HasPolicies(question policy.Question) bool
-	// Decide answers the question about what is in the input. An error means that there is no answer, and the pod waits.
-	Decide(ctx context.Context, question policy.Question, input policy.Input) (policy.Decision, error)
-	// OnChange has the function called after the policies of the question were changed. Call OnChange before the manager
-	// starts.
-	OnChange(question policy.Question, changed func())
-}
-
 // consult asks the policies about a pod that is about to be made. It reports whether they let the pod in. If not, the
 // ShadowPod says so, and is looked at again when the policies or the Peer change, and before that.
 func (r *shadowPodReconciler) consult(ctx context.Context, seen *observation, peer *v1alpha1.Peer, pod *corev1.Pod, next *decision) bool {

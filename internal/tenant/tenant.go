@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
@@ -31,7 +32,7 @@ type Config struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
 	// Decider is asked about each pod that is made for a consumer.
-	Decider Decider
+	Decider policy.Decider
 	// Tracer records where the time goes that the pods of peers take to be ready. It may be nil.
 	Tracer *trace.Tracer
 }
