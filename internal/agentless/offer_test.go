@@ -1,7 +1,6 @@
 package agentless
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"strings"
@@ -11,20 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/peers/peerstest"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // market is a peer without Hanse, whose capacity is in memory.
@@ -38,22 +35,15 @@ type market struct {
 
 func newMarket(t *testing.T, there ...client.Object) *market {
 	t.Helper()
-	m := &market{t: t, clock: clocktesting.NewFakeClock(start), refused: map[string]bool{}}
-	m.remote = fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(there...).
-		WithInterceptorFuncs(interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				options := client.ListOptions{}
-				options.ApplyOptions(opts)
-				gvk, err := c.GroupVersionKindFor(list)
-				if err != nil {
-					return err
-				}
-				if m.refused[gvk.Kind] || options.Namespace == "" && m.refused["everywhere"] {
-					return apierrors.NewForbidden(schema.GroupResource{Resource: gvk.Kind}, "", nil)
-				}
-				return c.List(ctx, list, opts...)
-			},
-		}).Build()
+	m := &market{t: t, clock: clocktesting.NewFakeClock(testkit.Noon), refused: map[string]bool{}}
+	cluster := testkit.NewCluster(t, m.clock, there...)
+	cluster.OnRead(func(read testkit.Read) error {
+		if m.refused[read.Kind] || read.Namespace == "" && m.refused["everywhere"] {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: read.Kind}, "", nil)
+		}
+		return nil
+	})
+	m.remote = cluster.Client
 	config := Config{ClusterID: homeID, Interval: 10 * time.Minute, TimeToLive: 30 * time.Minute, Clock: m.clock}
 	m.surveyor = surveyor{config: config, reader: m.remote, peer: peer()}
 	return m
@@ -85,19 +75,11 @@ func amounts(list corev1.ResourceList) map[corev1.ResourceName]string {
 	return texts
 }
 
-func amountsOf(pairs ...string) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return list
-}
-
 func node() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1"},
 		Status: corev1.NodeStatus{
-			Allocatable: amountsOf("cpu", "8", "memory", "16Gi", "pods", "100", "ephemeral-storage", "50Gi"),
+			Allocatable: testkit.Quantities("cpu", "8", "memory", "16Gi", "pods", "100", "ephemeral-storage", "50Gi"),
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			NodeInfo:    corev1.NodeSystemInfo{Architecture: "amd64", KubeletVersion: "v1.36.3"},
 		},
@@ -109,7 +91,7 @@ func podOf(namespace, name, on string, labels map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 		Spec: corev1.PodSpec{NodeName: on, Containers: []corev1.Container{{
-			Name: "main", Resources: corev1.ResourceRequirements{Requests: amountsOf("cpu", "1", "memory", "1Gi")},
+			Name: "main", Resources: corev1.ResourceRequirements{Requests: testkit.Quantities("cpu", "1", "memory", "1Gi")},
 		}}},
 	}
 }
@@ -142,7 +124,7 @@ var subject = &peers.Subject{Example: undecoded(&v1alpha1.Advertisement{})}
 
 func TestOffersAreShownAsAdvertisements(t *testing.T) {
 	m := newMarket(t, node())
-	w := peerstest.New(t, testScheme(), peers.Config{Adapt: Offers(m.config)})
+	w := peerstest.New(t, testkit.Scheme(), peers.Config{Adapt: Offers(m.config)})
 	w.Add(peerName, v1alpha1.TenantNamespace(peerName), m.remote)
 	link := w.Link(peer())
 	changes := make(chan struct{}, 10)
@@ -164,7 +146,7 @@ func TestOffersAreShownAsAdvertisements(t *testing.T) {
 		return &ad.Spec
 	}
 	first := newest()
-	if verdict := exchange.Judge(first, exchange.DefaultBounds(), peerID, nil, start); !verdict.Accepted {
+	if verdict := exchange.Judge(first, exchange.DefaultBounds(), peerID, nil, testkit.Noon); !verdict.Accepted {
 		t.Errorf("nobody takes it: %+v", verdict)
 	}
 	for !m.clock.HasWaiters() {
@@ -173,14 +155,14 @@ func TestOffersAreShownAsAdvertisements(t *testing.T) {
 	m.clock.Step(10 * time.Minute)
 	again := newest()
 	if again.Sequence <= first.Sequence || again.FullSequence != first.FullSequence ||
-		!again.TimeToLive.Time.Equal(start.Add(40*time.Minute)) {
+		!again.TimeToLive.Time.Equal(testkit.Noon.Add(40*time.Minute)) {
 		t.Errorf("the offer was not renewed: %+v", again)
 	}
 }
 
 func TestQuotasMakeAnOfferWhereNodesAreHidden(t *testing.T) {
-	q := quota(amountsOf("requests.cpu", "4", "limits.cpu", "8", "memory", "8Gi", "services", "3"),
-		amountsOf("requests.cpu", "3", "memory", "2Gi"))
+	q := quota(testkit.Quantities("requests.cpu", "4", "limits.cpu", "8", "memory", "8Gi", "services", "3"),
+		testkit.Quantities("requests.cpu", "3", "memory", "2Gi"))
 	m := newMarket(t, q, podOf(there, "mine", "", ours()), podOf(there, "theirs", "", nil))
 	m.refused["everywhere"] = true
 	want := map[corev1.ResourceName]string{"cpu": "2", "memory": "7Gi", "pods": "110", "ephemeral-storage": "0"}
@@ -190,7 +172,7 @@ func TestQuotasMakeAnOfferWhereNodesAreHidden(t *testing.T) {
 }
 
 func TestQuotasBoundWhatNodesHave(t *testing.T) {
-	m := newMarket(t, node(), quota(amountsOf("cpu", "3"), amountsOf("cpu", "1")))
+	m := newMarket(t, node(), quota(testkit.Quantities("cpu", "3"), testkit.Quantities("cpu", "1")))
 	if got := amounts(m.mustOffer().Availability); got["cpu"] != "2" || got["memory"] != "16Gi" {
 		t.Errorf("offered %v", got)
 	}
@@ -205,7 +187,7 @@ func TestWhichRightIsMissingIsSaid(t *testing.T) {
 		"everything is hidden": {[]string{"everywhere", "ResourceQuotaList"}, nil, "resourcequotas in namespace guests"},
 		"there is no quota":    {[]string{"everywhere"}, nil, "make such a quota"},
 		"a quota of objects": {
-			[]string{"NodeList"}, []client.Object{quota(amountsOf("pods", "3"), nil)}, "requests.cpu and requests.memory",
+			[]string{"NodeList"}, []client.Object{quota(testkit.Quantities("pods", "3"), nil)}, "requests.cpu and requests.memory",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestRestartsOfEarlierPodsAreKept(t *testing.T) {
@@ -26,13 +27,13 @@ func TestRestartsOfEarlierPodsAreKept(t *testing.T) {
 		t.Error("the first pod costs a write")
 	}
 	first.Status.Phase, first.Status.Reason = corev1.PodFailed, "Evicted"
-	w.updateStatus(first)
+	w.cluster.Put(first)
 	if got := w.told(); got.Phase != corev1.PodRunning {
 		t.Errorf("of a pod that is made again home is told %s", got.Phase)
 	}
 	w.run(w.replicaSet(), "web-0-bbbbb", corev1.PodRunning, restarted(1))
 	w.keepRecord()
-	w.delete(first)
+	w.cluster.Remove(first)
 	want := map[string]int32{"main": 3}
 	if got := w.shadow().Status; got.Recreations != 1 || !cmp.Equal(want, got.Restarts) || got.PodUID != "uid-web-0-bbbbb" {
 		t.Errorf("got %+v", got)
@@ -54,14 +55,14 @@ func TestWhatTheClusterDoesToAJobIsTold(t *testing.T) {
 	job.Status.Conditions = []batchv1.JobCondition{{
 		Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", Message: "no more",
 	}}
-	w.updateStatus(job)
+	w.cluster.Put(job)
 	if !meta.IsStatusConditionTrue(w.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable) {
 		t.Error("home is not told that no other pod will come")
 	}
-	w.delete(pod)
+	w.cluster.Remove(pod)
 	job = w.job()
 	job.Status.Conditions[0].Type = batchv1.JobComplete
-	w.updateStatus(job)
+	w.cluster.Put(job)
 	if got := w.shadow().Status; got.Phase != "Succeeded" || w.told().Phase != corev1.PodSucceeded {
 		t.Errorf("a pod that was taken away after it had ended is told as %s", got.Phase)
 	}
@@ -78,7 +79,7 @@ func TestWhyThereIsNoPodIsTold(t *testing.T) {
 		set.Status.Conditions = []appsv1.ReplicaSetCondition{{
 			Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: message,
 		}}
-		w.updateStatus(set)
+		w.cluster.Put(set)
 		got := meta.FindStatusCondition(w.shadow().Status.Conditions, v1alpha1.ConditionScheduled)
 		if got == nil || got.Status != metav1.ConditionFalse || got.Reason != want {
 			t.Errorf("%s: got %+v", message, got)
@@ -90,7 +91,7 @@ func TestWhyThereIsNoPodIsTold(t *testing.T) {
 }
 
 func TestWhatThePodWaitsForIsTold(t *testing.T) {
-	since := metav1.NewTime(start.Add(time.Minute))
+	since := metav1.NewTime(testkit.Noon.Add(time.Minute))
 	for name, test := range map[string]struct {
 		scheduled corev1.PodCondition
 		want      metav1.Condition

@@ -23,6 +23,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/peers/peerstest"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestAPodBecomesAReplicaSetOfOne(t *testing.T) {
@@ -143,8 +144,9 @@ func TestDeletionEndsThePodWithTheGraceOfHome(t *testing.T) {
 	if got := w.shadow().Spec.DeletionGracePeriodSeconds; got == nil || *got != 5 {
 		t.Errorf("the grace is %v", got)
 	}
-	if err := w.end("another"); !apierrors.IsConflict(err) || len(w.deletes) > 0 {
-		t.Errorf("deleting another one gives %v and deletes %v", err, w.deletes)
+	err := w.end("another")
+	if deletions := w.deletions(); !apierrors.IsConflict(err) || len(deletions) > 0 {
+		t.Errorf("deleting another one gives %v and deletes %v", err, deletions)
 	}
 	if err := w.end(set.UID); err != nil {
 		t.Fatal(err)
@@ -154,14 +156,14 @@ func TestDeletionEndsThePodWithTheGraceOfHome(t *testing.T) {
 		{PropagationPolicy: &foreground, Preconditions: metav1.NewUIDPreconditions(string(set.UID))},
 		{GracePeriodSeconds: ptr.To[int64](5), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
 	}
-	if diff := cmp.Diff(want, w.deletes); diff != "" {
+	if diff := cmp.Diff(want, w.deletions()); diff != "" {
 		t.Errorf("deletions: %s", diff)
 	}
 	if w.shadow().DeletionTimestamp.IsZero() || w.told().Phase != corev1.PodRunning {
 		t.Errorf("while it ends home is told %+v", w.shadow())
 	}
 	w.giveGrace(1)
-	if last := w.deletes[len(w.deletes)-1]; *last.GracePeriodSeconds != 1 {
+	if last := w.deletions(); len(last) != 1 || *last[0].GracePeriodSeconds != 1 {
 		t.Errorf("a shorter grace is not carried: %+v", last)
 	}
 }
@@ -179,9 +181,7 @@ func TestAShadowPodLastsUntilItsPodIsGone(t *testing.T) {
 	// The garbage collector of the peer lets the ReplicaSet go last.
 	for _, object := range []client.Object{pod, w.replicaSet()} {
 		object.SetFinalizers(nil)
-		if err := w.remote.Client.Update(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		w.cluster.Put(object)
 	}
 	if w.shadow() != nil {
 		t.Error("the ShadowPod is still there")
@@ -223,7 +223,7 @@ func TestChangesGoToThePodAndItsTemplate(t *testing.T) {
 	if err := w.link.Client().Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
-	pod = read(w, pod, pod.Name)
+	pod = testkit.Get[corev1.Pod](w.cluster, there, pod.Name)
 	want := map[string]string{
 		"tier": "front", "theirs": "stays", v1alpha1.LabelAgentless: peerID, v1alpha1.LabelHomeUID: "home-uid-1",
 	}
@@ -307,7 +307,7 @@ func TestALinkIsTheSameUntilSomethingChanges(t *testing.T) {
 func TestWhatIsShownMayMakeAControllerFollowMore(t *testing.T) {
 	w := newWorld(t)
 	w.create(shadow(t, nil))
-	other := peerstest.New(t, testScheme(), peers.Config{Adapt: Adapt})
+	other := peerstest.New(t, testkit.Scheme(), peers.Config{Adapt: Adapt})
 	other.Add(peerName, v1alpha1.TenantNamespace(peerName), w.remote.Client)
 	synced := make(chan struct{}, 1)
 	source := peers.Changes(other.Links, peers.Mappings, func(_ context.Context, change peers.Change, _ peers.Queue[string]) {
@@ -336,7 +336,7 @@ func TestALinkKeepsRecords(t *testing.T) {
 	w.create(shadow(t, nil))
 	w.run(w.replicaSet(), "web-0-aaaaa", corev1.PodFailed, nil)
 	w.run(w.replicaSet(), "web-0-bbbbb", corev1.PodRunning, nil)
-	other := peerstest.New(t, testScheme(), peers.Config{Adapt: Adapt})
+	other := peerstest.New(t, testkit.Scheme(), peers.Config{Adapt: Adapt})
 	other.Add(peerName, v1alpha1.TenantNamespace(peerName), w.remote.Client)
 	other.Link(peer())
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
@@ -353,10 +353,10 @@ func TestVersionsNeverGoBack(t *testing.T) {
 	pod := w.run(w.replicaSet(), "web-0-aaaaa", corev1.PodRunning, nil)
 	for range 5 {
 		pod.Status.Message += "."
-		w.updateStatus(pod)
+		w.cluster.Put(pod)
 	}
 	before := versionOf(w.shadow())
-	w.delete(pod)
+	w.cluster.Remove(pod)
 	if after := versionOf(w.shadow()); after < before {
 		t.Errorf("the version went from %d to %d", before, after)
 	}

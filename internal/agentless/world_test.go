@@ -1,11 +1,9 @@
 package agentless
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,15 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/peers/peerstest"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 const (
@@ -32,7 +29,6 @@ const (
 
 var (
 	peerID = v1alpha1.AgentlessClusterID(homeID, peerName)
-	start  = time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC)
 	web    = types.NamespacedName{Namespace: "shop", Name: "web-0"}
 )
 
@@ -43,51 +39,34 @@ var records = &peers.Subject{Example: &v1alpha1.ShadowPod{}}
 type world struct {
 	*peerstest.World
 	t       *testing.T
+	cluster *testkit.Cluster
 	remote  *peerstest.Peer
 	view    *view
 	link    *peers.Link
-	deletes []client.DeleteOptions
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	w := &world{t: t}
-	remote := fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).
-		WithStatusSubresource(&corev1.Pod{}, &appsv1.ReplicaSet{}, &batchv1.Job{}).
-		WithInterceptorFuncs(interceptor.Funcs{
-			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				if o.GetUID() == "" {
-					o.SetUID(types.UID("uid-" + o.GetName()))
-				}
-				o.SetCreationTimestamp(metav1.NewTime(start))
-				return c.Create(ctx, o, opts...)
-			},
-			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-				options := client.DeleteOptions{}
-				options.ApplyOptions(opts)
-				w.deletes = append(w.deletes, options)
-				// A real API server keeps what is deleted in the foreground until its pods are gone.
-				if p := options.PropagationPolicy; p != nil && *p == metav1.DeletePropagationForeground {
-					o.SetFinalizers([]string{metav1.FinalizerDeleteDependents})
-					if err := c.Update(ctx, o); err != nil {
-						return err
-					}
-				}
-				return c.Delete(ctx, o, opts...)
-			},
-			SubResourcePatch: func(
-				ctx context.Context, c client.Client, _ string, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption,
-			) error {
-				return c.Patch(ctx, o, p)
-			},
-		}).Build()
-	w.World = peerstest.New(t, testScheme(), peers.Config{Adapt: w.adapt})
-	w.remote = w.Add(peerName, v1alpha1.TenantNamespace(peerName), remote)
+	w := &world{t: t, cluster: testkit.NewCluster(t, clocktesting.NewFakeClock(testkit.Noon), objects...)}
+	w.cluster.Before(w.keepInForeground)
+	w.World = peerstest.New(t, testkit.Scheme(), peers.Config{Adapt: w.adapt})
+	w.remote = w.Add(peerName, v1alpha1.TenantNamespace(peerName), w.cluster.Client)
+	w.cluster.Server = w.remote.Mirrored(w.cluster.Server)
 	w.link = w.Link(peer())
 	if err := w.link.Mappings().WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// keepInForeground keeps what is deleted in the foreground until its pods are gone, as a real API server does.
+func (w *world) keepInForeground(write testkit.Write) error {
+	policy := write.Delete.PropagationPolicy
+	if policy == nil || *policy != metav1.DeletePropagationForeground {
+		return nil
+	}
+	write.Object.SetFinalizers([]string{metav1.FinalizerDeleteDependents})
+	return w.cluster.Server.Update(w.t.Context(), write.Object)
 }
 
 // adapt is Adapt, but nothing keeps records except the test.
@@ -100,24 +79,10 @@ func (w *world) adapt(link *peers.Link, peer *v1alpha1.Peer) (*peers.Transport, 
 	return w.view.transport(), nil
 }
 
-func testScheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(s); err != nil {
-			panic(err)
-		}
-	}
-	return s
-}
-
 func peer() *v1alpha1.Peer {
-	return &v1alpha1.Peer{
-		ObjectMeta: metav1.ObjectMeta{Name: peerName, UID: "peer-uid"},
-		Spec: v1alpha1.PeerSpec{
-			ClusterID: peerID, Mode: v1alpha1.ModeAgentless, Namespaces: []string{there},
-			Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider},
-		},
-	}
+	peer := testkit.Peer(peerName, v1alpha1.RoleProvider)
+	peer.Spec.ClusterID, peer.Spec.Mode, peer.Spec.Namespaces = peerID, v1alpha1.ModeAgentless, []string{there}
+	return peer
 }
 
 // shadow is the ShadowPod of web-0, changed as change has it.
@@ -180,20 +145,23 @@ func (w *world) told() corev1.PodStatus {
 
 func (w *world) replicaSet() *appsv1.ReplicaSet {
 	w.t.Helper()
-	return read(w, &appsv1.ReplicaSet{}, remoteName(peerID, web))
+	return testkit.Get[appsv1.ReplicaSet](w.cluster, there, remoteName(peerID, web))
 }
 
 func (w *world) job() *batchv1.Job {
 	w.t.Helper()
-	return read(w, &batchv1.Job{}, remoteName(peerID, web))
+	return testkit.Get[batchv1.Job](w.cluster, there, remoteName(peerID, web))
 }
 
-func read[T client.Object](w *world, into T, name string) T {
-	w.t.Helper()
-	if err := w.remote.Client.Get(w.t.Context(), client.ObjectKey{Namespace: there, Name: name}, into); err != nil {
-		w.t.Fatalf("read %T %s: %v", into, name, err)
+// deletions returns the options of the deletions since the last look at writes.
+func (w *world) deletions() []client.DeleteOptions {
+	var options []client.DeleteOptions
+	for _, write := range w.cluster.Writes() {
+		if write.Verb == "delete" {
+			options = append(options, write.Delete)
+		}
 	}
-	return into
+	return options
 }
 
 // run makes a pod of the ReplicaSet or Job, as its controller does.
@@ -209,28 +177,8 @@ func (w *world) run(owner client.Object, name string, phase corev1.PodPhase, cha
 	if change != nil {
 		change(pod)
 	}
-	status := pod.Status
-	if err := w.remote.Client.Create(w.t.Context(), pod); err != nil {
-		w.t.Fatal(err)
-	}
-	pod.Status = status
-	w.updateStatus(pod)
+	w.cluster.Put(pod)
 	return pod
-}
-
-func (w *world) updateStatus(object client.Object) {
-	w.t.Helper()
-	if err := w.remote.Client.Status().Update(w.t.Context(), object); err != nil {
-		w.t.Fatalf("update status of %s: %v", object.GetName(), err)
-	}
-}
-
-func (w *world) delete(object client.Object) {
-	w.t.Helper()
-	if err := w.remote.Client.Delete(w.t.Context(), object); err != nil {
-		w.t.Fatalf("delete %s: %v", object.GetName(), err)
-	}
-	w.deletes = nil
 }
 
 // held keeps a pod after it was deleted, as its containers would that still run.

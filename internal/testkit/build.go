@@ -56,6 +56,15 @@ func Resources(amounts ...string) corev1.ResourceList {
 	return list
 }
 
+// Quantities returns resources by name, from pairs of a name and an amount.
+func Quantities(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
 // Offloading returns the NamespaceOffloading of the namespace, with the strategy that is the default.
 func Offloading(namespace string) *v1alpha1.NamespaceOffloading {
 	return &v1alpha1.NamespaceOffloading{

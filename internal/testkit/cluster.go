@@ -1,7 +1,6 @@
 package testkit
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,9 +58,9 @@ type Write struct {
 // String is, for example, "patch/status Pod web-1".
 func (w Write) String() string { return w.Verb + " " + w.Kind + " " + w.Name }
 
-// A Read is one request for one object.
+// A Read is one request for one object, or for a list.
 type Read struct {
-	// Kind, Namespace and Name say what is read.
+	// Kind, Namespace and Name say what is read. The kind of a list ends with List, and its name is empty.
 	Kind, Namespace, Name string
 }
 
@@ -91,7 +91,7 @@ func (c *Cluster) Before(f func(Write) error) {
 	c.before = append(c.before, f)
 }
 
-// OnRead has f called before each Get through Client. An error of f is what the reader gets instead.
+// OnRead has f called before each Get and List through Client. An error of f is what the reader gets instead.
 func (c *Cluster) OnRead(f func(Read) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *Cluster) ExpectWrites(want ...string) {
 	}
 }
 
-// Put creates each object, or replaces it with its status if it is there.
+// Put creates each object, or replaces it with its status if it is there. The object is then what is stored.
 func (c *Cluster) Put(objects ...client.Object) {
 	c.t.Helper()
 	for _, object := range objects {
@@ -165,11 +165,11 @@ func (c *Cluster) put(object client.Object) error {
 	}
 	status.SetResourceVersion(object.GetResourceVersion())
 	err = c.Server.Status().Update(ctx, status)
-	if apierrors.IsNotFound(err) { // the kind has no status of its own
-		return nil
+	if client.IgnoreNotFound(err) != nil { // not found: the kind has no status of its own
+		return err
 	}
-	object.SetResourceVersion(status.GetResourceVersion())
-	return err
+	// An update without finalizers may have been the end of an object that was deleted.
+	return client.IgnoreNotFound(c.Server.Get(ctx, client.ObjectKeyFromObject(object), object))
 }
 
 // Remove deletes the objects. One that has finalizers stays, with a deletion timestamp.
@@ -276,21 +276,22 @@ func (c *Cluster) tellTime(object client.Object) bool {
 	return asks
 }
 
-func (c *Cluster) read(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+// read reports the read, refuses it if it is to be refused, and does it.
+func (c *Cluster) read(read Read, do func() error) error {
 	c.mu.Lock()
 	onRead := slices.Clone(c.onRead)
 	c.mu.Unlock()
 	var errs []error
 	for _, check := range onRead {
-		errs = append(errs, check(Read{Kind: kindOf(object), Namespace: key.Namespace, Name: key.Name}))
+		errs = append(errs, check(read))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return c.Server.Get(ctx, key, object, opts...)
+	return do()
 }
 
-func kindOf(object client.Object) string {
+func kindOf(object runtime.Object) string {
 	gvk, err := apiutil.GVKForObject(object, Scheme())
 	if err != nil {
 		return fmt.Sprintf("%T", object)

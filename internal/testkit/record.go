@@ -14,8 +14,15 @@ import (
 // recording returns a client whose writes are recorded and may be refused.
 func (c *Cluster) recording() client.WithWatch {
 	return interceptor.NewClient(c.Server, interceptor.Funcs{
-		Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			return c.read(ctx, key, o, opts...)
+		Get: func(ctx context.Context, s client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			read := Read{Kind: kindOf(o), Namespace: key.Namespace, Name: key.Name}
+			return c.read(read, func() error { return s.Get(ctx, key, o, opts...) })
+		},
+		List: func(ctx context.Context, s client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			options := client.ListOptions{}
+			options.ApplyOptions(opts)
+			read := Read{Kind: kindOf(list), Namespace: options.Namespace}
+			return c.read(read, func() error { return s.List(ctx, list, opts...) })
 		},
 		Create: func(ctx context.Context, s client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if c.tellTime(o) {

@@ -106,12 +106,18 @@ func (p *Peer) open() []openFeed {
 func (w *World) Add(name, tenantNamespace string, cluster client.WithWatch) *Peer {
 	w.t.Helper()
 	p := &Peer{world: w, name: name, REST: &rest.Config{}, HTTP: &http.Client{}}
-	p.Client = interceptor.NewClient(cluster, p.mirrored())
+	p.Client = p.Mirrored(cluster)
 	w.mu.Lock()
 	w.byURL[p.url()] = p
 	w.mu.Unlock()
 	p.Rejoin(tenantNamespace)
 	return p
+}
+
+// Mirrored returns a client that writes by the given one, and whose writes mirrors show. It is for what the test itself
+// writes at the peer.
+func (p *Peer) Mirrored(cluster client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(cluster, p.mirrored())
 }
 
 // Link returns the link to the peer, which it makes if need be.
