@@ -122,8 +122,8 @@ func (c *cluster) awaitAnswer(
 			return err
 		}
 		ack = ad.Status.Acknowledgement
-		if ack == nil || ack.State != state || ack.Reason != reason {
-			return fmt.Errorf("the acknowledgement is %+v", ack)
+		if ack == nil || ack.Sequence < ad.Spec.FullSequence || ack.State != state || ack.Reason != reason {
+			return fmt.Errorf("the acknowledgement of message %d is %+v", ad.Spec.FullSequence, ack)
 		}
 		return nil
 	})
@@ -156,9 +156,19 @@ func (c *cluster) configMap(t *testing.T, name string, labels, data map[string]s
 	return current
 }
 
-// prices sets what a core costs for an hour, in euros.
+// prices sets what a core costs for an hour, in euros. At the story's end it is nothing again, and lubeck is told so: the
+// next story must not find terms that still change.
 func (c *cluster) prices(t *testing.T, core string) {
 	t.Helper()
+	t.Cleanup(func() {
+		eventuallyAfter(t, c.Name+" offers lubeck what it has for nothing again", func(ctx context.Context) error {
+			ad, err := c.offerFor(ctx, lubeck)
+			if err == nil && ad.Spec.Prices != nil {
+				err = fmt.Errorf("its prices are %+v", ad.Spec.Prices)
+			}
+			return err
+		})
+	})
 	c.configMap(t, "hanse-prices", nil, map[string]string{"currency": "EUR", "cpu": core})
 }
 
