@@ -11,39 +11,33 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // second is another consumer.
 func (w *world) second(name string, change func(*v1alpha1.Peer)) *v1alpha1.Peer {
 	w.Helper()
-	peer := &v1alpha1.Peer{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-		Spec:       v1alpha1.PeerSpec{ClusterID: name, Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}},
-	}
+	peer := testkit.Peer(name, v1alpha1.RoleConsumer)
+	peer.Spec.ClusterID = name
 	if change != nil {
 		change(peer)
 	}
-	w.create(w.home, peer)
+	w.Home.Put(peer)
 	return peer
 }
 
 // publish has the publisher look at the peer, and returns what the peer is told; nil is nothing.
 func (w *world) publish(peer string) *v1alpha1.Advertisement {
 	w.Helper()
-	if _, err := w.publisher.Reconcile(w.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: peer}}); err != nil {
-		w.Fatalf("reconcile: %v", err)
+	w.Reconcile(w.publisher, "", peer)
+	ad := w.about(peer, here)
+	if ad != nil {
+		w.publisher.capacity.take(ad, false) // as the informer does
 	}
-	ad := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(peer), Name: here}}
-	if !w.get(w.home, ad) {
-		return nil
-	}
-	w.publisher.capacity.take(ad, false) // as the informer does
 	return ad
 }
 
@@ -52,9 +46,7 @@ func (w *world) answers(ad *v1alpha1.Advertisement, state v1alpha1.Acknowledgeme
 	w.Helper()
 	ad = ad.DeepCopy()
 	ad.Status.Acknowledgement = &v1alpha1.Acknowledgement{State: state, Reason: string(state), Sequence: ad.Spec.Sequence}
-	if err := w.home.Status().Update(w.Context(), ad); err != nil {
-		w.Fatal(err)
-	}
+	w.Home.Put(ad)
 	w.publisher.capacity.take(ad, false)
 }
 
@@ -62,18 +54,18 @@ func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleConsumer)
 	guaranteed := w.second("kiel", func(peer *v1alpha1.Peer) {
-		peer.Spec.Guarantee = resources("cpu", "3", "memory", "-1")
+		peer.Spec.Guarantee = testkit.Quantities("cpu", "3", "memory", "-1")
 	})
 	w.node("a", "4")
 	offeredTo := func(peer string) string {
 		t.Helper()
-		w.clock.Step(2 * time.Second)
+		w.Clock.Step(2 * time.Second)
 		cpu := w.publish(peer).Spec.Availability[corev1.ResourceCPU]
 		return cpu.String()
 	}
 	w.publish("hamburg")
 	first := w.publish("kiel")
-	w.expect(resources("cpu", "3"), first.Spec.Guarantee)
+	w.expect(testkit.Quantities("cpu", "3"), first.Spec.Guarantee)
 	w.expect("4", offeredTo("hamburg"))
 	expectSignal := func(want bool) {
 		t.Helper()
@@ -110,7 +102,7 @@ func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
 
 	// It is released with the offer.
 	guaranteed.Spec.Roles = nil
-	w.update(w.home, guaranteed)
+	w.Home.Put(guaranteed)
 	told := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("kiel"), Name: here}}
 	w.expect((*v1alpha1.Advertisement)(nil), w.publish("kiel"))
 	w.publisher.capacity.take(toolscache.DeletedFinalStateUnknown{Obj: told}, true)
@@ -120,12 +112,12 @@ func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
 func TestGuaranteeIsWhatAReceiverBelieves(t *testing.T) {
 	for name, test := range map[string]struct{ set, want corev1.ResourceList }{
 		"none":          {nil, nil},
-		"nothing of it": {resources("cpu", "0", "memory", "-1"), nil},
-		"some":          {resources("cpu", "1500m"), resources("cpu", "1500m")},
-		"too much":      {resources("cpu", "1e12"), resources("cpu", "1e8")},
+		"nothing of it": {testkit.Quantities("cpu", "0", "memory", "-1"), nil},
+		"some":          {testkit.Quantities("cpu", "1500m"), testkit.Quantities("cpu", "1500m")},
+		"too much":      {testkit.Quantities("cpu", "1e12"), testkit.Quantities("cpu", "1e8")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{T: t}
+			w := &world{World: &testkit.World{TB: t}}
 			w.expect(test.want, guaranteeOf(&v1alpha1.Peer{Spec: v1alpha1.PeerSpec{Guarantee: test.set}}))
 		})
 	}
@@ -150,7 +142,7 @@ func TestOffersOfProvidersArePassedOn(t *testing.T) {
 	w.peer(v1alpha1.RoleConsumer)
 	w.node("a", "4")
 	bremen := w.provider("bremen", func(ad *v1alpha1.Advertisement) {
-		ad.Spec.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.02")}
+		ad.Spec.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: testkit.Quantities("cpu", "0.02")}
 	})
 	w.provider("hamburg", nil) // the receiver itself
 	w.provider("lost", func(ad *v1alpha1.Advertisement) { ad.Status.Conditions = nil })
@@ -162,27 +154,27 @@ func TestOffersOfProvidersArePassedOn(t *testing.T) {
 	w.expect(v1alpha1.Text("true"), spec.Flags[v1alpha1.FlagAggregated])
 	w.expect([]v1alpha1.NestedOffer{{
 		ClusterID: "bremen", Availability: bremen.Spec.Availability,
-		Prices: &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.022")},
+		Prices: &v1alpha1.Prices{Currency: "EUR", PerHour: testkit.Quantities("cpu", "0.022")},
 	}}, spec.Nested)
 
 	// A renewal by the provider is none of ours, and a large change is a new term.
 	small := bremen.DeepCopy()
 	small.Spec.Sequence++
-	small.Spec.Availability = resources("cpu", "3900m", "memory", "8Gi", "pods", "10", "ephemeral-storage", "0")
+	small.Spec.Availability = testkit.Quantities("cpu", "3900m", "memory", "8Gi", "pods", "10", "ephemeral-storage", "0")
 	w.publisher.capacity.take(small, false)
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	w.expectWrites(0, w.publisher)
 	large := small.DeepCopy()
 	large.Spec.Availability[corev1.ResourceCPU] = resource.MustParse("2")
 	w.publisher.capacity.take(large, false)
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expect(large.Spec.Availability, w.ours().Spec.Nested[0].Availability)
 	w.expect(w.ours().Spec.Sequence, w.ours().Spec.FullSequence)
 
 	// One that is not accepted any more, or is gone, is not passed on.
 	w.publisher.capacity.take(large, true)
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expect(0, len(w.ours().Spec.Nested))
 }
@@ -199,7 +191,7 @@ func TestAdvertisementsElsewhereAreNone(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Aggregate = true })
 	for _, name := range []string{here, "bremen"} {
 		ad := &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: "users", Name: name}}
-		ad.Spec.Guarantee = resources("cpu", "1")
+		ad.Spec.Guarantee = testkit.Quantities("cpu", "1")
 		ad.Status.Acknowledgement = &v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted}
 		ad.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
 		w.expect(false, w.publisher.capacity.takeAd(ad, false))
@@ -238,7 +230,7 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 func TestLocksAreTheSumOfTheGuarantees(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		w := &world{T: t}
+		w := &world{World: &testkit.World{TB: t}}
 		config := Config{ClusterID: here}
 		w.publisher = &Publisher{config: config, capacity: newCapacity(&config, nil)}
 		w.node("a", fmt.Sprint(1+random.IntN(10)))

@@ -15,6 +15,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 var testSettings = &Config{ClusterID: here, Bounds: exchange.DefaultBounds(), SilenceTimeout: 30 * time.Minute}
@@ -23,7 +24,7 @@ var testSettings = &Config{ClusterID: here, Bounds: exchange.DefaultBounds(), Si
 func messageAt(sequence int64, after time.Duration, changes ...func(*spec)) spec {
 	s := spec{
 		ClusterID: "hamburg", Sequence: sequence, FullSequence: sequence,
-		Availability: resources("cpu", "4", "memory", "8Gi", "pods", "10", "ephemeral-storage", "0"),
+		Availability: testkit.Quantities("cpu", "4", "memory", "8Gi", "pods", "10", "ephemeral-storage", "0"),
 	}
 	madeAt(after)(&s)
 	for _, change := range changes {
@@ -62,10 +63,10 @@ func stored(before *v1alpha1.Advertisement, o outcome, now time.Time) *v1alpha1.
 func TestDecision(t *testing.T) {
 	allowed := policy.Decision{Outcome: policy.Allow}
 	inUse := func() *v1alpha1.Advertisement {
-		return stored(nil, testSettings.decide(hears(nil, messageAt(5, 0), allowed, start), start), start)
+		return stored(nil, testSettings.decide(hears(nil, messageAt(5, 0), allowed, testkit.Noon), testkit.Noon), testkit.Noon)
 	}
 	waiting := func() *v1alpha1.Advertisement {
-		return stored(inUse(), testSettings.decide(hears(inUse(), messageAt(6, 0), pending, start), start), start)
+		return stored(inUse(), testSettings.decide(hears(inUse(), messageAt(6, 0), pending, testkit.Noon), testkit.Noon), testkit.Noon)
 	}
 	huge := func(s *spec) {
 		for i := range 100 {
@@ -96,7 +97,7 @@ func TestDecision(t *testing.T) {
 		maybe = v1alpha1.AcknowledgementPending
 		no    = v1alpha1.AcknowledgementRefused
 	)
-	later := start.Add(time.Minute)
+	later := testkit.Noon.Add(time.Minute)
 	for name, test := range map[string]struct {
 		facts facts
 		now   time.Time
@@ -131,7 +132,7 @@ func TestDecision(t *testing.T) {
 			hears(waiting(), messageAt(5, 0), allowed, later), later, want{maybe, v1alpha1.ReasonPendingApproval, false, 6, false, false},
 		},
 		"pending is not shown if too much would be forgotten": {
-			hears(stored(nil, testSettings.decide(hears(nil, messageAt(5, 0, huge), allowed, start), start), start),
+			hears(stored(nil, testSettings.decide(hears(nil, messageAt(5, 0, huge), allowed, testkit.Noon), testkit.Noon), testkit.Noon),
 				messageAt(6, 0), pending, later), later, want{maybe, v1alpha1.ReasonPendingApproval, false, 5, false, false},
 		},
 		"pending and approved": {
@@ -172,7 +173,7 @@ func TestDecision(t *testing.T) {
 			want{no, v1alpha1.ReasonClusterIDMismatch, false, 0, false, false},
 		},
 		"silence": {
-			hears(inUse(), messageAt(5, 0), allowed, start), start.Add(30 * time.Minute), want{no, v1alpha1.ReasonExpired, false, 5, false, false},
+			hears(inUse(), messageAt(5, 0), allowed, testkit.Noon), testkit.Noon.Add(30 * time.Minute), want{no, v1alpha1.ReasonExpired, false, 5, false, false},
 		},
 		"nobody to be heard": {
 			facts{peer: &v1alpha1.Peer{}, copy: inUse()}, later, want{yes, v1alpha1.ReasonAccepted, true, 5, false, false},
@@ -202,11 +203,11 @@ func TestDecision(t *testing.T) {
 func TestSequenceNeverGoesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var held *v1alpha1.Advertisement
-		now := start
+		now := testkit.Noon
 		for range rapid.IntRange(1, 30).Draw(t, "messages") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "minutes")) * time.Minute)
 			message := messageAt(rapid.Int64Range(0, 20).Draw(t, "sequence"),
-				now.Sub(start)+time.Duration(rapid.IntRange(-40, 40).Draw(t, "clock"))*time.Minute,
+				now.Sub(testkit.Noon)+time.Duration(rapid.IntRange(-40, 40).Draw(t, "clock"))*time.Minute,
 				func(s *spec) {
 					s.ClusterID = rapid.SampledFrom([]string{"hamburg", "hamburg", "hamburg", "bremen"}).Draw(t, "cluster")
 					s.Phase = v1alpha1.OfferPhase(rapid.SampledFrom([]string{"", "", "", "Gone"}).Draw(t, "phase"))
@@ -233,9 +234,9 @@ func TestSequenceNeverGoesBack(t *testing.T) {
 
 // What was accepted last is not forgotten while others wait or are refused: policies compare with it.
 func TestWhatWasAcceptedIsRemembered(t *testing.T) {
-	now := start
+	now := testkit.Noon
 	hear := func(held *v1alpha1.Advertisement, sequence int64, decision policy.Decision, changes ...func(*spec)) *v1alpha1.Advertisement {
-		message := messageAt(sequence, now.Sub(start), changes...)
+		message := messageAt(sequence, now.Sub(testkit.Noon), changes...)
 		return stored(held, testSettings.decide(hears(held, message, decision, now), now), now)
 	}
 	expect := func(held *v1alpha1.Advertisement, want int64) {
@@ -267,15 +268,15 @@ func TestWhatWasAcceptedIsRemembered(t *testing.T) {
 func TestFingerprintOfTermsIsWhatIsComparedElsewhere(t *testing.T) {
 	base := messageAt(1, 0)
 	for name, change := range map[string]func(*spec){
-		"availability":  func(s *spec) { s.Availability = resources("cpu", "1") },
-		"largestPod":    func(s *spec) { s.LargestPod = resources("cpu", "1") },
+		"availability":  func(s *spec) { s.Availability = testkit.Quantities("cpu", "1") },
+		"largestPod":    func(s *spec) { s.LargestPod = testkit.Quantities("cpu", "1") },
 		"sequences":     func(s *spec) { s.Sequence, s.FullSequence = 9, 9 },
 		"times":         madeAt(time.Hour),
 		"default phase": func(s *spec) { s.Phase = v1alpha1.OfferOpen },
 		"phase":         func(s *spec) { s.Phase = v1alpha1.OfferCordoned },
-		"guarantee":     func(s *spec) { s.Guarantee = resources("cpu", "1") },
+		"guarantee":     func(s *spec) { s.Guarantee = testkit.Quantities("cpu", "1") },
 		"prices": func(s *spec) {
-			s.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: resources(string(corev1.ResourceCPU), "1m")}
+			s.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: testkit.Quantities(string(corev1.ResourceCPU), "1m")}
 		},
 		"network":    func(s *spec) { s.Network = &v1alpha1.Network{PodCIDR: "10.0.0.0/16"} },
 		"labels":     func(s *spec) { s.Labels = map[string]v1alpha1.Text{"a": "b"} },

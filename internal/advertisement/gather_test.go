@@ -54,7 +54,7 @@ func TestWhatIsAskedAboutAnOfferCanBeGathered(t *testing.T) {
 	w.policies.say(policy.Incoming, denied, nil)
 	w.says(w.offer(2, func(s *spec) { s.KubernetesVersion = "v1.37.1" }))
 	w.reconcile(w.receiver)
-	before := w.writes.Load()
+	w.wrote()
 	known := w.incoming()
 	w.expect(int64(2), known.Advertisement.Sequence)
 	w.expect("v1.37.1", known.Advertisement.KubernetesVersion)
@@ -62,7 +62,7 @@ func TestWhatIsAskedAboutAnOfferCanBeGathered(t *testing.T) {
 	w.expect(resource.MustParse("1"), known.Previous.Availability[corev1.ResourceCPU])
 	w.expectAskedWith(policy.Incoming, known)
 
-	w.expect(before, w.writes.Load())
+	w.expect(0, len(w.wrote()))
 
 	w.says(w.offer(3)) // which nobody has looked at yet
 	w.expect(int64(3), w.incoming().Advertisement.Sequence)
@@ -81,7 +81,7 @@ func TestWhatIsAskedAboutOurOfferCanBeGathered(t *testing.T) {
 	}
 	w.policies.say(policy.Outgoing, capped, nil)
 	w.reconcile(w.publisher)
-	before := w.writes.Load()
+	w.wrote()
 	known, err := w.publisher.Gather(t.Context(), policy.Outgoing, "hamburg")
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestWhatIsAskedAboutOurOfferCanBeGathered(t *testing.T) {
 	w.expectAskedWith(policy.Outgoing, known)
 	w.expect(resource.MustParse("4"), known.Advertisement.Availability[corev1.ResourceCPU])
 	w.expect(resource.MustParse("4"), known.Load.Free[corev1.ResourceCPU])
-	w.expect(before, w.writes.Load())
+	w.expect(0, len(w.wrote()))
 	w.expect(1, w.asked())
 }
 
@@ -129,7 +129,7 @@ func TestWhatNobodyAsksAboutCannotBeGathered(t *testing.T) {
 		"parting": {func(w *world) {
 			peer := w.peer(v1alpha1.RoleConsumer)
 			w.hold(peer)
-			w.delete(w.home, peer)
+			w.Home.Remove(peer)
 		}, outgoing, "any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,14 +146,14 @@ func TestWhatNobodyAsksAboutCannotBeGathered(t *testing.T) {
 func TestPeersAreFoundByNameAndByClusterID(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)
-	w.create(w.home, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "altona"}, Spec: v1alpha1.PeerSpec{ClusterID: "c-altona"}})
+	w.Home.Put(&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "altona"}, Spec: v1alpha1.PeerSpec{ClusterID: "c-altona"}})
 	for name, want := range map[string]string{"hamburg": "hamburg", "altona": "altona", "c-altona": "altona"} {
-		peer, err := findPeer(t.Context(), w.home, name)
+		peer, err := findPeer(t.Context(), w.Home.Client, name)
 		if err != nil || peer.Name != want {
 			t.Errorf("%s is %v, %v", name, peer, err)
 		}
 	}
-	if _, err := findPeer(t.Context(), w.home, "nobody"); err == nil {
+	if _, err := findPeer(t.Context(), w.Home.Client, "nobody"); err == nil {
 		t.Error("nobody was found")
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // incomingRego has real policies decide.
@@ -31,14 +31,12 @@ func (w *world) other(peer, clusterID string) {
 	ad := &v1alpha1.Advertisement{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: v1alpha1.TenantNamespace(peer), Name: clusterID, Labels: map[string]string{v1alpha1.LabelPeer: peer},
-			Annotations: map[string]string{exchange.AnnotationReceived: w.clock.Now().Format(time.RFC3339)},
+			Annotations: map[string]string{exchange.AnnotationReceived: w.Clock.Now().Format(time.RFC3339)},
 		},
 		Spec: w.offer(1, func(s *spec) { s.ClusterID = clusterID }),
 	}
-	meta.SetStatusCondition(&ad.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
-	})
-	w.create(w.home, ad)
+	testkit.SetCondition(&ad.Status.Conditions, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.Home.Put(ad)
 }
 
 func TestPoliciesKnowPeerOfferAndPrevious(t *testing.T) {
@@ -55,9 +53,9 @@ patch.availability.cpu := 2 if input.advertisement.availability.cpu > 2
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
 
-	w.get(w.home, peer)
+	w.Home.Get(peer, "", peer.Name)
 	peer.Labels = map[string]string{"trusted": "yes"}
-	w.update(w.home, peer)
+	w.Home.Put(peer)
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonCorrected)
 
@@ -81,7 +79,7 @@ func TestPoliciesKnowTheTableOfAMomentAgo(t *testing.T) {
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 
-	w.clock.Step(tableAge)
+	w.Clock.Step(tableAge)
 	w.says(w.offer(3))
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)

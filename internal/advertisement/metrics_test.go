@@ -41,7 +41,7 @@ func TestMetricsOfConsumers(t *testing.T) {
 	w.pod("own", "hamburg", "500m")
 	w.pod("stranger", "nobody", "1")
 	w.publish("hamburg")
-	w.clock.Step(30 * time.Second)
+	w.Clock.Step(30 * time.Second)
 	w.publish("kiel")
 
 	w.expect(map[string]map[string]float64{
@@ -57,14 +57,14 @@ func TestMetricsOfConsumers(t *testing.T) {
 	// What is denied is not offered, but may be used.
 	w.policies.say(policy.Outgoing, policy.Decision{Outcome: policy.Deny}, nil)
 	w.publisher.onPolicies()
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	told := w.ours()
 	w.publish("hamburg")
 	w.publisher.capacity.take(told, true)
 	w.expect([]string{"kiel"}, slices.Sorted(maps.Keys(w.gauges()["hanse_offered_pods"])))
 	w.expect([]string{"hamburg", "kiel"}, slices.Sorted(maps.Keys(w.gauges()["hanse_used_pods"])))
 
-	w.delete(w.home, hamburg)
+	w.Home.Remove(hamburg)
 	w.publish("hamburg")
 	w.expect([]string{"kiel"}, slices.Sorted(maps.Keys(w.gauges()["hanse_used_pods"])))
 }
@@ -98,13 +98,13 @@ func TestAgeIsThatOfTheLastRenewalAndGoesWithThePeer(t *testing.T) {
 	peer := w.peer(v1alpha1.RoleProvider)
 	w.offered()
 	w.reconcile(w.receiver)
-	w.clock.Step(90 * time.Second)
+	w.Clock.Step(90 * time.Second)
 	w.reconcile(w.receiver)
 	w.expect(map[string]float64{"hamburg": 90}, gathered(t, w.receiver))
 
-	w.get(w.home, peer)
-	w.delete(w.home, peer)
-	w.delete(w.home, w.held()) // as Kubernetes does, because the Peer owns it
+	w.Home.Get(peer, "", peer.Name)
+	w.Home.Remove(peer)
+	w.Home.Remove(w.held()) // as Kubernetes does, because the Peer owns it
 	w.reconcile(w.receiver)
 	w.expect(map[string]float64{}, gathered(t, w.receiver))
 	w.expect(0, len(w.receiver.known.peers()))

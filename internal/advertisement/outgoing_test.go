@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
@@ -33,22 +31,8 @@ func (w *world) asked() int { return w.policies.times(policy.Outgoing) }
 
 func (w *world) expectEvent(want string) {
 	w.Helper()
-	select {
-	case event := <-w.events.Events:
-		if !strings.HasPrefix(event, want) {
-			w.Errorf("event %q, want %q", event, want)
-		}
-	default:
-		w.Errorf("no event, want %q", want)
-	}
-}
-
-func (w *world) expectNoEvent() {
-	w.Helper()
-	select {
-	case event := <-w.events.Events:
-		w.Errorf("event %q", event)
-	default:
+	if event := w.NextEvent(); !strings.HasPrefix(event, want) {
+		w.Errorf("event %q, want %q", event, want)
 	}
 }
 
@@ -79,14 +63,14 @@ func TestPolicyChangesTheOffer(t *testing.T) {
 	w.expect(1, len(spec.Images))
 
 	peer.Labels = map[string]string{"tier": "gold"}
-	w.update(w.home, peer)
+	w.Home.Put(peer)
 	w.expect(2*time.Second, w.expectWrites(0, w.publisher).RequeueAfter)
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expect(resource.MustParse("0.01"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])
 	w.expect(v1alpha1.Text("gold"), w.ours().Spec.Flags["tier"])
 	w.expect(w.ours().Spec.Sequence, w.ours().Spec.FullSequence)
-	w.expectNoEvent()
+	w.ExpectEvents()
 }
 
 // What was asked for before includes what policies made of it: that is not done twice.
@@ -99,9 +83,9 @@ func TestPolicyIsNotAppliedAgainToOldPrices(t *testing.T) {
 	`)
 	w.reconcile(w.publisher)
 	setting.Data["cpu"] = "cheap"
-	w.update(w.home, setting)
+	w.Home.Put(setting)
 	for range 3 {
-		w.clock.Step(10 * time.Minute)
+		w.Clock.Step(10 * time.Minute)
 		w.expectWrites(1, w.publisher)
 		w.expect(resource.MustParse("0.01"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])
 	}
@@ -117,7 +101,7 @@ func TestDeniedOfferIsWithdrawnAndComesBack(t *testing.T) {
 	w.rego(`package hanse.outgoing
 		deny contains "it has not paid"
 	`)
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	if w.ours() != nil {
 		t.Error("the offer is still there")
@@ -125,27 +109,27 @@ func TestDeniedOfferIsWithdrawnAndComesBack(t *testing.T) {
 	w.expectEvent("Normal RefusedByPolicy Nothing is offered to this peer: it has not paid")
 
 	w.pod("local", "", "1")
-	w.clock.Step(time.Minute)
+	w.Clock.Step(time.Minute)
 	w.expectWrites(0, w.publisher)
-	w.expectNoEvent()
+	w.ExpectEvents()
 
 	w.rego(`package hanse.outgoing
 		pend contains "somebody must look at it"
 	`)
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	w.expectWrites(0, w.publisher)
 	w.expectEvent("Normal RefusedByPolicy Nothing is offered to this peer: somebody must look at it")
 
 	w.rego(`package hanse.outgoing`)
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expectEvent("Normal Offered")
 	if w.ours().Spec.Sequence <= first {
 		t.Error("the sequence went back")
 	}
-	w.clock.Step(10 * time.Minute)
+	w.Clock.Step(10 * time.Minute)
 	w.reconcile(w.publisher)
-	w.expectNoEvent()
+	w.ExpectEvents()
 }
 
 func TestNothingNewIsSaidWhilePoliciesFail(t *testing.T) {
@@ -160,30 +144,30 @@ func TestNothingNewIsSaidWhilePoliciesFail(t *testing.T) {
 	w.pod("local", "", "1")
 	var pauses []time.Duration
 	for range 4 {
-		w.clock.Step(w.expectWrites(0, w.publisher).RequeueAfter)
+		w.Clock.Step(w.expectWrites(0, w.publisher).RequeueAfter)
 		pauses = append(pauses, w.expectWrites(0, w.publisher).RequeueAfter)
 	}
 	w.expect([]time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}, pauses)
 	w.expect(5, w.asked()) // churn makes it no more
 	w.expect(before.Spec, w.ours().Spec)
 	w.expectEvent("Warning PolicyFailed")
-	w.expectNoEvent()
-	w.clock.Step(24 * time.Hour)
+	w.ExpectEvents()
+	w.Clock.Step(24 * time.Hour)
 	for range 20 {
-		w.clock.Step(w.reconcile(w.publisher).RequeueAfter)
+		w.Clock.Step(w.reconcile(w.publisher).RequeueAfter)
 	}
 	w.expect(10*time.Minute, w.reconcile(w.publisher).RequeueAfter)
 	w.expect(before.Spec, w.ours().Spec)
 
 	peer.Spec.Access = v1alpha1.AccessCordoned
-	w.update(w.home, peer)
+	w.Home.Put(peer)
 	w.expectWrites(1, w.publisher) // but the administrator's word counts
 	w.expect(v1alpha1.OfferCordoned, w.ours().Spec.Phase)
 	w.expectWrites(0, w.publisher)
 
 	w.policies.say(policy.Outgoing, policy.Decision{Outcome: policy.Allow}, nil)
 	w.publisher.onPolicies()
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expect(resource.MustParse("3"), w.ours().Spec.Availability[corev1.ResourceCPU])
 	w.expectEvent("Normal Offered")
@@ -197,8 +181,8 @@ func TestPoliciesAreNotAskedAboutParting(t *testing.T) {
 	w.reconcile(w.publisher)
 	w.policies.say(policy.Outgoing, policy.Decision{Outcome: policy.Deny}, nil)
 	w.publisher.onPolicies()
-	w.delete(w.home, peer)
-	w.clock.Step(time.Minute)
+	w.Home.Remove(peer)
+	w.Clock.Step(time.Minute)
 	w.expectWrites(1, w.publisher)
 	w.expect(v1alpha1.OfferLeaving, w.ours().Spec.Phase)
 	w.expect(1, w.asked())
@@ -208,22 +192,23 @@ func TestPoliciesThatLookAtTheClock(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleConsumer)
 	w.rego(`package hanse.outgoing
-		deny contains "it is night" if time.clock(time.parse_rfc3339_ns(input.time))[0] < 4
+		deny contains "it is noon" if time.clock(time.parse_rfc3339_ns(input.time))[0] < 13
 	`)
-	w.expectWrites(0, w.publisher) // it is four minutes past three
+	w.Clock.Step(4 * time.Minute)
+	w.expectWrites(0, w.publisher) // it is four minutes past twelve
 	w.expectEvent("Normal RefusedByPolicy")
 	open := func() time.Duration {
-		began := w.clock.Now()
+		began := w.Clock.Now()
 		for w.ours() == nil {
 			pause := w.reconcile(w.publisher).RequeueAfter
 			if pause <= 0 || pause > 10*time.Minute {
 				t.Fatalf("looks again in %s", pause)
 			}
 			if w.ours() == nil {
-				w.clock.Step(pause)
+				w.Clock.Step(pause)
 			}
 		}
-		return w.clock.Since(began)
+		return w.Clock.Since(began)
 	}()
 	if open < 55*time.Minute || open > 66*time.Minute {
 		t.Errorf("the offer came after %s", open)
@@ -238,7 +223,7 @@ func TestPoliciesAreAskedAboutMessagesOnly(t *testing.T) {
 	w.policies.say(policy.Outgoing, policy.Decision{Outcome: policy.Allow}, nil)
 	w.reconcile(w.publisher)
 	w.expect(1, w.asked())
-	before := w.writes.Load()
+	w.wrote()
 	for second := range 60 { // every tenth of a second a pod that is a small change, every ten seconds a large one
 		for tenth := range 10 {
 			w.pod("churn", "", []string{"10m", "20m"}[tenth%2])
@@ -246,10 +231,10 @@ func TestPoliciesAreAskedAboutMessagesOnly(t *testing.T) {
 				w.pod("large", "", []string{"10", "20"}[second/10%2])
 			}
 			w.reconcile(w.publisher)
-			w.clock.Step(100 * time.Millisecond)
+			w.Clock.Step(100 * time.Millisecond)
 		}
 	}
-	sent := int(w.writes.Load() - before)
+	sent := len(w.wrote())
 	if sent < 6 || sent > 9 {
 		t.Errorf("%d messages", sent)
 	}
@@ -261,9 +246,9 @@ func TestManagerThatStartsAsksOnceAndRepeatsNothing(t *testing.T) {
 	w.peer(v1alpha1.RoleConsumer)
 	w.node("a", "4")
 	w.reconcile(w.publisher)
-	w.clock.Step(time.Minute)
+	w.Clock.Step(time.Minute)
 
-	again := NewPublisher(w.publisher.config, w.home, nil, w.policies, w.clock, w.events)
+	again := NewPublisher(w.publisher.config, w.Home.Client, nil, w.policies, w.Clock, w.Events)
 	again.capacity = w.publisher.capacity
 	renewal := w.expectWrites(0, again).RequeueAfter
 	if renewal < 8*time.Minute || renewal > 9*time.Minute {
@@ -296,9 +281,7 @@ func TestForgottenPeerIsForgotten(t *testing.T) {
 	peer := w.peer(v1alpha1.RoleConsumer)
 	w.reconcile(w.publisher)
 	w.expect([]string{"hamburg"}, w.publisher.answers.peers())
-	w.delete(w.home, peer)
-	if _, err := w.publisher.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: peer.Name}}); err != nil {
-		t.Fatal(err)
-	}
+	w.Home.Remove(peer)
+	w.reconcile(w.publisher)
 	w.expect(0, len(w.publisher.answers.peers()))
 }

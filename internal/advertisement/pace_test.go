@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
@@ -17,15 +16,15 @@ func TestChangesAreLookedAtAtOnceAndThenOncePerInterval(t *testing.T) {
 	w := newWorld(t)
 	var waits []time.Duration
 	for range 5000 { // five seconds
-		if wait, due := w.receiver.nextLookAt("hamburg", w.clock.Now()); due {
+		if wait, due := w.receiver.nextLookAt("hamburg", w.Clock.Now()); due {
 			waits = append(waits, wait)
 		}
-		w.clock.Step(time.Millisecond)
+		w.Clock.Step(time.Millisecond)
 	}
 	w.expect([]time.Duration{
 		0, time.Second - time.Millisecond, time.Second, time.Second, time.Second, time.Second,
 	}, waits)
-	wait, due := w.receiver.nextLookAt("kiel", w.clock.Now())
+	wait, due := w.receiver.nextLookAt("kiel", w.Clock.Now())
 	if !due || wait != 0 {
 		t.Errorf("another peer waits for %s", wait)
 	}
@@ -37,23 +36,23 @@ func TestPeerThatWritesWithoutEndCostsBoundedWrites(t *testing.T) {
 	w.peer(v1alpha1.RoleProvider)
 	w.offered()
 	w.reconcile(w.receiver)
-	before, asked := w.writes.Load(), w.policies.times(policy.Incoming)
+	w.wrote()
+	asked := w.policies.times(policy.Incoming)
 	ad := w.theirs()
 	for i := range 1000 {
 		ad.Spec = w.offer(int64(i+2), func(s *spec) { s.FullSequence = s.Sequence })
-		w.update(w.there, ad)
-		before++ // by the peer
+		w.Away.Put(ad)
 		result := w.reconcile(w.receiver)
 		if result.RequeueAfter > time.Second {
 			t.Fatalf("message %d is looked at after %s", i+2, result.RequeueAfter)
 		}
 		ad = w.theirs()
-		w.clock.Step(time.Millisecond)
+		w.Clock.Step(time.Millisecond)
 	}
-	if got := w.writes.Load() - before; got > 3 { // what one message costs
+	if got := len(w.wrote()); got > 3 { // what one message costs
 		t.Errorf("%d writes in a second", got)
 	}
-	w.clock.Step(time.Second)
+	w.Clock.Step(time.Second)
 	w.expectWrites(3, w.receiver)
 	w.expect(int64(1001), w.held().Spec.Sequence)
 	w.expect(int64(1001), w.theirs().Status.Acknowledgement.Sequence)
@@ -73,14 +72,12 @@ func TestHundredThousandImagesAreRefusedAndNotStored(t *testing.T) {
 		images[i] = map[string]any{"names": []any{fmt.Sprintf("registry.example/image:%d", i)}}
 	}
 	flooding := emptyAdvertisement()
-	if err := w.there.Get(t.Context(), client.ObjectKeyFromObject(w.theirs()), flooding); err != nil {
-		t.Fatal(err)
-	}
+	w.Away.Get(flooding, v1alpha1.TenantNamespace(here), "hamburg")
 	if err := unstructured.SetNestedField(flooding.Object, images, "spec", "images"); err != nil {
 		t.Fatal(err)
 	}
 	w.shows(flooding)
-	w.clock.Step(time.Second)
+	w.Clock.Step(time.Second)
 	w.reconcile(w.receiver)
 
 	w.expect(good.Spec, w.held().Spec)

@@ -5,13 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	clocktesting "k8s.io/utils/clock/testing"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // However fast pods come and go, each consumer is written to once per interval at most, and the policies are asked once
@@ -21,36 +17,31 @@ func TestChurnCostsOneWritePerConsumerAndInterval(t *testing.T) {
 	w := newWorld(t)
 	w.node("a", "1000")
 	w.policies.say(policy.Outgoing, policy.Decision{Outcome: policy.Allow}, nil)
-	var requests []ctrl.Request
 	for i := range consumers {
-		name := fmt.Sprint("peer-", i)
-		w.second(name, nil)
-		requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
+		w.second(fmt.Sprint("peer-", i), nil)
 	}
 	round := func() {
-		for _, request := range requests {
-			if _, err := w.publisher.Reconcile(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
+		t.Helper()
+		for i := range consumers {
+			w.Reconcile(w.publisher, "", fmt.Sprint("peer-", i))
 		}
 	}
 	round()
-	w.expect(int64(2*consumers), w.writes.Load()) // the Peers, and one offer for each
-	before := w.writes.Load()
+	w.expect(consumers, len(w.wrote())) // one offer for each
 	for second := range seconds {
 		for i := range 100 {
 			w.pod(fmt.Sprint("pod-", i), "", fmt.Sprint(1+(second+i)%9))
 		}
 		round()
-		w.clock.Step(500 * time.Millisecond)
+		w.Clock.Step(500 * time.Millisecond)
 		round()
-		w.clock.Step(500 * time.Millisecond)
+		w.Clock.Step(500 * time.Millisecond)
 	}
-	written := w.writes.Load() - before
-	if most := int64(consumers * seconds / 2); written == 0 || written > most {
+	written := len(w.wrote())
+	if most := consumers * seconds / 2; written == 0 || written > most {
 		t.Errorf("%d writes, at most %d are wanted", written, most)
 	}
-	w.expect(int(written)+consumers, w.asked())
+	w.expect(written+consumers, w.asked())
 }
 
 // What it costs that a consumer is looked at to whom nothing is due, where all of a thousand have a guarantee.
@@ -59,14 +50,13 @@ func BenchmarkConsumerToWhomNothingIsDue(b *testing.B) {
 		b.Run(fmt.Sprint(guaranteed, " guarantees"), func(b *testing.B) {
 			config := Config{ClusterID: here, Namespace: "hanse-system"}
 			config.Default()
-			w := &world{clock: clocktesting.NewFakeClock(start)}
-			w.home = w.cluster()
-			w.publisher = NewPublisher(config, w.home, nil, &fakePolicies{}, w.clock, events.NewFakeRecorder(1))
+			w := &world{World: testkit.NewWorld(b)}
+			w.publisher = NewPublisher(config, w.Home.Client, nil, &fakePolicies{}, w.Clock, w.Events)
 			w.node("a", "1000")
 			for i := range guaranteed {
 				ad := &v1alpha1.Advertisement{}
 				ad.Namespace, ad.Name = v1alpha1.TenantNamespace(fmt.Sprint("peer-", i)), here
-				ad.Spec.Guarantee = resources("cpu", "1", "memory", "1Gi")
+				ad.Spec.Guarantee = testkit.Quantities("cpu", "1", "memory", "1Gi")
 				ad.Status.Acknowledgement = &v1alpha1.Acknowledgement{State: v1alpha1.AcknowledgementAccepted}
 				w.publisher.capacity.take(ad, false)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // watchPatches collects what the patches of our advertisement say, in the order in which they are sent.
@@ -40,7 +41,7 @@ func TestPartialMessageChangesNothingElse(t *testing.T) {
 		"a large change of what is free": func(w *world) { w.pod("local", "", "1") },
 		"a renewal after a change that only the largest pod shows": func(w *world) {
 			w.node("b", "2")
-			w.clock.Step(2 * time.Second)
+			w.Clock.Step(2 * time.Second)
 			w.reconcile(w.publisher)
 			w.publisher.capacity.take(w.node("b", "2"), true)
 			w.node("a", "6")
@@ -54,7 +55,7 @@ func TestPartialMessageChangesNothingElse(t *testing.T) {
 			full := w.ours().Spec.FullSequence
 			change(w)
 			patches := w.watchPatches()
-			w.clock.Step(10 * time.Minute)
+			w.Clock.Step(10 * time.Minute)
 			w.expectWrites(1, w.publisher)
 
 			w.expect(1, len(*patches))
@@ -82,19 +83,19 @@ func TestFullMessages(t *testing.T) {
 	}
 	expectKind(true)
 
-	w.clock.Step(10 * time.Minute)
+	w.Clock.Step(10 * time.Minute)
 	w.expectWrites(1, w.publisher)
 	expectKind(false)
 
-	peer.Spec.Guarantee = resources("cpu", "1")
-	w.update(w.home, peer)
-	w.clock.Step(10 * time.Second)
+	peer.Spec.Guarantee = testkit.Quantities("cpu", "1")
+	w.Home.Put(peer)
+	w.Clock.Step(10 * time.Second)
 	w.expectWrites(1, w.publisher)
 	expectKind(true)
 
 	var kinds []bool // full or not, of the renewals that follow
 	for range 6 {
-		w.clock.Step(10 * time.Minute)
+		w.Clock.Step(10 * time.Minute)
 		w.expectWrites(1, w.publisher)
 		spec := w.ours().Spec
 		kinds = append(kinds, spec.FullSequence == spec.Sequence)
@@ -108,8 +109,8 @@ func TestAFullMessageIsDueWhenNobodyKnowsOfTheLast(t *testing.T) {
 	w.reconcile(w.publisher)
 	ad := w.ours()
 	delete(ad.Annotations, v1alpha1.AnnotationFullSent)
-	w.update(w.home, ad)
-	w.clock.Step(10 * time.Minute)
+	w.Home.Put(ad)
+	w.Clock.Step(10 * time.Minute)
 	w.reconcile(w.publisher)
 	w.expect(w.ours().Spec.Sequence, w.ours().Spec.FullSequence)
 }
@@ -122,7 +123,7 @@ func TestOtherImagesAreToldWhenTheyHaveSettled(t *testing.T) {
 	node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{"docker.io/library/nginx:1"}, SizeBytes: 9})
 	w.publisher.capacity.take(node, false)
 	w.expect(30*time.Second, w.reconcile(w.publisher).RequeueAfter)
-	w.clock.Step(30 * time.Second)
+	w.Clock.Step(30 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expect(2, len(w.ours().Spec.Images))
 }
@@ -146,7 +147,7 @@ func TestConsumerIsToldOfThePrivateImagesThatItUses(t *testing.T) {
 	}, w.ours().Spec.Images)
 
 	w.publisher.capacity.take(w.podWithImage("own", "hamburg", "registry.example/own:1"), true)
-	w.clock.Step(30 * time.Second)
+	w.Clock.Step(30 * time.Second)
 	w.reconcile(w.publisher)
 	w.expect(1, len(w.ours().Spec.Images))
 }

@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func (w *world) node(name, cpu string) *corev1.Node {
@@ -26,7 +26,7 @@ func (w *world) node(name, cpu string) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyRegion: "north"}},
 		Spec:       corev1.NodeSpec{PodCIDR: "10.244.1.0/24"},
 		Status: corev1.NodeStatus{
-			Allocatable: resources("cpu", cpu, "memory", "8Gi", "pods", "10", "ephemeral-storage", "10Gi"),
+			Allocatable: testkit.Quantities("cpu", cpu, "memory", "8Gi", "pods", "10", "ephemeral-storage", "10Gi"),
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			Images:      []corev1.ContainerImage{{Names: []string{"echo:1"}, SizeBytes: 7}},
 			NodeInfo:    corev1.NodeSystemInfo{Architecture: "amd64", KubeletVersion: "v1.37.1"},
@@ -40,7 +40,7 @@ func (w *world) pod(name, peer, cpu string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
 		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{
-			Resources: corev1.ResourceRequirements{Requests: resources("cpu", cpu)},
+			Resources: corev1.ResourceRequirements{Requests: testkit.Quantities("cpu", cpu)},
 		}}},
 	}
 	if peer != "" {
@@ -52,7 +52,7 @@ func (w *world) pod(name, peer, cpu string) *corev1.Pod {
 
 func (w *world) prices(data map[string]string) *corev1.ConfigMap {
 	setting := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: PricesConfigMap}, Data: data}
-	w.create(w.home, setting)
+	w.Home.Put(setting)
 	return setting
 }
 
@@ -67,15 +67,15 @@ func TestConsumerIsToldTheWholeOffer(t *testing.T) {
 
 	w.expect(v1alpha1.AdvertisementSpec{
 		ClusterID:         here,
-		Sequence:          start.UnixMilli(),
-		FullSequence:      start.UnixMilli(),
+		Sequence:          testkit.Noon.UnixMilli(),
+		FullSequence:      testkit.Noon.UnixMilli(),
 		Phase:             v1alpha1.OfferOpen,
-		Timestamp:         metav1.NewTime(start.Local()),
-		TimeToLive:        metav1.NewTime(start.Add(30 * time.Minute).Local()),
-		Availability:      resources("cpu", "3", "memory", "8Gi", "pods", "9", "ephemeral-storage", "10Gi"),
-		LargestPod:        resources("cpu", "3", "memory", "8Gi", "ephemeral-storage", "10Gi"),
+		Timestamp:         metav1.NewTime(testkit.Noon.Local()),
+		TimeToLive:        metav1.NewTime(testkit.Noon.Add(30 * time.Minute).Local()),
+		Availability:      testkit.Quantities("cpu", "3", "memory", "8Gi", "pods", "9", "ephemeral-storage", "10Gi"),
+		LargestPod:        testkit.Quantities("cpu", "3", "memory", "8Gi", "ephemeral-storage", "10Gi"),
 		Images:            []v1alpha1.Image{{Names: []string{"echo:1"}, SizeBytes: 7}},
-		Prices:            &v1alpha1.Prices{Currency: "EUR", PerHour: resources("cpu", "0.02")},
+		Prices:            &v1alpha1.Prices{Currency: "EUR", PerHour: testkit.Quantities("cpu", "0.02")},
 		Network:           &v1alpha1.Network{PodCIDR: "10.244.0.0/16"},
 		Labels:            map[string]v1alpha1.Text{corev1.LabelTopologyRegion: "north"},
 		Architectures:     []string{"amd64"},
@@ -99,7 +99,7 @@ func TestOurOwnOfferWouldBeAccepted(t *testing.T) {
 			w.peer(v1alpha1.RoleConsumer)
 			arrange(w)
 			w.reconcile(w.publisher)
-			verdict := exchange.Judge(&w.ours().Spec, exchange.DefaultBounds(), here, nil, w.clock.Now())
+			verdict := exchange.Judge(&w.ours().Spec, exchange.DefaultBounds(), here, nil, w.Clock.Now())
 			w.expect(exchange.Verdict{Accepted: true, Reason: v1alpha1.ReasonAccepted}, verdict)
 		})
 	}
@@ -135,7 +135,7 @@ func TestMessagesAreSentWhenDue(t *testing.T) {
 
 			result := w.expectWrites(0, w.publisher)
 			w.expect(test.due, result.RequeueAfter)
-			w.clock.Step(test.due)
+			w.Clock.Step(test.due)
 			w.expectWrites(1, w.publisher)
 			after := w.ours().Spec
 			if after.Sequence <= before.Spec.Sequence || !after.TimeToLive.After(before.Spec.TimeToLive.Time) {
@@ -155,7 +155,7 @@ func TestOwnPodsAreNotCountedTwice(t *testing.T) {
 	for i := range 4 {
 		w.pod(fmt.Sprint("own-", i), "hamburg", "1")
 	}
-	w.clock.Step(time.Hour)
+	w.Clock.Step(time.Hour)
 	w.reconcile(w.publisher)
 	w.expect(empty, w.ours().Spec.Availability)
 }
@@ -165,8 +165,8 @@ func TestSequenceGrowsAlsoWhenTheObjectWasDeleted(t *testing.T) {
 	w.peer(v1alpha1.RoleConsumer)
 	w.reconcile(w.publisher)
 	first := w.ours()
-	w.delete(w.home, first)
-	w.clock.Step(time.Second)
+	w.Home.Remove(first)
+	w.Clock.Step(time.Second)
 	w.reconcile(w.publisher)
 	if w.ours().Spec.Sequence <= first.Spec.Sequence {
 		t.Errorf("sequence %d after %d", w.ours().Spec.Sequence, first.Spec.Sequence)
@@ -178,7 +178,7 @@ func TestOfferIsWithdrawnWithTheRole(t *testing.T) {
 	peer := w.peer(v1alpha1.RoleConsumer)
 	w.reconcile(w.publisher)
 	peer.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
-	w.update(w.home, peer)
+	w.Home.Put(peer)
 	w.expectWrites(1, w.publisher)
 	if w.ours() != nil {
 		t.Error("the offer is still there")
@@ -207,11 +207,11 @@ func TestAnotherPhaseIsToldAtOnce(t *testing.T) {
 		{v1alpha1.AccessSuspended, v1alpha1.OfferCordoned},
 	} {
 		peer.Spec.Access = step.access
-		w.update(w.home, peer)
+		w.Home.Put(peer)
 		expectPhase(step.want)
 	}
 	w.hold(peer)
-	w.delete(w.home, peer)
+	w.Home.Remove(peer)
 	expectPhase(v1alpha1.OfferLeaving)
 }
 
@@ -219,7 +219,7 @@ func TestAnotherPhaseIsToldAtOnce(t *testing.T) {
 func (w *world) hold(peer *v1alpha1.Peer) {
 	w.Helper()
 	peer.Finalizers = []string{v1alpha1.FinalizerPeer}
-	w.update(w.home, peer)
+	w.Home.Put(peer)
 }
 
 func TestLeavingIsSaidUntilTheOfferIsClearedAway(t *testing.T) {
@@ -227,14 +227,14 @@ func TestLeavingIsSaidUntilTheOfferIsClearedAway(t *testing.T) {
 	peer := w.peer(v1alpha1.RoleConsumer)
 	w.hold(peer)
 	w.reconcile(w.publisher)
-	w.delete(w.home, peer)
+	w.Home.Remove(peer)
 	w.reconcile(w.publisher)
 
-	w.clock.Step(10 * time.Minute)
+	w.Clock.Step(10 * time.Minute)
 	w.expectWrites(1, w.publisher) // a renewal
 	w.expect(v1alpha1.OfferLeaving, w.ours().Spec.Phase)
 
-	w.delete(w.home, w.ours())
+	w.Home.Remove(w.ours())
 	w.expectWrites(0, w.publisher)
 	if w.ours() != nil {
 		t.Error("what was cleared away is back")
@@ -249,7 +249,7 @@ func TestOfferGoesWhenWeAskNobody(t *testing.T) {
 			peer.Spec.Parting = &v1alpha1.PeerParting{Mode: mode}
 			w.hold(peer)
 			w.reconcile(w.publisher)
-			w.delete(w.home, peer)
+			w.Home.Remove(peer)
 			w.expectWrites(1, w.publisher)
 			if w.ours() != nil {
 				t.Error("the offer is still there")
@@ -261,11 +261,11 @@ func TestOfferGoesWhenWeAskNobody(t *testing.T) {
 func TestNewRightsMayTakeAMoment(t *testing.T) {
 	w := newWorld(t)
 	peer := w.peer(v1alpha1.RoleConsumer)
-	var forbidden error = apierrors.NewForbidden(schema.GroupResource{Resource: "advertisements"}, here, nil)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "advertisements"}, here, nil)
 	expectPause := func(want time.Duration) {
 		t.Helper()
-		w.refusing.Store(&forbidden)
-		defer w.refusing.Store(nil)
+		w.refusing = forbidden
+		defer func() { w.refusing = nil }()
 		if pause := w.reconcile(w.publisher).RequeueAfter; pause != want {
 			t.Errorf("looks again in %s, want %s", pause, want)
 		}
@@ -273,36 +273,35 @@ func TestNewRightsMayTakeAMoment(t *testing.T) {
 	expectPause(lookSoon) // there is no namespace, and nobody has rights in what is not there
 
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: v1alpha1.TenantNamespace("hamburg"), CreationTimestamp: metav1.NewTime(w.clock.Now()),
+		Name: v1alpha1.TenantNamespace("hamburg"), CreationTimestamp: metav1.NewTime(w.Clock.Now()),
 		Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeTombstone, v1alpha1.LabelPeer: "hamburg"},
 	}}
-	w.create(w.home, ns)
+	w.Home.Put(ns)
 	expectPause(lookSoon)
 	ns.Labels = map[string]string{
 		v1alpha1.LabelType: v1alpha1.TypeTenant, v1alpha1.LabelPeer: "hamburg",
 		v1alpha1.LabelClusterID: "hamburg", v1alpha1.LabelManaged: "true",
 	}
-	w.update(w.home, ns)
+	w.Home.Put(ns)
 	expectPause(200 * time.Millisecond)
-	w.clock.Step(9 * time.Second)
+	w.Clock.Step(9 * time.Second)
 	expectPause(200 * time.Millisecond)
 	w.expectWrites(1, w.publisher)
 	if w.ours() == nil {
 		t.Error("nothing is offered")
 	}
 
-	w.delete(w.home, w.ours())
-	w.clock.Step(time.Second)
-	w.refusing.Store(&forbidden)
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: peer.Name}}
-	if _, err := w.publisher.Reconcile(t.Context(), request); !apierrors.IsForbidden(err) {
+	w.Home.Remove(w.ours())
+	w.Clock.Step(time.Second)
+	w.refusing = forbidden
+	if _, err := w.publisher.Reconcile(t.Context(), testkit.Request("", peer.Name)); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v, want Forbidden", err)
 	}
 }
 
 func TestNobodyKnownIsOfferedNothing(t *testing.T) {
 	w := newWorld(t)
-	w.create(w.home, &v1alpha1.Peer{
+	w.Home.Put(&v1alpha1.Peer{
 		ObjectMeta: metav1.ObjectMeta{Name: "hamburg"},
 		Spec:       v1alpha1.PeerSpec{Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer, v1alpha1.RoleProvider}},
 	})
@@ -318,9 +317,9 @@ func TestOfferStaysWithinTheLimits(t *testing.T) {
 	w.reconcile(w.publisher)
 	w.expect(resource.MustParse("4"), w.ours().Spec.Availability[corev1.ResourceCPU])
 
-	peer.Spec.Limits = &v1alpha1.PeerLimits{Resources: resources("cpu", "2")}
-	w.update(w.home, peer)
-	w.clock.Step(2 * time.Second)
+	peer.Spec.Limits = &v1alpha1.PeerLimits{Resources: testkit.Quantities("cpu", "2")}
+	w.Home.Put(peer)
+	w.Clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expect(resource.MustParse("2"), w.ours().Spec.Availability[corev1.ResourceCPU])
 	w.expect(resource.MustParse("1"), w.ours().Spec.LargestPod[corev1.ResourceCPU])
@@ -333,27 +332,27 @@ func TestBrokenPricesChangeNoOffer(t *testing.T) {
 	setting := w.prices(map[string]string{"currency": "EUR", "cpu": "0.02"})
 	w.reconcile(w.publisher)
 	setting.Data["cpu"] = "cheap"
-	w.update(w.home, setting)
+	w.Home.Put(setting)
 
 	requests := w.publisher.onPrices(t.Context(), setting)
 	w.expect(1, len(requests))
-	if event := <-w.events.Events; !strings.HasPrefix(event, "Warning InvalidPrices") {
+	if event := w.NextEvent(); !strings.HasPrefix(event, "Warning InvalidPrices") {
 		t.Errorf("event %q", event)
 	}
-	w.clock.Step(time.Hour)
+	w.Clock.Step(time.Hour)
 	w.reconcile(w.publisher)
 	w.expect(resource.MustParse("0.02"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])
 
-	w.delete(w.home, w.ours())
+	w.Home.Remove(w.ours())
 	w.reconcile(w.publisher)
 	if w.ours() != nil {
 		t.Error("something was offered although the price is unknown")
 	}
 	setting.Data["cpu"] = "0.03"
-	w.update(w.home, setting)
+	w.Home.Put(setting)
 	w.publisher.onPrices(t.Context(), setting)
-	w.expect(0, len(w.events.Events))
-	w.clock.Step(2 * time.Second)
+	w.ExpectEvents()
+	w.Clock.Step(2 * time.Second)
 	w.reconcile(w.publisher)
 	w.expect(resource.MustParse("0.03"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])
 }
@@ -412,15 +411,15 @@ func TestConsumersAreLookedAtOncePerInterval(t *testing.T) {
 	expectSignal := func() {
 		t.Helper()
 		<-w.publisher.changed
-		w.expect([]reconcile.Request{requestFor("hamburg")}, peersWith(t.Context(), w.home, v1alpha1.RoleConsumer))
+		w.expect([]reconcile.Request{requestFor("hamburg")}, peersWith(t.Context(), w.Home.Client, v1alpha1.RoleConsumer))
 	}
 	expectSignal() // the first look
 	w.pod("first", "", "1")
-	for !w.clock.HasWaiters() {
+	for !w.Clock.HasWaiters() {
 		runtime.Gosched()
 	}
 	w.expect(0, len(w.publisher.changed))
-	w.clock.Step(w.publisher.config.MinInterval)
+	w.Clock.Step(w.publisher.config.MinInterval)
 	expectSignal()
 	stop()
 	if err := <-ended; err != nil {

@@ -32,8 +32,7 @@ func TestMalformedObjectIsReportedOnThePeer(t *testing.T) {
 		"a list where a map should be":     {func(w *world) { w.raw.Store(raw(nil)); w.raw.Load().Object["spec"] = []any{} }, "decode"},
 		"an object beyond the link's size": {func(w *world) { w.hamburg.Fail(peers.ErrTooLarge) }, "large"},
 		"an object that is not stored here": {func(w *world) {
-			refusal := error(apierrors.NewRequestEntityTooLargeError("limit is 3145728"))
-			w.refusing.Store(&refusal)
+			w.refusing = apierrors.NewRequestEntityTooLargeError("limit is 3145728")
 		}, "3145728"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,9 +56,8 @@ func TestMalformedObjectClosesWhatIsInUse(t *testing.T) {
 	w.offered()
 	w.reconcile(w.receiver)
 	good := w.held()
-	refusal := error(apierrors.NewRequestEntityTooLargeError("limit is 3145728"))
 	w.says(w.offer(2, func(s *spec) { s.Images = []v1alpha1.Image{{Names: []string{"a"}}} }))
-	w.refusing.Store(&refusal)
+	w.refusing = apierrors.NewRequestEntityTooLargeError("limit is 3145728")
 	w.reconcile(w.receiver)
 
 	w.expect(good.Spec, w.held().Spec)
@@ -67,7 +65,7 @@ func TestMalformedObjectClosesWhatIsInUse(t *testing.T) {
 	w.expect(v1alpha1.ReasonMalformed, w.theirs().Status.Acknowledgement.Reason)
 	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonMalformed)
 
-	w.refusing.Store(nil)
+	w.refusing = nil
 	w.hamburg.Fail(peers.ErrTooLarge)
 	w.says(w.offer(3)) // which the mirror cannot show
 	w.reconcile(w.receiver)

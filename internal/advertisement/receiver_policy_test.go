@@ -13,12 +13,13 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 var (
 	denied  = policy.Decision{Outcome: policy.Deny, Reason: "too expensive"}
 	pending = policy.Decision{Outcome: policy.Pend, Reason: "a stranger"}
-	capped  = policy.Decision{Outcome: policy.Allow, Offer: &policy.OfferPatch{Availability: resources("cpu", "1")}}
+	capped  = policy.Decision{Outcome: policy.Allow, Offer: &policy.OfferPatch{Availability: testkit.Quantities("cpu", "1")}}
 )
 
 // policiesSay changes the policies, and tells of that.
@@ -32,14 +33,14 @@ func (w *world) decides(decision string) {
 	w.Helper()
 	ad := w.held()
 	ad.Annotations[v1alpha1.AnnotationDecision] = decision
-	w.update(w.home, ad)
+	w.Home.Put(ad)
 }
 
 // heard returns the events since it was called last, each as its type and reason.
 func (w *world) heard() []string {
 	var heard []string
-	for len(w.events.Events) > 0 {
-		words := strings.SplitN(<-w.events.Events, " ", 3)
+	for len(w.Events.Events) > 0 {
+		words := strings.SplitN(<-w.Events.Events, " ", 3)
 		heard = append(heard, words[0]+" "+words[1])
 	}
 	return heard
@@ -61,9 +62,9 @@ func TestPolicyIsAskedOncePerMessageAndWhenItChanges(t *testing.T) {
 	w.policies.changed[policy.Incoming]()
 	w.expect(1, len(w.receiver.changed))
 	ask(3)
-	w.get(w.home, peer)
+	w.Home.Get(peer, "", peer.Name)
 	peer.Labels = map[string]string{"trusted": "true"}
-	w.update(w.home, peer)
+	w.Home.Put(peer)
 	ask(4)
 	w.says(w.offer(2, func(s *spec) { s.KubernetesVersion = "v1.30.0" })) // under the sequence of another
 	ask(5)
@@ -122,7 +123,7 @@ func TestCorrectionsAreUsedAndTold(t *testing.T) {
 	w.expectWrites(1, w.receiver)
 	w.expectWrites(0, w.receiver)
 
-	w.policiesSay(policy.Decision{Outcome: policy.Allow, Offer: &policy.OfferPatch{Availability: resources("cpu", "2")}}, nil)
+	w.policiesSay(policy.Decision{Outcome: policy.Allow, Offer: &policy.OfferPatch{Availability: testkit.Quantities("cpu", "2")}}, nil)
 	w.reconcile(w.receiver)
 	w.expect([]string{"spec.availability[cpu]: 3 → 2"}, w.theirs().Status.Acknowledgement.Corrections)
 	w.expect(0, len(w.heard()))
@@ -297,19 +298,19 @@ func TestRefusedOfferStaysInSight(t *testing.T) {
 		w.reconcile(w.receiver)
 		w.expect(good.Spec, w.held().Spec)
 		w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
-		w.clock.Step(9 * time.Minute)
+		w.Clock.Step(9 * time.Minute)
 	}
 	w.says(w.offer(5))
-	w.clock.Step(3 * time.Minute)
+	w.Clock.Step(3 * time.Minute)
 	w.reconcile(w.receiver)
 	w.expect(int64(5), w.held().Spec.Sequence)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
 	w.expectWrites(0, w.receiver)
 
-	w.clock.Step(27 * time.Minute)
+	w.Clock.Step(27 * time.Minute)
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonRefusedByPolicy)
-	w.clock.Step(3 * time.Minute)
+	w.Clock.Step(3 * time.Minute)
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
 	w.expectWrites(0, w.receiver)
@@ -342,10 +343,10 @@ func TestClockSkewIsSaidUntilTheClocksAgree(t *testing.T) {
 	w.reconcile(w.receiver)
 	expectSkewed(true)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonClockSkew)
-	w.clock.Step(10 * time.Minute)
+	w.Clock.Step(10 * time.Minute)
 	w.expectWrites(0, w.receiver)
 	expectSkewed(true)
-	w.clock.Step(20*time.Minute - 500*time.Millisecond) // what was accepted has ended
+	w.Clock.Step(20*time.Minute - 500*time.Millisecond) // what was accepted has ended
 	w.reconcile(w.receiver)
 	expectSkewed(true)
 	w.receiver.known.forget("hamburg") // as a restart does
@@ -370,11 +371,11 @@ func TestRestartChangesNothing(t *testing.T) {
 			w.policies.say(policy.Incoming, decision, nil)
 			w.offered()
 			w.reconcile(w.receiver)
-			w.clock.Step(20 * time.Minute)
+			w.Clock.Step(20 * time.Minute)
 			w.receiver.known.forget("hamburg") // as a restart does
 			w.expectWrites(0, w.receiver)
 
-			w.clock.Step(10 * time.Minute)
+			w.Clock.Step(10 * time.Minute)
 			w.reconcile(w.receiver)
 			w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
 		})
@@ -391,12 +392,8 @@ func TestForgedStatusOpensNothing(t *testing.T) {
 	w.reconcile(w.receiver)
 	forged := w.held()
 	forged.Status.Acknowledgement.State = v1alpha1.AcknowledgementAccepted
-	meta.SetStatusCondition(&forged.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
-	})
-	if err := w.home.Status().Update(t.Context(), forged); err != nil {
-		t.Fatal(err)
-	}
+	testkit.SetCondition(&forged.Status.Conditions, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.Home.Put(forged)
 	w.peers.Links.Close("hamburg") // and there is nothing to judge again
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonPending)

@@ -8,11 +8,14 @@ import (
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,14 +50,14 @@ func TestRenewalCostsOneWriteAndAFullMessageIsAnswered(t *testing.T) {
 	w.offered()
 	w.reconcile(w.receiver)
 
-	w.clock.Step(10 * time.Minute)
+	w.Clock.Step(10 * time.Minute)
 	w.says(w.offer(2, func(s *spec) { s.Availability["cpu"] = resource.MustParse("2") }))
 	w.expectWrites(1, w.receiver)
 	w.expect(resource.MustParse("2"), w.held().Spec.Availability[corev1.ResourceCPU])
 	w.expect(int64(1), w.theirs().Status.Acknowledgement.Sequence)
 	w.expectWrites(0, w.receiver)
 
-	w.clock.Step(10 * time.Minute)
+	w.Clock.Step(10 * time.Minute)
 	w.says(w.offer(3, func(s *spec) { s.FullSequence = 3 }))
 	w.expectWrites(3, w.receiver)
 	w.expect(int64(3), w.theirs().Status.Acknowledgement.Sequence)
@@ -76,9 +79,7 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 	w.reconcile(w.receiver)
 	ad := w.theirs()
 	ad.Status = v1alpha1.AdvertisementStatus{}
-	if err := w.there.Status().Update(t.Context(), ad); err != nil {
-		t.Fatal(err)
-	}
+	w.Away.Put(ad)
 
 	w.expectWrites(1, w.receiver)
 	w.expect(int64(2), w.theirs().Status.Acknowledgement.Sequence)
@@ -97,7 +98,7 @@ func TestBadOfferIsRefused(t *testing.T) {
 		"absurd quantity":   {available("cpu", "1e12"), v1alpha1.ReasonInvalidQuantity},
 		"missing quantity":  {func(s *spec) { delete(s.Availability, "pods") }, v1alpha1.ReasonInvalidQuantity},
 		"expired": {func(s *spec) {
-			s.Timestamp, s.TimeToLive = metav1.NewTime(start.Add(-time.Minute)), metav1.NewTime(start.Add(-time.Second))
+			s.Timestamp, s.TimeToLive = metav1.NewTime(testkit.Noon.Add(-time.Minute)), metav1.NewTime(testkit.Noon.Add(-time.Second))
 		}, v1alpha1.ReasonExpired},
 		"clock of the future": {madeAt(time.Hour), v1alpha1.ReasonClockSkew},
 		"clock of next year":  {madeAt(365 * 24 * time.Hour), v1alpha1.ReasonClockSkew},
@@ -158,7 +159,7 @@ func TestBadOfferIsRefused(t *testing.T) {
 // madeAt makes a message that was made so long after the start, by the clock of the sender.
 func madeAt(after time.Duration) func(*spec) {
 	return func(s *spec) {
-		s.Timestamp, s.TimeToLive = metav1.NewTime(start.Add(after)), metav1.NewTime(start.Add(after+30*time.Minute))
+		s.Timestamp, s.TimeToLive = metav1.NewTime(testkit.Noon.Add(after)), metav1.NewTime(testkit.Noon.Add(after+30*time.Minute))
 	}
 }
 
@@ -168,7 +169,7 @@ func TestOfferOfAnotherClusterIsRefusedAndNeverStored(t *testing.T) {
 	w.offered(func(s *spec) { s.ClusterID = "bremen" })
 	w.reconcile(w.receiver)
 
-	w.expect(spec{ClusterID: "hamburg", Timestamp: metav1.NewTime(start), TimeToLive: metav1.NewTime(start.Add(time.Second)), Availability: resources()}, w.held().Spec)
+	w.expect(spec{ClusterID: "hamburg", Timestamp: metav1.NewTime(testkit.Noon), TimeToLive: metav1.NewTime(testkit.Noon.Add(time.Second)), Availability: testkit.Quantities()}, w.held().Spec)
 	w.expectAccepted(w.theirs(), metav1.ConditionFalse, v1alpha1.ReasonClusterIDMismatch)
 	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonClusterIDMismatch)
 	w.expectWrites(0, w.receiver)
@@ -190,7 +191,7 @@ func TestReplayChangesNothing(t *testing.T) {
 	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	w.expectWrites(0, w.receiver)
 
-	w.clock.Step(30 * time.Minute) // nor does it count as a renewal
+	w.Clock.Step(30 * time.Minute) // nor does it count as a renewal
 	w.says(w.offer(8))
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
@@ -217,14 +218,14 @@ func TestOfferEndsWhenTheProviderIsSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.peer(v1alpha1.RoleProvider)
-			w.offered(func(s *spec) { s.TimeToLive = metav1.NewTime(start.Add(life)) })
+			w.offered(func(s *spec) { s.TimeToLive = metav1.NewTime(testkit.Noon.Add(life)) })
 			w.reconcile(w.receiver)
 
-			w.clock.Step(30*time.Minute - time.Second)
+			w.Clock.Step(30*time.Minute - time.Second)
 			result := w.expectWrites(0, w.receiver)
 			w.expect(time.Second, result.RequeueAfter)
 
-			w.clock.Step(time.Second)
+			w.Clock.Step(time.Second)
 			w.reconcile(w.receiver)
 			w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
 			w.expect(v1alpha1.ReasonExpired, w.theirs().Status.Acknowledgement.Reason)
@@ -246,11 +247,11 @@ func TestCutLinkLeavesTheCopyUntilItExpires(t *testing.T) {
 	w.reconcile(w.receiver)
 
 	w.peers.Links.Close("hamburg")
-	w.clock.Step(20 * time.Minute)
+	w.Clock.Step(20 * time.Minute)
 	w.expectWrites(0, w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 
-	w.clock.Step(10 * time.Minute)
+	w.Clock.Step(10 * time.Minute)
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionFalse, v1alpha1.ReasonExpired)
 	w.expectAdvertised(metav1.ConditionFalse, v1alpha1.ReasonExpired)
@@ -262,13 +263,13 @@ func TestProviderThatCannotBeAnswered(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)
 	w.offered()
-	w.silenced.Store(true)
+	answered := w.Away.Refuse("patch/status", apierrors.NewForbidden(schema.GroupResource{}, "hamburg", nil))
 	result := w.reconcile(w.receiver)
 	w.expect(lookSoon, result.RequeueAfter)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 
-	w.silenced.Store(false)
+	answered()
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.theirs(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 }
@@ -285,15 +286,15 @@ func TestWithdrawnOfferIsNotAccepted(t *testing.T) {
 	w.expectWrites(0, w.receiver) // the mirror is empty, which proves nothing
 
 	w.hamburg.Heal()
-	w.delete(w.there, ad)
-	w.clock.Step(time.Minute)
+	w.Away.Remove(ad)
+	w.Clock.Step(time.Minute)
 	w.reconcile(w.receiver)
 	if w.held() != nil {
 		t.Error("the copy is still there")
 	}
 	w.expectWrites(0, w.receiver)
 
-	w.clock.Step(time.Minute)
+	w.Clock.Step(time.Minute)
 	w.offered(func(s *spec) { s.Sequence = 0 }) // a provider that was set up anew may begin anew
 	w.reconcile(w.receiver)
 	w.expectAccepted(w.held(), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
@@ -343,9 +344,9 @@ func TestCopyGoesWithTheRole(t *testing.T) {
 	w.offered()
 	w.reconcile(w.receiver)
 
-	w.get(w.home, peer)
+	w.Home.Get(peer, "", peer.Name)
 	peer.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleConsumer}
-	w.update(w.home, peer)
+	w.Home.Put(peer)
 	w.reconcile(w.receiver)
 
 	if w.held() != nil {
@@ -393,7 +394,7 @@ func TestConfigIsValidated(t *testing.T) {
 }
 
 func TestBoundsOfMessages(t *testing.T) {
-	o := (&Config{}).decide(facts{peer: &v1alpha1.Peer{}, malformed: errors.New(strings.Repeat("x", 5000))}, start)
+	o := (&Config{}).decide(facts{peer: &v1alpha1.Peer{}, malformed: errors.New(strings.Repeat("x", 5000))}, testkit.Noon)
 	if len(o.verdict.message) != maxMessage {
 		t.Errorf("message has %d bytes", len(o.verdict.message))
 	}
@@ -412,7 +413,7 @@ func TestOfferThatIsMadeAtHomeIsKeptAndAnsweredNowhereElse(t *testing.T) {
 	w := newWorld(t)
 	peer := w.peer(v1alpha1.RoleProvider)
 	peer.Spec.Mode, peer.Spec.Namespaces = v1alpha1.ModeAgentless, []string{"guests"}
-	w.update(w.home, peer)
+	w.Home.Put(peer)
 	w.policies.say(policy.Incoming, denied, nil)
 	w.hamburg.Fail(without{})
 	w.reconcile(w.receiver)
@@ -423,7 +424,7 @@ func TestOfferThatIsMadeAtHomeIsKeptAndAnsweredNowhereElse(t *testing.T) {
 
 	w.offered()
 	w.hamburg.Heal()
-	w.clock.Step(w.receiver.config.ReceiveInterval)
+	w.Clock.Step(w.receiver.config.ReceiveInterval)
 	w.expectWrites(2, w.receiver) // copy and its status
 	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	w.expect((*v1alpha1.Acknowledgement)(nil), w.theirs().Status.Acknowledgement)

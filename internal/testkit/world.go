@@ -76,18 +76,26 @@ func (w *World) ExpectEvents(want ...string) {
 	}
 }
 
+// NextEvent returns the next event, as its type, reason and note. If there is none, the test fails.
+func (w *World) NextEvent() string {
+	w.Helper()
+	select {
+	case event := <-w.Events.Events:
+		return event
+	default:
+		w.Error("there is no event")
+		return ""
+	}
+}
+
 // ExpectEventWith checks that the next event has all the texts.
 func (w *World) ExpectEventWith(texts ...string) {
 	w.Helper()
-	select {
-	case got := <-w.Events.Events:
-		for _, text := range texts {
-			if !strings.Contains(got, text) {
-				w.Errorf("event %q lacks %q", got, text)
-			}
+	got := w.NextEvent()
+	for _, text := range texts {
+		if !strings.Contains(got, text) {
+			w.Errorf("event %q lacks %q", got, text)
 		}
-	default:
-		w.Errorf("no event, want one with %q", texts)
 	}
 }
 
