@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -79,7 +79,7 @@ func TestPoliciesAreReplacedWhileTheyAreAsked(t *testing.T) {
 	w.remove("more")
 	w.look()
 	w.expect(`{"price": 30}`, policy.Allow, "")
-	w.expectEvents(0)
+	w.kit.ExpectEvents()
 }
 
 func TestConfigMapsElsewhereOrWithoutTheLabelAreNoPolicies(t *testing.T) {
@@ -105,10 +105,10 @@ func TestABrokenModuleKeepsTheLastGoodOne(t *testing.T) {
 	if why := w.status("incoming").Broken["limits/price.rego"]; !strings.Contains(why, "limits/price.rego:2") {
 		t.Errorf("%q does not say where", why)
 	}
-	w.expectEvents(1)
+	w.kit.ExpectEvents(v1alpha1.ReasonPolicyInvalid)
 
 	w.look()
-	w.expectEvents(0) // it was told
+	w.kit.ExpectEvents() // it was told
 
 	w.policies("limits", map[string]string{"price.rego": denyDearer})
 	w.look()
@@ -124,23 +124,23 @@ func TestTheLastGoodModuleOutlivesARestart(t *testing.T) {
 	w.restart()
 	w.look()
 	w.expect(`{"price": 3}`, policy.Deny, "too dear")
-	w.expectEvents(1)
+	w.kit.ExpectEvents(v1alpha1.ReasonPolicyInvalid)
 
 	w.restart()
 	w.look()
 	w.expect(`{"price": 3}`, policy.Deny, "too dear")
-	w.expectEvents(0)
+	w.kit.ExpectEvents()
 }
 
 func TestTheLastGoodModuleIsKeptWhereTheStatusCannotBeWritten(t *testing.T) {
 	w := newWorld(t)
-	w.failing = errors.New("no right")
+	w.kit.Home.Refuse("apply ConfigMap", errors.New("no right"))
 	w.policies("limits", map[string]string{"price.rego": denyDear})
 	w.lookFails()
 	w.policies("limits", map[string]string{"price.rego": noRego})
 	w.lookFails()
 	w.expect(`{"price": 3}`, policy.Deny, "too dear")
-	w.expectEvents(0) // events follow the write
+	w.kit.ExpectEvents() // events follow the write
 }
 
 func TestAModuleThatWasNeverGoodIsNotInForce(t *testing.T) {
@@ -209,13 +209,11 @@ func TestMistakesInLabelsAndKeysAreTold(t *testing.T) {
 	w.expect(`{"price": 3}`, policy.Allow, "")
 	w.expectBroken("unknown", "typo")
 	w.expectBroken("incoming", "empty")
-	w.expectEvents(2)
+	w.kit.ExpectEvents(v1alpha1.ReasonPolicyInvalid, v1alpha1.ReasonPolicyInvalid)
 
 	w.remove("typo")
 	w.look()
-	status := &corev1.ConfigMap{}
-	w.get(v1alpha1.PolicyStatus, status)
-	if text, told := status.Data[unknown]; told {
+	if text, told := w.stored()[unknown]; told {
 		t.Errorf("the status still says %s", text)
 	}
 }
@@ -224,15 +222,11 @@ func TestTheStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 	w := newWorld(t)
 	w.policies("limits", map[string]string{"price.rego": denyDear, "broken.rego": noRego})
 	w.look()
-	if w.writes != len(policy.Questions()) {
-		t.Errorf("%d writes", w.writes)
-	}
+	w.kit.Home.ExpectWrites(slices.Repeat([]string{"apply ConfigMap hanse-policy-status"}, len(policy.Questions()))...)
 	w.look()
 	w.restart()
 	w.look()
-	if w.writes != len(policy.Questions()) {
-		t.Errorf("%d writes though nothing changed", w.writes)
-	}
+	w.kit.Home.ExpectWrites()
 }
 
 func TestASpoiltStatusIsWrittenAnew(t *testing.T) {

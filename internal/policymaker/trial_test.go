@@ -13,6 +13,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // knowing has the world know of one peer and of one namespace.
@@ -21,13 +22,13 @@ func (w *world) knowing() *world {
 		if question != policy.Incoming || name != "hamburg" {
 			return policy.Facts{}, errors.New("there is no peer " + name)
 		}
-		return policy.Facts{Time: start, Previous: &v1alpha1.AdvertisementSpec{ClusterID: "c-before"}}, nil
+		return policy.Facts{Time: testkit.Noon, Previous: &v1alpha1.AdvertisementSpec{ClusterID: "c-before"}}, nil
 	})
 	w.Gather(policy.Placement, func(_ context.Context, question policy.Question, name string) (policy.Facts, error) {
 		if question != policy.Placement || name != "shop" {
 			return policy.Facts{}, errors.New("there is no namespace " + name)
 		}
-		return policy.Facts{Time: start, Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}, nil
+		return policy.Facts{Time: testkit.Noon, Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}, nil
 	})
 	return w
 }

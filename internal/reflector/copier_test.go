@@ -9,22 +9,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/reflection"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // secretThere returns the Secret password in the twin, or nil.
 func (w *world) secretThere() *corev1.Secret {
-	w.t.Helper()
+	w.Helper()
 	found := &corev1.Secret{}
-	err := w.turin.Client.Get(w.t.Context(), client.ObjectKey{Namespace: twinName, Name: "password"}, found)
-	if apierrors.IsNotFound(err) {
+	if !w.Away.Find(found, twinName, "password") {
 		return nil
-	}
-	if err != nil {
-		w.t.Fatal(err)
 	}
 	return found
 }
@@ -52,7 +48,8 @@ func TestWhatPodsReferToGoesWithThem(t *testing.T) {
 	got := w.secretThere()
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: twinName, Name: "password", ResourceVersion: got.ResourceVersion,
+			Namespace: twinName, Name: "password",
+			UID: got.UID, ResourceVersion: got.ResourceVersion, CreationTimestamp: got.CreationTimestamp,
 			Labels: map[string]string{v1alpha1.LabelReflected: "true"},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationOriginUID: "u-1", v1alpha1.AnnotationOriginVersion: "1",
@@ -64,12 +61,10 @@ func TestWhatPodsReferToGoesWithThem(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	before := w.writes
+	w.Away.Writes()
 	w.look(reflection.Secret)
-	if w.writes != before {
-		t.Error("written again though nothing changed")
-	}
-	w.expectNoEvent()
+	w.Away.ExpectWrites() // nothing changed
+	w.ExpectEvents()
 }
 
 func TestNothingElseIsRead(t *testing.T) {
@@ -109,20 +104,11 @@ func TestCopiesGo(t *testing.T) {
 			w.save(skipped)
 		},
 		"with the pod": func(w *world) {
-			if err := w.home.Delete(w.t.Context(), podUsing("web")); err != nil {
-				w.t.Fatal(err)
-			}
+			w.Home.Remove(podUsing("web"))
 			w.look(reflection.Secret)
 		},
 		"when the pod has ended": func(w *world) {
-			pod := podUsing("web")
-			if err := w.home.Get(w.t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-				w.t.Fatal(err)
-			}
-			pod.Status.Phase = corev1.PodSucceeded
-			if err := w.home.Status().Update(w.t.Context(), pod); err != nil {
-				w.t.Fatal(err)
-			}
+			testkit.Change(w.Home, "shop", "web", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 			w.look(reflection.Secret)
 		},
 	} {
@@ -143,9 +129,7 @@ func TestNothingIsWatchedThatNobodyNeeds(t *testing.T) {
 	if w.watches(place{Namespace: "shop", Kind: reflection.ConfigMap}) != nil {
 		t.Error("ConfigMaps are watched too, which nobody has looked at")
 	}
-	if err := w.home.Delete(t.Context(), podUsing("web")); err != nil {
-		t.Fatal(err)
-	}
+	w.Home.Remove(podUsing("web"))
 	w.look(reflection.Secret)
 	w.look(reflection.Secret)
 	w.settle(func() bool { return w.watches(secrets) == nil && !w.follows("Secret") })
@@ -171,16 +155,15 @@ func TestObjectsOfThePeerAreLeftAlone(t *testing.T) {
 	theirs.Namespace = twinName
 	w.put(theirs)
 	w.connect()
-	w.writes = 0
+	w.Away.Writes()
 	w.look(reflection.Secret)
-	w.expectEvent("Warning", v1alpha1.ReasonReflectionConflict, `"turin"`)
-	if err := w.home.Delete(t.Context(), podUsing("web")); err != nil {
-		t.Fatal(err)
-	}
+	w.ExpectEventWith("Warning", v1alpha1.ReasonReflectionConflict, `"turin"`)
+	w.Home.Remove(podUsing("web"))
 	w.look(reflection.Secret)
-	if !w.has("theirs")() || w.writes != 0 {
+	if !w.has("theirs")() {
 		t.Error("it was touched")
 	}
+	w.Away.ExpectWrites()
 }
 
 func TestUsersAreToldWhatDoesNotGo(t *testing.T) {
@@ -198,7 +181,7 @@ func TestUsersAreToldWhatDoesNotGo(t *testing.T) {
 			w := newWorld(t, podUsing("web"))
 			w.save(test.secret)
 			w.connect().look(reflection.Secret)
-			w.expectEvent("Warning", v1alpha1.ReasonReflectionRefused, test.want)
+			w.ExpectEventWith("Warning", v1alpha1.ReasonReflectionRefused, test.want)
 			if w.secretThere() != nil {
 				t.Error("it went all the same")
 			}
@@ -215,7 +198,7 @@ func TestUsersAreToldWhatIsMissing(t *testing.T) {
 		pod.Spec.Volumes[0].Secret.Optional = optional
 		w := newWorld(t, pod)
 		w.connect().look(reflection.Secret)
-		w.expectEvent(reason, `"password"`, "namespace shop")
+		w.ExpectEventWith(reason, `"password"`, "namespace shop")
 	}
 }
 
@@ -223,26 +206,25 @@ func TestThePeersRefusalIsTold(t *testing.T) {
 	w := newWorld(t, podUsing("web"))
 	w.save(password("a"))
 	w.connect()
-	w.refusal = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "password", errors.New("exceeded quota"))
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "password", errors.New("exceeded quota"))
+	w.Away.Refuse("create Secret", refusal)
 	req := w.warm(reflection.Secret)
-	if _, err := w.copier.Reconcile(t.Context(), req); !errors.Is(err, w.refusal) {
+	if _, err := w.copier.Reconcile(t.Context(), req); !errors.Is(err, refusal) {
 		t.Errorf("got %v, want the refusal, to try again", err)
 	}
-	w.expectEvent("Warning", v1alpha1.ReasonReflectionRefused, "exceeded quota")
+	w.ExpectEventWith("Warning", v1alpha1.ReasonReflectionRefused, "exceeded quota")
 }
 
 func TestAPeerThatDoesNotAnswerIsNotAsked(t *testing.T) {
 	w := withCopy(t)
 	w.save(password("b"))
 	w.turin.Fail(errors.New("no answer"))
-	before := w.writes
+	w.Away.Writes()
 	w.settle(func() bool { // until the change is seen
 		result, err := w.copier.Reconcile(t.Context(), secretsOfShop)
 		return err == nil && result.RequeueAfter == outageDelay
 	})
-	if w.writes != before {
-		t.Errorf("%d writes", w.writes-before)
-	}
+	w.Away.ExpectWrites()
 	w.turin.Heal()
 	w.mustReconcile(secretsOfShop)
 	if !w.has("b")() {
@@ -252,14 +234,7 @@ func TestAPeerThatDoesNotAnswerIsNotAsked(t *testing.T) {
 
 func TestPodsOnRealNodesTakeNothingAlong(t *testing.T) {
 	w := newWorld(t, podUsing("web"))
-	node := &corev1.Node{}
-	if err := w.home.Get(t.Context(), client.ObjectKey{Name: "hanse-turin"}, node); err != nil {
-		t.Fatal(err)
-	}
-	node.Labels = nil
-	if err := w.home.Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Change(w.Home, "", "hanse-turin", func(node *corev1.Node) { node.Labels = nil })
 	w.save(password("a"))
 	w.connect().look(reflection.Secret)
 	if w.secretThere() != nil || len(w.reads) > 0 {

@@ -7,16 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
-
-func namespaceWith(name string, labels map[string]string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-}
 
 func TestTheManagerReadsWhereItIsMarked(t *testing.T) {
 	marked := map[string]string{v1alpha1.LabelOffloads: "true"}
@@ -33,32 +28,28 @@ func TestTheManagerReadsWhereItIsMarked(t *testing.T) {
 		found     *rbacv1.RoleBinding
 		want      bool
 	}{
-		"it is marked":             {namespace: namespaceWith("shop", marked), want: true},
-		"it was marked before":     {namespace: namespaceWith("shop", marked), found: binding(toManager), want: true},
-		"it is not marked":         {namespace: namespaceWith("shop", nil)},
-		"it is no longer marked":   {namespace: namespaceWith("shop", nil), found: binding(toManager)},
-		"it has another mark":      {namespace: namespaceWith("shop", map[string]string{v1alpha1.LabelOffloads: "false"})},
-		"the right is another's":   {namespace: namespaceWith("shop", marked), found: binding([]rbacv1.Subject{{Kind: "User", Name: "eve"}}), want: true},
-		"it is one of the system":  {namespace: namespaceWith("kube-system", marked)},
-		"it is the default one":    {namespace: namespaceWith("default", marked)},
-		"it is one of a peer":      {namespace: namespaceWith("hanse-peer-turin", marked)},
-		"it is where Hanse itself": {namespace: namespaceWith("hanse-system", marked)},
+		"it is marked":             {namespace: testkit.Namespace("shop", marked), want: true},
+		"it was marked before":     {namespace: testkit.Namespace("shop", marked), found: binding(toManager), want: true},
+		"it is not marked":         {namespace: testkit.Namespace("shop", nil)},
+		"it is no longer marked":   {namespace: testkit.Namespace("shop", nil), found: binding(toManager)},
+		"it has another mark":      {namespace: testkit.Namespace("shop", map[string]string{v1alpha1.LabelOffloads: "false"})},
+		"the right is another's":   {namespace: testkit.Namespace("shop", marked), found: binding([]rbacv1.Subject{{Kind: "User", Name: "eve"}}), want: true},
+		"it is one of the system":  {namespace: testkit.Namespace("kube-system", marked)},
+		"it is the default one":    {namespace: testkit.Namespace("default", marked)},
+		"it is one of a peer":      {namespace: testkit.Namespace("hanse-peer-turin", marked)},
+		"it is where Hanse itself": {namespace: testkit.Namespace("hanse-system", marked)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, test.namespace)
+			w := newWorld(t)
+			w.Home.Put(test.namespace)
 			if test.found != nil {
-				if err := w.home.Create(t.Context(), test.found); err != nil {
-					t.Fatal(err)
-				}
+				w.Home.Put(test.found)
 			}
-			req := reconcile.Request{NamespacedName: types.NamespacedName{Name: test.namespace.Name}}
 			for range 2 { // a binding that is wrong goes first, and its end asks for the right one
-				if _, err := w.granter.Reconcile(t.Context(), req); err != nil {
-					t.Fatal(err)
-				}
+				w.Reconcile(w.granter, "", test.namespace.Name)
 			}
 			list := &rbacv1.RoleBindingList{}
-			if err := w.home.List(t.Context(), list, client.InNamespace(test.namespace.Name)); err != nil {
+			if err := w.Home.Server.List(t.Context(), list, client.InNamespace(test.namespace.Name)); err != nil {
 				t.Fatal(err)
 			}
 			if !test.want {
@@ -83,8 +74,5 @@ func TestTheManagerReadsWhereItIsMarked(t *testing.T) {
 
 func TestTheRightsOfANamespaceThatIsGone(t *testing.T) {
 	w := newWorld(t)
-	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}}
-	if _, err := w.granter.Reconcile(t.Context(), req); err != nil {
-		t.Error(err)
-	}
+	w.Reconcile(w.granter, "", "shop")
 }

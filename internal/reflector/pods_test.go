@@ -12,13 +12,13 @@ import (
 
 // asked returns how many requests there are at once for a pod that comes.
 func (w *world) asked(pod *corev1.Pod) int {
-	w.t.Helper()
+	w.Helper()
 	for w.queue.Len() > 0 {
 		req, _ := w.queue.Get()
 		w.queue.Done(req)
 	}
 	handler := w.copier.podHandler()
-	handler.Create(w.t.Context(), event.TypedCreateEvent[client.Object]{Object: pod}, w.queue)
+	handler.Create(w.Context(), event.TypedCreateEvent[client.Object]{Object: pod}, w.queue)
 	return w.queue.Len()
 }
 

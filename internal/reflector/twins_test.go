@@ -3,22 +3,21 @@ package reflector
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/reflection"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 var secretsOfShop = request{Peer: "turin", place: place{Namespace: "shop", Kind: reflection.Secret}}
 
 func (w *world) twin() *peers.Mirror {
-	w.t.Helper()
-	_, found, err := w.copier.twinOf(w.t.Context(), secretsOfShop, true)
+	w.Helper()
+	_, found, err := w.copier.twinOf(w.Context(), secretsOfShop, true)
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	return found
 }
@@ -32,12 +31,9 @@ func TestANewTwinTakesTheOldOnesPlace(t *testing.T) {
 	if got := w.twin(); got == nil || got.Namespace() != twinName {
 		t.Fatalf("got %v", got)
 	}
-	mapping := &v1alpha1.NamespaceMapping{}
-	if err := w.turin.Client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "shop"}, mapping); err != nil {
-		t.Fatal(err)
-	}
-	mapping.Status.Twin = "shop-elsewhere"
-	if err := w.turin.Client.Update(t.Context(), mapping); err != nil {
+	moved := testkit.Get[v1alpha1.NamespaceMapping](w.Away, tenant, "shop")
+	moved.Status.Twin = "shop-elsewhere"
+	if err := w.turin.Client.Status().Update(t.Context(), moved); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.twin(); got == nil || got.Namespace() != "shop-elsewhere" || w.follows("Secret") {
@@ -57,12 +53,10 @@ func TestNewLinkAsksForAllThatMayBeThere(t *testing.T) {
 }
 
 func TestMappingsThatAreNotOursAreNotFollowed(t *testing.T) {
-	w := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "private"}}).connect()
+	w := newWorld(t, testkit.Namespace("private", nil)).connect()
 	w.settle(func() bool { return w.queue.Len() == 0 })
 	for _, name := range []string{"private", "invented"} {
-		w.put(&v1alpha1.NamespaceMapping{
-			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}, Status: v1alpha1.NamespaceMappingStatus{Twin: name + "-twin"},
-		})
+		w.put(mapping(name, name+"-twin"))
 		if w.queue.Len() > 0 {
 			t.Errorf("namespace %s is looked at", name)
 		}
@@ -81,7 +75,7 @@ func TestLinksThatAreNotFollowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			milan := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: spec}
 			w := newWorld(t, milan)
-			there := w.peers.Add("milan", tenant, w.cluster())
+			there := w.peers.Add("milan", tenant, testkit.NewCluster(t, w.Clock).Client)
 			w.peers.Link(milan)
 			if got := there.Follows(); len(got) > 0 {
 				t.Errorf("follows %v", got)

@@ -22,9 +22,7 @@ func (s *stage) homeChanges(pod string) {
 	shadow := s.shadow()
 	shadow.Generation++
 	shadow.Spec.Pod.Raw = []byte(pod)
-	if err := s.server.Update(s.Context(), shadow); err != nil {
-		s.Fatal(err)
-	}
+	s.Home.Put(shadow)
 }
 
 // runningStage is a stage on which a pod that asks for so much cpu runs.
@@ -34,8 +32,8 @@ func runningStage(t *testing.T, of *v1alpha1.Peer, cpu string) *stage {
 	s.run()
 	s.becomes(s.running)
 	s.run()
-	s.writes = nil
-	s.clock.Step(time.Minute)
+	s.Home.Writes()
+	s.Clock.Step(time.Minute)
 	return s
 }
 
@@ -65,7 +63,7 @@ func TestResizeIsCarriedOver(t *testing.T) {
 	s.homeChanges(askingFor("1500m"))
 	s.run()
 	s.run()
-	s.expectWrites("resize Pod", "status ShadowPod")
+	s.Home.ExpectWrites("patch/resize Pod web", "patch/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 	if got := s.cpu(); got != "1500m" || s.shadow().Status.ObservedGeneration != 2 {
 		t.Errorf("it asks for %s, status %+v", got, s.shadow().Status)
@@ -81,24 +79,24 @@ func TestResizeNeedsRoom(t *testing.T) {
 	s.runOf("other")
 	s.becomes(s.running)
 	s.run()
-	s.writes = nil
-	s.clock.Step(time.Minute)
+	s.Home.Writes()
+	s.Clock.Step(time.Minute)
 	s.homeChanges(askingFor("1500m"))
 	if again := s.run(); again != quotaRetryAtMost {
 		t.Errorf("looks again in %s", again)
 	}
-	s.expectWrites("status ShadowPod")
+	s.Home.ExpectWrites("patch/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, v1alpha1.ReasonLimitExceeded, "it runs on with what it has")
 	if used := s.pods.ledger.used["lubeck"]; s.cpu() != "500m" || used.Cpu().String() != "1500m" {
 		t.Errorf("it asks for %s, and the ledger counts %v", s.cpu(), used)
 	}
 	s.run()
-	s.expectWrites()
+	s.Home.ExpectWrites()
 
 	s.pods.ledger.leave(requestFor(s.twin, "other")[0].NamespacedName)
-	s.clock.Step(quotaRetryAtMost)
+	s.Clock.Step(quotaRetryAtMost)
 	s.run()
-	s.expectWrites("resize Pod", "status ShadowPod")
+	s.Home.ExpectWrites("patch/resize Pod web", "patch/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 }
 
@@ -133,12 +131,12 @@ func TestResizeThatTheAPIServerRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := runningStage(t, limited("cpu", "2"), "500m")
-			s.changePod = c.err
+			s.Home.Refuse("patch/resize Pod", c.err)
 			s.homeChanges(askingFor("1"))
 			if again := s.run(); again != c.again {
 				t.Errorf("looks again in %s", again)
 			}
-			s.expectWrites("resize Pod", "status ShadowPod")
+			s.Home.ExpectWrites("patch/resize Pod web", "patch/status ShadowPod web")
 			s.expectRefused(v1alpha1.ConditionUpdated, c.reason, "")
 			if used := s.pods.ledger.used["lubeck"]; used.Cpu().String() != "500m" {
 				t.Errorf("the ledger counts %v", used)
@@ -155,7 +153,7 @@ func TestDebuggingNeedsTheProvidersLeave(t *testing.T) {
 	s.homeChanges(withShell)
 	s.run()
 	s.run()
-	s.expectWrites("status ShadowPod")
+	s.Home.ExpectWrites("patch/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionDebug, v1alpha1.ReasonDebugForbidden, "spec.allowDebug")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 	if len(s.pod().Spec.EphemeralContainers) != 0 {
@@ -170,7 +168,7 @@ func TestEphemeralContainersAreAdded(t *testing.T) {
 	s.homeChanges(withShell)
 	s.run()
 	s.run()
-	s.expectWrites("ephemeralcontainers Pod", "status ShadowPod")
+	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "patch/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionDebug, "", "")
 	added := s.pod().Spec.EphemeralContainers
 	if len(added) != 1 || added[0].Name != "shell" || added[0].SecurityContext == nil {
@@ -181,18 +179,18 @@ func TestEphemeralContainersAreAdded(t *testing.T) {
 	s.homeChanges(strings.Replace(withShell, `"image":"i"`, `"image":"i:2"`, 1))
 	s.run()
 	s.run()
-	s.expectWrites("patch Pod", "status ShadowPod")
+	s.Home.ExpectWrites("patch Pod web", "patch/status ShadowPod web")
 }
 
 func TestGuardRailStandsAgainstAShell(t *testing.T) {
 	open := peer()
 	open.Spec.AllowDebug = true
 	s := runningStage(t, open, "500m")
-	s.changePod = forbidden403()
+	s.Home.Refuse("patch/ephemeralcontainers Pod", forbidden403())
 	s.homeChanges(withShell)
 	s.run()
 	s.run()
-	s.expectWrites("ephemeralcontainers Pod", "status ShadowPod")
+	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "patch/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionDebug, v1alpha1.ReasonPodRefused, "PodSecurity")
 }
 
@@ -200,7 +198,7 @@ func TestGuardRailStandsAgainstAShell(t *testing.T) {
 func TestNewPodIsNotChanged(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
-	seen := &observation{shadow: s.shadow(), pod: s.pod(), now: s.clock.Now()}
+	seen := &observation{shadow: s.shadow(), pod: s.pod(), now: s.Clock.Now()}
 	s.pods.recall(t.Context(), seen)
 	if next := decide(seen); next.action != leavePod {
 		t.Errorf("action %d", next.action)

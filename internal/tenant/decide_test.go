@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // recorded is a ShadowPod whose pod "first" has run, and was restarted twice.
@@ -36,7 +37,7 @@ func recorded(t *testing.T) *v1alpha1.ShadowPod {
 }
 
 func ran() corev1.PodStatus {
-	began := metav1.NewTime(noon.Add(-time.Hour))
+	began := metav1.NewTime(testkit.Noon.Add(-time.Hour))
 	return corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &began,
 		Conditions: []corev1.PodCondition{
@@ -66,7 +67,7 @@ func remotePod(change func(*corev1.Pod)) *corev1.Pod {
 }
 
 func deleted(pod *corev1.Pod) {
-	pod.DeletionTimestamp = &metav1.Time{Time: noon.Add(30 * time.Second)}
+	pod.DeletionTimestamp = &metav1.Time{Time: testkit.Noon.Add(30 * time.Second)}
 	pod.DeletionGracePeriodSeconds = ptr.To[int64](30)
 }
 
@@ -99,7 +100,7 @@ func exited(code int32) func(*corev1.Pod) {
 			pod.Status.Phase = corev1.PodFailed
 		}
 		pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: code, FinishedAt: metav1.NewTime(noon.Add(-time.Minute)),
+			ExitCode: code, FinishedAt: metav1.NewTime(testkit.Noon.Add(-time.Minute)),
 		}}
 	}
 }
@@ -154,7 +155,7 @@ func TestWhatBecomesOfAPodThatRan(t *testing.T) {
 		"it is seen as it was before": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, fate{leavePod, running, "Ready"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := &observation{shadow: recorded(t), now: noon}
+			seen := &observation{shadow: recorded(t), now: testkit.Noon}
 			if c.pod != nil {
 				seen.pod = remotePod(c.pod)
 			}
@@ -177,14 +178,14 @@ func TestCompletedPodIsNeverMadeAgain(t *testing.T) {
 	for _, phase := range []string{"Succeeded", "Failed"} {
 		shadow := recorded(t)
 		shadow.Status.Phase = phase
-		if next := decide(&observation{shadow: shadow, now: noon}); next.action != leavePod || next.unrecoverable() {
+		if next := decide(&observation{shadow: shadow, now: testkit.Noon}); next.action != leavePod || next.unrecoverable() {
 			t.Errorf("%s: got %+v", phase, next)
 		}
 	}
 }
 
 func TestPodThatNoKubeletTookHasNotRun(t *testing.T) {
-	next := decide(&observation{shadow: shadowPod(), pod: remotePod(rejectedBy("OutOfcpu")), now: noon})
+	next := decide(&observation{shadow: shadowPod(), pod: remotePod(rejectedBy("OutOfcpu")), now: testkit.Noon})
 	if next.status.Phase != "Pending" || next.action != removePod {
 		t.Errorf("home sees phase %s", next.status.Phase)
 	}
@@ -223,7 +224,7 @@ func TestRestartsOfEveryKindOfContainerAreKept(t *testing.T) {
 	} {
 		pod := remotePod(func(pod *corev1.Pod) { counts(pod, step.init, step.container, step.debug) })
 		pod.UID = step.uid
-		shadow.Status = decide(&observation{shadow: shadow, pod: pod, now: noon}).status
+		shadow.Status = decide(&observation{shadow: shadow, pod: pod, now: testkit.Noon}).status
 		if diff := cmp.Diff(step.want, shown(shadow.Status)); diff != "" {
 			t.Errorf("step %d: -want +got:\n%s", i, diff)
 		}
@@ -238,7 +239,7 @@ func TestPhaseStaysRunningWhileThePodIsMadeAgain(t *testing.T) {
 	pending := remotePod(func(pod *corev1.Pod) {
 		pod.UID, pod.Spec.NodeName, pod.Status = "second", "", corev1.PodStatus{Phase: corev1.PodPending}
 	})
-	next := decide(&observation{shadow: recorded(t), pod: pending, now: noon})
+	next := decide(&observation{shadow: recorded(t), pod: pending, now: testkit.Noon})
 	if known := offload.RecordedPod(&next.status); next.status.Phase != "Running" || known.Phase != corev1.PodRunning {
 		t.Errorf("home sees %s, %s", next.status.Phase, known.Phase)
 	}
@@ -249,14 +250,14 @@ func TestPhaseStaysRunningWhileThePodIsMadeAgain(t *testing.T) {
 
 func TestPodThatRanIsGivenUpWithTheCause(t *testing.T) {
 	ending := recorded(t)
-	next := decide(&observation{shadow: ending, ending: true, now: noon})
+	next := decide(&observation{shadow: ending, ending: true, now: testkit.Noon})
 	if c := meta.FindStatusCondition(next.status.Conditions, v1alpha1.ConditionUnrecoverable); c == nil || c.Reason != v1alpha1.ReasonNamespaceTerminating {
 		t.Errorf("got %+v", c)
 	}
 	tired := recorded(t)
 	tired.Status.Recreations = mostRecreations
 	tired.Status.Pod = nil
-	next = decide(&observation{shadow: tired, now: noon})
+	next = decide(&observation{shadow: tired, now: testkit.Noon})
 	if c := meta.FindStatusCondition(next.status.Conditions, v1alpha1.ConditionUnrecoverable); c == nil || c.Reason != reasonRemadeTooOften {
 		t.Errorf("got %+v", c)
 	}

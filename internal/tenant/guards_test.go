@@ -19,30 +19,24 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // change changes the Peer as its administrator does.
 func (w *world) change(to func(*v1alpha1.PeerSpec)) {
 	w.Helper()
-	p := &v1alpha1.Peer{}
-	if !w.find(p, "", "lubeck") {
-		w.Fatal("there is no Peer")
-	}
-	to(&p.Spec)
-	if err := w.server.Update(w.Context(), p); err != nil {
-		w.Fatal(err)
-	}
+	testkit.Change(w.Home, "", "lubeck", func(p *v1alpha1.Peer) { to(&p.Spec) })
 }
 
 func (w *world) expectMapping(home string, status metav1.ConditionStatus, reason string) {
 	w.Helper()
-	w.expectCondition(mappingIn(w, home).Status.Conditions, v1alpha1.ConditionReady, status, reason)
+	testkit.ExpectCondition(w, mappingIn(w, home).Status.Conditions, v1alpha1.ConditionReady, status, reason)
 }
 
 func TestTwinHasTheLevelOfThePeer(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	m := mapperIn(w)
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
 	for name, change := range map[string]func(*corev1.Namespace){
 		"somebody lowers it":  func(ns *corev1.Namespace) { ns.Labels["pod-security.kubernetes.io/enforce"] = "privileged" },
 		"somebody pins it":    func(ns *corev1.Namespace) { ns.Labels["pod-security.kubernetes.io/enforce-version"] = "v1.20" },
@@ -53,15 +47,13 @@ func TestTwinHasTheLevelOfThePeer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := &corev1.Namespace{}
-			w.find(ns, "", lubeck.name())
+			w.Home.Find(ns, "", lubeck.name())
 			change(ns)
-			if err := w.server.Update(t.Context(), ns); err != nil {
-				t.Fatal(err)
-			}
-			w.reconcile(m, "hanse-peer-lubeck", "shop")
+			w.Home.Put(ns)
+			w.Reconcile(m, "hanse-peer-lubeck", "shop")
 			p := &v1alpha1.Peer{}
-			w.find(p, "", "lubeck")
-			w.find(ns, "", lubeck.name())
+			w.Home.Find(p, "", "lubeck")
+			w.Home.Find(ns, "", lubeck.name())
 			if diff := cmp.Diff(lubeck.namespace(p.Spec.PodSecurity).Labels, ns.Labels); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -76,9 +68,9 @@ func TestSuspendedPeerIsShutOutOfItsTwins(t *testing.T) {
 		v1alpha1.AccessOpen: 1, v1alpha1.AccessSuspended: 0, v1alpha1.AccessDraining: 1, v1alpha1.AccessCordoned: 1,
 	} {
 		w.change(func(spec *v1alpha1.PeerSpec) { spec.Access = access })
-		w.reconcile(m, "hanse-peer-lubeck", "shop")
+		w.Reconcile(m, "hanse-peer-lubeck", "shop")
 		binding := &rbacv1.RoleBinding{}
-		if !w.find(binding, lubeck.name(), "hanse-peer-twin") || len(binding.Subjects) != want {
+		if !w.Home.Find(binding, lubeck.name(), "hanse-peer-twin") || len(binding.Subjects) != want {
 			t.Errorf("%s: it binds %v", access, binding.Subjects)
 		}
 	}
@@ -87,11 +79,11 @@ func TestSuspendedPeerIsShutOutOfItsTwins(t *testing.T) {
 func TestQuotaOfATwinFollowsTheLimits(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	m := mapperIn(w)
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
 	expect := func(want map[string]string, least map[string]string) {
 		t.Helper()
 		quota, defaults := &corev1.ResourceQuota{}, &corev1.LimitRange{}
-		if !w.find(quota, lubeck.name(), "hanse") || !w.find(defaults, lubeck.name(), "hanse") {
+		if !w.Home.Find(quota, lubeck.name(), "hanse") || !w.Home.Find(defaults, lubeck.name(), "hanse") {
 			t.Fatal("the twin is not guarded")
 		}
 		if diff := cmp.Diff(want, texts(quota.Spec.Hard)); diff != "" {
@@ -119,14 +111,14 @@ func TestQuotaOfATwinFollowsTheLimits(t *testing.T) {
 			"hugepages-2Mi": resource.MustParse("4Mi"), "ephemeral-storage": resource.MustParse("1Gi"), "nonsense": resource.MustParse("1"),
 		}}
 	})
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
 	expect(objects("50", map[string]string{
 		"requests.cpu": "4", "pods": "9", "requests.nvidia.com/gpu": "1", "requests.hugepages-2Mi": "4Mi",
 		"requests.ephemeral-storage": "1Gi",
 	}), map[string]string{"cpu": "100m"})
 
 	w.change(func(spec *v1alpha1.PeerSpec) { spec.Limits = nil })
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
 	expect(objects("10k", nil), map[string]string{})
 }
 
@@ -142,28 +134,28 @@ func TestTwinIsReadyWhenItsQuotaIsCounted(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	m := mapperIn(w)
 	w.uncounted = true
-	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != countingRecheck {
+	if again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != countingRecheck {
 		t.Errorf("looks again in %s", again)
 	}
 	w.expectMapping("shop", metav1.ConditionFalse, v1alpha1.ReasonPending)
 	if twin := mappingIn(w, "shop").Status.Twin; twin != "" {
 		t.Errorf("home may use %q", twin)
 	}
-	w.clock.Step(3 * time.Second)
-	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 3*time.Second/4 {
+	w.Clock.Step(3 * time.Second)
+	if again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 3*time.Second/4 {
 		t.Errorf("looks again in %s", again)
 	}
 
 	// Kubernetes counts one kind after the other.
 	w.count("count/shadowpods.hanse.dev")
-	w.writes = nil
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
-	w.expectWrites()
+	w.Home.Writes()
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Home.ExpectWrites()
 	w.count()
-	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
+	if again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
 		t.Errorf("looks again in %s", again)
 	}
-	w.expectWrites("status NamespaceMapping")
+	w.Home.ExpectWrites("patch/status NamespaceMapping shop")
 	w.expectMapping("shop", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 }
 
@@ -175,18 +167,12 @@ func (w *world) count(but ...corev1.ResourceName) {
 	for _, name := range but {
 		delete(quota.Status.Used, name)
 	}
-	if err := w.server.Update(w.Context(), quota); err != nil {
-		w.Fatal(err)
-	}
+	w.Home.Put(quota)
 }
 
 func (w *world) quota() *corev1.ResourceQuota {
 	w.Helper()
-	quota := &corev1.ResourceQuota{}
-	if !w.find(quota, lubeck.name(), "hanse") {
-		w.Fatal("the twin has no quota")
-	}
-	return quota
+	return testkit.Get[corev1.ResourceQuota](w.Home, lubeck.name(), "hanse")
 }
 
 func (w *world) expectShadowPodsCounted(want bool) {
@@ -199,43 +185,41 @@ func (w *world) expectShadowPodsCounted(want bool) {
 // installedAt makes the installation as old as it has to be.
 func (w *world) installedAt(at time.Time) {
 	w.Helper()
-	if err := w.server.Update(w.Context(), installed(at)); err != nil {
-		w.Fatal(err)
-	}
+	testkit.Change(w.Home, "", "hanse-system", func(ns *corev1.Namespace) { ns.CreationTimestamp = metav1.NewTime(at) })
 }
 
 func TestYoungInstallationDoesNotCountItsOwnKinds(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	m := mapperIn(w)
-	w.installedAt(noon.Add(-20 * time.Second))
-	again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter
+	w.installedAt(testkit.Noon.Add(-20 * time.Second))
+	again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter
 	if again != 40*time.Second {
 		t.Errorf("looks again in %s", again)
 	}
 	w.expectShadowPodsCounted(false)
 	w.expectMapping("shop", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 
-	w.clock.Step(again - time.Millisecond)
-	w.writes = nil
-	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != time.Millisecond {
+	w.Clock.Step(again - time.Millisecond)
+	w.Home.Writes()
+	if again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != time.Millisecond {
 		t.Errorf("looks again in %s", again)
 	}
-	w.expectWrites()
+	w.Home.ExpectWrites()
 
-	w.clock.Step(time.Millisecond)
-	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != countingRecheck {
+	w.Clock.Step(time.Millisecond)
+	if again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != countingRecheck {
 		t.Errorf("looks again in %s", again)
 	}
-	w.expectWrites("update ResourceQuota", "status NamespaceMapping")
+	w.Home.ExpectWrites("update ResourceQuota hanse", "patch/status NamespaceMapping shop")
 	w.expectShadowPodsCounted(true)
 	if twin := mappingIn(w, "shop").Status.Twin; twin != lubeck.name() {
 		t.Errorf("home may use %q while the quota is counted anew", twin)
 	}
 	w.count()
-	if again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
+	if again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
 		t.Errorf("looks again in %s", again)
 	}
-	w.expectWrites("status NamespaceMapping")
+	w.Home.ExpectWrites("patch/status NamespaceMapping shop")
 	w.expectMapping("shop", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 }
 
@@ -245,21 +229,21 @@ func TestClockOfTheInstallationIsTheAPIServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 			m := mapperIn(w)
-			w.ahead = ahead
-			w.installedAt(noon.Add(-ahead - 20*time.Second))
-			again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter
+			w.Home.ClockBehind = metav1.Duration{Duration: ahead}
+			w.installedAt(testkit.Noon.Add(-ahead - 20*time.Second))
+			again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter
 			if again != 40*time.Second {
 				t.Errorf("looks again in %s", again)
 			}
 			w.expectShadowPodsCounted(false)
 			w.expectMapping("shop", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 
-			w.clock.Step(again)
-			w.reconcile(m, "hanse-peer-lubeck", "shop")
+			w.Clock.Step(again)
+			w.Reconcile(m, "hanse-peer-lubeck", "shop")
 			w.expectShadowPodsCounted(true)
 			w.count()
 			restarted := mapperIn(w)
-			if again := w.reconcile(restarted, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
+			if again := w.Reconcile(restarted, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
 				t.Errorf("looks again in %s", again)
 			}
 			w.expectShadowPodsCounted(true)
@@ -270,32 +254,30 @@ func TestClockOfTheInstallationIsTheAPIServers(t *testing.T) {
 func TestQuotaIsNotForgottenWhenTheInstallationComesOfAgeMeanwhile(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	m := mapperIn(w)
-	w.installedAt(noon.Add(-local.CountingDelay + 5*time.Second))
+	w.installedAt(testkit.Noon.Add(-local.CountingDelay + 5*time.Second))
 	w.latency = time.Second
-	again := w.reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter
-	if old := w.clock.Since(noon) >= 5*time.Second; !old || again == 0 {
+	again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter
+	if old := w.Clock.Since(testkit.Noon) >= 5*time.Second; !old || again == 0 {
 		t.Fatalf("old: %t, looks again in %s", old, again)
 	}
 	w.expectShadowPodsCounted(false)
-	w.clock.Step(again)
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Clock.Step(again)
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
 	w.expectShadowPodsCounted(true)
 }
 
 func TestSuspendedPeerIsShutOutThoughTheAgeIsNotKnown(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 	m := mapperIn(w) // one that has not asked yet
-	if err := w.server.Delete(t.Context(), installed(noon)); err != nil {
-		t.Fatal(err)
-	}
+	w.Home.Remove(testkit.Namespace("hanse-system", nil))
 	w.change(func(spec *v1alpha1.PeerSpec) { spec.Access = v1alpha1.AccessSuspended })
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(mappingOf("shop"))}
 	if _, err := m.Reconcile(t.Context(), request); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}
 	binding := &rbacv1.RoleBinding{}
-	if !w.find(binding, lubeck.name(), "hanse-peer-twin") || len(binding.Subjects) != 0 {
+	if !w.Home.Find(binding, lubeck.name(), "hanse-peer-twin") || len(binding.Subjects) != 0 {
 		t.Errorf("it binds %v", binding.Subjects)
 	}
 }
@@ -305,29 +287,29 @@ func TestPeerGetsOnlySoManyNamespaces(t *testing.T) {
 	p.Spec.Limits = &v1alpha1.PeerLimits{Namespaces: ptr.To[int32](1)}
 	aged := func(home string, age time.Duration) *v1alpha1.NamespaceMapping {
 		mapping := mappingOf(home)
-		mapping.CreationTimestamp = metav1.NewTime(noon.Add(-age))
+		mapping.CreationTimestamp = metav1.NewTime(testkit.Noon.Add(-age))
 		return mapping
 	}
 	w := newWorld(t, p, tenantNamespace(), aged("kube-system", time.Hour), aged("old", time.Minute), aged("new", 0), aged("newer", -time.Minute))
 	m := mapperIn(w)
 	for _, home := range []string{"new", "kube-system", "old", "new", "newer"} {
-		w.reconcile(m, "hanse-peer-lubeck", home)
+		w.Reconcile(m, "hanse-peer-lubeck", home)
 	}
 	w.expectMapping("old", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 	w.expectMapping("new", metav1.ConditionFalse, v1alpha1.ReasonLimitExceeded)
 	w.expectMapping("newer", metav1.ConditionFalse, v1alpha1.ReasonLimitExceeded)
 
 	w.change(func(spec *v1alpha1.PeerSpec) { spec.Limits.Namespaces = ptr.To[int32](2) })
-	if again := w.reconcile(m, "hanse-peer-lubeck", "newer").RequeueAfter; again != roomRecheck {
+	if again := w.Reconcile(m, "hanse-peer-lubeck", "newer").RequeueAfter; again != roomRecheck {
 		t.Errorf("looks again in %s", again)
 	}
-	w.reconcile(m, "hanse-peer-lubeck", "new")
+	w.Reconcile(m, "hanse-peer-lubeck", "new")
 	w.expectMapping("newer", metav1.ConditionFalse, v1alpha1.ReasonLimitExceeded)
 	w.expectMapping("new", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 
 	// A lower limit takes nothing away.
 	w.change(func(spec *v1alpha1.PeerSpec) { spec.Limits.Namespaces = ptr.To[int32](0) })
-	w.reconcile(m, "hanse-peer-lubeck", "old")
+	w.Reconcile(m, "hanse-peer-lubeck", "old")
 	w.expectMapping("old", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 }
 
@@ -348,7 +330,7 @@ func TestNetworkPolicyKeepsPeersPodsAmongThemselves(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"), node, virtual, services)
 	m := mapperIn(w)
 	m.config.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("203.0.112.0/22")}
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
 
 	siblings := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
 		"hanse.dev/type": "twin", "hanse.dev/peer": "lubeck",
@@ -376,7 +358,7 @@ func TestNetworkPolicyKeepsPeersPodsAmongThemselves(t *testing.T) {
 		},
 	}
 	policy := &networkingv1.NetworkPolicy{}
-	if !w.find(policy, lubeck.name(), "hanse") {
+	if !w.Home.Find(policy, lubeck.name(), "hanse") {
 		t.Fatal("there is no NetworkPolicy")
 	}
 	if diff := cmp.Diff(want, policy.Spec); diff != "" {

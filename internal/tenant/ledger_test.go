@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func limited(name corev1.ResourceName, limit string) *v1alpha1.Peer {
@@ -39,19 +40,19 @@ func asking(name, cpu string) *v1alpha1.ShadowPod {
 
 func (s *stage) runOf(name string) time.Duration {
 	s.Helper()
-	return s.reconcile(s.pods, s.twin, name).RequeueAfter
+	return s.Reconcile(s.pods, s.twin, name).RequeueAfter
 }
 
 func (s *stage) has(name string) bool {
 	s.Helper()
-	return s.find(&corev1.Pod{}, s.twin, name)
+	return s.Home.Find(&corev1.Pod{}, s.twin, name)
 }
 
 func (s *stage) expectHeld(name, reason string, words ...string) {
 	s.Helper()
 	shadow := &v1alpha1.ShadowPod{}
-	s.find(shadow, s.twin, name)
-	s.expectCondition(shadow.Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, reason)
+	s.Home.Find(shadow, s.twin, name)
+	testkit.ExpectCondition(s, shadow.Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, reason)
 	c := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionScheduled)
 	for _, word := range words {
 		if c != nil && !strings.Contains(c.Message, word) {
@@ -70,11 +71,11 @@ func (s *stage) expectHeld(name, reason string, words ...string) {
 func (s *stage) changes(name string, change func(*corev1.Pod)) {
 	s.Helper()
 	pod := &corev1.Pod{}
-	if !s.find(pod, s.twin, name) {
+	if !s.Home.Find(pod, s.twin, name) {
 		s.Fatal("there is no pod")
 	}
 	change(pod)
-	if err := s.server.Status().Update(s.Context(), pod); err != nil {
+	if err := s.Home.Server.Status().Update(s.Context(), pod); err != nil {
 		s.Fatal(err)
 	}
 	s.pods.podChanged(s.Context(), pod)
@@ -83,11 +84,9 @@ func (s *stage) changes(name string, change func(*corev1.Pod)) {
 func (s *stage) limit(name corev1.ResourceName, to string) {
 	s.Helper()
 	p := &v1alpha1.Peer{}
-	s.find(p, "", "lubeck")
+	s.Home.Find(p, "", "lubeck")
 	p.Spec.Limits = &v1alpha1.PeerLimits{Resources: corev1.ResourceList{name: resource.MustParse(to)}}
-	if err := s.server.Update(s.Context(), p); err != nil {
-		s.Fatal(err)
-	}
+	s.Home.Put(p)
 }
 
 func TestPodBeyondTheLimitWaitsForAnotherToEnd(t *testing.T) {
@@ -99,7 +98,7 @@ func TestPodBeyondTheLimitWaitsForAnotherToEnd(t *testing.T) {
 	s.runOf("second")
 	s.expectHeld("second", v1alpha1.ReasonLimitExceeded, "600m of cpu", "limit of 1")
 	s.runOf("small")
-	s.expectWrites("create Pod", "status ShadowPod", "create Pod")
+	s.Home.ExpectWrites("create Pod first", "patch/status ShadowPod second", "create Pod small")
 	if len(*s.woken) > 0 {
 		t.Errorf("woken too early: %v", *s.woken)
 	}
@@ -172,14 +171,10 @@ func TestTwoThatNoLongerFitTogetherDoNotBlockEachOther(t *testing.T) {
 	s.limit("cpu", "1")
 	for _, name := range []string{"a", "b"} {
 		pod := &corev1.Pod{}
-		s.find(pod, s.twin, name)
+		s.Home.Find(pod, s.twin, name)
 		pod.Finalizers = nil
-		if err := s.server.Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.server.Delete(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		s.Home.Put(pod)
+		s.Home.Remove(pod)
 	}
 	s.runOf("a")
 	s.expectHeld("a", v1alpha1.ReasonLimitExceeded)
@@ -202,11 +197,9 @@ func TestAccess(t *testing.T) {
 			s.run()
 
 			p := &v1alpha1.Peer{}
-			s.find(p, "", "lubeck")
+			s.Home.Find(p, "", "lubeck")
 			p.Spec.Access = access
-			if err := s.server.Update(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			s.Home.Put(p)
 			s.runOf("second")
 			s.expectHeld("second", reason)
 			s.somebodyDeletes()
@@ -218,9 +211,7 @@ func TestAccess(t *testing.T) {
 			}
 
 			p.Spec.Access = v1alpha1.AccessOpen
-			if err := s.server.Update(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			s.Home.Put(p)
 			if diff := cmp.Diff(requestFor(s.twin, "second"), s.pods.waitingOf(t.Context(), p)); diff != "" {
 				t.Errorf("looked at again: -want +got:\n%s", diff)
 			}
@@ -234,7 +225,7 @@ func TestAccess(t *testing.T) {
 
 func TestPodOfAPeerThatPartsIsNotBegun(t *testing.T) {
 	parting := peer()
-	parting.DeletionTimestamp, parting.Finalizers = &metav1.Time{Time: noon}, []string{v1alpha1.FinalizerPeer}
+	parting.DeletionTimestamp, parting.Finalizers = &metav1.Time{Time: testkit.Noon}, []string{v1alpha1.FinalizerPeer}
 	s := newStageOf(t, parting, shadowPod())
 	s.run()
 	s.expectHeld("web", v1alpha1.ReasonParting)
@@ -247,13 +238,13 @@ func TestQuotaThatDoesNotTakeAPodIsNotForGood(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			s := newStageOf(t, limited("pods", "1"), shadowPod(), asking("second", "1"))
-			s.createPod = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New(text))
+			allow := s.Home.Refuse("create Pod", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New(text)))
 			if again := s.run(); again != refusedAtLeast {
 				t.Errorf("looks again in %s", again)
 			}
 			s.runOf("second")
 			s.expectHeld("second", v1alpha1.ReasonLimitExceeded)
-			s.clock.Step(time.Hour)
+			s.Clock.Step(time.Hour)
 			if again := s.run(); again != quotaRetryAtMost {
 				t.Errorf("looks again in %s", again)
 			}
@@ -261,7 +252,7 @@ func TestQuotaThatDoesNotTakeAPodIsNotForGood(t *testing.T) {
 			if diff := cmp.Diff(woken{"second"}, *s.woken); diff != "" {
 				t.Errorf("its place is still taken: -want +got:\n%s", diff)
 			}
-			s.createPod = nil
+			allow()
 			s.run()
 			if !s.has("web") {
 				t.Error("it has no pod")
@@ -272,9 +263,10 @@ func TestQuotaThatDoesNotTakeAPodIsNotForGood(t *testing.T) {
 
 func TestPodThatIsRefusedLeavesNoTrace(t *testing.T) {
 	s := newStageOf(t, limited("pods", "1"), shadowPod())
-	s.createPod = forbidden403()
+	allow := s.Home.Refuse("create Pod", forbidden403())
 	s.run()
-	s.createPod = apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil)
+	allow()
+	s.Home.Refuse("create Pod", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil))
 	s.run()
 	if l := s.pods.ledger; len(l.accounts)+len(l.used)+len(l.waiting) != 0 {
 		t.Errorf("got ledger %+v", l)

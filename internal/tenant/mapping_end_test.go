@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestPodsOfATwinThatGoesDoNotStayForYears(t *testing.T) {
@@ -20,7 +21,7 @@ func TestPodsOfATwinThatGoesDoNotStayForYears(t *testing.T) {
 			Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: grace},
 		}
 		if going != nil {
-			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: noon}, going
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: testkit.Noon}, going
 		}
 		return p
 	}
@@ -31,30 +32,24 @@ func TestPodsOfATwinThatGoesDoNotStayForYears(t *testing.T) {
 	}{
 		"when we leave the peer": {
 			func(w *world) {
-				if err := w.server.Delete(w.Context(), peer()); err != nil {
-					w.Fatal(err)
-				}
+				w.Home.Remove(peer())
 			},
-			func(w *world) { w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop") },
+			func(w *world) { w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop") },
 			[]int64{30, 30, 30},
 		},
 		"when peering takes the mapping away": {
 			func(w *world) {
 				w.change(func(spec *v1alpha1.PeerSpec) { spec.Roles = nil })
-				if err := w.server.Delete(w.Context(), mappingIn(w, "shop")); err != nil {
-					w.Fatal(err)
-				}
+				w.Home.Remove(mappingIn(w, "shop"))
 			},
-			func(w *world) { w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop") },
+			func(w *world) { w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop") },
 			[]int64{30, 30, 30},
 		},
 		"when the consumer takes the mapping away": {
 			func(w *world) {
-				if err := w.server.Delete(w.Context(), mappingIn(w, "shop")); err != nil {
-					w.Fatal(err)
-				}
+				w.Home.Remove(mappingIn(w, "shop"))
 			},
-			func(w *world) { w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop") },
+			func(w *world) { w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop") },
 			[]int64{3600, 3600},
 		},
 	} {
@@ -62,7 +57,7 @@ func TestPodsOfATwinThatGoesDoNotStayForYears(t *testing.T) {
 			w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"),
 				pod("short", ptr.To[int64](5), nil), pod("usual", nil, nil), pod("long", ptr.To[int64](600), nil),
 				pod("years", ptr.To[int64](math.MaxInt64), nil), pod("going-for-years", nil, ptr.To[int64](math.MaxInt64)))
-			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+			w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 			c.change(w)
 			c.run(w)
 			var got []int64
@@ -72,7 +67,7 @@ func TestPodsOfATwinThatGoesDoNotStayForYears(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if w.find(&corev1.Namespace{}, "", lubeck.name()) {
+			if w.Home.Find(&corev1.Namespace{}, "", lubeck.name()) {
 				t.Error("the namespace stays")
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func mappingOf(home string) *v1alpha1.NamespaceMapping {
@@ -21,16 +22,12 @@ func mappingOf(home string) *v1alpha1.NamespaceMapping {
 }
 
 func mapperIn(w *world) *mappingReconciler {
-	return newMappingReconciler(w.config(), w.client, w.server)
+	return newMappingReconciler(w.config(), w.Home.Client, w.Home.Server)
 }
 
 func mappingIn(w *world, home string) *v1alpha1.NamespaceMapping {
 	w.Helper()
-	mapping := &v1alpha1.NamespaceMapping{}
-	if !w.find(mapping, "hanse-peer-lubeck", home) {
-		w.Fatal("the NamespaceMapping is gone")
-	}
-	return mapping
+	return testkit.Get[v1alpha1.NamespaceMapping](w.Home, "hanse-peer-lubeck", home)
 }
 
 func TestTwinName(t *testing.T) {
@@ -61,14 +58,15 @@ func TestTwinName(t *testing.T) {
 
 func TestMappingMakesATwin(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	w.expectWrites("patch NamespaceMapping", "create Namespace", "create RoleBinding",
-		"create ResourceQuota", "create LimitRange", "create NetworkPolicy", "create RoleBinding", "status NamespaceMapping")
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Home.ExpectWrites("patch NamespaceMapping shop", "create Namespace "+lubeck.name(), "create RoleBinding hanse-manager-in-twin",
+		"create ResourceQuota hanse", "create LimitRange hanse", "create NetworkPolicy hanse", "create RoleBinding hanse-peer-twin",
+		"patch/status NamespaceMapping shop")
 
 	twin := lubeck.name()
 	ns := &corev1.Namespace{}
-	if !w.find(ns, "", twin) {
+	if !w.Home.Find(ns, "", twin) {
 		t.Fatal("there is no twin")
 	}
 	want := map[string]string{
@@ -81,7 +79,7 @@ func TestMappingMakesATwin(t *testing.T) {
 		t.Errorf("labels: -want +got:\n%s", diff)
 	}
 	status := mappingIn(w, "shop").Status
-	w.expectCondition(status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
+	testkit.ExpectCondition(w, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 	if status.Twin != twin {
 		t.Errorf("twin is %q", status.Twin)
 	}
@@ -90,7 +88,7 @@ func TestMappingMakesATwin(t *testing.T) {
 		"hanse-manager-in-twin": {Kind: "ServiceAccount", Namespace: "hanse-system", Name: "hanse-manager"},
 	} {
 		binding := &rbacv1.RoleBinding{}
-		if !w.find(binding, twin, role) {
+		if !w.Home.Find(binding, twin, role) {
 			t.Fatalf("no binding to %s", role)
 		}
 		if binding.RoleRef.Kind != "ClusterRole" || binding.RoleRef.Name != role || len(binding.Subjects) != 1 || binding.Subjects[0] != subject {
@@ -101,15 +99,13 @@ func TestMappingMakesATwin(t *testing.T) {
 
 func TestChangedBindingIsPutRight(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 	binding := &rbacv1.RoleBinding{}
-	w.find(binding, lubeck.name(), "hanse-peer-twin")
+	w.Home.Find(binding, lubeck.name(), "hanse-peer-twin")
 	binding.Subjects[0].Namespace = "elsewhere"
-	if err := w.server.Update(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	w.find(binding, lubeck.name(), "hanse-peer-twin")
+	w.Home.Put(binding)
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Home.Find(binding, lubeck.name(), "hanse-peer-twin")
 	if binding.Subjects[0].Namespace != "hanse-peer-lubeck" {
 		t.Errorf("got %v", binding.Subjects)
 	}
@@ -136,7 +132,7 @@ func TestMappingThatCannotBe(t *testing.T) {
 		"a twin of another cluster's is":   {"shop", taken(func(ns *corev1.Namespace) { ns.Labels[v1alpha1.LabelClusterID] = "x" }), v1alpha1.ReasonNamespaceTaken},
 		"a twin of another namespace's is": {"shop", taken(func(ns *corev1.Namespace) { ns.Annotations = nil }), v1alpha1.ReasonNamespaceTaken},
 		"a twin that is being deleted goes": {"shop", taken(func(ns *corev1.Namespace) {
-			ns.DeletionTimestamp, ns.Finalizers = &metav1.Time{Time: noon}, []string{"a/b"}
+			ns.DeletionTimestamp, ns.Finalizers = &metav1.Time{Time: testkit.Noon}, []string{"a/b"}
 		}), v1alpha1.ReasonNamespaceTerminating},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,11 +143,11 @@ func TestMappingThatCannotBe(t *testing.T) {
 				objects = append(objects, c.exists)
 			}
 			w := newWorld(t, objects...)
-			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "m")
-			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "m")
-			w.expectWrites("patch NamespaceMapping", "status NamespaceMapping")
+			w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "m")
+			w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "m")
+			w.Home.ExpectWrites("patch NamespaceMapping m", "patch/status NamespaceMapping m")
 			status := mappingIn(w, "m").Status
-			w.expectCondition(status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, c.reason)
+			testkit.ExpectCondition(w, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, c.reason)
 			if status.Twin != "" {
 				t.Errorf("it has twin %q", status.Twin)
 			}
@@ -172,41 +168,33 @@ func TestMappingOutsideATenantNamespaceIsIgnored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, objects...)
-			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-			w.expectWrites()
+			w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+			w.Home.ExpectWrites()
 		})
 	}
 }
 
 func TestDeletedMappingWaitsForItsTwin(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 	ns := &corev1.Namespace{}
-	w.find(ns, "", lubeck.name())
+	w.Home.Find(ns, "", lubeck.name())
 	ns.Finalizers = []string{"test/pods"}
-	if err := w.server.Update(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	w.Home.Put(ns)
 	// The Peer goes first.
-	if err := w.server.Delete(t.Context(), peer()); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.server.Delete(t.Context(), mappingIn(w, "shop")); err != nil {
-		t.Fatal(err)
-	}
-	w.writes = nil
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	w.expectWrites("delete Namespace")
+	w.Home.Remove(peer())
+	w.Home.Remove(mappingIn(w, "shop"))
+	w.Home.Writes()
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Home.ExpectWrites("delete Namespace " + lubeck.name())
 	mappingIn(w, "shop")
 
-	w.find(ns, "", lubeck.name())
+	w.Home.Find(ns, "", lubeck.name())
 	ns.Finalizers = nil
-	if err := w.server.Update(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	if w.find(&v1alpha1.NamespaceMapping{}, "hanse-peer-lubeck", "shop") {
+	w.Home.Put(ns)
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	if w.Home.Find(&v1alpha1.NamespaceMapping{}, "hanse-peer-lubeck", "shop") {
 		t.Error("the NamespaceMapping is still there")
 	}
 }
@@ -215,15 +203,13 @@ func TestDeletedMappingLeavesAForeignNamespace(t *testing.T) {
 	foreign := lubeck.namespace("")
 	foreign.Labels[v1alpha1.LabelPeer] = "bremen"
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"), foreign)
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	if err := w.server.Delete(t.Context(), mappingIn(w, "shop")); err != nil {
-		t.Fatal(err)
-	}
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	if !w.find(&corev1.Namespace{}, "", lubeck.name()) {
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Home.Remove(mappingIn(w, "shop"))
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	if !w.Home.Find(&corev1.Namespace{}, "", lubeck.name()) {
 		t.Error("the foreign namespace was deleted")
 	}
-	if w.find(&v1alpha1.NamespaceMapping{}, "hanse-peer-lubeck", "shop") {
+	if w.Home.Find(&v1alpha1.NamespaceMapping{}, "hanse-peer-lubeck", "shop") {
 		t.Error("the NamespaceMapping is still there")
 	}
 }
@@ -234,7 +220,7 @@ func TestTwinsThatNobodyAsksForAreRemoved(t *testing.T) {
 	provider := peer()
 	provider.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
 	going := peer()
-	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: noon}, []string{v1alpha1.FinalizerPeer}
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: testkit.Noon}, []string{v1alpha1.FinalizerPeer}
 	for name, c := range map[string]struct {
 		objects []client.Object
 		stays   bool
@@ -250,8 +236,8 @@ func TestTwinsThatNobodyAsksForAreRemoved(t *testing.T) {
 			w := newWorld(t, append(c.objects, lubeck.namespace(""))...)
 			// What the cache does not show is no reason.
 			w.hidden["NamespaceMapping"] = true
-			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-			if got := w.find(&corev1.Namespace{}, "", lubeck.name()); got != c.stays {
+			w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+			if got := w.Home.Find(&corev1.Namespace{}, "", lubeck.name()); got != c.stays {
 				t.Errorf("it exists: %t", got)
 			}
 		})
@@ -262,8 +248,8 @@ func TestOtherNamespacesAreNotRemoved(t *testing.T) {
 	disguised := lubeck.namespace("")
 	disguised.Name = "kube-system"
 	w := newWorld(t, disguised)
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	w.expectWrites()
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	w.Home.ExpectWrites()
 }
 
 func TestConfig(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // fakePolicies answer as the set of modules says, which is the built-in default alone if there is none.
@@ -68,7 +69,7 @@ func TestBuiltInDefaultLetsEveryPodRunAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	input, err := policy.NewInput(policy.Facts{Time: noon, Peer: peer(), Pod: &corev1.Pod{}})
+	input, err := policy.NewInput(policy.Facts{Time: testkit.Noon, Peer: peer(), Pod: &corev1.Pod{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestWithoutPoliciesNothingIsAsked(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
 	s.expectAsked(0)
-	s.expectWrites("create Pod")
+	s.Home.ExpectWrites("create Pod web")
 }
 
 func TestPoliciesAreAskedOnceAboutAPodThatTheyLetIn(t *testing.T) {
@@ -92,14 +93,14 @@ func TestPoliciesAreAskedOnceAboutAPodThatTheyLetIn(t *testing.T) {
 		input.namespace.name == %q
 		input.pod.spec.containers[0].image == "i:1"
 		input.pod.metadata.labels["hanse.dev/home-uid"] == "home-uid"
-		input.time == "2026-03-04T12:00:00Z"
+		input.time == "2031-05-07T12:00:00Z"
 	}`, lubeck.name()))
 	s.run()
 	s.becomes(s.running)
 	s.run()
 	s.run()
 	s.expectAsked(1)
-	s.expectWrites("create Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 	if len(s.pods.ledger.waiting) > 0 {
 		t.Error("it is remembered as turned away")
 	}
@@ -107,7 +108,7 @@ func TestPoliciesAreAskedOnceAboutAPodThatTheyLetIn(t *testing.T) {
 	s.rules(never)
 	s.run()
 	s.expectAsked(0)
-	if s.expectWrites(); s.pod() == nil {
+	if s.Home.ExpectWrites(); s.pod() == nil {
 		t.Error("a new policy has ended what ran")
 	}
 }
@@ -140,12 +141,12 @@ func TestPodThatPoliciesRefuseIsLookedAtWhenTheyChange(t *testing.T) {
 			}
 			s.expectHeld("web", v1alpha1.ReasonRefusedByPolicy, "closed for stocktaking")
 			s.run()
-			s.expectWrites("status ShadowPod")
+			s.Home.ExpectWrites("patch/status ShadowPod web")
 			if l := s.pods.ledger; len(l.accounts)+len(l.used) != 0 {
 				t.Errorf("it takes the place of others: %+v", l)
 			}
 
-			s.clock.Step(refusedFor / 2)
+			s.Clock.Step(refusedFor / 2)
 			s.rules(`deny contains "too late"`)
 			if again := s.run(); again != refusedFor/2 {
 				t.Errorf("looks again in %s", again)
@@ -156,7 +157,7 @@ func TestPodThatPoliciesRefuseIsLookedAtWhenTheyChange(t *testing.T) {
 				t.Errorf("woken: -want +got:\n%s", diff)
 			}
 			s.run()
-			s.expectWrites("status ShadowPod", "create Pod")
+			s.Home.ExpectWrites("patch/status ShadowPod web", "create Pod web")
 			s.rules(never)
 			if len(*s.woken) != 2 {
 				t.Error("what runs is looked at again")
@@ -169,10 +170,10 @@ func TestPodThatPoliciesRefuseForLongIsGivenUp(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.rules(never)
 	s.run()
-	s.clock.Step(refusedFor)
+	s.Clock.Step(refusedFor)
 	s.run()
 	shadow := s.shadow()
-	s.expectCondition(shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonRefusedByPolicy)
+	testkit.ExpectCondition(s, shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonRefusedByPolicy)
 	c := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable)
 	if !strings.Contains(c.Message, "closed for stocktaking") {
 		t.Errorf("home is told %q", c.Message)
@@ -190,12 +191,12 @@ func TestPodOfWhichPoliciesGiveNoAnswerIsAskedForAgain(t *testing.T) {
 		t.Errorf("looks again in %s", again)
 	}
 	s.expectHeld("web", v1alpha1.ReasonPolicyFailed)
-	s.clock.Step(time.Hour)
+	s.Clock.Step(time.Hour)
 	if again := s.run(); again != policyRetryAtMost {
 		t.Errorf("looks again in %s", again)
 	}
 	s.expectHeld("web", v1alpha1.ReasonPolicyFailed)
-	s.expectWrites("status ShadowPod")
+	s.Home.ExpectWrites("patch/status ShadowPod web")
 	s.rules(`allow := true`)
 	if s.run(); len(*s.woken) != 1 || s.pod() == nil {
 		t.Error("it was not made when there was an answer")
@@ -223,9 +224,7 @@ func (s *stage) homeWants(image string) {
 	shadow := s.shadow()
 	shadow.Generation++
 	shadow.Spec.Pod.Raw = fmt.Appendf(nil, `{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)
-	if err := s.server.Update(s.Context(), shadow); err != nil {
-		s.Fatal(err)
-	}
+	s.Home.Put(shadow)
 }
 
 func TestPoliciesJudgeWhatHomeChanges(t *testing.T) {

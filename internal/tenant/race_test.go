@@ -112,14 +112,14 @@ func TestParallelWorkersNeverExceedTheLimit(t *testing.T) {
 	}
 	w := newWorld(t, append(shadows, limited("cpu", fmt.Sprintf("%dm", limit*100)), lubeck.namespace(""))...)
 	server := &apiServer{alive: map[string]*corev1.Pod{}, announced: map[string]bool{}}
-	c := interceptor.NewClient(w.server, interceptor.Funcs{Create: server.create, Get: server.get})
-	k := newShadowPodReconciler(w.config(), c, w.server)
+	c := interceptor.NewClient(w.Home.Server, interceptor.Funcs{Create: server.create, Get: server.get})
+	k := newShadowPodReconciler(w.config(), c, w.Home.Server)
 	k.queue = requests
 
 	for batch := requests.take(); len(batch) > 0 || server.busy(); batch = requests.take() {
 		var working sync.WaitGroup
 		working.Go(func() { work(t, k, batch) })
-		events, err := server.turn(t.Context(), w.server)
+		events, err := server.turn(t.Context(), w.Home.Server)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestParallelWorkersNeverExceedTheLimit(t *testing.T) {
 	}
 	for _, o := range shadows {
 		shadow := &v1alpha1.ShadowPod{}
-		if !w.find(shadow, o.GetNamespace(), o.GetName()) || shadow.Status.Phase != string(corev1.PodSucceeded) {
+		if !w.Home.Find(shadow, o.GetNamespace(), o.GetName()) || shadow.Status.Phase != string(corev1.PodSucceeded) {
 			t.Errorf("%s is %q", o.GetName(), shadow.Status.Phase)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func (s *stage) expectScheduled(reason, message string, since time.Time) {
@@ -36,10 +37,10 @@ func (s *stage) says(by, reason string) {
 		ObjectMeta:          metav1.ObjectMeta{GenerateName: "web.", Namespace: s.twin},
 		InvolvedObject:      corev1.ObjectReference{Kind: "Pod", Namespace: s.twin, Name: "web", UID: s.pod().UID},
 		Reason:              reason,
-		LastTimestamp:       metav1.NewTime(s.clock.Now()),
+		LastTimestamp:       metav1.NewTime(s.Clock.Now()),
 		ReportingController: by,
 	}
-	if err := s.server.Create(s.Context(), event); err != nil {
+	if err := s.Home.Server.Create(s.Context(), event); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -65,12 +66,12 @@ func TestScaleUpIsTold(t *testing.T) {
 			s.run()
 			s.becomes(s.unplaced(shortOfCPU))
 			for _, event := range c.says {
-				s.clock.Step(time.Second)
+				s.Clock.Step(time.Second)
 				s.says(event.by, event.reason)
 			}
-			s.clock.Step(noRoomDelay)
+			s.Clock.Step(noRoomDelay)
 			s.run()
-			s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, c.want)
+			testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, c.want)
 		})
 	}
 }
@@ -79,24 +80,24 @@ func TestScaleUpThatBeginsLater(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
 	s.becomes(s.unplaced(shortOfCPU))
-	s.clock.Step(noRoomDelay)
+	s.Clock.Step(noRoomDelay)
 	s.run()
-	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", noon)
+	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon)
 	s.says(autoscaler, eventTriggered)
-	s.clock.Step(scaleUpPace)
+	s.Clock.Step(scaleUpPace)
 	s.run()
 	s.run()
-	s.expectScheduled(v1alpha1.ReasonScalingUp, scalingUp+": Insufficient cpu", noon.Add(noRoomDelay))
-	s.expectWrites("create Pod", "status ShadowPod", "status ShadowPod")
+	s.expectScheduled(v1alpha1.ReasonScalingUp, scalingUp+": Insufficient cpu", testkit.Noon.Add(noRoomDelay))
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch/status ShadowPod web")
 
 	// The node never came. Home has waited since the beginning.
-	s.clock.Step(time.Minute)
+	s.Clock.Step(time.Minute)
 	s.says(autoscaler, eventNotTriggered)
 	s.run()
-	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", noon)
+	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon)
 	s.placed()
 	s.run()
-	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
+	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
 }
 
 // The times in pods and events are those of the cluster, and Hanse's own clock may be another.
@@ -105,15 +106,15 @@ func TestScaleUpIsToldByAClockThatIsLate(t *testing.T) {
 	s.run()
 	s.becomes(s.unplaced(shortOfCPU))
 	s.says(autoscaler, eventTriggered)
-	s.clock.SetTime(noon.Add(-10 * time.Minute))
+	s.Clock.SetTime(testkit.Noon.Add(-10 * time.Minute))
 	s.run()
-	s.expectScheduled(v1alpha1.ReasonScalingUp, scalingUp+": Insufficient cpu", noon)
+	s.expectScheduled(v1alpha1.ReasonScalingUp, scalingUp+": Insufficient cpu", testkit.Noon)
 }
 
 func TestEventsAreReadNowAndThenForAllPodsOfATwinTogether(t *testing.T) {
 	s := newStage(t, shadowPod())
 	lists, fails := 0, false
-	s.pods.scaleUps.live = interceptor.NewClient(s.server, interceptor.Funcs{
+	s.pods.scaleUps.live = interceptor.NewClient(s.Home.Server, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if options := (&client.ListOptions{}).ApplyOptions(opts); options.Namespace != s.twin || options.FieldSelector.Empty() || options.Limit == 0 {
 				t.Errorf("lists with %+v", options)
@@ -131,31 +132,31 @@ func TestEventsAreReadNowAndThenForAllPodsOfATwinTogether(t *testing.T) {
 		t.Errorf("%d lists for a pod that may get a node yet", lists)
 	}
 	s.becomes(s.unplaced(shortOfCPU))
-	s.clock.Step(noRoomDelay)
+	s.Clock.Step(noRoomDelay)
 	for range 10 {
 		s.run()
-		s.pods.scaleUps.of(t.Context(), s.pod(), s.clock.Now())
+		s.pods.scaleUps.of(t.Context(), s.pod(), s.Clock.Now())
 	}
 	if lists != 2 {
 		t.Errorf("%d lists at once, want 2", lists)
 	}
 	fails = true
-	s.clock.Step(scaleUpPace)
+	s.Clock.Step(scaleUpPace)
 	s.run()
 	if lists != 3 {
 		t.Errorf("%d lists", lists)
 	}
-	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", noon)
+	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon)
 }
 
 func TestLooksAtTwinsThatAreGoneAreForgotten(t *testing.T) {
 	w := newWorld(t)
-	s := &scaleUps{live: w.server, byNamespace: map[string]scaleUpEvents{}}
+	s := &scaleUps{live: w.Home.Server, byNamespace: map[string]scaleUpEvents{}}
 	in := func(namespace string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, UID: "u"}}
 	}
-	s.of(t.Context(), in("old"), noon)
-	s.of(t.Context(), in("new"), noon.Add(forgottenAfter+time.Second))
+	s.of(t.Context(), in("old"), testkit.Noon)
+	s.of(t.Context(), in("new"), testkit.Noon.Add(forgottenAfter+time.Second))
 	if len(s.byNamespace) != 1 || s.byNamespace["new"].at.IsZero() {
 		t.Errorf("got %v", s.byNamespace)
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestReasonsOfTheSchedulerAreToldWithoutNodes(t *testing.T) {
@@ -47,7 +48,7 @@ func (s *stage) unplaced(message string) func(*corev1.PodStatus) {
 	return func(status *corev1.PodStatus) {
 		status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-			Message: message, LastTransitionTime: metav1.NewTime(s.clock.Now()),
+			Message: message, LastTransitionTime: metav1.NewTime(s.Clock.Now()),
 		}}
 	}
 }
@@ -57,9 +58,7 @@ func (s *stage) placed() {
 	s.Helper()
 	pod := s.pod()
 	pod.Spec.NodeName = "worker-1"
-	if err := s.server.Update(s.Context(), pod); err != nil {
-		s.Fatal(err)
-	}
+	s.Home.Put(pod)
 	s.becomes(s.running)
 }
 
@@ -72,26 +71,26 @@ func TestPodWithoutRoomIsToldOfWellBeforeItIsGivenUpAtHome(t *testing.T) {
 	if again := s.run(); again != noRoomDelay {
 		t.Errorf("looks again in %s", again)
 	}
-	s.expectWrites("create Pod")
-	s.clock.Step(noRoomDelay)
+	s.Home.ExpectWrites("create Pod web")
+	s.Clock.Step(noRoomDelay)
 	if again := s.run(); again != scaleUpPace {
 		t.Errorf("looks again in %s", again)
 	}
-	s.expectWrites("status ShadowPod")
-	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", noon)
+	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon)
 
 	// The scheduler tries again and again.
-	s.clock.Step(scaleUpPace)
+	s.Clock.Step(scaleUpPace)
 	s.becomes(func(status *corev1.PodStatus) {
 		status.Conditions[0].Message = "0/4 nodes are available: 4 Insufficient cpu."
 	})
 	s.run()
-	s.expectWrites()
+	s.Home.ExpectWrites()
 
 	s.placed()
 	s.run()
-	s.expectWrites("status ShadowPod")
-	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
+	s.Home.ExpectWrites("patch/status ShadowPod web")
+	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
 }
 
 func TestRoomThatIsFoundSoonIsNoNews(t *testing.T) {
@@ -101,35 +100,35 @@ func TestRoomThatIsFoundSoonIsNoNews(t *testing.T) {
 	s.run()
 	s.placed()
 	s.run()
-	s.expectWrites("create Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 }
 
 // The time of the condition is that from which home waits, so it must not be that of what stood against the pod before.
 func TestWaitForRoomBeginsAnew(t *testing.T) {
 	s := newStage(t, shadowPod())
-	s.createPod = forbidden403()
+	allow := s.Home.Refuse("create Pod", forbidden403())
 	s.run()
-	s.createPod = nil
-	s.clock.Step(refusedFor / 2)
+	allow()
+	s.Clock.Step(refusedFor / 2)
 	s.run()
 	s.becomes(s.unplaced(shortOfCPU))
 	s.run()
-	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", noon.Add(refusedFor/2))
+	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon.Add(refusedFor/2))
 }
 
 func TestWaitsForTheAutoscalerGrow(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
 	s.becomes(s.unplaced(shortOfCPU))
-	s.clock.Step(noRoomDelay)
+	s.Clock.Step(noRoomDelay)
 	s.run()
 	for _, want := range []time.Duration{scaleUpPace, 15*time.Second + noRoomDelay/4, longestPace} {
-		if got := decide(&observation{shadow: s.shadow(), pod: s.pod(), now: s.clock.Now()}).again; got != want {
-			t.Errorf("at %s it is looked again in %s, want %s", s.clock.Now(), got, want)
+		if got := decide(&observation{shadow: s.shadow(), pod: s.pod(), now: s.Clock.Now()}).again; got != want {
+			t.Errorf("at %s it is looked again in %s, want %s", s.Clock.Now(), got, want)
 		}
-		s.clock.Step(time.Minute)
+		s.Clock.Step(time.Minute)
 		if want > scaleUpPace {
-			s.clock.Step(time.Hour)
+			s.Clock.Step(time.Hour)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestDeletionWaitsForThePodAndCarriesTheGrace(t *testing.T) {
@@ -19,23 +20,21 @@ func TestDeletionWaitsForThePodAndCarriesTheGrace(t *testing.T) {
 	s.run()
 	pod := s.pod()
 	pod.DeletionGracePeriodSeconds = ptr.To[int64](30)
-	if err := s.server.Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	s.Home.Put(pod)
 	s.run()
-	s.expectWrites("create Pod", "delete Pod")
+	s.Home.ExpectWrites("create Pod web", "delete Pod web")
 
 	s.homeDeletes(ptr.To[int64](5))
 	s.run()
-	s.expectWrites("delete Pod")
+	s.Home.ExpectWrites("delete Pod web")
 	if len(s.grace) != 2 || *s.grace[0] != 30 || *s.grace[1] != 5 {
 		t.Errorf("deleted with grace %v", s.grace)
 	}
 
 	s.kubeletLetsGo()
 	s.run()
-	s.expectWrites("patch ShadowPod")
-	if s.find(&v1alpha1.ShadowPod{}, s.twin, "web") {
+	s.Home.ExpectWrites("patch ShadowPod web")
+	if s.Home.Find(&v1alpha1.ShadowPod{}, s.twin, "web") {
 		t.Error("the ShadowPod is still there")
 	}
 }
@@ -49,22 +48,18 @@ func TestEndIsToldWhereHomeWaitsForIt(t *testing.T) {
 		s.homeDeletes(ptr.To[int64](30))
 		asking := s.shadow()
 		asking.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: annotation}
-		if err := s.server.Update(t.Context(), asking); err != nil {
-			t.Fatal(err)
-		}
+		s.Home.Put(asking)
 		s.run()
 		pod := s.pod()
 		pod.DeletionGracePeriodSeconds = ptr.To[int64](30)
-		if err := s.server.Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		s.Home.Put(pod)
 		pod.Status.Phase = corev1.PodFailed
-		if err := s.server.Status().Update(t.Context(), pod); err != nil {
+		if err := s.Home.Server.Status().Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 		s.run()
 		told := &v1alpha1.ShadowPod{}
-		if !s.find(told, s.twin, "web") || told.Status.Phase != want {
+		if !s.Home.Find(told, s.twin, "web") || told.Status.Phase != want {
 			t.Errorf("with annotation %q the record says %q, want %q", annotation, told.Status.Phase, want)
 		}
 	}
@@ -76,7 +71,7 @@ func TestDeletionLooksForAPodThatTheCacheDoesNotShow(t *testing.T) {
 	s.hidden["Pod"] = true
 	s.homeDeletes(nil)
 	s.run()
-	s.expectWrites("create Pod", "delete Pod")
+	s.Home.ExpectWrites("create Pod web", "delete Pod web")
 	if s.grace[0] != nil {
 		t.Error("the pod's own grace was overruled")
 	}
@@ -90,13 +85,13 @@ func TestForeignPodIsNotTouched(t *testing.T) {
 			s.hidden["Pod"] = hidden
 			s.run()
 			s.run()
-			s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, v1alpha1.ReasonPodNameTaken)
+			testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, v1alpha1.ReasonPodNameTaken)
 			s.homeDeletes(ptr.To[int64](0))
 			s.run()
 			if s.pod() == nil || s.pod().UID != "theirs" || !s.pod().DeletionTimestamp.IsZero() {
 				t.Error("the foreign pod was touched")
 			}
-			if s.find(&v1alpha1.ShadowPod{}, s.twin, "web") {
+			if s.Home.Find(&v1alpha1.ShadowPod{}, s.twin, "web") {
 				t.Error("the ShadowPod is still there")
 			}
 		})
@@ -116,25 +111,21 @@ func TestPodOfAnEarlierShadowPodIsForeign(t *testing.T) {
 func TestNothingIsMadeInANamespaceThatEnds(t *testing.T) {
 	s := newStage(t, shadowPod())
 	ns := &corev1.Namespace{}
-	s.find(ns, "", s.twin)
+	s.Home.Find(ns, "", s.twin)
 	ns.Finalizers = []string{"test/held"}
-	if err := s.server.Update(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.server.Delete(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	s.Home.Put(ns)
+	s.Home.Remove(ns)
 	s.run()
-	s.expectWrites("status ShadowPod")
-	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonNamespaceTerminating)
+	s.Home.ExpectWrites("patch/status ShadowPod web")
+	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonNamespaceTerminating)
 }
 
 func TestShadowPodOutsideATwinIsLeftAlone(t *testing.T) {
 	shadow := shadowPod()
 	shadow.Namespace = "default"
 	w := newWorld(t, shadow, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
-	w.reconcile(&shadowPodReconciler{config: w.config(), client: w.client, live: w.server}, "default", "web")
-	w.expectWrites()
+	w.Reconcile(&shadowPodReconciler{config: w.config(), client: w.Home.Client, live: w.Home.Server}, "default", "web")
+	w.Home.ExpectWrites()
 }
 
 func TestChangedImageIsCarriedOver(t *testing.T) {
@@ -146,12 +137,10 @@ func TestChangedImageIsCarriedOver(t *testing.T) {
 	shadow := s.shadow()
 	shadow.Generation = 2
 	shadow.Spec.Pod.Raw = []byte(`{"metadata":{"labels":{"track":"new"}},"spec":{"containers":[{"name":"c","image":"i:2"}]}}`)
-	if err := s.server.Update(t.Context(), shadow); err != nil {
-		t.Fatal(err)
-	}
+	s.Home.Put(shadow)
 	s.run()
 	s.run()
-	s.expectWrites("create Pod", "status ShadowPod", "patch Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch Pod web", "patch/status ShadowPod web")
 	if pod := s.pod(); pod.UID != uid || pod.Spec.Containers[0].Image != "i:2" || pod.Labels["track"] != "new" {
 		t.Errorf("got pod %v", pod)
 	}
@@ -163,9 +152,7 @@ func TestConflictingStatusIsNoError(t *testing.T) {
 	old := s.shadow()
 	shadow := s.shadow()
 	shadow.Labels = map[string]string{"a": "b"}
-	if err := s.server.Update(t.Context(), shadow); err != nil {
-		t.Fatal(err)
-	}
+	s.Home.Put(shadow)
 	s.becomes(s.running)
 	s.stale = old
 	s.run()

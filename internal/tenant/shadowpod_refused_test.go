@@ -12,38 +12,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestRefusedPod(t *testing.T) {
 	t.Run("by Pod Security waits and is given up", func(t *testing.T) {
 		s := newStage(t, shadowPod())
-		s.createPod = forbidden403()
+		allow := s.Home.Refuse("create Pod", forbidden403())
 		if again := s.run(); again != refusedAtLeast {
 			t.Errorf("looks again in %s, want %s", again, refusedAtLeast)
 		}
-		s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, v1alpha1.ReasonPodRefused)
-		s.clock.Step(refusedFor / 2)
+		testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionFalse, v1alpha1.ReasonPodRefused)
+		s.Clock.Step(refusedFor / 2)
 		if again := s.run(); again != refusedAtMost {
 			t.Errorf("looks again in %s, want %s", again, refusedAtMost)
 		}
-		s.expectWrites("create Pod", "status ShadowPod", "create Pod")
-		s.clock.Step(refusedFor / 2)
+		s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "create Pod web")
+		s.Clock.Step(refusedFor / 2)
 		s.run()
-		s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonPodRefused)
-		s.createPod = nil
+		testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonPodRefused)
+		allow()
 		s.run()
-		s.expectWrites("create Pod", "status ShadowPod")
+		s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 	})
 	t.Run("by a right that is not known yet is made", func(t *testing.T) {
 		s := newStage(t, shadowPod())
-		s.createPod = forbidden403()
+		allow := s.Home.Refuse("create Pod", forbidden403())
 		s.run()
-		s.createPod = nil
-		s.clock.Step(refusedAtLeast)
+		allow()
+		s.Clock.Step(refusedAtLeast)
 		s.run()
 		s.becomes(s.running)
 		s.run()
-		s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
+		testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
 	})
 	for reason, refusal := range map[string]error{
 		v1alpha1.ReasonPodRefused: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil),
@@ -54,16 +55,16 @@ func TestRefusedPod(t *testing.T) {
 	} {
 		t.Run("for good is given up at once: "+reason, func(t *testing.T) {
 			s := newStage(t, shadowPod())
-			s.createPod = refusal
+			s.Home.Refuse("create Pod", refusal)
 			s.run()
 			s.run()
-			s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reason)
-			s.expectWrites("create Pod", "status ShadowPod")
+			testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reason)
+			s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 		})
 	}
 	t.Run("for another trouble is tried again", func(t *testing.T) {
 		s := newStage(t, shadowPod())
-		s.createPod = apierrors.NewInternalError(errors.New("etcd is away"))
+		s.Home.Refuse("create Pod", apierrors.NewInternalError(errors.New("etcd is away")))
 		_, err := s.pods.Reconcile(t.Context(), requestFor(s.twin, "web")[0])
 		if !apierrors.IsInternalError(err) {
 			t.Errorf("got %v", err)
@@ -75,11 +76,11 @@ func TestRefusedPod(t *testing.T) {
 		s := newStage(t, shadow)
 		s.run()
 		s.run()
-		s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonPodInvalid)
+		testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonPodInvalid)
 		if c := meta.FindStatusCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable); !strings.HasPrefix(c.Message, "spec.hostNetwork: not allowed") {
 			t.Errorf("got message %q", c.Message)
 		}
-		s.expectWrites("status ShadowPod")
+		s.Home.ExpectWrites("patch/status ShadowPod web")
 	})
 }
 
@@ -88,14 +89,14 @@ func TestPodOfAGivenUpRecordIsRemoved(t *testing.T) {
 	s.run()
 	shadow := s.shadow()
 	shadow.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionUnrecoverable, Status: metav1.ConditionTrue, Reason: "X", LastTransitionTime: metav1.NewTime(s.clock.Now()),
+		Type: v1alpha1.ConditionUnrecoverable, Status: metav1.ConditionTrue, Reason: "X", LastTransitionTime: metav1.NewTime(s.Clock.Now()),
 	}}
-	if err := s.server.Status().Update(t.Context(), shadow); err != nil {
+	if err := s.Home.Server.Status().Update(t.Context(), shadow); err != nil {
 		t.Fatal(err)
 	}
 	s.run()
 	s.run()
-	s.expectWrites("create Pod", "delete Pod")
+	s.Home.ExpectWrites("create Pod web", "delete Pod web")
 }
 
 func TestPodThatCameThroughThisClusterIsNotTaken(t *testing.T) {
@@ -118,7 +119,7 @@ func TestPodThatCameThroughThisClusterIsNotTaken(t *testing.T) {
 				t.Errorf("got pod %v", s.pod())
 			}
 			if !c.want {
-				s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonLoop)
+				testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonLoop)
 			}
 		})
 	}
@@ -145,13 +146,11 @@ func TestPodThatRanIsGivenUpWhenLimitsRefuseItNow(t *testing.T) {
 	for name, refuse := range map[string]func(*stage){
 		"the peer's limits": func(s *stage) {
 			p := &v1alpha1.Peer{}
-			s.find(p, "", "lubeck")
+			s.Home.Find(p, "", "lubeck")
 			p.Spec.Limits.Resources = cpuOf("1m")
-			if err := s.server.Update(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			s.Home.Put(p)
 		},
-		"a quota": func(s *stage) { s.createPod = exceeded },
+		"a quota": func(s *stage) { s.Home.Refuse("create Pod", exceeded) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := runningStage(t, limited("cpu", "2"), "500m")
@@ -165,9 +164,9 @@ func TestPodThatRanIsGivenUpWhenLimitsRefuseItNow(t *testing.T) {
 			if meta.IsStatusConditionTrue(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable) {
 				t.Error("it was given up at once")
 			}
-			s.clock.Step(refusedFor)
+			s.Clock.Step(refusedFor)
 			s.run()
-			s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonLimitExceeded)
+			testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonLimitExceeded)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestPodIsMadeOnceAndToldOfWhenReady(t *testing.T) {
@@ -32,10 +33,10 @@ func TestPodIsMadeOnceAndToldOfWhenReady(t *testing.T) {
 	s.becomes(s.running)
 	s.run()
 	s.run()
-	s.expectWrites("create Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 	shadow := s.shadow()
-	s.expectCondition(shadow.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
-	s.expectCondition(shadow.Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
+	testkit.ExpectCondition(s, shadow.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
+	testkit.ExpectCondition(s, shadow.Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
 	if shadow.Status.PodUID != pod.UID || shadow.Status.Phase != "Running" || shadow.Status.ObservedGeneration != 1 {
 		t.Errorf("got status %+v", shadow.Status)
 	}
@@ -55,15 +56,15 @@ func TestTroubleIsToldAtOnce(t *testing.T) {
 	s.becomes(waitingFor("ImagePullBackOff"))
 	s.run()
 	s.run()
-	s.expectWrites("create Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 }
 
 func TestWaitingIsToldAfterAWhile(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
-	s.clock.Step(schedulingDelay)
+	s.Clock.Step(schedulingDelay)
 	s.run()
-	s.expectWrites("create Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 }
 
 func TestStartIsToldWhenItTakesLong(t *testing.T) {
@@ -71,11 +72,9 @@ func TestStartIsToldWhenItTakesLong(t *testing.T) {
 	s.run()
 	pod := s.pod()
 	pod.Spec.NodeName = "n"
-	if err := s.server.Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	s.Home.Put(pod)
 	s.becomes(waitingFor("ContainerCreating"))
-	s.clock.Step(schedulingDelay)
+	s.Clock.Step(schedulingDelay)
 	if again := s.run(); again != creatingDelay-schedulingDelay {
 		t.Errorf("looks again in %s", again)
 	}
@@ -86,14 +85,14 @@ func TestStartIsToldWhenItTakesLong(t *testing.T) {
 	if again := s.run(); again != startingDelay {
 		t.Errorf("looks again in %s", again)
 	}
-	s.expectWrites("create Pod")
-	s.clock.Step(startingDelay)
+	s.Home.ExpectWrites("create Pod web")
+	s.Clock.Step(startingDelay)
 	s.run()
 	s.run()
-	s.expectWrites("status ShadowPod")
+	s.Home.ExpectWrites("patch/status ShadowPod web")
 	s.becomes(func(status *corev1.PodStatus) { status.Conditions[1].Status = corev1.ConditionTrue })
 	s.run()
-	s.expectWrites("status ShadowPod")
+	s.Home.ExpectWrites("patch/status ShadowPod web")
 }
 
 func TestMissingFinalizerIsAddedBeforeThePodIsMade(t *testing.T) {
@@ -101,7 +100,7 @@ func TestMissingFinalizerIsAddedBeforeThePodIsMade(t *testing.T) {
 	shadow.Finalizers = nil
 	s := newStage(t, shadow)
 	s.run()
-	s.expectWrites("patch ShadowPod", "create Pod")
+	s.Home.ExpectWrites("patch ShadowPod web", "create Pod web")
 	if len(s.shadow().Finalizers) != 1 {
 		t.Error("the finalizer is missing")
 	}
@@ -116,8 +115,8 @@ func TestPodDeletedBySomebodyIsRemade(t *testing.T) {
 	s.somebodyDeletes()
 	s.run()
 	s.run()
-	s.expectWrites("create Pod", "status ShadowPod", "status ShadowPod")
-	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, offload.ReasonRemaking)
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch/status ShadowPod web")
+	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, offload.ReasonRemaking)
 	if phase := s.shadow().Status.Phase; phase != "Running" {
 		t.Errorf("home sees phase %s", phase)
 	}
@@ -126,17 +125,17 @@ func TestPodDeletedBySomebodyIsRemade(t *testing.T) {
 	s.run()
 	s.becomes(s.running)
 	s.run()
-	s.expectWrites("create Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 	status := s.shadow().Status
 	if second := s.pod().UID; second == first || status.PodUID != second || status.Recreations != 1 || status.Restarts["c"] != 2 {
 		t.Errorf("got pod %s after %s, status %+v", second, first, status)
 	}
-	s.expectCondition(status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
+	testkit.ExpectCondition(s, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
 }
 
 func TestEndedByItself(t *testing.T) {
-	began := metav1.NewTime(noon)
-	until := metav1.NewTime(noon.Add(30 * time.Second))
+	began := metav1.NewTime(testkit.Noon)
+	until := metav1.NewTime(testkit.Noon.Add(30 * time.Second))
 	for name, c := range map[string]struct {
 		deletion *metav1.Time
 		grace    *int64
@@ -145,14 +144,14 @@ func TestEndedByItself(t *testing.T) {
 		finished time.Time
 		want     bool
 	}{
-		"an ended pod":                        {nil, nil, "Always", 0, noon, true},
-		"ended by the deletion":               {&until, ptr.To[int64](30), "Never", 0, noon.Add(time.Second), false},
-		"ended in the second of the deletion": {&until, ptr.To[int64](30), "Never", 0, noon, false},
-		"ended before the deletion":           {&until, ptr.To[int64](30), "Never", 1, noon.Add(-time.Second), true},
-		"ended well before the deletion":      {&until, ptr.To[int64](30), "OnFailure", 0, noon.Add(-time.Second), true},
-		"about to restart at the deletion":    {&until, ptr.To[int64](30), "OnFailure", 1, noon.Add(-time.Second), false},
-		"crashed before the deletion":         {&until, ptr.To[int64](30), "Always", 1, noon.Add(-time.Second), false},
-		"seen only when the kubelet lets go":  {&began, ptr.To[int64](0), "Never", 0, noon.Add(-time.Second), false},
+		"an ended pod":                        {nil, nil, "Always", 0, testkit.Noon, true},
+		"ended by the deletion":               {&until, ptr.To[int64](30), "Never", 0, testkit.Noon.Add(time.Second), false},
+		"ended in the second of the deletion": {&until, ptr.To[int64](30), "Never", 0, testkit.Noon, false},
+		"ended before the deletion":           {&until, ptr.To[int64](30), "Never", 1, testkit.Noon.Add(-time.Second), true},
+		"ended well before the deletion":      {&until, ptr.To[int64](30), "OnFailure", 0, testkit.Noon.Add(-time.Second), true},
+		"about to restart at the deletion":    {&until, ptr.To[int64](30), "OnFailure", 1, testkit.Noon.Add(-time.Second), false},
+		"crashed before the deletion":         {&until, ptr.To[int64](30), "Always", 1, testkit.Noon.Add(-time.Second), false},
+		"seen only when the kubelet lets go":  {&began, ptr.To[int64](0), "Never", 0, testkit.Noon.Add(-time.Second), false},
 	} {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: c.deletion, DeletionGracePeriodSeconds: c.grace},
@@ -176,7 +175,7 @@ func TestContainersEndedByADeletionAreNoCompletion(t *testing.T) {
 	s.run()
 	s.becomes(s.running)
 	s.run()
-	s.clock.Step(time.Minute)
+	s.Clock.Step(time.Minute)
 	s.somebodyDeletes()
 	s.becomes(func(status *corev1.PodStatus) {
 		status.Phase = corev1.PodSucceeded
@@ -204,7 +203,7 @@ func TestCompletedPodIsNeverRunAgain(t *testing.T) {
 	s.somebodyDeletes()
 	s.kubeletLetsGo()
 	s.run()
-	s.expectWrites("create Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 	if s.pod() != nil || s.shadow().Status.Phase != "Succeeded" {
 		t.Errorf("got pod %v, phase %s", s.pod(), s.shadow().Status.Phase)
 	}
@@ -214,7 +213,7 @@ func TestCompletedPodIsNeverRunAgain(t *testing.T) {
 	s.stale.Status.PodUID = "uid-1"
 	s.stale.Status.Phase = "Running"
 	s.run()
-	s.expectWrites()
+	s.Home.ExpectWrites()
 }
 
 func TestPodThatItsNodeFailedIsRemade(t *testing.T) {
@@ -230,7 +229,7 @@ func TestPodThatItsNodeFailedIsRemade(t *testing.T) {
 	s.kubeletLetsGo()
 	s.run()
 	s.run()
-	s.expectWrites("create Pod", "status ShadowPod", "delete Pod", "status ShadowPod", "create Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "delete Pod web", "patch/status ShadowPod web", "create Pod web", "patch/status ShadowPod web")
 
 	// The second one fails as well, soon: now it waits.
 	s.becomes(func(status *corev1.PodStatus) { status.Phase, status.Reason = corev1.PodFailed, "OutOfcpu" })
@@ -242,7 +241,7 @@ func TestPodThatItsNodeFailedIsRemade(t *testing.T) {
 	if s.pod() != nil {
 		t.Error("the pod was made again at once")
 	}
-	s.clock.Step(firstDelay)
+	s.Clock.Step(firstDelay)
 	s.run()
 	if s.pod() == nil {
 		t.Error("the pod was not made again")
@@ -257,9 +256,9 @@ func TestPodRemadeTooOftenIsGivenUp(t *testing.T) {
 	shadow.Status.Pod = &runtime.RawExtension{Raw: []byte(`{"phase":"Pending"}`)}
 	s := newStage(t, shadow)
 	s.run()
-	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reasonRemadeTooOften)
+	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reasonRemadeTooOften)
 	s.run()
-	s.expectWrites("status ShadowPod")
+	s.Home.ExpectWrites("patch/status ShadowPod web")
 }
 
 func TestStaleCacheMakesNoSecondPod(t *testing.T) {
@@ -274,7 +273,7 @@ func TestStaleCacheMakesNoSecondPod(t *testing.T) {
 	s.hidden["Pod"] = true
 	s.run()
 	s.run()
-	s.expectWrites("create Pod", "create Pod", "status ShadowPod")
+	s.Home.ExpectWrites("create Pod web", "create Pod web", "patch/status ShadowPod web")
 	if s.pod().UID != uid {
 		t.Error("another pod took its place")
 	}

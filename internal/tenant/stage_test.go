@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // stage is a world with a twin namespace and one ShadowPod.
@@ -51,30 +52,26 @@ func newStage(t *testing.T, shadow *v1alpha1.ShadowPod, objects ...client.Object
 func newStageOf(t *testing.T, of *v1alpha1.Peer, objects ...client.Object) *stage {
 	t.Helper()
 	w := newWorld(t, append(objects, of, lubeck.namespace(of.Spec.PodSecurity))...)
-	s := &stage{world: w, pods: newShadowPodReconciler(w.config(), w.client, w.server), woken: &woken{}, twin: lubeck.name()}
+	s := &stage{world: w, pods: newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server), woken: &woken{}, twin: lubeck.name()}
 	s.pods.queue = s.woken
 	return s
 }
 
 func (s *stage) run() time.Duration {
 	s.Helper()
-	return s.reconcile(s.pods, s.twin, "web").RequeueAfter
+	return s.Reconcile(s.pods, s.twin, "web").RequeueAfter
 }
 
 func (s *stage) shadow() *v1alpha1.ShadowPod {
 	s.Helper()
-	shadow := &v1alpha1.ShadowPod{}
-	if !s.find(shadow, s.twin, "web") {
-		s.Fatal("the ShadowPod is gone")
-	}
-	return shadow
+	return testkit.Get[v1alpha1.ShadowPod](s.Home, s.twin, "web")
 }
 
 // pod returns the pod, and nil if there is none.
 func (s *stage) pod() *corev1.Pod {
 	s.Helper()
 	pod := &corev1.Pod{}
-	if !s.find(pod, s.twin, "web") {
+	if !s.Home.Find(pod, s.twin, "web") {
 		return nil
 	}
 	return pod
@@ -83,15 +80,11 @@ func (s *stage) pod() *corev1.Pod {
 // becomes sets the status of the pod as its kubelet would.
 func (s *stage) becomes(change func(*corev1.PodStatus)) {
 	s.Helper()
-	pod := s.pod()
-	change(&pod.Status)
-	if err := s.server.Status().Update(s.Context(), pod); err != nil {
-		s.Fatal(err)
-	}
+	testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) { change(&pod.Status) })
 }
 
 func (s *stage) running(status *corev1.PodStatus) {
-	now := metav1.NewTime(s.clock.Now())
+	now := metav1.NewTime(s.Clock.Now())
 	status.Phase = corev1.PodRunning
 	status.StartTime = &now
 	status.Conditions = []corev1.PodCondition{
@@ -106,19 +99,13 @@ func (s *stage) running(status *corev1.PodStatus) {
 // somebodyDeletes deletes the pod; its kubelet still holds it.
 func (s *stage) somebodyDeletes() {
 	s.Helper()
-	if err := s.server.Delete(s.Context(), s.pod()); err != nil {
-		s.Fatal(err)
-	}
+	s.Home.Remove(s.pod())
 }
 
 // kubeletLetsGo ends a pod that is being deleted.
 func (s *stage) kubeletLetsGo() {
 	s.Helper()
-	pod := s.pod()
-	pod.Finalizers = nil
-	if err := s.server.Update(s.Context(), pod); err != nil {
-		s.Fatal(err)
-	}
+	testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) { pod.Finalizers = nil })
 }
 
 // homeDeletes deletes the ShadowPod as the consumer does.
@@ -126,13 +113,9 @@ func (s *stage) homeDeletes(grace *int64) {
 	s.Helper()
 	shadow := s.shadow()
 	shadow.Spec.DeletionGracePeriodSeconds = grace
-	if err := s.server.Update(s.Context(), shadow); err != nil {
-		s.Fatal(err)
-	}
+	s.Home.Put(shadow)
 	if shadow.DeletionTimestamp.IsZero() {
-		if err := s.server.Delete(s.Context(), shadow); err != nil {
-			s.Fatal(err)
-		}
+		s.Home.Remove(shadow)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // flip makes the pod ready, or not ready any more.
@@ -29,19 +30,19 @@ func TestFlappingPodIsWrittenOncePerSecond(t *testing.T) {
 	s.run()
 	s.becomes(s.running)
 	s.run()
-	s.clock.Step(time.Minute)
-	s.writes = nil
+	s.Clock.Step(time.Minute)
+	s.Home.Writes()
 
 	s.becomes(flip)
 	s.run()
-	s.expectWrites("status ShadowPod") // at once
+	s.Home.ExpectWrites("patch/status ShadowPod web") // at once
 	const seconds = 30
 	for range seconds * 20 {
-		s.clock.Step(50 * time.Millisecond)
+		s.Clock.Step(50 * time.Millisecond)
 		s.becomes(flip)
 		s.run()
 	}
-	if n := len(s.writes); n < seconds || n > seconds+writeBurst {
+	if n := len(s.Home.Writes()); n < seconds || n > seconds+writeBurst {
 		t.Errorf("%d writes in %d seconds", n, seconds)
 	}
 	s.becomes(func(status *corev1.PodStatus) { status.Conditions[1].Status = corev1.ConditionFalse })
@@ -49,13 +50,13 @@ func TestFlappingPodIsWrittenOncePerSecond(t *testing.T) {
 	if again > writePeriod {
 		t.Errorf("looks again in %s", again)
 	}
-	s.clock.Step(again)
+	s.Clock.Step(again)
 	s.run()
-	s.expectCondition(s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, "Ready")
-	s.writes = nil
-	s.clock.Step(time.Minute)
+	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, "Ready")
+	s.Home.Writes()
+	s.Clock.Step(time.Minute)
 	s.run()
-	s.expectWrites()
+	s.Home.ExpectWrites()
 }
 
 func TestEndOfAFlappingPodIsWrittenAtOnce(t *testing.T) {
@@ -66,12 +67,12 @@ func TestEndOfAFlappingPodIsWrittenAtOnce(t *testing.T) {
 		s.run()
 		s.becomes(flip)
 	}
-	s.writes = nil
+	s.Home.Writes()
 	s.run()
-	s.expectWrites()
+	s.Home.ExpectWrites()
 	s.becomes(func(status *corev1.PodStatus) { status.Phase = corev1.PodSucceeded })
 	s.run()
-	s.expectWrites("status ShadowPod")
+	s.Home.ExpectWrites("patch/status ShadowPod web")
 }
 
 func TestNothingIsRememberedOfARecordThatIsGone(t *testing.T) {

@@ -36,15 +36,15 @@ func traced(t *testing.T, traceparent string) (*stage, *tracetest.InMemoryExport
 func (s *stage) lives() {
 	s.Helper()
 	s.run()
-	s.clock.Step(2 * time.Second)
+	s.Clock.Step(2 * time.Second)
 	s.becomes(s.running)
-	s.clock.Step(time.Minute) // the manager was not there
+	s.Clock.Step(time.Minute) // the manager was not there
 	s.run()
 	s.becomes(func(status *corev1.PodStatus) {
 		ready := &status.Conditions[1]
-		ready.Status, ready.LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(s.clock.Now())
+		ready.Status, ready.LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(s.Clock.Now())
 	})
-	s.clock.Step(startingDelay)
+	s.Clock.Step(startingDelay)
 	s.run()
 }
 
@@ -126,12 +126,10 @@ func TestOnlySensibleTracesAreRecorded(t *testing.T) {
 func TestNewTraceChangesNothing(t *testing.T) {
 	s, _ := traced(t, "")
 	s.lives()
-	s.writes = nil
+	s.Home.Writes()
 	shadow := s.shadow()
 	shadow.Annotations = map[string]string{v1alpha1.AnnotationTraceparent: "00-" + traceOfHome + "-" + spanOfHome + "-01"}
-	if err := s.server.Update(t.Context(), shadow); err != nil {
-		t.Fatal(err)
-	}
+	s.Home.Put(shadow)
 	s.run()
-	s.expectWrites()
+	s.Home.ExpectWrites()
 }

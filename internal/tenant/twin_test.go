@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestPatternsOfNames(t *testing.T) {
@@ -75,7 +76,7 @@ func TestChosenTwinNames(t *testing.T) {
 				objects = append(objects, c.exists)
 			}
 			w := newWorld(t, objects...)
-			w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+			w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
 			status := mappingIn(w, "shop").Status
 			ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 			if ready == nil || ready.Reason != c.reason {
@@ -89,7 +90,7 @@ func TestChosenTwinNames(t *testing.T) {
 				return
 			}
 			ns := &corev1.Namespace{}
-			if w.find(ns, "", c.twin) && lubeck.called(c.twin).owns(ns) || status.Twin != "" {
+			if w.Home.Find(ns, "", c.twin) && lubeck.called(c.twin).owns(ns) || status.Twin != "" {
 				t.Error("it got the namespace")
 			}
 		})
@@ -103,11 +104,11 @@ func (w *world) expectTwin(name string) {
 		w.Errorf("twin is %q", status.Twin)
 	}
 	ns := &corev1.Namespace{}
-	w.find(ns, "", name)
+	w.Home.Find(ns, "", name)
 	if got, ok := twinIn(ns); !ok || got != lubeck.called(name) {
 		w.Errorf("the namespace is the twin %+v, %t", got, ok)
 	}
-	if !w.find(&corev1.ResourceQuota{}, name, guardName) {
+	if !w.Home.Find(&corev1.ResourceQuota{}, name, guardName) {
 		w.Error("nothing guards it")
 	}
 }
@@ -115,22 +116,20 @@ func (w *world) expectTwin(name string) {
 func TestChosenTwinGoesWithItsMapping(t *testing.T) {
 	w := newWorld(t, choosing("web"), tenantNamespace(), mappingTo("shop", "web"))
 	m := mapperIn(w)
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
-	if !w.find(&corev1.Namespace{}, "", "web") {
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
+	if !w.Home.Find(&corev1.Namespace{}, "", "web") {
 		t.Fatal("a twin that is asked for was removed")
 	}
 	ns := &corev1.Namespace{}
-	w.find(ns, "", "web")
+	w.Home.Find(ns, "", "web")
 	if got := m.mappingsOfNamespace(t.Context(), ns); len(got) != 1 || got[0].Name != "shop" {
 		t.Errorf("the namespace is looked after by %v", got)
 	}
-	if err := w.server.Delete(t.Context(), mappingIn(w, "shop")); err != nil {
-		t.Fatal(err)
-	}
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
-	w.reconcile(m, "hanse-peer-lubeck", "shop")
-	if w.find(&corev1.Namespace{}, "", "web") || w.find(&v1alpha1.NamespaceMapping{}, "hanse-peer-lubeck", "shop") {
+	w.Home.Remove(mappingIn(w, "shop"))
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
+	if w.Home.Find(&corev1.Namespace{}, "", "web") || w.Home.Find(&v1alpha1.NamespaceMapping{}, "hanse-peer-lubeck", "shop") {
 		t.Error("something is left")
 	}
 }
@@ -138,8 +137,8 @@ func TestChosenTwinGoesWithItsMapping(t *testing.T) {
 func TestTwinOfAnEarlierNameIsRemoved(t *testing.T) {
 	before := lubeck.called("web")
 	w := newWorld(t, choosing("*"), tenantNamespace(), mappingTo("shop", "store"), before.namespace(""))
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	if w.find(&corev1.Namespace{}, "", "web") {
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	if w.Home.Find(&corev1.Namespace{}, "", "web") {
 		t.Error("it is still there")
 	}
 }
@@ -149,12 +148,12 @@ func TestRefusedNameTakesNobodysPlace(t *testing.T) {
 	one := int32(1)
 	p.Spec.Limits = &v1alpha1.PeerLimits{Namespaces: &one}
 	refused := mappingTo("bank", "web")
-	refused.CreationTimestamp = metav1.NewTime(noon.Add(-1))
+	refused.CreationTimestamp = metav1.NewTime(testkit.Noon.Add(-1))
 	later := mappingOf("shop")
-	later.CreationTimestamp = metav1.NewTime(noon)
+	later.CreationTimestamp = metav1.NewTime(testkit.Noon)
 	w := newWorld(t, p, tenantNamespace(), refused, later)
-	w.reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
-	w.expectCondition(mappingIn(w, "shop").Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	testkit.ExpectCondition(w, mappingIn(w, "shop").Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 }
 
 func TestPodsRunInAChosenTwin(t *testing.T) {
@@ -162,10 +161,10 @@ func TestPodsRunInAChosenTwin(t *testing.T) {
 	shadow := shadowPod()
 	shadow.Namespace = "web"
 	w := newWorld(t, choosing("web"), web.namespace(""), shadow)
-	k := newShadowPodReconciler(w.config(), w.client, w.server)
-	w.reconcile(k, "web", "web")
+	k := newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server)
+	w.Reconcile(k, "web", "web")
 	pod := &corev1.Pod{}
-	if !w.find(pod, "web", "web") || pod.Labels[v1alpha1.LabelPeer] != "lubeck" {
+	if !w.Home.Find(pod, "web", "web") || pod.Labels[v1alpha1.LabelPeer] != "lubeck" {
 		t.Errorf("got pod %v", pod)
 	}
 }
