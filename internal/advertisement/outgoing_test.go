@@ -3,7 +3,6 @@ package advertisement
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,13 +27,6 @@ func (w *world) rego(module string) {
 }
 
 func (w *world) asked() int { return w.policies.times(policy.Outgoing) }
-
-func (w *world) expectEvent(want string) {
-	w.Helper()
-	if event := w.NextEvent(); !strings.HasPrefix(event, want) {
-		w.Errorf("event %q, want %q", event, want)
-	}
-}
 
 func TestPolicyChangesTheOffer(t *testing.T) {
 	w := newWorld(t)
@@ -106,7 +98,7 @@ func TestDeniedOfferIsWithdrawnAndComesBack(t *testing.T) {
 	if w.ours() != nil {
 		t.Error("the offer is still there")
 	}
-	w.expectEvent("Normal RefusedByPolicy Nothing is offered to this peer: it has not paid")
+	w.ExpectEvent("Normal RefusedByPolicy Nothing is offered to this peer: it has not paid")
 
 	w.pod("local", "", "1")
 	w.Clock.Step(time.Minute)
@@ -118,12 +110,12 @@ func TestDeniedOfferIsWithdrawnAndComesBack(t *testing.T) {
 	`)
 	w.Clock.Step(2 * time.Second)
 	w.expectWrites(0, w.publisher)
-	w.expectEvent("Normal RefusedByPolicy Nothing is offered to this peer: somebody must look at it")
+	w.ExpectEvent("Normal RefusedByPolicy Nothing is offered to this peer: somebody must look at it")
 
 	w.rego(`package hanse.outgoing`)
 	w.Clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
-	w.expectEvent("Normal Offered")
+	w.ExpectEvent("Normal Offered")
 	if w.ours().Spec.Sequence <= first {
 		t.Error("the sequence went back")
 	}
@@ -150,7 +142,7 @@ func TestNothingNewIsSaidWhilePoliciesFail(t *testing.T) {
 	w.expect([]time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}, pauses)
 	w.expect(5, w.asked()) // churn makes it no more
 	w.expect(before.Spec, w.ours().Spec)
-	w.expectEvent("Warning PolicyFailed")
+	w.ExpectEvent("Warning PolicyFailed")
 	w.ExpectEvents()
 	w.Clock.Step(24 * time.Hour)
 	for range 20 {
@@ -170,7 +162,7 @@ func TestNothingNewIsSaidWhilePoliciesFail(t *testing.T) {
 	w.Clock.Step(2 * time.Second)
 	w.expectWrites(1, w.publisher)
 	w.expect(resource.MustParse("3"), w.ours().Spec.Availability[corev1.ResourceCPU])
-	w.expectEvent("Normal Offered")
+	w.ExpectEvent("Normal Offered")
 }
 
 // Also if the policies would not have it: what is said is that we part.
@@ -196,7 +188,7 @@ func TestPoliciesThatLookAtTheClock(t *testing.T) {
 	`)
 	w.Clock.Step(4 * time.Minute)
 	w.expectWrites(0, w.publisher) // it is four minutes past twelve
-	w.expectEvent("Normal RefusedByPolicy")
+	w.ExpectEvent("Normal RefusedByPolicy")
 	open := func() time.Duration {
 		began := w.Clock.Now()
 		for w.ours() == nil {

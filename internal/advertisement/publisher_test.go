@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -336,9 +335,7 @@ func TestBrokenPricesChangeNoOffer(t *testing.T) {
 
 	requests := w.publisher.onPrices(t.Context(), setting)
 	w.expect(1, len(requests))
-	if event := w.NextEvent(); !strings.HasPrefix(event, "Warning InvalidPrices") {
-		t.Errorf("event %q", event)
-	}
+	w.ExpectEvent("Warning InvalidPrices")
 	w.Clock.Step(time.Hour)
 	w.reconcile(w.publisher)
 	w.expect(resource.MustParse("0.02"), w.ours().Spec.Prices.PerHour[corev1.ResourceCPU])

@@ -31,25 +31,25 @@ func (w *apiWorld) clientConfig() *rest.Config {
 
 // executors are the clients that kubectl has.
 func (w *apiWorld) executors(path string) map[string]clientremote.Executor {
-	w.t.Helper()
+	w.Helper()
 	address, err := url.Parse("https://" + w.address + path)
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	old, err := clientremote.NewSPDYExecutor(w.clientConfig(), http.MethodPost, address)
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	now, err := clientremote.NewWebSocketExecutor(w.clientConfig(), http.MethodGet, address.String())
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	return map[string]clientremote.Executor{"SPDY": old, "WebSocket": now}
 }
 
 func (w *apiWorld) context() context.Context {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
-	w.t.Cleanup(cancel)
+	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+	w.Cleanup(cancel)
 	return ctx
 }
 
@@ -153,14 +153,14 @@ func (n notifying) Write(p []byte) (int, error) {
 
 // expect waits for the word.
 func (w *apiWorld) expect(from <-chan string, want string) {
-	w.t.Helper()
+	w.Helper()
 	select {
 	case got := <-from:
 		if got != want {
-			w.t.Errorf("got %q, want %q", got, want)
+			w.Errorf("got %q, want %q", got, want)
 		}
 	case <-time.After(20 * time.Second):
-		w.t.Fatalf("no %q", want)
+		w.Fatalf("no %q", want)
 	}
 }
 

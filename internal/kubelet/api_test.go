@@ -53,7 +53,7 @@ func newAPIWorldWith(t *testing.T, provider http.HandlerFunc, stall time.Duratio
 		asked: make(chan *http.Request, 10),
 		may:   func(authorizer.Attributes) bool { return true },
 	}
-	w.create(w.remote, shadowOf(pod))
+	w.put(w.Away, shadowOf(pod))
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		select {
 		case w.asked <- r:
@@ -73,7 +73,7 @@ func newAPIWorldWith(t *testing.T, provider http.HandlerFunc, stall time.Duratio
 	}
 	first := freePorts(t, 2)
 	api := portsOf(first, first+1)
-	api.reader, api.live, api.links, api.certificate, api.clock, api.stall = w.home, w.home, w.links, certificate, w.clock, stall
+	api.reader, api.live, api.links, api.certificate, api.clock, api.stall = w.Home.Client, w.Home.Client, w.links, certificate, w.Clock, stall
 	api.access = access{
 		authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 			name, known := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -117,24 +117,24 @@ func (f authorizerFunc) Authorize(_ context.Context, a authorizer.Attributes) (a
 
 // get asks as the cluster's API server would.
 func (w *apiWorld) get(path string) (int, string) {
-	w.t.Helper()
+	w.Helper()
 	resp, err := w.client.Do(w.request(http.MethodGet, path))
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // test
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	return resp.StatusCode, string(body)
 }
 
 func (w *apiWorld) request(method, path string) *http.Request {
-	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), method, "https://"+w.address+path, nil)
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), method, "https://"+w.address+path, nil)
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer theirs")
 	return req
@@ -340,12 +340,12 @@ func echo(rw http.ResponseWriter, _ *http.Request) {
 
 // upgrade opens a stream.
 func (w *apiWorld) upgrade(path string) net.Conn {
-	w.t.Helper()
-	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(w.t.Context(), "tcp", w.address)
+	w.Helper()
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(w.Context(), "tcp", w.address)
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
-	w.t.Cleanup(func() { _ = conn.Close() })
+	w.Cleanup(func() { _ = conn.Close() })
 	req := w.request(http.MethodPost, path)
 	for key, value := range map[string]string{
 		"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io",
@@ -355,12 +355,12 @@ func (w *apiWorld) upgrade(path string) net.Conn {
 		req.Header.Set(key, value)
 	}
 	if err := req.Write(conn); err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	head := make([]byte, len("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"))
 	if _, err := io.ReadFull(conn, head); err != nil || !strings.HasPrefix(string(head), "HTTP/1.1 101") {
-		w.t.Fatalf("%q, %v", head, err)
+		w.Fatalf("%q, %v", head, err)
 	}
 	return conn
 }

@@ -138,12 +138,12 @@ func TestOfAStartedPodIsKeptWhatItsStatusIsJudgedBy(t *testing.T) {
 	if kept.Name == "" || len(kept.VolumeMounts) == 0 || len(kept.Env) > 0 || len(pod.Spec.Volumes) > 0 {
 		t.Errorf("kept %+v", pod.Spec)
 	}
-	all, err := wholePod(t.Context(), w.home, pod)
+	all, err := wholePod(t.Context(), w.Home.Client, pod)
 	if err != nil || len(all.Spec.Volumes) != 1 || len(all.Spec.Containers[0].Env) != 1 {
 		t.Errorf("whole, it has the spec %+v (%v)", all.Spec, err)
 	}
 	pod.UID = "uid-of-its-successor"
-	if all, err := wholePod(t.Context(), w.home, pod); err == nil {
+	if all, err := wholePod(t.Context(), w.Home.Client, pod); err == nil {
 		t.Errorf("another pod is taken for it: %v", all.UID)
 	}
 }

@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
@@ -100,12 +98,8 @@ func TestWhichPodsAreMisplaced(t *testing.T) {
 }
 
 func (w *world) evict() time.Duration {
-	w.t.Helper()
-	result, err := w.evictor.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(offloadingThat("", ""))})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return result.RequeueAfter
+	w.Helper()
+	return w.Reconcile(w.evictor, "shop", v1alpha1.NamespaceOffloadingName).RequeueAfter
 }
 
 func offloadingThat(strategy v1alpha1.OffloadingStrategy, mode v1alpha1.ChangeMode) *v1alpha1.NamespaceOffloading {
@@ -116,7 +110,7 @@ func offloadingThat(strategy v1alpha1.OffloadingStrategy, mode v1alpha1.ChangeMo
 
 func TestPodsStayUnlessTheUserWantsThemMoved(t *testing.T) {
 	for mode, want := range map[v1alpha1.ChangeMode][]string{
-		v1alpha1.ChangeKeep: nil, "": nil, v1alpha1.ChangeEvict: {"home create eviction Pod web-1"},
+		v1alpha1.ChangeKeep: nil, "": nil, v1alpha1.ChangeEvict: {"home create/eviction Pod web-1"},
 	} {
 		w := newWorld(t, offloadingThat(v1alpha1.StrategyLocal, mode), openNode("turin", nil), web("web-1", "hanse-turin"))
 		w.evict()
@@ -124,24 +118,24 @@ func TestPodsStayUnlessTheUserWantsThemMoved(t *testing.T) {
 			t.Errorf("with onChange %q (-want +got):\n%s", mode, diff)
 		}
 		if want != nil {
-			w.expectEvent("Normal OffloadingChanged The pod was evicted, since the NamespaceOffloading does not let it run on Node hanse-turin: strategy is Local")
+			w.ExpectEvent("Normal OffloadingChanged The pod was evicted, since the NamespaceOffloading does not let it run on Node hanse-turin: strategy is Local")
 		}
 	}
 }
 
 func TestBudgetsAreKeptWhenAnOffloadingChanges(t *testing.T) {
 	w := newWorld(t, offloadingThat(v1alpha1.StrategyLocal, v1alpha1.ChangeEvict), openNode("turin", nil), web("web-1", "hanse-turin"))
-	w.fail("home create eviction Pod web-1", apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0))
+	allow := w.Home.Refuse("create/eviction Pod web-1", apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0))
 	if again := w.evict(); again != firstBlocked {
 		t.Errorf("it tries again in %s", again)
 	}
-	w.expectEvent("Warning OffloadingChanged The pod must leave Node hanse-turin (strategy is Local), and may not yet: ")
+	w.ExpectEvent("Warning OffloadingChanged The pod must leave Node hanse-turin (strategy is Local), and may not yet: ")
 	w.wrote()
-	w.fail("home create eviction Pod web-1", nil)
+	allow()
 	if w.evict(); w.wrote() != nil {
 		t.Error("a pod is tried again at once")
 	}
-	w.clock.Step(firstBlocked + time.Second)
+	w.Clock.Step(firstBlocked + time.Second)
 	if again := w.evict(); again != 0 || len(w.wrote()) != 1 {
 		t.Errorf("the pod stays, and it goes on in %s", again)
 	}
@@ -153,7 +147,7 @@ func TestPodsThatCannotLeaveAreLeftAtHome(t *testing.T) {
 	old.Spec.HostNetwork = true
 	w := newWorld(t, offloadingThat(v1alpha1.StrategyRemote, v1alpha1.ChangeEvict), openNode("turin", nil), old, web("web-1", "worker"))
 	w.evict()
-	if diff := cmp.Diff([]string{"home create eviction Pod web-1"}, w.wrote()); diff != "" {
+	if diff := cmp.Diff([]string{"home create/eviction Pod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }

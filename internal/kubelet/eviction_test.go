@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func in(phase v1alpha1.OfferPhase) *v1alpha1.Advertisement {
@@ -30,7 +29,7 @@ func in(phase v1alpha1.OfferPhase) *v1alpha1.Advertisement {
 // unpeering is a Peer that is being deleted.
 func unpeering(how *v1alpha1.PeerParting) *v1alpha1.Peer {
 	p := peer()
-	p.DeletionTimestamp = ptr.To(metav1.NewTime(start))
+	p.DeletionTimestamp = ptr.To(metav1.NewTime(testkit.Noon))
 	p.Finalizers = []string{v1alpha1.FinalizerPeer}
 	p.Spec.Parting = how
 	return p
@@ -151,13 +150,13 @@ func TestDrainingProviderIsEmptied(t *testing.T) {
 	result := w.reconcileDrain()
 	wrote := w.wrote()
 	slices.Sort(wrote)
-	if diff := cmp.Diff([]string{"home create eviction Pod web-1", "home create eviction Pod web-2"}, wrote); diff != "" {
+	if diff := cmp.Diff([]string{"home create/eviction Pod web-1", "home create/eviction Pod web-2"}, wrote); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	if result.RequeueAfter != 0 {
 		t.Errorf("comes back after %s", result.RequeueAfter)
 	}
-	w.expectEvent("Normal PeerDraining Pods were moved away from Node hanse-turin: the peer asks for it")
+	w.ExpectEvent("Normal PeerDraining Pods were moved away from Node hanse-turin: the peer asks for it")
 
 	w.reconcileDrain()
 	w.reconcileNode()
@@ -167,25 +166,13 @@ func TestDrainingProviderIsEmptied(t *testing.T) {
 	w.node() // an empty node stays: the provider is still one
 }
 
-func (w *world) expectEvent(want string) {
-	w.t.Helper()
-	select {
-	case got := <-w.events.Events:
-		if !strings.HasPrefix(got, want) {
-			w.t.Errorf("event %q, want %q", got, want)
-		}
-	default:
-		w.t.Errorf("no event, want %q", want)
-	}
-}
-
 func TestPodWaitsForItsBudget(t *testing.T) {
 	w := newWorld(t, unpeering(nil), closedNode(), ofReplicaSet(podCalled("web-1")), podCalled("alone"))
 	refusal := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	refusal.ErrStatus.Details.Causes = []metav1.StatusCause{
 		{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"},
 	}
-	w.fail("home create eviction Pod web-1", refusal)
+	allow := w.Home.Refuse("create/eviction Pod web-1", refusal)
 
 	expect := func(wantAgain time.Duration, want ...string) {
 		t.Helper()
@@ -196,20 +183,20 @@ func TestPodWaitsForItsBudget(t *testing.T) {
 			t.Errorf("comes back after %s, want %s; writes (-want +got):\n%s", result.RequeueAfter, wantAgain, diff)
 		}
 	}
-	expect(firstBlocked, "home create eviction Pod alone", "home create eviction Pod web-1")
-	w.expectEvent("Warning DrainBlocked The pod must leave Node hanse-turin (the Peer is being deleted), and waits for its PodDisruptionBudget: " +
+	expect(firstBlocked, "home create/eviction Pod alone", "home create/eviction Pod web-1")
+	w.ExpectEvent("Warning DrainBlocked The pod must leave Node hanse-turin (the Peer is being deleted), and waits for its PodDisruptionBudget: " +
 		"The disruption budget web needs 2")
-	w.expectEvent("Normal Parting Pods were moved away from Node hanse-turin: the Peer is being deleted")
-	w.expectEvent("Warning DrainBlocked Pods stay on Node hanse-turin")
+	w.ExpectEvent("Normal Parting Pods were moved away from Node hanse-turin: the Peer is being deleted")
+	w.ExpectEvent("Warning DrainBlocked Pods stay on Node hanse-turin")
 
 	expect(firstBlocked) // looked at again: nothing is asked again before its time
-	w.clock.Step(5 * time.Second)
-	expect(firstBlocked, "home create eviction Pod web-1")
-	w.clock.Step(5 * time.Second)
+	w.Clock.Step(5 * time.Second)
+	expect(firstBlocked, "home create/eviction Pod web-1")
+	w.Clock.Step(5 * time.Second)
 	expect(firstBlocked) // it waits longer now
-	w.clock.Step(5 * time.Second)
-	w.fail("home create eviction Pod web-1", nil)
-	expect(0, "home create eviction Pod web-1")
+	w.Clock.Step(5 * time.Second)
+	allow()
+	expect(0, "home create/eviction Pod web-1")
 }
 
 func TestOneRefusalSparesAllOfTheSameController(t *testing.T) {
@@ -218,9 +205,7 @@ func TestOneRefusalSparesAllOfTheSameController(t *testing.T) {
 		objects = append(objects, ofReplicaSet(podCalled(fmt.Sprint("web-", i))))
 	}
 	w := newWorld(t, objects...)
-	for i := range 50 {
-		w.fail(fmt.Sprint("home create eviction Pod web-", i), apierrors.NewTooManyRequests("no", 0))
-	}
+	w.Home.Refuse("create/eviction Pod web-", apierrors.NewTooManyRequests("no", 0))
 	w.reconcileDrain()
 	if asked := len(w.wrote()); asked == 0 || asked > 2*evictionRequests {
 		t.Errorf("%d evictions were asked for", asked)
@@ -242,7 +227,7 @@ func TestDrainKeepsItsPace(t *testing.T) {
 	if again := w.reconcileDrain().RequeueAfter; again != evictionPause || len(w.wrote()) != 0 {
 		t.Errorf("looked at again, it comes back after %s", again)
 	}
-	w.clock.Step(evictionPause)
+	w.Clock.Step(evictionPause)
 	if again := w.reconcileDrain().RequeueAfter; again != 0 || len(w.wrote()) != 50 {
 		t.Errorf("at last it comes back after %s", again)
 	}
@@ -250,11 +235,11 @@ func TestDrainKeepsItsPace(t *testing.T) {
 
 func TestPodThatCannotBeEvictedStopsNoOther(t *testing.T) {
 	w := newWorld(t, unpeering(nil), closedNode(), podCalled("web-1"), podCalled("web-2"))
-	w.fail("home create eviction Pod web-1", errors.New("more than one PodDisruptionBudget"))
+	w.Home.Refuse("create/eviction Pod web-1", errors.New("more than one PodDisruptionBudget"))
 	if again := w.reconcileDrain().RequeueAfter; again != firstBlocked || len(w.wrote()) != 2 {
 		t.Errorf("comes back after %s", again)
 	}
-	w.expectEvent("Warning DrainBlocked The pod must leave Node hanse-turin (the Peer is being deleted), and cannot: more than one")
+	w.ExpectEvent("Warning DrainBlocked The pod must leave Node hanse-turin (the Peer is being deleted), and cannot: more than one")
 }
 
 func TestDrainNowDeletes(t *testing.T) {
@@ -274,15 +259,12 @@ func TestNodeIsClosedAsLongAsTheOfferIs(t *testing.T) {
 	w.reconcileNode()
 	node := w.node()
 	node.Spec.Unschedulable = true
-	w.update(w.home, node)
+	w.put(w.Home, node)
 	say := func(phase v1alpha1.OfferPhase) {
 		t.Helper()
-		ad := &v1alpha1.Advertisement{}
-		if err := w.home.Get(t.Context(), client.ObjectKeyFromObject(advertisement()), ad); err != nil {
-			t.Fatal(err)
-		}
+		ad := testkit.Get[v1alpha1.Advertisement](w.Home, tenant, turinID)
 		ad.Spec.Phase = phase
-		w.update(w.home, ad)
+		w.put(w.Home, ad)
 		w.reconcileNode()
 	}
 	for _, phase := range []v1alpha1.OfferPhase{v1alpha1.OfferCordoned, v1alpha1.OfferOpen, v1alpha1.OfferLeaving, ""} {
@@ -296,9 +278,7 @@ func TestNodeIsClosedAsLongAsTheOfferIs(t *testing.T) {
 
 func TestNodeOfAnIncompatiblePeerIsClosedAndStays(t *testing.T) {
 	p := peer()
-	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonIncompatibleVersion,
-	})
+	testkit.SetCondition(&p.Status.Conditions, v1alpha1.ConditionCompatible, metav1.ConditionFalse, v1alpha1.ReasonIncompatibleVersion)
 	w := newWorld(t, p, advertisement(), podCalled("web-1"))
 	w.reconcileNode()
 	w.wrote()
@@ -326,8 +306,8 @@ func TestUnknownPeerHasNoNode(t *testing.T) {
 func TestEndsAreCarriedWhileWePart(t *testing.T) {
 	pod := dying("web-1", 30)
 	w := newWorld(t, unpeering(nil), offloading(), closedNode(), pod) // as after a restart in the middle of it
-	w.create(w.remote, mapping())
-	w.create(w.remote, shadowOf(pod))
+	w.put(w.Away, mapping())
+	w.put(w.Away, shadowOf(pod))
 	w.reconcileNode()
 	if w.link() == nil {
 		t.Fatal("there is no link to carry the end over")
@@ -341,7 +321,7 @@ func TestEndsAreCarriedWhileWePart(t *testing.T) {
 	w.forgetRemote("web-1")
 	gone := w.pod("web-1")
 	gone.Finalizers = nil
-	w.update(w.home, gone)
+	w.put(w.Home, gone)
 	w.reconcileNode()
 	if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -357,16 +337,13 @@ func TestForcedPartingAsksThePeerForNothing(t *testing.T) {
 	held.Finalizers, held.Status.Phase = []string{"batch.kubernetes.io/job-tracking"}, corev1.PodRunning
 	w := offloaded(t, held, podCalled("web-1"), dying("ending", 30))
 	for _, name := range []string{"held", "web-1", "ending"} {
-		w.create(w.remote, shadowOf(podCalled(name)))
+		w.put(w.Away, shadowOf(podCalled(name)))
 	}
-	current := &v1alpha1.Peer{}
-	if err := w.home.Get(t.Context(), client.ObjectKeyFromObject(peer()), current); err != nil {
-		t.Fatal(err)
-	}
+	current := testkit.Get[v1alpha1.Peer](w.Home, "", turin)
 	current.Finalizers = []string{v1alpha1.FinalizerPeer}
 	current.Spec.Parting = &v1alpha1.PeerParting{Mode: v1alpha1.PartingForced}
-	w.update(w.home, current)
-	w.delete(w.home, current)
+	w.put(w.Home, current)
+	w.remove(w.Home, current)
 
 	w.reconcileNode()
 	if diff := cmp.Diff([]string{"home patch Node " + turinNode}, w.wrote()); diff != "" {
@@ -385,7 +362,7 @@ func TestForcedPartingAsksThePeerForNothing(t *testing.T) {
 	slices.Sort(wrote)
 	want := []string{
 		"home delete Pod ending", "home delete Pod held", "home delete Pod web-1",
-		"home patch status Pod ending", "home patch status Pod held",
+		"home patch/status Pod ending", "home patch/status Pod held",
 	}
 	if diff := cmp.Diff(want, wrote); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -409,10 +386,10 @@ func TestForcedPartingAsksThePeerForNothing(t *testing.T) {
 
 // deletedAtOnce has the pod look as an API server shows it that was asked to delete it without grace.
 func (w *world) deletedAtOnce(name string) {
-	w.t.Helper()
+	w.Helper()
 	pod := w.pod(name)
 	pod.DeletionGracePeriodSeconds = ptr.To(int64(0))
-	w.update(w.home, pod)
+	w.put(w.Home, pod)
 }
 
 func updated(before, after client.Object) event.UpdateEvent {

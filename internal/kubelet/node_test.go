@@ -10,14 +10,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestDesiredNode(t *testing.T) {
@@ -129,21 +128,16 @@ func TestNodeFollowsTheOffer(t *testing.T) {
 	node.Labels["example.com/admin"] = "yes"
 	node.Spec.Unschedulable = true
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "example.com/keep", Effect: "NoExecute"})
-	w.update(w.home, node)
-	w.clock.Step(time.Hour)
+	w.put(w.Home, node)
+	w.Clock.Step(time.Hour)
 
-	ad := advertisement()
-	ad.ResourceVersion = ""
-	current := &v1alpha1.Advertisement{}
-	if err := w.home.Get(w.t.Context(), client.ObjectKeyFromObject(ad), current); err != nil {
-		t.Fatal(err)
-	}
+	current := testkit.Get[v1alpha1.Advertisement](w.Home, tenant, turinID)
 	current.Spec.Availability[corev1.ResourceCPU] = resource.MustParse("2")
 	delete(current.Spec.Labels, "example.com/disk")
-	w.update(w.home, current)
+	w.put(w.Home, current)
 
 	w.reconcileNode()
-	want := []string{"home patch Node " + turinNode, "home patch status Node " + turinNode}
+	want := []string{"home patch Node " + turinNode, "home patch/status Node " + turinNode}
 	if diff := cmp.Diff(want, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
@@ -157,32 +151,23 @@ func TestNodeFollowsTheOffer(t *testing.T) {
 	if got.Labels["example.com/admin"] != "yes" || !got.Spec.Unschedulable || len(got.Spec.Taints) != 3 {
 		t.Errorf("what others put on the node is gone: %v, %v", got.Labels, got.Spec)
 	}
-	if at := got.Status.Conditions[0].LastTransitionTime; !at.Time.Equal(start) {
+	if at := got.Status.Conditions[0].LastTransitionTime; !at.Time.Equal(testkit.Noon) {
 		t.Errorf("the condition claims to have changed at %s", at)
 	}
 }
 
 // judge changes our copy of turin's offer as the receiver does.
 func (w *world) judge(status metav1.ConditionStatus, reason string) {
-	w.t.Helper()
+	w.Helper()
 	w.changeOffer(func(ad *v1alpha1.Advertisement) {
-		meta.SetStatusCondition(&ad.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason,
-		})
+		testkit.SetCondition(&ad.Status.Conditions, v1alpha1.ConditionAccepted, status, reason)
 	})
 }
 
 func (w *world) changeOffer(change func(*v1alpha1.Advertisement)) {
-	w.t.Helper()
-	ad := &v1alpha1.Advertisement{}
-	if err := w.home.Get(w.t.Context(), client.ObjectKeyFromObject(advertisement()), ad); err != nil {
-		w.t.Fatal(err)
-	}
-	change(ad)
-	status := ad.Status
-	w.update(w.home, ad)
-	ad.Status = status
-	w.updateStatus(w.home, ad)
+	w.Helper()
+	testkit.Change(w.Home, tenant, turinID, change)
+	w.wrote()
 }
 
 func TestCapacityDoesNotFlap(t *testing.T) {
@@ -249,7 +234,7 @@ func TestNodeOfARefusedOfferStaysClosed(t *testing.T) {
 
 			w.judge(metav1.ConditionFalse, reason)
 			w.reconcileNode()
-			w.delete(w.home, advertisement())
+			w.remove(w.Home, advertisement())
 			w.reconcileNode()
 			if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
 				t.Errorf("when the offer is gone (-want +got):\n%s", diff)
@@ -273,7 +258,7 @@ func TestNodeThatKubernetesGaveUpIsReadyAgain(t *testing.T) {
 	w.reconcileNode()
 	node := w.node()
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
-	w.updateStatus(w.home, node)
+	w.put(w.Home, node)
 	w.reconcileNode()
 	if got := w.node().Status.Conditions[0].Status; got != corev1.ConditionTrue {
 		t.Errorf("Ready is %s", got)
@@ -283,16 +268,14 @@ func TestNodeThatKubernetesGaveUpIsReadyAgain(t *testing.T) {
 func TestDeletedNodeIsMadeAgain(t *testing.T) {
 	w := newWorld(t, peer(), advertisement())
 	w.reconcileNode()
-	w.delete(w.home, w.node())
+	w.remove(w.Home, w.node())
 	w.reconcileNode()
 	w.node()
 }
 
 func TestRefusedAdvertisementMakesNoNode(t *testing.T) {
 	ad := advertisement()
-	meta.SetStatusCondition(&ad.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidQuantity,
-	})
+	testkit.SetCondition(&ad.Status.Conditions, v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidQuantity)
 	w := newWorld(t, peer(), ad)
 	w.reconcileNode()
 	if got := w.wrote(); got != nil {
@@ -304,15 +287,15 @@ func TestForeignNodeOfTheNameIsNotTouched(t *testing.T) {
 	w := newWorld(t, peer(), advertisement(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: turinNode}, Spec: corev1.NodeSpec{ProviderID: "aws://i-1"},
 	})
-	w.nodes.client = withoutNodes{w.home} // the cache shows virtual nodes only
-	_, err := w.nodes.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turin}})
+	w.nodes.client = withoutNodes{w.Home.Client} // the cache shows virtual nodes only
+	_, err := w.nodes.Reconcile(w.Context(), testkit.Request("", turin))
 	if !errors.Is(err, reconcile.TerminalError(nil)) {
 		t.Errorf("error %v", err)
 	}
 	if diff := cmp.Diff([]string{"home create Node " + turinNode}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	if len(w.events.Events) != 1 {
+	if len(w.Events.Events) != 1 {
 		t.Error("nobody is told")
 	}
 }
@@ -332,7 +315,7 @@ func (c withoutNodes) Get(
 func TestWithdrawnNodeClosesAndGoesBehindItsLastPod(t *testing.T) {
 	w := newWorld(t, peer(), advertisement(), podCalled("web-1"))
 	w.reconcileNode()
-	w.delete(w.home, advertisement())
+	w.remove(w.Home, advertisement())
 	w.reconcileNode()
 	w.reconcileNode()
 	if diff := cmp.Diff([]string{"home patch Node " + turinNode}, w.wrote()); diff != "" {
@@ -342,22 +325,14 @@ func TestWithdrawnNodeClosesAndGoesBehindItsLastPod(t *testing.T) {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
 
-	w.create(w.home, advertisement())
-	w.updateStatus(w.home, func() *v1alpha1.Advertisement {
-		current := &v1alpha1.Advertisement{}
-		if err := w.home.Get(w.t.Context(), client.ObjectKeyFromObject(advertisement()), current); err != nil {
-			t.Fatal(err)
-		}
-		current.Status = advertisement().Status
-		return current
-	}())
+	w.put(w.Home, advertisement())
 	w.reconcileNode()
 	if diff := cmp.Diff(nodeTaints(true), w.node().Spec.Taints); diff != "" {
 		t.Errorf("taints when the offer is back (-want +got):\n%s", diff)
 	}
 
-	w.delete(w.home, advertisement())
-	w.delete(w.home, podCalled("web-1"))
+	w.remove(w.Home, advertisement())
+	w.remove(w.Home, podCalled("web-1"))
 	w.reconcileNode()
 	if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -394,34 +369,27 @@ func TestLeaseIsMadeAndRenewed(t *testing.T) {
 	w := newWorld(t, peer(), advertisement())
 	w.reconcileNode()
 	w.wrote()
-	leases := &leaseController{client: w.home, clock: w.clock, lasts: 40 * time.Second, renewal: 10 * time.Second, nodes: func() int { return 1 }}
+	leases := &leaseController{client: w.Home.Client, clock: w.Clock, lasts: 40 * time.Second, renewal: 10 * time.Second, nodes: func() int { return 1 }}
 	renew := func() time.Duration {
 		t.Helper()
-		result, err := leases.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: turinNode}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result.RequeueAfter
+		return w.Reconcile(leases, "", turinNode).RequeueAfter
 	}
 	if again := renew(); again < 10*time.Second || again > 11*time.Second {
 		t.Errorf("renews after %s", again)
 	}
 	w.wrote()
-	w.clock.Step(10 * time.Second)
+	w.Clock.Step(10 * time.Second)
 	renew()
 	if diff := cmp.Diff([]string{"home patch Lease " + turinNode}, w.wrote()); diff != "" {
 		t.Errorf("a renewal takes (-want +got):\n%s", diff)
 	}
-	lease := &coordinationv1.Lease{}
-	if err := w.home.Get(w.t.Context(), client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: turinNode}, lease); err != nil {
-		t.Fatal(err)
-	}
-	if !lease.Spec.RenewTime.Time.Equal(w.clock.Now()) || *lease.Spec.LeaseDurationSeconds != 40 ||
+	lease := testkit.Get[coordinationv1.Lease](w.Home, corev1.NamespaceNodeLease, turinNode)
+	if !lease.Spec.RenewTime.Time.Equal(w.Clock.Now()) || *lease.Spec.LeaseDurationSeconds != 40 ||
 		lease.OwnerReferences[0].UID != w.node().UID {
 		t.Errorf("lease: %+v", lease)
 	}
 
-	w.delete(w.home, w.node())
+	w.remove(w.Home, w.node())
 	if again := renew(); again != 0 {
 		t.Error("a node that is gone is renewed")
 	}

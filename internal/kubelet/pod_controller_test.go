@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestPodGoesOutWithOneWrite(t *testing.T) {
@@ -61,7 +62,7 @@ func TestStatusComesHomeOnce(t *testing.T) {
 
 	w.wrote()
 	w.reconcilePod("web-1")
-	want := []string{"home patch status Pod web-1"}
+	want := []string{"home patch/status Pod web-1"}
 	if diff := cmp.Diff(want, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
@@ -78,24 +79,24 @@ func TestStatusComesHomeOnce(t *testing.T) {
 
 // runRemote does what the provider does.
 func (w *world) runRemote(name string, phase corev1.PodPhase) {
-	w.t.Helper()
+	w.Helper()
 	shadow := w.shadow(name)
 	status, err := json.Marshal(corev1.PodStatus{
 		Phase: phase, PodIP: "10.244.3.4", PodIPs: []corev1.PodIP{{IP: "10.244.3.4"}},
-		StartTime:  ptr.To(metav1.NewTime(start)),
-		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(start)}},
+		StartTime:  ptr.To(metav1.NewTime(testkit.Noon)),
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(testkit.Noon)}},
 		ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "web", Image: "registry.example/shop:1", Ready: true, ContainerID: "containerd://1",
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start)}},
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(testkit.Noon)}},
 		}},
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	shadow.Status = v1alpha1.ShadowPodStatus{
 		Phase: string(phase), PodUID: "remote-uid", Pod: &runtime.RawExtension{Raw: status},
 	}
-	w.updateStatus(w.remote, shadow)
+	w.put(w.Away, shadow)
 }
 
 func TestConditionsOfOthersStay(t *testing.T) {
@@ -104,7 +105,7 @@ func TestConditionsOfOthersStay(t *testing.T) {
 	w.runRemote("web-1", corev1.PodRunning)
 	pod := w.pod("web-1")
 	pod.Status.Conditions = []corev1.PodCondition{{Type: "example.com/gate", Status: corev1.ConditionTrue}}
-	w.updateStatus(w.home, pod)
+	w.put(w.Home, pod)
 
 	w.reconcilePod("web-1")
 	types := map[corev1.PodConditionType]bool{}
@@ -118,11 +119,11 @@ func TestConditionsOfOthersStay(t *testing.T) {
 
 func TestPodInNamespaceThatIsNotOffloadedIsHeldAndSaysSoOnce(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
-	w.delete(w.home, offloading())
+	w.remove(w.Home, offloading())
 
 	w.reconcilePod("web-1")
 	w.reconcilePod("web-1")
-	if diff := cmp.Diff([]string{"home patch status Pod web-1"}, w.wrote()); diff != "" {
+	if diff := cmp.Diff([]string{"home patch/status Pod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	status := w.pod("web-1").Status
@@ -133,11 +134,11 @@ func TestPodInNamespaceThatIsNotOffloadedIsHeldAndSaysSoOnce(t *testing.T) {
 	if !strings.Contains(waiting.Message, "create a NamespaceOffloading") {
 		t.Errorf("the message does not say what to do: %q", waiting.Message)
 	}
-	if n := len(w.events.Events); n != 1 {
+	if n := len(w.Events.Events); n != 1 {
 		t.Errorf("%d events instead of one", n)
 	}
 
-	w.create(w.home, offloading())
+	w.put(w.Home, offloading())
 	w.reconcilePod("web-1")
 	w.runRemote("web-1", corev1.PodRunning)
 	w.reconcilePod("web-1")
@@ -160,13 +161,13 @@ func TestPodsThatStayHome(t *testing.T) {
 		"agent": "DaemonSets", "static": "static pod", "privileged": "the host's namespaces",
 	} {
 		w.reconcilePod(name)
-		if diff := cmp.Diff([]string{"home patch status Pod " + name}, w.wrote()); diff != "" {
+		if diff := cmp.Diff([]string{"home patch/status Pod " + name}, w.wrote()); diff != "" {
 			t.Errorf("%s: writes (-want +got):\n%s", name, diff)
 		}
 		if message := w.pod(name).Status.Message; !strings.Contains(message, why) {
 			t.Errorf("%s says %q", name, message)
 		}
-		if event := <-w.events.Events; !strings.Contains(event, v1alpha1.ReasonOffloadingBackOff) {
+		if event := w.NextEvent(); !strings.Contains(event, v1alpha1.ReasonOffloadingBackOff) {
 			t.Errorf("%s: event %q", name, event)
 		}
 	}
@@ -186,7 +187,7 @@ func TestPodOnRealNodeIsNotTouched(t *testing.T) {
 func TestPodWaitsForItsTwinBeforeItComplains(t *testing.T) {
 	pod := podCalled("web-1")
 	pod.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(start),
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(testkit.Noon),
 	}}
 	w := newWorld(t, peer(), advertisement(), offloading(), pod)
 	w.reconcileNode()
@@ -198,7 +199,7 @@ func TestPodWaitsForItsTwinBeforeItComplains(t *testing.T) {
 	if got := w.wrote(); got != nil {
 		t.Errorf("complained at once: %v", got)
 	}
-	w.clock.Step(waitTimeout)
+	w.Clock.Step(waitTimeout)
 	w.reconcilePod("web-1")
 	if message := w.pod("web-1").Status.Message; !strings.Contains(message, "no twin") {
 		t.Errorf("message %q", message)
@@ -238,7 +239,7 @@ func TestRecordOfAnotherPodOfTheSameNameGoesFirst(t *testing.T) {
 	old := shadowOf(before)
 	old.Finalizers = nil
 	w := offloaded(t, podCalled("db-0"))
-	w.create(w.remote, old)
+	w.put(w.Away, old)
 
 	w.reconcilePod("db-0")
 	w.reconcilePod("db-0")
@@ -253,8 +254,8 @@ func TestCollisionThatTheMirrorDoesNotShowIsSettledByUID(t *testing.T) {
 	t.Run("our own record is left alone", func(t *testing.T) {
 		w := offloaded(t, podCalled("web-1"))
 		w.turin.Freeze() // the mirror does not show yet what we have written
-		w.create(w.remote, shadowOf(podCalled("web-1")))
-		w.fail("remote create ShadowPod web-1", exists)
+		w.put(w.Away, shadowOf(podCalled("web-1")))
+		w.Away.Refuse("create ShadowPod web-1", exists)
 		w.reconcilePod("web-1")
 		if diff := cmp.Diff([]string{"remote create ShadowPod web-1"}, w.wrote()); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
@@ -265,8 +266,8 @@ func TestCollisionThatTheMirrorDoesNotShowIsSettledByUID(t *testing.T) {
 		other := podCalled("web-1")
 		other.UID = "uid-before"
 		w.turin.Freeze()
-		w.create(w.remote, shadowOf(other))
-		w.fail("remote create ShadowPod web-1", exists)
+		w.put(w.Away, shadowOf(other))
+		w.Away.Refuse("create ShadowPod web-1", exists)
 		if _, err := w.tryPod("web-1"); err == nil {
 			t.Error("nothing makes the pod come back")
 		}
@@ -295,7 +296,7 @@ func TestWithdrawnOfferTakesNoAddressOffAPod(t *testing.T) {
 	w.reconcilePod("web-1")
 	w.runRemote("web-1", corev1.PodRunning)
 	w.reconcilePod("web-1")
-	w.delete(w.home, advertisement())
+	w.remove(w.Home, advertisement())
 	w.reconcilePod("web-1")
 	if got := w.wrote(); got != nil || w.pod("web-1").Status.PodIP != "10.200.3.4" {
 		t.Errorf("wrote %v, podIP %q", got, w.pod("web-1").Status.PodIP)
@@ -304,7 +305,7 @@ func TestWithdrawnOfferTakesNoAddressOffAPod(t *testing.T) {
 
 func TestRefusalOfThePeerIsToldAndTriedAgain(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
-	w.fail("remote create ShadowPod web-1", apierrors.NewForbidden(
+	w.Away.Refuse("create ShadowPod web-1", apierrors.NewForbidden(
 		schema.GroupResource{Resource: "shadowpods"}, "web-1", nil))
 	if _, err := w.tryPod("web-1"); !apierrors.IsForbidden(err) {
 		t.Errorf("error %v", err)
@@ -317,14 +318,15 @@ func TestRefusalOfThePeerIsToldAndTriedAgain(t *testing.T) {
 func TestPeerThatDoesNotAnswerIsToldInWordsThatDoNotChange(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
 	for _, message := range []string{"connection refused", "timeout after 3.2 s"} {
-		w.fail("remote create ShadowPod web-1", apierrors.NewGenericServerResponse(
+		answer := w.Away.Refuse("create ShadowPod web-1", apierrors.NewGenericServerResponse(
 			http.StatusServiceUnavailable, "create", schema.GroupResource{}, "", message, 0, true))
 		if _, err := w.tryPod("web-1"); err == nil {
 			t.Error("no error")
 		}
+		answer()
 	}
 	want := []string{
-		"remote create ShadowPod web-1", "home patch status Pod web-1", "remote create ShadowPod web-1",
+		"remote create ShadowPod web-1", "home patch/status Pod web-1", "remote create ShadowPod web-1",
 	}
 	if diff := cmp.Diff(want, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -337,9 +339,9 @@ func TestUnrecoverablePodFailsAtHome(t *testing.T) {
 	shadow := w.shadow("web-1")
 	shadow.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionUnrecoverable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPodRefused,
-		Message: "quota is used up", LastTransitionTime: metav1.NewTime(start),
+		Message: "quota is used up", LastTransitionTime: metav1.NewTime(testkit.Noon),
 	}}
-	w.updateStatus(w.remote, shadow)
+	w.put(w.Away, shadow)
 	w.reconcilePod("web-1")
 	if status := w.pod("web-1").Status; status.Phase != corev1.PodFailed || status.Reason != v1alpha1.ReasonPodRefused {
 		t.Errorf("phase %s, reason %q", status.Phase, status.Reason)

@@ -18,7 +18,7 @@ import (
 func TestHomeDeletionEndsTheRemotePodFirst(t *testing.T) {
 	pod := dying("web-1", 5)
 	w := offloaded(t, pod)
-	w.create(w.remote, shadowOf(pod))
+	w.put(w.Away, shadowOf(pod))
 
 	w.reconcilePod("web-1")
 	want := []string{"remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}
@@ -38,7 +38,7 @@ func TestHomeDeletionEndsTheRemotePodFirst(t *testing.T) {
 	w.deletes = nil
 	w.reconcilePod("web-1")
 	// The pod has a finalizer, so its object stays and must not look alive.
-	want = []string{"home patch status Pod web-1", "home delete Pod web-1"}
+	want = []string{"home patch/status Pod web-1", "home delete Pod web-1"}
 	if diff := cmp.Diff(want, w.wrote()); diff != "" {
 		t.Fatalf("writes (-want +got):\n%s", diff)
 	}
@@ -56,16 +56,16 @@ func TestHomeDeletionEndsTheRemotePodFirst(t *testing.T) {
 
 // forgetRemote lets the provider's manager take its finalizer off.
 func (w *world) forgetRemote(name string) {
-	w.t.Helper()
+	w.Helper()
 	shadow := w.shadow(name)
 	shadow.Finalizers = nil
-	w.update(w.remote, shadow)
+	w.put(w.Away, shadow)
 }
 
 func TestGraceOfThePodItselfNeedsNoWrite(t *testing.T) {
 	pod := dying("web-1", 30)
 	w := offloaded(t, pod)
-	w.create(w.remote, shadowOf(pod))
+	w.put(w.Away, shadowOf(pod))
 	w.reconcilePod("web-1")
 	if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -75,13 +75,13 @@ func TestGraceOfThePodItselfNeedsNoWrite(t *testing.T) {
 func TestSecondShorterGraceIsCarried(t *testing.T) {
 	pod := dying("web-1", 30)
 	w := offloaded(t, pod)
-	w.create(w.remote, shadowOf(pod))
+	w.put(w.Away, shadowOf(pod))
 	w.reconcilePod("web-1")
 	w.wrote()
 
 	again := w.pod("web-1")
 	again.DeletionGracePeriodSeconds = ptr.To(int64(1))
-	w.pods.client = withPod{Client: w.home, pod: again}
+	w.pods.client = withPod{Client: w.Home.Client, pod: again}
 	w.reconcilePod("web-1")
 	if diff := cmp.Diff([]string{"remote patch ShadowPod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -102,7 +102,7 @@ func TestGraceOfEachWayToDelete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := dying("web-1", tc.grace)
 			w := offloaded(t, pod)
-			w.create(w.remote, shadowOf(pod))
+			w.put(w.Away, shadowOf(pod))
 			w.reconcilePod("web-1")
 			want := []string{"remote delete ShadowPod web-1"}
 			if tc.told {
@@ -124,7 +124,7 @@ func TestPodThatIsForgottenAtOnceEndsAtThePeer(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
 	w.reconcilePod("web-1")
 	w.runRemote("web-1", corev1.PodRunning)
-	w.delete(w.home, podCalled("web-1"))
+	w.remove(w.Home, podCalled("web-1"))
 	w.wrote()
 	w.reconcilePod("web-1")
 	if diff := cmp.Diff([]string{"remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
@@ -138,14 +138,12 @@ func TestPodThatIsForgottenAtOnceEndsAtThePeer(t *testing.T) {
 func TestPodThatIsForgottenWhileItEndsEndsAtOnce(t *testing.T) {
 	pod := dying("web-1", 500)
 	w := offloaded(t, pod)
-	w.create(w.remote, shadowOf(pod))
+	w.put(w.Away, shadowOf(pod))
 	w.reconcilePod("web-1")
 	w.wrote()
 	forgotten := w.pod("web-1")
 	forgotten.Finalizers = nil
-	if err := w.home.Update(t.Context(), forgotten); err != nil {
-		t.Fatal(err)
-	}
+	w.put(w.Home, forgotten)
 	w.reconcilePod("web-1")
 	if grace := w.shadow("web-1").Spec.DeletionGracePeriodSeconds; grace == nil || *grace != 0 {
 		t.Errorf("the record has grace %v", grace)
@@ -160,8 +158,8 @@ func TestPodThatIsForgottenWhileItEndsEndsAtOnce(t *testing.T) {
 func TestPodsOfAnEndingNamespaceEndWithoutItsOffloading(t *testing.T) {
 	pod := dying("web-1", 30)
 	w := offloaded(t, pod)
-	w.create(w.remote, shadowOf(pod))
-	w.delete(w.home, offloading()) // the namespace controller deletes in no particular order
+	w.put(w.Away, shadowOf(pod))
+	w.remove(w.Home, offloading()) // the namespace controller deletes in no particular order
 	w.reconcilePod("web-1")
 	if diff := cmp.Diff([]string{"remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -176,7 +174,7 @@ func TestPodsOfAnEndingNamespaceEndWithoutItsOffloading(t *testing.T) {
 func TestFinalizersOfOthersLearnHowThePodEnded(t *testing.T) {
 	pod := dying("job-1", 30)
 	w := offloaded(t, pod)
-	w.create(w.remote, shadowOf(pod))
+	w.put(w.Away, shadowOf(pod))
 	w.reconcilePod("job-1")
 	w.runRemote("job-1", corev1.PodSucceeded)
 	w.reconcilePod("job-1")
@@ -190,7 +188,7 @@ func TestPeerIsAskedForTheEndThatSomebodyWaitsFor(t *testing.T) {
 	w := offloaded(t, pod)
 	shadow := shadowOf(pod)
 	delete(shadow.Annotations, v1alpha1.AnnotationReportEnd)
-	w.create(w.remote, shadow)
+	w.put(w.Away, shadow)
 	w.reconcilePod("job-1")
 	if diff := cmp.Diff([]string{"remote patch ShadowPod job-1", "remote delete ShadowPod job-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -202,8 +200,8 @@ func TestPodEndsAtAPeerThatDoesNotTellHow(t *testing.T) {
 	w := offloaded(t, pod)
 	shadow := shadowOf(pod)
 	delete(shadow.Annotations, v1alpha1.AnnotationReportEnd)
-	w.create(w.remote, shadow)
-	w.fail("remote patch ShadowPod job-1", apierrors.NewForbidden(schema.GroupResource{Resource: "shadowpods"}, "job-1", nil))
+	w.put(w.Away, shadow)
+	w.Away.Refuse("patch ShadowPod job-1", apierrors.NewForbidden(schema.GroupResource{Resource: "shadowpods"}, "job-1", nil))
 	w.reconcilePod("job-1")
 	if got := w.wrote(); len(got) == 0 || got[len(got)-1] != "remote delete ShadowPod job-1" {
 		t.Errorf("wrote %v", got)
@@ -243,8 +241,8 @@ func TestDyingPodOfDaemonSetIsForgottenWithoutThePeer(t *testing.T) {
 func TestRecordOnlyEndsWhenItsHomePodIsReallyGone(t *testing.T) {
 	t.Run("the cache is behind", func(t *testing.T) {
 		w := offloaded(t)
-		w.create(w.remote, shadowOf(podCalled("web-1")))
-		w.pods.live = withPod{Client: w.home, pod: podCalled("web-1")}
+		w.put(w.Away, shadowOf(podCalled("web-1")))
+		w.pods.live = withPod{Client: w.Home.Client, pod: podCalled("web-1")}
 		w.reconcilePod("web-1")
 		if got := w.wrote(); got != nil {
 			t.Errorf("wrote %v", got)
@@ -252,7 +250,7 @@ func TestRecordOnlyEndsWhenItsHomePodIsReallyGone(t *testing.T) {
 	})
 	t.Run("it is gone", func(t *testing.T) {
 		w := offloaded(t)
-		w.create(w.remote, shadowOf(podCalled("web-1")))
+		w.put(w.Away, shadowOf(podCalled("web-1")))
 		w.reconcilePod("web-1")
 		w.reconcilePod("web-1")
 		if diff := cmp.Diff([]string{"remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
@@ -266,7 +264,7 @@ func TestRecordOnlyEndsWhenItsHomePodIsReallyGone(t *testing.T) {
 		other := podCalled("web-1")
 		other.UID, other.Spec.NodeName = "uid-other", "worker"
 		w := offloaded(t, other)
-		w.create(w.remote, shadowOf(podCalled("web-1")))
+		w.put(w.Away, shadowOf(podCalled("web-1")))
 		w.reconcilePod("web-1")
 		if diff := cmp.Diff([]string{"remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)

@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 
 // cut takes turin off the network, or puts it back.
 func (w *world) cut(cut bool) {
-	w.t.Helper()
+	w.Helper()
 	if cut {
 		w.turin.Cut()
 	} else {
@@ -39,19 +38,19 @@ func TestNodeOfAPeerThatIsCutOffIsUnknownUntilItAnswers(t *testing.T) {
 	w.reconcileNode()
 	before := w.node()
 	w.cut(true)
-	w.clock.Step(time.Minute)
+	w.Clock.Step(time.Minute)
 	w.wrote()
 
 	w.reconcileNode()
 	w.reconcileNode()
-	if diff := cmp.Diff([]string{"home patch status Node " + turinNode}, w.wrote()); diff != "" {
+	if diff := cmp.Diff([]string{"home patch/status Node " + turinNode}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	ready := nodeReady(w.node())
 	if ready.Status != corev1.ConditionUnknown || ready.Reason != v1alpha1.ReasonDisconnected {
 		t.Errorf("Ready is %s, %s", ready.Status, ready.Reason)
 	}
-	if n := len(w.events.Events); n != 1 {
+	if n := len(w.Events.Events); n != 1 {
 		t.Errorf("%d events", n)
 	}
 
@@ -77,7 +76,7 @@ func TestNodeStaysAsItIsShownWhileNobodyKnows(t *testing.T) {
 
 func TestNodeWithoutAnOfferIsCutOffAndComesBackToo(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
-	w.delete(w.home, advertisement()) // its hellos are missing
+	w.remove(w.Home, advertisement()) // its hellos are missing
 	w.cut(true)
 	w.reconcileNode()
 	if ready := nodeReady(w.node()); ready.Status != corev1.ConditionUnknown || !isClosed(w.node()) {
@@ -100,16 +99,16 @@ func TestPodsOfAPeerThatIsCutOffAreNotReadyUntilItAnswers(t *testing.T) {
 	w.wrote()
 
 	w.cut(true)
-	w.clock.Step(time.Minute)
+	w.Clock.Step(time.Minute)
 	w.reconcilePod("web-1")
 	w.reconcilePod("web-1")
-	if diff := cmp.Diff([]string{"home patch status Pod web-1"}, w.wrote()); diff != "" {
+	if diff := cmp.Diff([]string{"home patch/status Pod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	during := w.pod("web-1").Status
 	ready := offload.PodCondition(&during, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionFalse || ready.Reason != v1alpha1.ReasonDisconnected ||
-		!ready.LastTransitionTime.Time.Equal(w.clock.Now().Truncate(time.Second)) {
+		!ready.LastTransitionTime.Time.Equal(w.Clock.Now().Truncate(time.Second)) {
 		t.Errorf("Ready is %+v", ready)
 	}
 	if diff := cmp.Diff(before.ContainerStatuses, during.ContainerStatuses); diff != "" {
@@ -141,10 +140,10 @@ func TestOlderCopyEndsBeforeItsReplacementGoesOut(t *testing.T) {
 	w.runRemote("db-0", corev1.PodRunning)
 	w.cut(true)
 	old := w.pod("db-0")
-	w.delete(w.home, old)
+	w.remove(w.Home, old)
 	replacement := podCalled("db-0")
 	replacement.UID = "uid-replacement"
-	w.create(w.home, replacement)
+	w.put(w.Home, replacement)
 	w.reconcilePod("db-0")
 	w.wrote()
 
@@ -166,7 +165,7 @@ func TestOlderCopyEndsBeforeItsReplacementGoesOut(t *testing.T) {
 func TestPodDeletedDuringTheCutEndsAfterIt(t *testing.T) {
 	pod := dying("web-1", 30)
 	w := offloaded(t, pod)
-	w.create(w.remote, shadowOf(pod))
+	w.put(w.Away, shadowOf(pod))
 	w.cut(true)
 	w.reconcilePod("web-1")
 	if got := w.wrote(); got != nil {
@@ -263,9 +262,7 @@ func TestEventSaysWhatIsWrongWithThePeer(t *testing.T) {
 			if err := w.nodes.show(t.Context(), w.node(), &status); err != nil {
 				t.Fatal(err)
 			}
-			if got := <-w.events.Events; !strings.HasPrefix(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			w.ExpectEvent(tc.want)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -17,10 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
@@ -41,7 +39,7 @@ func TestChangesOfThePodAreCarried(t *testing.T) {
 			pod := w.pod("web-1")
 			pod.Generation++ // as the API server does for a change of the spec
 			change(pod)
-			w.update(w.home, pod)
+			w.put(w.Home, pod)
 			w.reconcilePod("web-1")
 			w.reconcilePod("web-1")
 			if diff := cmp.Diff([]string{"remote update ShadowPod web-1"}, w.wrote()); diff != "" {
@@ -62,7 +60,7 @@ func TestEphemeralContainersAreCarried(t *testing.T) {
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: "debugger", Image: "registry.example/tools:1",
 	}}}
-	w.pods.client = withPod{Client: w.home, pod: pod} // the client in memory knows no such subresource
+	w.pods.client = withPod{Client: w.Home.Client, pod: pod} // the client in memory knows no such subresource
 	w.reconcilePod("web-1")
 	if raw := string(w.shadow("web-1").Spec.Pod.Raw); !strings.Contains(raw, `"name":"debugger"`) {
 		t.Errorf("the peer is asked for %s", raw)
@@ -75,8 +73,8 @@ func TestStatusComesHomeThoughAChangeCannotBeCarried(t *testing.T) {
 	w.runRemote("web-1", corev1.PodRunning)
 	pod := w.pod("web-1")
 	pod.Labels["colour"] = "green"
-	w.update(w.home, pod)
-	w.fail("remote update ShadowPod web-1", apierrors.NewConflict(schema.GroupResource{}, "web-1", nil))
+	w.put(w.Home, pod)
+	w.Away.Refuse("update ShadowPod web-1", apierrors.NewConflict(schema.GroupResource{}, "web-1", nil))
 	if _, err := w.tryPod("web-1"); !apierrors.IsConflict(err) {
 		t.Errorf("error %v", err)
 	}
@@ -88,14 +86,11 @@ func TestStatusComesHomeThoughAChangeCannotBeCarried(t *testing.T) {
 func TestOverridesGoOutAndSoDoTheirChanges(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
 	override := func(image string) {
-		current := &v1alpha1.NamespaceOffloading{}
-		if err := w.home.Get(t.Context(), client.ObjectKeyFromObject(offloading()), current); err != nil {
-			t.Fatal(err)
-		}
+		current := testkit.Get[v1alpha1.NamespaceOffloading](w.Home, "shop", v1alpha1.NamespaceOffloadingName)
 		current.Spec.Overrides = []v1alpha1.ClusterOverride{{Patch: []v1alpha1.PatchOperation{{
 			Op: "replace", Path: "/spec/containers/0/image", Value: &runtime.RawExtension{Raw: []byte(image)},
 		}}}}
-		w.update(w.home, current)
+		w.put(w.Home, current)
 	}
 	for _, image := range []string{`"mirror.example/shop:1"`, `"mirror.example/shop:2"`} {
 		override(image)
@@ -119,12 +114,12 @@ func TestOverridesGoOutAndSoDoTheirChanges(t *testing.T) {
 
 func TestOverrideThatDoesNotFitIsTold(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
-	w.delete(w.home, offloading())
+	w.remove(w.Home, offloading())
 	broken := offloading()
 	broken.Spec.Overrides = []v1alpha1.ClusterOverride{{Patch: []v1alpha1.PatchOperation{{
 		Op: "replace", Path: "/spec/containers/7/image", Value: &runtime.RawExtension{Raw: []byte(`"x"`)},
 	}}}}
-	w.create(w.home, broken)
+	w.put(w.Home, broken)
 	w.reconcilePod("web-1")
 	if message := w.pod("web-1").Status.Message; !strings.Contains(message, "spec.overrides[0]") {
 		t.Errorf("message %q", message)
@@ -139,7 +134,7 @@ func traced(t *testing.T) (*world, *tracetest.InMemoryExporter) {
 	pod := podCalled("web-1")
 	pod.UID = tracedUID
 	pod.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(start.Add(-time.Second)),
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(testkit.Noon.Add(-time.Second)),
 	}}
 	w := offloaded(t, pod)
 	spans := tracetest.NewInMemoryExporter()
@@ -149,17 +144,17 @@ func traced(t *testing.T) (*world, *tracetest.InMemoryExporter) {
 
 // says has the peer tell of the pod, which it started three seconds after it was bound.
 func (w *world) says(phase corev1.PodPhase, ready corev1.ConditionStatus, since time.Duration) {
-	w.t.Helper()
+	w.Helper()
 	shadow := w.shadow("web-1")
-	began := metav1.NewTime(start.Add(3 * time.Second))
+	began := metav1.NewTime(testkit.Noon.Add(3 * time.Second))
 	status, err := json.Marshal(corev1.PodStatus{Phase: phase, StartTime: &began, Conditions: []corev1.PodCondition{
-		{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(start.Add(since))},
+		{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(testkit.Noon.Add(since))},
 	}})
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	shadow.Status.Phase, shadow.Status.Pod = string(phase), &runtime.RawExtension{Raw: status}
-	w.updateStatus(w.remote, shadow)
+	w.put(w.Away, shadow)
 	w.reconcilePod("web-1")
 }
 
@@ -175,7 +170,7 @@ func TestTraceGoesFromBoundToReady(t *testing.T) {
 	w, exporter := traced(t)
 	w.reconcilePod("web-1")
 	w.says(corev1.PodRunning, corev1.ConditionFalse, 3*time.Second)
-	w.clock.Step(5 * time.Second)
+	w.Clock.Step(5 * time.Second)
 	w.says(corev1.PodRunning, corev1.ConditionTrue, 5*time.Second)
 	// What comes later is not part of it.
 	w.says(corev1.PodRunning, corev1.ConditionFalse, 7*time.Second)
@@ -187,7 +182,7 @@ func TestTraceGoesFromBoundToReady(t *testing.T) {
 		t.Fatalf("spans (-want +got):\n%s", diff)
 	}
 	root := spans[3]
-	if !root.StartTime.Equal(start.Add(-time.Second)) || !root.EndTime.Equal(start.Add(5*time.Second)) {
+	if !root.StartTime.Equal(testkit.Noon.Add(-time.Second)) || !root.EndTime.Equal(testkit.Noon.Add(5*time.Second)) {
 		t.Errorf("the pod was offloaded from %s to %s", root.StartTime, root.EndTime)
 	}
 	for _, span := range spans {
@@ -223,7 +218,7 @@ func TestPodThatIsMadeAgainIsNotTracedAgain(t *testing.T) {
 	exporter.Reset()
 	shadow := w.shadow("web-1")
 	shadow.Status.Recreations = 1
-	w.updateStatus(w.remote, shadow)
+	w.put(w.Away, shadow)
 	w.says(corev1.PodRunning, corev1.ConditionTrue, 9*time.Second)
 	if spans := exporter.GetSpans(); len(spans) > 0 {
 		t.Errorf("recorded %v", namesOf(spans))
@@ -243,16 +238,12 @@ func TestPodThatFailsEndsItsTrace(t *testing.T) {
 // A provider of an older version refuses what it does not know of our own.
 func TestPeerThatKnowsNoTracesGetsThePod(t *testing.T) {
 	w, exporter := traced(t)
-	w.turin = w.peers.Add(turin, tenant, interceptor.NewClient(w.remote, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if _, told := o.GetAnnotations()[v1alpha1.AnnotationTraceparent]; told {
-				return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), errors.New("hanse.dev is ours"))
-			}
-			return c.Create(ctx, o, opts...)
-		},
-	}))
-	w.turin.Rejoin(tenant)
-	w.reconcileNode()
+	w.Away.Before(func(write testkit.Write) error {
+		if _, told := write.Object.GetAnnotations()[v1alpha1.AnnotationTraceparent]; told {
+			return apierrors.NewForbidden(schema.GroupResource{}, write.Name, errors.New("hanse.dev is ours"))
+		}
+		return nil
+	})
 	w.reconcilePod("web-1")
 	if _, told := w.shadow("web-1").Annotations[v1alpha1.AnnotationTraceparent]; told {
 		t.Error("it is told of the trace")

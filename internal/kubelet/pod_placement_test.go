@@ -12,6 +12,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 const noRoom = "The provider has no node with room for the pod: Insufficient cpu"
@@ -23,16 +24,16 @@ func ownedBy(pod *corev1.Pod, kind string) *corev1.Pod {
 
 // tell has the provider say something about the pod.
 func (w *world) tell(name string, conditions ...metav1.Condition) {
-	w.t.Helper()
+	w.Helper()
 	shadow := w.shadow(name)
 	shadow.Status.Conditions = conditions
-	w.updateStatus(w.remote, shadow)
+	w.put(w.Away, shadow)
 }
 
 func roomless(reason string) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse, Reason: reason, Message: noRoom,
-		LastTransitionTime: metav1.NewTime(start.Add(-10 * time.Minute)), // the provider's clock is wrong
+		LastTransitionTime: metav1.NewTime(testkit.Noon.Add(-10 * time.Minute)), // the provider's clock is wrong
 	}
 }
 
@@ -42,7 +43,7 @@ func TestPodWithoutRoomSaysSoOnceAndIsLetGo(t *testing.T) {
 	w.tell("web-1", roomless(v1alpha1.ReasonNoRoom))
 	w.reconcilePod("web-1")
 	again := w.reconcilePod("web-1")
-	if diff := cmp.Diff([]string{"home patch status Pod web-1"}, w.wrote()); diff != "" {
+	if diff := cmp.Diff([]string{"home patch/status Pod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	status := w.pod("web-1").Status
@@ -50,22 +51,22 @@ func TestPodWithoutRoomSaysSoOnceAndIsLetGo(t *testing.T) {
 	if status.Reason != v1alpha1.ReasonNoRoom || status.Message != noRoom || waiting == nil || waiting.Reason != v1alpha1.ReasonNoRoom {
 		t.Errorf("status: %+v", status)
 	}
-	if event := <-w.events.Events; !strings.Contains(event, "Warning NoRoom "+noRoom) || len(w.events.Events) > 0 {
+	if event := w.NextEvent(); !strings.Contains(event, "Warning NoRoom "+noRoom) || len(w.Events.Events) > 0 {
 		t.Errorf("event %q", event)
 	}
 	if again.RequeueAfter != 30*time.Second {
 		t.Errorf("it is let go in %s", again.RequeueAfter)
 	}
 
-	w.clock.Step(30 * time.Second)
+	w.Clock.Step(30 * time.Second)
 	w.reconcilePod("web-1")
-	if diff := cmp.Diff([]string{"home patch status Pod web-1", "home delete Pod web-1"}, w.wrote()); diff != "" {
+	if diff := cmp.Diff([]string{"home patch/status Pod web-1", "home delete Pod web-1"}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	if uid := w.deletes[0].Preconditions.UID; *uid != "uid-web-1" {
 		t.Errorf("precondition %s", *uid)
 	}
-	if event := <-w.events.Events; !strings.Contains(event, v1alpha1.ReasonPlacementTimeout) {
+	if event := w.NextEvent(); !strings.Contains(event, v1alpha1.ReasonPlacementTimeout) {
 		t.Errorf("event %q", event)
 	}
 }
@@ -77,7 +78,7 @@ func TestPodThatHasFoundRoomMeanwhileStays(t *testing.T) {
 	w.reconcilePod("web-1")
 	w.turin.Freeze()
 	w.tell("web-1")
-	w.clock.Step(time.Hour)
+	w.Clock.Step(time.Hour)
 	w.wrote()
 	w.reconcilePod("web-1")
 	if got := w.wrote(); got != nil {
@@ -101,7 +102,7 @@ func TestPodThatFoundRoomShowsItsReasonNoMore(t *testing.T) {
 func TestWhoIsLetGoAndWhen(t *testing.T) {
 	shown := func(reason string) corev1.PodStatus {
 		return corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-			Type: v1alpha1.PodPlaced, Status: corev1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(start),
+			Type: v1alpha1.PodPlaced, Status: corev1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(testkit.Noon),
 		}}}
 	}
 	for name, tc := range map[string]struct {
@@ -130,7 +131,7 @@ func TestWhoIsLetGoAndWhen(t *testing.T) {
 		"never one that is being initialised": {change: func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		}},
-		"never one that is going": {change: func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(start)) }},
+		"never one that is going": {change: func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(testkit.Noon)) }},
 		"never one that has room": {change: func(p *corev1.Pod) { p.Status.Conditions = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +139,8 @@ func TestWhoIsLetGoAndWhen(t *testing.T) {
 			pod.Status = shown(v1alpha1.ReasonNoRoom)
 			tc.change(pod)
 			at, may := letGoAt(pod, &tc.how)
-			if may != (tc.after > 0) || may && at.Sub(start) != tc.after {
-				t.Errorf("let go: %t, after %s", may, at.Sub(start))
+			if may != (tc.after > 0) || may && at.Sub(testkit.Noon) != tc.after {
+				t.Errorf("let go: %t, after %s", may, at.Sub(testkit.Noon))
 			}
 		})
 	}
@@ -151,7 +152,7 @@ func TestNobodyIsLetGoWhileTheProviderIsCutOff(t *testing.T) {
 	w.tell("web-1", roomless(v1alpha1.ReasonNoRoom))
 	w.reconcilePod("web-1")
 	w.cut(true)
-	w.clock.Step(time.Hour)
+	w.Clock.Step(time.Hour)
 	w.wrote()
 	w.reconcilePod("web-1")
 	if got := w.wrote(); got != nil {
@@ -168,8 +169,8 @@ func TestWhatTheProviderDoesNotDoIsToldOnce(t *testing.T) {
 	})
 	w.reconcilePod("web-1")
 	w.reconcilePod("web-1")
-	if event := <-w.events.Events; !strings.Contains(event, v1alpha1.ReasonDebugForbidden) || len(w.events.Events) > 0 {
-		t.Errorf("event %q, and %d more", event, len(w.events.Events))
+	if event := w.NextEvent(); !strings.Contains(event, v1alpha1.ReasonDebugForbidden) || len(w.Events.Events) > 0 {
+		t.Errorf("event %q, and %d more", event, len(w.Events.Events))
 	}
 	if w.pod("web-1").Status.Phase != corev1.PodRunning {
 		t.Error("the pod does not run on")
@@ -187,13 +188,13 @@ func TestStatusOfAPodThatFlapsIsWrittenOnceASecond(t *testing.T) {
 		w.flap("web-1", i)
 		last = w.reconcilePod("web-1").RequeueAfter
 		written += len(w.wrote())
-		w.clock.Step(100 * time.Millisecond)
+		w.Clock.Step(100 * time.Millisecond)
 	}
 	const atOnce = 6 // see peers.Links.Pace
 	if written < atOnce || written > atOnce+11 {
 		t.Errorf("%d writes in ten seconds", written)
 	}
-	w.clock.Step(last)
+	w.Clock.Step(last)
 	w.reconcilePod("web-1")
 	if restarts := w.pod("web-1").Status.ContainerStatuses[0].RestartCount; restarts != 99 {
 		t.Errorf("home shows %d restarts in the end", restarts)
@@ -202,8 +203,8 @@ func TestStatusOfAPodThatFlapsIsWrittenOnceASecond(t *testing.T) {
 
 // flap has the provider count a restart.
 func (w *world) flap(name string, restarts int) {
-	w.t.Helper()
+	w.Helper()
 	shadow := w.shadow(name)
 	shadow.Status.Restarts = map[string]int32{"web": int32(restarts)}
-	w.updateStatus(w.remote, shadow)
+	w.put(w.Away, shadow)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 const (
@@ -22,25 +23,25 @@ const (
 )
 
 func (w *world) expectFollowed(want ...string) {
-	w.t.Helper()
+	w.Helper()
 	if diff := cmp.Diff(want, w.turin.Follows()); diff != "" {
-		w.t.Errorf("followed at the peer (-want +got):\n%s", diff)
+		w.Errorf("followed at the peer (-want +got):\n%s", diff)
 	}
 }
 
 // sources starts what calls the pod controller for changes at peers, and returns its queue.
 func (w *world) sources() priorityqueue.PriorityQueue[request] {
-	w.t.Helper()
+	w.Helper()
 	queue := priorityqueue.New[request]("pod")
-	w.t.Cleanup(queue.ShutDown)
-	events := podEvents{reader: w.home, links: w.links}
+	w.Cleanup(queue.ShutDown)
+	events := podEvents{reader: w.Home.Client, links: w.links}
 	for _, s := range []source.TypedSource[request]{
 		peers.LinkChanges(w.links, events.linkChanged),
 		peers.Changes(w.links, peers.Mappings, events.mappingChanged),
 		peers.Changes(w.links, records, events.recordChanged),
 	} {
-		if err := s.Start(w.t.Context(), queue); err != nil {
-			w.t.Fatal(err)
+		if err := s.Start(w.Context(), queue); err != nil {
+			w.Fatal(err)
 		}
 	}
 	return queue
@@ -50,8 +51,8 @@ func TestRecordsAreFollowedWhereThereArePods(t *testing.T) {
 	invented := mapping()
 	invented.Name, invented.Status.Twin = "invented", "invented-twin"
 	w := newWorld(t, peer(), advertisement(), offloading(), podCalled("web-1"))
-	w.create(w.remote, mapping())
-	w.create(w.remote, invented)
+	w.put(w.Away, mapping())
+	w.put(w.Away, invented)
 	w.reconcileNode()
 	w.expectFollowed(ourMappings)
 	w.reconcilePod("web-1")
@@ -62,8 +63,8 @@ func TestRecordsAreFollowedWhereThereArePods(t *testing.T) {
 func TestRecordsThatHomeHasForgottenAreLookedFor(t *testing.T) {
 	w := newWorld(t, peer(), advertisement(), offloading())
 	queue := w.sources()
-	w.create(w.remote, mapping())
-	w.create(w.remote, shadowOf(podCalled("web-1")))
+	w.put(w.Away, mapping())
+	w.put(w.Away, shadowOf(podCalled("web-1")))
 	w.reconcileNode()
 	w.expectFollowed(ourMappings, shopRecords)
 	if req, _ := queue.Get(); req.Name != "web-1" {
@@ -74,7 +75,7 @@ func TestRecordsThatHomeHasForgottenAreLookedFor(t *testing.T) {
 func TestTwinsWithoutAnythingOfOursAreNotFollowed(t *testing.T) {
 	w := newWorld(t, peer(), advertisement(), offloading())
 	w.sources()
-	w.create(w.remote, mapping())
+	w.put(w.Away, mapping())
 	w.reconcileNode()
 	w.expectFollowed(ourMappings)
 }
@@ -82,9 +83,9 @@ func TestTwinsWithoutAnythingOfOursAreNotFollowed(t *testing.T) {
 func TestTwinIsFollowedForAWhileAfterItsLastPod(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
 	w.reconcilePod("web-1")
-	w.delete(w.home, podCalled("web-1"))
+	w.remove(w.Home, podCalled("web-1"))
 	w.reconcileNode()
-	w.clock.Step(2 * unfollowAfter)
+	w.Clock.Step(2 * unfollowAfter)
 	w.reconcileNode()
 	w.expectFollowed(ourMappings, shopRecords) // of the pod that is gone there is still a record
 
@@ -92,7 +93,7 @@ func TestTwinIsFollowedForAWhileAfterItsLastPod(t *testing.T) {
 	w.forgetRemote("web-1")
 	w.reconcileNode()
 	w.expectFollowed(ourMappings, shopRecords)
-	w.clock.Step(unfollowAfter)
+	w.Clock.Step(unfollowAfter)
 	w.reconcileNode()
 	w.expectFollowed(ourMappings)
 }
@@ -120,17 +121,14 @@ func TestNewCredentialsFollowEverythingAgain(t *testing.T) {
 
 func TestLinkStaysAsLongAsThereArePodsToEnd(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
-	current := &v1alpha1.Peer{}
-	if err := w.home.Get(t.Context(), client.ObjectKeyFromObject(peer()), current); err != nil {
-		t.Fatal(err)
-	}
+	current := testkit.Get[v1alpha1.Peer](w.Home, "", turin)
 	current.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleConsumer}
-	w.update(w.home, current)
+	w.put(w.Home, current)
 	w.reconcileNode()
 	if w.link() == nil {
 		t.Error("the link of a node with pods is gone")
 	}
-	w.delete(w.home, podCalled("web-1"))
+	w.remove(w.Home, podCalled("web-1"))
 	w.reconcileNode()
 	w.reconcileNode()
 	if w.link() != nil {
@@ -140,7 +138,7 @@ func TestLinkStaysAsLongAsThereArePodsToEnd(t *testing.T) {
 
 func TestNodeWithoutItsPeerGoesAtOnce(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
-	w.delete(w.home, peer())
+	w.remove(w.Home, peer())
 	w.reconcileNode()
 	if diff := cmp.Diff([]string{"home delete Node " + turinNode}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -183,16 +181,13 @@ func TestChangesAtAPeerCallForItsPods(t *testing.T) {
 		return names
 	}
 	taken(queue.Len())
-	w.create(w.remote, shadowOf(podCalled("other")))
+	w.put(w.Away, shadowOf(podCalled("other")))
 	if diff := cmp.Diff([]string{"other"}, taken(1)); diff != "" {
 		t.Errorf("for a record (-want +got):\n%s", diff)
 	}
-	changed := mapping()
-	if err := w.remote.Get(t.Context(), client.ObjectKeyFromObject(changed), changed); err != nil {
-		t.Fatal(err)
-	}
+	changed := testkit.Get[v1alpha1.NamespaceMapping](w.Away, tenant, "shop")
 	changed.Status.Conditions = []metav1.Condition{}
-	w.updateStatus(w.remote, changed)
+	w.put(w.Away, changed)
 	if diff := cmp.Diff([]string{"other", "web-1"}, taken(2)); diff != "" {
 		t.Errorf("for a mapping (-want +got):\n%s", diff)
 	}

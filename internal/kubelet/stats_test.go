@@ -17,6 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
+
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // metricsWorld is a kubelet API before a provider whose metrics API tells what a test says.
@@ -39,20 +41,20 @@ func newMetricsWorld(t *testing.T) *metricsWorld {
 		rw.WriteHeader(w.status)
 		say(rw, `{"kind":"PodMetricsList","metadata":{},"items":[`+strings.Join(w.items, ",")+`]}`)
 	})
-	w.runs("web-1", start)
+	w.runs("web-1", testkit.Noon)
 	w.get("/healthz") // it has been asked, so it is up, and its counters have begun
 	return w
 }
 
 // runs shows at home that the container of the pod has started.
 func (w *metricsWorld) runs(name string, since time.Time) {
-	w.t.Helper()
+	w.Helper()
 	pod := w.pod(name)
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "web", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
 	}}
-	w.updateStatus(w.home, pod)
+	w.put(w.Home, pod)
 }
 
 func podMetricsOf(pod, container, cpu, memory string) string {
@@ -62,10 +64,10 @@ func podMetricsOf(pod, container, cpu, memory string) string {
 
 // resource returns the lines of /metrics/resource, without comments.
 func (w *metricsWorld) resource() []string {
-	w.t.Helper()
+	w.Helper()
 	status, body := w.get("/metrics/resource")
 	if status != http.StatusOK {
-		w.t.Fatalf("status %d: %s", status, body)
+		w.Fatalf("status %d: %s", status, body)
 	}
 	var lines []string
 	for line := range strings.Lines(body) {
@@ -106,51 +108,51 @@ func seconds(at time.Time) string {
 }
 
 func (w *metricsWorld) expectLines(want []string) {
-	w.t.Helper()
+	w.Helper()
 	if diff := cmp.Diff(want, w.resource()); diff != "" {
-		w.t.Errorf("/metrics/resource (-want +got):\n%s", diff)
+		w.Errorf("/metrics/resource (-want +got):\n%s", diff)
 	}
 }
 
 func TestConsumptionIsWhatUsageAddsUpTo(t *testing.T) {
 	w := newMetricsWorld(t)
 	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
-	w.clock.Step(20 * time.Second)
-	first := w.clock.Now()
-	w.expectLines(lines("10.001", "2048", start, first)) // half a core since it started, 20 s ago, and its start-up
+	w.Clock.Step(20 * time.Second)
+	first := w.Clock.Now()
+	w.expectLines(lines("10.001", "2048", testkit.Noon, first)) // half a core since it started, 20 s ago, and its start-up
 
 	w.items = []string{podMetricsOf("web-1", "web", "2", "4Ki")}
-	w.clock.Step(9 * time.Second)
-	w.expectLines(lines("10.001", "2048", start, first)) // which is believed for 10 s
-	w.clock.Step(6 * time.Second)
-	w.expectLines(lines("40.001", "4096", start, w.clock.Now())) // two cores for 15 s more
+	w.Clock.Step(9 * time.Second)
+	w.expectLines(lines("10.001", "2048", testkit.Noon, first)) // which is believed for 10 s
+	w.Clock.Step(6 * time.Second)
+	w.expectLines(lines("40.001", "4096", testkit.Noon, w.Clock.Now())) // two cores for 15 s more
 	if asks := w.asks.Load(); asks != 2 {
 		t.Errorf("the provider was asked %d times", asks)
 	}
 
-	again := w.clock.Now()
+	again := w.Clock.Now()
 	w.runs("web-1", again) // the container was started again
-	w.clock.Step(30 * time.Second)
-	want := lines("60.001", "4096", again, w.clock.Now())
-	want[3] = fmt.Sprintf(`node_cpu_usage_seconds_total 100.002 %d`, w.clock.Now().UnixMilli())
-	want[5] = fmt.Sprintf(`pod_cpu_usage_seconds_total{namespace="shop",pod="web-1"} 100.002 %d`, w.clock.Now().UnixMilli())
+	w.Clock.Step(30 * time.Second)
+	want := lines("60.001", "4096", again, w.Clock.Now())
+	want[3] = fmt.Sprintf(`node_cpu_usage_seconds_total 100.002 %d`, w.Clock.Now().UnixMilli())
+	want[5] = fmt.Sprintf(`pod_cpu_usage_seconds_total{namespace="shop",pod="web-1"} 100.002 %d`, w.Clock.Now().UnixMilli())
 	w.expectLines(want)
 }
 
 func TestContainerThatIsOldWhenWeStartCountsFromThenOn(t *testing.T) {
 	w := newMetricsWorld(t)
 	w.items = []string{podMetricsOf("web-1", "web", "1", "2Ki")}
-	w.clock.Step(100 * time.Hour)
-	w.expectLines(lines("60.001", "2048", start, w.clock.Now()))
+	w.Clock.Step(100 * time.Hour)
+	w.expectLines(lines("60.001", "2048", testkit.Noon, w.Clock.Now()))
 }
 
 func TestClockOfThePeerDoesNotMatter(t *testing.T) {
 	w := newMetricsWorld(t)
-	w.runs("web-1", start.Add(10*time.Minute))
+	w.runs("web-1", testkit.Noon.Add(10*time.Minute))
 	w.items = []string{podMetricsOf("web-1", "web", "1", "2Ki")}
-	w.expectLines(lines("0.001", "2048", start, start))
-	w.clock.Step(15 * time.Second)
-	w.expectLines(lines("15.001", "2048", start, w.clock.Now()))
+	w.expectLines(lines("0.001", "2048", testkit.Noon, testkit.Noon))
+	w.Clock.Step(15 * time.Second)
+	w.expectLines(lines("15.001", "2048", testkit.Noon, w.Clock.Now()))
 }
 
 func TestWhatAPeerMakesUpIsNotTold(t *testing.T) {
@@ -171,8 +173,8 @@ func TestWhatAPeerMakesUpIsNotTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newMetricsWorld(t)
 			w.items = items
-			w.clock.Step(20 * time.Second)
-			w.expectLines(lines("10.001", "2048", start, w.clock.Now()))
+			w.Clock.Step(20 * time.Second)
+			w.expectLines(lines("10.001", "2048", testkit.Noon, w.Clock.Now()))
 		})
 	}
 }
@@ -181,8 +183,8 @@ func TestPodIsListedBeforeItsFigures(t *testing.T) {
 	w := newMetricsWorld(t)
 	created := w.pod("web-1").CreationTimestamp.Time
 	fine := []string{`resource_scrape_error 0`}
-	w.clock.Step(5 * time.Second)
-	w.expectLines(append(uncounted("0", start, start, created), fine...)) // not as of now: nobody knows that
+	w.Clock.Step(5 * time.Second)
+	w.expectLines(append(uncounted("0", testkit.Noon, testkit.Noon, created), fine...)) // not as of now: nobody knows that
 	got := w.summaryOf("web-1")
 	zero := func(at time.Time) *stats.CPUStats {
 		return &stats.CPUStats{Time: metav1.NewTime(at), UsageCoreNanoSeconds: ptr.To[uint64](0)}
@@ -190,33 +192,33 @@ func TestPodIsListedBeforeItsFigures(t *testing.T) {
 	want := stats.PodStats{
 		PodRef:    stats.PodReference{Name: "web-1", Namespace: "shop", UID: "uid-web-1"},
 		StartTime: metav1.NewTime(created), CPU: zero(created),
-		Containers: []stats.ContainerStats{{Name: "web", StartTime: metav1.NewTime(start), CPU: zero(start)}},
+		Containers: []stats.ContainerStats{{Name: "web", StartTime: metav1.NewTime(testkit.Noon), CPU: zero(testkit.Noon)}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
 
 	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
-	w.clock.Step(15 * time.Second)
-	counted := w.clock.Now()
-	w.expectLines(lines("10.001", "2048", start, counted))
+	w.Clock.Step(15 * time.Second)
+	counted := w.Clock.Now()
+	w.expectLines(lines("10.001", "2048", testkit.Noon, counted))
 	w.items = nil
-	w.clock.Step(15 * time.Second)
-	w.expectLines(append(uncounted("10.001", start, counted, counted), fine...)) // and not what it used then
+	w.Clock.Step(15 * time.Second)
+	w.expectLines(append(uncounted("10.001", testkit.Noon, counted, counted), fine...)) // and not what it used then
 }
 
 // A reading is believed for some seconds, but what runs is known at once.
 func TestPodIsListedThoughThePeerIsNotAskedAgain(t *testing.T) {
 	w := newMetricsWorld(t)
 	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
-	w.clock.Step(20 * time.Second)
-	want := lines("10.001", "2048", start, w.clock.Now())
+	w.Clock.Step(20 * time.Second)
+	want := lines("10.001", "2048", testkit.Noon, w.Clock.Now())
 	w.expectLines(want)
 
-	w.clock.Step(2 * time.Second)
-	begun := w.clock.Now()
+	w.Clock.Step(2 * time.Second)
+	begun := w.Clock.Now()
 	w.runs("pending", begun)
-	w.clock.Step(2 * time.Second)
+	w.Clock.Step(2 * time.Second)
 	w.expectLines(slices.Sorted(slices.Values(append(want,
 		fmt.Sprintf(`container_cpu_usage_seconds_total{container="web",pod="pending",namespace="shop"} 0 %d`, begun.UnixMilli()),
 		fmt.Sprintf(`container_start_time_seconds{container="web",pod="pending",namespace="shop"} %s`, seconds(begun)),
@@ -225,8 +227,8 @@ func TestPodIsListedThoughThePeerIsNotAskedAgain(t *testing.T) {
 	if asks := w.asks.Load(); asks != 1 {
 		t.Errorf("the provider was asked %d times", asks)
 	}
-	w.delete(w.home, w.pod("web-1"))
-	w.delete(w.home, w.pod("pending"))
+	w.remove(w.Home, w.pod("web-1"))
+	w.remove(w.Home, w.pod("pending"))
 	w.expectLines([]string{`resource_scrape_error 0`})
 }
 
@@ -242,9 +244,9 @@ func TestPodRunsThoughOurCacheDoesNotKnowYet(t *testing.T) {
 	}
 	shadow := w.shadow("web-1")
 	shadow.Status.Pod = &runtime.RawExtension{Raw: raw}
-	w.updateStatus(w.remote, shadow)
+	w.put(w.Away, shadow)
 	behind.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	w.updateStatus(w.home, behind)
+	w.put(w.Home, behind)
 
 	if got := w.summaryOf("web-1"); len(got.Containers) != 1 {
 		t.Errorf("containers %+v", got.Containers)
@@ -254,7 +256,7 @@ func TestPodRunsThoughOurCacheDoesNotKnowYet(t *testing.T) {
 	}
 	shadow = w.shadow("web-1")
 	shadow.Spec.HomeUID = "uid-of-an-older-one"
-	w.update(w.remote, shadow)
+	w.put(w.Away, shadow)
 	if _, body := w.get("/runningpods/"); strings.Contains(body, `"name":"web-1"`) {
 		t.Errorf("another pod of the name runs: %s", body)
 	}
@@ -265,14 +267,14 @@ func TestContainerWithoutFiguresBesideOneThatHasSome(t *testing.T) {
 	w := newMetricsWorld(t)
 	pod := w.pod("web-1")
 	pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{
-		Name: "debugger-x", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start)}},
+		Name: "debugger-x", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(testkit.Noon)}},
 	}}
-	w.updateStatus(w.home, pod)
+	w.put(w.Home, pod)
 	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
-	w.clock.Step(20 * time.Second)
-	w.expectLines(slices.Sorted(slices.Values(append(lines("10.001", "2048", start, w.clock.Now()),
-		fmt.Sprintf(`container_cpu_usage_seconds_total{container="debugger-x",pod="web-1",namespace="shop"} 0 %d`, start.UnixMilli()),
-		fmt.Sprintf(`container_start_time_seconds{container="debugger-x",pod="web-1",namespace="shop"} %s`, seconds(start)),
+	w.Clock.Step(20 * time.Second)
+	w.expectLines(slices.Sorted(slices.Values(append(lines("10.001", "2048", testkit.Noon, w.Clock.Now()),
+		fmt.Sprintf(`container_cpu_usage_seconds_total{container="debugger-x",pod="web-1",namespace="shop"} 0 %d`, testkit.Noon.UnixMilli()),
+		fmt.Sprintf(`container_start_time_seconds{container="debugger-x",pod="web-1",namespace="shop"} %s`, seconds(testkit.Noon)),
 	))))
 }
 
@@ -282,35 +284,35 @@ func TestPeerWithoutMetrics(t *testing.T) {
 	failed := []string{"resource_scrape_error 1"}
 	w.status = http.StatusNotFound
 	for range 2 {
-		w.expectLines(append(uncounted("0", start, start, created), failed...))
+		w.expectLines(append(uncounted("0", testkit.Noon, testkit.Noon, created), failed...))
 	}
 	if asks := w.asks.Load(); asks != 1 {
 		t.Errorf("asked %d times", asks)
 	}
 	w.summaryOf("web-1")
 	w.status, w.items = http.StatusOK, []string{podMetricsOf("web-1", "web", "1", "2Ki")}
-	w.clock.Step(believedFor)
-	counted := w.clock.Now()
-	w.expectLines(lines("10.001", "2048", start, counted))
+	w.Clock.Step(believedFor)
+	counted := w.Clock.Now()
+	w.expectLines(lines("10.001", "2048", testkit.Noon, counted))
 
 	w.status = http.StatusServiceUnavailable
-	w.clock.Step(believedFor)
-	w.expectLines(append(uncounted("10.001", start, counted, counted), failed...))
+	w.Clock.Step(believedFor)
+	w.expectLines(append(uncounted("10.001", testkit.Noon, counted, counted), failed...))
 	w.turin.Fail(errNoMetrics) // its watches fail, too
-	w.clock.Step(believedFor)
-	w.expectLines(append(uncounted("10.001", start, counted, counted), failed...))
+	w.Clock.Step(believedFor)
+	w.expectLines(append(uncounted("10.001", testkit.Noon, counted, counted), failed...))
 	if asks := w.asks.Load(); asks != 3 {
 		t.Errorf("asked %d times, though the peer is known not to answer", asks)
 	}
 	w.status = http.StatusOK
 	w.turin.Heal()
-	w.clock.Step(believedFor)
-	w.expectLines(lines("40.001", "2048", start, w.clock.Now())) // the counter went on
+	w.Clock.Step(believedFor)
+	w.expectLines(lines("40.001", "2048", testkit.Noon, w.Clock.Now())) // the counter went on
 }
 
 func TestSummaryOfANodeOfWhichNothingIsKnown(t *testing.T) {
 	w := newMetricsWorld(t)
-	w.delete(w.home, w.pod("web-1"))
+	w.remove(w.Home, w.pod("web-1"))
 	w.links.Close(turin)
 	if status, _ := w.get("/stats/summary"); status != http.StatusServiceUnavailable {
 		t.Errorf("status %d", status)
@@ -320,13 +322,13 @@ func TestSummaryOfANodeOfWhichNothingIsKnown(t *testing.T) {
 func TestCountersGoWithThePod(t *testing.T) {
 	w := newMetricsWorld(t)
 	w.items = []string{podMetricsOf("web-1", "web", "1", "2Ki")}
-	meter := newMeter(turinNode, w.home, w.links, w.clock)
+	meter := newMeter(turinNode, w.Home.Client, w.links, w.Clock)
 	meter.read(t.Context())
 	if len(meter.counters.pods) != 2 { // web-1 and pending
 		t.Errorf("%d pods are counted", len(meter.counters.pods))
 	}
-	w.delete(w.home, w.pod("web-1"))
-	w.clock.Step(believedFor)
+	w.remove(w.Home, w.pod("web-1"))
+	w.Clock.Step(believedFor)
 	meter.read(t.Context())
 	if len(meter.counters.pods) != 1 {
 		t.Errorf("%d pods are counted", len(meter.counters.pods))
@@ -335,15 +337,15 @@ func TestCountersGoWithThePod(t *testing.T) {
 
 // summaryOf returns what /stats/summary tells of one pod.
 func (w *metricsWorld) summaryOf(pod string) stats.PodStats {
-	w.t.Helper()
+	w.Helper()
 	_, body := w.get("/stats/summary")
 	got := stats.Summary{}
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
-		w.t.Fatalf("%v: %s", err, body)
+		w.Fatalf("%v: %s", err, body)
 	}
 	at := slices.IndexFunc(got.Pods, func(p stats.PodStats) bool { return p.PodRef.Name == pod })
 	if at < 0 {
-		w.t.Fatalf("the pod is not listed: %s", body)
+		w.Fatalf("the pod is not listed: %s", body)
 	}
 	return got.Pods[at]
 }
@@ -351,23 +353,23 @@ func (w *metricsWorld) summaryOf(pod string) stats.PodStats {
 func TestSummary(t *testing.T) {
 	w := newMetricsWorld(t)
 	w.items = []string{podMetricsOf("web-1", "web", "500m", "2Ki")}
-	w.clock.Step(20 * time.Second)
+	w.Clock.Step(20 * time.Second)
 	_, body := w.get("/stats/summary?only_cpu_and_memory=true")
 	got := stats.Summary{}
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatal(err)
 	}
-	at := metav1.NewTime(w.clock.Now())
+	at := metav1.NewTime(w.Clock.Now())
 	cpu := &stats.CPUStats{
 		Time: at, UsageNanoCores: ptr.To[uint64](500_000_000), UsageCoreNanoSeconds: ptr.To[uint64](10_001_000_000),
 	}
 	memory := &stats.MemoryStats{Time: at, WorkingSetBytes: ptr.To[uint64](2048)}
 	want := stats.Summary{
-		Node: stats.NodeStats{NodeName: turinNode, StartTime: metav1.NewTime(start), CPU: cpu, Memory: memory},
+		Node: stats.NodeStats{NodeName: turinNode, StartTime: metav1.NewTime(testkit.Noon), CPU: cpu, Memory: memory},
 		Pods: []stats.PodStats{{
 			PodRef:    stats.PodReference{Name: "web-1", Namespace: "shop", UID: "uid-web-1"},
-			StartTime: metav1.NewTime(start.Add(-time.Hour)), CPU: cpu, Memory: memory,
-			Containers: []stats.ContainerStats{{Name: "web", StartTime: metav1.NewTime(start), CPU: cpu, Memory: memory}},
+			StartTime: metav1.NewTime(testkit.Noon.Add(-time.Hour)), CPU: cpu, Memory: memory,
+			Containers: []stats.ContainerStats{{Name: "web", StartTime: metav1.NewTime(testkit.Noon), CPU: cpu, Memory: memory}},
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

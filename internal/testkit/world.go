@@ -88,6 +88,14 @@ func (w *World) NextEvent() string {
 	}
 }
 
+// ExpectEvent checks how the next event begins.
+func (w *World) ExpectEvent(beginning string) {
+	w.Helper()
+	if got := w.NextEvent(); !strings.HasPrefix(got, beginning) {
+		w.Errorf("event %q, want %q", got, beginning)
+	}
+}
+
 // ExpectEventWith checks that the next event has all the texts.
 func (w *World) ExpectEventWith(texts ...string) {
 	w.Helper()
