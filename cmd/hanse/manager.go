@@ -230,7 +230,7 @@ func (f *managerFlags) introduce(ctx context.Context, mgr manager.Manager) error
 
 func (f *managerFlags) addPeering(mgr manager.Manager, links *peers.Links) error {
 	recorder := mgr.GetEventRecorder("hanse-peering")
-	controller := peering.New(f.peering, mgr.GetClient(), mgr.GetAPIReader(), peering.OverLinks(links), recorder)
+	controller := peering.New(f.peering, mgr.GetClient(), mgr.GetAPIReader(), links, recorder)
 	return controller.SetupWithManager(mgr)
 }
 

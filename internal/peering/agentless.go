@@ -35,7 +35,7 @@ var neededRights = []struct{ group, resource, verbs string }{
 var errLacking = errors.New("a right is missing")
 
 // clusterInfoOf asks the peer to introduce itself. One without Hanse cannot, and is asked for our rights instead.
-func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link Link, config Config) (peers.ClusterInfo, error) {
+func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link *peers.Link, config Config) (peers.ClusterInfo, error) {
 	if peer.Protocol().Identity {
 		return link.ClusterInfo(ctx)
 	}
@@ -56,7 +56,7 @@ func clusterInfoOf(ctx context.Context, peer *v1alpha1.Peer, link Link, config C
 	return info, nil
 }
 
-func checkRight(ctx context.Context, link Link, right authorizationv1.ResourceAttributes) error {
+func checkRight(ctx context.Context, link *peers.Link, right authorizationv1.ResourceAttributes) error {
 	review := &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
 	}
@@ -71,7 +71,7 @@ func checkRight(ctx context.Context, link Link, right authorizationv1.ResourceAt
 
 // clearAgentless deletes what is left of ours at an agentless peer when its virtual node is gone, and says what to wait
 // for. What our pods were, `hanse kubelet` has ended by then; this is for what it did not know of.
-func clearAgentless(ctx context.Context, peer *v1alpha1.Peer, link Link, node obstacle) obstacle {
+func clearAgentless(ctx context.Context, peer *v1alpha1.Peer, link *peers.Link, node obstacle) obstacle {
 	if node.stands() || peer.Spec.ClusterID == "" {
 		return node
 	}

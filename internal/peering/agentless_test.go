@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -26,14 +25,14 @@ func agentless(t *testing.T, allow func(*authorizationv1.ResourceAttributes) (bo
 		Roles: peer.Spec.Roles, Mode: v1alpha1.ModeAgentless, Namespaces: []string{"blue", "green"},
 	}
 	w := newWorld(t, peer)
-	w.links.link.remote = fake.NewClientBuilder().WithScheme(w.client.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+	w.lead(interceptor.NewClient(w.away.Client, interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 			review := o.(*authorizationv1.SelfSubjectAccessReview)
 			allowed, err := allow(review.Spec.ResourceAttributes)
 			review.Status.Allowed = allowed
 			return err
 		},
-	}).Build()
+	}))
 	return w
 }
 
@@ -59,7 +58,7 @@ func TestAgentlessPeerIsAskedForOurRights(t *testing.T) {
 	if got := w.peer().Spec.ClusterID; got != v1alpha1.AgentlessClusterID(w.config.ClusterID, "hamburg") {
 		t.Errorf("the peer is called %q", got)
 	}
-	if w.links.link.asked > 0 || !w.exists("", tenant, &corev1.Namespace{}) {
+	if w.asked() > 0 || !w.exists("", tenant, &corev1.Namespace{}) {
 		t.Error("it cannot introduce itself, and its tenant namespace must exist")
 	}
 	w.expectNoWrites()
@@ -111,18 +110,17 @@ func TestWhatIsLeftAtAnAgentlessPeerIsEnded(t *testing.T) {
 		Namespace: "green", Name: "web-0-x", Labels: map[string]string{v1alpha1.LabelAgentless: "agentless-1"},
 	}
 	theirs := metav1.ObjectMeta{Namespace: "green", Name: "web", Labels: map[string]string{v1alpha1.LabelAgentless: "agentless-2"}}
-	w.links.link.remote = fake.NewClientBuilder().WithScheme(w.client.Scheme()).WithObjects(
+	w.away.Put(
 		&appsv1.ReplicaSet{ObjectMeta: ours}, &batchv1.Job{ObjectMeta: ours}, &corev1.Pod{ObjectMeta: ours},
 		&appsv1.ReplicaSet{ObjectMeta: theirs},
-	).Build()
+	)
 	w.part()
 	w.reconcile()
 	if got := w.waitsFor(); !strings.Contains(got, "what is left of ours there") {
 		t.Errorf("it waits for %q", got)
 	}
 	w.finish()
-	left := &appsv1.ReplicaSetList{}
-	if err := w.links.link.remote.List(t.Context(), left); err != nil || len(left.Items) != 1 || left.Items[0].Name != "web" {
-		t.Errorf("left are %v, %v", left.Items, err)
+	if left := w.away.Names(&appsv1.ReplicaSetList{}, "green"); len(left) != 1 || left[0] != "web" {
+		t.Errorf("left are %v", left)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // measuring returns a world in which bandwidth is measured every hour.
@@ -20,18 +19,18 @@ func measuring(t *testing.T, peer *v1alpha1.Peer) *world {
 	t.Helper()
 	w := newWorld(t, peer)
 	w.config.BandwidthInterval, w.deps.config.BandwidthInterval = time.Hour, time.Hour
-	w.links.rate = 1_234_567
+	w.sends(1_234_567)
 	return w
 }
 
 // transfersWithin returns how many samples are read in that time, in which the peer is probed as ever.
 func (w *world) transfersWithin(d time.Duration) int {
 	w.t.Helper()
-	before := w.links.transfers
+	before := w.samples()
 	for end := w.clock.Now().Add(d); w.clock.Now().Before(end); {
 		w.nextProbe()
 	}
-	return w.links.transfers - before
+	return w.samples() - before
 }
 
 func TestBandwidthIsShownSteadily(t *testing.T) {
@@ -63,10 +62,10 @@ func TestBandwidthIsShownSteadily(t *testing.T) {
 
 func TestBandwidthIsNotMeasuredByDefault(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider, v1alpha1.RoleConsumer))
-	w.links.rate = 1_234_567
+	w.sends(1_234_567)
 	w.reconcile()
-	if n := w.transfersWithin(time.Hour); n != 0 || w.links.transfers != 0 {
-		t.Errorf("%d transfers", w.links.transfers)
+	if n := w.transfersWithin(time.Hour); n != 0 || w.samples() != 0 {
+		t.Errorf("%d transfers", w.samples())
 	}
 	w.expectBandwidth("", 0)
 	if w.exists(tenant, v1alpha1.BandwidthSample, &corev1.ConfigMap{}) {
@@ -102,20 +101,20 @@ func TestBandwidthIsMeasuredOnceInAnInterval(t *testing.T) {
 	w := measuring(t, peerOf(v1alpha1.RoleProvider))
 	w.reconcile()
 	w.expectBandwidth("1200k", 1_234_567)
-	if n := w.transfersWithin(time.Hour - time.Minute); w.links.transfers != 1 {
+	if n := w.transfersWithin(time.Hour - time.Minute); w.samples() != 1 {
 		t.Errorf("%d transfers more within an hour", n)
 	}
 	if n := w.transfersWithin(15 * time.Minute); n != 1 {
 		t.Errorf("%d transfers after that", n)
 	}
 
-	w.links.rateErr = peers.ErrForbidden
+	w.remote.Refuse(readSample, forbidden)
 	w.transfersWithin(2 * time.Hour)
 	w.expectBandwidth("", 0)
-	w.links.rateErr = nil
+	w.remote.Refuse(readSample, nil)
 	w.transfersWithin(2 * time.Hour)
 	w.expectBandwidth("1200k", 1_234_567)
-	w.links.err = peers.ErrCredentialsMissing
+	w.remote.RemoveCredentials()
 	w.transfersWithin(time.Hour)
 	w.expectBandwidth("", 0)
 }
@@ -160,25 +159,25 @@ func TestBandwidthIsMeasuredOfFewAtATime(t *testing.T) {
 		t.Fatal("others are measured")
 	}
 	w.reconcile()
-	if w.links.transfers != 0 {
+	if w.samples() != 0 {
 		t.Error("it does not wait for the others")
 	}
 	w.transfers().Release(maxTransfers)
 	w.nextProbe()
-	if w.links.transfers != 1 {
+	if w.samples() != 1 {
 		t.Error("it waits for longer than for the next probe")
 	}
 }
 
 func TestDeadAndAgentlessPeersAreNotMeasured(t *testing.T) {
 	w := measuring(t, peerOf(v1alpha1.RoleProvider))
-	w.links.link.err = peers.ErrUnreachable
+	w.remote.Refuse(readInfo, noAnswer)
 	w.reconcile()
 	agentless := peerOf(v1alpha1.RoleProvider)
 	agentless.Spec.Mode = v1alpha1.ModeAgentless
 	other := measuring(t, agentless)
 	other.reconcile()
-	if w.links.transfers+other.links.transfers != 0 {
+	if w.samples()+other.samples() != 0 {
 		t.Error("there was a transfer")
 	}
 }

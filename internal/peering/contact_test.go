@@ -9,13 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // inBackground has calls run as in a real process, where they take until the peer answers.
 func (w *world) inBackground() (answer func()) {
 	answered := make(chan struct{})
-	w.links.link.wait = answered
+	w.wait = answered
 	w.calls.run = w.calls.group.Go
 	return func() { close(answered) }
 }
@@ -55,12 +54,12 @@ func TestPeerThatDoesNotAnswerKeepsNobodyWaiting(t *testing.T) {
 	}
 	w.lookOnce("hamburg")
 	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
-	if asked := w.links.link.asked; asked != 2 { // the first one is for the handshakes
+	if asked := w.asked(); asked != 2 { // the first one is for the handshakes
 		t.Errorf("asked %d times", asked)
 	}
 	writes := w.writes
 	w.lookOnce("hamburg")
-	if w.writes != writes || w.links.link.asked != 2 {
+	if w.writes != writes || w.asked() != 2 {
 		t.Error("the end of a call leads to another one")
 	}
 }
@@ -70,7 +69,7 @@ func TestWhatWasKnownStaysWhileAPeerIsAsked(t *testing.T) {
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
 	answer := w.inBackground()
-	w.links.link.err = peers.ErrUnreachable
+	w.remote.Refuse(readInfo, noAnswer)
 	w.clock.SetTime(w.contact().probe.due)
 	for range 3 {
 		if pause := w.lookOnce("hamburg").RequeueAfter; pause < time.Second {
@@ -107,11 +106,11 @@ func TestPeerThatItsNodeCannotReachIsAskedOnce(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider), nodeThatShows("KubeletReady"))
 	w.lookOnce("hamburg")
 	w.nodeShows(v1alpha1.ReasonDisconnected)
-	before := w.links.link.asked
+	before := w.asked()
 	for range 5 { // as the end of each call has it
 		w.lookOnce("hamburg")
 	}
-	if asked := w.links.link.asked - before; asked != 1 {
+	if asked := w.asked() - before; asked != 1 {
 		t.Errorf("asked %d times", asked)
 	}
 }

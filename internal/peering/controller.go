@@ -65,7 +65,7 @@ type Controller struct {
 }
 
 // New returns the controller of Peers. c reads from a cache, live from the API server itself.
-func New(config Config, c client.Client, live client.Reader, links Links, recorder events.EventRecorder) *Controller {
+func New(config Config, c client.Client, live client.Reader, links *peers.Links, recorder events.EventRecorder) *Controller {
 	config.Default()
 	d := &deps{config: &config, client: c, direct: local.Uncached(c, live), links: links, recorder: recorder}
 	p := &Controller{
@@ -181,7 +181,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Advertisement{}, peer, builder.WithPredicates(offerChanges)).
 		Watches(&v1alpha1.PeeringClaim{}, peer, builder.WithPredicates(claimChanges)).
 		WatchesRawSource(source.Channel(c.calls.ended, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(c.links.Changes()).
+		WatchesRawSource(peers.LinkChanges(c.links, peerOfLink)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
 }

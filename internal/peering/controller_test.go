@@ -2,11 +2,8 @@ package peering
 
 import (
 	"crypto/ed25519"
-	"fmt"
-	"net"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,7 +79,7 @@ func TestConsumerGetsATenantNamespace(t *testing.T) {
 	w.expect(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
 	w.expect(v1alpha1.ConditionCompatible, yes, v1alpha1.ReasonReady)
 	w.expectEventCount(3)
-	if w.links.link.asked > 0 {
+	if w.asked() > 0 {
 		t.Error("contacted a peer from which nothing is consumed")
 	}
 	w.expectNoWrites()
@@ -112,7 +109,7 @@ func TestPeerThatChangedMeanwhileIsLookedAtAgain(t *testing.T) {
 
 func TestProviderIsProbedUntilItIsReady(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-	w.links.err = fmt.Errorf("%w: there is no Secret", peers.ErrCredentialsMissing)
+	w.remote.RemoveCredentials()
 	w.reconcile()
 	for _, role := range []string{manager, kubelet} {
 		w.get(tenant, role, &rbacv1.RoleBinding{})
@@ -125,7 +122,7 @@ func TestProviderIsProbedUntilItIsReady(t *testing.T) {
 	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonCredentialsMissing)
 	w.expectEventCount(1)
 
-	w.links.err = nil
+	w.joinBy("their-invitation")
 	w.reconcile()
 	for _, kind := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated, v1alpha1.ConditionCompatible} {
 		w.expect(kind, yes, v1alpha1.ReasonReady)
@@ -151,41 +148,41 @@ func TestProviderIsProbedUntilItIsReady(t *testing.T) {
 }
 
 func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
-	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "hanse-cluster")
 	tests := map[string]struct {
-		ensure, info error
-		id, version  string
-		key          ed25519.PrivateKey
-		apis         []string
-		kind         string
-		status       metav1.ConditionStatus
-		reason       string
-		says         string
+		broken      bool  // our Secret is no kubeconfig
+		silent      bool  // the peer does not introduce itself
+		refused     error // what the peer answers
+		id, version string
+		key         ed25519.PrivateKey
+		apis        []string
+		kind        string
+		status      metav1.ConditionStatus
+		reason      string
+		says        string
 	}{
 		"broken Secret": {
-			ensure: fmt.Errorf("%w: Secret x: it is not a kubeconfig", peers.ErrCredentialsInvalid),
+			broken: true,
 			kind:   v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonCredentialsInvalid, says: "not a kubeconfig",
 		},
 		"no answer": {
-			info: fmt.Errorf("%w: %w", peers.ErrUnreachable, refused),
-			kind: v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonUnreachable, says: "connection refused",
+			refused: noAnswer,
+			kind:    v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonUnreachable, says: "connection refused",
 		},
 		"untrusted": {
-			info: fmt.Errorf("%w: x509: the time is 12:00:01", peers.ErrCredentialsInvalid),
-			kind: v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonCredentialsInvalid, says: "does not trust",
+			refused: untrusted,
+			kind:    v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonCredentialsInvalid, says: "does not trust",
 		},
 		"unauthorized": {
-			info: peers.ErrUnauthorized,
-			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonUnauthorized, says: "invite --renew",
+			refused: unauthorized,
+			kind:    v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonUnauthorized, says: "invite --renew",
 		},
 		"not introduced": {
-			info: notFound,
-			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonPending, says: "role Consumer",
+			silent: true,
+			kind:   v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonPending, says: "role Consumer",
 		},
 		"nonsense": {
-			info: peers.ErrTooLarge,
-			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonMalformed, says: "makes no sense",
+			refused: peers.ErrTooLarge,
+			kind:    v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonMalformed, says: "makes no sense",
 		},
 		"another cluster": {
 			id:   "c-bremen",
@@ -196,8 +193,8 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonKeyMismatch, says: public(ourKey),
 		},
 		"suspended": {
-			info: peers.ErrForbidden,
-			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonForbidden, says: "suspended us",
+			refused: forbidden,
+			kind:    v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonForbidden, says: "suspended us",
 		},
 		"another API": {
 			apis: []string{"v1", "v1beta1"},
@@ -211,17 +208,25 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-			w.links.err, w.links.link.err = test.ensure, test.info
+			w.remote.Refuse(readInfo, test.refused)
+			if test.broken {
+				w.remote.Store(map[string][]byte{v1alpha1.LinkSecretKey: []byte("nonsense")})
+			}
+			info := hamburg
+			info.APIVersions = test.apis
 			if test.id != "" {
-				w.links.link.info.ClusterID = test.id
+				info.ClusterID = test.id
 			}
 			if test.version != "" {
-				w.links.link.info.Version = test.version
+				info.Version = test.version
 			}
 			if test.key != nil {
-				w.links.link.info.PublicKey = public(test.key)
+				info.PublicKey = public(test.key)
 			}
-			w.links.link.info.APIVersions = test.apis
+			w.introduces(info)
+			if test.silent {
+				w.away.Remove(configMap(there, v1alpha1.ClusterInfo))
+			}
 			w.reconcile()
 			w.expect(test.kind, test.status, test.reason)
 			w.expect(v1alpha1.ConditionReady, no, test.reason)
@@ -237,16 +242,16 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 
 func TestProbesBackOff(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-	w.links.link.err = peers.ErrUnreachable
+	w.remote.Refuse(readInfo, noAnswer)
 	var pauses []time.Duration
 	for range 8 {
 		w.reconcile()
 		pause := w.contact().probe.due.Sub(w.clock.Now())
 		pauses = append(pauses, pause)
-		asked := w.links.link.asked
+		asked := w.asked()
 		w.clock.Step(pause / 2)
 		w.reconcile()
-		if w.links.link.asked != asked {
+		if w.asked() != asked {
 			t.Fatal("probed before it is time")
 		}
 		w.clock.Step(pause - pause/2)
@@ -257,9 +262,11 @@ func TestProbesBackOff(t *testing.T) {
 			t.Errorf("pause %d is %s, want about %s", i, pause, least)
 		}
 	}
-	w.links.link = &fakeLink{info: w.links.link.info}
-	if pause := w.reconcile().RequeueAfter; pause < 30*time.Second || pause > 36*time.Second || w.links.link.asked == 0 {
-		t.Errorf("with new credentials: probed %d times, next in %s", w.links.link.asked, pause)
+	w.remote.Refuse(readInfo, nil)
+	w.joinBy("another")
+	before := w.asked()
+	if pause := w.reconcile().RequeueAfter; pause < 30*time.Second || pause > 36*time.Second || w.asked() == before {
+		t.Errorf("with new credentials: probed %d times, next in %s", w.asked()-before, pause)
 	}
 }
 
@@ -272,7 +279,7 @@ func TestForeignNamespaceIsNeverAdopted(t *testing.T) {
 			w := newWorld(t, peerOf(v1alpha1.RoleProvider, v1alpha1.RoleConsumer), namespace(tenant, labels))
 			w.reconcile()
 			w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNamespaceTaken)
-			if w.exists(tenant, manager, &rbacv1.RoleBinding{}) || w.links.link.asked > 0 {
+			if w.exists(tenant, manager, &rbacv1.RoleBinding{}) || w.asked() > 0 {
 				t.Error("the foreign namespace was used")
 			}
 			w.expectNoWrites()

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // partedByForce is a world after a forced parting, in which the peer does not answer.
@@ -21,7 +20,7 @@ func partedByForce(t *testing.T, roles ...v1alpha1.PeerRole) *world {
 	if w.peer().HasRole(v1alpha1.RoleProvider) {
 		w.linked()
 	}
-	w.links.link.refuse = peers.ErrUnreachable
+	w.refuseWork(noAnswer)
 	w.partBy(v1alpha1.PartingForced)
 	w.finish()
 	return w
@@ -63,7 +62,7 @@ func TestStatementIsDeliveredWhenThePeerAnswers(t *testing.T) {
 		t.Errorf("after a day it tries again in %s", got)
 	}
 
-	w.links.link.refuse = nil
+	w.refuseWork(nil)
 	w.lookAfter()
 	got := w.remoteClaim().Spec
 	expectStatements(t, map[string]string{"claim": got.Tombstone}, map[string]string{"claim": "their-invitation"})
@@ -77,7 +76,7 @@ func TestStatementIsDeliveredWhenThePeerAnswers(t *testing.T) {
 
 func TestWhatThePeerHasToFindStaysAfterDelivery(t *testing.T) {
 	w := partedByForce(t, v1alpha1.RoleProvider, v1alpha1.RoleConsumer)
-	w.links.link.refuse = nil
+	w.refuseWork(nil)
 	if pause := w.lookAfter(); pause < 29*24*time.Hour {
 		t.Errorf("looks again in %s", pause)
 	}
@@ -92,10 +91,8 @@ func TestWhatThePeerHasToFindStaysAfterDelivery(t *testing.T) {
 
 func TestPeerThatForgotUsNeedsNoStatement(t *testing.T) {
 	w := partedByForce(t, v1alpha1.RoleProvider)
-	w.links.link.refuse = nil
-	if err := w.links.link.remote.Delete(t.Context(), w.remoteClaim()); err != nil {
-		t.Fatal(err)
-	}
+	w.refuseWork(nil)
+	w.away.Remove(w.remoteClaim())
 	if w.lookAfter(); w.tombstoneStands() {
 		t.Error("the tombstone is left")
 	}
@@ -107,7 +104,7 @@ func TestOnlyTombstonesAreEnded(t *testing.T) {
 		peer := peerOf(v1alpha1.RoleProvider)
 		peer.UID = "new"
 		w.create(peer)
-		w.links.link.refuse = nil
+		w.refuseWork(nil)
 		if w.lookAfter(); w.remoteClaim().Spec.Phase != "" {
 			t.Error("a new peer is told that we have left it")
 		}

@@ -3,9 +3,13 @@ package peering
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
+	"syscall"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,14 +20,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
-	"github.com/hanse-dev/hanse/internal/trust"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // A recorder keeps the events that were told.
@@ -38,109 +42,101 @@ func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, action, note string
 	r.events = append(r.events, toldEvent{kind, reason, action, fmt.Sprintf(note, args...)})
 }
 
-type fakeLinks struct {
-	err     error // of Ensure
-	over    error // of OverBudget
-	link    *fakeLink
-	ensured int
-	renew   func(*fakeLink) // what Ensure finds out, nil for nothing
-
-	rate      int64 // what Bandwidth measures
-	rateErr   error
-	transfers int
-}
-
-// Claimant implements Links.
-func (*fakeLinks) Claimant(context.Context, *trust.Invitation) (Claimant, error) {
-	return nil, peers.ErrCredentialsInvalid
-}
-
-// A fakeLink leads to a cluster of its own.
-type fakeLink struct {
-	links     *fakeLinks
-	info      peers.ClusterInfo
-	err       error
-	asked     int
-	wait      chan struct{} // until which there is no answer
-	tombstone string
-	remote    client.Client
-	refuse    error // of every request of the client
-}
-
 // there is our tenant namespace at the peer.
 const there = "hanse-peer-lubeck"
 
-func (l *fakeLinks) Ensure(context.Context, *v1alpha1.Peer) (Link, error) {
-	l.ensured++
-	if l.err != nil {
-		return nil, l.err
+// What a peer is asked for, as requests of package peerstest.
+const (
+	readInfo   = "get ConfigMap " + v1alpha1.ClusterInfo
+	readSample = "get ConfigMap " + v1alpha1.BandwidthSample
+	renewal    = "create/token ServiceAccount"
+	joining    = "create PeeringClaim"
+)
+
+// How a peer answers that does not do what it is asked for.
+var (
+	noAnswer     = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	untrusted    = &tls.CertificateVerificationError{Err: errors.New("x509: the time is 12:00:01")}
+	unauthorized = apierrors.NewUnauthorized("who are you?")
+	forbidden    = apierrors.NewForbidden(schema.GroupResource{Resource: "namespacemappings"}, "", nil)
+)
+
+// connect gives the world links that lead nowhere yet, and a cluster for the peer.
+func (w *world) connect(credentials client.Reader) {
+	w.away, w.stopwatch = testkit.NewCluster(w.t, w.clock), clocktesting.NewFakeClock(start)
+	w.links = peerstest.New(w.t, testkit.Scheme(), peers.Config{Local: credentials, Clock: w.stopwatch})
+}
+
+// lead has our credentials lead to the cluster.
+func (w *world) lead(cluster client.WithWatch) {
+	w.remote = w.links.Add("hamburg", there, cluster)
+	w.joinBy("their-invitation")
+	w.remote.OnRequest(w.travel)
+}
+
+// joinBy gives us credentials for the peer.
+func (w *world) joinBy(invitation string) { w.remote.JoinBy(there, invitation) }
+
+// travel is how long a request is on its way.
+func (w *world) travel(request peerstest.Request) error {
+	switch request.String() {
+	case readInfo:
+		if w.wait != nil {
+			<-w.wait
+		}
+		w.stopwatch.Step(w.roundTrip)
+	case readSample:
+		w.stopwatch.Step(w.transfer)
 	}
-	if l.renew != nil {
-		l.renew(l.link)
+	return nil
+}
+
+// introduces has the peer say this of itself.
+func (w *world) introduces(info peers.ClusterInfo) {
+	w.t.Helper()
+	introduction := configMap(there, v1alpha1.ClusterInfo)
+	introduction.Data = map[string]string{
+		v1alpha1.ClusterInfoID: info.ClusterID, v1alpha1.ClusterInfoVersion: info.Version,
+		v1alpha1.ClusterInfoPublicKey: info.PublicKey, v1alpha1.ClusterInfoAPIVersions: strings.Join(info.APIVersions, ","),
 	}
-	return l.link, nil
+	w.away.Put(introduction)
 }
 
-// Bandwidth implements Link.
-func (l *fakeLink) Bandwidth(context.Context) (int64, error) {
-	l.links.transfers++
-	if l.links.rateErr != nil {
-		return 0, l.links.rateErr
+// keepsTombstone has the peer keep that statement for us, if there is one.
+func (w *world) keepsTombstone(statement string) {
+	w.t.Helper()
+	if statement == "" {
+		return
 	}
-	return l.links.rate, nil
+	tombstone := configMap(there, v1alpha1.Tombstone)
+	tombstone.Data = map[string]string{v1alpha1.TombstoneStatement: statement}
+	w.away.Put(tombstone)
 }
 
-// Renew implements Link.
-func (*fakeLink) Renew(context.Context, time.Duration) (trust.Session, error) {
-	return trust.Session{}, peers.ErrUnreachable
-}
-
-func (l *fakeLinks) Close(string) {}
-
-func (l *fakeLinks) OverBudget(string) error { return l.over }
-
-// Changes implements Links. Tests look by themselves.
-func (*fakeLinks) Changes() source.Source { return nil }
-
-// ClusterInfo implements Link.
-func (l *fakeLink) ClusterInfo(context.Context) (peers.ClusterInfo, error) {
-	l.asked++
-	if l.wait != nil {
-		<-l.wait
+// sends has the peer keep a sample that comes at that rate, in bytes per second.
+func (w *world) sends(rate float64) {
+	w.t.Helper()
+	sample := configMap(there, v1alpha1.BandwidthSample)
+	sample.Data = map[string]string{v1alpha1.BandwidthSampleKey: strings.Repeat("x", v1alpha1.BandwidthSampleSize)}
+	w.away.Put(sample)
+	answer, err := json.Marshal(testkit.Get[corev1.ConfigMap](w.away, there, sample.Name))
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	return l.info, l.err
+	w.transfer = time.Duration(float64(len(answer)) / rate * float64(time.Second))
 }
 
-func (*fakeLink) Server() string          { return "https://192.0.2.1:6443" }
-func (*fakeLink) Invitation() string      { return "their-invitation" }
-func (*fakeLink) TenantNamespace() string { return there }
-func (l *fakeLink) Client() client.Client { return l.remote }
-
-func (l *fakeLink) Tombstone(context.Context) (string, error) {
-	if l.tombstone == "" {
-		return "", peers.ErrForbidden
-	}
-	return l.tombstone, nil
+// refuseWork has the peer answer what would change something there with the error, or as usual if there is none.
+func (w *world) refuseWork(err error) {
+	w.remote.Refuse("list", err)
+	w.remote.Refuse("patch", err)
 }
 
-// connect makes the cluster that the link leads to.
-func (l *fakeLink) connect(scheme *runtime.Scheme) {
-	ourClaim := &v1alpha1.PeeringClaim{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: "claim"}}
-	l.remote = fake.NewClientBuilder().WithScheme(scheme).WithObjects(ourClaim).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if l.refuse != nil {
-				return l.refuse
-			}
-			return c.List(ctx, list, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if l.refuse != nil {
-				return l.refuse
-			}
-			return c.Patch(ctx, o, p, opts...)
-		},
-	}).Build()
-}
+// asked returns how often the peer was asked to introduce itself.
+func (w *world) asked() int { return w.remote.Requests(readInfo) }
+
+// samples returns how often its bandwidth was measured.
+func (w *world) samples() int { return w.remote.Requests(readSample) }
 
 var (
 	start      = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

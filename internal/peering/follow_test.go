@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // expectFollowed sees that the Peer was deleted in that mode, with an event.
@@ -62,8 +61,8 @@ func TestConsumerThatLeavesIsLeft(t *testing.T) {
 
 func TestConsumerThatComesBackFindsTheTombstone(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-	w.links.link.err = peers.ErrForbidden
-	w.links.link.tombstone = theirTombstone(t, theirKey, "their-invitation")
+	w.remote.Refuse(readInfo, forbidden)
+	w.keepsTombstone(theirTombstone(t, theirKey, "their-invitation"))
 	w.expectFollowed(v1alpha1.PartingForgotten)
 	w.finish()
 }
@@ -74,18 +73,19 @@ func TestNothingIsDeletedWithoutAValidTombstone(t *testing.T) {
 		text   string
 		reason string
 	}{
-		"unauthorized": {peers.ErrUnauthorized, "", v1alpha1.ReasonUnauthorized},
-		"suspended":    {peers.ErrForbidden, "", v1alpha1.ReasonForbidden},
+		"unauthorized": {unauthorized, "", v1alpha1.ReasonUnauthorized},
+		"suspended":    {forbidden, "", v1alpha1.ReasonForbidden},
 		"a tombstone while we are let in": {
 			nil, theirTombstone(t, theirKey, "their-invitation"), v1alpha1.ReasonReady,
 		},
-		"another's tombstone":               {peers.ErrForbidden, theirTombstone(t, ourKey, "their-invitation"), v1alpha1.ReasonForbidden},
-		"the tombstone of a former peering": {peers.ErrForbidden, theirTombstone(t, theirKey, "former"), v1alpha1.ReasonForbidden},
-		"nonsense":                          {peers.ErrForbidden, "{}", v1alpha1.ReasonForbidden},
+		"another's tombstone":               {forbidden, theirTombstone(t, ourKey, "their-invitation"), v1alpha1.ReasonForbidden},
+		"the tombstone of a former peering": {forbidden, theirTombstone(t, theirKey, "former"), v1alpha1.ReasonForbidden},
+		"nonsense":                          {forbidden, "{}", v1alpha1.ReasonForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-			w.links.link.err, w.links.link.tombstone = test.err, test.text
+			w.remote.Refuse(readInfo, test.err)
+			w.keepsTombstone(test.text)
 			w.expectStays()
 			status := no
 			if test.err == nil {
@@ -117,7 +117,8 @@ func TestPeerWithoutAPinnedKeyIsNotBelieved(t *testing.T) {
 	peer := peerOf(v1alpha1.RoleProvider)
 	peer.Spec.PublicKey = ""
 	w := newWorld(t, peer)
-	w.links.link.err, w.links.link.tombstone = peers.ErrForbidden, theirTombstone(t, theirKey, "their-invitation")
+	w.remote.Refuse(readInfo, forbidden)
+	w.keepsTombstone(theirTombstone(t, theirKey, "their-invitation"))
 	w.expectStays()
 }
 
@@ -127,7 +128,8 @@ func TestPartingConsumerFindsTheTombstone(t *testing.T) {
 	w.linked()
 	w.part()
 	w.expectWait("virtual node")
-	w.links.link.refuse, w.links.link.tombstone = forbidden, theirTombstone(t, theirKey, "their-invitation")
+	w.refuseWork(forbidden)
+	w.keepsTombstone(theirTombstone(t, theirKey, "their-invitation"))
 	w.reconcile()
 	if mode := w.peer().Parting().Mode; mode != v1alpha1.PartingForgotten {
 		t.Errorf("mode %s", mode)

@@ -121,7 +121,7 @@ func (c *sessionStep) ask(ctx context.Context, o *observation, offer *offer) (tr
 }
 
 // makeClaim makes our claim at the peer. That another was faster shows at the next look.
-func (c *sessionStep) makeClaim(ctx context.Context, o *observation, offer *offer, claimant Claimant) error {
+func (c *sessionStep) makeClaim(ctx context.Context, o *observation, offer *offer, claimant *peers.Claimant) error {
 	sealed, err := c.inviteBack(ctx, o.peer, offer)
 	if err != nil {
 		return err

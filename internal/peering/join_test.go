@@ -75,7 +75,7 @@ func joinKilledAt(t *testing.T, at int, done bool) bool {
 		return nil
 	}
 	for range 8 {
-		w.provider.answer2()
+		w.provider.answer()
 		before := seen < at
 		result, _ := w.tryReconcile()
 		if before && seen >= at {
@@ -93,36 +93,26 @@ func joinKilledAt(t *testing.T, at int, done bool) bool {
 	return seen >= at
 }
 
-// answer2 is answer, unharmed by what kills us.
-func (p *provider) answer2() {
-	fail := p.world.fail
-	p.world.fail = nil
-	p.answer()
-	p.world.fail = fail
-}
-
 func TestAnInvitationThatAnotherUsedIsNotUsed(t *testing.T) {
 	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
 	thief := &v1alpha1.PeeringClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenantThere, Name: v1alpha1.PeeringClaimName},
 		Spec:       v1alpha1.PeeringClaimSpec{Invitation: "one", ClusterID: "lubeck", SealingKey: "another"},
 	}
-	if err := w.provider.client.Create(t.Context(), thief); err != nil {
-		t.Fatal(err)
-	}
+	w.away.Put(thief)
 	w.offered(w.provider.invitation("one"))
 	w.look()
 	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed)
 	w.expectEvents(v1alpha1.ReasonInvitationUsed)
 
 	// The reason stays after the provider has forgotten the invitation.
-	w.provider.err = peers.ErrUnauthorized
+	w.provider.fails(unauthorized)
 	w.clock.Step(time.Hour)
 	w.restart()
 	w.expectNoWrites()
 	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed)
 
-	w.provider.err = nil
+	w.provider.fails(nil)
 	w.provider.forget()
 	w.offered(w.provider.invitation("two"))
 	w.join()
@@ -134,7 +124,7 @@ func TestTwoClaimersAtTheSameMoment(t *testing.T) {
 	w.offered(w.provider.invitation("one"))
 	raced := false
 	w.fail = func(after bool) error {
-		if after || raced || w.provider.claims == 0 {
+		if after || raced || w.provider.claims() == 0 {
 			return nil
 		}
 		raced = true
@@ -142,7 +132,8 @@ func TestTwoClaimersAtTheSameMoment(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenantThere, Name: v1alpha1.PeeringClaimName},
 			Spec:       v1alpha1.PeeringClaimSpec{Invitation: "one", ClusterID: "visby", SealingKey: "another"},
 		}
-		return w.provider.client.Create(t.Context(), thief)
+		w.away.Put(thief)
+		return nil
 	}
 	w.look()
 	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining)
@@ -170,7 +161,7 @@ func TestARefusalIsShownAndKept(t *testing.T) {
 			}
 			w.expectEvents(test.want)
 
-			w.provider.err = peers.ErrUnauthorized
+			w.provider.fails(unauthorized)
 			w.restart()
 			w.clock.Step(time.Hour)
 			w.expectNoWrites()
@@ -186,12 +177,12 @@ func TestAnInvitationThatThePeerDoesNotTake(t *testing.T) {
 		after  time.Duration
 		reason string
 	}{
-		"it has expired":              {peers.ErrUnauthorized, 2 * time.Hour, v1alpha1.ReasonInvitationExpired},
-		"it was used before":          {peers.ErrUnauthorized, 0, v1alpha1.ReasonInvitationUsed},
-		"the peer does not answer":    {peers.ErrUnreachable, 0, v1alpha1.ReasonUnreachable},
+		"it has expired":              {unauthorized, 2 * time.Hour, v1alpha1.ReasonInvitationExpired},
+		"it was used before":          {unauthorized, 0, v1alpha1.ReasonInvitationUsed},
+		"the peer does not answer":    {noAnswer, 0, v1alpha1.ReasonUnreachable},
 		"something else answers":      {peers.ErrMalformed, 0, v1alpha1.ReasonMalformed},
-		"the certificate is another":  {peers.ErrCredentialsInvalid, 0, v1alpha1.ReasonCredentialsInvalid},
-		"the peer gives us no rights": {peers.ErrForbidden, 0, v1alpha1.ReasonForbidden},
+		"the certificate is another":  {untrusted, 0, v1alpha1.ReasonCredentialsInvalid},
+		"the peer gives us no rights": {forbidden, 0, v1alpha1.ReasonForbidden},
 		"the peer cannot store it":    {apierrors.NewConflict(resource, "claim", nil), 0, v1alpha1.ReasonInvitationInvalid},
 	}
 	for name, test := range tests {
@@ -199,13 +190,13 @@ func TestAnInvitationThatThePeerDoesNotTake(t *testing.T) {
 			w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
 			w.offered(w.provider.invitation("one"))
 			w.clock.Step(test.after)
-			w.provider.err = test.err
+			w.provider.fails(test.err)
 			w.look()
 			w.expectSession(metav1.ConditionFalse, test.reason)
 			w.expectEvents(test.reason)
 			w.expectNoWrites()
 
-			w.provider.err = nil
+			w.provider.fails(nil)
 			w.clock.Step(time.Minute)
 			w.join()
 			w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
@@ -261,7 +252,7 @@ func TestAnInvitationThatIsNotForThisPeer(t *testing.T) {
 			if spec := w.peer().Spec; spec.ClusterID != test.pinned.ClusterID || spec.PublicKey != test.pinned.PublicKey {
 				t.Errorf("pinned %+v", spec)
 			}
-			if w.provider.claims > 0 || w.secret(v1alpha1.JoinSecret).ResourceVersion != before {
+			if w.provider.claims() > 0 || w.secret(v1alpha1.JoinSecret).ResourceVersion != before {
 				t.Error("the invitation was used")
 			}
 		})
@@ -306,7 +297,7 @@ func TestAnAnswerThatTheProviderDidNotGive(t *testing.T) {
 			w.look()
 			claim := w.provider.claim()
 			test.change(w, claim)
-			w.provider.update(claim)
+			w.away.Put(claim)
 			w.look()
 			w.expectSession(metav1.ConditionFalse, test.reason)
 			if w.secret(v1alpha1.LinkSecret) != nil {
@@ -323,7 +314,7 @@ func TestARenewedJoinGoesOnWithTheSamePeer(t *testing.T) {
 	w.expectEvents(v1alpha1.ReasonJoined)
 
 	w.clock.Step(40 * 24 * time.Hour)
-	w.provider.err = peers.ErrUnauthorized
+	w.provider.fails(unauthorized)
 	w.look()
 	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonUnauthorized, "--renew")
 	w.expectEvents(v1alpha1.ReasonUnauthorized)
@@ -331,7 +322,7 @@ func TestARenewedJoinGoesOnWithTheSamePeer(t *testing.T) {
 		t.Errorf("looks for an invitation only in %s", pause)
 	}
 
-	w.provider.err = nil
+	w.provider.fails(nil)
 	w.offered(w.provider.invitation("two"))
 	w.look() // the provider still has the claim of before
 	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining, "earlier")
@@ -359,10 +350,11 @@ func newHalfJoinedWorld(t *testing.T) *world {
 func TestAJoinWaitsForItsRightsAndItsLink(t *testing.T) {
 	w := newHalfJoinedWorld(t)
 	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining)
-	w.provider.stale, w.provider.err = false, apierrors.NewForbidden(schema.GroupResource{}, "claim", nil)
+	w.provider.stale = false
+	w.provider.fails(forbidden)
 	w.look()
 	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining)
-	w.provider.err = nil
+	w.provider.fails(nil)
 	w.look()
 	w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
 }
@@ -375,9 +367,7 @@ func TestAClaimOfAnotherIsNotTouched(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenantThere, Name: v1alpha1.PeeringClaimName},
 		Spec:       v1alpha1.PeeringClaimSpec{Invitation: "two", ClusterID: "visby"},
 	}
-	if err := w.provider.client.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	w.away.Put(other)
 	w.look()
 	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed, "newer")
 	if phase := w.provider.claim().Spec.Phase; phase != "" {
@@ -411,7 +401,7 @@ func TestNothingIsReadInANamespaceThatIsNotOurs(t *testing.T) {
 	}
 	w.look()
 	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonPending)
-	if w.provider.claims > 0 || w.peer().Spec.ClusterID != "" {
+	if w.provider.claims() > 0 || w.peer().Spec.ClusterID != "" {
 		t.Error("used the invitation")
 	}
 }

@@ -132,7 +132,7 @@ func (c *leaveStep) leave(ctx context.Context, peer *v1alpha1.Peer, seen *partin
 
 // leaveOver ends what we have at the cluster to which the link leads, unless the node stands against it.
 func (c *leaveStep) leaveOver(
-	ctx context.Context, peer *v1alpha1.Peer, seen *parting, link Link, node obstacle,
+	ctx context.Context, peer *v1alpha1.Peer, seen *parting, link *peers.Link, node obstacle,
 ) (obstacle, error) {
 	if info, err := link.ClusterInfo(ctx); err == nil && identified(peer, info).status == metav1.ConditionFalse {
 		return node, nil // what we have at another cluster is not this Peer's to end
@@ -149,7 +149,7 @@ func (c *leaveStep) leaveOver(
 
 // takeLeave ends our namespaces at the peer and then tells it that we leave.
 func (c *leaveStep) takeLeave(
-	ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace, link Link,
+	ctx context.Context, peer *v1alpha1.Peer, ns *corev1.Namespace, link *peers.Link,
 ) (obstacle, error) {
 	left, err := end(ctx, link.Client(), &v1alpha1.NamespaceMappingList{}, client.InNamespace(link.TenantNamespace()))
 	if err == nil && left {
@@ -175,7 +175,7 @@ func (c *leaveStep) takeLeave(
 }
 
 // tellLeaving makes our claim at the peer say that we leave, with a tombstone if we part by force.
-func tellLeaving(ctx context.Context, link Link, tombstone string) error {
+func tellLeaving(ctx context.Context, link *peers.Link, tombstone string) error {
 	spec := map[string]any{"phase": v1alpha1.ClaimLeaving}
 	if tombstone != "" {
 		spec["tombstone"] = tombstone

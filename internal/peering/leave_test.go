@@ -7,19 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
-)
-
-var (
-	unauthorized = apierrors.NewUnauthorized("who are you?")
-	forbidden    = apierrors.NewForbidden(schema.GroupResource{Resource: "namespacemappings"}, "", nil)
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // part deletes the Peer, and sets the clock to that.
@@ -70,11 +64,7 @@ func (w *world) expectWait(want string) {
 
 func (w *world) remoteClaim() *v1alpha1.PeeringClaim {
 	w.t.Helper()
-	got := claim(there)
-	if err := w.links.link.remote.Get(w.t.Context(), client.ObjectKeyFromObject(got), got); err != nil {
-		w.t.Fatal(err)
-	}
-	return got
+	return testkit.Get[v1alpha1.PeeringClaim](w.away, there, v1alpha1.PeeringClaimName)
 }
 
 func virtualNode() *corev1.Node {
@@ -93,9 +83,7 @@ func TestConsumerLeavesStepByStep(t *testing.T) {
 	node := virtualNode()
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider), node)
 	mapping := remoteMapping()
-	if err := w.links.link.remote.Create(t.Context(), mapping); err != nil {
-		t.Fatal(err)
-	}
+	w.away.Put(mapping)
 	w.reconcile()
 	w.linked()
 	w.part()
@@ -103,16 +91,12 @@ func TestConsumerLeavesStepByStep(t *testing.T) {
 	w.expectWait("virtual node hanse-hamburg")
 	w.remove(node)
 	w.expectWait("namespaces there")
-	if err := w.links.link.remote.Get(t.Context(), client.ObjectKeyFromObject(mapping), mapping); err != nil {
-		t.Fatal(err)
-	}
+	w.away.Get(mapping, there, mapping.Name)
 	if mapping.DeletionTimestamp.IsZero() || w.remoteClaim().Spec.Phase != "" {
 		t.Error("we must first end our namespaces, and then take leave")
 	}
 	mapping.Finalizers = nil
-	if err := w.links.link.remote.Update(t.Context(), mapping); err != nil {
-		t.Fatal(err)
-	}
+	w.away.Put(mapping)
 	w.finish()
 	if got := w.remoteClaim().Spec.Phase; got != v1alpha1.ClaimLeaving {
 		t.Errorf("the claim says %q", got)
@@ -126,17 +110,13 @@ func TestConsumerLeavesStepByStep(t *testing.T) {
 func TestNothingIsEndedAtAnotherCluster(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
 	mapping := remoteMapping()
-	if err := w.links.link.remote.Create(t.Context(), mapping); err != nil {
-		t.Fatal(err)
-	}
+	w.away.Put(mapping)
 	w.reconcile()
 	w.linked()
-	w.links.link.info.ClusterID = "bremen"
+	w.introduces(peers.ClusterInfo{ClusterID: "bremen", Version: hamburg.Version})
 	w.part()
 	w.finish()
-	if err := w.links.link.remote.Get(t.Context(), client.ObjectKeyFromObject(mapping), mapping); err != nil {
-		t.Fatal(err)
-	}
+	w.away.Get(mapping, there, mapping.Name)
 	if !mapping.DeletionTimestamp.IsZero() || w.remoteClaim().Spec.Phase != "" {
 		t.Error("the parting from one peer has ended what we have at another")
 	}
@@ -147,7 +127,7 @@ func TestConsumerWaitsForItsProvider(t *testing.T) {
 		refuse error
 		says   string
 	}{
-		"no answer":    {peers.ErrUnreachable, "to answer"},
+		"no answer":    {noAnswer, "to answer"},
 		"unauthorized": {unauthorized, "to accept our credentials"},
 		"suspended":    {forbidden, "suspended us"},
 	} {
@@ -156,14 +136,14 @@ func TestConsumerWaitsForItsProvider(t *testing.T) {
 			w.reconcile()
 			w.linked()
 			w.part()
-			w.links.link.refuse = test.refuse
+			w.refuseWork(test.refuse)
 			w.expectWait(test.says)
 			if !strings.Contains(w.waitsFor(), "--force") {
 				t.Error("no way out is named")
 			}
 			w.clock.Step(24 * time.Hour)
 			w.expectWait(test.says)
-			w.links.link.refuse = nil
+			w.refuseWork(nil)
 			w.finish()
 		})
 	}
@@ -175,9 +155,7 @@ func TestLeavingIsDoneWhenThePeerKnowsUsNoMore(t *testing.T) {
 		w.reconcile()
 		w.linked()
 		w.part()
-		if err := w.links.link.remote.Delete(t.Context(), w.remoteClaim()); err != nil {
-			t.Fatal(err)
-		}
+		w.away.Remove(w.remoteClaim())
 		w.finish()
 	})
 	t.Run("we were killed right after we had taken leave", func(t *testing.T) {
@@ -194,12 +172,13 @@ func TestLeavingIsDoneWhenThePeerKnowsUsNoMore(t *testing.T) {
 		if _, err := w.tryReconcile(); err == nil || w.remoteClaim().Spec.Phase != v1alpha1.ClaimLeaving {
 			t.Errorf("got %v, in phase %q", err, w.remoteClaim().Spec.Phase)
 		}
-		w.refuse, w.links.link.refuse = nil, unauthorized
+		w.refuse = nil
+		w.refuseWork(unauthorized)
 		w.finish()
 	})
 	t.Run("we have never joined", func(t *testing.T) {
 		w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-		w.links.err = peers.ErrCredentialsMissing
+		w.remote.RemoveCredentials()
 		w.reconcile()
 		w.part()
 		w.finish()

@@ -46,7 +46,7 @@ func TestAMutualJoinWaitsForOurOwnInvitation(t *testing.T) {
 	w.inviting("old", "1")
 	w.look()
 	w.expectSession(metav1.ConditionUnknown, v1alpha1.ReasonJoining, "Our own invitation", "condition Joined")
-	if w.provider.claims > 0 {
+	if w.provider.claims() > 0 {
 		t.Error("claimed without an invitation back")
 	}
 	text := w.inviting("back", "2")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,11 +17,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
-	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // deps are what all steps work with.
@@ -30,7 +27,7 @@ type deps struct {
 	config   *Config
 	client   client.Client // reads from a cache, which has Peers, Nodes, namespaces and messages
 	direct   client.Client // reads from the API server itself: Hanse may read most objects of a tenant namespace by name only
-	links    Links
+	links    *peers.Links
 	recorder events.EventRecorder
 }
 
@@ -213,68 +210,4 @@ func (d *deps) patch(ctx context.Context, object client.Object, change func()) e
 		return nil
 	}
 	return d.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-}
-
-// A Link is a link to a peer, as far as this package needs it.
-type Link interface { //nolint:interfacebloat // all that peering does over a link; the concrete type has much more
-	// ClusterInfo reads what the peer says of itself.
-	ClusterInfo(ctx context.Context) (peers.ClusterInfo, error)
-	// Tombstone returns what the peer has left for us to find after it has parted from us by force.
-	Tombstone(ctx context.Context) (string, error)
-	// Server is where the peer's API server is.
-	Server() string
-	// Invitation is the id of the invitation by which we joined, "" if the link was made by hand.
-	Invitation() string
-	// TenantNamespace is our namespace at the peer.
-	TenantNamespace() string
-	// Client reads and writes at the peer.
-	Client() client.Client
-	// Renew asks the peer for a new token for us.
-	Renew(ctx context.Context, life time.Duration) (trust.Session, error)
-	// Bandwidth measures how fast data comes over the link, in bytes per second.
-	Bandwidth(ctx context.Context) (int64, error)
-}
-
-// A Claimant can make one claim and read it.
-type Claimant interface {
-	Claim(ctx context.Context, claim *v1alpha1.PeeringClaim) error
-	Read(ctx context.Context) (*v1alpha1.PeeringClaim, error)
-	Close()
-}
-
-// Links gives the links to peers.
-type Links interface {
-	// Ensure returns the link to the peer, made from its newest credentials: the same one as long as they are the same.
-	Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error)
-	// Claimant returns what an invitation allows. It must be closed.
-	Claimant(ctx context.Context, invitation *trust.Invitation) (Claimant, error)
-	// Close ends the link to the peer.
-	Close(peer string)
-	// OverBudget says what the peer sends too much, nil for nothing.
-	OverBudget(peer string) error
-	// Changes looks at the Peer whenever its link was made, closed, cut off, or is back.
-	Changes() source.Source
-}
-
-// OverLinks makes Links of those of package peers.
-func OverLinks(links *peers.Links) Links { return overLinks{links} }
-
-type overLinks struct{ *peers.Links }
-
-func (o overLinks) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error) {
-	link, err := o.Links.Ensure(ctx, peer)
-	if err != nil {
-		return nil, err
-	}
-	return link, nil
-}
-
-func (o overLinks) Changes() source.Source { return peers.LinkChanges(o.Links, peerOfLink) }
-
-func (o overLinks) Claimant(ctx context.Context, invitation *trust.Invitation) (Claimant, error) {
-	claimant, err := o.Links.Claimant(ctx, invitation)
-	if err != nil {
-		return nil, err
-	}
-	return claimant, nil
 }

@@ -89,7 +89,7 @@ func disputed(node *corev1.Node, p *probe) bool {
 
 // A probe is how the last probe of one peer went, and when the next one is due.
 type probe struct {
-	link Link
+	link *peers.Link
 	info peers.ClusterInfo
 	err  error
 	// tombstone is what a peer that forbids us everything has left for us to find.
@@ -104,7 +104,7 @@ type probe struct {
 }
 
 // ask probes the peer if that is due or the link is a new one. While all is well, that is one request to the peer.
-func (p *probe) ask(ctx context.Context, links Links, peer *v1alpha1.Peer, config Config) {
+func (p *probe) ask(ctx context.Context, links *peers.Links, peer *v1alpha1.Peer, config Config) {
 	if !peer.Protocol().Identity {
 		config.ProbePeriod = max(config.ProbePeriod, agentlessPeriod)
 	}
@@ -131,7 +131,7 @@ func (p *probe) ask(ctx context.Context, links Links, peer *v1alpha1.Peer, confi
 
 // tombstoneAt returns the tombstone that can be read over the link, or "". Most peers have none, and the rest is asked
 // again with the next probe.
-func tombstoneAt(ctx context.Context, link Link) string {
+func tombstoneAt(ctx context.Context, link *peers.Link) string {
 	text, err := link.Tombstone(ctx)
 	if err != nil {
 		return ""

@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 )
 
 // probed returns how often the peer was asked and our credentials were compared while f ran.
 func (w *world) probed(f func()) (asked, compared int) {
-	asked, compared = w.links.link.asked, w.links.ensured
+	asked, compared = w.asked(), w.links.CredentialReads()
 	f()
-	return w.links.link.asked - asked, w.links.ensured - compared
+	return w.asked() - asked, w.links.CredentialReads() - compared
 }
 
 // nextProbe steps the clock to when the peer is to be probed, and reconciles.
@@ -27,7 +27,7 @@ func (w *world) nextProbe() {
 
 func TestProbeOfAPeerThatIsWellIsOneRequest(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
-	w.links.link.info.RoundTrip = ms // so short that nobody cares by how much it varies
+	w.roundTrip = ms // so short that nobody cares by how much it varies
 	w.reconcile()
 	w.clock.Step(2 * firstRepair)
 	w.reconcile() // what was made is looked at once more
@@ -45,8 +45,14 @@ func TestProbeOfAPeerThatIsWellIsOneRequest(t *testing.T) {
 func TestRenewedCredentialsAreTakenWithoutBlame(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider))
 	w.reconcile()
-	w.links.link.err = peers.ErrUnauthorized
-	w.links.renew = func(link *fakeLink) { link.err = nil } // the same link, with another token
+	w.remote.Renew(there, "renewed")
+	reads := w.links.CredentialReads()
+	w.remote.OnRequest(func(peerstest.Request) error { // the peer takes the new token alone
+		if w.links.CredentialReads() == reads {
+			return unauthorized
+		}
+		return nil
+	})
 	before := w.writes
 	w.nextProbe()
 	w.expect(v1alpha1.ConditionAuthenticated, yes, v1alpha1.ReasonReady)

@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -27,17 +26,12 @@ const (
 	life        = 30 * 24 * time.Hour
 )
 
-// A provider is the other cluster: its API server, and its manager where answer is called.
+// A provider is what the manager of the other cluster does, where answer is called.
 type provider struct {
 	world  *world
-	client client.Client
 	key    ed25519.PrivateKey
 	grants time.Duration // life of its sessions
-	claims int           // how often a claim was made
-	renews int
-	err    error // what every request fails with
-	stale  bool  // whether links go on with credentials of before
-	peer   *v1alpha1.Peer
+	stale  bool          // whether links go on with credentials of before
 }
 
 // newJoinWorld is one of a consumer, in which there is nothing but the session at the provider.
@@ -47,9 +41,11 @@ func newJoinWorld(t *testing.T, objects ...client.Object) *world {
 		c.steps = []step{c.calls}
 		c.calls.steps = c.calls.steps[:1]
 	}, append(objects, ownNamespace())...)
-	remote := fake.NewClientBuilder().WithScheme(testScheme()).WithStatusSubresource(&v1alpha1.PeeringClaim{}).
-		WithInterceptorFuncs(w.remoteInterceptors()).Build()
-	w.provider = &provider{world: w, client: remote, key: newKey(t), grants: life}
+	w.provider = &provider{world: w, key: newKey(t), grants: life}
+	w.connect(lateReader{w.client, w.provider})
+	w.remote = w.links.Serve("hamburg", interceptor.NewClient(w.away.Client, w.remoteInterceptors()))
+	w.remote.IssueTokens(w.provider.renew)
+	w.introduces(peers.ClusterInfo{ClusterID: "hamburg", Version: "v0.1.0", PublicKey: public(w.provider.key)})
 	w.config.ClusterID, w.config.ClusterKey = "lubeck", newKey(t)
 	w.restart()
 	return w
@@ -90,102 +86,45 @@ func (w *world) remoteInterceptors() interceptor.Funcs {
 	}
 }
 
-// Close, ClusterInfo and the like are what a provider does for all that is tested elsewhere.
-func (*provider) Close(string) {}
-
-func (providerLink) Server() string                              { return "https://192.0.2.1:6443" }
-func (l providerLink) Tombstone(context.Context) (string, error) { return "", peers.ErrForbidden }
-func (l providerLink) Bandwidth(context.Context) (int64, error)  { return 0, peers.ErrClosed }
-func (l providerLink) ClusterInfo(context.Context) (peers.ClusterInfo, error) {
-	return peers.ClusterInfo{ClusterID: "hamburg", Version: "v0.1.0", PublicKey: public(l.key)}, l.err
+// A lateReader reads our credentials. While the provider is stale, it reads those of before.
+type lateReader struct {
+	client.Reader
+	provider *provider
 }
 
-// Ensure and Claimant make the provider our Links.
-func (p *provider) Ensure(ctx context.Context, peer *v1alpha1.Peer) (Link, error) {
-	secret := &corev1.Secret{}
-	err := p.world.client.Get(ctx, client.ObjectKey{Namespace: tenant, Name: v1alpha1.LinkSecret}, secret)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", peers.ErrCredentialsMissing, err)
+// Get implements client.Reader.
+func (l lateReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := l.Reader.Get(ctx, key, o, opts...)
+	if secret, is := o.(*corev1.Secret); is && err == nil && l.provider.stale {
+		secret.ResourceVersion, secret.Data[v1alpha1.LinkSecretInvitation] = "of-before", []byte("of-before")
 	}
-	credentials, err := peers.ParseCredentials(secret.Data)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", peers.ErrCredentialsInvalid, err)
+	return err
+}
+
+// renew gives us a new token.
+func (p *provider) renew(request *authenticationv1.TokenRequest) error {
+	asked := time.Duration(*request.Spec.ExpirationSeconds) * time.Second
+	request.Status = authenticationv1.TokenRequestStatus{
+		Token:               fmt.Sprintf("renewed-%d", p.renews()),
+		ExpirationTimestamp: metav1.NewTime(p.world.clock.Now().Add(min(asked, p.grants))),
 	}
-	p.peer = peer
-	if p.stale {
-		credentials.Invitation = "of before"
-	}
-	return providerLink{p, credentials}, nil
+	return nil
 }
 
-func (p *provider) Claimant(_ context.Context, invitation *trust.Invitation) (Claimant, error) {
-	return fakeClaimant{p, invitation}, nil
-}
+// renews returns how often a new token was asked for.
+func (p *provider) renews() int { return p.world.remote.Requests(renewal) }
 
-type providerLink struct {
-	*provider
-	credentials peers.Credentials
-}
+// claims returns how often a claim was made.
+func (p *provider) claims() int { return p.world.remote.Requests(joining) }
 
-func (l providerLink) Client() client.Client   { return failing{l.client, &l.err} }
-func (l providerLink) TenantNamespace() string { return l.credentials.Namespace }
-func (l providerLink) Invitation() string      { return l.credentials.Invitation }
-
-func (l providerLink) Renew(_ context.Context, asked time.Duration) (trust.Session, error) {
-	l.renews++
-	if l.err != nil {
-		return trust.Session{}, l.err
-	}
-	return trust.Session{
-		Token: fmt.Sprintf("renewed-%d", l.renews), Expires: l.world.clock.Now().Add(min(asked, l.grants)),
-	}, nil
-}
-
-// A failing client fails with an error, if there is one.
-type failing struct {
-	client.Client
-	err *error
-}
-
-func (f failing) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if *f.err != nil {
-		return *f.err
-	}
-	return f.Client.Get(ctx, key, o, opts...)
-}
-
-type fakeClaimant struct {
-	*provider
-	invitation *trust.Invitation
-}
-
-func (g fakeClaimant) Claim(ctx context.Context, claim *v1alpha1.PeeringClaim) error {
-	if g.err != nil {
-		return g.err
-	}
-	g.claims++
-	return g.client.Create(ctx, claim)
-}
-
-func (g fakeClaimant) Read(ctx context.Context) (*v1alpha1.PeeringClaim, error) {
-	if g.err != nil {
-		return nil, g.err
-	}
-	claim := &v1alpha1.PeeringClaim{}
-	key := client.ObjectKey{Namespace: g.invitation.Namespace, Name: v1alpha1.PeeringClaimName}
-	return claim, g.client.Get(ctx, key, claim)
-}
-
-func (fakeClaimant) Close() {}
-
-func (*provider) OverBudget(string) error { return nil }
-func (*provider) Changes() source.Source  { return nil }
+// fails has every request fail, or none if there is no error.
+func (p *provider) fails(err error) { p.world.remote.Refuse("", err) }
 
 // invitation is one that the provider gives us.
 func (p *provider) invitation(id string, change ...func(*trust.Invitation)) *trust.Invitation {
 	i := &trust.Invitation{
 		ID: id, ClusterID: "hamburg", PublicKey: trust.FormatPublicKey(p.key.Public().(ed25519.PublicKey)),
-		Servers: []string{"https://192.0.2.1:6443"}, Namespace: tenantThere, Token: "claimant-" + id,
+		Servers: []string{p.world.remote.URL()}, Namespace: tenantThere, Token: "claimant-" + id,
 		Expires: p.world.clock.Now().Add(time.Hour),
 	}
 	for _, f := range change {
@@ -198,11 +137,7 @@ func (p *provider) invitation(id string, change ...func(*trust.Invitation)) *tru
 func (p *provider) claim() *v1alpha1.PeeringClaim {
 	p.world.t.Helper()
 	claim := &v1alpha1.PeeringClaim{}
-	key := client.ObjectKey{Namespace: tenantThere, Name: v1alpha1.PeeringClaimName}
-	if err := p.client.Get(p.world.t.Context(), key, claim); err != nil {
-		if client.IgnoreNotFound(err) != nil {
-			p.world.t.Fatal(err)
-		}
+	if !p.world.away.Find(claim, tenantThere, v1alpha1.PeeringClaimName) {
 		return nil
 	}
 	return claim
@@ -226,14 +161,7 @@ func (p *provider) answer() {
 		t.Fatal(err)
 	}
 	claim.Status.Session = sealed
-	p.update(claim)
-}
-
-func (p *provider) update(claim *v1alpha1.PeeringClaim) {
-	p.world.t.Helper()
-	if err := p.client.Status().Update(p.world.t.Context(), claim); err != nil {
-		p.world.t.Fatal(err)
-	}
+	p.world.away.Put(claim)
 }
 
 func (p *provider) refuse(reason, message string) {
@@ -241,14 +169,13 @@ func (p *provider) refuse(reason, message string) {
 	claim.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 	}}
-	p.update(claim)
+	p.world.away.Put(claim)
 }
 
 // forget deletes the claim, as a provider does that makes a new invitation.
 func (p *provider) forget() {
-	if err := p.client.Delete(p.world.t.Context(), p.claim()); err != nil {
-		p.world.t.Fatal(err)
-	}
+	p.world.t.Helper()
+	p.world.away.Remove(p.claim())
 }
 
 // put writes the Secret of our tenant namespace for the peer.

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 func TestReadySumsUp(t *testing.T) {
@@ -93,7 +92,7 @@ func TestReadySumsUp(t *testing.T) {
 			}
 			w.reconcile() // makes the tenant namespace
 			if test.missing {
-				w.links.err = peers.ErrCredentialsMissing
+				w.remote.RemoveCredentials()
 				ours := &session{}
 				if test.joining {
 					ours.offer, ours.joining = &offer{}, waits("for the peer")

@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 const ms = time.Millisecond
@@ -104,7 +103,7 @@ func TestRoundTripOfAPeerIsToldAndForgotten(t *testing.T) {
 	}
 	w.expectGauge(0.010)
 
-	w.links.link.info.RoundTrip = 50 * ms
+	w.roundTrip = 50 * ms
 	w.clock.Step(time.Hour)
 	w.reconcile()
 	w.expectGauge(0.020)
@@ -112,14 +111,14 @@ func TestRoundTripOfAPeerIsToldAndForgotten(t *testing.T) {
 		t.Errorf("got %v and %v", status.RoundTripTime, status.RoundTripDeviation)
 	}
 
-	w.links.err = peers.ErrCredentialsMissing
+	w.remote.RemoveCredentials()
 	w.clock.Step(time.Hour)
 	w.reconcile()
 	w.expectGauge(0)
 	if status := w.peer().Status; status.RoundTripTime != nil || status.RoundTripDeviation != nil {
 		t.Errorf("without a link there is still %v and %v", status.RoundTripTime, status.RoundTripDeviation)
 	}
-	w.links.err = nil
+	w.joinBy("their-invitation")
 	w.clock.Step(time.Hour)
 	w.reconcile()
 	w.expectGauge(0.050)

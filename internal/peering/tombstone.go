@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -161,7 +162,7 @@ func (c *tombstoneStep) serve(ctx context.Context, ns *corev1.Namespace, peer *v
 func (c *tombstoneStep) deliver(ctx context.Context, peer *v1alpha1.Peer, clusterID, invitation string) bool {
 	log := ctrl.LoggerFrom(ctx).WithValues("peer", peer.Name)
 	text, err := c.statement(clusterID, invitation)
-	var link Link
+	var link *peers.Link
 	if err == nil {
 		link, err = c.links.Ensure(ctx, peer)
 	}

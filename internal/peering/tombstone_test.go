@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/peers"
 )
 
 // stone returns the tombstone, after it was checked that nothing else is left.
@@ -90,7 +89,7 @@ func TestForcedPartingLeavesATombstone(t *testing.T) {
 			if peer.HasRole(provider) {
 				w.linked()
 			}
-			w.links.link.err, w.links.link.refuse = peers.ErrUnreachable, peers.ErrUnreachable
+			w.remote.Refuse("", noAnswer)
 			w.partBy(v1alpha1.PartingForced)
 			w.finish()
 
@@ -110,7 +109,7 @@ func TestForcedPartingLeavesATombstone(t *testing.T) {
 
 func TestForcedPartingOfAStrangerLeavesNothing(t *testing.T) {
 	w := newWorld(t, peerOf(v1alpha1.RoleProvider, v1alpha1.RoleConsumer))
-	w.links.err = peers.ErrCredentialsMissing
+	w.remote.RemoveCredentials()
 	w.reconcile()
 	w.partBy(v1alpha1.PartingForced)
 	w.finish()
@@ -124,7 +123,7 @@ func TestForgottenPeerLeavesNothing(t *testing.T) {
 	w.reconcile()
 	w.joins()
 	w.linked()
-	w.links.link.err, w.links.link.refuse = peers.ErrUnreachable, peers.ErrUnreachable
+	w.remote.Refuse("", noAnswer)
 	w.partBy(v1alpha1.PartingForgotten)
 	w.finish()
 	if w.exists("", tenant, &corev1.Namespace{}) {

@@ -47,7 +47,7 @@ func TestPeerIsProbedAtOnceWhenItsNodeIsCutOff(t *testing.T) {
 		t.Fatalf("asked %d times though nothing is urgent", asked)
 	}
 
-	w.links.link.err = fmt.Errorf("%w: cut", peers.ErrUnreachable)
+	w.remote.Refuse(readInfo, noAnswer)
 	w.nodeShows(v1alpha1.ReasonDisconnected)
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReachable, no, v1alpha1.ReasonUnreachable)
@@ -55,7 +55,7 @@ func TestPeerIsProbedAtOnceWhenItsNodeIsCutOff(t *testing.T) {
 		t.Errorf("asked %d times though both agree that the peer is away", asked)
 	}
 
-	w.links.link.err = nil
+	w.remote.Refuse(readInfo, nil)
 	w.nodeShows("KubeletReady")
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReachable, yes, v1alpha1.ReasonReady)
@@ -99,11 +99,17 @@ func TestOnlySomeChangesOfANodeCount(t *testing.T) {
 
 func TestPeerThatExceedsItsBudgetSaysSoUntilThatIsOver(t *testing.T) {
 	const atNode = "Nothing more is taken from the peer: ask its administrator"
-	tooMuch := fmt.Errorf("%w: ask its administrator what it has there for this cluster", peers.ErrOverBudget)
+	few := &peers.Subject{Example: &corev1.ConfigMap{}, MostObjects: 1}
 	tests := map[string]struct{ begin, end func(w *world) }{
 		"in the manager": {
-			func(w *world) { w.links.over = tooMuch },
-			func(w *world) { w.links.over = nil },
+			func(w *world) {
+				w.away.Put(configMap(there, "too-much"))
+				w.links.Link(w.peer()).Follow(few, there)
+			},
+			func(w *world) {
+				w.away.Remove(configMap(there, "too-much"))
+				w.remote.Heal() // all is read again
+			},
 		},
 		"in the kubelet": {
 			func(w *world) { w.nodeShowsBecause(v1alpha1.ReasonOverBudget, atNode) },

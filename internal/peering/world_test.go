@@ -29,6 +29,8 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
+	"github.com/hanse-dev/hanse/internal/testkit"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -38,8 +40,10 @@ type world struct {
 	client   client.WithWatch
 	clock    *clocktesting.FakeClock
 	recorder *recorder
-	links    *fakeLinks // a peer that answers as it is told
-	provider *provider  // or a provider that does what a provider does
+	links    *peerstest.World
+	away     *testkit.Cluster // the peer's cluster
+	remote   *peerstest.Peer  // the way there
+	provider *provider        // what does there what a provider does, if something does
 	config   Config
 	pick     func(*Controller)     // the steps that are done, all by default
 	ahead    time.Duration         // how far our clock is ahead of the API server's
@@ -55,6 +59,10 @@ type world struct {
 	managed  []metav1.ManagedFieldsEntry // of the Peer
 	applied  []string                    // who has written the status of the Peer, and whether something
 	noRights func() bool                 // in the tenant namespace, but for bindings
+
+	stopwatch           *clocktesting.FakeClock // by which links measure times
+	roundTrip, transfer time.Duration           // how long it takes the peer to introduce itself, and to send a sample
+	wait                chan struct{}           // until which there is no introduction
 	*Controller
 }
 
@@ -62,6 +70,9 @@ var (
 	ourKey   = ed25519.NewKeyFromSeed([]byte("the key of the cluster in Lubeck"))
 	theirKey = ed25519.NewKeyFromSeed([]byte("the key of the one in Hamburg   "))
 )
+
+// hamburg is what the peer says of itself.
+var hamburg = peers.ClusterInfo{ClusterID: "c-hamburg", Version: "v0.1.0"}
 
 // theirTombstone is the statement of the peer that it has parted from us.
 func theirTombstone(t *testing.T, key ed25519.PrivateKey, invitation string) string {
@@ -121,15 +132,14 @@ func emptyWorld(t *testing.T, pick func(*Controller), objects ...client.Object) 
 	t.Helper()
 	w := &world{
 		t: t, clock: clocktesting.NewFakeClock(start), recorder: &recorder{}, pick: pick, limit: -1, tokens: map[string]boundToken{},
-		config: Config{ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0"},
+		config: Config{ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0"}, roundTrip: 10 * time.Millisecond,
 	}
-	w.links = &fakeLinks{link: &fakeLink{info: peers.ClusterInfo{
-		ClusterID: "c-hamburg", Version: "v0.1.0", RoundTrip: 10 * time.Millisecond,
-	}}}
-	w.links.link.links = w.links
 	w.client = fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.Peer{}, &v1alpha1.PeeringClaim{}).WithInterceptorFuncs(w.interceptors()).Build()
-	w.links.link.connect(testScheme())
+	w.connect(nil)
+	w.lead(w.away.Client)
+	w.introduces(hamburg)
+	w.away.Put(claim(there))
 	return w
 }
 
@@ -137,11 +147,8 @@ func emptyWorld(t *testing.T, pick func(*Controller), objects ...client.Object) 
 func (w *world) restart() {
 	w.limit = -1
 	w.config.Clock = w.clock
-	var links Links = w.links
-	if w.provider != nil {
-		links = w.provider
-	}
-	w.Controller = New(w.config, w.client, w.client, links, w.recorder)
+	w.links.Links.Close("hamburg")
+	w.Controller = New(w.config, w.client, w.client, w.links.Links, w.recorder)
 	if err := w.deps.config.Validate(); err != nil {
 		w.t.Fatal(err)
 	}

@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,15 +38,20 @@ type World struct {
 	t       testing.TB
 	scheme  *runtime.Scheme
 	secrets client.Client // what our cluster knows of links
+	reads   atomic.Int64  // how often that was read for links
 	mu      sync.Mutex
 	byURL   map[string]*Peer // URL of the API server → the peer
 }
 
-// New returns links that lead nowhere yet. The configuration may be empty: what it must have is filled in.
+// New returns links that lead nowhere yet. The configuration may be empty: what it must have is filled in. If it has Local,
+// links find their credentials there, and those that Peers store count for nothing.
 func New(t testing.TB, scheme *runtime.Scheme, config peers.Config) *World {
 	t.Helper()
 	w := &World{t: t, scheme: scheme, secrets: fake.NewClientBuilder().WithScheme(scheme).Build(), byURL: map[string]*Peer{}}
-	config.Local, config.Scheme = w.secrets, scheme
+	if config.Local == nil {
+		config.Local = w.secrets
+	}
+	config.Local, config.Scheme = &countingReader{config.Local, &w.reads}, scheme
 	config.Dial = func(server string) (*peers.Transport, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -68,6 +75,21 @@ func New(t testing.TB, scheme *runtime.Scheme, config peers.Config) *World {
 	return w
 }
 
+// CredentialReads returns how often links have looked at credentials.
+func (w *World) CredentialReads() int { return int(w.reads.Load()) }
+
+// A countingReader counts what is read.
+type countingReader struct {
+	client.Reader
+	reads *atomic.Int64
+}
+
+// Get implements client.Reader.
+func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	c.reads.Add(1)
+	return c.Reader.Get(ctx, key, o, opts...)
+}
+
 // A Peer is a cluster at the other end of a link. Its Client must be used for all writes that mirrors are to show.
 type Peer struct {
 	// Client reads and writes at the peer, as links to it do.
@@ -76,11 +98,18 @@ type Peer struct {
 	REST *rest.Config
 	HTTP *http.Client
 
-	world  *World
-	name   string
-	joined int
+	world   *World
+	name    string
+	cluster client.WithWatch
+	joined  int
+
+	invitation string // by which we joined last
 
 	mu     sync.Mutex
+	asked  map[string]int // request, as text → how often there was one
+	hooks  []func(Request) error
+	refuse []refusal
+	tokens func(*authenticationv1.TokenRequest) error
 	feeds  []openFeed
 	err    error // why nothing can be read
 	silent bool  // nothing is answered, so that mirrors do not sync
@@ -105,19 +134,27 @@ func (p *Peer) open() []openFeed {
 // tenant namespace there.
 func (w *World) Add(name, tenantNamespace string, cluster client.WithWatch) *Peer {
 	w.t.Helper()
-	p := &Peer{world: w, name: name, REST: &rest.Config{}, HTTP: &http.Client{}}
-	p.Client = p.Mirrored(cluster)
-	w.mu.Lock()
-	w.byURL[p.url()] = p
-	w.mu.Unlock()
+	p := w.Serve(name, cluster)
 	p.Rejoin(tenantNamespace)
 	return p
 }
 
+// Serve is Add of a cluster for which we have no credentials yet.
+func (w *World) Serve(name string, cluster client.WithWatch) *Peer {
+	p := &Peer{
+		world: w, name: name, cluster: cluster, REST: &rest.Config{}, HTTP: &http.Client{}, asked: map[string]int{},
+	}
+	p.Client = interceptor.NewClient(cluster, p.mirrored(p.ask))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byURL[p.URL()] = p
+	return p
+}
+
 // Mirrored returns a client that writes by the given one, and whose writes mirrors show. It is for what the test itself
-// writes at the peer.
+// writes at the peer, which is never refused.
 func (p *Peer) Mirrored(cluster client.WithWatch) client.WithWatch {
-	return interceptor.NewClient(cluster, p.mirrored())
+	return interceptor.NewClient(cluster, p.mirrored(func(Request) error { return nil }))
 }
 
 // Link returns the link to the peer, which it makes if need be.
@@ -130,7 +167,8 @@ func (w *World) Link(peer *v1alpha1.Peer) *peers.Link {
 	return link
 }
 
-func (p *Peer) url() string { return "https://" + p.name + ".example" }
+// URL is where the API server is.
+func (p *Peer) URL() string { return "https://" + p.name + ".example" }
 
 func (p *Peer) secret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(p.name), Name: v1alpha1.LinkSecret}}
@@ -140,6 +178,13 @@ func (p *Peer) secret() *corev1.Secret {
 func (p *Peer) Rejoin(tenantNamespace string) {
 	p.world.t.Helper()
 	p.joined++
+	p.JoinBy(tenantNamespace, fmt.Sprintf("%08d", p.joined))
+}
+
+// JoinBy replaces our credentials by those that the invitation of that id gave us.
+func (p *Peer) JoinBy(tenantNamespace, invitation string) {
+	p.world.t.Helper()
+	p.invitation = invitation
 	p.store(tenantNamespace, Token)
 }
 
@@ -156,13 +201,19 @@ const Token = "ours"
 func (p *Peer) store(tenantNamespace, token string) {
 	p.world.t.Helper()
 	data, err := peers.Credentials{
-		Servers: []string{p.url()}, Namespace: tenantNamespace, Token: token, Invitation: fmt.Sprintf("%08d", p.joined),
+		Servers: []string{p.URL()}, Namespace: tenantNamespace, Token: token, Invitation: p.invitation,
 	}.SecretData()
 	if err != nil {
 		p.world.t.Fatal(err)
 	}
+	p.Store(data)
+}
+
+// Store puts the data into the Secret with our credentials, whatever it is.
+func (p *Peer) Store(data map[string][]byte) {
+	p.world.t.Helper()
 	secret := p.secret()
-	_, err = controllerutil.CreateOrUpdate(p.world.t.Context(), p.world.secrets, secret, func() error {
+	_, err := controllerutil.CreateOrUpdate(p.world.t.Context(), p.world.secrets, secret, func() error {
 		secret.Data = data
 		return nil
 	})
@@ -267,7 +318,7 @@ func (p *Peer) fill(feed *peers.Feed) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	options := &client.ListOptions{Namespace: feed.Namespace(), LabelSelector: feed.Subject().Labels}
-	if err := p.Client.List(context.Background(), list, options); err != nil { //nolint:forbidigo // nothing is waited for
+	if err := p.cluster.List(context.Background(), list, options); err != nil { //nolint:forbidigo // nothing is waited for
 		p.world.t.Errorf("list %s at peer %s: %v", gvk.Kind, p.name, err)
 	}
 	var objects []client.Object
@@ -286,7 +337,7 @@ func (p *Peer) read(feed *peers.Feed, key types.NamespacedName) (client.Object, 
 	if !ok {
 		return nil, false
 	}
-	if err := p.Client.Get(context.Background(), key, object); err != nil { //nolint:forbidigo // nothing is waited for
+	if err := p.cluster.Get(context.Background(), key, object); err != nil { //nolint:forbidigo // nothing is waited for
 		return nil, false
 	}
 	selected := feed.Subject().Labels
