@@ -160,7 +160,11 @@ func (c *cluster) configMap(t *testing.T, name string, labels, data map[string]s
 // next story must not find terms that still change.
 func (c *cluster) prices(t *testing.T, core string) {
 	t.Helper()
+	list := c.configMap(t, "hanse-prices", nil, map[string]string{"currency": "EUR", "cpu": core})
 	t.Cleanup(func() {
+		if err := c.Delete(context.Background(), list); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
 		eventuallyAfter(t, c.Name+" offers lubeck what it has for nothing again", func(ctx context.Context) error {
 			ad, err := c.offerFor(ctx, lubeck)
 			if err == nil && ad.Spec.Prices != nil {
@@ -169,7 +173,6 @@ func (c *cluster) prices(t *testing.T, core string) {
 			return err
 		})
 	})
-	c.configMap(t, "hanse-prices", nil, map[string]string{"currency": "EUR", "cpu": core})
 }
 
 // policy puts a module in force that answers the question.
