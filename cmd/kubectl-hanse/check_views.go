@@ -112,6 +112,8 @@ func checkCondition(about subject, peer *v1alpha1.Peer, condition metav1.Conditi
 	found := strings.TrimSuffix(condition.Reason+": "+condition.Message, ": ")
 	fix := "the message says what to do; all of it: kubectl hanse status " + peer.Name
 	switch {
+	case condition.Status == metav1.ConditionTrue && slices.Contains(refusals, condition.Reason):
+		return about.warning(found, fix) // a session stands, beside an invitation that was not used
 	case condition.Status == metav1.ConditionTrue:
 		return about.ok("%s", orElse(condition.Message, condition.Reason))
 	case condition.Type == v1alpha1.ConditionConnected, condition.Status == metav1.ConditionUnknown,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -135,6 +136,7 @@ type joining struct {
 	system     string // the namespace of Hanse
 	now        time.Time
 	told       *progress
+	before     *v1alpha1.Peer // as it was before this attempt has changed it, nil if it was not there
 }
 
 // newJoining reads an invitation.
@@ -145,8 +147,7 @@ func newJoining(text string, now time.Time) (*joining, error) {
 	}
 	if !invitation.Expires.After(now) {
 		return nil, fmt.Errorf("the invitation has expired (%s): ask %s for another one, `kubectl hanse invite %s --renew`",
-			invitation.Expires.UTC().Format(time.RFC3339), invitation.ClusterID,
-			strings.TrimPrefix(invitation.Namespace, v1alpha1.TenantNamespacePrefix))
+			invitation.Expires.UTC().Format(time.RFC3339), invitation.ClusterID, nameThere(invitation.Namespace))
 	}
 	return &joining{joinFlags: &joinFlags{}, text: text, invitation: invitation, now: now}, nil
 }
@@ -244,6 +245,9 @@ func doJoin(ctx context.Context, command *cobra.Command, c client.Client, j *joi
 	if err := j.choose(ctx, c); err != nil {
 		return err
 	}
+	if err := j.welcome(ctx, c); err != nil {
+		return err
+	}
 	before, err := j.write(ctx, c)
 	if err != nil {
 		return err
@@ -252,10 +256,40 @@ func doJoin(ctx context.Context, command *cobra.Command, c client.Client, j *joi
 		return say(command, "This cluster joins %s: see `kubectl hanse status %s`.\n", j.name(), j.name())
 	}
 	peer, err := j.await(ctx, c, before)
+	if errors.Is(err, errNotAccepted) {
+		return errors.Join(err, j.takeBack(ctx, c))
+	}
 	if err != nil {
 		return err
 	}
 	return j.tell(command, ours, peer)
+}
+
+// welcome reports whether the provider would use the invitation, as far as that is known here: one that knows this cluster
+// under a name does not take it in under another.
+func (j *joining) welcome(ctx context.Context, c client.Client) error {
+	link, err := tenantSecret(ctx, c, j.name(), v1alpha1.LinkSecret)
+	if err != nil || link == nil {
+		return err
+	}
+	peer, err := readPeer(ctx, c, j.name())
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	held, err := peers.ParseCredentials(link.Data)
+	lives := err == nil && held.Invitation != "" && meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionAuthenticated)
+	if !lives || held.Namespace == j.invitation.Namespace {
+		return nil
+	}
+	known, meant := nameThere(held.Namespace), nameThere(j.invitation.Namespace)
+	return fmt.Errorf("%s knows this cluster as Peer %s, and the invitation is for its Peer %s: it would be refused, and nothing was "+
+		"changed. This cluster is joined already; for a new session, ask there for `kubectl hanse invite %s --renew`. For another "+
+		"cluster, join there (see --context)", j.invitation.ClusterID, known, meant, known)
+}
+
+// nameThere is what a provider calls the cluster that the tenant namespace is for.
+func nameThere(namespace string) string {
+	return strings.TrimPrefix(namespace, v1alpha1.TenantNamespacePrefix)
 }
 
 // write makes what the manager needs in order to use the invitation, and returns the Peer's condition Session from before.
@@ -270,6 +304,9 @@ func (j *joining) write(ctx context.Context, c client.Client) (*metav1.Condition
 	}
 	peer := blankPeer(j.name())
 	err = write(ctx, c, peer, func() error {
+		if j.before = nil; peer.ResourceVersion != "" {
+			j.before = peer.DeepCopy()
+		}
 		if err := j.allowed(peer); err != nil || joined || stored {
 			return err
 		}
@@ -322,6 +359,31 @@ func putTenantSecret(ctx context.Context, c client.Client, peer, name string, da
 	})
 }
 
+// errNotAccepted ends a join that cannot succeed.
+var errNotAccepted = errors.New("the invitation was not accepted")
+
+// takeBack leaves a Peer that was there before as it was. One that was made for the invitation stays, and says what became of
+// it.
+func (j *joining) takeBack(ctx context.Context, c client.Client) error {
+	if j.before == nil || len(j.before.Spec.Roles) == 0 {
+		return nil
+	}
+	offered, err := tenantSecret(ctx, c, j.name(), v1alpha1.JoinSecret)
+	if err != nil {
+		return err
+	}
+	if offered != nil && string(offered.Data[v1alpha1.InvitationToken]) == j.text {
+		err := c.Delete(ctx, offered, client.Preconditions{UID: &offered.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("take the invitation out of Secret %s: %w", client.ObjectKeyFromObject(offered), err)
+		}
+	}
+	return changePeer(ctx, c, j.name(), func(peer *v1alpha1.Peer) {
+		peer.Spec.Roles = j.before.Spec.Roles
+		delete(peer.Annotations, v1alpha1.AnnotationJoin)
+	})
+}
+
 // refusals are the reasons of condition Session with which the invitation will not be used, however long one waits.
 var refusals = []string{
 	v1alpha1.ReasonKeyMismatch, v1alpha1.ReasonClusterIDMismatch, v1alpha1.ReasonClusterIDTaken,
@@ -346,8 +408,8 @@ func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Con
 		case joined && (isReady(peer, j.told) || !j.mutually() && isProvider(peer)):
 			return true, nil
 		case joined, session == nil, before != nil && session.Reason == before.Reason && session.Message == before.Message:
-		case session.Status == metav1.ConditionFalse && slices.Contains(refusals, session.Reason):
-			return false, install.Final(fmt.Errorf("the invitation of %s was not accepted%s", j.invitation.ClusterID, because(session)))
+		case slices.Contains(refusals, session.Reason):
+			return false, install.Final(fmt.Errorf("%w by %s%s", errNotAccepted, j.invitation.ClusterID, because(session)))
 		default:
 			before = nil
 			j.told.tell(session.Message)
