@@ -2,6 +2,7 @@ package offload
 
 import (
 	"encoding/json"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
@@ -382,5 +383,22 @@ func TestAddressMap(t *testing.T) {
 	}
 	if _, ok := (AddressMap{}).Map(netip.MustParseAddr("10.0.0.1")); ok {
 		t.Error("the zero map maps")
+	}
+}
+
+func TestToBeMadeAgainIsARestart(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pod := &corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}},
+		ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "runs", State: running, RestartCount: 2},
+			{Name: "never ran"},
+			{Name: "absurd", State: running, RestartCount: math.MaxInt32},
+		},
+		EphemeralContainerStatuses: []corev1.ContainerStatus{{Name: "debug", State: running}},
+	}
+	want := map[string]int32{"init": 1, "runs": 7, "absurd": math.MaxInt32}
+	if diff := cmp.Diff(want, AddRestarts(map[string]int32{"runs": 4}, pod)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -217,10 +217,10 @@ func TestRestartsOfEveryKindOfContainerAreKept(t *testing.T) {
 		want                   map[string]int32
 	}{
 		{"first", 1, 3, 0, map[string]int32{"sidecar": 1, "c": 3, "debug": 0}},
-		{"first", 1, 2, 0, map[string]int32{"sidecar": 1, "c": 3, "debug": 0}}, // its kubelet forgot
-		{"second", 0, 0, 0, map[string]int32{"sidecar": 1, "c": 3, "debug": 0}},
-		{"second", 2, 1, 1, map[string]int32{"sidecar": 3, "c": 4, "debug": 1}},
-		{"third", 1, 0, 0, map[string]int32{"sidecar": 4, "c": 4, "debug": 1}},
+		{"first", 1, 2, 0, map[string]int32{"sidecar": 1, "c": 3, "debug": 0}},  // its kubelet forgot
+		{"second", 0, 0, 0, map[string]int32{"sidecar": 2, "c": 4, "debug": 0}}, // to be made again is a restart
+		{"second", 2, 1, 1, map[string]int32{"sidecar": 4, "c": 5, "debug": 1}},
+		{"third", 1, 0, 0, map[string]int32{"sidecar": 6, "c": 6, "debug": 1}},
 	} {
 		pod := remotePod(func(pod *corev1.Pod) { counts(pod, step.init, step.container, step.debug) })
 		pod.UID = step.uid

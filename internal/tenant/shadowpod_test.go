@@ -127,7 +127,7 @@ func TestPodDeletedBySomebodyIsRemade(t *testing.T) {
 	s.run()
 	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
 	status := s.shadow().Status
-	if second := s.pod().UID; second == first || status.PodUID != second || status.Recreations != 1 || status.Restarts["c"] != 2 {
+	if second := s.pod().UID; second == first || status.PodUID != second || status.Recreations != 1 || status.Restarts["c"] != 3 {
 		t.Errorf("got pod %s after %s, status %+v", second, first, status)
 	}
 	testkit.ExpectCondition(s, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")

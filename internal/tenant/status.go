@@ -209,9 +209,7 @@ func (d *decision) put(status *corev1.PodStatus) {
 
 // everStarted says whether a container of the pod has run: one that a kubelet refused has not.
 func everStarted(status *corev1.PodStatus) bool {
-	return slices.ContainsFunc(offload.ContainerStatuses(status), func(c *corev1.ContainerStatus) bool {
-		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
-	})
+	return slices.ContainsFunc(offload.ContainerStatuses(status), offload.Started)
 }
 
 // mirror shows a condition of the pod as one of the record.
