@@ -29,7 +29,7 @@ func newChecker(t *testing.T, objects ...client.Object) *checker {
 		{Kind: "MutatingAdmissionPolicy"}, {Kind: "ValidatingAdmissionPolicy"},
 	}}
 	return &checker{
-		client: newWorld(t, objects...).client, namespace: v1alpha1.SystemNamespace, ours: "v0.1.0",
+		client: newWorld(t, objects...).client, system: v1alpha1.SystemNamespace, ours: "v0.1.0",
 		now:   func() time.Time { return now },
 		reach: func(context.Context, string) error { return nil },
 		discovery: &fakediscovery.FakeDiscovery{

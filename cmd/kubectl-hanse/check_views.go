@@ -235,10 +235,14 @@ func avoidsVirtualNodes(pod *corev1.PodSpec) bool {
 	})
 }
 
-// checkOffloadings checks that the namespaces that users offload are.
-func (s *snapshot) checkOffloadings(about subject) []finding {
-	findings := each(s.offloadings.Items, checkOffloading)
-	if all := len(s.offloadings.Items); all > len(findings) {
+// checkOffloadings checks that the namespaces that users offload are, or one of them.
+func (s *snapshot) checkOffloadings(about subject, namespace string) []finding {
+	offloadings := s.offloadingsOf(namespace)
+	if namespace != "" && len(offloadings) == 0 {
+		return about.skipped("namespace " + namespace + " is not offloaded")
+	}
+	findings := each(offloadings, checkOffloading)
+	if all := len(offloadings); all > len(findings) {
 		return append(about.ok("ready: %d of %d", all-len(findings), all), findings...)
 	}
 	return findings

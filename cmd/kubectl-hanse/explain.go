@@ -33,7 +33,7 @@ func newExplainCommand(global *globalFlags) *cobra.Command {
 }
 
 func newExplainPodCommand(global *globalFlags) *cobra.Command {
-	namespace, output := "", ""
+	output := ""
 	command := &cobra.Command{
 		Use:   "pod NAME",
 		Short: "Say where a pod runs, why there, and what is wrong if something is",
@@ -45,7 +45,7 @@ func newExplainPodCommand(global *globalFlags) *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error {
 			return global.within(command, 30*time.Second, func(ctx context.Context, c *connection) error {
 				now := clock.RealClock{}.Now()
-				seen, err := observePod(ctx, c.client, client.ObjectKey{Namespace: orElse(namespace, c.namespace), Name: args[0]}, now)
+				seen, err := observePod(ctx, c.client, client.ObjectKey{Namespace: c.namespace, Name: args[0]}, now)
 				if err != nil {
 					return err
 				}
@@ -53,8 +53,6 @@ func newExplainPodCommand(global *globalFlags) *cobra.Command {
 			})
 		},
 	}
-	// It hides the flag of the same name by which other verbs find Hanse.
-	command.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the pod; by default that of the context")
 	command.Flags().VarP(oneOf(&output, "json", "yaml"), "output", "o", "json or yaml; by default text")
 	return command
 }

@@ -12,6 +12,7 @@ import (
 	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
 	"github.com/hanse-dev/hanse/internal/version"
 )
@@ -94,7 +95,10 @@ func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags
 	if err != nil {
 		return err
 	}
-	options := install.Options{Namespace: global.namespace, Version: version.Version, Values: values}
+	if global.namespace != "" {
+		return errors.New("--namespace does not say where Hanse is to be installed: say --hanse-namespace " + global.namespace)
+	}
+	options := install.Options{Namespace: orElse(global.system, v1alpha1.SystemNamespace), Version: version.Version, Values: values}
 	if flags.dry() {
 		manifest, err := install.Render(options)
 		if err != nil {
@@ -106,7 +110,8 @@ func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags
 		}
 		return printObjects(command.OutOrStdout(), objects...)
 	}
-	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+	return global.withHanse(command, flags.timeout, func(ctx context.Context, c *connection, system string) error {
+		options.Namespace = system
 		return doInstall(ctx, command, c, options, flags.wait)
 	})
 }
@@ -147,8 +152,8 @@ func newUninstallCommand(global *globalFlags) *cobra.Command {
   kubectl hanse uninstall --force`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return global.within(command, timeout, func(ctx context.Context, c *connection) error {
-				removal.Namespace = global.namespace
+			return global.withHanse(command, timeout, func(ctx context.Context, c *connection, system string) error {
+				removal.Namespace = system
 				if err := c.cluster(command).Remove(ctx, removal); err != nil {
 					return err
 				}
@@ -190,8 +195,8 @@ func newVersionCommand(global *globalFlags) *cobra.Command {
 			found := versions{Client: version.Version}
 			var err error
 			if !clientOnly {
-				err = global.within(command, 10*time.Second, func(ctx context.Context, c *connection) error {
-					seen := take(ctx, c.client, scope{system: global.namespace}, time.Time{}, partInfo)
+				err = global.withHanse(command, 10*time.Second, func(ctx context.Context, c *connection, system string) error {
+					seen := take(ctx, c.client, scope{system: system}, time.Time{}, partInfo)
 					found.Server, found.ClusterID = seen.version, seen.clusterID
 					if err := seen.err(partInfo); err != nil || seen.version != "" {
 						return err

@@ -100,7 +100,7 @@ func runJoin(command *cobra.Command, global *globalFlags, flags *joinFlags, args
 	if err != nil {
 		return err
 	}
-	j.joinFlags, j.system = flags, global.namespace
+	j.joinFlags = flags
 	if flags.dry() {
 		command.PrintErr(j.oneDirection())
 		peer := blankPeer(j.name())
@@ -108,7 +108,8 @@ func runJoin(command *cobra.Command, global *globalFlags, flags *joinFlags, args
 		j.put(peer, nil)
 		return printObjects(command.OutOrStdout(), withSecret(peer, v1alpha1.JoinSecret, j.data())...)
 	}
-	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+	return global.withHanse(command, flags.timeout, func(ctx context.Context, c *connection, system string) error {
+		j.system = system
 		return doJoin(ctx, command, c.client, j)
 	})
 }

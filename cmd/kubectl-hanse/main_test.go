@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,14 +13,19 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 func TestEveryVerbExplainsItself(t *testing.T) {
@@ -61,6 +68,7 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 		"install with another kind of dry run": {"install", "--dry-run=server"},
 		"install that prints without dry run":  {"install", "-o", "yaml"},
 		"install with a value that is none":    {"install", "--dry-run=client", "--set", "kubernetes=1"},
+		"install in a namespace of users":      {"install", "--dry-run=client", "-n", "elsewhere"},
 		"install with an id that is none":      {"install", "--dry-run=client", "--cluster-id", "Lübeck"},
 		"status as XML":                        {"status", "-o", "xml"},
 		"table in an order that is none":       {"table", "--sort", "beauty"},
@@ -80,7 +88,7 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 
 func TestDryRunPrintsEverything(t *testing.T) {
 	out, err := run(t, "install", "--dry-run=client", "-o", "yaml", "--cluster-id", "lubeck", "--image", "example.com:5000/h@sha256:abc",
-		"-n", "elsewhere", "--set", "manager.replicas=2")
+		"--hanse-namespace", "elsewhere", "--set", "manager.replicas=2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +98,54 @@ func TestDryRunPrintsEverything(t *testing.T) {
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q", want)
+		}
+	}
+}
+
+func TestHanseIsFoundWhereverItIs(t *testing.T) {
+	manager := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "elsewhere", Name: "hanse-manager", Labels: map[string]string{install.PartOfLabel: install.PartOf},
+	}}
+	resource := schema.GroupResource{Resource: "serviceaccounts"}
+	for name, test := range map[string]struct {
+		global  globalFlags
+		objects []client.Object
+		err     error // of looking for it
+		want    string
+	}{
+		"it is named":               {global: globalFlags{system: "named"}, objects: []client.Object{manager}, want: "named"},
+		"it is found by its label":  {global: globalFlags{namespace: "shop"}, objects: []client.Object{manager}, want: "elsewhere"},
+		"it is not installed":       {want: v1alpha1.SystemNamespace},
+		"nobody may look for it":    {err: apierrors.NewForbidden(resource, "", nil), want: v1alpha1.SystemNamespace},
+		"the cluster has no answer": {err: apierrors.NewInternalError(errors.New("later"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := interceptor.NewClient(newWorld(t, test.objects...).client, interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					return cmp.Or(test.err, c.List(ctx, list, options...))
+				},
+			})
+			found, err := test.global.hanseIn(soon(t), c)
+			if found != test.want || (err != nil) != (test.want == "") {
+				t.Errorf("found %q, %v, want %q", found, err, test.want)
+			}
+		})
+	}
+}
+
+func TestANamespaceIsNamedAsInKubectl(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["lubeck"] = &clientcmdapi.Cluster{Server: "https://203.0.113.7:6443"}
+	config.Contexts["lubeck"] = &clientcmdapi.Context{Cluster: "lubeck", Namespace: "of-the-context"}
+	config.CurrentContext = "lubeck"
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	for named, want := range map[string]string{"": "of-the-context", "shop": "shop"} {
+		c, err := (&globalFlags{kubeconfig: file, namespace: named}).connect()
+		if err != nil || c.namespace != want {
+			t.Errorf("-n %q is about namespace %q (%v), want %q", named, c.namespace, err, want)
 		}
 	}
 }

@@ -282,6 +282,13 @@ func clusterOf(o *v1alpha1.NamespaceOffloading, peer string) *v1alpha1.ClusterOf
 	return find(o.Status.Clusters, func(c *v1alpha1.ClusterOffloading) bool { return c.Peer == peer })
 }
 
+// offloadingsOf are the offloading of a namespace, or of all if none is named.
+func (s *snapshot) offloadingsOf(namespace string) []v1alpha1.NamespaceOffloading {
+	return slices.DeleteFunc(slices.Clone(s.offloadings.Items), func(o v1alpha1.NamespaceOffloading) bool {
+		return namespace != "" && o.Namespace != namespace
+	})
+}
+
 // table is the exchange table, made of our copies of what the providers advertise. What we offer to a peer lies beside
 // its copy, under our own cluster id, and is no row.
 func (s *snapshot) table() exchange.Table {

@@ -30,11 +30,12 @@ func newStatusCommand(global *globalFlags) *cobra.Command {
 		Example: `  kubectl hanse status
   kubectl hanse status -o wide
   kubectl hanse status hamburg
+  kubectl hanse status -n shop
   kubectl hanse status -o json | jq '.peers[] | select(.ready == false) | .reason'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return global.within(command, 30*time.Second, func(ctx context.Context, c *connection) error {
-				found, err := observe(ctx, c.client, global.namespace, clock.RealClock{}.Now())
+			return global.withHanse(command, 30*time.Second, func(ctx context.Context, c *connection, system string) error {
+				found, err := observe(ctx, c.client, system, global.namespace, clock.RealClock{}.Now())
 				if err != nil {
 					return err
 				}
@@ -57,6 +58,7 @@ type overview struct {
 	Namespaces []namespaceStatus `json:"namespaces"`
 	Broken     []brokenPolicy    `json:"brokenPolicies,omitempty"`
 	Hidden     []string          `json:"hidden,omitempty"` // what the user may not see
+	about      string            // the namespace that was asked about, "" for all
 }
 
 // peerStatus is one peer. Node and Offer are of what it provides, Access, Limits, OfferedToIt, Twins and Guests of what it
@@ -148,7 +150,9 @@ type namespaceStatus struct {
 	Clusters []v1alpha1.ClusterOffloading `json:"clusters,omitempty"`
 }
 
-func observe(ctx context.Context, c client.Client, system string, now time.Time) (overview, error) {
+// observe looks at the cluster whose Hanse is in that namespace, and at the offloading of one namespace, or of all if none
+// is named.
+func observe(ctx context.Context, c client.Client, system, namespace string, now time.Time) (overview, error) {
 	parts := []part{partInfo, partPolicies, partPeers, partOffers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
 	s := take(ctx, c, scope{system: system}, now, parts...)
 	hidden, err := s.errButHidden(parts...)
@@ -157,13 +161,14 @@ func observe(ctx context.Context, c client.Client, system string, now time.Time)
 	}
 	found := overview{
 		ClusterID: s.clusterID, Version: s.version, Peers: []peerStatus{}, Namespaces: []namespaceStatus{},
-		Broken: brokenPolicies(s.policies), Hidden: hidden,
+		Broken: brokenPolicies(s.policies), Hidden: hidden, about: namespace,
 	}
 	for i := range s.peers.Items {
 		found.Peers = append(found.Peers, s.statusOf(&s.peers.Items[i]))
 	}
-	for i := range s.offloadings.Items {
-		o := &s.offloadings.Items[i]
+	offloadings := s.offloadingsOf(namespace)
+	for i := range offloadings {
+		o := &offloadings[i]
 		found.Namespaces = append(found.Namespaces, namespaceStatus{
 			o.Namespace, o.Spec.Strategy, readinessOf(o.Status.Conditions), unplaced(o), o.Status.Clusters,
 		})
@@ -227,7 +232,7 @@ func printStatus(to io.Writer, found overview, output string) error {
 		d.printf("Cluster %s, Hanse %s\n\n", orElse(found.ClusterID, none), orElse(found.Version, none))
 		printPeers(d, found.Peers, output == "wide")
 		d.printf("\n")
-		printNamespaces(d, found.Namespaces)
+		printNamespaces(d, found.Namespaces, found.about)
 		printBroken(d, found.Broken)
 		if len(found.Hidden) > 0 {
 			d.printf("\nYour rights do not suffice to see %s\n", strings.Join(found.Hidden, ", "))
@@ -311,7 +316,11 @@ func peerNotes(peer *peerStatus) []string {
 	return notes
 }
 
-func printNamespaces(d *document, namespaces []namespaceStatus) {
+func printNamespaces(d *document, namespaces []namespaceStatus, about string) {
+	if len(namespaces) == 0 && about != "" {
+		d.printf("Namespace %s is not offloaded. To have it offloaded: kubectl hanse offload %[1]s\n", about)
+		return
+	}
 	if len(namespaces) == 0 {
 		d.printf("No offloaded namespaces. Make one with: kubectl hanse offload NAMESPACE\n")
 		return

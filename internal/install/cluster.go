@@ -117,20 +117,28 @@ func (c Cluster) Apply(ctx context.Context, m Manifest) error {
 	return c.prune(ctx, m)
 }
 
-// checkNamespace refuses another namespace than the one that Hanse is installed in. There is one Hanse in a cluster, because
-// the names of roles and policies are fixed, and its key is in its namespace.
-func (c Cluster) checkNamespace(ctx context.Context, named string) error {
+// Namespace returns where Hanse is installed, "" if it is not. There is one Hanse in a cluster, because the names of roles and
+// policies are fixed, and its key is in its namespace.
+func (c Cluster) Namespace(ctx context.Context) (string, error) {
 	accounts, err := c.list(ctx, selection{
 		kind:    corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 		options: []client.ListOption{client.MatchingLabels{PartOfLabel: PartOf}},
 		chosen:  func(o *unstructured.Unstructured) bool { return o.GetName() == managerAccount },
 	})
-	isNamed := func(o unstructured.Unstructured) bool { return o.GetNamespace() == named }
-	if err != nil || len(accounts) == 0 || slices.ContainsFunc(accounts, isNamed) {
+	if err != nil || len(accounts) == 0 {
+		return "", err
+	}
+	return accounts[0].GetNamespace(), nil
+}
+
+// checkNamespace refuses another namespace than the one that Hanse is installed in.
+func (c Cluster) checkNamespace(ctx context.Context, named string) error {
+	found, err := c.Namespace(ctx)
+	if err != nil || found == "" || found == named {
 		return err
 	}
-	return fmt.Errorf("%w: %s, and not %s. Say --namespace %[2]s. It cannot be moved, since the cluster's key is there: to have it "+
-		"elsewhere, uninstall it first; all peers must then be joined again", ErrElsewhere, accounts[0].GetNamespace(), named)
+	return fmt.Errorf("%w: %s, and not %s. Say --hanse-namespace %[2]s. It cannot be moved, since the cluster's key is there: to have it "+
+		"elsewhere, uninstall it first; all peers must then be joined again", ErrElsewhere, found, named)
 }
 
 func (c Cluster) apply(ctx context.Context, objects []*unstructured.Unstructured) error {

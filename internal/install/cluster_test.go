@@ -142,7 +142,7 @@ func TestHanseStaysInItsNamespace(t *testing.T) {
 		"install":   c.Apply(soon(t), other),
 		"uninstall": c.Remove(soon(t), Removal{Namespace: "other", Force: true, Timeout: time.Second}),
 	} {
-		if !errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "--namespace hanse-system") {
+		if !errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "--hanse-namespace hanse-system") {
 			t.Errorf("%s: error %v, want one that says where Hanse is", name, err)
 		}
 	}
