@@ -92,6 +92,9 @@ const (
 	// FinalizerShadowPod holds a ShadowPod until the pod that it keeps is gone. The provider's API server puts it on
 	// and only the provider's manager takes it off.
 	FinalizerShadowPod = "hanse.dev/shadow-pod"
+	// FinalizerRemotePod holds a remote pod that may run to its end until that end is in the status of its ShadowPod: a
+	// completed pod that went unseen would run again. The provider's manager puts it on and takes it off.
+	FinalizerRemotePod = "hanse.dev/remote-pod"
 	// FinalizerNamespaceMapping holds a NamespaceMapping until its twin namespace is gone.
 	FinalizerNamespaceMapping = "hanse.dev/namespace-mapping"
 	// FinalizerPeer holds a Peer until what was made for it in this cluster is gone.

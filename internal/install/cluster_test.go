@@ -226,6 +226,10 @@ func TestRemovingLeavesNothing(t *testing.T) {
 		&v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop-turin-abcdef", Name: "api", Finalizers: []string{v1alpha1.FinalizerShadowPod},
 		}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop-turin-abcdef", Name: "api", Finalizers: []string{v1alpha1.FinalizerRemotePod},
+			Labels: map[string]string{v1alpha1.LabelHomeUID: "uid"},
+		}},
 		peerNamespace(v1alpha1.TypeTenant, "hanse-peer-turin"),
 		peerNamespace(v1alpha1.TypeTombstone, "hanse-peer-milan"),
 		peerNamespace(v1alpha1.TypeTwin, "shop-turin-abcdef"),

@@ -69,6 +69,21 @@ func TestHanseWritesWhereItIsAtHome(t *testing.T) {
 	})
 }
 
+func TestTheManagerChangesPodsOfPeersAlone(t *testing.T) {
+	pod := withKind(&corev1.Pod{ObjectMeta: in("shop", "web")}, "", "v1", "Pod")
+	changes := func(by string, labels map[string]string) review { return review{by: by, in: labels, old: pod, object: pod} }
+	const refused = "metadata.namespace: Hanse's manager"
+	expectRulings(t, validatingPolicy(t, "hanse-own-pods"), map[string]ruling{
+		"in a twin":               {review: changes(manager, inTwin)},
+		"in a namespace of users": {review: changes(manager, inShop), want: refused},
+		"in one that is marked":   {review: changes(manager, inMarked), want: refused},
+		"in its own":              {review: changes(manager, inHanse), want: refused},
+		"in a tenant namespace":   {review: changes(manager, inTenant), want: refused},
+		"in the system's":         {review: changes(manager, nil), want: refused},
+		"another may":             {review: changes(kubelet, inMarked)},
+	})
+}
+
 func TestHanseHandsOutItsFixedRolesAlone(t *testing.T) {
 	binds := func(labels map[string]string, role, subjects string) review {
 		namespace := "hanse-peer-turin"

@@ -36,6 +36,9 @@ var virtualNodes = selection{
 	options: []client.ListOption{client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}},
 }
 
+// remotePods selects the pods that run here for others.
+var remotePods = selection{kind: podKind, options: []client.ListOption{client.HasLabels{v1alpha1.LabelHomeUID}}}
+
 // of selects all objects of one of our kinds.
 func of(kind string) selection { return selection{kind: v1alpha1.GroupVersion.WithKind(kind)} }
 
@@ -231,7 +234,7 @@ func (c Cluster) release(ctx context.Context) error {
 		object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), func(f string) bool {
 			return strings.HasPrefix(f, v1alpha1.GroupVersion.Group+"/")
 		}))
-	}, of("Peer"), of("PeeringClaim"), of("ShadowPod"), of("NamespaceMapping"), of("Advertisement"), of("NamespaceOffloading"))
+	}, of("Peer"), of("PeeringClaim"), of("ShadowPod"), of("NamespaceMapping"), of("Advertisement"), of("NamespaceOffloading"), remotePods)
 }
 
 // namespacesOfPeers selects those that Hanse could not remove itself.

@@ -35,6 +35,7 @@ const (
 	makePod
 	removePod
 	updatePod
+	releasePod // take the finalizer off
 )
 
 // decision is what to do, what the record shall say, and when to look again if nothing happens.
@@ -50,19 +51,31 @@ func decide(s *observation) decision {
 	switch {
 	case meta.IsStatusConditionTrue(s.shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable):
 		// Home has given the pod up, which cannot be taken back.
-		if s.ours() && s.pod.DeletionTimestamp.IsZero() {
+		switch {
+		case s.ours() && s.pod.DeletionTimestamp.IsZero():
 			next.action = removePod
+		case s.ours() && held(s.pod):
+			next.action = releasePod
 		}
 	case ended(s.shadow.Status.Phase):
 		// It has run to its end, and is never run again.
+		if s.ours() && held(s.pod) {
+			next.action = releasePod
+		}
 	case s.pod == nil:
 		s.missing(&next)
 	case !s.ours():
 		next.nameTaken(s)
+		if held(s.pod) && !s.pod.DeletionTimestamp.IsZero() {
+			next.action = releasePod // its own record went without it
+		}
 	case endedByItself(s.pod):
 		next.tell(s, offload.Export(s.pod))
 	case !s.pod.DeletionTimestamp.IsZero():
 		next.interrupt(s)
+		if held(s.pod) && settled(s.pod) {
+			next.action = releasePod
+		}
 	case failedByPlatform(&s.pod.Status):
 		next.interrupt(s)
 		next.action = removePod
@@ -200,12 +213,34 @@ func rejected(status *corev1.PodStatus) bool {
 // hasEnded says whether the pod has run to its end.
 func hasEnded(status *corev1.PodStatus) bool { return offload.Ended(status) && !rejected(status) }
 
-// endedByItself says whether the pod's own containers ended it, and not its deletion.
+// endedByItself says whether the pod's own containers ended it, and not its deletion. One that may run to its end and is
+// asked to stop has done its work if it says so.
 func endedByItself(pod *corev1.Pod) bool {
-	if !hasEnded(&pod.Status) {
+	switch {
+	case !hasEnded(&pod.Status):
 		return false
+	case pod.DeletionTimestamp.IsZero(), mayEnd(pod) && pod.Status.Phase == corev1.PodSucceeded:
+		return true
+	default:
+		return finishedBeforeDeletion(pod)
 	}
-	return pod.DeletionTimestamp.IsZero() || finishedBeforeDeletion(pod)
+}
+
+// mayEnd says whether the pod may run to its end, which home must then learn of.
+func mayEnd(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+}
+
+// held says whether the pod stays until its end is on record.
+func held(pod *corev1.Pod) bool {
+	return ownerShadow(pod) != nil && slices.Contains(pod.Finalizers, v1alpha1.FinalizerRemotePod)
+}
+
+// settled says whether nothing more will be told of a pod that is being deleted: its containers have ended, or nobody waits
+// for them.
+func settled(pod *corev1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return ended(string(pod.Status.Phase)) || grace != nil && *grace == 0
 }
 
 // finishedBeforeDeletion says whether each container had run to its end for good when the deletion began. A grace of

@@ -144,20 +144,23 @@ func TestEndedByItself(t *testing.T) {
 		finished time.Time
 		want     bool
 	}{
-		"an ended pod":                        {nil, nil, "Always", 0, testkit.Noon, true},
-		"ended by the deletion":               {&until, ptr.To[int64](30), "Never", 0, testkit.Noon.Add(time.Second), false},
-		"ended in the second of the deletion": {&until, ptr.To[int64](30), "Never", 0, testkit.Noon, false},
-		"ended before the deletion":           {&until, ptr.To[int64](30), "Never", 1, testkit.Noon.Add(-time.Second), true},
-		"ended well before the deletion":      {&until, ptr.To[int64](30), "OnFailure", 0, testkit.Noon.Add(-time.Second), true},
-		"about to restart at the deletion":    {&until, ptr.To[int64](30), "OnFailure", 1, testkit.Noon.Add(-time.Second), false},
-		"crashed before the deletion":         {&until, ptr.To[int64](30), "Always", 1, testkit.Noon.Add(-time.Second), false},
-		"seen only when the kubelet lets go":  {&began, ptr.To[int64](0), "Never", 0, testkit.Noon.Add(-time.Second), false},
+		"an ended pod":                         {nil, nil, "Always", 0, testkit.Noon, true},
+		"done within its grace":                {&until, ptr.To[int64](30), "Never", 0, testkit.Noon.Add(time.Second), true},
+		"done and collected unseen":            {&began, ptr.To[int64](0), "OnFailure", 0, testkit.Noon.Add(-time.Second), true},
+		"stopped by the deletion":              {&until, ptr.To[int64](30), "Always", 0, testkit.Noon.Add(time.Second), false},
+		"failed by the deletion":               {&until, ptr.To[int64](30), "Never", 143, testkit.Noon.Add(time.Second), false},
+		"failed in the second of the deletion": {&until, ptr.To[int64](30), "Never", 1, testkit.Noon, false},
+		"ended before the deletion":            {&until, ptr.To[int64](30), "Never", 1, testkit.Noon.Add(-time.Second), true},
+		"ended well before the deletion":       {&until, ptr.To[int64](30), "OnFailure", 0, testkit.Noon.Add(-time.Second), true},
+		"about to restart at the deletion":     {&until, ptr.To[int64](30), "OnFailure", 1, testkit.Noon.Add(-time.Second), false},
+		"crashed before the deletion":          {&until, ptr.To[int64](30), "Always", 1, testkit.Noon.Add(-time.Second), false},
+		"seen only when the kubelet lets go":   {&began, ptr.To[int64](0), "Never", 1, testkit.Noon.Add(-time.Second), false},
 	} {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: c.deletion, DeletionGracePeriodSeconds: c.grace},
 			Spec:       corev1.PodSpec{RestartPolicy: c.policy},
 			Status: corev1.PodStatus{
-				Phase: corev1.PodSucceeded,
+				Phase: map[bool]corev1.PodPhase{true: corev1.PodSucceeded, false: corev1.PodFailed}[c.exitCode == 0],
 				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 					Terminated: &corev1.ContainerStateTerminated{ExitCode: c.exitCode, FinishedAt: metav1.NewTime(c.finished)},
 				}}},

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -105,7 +107,10 @@ func (s *stage) somebodyDeletes() {
 // kubeletLetsGo ends a pod that is being deleted.
 func (s *stage) kubeletLetsGo() {
 	s.Helper()
-	testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) { pod.Finalizers = nil })
+	testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) {
+		pod.DeletionGracePeriodSeconds = ptr.To[int64](0)
+		pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return f == kubeletHolds })
+	})
 }
 
 // homeDeletes deletes the ShadowPod as the consumer does.
