@@ -231,6 +231,11 @@ func TestBuildReadsHugeNumbersInTime(t *testing.T) {
 		"escaped":           limit(`"1\u00651000000000"`),
 		"repeated key":      limit(`"1e1000000000","cpu":"1"`),
 		"three digits":      limit(`"1e999"`),
+		"claim size":        `{"spec":{"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{"spec":{"resources":{"requests":{"storage":"1e1000000000"}}}}}}]}}`,
+		"size of a volume":  `{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1e1000000000"}}]}}`,
+		"divisor":           `{"spec":{"containers":[{"env":[{"name":"N","valueFrom":{"resourceFieldRef":{"divisor":"1e-1000000000"}}}]}]}}`,
+		"overhead":          `{"spec":{"overhead":{"cpu":"1e-1000000000"}}}`,
+		"resources of all":  `{"spec":{"resources":{"requests":{"cpu":"1e-1000000000"}}}}`,
 		"many digits":       limit(`"` + strings.Repeat("9", 200_000) + `"`),
 		"many decimals":     limit(`"0.` + strings.Repeat("9", 200_000) + `"`),
 	} {
@@ -241,5 +246,24 @@ func TestBuildReadsHugeNumbersInTime(t *testing.T) {
 				t.Errorf("took %s", took)
 			}
 		})
+	}
+}
+
+// A hash in hexadecimal digits may look like a number, as one in a hundred short ones does.
+func TestTextsThatLookLikeNumbersAreTexts(t *testing.T) {
+	raw := `{"metadata":{"labels":{"sha":"1e12345"},"annotations":{"sha":"1e12345"}},"spec":{"containers":[{"name":"c","image":"i",
+		"command":["1e12345"],"args":["-1E99999"],"env":[{"name":"GIT_SHA","value":"1e12345"}]}]}}`
+	pod, err := Build(shadowOf(raw), Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := pod.Spec.Containers[0].Env[0].Value; got != "1e12345" {
+		t.Errorf("got %q", got)
+	}
+	home := homePod()
+	home.Annotations = map[string]string{"sha": "1e12345"}
+	image := operation("replace", "/spec/containers/0/image", `"registry.example.com/web:1e12345"`)
+	if _, err := Override(home, []v1alpha1.ClusterOverride{overrideIn("south", image)}, south); err != nil {
+		t.Error(err)
 	}
 }

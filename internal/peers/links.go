@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // Config says what links are made of.
@@ -53,6 +54,7 @@ type Config struct {
 type Links struct {
 	config Config
 	mapper meta.RESTMapper
+	places func() sanitize.Quantities // in what peers answer
 
 	mu      sync.Mutex
 	closed  bool
@@ -94,6 +96,7 @@ func NewLinks(config Config) *Links {
 	return &Links{
 		config:  config,
 		mapper:  namespacedMapper(config.Scheme),
+		places:  sync.OnceValue(func() sanitize.Quantities { return quantitiesOf(config.Scheme) }),
 		links:   map[string]*Link{},
 		adapted: map[string]*adapted{},
 		ledgers: map[string]*ledger{},
