@@ -8,7 +8,7 @@ fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
 # A large file stays in the history for ever, and is nearly always a binary that was added by accident.
-large=$(git ls-files -z | xargs -0 --no-run-if-empty find 2>/dev/null -maxdepth 0 -type f -size +1000000c) || true
+large=$(git ls-files -z | xargs -0 sh -c 'find "$@" -maxdepth 0 -type f -size +1000000c' sh)
 [ -z "$large" ] || { echo "tracked files over 1 MB: $large" >&2; exit 1; }
 
 "$controller_gen" crd:maxDescLen=1000 paths=./api/... output:crd:dir="$fresh/crds"
