@@ -337,6 +337,13 @@ type ClusterSelectorRequirement struct {
 	Values []LabelValue `json:"values,omitempty"`
 }
 
+// States of a ClusterOffloading. Refused does not change by waiting.
+const (
+	ClusterReady   = "Ready"
+	ClusterPending = "Pending"
+	ClusterRefused = "Refused"
+)
+
 // ClusterOffloading says how the offloading of a namespace to one peer stands.
 type ClusterOffloading struct {
 	// peer is the name of the Peer.

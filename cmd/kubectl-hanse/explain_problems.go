@@ -37,6 +37,8 @@ const (
 // shownEvents is how many of the latest warnings are told.
 const shownEvents = 3
 
+func (p *podProblem) err() error { return fmt.Errorf("%s: %s", p.Reason, printable(p.Message)) }
+
 func problem(reason, message, fix, link string) []podProblem {
 	return []podProblem{{Reason: reason, Message: message, Fix: fix, Link: link}}
 }
@@ -147,7 +149,7 @@ func twinProblem(f podFacts, where podPlace) []podProblem {
 	case f.offloading == nil:
 		return problem("NotOffloaded", "It is on a virtual node, and its namespace is not offloaded: new pods stay at home",
 			"If it waits there, delete it, or run: kubectl hanse offload "+f.pod.Namespace, linkNobody)
-	case cluster == nil || cluster.State == "Ready":
+	case cluster == nil || cluster.State == v1alpha1.ClusterReady:
 		return nil
 	default:
 		return problem(cluster.State, fmt.Sprintf("Peer %s has no namespace for it as it is wanted: %s", where.Peer, cluster.Message),

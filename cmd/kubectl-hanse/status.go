@@ -342,7 +342,7 @@ func printNamespaces(d *document, namespaces []namespaceStatus, about string) {
 
 func clusters(of []v1alpha1.ClusterOffloading) string {
 	return list(namesOf(of, func(cluster *v1alpha1.ClusterOffloading) string {
-		if cluster.State == "Ready" {
+		if cluster.State == v1alpha1.ClusterReady {
 			return cluster.Peer
 		}
 		return cluster.Peer + " (" + cluster.State + ")"

@@ -25,9 +25,9 @@ const (
 
 // States of a ClusterOffloading. But for Ready they are reasons of the condition, too.
 const (
-	stateReady   = "Ready"
-	statePending = "Pending"
-	stateRefused = "Refused"
+	stateReady   = v1alpha1.ClusterReady
+	statePending = v1alpha1.ClusterPending
+	stateRefused = v1alpha1.ClusterRefused
 )
 
 // facts is what a status is made of.

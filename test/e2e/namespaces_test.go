@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,6 +41,44 @@ func TestTwinNameIsChosen(t *testing.T) {
 	found := &corev1.Namespace{}
 	if err := hamburg.Get(ctx, types.NamespacedName{Name: theirs}, found); err != nil || found.Labels[v1alpha1.LabelType] != "" {
 		t.Errorf("hamburg's own namespace: %v %v", found.Labels, err)
+	}
+}
+
+// The exit code of offload says whether it holds, and nothing is written that cannot come to anything.
+func TestOffloadSaysWhetherItHolds(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.namespace(t)
+	expect := func(err error, says, namespace string, written bool) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("offloading %s says %v, want an error with %q", namespace, err, says)
+		}
+		got := &v1alpha1.NamespaceOffloading{}
+		err = lubeck.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName}, got)
+		if there := err == nil; there != written || client.IgnoreNotFound(err) != nil {
+			t.Errorf("namespace %s has a NamespaceOffloading: %t, %v", namespace, there, err)
+		}
+	}
+	for _, system := range []string{"default", "kube-system"} {
+		_, err := lubeck.Hanse(ctx, "offload", system)
+		expect(err, "cannot be offloaded", system, false)
+	}
+	_, err := lubeck.Hanse(ctx, "offload", ns, "--cluster-selector", "sea=none")
+	expect(err, "no virtual node has the labels", ns, false)
+	_, err = lubeck.Hanse(ctx, "offload", ns, "--twin-name", "not-for-you")
+	expect(err, v1alpha1.ReasonTwinNameForbidden, ns, true)
+	if _, err := lubeck.Hanse(ctx, "offload", "-n", ns); err != nil {
+		t.Fatal(err)
+	}
+	got := &v1alpha1.NamespaceOffloading{}
+	if err := lubeck.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, got); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPlaced} {
+		said := meta.FindStatusCondition(got.Status.Conditions, kind)
+		if said == nil || said.Status != metav1.ConditionTrue || said.ObservedGeneration != got.Generation {
+			t.Errorf("offload has returned, and %s is %+v", kind, said)
+		}
 	}
 }
 
