@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,13 +25,15 @@ func (c *podController) end(ctx context.Context, seen podFacts, link *peers.Link
 		}
 	}
 	if asksForEnd(seen.home, seen.shadow) {
-		err := patchShadow(ctx, link, seen.shadow, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationReportEnd)
+		err := patchShadow(ctx, link, seen.shadow, func(shadow *v1alpha1.ShadowPod) {
+			shadow.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: "true"}
+		})
 		if err != nil && !apierrors.IsForbidden(err) { // an older peer does not know it, which must not keep the pod
 			return remoteGone("ask for the end of ShadowPod", err)
 		}
 	}
 	if grace, news := graceToCarry(seen.home, seen.shadow); news {
-		err := patchShadow(ctx, link, seen.shadow, `{"spec":{"deletionGracePeriodSeconds":%d}}`, grace)
+		err := setGrace(ctx, link, seen.shadow, grace)
 		if err != nil {
 			return remoteGone("set grace of ShadowPod", err)
 		}
@@ -47,9 +48,17 @@ func asksForEnd(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
 	return !asked && len(home.Finalizers) > 0 && shadow.DeletionTimestamp.IsZero()
 }
 
-func patchShadow(ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, format string, values ...any) error {
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, values...))
-	return link.Client().Patch(ctx, &v1alpha1.ShadowPod{ObjectMeta: nameOf(shadow)}, patch)
+// patchShadow changes that very ShadowPod: the UID makes the peer refuse the change of another one of the name.
+func patchShadow(ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, change func(*v1alpha1.ShadowPod)) error {
+	before := &v1alpha1.ShadowPod{ObjectMeta: nameOf(shadow)}
+	after := before.DeepCopy()
+	after.UID = shadow.UID
+	change(after)
+	return link.Client().Patch(ctx, after, client.MergeFrom(before))
+}
+
+func setGrace(ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, grace int64) error {
+	return patchShadow(ctx, link, shadow, func(shadow *v1alpha1.ShadowPod) { shadow.Spec.DeletionGracePeriodSeconds = &grace })
 }
 
 // graceToCarry returns the grace that the peer must be told, if it would use another one.
@@ -132,7 +141,7 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 		return nil
 	}
 	if grace == nil || *grace != 0 {
-		err := patchShadow(ctx, link, shadow, `{"spec":{"deletionGracePeriodSeconds":0}}`)
+		err := setGrace(ctx, link, shadow, 0)
 		if err != nil {
 			return remoteGone("set grace of ShadowPod", err)
 		}
