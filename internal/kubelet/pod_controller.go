@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,8 @@ type podController struct {
 	// defaultToleration is for how long Kubernetes has pods tolerate a node that is not ready.
 	defaultToleration time.Duration
 	tracer            *trace.Tracer
+	// ending spares the peers requests: nothing is decided by it that is not decided the same without it.
+	ending sync.Map // request → UID of the home pod, which home deletes and whose record the mirror has shown meanwhile
 }
 
 // errWaiting brings a pod back, later each time.
@@ -50,6 +53,9 @@ func (c *podController) Reconcile(ctx context.Context, req request) (reconcile.R
 	seen, link, err := c.observe(ctx, req)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if seen.home == nil {
+		c.ending.Delete(req)
 	}
 	result, err := c.act(ctx, req, seen, link)
 	if errors.Is(err, peers.ErrBusy) {
@@ -81,8 +87,6 @@ func (c *podController) act(ctx context.Context, req request, seen podFacts, lin
 		_, err = c.write(ctx, seen.home, disconnectedStatus(seen.home, metav1.NewTime(c.clock.Now())))
 	case doReport:
 		again, err = c.report(ctx, seen, link)
-	case doGiveUp:
-		err = c.giveUp(ctx, seen.home)
 	case doEnd:
 		err = c.end(ctx, seen, link)
 	case doFinish:
