@@ -248,6 +248,27 @@ func TestTolerationsAreChangedBeforeThePodGoesOut(t *testing.T) {
 	}
 }
 
+func TestPodGoesOutOnceMoreTranslatedOnlyIfMoreHasChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"nothing has":                  {func(*corev1.Pod) {}, false},
+		"its tolerations have":         {func(p *corev1.Pod) { p.Generation++; p.Spec.Tolerations = []corev1.Toleration{{}} }, false},
+		"somebody changed it as well":  {func(p *corev1.Pod) { p.Generation += 2 }, true},
+		"somebody labelled it as well": {func(p *corev1.Pod) { p.Generation++; p.Labels["a"] = "b" }, true},
+		"somebody annotated it":        {func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := podCalled("web-1")
+			tc.change(after)
+			if got := changedBesides(podCalled("web-1"), after); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
 func TestEventSaysWhatIsWrongWithThePeer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		over error

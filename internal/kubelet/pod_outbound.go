@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -129,7 +130,7 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 	if home == nil || err != nil {
 		return err
 	}
-	if home != seen.home {
+	if changedBesides(seen.home, home) {
 		if raw, err = c.outbound(ctx, home, &seen.how); err != nil {
 			return err
 		}
@@ -157,6 +158,12 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 	shadowPodsCreated.Inc()
 	ctrl.LoggerFrom(ctx).V(1).Info("Offloaded pod", "homeUID", home.UID)
 	return nil
+}
+
+// changedBesides says whether more has changed about a pod than its tolerations, which stay at home.
+func changedBesides(before, after *corev1.Pod) bool {
+	return after.Generation > before.Generation+1 ||
+		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
 // collide handles a record that exists though the mirror does not show it. Nothing is to be done about the pod's own:
