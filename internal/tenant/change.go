@@ -1,10 +1,8 @@
 package tenant
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,34 +70,33 @@ func (d *decision) changed(s *observation, kind string, left *refusal) {
 	d.again = sooner(d.again, left.again)
 }
 
-// change carries over what home has changed of images, labels, annotations and resources. What others have changed of the
-// running pod stays.
+// change carries over images, labels, annotations and resources.
 func (r *shadowPodReconciler) change(ctx context.Context, seen *observation, peer *v1alpha1.Peer) (*refusal, error) {
 	want, err := build(seen, peer)
 	if err != nil {
 		return refused(v1alpha1.ReasonPodInvalid, err), nil
 	}
-	before, now := offload.NotedAsked(&seen.pod.ObjectMeta), offload.NotedAsked(&want.ObjectMeta)
-	if maps.Equal(before, now) {
+	if !differ(seen.pod, want) {
 		return nil, nil
 	}
 	if left := r.ask(ctx, seen, peer, want, "the change"); left != nil {
 		return left, nil
 	}
-	unsized, err := r.resize(ctx, seen, peer, before, want)
-	if err != nil {
-		return nil, err
+	if left, err := r.patch(ctx, seen, want); left != nil || err != nil {
+		return left, err
 	}
-	if unsized != nil {
-		offload.NoteAsked(&want.ObjectMeta, now.WithAmountsOf(before))
-	}
-	left, err := r.patch(ctx, seen, before, want)
-	return cmp.Or(left, unsized), err
+	return r.resize(ctx, seen, peer, want)
 }
 
-// patch carries over images, labels and annotations, with what was asked for.
-func (r *shadowPodReconciler) patch(ctx context.Context, seen *observation, before offload.Asked, want *corev1.Pod) (*refusal, error) {
-	pod := offload.Changed(seen.pod, before, want)
+// differ says whether there is anything to carry over.
+func differ(have, want *corev1.Pod) bool {
+	return !equality.Semantic.DeepEqual(have, carriedOver(have, want)) ||
+		!equality.Semantic.DeepEqual(have.Spec, offload.Resized(have, want).Spec)
+}
+
+// patch carries over images, labels and annotations.
+func (r *shadowPodReconciler) patch(ctx context.Context, seen *observation, want *corev1.Pod) (*refusal, error) {
+	pod := carriedOver(seen.pod, want)
 	if equality.Semantic.DeepEqual(seen.pod, pod) {
 		return nil, nil
 	}
@@ -108,10 +106,8 @@ func (r *shadowPodReconciler) patch(ctx context.Context, seen *observation, befo
 }
 
 // resize carries over the resources, if the peer's limits have room for them.
-func (r *shadowPodReconciler) resize(
-	ctx context.Context, seen *observation, peer *v1alpha1.Peer, before offload.Asked, want *corev1.Pod,
-) (*refusal, error) {
-	pod := offload.Resized(seen.pod, before, want)
+func (r *shadowPodReconciler) resize(ctx context.Context, seen *observation, peer *v1alpha1.Peer, want *corev1.Pod) (*refusal, error) {
+	pod := offload.Resized(seen.pod, want)
 	if equality.Semantic.DeepEqual(seen.pod.Spec, pod.Spec) {
 		return nil, nil
 	}
@@ -140,6 +136,11 @@ func (r *shadowPodReconciler) refusalOf(ctx context.Context, err error) (*refusa
 		return nil, fmt.Errorf("update the pod: %w", err)
 	}
 	return nil, nil
+}
+
+// carriedOver keeps all entries that the pod has: which of them home has taken off is not known.
+func carriedOver(have, want *corev1.Pod) *corev1.Pod {
+	return offload.Changed(have, metav1.ObjectMeta{}, want)
 }
 
 const debugForbidden = "The provider does not let this cluster debug its pods: its administrator can allow it by " +
