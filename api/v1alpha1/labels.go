@@ -110,6 +110,8 @@ const (
 	AnnotationPeerLabels = "hanse.dev/peer-labels"
 	// AnnotationHomeRevision carries, on a ShadowPod, the revision of the home pod that was sent.
 	AnnotationHomeRevision = "hanse.dev/home-revision"
+	// AnnotationAsked carries, on a remote pod, fingerprints of what home asked for when the pod was made or changed last.
+	AnnotationAsked = "hanse.dev/asked"
 	// AnnotationHomePod carries the name of the home pod, on what runs it in a cluster without Hanse.
 	AnnotationHomePod = "hanse.dev/home-pod"
 	// AnnotationDeletionGrace carries the grace period, in seconds, with which such a pod is deleted.

@@ -87,6 +87,12 @@ type ShadowPodStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Recreations int32 `json:"recreations,omitempty"`
 
+	// recreationsInARow counts how often in a row the pod was made again after it had not run for long. It says how long
+	// the provider waits before it makes the next, and when it gives up.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RecreationsInARow int32 `json:"recreationsInARow,omitempty"`
+
 	// restarts are the restarts of each container, by its name, of earlier pods of this record. The home pod shows
 	// them and the running pod's own added up, so that its counts never go back.
 	// +optional

@@ -146,7 +146,7 @@ type check struct {
 // checks are those of an installation, in the order in which they are shown.
 func (c *checker) checks(ctx context.Context) []check {
 	s := take(ctx, c.client, scope{system: c.system}, c.now(), partInfo, partPolicies, partPeers, partNamespaces, partOffloadings,
-		partNodes, partDaemonSets, partDeployments, partAPIServers)
+		partNodes, partDaemonSets, partDeployments, partOwnPods, partAPIServers)
 	return []check{
 		{subject{topicKinds, "kinds"}, s, nil, c.made(ctx, func(m install.Manifest) []*unstructured.Unstructured { return m.Definitions })},
 		{subject{topicDeployments, "Deployments"}, s, []part{partDeployments}, s.checkDeployments},

@@ -18,11 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 const (
 	// sessionMargin is how long before the end of a session one should know. A session of 30 days is renewed daily.
 	sessionMargin = 7 * 24 * time.Hour
+	// crashMemory is for how long a container that ended counts as one that crashes.
+	crashMemory = 10 * time.Minute
 	// rangeDelay is how long it may take until a new node has its range.
 	rangeDelay = time.Minute
 )
@@ -310,18 +313,25 @@ func (s *snapshot) checkDeployments(about subject) []finding {
 	if len(s.deployments.Items) == 0 {
 		return about.failed("there are none in namespace "+s.scope.system, reinstall)
 	}
-	return each(s.deployments.Items, checkDeployment)
+	if _, err := s.errButHidden(partOwnPods); err != nil {
+		return about.unknown(err)
+	}
+	return each(s.deployments.Items, s.checkDeployment)
 }
 
-func checkDeployment(d *appsv1.Deployment) []finding {
+func (s *snapshot) checkDeployment(d *appsv1.Deployment) []finding {
 	about, want := subject{topicDeployments, "Deployment " + d.Name}, ptr.Deref(d.Spec.Replicas, 1)
 	found := fmt.Sprintf("%d of %d replicas are available", d.Status.AvailableReplicas, want)
+	troubles := install.Troubles(d, s.ownPods.Items, s.now.Add(-crashMemory))
 	switch {
 	case want == 0:
 		return about.failed("it is scaled to 0", fmt.Sprintf("kubectl scale deployment %s -n %s --replicas=1", d.Name, d.Namespace))
+	case len(troubles) > 0:
+		return about.failed(found+"; "+list(troubles, 3),
+			fmt.Sprintf("see `kubectl logs -n %s deploy/%s`; values of the chart are changed by `kubectl hanse install --set`", d.Namespace, d.Name))
 	case d.Status.AvailableReplicas == 0:
 		return about.failed(found, fmt.Sprintf("see `kubectl describe pods -n %s`", d.Namespace))
-	case d.Status.AvailableReplicas < want || d.Status.UpdatedReplicas < want || d.Status.ObservedGeneration < d.Generation:
+	case !install.RolledOut(d):
 		return about.warning(found+", and some may be of an older version", "wait, and check again")
 	default:
 		return about.ok("%s", found)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,43 @@ func TestImagesAreSplit(t *testing.T) {
 		if got := [2]string{repository, tag}; got != want {
 			t.Errorf("%s is %q, want %q", image, got, want)
 		}
+	}
+}
+
+func TestFlagsOfInstallChangeWhatWasInstalled(t *testing.T) {
+	before := func() map[string]any {
+		return map[string]any{
+			"clusterID": "lubeck", "image": map[string]any{"repository": "r/hanse", "tag": "v1"}, "manager": map[string]any{"replicas": int64(2)},
+		}
+	}
+	for name, test := range map[string]struct {
+		flags installFlags
+		want  func(values map[string]any)
+	}{
+		"none": {installFlags{}, func(map[string]any) {}},
+		"one value": {installFlags{set: []string{"tracing.endpoint=c:1"}}, func(v map[string]any) {
+			v["tracing"] = map[string]any{"endpoint": "c:1"}
+		}},
+		"a value again": {installFlags{set: []string{"manager.replicas=3"}}, func(v map[string]any) {
+			v["manager"] = map[string]any{"replicas": int64(3)}
+		}},
+		"an image": {installFlags{image: "s/hanse:v2"}, func(v map[string]any) {
+			v["image"] = map[string]any{"repository": "s/hanse", "tag": "v2"}
+		}},
+		"an image without a tag": {installFlags{image: "s/hanse"}, func(v map[string]any) {
+			v["image"] = map[string]any{"repository": "s/hanse", "tag": ""}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, want := before(), before()
+			test.want(want)
+			if err := test.flags.setIn(got); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
 	}
 }
 

@@ -39,6 +39,7 @@ const (
 	partShadowPods   part = "pods of peers"
 	partDaemonSets   part = "DaemonSets"
 	partDeployments  part = "Deployments"
+	partOwnPods      part = "Hanse's own pods"
 	partAPIServers   part = "pods of the API server"
 	partEvents       part = "events"
 )
@@ -60,6 +61,7 @@ type snapshot struct {
 	shadowPods  v1alpha1.ShadowPodList
 	daemonSets  appsv1.DaemonSetList
 	deployments appsv1.DeploymentList
+	ownPods     corev1.PodList
 	apiServers  corev1.PodList
 	events      eventsv1.EventList
 	errs        map[part]error
@@ -116,6 +118,7 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partShadowPods:   list(&s.shadowPods),
 		partDaemonSets:   list(&s.daemonSets),
 		partDeployments:  list(&s.deployments, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
+		partOwnPods:      list(&s.ownPods, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
 		partAPIServers:   list(&s.apiServers, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "kube-apiserver"}),
 		partEvents:       list(&s.events, users, client.MatchingFields{"regarding.uid": string(s.scope.pod)}),
 	}[p]()

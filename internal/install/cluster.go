@@ -67,11 +67,13 @@ var chartKinds = []schema.GroupVersionKind{
 	flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"),
 	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
 	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
+	configMapKind,
 	deploymentKind,
 }
 
 var (
 	namespaceKind  = corev1.SchemeGroupVersion.WithKind("Namespace")
+	configMapKind  = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	podKind        = corev1.SchemeGroupVersion.WithKind("Pod")
 	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
@@ -96,6 +98,9 @@ func ofChart() []selection {
 // Apply makes the cluster have what the manifest says, and removes what an earlier one had in excess.
 func (c Cluster) Apply(ctx context.Context, m Manifest) error {
 	if err := c.checkNamespace(ctx, m.Namespace); err != nil {
+		return err
+	}
+	if err := c.checkID(ctx, m); err != nil {
 		return err
 	}
 	if err := c.apply(ctx, m.Definitions); err != nil {
@@ -180,10 +185,9 @@ func (c Cluster) WaitAvailable(ctx context.Context, m Manifest) error {
 			if err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), found); err != nil {
 				return false, err
 			}
-			want, has := ptr.Deref(found.Spec.Replicas, 1), found.Status
-			if has.ObservedGeneration < found.Generation ||
-				has.UpdatedReplicas != want || has.Replicas != want || has.AvailableReplicas != want {
-				return false, fmt.Errorf("%s: %d of %d replicas are available", Describe(object), has.AvailableReplicas, want)
+			if !RolledOut(found) {
+				return false, fmt.Errorf("%s: %d of %d replicas are of this version, and %d are available%s", Describe(object),
+					found.Status.UpdatedReplicas, ptr.Deref(found.Spec.Replicas, 1), found.Status.AvailableReplicas, c.troubles(ctx, found))
 			}
 		}
 		return true, nil
@@ -245,8 +249,11 @@ func Until(ctx context.Context, what string, ask func(context.Context) (bool, er
 	var last error
 	err := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
 		done, err := ask(ctx)
-		if last = err; errors.As(err, new(finalError)) {
+		if errors.As(err, new(finalError)) {
 			return false, err
+		}
+		if last == nil || ctx.Err() == nil { // that the time is over is no cause
+			last = err
 		}
 		return done && err == nil, nil
 	})
@@ -254,7 +261,7 @@ func Until(ctx context.Context, what string, ask func(context.Context) (bool, er
 		return end.error
 	}
 	if err != nil && last != nil {
-		return fmt.Errorf("wait for %s: %w: %w", what, err, last)
+		return fmt.Errorf("wait for %s: %w: %w", what, last, err)
 	}
 	if err != nil {
 		return fmt.Errorf("wait for %s: %w", what, err)

@@ -71,7 +71,9 @@ func TestHanseWritesWhereItIsAtHome(t *testing.T) {
 
 func TestTheManagerChangesPodsOfPeersAlone(t *testing.T) {
 	pod := withKind(&corev1.Pod{ObjectMeta: in("shop", "web")}, "", "v1", "Pod")
-	changes := func(by string, labels map[string]string) review { return review{by: by, in: labels, old: pod, object: pod} }
+	changes := func(by string, labels map[string]string) review {
+		return review{by: by, in: labels, old: pod, object: pod}
+	}
 	const refused = "metadata.namespace: Hanse's manager"
 	expectRulings(t, validatingPolicy(t, "hanse-own-pods"), map[string]ruling{
 		"in a twin":               {review: changes(manager, inTwin)},

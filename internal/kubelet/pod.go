@@ -50,6 +50,8 @@ const (
 	doReport
 	// doEnd: home deletes the pod, so the peer must end it.
 	doEnd
+	// doGiveUp: the pod ended at the peer with its namespace, so home must run another.
+	doGiveUp
 	// doFinish: nothing of the pod is left at the peer, so home can forget it.
 	doFinish
 	// doClear: the record at the peer is of a pod that home does not know any more.
@@ -120,6 +122,8 @@ func decideMissing(f podFacts) decision {
 	}
 	why := obstacle(f)
 	switch {
+	case f.answers && f.twinEnds() && f.synced() && everStarted(&f.home.Status):
+		return decision{do: doGiveUp}
 	case started(f.home) && (why != "" || !f.shadowsSynced):
 		// It was out before, and is most likely still there. Whatever comes brings us back.
 		return decision{}
@@ -142,7 +146,7 @@ func obstacle(f podFacts) string {
 	case f.mapping == nil:
 		return fmt.Sprintf("peer %q has no twin of namespace %q: does the NamespaceOffloading select it?",
 			f.peer, f.home.Namespace)
-	case f.twin == "" || !meta.IsStatusConditionTrue(f.mapping.Status.Conditions, v1alpha1.ConditionReady):
+	case f.twin == "" || f.twinEnds() || !meta.IsStatusConditionTrue(f.mapping.Status.Conditions, v1alpha1.ConditionReady):
 		return fmt.Sprintf("peer %q has not made a twin of namespace %q yet%s", f.peer, f.home.Namespace,
 			because(f.mapping.Status.Conditions))
 	}

@@ -87,6 +87,8 @@ func (c *podController) act(ctx context.Context, req request, seen podFacts, lin
 		_, err = c.write(ctx, seen.home, disconnectedStatus(seen.home, metav1.NewTime(c.clock.Now())))
 	case doReport:
 		again, err = c.report(ctx, seen, link)
+	case doGiveUp:
+		err = c.giveUp(ctx, seen.home)
 	case doEnd:
 		err = c.end(ctx, seen, link)
 	case doFinish:

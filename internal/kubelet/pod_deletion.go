@@ -2,13 +2,11 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,16 +54,16 @@ func tellOfEnd(ctx context.Context, seen podFacts, link *peers.Link) error {
 	return nil
 }
 
-// endOf is what changes a record so that its pod ends with that grace, if there is one, and its end is told to those who ask.
-func endOf(grace *int64, asks bool) map[string]any {
-	patch := map[string]any{}
-	if grace != nil {
-		patch["spec"] = map[string]any{"deletionGracePeriodSeconds": *grace}
+// endOf changes a record so that its pod ends with that grace, if there is one, and its end is told to those who ask.
+func endOf(grace *int64, asks bool) func(*v1alpha1.ShadowPod) {
+	return func(shadow *v1alpha1.ShadowPod) {
+		if grace != nil {
+			shadow.Spec.DeletionGracePeriodSeconds = grace
+		}
+		if asks {
+			shadow.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: "true"}
+		}
 	}
-	if asks {
-		patch["metadata"] = map[string]any{"annotations": map[string]string{v1alpha1.AnnotationReportEnd: "true"}}
-	}
-	return patch
 }
 
 // asksForEnd says whether somebody at home waits to know how the pod ends, and the peer does not know that yet.
@@ -74,12 +72,15 @@ func asksForEnd(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
 	return !asked && len(home.Finalizers) > 0 && shadow.DeletionTimestamp.IsZero()
 }
 
-func patchShadow(ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, patch map[string]any) error {
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return err
-	}
-	return link.Client().Patch(ctx, &v1alpha1.ShadowPod{ObjectMeta: nameOf(shadow)}, client.RawPatch(types.MergePatchType, data))
+// patchShadow changes that very ShadowPod: the UID makes the peer refuse the change of another one of the name.
+func patchShadow(
+	ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, change func(*v1alpha1.ShadowPod),
+) error {
+	before := &v1alpha1.ShadowPod{ObjectMeta: nameOf(shadow)}
+	after := before.DeepCopy()
+	after.UID = shadow.UID
+	change(after)
+	return link.Client().Patch(ctx, after, client.MergeFrom(before))
 }
 
 // graceToCarry returns the grace that the peer must be told, or nil if it would use the same.

@@ -368,3 +368,64 @@ func (c withPod) Get(
 	}
 	return c.Client.Get(ctx, key, object, opts...)
 }
+
+// terminating has turin delete the twin of shop: its records go, each with its pod.
+func (w *world) terminating(oldPeer bool) {
+	w.Helper()
+	m := mapping()
+	m.Status.Conditions[0].Status, m.Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonNamespaceTerminating
+	if oldPeer {
+		m.Status.Twin = ""
+	}
+	w.put(w.Away, m)
+}
+
+// A StatefulSet makes the next pod of the name when this one is gone at home.
+func TestDeletedPodStaysUntilItsRemotePodHasEndedWithTheTwin(t *testing.T) {
+	for name, oldPeer := range map[string]bool{"a peer that names the twin to its end": false, "an older one": true} {
+		t.Run(name, func(t *testing.T) {
+			pod := dying("db-0", 30)
+			w := offloaded(t, pod)
+			w.put(w.Away, shadowOf(pod))
+			w.terminating(oldPeer)
+			w.remove(w.Away, w.shadow("db-0"))
+			w.wrote()
+			for range 2 {
+				w.reconcilePod("db-0")
+				if got := w.wrote(); got != nil {
+					t.Fatalf("while the remote pod ends, %v was written", got)
+				}
+			}
+			w.forgetRemote("db-0")
+			if oldPeer {
+				w.reconcilePod("db-0")
+				if got := w.wrote(); got != nil {
+					t.Fatalf("before the peer tells that the twin is gone, %v was written", got)
+				}
+				w.put(w.Away, mapping())
+			}
+			w.reconcilePod("db-0")
+			if diff := cmp.Diff([]string{"home patch/status Pod db-0", "home delete Pod db-0"}, w.wrote()); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodWhoseTwinIsDeletedIsNotReadyAndThenFails(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.runRemote("web-1", corev1.PodRunning)
+	w.reconcilePod("web-1")
+	w.terminating(false)
+	w.remove(w.Away, w.shadow("web-1"))
+	w.reconcilePod("web-1")
+	if got := w.pod("web-1"); isReady(got) || got.Status.Phase != corev1.PodRunning {
+		t.Errorf("while it terminates there, it is %s, ready: %t", got.Status.Phase, isReady(got))
+	}
+	w.forgetRemote("web-1")
+	w.reconcilePod("web-1")
+	if got := w.pod("web-1").Status; got.Phase != corev1.PodFailed || got.Reason != v1alpha1.ReasonNamespaceTerminating {
+		t.Errorf("when it is gone there, it is %s, %s", got.Phase, got.Reason)
+	}
+}

@@ -24,16 +24,19 @@ import (
 
 // bringHome writes what the peer tells of the pod into its status, if that is news.
 func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod) error {
-	if shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 {
+	if terminal(home) || shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 {
 		return nil
 	}
 	addresses, err := c.addressMap(ctx, home)
 	if err != nil {
 		return err
 	}
-	status, err := offload.Inbound(home, shadow, addresses)
+	status, err := offload.Inbound(home, shadow, addresses, c.clock.Now())
 	if err != nil {
 		return reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
+	}
+	if reason, message, is := offload.GivenUp(shadow); is {
+		offload.GiveUp(&status, reason, message, c.clock.Now())
 	}
 	if !addresses.From.IsValid() || !addresses.To.IsValid() {
 		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
@@ -53,6 +56,15 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 		c.events.Eventf(home, nil, corev1.EventTypeWarning, hint.Reason, "Offload", "%s", hint.Message)
 	}
 	return nil
+}
+
+// giveUp fails a pod that ended because its peer deleted the twin.
+func (c *podController) giveUp(ctx context.Context, home *corev1.Pod) error {
+	status := *home.Status.DeepCopy()
+	offload.GiveUp(&status, v1alpha1.ReasonNamespaceTerminating,
+		"The provider deletes the namespace in which the pod ran, and has ended it", c.clock.Now())
+	_, err := c.write(ctx, home, status)
+	return err
 }
 
 // hold says in the pod's status and in an event why it is not offloaded. It says so once.

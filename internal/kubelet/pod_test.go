@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 func TestDecide(t *testing.T) {
@@ -19,6 +21,9 @@ func TestDecide(t *testing.T) {
 	other.UID = "uid-other"
 	pending := mapping()
 	pending.Status.Conditions = nil
+	ending := mapping()
+	ending.Status.Conditions[0].Status = "False"
+	ending.Status.Conditions[0].Reason = v1alpha1.ReasonNamespaceTerminating
 
 	for name, tc := range map[string]struct {
 		change func(f *podFacts)
@@ -56,6 +61,15 @@ func TestDecide(t *testing.T) {
 		"and for the mappings":                        {func(f *podFacts) { f.home, f.mappingsSynced = dying("web-1", 30), false }, doNothing},
 		"and for the twin":                            {func(f *podFacts) { f.home, f.shadowsSynced = dying("web-1", 30), false }, doNothing},
 		"without a twin there is nothing to wait for": {func(f *podFacts) { f.home, f.mapping, f.twin, f.shadowsSynced = dying("web-1", 30), nil, "", false }, doFinish},
+		"a twin that is being deleted may still have it": {func(f *podFacts) {
+			f.home, f.mapping, f.twin, f.shadowsSynced = dying("web-1", 30), ending, "", false
+		}, doNothing},
+		"until it is seen to be empty of it":       {func(f *podFacts) { f.home, f.mapping = dying("web-1", 30), ending }, doFinish},
+		"a pod that ended with its twin is failed": {func(f *podFacts) { f.home, f.mapping = running(), ending }, doGiveUp},
+		"not while it may still end there": {func(f *podFacts) {
+			f.home, f.mapping, f.twin, f.shadowsSynced = running(), ending, "", false
+		}, doNothing},
+		"one that never ran waits for the next twin": {func(f *podFacts) { f.mapping = ending }, doHold},
 		"nor without the Peer": {func(f *podFacts) {
 			f.home, f.linked, f.peered = dying("web-1", 30), false, false
 		}, doFinish},

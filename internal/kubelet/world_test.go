@@ -72,6 +72,9 @@ func (w *world) record(side string) func(testkit.Write) error {
 		if write.Verb == "delete" {
 			w.deletes = append(w.deletes, write.Delete)
 		}
+		if side == "remote" && write.Verb == "patch" && write.Object.GetUID() == "" {
+			w.Errorf("patched %s %s whatever its UID", write.Kind, write.Name)
+		}
 		return nil
 	}
 }

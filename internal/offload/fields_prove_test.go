@@ -197,7 +197,7 @@ func TestEachLineOfTheStatusIsTrue(t *testing.T) {
 			remote := minimalWith(t, l.path, sampleOf(l.path, l.kind))
 			home := minimal()
 			home.Status = corev1.PodStatus{}
-			shown, err := Inbound(home, recorded(t, Export(remote)), here)
+			shown, err := Inbound(home, recorded(t, Export(remote)), here, after.Time)
 			if err != nil {
 				t.Fatal(err)
 			}

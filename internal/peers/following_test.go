@@ -193,6 +193,28 @@ func TestTwinIsFollowedAsLongAsItIsTheTwin(t *testing.T) {
 	}
 }
 
+func TestLastTwinIsFollowedUntilItIsEmpty(t *testing.T) {
+	f := newFollower(t)
+	mapping := mappingTo(shopTwin)
+	f.create(mapping)
+	f.create(record("web-1"))
+	link := f.Link(f.peer)
+	last := link.FollowTwin(records, "shop")
+	if err := f.turin.Client.Delete(t.Context(), mapping); err != nil {
+		t.Fatal(err)
+	}
+	if link.FollowTwin(records, "shop") != nil || link.Followed(records, "shop") != last {
+		t.Error("what still ends in the last twin is not followed")
+	}
+	f.expectFollowed("NamespaceMapping in "+tenantThere, "ShadowPod in "+shopTwin)
+	if err := f.turin.Client.Delete(t.Context(), record("web-1")); err != nil {
+		t.Fatal(err)
+	}
+	if link.FollowTwin(records, "shop") != nil || link.Followed(records, "shop") != nil {
+		t.Error("an empty namespace that is no twin is followed")
+	}
+}
+
 func TestTwinMustBeADNSLabel(t *testing.T) {
 	f := newFollower(t)
 	f.create(mappingTo("../kube-system"))

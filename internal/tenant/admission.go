@@ -106,6 +106,7 @@ func build(seen *observation, peer *v1alpha1.Peer) (*corev1.Pod, error) {
 	if mayEnd(pod) {
 		pod.Finalizers = []string{v1alpha1.FinalizerRemotePod}
 	}
+	offload.NoteAsked(&pod.ObjectMeta, offload.AskedOf(&pod.ObjectMeta, &pod.Spec))
 	return pod, nil
 }
 

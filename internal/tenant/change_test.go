@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // homeChanges changes the pod at home.
@@ -63,7 +64,7 @@ func TestResizeIsCarriedOver(t *testing.T) {
 	s.homeChanges(askingFor("1500m"))
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/resize Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/resize Pod web", "patch Pod web", "patch/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 	if got := s.cpu(); got != "1500m" || s.shadow().Status.ObservedGeneration != 2 {
 		t.Errorf("it asks for %s, status %+v", got, s.shadow().Status)
@@ -96,7 +97,7 @@ func TestResizeNeedsRoom(t *testing.T) {
 	s.pods.ledger.leave(requestFor(s.twin, "other")[0].NamespacedName)
 	s.Clock.Step(quotaRetryAtMost)
 	s.run()
-	s.Home.ExpectWrites("patch/resize Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/resize Pod web", "patch Pod web", "patch/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 }
 
@@ -216,4 +217,63 @@ func TestNewPodIsNotChanged(t *testing.T) {
 
 func cpuOf(amount string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+}
+
+// webhookAndAutoscaler change the pod as software of the provider does.
+func (s *stage) webhookAndAutoscaler() {
+	s.Helper()
+	testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) {
+		c := &pod.Spec.Containers[0]
+		c.Image, c.Resources.Requests = "mirror/i", cpuOf("700m")
+	})
+}
+
+func labelled(labels string) string {
+	return `{"metadata":{"labels":{` + labels + `}},` + strings.TrimPrefix(askingFor("500m"), "{")
+}
+
+func TestLabelAtHomePutsNothingBack(t *testing.T) {
+	s := runningStage(t, limited("cpu", "2"), "500m")
+	s.webhookAndAutoscaler()
+	s.homeChanges(labelled(`"a":"1","b":"1"`))
+	s.run()
+	s.Home.ExpectWrites("patch Pod web", "patch/status ShadowPod web")
+	s.homeChanges(labelled(`"a":"1"`))
+	s.run()
+	pod := s.pod()
+	if _, still := pod.Labels["b"]; still || pod.Labels["a"] != "1" {
+		t.Errorf("got labels %v", pod.Labels)
+	}
+	if c := pod.Spec.Containers[0]; c.Image != "mirror/i" || c.Resources.Requests.Cpu().String() != "700m" {
+		t.Errorf("it was put back: %s, %v", c.Image, c.Resources)
+	}
+}
+
+// A manager that has just started does not know whether the pod is as the ShadowPod wants it.
+func TestRestartOfTheManagerPutsNothingBack(t *testing.T) {
+	s := newStageOf(t, limited("cpu", "2"), asking("web", "500m"))
+	s.run()
+	s.webhookAndAutoscaler()
+	s.pods.notes.Clear()
+	s.Home.Writes()
+	s.run()
+	s.Home.ExpectWrites()
+}
+
+// What the limits have no room for is not carried over, and all else is.
+func TestLabelIsCarriedOverWhereTheSizeIsNot(t *testing.T) {
+	s := runningStage(t, limited("cpu", "1"), "500m")
+	s.homeChanges(strings.Replace(labelled(`"a":"1"`), "500m", "1500m", 1))
+	s.run()
+	s.Home.ExpectWrites("patch Pod web", "patch/status ShadowPod web")
+	s.Clock.Step(quotaRetryAtMost)
+	s.run()
+	s.Home.ExpectWrites()
+	s.expectRefused(v1alpha1.ConditionUpdated, v1alpha1.ReasonLimitExceeded, "")
+	s.homeChanges(labelled(""))
+	s.run()
+	if pod := s.pod(); len(pod.Labels["a"]) > 0 || s.cpu() != "500m" {
+		t.Errorf("got labels %v, cpu %s", pod.Labels, s.cpu())
+	}
+	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 }

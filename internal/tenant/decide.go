@@ -99,7 +99,7 @@ func (s *observation) missing(next *decision) {
 	}
 	next.interrupt(s)
 	since := interruptedAt(&next.status)
-	delay, ok := backOff(next.status.Recreations, lived(&next.status, since))
+	delay, ok := backOff(next.status.RecreationsInARow, lived(&next.status, since))
 	switch {
 	case !ok:
 		next.giveUp(s, reasonRemadeTooOften, "The pod was made again too often without running for long")
@@ -265,7 +265,7 @@ const (
 	mostRecreations = 20
 )
 
-// backOff says how long to wait before a pod is made again, and whether it should be at all.
+// backOff says how long to wait before a pod is made again that was so often in a row, and whether it should be at all.
 func backOff(recreations int32, lived time.Duration) (time.Duration, bool) {
 	switch {
 	case recreations <= 0 || lived >= longLife:

@@ -304,10 +304,39 @@ func TestPodThatRanIsGivenUpWithTheCause(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	tired := recorded(t)
-	tired.Status.Recreations = mostRecreations
+	tired.Status.RecreationsInARow = mostRecreations
 	tired.Status.Pod = nil
 	next = decide(&observation{shadow: tired, now: testkit.Noon})
 	if c := meta.FindStatusCondition(next.status.Conditions, v1alpha1.ConditionUnrecoverable); c == nil || c.Reason != reasonRemadeTooOften {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// A pod that has run for long begins a new series, however often it was made before.
+func TestLongRunForgetsEarlierRemakes(t *testing.T) {
+	shadow := recorded(t)
+	shadow.Status.Recreations, shadow.Status.RecreationsInARow = 2*mostRecreations, mostRecreations
+	made := decide(&observation{shadow: shadow, now: testkit.Noon})
+	if made.action != makePod {
+		t.Fatalf("action %d", made.action)
+	}
+	shadow.Status = made.status
+	shadow.Status = decide(&observation{shadow: shadow, now: testkit.Noon, pod: remotePod(func(pod *corev1.Pod) {
+		pod.UID, pod.Status = "second", corev1.PodStatus{Phase: corev1.PodPending}
+	})}).status
+	if got := shadow.Status; got.RecreationsInARow != 1 || got.Recreations != 2*mostRecreations+1 {
+		t.Errorf("got %d, %d in a row", got.Recreations, got.RecreationsInARow)
+	}
+	// It goes at once, and so does the one after it.
+	next := decide(&observation{shadow: shadow, now: testkit.Noon})
+	if next.unrecoverable() || next.again != firstDelay {
+		t.Errorf("given up: %t, made again in %s", next.unrecoverable(), next.again)
+	}
+	shadow.Status = next.status
+	shadow.Status = decide(&observation{shadow: shadow, now: testkit.Noon, pod: remotePod(func(pod *corev1.Pod) {
+		pod.UID, pod.Status = "third", corev1.PodStatus{Phase: corev1.PodPending}
+	})}).status
+	if got := shadow.Status.RecreationsInARow; got != 2 {
+		t.Errorf("%d in a row", got)
 	}
 }

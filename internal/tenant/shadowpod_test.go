@@ -255,7 +255,7 @@ func TestPodRemadeTooOftenIsGivenUp(t *testing.T) {
 	shadow := shadowPod()
 	shadow.Status.PodUID = "uid-0"
 	shadow.Status.Phase = "Pending"
-	shadow.Status.Recreations = mostRecreations
+	shadow.Status.RecreationsInARow = mostRecreations
 	shadow.Status.Pod = &runtime.RawExtension{Raw: []byte(`{"phase":"Pending"}`)}
 	s := newStage(t, shadow)
 	s.run()

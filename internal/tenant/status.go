@@ -174,6 +174,10 @@ func (d *decision) adopt(s *observation) {
 		return
 	}
 	if d.status.PodUID != "" {
+		if lived(&d.status, interruptedAt(&d.status)) >= longLife {
+			d.status.RecreationsInARow = 0
+		}
+		d.status.RecreationsInARow++
 		d.status.Recreations++
 		if known := offload.RecordedPod(&d.status); known != nil {
 			d.status.Restarts = offload.AddRestarts(d.status.Restarts, known)

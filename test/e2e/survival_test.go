@@ -273,6 +273,74 @@ func TestCompletedPodIsNotRunAgain(t *testing.T) {
 	}
 }
 
+// What ended while nobody looked, or was asked to end, has ended too.
+func TestEndThatNobodySawIsNoLoss(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	for _, name := range []string{"unseen", "stopped", "held"} {
+		pod := shellPod(ns, name, "trap 'exit 0' TERM; while [ ! -e /done ]; do sleep 1 & wait $!; done")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		lubeck.create(t, pod)
+	}
+	remote := map[string]*corev1.Pod{}
+	for _, name := range []string{"unseen", "stopped", "held"} {
+		remote[name] = hamburg.mustRemotePod(t, &lubeck.awaitReadyPods(t, ns, name, 1)[0])
+	}
+
+	t.Run("stopped", func(t *testing.T) {
+		if err := hamburg.Delete(ctx, remote["stopped"].DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it has succeeded", func(ctx context.Context) error {
+			return lubeck.hasPhase(ctx, ns, "stopped", corev1.PodSucceeded)
+		})
+		eventually(t, "nothing holds it", func(ctx context.Context) error { return hamburg.isGone(ctx, remote["stopped"]) })
+	})
+	t.Run("unseen", func(t *testing.T) {
+		hamburg.pause(t, "manager")
+		// Not over the link, which may look for the manager.
+		unseen := remote["unseen"]
+		if _, err := hamburg.Kubectl(ctx, "exec", "-n", unseen.Namespace, unseen.Name, "--", "touch", "/done"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it has ended", func(ctx context.Context) error {
+			return hamburg.hasPhase(ctx, unseen.Namespace, unseen.Name, corev1.PodSucceeded)
+		})
+		if err := hamburg.Delete(ctx, unseen.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		hamburg.scale(ctx, t, "manager", "1")
+		eventually(t, "home learns of its end", func(ctx context.Context) error {
+			return lubeck.hasPhase(ctx, ns, "unseen", corev1.PodSucceeded)
+		})
+		eventually(t, "nothing holds it", func(ctx context.Context) error { return hamburg.isGone(ctx, unseen) })
+	})
+	t.Run("held", func(t *testing.T) {
+		held := remote["held"]
+		if len(held.Finalizers) == 0 {
+			t.Error("it has no finalizer")
+		}
+		twin := &corev1.Namespace{}
+		if err := hamburg.Get(ctx, client.ObjectKey{Name: held.Namespace}, twin); err != nil {
+			t.Fatal(err)
+		}
+		if err := hamburg.Delete(ctx, twin); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "its namespace goes", func(ctx context.Context) error {
+			if err := hamburg.isGone(ctx, held); err != nil {
+				return err
+			}
+			now := &corev1.Namespace{}
+			err := hamburg.Get(ctx, client.ObjectKey{Name: twin.Name}, now)
+			if err == nil && now.UID == twin.UID {
+				err = fmt.Errorf("it is there: %v", now.Status.Conditions)
+			}
+			return client.IgnoreNotFound(err)
+		})
+	})
+}
+
 func (c *cluster) hasPhase(ctx context.Context, ns, name string, phase corev1.PodPhase) error {
 	pod, err := c.pod(ctx, ns, name)
 	if err == nil && pod.Status.Phase != phase {
