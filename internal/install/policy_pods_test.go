@@ -185,7 +185,7 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		host   = "it uses namespaces or ports of its host"
 		power  = "it is privileged or adds capabilities"
 		claims = "it uses resource claims or a runtime class of this cluster"
-		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps and Secrets are)`
+		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps, Secrets and images are)`
 		certs  = `it reads ConfigMap "kube-root-ca.crt"; there it would be the other cluster''s`
 	)
 	policy := mutatingPolicy(t, "hanse-place-pods")
@@ -225,6 +225,7 @@ func TestPodsThatCanLeaveDo(t *testing.T) {
 	policy := mutatingPolicy(t, "hanse-place-pods")
 	for name, pod := range map[string]string{
 		"scratch space":             "volumes: [{name: v, emptyDir: {}}]",
+		"an image":                  "volumes: [{name: v, image: {reference: i, pullPolicy: Always}}]",
 		"its own fields":            "volumes: [{name: v, downwardAPI: {items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}]",
 		"its own fields, projected": "volumes: [{name: v, projected: {sources: [{downwardAPI: {}}]}}]",
 		"its service account's token": "volumes: [{name: kube-api-access-x, projected: {sources: [{serviceAccountToken: {path: token}}, " +

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -22,6 +23,7 @@ const (
 	labelPath      = "label/"
 	annotationPath = "annotation/"
 	imagePath      = "image/"
+	deadlinePath   = "deadline"
 	amountPath     = "amount/" // and container, which is empty for the pod as a whole, requests or limits, and the resource
 )
 
@@ -40,6 +42,9 @@ func AskedOf(meta *metav1.ObjectMeta, spec *corev1.PodSpec) Asked {
 		out[imagePath+c.Name] = fingerprint(c.Image)
 		out.noteAmounts(c.Name, &c.Resources)
 	})
+	if deadline := spec.ActiveDeadlineSeconds; deadline != nil {
+		out[deadlinePath] = fingerprint(strconv.FormatInt(*deadline, 10))
+	}
 	if spec.Resources != nil {
 		out.noteAmounts("", spec.Resources)
 	}
@@ -92,7 +97,7 @@ func (a Asked) WithAmountsOf(other Asked) Asked {
 	return out
 }
 
-// Changed returns the running pod with the labels, annotations and images of the wanted one, as far as these differ from
+// Changed returns the running pod with the labels, annotations, images and deadline of the wanted one, as far as these differ from
 // what was asked for before. What was and is wanted no more goes, and what others have put on the pod stays.
 func Changed(pod *corev1.Pod, before Asked, wanted *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
@@ -107,7 +112,18 @@ func Changed(pod *corev1.Pod, before Asked, wanted *corev1.Pod) *corev1.Pod {
 			}
 		})
 	}
+	before.shorten(out, wanted.Spec.ActiveDeadlineSeconds)
 	return out
+}
+
+// shorten gives the pod a deadline. Kubernetes lets nobody put one off.
+func (a Asked) shorten(running *corev1.Pod, wanted *int64) {
+	if wanted == nil || a[deadlinePath] == fingerprint(strconv.FormatInt(*wanted, 10)) {
+		return
+	}
+	if has := running.Spec.ActiveDeadlineSeconds; has == nil || *wanted < *has {
+		running.Spec.ActiveDeadlineSeconds = ptr.To(*wanted)
+	}
 }
 
 func (a Asked) changed(kind string, running, wanted map[string]string) map[string]string {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -98,5 +99,23 @@ func TestWhatWasNotResizedIsAskedAgain(t *testing.T) {
 	}
 	if got := asked("new", "2").WithAmountsOf(nil); len(got) != 1 {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestDeadlineIsNeverPutOff(t *testing.T) {
+	for name, c := range map[string]struct{ asked, running, wanted, want *int64 }{
+		"none":                             {nil, nil, nil, nil},
+		"the first":                        {nil, nil, ptr.To[int64](60), ptr.To[int64](60)},
+		"a shorter one":                    {ptr.To[int64](60), ptr.To[int64](60), ptr.To[int64](5), ptr.To[int64](5)},
+		"the same, where it was shortened": {ptr.To[int64](60), ptr.To[int64](9), ptr.To[int64](60), ptr.To[int64](9)},
+		"one that is longer than theirs":   {ptr.To[int64](60), ptr.To[int64](9), ptr.To[int64](30), ptr.To[int64](9)},
+	} {
+		pod := func(deadline *int64) *corev1.Pod {
+			return &corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: deadline}}
+		}
+		before := AskedOf(&metav1.ObjectMeta{}, &pod(c.asked).Spec)
+		if got := Changed(pod(c.running), before, pod(c.wanted)).Spec.ActiveDeadlineSeconds; !ptr.Equal(got, c.want) {
+			t.Errorf("%s: got %v", name, ptr.Deref(got, 0))
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/testkit"
@@ -276,4 +277,14 @@ func TestLabelIsCarriedOverWhereTheSizeIsNot(t *testing.T) {
 		t.Errorf("got labels %v, cpu %s", pod.Labels, s.cpu())
 	}
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
+}
+
+func TestDeadlineOfARunningPodIsCarriedOver(t *testing.T) {
+	s := runningStage(t, limited("cpu", "2"), "500m")
+	s.homeChanges(strings.Replace(askingFor("500m"), `{"spec":{`, `{"spec":{"activeDeadlineSeconds":60,`, 1))
+	s.run()
+	s.Home.ExpectWrites("patch Pod web", "patch/status ShadowPod web")
+	if got := s.pod().Spec.ActiveDeadlineSeconds; ptr.Deref(got, 0) != 60 {
+		t.Errorf("got %v", got)
+	}
 }
