@@ -168,6 +168,8 @@ const (
 	ReasonPodRefused = "PodRefused"
 	// ReasonPodInvalid means that the ShadowPod asks for something that the provider does not build.
 	ReasonPodInvalid = "PodInvalid"
+	// ReasonRefusedByProvider means that the provider says that it will not run the pod. The message has the reason.
+	ReasonRefusedByProvider = "RefusedByProvider"
 	// ReasonPodNameTaken means that a pod of that name exists and was not made for this ShadowPod.
 	ReasonPodNameTaken = "PodNameTaken"
 	// ReasonOffloadingBackOff means that the pod cannot be offloaded (yet); Hanse tries again.

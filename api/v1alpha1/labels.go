@@ -145,13 +145,16 @@ const (
 
 // Types of conditions on home pods that say what a provider does not do for them. A pod has them only while they are False.
 const (
-	// PodPlaced is False while the provider finds no room for the pod.
+	// PodPlaced is False while the provider finds no room for the pod, or refuses to run it.
 	PodPlaced = "hanse.dev/placed"
 	// PodUpdated is False while a change of the pod does not reach the provider.
 	PodUpdated = "hanse.dev/updated"
 	// PodDebug is False while an ephemeral container of the pod cannot run at the provider.
 	PodDebug = "hanse.dev/debug"
 )
+
+// NodeRefusesPods is a condition of virtual nodes: True while a pod waits there that the peer refuses to run.
+const NodeRefusesPods = "hanse.dev/refuses-pods"
 
 // Values of AnnotationDecision.
 const (

@@ -211,9 +211,11 @@ func when[T client.Object](created, deleted bool, changed func(before, after T) 
 }
 
 // goes passes on that a pod went, or that only finalizers keep it: a virtual node without an offer is deleted behind its
-// last pod.
+// last pod. It also passes on that a pod is refused, which the node shows.
 func goes() predicate.Predicate {
-	return when(false, true, func(before, after *corev1.Pod) bool { return !deletedAtOnce(before) && deletedAtOnce(after) })
+	return when(false, true, func(before, after *corev1.Pod) bool {
+		return !deletedAtOnce(before) && deletedAtOnce(after) || turnsRefused(before, after)
+	})
 }
 
 // binds passes on that a pod came to its node: it must go again if the node is drained.

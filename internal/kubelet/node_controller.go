@@ -104,6 +104,13 @@ func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
 	}
 	desired := desiredNode(seen.peer, &seen.ad.Spec, at)
 	desired.Status.Conditions = linkConditions(seen.link, seen.over, desired.Status.Conditions, seen.node == nil)
+	pods, err := podsOn(ctx, c.client, name, "")
+	if err != nil {
+		return err
+	}
+	if refuses := refusesPods(pods, seen.node); refuses != nil {
+		desired.Status.Conditions = append(desired.Status.Conditions, *refuses)
+	}
 	if seen.node == nil {
 		return c.create(ctx, seen.peer, desired)
 	}

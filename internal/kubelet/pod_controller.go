@@ -162,11 +162,24 @@ func boundAt(pod *corev1.Pod) time.Time {
 // report carries changes of the pod out and its status home, each whatever becomes of the other, and lets the pod go if
 // there is no room for it for too long. It returns how soon that may be.
 func (c *podController) report(ctx context.Context, seen podFacts, link *peers.Link) (time.Duration, error) {
-	err := errors.Join(c.carry(ctx, seen, link), c.bringHome(ctx, seen.home, seen.shadow))
-	if err != nil {
+	carried := c.carry(ctx, seen, link)
+	came, err := c.bringHome(ctx, seen.home, seen.shadow)
+	if err = errors.Join(carried, err); err != nil {
 		return 0, err
 	}
-	return c.letGo(ctx, seen, link)
+	if came.verdict == askAgain && seen.answers {
+		return 0, c.ask(ctx, seen.shadow, link)
+	}
+	left, err := c.letGo(ctx, seen, link)
+	return sooner(left, came.again), err
+}
+
+// sooner returns the shorter of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // request asks the pod controller to look at the pod of that name, here and at the peer.

@@ -47,10 +47,26 @@ func TestPodGoesOutWithOneWrite(t *testing.T) {
 func TestPathOfAPodThatIsSentOnGoesOut(t *testing.T) {
 	pod := podCalled("web-1")
 	pod.Annotations = map[string]string{v1alpha1.AnnotationPath: "riga,visby"}
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "ShadowPod", Name: "web-1", UID: "s", Controller: ptr.To(true),
+	}}
 	w := offloaded(t, pod)
 	w.reconcilePod("web-1")
 	if diff := cmp.Diff([]string{"riga", "visby"}, w.shadow("web-1").Spec.Path); diff != "" {
 		t.Errorf("path (-want +got):\n%s", diff)
+	}
+}
+
+func TestPathThatAUserPutOnAPodIsIgnored(t *testing.T) {
+	pod := podCalled("web-1")
+	pod.Annotations = map[string]string{v1alpha1.AnnotationPath: "riga,visby"}
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "r", Controller: ptr.To(true),
+	}}
+	w := offloaded(t, pod)
+	w.reconcilePod("web-1")
+	if path := w.shadow("web-1").Spec.Path; path != nil {
+		t.Errorf("a pod that began here has come through %v", path)
 	}
 }
 
@@ -330,21 +346,6 @@ func TestPeerThatDoesNotAnswerIsToldInWordsThatDoNotChange(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-}
-
-func TestUnrecoverablePodFailsAtHome(t *testing.T) {
-	w := offloaded(t, podCalled("web-1"))
-	w.reconcilePod("web-1")
-	shadow := w.shadow("web-1")
-	shadow.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionUnrecoverable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPodRefused,
-		Message: "quota is used up", LastTransitionTime: metav1.NewTime(testkit.Noon),
-	}}
-	w.put(w.Away, shadow)
-	w.reconcilePod("web-1")
-	if status := w.pod("web-1").Status; status.Phase != corev1.PodFailed || status.Reason != v1alpha1.ReasonPodRefused {
-		t.Errorf("phase %s, reason %q", status.Phase, status.Reason)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 func (c *podController) end(ctx context.Context, seen podFacts, link *peers.Link) error {
 	if len(seen.home.Finalizers) > 0 {
 		// Somebody, such as the Job controller, wants to know how the pod ended.
-		if err := c.bringHome(ctx, seen.home, seen.shadow); err != nil {
+		if _, err := c.bringHome(ctx, seen.home, seen.shadow); err != nil {
 			return err
 		}
 	}

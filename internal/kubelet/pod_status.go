@@ -22,32 +22,42 @@ import (
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
+// told is what came of a look at the record of a pod.
+type told struct {
+	verdict judgement
+	again   time.Duration // when to look again
+}
+
 // bringHome writes what the peer tells of the pod into its status, if that is news.
-func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod) error {
-	if terminal(home) || shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 {
-		return nil
+func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod) (told, error) {
+	if terminal(home) || shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 && !isHeld(home) {
+		return told{}, nil
 	}
 	addresses, err := c.addressMap(ctx, home)
 	if err != nil {
-		return err
+		return told{}, err
 	}
 	status, err := offload.Inbound(home, shadow, addresses, c.clock.Now())
 	if err != nil {
-		return reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
+		return told{}, reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
 	}
-	if reason, message, is := offload.GivenUp(shadow); is {
-		offload.GiveUp(&status, reason, message, c.clock.Now())
+	if shadow.Status.Pod == nil && isHeld(home) { // the peer has it, so it is not held any more
+		status.Reason, status.Message, status.ContainerStatuses = "", "", nil
 	}
 	if !addresses.From.IsValid() || !addresses.To.IsValid() {
 		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
 		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
 	}
-	news := showHints(&status, shadow, metav1.NewTime(c.clock.Now()))
-	showPlacement(&status, home)
 	began := c.clock.Now()
+	news := showHints(&status, shadow, metav1.NewTime(began.Truncate(time.Second)))
+	verdict, again, err := c.sentence(ctx, home, shadow, &status)
+	if err != nil {
+		return told{}, err
+	}
+	showPlacement(&status, home)
 	written, err := c.write(ctx, home, status)
 	if err != nil {
-		return err
+		return told{}, err
 	}
 	if written && shadow.Status.Recreations == 0 {
 		c.traceStatus(ctx, home, &status, began)
@@ -55,7 +65,7 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	for _, hint := range news {
 		c.events.Eventf(home, nil, corev1.EventTypeWarning, hint.Reason, "Offload", "%s", hint.Message)
 	}
-	return nil
+	return told{verdict: verdict, again: again}, nil
 }
 
 // giveUp fails a pod that ended because its peer deleted the twin.
@@ -80,6 +90,9 @@ func (c *podController) hold(ctx context.Context, home *corev1.Pod, why string) 
 		"The pod is not offloaded: %s", why)
 	return nil
 }
+
+// isHeld says whether the pod says that it cannot be offloaded.
+func isHeld(home *corev1.Pod) bool { return home.Status.Reason == v1alpha1.ReasonOffloadingBackOff }
 
 // heldStatus returns the status of a pod that cannot be offloaded.
 func heldStatus(home *corev1.Pod, why string) corev1.PodStatus {
@@ -161,9 +174,9 @@ var hints = []struct {
 func showHints(status *corev1.PodStatus, shadow *v1alpha1.ShadowPod, now metav1.Time) []corev1.PodCondition {
 	var news []corev1.PodCondition
 	for _, hint := range hints {
-		told := meta.FindStatusCondition(shadow.Status.Conditions, hint.theirs)
+		told := hinted(hint.theirs, shadow, status)
 		at := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == hint.ours })
-		if told == nil || told.Status != metav1.ConditionFalse || hint.ours == v1alpha1.PodPlaced && !isRoomless(told) {
+		if told == nil || told.Status != metav1.ConditionFalse {
 			if at >= 0 {
 				status.Conditions = slices.Delete(status.Conditions, at, at+1)
 			}
@@ -178,13 +191,31 @@ func showHints(status *corev1.PodStatus, shadow *v1alpha1.ShadowPod, now metav1.
 			news = append(news, c)
 			continue
 		}
-		c.LastTransitionTime = status.Conditions[at].LastTransitionTime
+		c.LastTransitionTime, c.LastProbeTime = status.Conditions[at].LastTransitionTime, status.Conditions[at].LastProbeTime
 		if c.Reason != status.Conditions[at].Reason {
 			news = append(news, c)
 		}
 		status.Conditions[at] = c
 	}
 	return news
+}
+
+// hinted returns what the provider does not do for the pod, as that condition of its ShadowPod says.
+func hinted(theirs string, shadow *v1alpha1.ShadowPod, status *corev1.PodStatus) *metav1.Condition {
+	found := meta.FindStatusCondition(shadow.Status.Conditions, theirs)
+	if theirs != v1alpha1.ConditionScheduled {
+		return found
+	}
+	if reason, message, is := offload.GivenUp(shadow); is && !everStarted(status) {
+		return &metav1.Condition{
+			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRefusedByProvider,
+			Message: "The provider refuses to run the pod: " + word(reason) + ": " + message,
+		}
+	}
+	if !isRoomless(found) {
+		return nil
+	}
+	return found
 }
 
 var wordPattern = regexp.MustCompile(`^[A-Za-z]{1,63}$`)

@@ -253,12 +253,14 @@ func request(resources *corev1.ResourceRequirements, name corev1.ResourceName, q
 }
 
 // Path returns the ids of the clusters that a pod has come through, the one that it is in last. It is nil for a pod that
-// began here.
+// began here, whatever its annotations say: only a pod that was made for a ShadowPod has come from elsewhere.
 func Path(pod *corev1.Pod) []string {
-	if text := pod.Annotations[v1alpha1.AnnotationPath]; text != "" {
-		return strings.Split(text, ",")
+	owner := metav1.GetControllerOf(pod)
+	text := pod.Annotations[v1alpha1.AnnotationPath]
+	if text == "" || owner == nil || owner.Kind != "ShadowPod" || owner.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil
 	}
-	return nil
+	return strings.Split(text, ",")
 }
 
 // Onward returns the path of the ShadowPod's pod here, in the cluster of that id, if the pod may go on from here: it has

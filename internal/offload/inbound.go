@@ -195,14 +195,18 @@ func takeAddresses(out *corev1.PodStatus, remote *corev1.PodStatus, m AddressMap
 	}
 }
 
-// GiveUp fails the pod, so that its controller at home replaces it. The condition DisruptionTarget says that the provider
-// failed the pod, and not its own containers.
+// Disrupt says that the provider fails the pod, and not its own containers.
+func Disrupt(out *corev1.PodStatus, reason, message string, now time.Time) {
+	setCondition(out, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: second(now),
+	})
+}
+
+// GiveUp fails the pod, which was disrupted, so that its controller at home replaces it.
 func GiveUp(out *corev1.PodStatus, reason, message string, now time.Time) {
 	out.Phase, out.Reason, out.Message = corev1.PodFailed, reason, message
+	Disrupt(out, reason, message, now)
 	at := second(now)
-	setCondition(out, corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: at,
-	})
 	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
 		if c := PodCondition(out, kind); c != nil {
 			setCondition(out, corev1.PodCondition{
