@@ -119,7 +119,7 @@ func (c *checker) run(ctx context.Context, flags *checkFlags) ([]finding, error)
 		if err != nil {
 			return nil, err
 		}
-		s := take(ctx, c.client, scope{system: c.system}, c.now(), partVirtualNodes)
+		s := take(ctx, c.client, scope{system: c.system}, c.now(), partVirtualNodes, partPeers, partOffers)
 		return append(s.checkPeer(peer), s.checkNodeOf(peer)...), nil
 	}
 	findings := c.cluster()
@@ -145,7 +145,7 @@ type check struct {
 
 // checks are those of an installation, in the order in which they are shown.
 func (c *checker) checks(ctx context.Context) []check {
-	s := take(ctx, c.client, scope{system: c.system}, c.now(), partInfo, partPolicies, partPeers, partNamespaces, partOffloadings,
+	s := take(ctx, c.client, scope{system: c.system}, c.now(), partInfo, partPolicies, partPeers, partOffers, partNamespaces, partOffloadings,
 		partNodes, partDaemonSets, partDeployments, partOwnPods, partAPIServers)
 	return []check{
 		{subject{topicKinds, "kinds"}, s, nil, c.made(ctx, func(m install.Manifest) []*unstructured.Unstructured { return m.Definitions })},
@@ -155,7 +155,7 @@ func (c *checker) checks(ctx context.Context) []check {
 		{subject{topicModules, "policies of yours"}, s, []part{partPolicies}, s.checkPolicies},
 		{subject{topicPeer, "peers"}, s, []part{partPeers}, func(subject) []finding { return each(s.peers.Items, s.checkPeer) }},
 		{subject{topicTombstone, "tombstones"}, s, []part{partNamespaces}, func(subject) []finding { return each(s.namespaces.Items, checkTombstone) }},
-		{subject{topicNode, "virtual nodes"}, s, []part{partNodes}, func(subject) []finding { return each(s.nodes.Items, checkNode) }},
+		{subject{topicNode, "virtual nodes"}, s, []part{partNodes}, func(subject) []finding { return each(s.nodes.Items, s.checkNode) }},
 		{subject{topicDaemonSets, "DaemonSets"}, s, []part{partDaemonSets}, s.checkDaemonSets},
 		{
 			subject{topicCertificate, "certificate of the kubelet API"},

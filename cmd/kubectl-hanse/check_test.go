@@ -295,7 +295,7 @@ func TestNodesAreChecked(t *testing.T) {
 	}
 	s := seen(t, []part{partNodes, partDaemonSets}, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "Unknown", "10.0.2.0/24"),
 		node("hanse-c", "True", "10.0.3.0/24", corev1.Taint{Key: v1alpha1.TaintWithdrawn, Effect: corev1.TaintEffectNoSchedule}))
-	findings := slices.Concat(each(s.nodes.Items, checkNode), s.checkDaemonSets(subject{name: "DaemonSets"}), s.checkRanges(subject{name: "ranges"}))
+	findings := slices.Concat(each(s.nodes.Items, s.checkNode), s.checkDaemonSets(subject{name: "DaemonSets"}), s.checkRanges(subject{name: "ranges"}))
 	for name, want := range map[string]state{
 		"Node hanse-a": stateOK, "Node hanse-b": stateFailed, "Node hanse-c": stateWarning, "DaemonSets": stateOK, "ranges": stateOK,
 	} {

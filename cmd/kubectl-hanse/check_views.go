@@ -176,23 +176,23 @@ func (s *snapshot) checkNodeOf(peer *v1alpha1.Peer) []finding {
 	case node == nil:
 		return about.warning("there is none", "it comes with the peer's first accepted offer: see condition Advertised")
 	default:
-		return checkNode(node)
+		return s.checkNode(node)
 	}
 }
 
-// checkNode checks a node, if it is virtual.
-func checkNode(node *corev1.Node) []finding {
+// checkNode checks a node, if it is virtual. That it takes no pods is no failure: somebody may want that.
+func (s *snapshot) checkNode(node *corev1.Node) []finding {
 	about := subject{topicNode, "Node " + node.Name}
-	withdrawn := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintWithdrawn })
+	closed := s.nodeFactsOf(node.Name).closed()
 	switch {
 	case !isVirtualNode(node):
 		return nil
-	case !isNodeReady(node):
-		return about.failed("it is not ready", "see the conditions of its Peer, and whether hanse-kubelet runs")
-	case withdrawn:
-		return about.warning("it takes no more pods, since its offer has ended or was withdrawn", "see the conditions of its Peer")
-	default:
+	case closed == nil:
 		return about.ok("ready")
+	case !isNodeReady(node):
+		return about.failed("it is not ready: "+closed.Message, "see the conditions of its Peer, and whether hanse-kubelet runs")
+	default:
+		return about.warning("it takes no new pods: "+closed.Message, closed.Fix)
 	}
 }
 

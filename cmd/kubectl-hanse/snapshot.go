@@ -42,6 +42,7 @@ const (
 	partOwnPods      part = "Hanse's own pods"
 	partAPIServers   part = "pods of the API server"
 	partEvents       part = "events"
+	partServices     part = "Services"
 )
 
 // A snapshot is what a verb knows of the cluster, read in one pass. Views are made from it, and read nothing themselves.
@@ -64,6 +65,7 @@ type snapshot struct {
 	ownPods     corev1.PodList
 	apiServers  corev1.PodList
 	events      eventsv1.EventList
+	services    corev1.ServiceList
 	errs        map[part]error
 }
 
@@ -120,6 +122,7 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partDeployments:  list(&s.deployments, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
 		partOwnPods:      list(&s.ownPods, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
 		partAPIServers:   list(&s.apiServers, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "kube-apiserver"}),
+		partServices:     list(&s.services, users),
 		partEvents:       list(&s.events, users, client.MatchingFields{"regarding.uid": string(s.scope.pod)}),
 	}[p]()
 }

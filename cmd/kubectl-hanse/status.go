@@ -118,6 +118,8 @@ type nodeStatus struct {
 	Name  string `json:"name"`
 	Ready bool   `json:"ready"`
 	Pods  int    `json:"pods"`
+	// Closed is why the node takes no new pods, if so.
+	Closed string `json:"closed,omitempty"`
 }
 
 // offerStatus is an advertisement and the answer to it. InForce tells whether it is a row of the table.
@@ -194,6 +196,9 @@ func (s *snapshot) statusOf(peer *v1alpha1.Peer) peerStatus {
 	}
 	if node := s.node(v1alpha1.VirtualNodeName(peer.Name)); node != nil {
 		status.Node = nodeStatus{Name: node.Name, Ready: isNodeReady(node), Pods: len(s.podsOn(node.Name))}
+		if closed := s.nodeFactsOf(node.Name).closed(); closed != nil {
+			status.Node.Closed = closed.Message
+		}
 	}
 	for i := range s.offers.Items {
 		offer := &s.offers.Items[i]
@@ -312,6 +317,7 @@ func peerNotes(peer *peerStatus) []string {
 	add(peer.complaint() != "", "%s", peer.Message)
 	add(peer.Offer.refused(), "its offer is refused: %s", peer.Offer.Message)
 	add(peer.Offer.Reason == v1alpha1.ReasonPendingApproval, "%s", pending(peer.Name, peer.Offer.Message))
+	add(peer.Node.Closed != "" && len(notes) == 0, "its node takes no new pods: %s", peer.Node.Closed)
 	add(peer.OfferedToIt.refused(), "it refuses our offer: %s", peer.OfferedToIt.Message)
 	return notes
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -219,13 +220,58 @@ func TestExplainPod(t *testing.T) {
 	lubeck.create(t, shellPod(ns, "curious", forever))
 	home := lubeck.awaitReadyPods(t, ns, "curious", 1)[0]
 	remote := hamburg.mustRemotePod(t, &home)
-	out, err := lubeck.Hanse(ctx, "explain", "pod", "curious", "-n", ns)
-	if err != nil {
+	explained := func(pod string, says ...string) {
+		t.Helper()
+		out, err := lubeck.Hanse(ctx, "explain", "pod", pod, "-n", ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range says {
+			if !strings.Contains(out, part) {
+				t.Errorf("of pod %s it does not say %q:\n%s", pod, part, out)
+			}
+		}
+		if well := "Nothing is wrong."; strings.Contains(out, well) && !slices.Contains(says, well) {
+			t.Errorf("of pod %s it says that all is well:\n%s", pod, out)
+		}
+	}
+	explained("curious", "hanse-hamburg", remote.Namespace, "Remote", "Nothing is wrong.")
+
+	// A Service that is meant to reach it.
+	lubeck.create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "counter"},
+		Spec:       corev1.ServiceSpec{Selector: home.Labels, Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+	explained("curious", v1alpha1.ReasonNoNetworkFabric, "counter")
+
+	// One that runs and is not ready.
+	sick := shellPod(ns, "sick", forever)
+	sick.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
+		PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/false"}}},
+	}
+	lubeck.create(t, sick)
+	eventually(t, "it runs", func(ctx context.Context) error {
+		pod, err := lubeck.pod(ctx, ns, "sick")
+		if err == nil && pod.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("it is %s", pod.Status.Phase)
+		}
+		return err
+	})
+	explained("sick", "What is wrong")
+}
+
+// A pod that was made before its namespace was offloaded may not go where a new one may.
+func TestExplainAPodThatWasMadeTooEarly(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.namespace(t)
+	early := shellPod(ns, "early", forever)
+	early.Spec.NodeSelector = map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
+	lubeck.create(t, early)
+	if _, err := lubeck.Hanse(ctx, "offload", ns); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"hanse-hamburg", remote.Namespace, "Remote"} {
-		if !strings.Contains(out, part) {
-			t.Errorf("it does not say %q:\n%s", part, out)
-		}
+	out, err := lubeck.Hanse(ctx, "explain", "pod", "early", "-n", ns)
+	if err != nil || !strings.Contains(out, "Stale: A new pod like it may run on hanse-") || strings.Contains(out, "ake room") {
+		t.Errorf("it says %v\n%s", err, out)
 	}
 }
