@@ -20,19 +20,23 @@ import (
 // checkHope is an error if nothing would come of the offloading, as far as that is known before it is written. Where nodes or
 // peers cannot be seen, it is not.
 func checkHope(ctx context.Context, c client.Client, system string, wanted *v1alpha1.NamespaceOffloading) error {
-	return hopeless(take(ctx, c, scope{system: system}, time.Time{}, partVirtualNodes, partPeers), wanted)
-}
-
-// hopeless is why nothing would come of the offloading of a namespace, nil if that is not known.
-func hopeless(s *snapshot, wanted *v1alpha1.NamespaceOffloading) error {
-	if v1alpha1.IsSystemNamespace(wanted.Namespace, s.scope.system) {
+	if v1alpha1.IsSystemNamespace(wanted.Namespace, system) {
 		return errors.New(systemNamespace(wanted.Namespace))
 	}
+	s := take(ctx, c, scope{}, time.Time{}, partVirtualNodes, partPeers)
+	if len(s.errs) > 0 {
+		return nil
+	}
+	return hopeless(s, wanted)
+}
+
+// hopeless is why the pods of the namespace would have no node to go to, nil if they have one or will in a moment.
+func hopeless(s *snapshot, wanted *v1alpha1.NamespaceOffloading) error {
 	placement, err := offload.NewPlacement(wanted)
 	switch {
 	case err != nil:
 		return err
-	case placement.Strategy() == v1alpha1.StrategyLocal, s.err(partVirtualNodes, partPeers) != nil:
+	case placement.Strategy() == v1alpha1.StrategyLocal:
 		return nil
 	case slices.ContainsFunc(s.nodes.Items, func(n corev1.Node) bool { return placement.Selects(&n) }):
 		return nil
