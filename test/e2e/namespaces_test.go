@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -235,7 +236,9 @@ func TestExplainPod(t *testing.T) {
 			t.Errorf("of pod %s it says that all is well:\n%s", pod, out)
 		}
 	}
-	explained("curious", "hanse-hamburg", remote.Namespace, "Remote", "Nothing is wrong.")
+	explained("curious", "Pod:       "+ns+"/curious\n",
+		"at peer hamburg (cluster hamburg), on virtual node hanse-hamburg, in namespace "+remote.Namespace+" there",
+		"offloaded with strategy Remote", "State:     Running, ready, 0 restarts\n", "container main: running, 0 restarts\n", "Nothing is wrong.")
 
 	// A Service that is meant to reach it.
 	lubeck.create(t, &corev1.Service{
@@ -258,6 +261,22 @@ func TestExplainPod(t *testing.T) {
 		return err
 	})
 	explained("sick", "What is wrong")
+	expectAdviceThatHelps(t, ns)
+}
+
+// expectAdviceThatHelps follows what explain advises about a pod that crashes, and finds the cause.
+func expectAdviceThatHelps(t *testing.T, ns string) {
+	t.Helper()
+	lubeck.create(t, shellPod(ns, "crashing", "echo I cannot go on; exit 1"))
+	advice := "kubectl logs -n " + ns + " crashing -c main --previous"
+	eventually(t, "it says that a pod crashes, and what to look at", func(ctx context.Context) error {
+		out, err := lubeck.Hanse(ctx, "explain", "pod", "crashing", "-n", ns)
+		return errors.Join(wants(out, "CrashLoopBackOff", err), wants(out, advice, err))
+	})
+	eventually(t, "its advice helps", func(ctx context.Context) error {
+		out, err := lubeck.Kubectl(ctx, strings.Fields(advice)[1:]...)
+		return wants(out, "I cannot go on", err)
+	})
 }
 
 // A pod that was made before its namespace was offloaded may not go where a new one may.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,6 +105,47 @@ func TestManagerAndKubeletRestart(t *testing.T) {
 	}
 }
 
+// Pods that are created while no process of Hanse runs in either cluster wait, and run when Hanse is back: the pods that were
+// created, and not others.
+func TestPodCreatedWhileHanseIsDown(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	down := map[*cluster][]string{lubeck: {"manager", "kubelet"}, hamburg: {"manager"}}
+	for c, components := range down {
+		for _, component := range components {
+			c.pause(t, component)
+		}
+	}
+	lubeck.create(t, shellPod(ns, "early", forever))
+	lubeck.create(t, deployment(ns, "early-too", 2, shellSpec(forever)))
+	created := map[string]types.UID{}
+	eventually(t, "they are bound to the peer by admission and the scheduler alone", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		err := lubeck.List(ctx, pods, client.InNamespace(ns))
+		clear(created)
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; pod.Spec.NodeName == v1alpha1.VirtualNodeName("hamburg") && pod.Status.Phase == corev1.PodPending {
+				created[pod.Name] = pod.UID
+			}
+		}
+		if err == nil && len(created) != 3 {
+			err = errors.New(summary(pods.Items))
+		}
+		return err
+	})
+	for c, components := range down {
+		for _, component := range components {
+			c.scale(ctx, t, component, "1")
+		}
+	}
+	for _, home := range append(lubeck.awaitReadyPods(t, ns, "early", 1), lubeck.awaitReadyPods(t, ns, "early-too", 2)...) {
+		if created[home.Name] != home.UID {
+			t.Errorf("%s is %s, and was created as %s", home.Name, home.UID, created[home.Name])
+		}
+		expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
+	}
+}
+
 func (c *cluster) atLeastReady(ctx context.Context, ns, app string, want int) error {
 	pods, err := c.pods(ctx, ns, app)
 	if err != nil {
@@ -153,6 +195,19 @@ func (c *cluster) kill9(t *testing.T, subcommand string) {
 	if err := syscall.Kill(c.pidOf(t, subcommand), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// freeze stops the hanse process of that subcommand, which says and does nothing until it is thawed, at the story's end at
+// the latest.
+func (c *cluster) freeze(t *testing.T, subcommand string) (thaw func()) {
+	t.Helper()
+	pid := c.pidOf(t, subcommand)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	thaw = func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // Kubernetes may have started another
+	t.Cleanup(thaw)
+	return thaw
 }
 
 // pidOf finds the hanse process of that subcommand by the UID of its pod, which is in the names of its control groups.
