@@ -15,13 +15,12 @@ const MaxPath = 4
 
 // ShadowPodSpec says which pod a provider must keep running.
 type ShadowPodSpec struct {
-	// homeUID is the UID of the consumer's pod that this one runs for. It cannot change: another pod is another
+	// homeUID is the UID of the consumer's pod that this one runs for. A peer cannot change it: another pod is another
 	// ShadowPod.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="homeUID is immutable: another pod needs another ShadowPod"
 	HomeUID types.UID `json:"homeUID"`
 
 	// pod is the pod to run, as a pod template (metadata with labels and annotations, and spec). The provider reads
@@ -100,6 +99,10 @@ type ShadowPodStatus struct {
 	Restarts map[string]int32 `json:"restarts,omitempty"`
 }
 
+// Its spec has one writer, and so has its status. So each is one field to the API server, which then has no list of their
+// fields to work out and to store with each write; and no rule in CEL looks at them, as it would at each write of the status.
+// What a peer may not change is in the policy hanse-guard-objects.
+
 // ShadowPod keeps one pod running at a provider until its home deletes it. It has the name of the pod, and is the only
 // window through which the consumer sees it.
 // +kubebuilder:object:root=true
@@ -117,9 +120,11 @@ type ShadowPod struct {
 
 	// spec is the pod to keep, by the consumer.
 	// +required
+	// +structType=atomic
 	Spec ShadowPodSpec `json:"spec"`
 	// status is what the provider tells of the pod.
 	// +optional
+	// +structType=atomic
 	Status ShadowPodStatus `json:"status,omitempty"`
 }
 

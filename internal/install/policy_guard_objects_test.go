@@ -34,7 +34,18 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		}
 		return shadow
 	}
+	of := func(uid string) *unstructured.Unstructured {
+		shadow := message(t, "ShadowPod", "")
+		if err := unstructured.SetNestedField(shadow.Object, uid, "spec", "homeUID"); err != nil {
+			t.Fatal(err)
+		}
+		return shadow
+	}
 	expectRulings(t, validatingPolicy(t, "hanse-guard-objects"), map[string]ruling{
+		"a record of a pod":                {review: review{by: peer, object: of("u-1")}},
+		"a record of the same pod":         {review: review{by: peer, old: of("u-1"), object: of("u-1")}},
+		"a record that gets another pod":   {review: review{by: peer, old: of("u-1"), object: of("u-2")}, want: "spec.homeUID"},
+		"a record that is left by its pod": {review: review{by: peer, old: of("u-1"), object: message(t, "ShadowPod", "")}, want: "spec.homeUID"},
 		"a path":                {review: review{by: peer, object: through("turin")}},
 		"a path that stays":     {review: review{by: peer, old: through("turin"), object: through("turin")}},
 		"a path that changes":   {review: review{by: peer, old: through("turin"), object: through("milan")}, want: "spec.path"},

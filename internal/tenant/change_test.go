@@ -65,7 +65,7 @@ func TestResizeIsCarriedOver(t *testing.T) {
 	s.homeChanges(askingFor("1500m"))
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/resize Pod web", "patch Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/resize Pod web", "patch Pod web", "update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 	if got := s.cpu(); got != "1500m" || s.shadow().Status.ObservedGeneration != 2 {
 		t.Errorf("it asks for %s, status %+v", got, s.shadow().Status)
@@ -87,7 +87,7 @@ func TestResizeNeedsRoom(t *testing.T) {
 	if again := s.run(); again != quotaRetryAtMost {
 		t.Errorf("looks again in %s", again)
 	}
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, v1alpha1.ReasonLimitExceeded, "it runs on with what it has")
 	if used := s.pods.ledger.used["lubeck"]; s.cpu() != "500m" || used.Cpu().String() != "1500m" {
 		t.Errorf("it asks for %s, and the ledger counts %v", s.cpu(), used)
@@ -98,7 +98,7 @@ func TestResizeNeedsRoom(t *testing.T) {
 	s.pods.ledger.leave(requestFor(s.twin, "other")[0].NamespacedName)
 	s.Clock.Step(quotaRetryAtMost)
 	s.run()
-	s.Home.ExpectWrites("patch/resize Pod web", "patch Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/resize Pod web", "patch Pod web", "update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 }
 
@@ -138,7 +138,7 @@ func TestResizeThatTheAPIServerRefuses(t *testing.T) {
 			if again := s.run(); again != c.again {
 				t.Errorf("looks again in %s", again)
 			}
-			s.Home.ExpectWrites("patch/resize Pod web", "patch/status ShadowPod web")
+			s.Home.ExpectWrites("patch/resize Pod web", "update/status ShadowPod web")
 			s.expectRefused(v1alpha1.ConditionUpdated, c.reason, "")
 			if used := s.pods.ledger.used["lubeck"]; used.Cpu().String() != "500m" {
 				t.Errorf("the ledger counts %v", used)
@@ -155,7 +155,7 @@ func TestDebuggingNeedsTheProvidersLeave(t *testing.T) {
 	s.homeChanges(withShell)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionDebug, v1alpha1.ReasonDebugForbidden, "spec.allowDebug")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 	if len(s.pod().Spec.EphemeralContainers) != 0 {
@@ -170,7 +170,7 @@ func TestEphemeralContainersAreAdded(t *testing.T) {
 	s.homeChanges(withShell)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionDebug, "", "")
 	added := s.pod().Spec.EphemeralContainers
 	if len(added) != 1 || added[0].Name != "shell" || added[0].SecurityContext == nil {
@@ -181,7 +181,7 @@ func TestEphemeralContainersAreAdded(t *testing.T) {
 	s.homeChanges(strings.Replace(withShell, `"image":"i"`, `"image":"i:2"`, 1))
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch Pod web", "update/status ShadowPod web")
 }
 
 func TestGuardRailStandsAgainstAShell(t *testing.T) {
@@ -192,7 +192,7 @@ func TestGuardRailStandsAgainstAShell(t *testing.T) {
 	s.homeChanges(withShell)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionDebug, v1alpha1.ReasonPodRefused, "PodSecurity")
 }
 
@@ -238,7 +238,7 @@ func TestLabelAtHomePutsNothingBack(t *testing.T) {
 	s.webhookAndAutoscaler()
 	s.homeChanges(labelled(`"a":"1","b":"1"`))
 	s.run()
-	s.Home.ExpectWrites("patch Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch Pod web", "update/status ShadowPod web")
 	s.homeChanges(labelled(`"a":"1"`))
 	s.run()
 	pod := s.pod()
@@ -266,7 +266,7 @@ func TestLabelIsCarriedOverWhereTheSizeIsNot(t *testing.T) {
 	s := runningStage(t, limited("cpu", "1"), "500m")
 	s.homeChanges(strings.Replace(labelled(`"a":"1"`), "500m", "1500m", 1))
 	s.run()
-	s.Home.ExpectWrites("patch Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch Pod web", "update/status ShadowPod web")
 	s.Clock.Step(quotaRetryAtMost)
 	s.run()
 	s.Home.ExpectWrites()
@@ -283,7 +283,7 @@ func TestDeadlineOfARunningPodIsCarriedOver(t *testing.T) {
 	s := runningStage(t, limited("cpu", "2"), "500m")
 	s.homeChanges(strings.Replace(askingFor("500m"), `{"spec":{`, `{"spec":{"activeDeadlineSeconds":60,`, 1))
 	s.run()
-	s.Home.ExpectWrites("patch Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch Pod web", "update/status ShadowPod web")
 	if got := s.pod().Spec.ActiveDeadlineSeconds; ptr.Deref(got, 0) != 60 {
 		t.Errorf("got %v", got)
 	}

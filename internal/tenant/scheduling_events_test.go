@@ -88,7 +88,7 @@ func TestScaleUpThatBeginsLater(t *testing.T) {
 	s.run()
 	s.run()
 	s.expectScheduled(v1alpha1.ReasonScalingUp, scalingUp+": Insufficient cpu", testkit.Noon.Add(noRoomDelay))
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "update/status ShadowPod web")
 
 	// The node never came. Home has waited since the beginning.
 	s.Clock.Step(time.Minute)

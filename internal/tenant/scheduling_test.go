@@ -76,7 +76,7 @@ func TestPodWithoutRoomIsToldOfWellBeforeItIsGivenUpAtHome(t *testing.T) {
 	if again := s.run(); again != scaleUpPace {
 		t.Errorf("looks again in %s", again)
 	}
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon)
 
 	// The scheduler tries again and again.
@@ -89,7 +89,7 @@ func TestPodWithoutRoomIsToldOfWellBeforeItIsGivenUpAtHome(t *testing.T) {
 
 	s.placed()
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
 }
 
@@ -100,7 +100,7 @@ func TestRoomThatIsFoundSoonIsNoNews(t *testing.T) {
 	s.run()
 	s.placed()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 }
 
 // The time of the condition is that from which home waits, so it must not be that of what stood against the pod before.

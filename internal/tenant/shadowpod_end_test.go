@@ -116,7 +116,7 @@ func TestNothingIsMadeInANamespaceThatEnds(t *testing.T) {
 	s.Home.Put(ns)
 	s.Home.Remove(ns)
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonNamespaceTerminating)
 }
 
@@ -140,7 +140,7 @@ func TestChangedImageIsCarriedOver(t *testing.T) {
 	s.Home.Put(shadow)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "patch Pod web", "update/status ShadowPod web")
 	if pod := s.pod(); pod.UID != uid || pod.Spec.Containers[0].Image != "i:2" || pod.Labels["track"] != "new" {
 		t.Errorf("got pod %v", pod)
 	}
@@ -210,10 +210,10 @@ func TestEndThatNobodySawIsRecordedBeforeThePodGoes(t *testing.T) {
 	s.run()
 	s.becomes(s.running)
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	s.collected()
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	if s.pod() == nil || s.shadow().Status.Phase != "Succeeded" {
 		t.Fatalf("got pod %v, phase %s", s.pod(), s.shadow().Status.Phase)
 	}
@@ -231,7 +231,7 @@ func TestPodIsLetGoBeforeHomeDeletesIt(t *testing.T) {
 	s.becomes(succeeded)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch Pod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "patch Pod web")
 	s.homeDeletes(nil)
 	s.run()
 	s.kubeletLetsGo()
@@ -242,7 +242,7 @@ func TestPodIsLetGoBeforeHomeDeletesIt(t *testing.T) {
 func TestPodThatHomeDeletesIsHeldWhereSomebodyWaitsForItsEnd(t *testing.T) {
 	for annotation, want := range map[string][]string{
 		"":     {"patch Pod web"}, // as soon as it is being deleted
-		"true": {"patch/status ShadowPod web", "patch Pod web"},
+		"true": {"update/status ShadowPod web", "patch Pod web"},
 	} {
 		s := newStage(t, once())
 		s.run()
@@ -253,7 +253,7 @@ func TestPodThatHomeDeletesIsHeldWhereSomebodyWaitsForItsEnd(t *testing.T) {
 		asking.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: annotation}
 		s.Home.Put(asking)
 		s.run()
-		s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "delete Pod web")
+		s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "delete Pod web")
 		testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) {
 			pod.DeletionGracePeriodSeconds = ptr.To[int64](30)
 			pod.Status.Phase = corev1.PodSucceeded
@@ -280,7 +280,7 @@ func TestPodOfANamespaceThatEndsIsLetGo(t *testing.T) {
 	s.run()
 	s.becomes(succeeded)
 	s.kubeletLetsGo()
-	s.Home.Refuse("patch/status ShadowPod", forbidden403())
+	s.Home.Refuse("update/status ShadowPod", forbidden403())
 	s.run()
 	if s.pod() != nil {
 		t.Error("the pod is held for ever")

@@ -33,7 +33,7 @@ func TestPodIsMadeOnceAndToldOfWhenReady(t *testing.T) {
 	s.becomes(s.running)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	shadow := s.shadow()
 	testkit.ExpectCondition(s, shadow.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
 	testkit.ExpectCondition(s, shadow.Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
@@ -56,7 +56,7 @@ func TestTroubleIsToldAtOnce(t *testing.T) {
 	s.becomes(waitingFor("ImagePullBackOff"))
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 }
 
 func TestWaitingIsToldAfterAWhile(t *testing.T) {
@@ -64,7 +64,7 @@ func TestWaitingIsToldAfterAWhile(t *testing.T) {
 	s.run()
 	s.Clock.Step(schedulingDelay)
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 }
 
 func TestStartIsToldWhenItTakesLong(t *testing.T) {
@@ -89,10 +89,10 @@ func TestStartIsToldWhenItTakesLong(t *testing.T) {
 	s.Clock.Step(startingDelay)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	s.becomes(func(status *corev1.PodStatus) { status.Conditions[1].Status = corev1.ConditionTrue })
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 }
 
 func TestMissingFinalizerIsAddedBeforeThePodIsMade(t *testing.T) {
@@ -115,7 +115,7 @@ func TestPodDeletedBySomebodyIsRemade(t *testing.T) {
 	s.somebodyDeletes()
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "update/status ShadowPod web")
 	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, offload.ReasonRemaking)
 	if phase := s.shadow().Status.Phase; phase != "Running" {
 		t.Errorf("home sees phase %s", phase)
@@ -125,7 +125,7 @@ func TestPodDeletedBySomebodyIsRemade(t *testing.T) {
 	s.run()
 	s.becomes(s.running)
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	status := s.shadow().Status
 	if second := s.pod().UID; second == first || status.PodUID != second || status.Recreations != 1 || status.Restarts["c"] != 3 {
 		t.Errorf("got pod %s after %s, status %+v", second, first, status)
@@ -206,7 +206,7 @@ func TestCompletedPodIsNeverRunAgain(t *testing.T) {
 	s.somebodyDeletes()
 	s.kubeletLetsGo()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	if s.pod() != nil || s.shadow().Status.Phase != "Succeeded" {
 		t.Errorf("got pod %v, phase %s", s.pod(), s.shadow().Status.Phase)
 	}
@@ -232,7 +232,7 @@ func TestPodThatItsNodeFailedIsRemade(t *testing.T) {
 	s.kubeletLetsGo()
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "delete Pod web", "patch/status ShadowPod web", "create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "delete Pod web", "update/status ShadowPod web", "create Pod web", "update/status ShadowPod web")
 
 	// The second one fails as well, soon: now it waits.
 	s.becomes(func(status *corev1.PodStatus) { status.Phase, status.Reason = corev1.PodFailed, "OutOfcpu" })
@@ -261,7 +261,7 @@ func TestPodRemadeTooOftenIsGivenUp(t *testing.T) {
 	s.run()
 	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reasonRemadeTooOften)
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 }
 
 func TestStaleCacheMakesNoSecondPod(t *testing.T) {
@@ -276,7 +276,7 @@ func TestStaleCacheMakesNoSecondPod(t *testing.T) {
 	s.hidden["Pod"] = true
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "create Pod web", "update/status ShadowPod web")
 	if s.pod().UID != uid {
 		t.Error("another pod took its place")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/unread"
 )
 
 const (
@@ -52,10 +53,8 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 	}
 	note.wrote(seen.now)
 	fault.Point(fault.BeforeRecord)
-	before, after := statusOf(shadow, shadow.Status), statusOf(shadow, next.status)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	began := r.config.Clock.Now()
-	err := r.client.Status().Patch(ctx, after, patch)
+	err := r.client.Status().Update(unread.Answer(ctx), statusOf(shadow, next.status))
 	if err == nil {
 		r.traceStatus(ctx, seen, &next.status, began)
 	}
@@ -105,7 +104,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// statusOf returns the ShadowPod with that status and without its pod, which need not be compared to write a status.
+// statusOf returns what writes the status of that very ShadowPod as it was read: the API server looks at nothing else of it.
 func statusOf(shadow *v1alpha1.ShadowPod, status v1alpha1.ShadowPodStatus) *v1alpha1.ShadowPod {
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
