@@ -14,6 +14,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/unread"
 )
 
 // end asks the peer to end the pod, with the grace that home gives it. A shorter grace is carried later too.
@@ -80,7 +81,7 @@ func patchShadow(
 	after := before.DeepCopy()
 	after.UID = shadow.UID
 	change(after)
-	return link.Client().Patch(ctx, after, client.MergeFrom(before))
+	return link.Client().Patch(unread.Answer(ctx), after, client.MergeFrom(before))
 }
 
 // graceToCarry returns the grace that the peer must be told, or nil if it would use the same.

@@ -24,6 +24,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
+	"github.com/hanse-dev/hanse/internal/unread"
 )
 
 // heldError is why a pod cannot go out, in words for its author. Only a change of theirs can help.
@@ -94,14 +95,14 @@ func revision(home *corev1.Pod, overrides []v1alpha1.ClusterOverride) string {
 func (c *podController) createShadow(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
 	root := c.tracer.Home(home.UID)
 	if !root.IsSampled() {
-		return link.Client().Create(ctx, shadow)
+		return link.Client().Create(unread.Answer(ctx), shadow)
 	}
 	began := c.clock.Now()
 	untold := shadow.DeepCopy()
 	shadow.Annotations[v1alpha1.AnnotationTraceparent] = trace.Traceparent(root)
-	err := link.Client().Create(ctx, shadow)
+	err := link.Client().Create(unread.Answer(ctx), shadow)
 	if apierrors.IsForbidden(err) {
-		err = link.Client().Create(ctx, untold)
+		err = link.Client().Create(unread.Answer(ctx), untold)
 	}
 	c.tracer.Record(ctx, root, trace.Span{
 		Name: "create ShadowPod", Start: began, End: c.clock.Now(), Err: err, Attributes: attributesOf(home),
@@ -200,7 +201,7 @@ func (c *podController) carry(ctx context.Context, seen podFacts, link *peers.Li
 		changed.Annotations = map[string]string{}
 	}
 	changed.Annotations[annotationRevision] = now
-	if err := link.Client().Update(ctx, changed); err != nil {
+	if err := link.Client().Update(unread.Answer(ctx), changed); err != nil {
 		return &peerError{attempt: "update ShadowPod", err: err}
 	}
 	fault.Point(fault.ChangeCarried)

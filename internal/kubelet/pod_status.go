@@ -20,6 +20,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/trace"
+	"github.com/hanse-dev/hanse/internal/unread"
 )
 
 // told is what came of a look at the record of a pod.
@@ -138,7 +139,7 @@ func (c *podController) write(ctx context.Context, home *corev1.Pod, status core
 	}
 	after, patch := statusPatch(home, changed)
 	fault.Point(fault.BeforeHomeStatus)
-	err := c.client.Status().Patch(ctx, after, patch)
+	err := c.client.Status().Patch(unread.Answer(ctx), after, patch)
 	if isGone(err) {
 		return false, nil
 	}
