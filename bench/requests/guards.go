@@ -44,7 +44,7 @@ func (w *world) as(user string) (client.Client, error) {
 // ablate measures what is made in a twin with all guards, and with one of them missing at a time.
 func (w *world) ablate(ctx context.Context, into *Result) error {
 	all := append([]lab.Guard{lab.NoGuard}, guards...)
-	for _, i := range rand.Perm(len(all)) {
+	for _, i := range rand.Perm(len(all)) { //nolint:gosec // the order is no secret
 		err := w.Without(ctx, all[i], func(ctx context.Context) error {
 			for _, making := range []func(string) (way, error){w.makingPods, w.makingRecords} {
 				way, err := making(missing(all[i]))

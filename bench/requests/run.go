@@ -58,7 +58,7 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 		return result, err
 	}
 	for range config.Rounds {
-		for _, i := range rand.Perm(len(ways)) {
+		for _, i := range rand.Perm(len(ways)) { //nolint:gosec // the order is no secret
 			if err := w.measure(ctx, &ways[i], &result); err != nil {
 				return result, err
 			}

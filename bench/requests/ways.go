@@ -34,7 +34,7 @@ func (w *world) ways(ctx context.Context) ([]way, error) {
 	if err := w.all(ctx, func(ctx context.Context, n int) error {
 		name := fmt.Sprintf("p-%d", n)
 		pod := lab.Pod(namespace, name)
-		pod.Spec.NodeName = "nowhere"
+		pod.Spec.SchedulerName = "nobody" // it stays as it is
 		if err := w.Create(ctx, pod); err != nil {
 			return err
 		}
@@ -51,8 +51,10 @@ func (w *world) ways(ctx context.Context) ([]way, error) {
 		"Pod": w.podStatus, "ShadowPod": w.recordStatus,
 	} {
 		for _, how := range []writing{
-			{"patch of status", true, read}, {"patch of status, answer unread", true, unread.Answer},
-			{"update of status", false, read}, {"update of status, answer unread", false, unread.Answer},
+			{"patch of status", true, read},
+			{"patch of status, answer unread", true, unread.Answer},
+			{"update of status", false, read},
+			{"update of status, answer unread", false, unread.Answer},
 		} {
 			ways = append(ways, way{kind + ": " + how.name, status(how)})
 		}
