@@ -259,6 +259,7 @@ func (c *cluster) refusesFirstOffer(t *testing.T, provider *cluster) {
 	if err := c.Delete(ctx, refusal); err != nil {
 		t.Fatal(err)
 	}
+	c.awaitOpen(t, provider)
 }
 
 // awaitPolicies waits until a module is in force.
