@@ -184,6 +184,8 @@ const (
 	ReasonDisconnected = "PeerDisconnected"
 	// ReasonDebugForbidden means that the provider does not let this cluster add ephemeral containers.
 	ReasonDebugForbidden = "DebugForbidden"
+	// ReasonTokenLeftAtHome means that a pod runs at a provider without the token of its service account.
+	ReasonTokenLeftAtHome = "TokenLeftAtHome"
 	// ReasonTwinNameForbidden means that the provider does not let this cluster choose that name for its twin.
 	ReasonTwinNameForbidden = "TwinNameForbidden"
 	// ReasonOffloadingChanged means that the namespace's NamespaceOffloading does not let the pod run where it does.

@@ -151,6 +151,8 @@ const (
 	PodUpdated = "hanse.dev/updated"
 	// PodDebug is False while an ephemeral container of the pod cannot run at the provider.
 	PodDebug = "hanse.dev/debug"
+	// PodToken is False while the pod runs without the token of its service account.
+	PodToken = "hanse.dev/token" //nolint:gosec // the type of a condition
 )
 
 // NodeRefusesPods is a condition of virtual nodes: True while a pod waits there that the peer refuses to run.

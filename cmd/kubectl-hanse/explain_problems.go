@@ -236,11 +236,11 @@ func memoryCause(s podSight) []podProblem {
 	return found
 }
 
-// conditionsCause tells of conditions that Hanse puts on pods.
+// conditionsCause tells of conditions that Hanse puts on pods. Whether the missing token matters is tokenCause's.
 func conditionsCause(s podSight) []podProblem {
 	var found []podProblem
 	for _, c := range s.pod.Status.Conditions {
-		if strings.HasPrefix(string(c.Type), v1alpha1.GroupVersion.Group+"/") && c.Status == corev1.ConditionFalse {
+		if strings.HasPrefix(string(c.Type), v1alpha1.GroupVersion.Group+"/") && c.Status == corev1.ConditionFalse && c.Type != v1alpha1.PodToken {
 			found = append(found, podProblem{Reason: c.Reason, Message: c.Message, Link: linkReasons})
 		}
 	}

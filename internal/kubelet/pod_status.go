@@ -50,7 +50,9 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
 	}
 	began := c.clock.Now()
-	news := showHints(&status, shadow, metav1.NewTime(began.Truncate(time.Second)))
+	now := metav1.NewTime(began.Truncate(time.Second))
+	news := showHints(&status, shadow, now)
+	withoutToken := showToken(&status, home, shadow, now)
 	verdict, again, err := c.sentence(ctx, home, shadow, &status)
 	if err != nil {
 		return told{}, err
@@ -63,10 +65,18 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	if written && shadow.Status.Recreations == 0 {
 		c.traceStatus(ctx, home, &status, began)
 	}
-	for _, hint := range news {
+	c.tell(home, news, written && withoutToken)
+	return told{verdict: verdict, again: again}, nil
+}
+
+// tell tells in events what is news.
+func (c *podController) tell(home *corev1.Pod, hints []corev1.PodCondition, withoutToken bool) {
+	if withoutToken {
+		c.events.Eventf(home, nil, tokenEventType(home), v1alpha1.ReasonTokenLeftAtHome, "Offload", "%s", tokenMessage)
+	}
+	for _, hint := range hints {
 		c.events.Eventf(home, nil, corev1.EventTypeWarning, hint.Reason, "Offload", "%s", hint.Message)
 	}
-	return told{verdict: verdict, again: again}, nil
 }
 
 // giveUp fails a pod that ended because its peer deleted the twin.

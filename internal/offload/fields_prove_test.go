@@ -130,7 +130,7 @@ func prove(t *testing.T, line *fieldLine, path, sample string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, pod, path))
+	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, asWritten(pod), path))
 }
 
 func proveEphemeral(t *testing.T, line *fieldLine, path, sample string) {
@@ -155,7 +155,7 @@ func proveEphemeral(t *testing.T, line *fieldLine, path, sample string) {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{EphemeralContainers: added}}
-	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, pod, path))
+	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, asWritten(pod), path))
 }
 
 func expectVerdict(t *testing.T, line *fieldLine, sent, arrived string) {

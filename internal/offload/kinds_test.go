@@ -24,6 +24,7 @@ func arrives(t *testing.T, home *corev1.Pod) *corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pod = asWritten(pod)
 	pod.Spec.Affinity, pod.Spec.AutomountServiceAccountToken, pod.Spec.SecurityContext = nil, nil, nil
 	forEachContainer(&pod.Spec, func(c *corev1.Container) { c.SecurityContext = nil })
 	return pod

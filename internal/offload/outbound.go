@@ -58,6 +58,16 @@ func isTokenVolume(v *corev1.Volume) bool {
 	return v.Projected != nil && strings.HasPrefix(v.Name, tokenVolumePrefix)
 }
 
+// LeavesToken says whether the home pod has a token of its service account, which does not go to a provider.
+func LeavesToken(home *corev1.Pod) bool {
+	for i := range home.Spec.Volumes {
+		if isTokenVolume(&home.Spec.Volumes[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 func leaveTokenAtHome(spec *corev1.PodSpec) {
 	spec.AutomountServiceAccountToken = ptr.To(false)
 	var dropped []string
