@@ -88,6 +88,13 @@ const (
 	// when it is empty. It is not the cordon, so that an administrator's own cordon is neither undone nor taken for
 	// Hanse's; and it is no taint of TaintVirtualNode, since offloaded pods tolerate all of those.
 	TaintWithdrawn = "hanse.dev/withdrawn"
+	// TaintFull is the key of the taint on a virtual node that has less room for one pod than it offers in all. Its value is
+	// the name of the Peer. Pods that fit tolerate it: from the start, or as soon as they do.
+	TaintFull = "hanse.dev/full"
+
+	// GateNoClusterFits is the scheduling gate that admission puts on a pod that must leave this cluster while no other
+	// takes it. The manager takes it off when one does, or when the pod need not leave any more.
+	GateNoClusterFits = "hanse.dev/no-cluster-fits"
 
 	// FinalizerShadowPod holds a ShadowPod until the pod that it keeps is gone. The provider's API server puts it on
 	// and only the provider's manager takes it off.

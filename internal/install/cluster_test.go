@@ -209,7 +209,11 @@ func TestRemovingLeavesNothing(t *testing.T) {
 			v1alpha1.LabelManaged: "true", v1alpha1.LabelType: kind,
 		}}}
 	}
+	waiting := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "waiting"}, Spec: corev1.PodSpec{
+		SchedulingGates: []corev1.PodSchedulingGate{{Name: "mine"}, {Name: v1alpha1.GateNoClusterFits}},
+	}}
 	theirs := []client.Object{
+		waiting,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{
 			v1alpha1.LabelOffloads: "true", "team": "shop",
 		}}},
@@ -247,7 +251,10 @@ func TestRemovingLeavesNothing(t *testing.T) {
 			t.Errorf("removed what is not Hanse's: %v", err)
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"team": "shop"}, theirs[0].GetLabels()); diff != "" {
+	if diff := cmp.Diff([]corev1.PodSchedulingGate{{Name: "mine"}}, waiting.Spec.SchedulingGates); diff != "" {
+		t.Errorf("gates of a pod that waited (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"team": "shop"}, theirs[1].GetLabels()); diff != "" {
 		t.Errorf("labels of a user's namespace (-want +got):\n%s", diff)
 	}
 	for _, object := range ours {

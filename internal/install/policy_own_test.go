@@ -69,23 +69,6 @@ func TestHanseWritesWhereItIsAtHome(t *testing.T) {
 	})
 }
 
-func TestTheManagerChangesPodsOfPeersAlone(t *testing.T) {
-	pod := withKind(&corev1.Pod{ObjectMeta: in("shop", "web")}, "", "v1", "Pod")
-	changes := func(by string, labels map[string]string) review {
-		return review{by: by, in: labels, old: pod, object: pod}
-	}
-	const refused = "metadata.namespace: Hanse's manager"
-	expectRulings(t, validatingPolicy(t, "hanse-own-pods"), map[string]ruling{
-		"in a twin":               {review: changes(manager, inTwin)},
-		"in a namespace of users": {review: changes(manager, inShop), want: refused},
-		"in one that is marked":   {review: changes(manager, inMarked), want: refused},
-		"in its own":              {review: changes(manager, inHanse), want: refused},
-		"in a tenant namespace":   {review: changes(manager, inTenant), want: refused},
-		"in the system's":         {review: changes(manager, nil), want: refused},
-		"another may":             {review: changes(kubelet, inMarked)},
-	})
-}
-
 func TestHanseHandsOutItsFixedRolesAlone(t *testing.T) {
 	binds := func(labels map[string]string, role, subjects string) review {
 		namespace := "hanse-peer-turin"
@@ -225,5 +208,44 @@ func TestHanseKubeletKeepsItsNodes(t *testing.T) {
 		"a label that goes":        {review: review{by: kubelet, old: virtual, object: stripped}, want: refused},
 		"a real one made virtual":  {review: review{by: kubelet, old: real, object: virtual}, want: refused},
 		"an administrator may all": {review: review{by: admin, old: real, object: virtual}},
+	})
+}
+
+func TestTheManagerChangesNothingOfUsersPodsButWhereTheyMayGo(t *testing.T) {
+	before := podWith(t, `
+schedulingGates: [{name: mine}, {name: hanse.dev/no-cluster-fits}]
+tolerations: [{key: mine, operator: Exists}]
+containers: [{name: c, image: i}]`)
+	before.Labels = map[string]string{"app": "web"}
+	changed := func(edit func(*corev1.Pod)) review {
+		after := before.DeepCopy()
+		edit(after)
+		return review{by: manager, in: inMarked, old: before, object: after}
+	}
+	tolerates := func(key string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+		}
+	}
+	ofTheUser := changed(func(p *corev1.Pod) { p.Labels = nil })
+	ofTheUser.by = admin
+	inATwin := changed(func(p *corev1.Pod) { p.Labels = nil })
+	inATwin.in = inTwin
+	expectRulings(t, validatingPolicy(t, "hanse-own-pods"), map[string]ruling{
+		"it releases a pod": {review: changed(func(p *corev1.Pod) {
+			p.Spec.SchedulingGates = p.Spec.SchedulingGates[:1]
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+			tolerates(v1alpha1.TaintFull)(p)
+			tolerates(v1alpha1.TaintVirtualNode)(p)
+		})},
+		"not from another's gate": {review: changed(func(p *corev1.Pod) { p.Spec.SchedulingGates = p.Spec.SchedulingGates[1:] }), want: "spec.schedulingGates"},
+		"not with other taints":   {review: changed(tolerates("node-role.kubernetes.io/control-plane")), want: "spec.tolerations"},
+		"not with every taint":    {review: changed(tolerates("")), want: "spec.tolerations"},
+		"not less tolerant":       {review: changed(func(p *corev1.Pod) { p.Spec.Tolerations = nil }), want: "spec.tolerations"},
+		"not with another image":  {review: changed(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "evil" }), want: "spec: "},
+		"not with other labels":   {review: changed(func(p *corev1.Pod) { p.Labels = nil }), want: "spec: "},
+		"not bound elsewhere":     {review: changed(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }), want: "spec: "},
+		"users do what they like": {review: ofTheUser},
+		"twins have other guards": {review: inATwin},
 	})
 }

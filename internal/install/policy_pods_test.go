@@ -28,12 +28,12 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 	leaves = `
 affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
   {matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}]}]}}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `
 	mayLeave = `
 affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, preference:
   {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `
 	selectsSouth = `
 strategy: %s
@@ -59,7 +59,7 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
   {key: region, operator: In, values: [south]},
   {key: gpu, operator: Exists},
   {key: tier, operator: NotIn, values: [test, dev]}]}]}}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `,
 		},
 		"LocalAndRemote with a selector": {
@@ -71,7 +71,7 @@ affinity: {nodeAffinity: {
     {matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}, {key: region, operator: In, values: [south]}]}]},
   preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, preference:
     {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `,
 		},
 		"what the user requires is kept": {
@@ -97,7 +97,7 @@ affinity:
        matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}]},
       {}]}
     preferredDuringSchedulingIgnoredDuringExecution: [{weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}}]
-tolerations: [{key: mine, operator: Exists}, {key: hanse.dev/virtual-node, operator: Exists}]
+tolerations: [{key: mine, operator: Exists}, {key: hanse.dev/virtual-node, operator: Exists}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `,
 		},
 		"what the user requires is multiplied by the alternatives": {
@@ -125,7 +125,7 @@ affinity: {nodeAffinity: {
   preferredDuringSchedulingIgnoredDuringExecution: [
     {weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}},
     {weight: 100, preference: {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `,
 		},
 		"Remote waits for a provider that is cut off": {
@@ -139,6 +139,7 @@ tolerations:
   - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}
   - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
   - {key: hanse.dev/virtual-node, operator: Exists}
+  - {key: hanse.dev/full, operator: Exists, effect: NoSchedule}
 `,
 		},
 		"Remote replaces its pods after a time": {
@@ -152,6 +153,7 @@ tolerations:
   - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 90}
   - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
   - {key: hanse.dev/virtual-node, operator: Exists}
+  - {key: hanse.dev/full, operator: Exists, effect: NoSchedule}
 `,
 		},
 		"what may stay at home keeps its times": {
@@ -165,6 +167,7 @@ tolerations:
   - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
   - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
   - {key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}
+  - {key: hanse.dev/full, operator: Exists, effect: NoSchedule}
 `,
 		},
 		"at home nobody waits": {offloading: "{strategy: Local}", pod: defaultTolerations, want: stays + defaultTolerations},
@@ -309,7 +312,7 @@ func terms(text string) string {
 
 func comparePlaced(t *testing.T, policy *admissionPolicy, offloading string, pod *corev1.Pod, want string) {
 	t.Helper()
-	params := admitted(t, "spec: "+indent(offloading))
+	params := admitted(t, "spec: "+indent(offloading)+"\nstatus: {placement: {nodes: [{name: hanse-hamburg}]}}")
 	got := policy.mutate(review{object: pod, params: params}).(*corev1.Pod)
 	comparePlacement(t, offloading, got.Spec, got.Annotations["hanse.dev/runs-at-home"], want)
 }

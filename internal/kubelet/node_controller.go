@@ -219,7 +219,7 @@ func (c *nodeController) closeToPods(ctx context.Context, seen nodeFacts) error 
 		return err
 	}
 	closed := node.DeepCopy()
-	closed.Spec.Taints = nodeTaints(false)
+	closed.Spec.Taints = closedTaints()
 	// The pods that it has are as well as its peer, offer or no offer.
 	closed.Status.Conditions = linkConditions(seen.link, seen.over, []corev1.NodeCondition{readyNode()}, false)
 	return c.update(ctx, node, closed)

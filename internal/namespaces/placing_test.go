@@ -181,7 +181,7 @@ func TestWhenNoClusterFits(t *testing.T) {
 	}{
 		"strict, and the pod is too large": {
 			strategy: v1alpha1.StrategyRemote, spec: v1alpha1.Placement{Strict: true, Request: huge},
-			says: []string{"No cluster has room", "stay Pending", "kubectl rollout restart"},
+			says: []string{"No cluster has room", "New pods wait", "as soon as a cluster takes them"},
 		},
 		"strict, and home is left": {
 			strategy: v1alpha1.StrategyLocalAndRemote, spec: v1alpha1.Placement{Strict: true, Request: huge},
