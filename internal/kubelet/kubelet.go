@@ -74,14 +74,16 @@ func SetupWithManager(mgr ctrl.Manager, config Config, links *peers.Links, clk c
 	leases := &leaseController{
 		client: mgr.GetClient(), clock: clk, nodes: api.count, lasts: config.LeaseDuration, renewal: config.LeaseRenewal,
 	}
+	teller := newPodTeller(mgr.GetClient(), clk, links)
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: clk, events: events, links: links,
 		nodeIP: config.NodeIP.String(), defaultToleration: config.DefaultToleration, tracer: config.Tracer,
+		teller: teller,
 	}
 	evictor := newEvictor(mgr.GetClient(), mgr.GetAPIReader(), clk, events, pods)
 	return errors.Join(
 		nodes.setupWithManager(mgr), leases.setupWithManager(mgr), pods.setupWithManager(mgr, config.Workers),
-		evictor.setupWithManager(mgr), mgr.Add(api),
+		evictor.setupWithManager(mgr), mgr.Add(api), mgr.Add(teller),
 	)
 }
 

@@ -40,6 +40,7 @@ type podController struct {
 	// defaultToleration is for how long Kubernetes has pods tolerate a node that is not ready.
 	defaultToleration time.Duration
 	tracer            *trace.Tracer
+	teller            *podTeller
 	// ending spares the peers requests: nothing is decided by it that is not decided the same without it.
 	ending sync.Map // request → UID of the home pod, which home deletes and whose record the mirror has shown meanwhile
 }
@@ -125,6 +126,7 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 		return fmt.Errorf("read Pod: %w", err)
 	}
 	if pod.Spec.NodeName != nodeName {
+		c.teller.forget(req)
 		return nil
 	}
 	seen.home = pod
@@ -162,6 +164,7 @@ func boundAt(pod *corev1.Pod) time.Time {
 // report carries changes of the pod out and its status home, each whatever becomes of the other, and lets the pod go if
 // there is no room for it for too long. It returns how soon that may be.
 func (c *podController) report(ctx context.Context, seen podFacts, link *peers.Link) (time.Duration, error) {
+	c.teller.tell(seen.home, seen.shadow)
 	carried := c.carry(ctx, seen, link)
 	came, err := c.bringHome(ctx, seen.home, seen.shadow)
 	if err = errors.Join(carried, err); err != nil {

@@ -57,7 +57,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.pods = &podController{
 		client: home, live: home, clock: w.Clock, events: w.Events, links: w.links, nodeIP: "192.0.2.7",
-		defaultToleration: 5 * time.Minute,
+		defaultToleration: 5 * time.Minute, teller: newPodTeller(home, w.Clock, w.links),
 	}
 	w.evictor = newEvictor(home, home, w.Clock, w.Events, w.pods)
 	return w

@@ -201,7 +201,7 @@ func TestNewPodIsNotChanged(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
 	seen := &observation{shadow: s.shadow(), pod: s.pod(), now: s.Clock.Now()}
-	s.pods.recall(t.Context(), seen)
+	s.pods.recall(seen)
 	if next := decide(seen); next.action != leavePod {
 		t.Errorf("action %d", next.action)
 	}

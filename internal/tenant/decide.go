@@ -22,6 +22,8 @@ type observation struct {
 	path   []string          // see offload.Rules
 	// scalingUp is when the autoscaler said that it makes room for the pod, which has no node.
 	scalingUp time.Time
+	// heard is what happened to the pod and may not be on record.
+	heard []v1alpha1.PodEvent
 	// upToDate says that the pod is known to be as the ShadowPod wants it.
 	upToDate bool
 	now      time.Time
@@ -82,6 +84,7 @@ func decide(s *observation) decision {
 	default:
 		s.alive(&next)
 	}
+	next.hear(s)
 	return next
 }
 
@@ -120,10 +123,6 @@ func (s *observation) alive(next *decision) {
 		return
 	}
 	next.tell(s, offload.Export(s.pod))
-	if stuck := unschedulable(s.pod); stuck != nil {
-		// No event of the pod tells what the autoscaler does.
-		next.again = min(max(s.now.Sub(stuck.LastTransitionTime.Time)/4, scaleUpPace), longestPace)
-	}
 }
 
 // Most pods are ready soon, which is then the only thing to tell. These are for how long one is not told of that the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,19 +29,19 @@ type shadowPodReconciler struct {
 	ledger *ledger
 	queue  enqueuer
 
-	scaleUps scaleUps
-	notes    sync.Map // name of a ShadowPod → *note
+	events *podEvents
+	notes  sync.Map // name of a ShadowPod → *note
 }
 
 // enqueuer takes requests to look at a ShadowPod again.
 type enqueuer interface {
 	Add(request reconcile.Request)
+	AddAfter(request reconcile.Request, delay time.Duration)
 }
 
-func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader) *shadowPodReconciler {
-	r := &shadowPodReconciler{
-		config: cfg, client: c, live: live, scaleUps: scaleUps{live: live, byNamespace: map[string]scaleUpEvents{}},
-	}
+func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader, w watcher) *shadowPodReconciler {
+	r := &shadowPodReconciler{config: cfg, client: c, live: live}
+	r.events = newPodEvents(c, w, func() enqueuer { return r.queue })
 	r.ledger = newLedger(r.enqueue)
 	return r
 }
@@ -51,6 +52,7 @@ func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.R
 	err := r.client.Get(ctx, request.NamespacedName, shadow)
 	if apierrors.IsNotFound(err) {
 		r.notes.Delete(request.NamespacedName)
+		r.events.forget(request.NamespacedName)
 		r.ledger.leave(request.NamespacedName)
 		return reconcile.Result{}, r.releaseOrphan(ctx, request.NamespacedName)
 	}
@@ -100,17 +102,21 @@ func (r *shadowPodReconciler) observe(ctx context.Context, shadow *v1alpha1.Shad
 		return r.lookAgain(ctx, seen)
 	}
 	if pod != nil {
-		r.recall(ctx, seen)
+		r.recall(seen)
 	}
 	return seen, nil
 }
 
 // recall adds what is known of the pod from elsewhere.
-func (r *shadowPodReconciler) recall(ctx context.Context, seen *observation) {
+func (r *shadowPodReconciler) recall(seen *observation) {
 	shadow, pod := seen.shadow, seen.pod
 	seen.upToDate = r.noteOf(shadow).carried == carried{pod.UID, shadow.Generation}
 	if unschedulable(pod) != nil && left(noRoomDelay, seen.now.Sub(pod.CreationTimestamp.Time)) == 0 {
-		seen.scalingUp = r.scaleUps.of(ctx, pod, seen.now)
+		seen.scalingUp = r.events.scalingUp(pod)
+	}
+	if seen.ours() {
+		r.events.follow(pod.Namespace)
+		seen.heard = r.events.of(pod, shadow.Status.Events)
 	}
 }
 

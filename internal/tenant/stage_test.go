@@ -32,6 +32,9 @@ type woken []string
 
 func (q *woken) Add(request reconcile.Request) { *q = append(*q, request.Name) }
 
+// AddAfter does not wait: the clock of tests is stepped by hand.
+func (q *woken) AddAfter(request reconcile.Request, _ time.Duration) { q.Add(request) }
+
 func shadowPod() *v1alpha1.ShadowPod {
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -54,7 +57,7 @@ func newStage(t *testing.T, shadow *v1alpha1.ShadowPod, objects ...client.Object
 func newStageOf(t *testing.T, of *v1alpha1.Peer, objects ...client.Object) *stage {
 	t.Helper()
 	w := newWorld(t, append(objects, of, lubeck.namespace(of.Spec.PodSecurity))...)
-	s := &stage{world: w, pods: newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server), woken: &woken{}, twin: lubeck.name()}
+	s := &stage{world: w, pods: newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server, w.Home.Server), woken: &woken{}, twin: lubeck.name()}
 	s.pods.queue = s.woken
 	return s
 }

@@ -48,10 +48,19 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 		return next.again, nil
 	}
 	note := r.noteOf(shadow)
+	if onlyEvents(&shadow.Status, &next.status) {
+		wait, written := note.untilEvents(shadow.Status.Events, next.status.Events, seen.now)
+		if !written || wait > 0 {
+			return sooner(next.again, wait), nil
+		}
+	}
 	if wait := note.untilWrite(seen.now); wait > 0 && !next.lasting(seen) {
 		return sooner(next.again, wait), nil
 	}
 	note.wrote(seen.now)
+	if !equality.Semantic.DeepEqual(shadow.Status.Events, next.status.Events) {
+		note.events = seen.now
+	}
 	fault.Point(fault.BeforeRecord)
 	began := r.config.Clock.Now()
 	err := r.client.Status().Update(unread.Answer(ctx), statusOf(shadow, next.status))
@@ -70,6 +79,7 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 type note struct {
 	carried carried
 	paid    time.Time // until when the writes of the status count
+	events  time.Time // when events were written last
 }
 
 // carried is the generation of a ShadowPod that the pod was made from or changed to.
@@ -112,6 +122,13 @@ func statusOf(shadow *v1alpha1.ShadowPod, status v1alpha1.ShadowPodStatus) *v1al
 		},
 		Status: status,
 	}
+}
+
+// onlyEvents says whether nothing but events is new.
+func onlyEvents(recorded, next *v1alpha1.ShadowPodStatus) bool {
+	before, after := *recorded, *next
+	before.Events, after.Events = nil, nil
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // lasting says whether the decision is about more than how the pod is just now. There are few of those.

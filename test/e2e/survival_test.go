@@ -56,8 +56,12 @@ func TestRemoteDeletionIsRemade(t *testing.T) {
 		if diff := cmp.Diff(containerIDs(second), containerIDs(now)); diff != "" || !podReady(now) {
 			return fmt.Errorf("ready: %v, containers: %s", podReady(now), diff)
 		}
+		if restarts := now.Status.ContainerStatuses[0].RestartCount; restarts != 1 {
+			return fmt.Errorf("home shows %d restarts", restarts)
+		}
 		return nil
 	})
+	lubeck.describeSays(t, ns, "stubborn", "MadeAgain")
 }
 
 func TestManagerAndKubeletRestart(t *testing.T) {
