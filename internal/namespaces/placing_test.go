@@ -290,3 +290,27 @@ func TestOwnOffersAndRefusedOnesDoNotCount(t *testing.T) {
 		t.Errorf("%d rows, want 3", got)
 	}
 }
+
+// Pods would wait for ever where they find no namespace.
+func TestAPeerThatRefusesTheNamespaceGetsNoPods(t *testing.T) {
+	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
+	w.update(provider("bremen"))
+	w.connect("bremen")
+	w.settle("shop")
+	w.peers["bremen"].answer(t, "shop", refused("NamespaceTaken", "a namespace of that name is another's"))
+	w.clock.Step(interval)
+	w.settle("shop")
+	for _, node := range w.offloading("shop").Status.Placement.Nodes {
+		if (node.Excluded != "") != (node.Name == "hanse-bremen") {
+			t.Errorf("node %s is excluded because of %q", node.Name, node.Excluded)
+		}
+	}
+	w.peers["bremen"].answer(t, "shop", twin("shop-lubeck"))
+	w.clock.Step(interval)
+	w.settle("shop")
+	for _, node := range w.offloading("shop").Status.Placement.Nodes {
+		if node.Excluded != "" {
+			t.Errorf("node %s is excluded because of %q", node.Name, node.Excluded)
+		}
+	}
+}
