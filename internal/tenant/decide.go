@@ -53,39 +53,48 @@ func decide(s *observation) decision {
 	switch {
 	case meta.IsStatusConditionTrue(s.shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable):
 		// Home has given the pod up, which cannot be taken back.
-		switch {
-		case s.ours() && s.pod.DeletionTimestamp.IsZero():
+		if s.ours() && s.pod.DeletionTimestamp.IsZero() {
 			next.action = removePod
-		case s.ours() && held(s.pod):
-			next.action = releasePod
 		}
 	case ended(s.shadow.Status.Phase):
 		// It has run to its end, and is never run again.
-		if s.ours() && held(s.pod) {
-			next.action = releasePod
-		}
 	case s.pod == nil:
 		s.missing(&next)
 	case !s.ours():
 		next.nameTaken(s)
-		if held(s.pod) && !s.pod.DeletionTimestamp.IsZero() {
-			next.action = releasePod // its own record went without it
-		}
 	case endedByItself(s.pod):
 		next.tell(s, offload.Export(s.pod))
 	case !s.pod.DeletionTimestamp.IsZero():
 		next.interrupt(s)
-		if held(s.pod) && settled(s.pod) {
-			next.action = releasePod
-		}
 	case failedByPlatform(&s.pod.Status):
 		next.interrupt(s)
 		next.action = removePod
 	default:
 		s.alive(&next)
 	}
+	if next.action == leavePod && s.heldForNothing() {
+		next.action = releasePod
+	}
 	next.hear(s)
 	return next
+}
+
+// heldForNothing says whether a pod that is held has nothing left to be put on record.
+func (s *observation) heldForNothing() bool {
+	if s.pod == nil || !held(s.pod) {
+		return false
+	}
+	going := !s.pod.DeletionTimestamp.IsZero()
+	switch {
+	case !s.ours(): // its own record went without it
+		return going
+	case ended(s.shadow.Status.Phase):
+		return true
+	case meta.IsStatusConditionTrue(s.shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable):
+		return going
+	default:
+		return going && settled(s.pod) && !endedByItself(s.pod)
+	}
 }
 
 func (s *observation) ours() bool { return s.pod != nil && madeFor(s.shadow, s.pod) }
