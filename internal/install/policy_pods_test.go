@@ -191,8 +191,26 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps, Secrets and images are)`
 		certs  = `it reads ConfigMap "kube-root-ca.crt"; there it would be the other cluster''s`
 	)
+	const (
+		confined = "it asks for less confinement than every provider gives (seccomp, AppArmor, SELinux, procMount, mount propagation)"
+		kernel   = "it sets a sysctl that Pod Security does not call safe"
+		hosts    = "a probe or hook names a host; the kubelet there would ask that from its node"
+		shows    = "a downward file shows an annotation that does not travel"
+	)
 	policy := mutatingPolicy(t, "hanse-place-pods")
 	for name, test := range map[string]struct{ pod, why string }{
+		"seccomp of the pod":             {"securityContext: {seccompProfile: {type: Unconfined}}", confined},
+		"seccomp of a container":         {"containers: [{name: c, securityContext: {seccompProfile: {type: Localhost, localhostProfile: p}}}]", confined},
+		"AppArmor":                       {"containers: [{name: c, securityContext: {appArmorProfile: {type: Unconfined}}}]", confined},
+		"SELinux":                        {"securityContext: {seLinuxOptions: {type: spc_t}}", confined},
+		"SELinux user":                   {"securityContext: {seLinuxOptions: {user: root}}", confined},
+		"masked paths":                   {"containers: [{name: c, securityContext: {procMount: Unmasked}}]", confined},
+		"mount propagation":              {"containers: [{name: c, volumeMounts: [{name: v, mountPath: /, mountPropagation: Bidirectional}]}]", confined},
+		"unsafe sysctl":                  {"securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}", kernel},
+		"probe of a host":                {"containers: [{name: c, readinessProbe: {httpGet: {host: a.example, port: 80}}}]", hosts},
+		"hook to a host":                 {"containers: [{name: c, lifecycle: {preStop: {tcpSocket: {host: a.example, port: 80}}}}]", hosts},
+		"annotation in a file":           {"volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['example.com/a']\"}}]}}]", shows},
+		"annotation in a projection":     {"volumes: [{name: v, projected: {sources: [{downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['example.com/a']\"}}]}}]}}]", shows},
 		"host network":                   {"hostNetwork: true", host},
 		"host PIDs":                      {"hostPID: true", host},
 		"host IPC":                       {"hostIPC: true", host},
@@ -228,6 +246,9 @@ func TestPodsThatCanLeaveDo(t *testing.T) {
 	policy := mutatingPolicy(t, "hanse-place-pods")
 	for name, pod := range map[string]string{
 		"scratch space":             "volumes: [{name: v, emptyDir: {}}]",
+		"confined as providers do":  "securityContext: {seccompProfile: {type: RuntimeDefault}, seLinuxOptions: {type: container_t}, sysctls: [{name: net.ipv4.tcp_syncookies, value: '1'}]}",
+		"a probe of its own":        "containers: [{name: c, livenessProbe: {httpGet: {port: 80}}}]",
+		"annotations that travel":   "volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['prometheus.io/port']\"}}, {path: b, fieldRef: {fieldPath: \"metadata.annotations['plain']\"}}]}}]",
 		"an image":                  "volumes: [{name: v, image: {reference: i, pullPolicy: Always}}]",
 		"its own fields":            "volumes: [{name: v, downwardAPI: {items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}]",
 		"its own fields, projected": "volumes: [{name: v, projected: {sources: [{downwardAPI: {}}]}}]",
