@@ -146,7 +146,7 @@ type check struct {
 // checks are those of an installation, in the order in which they are shown.
 func (c *checker) checks(ctx context.Context) []check {
 	s := take(ctx, c.client, scope{system: c.system}, c.now(), partInfo, partPolicies, partPeers, partOffers, partNamespaces, partOffloadings,
-		partNodes, partDaemonSets, partDeployments, partOwnPods, partAPIServers)
+		partNodes, partDaemonSets, partServices, partPodsAway, partDeployments, partOwnPods, partAPIServers)
 	return []check{
 		{subject{topicKinds, "kinds"}, s, nil, c.made(ctx, func(m install.Manifest) []*unstructured.Unstructured { return m.Definitions })},
 		{subject{topicDeployments, "Deployments"}, s, []part{partDeployments}, s.checkDeployments},
@@ -164,6 +164,7 @@ func (c *checker) checks(ctx context.Context) []check {
 			func(about subject) []finding { return c.certificate(ctx, about, s) },
 		},
 		{subject{topicOffloading, "offloaded namespaces"}, s, []part{partOffloadings}, func(a subject) []finding { return s.checkOffloadings(a, c.about) }},
+		{subject{topicServices, "Services"}, s, []part{partServices, partPodsAway, partPeers}, s.checkServices},
 		{subject{topicRanges, "pod ranges of nodes"}, s, []part{partNodes}, s.checkRanges},
 	}
 }
@@ -348,6 +349,7 @@ var (
 	topicDaemonSets  = topic{"nodes", "a-daemonset-comes-to-virtual-nodes"}
 	topicCertificate = topic{"nodes", "kubectl-logs-or-exec-fails-for-remote-pods-only"}
 	topicOffloading  = topic{"namespaces", "a-namespace-is-not-offloaded-as-it-should-be"}
+	topicServices    = topic{"namespaces", "a-service-has-no-endpoints"}
 	topicRanges      = topic{"address ranges", "nodes-get-no-pod-range"}
 )
 

@@ -285,6 +285,39 @@ func TestTombstonesAreTold(t *testing.T) {
 	}
 }
 
+func TestServicesAreChecked(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hanse-hamburg", Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{NodeName: node.Name},
+	}
+	service := func(app string) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: app}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": app}},
+		}
+	}
+	for name, c := range map[string]struct {
+		app       string
+		connected metav1.ConditionStatus
+		want      state
+	}{
+		"pods that no network leads to": {"web", metav1.ConditionFalse, stateWarning},
+		"with a network":                {"web", metav1.ConditionTrue, stateOK},
+		"no pods that are away":         {"api", metav1.ConditionFalse, stateOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}}
+			setCondition(peer, "Connected", c.connected, v1alpha1.ReasonNoNetworkFabric, "")
+			s := seen(t, []part{partPeers, partNodes, partServices}, node, peer, service(c.app))
+			s.podsAway = []corev1.Pod{*pod}
+			findings := s.checkServices(subject{name: "Services"})
+			if got := stateOf(findings, "Services"); got != c.want {
+				t.Errorf("got %q: %v", got, findings)
+			}
+		})
+	}
+}
+
 func TestNodesAreChecked(t *testing.T) {
 	node := func(name string, ready corev1.ConditionStatus, cidr string, taints ...corev1.Taint) *corev1.Node {
 		return &corev1.Node{

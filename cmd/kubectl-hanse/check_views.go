@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -194,6 +195,30 @@ func (s *snapshot) checkNode(node *corev1.Node) []finding {
 	default:
 		return about.warning("it takes no new pods: "+closed.Message, closed.Fix)
 	}
+}
+
+// checkServices looks for those that reach only some of their pods, or none, because no network leads to the others.
+func (s *snapshot) checkServices(about subject) []finding {
+	found := namesOf(s.services.Items, func(service *corev1.Service) string {
+		if !slices.ContainsFunc(s.podsAway, func(pod corev1.Pod) bool { return s.isOutOfReach(service, &pod) }) {
+			return ""
+		}
+		return client.ObjectKeyFromObject(service).String()
+	})
+	if len(found) == 0 {
+		return about.ok("none has pods that no network leads to")
+	}
+	return about.warning("pods of theirs that run at peers are no endpoints, since no network connects the clusters: "+some(found),
+		"have what serves traffic run at home, such as by kubectl hanse unoffload NAMESPACE --evict, or use kubectl port-forward")
+}
+
+// isOutOfReach says whether the pod, which is away, would be an endpoint of the Service if there was a network.
+func (s *snapshot) isOutOfReach(service *corev1.Service, pod *corev1.Pod) bool {
+	selector := labels.Set(service.Spec.Selector)
+	return len(selector) > 0 && service.Namespace == pod.Namespace && selector.AsSelector().Matches(labels.Set(pod.Labels)) &&
+		pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(s.peers.Items, func(peer v1alpha1.Peer) bool {
+		return v1alpha1.VirtualNodeName(peer.Name) == pod.Spec.NodeName && !peer.Connected()
+	})
 }
 
 // checkDaemonSets looks for those that would have a pod for every virtual node, where it cannot run. A policy keeps new

@@ -212,7 +212,33 @@ func runOffload(ctx context.Context, command *cobra.Command, cluster install.Clu
 	if err := cluster.WaitPlaced(ctx, wanted.Namespace); err != nil {
 		return err
 	}
+	sayWhatServicesMiss(ctx, cluster, wanted)
 	return say(command, "Namespace %s is offloaded with strategy %s.\n", wanted.Namespace, wanted.Spec.Strategy)
+}
+
+// sayWhatServicesMiss says that Services of the namespace will not reach the pods that leave. Who may not see Services or peers
+// is told by their events.
+func sayWhatServicesMiss(ctx context.Context, cluster install.Cluster, wanted *v1alpha1.NamespaceOffloading) {
+	if wanted.Spec.Strategy == v1alpha1.StrategyLocal {
+		return
+	}
+	seen := take(ctx, cluster.Client, scope{namespace: wanted.Namespace}, time.Time{}, partPeers, partServices)
+	apart := namesOf(seen.peers.Items, func(peer *v1alpha1.Peer) string {
+		if !peer.HasRole(v1alpha1.RoleProvider) || peer.Connected() {
+			return ""
+		}
+		return peer.Name
+	})
+	services := namesOf(seen.services.Items, func(service *corev1.Service) string {
+		if len(service.Spec.Selector) == 0 {
+			return ""
+		}
+		return service.Name
+	})
+	if len(apart) > 0 && len(services) > 0 {
+		cluster.Report("No network connects this cluster to %s: pods that run there are no endpoints of the Services %s.",
+			some(apart), some(services))
+	}
 }
 
 // disown makes an offloading the user's that Hanse has kept, and reports whether it was.

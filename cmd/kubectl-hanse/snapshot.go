@@ -38,11 +38,11 @@ const (
 	partNamespaces   part = "namespaces of peers"
 	partShadowPods   part = "pods of peers"
 	partDaemonSets   part = "DaemonSets"
+	partServices     part = "Services"
 	partDeployments  part = "Deployments"
 	partOwnPods      part = "Hanse's own pods"
 	partAPIServers   part = "pods of the API server"
 	partEvents       part = "events"
-	partServices     part = "Services"
 )
 
 // A snapshot is what a verb knows of the cluster, read in one pass. Views are made from it, and read nothing themselves.
@@ -61,11 +61,11 @@ type snapshot struct {
 	namespaces  corev1.NamespaceList // that Hanse keeps for peers
 	shadowPods  v1alpha1.ShadowPodList
 	daemonSets  appsv1.DaemonSetList
+	services    corev1.ServiceList
 	deployments appsv1.DeploymentList
 	ownPods     corev1.PodList
 	apiServers  corev1.PodList
 	events      eventsv1.EventList
-	services    corev1.ServiceList
 	errs        map[part]error
 }
 
@@ -119,10 +119,10 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partNamespaces:   list(&s.namespaces, client.HasLabels{v1alpha1.LabelType}),
 		partShadowPods:   list(&s.shadowPods),
 		partDaemonSets:   list(&s.daemonSets),
+		partServices:     list(&s.services, users),
 		partDeployments:  list(&s.deployments, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
 		partOwnPods:      list(&s.ownPods, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
 		partAPIServers:   list(&s.apiServers, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "kube-apiserver"}),
-		partServices:     list(&s.services, users),
 		partEvents:       list(&s.events, users, client.MatchingFields{"regarding.uid": string(s.scope.pod)}),
 	}[p]()
 }

@@ -80,10 +80,11 @@ func SetupWithManager(mgr ctrl.Manager, config Config, links *peers.Links, clk c
 		nodeIP: config.NodeIP.String(), defaultToleration: config.DefaultToleration, tracer: config.Tracer,
 		teller: teller,
 	}
+	services := &serviceController{client: mgr.GetClient(), events: events}
 	evictor := newEvictor(mgr.GetClient(), mgr.GetAPIReader(), clk, events, pods)
 	return errors.Join(
 		nodes.setupWithManager(mgr), leases.setupWithManager(mgr), pods.setupWithManager(mgr, config.Workers),
-		evictor.setupWithManager(mgr), mgr.Add(api), mgr.Add(teller),
+		evictor.setupWithManager(mgr), mgr.Add(api), mgr.Add(teller), services.setupWithManager(mgr),
 	)
 }
 
@@ -242,7 +243,12 @@ func appears() predicate.Predicate {
 	return when(true, false, func(_, _ client.Object) bool { return false })
 }
 
-// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here.
+// connects passes on that a network begins or ceases to connect a peer.
+func connects() predicate.Predicate {
+	return when(false, true, func(before, after *v1alpha1.Peer) bool { return before.Connected() != after.Connected() })
+}
+
+// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here, or none.
 func remapped() predicate.Predicate {
 	return when(true, true, func(before, after client.Object) bool { return podRange(before) != podRange(after) })
 }

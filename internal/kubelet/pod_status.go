@@ -34,7 +34,7 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	if terminal(home) || shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 && !isHeld(home) {
 		return told{}, nil
 	}
-	addresses, err := c.addressMap(ctx, home)
+	addresses, connected, err := c.addressMap(ctx, home)
 	if err != nil {
 		return told{}, err
 	}
@@ -45,7 +45,7 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	if shadow.Status.Pod == nil && isHeld(home) { // the peer has it, so it is not held any more
 		status.Reason, status.Message, status.ContainerStatuses = "", "", nil
 	}
-	if !addresses.From.IsValid() || !addresses.To.IsValid() {
+	if connected && (!addresses.From.IsValid() || !addresses.To.IsValid()) {
 		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
 		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
 	}
@@ -239,20 +239,24 @@ func word(reason string) string {
 	return reason
 }
 
-// addressMap returns how this cluster sees the pod addresses of the peer that runs the pod. It maps nothing while one
-// of the ranges is not known: a peer's raw address may be that of a local pod.
-func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (offload.AddressMap, error) {
+// addressMap returns how this cluster sees the pod addresses of the peer that runs the pod, and whether a network leads there.
+// Without one the pod has no address, so that it is no endpoint of a Service, which nobody could reach. It maps nothing while
+// one of the ranges is not known: a peer's raw address may be that of a local pod.
+func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (m offload.AddressMap, connected bool, err error) {
 	peer := &v1alpha1.Peer{}
 	key := client.ObjectKey{Name: peerOf(home.Spec.NodeName)}
 	if err := c.client.Get(ctx, key, peer, client.UnsafeDisableDeepCopy); err != nil {
-		return offload.AddressMap{}, client.IgnoreNotFound(err)
+		return m, false, client.IgnoreNotFound(err)
+	}
+	if !peer.Connected() {
+		return m, false, nil
 	}
 	// Pods keep their addresses while the newest offer is refused: our copy says what was accepted last.
 	ad, err := advertisementOf(ctx, c.client, peer)
 	if err != nil || ad == nil || ad.Spec.Network == nil {
-		return offload.AddressMap{}, err
+		return m, true, err
 	}
-	return offload.AddressMap{From: prefix(ad.Spec.Network.PodCIDR), To: prefix(peer.Status.RemappedPodCIDR)}, nil
+	return offload.AddressMap{From: prefix(ad.Spec.Network.PodCIDR), To: prefix(peer.Status.RemappedPodCIDR)}, true, nil
 }
 
 // prefix returns the range that the text means, or the zero Prefix, by which nothing is mapped.
