@@ -240,7 +240,8 @@ func memoryCause(s podSight) []podProblem {
 func conditionsCause(s podSight) []podProblem {
 	var found []podProblem
 	for _, c := range s.pod.Status.Conditions {
-		if strings.HasPrefix(string(c.Type), v1alpha1.GroupVersion.Group+"/") && c.Status == corev1.ConditionFalse && c.Type != v1alpha1.PodToken {
+		ours := strings.HasPrefix(string(c.Type), v1alpha1.GroupVersion.Group+"/") && c.Type != v1alpha1.PodToken // which tokenCause knows
+		if ours && c.Status == corev1.ConditionFalse && c.Type != v1alpha1.PodToken {
 			found = append(found, podProblem{Reason: c.Reason, Message: c.Message, Link: linkReasons})
 		}
 	}
@@ -251,14 +252,13 @@ func conditionsCause(s podSight) []podProblem {
 // not use: those that only have the default are told if they do not serve.
 func tokenCause(s podSight) []podProblem {
 	spec := &s.pod.Spec
-	mounted := slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
-		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(p corev1.VolumeProjection) bool { return p.ServiceAccountToken != nil })
-	})
+	said := offload.PodCondition(&s.pod.Status, v1alpha1.PodToken)
+	lacks := said != nil && said.Status == corev1.ConditionFalse || offload.LeavesToken(s.pod)
 	asks := ptr.Deref(spec.AutomountServiceAccountToken, false) || spec.ServiceAccountName != "" && spec.ServiceAccountName != "default"
-	if s.where.Kind != placeVirtual || hasEnded(s.pod) || !mounted || s.serves() && !asks {
+	if s.where.Kind != placeVirtual || hasEnded(s.pod) || !lacks || s.serves() && !asks {
 		return nil
 	}
-	return problem("NoToken", "It runs without the token of its service account "+orElse(spec.ServiceAccountName, "default")+
+	return problem(v1alpha1.ReasonTokenLeftAtHome, "It runs without the token of its service account "+orElse(spec.ServiceAccountName, "default")+
 		", and cannot ask the API server of this cluster: tokens do not travel yet",
 		"If it needs the token, keep it at home (strategy Local); if not, set automountServiceAccountToken to false", linkTokens)
 }

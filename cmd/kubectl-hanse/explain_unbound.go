@@ -87,7 +87,7 @@ func fullNodesCause(s podSight) []podProblem {
 		}
 		switch taint := foreignTaint(s.pod, c.node); taint {
 		case "":
-		case v1alpha1.GroupVersion.Group + "/full":
+		case v1alpha1.TaintFull:
 			found = append(found, problem("Full", "Node "+c.name+" has room for smaller pods only: no node of its peer has that much room in one place",
 				"Wait until something ends there, or ask for less", linkPending)...)
 		default:
