@@ -151,6 +151,14 @@ func cutOffNode(over error) corev1.NodeCondition {
 	return c
 }
 
+// unlinkedNode is the Ready condition of a node whose peer cannot be asked, since there are no credentials for that.
+func unlinkedNode() corev1.NodeCondition {
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonDisconnected,
+		Message: "There are no credentials for the peer, so nobody knows how its pods are: see the conditions of the Peer",
+	}
+}
+
 // linkConditions returns what the link says about conditions that are to be. While nobody knows, the node stays as ready
 // as it is shown.
 func linkConditions(link peers.State, over error, desired []corev1.NodeCondition, isNew bool) []corev1.NodeCondition {
@@ -158,6 +166,8 @@ func linkConditions(link peers.State, over error, desired []corev1.NodeCondition
 	switch {
 	case link == peers.Cut:
 		return append(slices.DeleteFunc(desired, isReady), cutOffNode(over))
+	case link == peers.Unlinked:
+		return append(slices.DeleteFunc(desired, isReady), unlinkedNode())
 	case link == peers.Unknown && !isNew:
 		return slices.DeleteFunc(desired, isReady)
 	default:

@@ -25,6 +25,8 @@ type podFacts struct {
 	// offloaded says that the pod's namespace has a NamespaceOffloading, and how is what that wants.
 	offloaded bool
 	how       v1alpha1.NamespaceOffloadingSpec
+	// settled says that it is known whether the peer answers. It is not, for a moment, when this process has just started.
+	settled bool
 	// linked says that view is what the peer told, and not just empty.
 	linked bool
 	view
@@ -129,7 +131,7 @@ func decideMissing(f podFacts) decision {
 		return decision{}
 	case why == "":
 		return decision{do: doCreate}
-	case f.justBound:
+	case f.justBound, !f.settled && !f.answers:
 		return decision{do: doWait}
 	default:
 		return decision{do: doHold, message: why}

@@ -106,8 +106,11 @@ func (c *podController) observe(ctx context.Context, req request) (podFacts, *pe
 	if err := c.observeHome(ctx, req, &seen); err != nil {
 		return seen, nil, err
 	}
+	state := c.links.State(req.Peer)
+	seen.settled = state != peers.Unknown || !seen.peered
 	link, linked := c.links.Get(req.Peer)
 	if !linked {
+		seen.cut = state == peers.Unlinked
 		return seen, nil, nil
 	}
 	seen.linked = true

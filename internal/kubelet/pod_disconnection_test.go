@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -285,5 +286,47 @@ func TestEventSaysWhatIsWrongWithThePeer(t *testing.T) {
 			}
 			w.ExpectEvent(tc.want)
 		})
+	}
+}
+
+func TestNodeWithoutCredentialsIsNotReadyAtOnce(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.runRemote("web-1", corev1.PodRunning)
+	w.reconcilePod("web-1")
+	w.turin.RemoveCredentials()
+	w.reconcileNode() // which finds that they are gone
+	w.reconcileNode()
+	ready := nodeCondition(w.node(), corev1.NodeReady)
+	if ready.Status != corev1.ConditionUnknown || !strings.Contains(ready.Message, "no credentials") {
+		t.Errorf("the node is %v", ready)
+	}
+	w.reconcilePod("web-1")
+	if isReady(w.pod("web-1")) {
+		t.Error("its pod is ready")
+	}
+}
+
+func TestPodThatIsPendingAtThePeerIsNotHeldAfterARestart(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.links.Close(turin) // as when this process has just started
+	w.wrote()
+	if result := w.reconcilePod("web-1"); result.RequeueAfter != waitTimeout {
+		t.Errorf("it is looked at again after %s", result.RequeueAfter)
+	}
+	if got := w.wrote(); got != nil {
+		t.Errorf("before it is known whether there is a link, %v was written", got)
+	}
+}
+
+func TestHeldPodThatThePeerHasIsHeldNoMore(t *testing.T) {
+	pod := podCalled("web-1")
+	w := offloaded(t, pod)
+	w.put(w.Home, func() *corev1.Pod { pod.Status = heldStatus(pod, "there is no link"); return pod }())
+	w.put(w.Away, shadowOf(pod))
+	w.reconcilePod("web-1")
+	if status := w.pod("web-1").Status; status.Reason != "" || len(status.ContainerStatuses) > 0 {
+		t.Errorf("it still says %q", status.Reason)
 	}
 }

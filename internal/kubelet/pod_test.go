@@ -11,7 +11,7 @@ import (
 func TestDecide(t *testing.T) {
 	// going is a pod about which all is well, except that the peer has no record of it.
 	going := podFacts{
-		peer: turin, home: podCalled("web-1"), virtual: true, peered: true, offloaded: true, linked: true,
+		peer: turin, home: podCalled("web-1"), virtual: true, peered: true, offloaded: true, settled: true, linked: true,
 		view: view{answers: true, mappingsSynced: true, mapping: mapping(), twin: twinName, shadowsSynced: true},
 	}
 	out := shadowOf(podCalled("web-1"))
@@ -43,7 +43,11 @@ func TestDecide(t *testing.T) {
 			f.virtual, f.home = false, dying("web-1", 30)
 		}, doNothing},
 		"a namespace that is not offloaded is told": {func(f *podFacts) { f.offloaded = false }, doHold},
-		"no link is told":                             {func(f *podFacts) { f.linked = false }, doHold},
+		"no link is told": {func(f *podFacts) { f.linked = false }, doHold},
+		"not before it is known whether there is one": {func(f *podFacts) {
+			f.linked, f.settled, f.answers = false, false, false
+		}, doWait},
+		"nor that the peer does not answer":           {func(f *podFacts) { f.settled, f.answers = false, false }, doWait},
 		"but not at once":                             {func(f *podFacts) { f.linked, f.justBound = false, true }, doWait},
 		"a peer that has not answered is told":        {func(f *podFacts) { f.mappingsSynced = false }, doHold},
 		"one that answers no more is told":            {func(f *podFacts) { f.answers = false }, doHold},

@@ -279,6 +279,22 @@ func TestNewCredentialsMakeAnotherLink(t *testing.T) {
 	if _, open := f.Links.Get("turin"); open {
 		t.Error("the link is open without credentials")
 	}
+	if got := f.Links.State("turin"); got != peers.Unlinked {
+		t.Errorf("without credentials the peer is %d", got)
+	}
+}
+
+func TestPeerThatNeverHadCredentialsIsToldOf(t *testing.T) {
+	f := newFollower(t)
+	f.start()
+	f.turin.RemoveCredentials()
+	if _, err := f.Links.Ensure(t.Context(), f.peer); err == nil {
+		t.Error("a link without credentials")
+	}
+	f.expect("link of turin: 3")
+	f.turin.Rejoin(tenantThere)
+	f.Link(f.peer)
+	f.expect("link of turin: 0")
 }
 
 // What is called for a change follows something else at once, and asks for the link: both must work while the change is told.

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,7 +63,9 @@ type Links struct {
 	adapted map[string]*adapted    // peer → its link as Adapt has it
 	ledgers map[string]*ledger     // peer → what it costs
 	ensures map[string]*sync.Mutex // peer → held while its Secret is compared with its link
-	running sync.WaitGroup         // goroutines of all mirrors
+	// unlinked are the peers of which the last Ensure found no credentials, or none that can be used.
+	unlinked map[string]bool
+	running  sync.WaitGroup // goroutines of all mirrors
 
 	subscribing   sync.RWMutex
 	subscriptions map[*subscription]struct{}
@@ -100,7 +103,7 @@ func NewLinks(config Config) *Links {
 		links:   map[string]*Link{},
 		adapted: map[string]*adapted{},
 		ledgers: map[string]*ledger{},
-		ensures: map[string]*sync.Mutex{},
+		ensures: map[string]*sync.Mutex{}, unlinked: map[string]bool{},
 
 		subscriptions: map[*subscription]struct{}{},
 	}
@@ -154,17 +157,29 @@ func (l *Links) changeLocked(peer string, do func()) (changed bool) {
 	lock.Lock()
 	defer lock.Unlock()
 	before, _ := l.Get(peer)
+	was := l.State(peer) == Unlinked
 	do()
 	after, _ := l.Get(peer)
-	return before != after
+	return before != after || was != (l.State(peer) == Unlinked)
 }
 
 func (l *Links) ensureAdapted(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
 	link, err := l.ensure(ctx, peer)
+	l.noteUnlinked(peer.Name, errors.Is(err, ErrCredentialsMissing) || errors.Is(err, ErrCredentialsInvalid))
 	if err != nil || l.config.Adapt == nil || peer.Protocol().ShadowPods {
 		return link, err
 	}
 	return l.adapt(link, peer)
+}
+
+func (l *Links) noteUnlinked(peer string, is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if is {
+		l.unlinked[peer] = true
+	} else {
+		delete(l.unlinked, peer)
+	}
 }
 
 // adapt returns the link as Adapt has it.
@@ -268,7 +283,10 @@ func (l *Links) all() []*Link {
 
 // Close closes the link to the peer, if there is one. The next Ensure makes a new one.
 func (l *Links) Close(peer string) {
-	l.change(peer, func() { l.swap(peer, nil) })
+	l.change(peer, func() {
+		l.swap(peer, nil)
+		l.noteUnlinked(peer, false)
+	})
 }
 
 func (l *Links) readSecret(ctx context.Context, peer string) (*corev1.Secret, error) {
