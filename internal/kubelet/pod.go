@@ -122,10 +122,15 @@ func decideMissing(f podFacts) decision {
 			"namespace %q is not offloaded: create a NamespaceOffloading called %q in it, "+
 				"or keep the pod off Node %s", f.home.Namespace, v1alpha1.NamespaceOffloadingName, f.home.Spec.NodeName)}
 	}
-	why := obstacle(f)
-	switch {
-	case f.answers && f.twinEnds() && f.synced() && everStarted(&f.home.Status):
+	if f.answers && f.twinEnds() && f.synced() && everStarted(&f.home.Status) {
 		return decision{do: doGiveUp}
+	}
+	return decideOutgoing(f, obstacle(f))
+}
+
+// decideOutgoing says what to do about a pod that is to go out, unless something is missing for that.
+func decideOutgoing(f podFacts, why string) decision {
+	switch {
 	case started(f.home) && (why != "" || !f.shadowsSynced):
 		// It was out before, and is most likely still there. Whatever comes brings us back.
 		return decision{}

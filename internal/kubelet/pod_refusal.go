@@ -138,6 +138,7 @@ func (c *podController) sentence(
 	}
 	verdict, again := judge(home, status, failedBefore(pods, home, now), now)
 	switch verdict {
+	case holdOn:
 	case fail:
 		offload.GiveUp(status, reason, message, now)
 	case askAgain:

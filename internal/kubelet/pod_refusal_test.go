@@ -52,21 +52,14 @@ func TestPodThatIsRefusedWaitsBeforeItFails(t *testing.T) {
 	if status.Phase == corev1.PodFailed || placed == nil || placed.Reason != v1alpha1.ReasonRefusedByProvider {
 		t.Fatalf("phase %s, placed %v", status.Phase, placed)
 	}
-	for _, part := range []string{v1alpha1.ReasonPodInvalid, "a quantity is too long"} {
-		if !strings.Contains(status.Message, part) || !strings.Contains(status.ContainerStatuses[0].State.Waiting.Message, part) {
-			t.Errorf("the pod does not say %q: %q", part, status.Message)
-		}
-	}
+	expectCause(t, &status)
 	if event := w.NextEvent(); !strings.Contains(event, v1alpha1.ReasonRefusedByProvider) {
 		t.Errorf("event %q", event)
 	}
 	if result.RequeueAfter != firstHold {
 		t.Errorf("it is looked at again after %s", result.RequeueAfter)
 	}
-	w.reconcileNode()
-	if c := nodeCondition(w.node(), v1alpha1.NodeRefusesPods); c == nil || c.Status != corev1.ConditionTrue {
-		t.Errorf("the node says %v", c)
-	}
+	w.expectRefusal(corev1.ConditionTrue)
 	w.wrote()
 	w.reconcilePod("web-1")
 	if got := w.wrote(); got != nil {
@@ -78,9 +71,24 @@ func TestPodThatIsRefusedWaitsBeforeItFails(t *testing.T) {
 	if status := w.pod("web-1").Status; status.Phase != corev1.PodFailed || status.Reason != v1alpha1.ReasonPodInvalid {
 		t.Errorf("phase %s, reason %q", status.Phase, status.Reason)
 	}
+	w.expectRefusal(corev1.ConditionFalse)
+}
+
+func expectCause(t *testing.T, status *corev1.PodStatus) {
+	t.Helper()
+	for _, part := range []string{v1alpha1.ReasonPodInvalid, "a quantity is too long"} {
+		if !strings.Contains(status.Message, part) || !strings.Contains(status.ContainerStatuses[0].State.Waiting.Message, part) {
+			t.Errorf("the pod does not say %q: %q", part, status.Message)
+		}
+	}
+}
+
+// expectRefusal checks whether the node says that turin refuses pods.
+func (w *world) expectRefusal(want corev1.ConditionStatus) {
+	w.Helper()
 	w.reconcileNode()
-	if c := nodeCondition(w.node(), v1alpha1.NodeRefusesPods); c == nil || c.Status != corev1.ConditionFalse {
-		t.Errorf("the node says %v", c)
+	if c := nodeCondition(w.node(), v1alpha1.NodeRefusesPods); c == nil || c.Status != want {
+		w.Errorf("the node says %v", c)
 	}
 }
 
@@ -183,8 +191,15 @@ func TestHoldGrowsWithThePodsThatFailed(t *testing.T) {
 		ran    bool
 		want   time.Duration
 	}{
-		{0, false, firstHold}, {1, false, 2 * firstHold}, {4, false, 16 * firstHold}, {5, false, longestHold}, {1000, false, longestHold},
-		{0, true, 0}, {1, true, firstHold}, {2, true, 2 * firstHold}, {1000, true, longestHold},
+		{0, false, firstHold},
+		{1, false, 2 * firstHold},
+		{4, false, 16 * firstHold},
+		{5, false, longestHold},
+		{1000, false, longestHold},
+		{0, true, 0},
+		{1, true, firstHold},
+		{2, true, 2 * firstHold},
+		{1000, true, longestHold},
 	} {
 		if got := holdFor(c.failed, c.ran); got != c.want {
 			t.Errorf("after %d, having run: %t: %s, want %s", c.failed, c.ran, got, c.want)

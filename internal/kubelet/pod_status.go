@@ -34,20 +34,9 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	if terminal(home) || shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 && !isHeld(home) {
 		return told{}, nil
 	}
-	addresses, connected, err := c.addressMap(ctx, home)
+	status, err := c.inbound(ctx, home, shadow)
 	if err != nil {
 		return told{}, err
-	}
-	status, err := offload.Inbound(home, shadow, addresses, c.clock.Now())
-	if err != nil {
-		return told{}, reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
-	}
-	if shadow.Status.Pod == nil && isHeld(home) { // the peer has it, so it is not held any more
-		status.Reason, status.Message, status.ContainerStatuses = "", "", nil
-	}
-	if connected && (!addresses.From.IsValid() || !addresses.To.IsValid()) {
-		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
-		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
 	}
 	began := c.clock.Now()
 	now := metav1.NewTime(began.Truncate(time.Second))
@@ -67,6 +56,28 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	}
 	c.tell(home, news, written && withoutToken)
 	return told{verdict: verdict, again: again}, nil
+}
+
+// inbound returns the status of the home pod as the peer tells it.
+func (c *podController) inbound(
+	ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod,
+) (status corev1.PodStatus, err error) {
+	addresses, connected, err := c.addressMap(ctx, home)
+	if err != nil {
+		return status, err
+	}
+	status, err = offload.Inbound(home, shadow, addresses, c.clock.Now())
+	if err != nil {
+		return status, reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
+	}
+	if shadow.Status.Pod == nil && isHeld(home) { // the peer has it, so it is not held any more
+		status.Reason, status.Message, status.ContainerStatuses = "", "", nil
+	}
+	if connected && (!addresses.From.IsValid() || !addresses.To.IsValid()) {
+		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
+		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
+	}
+	return status, nil
 }
 
 // tell tells in events what is news.
