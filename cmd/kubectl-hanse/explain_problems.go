@@ -171,7 +171,7 @@ func twinCause(s podSight) []podProblem {
 
 // fixes say what to do about a reason in the status of a pod.
 var fixes = map[string]string{
-	v1alpha1.ReasonOffloadingBackOff: "The message says what is missing. Hanse tries again by itself",
+	v1alpha1.ReasonOffloadingBackOff: "The message says what is missing. The pod goes on once that is there",
 	v1alpha1.ReasonNoRoom:            "Wait: another node gets it after spec.placementTimeout of the NamespaceOffloading, if a controller made it. Or ask for less",
 	v1alpha1.ReasonScalingUp:         "Wait: the provider makes room. Another node gets the pod after spec.scaleUpTimeout of the NamespaceOffloading",
 	v1alpha1.ReasonPlacementTimeout:  "Its controller has made another one. Nothing is to do",

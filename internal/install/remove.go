@@ -228,7 +228,7 @@ func (c Cluster) removeMarks(ctx context.Context) error {
 // removeGates takes Hanse's gate off pods that still have it, since nobody else does by now. They run at home.
 func (c Cluster) removeGates(ctx context.Context) error {
 	return c.change(ctx, func(object *unstructured.Unstructured) {
-		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates") //nolint:errcheck // none then
+		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
 		gates = slices.DeleteFunc(gates, isOurGate)
 		if len(gates) == 0 {
 			unstructured.RemoveNestedField(object.Object, "spec", "schedulingGates")
@@ -236,7 +236,7 @@ func (c Cluster) removeGates(ctx context.Context) error {
 		}
 		_ = unstructured.SetNestedSlice(object.Object, gates, "spec", "schedulingGates") // it is one already
 	}, selection{kind: podKind, chosen: func(object *unstructured.Unstructured) bool {
-		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates") //nolint:errcheck // none then
+		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
 		return slices.ContainsFunc(gates, isOurGate)
 	}})
 }

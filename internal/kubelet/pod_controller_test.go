@@ -99,11 +99,12 @@ func TestStatusComesHomeOnce(t *testing.T) {
 func TestPodThatLeavesItsTokenAtHomeSaysSoOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		volume, account string
-		event           string
+		condition       bool
+		events          string
 	}{
-		"the account of every pod": {"kube-api-access-x7k2p", "default", corev1.EventTypeNormal},
-		"an account of its own":    {"kube-api-access-x7k2p", "operator", corev1.EventTypeWarning},
-		"no token":                 {"certificates", "operator", ""},
+		"the account of every pod": {volume: "kube-api-access-x7k2p", account: "default", condition: true},
+		"an account of its own":    {"kube-api-access-x7k2p", "operator", true, corev1.EventTypeWarning},
+		"no token":                 {volume: "certificates", account: "operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podCalled("web-1")
@@ -121,7 +122,7 @@ func TestPodThatLeavesItsTokenAtHomeSaysSoOnce(t *testing.T) {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
 			status := w.pod("web-1").Status
-			if c := offload.PodCondition(&status, v1alpha1.PodToken); (c != nil) != (test.event != "") {
+			if c := offload.PodCondition(&status, v1alpha1.PodToken); (c != nil) != test.condition {
 				t.Errorf("condition %+v", c)
 			}
 			var events []string
@@ -129,8 +130,8 @@ func TestPodThatLeavesItsTokenAtHomeSaysSoOnce(t *testing.T) {
 				kind, _, _ := strings.Cut(<-w.Events.Events, " ")
 				events = append(events, kind)
 			}
-			if got := strings.Join(events, ", "); got != test.event {
-				t.Errorf("events: %s, want %s", got, test.event)
+			if got := strings.Join(events, ", "); got != test.events {
+				t.Errorf("events: %s, want %s", got, test.events)
 			}
 		})
 	}

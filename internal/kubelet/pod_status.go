@@ -82,8 +82,8 @@ func (c *podController) inbound(
 
 // tell tells in events what is news.
 func (c *podController) tell(home *corev1.Pod, hints []corev1.PodCondition, withoutToken bool) {
-	if withoutToken {
-		c.events.Eventf(home, nil, tokenEventType(home), v1alpha1.ReasonTokenLeftAtHome, "Offload", "%s", tokenMessage)
+	if withoutToken && likelyUsesToken(home) {
+		c.events.Eventf(home, nil, corev1.EventTypeWarning, v1alpha1.ReasonTokenLeftAtHome, "Offload", "%s", tokenMessage)
 	}
 	for _, hint := range hints {
 		c.events.Eventf(home, nil, corev1.EventTypeWarning, hint.Reason, "Offload", "%s", hint.Message)

@@ -24,11 +24,8 @@ func showToken(status *corev1.PodStatus, home *corev1.Pod, shadow *v1alpha1.Shad
 	return true
 }
 
-// tokenEventType returns Warning for a pod that somebody has given a service account of its own, so that it probably uses
-// the token. Every other pod has a token too, and hardly any uses it.
-func tokenEventType(home *corev1.Pod) string {
-	if home.Spec.ServiceAccountName == "" || home.Spec.ServiceAccountName == "default" {
-		return corev1.EventTypeNormal
-	}
-	return corev1.EventTypeWarning
+// likelyUsesToken says of a pod that somebody has given a service account of its own. Every other pod has a token too, and
+// hardly any uses it: its condition says enough.
+func likelyUsesToken(home *corev1.Pod) bool {
+	return home.Spec.ServiceAccountName != "" && home.Spec.ServiceAccountName != "default"
 }

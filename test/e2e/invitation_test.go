@@ -189,45 +189,53 @@ func TestAWrongJoinChangesNothing(t *testing.T) {
 		t.Errorf("joining says %v %s", err, out)
 	}
 
-	// The same by objects alone, which no client checks.
+	lubeck.joinsInVain(t, before, token)
+	if _, err := hamburg.Hanse(ctx, "unpeer", "visby-else", "--force", "--forget"); err != nil {
+		t.Error(err)
+	}
+}
+
+// joinsInVain brings the invitation to hamburg by objects alone, which no client checks, and takes it back.
+func (c *cluster) joinsInVain(t *testing.T, before *v1alpha1.Peer, token string) {
+	t.Helper()
+	ctx := t.Context()
 	tenant := v1alpha1.TenantNamespace("hamburg")
 	offered := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: v1alpha1.JoinSecret}, StringData: map[string]string{v1alpha1.InvitationToken: token},
 	}
-	if err := lubeck.Create(ctx, offered); err != nil {
+	if err := c.Create(ctx, offered); err != nil {
 		t.Fatal(err)
 	}
 	announce := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationJoin+`":"visby-else"}}}`))
-	if err := lubeck.Patch(ctx, before.DeepCopy(), announce); err != nil {
+	if err := c.Patch(ctx, before.DeepCopy(), announce); err != nil {
 		t.Fatal(err)
 	}
-	says := func(reason string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			peer, err := lubeck.peer(ctx, "hamburg")
-			if err != nil {
-				return err
-			}
-			session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
-			if session == nil || session.Status != metav1.ConditionTrue || session.Reason != reason {
-				return fmt.Errorf("Session is %+v", session)
-			}
-			if !meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionReady) {
-				return fmt.Errorf("Ready is %+v", meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady))
-			}
-			return nil
-		}
-	}
-	eventually(t, "lubeck says that its session stands, beside an invitation in vain", says(v1alpha1.ReasonClusterIDTaken))
-	if err := lubeck.Delete(ctx, offered); err != nil {
+	eventually(t, "the session stands, beside an invitation in vain", c.sessionStands(v1alpha1.ReasonClusterIDTaken))
+	if err := c.Delete(ctx, offered); err != nil {
 		t.Fatal(err)
 	}
 	calm := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationJoin+`":null}}}`))
-	if err := lubeck.Patch(ctx, before.DeepCopy(), calm); err != nil {
+	if err := c.Patch(ctx, before.DeepCopy(), calm); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all is as before", says(v1alpha1.ReasonReady))
-	if _, err := hamburg.Hanse(ctx, "unpeer", "visby-else", "--force", "--forget"); err != nil {
-		t.Error(err)
+	eventually(t, "all is as before", c.sessionStands(v1alpha1.ReasonReady))
+}
+
+// sessionStands checks that the session with hamburg stands and says so with that reason.
+func (c *cluster) sessionStands(reason string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		peer, err := c.peer(ctx, "hamburg")
+		if err != nil {
+			return err
+		}
+		session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
+		if session == nil || session.Status != metav1.ConditionTrue || session.Reason != reason {
+			return fmt.Errorf("Session is %+v", session)
+		}
+		if !meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionReady) {
+			return fmt.Errorf("Ready is %+v", meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady))
+		}
+		return nil
 	}
 }
 
