@@ -34,7 +34,7 @@ func (c *cluster) describeSays(t *testing.T, ns, name string, want ...string) {
 
 // What the provider's kubelet says of a pod is seen where its user looks.
 func TestEventsOfRemotePods(t *testing.T) {
-	t.Parallel()
+	ctx := shared(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 
 	well := shellPod(ns, "well", forever)
@@ -57,11 +57,11 @@ func TestEventsOfRemotePods(t *testing.T) {
 	lubeck.describeSays(t, ns, "greedy", "OOMKilled", "BackOff")
 
 	nodes := &corev1.NodeList{}
-	if err := hamburg.List(t.Context(), nodes); err != nil {
+	if err := hamburg.List(ctx, nodes); err != nil {
 		t.Fatal(err)
 	}
 	events := &corev1.EventList{}
-	if err := lubeck.List(t.Context(), events, client.InNamespace(ns)); err != nil {
+	if err := lubeck.List(ctx, events, client.InNamespace(ns)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range events.Items {
