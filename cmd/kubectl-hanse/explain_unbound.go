@@ -65,9 +65,12 @@ func closedNodesCause(s podSight) []podProblem {
 }
 
 // foreignTaint is the first taint of a node that keeps the pod off, "" if none does. Those that say that a node is closed count
-// elsewhere.
+// elsewhere, and so does that a node is full where admission has not dealt with the pod: it gives the toleration to those that fit.
 func foreignTaint(pod *corev1.Pod, node *corev1.Node) string {
 	own := []string{v1alpha1.TaintVirtualNode, v1alpha1.TaintWithdrawn, corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
+	if !offload.ToleratesVirtualNodes(pod) {
+		own = append(own, v1alpha1.TaintFull)
+	}
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
 		tolerates := func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), taint, false) }
