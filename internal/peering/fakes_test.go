@@ -64,8 +64,17 @@ var (
 // connect gives the world links that lead nowhere yet, and a cluster for the peer.
 func (w *world) connect(credentials client.Reader) {
 	w.away, w.stopwatch = testkit.NewCluster(w.t, w.clock), clocktesting.NewFakeClock(start)
-	w.links = peerstest.New(w.t, testkit.Scheme(), peers.Config{Local: credentials, Clock: w.stopwatch})
+	w.links = peerstest.New(w.t, testkit.Scheme(), peers.Config{Local: credentials, Clock: linkClock{w}})
 }
+
+// A linkClock shows links the time of the world, and what requests have taken besides.
+type linkClock struct{ *world }
+
+// Now implements clock.PassiveClock.
+func (c linkClock) Now() time.Time { return c.clock.Now().Add(c.stopwatch.Since(start)) }
+
+// Since implements clock.PassiveClock.
+func (c linkClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // lead has our credentials lead to the cluster.
 func (w *world) lead(cluster client.WithWatch) {

@@ -33,6 +33,9 @@ const (
 	// probesPerSecond bounds how many peers are probed in a second while all are well: with more than that in a
 	// ProbePeriod, each is probed less often. What is urgent about a peer, its virtual node knows long before a probe.
 	probesPerSecond = 10
+	// credentialsPeriod is for how long a link that works goes on with the credentials that were read last, because to read
+	// them takes a request to our own API server.
+	credentialsPeriod = 5 * time.Minute
 )
 
 // probeStep asks a provider from time to time to introduce itself, and measures how near the provider is.
@@ -108,17 +111,23 @@ func (p *probe) ask(ctx context.Context, links *peers.Links, peer *v1alpha1.Peer
 	if !peer.Protocol().Identity {
 		config.ProbePeriod = max(config.ProbePeriod, agentlessPeriod)
 	}
-	link, err := links.Ensure(ctx, peer)
+	early, age := config.Clock.Now().Before(p.due), time.Duration(0)
+	if !early && p.link != nil && p.err == nil {
+		age = credentialsPeriod
+	}
+	link, err := links.EnsureWithin(ctx, peer, age)
 	isNew := link != p.link
-	if p.err = cmp.Or(err, p.err); !isNew && config.Clock.Now().Before(p.due) {
+	if p.err = cmp.Or(err, p.err); early && !isNew {
 		return
+	}
+	info, err := introduction(ctx, peer, link, err, config)
+	if age > 0 && err != nil && !errors.Is(err, peers.ErrUnreachable) {
+		link, err = links.Ensure(ctx, peer) // there may be newer credentials
+		info, err = introduction(ctx, peer, link, err, config)
+		isNew = link != p.link
 	}
 	if isNew {
 		p.link, p.failures, p.roundTrip = link, 0, roundTrip{}
-	}
-	info := peers.ClusterInfo{}
-	if err == nil {
-		info, err = clusterInfoOf(ctx, peer, link, config)
 	}
 	if isNew && err == nil {
 		info, err = clusterInfoOf(ctx, peer, link, config) // the first one paid for the handshakes too
@@ -127,6 +136,16 @@ func (p *probe) ask(ctx context.Context, links *peers.Links, peer *v1alpha1.Peer
 	if errors.Is(err, peers.ErrForbidden) {
 		p.tombstone = tombstoneAt(ctx, link)
 	}
+}
+
+// introduction asks the peer to introduce itself, if there is a link without an error.
+func introduction(
+	ctx context.Context, peer *v1alpha1.Peer, link *peers.Link, linkErr error, config Config,
+) (peers.ClusterInfo, error) {
+	if linkErr != nil {
+		return peers.ClusterInfo{}, linkErr
+	}
+	return clusterInfoOf(ctx, peer, link, config)
 }
 
 // tombstoneAt returns the tombstone that can be read over the link, or "". Most peers have none, and the rest is asked

@@ -2,7 +2,6 @@ package peering
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,10 +31,14 @@ func TestProbeOfAPeerThatIsWellIsOneRequest(t *testing.T) {
 	w.clock.Step(2 * firstRepair)
 	w.reconcile() // what was made is looked at once more
 	before, reads := w.writes, w.reads
-	for end := w.clock.Now().Add(4 * time.Minute); w.clock.Now().Before(end); {
-		if asked, compared := w.probed(w.nextProbe); asked != 1 || compared != 1 {
+	for end := w.clock.Now().Add(credentialsPeriod - 2*firstRepair); w.clock.Now().Before(end); {
+		if asked, compared := w.probed(w.nextProbe); asked != 1 || compared != 0 && w.clock.Now().Before(end) {
 			t.Fatalf("asked %d times, looked %d times at our credentials", asked, compared)
 		}
+	}
+	w.clock.Step(credentialsPeriod)
+	if asked, compared := w.probed(func() { w.reconcile() }); asked != 1 || compared != 1 {
+		t.Errorf("after a while: asked %d times, looked %d times at our credentials", asked, compared)
 	}
 	if w.writes != before || w.reads != reads {
 		t.Errorf("%d writes and %d reads though nothing changed", w.writes-before, w.reads-reads)

@@ -130,11 +130,16 @@ func (*Links) NeedLeaderElection() bool { return true }
 // on. Otherwise the link that was is closed first, also if no new one can be made, and the error is then
 // ErrCredentialsMissing or ErrCredentialsInvalid. No request is sent to the peer.
 func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
+	return l.EnsureWithin(ctx, peer, l.config.Fresh)
+}
+
+// EnsureWithin is Ensure for a caller to whom a Secret that was read within the given time is good enough.
+func (l *Links) EnsureWithin(ctx context.Context, peer *v1alpha1.Peer, age time.Duration) (*Link, error) {
 	var (
 		link *Link
 		err  error
 	)
-	l.change(peer.Name, func() { link, err = l.ensureAdapted(ctx, peer) })
+	l.change(peer.Name, func() { link, err = l.ensureAdapted(ctx, peer, age) })
 	return link, err
 }
 
@@ -156,8 +161,8 @@ func (l *Links) changeLocked(peer string, do func()) (changed bool) {
 	return before != after
 }
 
-func (l *Links) ensureAdapted(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
-	link, err := l.ensure(ctx, peer)
+func (l *Links) ensureAdapted(ctx context.Context, peer *v1alpha1.Peer, age time.Duration) (*Link, error) {
+	link, err := l.ensure(ctx, peer, age)
 	if err != nil || l.config.Adapt == nil || peer.Protocol().ShadowPods {
 		return link, err
 	}
@@ -198,9 +203,9 @@ func (l *Links) adapt(base *Link, peer *v1alpha1.Peer) (*Link, error) {
 	return link, nil
 }
 
-func (l *Links) ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) {
+func (l *Links) ensure(ctx context.Context, peer *v1alpha1.Peer, age time.Duration) (*Link, error) {
 	current, open := l.made(peer.Name)
-	if open && l.config.Clock.Since(current.checked) < l.config.Fresh {
+	if open && l.config.Clock.Since(current.checked) < age {
 		return current, nil
 	}
 	checked := l.config.Clock.Now()
