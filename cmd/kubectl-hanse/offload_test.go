@@ -132,12 +132,14 @@ func decide(ctx context.Context, c client.Client, written client.Object) error {
 	if err != nil {
 		return err
 	}
-	decided := v1alpha1.PlacementStatus{}
+	decided := v1alpha1.PlacementStatus{Nodes: []v1alpha1.NodePlacement{{Name: "hanse-turin"}}}
 	decided.Admission = placement.Admission(nil, decided)
 	offloading.Status.Placement = &v1alpha1.NamespacePlacementStatus{PlacementStatus: decided}
-	meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, ObservedGeneration: offloading.Generation,
-	})
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPlaced} {
+		meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, ObservedGeneration: offloading.Generation,
+		})
+	}
 	return c.Update(ctx, offloading)
 }
 

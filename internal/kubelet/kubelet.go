@@ -74,14 +74,17 @@ func SetupWithManager(mgr ctrl.Manager, config Config, links *peers.Links, clk c
 	leases := &leaseController{
 		client: mgr.GetClient(), clock: clk, nodes: api.count, lasts: config.LeaseDuration, renewal: config.LeaseRenewal,
 	}
+	teller := newPodTeller(mgr.GetClient(), clk, links)
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: clk, events: events, links: links,
 		nodeIP: config.NodeIP.String(), defaultToleration: config.DefaultToleration, tracer: config.Tracer,
+		teller: teller,
 	}
+	services := &serviceController{client: mgr.GetClient(), events: events}
 	evictor := newEvictor(mgr.GetClient(), mgr.GetAPIReader(), clk, events, pods)
 	return errors.Join(
 		nodes.setupWithManager(mgr), leases.setupWithManager(mgr), pods.setupWithManager(mgr, config.Workers),
-		evictor.setupWithManager(mgr), mgr.Add(api),
+		evictor.setupWithManager(mgr), mgr.Add(api), mgr.Add(teller), services.setupWithManager(mgr),
 	)
 }
 
@@ -211,9 +214,11 @@ func when[T client.Object](created, deleted bool, changed func(before, after T) 
 }
 
 // goes passes on that a pod went, or that only finalizers keep it: a virtual node without an offer is deleted behind its
-// last pod.
+// last pod. It also passes on that a pod is refused, which the node shows.
 func goes() predicate.Predicate {
-	return when(false, true, func(before, after *corev1.Pod) bool { return !deletedAtOnce(before) && deletedAtOnce(after) })
+	return when(false, true, func(before, after *corev1.Pod) bool {
+		return !deletedAtOnce(before) && deletedAtOnce(after) || turnsRefused(before, after)
+	})
 }
 
 // binds passes on that a pod came to its node: it must go again if the node is drained.
@@ -238,7 +243,12 @@ func appears() predicate.Predicate {
 	return when(true, false, func(_, _ client.Object) bool { return false })
 }
 
-// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here.
+// connects passes on that a network begins or ceases to connect a peer.
+func connects() predicate.Predicate {
+	return when(false, true, func(before, after *v1alpha1.Peer) bool { return before.Connected() != after.Connected() })
+}
+
+// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here, or none.
 func remapped() predicate.Predicate {
 	return when(true, true, func(before, after client.Object) bool { return podRange(before) != podRange(after) })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/unread"
 )
 
 const (
@@ -47,15 +48,22 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 		return next.again, nil
 	}
 	note := r.noteOf(shadow)
+	if onlyEvents(&shadow.Status, &next.status) {
+		wait, written := note.untilEvents(shadow.Status.Events, next.status.Events, seen.now)
+		if !written || wait > 0 {
+			return sooner(next.again, wait), nil
+		}
+	}
 	if wait := note.untilWrite(seen.now); wait > 0 && !next.lasting(seen) {
 		return sooner(next.again, wait), nil
 	}
 	note.wrote(seen.now)
+	if !equality.Semantic.DeepEqual(shadow.Status.Events, next.status.Events) {
+		note.events = seen.now
+	}
 	fault.Point(fault.BeforeRecord)
-	before, after := statusOf(shadow, shadow.Status), statusOf(shadow, next.status)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	began := r.config.Clock.Now()
-	err := r.client.Status().Patch(ctx, after, patch)
+	err := r.client.Status().Update(unread.Answer(ctx), statusOf(shadow, next.status))
 	if err == nil {
 		r.traceStatus(ctx, seen, &next.status, began)
 	}
@@ -71,6 +79,7 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 type note struct {
 	carried carried
 	paid    time.Time // until when the writes of the status count
+	events  time.Time // when events were written last
 }
 
 // carried is the generation of a ShadowPod that the pod was made from or changed to.
@@ -105,7 +114,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// statusOf returns the ShadowPod with that status and without its pod, which need not be compared to write a status.
+// statusOf returns what writes the status of that very ShadowPod as it was read: the API server looks at nothing else of it.
 func statusOf(shadow *v1alpha1.ShadowPod, status v1alpha1.ShadowPodStatus) *v1alpha1.ShadowPod {
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -113,6 +122,13 @@ func statusOf(shadow *v1alpha1.ShadowPod, status v1alpha1.ShadowPodStatus) *v1al
 		},
 		Status: status,
 	}
+}
+
+// onlyEvents says whether nothing but events is new.
+func onlyEvents(recorded, next *v1alpha1.ShadowPodStatus) bool {
+	before, after := *recorded, *next
+	before.Events, after.Events = nil, nil
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // lasting says whether the decision is about more than how the pod is just now. There are few of those.
@@ -174,6 +190,10 @@ func (d *decision) adopt(s *observation) {
 		return
 	}
 	if d.status.PodUID != "" {
+		if lived(&d.status, interruptedAt(&d.status)) >= longLife {
+			d.status.RecreationsInARow = 0
+		}
+		d.status.RecreationsInARow++
 		d.status.Recreations++
 		if known := offload.RecordedPod(&d.status); known != nil {
 			d.status.Restarts = offload.AddRestarts(d.status.Restarts, known)
@@ -209,9 +229,7 @@ func (d *decision) put(status *corev1.PodStatus) {
 
 // everStarted says whether a container of the pod has run: one that a kubelet refused has not.
 func everStarted(status *corev1.PodStatus) bool {
-	return slices.ContainsFunc(offload.ContainerStatuses(status), func(c *corev1.ContainerStatus) bool {
-		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
-	})
+	return slices.ContainsFunc(offload.ContainerStatuses(status), offload.Started)
 }
 
 // mirror shows a condition of the pod as one of the record.

@@ -159,13 +159,20 @@ func TestDeadlineEndsThePod(t *testing.T) {
 	pod := shellPod(ns, "late", forever)
 	pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](5)
 	lubeck.create(t, pod)
-	eventually(t, "it has failed because of its deadline", func(ctx context.Context) error {
-		now, err := lubeck.pod(ctx, ns, "late")
-		if err == nil && (now.Status.Phase != corev1.PodFailed || now.Status.Reason != "DeadlineExceeded") {
-			err = fmt.Errorf("%s %s", now.Status.Phase, now.Status.Reason)
-		}
-		return err
-	})
+	lubeck.create(t, shellPod(ns, "later", forever))
+	lubeck.awaitReadyPods(t, ns, "later", 1)
+	if _, err := lubeck.Kubectl(t.Context(), "patch", "pod", "-n", ns, "later", "-p", `{"spec":{"activeDeadlineSeconds":5}}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"late", "later"} {
+		eventually(t, name+" has failed because of its deadline", func(ctx context.Context) error {
+			now, err := lubeck.pod(ctx, ns, name)
+			if err == nil && (now.Status.Phase != corev1.PodFailed || now.Status.Reason != "DeadlineExceeded") {
+				err = fmt.Errorf("%s %s", now.Status.Phase, now.Status.Reason)
+			}
+			return err
+		})
+	}
 }
 
 func TestControllersWork(t *testing.T) {

@@ -228,7 +228,7 @@ func (c *cluster) setFlag(ctx context.Context, subcommand, flag, value string) e
 // deleteRemote deletes one of the pods that run here for others.
 func (c *cluster) deleteRemote(ctx context.Context, which string) error {
 	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.HasLabels{v1alpha1.LabelHomeUID, labelLong}); err != nil || len(pods.Items) == 0 {
+	if err := c.List(ctx, pods, client.HasLabels{v1alpha1.LabelHomeUID}); err != nil || len(pods.Items) == 0 {
 		return err
 	}
 	number, err := strconv.Atoi(which)

@@ -124,6 +124,10 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, lo
 			return fmt.Sprintf("%d of %d pods are Ready, want %d", d.Status.ReadyReplicas, d.Status.Replicas, o.replicas), err
 		}
 		return "", err
+	case createSet:
+		set := &appsv1.StatefulSet{}
+		err := home.Get(ctx, key, set)
+		return unmetSet(set, o.replicas), err
 	case createJob:
 		job := &batchv1.Job{}
 		err := home.Get(ctx, key, job)
@@ -140,6 +144,9 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, lo
 		return "", err
 	case createNamespace:
 		key.Namespace = o.name
+		set := &appsv1.StatefulSet{}
+		err := home.Get(ctx, key, set)
+		return unmetSet(set, 1), err
 	default: // a pod
 	}
 	pod := &corev1.Pod{}
@@ -150,6 +157,13 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, lo
 		return fmt.Sprintf("it is %s: %s %s", pod.Status.Phase, pod.Status.Reason, pod.Status.Message), nil
 	}
 	return notCarried(ctx, clusters, pod, load)
+}
+
+func unmetSet(set *appsv1.StatefulSet, replicas int32) string {
+	if set.Status.ReadyReplicas == replicas && set.Status.Replicas == replicas {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d pods are Ready, want %d", set.Status.ReadyReplicas, set.Status.Replicas, replicas)
 }
 
 // notCarried says which change of the pod has not arrived where it runs.
@@ -169,7 +183,7 @@ func notCarried(ctx context.Context, clusters map[string]*cluster, home *corev1.
 		case o.on.name != home.Name:
 		case o.verb == relabel && remote.Labels[labelTo] != home.Labels[labelTo]:
 			return fmt.Sprintf("label %q at home, %q there", home.Labels[labelTo], remote.Labels[labelTo]), nil
-		case o.verb == changeImage && remote.Spec.Containers[0].Image != home.Spec.Containers[0].Image:
+		case o.verb == changeImage && tagOf(remote.Spec.Containers[0].Image) != tagOf(home.Spec.Containers[0].Image):
 			return fmt.Sprintf("image %s at home, %s there", home.Spec.Containers[0].Image, remote.Spec.Containers[0].Image), nil
 		}
 	}
