@@ -241,7 +241,7 @@ func conditionsCause(s podSight) []podProblem {
 	var found []podProblem
 	for _, c := range s.pod.Status.Conditions {
 		ours := strings.HasPrefix(string(c.Type), v1alpha1.GroupVersion.Group+"/") && c.Type != v1alpha1.PodToken // which tokenCause knows
-		if ours && c.Status == corev1.ConditionFalse && c.Type != v1alpha1.PodToken {
+		if ours && c.Status == corev1.ConditionFalse {
 			found = append(found, podProblem{Reason: c.Reason, Message: c.Message, Link: linkReasons})
 		}
 	}

@@ -163,6 +163,12 @@ var scenes = map[string]func(*scene){
 		s.pod.Status.Conditions[1].Status = corev1.ConditionFalse
 		s.offloading.Spec.OnDisconnect = v1alpha1.DisconnectionReplace
 	},
+	"without-credentials": func(s *scene) {
+		ready := &s.turin.Status.Conditions[0]
+		ready.Status, ready.Reason = corev1.ConditionUnknown, v1alpha1.ReasonDisconnected
+		ready.Message = "There are no credentials for the peer: see the conditions of the Peer"
+		s.pod.Status.Conditions[1].Status = corev1.ConditionFalse
+	},
 	"runs-at-home": func(s *scene) {
 		s.pod.Spec.NodeName = "worker-1"
 		s.pod.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "it uses namespaces or ports of its host"}

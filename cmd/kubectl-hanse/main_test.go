@@ -203,6 +203,31 @@ func TestFlagsOfInstallChangeWhatWasInstalled(t *testing.T) {
 	}
 }
 
+func TestInstallingAgainKeepsWhatNoFlagSays(t *testing.T) {
+	record := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: "hanse-values"},
+		Data:       map[string]string{"values.yaml": "clusterID: lubeck\nimage: {repository: r/hanse, tag: v1}\n"},
+	}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    map[string]any
+	}{
+		"for the first time": {nil, map[string]any{"tracing": map[string]any{"endpoint": "c:1"}}},
+		"again": {[]client.Object{record}, map[string]any{
+			"clusterID": "lubeck", "image": map[string]any{"repository": "r/hanse", "tag": "v1"}, "tracing": map[string]any{"endpoint": "c:1"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command, _, _ := listener()
+			flags := &installFlags{set: []string{"tracing.endpoint=c:1"}}
+			got, err := valuesWith(soon(t), newWorld(t, test.objects...).cluster(command), "hanse-system", flags)
+			if err != nil || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %v, %v, want %v", got, err, test.want)
+			}
+		})
+	}
+}
+
 // run is what the user sees.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -102,12 +103,18 @@ func strangerCause(f nodeFacts) []podProblem {
 		"Have its administrator run `kubectl hanse invite NAME --renew`, and join with that: it is the same peer with the same pods", linkPeer)
 }
 
-// cutOffCause tells of a provider that does not answer.
+// cutOffCause tells of a provider that does not answer, or cannot be asked. hanse-kubelet says which, if it runs.
 func cutOffCause(f nodeFacts) []podProblem {
 	if f.node == nil || isNodeReady(f.node) {
 		return nil
 	}
-	return problem(v1alpha1.ReasonDisconnected, "the peer does not answer, or hanse-kubelet does not run", "kubectl hanse check says which", linkNode)
+	why, fix := "the peer does not answer, or hanse-kubelet does not run", "kubectl hanse check says which"
+	for _, c := range f.node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Reason == v1alpha1.ReasonDisconnected && c.Message != "" {
+			why, fix = strings.ToLower(c.Message[:1])+c.Message[1:], "kubectl hanse status "+f.node.Labels[v1alpha1.LabelPeer]
+		}
+	}
+	return problem(v1alpha1.ReasonDisconnected, why, fix, linkNode)
 }
 
 // refusedCause tells of an offer that is not used.

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -8,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -270,8 +273,32 @@ func TestPodsThatCanLeaveDo(t *testing.T) {
 			if reason, refused := offload.Refusal(podWith(t, pod)); refused {
 				t.Errorf("the policy sends away what package offload refuses: %s", reason)
 			}
+			guard := validatingPolicy(t, "hanse-guard-pods")
+			if refused := guard.validate(review{by: manager, in: inTwin, object: arrived(t, podWith(t, pod))}); len(refused) > 0 {
+				t.Errorf("the policy sends away what the provider's guard refuses: %v", refused)
+			}
 		})
 	}
+}
+
+// arrived is the pod that a provider makes for a home pod.
+func arrived(t *testing.T, home *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	template, err := offload.Outbound(home, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shadow := &v1alpha1.ShadowPod{Spec: v1alpha1.ShadowPodSpec{HomeUID: "uid", Pod: runtime.RawExtension{Raw: raw}}}
+	shadow.Namespace, shadow.Name = "shop-lubeck-abcdef", home.Name
+	pod, err := offload.Build(shadow, offload.Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return withKind(pod, "", "v1", "Pod")
 }
 
 func TestPodsThatAreLeftAlone(t *testing.T) {

@@ -155,7 +155,7 @@ func cutOffNode(over error) corev1.NodeCondition {
 func unlinkedNode() corev1.NodeCondition {
 	return corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonDisconnected,
-		Message: "There are no credentials for the peer, so nobody knows how its pods are: see the conditions of the Peer",
+		Message: "There are no credentials for the peer: see the conditions of the Peer",
 	}
 }
 

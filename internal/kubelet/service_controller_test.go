@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -57,6 +58,24 @@ func (w *world) disconnect() {
 		Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoNetworkFabric,
 	}}
 	w.put(w.Home, apart)
+}
+
+// What is looked at again when the network begins or ends: the pods, for their addresses, and the Services.
+func TestChangesOfTheNetworkAreSeen(t *testing.T) {
+	apart := peer()
+	apart.Status.Conditions = nil
+	other := peer()
+	other.Status.Version = "v9"
+	for what, seen := range map[string]predicate.Predicate{"pods": remapped(), "Services": connects()} {
+		if !seen.Update(updated(peer(), apart)) || !seen.Update(updated(apart, peer())) || seen.Update(updated(peer(), other)) {
+			t.Errorf("the %s are not looked at with each change, and only then", what)
+		}
+	}
+	w := offloaded(t, service("web", map[string]string{"app": "shop"}), service("headless", nil))
+	c := &serviceController{client: w.Home.Client, events: w.Events}
+	if got := c.ofAll(w.Context(), apart); len(got) != 1 || got[0].Name != "web" {
+		t.Errorf("it has %v looked at", got)
+	}
 }
 
 func TestPodOfAPeerWithoutANetworkHasNoAddress(t *testing.T) {
