@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,6 +107,18 @@ func TestEndThatNobodySawIsNoLoss(t *testing.T) {
 			}
 			return client.IgnoreNotFound(err)
 		})
+		eventually(t, "home does not say that it is ready, unless it runs in the next twin", func(ctx context.Context) error {
+			home, err := lubeck.pod(ctx, ns, "held")
+			if err != nil || !podReady(home) {
+				return err
+			}
+			pods := &corev1.PodList{}
+			err = hamburg.List(ctx, pods, client.MatchingLabels{v1alpha1.LabelHomeUID: string(home.UID)})
+			if err == nil && (len(pods.Items) != 1 || !podReady(&pods.Items[0])) {
+				err = fmt.Errorf("home is ready, and at hamburg there is %s", summary(pods.Items))
+			}
+			return err
+		})
 	})
 }
 
@@ -150,5 +163,32 @@ func TestUnrecoverableTellsHome(t *testing.T) {
 			}
 		}
 		return fmt.Errorf("no: %s", summary(pods))
+	})
+	lubeck.expectHeld(t, ns, "unwanted", &home)
+}
+
+// expectHeld waits until the one pod that followed the first says that its provider refuses it, and the node too: none fails
+// and is made again without a pause.
+func (c *cluster) expectHeld(t *testing.T, ns, app string, first *corev1.Pod) {
+	t.Helper()
+	eventually(t, "the next pod waits, and says why", func(ctx context.Context) error {
+		pods, err := c.pods(ctx, ns, app)
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			if pod := &pods[i]; pod.UID != first.UID && pod.Status.Reason == v1alpha1.ReasonRefusedByProvider && pod.Status.Phase == corev1.PodPending {
+				if len(pods) > 2 {
+					t.Errorf("there are more: %s", summary(pods))
+				}
+				return nil
+			}
+		}
+		return fmt.Errorf("no: %s", summary(pods))
+	})
+	c.awaitVirtual(t, hamburg, "says that pods are refused", func(node *corev1.Node) bool {
+		return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == v1alpha1.NodeRefusesPods && c.Status == corev1.ConditionTrue
+		})
 	})
 }

@@ -305,6 +305,15 @@ func TestLogsAndExec(t *testing.T) {
 			t.Errorf("exec: %q, %v", out, err)
 		}
 	})
+	t.Run("no address of the provider's API server", func(t *testing.T) {
+		out, err := lubeck.Kubectl(t.Context(), "exec", "-n", ns, "talker", "--", "/bin/sh", "-c", "echo \"<$KUBERNETES_SERVICE_HOST$KUBERNETES_PORT>\"; ls /var/run/secrets 2>&1; true")
+		if err != nil || !strings.HasPrefix(out, "<>\n") || strings.Contains(out, "kubernetes.io") {
+			t.Errorf("the pod has %q (%v)", out, err)
+		}
+		if told := podCondition(&home, v1alpha1.PodToken); told != corev1.ConditionFalse {
+			t.Errorf("that its token stayed at home it says: %s", told)
+		}
+	})
 	t.Run("exec with an exit code", func(t *testing.T) {
 		_, err := lubeck.Kubectl(t.Context(), "exec", "-n", ns, "talker", "--", "/bin/sh", "-c", "exit 7")
 		if err == nil || !strings.Contains(err.Error(), "exit status 7") {

@@ -13,8 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -117,6 +120,10 @@ func expectAcknowledged(t *testing.T, provider, consumer *cluster) {
 func TestDeploymentSpansClusters(t *testing.T) {
 	shared(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	})
 	lubeck.create(t, deployment(ns, "web", 3, echoSpec()))
 	for _, home := range lubeck.awaitReadyPods(t, ns, "web", 3) {
 		if home.Spec.NodeName != v1alpha1.VirtualNodeName("hamburg") {
@@ -124,6 +131,25 @@ func TestDeploymentSpansClusters(t *testing.T) {
 		}
 		expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
 		expectNoAddress(t, &home, hamburg.mustRemotePod(t, &home))
+	}
+	lubeck.expectNoEndpoints(t, ns, "web")
+}
+
+// expectNoEndpoints checks that the Service sends traffic to nobody, since no network leads to its pods, and says so.
+func (c *cluster) expectNoEndpoints(t *testing.T, ns, name string) {
+	t.Helper()
+	eventually(t, "the Service says why its pods are no endpoints", func(ctx context.Context) error {
+		out, err := c.Kubectl(ctx, "-n", ns, "describe", "service", name)
+		return wants(out, v1alpha1.ReasonNoNetworkFabric, err)
+	})
+	found := &discoveryv1.EndpointSliceList{}
+	if err := c.List(t.Context(), found, client.InNamespace(ns), client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range found.Items {
+		if endpoints := found.Items[i].Endpoints; len(endpoints) > 0 {
+			t.Errorf("it has the endpoints %+v", endpoints)
+		}
 	}
 }
 
