@@ -172,7 +172,7 @@ const (
 	ReasonRefusedByProvider = "RefusedByProvider"
 	// ReasonPodNameTaken means that a pod of that name exists and was not made for this ShadowPod.
 	ReasonPodNameTaken = "PodNameTaken"
-	// ReasonOffloadingBackOff means that the pod cannot be offloaded (yet); Hanse tries again.
+	// ReasonOffloadingBackOff means that the pod cannot be offloaded (yet). It goes on once what is missing is there.
 	ReasonOffloadingBackOff = "OffloadingBackOff"
 	// ReasonNoRoom means that the provider has no node with room for the pod.
 	ReasonNoRoom = "NoRoom"
