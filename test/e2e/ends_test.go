@@ -107,18 +107,24 @@ func TestEndThatNobodySawIsNoLoss(t *testing.T) {
 			}
 			return client.IgnoreNotFound(err)
 		})
-		eventually(t, "home does not say that it is ready, unless it runs in the next twin", func(ctx context.Context) error {
-			home, err := lubeck.pod(ctx, ns, "held")
-			if err != nil || !podReady(home) {
-				return err
-			}
-			pods := &corev1.PodList{}
-			err = hamburg.List(ctx, pods, client.MatchingLabels{v1alpha1.LabelHomeUID: string(home.UID)})
-			if err == nil && (len(pods.Items) != 1 || !podReady(&pods.Items[0])) {
-				err = fmt.Errorf("home is ready, and at hamburg there is %s", summary(pods.Items))
-			}
+		lubeck.isReadyOnlyThere(t, ns, "held")
+	})
+}
+
+// isReadyOnlyThere waits until the pod says that it is ready only if it runs in the next twin.
+func (c *cluster) isReadyOnlyThere(t *testing.T, ns, name string) {
+	t.Helper()
+	eventually(t, "home does not say that it is ready, unless it runs in the next twin", func(ctx context.Context) error {
+		home, err := c.pod(ctx, ns, name)
+		if err != nil || !podReady(home) {
 			return err
-		})
+		}
+		pods := &corev1.PodList{}
+		err = hamburg.List(ctx, pods, client.MatchingLabels{v1alpha1.LabelHomeUID: string(home.UID)})
+		if err == nil && (len(pods.Items) != 1 || !podReady(&pods.Items[0])) {
+			err = fmt.Errorf("home is ready, and at hamburg there is %s", summary(pods.Items))
+		}
+		return err
 	})
 }
 
