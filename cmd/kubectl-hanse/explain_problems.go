@@ -177,6 +177,7 @@ var fixes = map[string]string{
 	v1alpha1.ReasonPlacementTimeout:  "Its controller has made another one. Nothing is to do",
 	v1alpha1.ReasonDisconnected:      "The pod goes on running there: wait, and see the conditions of the Peer",
 	v1alpha1.ReasonPodRefused:        "The message says what the provider's API server refuses (policy, quota, Pod Security)",
+	v1alpha1.ReasonRefusedByProvider: "Change what the message names, or ask the provider's administrator",
 	v1alpha1.ReasonPodInvalid:        "The provider does not build such pods: see what cannot leave",
 }
 
@@ -236,12 +237,13 @@ func memoryCause(s podSight) []podProblem {
 	return found
 }
 
-// conditionsCause tells of conditions that Hanse puts on pods. Whether the missing token matters is tokenCause's.
+// conditionsCause tells of conditions that Hanse puts on pods, unless the status as a whole says the same. Whether the missing
+// token matters is tokenCause's.
 func conditionsCause(s podSight) []podProblem {
 	var found []podProblem
 	for _, c := range s.pod.Status.Conditions {
 		ours := strings.HasPrefix(string(c.Type), v1alpha1.GroupVersion.Group+"/") && c.Type != v1alpha1.PodToken // which tokenCause knows
-		if ours && c.Status == corev1.ConditionFalse {
+		if ours && c.Status == corev1.ConditionFalse && c.Reason != s.pod.Status.Reason {
 			found = append(found, podProblem{Reason: c.Reason, Message: c.Message, Link: linkReasons})
 		}
 	}

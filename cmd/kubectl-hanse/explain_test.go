@@ -131,6 +131,13 @@ func (s *scene) unbound() {
 	}}}
 }
 
+// notPlaced has the pod say by a condition, too, why it waits there.
+func (s *scene) notPlaced() {
+	s.pod.Status.Conditions = append(s.pod.Status.Conditions, corev1.PodCondition{
+		Type: v1alpha1.PodPlaced, Status: corev1.ConditionFalse, Reason: s.pod.Status.Reason, Message: s.pod.Status.Message,
+	})
+}
+
 // waits is a pod that admission let go to virtual nodes, and that no node takes.
 func (s *scene) waits() {
 	s.unbound()
@@ -155,7 +162,12 @@ var scenes = map[string]func(*scene){
 	},
 	"no-room": func(s *scene) {
 		s.held(v1alpha1.ReasonNoRoom, "The provider has no node with room for the pod: Insufficient cpu")
+		s.notPlaced()
 		s.pod.Annotations = map[string]string{v1alpha1.AnnotationPrefer: "Price", v1alpha1.AnnotationExclude: "rome, bergen"}
+	},
+	"refused-by-the-provider": func(s *scene) {
+		s.held(v1alpha1.ReasonRefusedByProvider, "The provider refuses to run the pod: PodRefused: no quota")
+		s.notPlaced()
 	},
 	"cut-off": func(s *scene) {
 		s.turin.Status.Conditions[0].Status = corev1.ConditionUnknown
