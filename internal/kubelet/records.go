@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -44,14 +42,7 @@ func (v *view) synced() bool {
 }
 
 // twinEnds says whether the peer is deleting the twin.
-func (v *view) twinEnds() bool {
-	if v.mapping == nil {
-		return false
-	}
-	ready := meta.FindStatusCondition(v.mapping.Status.Conditions, v1alpha1.ConditionReady)
-	return !v.mapping.DeletionTimestamp.IsZero() ||
-		ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonNamespaceTerminating
-}
+func (v *view) twinEnds() bool { return v.mapping != nil && v.mapping.TwinEnds() }
 
 // look returns what is known of the pod at the peer. What it returns must not be changed. Whoever finds that the peer does
 // not answer is called again when it does. Until then nobody asks the peer: requests to a peer that is down would keep the

@@ -163,6 +163,12 @@ func (l *Link) Twin(home string) string {
 	return mapping.Status.Twin
 }
 
+// TwinEnds says whether the peer is deleting the twin that our namespace has there, as far as is known.
+func (l *Link) TwinEnds(home string) bool {
+	mapping := l.Mapping(home)
+	return mapping != nil && mapping.TwinEnds()
+}
+
 // Leftovers returns those of our namespaces of which there is something at the peer, where that is known without following
 // their twins: at peers without Hanse.
 func (l *Link) Leftovers() []string {
