@@ -29,8 +29,9 @@ type shadowPodReconciler struct {
 	ledger *ledger
 	queue  enqueuer
 
-	events *podEvents
-	notes  sync.Map // name of a ShadowPod → *note
+	events  *podEvents
+	budgets *eventBudgets
+	notes   sync.Map // name of a ShadowPod → *note
 }
 
 // enqueuer takes requests to look at a ShadowPod again.
@@ -40,7 +41,9 @@ type enqueuer interface {
 }
 
 func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader, w watcher) *shadowPodReconciler {
-	r := &shadowPodReconciler{config: cfg, client: c, live: live}
+	r := &shadowPodReconciler{
+		config: cfg, client: c, live: live, budgets: newEventBudgets(eventWritesPerSecond, eventWritesAtOnce),
+	}
 	r.events = newPodEvents(c, w, func() enqueuer { return r.queue })
 	r.ledger = newLedger(r.enqueue)
 	return r

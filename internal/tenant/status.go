@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,18 +49,13 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 		return next.again, nil
 	}
 	note := r.noteOf(shadow)
-	if onlyEvents(&shadow.Status, &next.status) {
-		wait, written := note.untilEvents(shadow.Status.Events, next.status.Events, seen.now)
-		if !written || wait > 0 {
-			return sooner(next.again, wait), nil
-		}
-	}
-	if wait := note.untilWrite(seen.now); wait > 0 && !next.lasting(seen) {
+	if wait, written := r.untilRecord(seen, next, note); !written || wait > 0 {
 		return sooner(next.again, wait), nil
 	}
 	note.wrote(seen.now)
 	if !equality.Semantic.DeepEqual(shadow.Status.Events, next.status.Events) {
 		note.events = seen.now
+		note.endTurn(seen.now)
 	}
 	fault.Point(fault.BeforeRecord)
 	began := r.config.Clock.Now()
@@ -74,12 +70,31 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 	return next.again, nil
 }
 
+// untilRecord returns how long the status has to wait to be written, and whether it is written at all for what is new.
+func (r *shadowPodReconciler) untilRecord(seen *observation, next *decision, note *note) (time.Duration, bool) {
+	events := onlyEvents(&seen.shadow.Status, &next.status)
+	if events {
+		wait, written := note.untilEvents(seen.shadow.Status.Events, next.status.Events, seen.now)
+		if !written || wait > 0 {
+			return wait, written
+		}
+	}
+	if wait := note.untilWrite(seen.now); wait > 0 && !next.lasting(seen) {
+		return wait, true
+	}
+	if events {
+		return note.untilTurn(r.budgets, seen.peer, seen.now), true
+	}
+	return 0, true
+}
+
 // note is what the process remembers of a ShadowPod to spare itself work. Nothing is decided by it that would be decided
 // otherwise without it. Only the reconciliation of the ShadowPod uses it.
 type note struct {
 	carried carried
-	paid    time.Time // until when the writes of the status count
-	events  time.Time // when events were written last
+	paid    time.Time         // until when the writes of the status count
+	events  time.Time         // when events were written last
+	turn    *rate.Reservation // to write events alone, which have waited long enough; nil if none do
 }
 
 // carried is the generation of a ShadowPod that the pod was made from or changed to.
