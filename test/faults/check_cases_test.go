@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // rules returns the rules that were broken, in order.
@@ -157,6 +159,29 @@ func TestCheckImages(t *testing.T) {
 		"put back and restarted": {[]version{pod(1, mirrored+"v1", 0), pod(2, image+"v1", 1)}, nil, []string{ruleRestart, ruleRestart}},
 	} {
 		t.Run(name, func(t *testing.T) { expectRules(t, checkImages("hamburg", test.history, test.load), test.want...) })
+	}
+}
+
+func TestEndedWithTwin(t *testing.T) {
+	pod := func(node string, phase corev1.PodPhase, reason string) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase, Reason: reason}}
+	}
+	p := plan{steps: []step{{kind: deleteTwin, where: "hamburg"}, {kind: deleteRemote, where: "bremen"}}}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"its provider deleted a twin":         {pod("hanse-hamburg", corev1.PodFailed, v1alpha1.ReasonNamespaceTerminating), true},
+		"it failed for another reason":        {pod("hanse-hamburg", corev1.PodFailed, "RemadeTooOften"), false},
+		"it is said to run":                   {pod("hanse-hamburg", corev1.PodRunning, v1alpha1.ReasonNamespaceTerminating), false},
+		"its provider has not deleted a twin": {pod("hanse-bremen", corev1.PodFailed, v1alpha1.ReasonNamespaceTerminating), false},
+		"it ran at home":                      {pod("worker", corev1.PodFailed, v1alpha1.ReasonNamespaceTerminating), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := endedWithTwin(test.pod, p); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
 	}
 }
 

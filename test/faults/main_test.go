@@ -50,12 +50,12 @@ func TestFaults(t *testing.T) {
 	})
 	w := setUp(t, clusters, p)
 	breakThings(t, clusters, p, w)
-	look := func(load []operation) func(context.Context) (state, error) {
-		return func(ctx context.Context) (state, error) { return observe(ctx, clusters, w, load) }
+	look := func(p plan) func(context.Context) (state, error) {
+		return func(ctx context.Context) (state, error) { return observe(ctx, clusters, w, p) }
 	}
-	report(t, whenRight(t, "all is healed", checkState, look(p.load)))
+	report(t, whenRight(t, "all is healed", checkState, look(p)))
 	empty(t, clusters)
-	report(t, whenRight(t, "everything is deleted", checkEmpty, look(nil)))
+	report(t, whenRight(t, "everything is deleted", checkEmpty, look(plan{})))
 	judge(t, clusters, p, w)
 }
 

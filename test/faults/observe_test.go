@@ -14,7 +14,7 @@ import (
 )
 
 // observe looks at what there is now.
-func observe(ctx context.Context, clusters map[string]*cluster, w *witness, load []operation) (state, error) {
+func observe(ctx context.Context, clusters map[string]*cluster, w *witness, p plan) (state, error) {
 	s := state{}
 	home := clusters[consumer]
 	offloadings := &v1alpha1.NamespaceOffloadingList{}
@@ -39,7 +39,7 @@ func observe(ctx context.Context, clusters map[string]*cluster, w *witness, load
 		}
 	}
 	var err error
-	s.unmet, err = unmet(ctx, clusters, load)
+	s.unmet, err = unmet(ctx, clusters, p)
 	s.runs = w.seen()
 	return s, err
 }
@@ -95,11 +95,11 @@ func (s *state) observeProvider(ctx context.Context, c *cluster) error {
 }
 
 // unmet says what of the load is not as its users left it.
-func unmet(ctx context.Context, clusters map[string]*cluster, load []operation) ([]string, error) {
+func unmet(ctx context.Context, clusters map[string]*cluster, p plan) ([]string, error) {
 	var amiss []string
-	left := remaining(load)
+	left := remaining(p.load)
 	for _, name := range sortedKeys(left) {
-		why, err := unmetObject(ctx, clusters, left[name], load)
+		why, err := unmetObject(ctx, clusters, left[name], p)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func unmet(ctx context.Context, clusters map[string]*cluster, load []operation) 
 	return amiss, nil
 }
 
-func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, load []operation) (string, error) {
+func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, p plan) (string, error) {
 	key := client.ObjectKey{Namespace: loadNamespace, Name: o.name}
 	home := clusters[consumer]
 	switch o.made {
@@ -138,7 +138,7 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, lo
 	case createShort:
 		pod := &corev1.Pod{}
 		err := home.Get(ctx, key, pod)
-		if pod.Status.Phase != corev1.PodSucceeded {
+		if pod.Status.Phase != corev1.PodSucceeded && !endedWithTwin(pod, p) {
 			return fmt.Sprintf("it is %s: %s", pod.Status.Phase, pod.Status.Message), err
 		}
 		return "", err
@@ -153,10 +153,20 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, lo
 	if err := home.Get(ctx, key, pod); err != nil {
 		return "", err
 	}
+	if endedWithTwin(pod, p) {
+		return "", nil
+	}
 	if pod.Status.Phase != corev1.PodRunning {
 		return fmt.Sprintf("it is %s: %s %s", pod.Status.Phase, pod.Status.Reason, pod.Status.Message), nil
 	}
-	return notCarried(ctx, clusters, pod, load)
+	return notCarried(ctx, clusters, pod, p.load)
+}
+
+// endedWithTwin says whether the pod failed because its provider deleted the namespace that it ran in: a pod that belongs to
+// nobody is not made anew.
+func endedWithTwin(pod *corev1.Pod, p plan) bool {
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == v1alpha1.ReasonNamespaceTerminating &&
+		p.deletesTwinsAt(homePodOf(pod).provider)
 }
 
 func unmetSet(set *appsv1.StatefulSet, replicas int32) string {
