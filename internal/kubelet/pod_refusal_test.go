@@ -185,6 +185,34 @@ func TestPodThatMustNotFailIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// Only what the provider gave up lately, of the same controller, holds the next pod back.
+func TestWhichPodsCount(t *testing.T) {
+	now := testkit.Noon
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		want   int
+	}{
+		"one that the provider gave up": {func(*corev1.Pod) {}, 1},
+		"long ago":                      {func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-remembered)) }, 0},
+		"one that failed by itself":     {func(p *corev1.Pod) { p.Status.Conditions = nil }, 0},
+		"one that is held":              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }, 0},
+		"that of another controller":    {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-of-other" }, 0},
+		"one without a controller":      {func(p *corev1.Pod) { p.OwnerReferences = nil }, 0},
+	} {
+		w := &world{World: testkit.NewWorld(t)}
+		other := w.ownedBy("ReplicaSet", "web-1")
+		other.Status.Phase = corev1.PodFailed
+		offload.Disrupt(&other.Status, v1alpha1.ReasonPodInvalid, "", now)
+		c.change(other)
+		if got := failedBefore([]corev1.Pod{*other}, w.ownedBy("ReplicaSet", "web-2"), now); got != c.want {
+			t.Errorf("%s: counts %d", name, got)
+		}
+		if got := failedBefore([]corev1.Pod{*other}, w.ownedBy("", "bare"), now); got != 0 {
+			t.Errorf("%s: counts %d for a pod without a controller", name, got)
+		}
+	}
+}
+
 func TestHoldGrowsWithThePodsThatFailed(t *testing.T) {
 	for _, c := range []struct {
 		failed int
