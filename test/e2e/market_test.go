@@ -16,7 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -274,7 +276,8 @@ func (c *cluster) awaitAdmission(t *testing.T, pod *corev1.Pod, node string) {
 	})
 }
 
-// preferredNodes are the nodes on which the affinity of the pod lets it run and that it prefers to all others.
+// preferredNodes are the nodes on which the affinity and the tolerations of the pod let it run and that it prefers to all
+// others. What admission knows of the largest pod may be older than a node's offer, and then the pod does not tolerate the node.
 func (c *cluster) preferredNodes(ctx context.Context, pod *corev1.Pod) ([]string, error) {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return nil, errors.New("the pod has no affinity to nodes")
@@ -292,7 +295,7 @@ func (c *cluster) preferredNodes(ctx context.Context, pod *corev1.Pod) ([]string
 	most := int64(math.MinInt64)
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if suits, err := required.Match(node); err != nil || !suits {
+		if suits, err := required.Match(node); err != nil || !suits || !toleratesNode(pod, node) {
 			continue
 		}
 		switch score := preferred.Score(node); {
@@ -303,6 +306,13 @@ func (c *cluster) preferredNodes(ctx context.Context, pod *corev1.Pod) ([]string
 		}
 	}
 	return best, nil
+}
+
+// toleratesNode reports whether no taint of the node keeps the pod off it. Those that only make it less preferred do not.
+func toleratesNode(pod *corev1.Pod, node *corev1.Node) bool {
+	keepsOff := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
+	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, keepsOff, false)
+	return !untolerated
 }
 
 // awaitBound waits for a while until the scheduler has found a node for the pod.
