@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -22,8 +23,8 @@ type Budget struct {
 	// less than a tenth of the default.
 	ReceivedBytes int
 	// Calls bounds how many requests to the peer wait for an answer, besides watches and streams. The default is half of the
-	// workers of the largest controller. SlowCalls is the bound while one of them has waited for longer than slowCall: what
-	// hangs keeps only so many workers from others.
+	// workers of the largest controller. A request beyond it waits for a moment until it can be sent. SlowCalls is the bound,
+	// and nothing waits, while the peer hangs: what hangs keeps only so many workers from others.
 	Calls, SlowCalls int
 	// FlapsPerSecond bounds how often something at home is written because the peer changed its mind again (see Links.Pace).
 	FlapsPerSecond int
@@ -41,6 +42,9 @@ var DefaultBudget = Budget{
 const (
 	// slowCall is how long an API server takes for an answer if something is wrong.
 	slowCall = time.Second
+	// roomWait is for how long a request waits until it can be sent. Of many at a time, a peer that is well answers one in a
+	// tenth of that.
+	roomWait = 250 * time.Millisecond
 	// firstPause and lastPause are for how long nothing is read for a mirror that went over the budget: at first and at last.
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
@@ -55,7 +59,9 @@ type ledger struct {
 	accounts map[*Mirror]usage // what each mirror holds, or receives to hold
 	received int
 	over     map[*Mirror]bool
-	calls    map[*call]struct{}
+	calls    map[*call]struct{} // that wait for an answer, or to be sent
+	hangs    bool               // the last call took long, or was not sent
+	room     *semaphore.Weighted
 
 	flaps  *rate.Limiter
 	events *rate.Limiter
@@ -69,12 +75,13 @@ type usage struct{ bytes, objects int }
 func (u usage) plus(v usage) usage  { return usage{u.bytes + v.bytes, u.objects + v.objects} }
 func (u usage) minus(v usage) usage { return usage{u.bytes - v.bytes, u.objects - v.objects} }
 
-// A call is a request that waits for its answer.
+// A call is a request that waits to be sent, or for its answer.
 type call struct{ began time.Time }
 
 func newLedger(limit Budget) *ledger {
 	return &ledger{
 		limit: limit, accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{}, calls: map[*call]struct{}{},
+		room:   semaphore.NewWeighted(int64(limit.Calls)),
 		flaps:  rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
 		events: rate.NewLimiter(rate.Limit(limit.EventsPerSecond), limit.EventsAtOnce),
 		paces:  map[types.UID]*rate.Limiter{},
@@ -223,28 +230,48 @@ func (c *countedBody) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// begin makes room for a request, which ends when end is called. Nobody waits for room: a worker that waited for this peer
-// would be missing for others, so that its request is refused with ErrBusy.
-func (b *ledger) begin(now time.Time) (end func(), err error) {
+// begin makes room for a request, which ends when end is called. While the peer answers, the request waits for room, since
+// to try it again later costs more. For a peer that hangs nobody waits, because a worker that waited would be missing for
+// others. What finds no room fails with ErrBusy.
+func (b *ledger) begin(ctx context.Context, now func() time.Time) (end func(), err error) {
+	made, err := b.admit(now())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, roomWait)
+	defer cancel()
+	if b.room.Acquire(ctx, 1) != nil {
+		b.finish(made, true)
+		return nil, ErrBusy
+	}
+	return func() {
+		b.room.Release(1)
+		b.finish(made, now().Sub(made.began) > slowCall)
+	}, nil
+}
+
+// admit takes a call in, unless the peer hangs and has as many as it may have then.
+func (b *ledger) admit(now time.Time) (*call, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	limit := b.limit.Calls
+	hangs := b.hangs
 	for waiting := range b.calls {
-		if now.Sub(waiting.began) > slowCall {
-			limit = b.limit.SlowCalls
-			break
-		}
+		hangs = hangs || now.Sub(waiting.began) > slowCall
 	}
-	if len(b.calls) >= limit {
+	if hangs && len(b.calls) >= b.limit.SlowCalls {
 		return nil, ErrBusy
 	}
 	made := &call{now}
 	b.calls[made] = struct{}{}
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.calls, made)
-	}, nil
+	return made, nil
+}
+
+// finish notes that a call has ended, and whether the peer hangs as far as that call tells.
+func (b *ledger) finish(made *call, hangs bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.calls, made)
+	b.hangs = hangs
 }
 
 // How often an object at home is written because of what a peer tells: as often as it takes to start a pod at once, and then

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,29 +201,77 @@ func TestObjectsCountAgainstTheBudgetOfTheirPeer(t *testing.T) {
 	}
 }
 
-func TestPeerThatHangsHoldsFewWorkers(t *testing.T) {
-	now := time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC)
-	books := newLedger(Budget{Calls: 3, SlowCalls: 1})
-	var ends []func()
-	for range 3 {
-		end, err := books.begin(now)
+// began begins so many requests, and returns what ends each.
+func began(t *testing.T, books *ledger, now func() time.Time, requests int) (ends []func()) {
+	t.Helper()
+	for range requests {
+		end, err := books.begin(t.Context(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ends = append(ends, end)
 	}
-	if _, err := books.begin(now); !errors.Is(err, ErrBusy) {
-		t.Errorf("a fourth request: %v", err)
+	return ends
+}
+
+func TestRequestsWaitForAPeerThatAnswers(t *testing.T) {
+	const workers = 50
+	books := newLedger(Budget{Calls: 3, SlowCalls: 1})
+	var (
+		working sync.WaitGroup
+		sent    atomic.Int32
+		most    atomic.Int32
+	)
+	for range workers {
+		working.Go(func() {
+			end, err := books.begin(t.Context(), time.Now)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if now := sent.Add(1); now > most.Load() {
+				most.Store(now)
+			}
+			sent.Add(-1)
+			end()
+		})
 	}
-	ends[0]()
+	working.Wait()
+	if got := most.Load(); got > 3 {
+		t.Errorf("%d requests at a time", got)
+	}
+}
+
+func TestPeerThatHangsHoldsFewWorkers(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC))
+	books := newLedger(Budget{Calls: 3, SlowCalls: 1})
+	refused := func(what string) {
+		t.Helper()
+		if _, err := books.begin(t.Context(), clock.Now); !errors.Is(err, ErrBusy) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	ends := began(t, books, clock.Now, 3)
+	refused("a fourth request that waits in vain")
+	start := time.Now()
+	for range 100 {
+		refused("a request behind one that has waited in vain")
+	}
+	if waited := time.Since(start); waited > roomWait {
+		t.Errorf("workers waited for a peer that hangs: %s", waited)
+	}
+	ends[0]() // soon enough
+	ends = append(ends, began(t, books, clock.Now, 1)...)
+
+	clock.Step(2 * slowCall)
 	ends[1]()
-	if _, err := books.begin(now.Add(2 * slowCall)); !errors.Is(err, ErrBusy) {
-		t.Errorf("a second request beside one that hangs: %v", err)
-	}
 	ends[2]()
-	if _, err := books.begin(now.Add(2 * slowCall)); err != nil {
-		t.Errorf("a request when none hangs: %v", err)
-	}
+	refused("a request beside one that hangs")
+	ends[3]()
+	last := began(t, books, clock.Now, 1)
+	refused("a second request before an answer has come soon")
+	last[0]()
+	began(t, books, clock.Now, 3)
 }
 
 func TestRequestsOverALinkAreRefusedWhileThePeerHangs(t *testing.T) {
