@@ -67,7 +67,8 @@ const (
 	// spec.placement.exclude names.
 	AnnotationExclude = "hanse.dev/exclude"
 	// AnnotationReportEnd on a ShadowPod asks the provider to tell, while it deletes the pod, how its containers ended:
-	// somebody at home waits for it.
+	// somebody at home waits for it. The provider keeps the ShadowPod with the end until home takes this off, for 30 seconds
+	// at most.
 	AnnotationReportEnd = "hanse.dev/report-end"
 	// AnnotationTraceparent is the context of the trace that a ShadowPod's pod is part of, as W3C's trace context has it.
 	AnnotationTraceparent = "hanse.dev/traceparent"

@@ -55,6 +55,11 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		"what hanse kubelet writes": {
 			review: record("annotations: {hanse.dev/home-revision: abc, hanse.dev/report-end: \"true\"}\nfinalizers: [hanse.dev/shadow-pod]\nlabels: {app: web}"),
 		},
+		"what it takes off when it knows the end": {
+			review: changed(
+				"annotations: {hanse.dev/home-revision: abc, hanse.dev/report-end: \"true\"}\ndeletionTimestamp: \"2026-01-01T00:00:00Z\"\nfinalizers: [hanse.dev/shadow-pod]",
+				"annotations: {hanse.dev/home-revision: abc}\ndeletionTimestamp: \"2026-01-01T00:00:00Z\"\nfinalizers: [hanse.dev/shadow-pod]"),
+		},
 		"the context of a trace": {
 			review: record("annotations: {hanse.dev/traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01}"),
 		},

@@ -29,6 +29,9 @@ func (c *podController) end(ctx context.Context, seen podFacts, link *peers.Link
 		return err
 	}
 	c.ending.Store(requestFor(seen.home), seen.home.UID)
+	if holdsEnd(seen.shadow) && (terminal(seen.home) || len(seen.home.Finalizers) == 0) {
+		return sayHeard(ctx, seen.shadow, link)
+	}
 	return c.deleteShadow(ctx, seen.shadow, link)
 }
 
@@ -62,7 +65,7 @@ func endOf(grace *int64, asks bool) func(*v1alpha1.ShadowPod) {
 			shadow.Spec.DeletionGracePeriodSeconds = grace
 		}
 		if asks {
-			shadow.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: "true"}
+			metav1.SetMetaDataAnnotation(&shadow.ObjectMeta, v1alpha1.AnnotationReportEnd, "true")
 		}
 	}
 }
@@ -70,14 +73,33 @@ func endOf(grace *int64, asks bool) func(*v1alpha1.ShadowPod) {
 // asksForEnd says whether somebody at home waits to know how the pod ends, and the peer does not know that yet.
 func asksForEnd(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
 	_, asked := shadow.Annotations[v1alpha1.AnnotationReportEnd]
-	return !asked && len(home.Finalizers) > 0 && shadow.DeletionTimestamp.IsZero()
+	return !asked && len(home.Finalizers) > 0 && !terminal(home) && shadow.DeletionTimestamp.IsZero()
 }
+
+// holdsEnd says whether the record has the end that we asked for. The peer keeps it for a while, until we have heard.
+func holdsEnd(shadow *v1alpha1.ShadowPod) bool {
+	return shadow.Annotations[v1alpha1.AnnotationReportEnd] != "" && !shadow.DeletionTimestamp.IsZero() &&
+		(shadow.Status.Phase == string(corev1.PodSucceeded) || shadow.Status.Phase == string(corev1.PodFailed))
+}
+
+// sayHeard tells the peer that home knows how the pod ended, or that nobody waits to know any more. A peer that refuses it
+// waits no longer for that.
+func sayHeard(ctx context.Context, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
+	err := patchShadow(ctx, link, shadow, heard)
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return remoteGone("tell that the end is known to ShadowPod", err)
+}
+
+func heard(shadow *v1alpha1.ShadowPod) { delete(shadow.Annotations, v1alpha1.AnnotationReportEnd) }
 
 // patchShadow changes that very ShadowPod: the UID makes the peer refuse the change of another one of the name.
 func patchShadow(
 	ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, change func(*v1alpha1.ShadowPod),
 ) error {
 	before := &v1alpha1.ShadowPod{ObjectMeta: nameOf(shadow)}
+	before.Annotations = shadow.Annotations
 	after := before.DeepCopy()
 	after.UID = shadow.UID
 	change(after)
@@ -158,7 +180,7 @@ func (c *podController) delete(ctx context.Context, home *corev1.Pod, options ..
 // Our cache is not asked, since it may be behind.
 func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
 	ending, grace := !shadow.DeletionTimestamp.IsZero(), shadow.Spec.DeletionGracePeriodSeconds
-	if ending && ptr.Deref(grace, 0) == 0 {
+	if ending && ptr.Deref(grace, 0) == 0 && !holdsEnd(shadow) {
 		return nil
 	}
 	pod := &corev1.Pod{}
@@ -168,6 +190,9 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 	}
 	if err == nil && pod.UID == shadow.Spec.HomeUID {
 		return nil
+	}
+	if holdsEnd(shadow) {
+		return sayHeard(ctx, shadow, link)
 	}
 	if grace == nil || *grace != 0 {
 		err := patchShadow(ctx, link, shadow, endOf(ptr.To[int64](0), false))

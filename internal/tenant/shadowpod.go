@@ -63,7 +63,8 @@ func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.R
 		return reconcile.Result{}, err
 	}
 	if !shadow.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, r.end(ctx, shadow)
+		again, err := r.end(ctx, shadow)
+		return reconcile.Result{RequeueAfter: again}, err
 	}
 	seen, err := r.observe(ctx, shadow)
 	if err != nil || seen == nil {
@@ -169,30 +170,53 @@ func (r *shadowPodReconciler) act(ctx context.Context, seen *observation, next *
 	}
 }
 
-// end deletes the pod with the grace that home asked for, and lets the ShadowPod go when the pod is gone.
-func (r *shadowPodReconciler) end(ctx context.Context, shadow *v1alpha1.ShadowPod) error {
+// end deletes the pod with the grace that home asked for, and lets the ShadowPod go when the pod is gone and home knows how
+// it ended, if it asked for that. It returns when to look again.
+func (r *shadowPodReconciler) end(ctx context.Context, shadow *v1alpha1.ShadowPod) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(shadow, v1alpha1.FinalizerShadowPod) {
-		return nil
+		return 0, nil
 	}
 	pod, err := getPod(ctx, r.client, shadow)
 	if err == nil && pod == nil {
 		pod, err = getPod(ctx, r.live, shadow)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if pod != nil && madeFor(shadow, pod) {
-		if graceLeft(pod, shadow.Spec.DeletionGracePeriodSeconds) {
-			return r.delete(ctx, pod, shadow.Spec.DeletionGracePeriodSeconds)
-		}
-		told, err := r.tellEnd(ctx, shadow, pod)
-		if err != nil || !told {
-			return err
-		}
-		return r.release(ctx, pod)
+		return 0, r.endPod(ctx, shadow, pod)
+	}
+	if wait, err := r.untilHeard(ctx, shadow); err != nil || wait > 0 {
+		r.ledger.leave(client.ObjectKeyFromObject(shadow)) // it needs no pod any more
+		return wait, err
 	}
 	fault.Point(fault.BeforeRelease)
-	return ignoreStale(release(ctx, r.client, shadow, v1alpha1.FinalizerShadowPod))
+	return 0, ignoreStale(release(ctx, r.client, shadow, v1alpha1.FinalizerShadowPod))
+}
+
+func (r *shadowPodReconciler) endPod(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod) error {
+	if graceLeft(pod, shadow.Spec.DeletionGracePeriodSeconds) {
+		return r.delete(ctx, pod, shadow.Spec.DeletionGracePeriodSeconds)
+	}
+	told, err := r.tellEnd(ctx, shadow, pod)
+	if err != nil || !told {
+		return err
+	}
+	return r.release(ctx, pod)
+}
+
+// untilHeard is how long a record of an end still waits for home to take off what it asked with: were it gone before home has
+// read it, home could only guess. In a namespace that is going, home's right to do that goes first.
+func (r *shadowPodReconciler) untilHeard(ctx context.Context, shadow *v1alpha1.ShadowPod) (time.Duration, error) {
+	if shadow.Annotations[v1alpha1.AnnotationReportEnd] == "" || !ended(shadow.Status.Phase) {
+		return 0, nil
+	}
+	ns := &corev1.Namespace{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: shadow.Namespace}, ns)
+	if err != nil || !ns.DeletionTimestamp.IsZero() {
+		return 0, client.IgnoreNotFound(err)
+	}
+	return left(endKept, r.config.Clock.Now().Sub(interruptedAt(&shadow.Status))), nil
 }
 
 // tellEnd records how the pod ended, if somebody at home waits for that. It says whether nothing is left to be told.

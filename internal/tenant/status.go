@@ -33,6 +33,9 @@ const (
 	quotaRetryAtMost = 30 * time.Second
 	// policyRetryAtMost is for how long the pod waits for the next question that the policies did not answer.
 	policyRetryAtMost = 30 * time.Second
+	// endKept is for how long the record of an end waits for home to have read it. Home may be cut off, or gone, or of a
+	// version that does not say when it has.
+	endKept = 30 * time.Second
 
 	// writePeriod is how often the status of one ShadowPod is written over time, and writeBurst what may come at once: a
 	// pod on its way up changes a few times in a row.
@@ -165,7 +168,17 @@ func (d *decision) tell(s *observation, status corev1.PodStatus) {
 	d.put(&status)
 	d.status.ObservedGeneration = s.shadow.Generation
 	d.place(s, &status)
+	if ended(d.status.Phase) && !ended(s.shadow.Status.Phase) {
+		d.dateEnd(s)
+	}
 	d.mirror(s, &status, corev1.PodReady, v1alpha1.ConditionReady)
+}
+
+// dateEnd has the condition Ready say when the end was put on record. A pod that was not ready before has an older one, and
+// some have none.
+func (d *decision) dateEnd(s *observation) {
+	meta.RemoveStatusCondition(&d.status.Conditions, v1alpha1.ConditionReady)
+	d.condition(s, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: d.status.Phase})
 }
 
 // place tells whether the scheduler has found a node, and if not, why, and since when that has been so.
@@ -323,7 +336,7 @@ func (d *decision) unrecoverable() bool {
 	return meta.IsStatusConditionTrue(d.status.Conditions, v1alpha1.ConditionUnrecoverable)
 }
 
-// interruptedAt returns when the record says that the pod went.
+// interruptedAt returns when the record says that the pod went, or ended.
 func interruptedAt(status *v1alpha1.ShadowPodStatus) time.Time {
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); c != nil {
 		return c.LastTransitionTime.Time
