@@ -97,8 +97,8 @@ const (
 	// takes it. The manager takes it off when one does, or when the pod need not leave any more.
 	GateNoClusterFits = "hanse.dev/no-cluster-fits"
 
-	// FinalizerShadowPod holds a ShadowPod until the pod that it keeps is gone. The provider's API server puts it on
-	// and only the provider's manager takes it off.
+	// FinalizerShadowPod holds a ShadowPod until the pod that it keeps is gone, and until home knows how that ended where home
+	// asked for it (AnnotationReportEnd). The provider's API server puts it on and only the provider's manager takes it off.
 	FinalizerShadowPod = "hanse.dev/shadow-pod"
 	// FinalizerRemotePod holds a remote pod that may run to its end until that end is in the status of its ShadowPod: a
 	// completed pod that went unseen would run again. The provider's manager puts it on and takes it off.
