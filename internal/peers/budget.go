@@ -42,9 +42,10 @@ var DefaultBudget = Budget{
 const (
 	// slowCall is how long an API server takes for an answer if something is wrong.
 	slowCall = time.Second
-	// roomWait is for how long a request waits until it can be sent. Of many at a time, a peer that is well answers one in a
-	// tenth of that.
-	roomWait = 250 * time.Millisecond
+	// roomWait is for how long a request waits to be sent while the peer answers nothing, and roomWaits is how often at most.
+	// Of many requests at a time, a peer that is well answers one in a tenth of that.
+	roomWait  = 250 * time.Millisecond
+	roomWaits = int(slowCall / roomWait)
 	// firstPause and lastPause are for how long nothing is read for a mirror that went over the budget: at first and at last.
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
@@ -60,6 +61,7 @@ type ledger struct {
 	received int
 	over     map[*Mirror]bool
 	calls    map[*call]struct{} // that wait for an answer, or to be sent
+	answers  int                // how many calls have ended
 	hangs    bool               // the last call took long, or was not sent
 	room     *semaphore.Weighted
 
@@ -75,8 +77,8 @@ type usage struct{ bytes, objects int }
 func (u usage) plus(v usage) usage  { return usage{u.bytes + v.bytes, u.objects + v.objects} }
 func (u usage) minus(v usage) usage { return usage{u.bytes - v.bytes, u.objects - v.objects} }
 
-// A call is a request that waits to be sent, or for its answer.
-type call struct{ began time.Time }
+// A call is a request that waits to be sent, for which the time is zero, or for its answer.
+type call struct{ sent time.Time }
 
 func newLedger(limit Budget) *ledger {
 	return &ledger{
@@ -238,16 +240,31 @@ func (b *ledger) begin(ctx context.Context, now func() time.Time) (end func(), e
 	if err != nil {
 		return nil, err
 	}
+	for range roomWaits {
+		answers := b.answered()
+		if b.acquire(ctx) {
+			b.send(made, now())
+			return sync.OnceFunc(func() { b.answer(made, now()) }), nil
+		}
+		if b.answered() == answers {
+			break
+		}
+	}
+	b.giveUp(made, ctx.Err() == nil)
+	return nil, ErrBusy
+}
+
+// acquire waits for a moment for room, and reports whether there is some.
+func (b *ledger) acquire(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, roomWait)
 	defer cancel()
-	if b.room.Acquire(ctx, 1) != nil {
-		b.finish(made, true)
-		return nil, ErrBusy
-	}
-	return func() {
-		b.room.Release(1)
-		b.finish(made, now().Sub(made.began) > slowCall)
-	}, nil
+	return b.room.Acquire(ctx, 1) == nil
+}
+
+func (b *ledger) answered() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.answers
 }
 
 // admit takes a call in, unless the peer hangs and has as many as it may have then.
@@ -256,22 +273,38 @@ func (b *ledger) admit(now time.Time) (*call, error) {
 	defer b.mu.Unlock()
 	hangs := b.hangs
 	for waiting := range b.calls {
-		hangs = hangs || now.Sub(waiting.began) > slowCall
+		hangs = hangs || !waiting.sent.IsZero() && now.Sub(waiting.sent) > slowCall
 	}
 	if hangs && len(b.calls) >= b.limit.SlowCalls {
 		return nil, ErrBusy
 	}
-	made := &call{now}
+	made := &call{}
 	b.calls[made] = struct{}{}
 	return made, nil
 }
 
-// finish notes that a call has ended, and whether the peer hangs as far as that call tells.
-func (b *ledger) finish(made *call, hangs bool) {
+func (b *ledger) send(made *call, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	made.sent = now
+}
+
+// answer notes that a call has ended, and whether the peer hangs as far as that call tells.
+func (b *ledger) answer(made *call, now time.Time) {
+	b.room.Release(1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.calls, made)
-	b.hangs = hangs
+	b.answers++
+	b.hangs = now.Sub(made.sent) > slowCall
+}
+
+// giveUp notes that a call was not sent, perhaps since the peer hangs.
+func (b *ledger) giveUp(made *call, hangs bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.calls, made)
+	b.hangs = b.hangs || hangs
 }
 
 // How often an object at home is written because of what a peer tells: as often as it takes to start a pod at once, and then
