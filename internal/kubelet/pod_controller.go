@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,9 +24,6 @@ import (
 
 // waitTimeout is how long a pod waits for its peer before it says so. Most twins are there within it.
 const waitTimeout = 5 * time.Second
-
-// busyDelay is how soon a pod is looked at again whose peer has enough requests to answer.
-const busyDelay = time.Second
 
 // podController takes pods that are bound to virtual nodes out to their peers, and their status back.
 type podController struct {
@@ -59,9 +55,10 @@ func (c *podController) Reconcile(ctx context.Context, req request) (reconcile.R
 		c.ending.Delete(req)
 	}
 	result, err := c.act(ctx, req, seen, link)
-	if errors.Is(err, peers.ErrBusy) {
+	var busy *peers.BusyError
+	if errors.As(err, &busy) {
 		// What waits for an answer of this peer already keeps as many workers from others as it may.
-		return reconcile.Result{RequeueAfter: wait.Jitter(busyDelay, 1)}, nil
+		return reconcile.Result{RequeueAfter: busy.After}, nil
 	}
 	var tooSoon *tooSoonError
 	if errors.As(err, &tooSoon) {
@@ -83,7 +80,9 @@ func (c *podController) act(ctx context.Context, req request, seen podFacts, lin
 	case doWait:
 		again = waitTimeout
 	case doCreate:
-		err = c.create(ctx, seen, link)
+		if err = link.Busy(); err == nil {
+			err = c.create(ctx, seen, link)
+		}
 	case doDisconnect:
 		_, err = c.write(ctx, seen.home, disconnectedStatus(seen.home, metav1.NewTime(c.clock.Now())))
 	case doReport:

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -23,8 +22,8 @@ type Budget struct {
 	// less than a tenth of the default.
 	ReceivedBytes int
 	// Calls bounds how many requests to the peer wait for an answer, besides watches and streams. The default is half of the
-	// workers of the largest controller. A request beyond it waits for a moment until it can be sent. SlowCalls is the bound,
-	// and nothing waits, while the peer hangs: what hangs keeps only so many workers from others.
+	// workers of the largest controller. SlowCalls is the bound while one of them has waited for longer than slowCall: what
+	// hangs keeps only so many workers from others.
 	Calls, SlowCalls int
 	// FlapsPerSecond bounds how often something at home is written because the peer changed its mind again (see Links.Pace).
 	FlapsPerSecond int
@@ -42,10 +41,9 @@ var DefaultBudget = Budget{
 const (
 	// slowCall is how long an API server takes for an answer if something is wrong.
 	slowCall = time.Second
-	// roomWait is for how long a request waits to be sent while the peer answers nothing, and roomWaits is how often at most.
-	// Of many requests at a time, a peer that is well answers one in a tenth of that.
-	roomWait  = 250 * time.Millisecond
-	roomWaits = int(slowCall / roomWait)
+	// soonestTry and latestTry bound how soon a request is tried again for which there was no room.
+	soonestTry = 20 * time.Millisecond
+	latestTry  = 5 * time.Second
 	// firstPause and lastPause are for how long nothing is read for a mirror that went over the budget: at first and at last.
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
@@ -60,10 +58,9 @@ type ledger struct {
 	accounts map[*Mirror]usage // what each mirror holds, or receives to hold
 	received int
 	over     map[*Mirror]bool
-	calls    map[*call]struct{} // that wait for an answer, or to be sent
-	answers  int                // how many calls have ended
-	hangs    bool               // the last call took long, or was not sent
-	room     *semaphore.Weighted
+	calls    map[*call]struct{}
+	took     time.Duration // how long calls take, smoothed
+	turn     time.Time     // when the last request that was refused is to be tried again
 
 	flaps  *rate.Limiter
 	events *rate.Limiter
@@ -77,13 +74,12 @@ type usage struct{ bytes, objects int }
 func (u usage) plus(v usage) usage  { return usage{u.bytes + v.bytes, u.objects + v.objects} }
 func (u usage) minus(v usage) usage { return usage{u.bytes - v.bytes, u.objects - v.objects} }
 
-// A call is a request that waits to be sent, for which the time is zero, or for its answer.
-type call struct{ sent time.Time }
+// A call is a request that waits for its answer.
+type call struct{ began time.Time }
 
 func newLedger(limit Budget) *ledger {
 	return &ledger{
 		limit: limit, accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{}, calls: map[*call]struct{}{},
-		room:   semaphore.NewWeighted(int64(limit.Calls)),
 		flaps:  rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
 		events: rate.NewLimiter(rate.Limit(limit.EventsPerSecond), limit.EventsAtOnce),
 		paces:  map[types.UID]*rate.Limiter{},
@@ -232,79 +228,57 @@ func (c *countedBody) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// begin makes room for a request, which ends when end is called. While the peer answers, the request waits for room, since
-// to try it again later costs more. For a peer that hangs nobody waits, because a worker that waited would be missing for
-// others. What finds no room fails with ErrBusy.
-func (b *ledger) begin(ctx context.Context, now func() time.Time) (end func(), err error) {
-	made, err := b.admit(now())
-	if err != nil {
+// begin makes room for a request, which ends when end is called. Nobody waits for room: a worker that waited for this peer
+// would be missing for others, so that its request is refused with a BusyError.
+func (b *ledger) begin(now func() time.Time) (end func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	made := &call{now()}
+	if err := b.busy(made.began); err != nil {
 		return nil, err
 	}
-	for range roomWaits {
-		answers := b.answered()
-		if b.acquire(ctx) {
-			b.send(made, now())
-			return sync.OnceFunc(func() { b.answer(made, now()) }), nil
-		}
-		if b.answered() == answers {
+	b.calls[made] = struct{}{}
+	return func() { b.end(made, now()) }, nil
+}
+
+// busy returns a BusyError if there is no room for a request. It is called with the mutex held.
+func (b *ledger) busy(now time.Time) error {
+	limit := b.limit.Calls
+	for waiting := range b.calls {
+		if now.Sub(waiting.began) > slowCall {
+			limit = b.limit.SlowCalls
 			break
 		}
 	}
-	b.giveUp(made, ctx.Err() == nil)
-	return nil, ErrBusy
-}
-
-// acquire waits for a moment for room, and reports whether there is some.
-func (b *ledger) acquire(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, roomWait)
-	defer cancel()
-	return b.room.Acquire(ctx, 1) == nil
-}
-
-func (b *ledger) answered() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.answers
-}
-
-// admit takes a call in, unless the peer hangs and has as many as it may have then.
-func (b *ledger) admit(now time.Time) (*call, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	hangs := b.hangs
-	for waiting := range b.calls {
-		hangs = hangs || !waiting.sent.IsZero() && now.Sub(waiting.sent) > slowCall
+	if len(b.calls) < limit {
+		return nil
 	}
-	if hangs && len(b.calls) >= b.limit.SlowCalls {
-		return nil, ErrBusy
+	// Those that were refused come back one after the other, as fast as the peer answers, instead of all together.
+	b.turn = later(b.turn, now).Add(b.took / time.Duration(limit))
+	after := max(b.turn.Sub(now), soonestTry)
+	if after > latestTry {
+		b.turn, after = now, latestTry // those behind share the time with those before
 	}
-	made := &call{}
-	b.calls[made] = struct{}{}
-	return made, nil
+	return &BusyError{after}
 }
 
-func (b *ledger) send(made *call, now time.Time) {
+// callWeight is the weight of the newest call in how long calls take, as in section 2 of RFC 6298.
+const callWeight = 8
+
+func (b *ledger) end(made *call, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	made.sent = now
+	if _, waits := b.calls[made]; waits {
+		delete(b.calls, made)
+		b.took += (now.Sub(made.began) - b.took) / callWeight
+	}
 }
 
-// answer notes that a call has ended, and whether the peer hangs as far as that call tells.
-func (b *ledger) answer(made *call, now time.Time) {
-	b.room.Release(1)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.calls, made)
-	b.answers++
-	b.hangs = now.Sub(made.sent) > slowCall
-}
-
-// giveUp notes that a call was not sent, perhaps since the peer hangs.
-func (b *ledger) giveUp(made *call, hangs bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.calls, made)
-	b.hangs = b.hangs || hangs
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // How often an object at home is written because of what a peer tells: as often as it takes to start a pod at once, and then

@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -201,77 +201,63 @@ func TestObjectsCountAgainstTheBudgetOfTheirPeer(t *testing.T) {
 	}
 }
 
-// began begins so many requests, and returns what ends each.
-func began(t *testing.T, books *ledger, now func() time.Time, requests int) (ends []func()) {
+// refusal returns how soon a request is to be tried again that is refused.
+func refusal(t *testing.T, books *ledger, clock clock.PassiveClock) time.Duration {
 	t.Helper()
-	for range requests {
-		end, err := books.begin(t.Context(), now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends = append(ends, end)
+	var busy *BusyError
+	if _, err := books.begin(clock.Now); !errors.As(err, &busy) || !errors.Is(err, ErrBusy) {
+		t.Fatalf("got %v, want a BusyError", err)
 	}
-	return ends
+	return busy.After
 }
 
-func TestRequestsWaitForAPeerThatAnswers(t *testing.T) {
-	const workers = 50
-	books := newLedger(Budget{Calls: 3, SlowCalls: 1})
-	var (
-		working sync.WaitGroup
-		sent    atomic.Int32
-		most    atomic.Int32
-	)
-	for range workers {
-		working.Go(func() {
-			end, err := books.begin(t.Context(), time.Now)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if now := sent.Add(1); now > most.Load() {
-				most.Store(now)
-			}
-			sent.Add(-1)
-			end()
-		})
+func begun(t *testing.T, books *ledger, clock clock.PassiveClock) (end func()) {
+	t.Helper()
+	end, err := books.begin(clock.Now)
+	if err != nil {
+		t.Fatal(err)
 	}
-	working.Wait()
-	if got := most.Load(); got > 3 {
-		t.Errorf("%d requests at a time", got)
-	}
+	return end
 }
 
 func TestPeerThatHangsHoldsFewWorkers(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC))
 	books := newLedger(Budget{Calls: 3, SlowCalls: 1})
-	refused := func(what string) {
-		t.Helper()
-		if _, err := books.begin(t.Context(), clock.Now); !errors.Is(err, ErrBusy) {
-			t.Errorf("%s: %v", what, err)
+	ends := []func(){begun(t, books, clock), begun(t, books, clock), begun(t, books, clock)}
+	refusal(t, books, clock)
+	ends[0]()
+	ends[1]()
+	clock.Step(2 * slowCall)
+	refusal(t, books, clock)
+	ends[2]()
+	begun(t, books, clock)
+}
+
+func TestRefusedRequestsComeBackAsFastAsThePeerAnswers(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC))
+	books := newLedger(Budget{Calls: 2, SlowCalls: 1})
+	for range 50 {
+		end := begun(t, books, clock)
+		clock.Step(100 * time.Millisecond)
+		end()
+		end() // an answer may be closed twice
+	}
+	begun(t, books, clock)
+	begun(t, books, clock)
+	const waiting = 500 // two at a time, each for 100 ms: one each 50 ms
+	perSecond := map[int]int{}
+	for range waiting {
+		perSecond[int(refusal(t, books, clock)/time.Second)]++
+	}
+	for second, tries := range perSecond {
+		if second > int(latestTry/time.Second) || tries > 20*waiting/100+10 {
+			t.Errorf("%d come back in second %d", tries, second)
 		}
 	}
-	ends := began(t, books, clock.Now, 3)
-	refused("a fourth request that waits in vain")
-	start := time.Now()
-	for range 100 {
-		refused("a request behind one that has waited in vain")
+	clock.Step(time.Hour)
+	if got := refusal(t, books, clock); got > 100*time.Millisecond {
+		t.Errorf("the first in an hour is to wait for %s", got)
 	}
-	if waited := time.Since(start); waited > roomWait {
-		t.Errorf("workers waited for a peer that hangs: %s", waited)
-	}
-	ends[0]() // soon enough
-	ends = append(ends, began(t, books, clock.Now, 1)...)
-
-	clock.Step(2 * slowCall)
-	ends[1]()
-	ends[2]()
-	refused("a request beside one that hangs")
-	ends[3]()
-	last := began(t, books, clock.Now, 1)
-	refused("a second request before an answer has come soon")
-	last[0]()
-	began(t, books, clock.Now, 3)
 }
 
 func TestRequestsOverALinkAreRefusedWhileThePeerHangs(t *testing.T) {

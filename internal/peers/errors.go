@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -36,11 +37,20 @@ var (
 	ErrTooLarge = errors.New("answer too large")
 	// ErrOverBudget: the peer sends more than is taken from one peer (see Budget).
 	ErrOverBudget = errors.New("the peer sends too much")
-	// ErrBusy: so many requests to the peer wait for an answer that this one was not sent. Try again after a while.
+	// ErrBusy: so many requests to the peer wait for an answer that this one was not sent. See BusyError for when to try again.
 	ErrBusy = errors.New("too many requests to the peer wait for an answer")
 	// ErrClosed: the link was closed, for example because its credentials changed.
 	ErrClosed = errors.New("link closed")
 )
+
+// A BusyError is ErrBusy, and says how soon there should be room for the request.
+type BusyError struct{ After time.Duration }
+
+// Error implements error.
+func (*BusyError) Error() string { return ErrBusy.Error() }
+
+// Is has errors.Is find ErrBusy.
+func (*BusyError) Is(target error) bool { return target == ErrBusy }
 
 // Classify puts err, which a request by the client of a link returned, under one of the kinds above.
 func Classify(err error) error { return classify(err) }

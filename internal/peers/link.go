@@ -84,6 +84,13 @@ func (l *Link) Done() <-chan struct{} { return l.ctx.Done() }
 // OnClose has then called in a goroutine of its own when the link is closed, unless stop is called before.
 func (l *Link) OnClose(then func()) (stop func() bool) { return context.AfterFunc(l.ctx, then) }
 
+// Busy returns a BusyError where a request would fail with it. Ask before work that is done for a request alone.
+func (l *Link) Busy() error {
+	l.books.mu.Lock()
+	defer l.books.mu.Unlock()
+	return l.books.busy(l.links.config.Clock.Now())
+}
+
 // Renew asks the peer for a new token of our identity there, which lives for the given time or as long as the peer's API
 // server allows, and ends with our session. The link goes on with the token that it has until Ensure finds another one in
 // the Secret.
