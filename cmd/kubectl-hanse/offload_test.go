@@ -110,8 +110,7 @@ func TestOffloadingSaysWhatServicesMiss(t *testing.T) {
 						sendAway(pod)
 						if test.strategy == v1alpha1.StrategyLocal {
 							pod.Spec.Tolerations = nil
-							pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Operator =
-								corev1.NodeSelectorOpNotIn
+							pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Operator = corev1.NodeSelectorOpNotIn
 						}
 					}
 					return c.Create(ctx, o, options...)

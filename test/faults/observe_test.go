@@ -148,9 +148,13 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, p 
 		err := home.Get(ctx, key, set)
 		return unmetSet(set, 1), err
 	default: // a pod
+		return unmetPod(ctx, clusters, key, p)
 	}
+}
+
+func unmetPod(ctx context.Context, clusters map[string]*cluster, key client.ObjectKey, p plan) (string, error) {
 	pod := &corev1.Pod{}
-	if err := home.Get(ctx, key, pod); err != nil {
+	if err := clusters[consumer].Get(ctx, key, pod); err != nil {
 		return "", err
 	}
 	if endedWithTwin(pod, p) {
