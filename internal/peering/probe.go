@@ -116,21 +116,17 @@ func (p *probe) ask(ctx context.Context, links *peers.Links, peer *v1alpha1.Peer
 		age = credentialsPeriod
 	}
 	link, err := links.EnsureWithin(ctx, peer, age)
-	isNew := link != p.link
-	if p.err = cmp.Or(err, p.err); early && !isNew {
+	if p.err = cmp.Or(err, p.err); early && link == p.link {
 		return
 	}
 	info, err := introduction(ctx, peer, link, err, config)
 	if age > 0 && err != nil && !errors.Is(err, peers.ErrUnreachable) {
 		link, err = links.Ensure(ctx, peer) // there may be newer credentials
 		info, err = introduction(ctx, peer, link, err, config)
-		isNew = link != p.link
 	}
-	if isNew {
+	if link != p.link {
 		p.link, p.failures, p.roundTrip = link, 0, roundTrip{}
-	}
-	if isNew && err == nil {
-		info, err = clusterInfoOf(ctx, peer, link, config) // the first one paid for the handshakes too
+		info, err = introduction(ctx, peer, link, err, config) // the first one paid for the handshakes too
 	}
 	p.conclude(info, err, config)
 	if errors.Is(err, peers.ErrForbidden) {
@@ -138,12 +134,12 @@ func (p *probe) ask(ctx context.Context, links *peers.Links, peer *v1alpha1.Peer
 	}
 }
 
-// introduction asks the peer to introduce itself, if there is a link without an error.
+// introduction asks the peer to introduce itself, unless there is an error already.
 func introduction(
-	ctx context.Context, peer *v1alpha1.Peer, link *peers.Link, linkErr error, config Config,
+	ctx context.Context, peer *v1alpha1.Peer, link *peers.Link, err error, config Config,
 ) (peers.ClusterInfo, error) {
-	if linkErr != nil {
-		return peers.ClusterInfo{}, linkErr
+	if err != nil {
+		return peers.ClusterInfo{}, err
 	}
 	return clusterInfoOf(ctx, peer, link, config)
 }
