@@ -25,8 +25,15 @@ type addressStep struct {
 
 	mu      sync.Mutex
 	given   map[string]netip.Prefix // peer → its range
+	settled map[string]rangeRequest // peer → what its range was chosen for; no range chosen later overlaps it
 	local   []netip.Prefix          // ranges of this cluster itself
 	localAt time.Time
+}
+
+// A rangeRequest is what decides about the range of one peer besides the ranges of others.
+type rangeRequest struct {
+	asked, current string // by the Peer
+	podCIDR        netip.Prefix
 }
 
 // An assignment is the range of one peer, or the reason why it has none. The zero value is that of a peer whose pods
@@ -66,6 +73,10 @@ func (a *addressStep) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR n
 	if err := a.observe(ctx); err != nil {
 		return assignment{}, err
 	}
+	wanted := rangeRequest{peer.Spec.RemappedPodCIDR, peer.Status.RemappedPodCIDR, podCIDR}
+	if a.settled[peer.Name] == wanted {
+		return assignment{cidr: a.given[peer.Name]}, nil
+	}
 	taken := a.local[:len(a.local):len(a.local)]
 	for name, cidr := range a.given {
 		if name != peer.Name {
@@ -74,9 +85,9 @@ func (a *addressStep) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR n
 	}
 	got := choose(peer, podCIDR, a.config.AddressPools, taken)
 	if got.cidr.IsValid() {
-		a.given[peer.Name] = got.cidr
+		a.given[peer.Name], a.settled[peer.Name] = got.cidr, wanted
 	} else {
-		delete(a.given, peer.Name)
+		a.drop(peer.Name)
 	}
 	return got, nil
 }
@@ -85,7 +96,12 @@ func (a *addressStep) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR n
 func (a *addressStep) forget(peer string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.drop(peer)
+}
+
+func (a *addressStep) drop(peer string) {
 	delete(a.given, peer)
+	delete(a.settled, peer)
 }
 
 // choose decides which range the peer gets.
@@ -151,6 +167,9 @@ func (a *addressStep) observe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !slices.Equal(a.local, local) {
+		clear(a.settled)
+	}
 	a.local, a.localAt = local, now
 	return nil
 }
@@ -160,7 +179,7 @@ func (a *addressStep) seed(ctx context.Context) error {
 	if err := a.client.List(ctx, list); err != nil {
 		return fmt.Errorf("list Peers: %w", err)
 	}
-	a.given = map[string]netip.Prefix{}
+	a.given, a.settled = map[string]netip.Prefix{}, map[string]rangeRequest{}
 	for _, peer := range list.Items {
 		for _, cidr := range parseRanges(peer.Status.RemappedPodCIDR, peer.Spec.RemappedPodCIDR) {
 			a.given[peer.Name] = cidr

@@ -95,7 +95,7 @@ func New(config Config, c client.Client, live client.Reader, links *peers.Links,
 
 // Reconcile does for one Peer what this package is for.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	problems := []error{c.consumers.keep(ctx)}
+	problems := []error{c.consumers.keep(ctx, req.Name)}
 	o, err := c.observe(ctx, req.Name)
 	switch {
 	case err != nil:

@@ -1,16 +1,14 @@
 package peering
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,51 +24,62 @@ type flowSchema struct {
 	*deps
 
 	mu   sync.Mutex
-	said []flowcontrolv1.PolicyRulesWithSubjects // what the FlowSchema said when it was read last
-	due  time.Time                               // when it is read again though the consumers are the same
+	said sets.Set[string] // Peers that are consumers by what the FlowSchema said when it was written last
+	due  time.Time        // when it is read again though nothing has changed
 }
 
-// keep writes who the consumers are, if it is not written already.
-func (s *flowSchema) keep(ctx context.Context) error {
+// keep writes who the consumers are, unless what is written holds for the Peer of that name. Few Peers gain or lose a role,
+// and each is looked at often, so the others are read only if this one has.
+func (s *flowSchema) keep(ctx context.Context, name string) error {
+	peer := &v1alpha1.Peer{}
+	if err := s.client.Get(ctx, client.ObjectKey{Name: name}, peer, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Peer %s: %w", name, err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.config.Clock.Now()
+	if now.Before(s.due) && s.said.Has(name) == peer.HasRole(v1alpha1.RoleConsumer) {
+		return nil
+	}
 	peers := &v1alpha1.PeerList{}
 	if err := s.client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Peers: %w", err)
 	}
-	rules, now := flowRules(peers.Items), s.config.Clock.Now()
-	if now.Before(s.due) && equality.Semantic.DeepEqual(s.said, rules) {
-		return nil
-	}
+	consumers := consumersOf(peers.Items)
 	schema := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: flowSchemaName}}
 	there, err := s.find(ctx, schema)
 	if err == nil && there {
-		err = s.patch(ctx, schema, func() { schema.Spec.Rules = rules })
+		err = s.patch(ctx, schema, func() { schema.Spec.Rules = flowRules(consumers) })
 	}
 	if err != nil {
 		return fmt.Errorf("keep the rules of FlowSchema %s: %w", flowSchemaName, err)
 	}
-	s.said, s.due = rules, now.Add(wait.Jitter(repairPeriod, repairJitter))
+	s.said, s.due = consumers, now.Add(wait.Jitter(repairPeriod, repairJitter))
 	return nil
 }
 
-// flowRules returns the rules by which all requests of the consumers are theirs. A rule cannot be without subjects.
-func flowRules(peers []v1alpha1.Peer) []flowcontrolv1.PolicyRulesWithSubjects {
-	subjects := []flowcontrolv1.Subject{}
+func consumersOf(peers []v1alpha1.Peer) sets.Set[string] {
+	consumers := sets.New[string]()
 	for i := range peers {
 		if peers[i].HasRole(v1alpha1.RoleConsumer) {
-			subjects = append(subjects, flowcontrolv1.Subject{
-				Kind: flowcontrolv1.SubjectKindGroup,
-				Group: &flowcontrolv1.GroupSubject{
-					Name: "system:serviceaccounts:" + v1alpha1.TenantNamespace(peers[i].Name),
-				},
-			})
+			consumers.Insert(peers[i].Name)
 		}
 	}
-	if len(subjects) == 0 {
+	return consumers
+}
+
+// flowRules returns the rules by which all requests of the consumers are theirs. A rule cannot be without subjects.
+func flowRules(consumers sets.Set[string]) []flowcontrolv1.PolicyRulesWithSubjects {
+	if consumers.Len() == 0 {
 		return nil
 	}
-	slices.SortFunc(subjects, func(a, b flowcontrolv1.Subject) int { return cmp.Compare(a.Group.Name, b.Group.Name) })
+	subjects := make([]flowcontrolv1.Subject, 0, consumers.Len())
+	for _, name := range sets.List(consumers) {
+		subjects = append(subjects, flowcontrolv1.Subject{
+			Kind:  flowcontrolv1.SubjectKindGroup,
+			Group: &flowcontrolv1.GroupSubject{Name: "system:serviceaccounts:" + v1alpha1.TenantNamespace(name)},
+		})
+	}
 	return []flowcontrolv1.PolicyRulesWithSubjects{{
 		Subjects: subjects,
 		ResourceRules: []flowcontrolv1.ResourcePolicyRule{{

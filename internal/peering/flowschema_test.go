@@ -1,20 +1,56 @@
 package peering
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 func (w *world) keepFlowSchema() {
 	w.t.Helper()
-	if err := w.consumers.keep(w.t.Context()); err != nil {
-		w.t.Fatal(err)
+	for _, peer := range []string{"bremen", "danzig", "hamburg"} {
+		if err := w.consumers.keep(w.t.Context(), peer); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// With a thousand Peers, each of which is looked at twice a minute, reading all of them each time is most of what an idle
+// manager does.
+func TestConsumersAreListedOnlyWhenOneCameOrWent(t *testing.T) {
+	another := newPeer(v1alpha1.RoleConsumer)
+	another.Name = "danzig"
+	w := newInviteWorld(t, newPeer(v1alpha1.RoleConsumer), another)
+	lists := 0
+	counted := *w.consumers.deps
+	counted.client = interceptor.NewClient(w.client, interceptor.Funcs{
+		List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			lists++
+			return to.List(ctx, list, options...)
+		},
+	})
+	w.consumers.deps = &counted
+	for range 10 {
+		w.keepFlowSchema()
+	}
+	if lists != 1 {
+		t.Errorf("Peers were listed %d times", lists)
+	}
+	if err := w.client.Delete(t.Context(), another); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		w.keepFlowSchema()
+	}
+	if lists != 2 {
+		t.Errorf("Peers were listed %d times after one went", lists)
 	}
 }
 

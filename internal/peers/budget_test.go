@@ -278,9 +278,15 @@ func TestRequestsOverALinkAreRefusedWhileThePeerHangs(t *testing.T) {
 	if !errors.Is(err, ErrBusy) {
 		t.Errorf("got %v, want %v", err, ErrBusy)
 	}
+	if err := link.Busy(); !errors.Is(err, ErrBusy) {
+		t.Errorf("there is room: %v", err)
+	}
 	close(answer)
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+	if err := link.Busy(); err != nil {
+		t.Errorf("after the answer: %v", err)
 	}
 }
 

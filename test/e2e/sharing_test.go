@@ -48,9 +48,12 @@ func TestAdvertisementBecomesVirtualNode(t *testing.T) {
 	}
 }
 
+// sameCapacity says what of the node is not as offered: it never shows more, and a rise of two percent or more at once.
+// Other stories use the same clusters meanwhile, so less than that may remain.
 func sameCapacity(node *corev1.Node, offered corev1.ResourceList) error {
 	for name, want := range offered {
-		if got := node.Status.Allocatable[name]; got.Cmp(want) != 0 {
+		got := node.Status.Allocatable[name]
+		if got.Cmp(want) > 0 || got.AsApproximateFloat64()*1.02 <= want.AsApproximateFloat64() && !got.Equal(want) {
 			return fmt.Errorf("allocatable %s is %s, offered is %s", name, got.String(), want.String())
 		}
 	}
