@@ -17,8 +17,14 @@ import (
 // every watch over a link is open, and what an advertisement set off has ended.
 const calm = 30 * time.Second
 
+// probesPerSecond is how many peers the manager probes at most, as package peering has it.
+const probesPerSecond = 10
+
+// probeRound is how long it takes until each of so many peers has been probed once more.
+func probeRound(peers int) time.Duration { return time.Duration(peers) * time.Second / probesPerSecond }
+
 func (e *experiment) measure(ctx context.Context) (Result, error) {
-	r := Result{Count: e.Count, OneByOne: e.OneByOne, IdleFor: e.Idle, Connected: e.connected}
+	r := Result{Count: e.Count, OneByOne: e.OneByOne, IdleFor: e.idleFor(), Connected: e.connected}
 	if err := lab.Rest(ctx, calm); err != nil {
 		return r, err
 	}
@@ -115,19 +121,24 @@ func (e *experiment) times(r *Result, written map[string]time.Time) {
 	r.AllReady = measure.Span(written, nodes(ready))
 }
 
-// idle measures what everything takes when no advertisement changes.
+// idle measures what everything takes when nothing changes. While many advertisements are taken in, all answers are slow, and
+// the next probes correct what the Peers say of the round trip. Since all were probed for the first time at once, the probes
+// are spread evenly only after some rounds.
 func (e *experiment) idle(ctx context.Context) (lab.Reading, error) {
-	e.Say("%d providers: measuring %s of idleness", e.Count, e.Idle)
-	if err := lab.Rest(ctx, calm); err != nil {
+	e.Say("%d providers: measuring %s of idleness, once all Peers were probed some times", e.Count, e.idleFor())
+	if err := lab.Rest(ctx, calm+3*probeRound(e.Count)); err != nil {
 		return nil, err
 	}
 	before, err := e.meter.Read()
 	if err != nil {
 		return nil, err
 	}
-	if err := lab.Rest(ctx, e.Idle); err != nil {
+	if err := lab.Rest(ctx, e.idleFor()); err != nil {
 		return nil, err
 	}
 	after, err := e.meter.Read()
 	return after.Since(before), err
 }
+
+// idleFor is at least one round of probes.
+func (e *experiment) idleFor() time.Duration { return max(e.Idle, probeRound(e.Count)) }
