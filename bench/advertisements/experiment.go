@@ -31,7 +31,7 @@ type Config struct {
 	Count int // how many providers there are
 	// OneByOne writes each advertisement only when the node of the one before is Ready, instead of all at once.
 	OneByOne bool
-	// Idle is for how long to measure what all of it takes when nothing changes any more; 0: not at all.
+	// Idle is for how long at least to measure what all of it takes when nothing changes any more; 0: not at all.
 	Idle time.Duration
 	Say  func(format string, args ...any)
 }

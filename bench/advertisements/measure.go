@@ -17,11 +17,14 @@ import (
 // every watch over a link is open, and what an advertisement set off has ended.
 const calm = 30 * time.Second
 
-// longestRush is for how long it is waited for Peers to stand still.
-const longestRush = 5 * time.Minute
+// probesPerSecond is how many peers the manager probes at most, as package peering has it.
+const probesPerSecond = 10
+
+// probeRound is how long it takes until each of so many peers has been probed once more.
+func probeRound(peers int) time.Duration { return time.Duration(peers) * time.Second / probesPerSecond }
 
 func (e *experiment) measure(ctx context.Context) (Result, error) {
-	r := Result{Count: e.Count, OneByOne: e.OneByOne, IdleFor: e.Idle, Connected: e.connected}
+	r := Result{Count: e.Count, OneByOne: e.OneByOne, IdleFor: e.idleFor(), Connected: e.connected}
 	if err := lab.Rest(ctx, calm); err != nil {
 		return r, err
 	}
@@ -118,47 +121,24 @@ func (e *experiment) times(r *Result, written map[string]time.Time) {
 	r.AllReady = measure.Span(written, nodes(ready))
 }
 
-// settle waits until hardly any Peer changes any more, or longestRush at most. While many advertisements are taken in, all
-// answers are slow, and the probes that follow correct what the Peers say of the round trip: one probe of each after the
-// other, which takes longer the more there are.
-func (e *experiment) settle(ctx context.Context) error {
-	seen := map[string]string{} // name → resource version
-	for end := e.clock.Now().Add(longestRush); e.clock.Now().Before(end); {
-		if err := lab.Rest(ctx, calm); err != nil {
-			return err
-		}
-		peers := &v1alpha1.PeerList{}
-		if err := e.consumer.List(ctx, peers); err != nil {
-			return fmt.Errorf("list Peers: %w", err)
-		}
-		changed := 0
-		for i := range peers.Items {
-			if peer := &peers.Items[i]; seen[peer.Name] != peer.ResourceVersion {
-				seen[peer.Name] = peer.ResourceVersion
-				changed++
-			}
-		}
-		if changed*100 <= e.Count {
-			return nil
-		}
-	}
-	e.Say("%d providers: Peers still change after %s: what is measured as idle is not", e.Count, longestRush)
-	return nil
-}
-
-// idle measures what everything takes when nothing changes.
+// idle measures what everything takes when nothing changes. While many advertisements are taken in, all answers are slow, and
+// the next probes correct what the Peers say of the round trip. Since all were probed for the first time at once, the probes
+// are spread evenly only after some rounds.
 func (e *experiment) idle(ctx context.Context) (lab.Reading, error) {
-	e.Say("%d providers: measuring %s of idleness, once nothing changes any more", e.Count, e.Idle)
-	if err := e.settle(ctx); err != nil {
+	e.Say("%d providers: measuring %s of idleness, once all Peers were probed some times", e.Count, e.idleFor())
+	if err := lab.Rest(ctx, calm+3*probeRound(e.Count)); err != nil {
 		return nil, err
 	}
 	before, err := e.meter.Read()
 	if err != nil {
 		return nil, err
 	}
-	if err := lab.Rest(ctx, e.Idle); err != nil {
+	if err := lab.Rest(ctx, e.idleFor()); err != nil {
 		return nil, err
 	}
 	after, err := e.meter.Read()
 	return after.Since(before), err
 }
+
+// idleFor is at least one round of probes.
+func (e *experiment) idleFor() time.Duration { return max(e.Idle, probeRound(e.Count)) }

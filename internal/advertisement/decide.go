@@ -29,10 +29,11 @@ type facts struct {
 	unstorable error                      // why our own cluster cannot store the copy
 	withdrawn  bool                       // the peer's API server says that there is none
 
-	arrived time.Time // when the offer came in for the first time, by our own clock
-	terms   string    // the fingerprint of the offer's terms; empty unless it is worth asking the policies about it
-	answer  answer    // what they say about it
-	again   bool      // they were asked about it before, and then changed
+	arrived  time.Time        // when the offer came in for the first time, by our own clock
+	screened exchange.Verdict // whether the offer is sound
+	terms    string           // the fingerprint of the offer's terms; empty unless it is worth asking the policies about it
+	answer   answer           // what they say about it
+	again    bool             // they were asked about it before, and then changed
 }
 
 // outcome is what must be.
@@ -115,8 +116,7 @@ func emptyOffer(peer *v1alpha1.Peer, now time.Time) *v1alpha1.AdvertisementSpec 
 
 // weigh enters the newest message.
 func (c *Config) weigh(o outcome, f facts, now time.Time) outcome {
-	offer := &f.offer.Spec
-	screened := c.screen(f)
+	offer, screened := &f.offer.Spec, f.screened
 	if screened.Reason == v1alpha1.ReasonStale {
 		replay := refusal(screened.Reason, screened.Message)
 		o.replay, o.verdict = &replay, lastVerdict(f.copy, o.record)

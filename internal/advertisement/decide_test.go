@@ -35,11 +35,13 @@ func messageAt(sequence int64, after time.Duration, changes ...func(*spec)) spec
 
 // hears are the facts of a message that has just come in, beside the copy.
 func hears(held *v1alpha1.Advertisement, message spec, decision policy.Decision, now time.Time) facts {
-	return facts{
+	f := facts{
 		peer: &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}, Spec: v1alpha1.PeerSpec{ClusterID: "hamburg"}},
 		copy: held, synced: true, offer: &v1alpha1.Advertisement{Spec: message},
 		arrived: now, terms: termsOf(&message), answer: answer{decision: decision},
 	}
+	f.screened = testSettings.screen(f)
+	return f
 }
 
 // stored is the copy after the outcome, or nil.

@@ -46,7 +46,7 @@ type evaluation struct {
 	again    bool // the policies were asked about the message more than once
 }
 
-// evaluate adds to the facts when the offer came in and, if it is sound, what the policies say about it.
+// evaluate adds to the facts when the offer came in, whether it is sound, and if so what the policies say about it.
 func (r *Receiver) evaluate(ctx context.Context, f facts, now time.Time) facts {
 	if f.offer == nil {
 		if f.withdrawn {
@@ -56,7 +56,8 @@ func (r *Receiver) evaluate(ctx context.Context, f facts, now time.Time) facts {
 	}
 	known, key := r.lookUp(f, now), r.keyOf(f.peer)
 	f.arrived = known.arrived
-	if r.config.screen(f).Accepted {
+	f.screened = r.config.screen(f)
+	if f.screened.Accepted {
 		key.offer = fingerprint(&f.offer.Spec)
 		if known.asked.offer != key.offer {
 			known.terms = termsOf(&f.offer.Spec)
