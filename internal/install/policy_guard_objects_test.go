@@ -34,7 +34,7 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		}
 		return shadow
 	}
-	expectRulings(t, validatingPolicy(t, "hanse-guard-objects"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-guard-objects"), map[string]decision{
 		"a path":                {review: review{by: peer, object: through("turin")}},
 		"a path that stays":     {review: review{by: peer, old: through("turin"), object: through("turin")}},
 		"a path that changes":   {review: review{by: peer, old: through("turin"), object: through("milan")}, want: "spec.path"},
@@ -90,7 +90,7 @@ func TestPeersLeaveNoOrphans(t *testing.T) {
 	}
 	yes := true
 	old := &metav1.DeleteOptions{OrphanDependents: &yes} //nolint:staticcheck // deprecated, but API servers take it still
-	expectRulings(t, validatingPolicy(t, "hanse-guard-deletions"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-guard-deletions"), map[string]decision{
 		"as hanse kubelet does":  {review: deletes(peer, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}})},
 		"after its pod":          {review: deletes(peer, policy(metav1.DeletePropagationForeground))},
 		"and leaves the pod":     {review: deletes(peer, policy(metav1.DeletePropagationOrphan)), want: "propagationPolicy"},

@@ -96,7 +96,7 @@ func (s *state) observeProvider(ctx context.Context, c *cluster) error {
 
 // unmet says what of the load is not as its users left it.
 func unmet(ctx context.Context, clusters map[string]*cluster, load []operation) ([]string, error) {
-	var amiss []string
+	var missing []string
 	left := remaining(load)
 	for _, name := range sortedKeys(left) {
 		why, err := unmetObject(ctx, clusters, left[name], load)
@@ -107,10 +107,10 @@ func unmet(ctx context.Context, clusters map[string]*cluster, load []operation) 
 			why = err.Error()
 		}
 		if why != "" {
-			amiss = append(amiss, name+": "+why)
+			missing = append(missing, name+": "+why)
 		}
 	}
-	return amiss, nil
+	return missing, nil
 }
 
 func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, load []operation) (string, error) {
