@@ -74,7 +74,7 @@ func (a *addressStep) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR n
 		return assignment{}, err
 	}
 	wanted := rangeRequest{peer.Spec.RemappedPodCIDR, peer.Status.RemappedPodCIDR, podCIDR}
-	if a.settled[peer.Name] == wanted {
+	if was, settled := a.settled[peer.Name]; settled && was == wanted {
 		return assignment{cidr: a.given[peer.Name]}, nil
 	}
 	taken := a.local[:len(a.local):len(a.local)]

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"net/netip"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,4 +112,15 @@ func TestPeerWithoutARangeIsNotReady(t *testing.T) {
 	w := newWorld(t, peer)
 	w.reconcile()
 	w.expect(v1alpha1.ConditionReady, no, v1alpha1.ReasonNoAddressRange)
+}
+
+func TestARangeThatIsNoLongerAskedForIsFree(t *testing.T) {
+	asks := peerOf(v1alpha1.RoleProvider)
+	asks.Spec.RemappedPodCIDR = "100.70.0.0/16"
+	w := newWorld(t, asks) // the cache still shows that it asks
+	now := peerOf(v1alpha1.RoleProvider)
+	got, err := w.addresses.assign(t.Context(), now, netip.Prefix{})
+	if err != nil || got != (assignment{}) {
+		t.Errorf("got %+v, %v for a peer that asks for no range any more", got, err)
+	}
 }
