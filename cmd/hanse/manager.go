@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -155,14 +154,7 @@ func (f *managerFlags) bindMarket(flags *pflag.FlagSet) {
 	hide(flags, "full-interval", "min-interval", "settle-interval", "threshold", "max-images", "clock-skew", "policy-deadline")
 }
 
-// ballast counts as heap in use, but takes no memory, since nothing is ever written to it. Without it a heap of gcPercent over
-// what lives is soon filled: the manager holds little, and its burst of garbage cost a quarter of its processor time. The
-// kubelet, whose heap grows with the pods, has none.
-const ballast = 64 << 20
-
 func (f *managerFlags) run(ctx context.Context) error {
-	unused := make([]byte, ballast)
-	defer runtime.KeepAlive(unused)
 	mgr, err := f.server.newManager("manager", ctrl.Options{Cache: f.cache()})
 	if err != nil {
 		return err
