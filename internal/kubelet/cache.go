@@ -50,8 +50,8 @@ func TrimPod(object any) (any, error) {
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	if started(pod) {
 		trimSpec(&pod.Spec)
+		shareTexts(pod)
 	}
-	shareTexts(pod)
 	return pod, nil
 }
 
@@ -91,7 +91,9 @@ func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1
 func trimRecord(object client.Object) {
 	if shadow, ok := object.(*v1alpha1.ShadowPod); ok {
 		shadow.Spec.Pod.Raw = nil
-		shareTexts(shadow)
+		if shadow.Status.Phase == string(corev1.PodRunning) {
+			shareTexts(shadow)
+		}
 	}
 }
 
@@ -126,7 +128,7 @@ func listPods(ctx context.Context, reader client.Reader, options ...client.ListO
 // Most strings of a pod are those of all pods of its Deployment, or of all pods there are. What decodes objects makes each
 // anew, and with ten thousand pods that is a good part of the memory. So those that are cached share one. Package unique
 // forgets with each collection of garbage which it has seen, so that what comes later shares another one: a few in place of
-// thousands, and nothing that grows.
+// thousands, and nothing that grows. What a pod is while it starts is soon replaced, and shares nothing.
 
 // shareTexts has what the object consists of share the strings that others have as well. No version is another's.
 func shareTexts(object client.Object) {
