@@ -131,7 +131,7 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 	if !flags.wait {
 		return say(command, "This cluster leaves %s: see `kubectl hanse status %s`.\n", name, name)
 	}
-	if err := awaitUnpeered(ctx, c, name, &progress{report: reporter(command)}); err != nil {
+	if err := awaitUnpeered(ctx, c, peer, &progress{report: reporter(command)}); err != nil {
 		return err
 	}
 	if err := say(command, "%s is no longer a peer of this cluster.\n", name); err != nil || !flags.force {
@@ -161,12 +161,14 @@ func (s *snapshot) checkIdle(peer *v1alpha1.Peer) error {
 		errPodsRun, strings.Join(running, "; "))
 }
 
-// awaitUnpeered waits until the Peer is gone, and tells what it waits for itself.
-func awaitUnpeered(ctx context.Context, c client.Client, name string, told *progress) error {
+// awaitUnpeered waits until this very Peer is gone, and tells what it waits for itself. Another of its name may follow at
+// once, when the cluster is discovered in the network.
+func awaitUnpeered(ctx context.Context, c client.Client, unpeered *v1alpha1.Peer, told *progress) error {
+	name := unpeered.Name
 	return install.Until(ctx, "Peer "+name+" to go", func(ctx context.Context) (bool, error) {
 		peer := &v1alpha1.Peer{}
 		found, err := read(ctx, c, "", name, peer)
-		if !found {
+		if err != nil || !found || peer.UID != unpeered.UID {
 			return err == nil, err
 		}
 		ready := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)

@@ -141,3 +141,20 @@ func TestAPartingThatGoesOnCanBeForced(t *testing.T) {
 		}
 	}
 }
+
+func TestUnpeerEndsThoughTheClusterIsDiscoveredAtOnce(t *testing.T) {
+	w := newWorld(t, parted(v1alpha1.PartingAgreed))
+	w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
+		peer, isPeer := written.(*v1alpha1.Peer)
+		if !isPeer || peer.Parting().Mode != v1alpha1.PartingForgotten {
+			return nil
+		}
+		peer.Finalizers = nil
+		discovered := newPeer("hamburg")
+		discovered.UID, discovered.Finalizers = "discovered", []string{v1alpha1.FinalizerPeer} // no word of ours ends it
+		return errors.Join(c.Update(ctx, peer), c.Create(ctx, discovered))
+	}
+	if _, _, err := w.unpeer(t, soon(t), &unpeerFlags{force: true, forget: true}); err != nil {
+		t.Error(err)
+	}
+}
