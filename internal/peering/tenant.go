@@ -84,6 +84,9 @@ func (t *tenantStep) Reconcile(ctx context.Context, o *observation) (result, err
 // hold puts our finalizer on the Peer before anything is made for it, and gives an agentless peer its id, which it cannot tell
 // itself.
 func (t *tenantStep) hold(ctx context.Context, peer *v1alpha1.Peer) error {
+	if controllerutil.ContainsFinalizer(peer, v1alpha1.FinalizerPeer) && peer.Spec.ClusterID != "" {
+		return nil // as almost always, and known without comparing the whole Peer
+	}
 	err := t.patch(ctx, peer, func() {
 		controllerutil.AddFinalizer(peer, v1alpha1.FinalizerPeer)
 		if peer.Agentless() {
