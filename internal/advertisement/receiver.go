@@ -29,8 +29,9 @@ import (
 )
 
 const (
-	// lookAgain is how often a provider is looked at when nothing changes, because its mirror may have broken.
-	lookAgain = time.Minute
+	// lookAgain is how often a provider is looked at when nothing changes. Nothing tells when a mirror breaks, but what breaks
+	// one most often changes the link or the Peer too.
+	lookAgain = 5 * time.Minute
 	// lookSoon is the same while there is no link, its mirror is not up to date, the policies cannot be asked, or
 	// the provider cannot be answered.
 	lookSoon = 10 * time.Second
