@@ -41,7 +41,7 @@ func TestGoodOfferIsCopiedAndAnswered(t *testing.T) {
 	w.expectAdvertised(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 
 	result := w.expectWrites(0, w.receiver)
-	w.expect(lookAgain, result.RequeueAfter)
+	w.expect(5*time.Minute, result.RequeueAfter)
 }
 
 func TestRenewalCostsOneWriteAndAFullMessageIsAnswered(t *testing.T) {

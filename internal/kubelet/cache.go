@@ -91,7 +91,7 @@ func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1
 func trimRecord(object client.Object) {
 	if shadow, ok := object.(*v1alpha1.ShadowPod); ok {
 		shadow.Spec.Pod.Raw = nil
-		if shadow.Status.Phase == string(corev1.PodRunning) {
+		if phase := corev1.PodPhase(shadow.Status.Phase); phase != "" && phase != corev1.PodPending {
 			shareTexts(shadow)
 		}
 	}

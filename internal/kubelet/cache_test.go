@@ -75,19 +75,25 @@ func TestPodsShareTheirStrings(t *testing.T) {
 
 func TestRecordsShareTheirStrings(t *testing.T) {
 	untilNextCollection(t)
-	record := func() *v1alpha1.ShadowPod {
-		return &v1alpha1.ShadowPod{ObjectMeta: likeAll().ObjectMeta, Status: v1alpha1.ShadowPodStatus{
-			Conditions: []metav1.Condition{{Type: "Ready", Message: strings.Clone("It runs")}},
-		}}
-	}
-	a, b := record(), record()
-	shareTexts(a)
-	shareTexts(b)
-	if diff := cmp.Diff(record(), a); diff != "" {
-		t.Errorf("sharing changes the record (-before +after):\n%s", diff)
-	}
-	if x, y := a.Status.Conditions[0].Message, b.Status.Conditions[0].Message; unsafe.StringData(x) != unsafe.StringData(y) {
-		t.Error("each record has its own message")
+	for phase, shared := range map[corev1.PodPhase]bool{
+		"": false, corev1.PodPending: false, corev1.PodRunning: true, corev1.PodSucceeded: true, corev1.PodFailed: true,
+	} {
+		record := func() *v1alpha1.ShadowPod {
+			return &v1alpha1.ShadowPod{ObjectMeta: likeAll().ObjectMeta, Status: v1alpha1.ShadowPodStatus{
+				Phase:      string(phase),
+				Conditions: []metav1.Condition{{Type: "Ready", Message: strings.Clone("It runs")}},
+			}}
+		}
+		a, b := record(), record()
+		trimRecord(a)
+		trimRecord(b)
+		if diff := cmp.Diff(record(), a); diff != "" {
+			t.Errorf("phase %q: sharing changes the record (-before +after):\n%s", phase, diff)
+		}
+		x, y := a.Status.Conditions[0].Message, b.Status.Conditions[0].Message
+		if got := unsafe.StringData(x) == unsafe.StringData(y); got != shared {
+			t.Errorf("phase %q: records share their message: %t, want %t", phase, got, shared)
+		}
 	}
 }
 
