@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 state=.testbed/demo
 testbed=(bin/testbed --state "$state")
-patience=180s
+timeout=180s
 
 if [ -t 1 ]; then bold=$'\e[1;36m' plain=$'\e[0m'; else bold='' plain=''; fi
 
@@ -82,8 +82,8 @@ peer() {
 		echo '$ kubectl hanse invite lubeck --mutual --context hamburg | kubectl hanse join - --mutual --context lubeck'
 		kubectl hanse invite lubeck --mutual --context hamburg | kubectl hanse join - --mutual --context lubeck
 	fi
-	run kubectl --context lubeck wait --for=create node/hanse-hamburg --timeout="$patience"
-	run kubectl --context lubeck wait --for=condition=Ready node/hanse-hamburg --timeout="$patience"
+	run kubectl --context lubeck wait --for=create node/hanse-hamburg --timeout="$timeout"
+	run kubectl --context lubeck wait --for=condition=Ready node/hanse-hamburg --timeout="$timeout"
 	run kubectl --context lubeck get nodes
 }
 
@@ -91,7 +91,7 @@ offload() {
 	heading "A namespace of lubeck whose pods may run in hamburg once lubeck is full"
 	run kubectl --context lubeck apply -f demo/namespace.yaml
 	run kubectl hanse offload demo --context lubeck --strategy LocalAndRemote
-	run kubectl --context lubeck wait -n demo --for=condition=Ready namespaceoffloading/offloading --timeout="$patience"
+	run kubectl --context lubeck wait -n demo --for=condition=Ready namespaceoffloading/offloading --timeout="$timeout"
 }
 
 # share prints an eighth of the processors of lubeck's only real node, such as 250m.
@@ -110,7 +110,7 @@ deploy() {
 	heading "An application that is too big for lubeck: ten replicas of $cpu, of which fewer than nine fit"
 	echo "$ sed 's/cpu: 100m/cpu: $cpu/' demo/shop.yaml | kubectl --context lubeck apply -f -"
 	sed "s/cpu: 100m/cpu: $cpu/" demo/shop.yaml | kubectl --context lubeck apply -f -
-	run kubectl --context lubeck rollout status deployment/shop -n demo --timeout="$patience"
+	run kubectl --context lubeck rollout status deployment/shop -n demo --timeout="$timeout"
 }
 
 # one_remote prints the name of a pod that runs in hamburg and is to stay.

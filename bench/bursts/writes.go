@@ -15,8 +15,8 @@ const (
 	pace  = time.Second
 	still = 4
 
-	// patience is how long they may go on.
-	patience = 5 * time.Minute
+	// waitTimeout is how long they may go on.
+	waitTimeout = 5 * time.Minute
 )
 
 // openLogs starts to count the writes of both clusters.
@@ -36,7 +36,7 @@ func (w *world) openLogs() (map[string]*audit.Log, error) {
 func (w *world) writes(ctx context.Context, s side, logs map[string]*audit.Log) (map[string][]audit.Request, error) {
 	total := map[string][]audit.Request{}
 	unchanged := 0
-	err := lab.Until(ctx, "writes have ended", pace, patience, func(context.Context) error {
+	err := lab.Until(ctx, "writes have ended", pace, waitTimeout, func(context.Context) error {
 		fresh := 0
 		for name, log := range logs {
 			requests, err := log.Next()

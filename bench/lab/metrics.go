@@ -76,7 +76,7 @@ const calm = 3
 // Settle waits until the server has nothing to do, and has done as much of it as enough says, which may be nil.
 func (s *Server) Settle(ctx context.Context, enough func(Metrics) error) error {
 	quiet := 0
-	return Until(ctx, s.Name+" has nothing to do", time.Second, patience, func(ctx context.Context) error {
+	return Until(ctx, s.Name+" has nothing to do", time.Second, waitTimeout, func(ctx context.Context) error {
 		m, err := s.Metrics(ctx)
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (s *Server) Live(ctx context.Context) (float64, Metrics, error) {
 	}
 	var now Metrics
 	// To show metrics makes garbage, so this does not take long; an idle process collects it every two minutes.
-	err = Until(ctx, s.Name+" has collected its garbage", 50*time.Millisecond, patience, func(ctx context.Context) error {
+	err = Until(ctx, s.Name+" has collected its garbage", 50*time.Millisecond, waitTimeout, func(ctx context.Context) error {
 		if now, err = s.Metrics(ctx); err != nil {
 			return err
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// patience is how long to wait for what is not measured.
-const patience = 5 * time.Minute
+// waitTimeout is how long to wait for what is not measured.
+const waitTimeout = 5 * time.Minute
 
 // A Pair is a consumer that offloads to one provider. Both are control planes without workers, so that the provider's
 // nodes are simulated and Hanse's servers are processes of this machine.
@@ -89,7 +89,7 @@ func (p *Pair) Offload(ctx context.Context, fail context.CancelCauseFunc, namesp
 // awaitQuota waits until the consumer's tenant namespace has its quota, which is the last that a new peer gets: Kubernetes
 // must know Hanse's kinds for some time before.
 func (p *Pair) awaitQuota(ctx context.Context) error {
-	return Until(ctx, "the tenant namespace has a quota", 200*time.Millisecond, patience, func(ctx context.Context) error {
+	return Until(ctx, "the tenant namespace has a quota", 200*time.Millisecond, waitTimeout, func(ctx context.Context) error {
 		quotas := &corev1.ResourceQuotaList{}
 		if err := p.Provider.List(ctx, quotas, client.InNamespace(v1alpha1.TenantNamespace(p.Consumer.Name))); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (p *Pair) OffloadNamespace(ctx context.Context, namespace string, room int)
 	if err := p.Consumer.Create(ctx, offloading); err != nil {
 		return "", fmt.Errorf("create NamespaceOffloading: %w", err)
 	}
-	err = Until(ctx, "pods can be offloaded", 200*time.Millisecond, patience, func(ctx context.Context) error {
+	err = Until(ctx, "pods can be offloaded", 200*time.Millisecond, waitTimeout, func(ctx context.Context) error {
 		if err := p.Consumer.Get(ctx, client.ObjectKeyFromObject(offloading), offloading); err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (c *Cluster) DeletePods(ctx context.Context, namespace string) error {
 // AwaitNone waits until a namespace holds nothing of a list's kind any more.
 func (c *Cluster) AwaitNone(ctx context.Context, list client.ObjectList, namespace string) error {
 	what := fmt.Sprintf("namespace %s of %s is empty", namespace, c.Name)
-	return Until(ctx, what, 200*time.Millisecond, patience, func(ctx context.Context) error {
+	return Until(ctx, what, 200*time.Millisecond, waitTimeout, func(ctx context.Context) error {
 		if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
 			return err
 		}

@@ -64,7 +64,7 @@ func TestAnswers(t *testing.T) {
 		want   bool
 	}{
 		{http.StatusOK, true},
-		{http.StatusUnauthorized, true}, // a fault of ours, which waiting does not mend
+		{http.StatusUnauthorized, true}, // a fault of ours, which waiting does not repair
 		{http.StatusForbidden, true},
 		{http.StatusInternalServerError, false}, // not ready yet
 		{http.StatusBadGateway, false},

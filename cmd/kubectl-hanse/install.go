@@ -189,7 +189,7 @@ func newUninstallCommand(global *globalFlags) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.BoolVar(&removal.Force, "force", false, "end what still runs, and clean up without Hanse where it does not")
-	flags.DurationVar(&removal.Timeout, "patience", time.Minute, "how long Hanse itself is given to leave its peers")
+	flags.DurationVar(&removal.Timeout, "cleanup-timeout", time.Minute, "how long Hanse itself is given to clean up")
 	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait in all")
 	return command
 }

@@ -43,7 +43,7 @@ func TestFinalizersAreTheManagersAlone(t *testing.T) {
 		return review{by: by, old: shadowPod(before), object: shadowPod(after)}
 	}
 	const refused = "metadata.finalizers: only Hanse's manager"
-	expectRulings(t, validatingPolicy(t, "hanse-finalizers"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-finalizers"), map[string]decision{
 		"the manager takes one off":          {review: changes(manager, []string{held}, nil)},
 		"a peer may not":                     {review: changes(peer, []string{held}, nil), want: refused},
 		"nor from a mapping":                 {review: changes(peer, []string{mapped}, nil), want: refused},

@@ -43,7 +43,7 @@ func TestPeersWriteCopiesAlone(t *testing.T) {
 		onlyCopies = "metadata.labels: a peer makes"
 		noToken    = "type: "
 	)
-	expectRulings(t, validatingPolicy(t, "hanse-guard-copies"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-guard-copies"), map[string]decision{
 		"a ConfigMap":                   {review: review{by: peer, in: inTwin, object: good}},
 		"a change of it":                {review: review{by: peer, in: inTwin, old: good, object: good}},
 		"its end":                       {review: review{by: peer, in: inTwin, old: good}},

@@ -41,7 +41,7 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		}
 		return shadow
 	}
-	expectRulings(t, validatingPolicy(t, "hanse-guard-objects"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-guard-objects"), map[string]decision{
 		"a record of a pod":                {review: review{by: peer, object: of("u-1")}},
 		"a record of the same pod":         {review: review{by: peer, old: of("u-1"), object: of("u-1")}},
 		"a record that gets another pod":   {review: review{by: peer, old: of("u-1"), object: of("u-2")}, want: "spec.homeUID"},
@@ -106,7 +106,7 @@ func TestPeersLeaveNoOrphans(t *testing.T) {
 	}
 	yes := true
 	old := &metav1.DeleteOptions{OrphanDependents: &yes} //nolint:staticcheck // deprecated, but API servers take it still
-	expectRulings(t, validatingPolicy(t, "hanse-guard-deletions"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-guard-deletions"), map[string]decision{
 		"as hanse kubelet does":  {review: deletes(peer, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}})},
 		"after its pod":          {review: deletes(peer, policy(metav1.DeletePropagationForeground))},
 		"and leaves the pod":     {review: deletes(peer, policy(metav1.DeletePropagationOrphan)), want: "propagationPolicy"},

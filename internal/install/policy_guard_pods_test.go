@@ -23,7 +23,7 @@ func TestPodsOfPeersAreGuarded(t *testing.T) {
 	container := func(fields string) review {
 		return creates("containers: [{name: web, image: web, " + fields + "}]")
 	}
-	expectRulings(t, validatingPolicy(t, "hanse-guard-pods"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-guard-pods"), map[string]decision{
 		"a plain pod": {review: creates("")},
 		"one with all that is allowed": {review: creates(`
 serviceAccountName: default
@@ -137,7 +137,7 @@ func TestChangesOfPodsOfPeersAreGuarded(t *testing.T) {
 	resize := func(spec string) review {
 		return review{by: manager, in: inTwin, of: "pods/resize", old: podWith(t, running), object: podWith(t, spec)}
 	}
-	expectRulings(t, validatingPolicy(t, "hanse-guard-pods"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-guard-pods"), map[string]decision{
 		"another image":          {review: review{by: manager, in: inTwin, old: podWith(t, running), object: withImage}},
 		"by a controller":        {review: review{by: "system:serviceaccount:kube-system:generic-garbage-collector", in: inTwin, old: odd, object: labelled}},
 		"its end":                {review: review{by: admin, in: inTwin, old: odd}},

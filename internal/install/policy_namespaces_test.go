@@ -48,7 +48,7 @@ func TestNamespacesOfPeersAreGuarded(t *testing.T) {
 	}
 	secure := maps.Clone(inTwin)
 	secure[enforce] = "baseline"
-	expectRulings(t, validatingPolicy(t, "hanse-guard-namespaces"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-guard-namespaces"), map[string]decision{
 		"users make namespaces":              {review: makes(admin, space("shop", nil, enforce, "privileged"))},
 		"and change them":                    {review: changes(admin, space("shop", inShop, enforce, "baseline"), space("shop", inShop, enforce, "privileged"))},
 		"Hanse makes a twin":                 {review: makes(manager, space(name, secure))},
@@ -96,7 +96,7 @@ func TestHanseChangesNamespacesOfPeersAlone(t *testing.T) {
 	marked := func(more ...string) *corev1.Namespace {
 		return space("shop", inShop, append([]string{v1alpha1.LabelOffloads, "true"}, more...)...)
 	}
-	expectRulings(t, validatingPolicy(t, "hanse-own-namespaces"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-own-namespaces"), map[string]decision{
 		"a tenant namespace":          {review: makes(space("hanse-peer-turin", inTenant))},
 		"a twin":                      {review: makes(space(name, secure))},
 		"a twin that is restricted":   {review: changes(space(name, secure), space(name, secure, enforce, "restricted"))},

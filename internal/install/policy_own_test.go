@@ -39,7 +39,7 @@ func TestHanseWritesWhereItIsAtHome(t *testing.T) {
 		return withKind(&rbacv1.RoleBinding{ObjectMeta: in("shop", name)}, "rbac.authorization.k8s.io", "v1", "RoleBinding")
 	}
 	const refused = "metadata.namespace: Hanse writes only"
-	expectRulings(t, validatingPolicy(t, "hanse-own-writes"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-own-writes"), map[string]decision{
 		"in its own namespace":           {review: review{by: manager, in: inHanse, object: secret("hanse-system")}},
 		"in a tenant namespace":          {review: review{by: manager, in: inTenant, object: secret("hanse-peer-turin")}},
 		"in a twin":                      {review: review{by: manager, in: inTwin, object: pod}},
@@ -100,7 +100,7 @@ func TestHanseHandsOutItsFixedRolesAlone(t *testing.T) {
 	}
 	byHand := binds(inShop, "cluster-admin", "[{kind: User, name: me}]")
 	byHand.by = admin
-	expectRulings(t, validatingPolicy(t, "hanse-own-bindings"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-own-bindings"), map[string]decision{
 		"the manager in a tenant namespace": {review: binds(inTenant, "hanse-manager-in-tenant", toManager)},
 		"the manager in a twin":             {review: binds(inTwin, "hanse-manager-in-twin", toManager)},
 		"hanse kubelet":                     {review: binds(inTenant, "hanse-kubelet-in-tenant", toKubelet)},
@@ -142,7 +142,7 @@ func TestHanseWritesOnlyOffloadingsThatItKeeps(t *testing.T) {
 	}
 	kept, own := offloading(map[string]string{v1alpha1.AnnotationKeptOffloading: "true"}), offloading(nil)
 	const refused = "metadata.annotations: Hanse makes"
-	expectRulings(t, validatingPolicy(t, "hanse-own-offloadings"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-own-offloadings"), map[string]decision{
 		"one that it keeps":      {review: review{by: manager, in: inShop, object: kept}},
 		"a change of it":         {review: review{by: manager, in: inShop, old: kept, object: kept}},
 		"its end":                {review: review{by: manager, in: inShop, old: kept}},
@@ -165,7 +165,7 @@ func TestHanseKubeletKeepsToVirtualNodes(t *testing.T) {
 		refused   = "spec.nodeName: hanse kubelet"
 		otherwise = "spec: hanse kubelet changes of a pod nothing but"
 	)
-	expectRulings(t, validatingPolicy(t, "hanse-kubelet-pods"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-kubelet-pods"), map[string]decision{
 		"the status of its pod":    {review: review{by: kubelet, of: "pods/status", old: on("hanse-turin"), object: on("hanse-turin")}},
 		"that of another":          {review: review{by: kubelet, of: "pods/status", old: on("worker-1"), object: on("worker-1")}, want: refused},
 		"that of a pending pod":    {review: review{by: kubelet, of: "pods/status", old: podWith(t, "{}"), object: on("hanse-turin")}, want: refused},
@@ -197,7 +197,7 @@ func TestHanseKubeletKeepsItsNodes(t *testing.T) {
 	virtual, real := node(v1alpha1.TypeVirtualNode, "hanse://turin"), node("", "aws:///i-1")
 	stripped := node("", "hanse://turin")
 	const refused = "metadata.labels: hanse kubelet"
-	expectRulings(t, validatingPolicy(t, "hanse-kubelet-nodes"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-kubelet-nodes"), map[string]decision{
 		"a virtual node":           {review: review{by: kubelet, object: virtual}},
 		"a real one":               {review: review{by: kubelet, object: real}, want: refused},
 		"its state":                {review: review{by: kubelet, of: "nodes/status", old: virtual, object: virtual}},
@@ -231,7 +231,7 @@ containers: [{name: c, image: i}]`)
 	ofTheUser.by = admin
 	inATwin := changed(func(p *corev1.Pod) { p.Labels = nil })
 	inATwin.in = inTwin
-	expectRulings(t, validatingPolicy(t, "hanse-own-pods"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-own-pods"), map[string]decision{
 		"it releases a pod": {review: changed(func(p *corev1.Pod) {
 			p.Spec.SchedulingGates = p.Spec.SchedulingGates[:1]
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}

@@ -274,16 +274,16 @@ func (*admissionPolicy) request(attributes *admission.VersionedAttributes) *admi
 		metav1.GroupVersionResource(attributes.GetResource()), metav1.GroupVersionKind(attributes.VersionedKind))
 }
 
-// A ruling is what a policy should say to a request.
-type ruling struct {
+// A decision is what a policy should say to a request.
+type decision struct {
 	review
 	want string // the beginning of the only message, or nothing if it is let through
 }
 
-// expectRulings checks that each request is let through, or refused for the one reason that is wanted.
-func expectRulings(t *testing.T, policy *admissionPolicy, rulings map[string]ruling) {
+// expectDecisions checks that each request is let through, or refused for the one reason that is wanted.
+func expectDecisions(t *testing.T, policy *admissionPolicy, decisions map[string]decision) {
 	t.Helper()
-	for name, test := range rulings {
+	for name, test := range decisions {
 		t.Run(name, func(t *testing.T) {
 			policy.t = t
 			got := policy.validate(test.review)

@@ -21,7 +21,7 @@ func TestPeersRenewTheirSessionAndNothingElse(t *testing.T) {
 		notBound  = "spec.boundObjectRef: "
 		tooLong   = "spec.expirationSeconds: "
 	)
-	expectRulings(t, validatingPolicy(t, "hanse-peer-tokens"), map[string]ruling{
+	expectDecisions(t, validatingPolicy(t, "hanse-peer-tokens"), map[string]decision{
 		"for as long as may be": {review: own(thirtyDays + bound)},
 		"for less":              {review: own("expirationSeconds: 600" + bound)},
 		"for a second longer":   {review: own("expirationSeconds: 2592001" + bound), want: tooLong},
@@ -58,7 +58,7 @@ func TestTheLifeOfSessionsCanBeSet(t *testing.T) {
 		return review{by: peer, of: "serviceaccounts/token", object: tokenRequest(t, "hanse-peer-turin", "hanse-peer",
 			spec+"\nboundObjectRef: {kind: Secret, apiVersion: v1, name: hanse-session}")}
 	}
-	expectRulings(t, policy, map[string]ruling{
+	expectDecisions(t, policy, map[string]decision{
 		"ten minutes":        {review: ask("expirationSeconds: 600")},
 		"more than that":     {review: ask("expirationSeconds: 601"), want: "spec.expirationSeconds: a peer's token may live for 10m at most"},
 		"the chart's thirty": {review: ask(thirtyDays), want: "spec.expirationSeconds: "},

@@ -74,7 +74,7 @@ type step struct {
 	late func(context.Context, error) error
 }
 
-func (c Cluster) do(ctx context.Context, s step, patience time.Duration) error {
+func (c Cluster) do(ctx context.Context, s step, timeout time.Duration) error {
 	if s.first != nil {
 		if err := s.first(ctx); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (c Cluster) do(ctx context.Context, s step, patience time.Duration) error {
 	if s.late == nil {
 		return c.waitGone(ctx, gone...)
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := c.waitGone(limited, gone...); err != nil {
 		return s.late(ctx, err)

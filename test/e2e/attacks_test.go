@@ -284,7 +284,7 @@ func (g *guest) refusedMapping(ctx context.Context, home string) error {
 	if err := g.Create(ctx, mapping); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

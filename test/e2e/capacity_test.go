@@ -143,7 +143,7 @@ func TestNoLoop(t *testing.T) {
 
 func (c *cluster) cordon(t *testing.T, node string, on bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	verb := map[bool]string{true: "cordon", false: "uncordon"}[on]
 	if _, err := c.Kubectl(ctx, verb, node); err != nil {

@@ -21,8 +21,8 @@ import (
 // root is the folder of the repository.
 const root = harness.Root
 
-// patience is how long a story waits for an effect before it fails. It is no measure of speed.
-const patience = 3 * time.Minute
+// waitTimeout is how long a story waits for an effect before it fails. It is no measure of speed.
+const waitTimeout = 3 * time.Minute
 
 // A cluster is one real Kubernetes cluster of the testbed, with what stories ask and expect of it.
 type cluster struct {
@@ -106,7 +106,7 @@ func eventuallyAfter(t *testing.T, what string, check func(ctx context.Context) 
 func lookUntil(ctx context.Context, t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	start := time.Now()
-	if err := harness.Until(ctx, patience, check); err != nil {
+	if err := harness.Until(ctx, waitTimeout, check); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 	if waited := time.Since(start); waited >= time.Second {
@@ -261,7 +261,7 @@ func (c *cluster) logSays(t *testing.T, ns, pod, want string) {
 
 func mustTestbed(t *testing.T, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	if _, err := harness.Testbed(ctx, args...); err != nil {
 		t.Fatal(err)

@@ -142,7 +142,7 @@ func (c *cluster) evictAfter(t *testing.T, seconds int) {
 			args = append(args, "--arg", flag)
 		}
 		mustTestbed(t, args...)
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 		defer cancel()
 		if err := installWith(ctx, c, values...); err != nil {
 			t.Fatal(err)

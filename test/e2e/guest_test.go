@@ -50,7 +50,7 @@ func (c *cluster) invite(t *testing.T, name string, more ...string) *trust.Invit
 // forget ends the relation with a peer that will not answer.
 func (c *cluster) forget(t *testing.T, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	if _, err := c.peer(ctx, name); client.IgnoreNotFound(err) == nil && err != nil {
 		return

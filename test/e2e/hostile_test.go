@@ -103,7 +103,7 @@ func TestPeerThatCannotBeReached(t *testing.T) {
 
 func (c *cluster) deleteAndWait(t *testing.T, object client.Object) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	if err := c.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 		t.Error(err)

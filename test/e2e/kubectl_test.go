@@ -138,7 +138,7 @@ func labelAndAnnotate(t *testing.T, ns string) {
 // forward runs kubectl port-forward while use is called with the URL at which the port is.
 func forward(t *testing.T, ns, pod string, port int, use func(url string)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd := kubectlCommand(ctx, "port-forward", "-n", ns, "pod/"+pod, fmt.Sprintf(":%d", port))
 	out, err := cmd.StdoutPipe()
@@ -348,7 +348,7 @@ func kubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 
 // followLogs reads lines that are written after kubectl began to follow.
 func followLogs(t *testing.T, ns string) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd := kubectlCommand(ctx, "logs", "-f", "--tail=1", "-n", ns, "talker")
 	out, err := cmd.StdoutPipe()
@@ -372,7 +372,7 @@ func followLogs(t *testing.T, ns string) {
 
 // terminal types into a shell in the remote container as a person does.
 func terminal(t *testing.T, ns string) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd := kubectlCommand(ctx, "exec", "-it", "-n", ns, "talker", "--", "/bin/sh")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 33, Cols: 99})

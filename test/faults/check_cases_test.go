@@ -259,20 +259,20 @@ func TestCheckState(t *testing.T) {
 		spoil func(*state)
 		want  []string
 	}{
-		"as it should be":                {func(*state) {}, nil},
-		"something of the load is amiss": {func(s *state) { s.unmet = []string{"pod ns/q does not exist"} }, []string{ruleLost}},
-		"not Ready":                      {func(s *state) { s.home[0].ready = false }, []string{ruleLost}},
-		"stuck in deletion":              {func(s *state) { s.home[0].leaving = true }, []string{ruleLost}},
-		"Ready, but nothing runs":        {func(s *state) { s.runs = s.runs[1:] }, []string{ruleLost}},
-		"two containers":                 {func(s *state) { s.runs = append(s.runs, alive("h", "z", 9)) }, []string{ruleLost}},
-		"no record and no remote pod":    {func(s *state) { s.records, s.remotes = s.records[1:], s.remotes[1:] }, []string{ruleLost}},
-		"no remote pod":                  {func(s *state) { s.remotes = s.remotes[1:] }, []string{ruleLost}},
-		"a remote pod without a record":  {func(s *state) { s.records = s.records[1:] }, []string{ruleLost, ruleOrphan}},
-		"a record without a home pod":    {func(s *state) { s.records = append(s.records, record{"bremen", "twin/q", "q"}) }, []string{ruleOrphan}},
-		"a record at the wrong provider": {func(s *state) { s.records = append(s.records, record{"bremen", "twin/p", "h"}) }, []string{ruleOrphan}},
-		"a container for nobody":         {func(s *state) { s.runs = append(s.runs, alive("gone", "z", 9)) }, []string{ruleOrphan}},
-		"a container after completion":   {func(s *state) { s.runs = append(s.runs, alive("d", "z", 9)) }, []string{ruleOrphan}},
-		"a twin of no namespace":         {func(s *state) { s.twins = append(s.twins, twin{"bremen", "twin-2", "passed"}) }, []string{ruleOrphan}},
+		"as it should be":                      {func(*state) {}, nil},
+		"the load is not as its users left it": {func(s *state) { s.unmet = []string{"pod ns/q does not exist"} }, []string{ruleLost}},
+		"not Ready":                            {func(s *state) { s.home[0].ready = false }, []string{ruleLost}},
+		"stuck in deletion":                    {func(s *state) { s.home[0].leaving = true }, []string{ruleLost}},
+		"Ready, but nothing runs":              {func(s *state) { s.runs = s.runs[1:] }, []string{ruleLost}},
+		"two containers":                       {func(s *state) { s.runs = append(s.runs, alive("h", "z", 9)) }, []string{ruleLost}},
+		"no record and no remote pod":          {func(s *state) { s.records, s.remotes = s.records[1:], s.remotes[1:] }, []string{ruleLost}},
+		"no remote pod":                        {func(s *state) { s.remotes = s.remotes[1:] }, []string{ruleLost}},
+		"a remote pod without a record":        {func(s *state) { s.records = s.records[1:] }, []string{ruleLost, ruleOrphan}},
+		"a record without a home pod":          {func(s *state) { s.records = append(s.records, record{"bremen", "twin/q", "q"}) }, []string{ruleOrphan}},
+		"a record at the wrong provider":       {func(s *state) { s.records = append(s.records, record{"bremen", "twin/p", "h"}) }, []string{ruleOrphan}},
+		"a container for nobody":               {func(s *state) { s.runs = append(s.runs, alive("gone", "z", 9)) }, []string{ruleOrphan}},
+		"a container after completion":         {func(s *state) { s.runs = append(s.runs, alive("d", "z", 9)) }, []string{ruleOrphan}},
+		"a twin of no namespace":               {func(s *state) { s.twins = append(s.twins, twin{"bremen", "twin-2", "passed"}) }, []string{ruleOrphan}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fine()

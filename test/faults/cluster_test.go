@@ -48,5 +48,5 @@ func (c *cluster) history() ([]version, error) {
 
 // again calls do until it succeeds: most of what fails here fails because something was broken on purpose.
 func again(ctx context.Context, do func(ctx context.Context) error) error {
-	return harness.Until(ctx, patience, do)
+	return harness.Until(ctx, waitTimeout, do)
 }

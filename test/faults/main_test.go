@@ -26,8 +26,8 @@ var (
 	duration = flag.Duration("duration", 3*time.Minute, "how long things are broken")
 )
 
-// patience is how long things may take to be right again when nothing is broken any more. It is no measure of speed.
-const patience = 3 * time.Minute
+// waitTimeout is how long things may take to be right again when nothing is broken any more. It is no measure of speed.
+const waitTimeout = 3 * time.Minute
 
 func TestFaults(t *testing.T) {
 	if os.Getenv("HANSE_E2E") == "" {
@@ -114,7 +114,7 @@ func breakThings(t *testing.T, clusters map[string]*cluster, p plan, w *witness)
 		len(p.load), len(runs), completed, c.expired.Load(), c.wentOff.Load())
 }
 
-// whenRight waits until nothing is wrong, and returns what still is when patience ends.
+// whenRight waits until nothing is wrong, and returns what still is when waitTimeout ends.
 func whenRight(t *testing.T, when string, check func(state) []violation, look func(context.Context) (state, error)) []violation {
 	t.Helper()
 	var found []violation

@@ -96,7 +96,7 @@ func (s *state) observeProvider(ctx context.Context, c *cluster) error {
 
 // unmet says what of the load is not as its users left it.
 func unmet(ctx context.Context, clusters map[string]*cluster, p plan) ([]string, error) {
-	var amiss []string
+	var missing []string
 	left := remaining(p.load)
 	for _, name := range sortedKeys(left) {
 		why, err := unmetObject(ctx, clusters, left[name], p)
@@ -107,10 +107,10 @@ func unmet(ctx context.Context, clusters map[string]*cluster, p plan) ([]string,
 			why = err.Error()
 		}
 		if why != "" {
-			amiss = append(amiss, name+": "+why)
+			missing = append(missing, name+": "+why)
 		}
 	}
-	return amiss, nil
+	return missing, nil
 }
 
 func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, p plan) (string, error) {

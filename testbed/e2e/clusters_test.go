@@ -377,7 +377,7 @@ func TestE2ETestbedsCoexist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(2 * patience):
+	case <-time.After(2 * waitTimeout):
 		t.Fatal("the other testbed takes too long")
 	}
 	if one.slot() == other.slot() {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// patience bounds each wait for something to happen.
-const patience = 90 * time.Second
+// waitTimeout bounds each wait for something to happen.
+const waitTimeout = 90 * time.Second
 
 // bed is a testbed of a test's own.
 type bed struct {
@@ -57,7 +57,7 @@ func newBed(t *testing.T) *bed {
 
 // try runs the testbed and returns all that it said.
 func (b *bed) try(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*waitTimeout)
 	defer cancel()
 	return output(exec.CommandContext(ctx, filepath.Join(b.bin, "testbed"), append([]string{"--state", b.state}, args...)...))
 }
@@ -72,7 +72,7 @@ func (b *bed) run(args ...string) string {
 }
 
 func (b *bed) kubectlTry(cluster string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	kubeconfig := "--kubeconfig=" + filepath.Join(b.state, cluster, "kubeconfig")
 	return output(exec.CommandContext(ctx, filepath.Join(b.bin, "kubectl"), append([]string{kubeconfig}, args...)...))
@@ -123,7 +123,7 @@ func (b *bed) pid(cluster, component string) int {
 // eventually waits until there is no error.
 func (b *bed) eventually(what string, try func() error) {
 	b.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		err := try()
 		if err == nil {

@@ -38,7 +38,7 @@ type Request struct {
 	Headers map[string][]string `json:"headers"`
 }
 
-const patience = 2 * time.Second
+const timeout = 2 * time.Second
 
 func main() {
 	log.SetFlags(log.LstdFlags | log.LUTC)
@@ -54,7 +54,7 @@ func main() {
 }
 
 func serve(ctx context.Context, address string) error {
-	server := &http.Server{Addr: address, Handler: http.HandlerFunc(echo), ReadHeaderTimeout: patience}
+	server := &http.Server{Addr: address, Handler: http.HandlerFunc(echo), ReadHeaderTimeout: timeout}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
 	hostname, _ := os.Hostname()
@@ -65,7 +65,7 @@ func serve(ctx context.Context, address string) error {
 	case <-ctx.Done():
 	}
 	log.Print("echo ends")
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	if err := server.Shutdown(end); !errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/hanse-dev/hanse/testbed/internal/process"
 )
 
-// endPatience is how long a component that is stopped has before it is killed.
-const endPatience = 10 * time.Second
+// endTimeout is how long a component that is stopped has before it is killed.
+const endTimeout = 10 * time.Second
 
 // logTail is how many lines of a component's log are shown when it fails.
 const logTail = 20
@@ -57,7 +57,7 @@ func (c Cluster) start(ctx context.Context, part component.Component) (started b
 			return false, nil
 		}
 		c.say("%s has other settings than before, it is restarted", part.Name)
-		if err := record.End(ctx, endPatience); err != nil {
+		if err := record.End(ctx, endTimeout); err != nil {
 			return false, fmt.Errorf("stop %s: %w", part.Name, err)
 		}
 	}
@@ -90,7 +90,7 @@ func (c Cluster) Start(ctx context.Context, name string) error {
 
 // Stop asks the component of that name to end, and waits until it has.
 func (c Cluster) Stop(ctx context.Context, name string) error {
-	return c.end(name, func(record process.Record) error { return record.End(ctx, endPatience) })
+	return c.end(name, func(record process.Record) error { return record.End(ctx, endTimeout) })
 }
 
 // Kill kills the component of that name.

@@ -25,8 +25,8 @@ import (
 
 // How often to look whether something is ready, and for how long.
 const (
-	pace     = 100 * time.Millisecond
-	patience = 3 * time.Minute
+	pace        = 100 * time.Millisecond
+	waitTimeout = 3 * time.Minute
 )
 
 // Surroundings are what a cluster shares with the others of its testbed.
@@ -141,7 +141,7 @@ func (c Cluster) stopSurplus(ctx context.Context) error {
 			return err
 		}
 		c.say("%s is not wanted any more, it is stopped", strings.TrimSuffix(filepath.Base(file), ".json"))
-		if err := errors.Join(record.End(ctx, endPatience), os.Remove(file)); err != nil {
+		if err := errors.Join(record.End(ctx, endTimeout), os.Remove(file)); err != nil {
 			return err
 		}
 	}
@@ -193,7 +193,7 @@ func (c Cluster) Load(ctx context.Context, archive string) error {
 
 // await waits for a condition that depends on components, and gives up as soon as one of them ends.
 func (c Cluster) await(ctx context.Context, what string, names []string, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	var parts []component.Component
 	for _, name := range names {

@@ -115,7 +115,7 @@ func withDescendants(processes map[int]stat, found map[int]bool) {
 
 // Clear kills every process in the place, again and again until there is none.
 func (p Place) Clear(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	var left []int
 	err := wait.Until(ctx, pace, func() (bool, error) {

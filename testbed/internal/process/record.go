@@ -97,12 +97,12 @@ func (r Record) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// End asks the process to end, waits, and kills it if it takes longer than patience.
-func (r Record) End(ctx context.Context, patience time.Duration) error {
+// End asks the process to end, waits, and kills it if it takes longer than the grace period.
+func (r Record) End(ctx context.Context, grace time.Duration) error {
 	if err := r.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	gentle, cancel := context.WithTimeout(ctx, patience)
+	gentle, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	if r.gone(gentle) == nil {
 		return nil
@@ -115,7 +115,7 @@ func (r Record) Kill(ctx context.Context) error {
 	if err := r.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	return r.gone(ctx)
 }
@@ -126,6 +126,6 @@ func (r Record) gone(ctx context.Context) error {
 
 // How often to look whether a process is gone, and how long a killed one may take.
 const (
-	pace         = 20 * time.Millisecond
-	killPatience = 15 * time.Second
+	pace        = 20 * time.Millisecond
+	killTimeout = 15 * time.Second
 )

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// patience is how long a cancelled command has to end by itself.
-const patience = 2 * time.Second
+// waitDelay is how long a cancelled command has to end by itself.
+const waitDelay = 2 * time.Second
 
 // Output runs a command and returns what it printed. An error carries what the command said about it.
 func Output(ctx context.Context, name string, args ...string) ([]byte, error) {
@@ -29,7 +29,7 @@ func WithInput(ctx context.Context, input io.Reader, name string, args ...string
 	var stdout, stderr bytes.Buffer
 	command := exec.CommandContext(ctx, name, args...) //nolint:gosec // running commands is what this package is for
 	command.Stdin, command.Stdout, command.Stderr = input, &stdout, &stderr
-	command.WaitDelay = patience
+	command.WaitDelay = waitDelay
 	if err := command.Run(); err != nil {
 		said := strings.TrimSpace(stderr.String())
 		if said == "" {

@@ -102,8 +102,8 @@ func handOn(dir string) error {
 
 // How often to try to remove a control group, and for how long: one whose last process was killed is busy for a moment.
 const (
-	pace     = 20 * time.Millisecond
-	patience = 10 * time.Second
+	pace        = 20 * time.Millisecond
+	waitTimeout = 10 * time.Second
 )
 
 // removeCgroups removes a group and all below it.
@@ -112,7 +112,7 @@ func removeCgroups(ctx context.Context, group string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	return wait.Success(ctx, pace, func(context.Context) error {
 		var errs []error
