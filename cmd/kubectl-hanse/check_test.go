@@ -326,11 +326,16 @@ func TestNodesAreChecked(t *testing.T) {
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
 		}
 	}
-	s := seen(t, []part{partNodes, partDaemonSets}, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "Unknown", "10.0.2.0/24"),
+	refusing, refusesNoMore := node("hanse-d", "True", "10.0.4.0/24"), node("hanse-e", "True", "10.0.5.0/24")
+	for refuses, n := range map[corev1.ConditionStatus]*corev1.Node{"True": refusing, "False": refusesNoMore} {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeRefusesPods, Status: refuses, Message: "Why"})
+	}
+	s := seen(t, []part{partNodes, partDaemonSets}, refusing, refusesNoMore, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "Unknown", "10.0.2.0/24"),
 		node("hanse-c", "True", "10.0.3.0/24", corev1.Taint{Key: v1alpha1.TaintWithdrawn, Effect: corev1.TaintEffectNoSchedule}))
 	findings := slices.Concat(each(s.nodes.Items, s.checkNode), s.checkDaemonSets(subject{name: "DaemonSets"}), s.checkRanges(subject{name: "ranges"}))
 	for name, want := range map[string]state{
-		"Node hanse-a": stateOK, "Node hanse-b": stateFailed, "Node hanse-c": stateWarning, "DaemonSets": stateOK, "ranges": stateOK,
+		"Node hanse-a": stateOK, "Node hanse-b": stateFailed, "Node hanse-c": stateWarning, "Node hanse-d": stateWarning,
+		"Node hanse-e": stateOK, "DaemonSets": stateOK, "ranges": stateOK,
 	} {
 		if got := stateOf(findings, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)

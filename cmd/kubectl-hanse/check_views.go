@@ -188,6 +188,8 @@ func (s *snapshot) checkNode(node *corev1.Node) []finding {
 	switch {
 	case !isVirtualNode(node):
 		return nil
+	case closed == nil && refusal(node) != "":
+		return about.warning(refusal(node), "kubectl hanse explain pod NAME says what helps")
 	case closed == nil:
 		return about.ok("ready")
 	case !isNodeReady(node):
@@ -195,6 +197,17 @@ func (s *snapshot) checkNode(node *corev1.Node) []finding {
 	default:
 		return about.warning("it takes no new pods: "+closed.Message, closed.Fix)
 	}
+}
+
+// refusal is what the node says of pods that its peer refuses, if there are any.
+func refusal(node *corev1.Node) string {
+	says := find(node.Status.Conditions, func(c *corev1.NodeCondition) bool {
+		return c.Type == v1alpha1.NodeRefusesPods && c.Status == corev1.ConditionTrue
+	})
+	if says == nil {
+		return ""
+	}
+	return says.Message
 }
 
 // checkServices looks for those that reach only some of their pods, or none, because no network leads to the others.

@@ -126,7 +126,8 @@ func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags
 }
 
 func doInstall(ctx context.Context, command *cobra.Command, c *connection, options install.Options, flags *installFlags) error {
-	cluster, err := c.cluster(command), error(nil)
+	cluster := c.cluster(command)
+	var err error
 	if !flags.reset {
 		options.Values, err = valuesWith(ctx, cluster, options.Namespace, flags)
 	}

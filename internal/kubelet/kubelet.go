@@ -37,6 +37,9 @@ const (
 	leaseWorkers = 8
 )
 
+// podsDelay is for more pods of a virtual node to go or to be refused: each look at the node goes through all of them.
+const podsDelay = time.Second
+
 // How soon something that failed is tried again: at first, and at last.
 const (
 	firstRetry = 100 * time.Millisecond
@@ -94,7 +97,7 @@ func (c *nodeController) setupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Peer{}).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(goes())).
+		Watches(&corev1.Pod{}, later(podsDelay, peerOfPod), builder.WithPredicates(goes())).
 		WatchesRawSource(peers.LinkChanges(c.links, enqueuePeer)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers, RateLimiter: backOff[reconcile.Request](lastRetry)}).
 		Complete(c)
@@ -197,6 +200,26 @@ func peerOfPod(_ context.Context, object client.Object) []reconcile.Request {
 		return nil
 	}
 	return toPeer(peerOf(pod.Spec.NodeName))
+}
+
+// later asks for looks after a while: one for all that happens meanwhile.
+func later(delay time.Duration, of func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+	add := func(ctx context.Context, object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		for _, request := range of(ctx, object) {
+			queue.AddAfter(request, delay)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, ev.Object, queue)
+		},
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, ev.ObjectNew, queue)
+		},
+		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, ev.Object, queue)
+		},
+	}
 }
 
 // when passes on creations and deletions, if they are asked for, and those changes that the function says.

@@ -120,8 +120,8 @@ func failedBefore(pods []corev1.Pod, home *corev1.Pod, now time.Time) int {
 	return count
 }
 
-// sentence has a pod that its provider gives up wait in its new status, or fail.
-func (c *podController) sentence(
+// holdOrFail has a pod that its provider gives up wait in its new status, or fail.
+func (c *podController) holdOrFail(
 	ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod, status *corev1.PodStatus,
 ) (judgement, time.Duration, error) {
 	reason, message, is := offload.GivenUp(shadow)
@@ -153,13 +153,16 @@ func (c *podController) ask(ctx context.Context, shadow *v1alpha1.ShadowPod, lin
 	return c.deleteShadow(ctx, shadow, link)
 }
 
+// waitsRefused says whether the pod waits at a node whose peer refuses it.
+func waitsRefused(pod *corev1.Pod) bool { return !terminal(pod) && isRefused(&pod.Status) }
+
 // refusesPods is a condition of a virtual node: whether its peer refuses pods that are bound to it, and why the one that waits
 // longest. A node on which none ever waited has no such condition.
 func refusesPods(pods []corev1.Pod, node *corev1.Node) *corev1.NodeCondition {
 	var first *corev1.Pod
 	for i := range pods {
 		pod := &pods[i]
-		if terminal(pod) || !isRefused(&pod.Status) {
+		if !waitsRefused(pod) {
 			continue
 		}
 		if first == nil || pod.CreationTimestamp.Before(&first.CreationTimestamp) ||
@@ -193,5 +196,5 @@ func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.Nod
 
 // turnsRefused passes on that a pod is refused, or not any more.
 func turnsRefused(before, after *corev1.Pod) bool {
-	return (isRefused(&before.Status) && !terminal(before)) != (isRefused(&after.Status) && !terminal(after))
+	return waitsRefused(before) != waitsRefused(after)
 }

@@ -42,7 +42,7 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	now := metav1.NewTime(began.Truncate(time.Second))
 	news := showHints(&status, shadow, now)
 	withoutToken := showToken(&status, home, shadow, now)
-	verdict, again, err := c.sentence(ctx, home, shadow, &status)
+	verdict, again, err := c.holdOrFail(ctx, home, shadow, &status)
 	if err != nil {
 		return told{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,14 +32,18 @@ type serviceController struct {
 	told sync.Map
 }
 
-// serviceWorkers is how many Services are looked at in parallel. It is our own cache that answers.
-const serviceWorkers = 2
+const (
+	// serviceWorkers is how many Services are looked at in parallel. It is our own cache that answers.
+	serviceWorkers = 2
+	// serviceDelay is for the other pods of a Service to be bound: each look goes through all of them.
+	serviceDelay = 2 * time.Second
+)
 
 func (c *serviceController) setupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("service").
 		For(&corev1.Service{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.ofPod), builder.WithPredicates(binds())).
+		Watches(&corev1.Pod{}, later(serviceDelay, c.ofPod), builder.WithPredicates(binds())).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(c.ofAll), builder.WithPredicates(connects())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: serviceWorkers, RateLimiter: backOff[reconcile.Request](lastRetry)}).
 		Complete(c)

@@ -32,15 +32,21 @@ type waiting struct {
 
 // Reconcile looks at the waiting pods of one namespace, at most once in an interval.
 func (c *waiting) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	pods, err := c.podsOf(ctx, request.Name)
-	if err != nil || len(pods) == 0 {
-		delete(c.pace, request)
-		return reconcile.Result{}, err
-	}
 	if wait := c.pace.wait(request, c.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	release, err := c.rule(ctx, request.Name)
+	pods, err := c.podsOf(ctx, request.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	offloading, err := find(ctx, c.Client, offloadingIn(request.Name).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	if err != nil || len(pods) == 0 {
+		if offloading == nil {
+			delete(c.pace, request)
+		}
+		return reconcile.Result{}, err
+	}
+	release, err := c.rule(ctx, offloading)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -80,11 +86,7 @@ func (c *waiting) podsOf(ctx context.Context, namespace string) ([]*corev1.Pod, 
 type releaseRule func(pod *corev1.Pod) (*corev1.Pod, bool)
 
 // rule is that of the namespace. Where nothing is offloaded any more, pods need not leave.
-func (c *waiting) rule(ctx context.Context, namespace string) (releaseRule, error) {
-	offloading, err := find(ctx, c.Client, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
-	if err != nil {
-		return nil, err
-	}
+func (c *waiting) rule(ctx context.Context, offloading *v1alpha1.NamespaceOffloading) (releaseRule, error) {
 	if offloading == nil || !offloading.DeletionTimestamp.IsZero() {
 		return func(pod *corev1.Pod) (*corev1.Pod, bool) { return offload.Ungated(pod), offload.Gated(pod) }, nil
 	}

@@ -224,3 +224,24 @@ func TestWhichEventsOfPodsAreLookedAt(t *testing.T) {
 		}
 	}
 }
+
+// Each pod that waits has its namespace looked at, and each look reads all pods of the namespace.
+func TestPodsOfANamespaceAreReadOncePerInterval(t *testing.T) {
+	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
+	lists := 0
+	w.cluster.OnRead(func(read testkit.Read) error {
+		if read.Kind == "PodList" {
+			lists++
+		}
+		return nil
+	})
+	for looks := 1; looks <= 2; looks++ {
+		for range 100 {
+			w.mustReconcile(w.controller.waiting, reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
+		}
+		if lists != looks {
+			t.Errorf("in %d intervals: read %d times", looks, lists)
+		}
+		w.clock.Step(interval)
+	}
+}
