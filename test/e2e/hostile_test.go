@@ -22,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -33,14 +34,15 @@ func TestBrokenPeerStopsNobody(t *testing.T) {
 	playPeer(t, rostock)
 	lubeck.consumeFromRostock(t, &clientcmdapi.Cluster{Server: rostock.Config.Host, CertificateAuthorityData: rostock.Config.CAData})
 
+	// None has the reason of the one before it, whose answer is there until the next comes.
 	rostock.advertise(t, func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "-4" })
-	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
-	rostock.advertise(t, func(spec map[string]any) { delete(spec["availability"].(map[string]any), "memory") })
 	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
 	rostock.advertise(t, func(spec map[string]any) { spec["clusterID"] = "hamburg" })
 	expectRefused(t, v1alpha1.ReasonClusterIDMismatch)
 	rostock.advertise(t, func(spec map[string]any) { shiftTimes(spec, -time.Hour) })
 	expectRefused(t, v1alpha1.ReasonClockSkew, v1alpha1.ReasonExpired)
+	rostock.advertise(t, func(spec map[string]any) { delete(spec["availability"].(map[string]any), "memory") })
+	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
 	rostock.advertise(t, func(spec map[string]any) { shiftTimes(spec, time.Hour) })
 	expectRefused(t, v1alpha1.ReasonClockSkew)
 
@@ -232,10 +234,11 @@ func (c *cluster) advertise(t *testing.T, spoil func(spec map[string]any)) {
 	ad.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Advertisement"))
 	ad.SetNamespace(v1alpha1.TenantNamespace("lubeck"))
 	ad.SetName("rostock")
-	if err := c.Delete(t.Context(), ad.DeepCopy()); client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
-	}
-	if err := c.Create(t.Context(), ad); err != nil {
+	// It is never withdrawn, not even for a moment: a node without pods would go.
+	if _, err := controllerutil.CreateOrUpdate(t.Context(), c, ad, func() error {
+		ad.Object["spec"] = spec
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
