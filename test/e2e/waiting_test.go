@@ -67,7 +67,8 @@ func TestPodWaitsForRoom(t *testing.T) {
 		return pod
 	}
 	largest := lubeck.largestPod(ctx, t, ns, "hanse-hamburg")
-	filler := onHamburg("filler", fmt.Sprintf("%dm", largest.MilliValue()-250))
+	// It is rounded down by less than 100m.
+	filler := onHamburg("filler", fmt.Sprintf("%dm", largest.MilliValue()-150))
 	lubeck.create(t, filler)
 	lubeck.awaitRunning(t, filler)
 	eventually(t, "hamburg says that it is full", func(ctx context.Context) error {
