@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +40,9 @@ const (
 	eventWriters     = 2
 )
 
+// eventTries are for an API server that is away for half a minute.
+var eventTries = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 8}
+
 // reporters say whose name the event at home has: for its users the virtual node's kubelet is one like any other.
 var reporters = map[string]string{v1alpha1.SourceKubelet: "kubelet", v1alpha1.SourceHanse: "hanse-kubelet"}
 
@@ -47,6 +53,7 @@ type podTeller struct {
 	clock  clock.PassiveClock
 	links  *peers.Links
 	queue  chan telling
+	tries  wait.Backoff
 
 	mu   sync.Mutex
 	pods map[request]*toldPod
@@ -67,7 +74,8 @@ type telling struct {
 
 func newPodTeller(c client.Client, clk clock.PassiveClock, links *peers.Links) *podTeller {
 	return &podTeller{
-		client: c, clock: clk, links: links, queue: make(chan telling, mostEventsQueued), pods: map[request]*toldPod{},
+		client: c, clock: clk, links: links, queue: make(chan telling, mostEventsQueued), tries: eventTries,
+		pods: map[request]*toldPod{},
 	}
 }
 
@@ -161,26 +169,47 @@ func (t *podTeller) Start(ctx context.Context) error {
 	return nil
 }
 
-// write writes one event. One that is lost is no reason to hold up the next.
+// write writes one event, and tries again for a while as long as the API server does not say that it never will: nobody tells
+// the event again.
 func (t *podTeller) write(ctx context.Context, next telling) {
 	var err error
-	if next.repeated {
-		err = t.repeat(ctx, next.event)
-		if apierrors.IsNotFound(err) { // events live for an hour
-			err = t.client.Create(ctx, next.event.DeepCopy())
-		}
-	} else {
-		err = t.client.Create(ctx, next.event.DeepCopy())
-		if apierrors.IsAlreadyExists(err) {
-			err = t.repeat(ctx, next.event)
-		}
-	}
+	_ = wait.ExponentialBackoffWithContext(ctx, t.tries, func(ctx context.Context) (bool, error) {
+		err = t.put(ctx, next)
+		return err == nil || isFinal(err), nil
+	})
 	if err != nil {
 		eventsDropped.WithLabelValues("error").Inc()
 		ctrl.LoggerFrom(ctx).V(1).Info("Cannot write an event", "Pod", next.event.Regarding.Name, "cause", err.Error())
 		return
 	}
 	eventsWritten.Inc()
+}
+
+// isFinal says whether the API server has answered, and will not answer otherwise soon. One that has just started knows
+// nobody's rights.
+func isFinal(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	code := answer.Status().Code
+	return code < http.StatusInternalServerError && code != http.StatusTooManyRequests &&
+		(code != http.StatusForbidden || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause))
+}
+
+func (t *podTeller) put(ctx context.Context, next telling) error {
+	if next.repeated {
+		err := t.repeat(ctx, next.event)
+		if apierrors.IsNotFound(err) { // events live for an hour
+			err = t.client.Create(ctx, next.event.DeepCopy())
+		}
+		return err
+	}
+	err := t.client.Create(ctx, next.event.DeepCopy())
+	if apierrors.IsAlreadyExists(err) {
+		err = t.repeat(ctx, next.event)
+	}
+	return err
 }
 
 // repeat says how often the event happened, which is all that may change of it.

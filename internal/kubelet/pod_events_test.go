@@ -1,7 +1,9 @@
 package kubelet
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,6 +57,42 @@ func (w *world) eventsAtHome() []eventsv1.Event {
 		w.Fatal(err)
 	}
 	return list.Items
+}
+
+// Nobody tells an event twice: it must outlive that the API server of home is away, or has just started and knows no rights.
+func TestEventsWaitForTheAPIServerOfHome(t *testing.T) {
+	forbidden := apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New("not yet"))
+	ending := apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New("the namespace ends"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, c := range map[string]struct {
+		failures []error
+		tries    int
+		written  int
+	}{
+		"it answers":       {nil, 1, 1},
+		"it does not yet":  {[]error{errors.New("connection refused"), forbidden, apierrors.NewInternalError(errors.New("etcd"))}, 4, 1},
+		"it refuses":       {[]error{apierrors.NewBadRequest("no")}, 1, 0},
+		"namespace ending": {[]error{ending}, 1, 0},
+		"it never answers": {slices.Repeat([]error{errors.New("connection refused")}, 100), eventTries.Steps, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, shadow := eventfulWorld(t)
+			tries := 0
+			w.Home.Before(func(write testkit.Write) error {
+				if write.Kind != "Event" {
+					return nil
+				}
+				if tries++; tries <= len(c.failures) {
+					return c.failures[tries-1]
+				}
+				return nil
+			})
+			w.tells(shadow, w.warned("Unhealthy", "Readiness probe failed", 1))
+			if got := len(w.eventsAtHome()); got != c.written || tries != c.tries {
+				t.Errorf("%d events after %d tries, want %d after %d", got, tries, c.written, c.tries)
+			}
+		})
+	}
 }
 
 func TestEventsOfTheRemotePodAreSeenAtHome(t *testing.T) {

@@ -59,6 +59,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		client: home, live: home, clock: w.Clock, events: w.Events, links: w.links, nodeIP: "192.0.2.7",
 		defaultToleration: 5 * time.Minute, teller: newPodTeller(home, w.Clock, w.links),
 	}
+	w.pods.teller.tries.Duration = time.Microsecond
 	w.evictor = newEvictor(home, home, w.Clock, w.Events, w.pods)
 	return w
 }

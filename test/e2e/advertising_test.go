@@ -139,9 +139,13 @@ func TestHelloExpiry(t *testing.T) {
 	if after := hamburg.mustRemotePod(t, pod); after.UID != before.UID {
 		t.Error("the pod at hamburg is another one")
 	}
-	if table, err := lubeck.table(ctx); err != nil || table["hamburg"]["ANSWER"] != "Accepted" || table["bremen"]["ANSWER"] != "Accepted" {
-		t.Errorf("the table does not have both again: %v (%v)", table, err)
-	}
+	eventually(t, "the table has both again", func(ctx context.Context) error {
+		table, err := lubeck.table(ctx)
+		if err == nil && (table["hamburg"]["ANSWER"] != "Accepted" || table["bremen"]["ANSWER"] != "Accepted") {
+			err = fmt.Errorf("it has %v", table)
+		}
+		return err
+	})
 	lubeck.expectPodsAt(t, []*cluster{hamburg, bremen})
 }
 
