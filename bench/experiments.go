@@ -12,6 +12,7 @@ import (
 	"github.com/hanse-dev/hanse/bench/bursts"
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
+	"github.com/hanse-dev/hanse/bench/requests"
 	"github.com/hanse-dev/hanse/bench/scale"
 )
 
@@ -22,6 +23,8 @@ var experiments = []struct {
 }{
 	{[]string{"advertisements"}, (*options).advertisements},
 	{[]string{"bursts", floors}, (*options).measureBursts},
+	{[]string{"guards"}, (*options).measureGuards},
+	{[]string{"requests"}, (*options).measureRequests},
 	{[]string{"scale"}, (*options).measureScale},
 }
 
@@ -49,12 +52,32 @@ func (o *options) measure(ctx context.Context, into *report) error {
 func (o *options) measureBursts(ctx context.Context, into *report) error {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
-	result, err := bursts.Run(ctx, bursts.Config{
-		Bed: o.bed, Sizes: o.bursts, Rounds: o.rounds, Single: o.single, Floors: o.wants(floors), Say: say,
-		Clusters: o.clusters(o.bursts...),
-	})
+	result, err := bursts.Run(ctx, o.burstsConfig())
 	into.add(result.Tables()...)
 	return err
+}
+
+func (o *options) measureGuards(ctx context.Context, into *report) error {
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	result, err := bursts.Guards(ctx, o.burstsConfig())
+	into.add(result.Tables()...)
+	return err
+}
+
+func (o *options) measureRequests(ctx context.Context, into *report) error {
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	result, err := requests.Run(ctx, requests.Config{Bed: o.bed, Count: slices.Max(o.bursts), Rounds: 5 * o.rounds, Say: say})
+	into.add(result.Tables()...)
+	return err
+}
+
+func (o *options) burstsConfig() bursts.Config {
+	return bursts.Config{
+		Bed: o.bed, Sizes: o.bursts, Rounds: o.rounds, Single: o.single, Floors: o.wants(floors), Say: say,
+		Clusters: o.clusters(o.bursts...),
+	}
 }
 
 func (o *options) measureScale(ctx context.Context, into *report) error {

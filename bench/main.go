@@ -50,7 +50,7 @@ func parse() options {
 	flag.StringVar(&o.bed.Bin, "bin", "bin", "folder of programs")
 	flag.StringVar(&o.bed.State, "state", ".testbed/bench", "folder for the state of clusters")
 	flag.StringVar(&o.results, "results", "bench/results", "folder for the report; empty: standard output only")
-	flag.StringVar(&o.run, "run", "advertisements,bursts,scale", "what to measure, separated by commas: advertisements, scale, and bursts or floors (bursts without Hanse)")
+	flag.StringVar(&o.run, "run", "advertisements,bursts,scale", "what to measure, separated by commas: advertisements, scale, guards (bursts without one guard after the other), requests (what one write costs), and bursts or floors (bursts without Hanse)")
 	flag.Var(&o.ads, "advertisements", "how many advertisements at once, separated by commas")
 	flag.IntVar(&o.ones, "one-by-one", 50, "how many advertisements one after the other")
 	flag.Var(&o.bursts, "bursts", "how many pods at once, separated by commas")

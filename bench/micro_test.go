@@ -129,7 +129,7 @@ func BenchmarkInbound(b *testing.B) {
 	addresses := offload.AddressMap{From: netip.MustParsePrefix("10.244.0.0/16"), To: netip.MustParsePrefix("10.200.0.0/16")}
 	b.ReportAllocs()
 	for b.Loop() {
-		status, err := offload.Inbound(pod, record, addresses)
+		status, err := offload.Inbound(pod, record, addresses, remote.Status.StartTime.Time)
 		if err != nil || status.PodIP != "10.200.3.4" {
 			b.Fatalf("status %v, %v", status, err)
 		}

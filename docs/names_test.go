@@ -21,7 +21,7 @@ func TestReferenceNamesAll(t *testing.T) {
 		names        *regexp.Regexp // of the constants whose values the page must have
 	}{
 		{"conditions.go", "conditions.md", regexp.MustCompile(`^(Condition|Reason)`)},
-		{"labels.go", "labels.md", regexp.MustCompile(`^(Label|Annotation|Taint|Finalizer|Type|ClusterRole|Pod[A-Z])`)},
+		{"labels.go", "labels.md", regexp.MustCompile(`^(Label|Annotation|Taint|Finalizer|Type|ClusterRole|Gate|Pod[A-Z]|Node[A-Z])`)},
 	} {
 		page, err := os.ReadFile(filepath.Join("reference", test.page))
 		if err != nil {

@@ -20,11 +20,13 @@ trap finish EXIT
 "${testbed[@]}" up "${clusters[@]}" --workers 1 --audit \
 	--arg "apiserver:audit-policy-file=$PWD/test/faults/audit-policy.yaml" --arg apiserver:etcd-compaction-interval=20s
 "${testbed[@]}" load bin/hanse.tar "${clusters[@]}"
-# The image of all pods, under two names: a pod whose image changes gets another container.
+# The image of all pods, under two tags: a pod whose image changes gets another container. Providers rewrite its name.
 for tag in v1 v2; do
-	archive=bin/images/faults-$tag.tar
-	bin/scratch-image -o "$archive" -tag "hanse.dev/test/faults:$tag" -file "$(command -v busybox)=/bin/busybox" -entrypoint /bin/busybox
-	"${testbed[@]}" load "$archive" "${clusters[@]}"
+	for name in test mirror; do
+		archive=bin/images/faults-$name-$tag.tar
+		bin/scratch-image -o "$archive" -tag "hanse.dev/$name/faults:$tag" -file "$(command -v busybox)=/bin/busybox" -entrypoint /bin/busybox
+		"${testbed[@]}" load "$archive" "${clusters[@]}"
+	done
 done
 go test -c -trimpath -o bin/faults.test ./test/faults
 (cd test/faults && ../../bin/faults.test -test.v -test.timeout 30m -test.run '^TestFaults$' -seed "${SEED:-0}" -duration "${DURATION:-3m}")

@@ -168,9 +168,11 @@ const (
 	ReasonPodRefused = "PodRefused"
 	// ReasonPodInvalid means that the ShadowPod asks for something that the provider does not build.
 	ReasonPodInvalid = "PodInvalid"
+	// ReasonRefusedByProvider means that the provider says that it will not run the pod. The message has the reason.
+	ReasonRefusedByProvider = "RefusedByProvider"
 	// ReasonPodNameTaken means that a pod of that name exists and was not made for this ShadowPod.
 	ReasonPodNameTaken = "PodNameTaken"
-	// ReasonOffloadingBackOff means that the pod cannot be offloaded (yet); Hanse tries again.
+	// ReasonOffloadingBackOff means that the pod cannot be offloaded (yet). It goes on once what is missing is there.
 	ReasonOffloadingBackOff = "OffloadingBackOff"
 	// ReasonNoRoom means that the provider has no node with room for the pod.
 	ReasonNoRoom = "NoRoom"
@@ -182,6 +184,8 @@ const (
 	ReasonDisconnected = "PeerDisconnected"
 	// ReasonDebugForbidden means that the provider does not let this cluster add ephemeral containers.
 	ReasonDebugForbidden = "DebugForbidden"
+	// ReasonTokenLeftAtHome means that a pod runs at a provider without the token of its service account.
+	ReasonTokenLeftAtHome = "TokenLeftAtHome"
 	// ReasonTwinNameForbidden means that the provider does not let this cluster choose that name for its twin.
 	ReasonTwinNameForbidden = "TwinNameForbidden"
 	// ReasonOffloadingChanged means that the namespace's NamespaceOffloading does not let the pod run where it does.

@@ -67,7 +67,8 @@ const (
 	// spec.placement.exclude names.
 	AnnotationExclude = "hanse.dev/exclude"
 	// AnnotationReportEnd on a ShadowPod asks the provider to tell, while it deletes the pod, how its containers ended:
-	// somebody at home waits for it.
+	// somebody at home waits for it. The provider keeps the ShadowPod with the end until home takes this off, for 30 seconds
+	// at most.
 	AnnotationReportEnd = "hanse.dev/report-end"
 	// AnnotationTraceparent is the context of the trace that a ShadowPod's pod is part of, as W3C's trace context has it.
 	AnnotationTraceparent = "hanse.dev/traceparent"
@@ -88,10 +89,20 @@ const (
 	// when it is empty. It is not the cordon, so that an administrator's own cordon is neither undone nor taken for
 	// Hanse's; and it is no taint of TaintVirtualNode, since offloaded pods tolerate all of those.
 	TaintWithdrawn = "hanse.dev/withdrawn"
+	// TaintFull is the key of the taint on a virtual node that has less room for one pod than it offers in all. Its value is
+	// the name of the Peer. Pods that fit tolerate it: from the start, or as soon as they do.
+	TaintFull = "hanse.dev/full"
 
-	// FinalizerShadowPod holds a ShadowPod until the pod that it keeps is gone. The provider's API server puts it on
-	// and only the provider's manager takes it off.
+	// GateNoClusterFits is the scheduling gate that admission puts on a pod that must leave this cluster while no other
+	// takes it. The manager takes it off when one does, or when the pod need not leave any more.
+	GateNoClusterFits = "hanse.dev/no-cluster-fits"
+
+	// FinalizerShadowPod holds a ShadowPod until the pod that it keeps is gone, and until home knows how that ended where home
+	// asked for it (AnnotationReportEnd). The provider's API server puts it on and only the provider's manager takes it off.
 	FinalizerShadowPod = "hanse.dev/shadow-pod"
+	// FinalizerRemotePod holds a remote pod that may run to its end until that end is in the status of its ShadowPod: a
+	// completed pod that went unseen would run again. The provider's manager puts it on and takes it off.
+	FinalizerRemotePod = "hanse.dev/remote-pod"
 	// FinalizerNamespaceMapping holds a NamespaceMapping until its twin namespace is gone.
 	FinalizerNamespaceMapping = "hanse.dev/namespace-mapping"
 	// FinalizerPeer holds a Peer until what was made for it in this cluster is gone.
@@ -107,6 +118,8 @@ const (
 	AnnotationPeerLabels = "hanse.dev/peer-labels"
 	// AnnotationHomeRevision carries, on a ShadowPod, the revision of the home pod that was sent.
 	AnnotationHomeRevision = "hanse.dev/home-revision"
+	// AnnotationAsked carries, on a remote pod, fingerprints of what home asked for when the pod was made or changed last.
+	AnnotationAsked = "hanse.dev/asked"
 	// AnnotationHomePod carries the name of the home pod, on what runs it in a cluster without Hanse.
 	AnnotationHomePod = "hanse.dev/home-pod"
 	// AnnotationDeletionGrace carries the grace period, in seconds, with which such a pod is deleted.
@@ -140,13 +153,18 @@ const (
 
 // Types of conditions on home pods that say what a provider does not do for them. A pod has them only while they are False.
 const (
-	// PodPlaced is False while the provider finds no room for the pod.
+	// PodPlaced is False while the provider finds no room for the pod, or refuses to run it.
 	PodPlaced = "hanse.dev/placed"
 	// PodUpdated is False while a change of the pod does not reach the provider.
 	PodUpdated = "hanse.dev/updated"
 	// PodDebug is False while an ephemeral container of the pod cannot run at the provider.
 	PodDebug = "hanse.dev/debug"
+	// PodToken is False while the pod runs without the token of its service account.
+	PodToken = "hanse.dev/token" //nolint:gosec // the type of a condition
 )
+
+// NodeRefusesPods is a condition of virtual nodes: True while a pod waits there that the peer refuses to run.
+const NodeRefusesPods = "hanse.dev/refuses-pods"
 
 // Values of AnnotationDecision.
 const (

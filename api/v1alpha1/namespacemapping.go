@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -63,6 +64,13 @@ type NamespaceMapping struct {
 	// status is the provider's answer.
 	// +optional
 	Status NamespaceMappingStatus `json:"status,omitempty"`
+}
+
+// TwinEnds says whether the provider is deleting the twin.
+func (m *NamespaceMapping) TwinEnds() bool {
+	ready := meta.FindStatusCondition(m.Status.Conditions, ConditionReady)
+	return !m.DeletionTimestamp.IsZero() ||
+		ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == ReasonNamespaceTerminating
 }
 
 // NamespaceMappingList is a list of namespace mappings.

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -337,6 +338,13 @@ type ClusterSelectorRequirement struct {
 	Values []LabelValue `json:"values,omitempty"`
 }
 
+// States of a ClusterOffloading. Refused does not change by waiting.
+const (
+	ClusterReady   = "Ready"
+	ClusterPending = "Pending"
+	ClusterRefused = "Refused"
+)
+
 // ClusterOffloading says how the offloading of a namespace to one peer stands.
 type ClusterOffloading struct {
 	// peer is the name of the Peer.
@@ -413,6 +421,16 @@ type PlacementStatus struct {
 	Admission *PodAdmission `json:"admission,omitempty"`
 }
 
+// Allows reports whether new pods may go to the node that this was decided about.
+func (s *PlacementStatus) Allows(node NodePlacement) bool {
+	return node.Excluded == "" && (!s.Strict || slices.Contains(s.Only, node.Name))
+}
+
+// AllowsAny reports whether there is a node that new pods may go to.
+func (s *PlacementStatus) AllowsAny() bool {
+	return len(s.Only) > 0 || !s.Strict && slices.ContainsFunc(s.Nodes, s.Allows)
+}
+
 // PodAdmission is what admission adds to new pods.
 type PodAdmission struct {
 	// required are the terms of the required node affinity: a node must meet one of them. If there are none, all nodes do.
@@ -438,6 +456,11 @@ type PodAdmission struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=101
 	PreferredByLatency []WeightedNodeTerm `json:"preferredByLatency,omitempty"`
+
+	// gated says that no cluster takes pods now. Those that must leave this cluster wait behind the scheduling gate
+	// hanse.dev/no-cluster-fits, which the manager takes off as soon as a cluster takes them.
+	// +optional
+	Gated bool `json:"gated,omitempty"`
 
 	// tolerations let the pods go to virtual nodes.
 	// +optional
@@ -523,8 +546,8 @@ type NodePlacement struct {
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight,omitempty"`
 
-	// largestPod is the largest pod that the provider can place now. Larger ones may not run there. Resources that it does
-	// not name are no limit.
+	// largestPod is the largest pod that the provider can place now, rounded down. Larger ones do not tolerate the taint
+	// hanse.dev/full of the node until they fit. Resources that it does not name are no limit.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	LargestPod corev1.ResourceList `json:"largestPod,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -337,6 +338,11 @@ type Peer struct {
 	// status says how the relation with the peer stands.
 	// +optional
 	Status PeerStatus `json:"status,omitempty"`
+}
+
+// Connected says whether a network connects the pods of the two clusters. Only then can a Service at home reach pods there.
+func (p *Peer) Connected() bool {
+	return meta.IsStatusConditionTrue(p.Status.Conditions, ConditionConnected)
 }
 
 // HasRole reports whether the peer has the role.

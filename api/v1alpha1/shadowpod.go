@@ -13,15 +13,17 @@ const MaxShadowPodBytes = 256 << 10
 // MaxPath is how many clusters a pod may have come through when a provider is asked to run it.
 const MaxPath = 4
 
+// MaxPodEvents is how many events of its pod a ShadowPod tells of.
+const MaxPodEvents = 10
+
 // ShadowPodSpec says which pod a provider must keep running.
 type ShadowPodSpec struct {
-	// homeUID is the UID of the consumer's pod that this one runs for. It cannot change: another pod is another
+	// homeUID is the UID of the consumer's pod that this one runs for. A peer cannot change it: another pod is another
 	// ShadowPod.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="homeUID is immutable: another pod needs another ShadowPod"
 	HomeUID types.UID `json:"homeUID"`
 
 	// pod is the pod to run, as a pod template (metadata with labels and annotations, and spec). The provider reads
@@ -87,12 +89,79 @@ type ShadowPodStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Recreations int32 `json:"recreations,omitempty"`
 
-	// restarts are the restarts of each container, by its name, of earlier pods of this record. The home pod shows
-	// them and the running pod's own added up, so that its counts never go back.
+	// recreationsInARow counts how often in a row the pod was made again after it had not run for long. It says how long
+	// the provider waits before it makes the next, and when it gives up.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RecreationsInARow int32 `json:"recreationsInARow,omitempty"`
+
+	// restarts are the restarts of each container, by its name, of earlier pods of this record; that it began again in
+	// the next pod is one of them. The home pod shows them and the running pod's own added up, so that its counts never
+	// go back.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=250
 	Restarts map[string]int32 `json:"restarts,omitempty"`
+
+	// events are what happened to the pod, as far as the provider shows it: the latest of each kind.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Events []PodEvent `json:"events,omitempty"`
 }
+
+// Sources of events.
+const (
+	// SourceKubelet is the kubelet that runs the pod.
+	SourceKubelet = "Kubelet"
+	// SourceHanse is the provider's Hanse.
+	SourceHanse = "Hanse"
+)
+
+// PodEvent is something that happened to a pod once or several times.
+type PodEvent struct {
+	// type is Normal or Warning.
+	// +required
+	// +kubebuilder:validation:Enum=Normal;Warning
+	Type string `json:"type"`
+
+	// reason is the kind of event, in one word.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z]+$`
+	Reason string `json:"reason"`
+
+	// container is the name of the container that the event is about. By default it is about the whole pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Container string `json:"container,omitempty"`
+
+	// message says what happened, without names and addresses of the provider's nodes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+
+	// source says who saw it. It names no node.
+	// +required
+	// +kubebuilder:validation:Enum=Kubelet;Hanse
+	Source string `json:"source"`
+
+	// count is about how often it happened.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Count int32 `json:"count"`
+
+	// first is when it happened first, by the provider's clock.
+	// +required
+	First metav1.Time `json:"first"`
+
+	// last is when it happened last, by the provider's clock.
+	// +required
+	Last metav1.Time `json:"last"`
+}
+
+// Its spec has one writer, and so has its status. So each is one field to the API server, which then has no list of their
+// fields to work out and to store with each write; and no rule in CEL looks at them, as it would at each write of the status.
+// What a peer may not change is in the policy hanse-guard-objects.
 
 // ShadowPod keeps one pod running at a provider until its home deletes it. It has the name of the pod, and is the only
 // window through which the consumer sees it.
@@ -111,9 +180,11 @@ type ShadowPod struct {
 
 	// spec is the pod to keep, by the consumer.
 	// +required
+	// +structType=atomic
 	Spec ShadowPodSpec `json:"spec"`
 	// status is what the provider tells of the pod.
 	// +optional
+	// +structType=atomic
 	Status ShadowPodStatus `json:"status,omitempty"`
 }
 

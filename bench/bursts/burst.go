@@ -43,15 +43,20 @@ type side struct {
 func (w *world) sides() []side {
 	sides := []side{
 		{w.Provider, Plain, func(*corev1.PodSpec) {}},
-		{w.Consumer, Null, func(spec *corev1.PodSpec) {
-			spec.NodeSelector = map[string]string{"type": Null}
-			spec.Tolerations = []corev1.Toleration{{Key: Null, Operator: corev1.TolerationOpExists}}
-		}},
+		{w.Consumer, Null, toNull(Null)},
 	}
 	if w.Floors {
 		return sides
 	}
 	return append(sides, side{w.Consumer, Offloaded, func(*corev1.PodSpec) {}})
+}
+
+// toNull has pods run on the node of a null offloader.
+func toNull(node string) func(*corev1.PodSpec) {
+	return func(spec *corev1.PodSpec) {
+		spec.NodeSelector = map[string]string{"type": node}
+		spec.Tolerations = []corev1.Toleration{{Key: node, Operator: corev1.TolerationOpExists}}
+	}
 }
 
 func (s side) pod(name string) *corev1.Pod {
@@ -62,10 +67,14 @@ func (s side) pod(name string) *corev1.Pod {
 
 // remote is the namespace at the provider in which pods of the side run.
 func (w *world) remote(s side) string {
-	if s.namespace == Offloaded {
+	switch s.namespace {
+	case Offloaded:
 		return w.Twin
+	case Guarded:
+		return w.guarded
+	default:
+		return s.namespace
 	}
-	return s.namespace
 }
 
 // burst creates pods on a side, waits until all are Ready, and removes them.

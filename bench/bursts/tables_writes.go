@@ -71,7 +71,11 @@ func (r *Result) tallies(size int) (rows, sums tallies) {
 
 // sumsOf names the sums that a write belongs into while the pods of a side were started.
 func (r *Result) sumsOf(s side, w audit.Request) []string {
-	if !s.about(w, r.Twin) {
+	remote := s.namespace
+	if s.namespace == Offloaded {
+		remote = r.Twin
+	}
+	if !s.about(w, remote) {
 		if s.namespace == Offloaded && strings.HasPrefix(w.Agent, "hanse") {
 			return []string{elsewhereSum}
 		}

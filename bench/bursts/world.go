@@ -33,9 +33,11 @@ type Config struct {
 type world struct {
 	Config
 	*lab.Pair
-	null  *lab.Server
-	meter lab.Meter
-	clock clock.Clock
+	nulls []*lab.Server // null offloaders
+	// guarded is the namespace of the provider that the second null offloader uses, which Guards alone has.
+	guarded string
+	meter   lab.Meter
+	clock   clock.Clock
 }
 
 // open brings the clusters up and peers them.
@@ -48,8 +50,7 @@ func open(ctx context.Context, config Config, fail context.CancelCauseFunc) (*wo
 	if err := errors.Join(w.Consumer.Namespace(ctx, Null), w.Provider.Namespace(ctx, Null), w.Provider.Namespace(ctx, Plain)); err != nil {
 		return w, err
 	}
-	w.null, err = w.Consumer.StartProgram(fail, "null", "-home", w.Consumer.Kubeconfig, "-remote", w.Provider.Kubeconfig)
-	if err != nil {
+	if err := w.startNull(fail, Null, Null, w.Provider.Kubeconfig); err != nil {
 		return w, err
 	}
 	if !w.Floors {
@@ -57,13 +58,27 @@ func open(ctx context.Context, config Config, fail context.CancelCauseFunc) (*wo
 			return w, err
 		}
 	}
-	w.meter, err = w.Meter(w.null)
+	w.meter, err = w.Meter(w.nulls...)
 	return w, err
+}
+
+// startNull starts a null offloader that takes pods of its node, and of the namespace of the same name, to a namespace of the
+// provider, with the rights of a kubeconfig there.
+func (w *world) startNull(fail context.CancelCauseFunc, node, twin, remote string) error {
+	null, err := w.Consumer.StartProgram(fail, node, "null",
+		"-home", w.Consumer.Kubeconfig, "-remote", remote, "-node", node, "-twin", twin)
+	if err == nil {
+		w.nulls = append(w.nulls, null)
+	}
+	return err
 }
 
 // overLink are the processes that talk to the other cluster.
 func (w *world) overLink() []lab.Process {
-	processes := []lab.Process{w.null.Process}
+	var processes []lab.Process
+	for _, null := range w.nulls {
+		processes = append(processes, null.Process)
+	}
 	if !w.Floors {
 		processes = append(processes, w.Kubelet.Process, w.Manager.Process)
 	}
@@ -87,8 +102,8 @@ func (w *world) traffic() (map[string]lab.Traffic, error) {
 
 // close ends the servers and the clusters.
 func (w *world) close(ctx context.Context) error {
-	if w.null != nil {
-		w.null.Stop()
+	for _, null := range w.nulls {
+		null.Stop()
 	}
 	return w.Close(ctx)
 }

@@ -46,7 +46,7 @@ func (w *world) writes(ctx context.Context, s side, logs map[string]*audit.Log) 
 			writes := slices.DeleteFunc(requests, func(r audit.Request) bool { return !r.IsWrite() })
 			total[name] = append(total[name], writes...)
 			for _, write := range writes {
-				if s.about(write, w.Twin) {
+				if s.about(write, w.remote(s)) {
 					fresh++
 				}
 			}
@@ -63,7 +63,8 @@ func (w *world) writes(ctx context.Context, s side, logs map[string]*audit.Log) 
 	return total, err
 }
 
-// about tells whether a write is about the pods of a side, at either end: others, such as heartbeats of nodes, never end.
-func (s side) about(write audit.Request, twin string) bool {
-	return write.Namespace == s.namespace || s.namespace == Offloaded && write.Namespace == twin
+// about tells whether a write is about the pods of a side, at either end, where they are in the namespace remote: others, such
+// as heartbeats of nodes, never end.
+func (s side) about(write audit.Request, remote string) bool {
+	return write.Namespace == s.namespace || write.Namespace == remote
 }

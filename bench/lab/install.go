@@ -78,8 +78,8 @@ func (c *Cluster) TokenKubeconfig(token, namespace string) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// serverKubeconfig writes a kubeconfig with the rights of one of Hanse's servers, and returns its path.
-func (c *Cluster) serverKubeconfig(ctx context.Context, role string) (string, error) {
+// ServerKubeconfig writes a kubeconfig with the rights of one of Hanse's servers, and returns its path.
+func (c *Cluster) ServerKubeconfig(ctx context.Context, role string) (string, error) {
 	token, err := c.Token(ctx, v1alpha1.SystemNamespace, "hanse-"+role)
 	if err != nil {
 		return "", err

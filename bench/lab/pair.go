@@ -80,7 +80,10 @@ func (p *Pair) Offload(ctx context.Context, fail context.CancelCauseFunc, namesp
 	if err := p.Consumer.Peer(ctx, p.Provider); err != nil {
 		return err
 	}
-	return errors.Join(p.offloadNamespace(ctx, namespace, room), p.awaitQuota(ctx))
+	if p.Twin, err = p.OffloadNamespace(ctx, namespace, room); err != nil {
+		return err
+	}
+	return p.awaitQuota(ctx)
 }
 
 // awaitQuota waits until the consumer's tenant namespace has its quota, which is the last that a new peer gets: Kubernetes
@@ -138,26 +141,27 @@ func (p *Pair) Close(ctx context.Context) error {
 	return p.bed.Down(context.WithoutCancel(ctx))
 }
 
-// offloadNamespace makes a namespace and waits until its pods can be offloaded.
-func (p *Pair) offloadNamespace(ctx context.Context, namespace string, room int) error {
+// OffloadNamespace makes a namespace and waits until so many pods of it can be offloaded. It returns the namespace's twin.
+func (p *Pair) OffloadNamespace(ctx context.Context, namespace string, room int) (twin string, err error) {
 	if err := p.Consumer.Namespace(ctx, namespace); err != nil {
-		return err
+		return "", err
 	}
 	offloading := &v1alpha1.NamespaceOffloading{Spec: v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote}}
 	offloading.Namespace, offloading.Name = namespace, v1alpha1.NamespaceOffloadingName
 	if err := p.Consumer.Create(ctx, offloading); err != nil {
-		return fmt.Errorf("create NamespaceOffloading: %w", err)
+		return "", fmt.Errorf("create NamespaceOffloading: %w", err)
 	}
-	return Until(ctx, "pods can be offloaded", 200*time.Millisecond, waitTimeout, func(ctx context.Context) error {
+	err = Until(ctx, "pods can be offloaded", 200*time.Millisecond, waitTimeout, func(ctx context.Context) error {
 		if err := p.Consumer.Get(ctx, client.ObjectKeyFromObject(offloading), offloading); err != nil {
 			return err
 		}
 		if !meta.IsStatusConditionTrue(offloading.Status.Conditions, v1alpha1.ConditionReady) || len(offloading.Status.Clusters) != 1 {
 			return fmt.Errorf("the NamespaceOffloading is not Ready: %v", offloading.Status)
 		}
-		p.Twin = offloading.Status.Clusters[0].Twin
+		twin = offloading.Status.Clusters[0].Twin
 		return p.roomAndPolicy(ctx, namespace, room)
 	})
+	return twin, err
 }
 
 // roomAndPolicy checks that the virtual node has room for so many pods, and that admission sends pods there.

@@ -31,7 +31,7 @@ type Server struct {
 
 // StartHanse starts `hanse <role>` for the cluster, with the rights of its own service account, and as the same pod again.
 func (c *Cluster) StartHanse(ctx context.Context, fail context.CancelCauseFunc, role string, args ...string) (*Server, error) {
-	kubeconfig, err := c.serverKubeconfig(ctx, role)
+	kubeconfig, err := c.ServerKubeconfig(ctx, role)
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +56,9 @@ func freeAddress(ctx context.Context) (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// StartProgram starts another program beside the cluster.
-func (c *Cluster) StartProgram(fail context.CancelCauseFunc, program string, args ...string) (*Server, error) {
-	return c.start(fail, program, "", "bench-"+program, args...)
+// StartProgram starts another program beside the cluster, under a name of its own.
+func (c *Cluster) StartProgram(fail context.CancelCauseFunc, name, program string, args ...string) (*Server, error) {
+	return c.start(fail, name, "", "bench-"+program, args...)
 }
 
 // start starts a program. When it ends by itself, fail is called. Its log is beside the cluster's own.

@@ -26,26 +26,26 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// node is the name of the virtual node, of its label and of the namespace on both sides.
-const node = "null"
-
-// offloader has a client of each side.
+// offloader has a client of each side, the name of its node, label and namespace at home, and the namespace at the other side.
 type offloader struct {
 	home, remote kubernetes.Interface
+	node, twin   string
 	work         *errgroup.Group
 }
 
 func main() {
 	home, remote := flag.String("home", "", "kubeconfig of the consumer"), flag.String("remote", "", "kubeconfig of the provider")
+	o := &offloader{}
+	flag.StringVar(&o.node, "node", "null", "name of the virtual node, its label and the namespace of the consumer")
+	flag.StringVar(&o.twin, "twin", "null", "namespace of the provider")
 	flag.Parse()
-	if err := run(ctrl.SetupSignalHandler(), *home, *remote); err != nil {
+	if err := o.run(ctrl.SetupSignalHandler(), *home, *remote); err != nil {
 		fmt.Fprintln(os.Stderr, "null:", err)
 		os.Exit(1) //nolint:forbidigo // a program of its own
 	}
 }
 
-func run(ctx context.Context, home, remote string) error {
-	var o offloader
+func (o *offloader) run(ctx context.Context, home, remote string) error {
 	for path, into := range map[string]*kubernetes.Interface{home: &o.home, remote: &o.remote} {
 		config, err := clientcmd.BuildConfigFromFlags("", path)
 		if err != nil {
@@ -59,10 +59,8 @@ func run(ctx context.Context, home, remote string) error {
 	}
 	o.work, ctx = errgroup.WithContext(ctx)
 	o.work.Go(func() error { return o.beat(ctx, clock.RealClock{}) })
-	o.work.Go(func() error {
-		return o.follow(ctx, o.home, "spec.nodeName="+node, o.out)
-	})
-	o.work.Go(func() error { return o.follow(ctx, o.remote, "", o.back) })
+	o.work.Go(func() error { return o.follow(ctx, o.home, o.node, "spec.nodeName="+o.node, o.out) })
+	o.work.Go(func() error { return o.follow(ctx, o.remote, o.twin, "", o.back) })
 	return o.work.Wait()
 }
 
@@ -71,8 +69,8 @@ func (o *offloader) createNode(ctx context.Context) error {
 		corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("4Ti"), corev1.ResourcePods: resource.MustParse("10k"),
 	}
 	_, err := o.home.CoreV1().Nodes().Create(ctx, &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{"type": node}},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: node, Effect: corev1.TaintEffectNoSchedule}}},
+		ObjectMeta: metav1.ObjectMeta{Name: o.node, Labels: map[string]string{"type": o.node}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: o.node, Effect: corev1.TaintEffectNoSchedule}}},
 		Status:     corev1.NodeStatus{Capacity: room, Allocatable: room},
 	}, metav1.CreateOptions{})
 	return err
@@ -82,7 +80,7 @@ func (o *offloader) beat(ctx context.Context, clock clock.Clock) error {
 	for ctx.Err() == nil {
 		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Null","lastHeartbeatTime":%q}]}}`,
 			clock.Now().UTC().Format(time.RFC3339))
-		_, err := o.home.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		_, err := o.home.CoreV1().Nodes().Patch(ctx, o.node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 		if err != nil {
 			return err
 		}
@@ -95,7 +93,7 @@ func (o *offloader) beat(ctx context.Context, clock clock.Clock) error {
 }
 
 // follow handles each change of one side's pods, many at a time.
-func (o *offloader) follow(ctx context.Context, side kubernetes.Interface, selector string, handle func(context.Context, *corev1.Pod, bool) error) error {
+func (o *offloader) follow(ctx context.Context, side kubernetes.Interface, namespace, selector string, handle func(context.Context, *corev1.Pod, bool) error) error {
 	do := func(object any, deleted bool) {
 		if pod, ok := object.(*corev1.Pod); ok {
 			o.work.Go(func() error {
@@ -104,7 +102,7 @@ func (o *offloader) follow(ctx context.Context, side kubernetes.Interface, selec
 			})
 		}
 	}
-	pods := cache.NewFilteredListWatchFromClient(side.CoreV1().RESTClient(), "pods", node, func(options *metav1.ListOptions) {
+	pods := cache.NewFilteredListWatchFromClient(side.CoreV1().RESTClient(), "pods", namespace, func(options *metav1.ListOptions) {
 		options.FieldSelector = selector
 	})
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -124,27 +122,27 @@ func (o *offloader) out(ctx context.Context, home *corev1.Pod, deleted bool) err
 	case deleted:
 		return nil
 	case home.DeletionTimestamp != nil:
-		return o.remote.CoreV1().Pods(node).Delete(ctx, home.Name, metav1.DeleteOptions{})
+		return o.remote.CoreV1().Pods(o.twin).Delete(ctx, home.Name, metav1.DeleteOptions{})
 	case home.Status.Phase != corev1.PodPending:
 		return nil
 	}
 	remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: home.Name, Labels: home.Labels}, Spec: *home.Spec.DeepCopy()}
 	remote.Spec.NodeName, remote.Spec.NodeSelector, remote.Spec.Tolerations = "", nil, nil
-	_, err := o.remote.CoreV1().Pods(node).Create(ctx, remote, metav1.CreateOptions{})
+	_, err := o.remote.CoreV1().Pods(o.twin).Create(ctx, remote, metav1.CreateOptions{})
 	return err
 }
 
 // back handles an event of a remote pod.
 func (o *offloader) back(ctx context.Context, remote *corev1.Pod, deleted bool) error {
 	if deleted {
-		return o.home.CoreV1().Pods(node).Delete(ctx, remote.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		return o.home.CoreV1().Pods(o.node).Delete(ctx, remote.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 	}
 	if remote.Status.Phase == corev1.PodPending || remote.DeletionTimestamp != nil {
 		return nil
 	}
 	status, err := json.Marshal(map[string]any{"status": remote.Status})
 	if err == nil {
-		_, err = o.home.CoreV1().Pods(node).Patch(ctx, remote.Name, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status")
+		_, err = o.home.CoreV1().Pods(o.node).Patch(ctx, remote.Name, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status")
 	}
 	return err
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
+	"github.com/hanse-dev/hanse/internal/unread"
 	"github.com/hanse-dev/hanse/internal/version"
 )
 
@@ -60,6 +61,7 @@ func (f *serverFlags) bind(flags *pflag.FlagSet) {
 func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manager.Manager, error) {
 	config := rest.CopyConfig(f.config)
 	config.UserAgent = "hanse-" + subcommand + "/" + version.Version
+	config.Wrap(unread.Transport)
 	options.Scheme = runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(options.Scheme), v1alpha1.AddToScheme(options.Scheme)); err != nil {
 		return nil, err

@@ -65,9 +65,9 @@ func newCheckCommand(global *globalFlags) *cobra.Command {
 }
 
 func runCheck(command *cobra.Command, global *globalFlags, flags *checkFlags) error {
-	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+	return global.withHanse(command, flags.timeout, func(ctx context.Context, c *connection, system string) error {
 		check := &checker{
-			client: c.client, discovery: c.discovery, namespace: global.namespace, ours: version.Version, now: time.Now,
+			client: c.client, discovery: c.discovery, system: system, about: global.namespace, ours: version.Version, now: time.Now,
 			reach: through(c.discovery.RESTClient()),
 		}
 		findings, err := check.repeat(ctx, flags, &progress{report: reporter(command)})
@@ -82,7 +82,8 @@ func runCheck(command *cobra.Command, global *globalFlags, flags *checkFlags) er
 type checker struct {
 	client    client.Client
 	discovery discovery.DiscoveryInterface
-	namespace string // of Hanse
+	system    string // the namespace of Hanse
+	about     string // the namespace of users to look at, "" for all
 	ours      string // version of this client
 	now       func() time.Time
 	// reach has the API server connect to the kubelet API of a node.
@@ -118,7 +119,7 @@ func (c *checker) run(ctx context.Context, flags *checkFlags) ([]finding, error)
 		if err != nil {
 			return nil, err
 		}
-		s := take(ctx, c.client, scope{system: c.namespace}, c.now(), partVirtualNodes)
+		s := take(ctx, c.client, scope{system: c.system}, c.now(), partVirtualNodes, partPeers, partOffers)
 		return append(s.checkPeer(peer), s.checkNodeOf(peer)...), nil
 	}
 	findings := c.cluster()
@@ -144,8 +145,8 @@ type check struct {
 
 // checks are those of an installation, in the order in which they are shown.
 func (c *checker) checks(ctx context.Context) []check {
-	s := take(ctx, c.client, scope{system: c.namespace}, c.now(), partInfo, partPolicies, partPeers, partNamespaces, partOffloadings,
-		partNodes, partDaemonSets, partDeployments, partAPIServers)
+	s := take(ctx, c.client, scope{system: c.system}, c.now(), partInfo, partPolicies, partPeers, partOffers, partNamespaces, partOffloadings,
+		partNodes, partDaemonSets, partServices, partPodsAway, partDeployments, partOwnPods, partAPIServers)
 	return []check{
 		{subject{topicKinds, "kinds"}, s, nil, c.made(ctx, func(m install.Manifest) []*unstructured.Unstructured { return m.Definitions })},
 		{subject{topicDeployments, "Deployments"}, s, []part{partDeployments}, s.checkDeployments},
@@ -154,7 +155,7 @@ func (c *checker) checks(ctx context.Context) []check {
 		{subject{topicModules, "policies of yours"}, s, []part{partPolicies}, s.checkPolicies},
 		{subject{topicPeer, "peers"}, s, []part{partPeers}, func(subject) []finding { return each(s.peers.Items, s.checkPeer) }},
 		{subject{topicTombstone, "tombstones"}, s, []part{partNamespaces}, func(subject) []finding { return each(s.namespaces.Items, checkTombstone) }},
-		{subject{topicNode, "virtual nodes"}, s, []part{partNodes}, func(subject) []finding { return each(s.nodes.Items, checkNode) }},
+		{subject{topicNode, "virtual nodes"}, s, []part{partNodes}, func(subject) []finding { return each(s.nodes.Items, s.checkNode) }},
 		{subject{topicDaemonSets, "DaemonSets"}, s, []part{partDaemonSets}, s.checkDaemonSets},
 		{
 			subject{topicCertificate, "certificate of the kubelet API"},
@@ -162,7 +163,8 @@ func (c *checker) checks(ctx context.Context) []check {
 			[]part{partDeployments, partNodes},
 			func(about subject) []finding { return c.certificate(ctx, about, s) },
 		},
-		{subject{topicOffloading, "offloaded namespaces"}, s, []part{partOffloadings}, s.checkOffloadings},
+		{subject{topicOffloading, "offloaded namespaces"}, s, []part{partOffloadings}, func(a subject) []finding { return s.checkOffloadings(a, c.about) }},
+		{subject{topicServices, "Services"}, s, []part{partServices, partPodsAway, partPeers}, s.checkServices},
 		{subject{topicRanges, "pod ranges of nodes"}, s, []part{partNodes}, s.checkRanges},
 	}
 }
@@ -256,7 +258,7 @@ func (c *checker) needed() ([]authorizationv1.ResourceAttributes, error) {
 		for _, verb := range []string{"create", "patch", "delete"} {
 			right := authorizationv1.ResourceAttributes{Verb: verb, Group: kind.Group, Resource: mapping.Resource.Resource}
 			if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-				right.Namespace = c.namespace
+				right.Namespace = c.system
 			}
 			needed = append(needed, right)
 		}
@@ -266,17 +268,17 @@ func (c *checker) needed() ([]authorizationv1.ResourceAttributes, error) {
 
 // manifest is what this client would install.
 func (c *checker) manifest() (install.Manifest, error) {
-	return install.Render(install.Options{Namespace: c.namespace, Version: c.ours})
+	return install.Render(install.Options{Namespace: c.system, Version: c.ours})
 }
 
 // installed returns a finding if there is no Hanse to look at.
 func (c *checker) installed(ctx context.Context, about subject) []finding {
-	found, err := read(ctx, c.client, "", c.namespace, &corev1.Namespace{})
+	found, err := read(ctx, c.client, "", c.system, &corev1.Namespace{})
 	switch {
 	case err != nil:
 		return about.unknown(err)
 	case !found:
-		return about.failed("there is no namespace "+c.namespace, "run `kubectl hanse install`, or say with --namespace where it is")
+		return about.failed("there is no namespace "+c.system, "run `kubectl hanse install`, or say with --hanse-namespace where it is")
 	default:
 		return nil
 	}
@@ -347,6 +349,7 @@ var (
 	topicDaemonSets  = topic{"nodes", "a-daemonset-comes-to-virtual-nodes"}
 	topicCertificate = topic{"nodes", "kubectl-logs-or-exec-fails-for-remote-pods-only"}
 	topicOffloading  = topic{"namespaces", "a-namespace-is-not-offloaded-as-it-should-be"}
+	topicServices    = topic{"namespaces", "a-service-has-no-endpoints"}
 	topicRanges      = topic{"address ranges", "nodes-get-no-pod-range"}
 )
 

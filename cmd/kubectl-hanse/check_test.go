@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 func newChecker(t *testing.T, objects ...client.Object) *checker {
@@ -29,7 +30,7 @@ func newChecker(t *testing.T, objects ...client.Object) *checker {
 		{Kind: "MutatingAdmissionPolicy"}, {Kind: "ValidatingAdmissionPolicy"},
 	}}
 	return &checker{
-		client: newWorld(t, objects...).client, namespace: v1alpha1.SystemNamespace, ours: "v0.1.0",
+		client: newWorld(t, objects...).client, system: v1alpha1.SystemNamespace, ours: "v0.1.0",
 		now:   func() time.Time { return now },
 		reach: func(context.Context, string) error { return nil },
 		discovery: &fakediscovery.FakeDiscovery{
@@ -67,7 +68,7 @@ func installation(t *testing.T) []client.Object {
 		}
 		switch o := typed.(type) {
 		case *appsv1.Deployment:
-			o.Status.AvailableReplicas, o.Status.UpdatedReplicas = *o.Spec.Replicas, *o.Spec.Replicas
+			o.Status.Replicas, o.Status.AvailableReplicas, o.Status.UpdatedReplicas = *o.Spec.Replicas, *o.Spec.Replicas, *o.Spec.Replicas
 		case *apiextensionsv1.CustomResourceDefinition:
 			o.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: "True"}}
 		}
@@ -135,23 +136,37 @@ func TestWhatIsMissingFails(t *testing.T) {
 
 func TestDeploymentsAreChecked(t *testing.T) {
 	for name, test := range map[string]struct {
-		replicas, available, updated int32
-		want                         state
+		replicas, available, updated, all int32
+		state                             corev1.ContainerState // of the container of its newest pod
+		want                              state
+		says                              string
 	}{
-		"all run":        {2, 2, 2, stateOK},
-		"one is missing": {2, 1, 2, stateWarning},
-		"one is old":     {2, 2, 1, stateWarning},
-		"none runs":      {2, 0, 2, stateFailed},
-		"none is wanted": {0, 0, 0, stateFailed},
+		"all run":              {2, 2, 2, 2, corev1.ContainerState{}, stateOK, ""},
+		"one is missing":       {2, 1, 2, 2, corev1.ContainerState{}, stateWarning, ""},
+		"one is old":           {2, 2, 1, 2, corev1.ContainerState{}, stateWarning, ""},
+		"a new one starts":     {1, 1, 1, 2, waiting("ContainerCreating"), stateWarning, ""},
+		"a new one never runs": {1, 1, 1, 2, waiting("CrashLoopBackOff"), stateFailed, "pod new: CrashLoopBackOff"},
+		"one has no image":     {2, 1, 2, 2, waiting("ImagePullBackOff"), stateFailed, "ImagePullBackOff"},
+		"none runs":            {2, 0, 2, 2, corev1.ContainerState{}, stateFailed, ""},
+		"none is wanted":       {0, 0, 0, 0, corev1.ContainerState{}, stateFailed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To(test.replicas)}}
-			d.Status.AvailableReplicas, d.Status.UpdatedReplicas = test.available, test.updated
-			if got := checkDeployment(d); got[0].State != test.want {
+			labels := map[string]string{install.PartOfLabel: install.PartOf}
+			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: "hanse-manager", Labels: labels}}
+			d.Spec = appsv1.DeploymentSpec{Replicas: ptr.To(test.replicas), Selector: &metav1.LabelSelector{MatchLabels: labels}}
+			d.Status.AvailableReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = test.available, test.updated, test.all
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: "new", Labels: labels}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: test.state}}
+			s := seen(t, []part{partDeployments, partOwnPods}, d, pod)
+			if got := s.checkDeployments(subject{}); got[0].State != test.want || !strings.Contains(got[0].Found, test.says) {
 				t.Errorf("%+v, want %s", got, test.want)
 			}
 		})
 	}
+}
+
+func waiting(reason string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
 func TestAClusterThatCannotRunHanseFails(t *testing.T) {
@@ -270,6 +285,39 @@ func TestTombstonesAreTold(t *testing.T) {
 	}
 }
 
+func TestServicesAreChecked(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hanse-hamburg", Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{NodeName: node.Name},
+	}
+	service := func(app string) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: app}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": app}},
+		}
+	}
+	for name, c := range map[string]struct {
+		app       string
+		connected metav1.ConditionStatus
+		want      state
+	}{
+		"pods that no network leads to": {"web", metav1.ConditionFalse, stateWarning},
+		"with a network":                {"web", metav1.ConditionTrue, stateOK},
+		"no pods that are away":         {"api", metav1.ConditionFalse, stateOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}}
+			setCondition(peer, "Connected", c.connected, v1alpha1.ReasonNoNetworkFabric, "")
+			s := seen(t, []part{partPeers, partNodes, partServices}, node, peer, service(c.app))
+			s.podsAway = []corev1.Pod{*pod}
+			findings := s.checkServices(subject{name: "Services"})
+			if got := stateOf(findings, "Services"); got != c.want {
+				t.Errorf("got %q: %v", got, findings)
+			}
+		})
+	}
+}
+
 func TestNodesAreChecked(t *testing.T) {
 	node := func(name string, ready corev1.ConditionStatus, cidr string, taints ...corev1.Taint) *corev1.Node {
 		return &corev1.Node{
@@ -278,11 +326,16 @@ func TestNodesAreChecked(t *testing.T) {
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
 		}
 	}
-	s := seen(t, []part{partNodes, partDaemonSets}, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "Unknown", "10.0.2.0/24"),
+	refusing, refusesNoMore := node("hanse-d", "True", "10.0.4.0/24"), node("hanse-e", "True", "10.0.5.0/24")
+	for refuses, n := range map[corev1.ConditionStatus]*corev1.Node{"True": refusing, "False": refusesNoMore} {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeRefusesPods, Status: refuses, Message: "Why"})
+	}
+	s := seen(t, []part{partNodes, partDaemonSets}, refusing, refusesNoMore, node("hanse-a", "True", "10.0.1.0/24"), node("hanse-b", "Unknown", "10.0.2.0/24"),
 		node("hanse-c", "True", "10.0.3.0/24", corev1.Taint{Key: v1alpha1.TaintWithdrawn, Effect: corev1.TaintEffectNoSchedule}))
-	findings := slices.Concat(each(s.nodes.Items, checkNode), s.checkDaemonSets(subject{name: "DaemonSets"}), s.checkRanges(subject{name: "ranges"}))
+	findings := slices.Concat(each(s.nodes.Items, s.checkNode), s.checkDaemonSets(subject{name: "DaemonSets"}), s.checkRanges(subject{name: "ranges"}))
 	for name, want := range map[string]state{
-		"Node hanse-a": stateOK, "Node hanse-b": stateFailed, "Node hanse-c": stateWarning, "DaemonSets": stateOK, "ranges": stateOK,
+		"Node hanse-a": stateOK, "Node hanse-b": stateFailed, "Node hanse-c": stateWarning, "Node hanse-d": stateWarning,
+		"Node hanse-e": stateOK, "DaemonSets": stateOK, "ranges": stateOK,
 	} {
 		if got := stateOf(findings, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)

@@ -12,17 +12,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 const (
 	// sessionMargin is how long before the end of a session one should know. A session of 30 days is renewed daily.
 	sessionMargin = 7 * 24 * time.Hour
+	// crashMemory is for how long a container that ended counts as one that crashes.
+	crashMemory = 10 * time.Minute
 	// rangeDelay is how long it may take until a new node has its range.
 	rangeDelay = time.Minute
 )
@@ -112,6 +116,8 @@ func checkCondition(about subject, peer *v1alpha1.Peer, condition metav1.Conditi
 	found := strings.TrimSuffix(condition.Reason+": "+condition.Message, ": ")
 	fix := "the message says what to do; all of it: kubectl hanse status " + peer.Name
 	switch {
+	case condition.Status == metav1.ConditionTrue && slices.Contains(refusals, condition.Reason):
+		return about.warning(found, fix) // a session stands, beside an invitation that was not used
 	case condition.Status == metav1.ConditionTrue:
 		return about.ok("%s", orElse(condition.Message, condition.Reason))
 	case condition.Type == v1alpha1.ConditionConnected, condition.Status == metav1.ConditionUnknown,
@@ -171,24 +177,61 @@ func (s *snapshot) checkNodeOf(peer *v1alpha1.Peer) []finding {
 	case node == nil:
 		return about.warning("there is none", "it comes with the peer's first accepted offer: see condition Advertised")
 	default:
-		return checkNode(node)
+		return s.checkNode(node)
 	}
 }
 
-// checkNode checks a node, if it is virtual.
-func checkNode(node *corev1.Node) []finding {
+// checkNode checks a node, if it is virtual. That it takes no pods is no failure: somebody may want that.
+func (s *snapshot) checkNode(node *corev1.Node) []finding {
 	about := subject{topicNode, "Node " + node.Name}
-	withdrawn := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintWithdrawn })
+	closed := s.nodeFactsOf(node.Name).closed()
 	switch {
 	case !isVirtualNode(node):
 		return nil
-	case !isNodeReady(node):
-		return about.failed("it is not ready", "see the conditions of its Peer, and whether hanse-kubelet runs")
-	case withdrawn:
-		return about.warning("it takes no more pods, since its offer has ended or was withdrawn", "see the conditions of its Peer")
-	default:
+	case closed == nil && refusal(node) != "":
+		return about.warning(refusal(node), "kubectl hanse explain pod NAME says what helps")
+	case closed == nil:
 		return about.ok("ready")
+	case !isNodeReady(node):
+		return about.failed("it is not ready: "+closed.Message, "see the conditions of its Peer, and whether hanse-kubelet runs")
+	default:
+		return about.warning("it takes no new pods: "+closed.Message, closed.Fix)
 	}
+}
+
+// refusal is what the node says of pods that its peer refuses, if there are any.
+func refusal(node *corev1.Node) string {
+	says := find(node.Status.Conditions, func(c *corev1.NodeCondition) bool {
+		return c.Type == v1alpha1.NodeRefusesPods && c.Status == corev1.ConditionTrue
+	})
+	if says == nil {
+		return ""
+	}
+	return says.Message
+}
+
+// checkServices looks for those that reach only some of their pods, or none, because no network leads to the others.
+func (s *snapshot) checkServices(about subject) []finding {
+	found := namesOf(s.services.Items, func(service *corev1.Service) string {
+		if !slices.ContainsFunc(s.podsAway, func(pod corev1.Pod) bool { return s.isOutOfReach(service, &pod) }) {
+			return ""
+		}
+		return client.ObjectKeyFromObject(service).String()
+	})
+	if len(found) == 0 {
+		return about.ok("none has pods that no network leads to")
+	}
+	return about.warning("pods of theirs that run at peers are no endpoints, since no network connects the clusters: "+some(found),
+		"have what serves traffic run at home, such as by kubectl hanse unoffload NAMESPACE --evict, or use kubectl port-forward")
+}
+
+// isOutOfReach says whether the pod, which is away, would be an endpoint of the Service if there was a network.
+func (s *snapshot) isOutOfReach(service *corev1.Service, pod *corev1.Pod) bool {
+	selector := labels.Set(service.Spec.Selector)
+	return len(selector) > 0 && service.Namespace == pod.Namespace && selector.AsSelector().Matches(labels.Set(pod.Labels)) &&
+		pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(s.peers.Items, func(peer v1alpha1.Peer) bool {
+		return v1alpha1.VirtualNodeName(peer.Name) == pod.Spec.NodeName && !peer.Connected()
+	})
 }
 
 // checkDaemonSets looks for those that would have a pod for every virtual node, where it cannot run. A policy keeps new
@@ -233,10 +276,14 @@ func avoidsVirtualNodes(pod *corev1.PodSpec) bool {
 	})
 }
 
-// checkOffloadings checks that the namespaces that users offload are.
-func (s *snapshot) checkOffloadings(about subject) []finding {
-	findings := each(s.offloadings.Items, checkOffloading)
-	if all := len(s.offloadings.Items); all > len(findings) {
+// checkOffloadings checks that the namespaces that users offload are, or one of them.
+func (s *snapshot) checkOffloadings(about subject, namespace string) []finding {
+	offloadings := s.offloadingsOf(namespace)
+	if namespace != "" && len(offloadings) == 0 {
+		return about.skipped("namespace " + namespace + " is not offloaded")
+	}
+	findings := each(offloadings, checkOffloading)
+	if all := len(offloadings); all > len(findings) {
 		return append(about.ok("ready: %d of %d", all-len(findings), all), findings...)
 	}
 	return findings
@@ -304,18 +351,25 @@ func (s *snapshot) checkDeployments(about subject) []finding {
 	if len(s.deployments.Items) == 0 {
 		return about.failed("there are none in namespace "+s.scope.system, reinstall)
 	}
-	return each(s.deployments.Items, checkDeployment)
+	if _, err := s.errButHidden(partOwnPods); err != nil {
+		return about.unknown(err)
+	}
+	return each(s.deployments.Items, s.checkDeployment)
 }
 
-func checkDeployment(d *appsv1.Deployment) []finding {
+func (s *snapshot) checkDeployment(d *appsv1.Deployment) []finding {
 	about, want := subject{topicDeployments, "Deployment " + d.Name}, ptr.Deref(d.Spec.Replicas, 1)
 	found := fmt.Sprintf("%d of %d replicas are available", d.Status.AvailableReplicas, want)
+	troubles := install.Troubles(d, s.ownPods.Items, s.now.Add(-crashMemory))
 	switch {
 	case want == 0:
 		return about.failed("it is scaled to 0", fmt.Sprintf("kubectl scale deployment %s -n %s --replicas=1", d.Name, d.Namespace))
+	case len(troubles) > 0:
+		return about.failed(found+"; "+list(troubles, 3),
+			fmt.Sprintf("see `kubectl logs -n %s deploy/%s`; values of the chart are changed by `kubectl hanse install --set`", d.Namespace, d.Name))
 	case d.Status.AvailableReplicas == 0:
 		return about.failed(found, fmt.Sprintf("see `kubectl describe pods -n %s`", d.Namespace))
-	case d.Status.AvailableReplicas < want || d.Status.UpdatedReplicas < want || d.Status.ObservedGeneration < d.Generation:
+	case !install.RolledOut(d):
 		return about.warning(found+", and some may be of an older version", "wait, and check again")
 	default:
 		return about.ok("%s", found)

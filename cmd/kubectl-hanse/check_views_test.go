@@ -118,7 +118,7 @@ func TestOffloadedNamespacesAreChecked(t *testing.T) {
 		offloading("c-refused", condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Refused")),
 		offloading("d-unplaced", ready, condition(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonNoClusterFits)),
 		offloading("e-new"),
-	).checkOffloadings(subject{name: "offloaded namespaces"})
+	).checkOffloadings(subject{name: "offloaded namespaces"}, "")
 	for name, want := range map[string]state{
 		"offloaded namespaces": stateOK, "namespace a-ready": "", "namespace b-pending": stateWarning,
 		"namespace c-refused": stateWarning, "namespace d-unplaced": stateWarning, "namespace e-new": stateWarning,
@@ -130,7 +130,10 @@ func TestOffloadedNamespacesAreChecked(t *testing.T) {
 	if findings[0].Found != "ready: 1 of 5" {
 		t.Errorf("it says %q", findings[0].Found)
 	}
-	if none := seen(t, []part{partOffloadings}).checkOffloadings(subject{}); len(none) > 0 {
+	if other := seen(t, []part{partOffloadings}, offloadingOf("shop")).checkOffloadings(subject{}, "demo"); other[0].Found != "namespace demo is not offloaded" {
+		t.Errorf("of another namespace: %+v", other)
+	}
+	if none := seen(t, []part{partOffloadings}).checkOffloadings(subject{}, ""); len(none) > 0 {
 		t.Errorf("of none it says %+v", none)
 	}
 }

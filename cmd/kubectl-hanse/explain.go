@@ -33,7 +33,7 @@ func newExplainCommand(global *globalFlags) *cobra.Command {
 }
 
 func newExplainPodCommand(global *globalFlags) *cobra.Command {
-	namespace, output := "", ""
+	output := ""
 	command := &cobra.Command{
 		Use:   "pod NAME",
 		Short: "Say where a pod runs, why there, and what is wrong if something is",
@@ -43,9 +43,9 @@ func newExplainPodCommand(global *globalFlags) *cobra.Command {
   kubectl hanse explain pod web-1 -n shop -o json | jq .problems`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return global.within(command, 30*time.Second, func(ctx context.Context, c *connection) error {
+			return global.withHanse(command, 30*time.Second, func(ctx context.Context, c *connection, system string) error {
 				now := clock.RealClock{}.Now()
-				seen, err := observePod(ctx, c.client, client.ObjectKey{Namespace: orElse(namespace, c.namespace), Name: args[0]}, now)
+				seen, err := observePod(ctx, c.client, system, client.ObjectKey{Namespace: c.namespace, Name: args[0]}, now)
 				if err != nil {
 					return err
 				}
@@ -53,8 +53,6 @@ func newExplainPodCommand(global *globalFlags) *cobra.Command {
 			})
 		},
 	}
-	// It hides the flag of the same name by which other verbs find Hanse.
-	command.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the pod; by default that of the context")
 	command.Flags().VarP(oneOf(&output, "json", "yaml"), "output", "o", "json or yaml; by default text")
 	return command
 }
@@ -69,13 +67,13 @@ type podFacts struct {
 }
 
 // observePod reads what there is about a pod. Users of a namespace see little of the cluster around it.
-func observePod(ctx context.Context, c client.Client, key client.ObjectKey, now time.Time) (f podFacts, err error) {
+func observePod(ctx context.Context, c client.Client, system string, key client.ObjectKey, now time.Time) (f podFacts, err error) {
 	f.pod = &corev1.Pod{}
 	if err := c.Get(ctx, key, f.pod); err != nil {
 		return f, fmt.Errorf("read pod %s: %w", key, err)
 	}
-	parts := []part{partOffloadings, partVirtualNodes, partPeers, partOffers, partEvents}
-	f.snapshot = take(ctx, c, scope{namespace: key.Namespace, pod: f.pod.UID}, now, parts...)
+	parts := []part{partOffloadings, partVirtualNodes, partPeers, partOffers, partServices, partEvents}
+	f.snapshot = take(ctx, c, scope{system: system, namespace: key.Namespace, pod: f.pod.UID}, now, parts...)
 	f.node = f.snapshot.node(f.pod.Spec.NodeName)
 	if len(f.offloadings.Items) > 0 {
 		f.offloading = &f.offloadings.Items[0]
@@ -323,9 +321,12 @@ func (f podFacts) candidates(placement offload.Placement) []podCandidate {
 	var found []podCandidate
 	for i := range f.nodes.Items {
 		node := &f.nodes.Items[i]
+		excluded := placement.Excludes(f.pod, node)
+		if closed := f.nodeFactsOf(node.Name).closed(); excluded == "" && closed != nil {
+			excluded = closed.Message
+		}
 		found = append(found, podCandidate{
-			Node: node.Name, Price: prices[node.Labels[v1alpha1.LabelPeer]],
-			Weight: placement.Weight(f.pod, node), Excluded: placement.Excludes(f.pod, node),
+			Node: node.Name, Price: prices[node.Labels[v1alpha1.LabelPeer]], Weight: placement.Weight(f.pod, node), Excluded: excluded,
 		})
 	}
 	return found

@@ -3,12 +3,15 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
@@ -31,80 +34,314 @@ const (
 	linkOffload    = "docs/how-to/offload-a-namespace.md"
 	linkGone       = troubleshooting + "#a-namespace-or-peer-does-not-go-away"
 	linkPlace      = "docs/how-to/place-pods.md"
+	linkPeer       = troubleshooting + "#a-peer-is-not-ready"
+	linkServices   = "docs/explanation/addresses.md"
+	linkTokens     = "docs/explanation/before-you-offload.md"
 	linkNobody     = "docs/explanation/placement.md#a-pod-on-a-virtual-node-that-nobody-offloads"
 )
 
-// shownEvents is how many of the latest warnings are told.
-const shownEvents = 3
+func (p *podProblem) err() error { return fmt.Errorf("%s: %s", p.Reason, printable(p.Message)) }
 
 func problem(reason, message, fix, link string) []podProblem {
 	return []podProblem{{Reason: reason, Message: message, Fix: fix, Link: link}}
 }
 
-// problemsOf are what is wrong, what explains the others first.
+// podSight is what one cause looks at.
+type podSight struct {
+	podFacts
+
+	where podPlace
+	told  []podProblem // what causes before it have found
+}
+
+// podCauses are all that can be wrong with a pod, in the order in which it is told: what explains the others comes first. Each
+// looks at the facts alone. As long as a pod does not serve, one of them applies.
+var podCauses = []func(podSight) []podProblem{
+	blindCause,
+	deletionCause,
+	// Of a pod without a node.
+	gateCause,
+	closedNodesCause,
+	fullNodesCause,
+	staleCause,
+	offloadingCause,
+	unscheduledCause,
+	// Of a pod on a virtual node.
+	twinCause,
+	// Of any pod.
+	statusCause,
+	containersCause,
+	memoryCause,
+	conditionsCause,
+	tokenCause,
+	serviceCause,
+	warningsCause,
+	silentCause,
+}
+
+// problemsOf are what is wrong, what explains the others first. There is nothing exactly if the pod is ready and stays, or has
+// succeeded, and nothing complains.
 func problemsOf(f podFacts, where podPlace) []podProblem {
-	found := deletionProblem(f)
-	switch where.Kind {
-	case placeNone:
-		found = append(found, unboundProblems(f)...)
-	case placeVirtual:
-		found = slices.Concat(found, nodeProblem(f, where), twinProblem(f, where))
+	seen := podSight{podFacts: f, where: where}
+	for _, cause := range podCauses {
+		seen.told = append(seen.told, cause(seen)...)
 	}
-	found = slices.Concat(found, statusProblem(f, where), containerProblems(f.pod))
-	if len(found) == 0 {
-		found = silentProblem(f, where)
+	return seen.told
+}
+
+// serves reports whether the pod does what it is for, or has done it.
+func (f podFacts) serves() bool {
+	return f.pod.Status.Phase == corev1.PodSucceeded || isPodReady(f.pod) && f.pod.DeletionTimestamp.IsZero()
+}
+
+// leaves reports whether new pods of the namespace may go to virtual nodes, this one among them.
+func (f podFacts) leaves() bool {
+	return f.offloading != nil && f.offloading.Spec.Strategy != v1alpha1.StrategyLocal && f.pod.Annotations[v1alpha1.AnnotationRunsAtHome] == ""
+}
+
+// command is a command of kubectl about the pod.
+func (f podFacts) command(verb string) string {
+	return fmt.Sprintf("kubectl %s -n %s %s", verb, f.pod.Namespace, f.pod.Name)
+}
+
+// deletionCause tells of a pod that is to go.
+func deletionCause(s podSight) []podProblem {
+	deleted := s.pod.DeletionTimestamp
+	if deleted.IsZero() {
+		return nil
 	}
-	if len(found) > 0 {
-		found = append(found, warnings(f, found)...)
+	fix := "It goes when its containers have ended"
+	switch {
+	case len(s.pod.Finalizers) > 0:
+		fix = "Finalizers hold it: " + some(s.pod.Finalizers)
+	case s.where.Kind == placeVirtual:
+		fix = "It goes when its remote pod has gone: see whether the peer answers"
+	}
+	if left := deleted.Sub(s.now); left > 0 {
+		return problem("Terminating", "It is being deleted, and may take "+duration.HumanDuration(left)+" more", fix, linkGone)
+	}
+	return problem("Deleting", fmt.Sprintf("It should have gone %s ago", duration.HumanDuration(s.now.Sub(deleted.Time))), fix, linkGone)
+}
+
+// blindCause tells why nobody knows how the pod is.
+func blindCause(s podSight) []podProblem {
+	if s.where.Kind != placeVirtual || hasEnded(s.pod) {
+		return nil
+	}
+	blind := s.nodeFactsOf(s.where.Node).blind()
+	if blind == nil {
+		return nil
+	}
+	fix, link := blind.Fix, blind.Link
+	if blind.Reason == v1alpha1.ReasonDisconnected {
+		fix = fmt.Sprintf("kubectl hanse check --peer %s says what is wrong", s.where.Peer)
+		if s.offloading != nil {
+			link = linkDisconnect
+			fix += onDisconnect[s.offloading.Spec.OnDisconnect == v1alpha1.DisconnectionReplace]
+		}
+	}
+	return problem(blind.Reason, fmt.Sprintf("Node %s: %s. So nobody knows how the pod is; it goes on running there", s.where.Node, blind.Message), fix, link)
+}
+
+// onDisconnect is what becomes of the pod, by whether it is replaced.
+var onDisconnect = map[bool]string{
+	true:  "; after a while another takes its place (onDisconnect is Replace)",
+	false: "; it stays for as long as it takes (onDisconnect is Wait)",
+}
+
+// twinCause tells of a peer that has no namespace for the pod. A pod that serves has one.
+func twinCause(s podSight) []podProblem {
+	cluster := clusterOf(s.offloading, s.where.Peer)
+	switch {
+	case s.where.Kind != placeVirtual, isPodReady(s.pod), hasEnded(s.pod), s.errs[partOffloadings] != nil:
+		return nil
+	case s.offloading == nil && v1alpha1.IsSystemNamespace(s.pod.Namespace, s.scope.system):
+		return problem("NotOffloaded", "It is on a virtual node, and its namespace cannot be offloaded: it is one of Kubernetes or of Hanse",
+			"Delete it, and have such pods in a namespace of their own", linkNobody)
+	case s.offloading == nil:
+		return problem("NotOffloaded", "It is on a virtual node, and its namespace is not offloaded: new pods stay at home",
+			"If it waits there, delete it, or run: kubectl hanse offload "+s.pod.Namespace, linkNobody)
+	case cluster == nil || cluster.State == v1alpha1.ClusterReady:
+		return nil
+	default:
+		return problem(cluster.State, fmt.Sprintf("Peer %s has no namespace for it as it is wanted: %s", s.where.Peer, cluster.Message),
+			"kubectl hanse status "+s.where.Peer, linkOffload)
+	}
+}
+
+// fixes say what to do about a reason in the status of a pod.
+var fixes = map[string]string{
+	v1alpha1.ReasonOffloadingBackOff: "The message says what is missing. The pod goes on once that is there",
+	v1alpha1.ReasonNoRoom:            "Wait: another node gets it after spec.placementTimeout of the NamespaceOffloading, if a controller made it. Or ask for less",
+	v1alpha1.ReasonScalingUp:         "Wait: the provider makes room. Another node gets the pod after spec.scaleUpTimeout of the NamespaceOffloading",
+	v1alpha1.ReasonPlacementTimeout:  "Its controller has made another one. Nothing is to do",
+	v1alpha1.ReasonDisconnected:      "The pod goes on running there: wait, and see the conditions of the Peer",
+	v1alpha1.ReasonPodRefused:        "The message says what the provider's API server refuses (policy, quota, Pod Security)",
+	v1alpha1.ReasonRefusedByProvider: "Change what the message names, or ask the provider's administrator",
+	v1alpha1.ReasonPodInvalid:        "The provider does not build such pods: see what cannot leave",
+}
+
+// statusCause tells what the pod's own status complains of.
+func statusCause(s podSight) []podProblem {
+	status, link := &s.pod.Status, linkReasons
+	is := func(reason string) bool {
+		return slices.ContainsFunc(s.told, func(p podProblem) bool { return p.Reason == reason })
+	}
+	fix := fixes[status.Reason]
+	switch {
+	case status.Reason == "" && status.Phase != corev1.PodFailed:
+		return nil
+	case status.Reason == v1alpha1.ReasonDisconnected && is(status.Reason):
+		return nil // told of the node, and more
+	case status.Reason == v1alpha1.ReasonOffloadingBackOff && is(v1alpha1.ClusterRefused):
+		fix = "Not before the peer takes the namespace, as said above"
+	case s.where.Kind != placeVirtual:
+		link = linkPending
+	}
+	return problem(orElse(status.Reason, string(status.Phase)), orElse(status.Message, "The pod has failed"), fix, link)
+}
+
+// harmless are reasons with which a container waits while all is well.
+var harmless = []string{"", "ContainerCreating", "PodInitializing"}
+
+// containersCause tells of containers that do not come up, or end badly.
+func containersCause(s podSight) []podProblem {
+	var found []podProblem
+	for _, c := range slices.Concat(s.pod.Status.InitContainerStatuses, s.pod.Status.ContainerStatuses) {
+		logs := s.command("logs") + " -c " + c.Name
+		switch waiting, ended := c.State.Waiting, c.State.Terminated; {
+		case waiting != nil && (slices.Contains(harmless, waiting.Reason) || waiting.Reason == s.pod.Status.Reason): // told of the pod as a whole
+		case waiting != nil:
+			fix := s.command("describe pod")
+			if c.RestartCount > 0 {
+				fix = logs + " --previous"
+			}
+			found = append(found, problem(waiting.Reason, fmt.Sprintf("Container %s: %s", c.Name, orElse(waiting.Message, "it waits")), fix, linkPending)...)
+		case ended != nil && ended.ExitCode != 0:
+			found = append(found, problem(orElse(ended.Reason, "Error"), fmt.Sprintf("Container %s ended with exit code %d", c.Name, ended.ExitCode), logs, "")...)
+		}
 	}
 	return found
+}
+
+// memoryCause tells of containers that were ended since they took too much memory, and run again.
+func memoryCause(s podSight) []podProblem {
+	var found []podProblem
+	for _, c := range s.pod.Status.ContainerStatuses {
+		last := c.LastTerminationState.Terminated
+		if last != nil && last.Reason == outOfMemory && (!s.serves() || s.now.Sub(last.FinishedAt.Time) < recently) {
+			found = append(found, problem(outOfMemory, "Container "+c.Name+" was ended since it took more memory than it may, and was started again",
+				"Raise its memory limit, or have it take less", "")...)
+		}
+	}
+	return found
+}
+
+// conditionsCause tells of conditions that Hanse puts on pods, unless the status as a whole says the same. Whether the missing
+// token matters is tokenCause's.
+func conditionsCause(s podSight) []podProblem {
+	var found []podProblem
+	for _, c := range s.pod.Status.Conditions {
+		ours := strings.HasPrefix(string(c.Type), v1alpha1.GroupVersion.Group+"/") && c.Type != v1alpha1.PodToken // which tokenCause knows
+		if ours && c.Status == corev1.ConditionFalse && c.Reason != s.pod.Status.Reason {
+			found = append(found, podProblem{Reason: c.Reason, Message: c.Message, Link: linkReasons})
+		}
+	}
+	return found
+}
+
+// tokenCause tells of a pod that has no token of its service account, and asks for one. Nearly all pods get a token that they do
+// not use: those that only have the default are told if they do not serve.
+func tokenCause(s podSight) []podProblem {
+	spec := &s.pod.Spec
+	said := offload.PodCondition(&s.pod.Status, v1alpha1.PodToken)
+	lacks := said != nil && said.Status == corev1.ConditionFalse || offload.LeavesToken(s.pod)
+	asks := ptr.Deref(spec.AutomountServiceAccountToken, false) || spec.ServiceAccountName != "" && spec.ServiceAccountName != "default"
+	if s.where.Kind != placeVirtual || hasEnded(s.pod) || !lacks || s.serves() && !asks {
+		return nil
+	}
+	return problem(v1alpha1.ReasonTokenLeftAtHome, "It runs without the token of its service account "+orElse(spec.ServiceAccountName, "default")+
+		", and cannot ask the API server of this cluster: tokens do not travel yet",
+		"If it needs the token, keep it at home (strategy Local); if not, set automountServiceAccountToken to false", linkTokens)
+}
+
+// serviceCause tells of Services that are meant to reach the pod and do not.
+func serviceCause(s podSight) []podProblem {
+	if s.where.Kind != placeVirtual || hasEnded(s.pod) || s.connected() {
+		return nil
+	}
+	names := namesOf(s.services.Items, func(service *corev1.Service) string {
+		if len(service.Spec.Selector) == 0 || !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(s.pod.Labels)) {
+			return ""
+		}
+		return service.Name
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	return problem(v1alpha1.ReasonNoNetworkFabric, "Services of this cluster do not reach it: "+some(names)+". There is no network between the pods of "+
+		"the two clusters, so it has no address here", "Have the pods of Services run at home (strategy Local), until there is one", linkServices)
+}
+
+// connected reports whether pods of the peer are reached from here.
+func (s podSight) connected() bool {
+	if peer := s.peer(s.where.Peer); peer != nil {
+		return meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionConnected)
+	}
+	return s.pod.Status.PodIP != ""
+}
+
+const (
+	// shownEvents is how many of the latest warnings are told, and shownNodes how many nodes of one kind.
+	shownEvents, shownNodes = 3, 5
+	// recently is for how long it is told of a pod that serves that it was restarted.
+	recently = 10 * time.Minute
+
+	outOfMemory = "OOMKilled"
+)
+
+// eventFixes say what to do about events of pods.
+var eventFixes = map[string]string{
+	"Unhealthy": "Its probe fails: see what the probe asks for, and the logs of the container",
+	"Failed":    "The message says what failed: an image that cannot be pulled is pulled by the cluster that runs the pod",
+}
+
+// warningsCause are the latest that the pod's events tell, of what is not told already. Of a pod that serves, what was before
+// that is over. What the scheduler says is in the status.
+func warningsCause(s podSight) []podProblem {
+	var found []podProblem
+	since := time.Time{}
+	if ready := offload.PodCondition(&s.pod.Status, corev1.PodReady); s.serves() && ready != nil {
+		since = ready.LastTransitionTime.Time
+	}
+	for _, event := range slices.Backward(s.events.Items) {
+		known := func(p podProblem) bool { return p.Reason == event.Reason }
+		switch {
+		case event.Type != corev1.EventTypeWarning, event.Reason == "FailedScheduling", timeOf(&event).Before(since), s.pod.Status.Phase == corev1.PodSucceeded:
+		case !slices.ContainsFunc(slices.Concat(s.told, found), known):
+			found = append(found, podProblem{Reason: event.Reason, Message: event.Note, Fix: eventFixes[event.Reason]})
+		}
+	}
+	return found[:min(len(found), shownEvents)]
 }
 
 // startTimeout is how long a pod may need to start without anything being wrong.
 const startTimeout = time.Minute
 
-// silentProblem tells of a pod that is not ready though nothing complains.
-func silentProblem(f podFacts, where podPlace) []podProblem {
-	started := where.Since == nil || f.now.Sub(where.Since.Time) > startTimeout
-	switch {
-	case where.Kind == placeNone, hasEnded(f.pod), !started, isPodReady(f.pod):
+// silentCause tells of a pod that does not serve though nothing complains.
+func silentCause(s podSight) []podProblem {
+	where := s.where
+	switch describe := s.command("describe pod"); {
+	case len(s.told) > 0, s.serves():
 		return nil
-	case f.pod.Status.Phase != corev1.PodRunning && where.Kind == placeVirtual:
+	case where.Since != nil && s.now.Sub(where.Since.Time) <= startTimeout:
+		return problem("Starting", "It is not ready yet, and was given its node less than a minute ago", "Wait, and look again", linkPending)
+	case s.pod.Status.Phase != corev1.PodRunning && where.Kind == placeVirtual:
 		return problem("NotStarted", "The provider has not started it yet, and does not say why",
 			"Its administrator sees more: kubectl get shadowpods -A there, condition Scheduled", linkPending)
 	default:
-		return problem("NotReady", "Not all of its containers and readiness gates are ready",
-			fmt.Sprintf("kubectl describe pod -n %s %s", f.pod.Namespace, f.pod.Name), linkPending)
+		return problem("NotReady", "Not all of its containers and readiness gates are ready", describe, linkPending)
 	}
-}
-
-// deletionProblem tells of a pod that is late to go.
-func deletionProblem(f podFacts) []podProblem {
-	if f.pod.DeletionTimestamp.IsZero() || f.now.Before(f.pod.DeletionTimestamp.Time) {
-		return nil
-	}
-	fix := "It goes when its remote pod has gone: see whether the peer answers"
-	if len(f.pod.Finalizers) > 0 {
-		fix = "Finalizers hold it: " + some(f.pod.Finalizers)
-	}
-	return problem("Deleting", fmt.Sprintf("It should have gone %s ago", duration.HumanDuration(f.now.Sub(f.pod.DeletionTimestamp.Time))), fix, linkGone)
-}
-
-// unboundProblems are why the pod has no node.
-func unboundProblems(f podFacts) []podProblem {
-	bound := offload.PodCondition(&f.pod.Status, corev1.PodScheduled)
-	switch {
-	case len(f.pod.Spec.SchedulingGates) > 0:
-		return problem(corev1.PodReasonSchedulingGated, "Scheduling gates hold it", "Whoever put them on takes them off", linkPending)
-	case bound == nil || bound.Status == corev1.ConditionTrue:
-		return problem("NotScheduled", "The scheduler has not looked at it yet", "", linkPending)
-	}
-	found := problem(bound.Reason, "No node takes it: "+bound.Message,
-		"Make room, ask for less, or have the namespace offloaded to more clusters", linkPending)
-	if f.offloading == nil || f.offloading.Spec.Strategy == v1alpha1.StrategyLocal {
-		return found
-	}
-	return append(found, offloadingProblems(f.offloading)...)
 }
 
 // offloadingProblems are why new pods of a namespace do not leave.
@@ -118,100 +355,4 @@ func offloadingProblems(o *v1alpha1.NamespaceOffloading) []podProblem {
 			"Change spec.placement of the NamespaceOffloading: kubectl hanse policy explain placement "+o.Namespace, linkPlace)...)
 	}
 	return found
-}
-
-// nodeProblem tells of a provider that does not answer.
-func nodeProblem(f podFacts, where podPlace) []podProblem {
-	if f.node == nil || isNodeReady(f.node) {
-		return nil
-	}
-	fix, link := fmt.Sprintf("kubectl hanse check --peer %s says what is wrong", where.Peer), linkNode
-	if f.offloading != nil {
-		link = linkDisconnect
-		if f.offloading.Spec.OnDisconnect == v1alpha1.DisconnectionReplace {
-			fix += "; after a while another takes its place (onDisconnect is Replace)"
-		} else {
-			fix += "; it stays for as long as it takes (onDisconnect is Wait)"
-		}
-	}
-	message := fmt.Sprintf("Node %s is not ready, so nobody knows how the pod is. It goes on running there", where.Node)
-	return problem(v1alpha1.ReasonDisconnected, message, fix, link)
-}
-
-// twinProblem tells of a peer that has no namespace for the pod. A pod that serves has one.
-func twinProblem(f podFacts, where podPlace) []podProblem {
-	cluster := clusterOf(f.offloading, where.Peer)
-	switch {
-	case isPodReady(f.pod), f.errs[partOffloadings] != nil:
-		return nil
-	case f.offloading == nil:
-		return problem("NotOffloaded", "It is on a virtual node, and its namespace is not offloaded: new pods stay at home",
-			"If it waits there, delete it, or run: kubectl hanse offload "+f.pod.Namespace, linkNobody)
-	case cluster == nil || cluster.State == "Ready":
-		return nil
-	default:
-		return problem(cluster.State, fmt.Sprintf("Peer %s has no namespace for it as it is wanted: %s", where.Peer, cluster.Message),
-			"kubectl hanse status "+where.Peer, linkOffload)
-	}
-}
-
-// fixes say what to do about a reason in the status of a pod.
-var fixes = map[string]string{
-	v1alpha1.ReasonOffloadingBackOff: "The message says what is missing. Hanse tries again by itself",
-	v1alpha1.ReasonNoRoom:            "Wait: another node gets it after spec.placementTimeout of the NamespaceOffloading, if a controller made it. Or ask for less",
-	v1alpha1.ReasonScalingUp:         "Wait: the provider makes room. Another node gets the pod after spec.scaleUpTimeout of the NamespaceOffloading",
-	v1alpha1.ReasonPlacementTimeout:  "Its controller has made another one. Nothing is to do",
-	v1alpha1.ReasonDisconnected:      "The pod goes on running there: wait, and see the conditions of the Peer",
-	v1alpha1.ReasonPodRefused:        "The message says what the provider's API server refuses (policy, quota, Pod Security)",
-	v1alpha1.ReasonPodInvalid:        "The provider does not build such pods: see what cannot leave",
-}
-
-// statusProblem tells what the pod's own status complains of.
-func statusProblem(f podFacts, where podPlace) []podProblem {
-	status, link := &f.pod.Status, linkReasons
-	switch {
-	case status.Reason == "" && status.Phase != corev1.PodFailed:
-		return nil
-	case status.Reason == v1alpha1.ReasonDisconnected && f.node != nil && !isNodeReady(f.node):
-		return nil // the node's problem says so, and more
-	case where.Kind != placeVirtual:
-		link = linkPending
-	}
-	return problem(orElse(status.Reason, string(status.Phase)), orElse(status.Message, "The pod has failed"), fixes[status.Reason], link)
-}
-
-// harmless are reasons with which a container waits while all is well.
-var harmless = []string{"", "ContainerCreating", "PodInitializing"}
-
-// containerProblems tell of containers that do not come up, or end badly.
-func containerProblems(pod *corev1.Pod) []podProblem {
-	var found []podProblem
-	name := fmt.Sprintf("-n %s %s", pod.Namespace, pod.Name)
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		logs := fmt.Sprintf("kubectl logs %s -c %s", name, c.Name)
-		switch waiting, ended := c.State.Waiting, c.State.Terminated; {
-		case waiting != nil && (slices.Contains(harmless, waiting.Reason) || waiting.Reason == pod.Status.Reason): // told of the pod as a whole
-		case waiting != nil:
-			fix := "kubectl describe pod " + name
-			if c.RestartCount > 0 {
-				fix = logs + " --previous"
-			}
-			found = append(found, problem(waiting.Reason, fmt.Sprintf("Container %s: %s", c.Name, orElse(waiting.Message, "it waits")), fix, linkPending)...)
-		case ended != nil && ended.ExitCode != 0:
-			found = append(found, problem(orElse(ended.Reason, "Error"), fmt.Sprintf("Container %s ended with exit code %d", c.Name, ended.ExitCode), logs, "")...)
-		}
-	}
-	return found
-}
-
-// warnings are the latest that events tell, of what is not told already.
-func warnings(f podFacts, told []podProblem) []podProblem {
-	var found []podProblem
-	for _, event := range slices.Backward(f.events.Items) {
-		known := func(p podProblem) bool { return p.Reason == event.Reason }
-		if event.Type == corev1.EventTypeWarning && !slices.ContainsFunc(slices.Concat(told, found), known) {
-			found = append(found, podProblem{Reason: event.Reason, Message: event.Note})
-		}
-	}
-	return found[:min(len(found), shownEvents)]
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -66,7 +67,8 @@ func newScene() *scene {
 		Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Exclude: []string{"milan"}}},
 	}
 	s.offloading.Status = v1alpha1.NamespaceOffloadingStatus{
-		Clusters: []v1alpha1.ClusterOffloading{{Peer: "turin", State: "Ready", Twin: "shop-lubeck-abcdef"}},
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}},
+		Clusters:   []v1alpha1.ClusterOffloading{{Peer: "turin", State: "Ready", Twin: "shop-lubeck-abcdef"}},
 		Placement: &v1alpha1.NamespacePlacementStatus{PlacementStatus: v1alpha1.PlacementStatus{Nodes: []v1alpha1.NodePlacement{
 			{Name: "hanse-turin", Weight: 80, WeightByPrice: 7}, {Name: "hanse-rome", Excluded: "its price is above maxPrice"},
 		}}},
@@ -104,7 +106,7 @@ func (s *scene) explain(t *testing.T) podExplained {
 	if s.offloading != nil {
 		objects = append(objects, s.offloading)
 	}
-	seen, err := observePod(soon(t), newWorld(t, objects...).client, client.ObjectKeyFromObject(s.pod), now)
+	seen, err := observePod(soon(t), newWorld(t, objects...).client, v1alpha1.SystemNamespace, client.ObjectKeyFromObject(s.pod), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +131,19 @@ func (s *scene) unbound() {
 	}}}
 }
 
+// notPlaced has the pod say by a condition, too, why it waits there.
+func (s *scene) notPlaced() {
+	s.pod.Status.Conditions = append(s.pod.Status.Conditions, corev1.PodCondition{
+		Type: v1alpha1.PodPlaced, Status: corev1.ConditionFalse, Reason: s.pod.Status.Reason, Message: s.pod.Status.Message,
+	})
+}
+
+// waits is a pod that admission let go to virtual nodes, and that no node takes.
+func (s *scene) waits() {
+	s.unbound()
+	s.pod.Spec.Tolerations = []corev1.Toleration{{Key: v1alpha1.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
+}
+
 var scenes = map[string]func(*scene){
 	"well": func(*scene) {},
 	"no-cluster-fits": func(s *scene) {
@@ -137,9 +152,6 @@ var scenes = map[string]func(*scene){
 		s.offloading.Status.Placement.Strict = true
 		meta.SetStatusCondition(&s.offloading.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoClusterFits, Message: "rome: its price is above maxPrice",
-		})
-		meta.SetStatusCondition(&s.offloading.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
 		})
 		s.warn("FailedScheduling", "0/4 nodes are available", time.Minute)
 	},
@@ -150,13 +162,24 @@ var scenes = map[string]func(*scene){
 	},
 	"no-room": func(s *scene) {
 		s.held(v1alpha1.ReasonNoRoom, "The provider has no node with room for the pod: Insufficient cpu")
+		s.notPlaced()
 		s.pod.Annotations = map[string]string{v1alpha1.AnnotationPrefer: "Price", v1alpha1.AnnotationExclude: "rome, bergen"}
+	},
+	"refused-by-the-provider": func(s *scene) {
+		s.held(v1alpha1.ReasonRefusedByProvider, "The provider refuses to run the pod: PodRefused: no quota")
+		s.notPlaced()
 	},
 	"cut-off": func(s *scene) {
 		s.turin.Status.Conditions[0].Status = corev1.ConditionUnknown
 		s.pod.Status.Reason = v1alpha1.ReasonDisconnected
 		s.pod.Status.Conditions[1].Status = corev1.ConditionFalse
 		s.offloading.Spec.OnDisconnect = v1alpha1.DisconnectionReplace
+	},
+	"without-credentials": func(s *scene) {
+		ready := &s.turin.Status.Conditions[0]
+		ready.Status, ready.Reason = corev1.ConditionUnknown, v1alpha1.ReasonDisconnected
+		ready.Message = "There are no credentials for the peer: see the conditions of the Peer"
+		s.pod.Status.Conditions[1].Status = corev1.ConditionFalse
 	},
 	"runs-at-home": func(s *scene) {
 		s.pod.Spec.NodeName = "worker-1"
@@ -187,6 +210,88 @@ var scenes = map[string]func(*scene){
 		s.pod.DeletionTimestamp = &deleted
 		s.offloading.Spec.Strategy = v1alpha1.StrategyLocal
 	},
+	"terminates": func(s *scene) {
+		s.pod.DeletionTimestamp, s.pod.Finalizers = ptr.To(ago(-30*time.Second)), nil
+		s.pod.Finalizers = []string{"hanse.dev/pod"}
+	},
+	"suspended": func(s *scene) {
+		s.pod.DeletionTimestamp, s.pod.Finalizers = ptr.To(ago(time.Minute)), []string{"hanse.dev/pod"}
+		s.others[1].(*v1alpha1.Peer).Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionAuthenticated, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonForbidden,
+		}}
+	},
+	"fails-its-probe": func(s *scene) {
+		s.pod.Status.Conditions[1].Status = corev1.ConditionFalse
+		s.warn("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503", time.Minute)
+	},
+	"fails-its-probe-again": func(s *scene) {
+		s.pod.Status.Conditions[1].LastTransitionTime = ago(10 * time.Minute)
+		s.warn("Unhealthy", "Liveness probe failed: timeout", 5*time.Minute)
+		s.warn("Failed", "Failed to pull image: of long ago", time.Hour)
+	},
+	"out-of-memory": func(s *scene) {
+		s.pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			Reason: "OOMKilled", ExitCode: 137, FinishedAt: ago(time.Minute),
+		}
+	},
+	"node-cordoned": func(s *scene) {
+		s.unbound()
+		s.offloading.Spec.Strategy = v1alpha1.StrategyRemote
+		s.turin.Spec.Unschedulable = true
+		s.pod.Status.Conditions[0].Message = "0/5 nodes are available: 1 Insufficient cpu, 4 node(s) were unschedulable."
+	},
+	"offer-refused": func(s *scene) {
+		s.unbound()
+		s.turin.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintWithdrawn, Effect: corev1.TaintEffectNoSchedule}}
+		s.others[0].(*v1alpha1.Advertisement).Status.Acknowledgement = &v1alpha1.Acknowledgement{
+			State: v1alpha1.AcknowledgementRefused, Reason: v1alpha1.ReasonRefusedByPolicy, Message: "too dear",
+		}
+	},
+	"peer-cordons-us": func(s *scene) {
+		s.unbound()
+		s.others[0].(*v1alpha1.Advertisement).Spec.Phase = v1alpha1.OfferCordoned
+	},
+	"node-is-full": func(s *scene) {
+		s.waits()
+		s.turin.Spec.Taints = []corev1.Taint{{Key: "hanse.dev/full", Value: "turin", Effect: corev1.TaintEffectNoSchedule}}
+	},
+	"made-too-early": func(s *scene) { s.unbound() },
+	"no-room-anywhere": func(s *scene) {
+		s.waits()
+		s.pod.Status.Conditions[0].Message = "0/5 nodes are available: 5 Insufficient cpu."
+	},
+	"in-default": func(s *scene) {
+		s.unbound()
+		s.pod.Namespace, s.offloading = "default", nil
+		s.pod.Status.Conditions[0].Message = "0/1 nodes are available: 1 Insufficient memory."
+	},
+	"no-room-at-home": func(s *scene) {
+		s.unbound()
+		s.offloading = nil
+		s.pod.Status.Conditions[0].Message = "0/1 nodes are available: 1 Insufficient memory."
+	},
+	"without-its-token": func(s *scene) {
+		s.pod.Spec.ServiceAccountName = "robot"
+		s.pod.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-abcde", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
+		}}}}
+	},
+	"without-its-service": func(s *scene) {
+		s.pod.Labels = map[string]string{"app": "web"}
+		s.others = append(s.others, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
+		})
+	},
+	"succeeded": func(s *scene) {
+		s.pod.Status.Phase = corev1.PodSucceeded
+		s.pod.Status.Conditions[1].Status = corev1.ConditionFalse
+		s.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
+	},
+	"starts": func(s *scene) {
+		s.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Second)},
+		}}
+	},
 	"does-not-start": func(s *scene) {
 		s.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: s.pod.Status.Conditions[:1]}
 	},
@@ -213,6 +318,42 @@ func TestPodsAreExplained(t *testing.T) {
 	golden(t, "explain.json", text.String())
 }
 
+// Whatever else there is: all is well only with a pod that serves, or has.
+func TestNothingIsWrongOnlyWithPodsThatServe(t *testing.T) {
+	for name, change := range scenes {
+		for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown} {
+			for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
+				for _, node := range []string{"", "hanse-turin", "worker-1"} {
+					for _, deleted := range []bool{false, true} {
+						s := newScene()
+						change(s)
+						s.pod.Spec.NodeName, s.pod.Status.Phase = node, phase
+						s.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+						if deleted {
+							s.pod.DeletionTimestamp = ptr.To(ago(-time.Second))
+						}
+						f := s.facts()
+						serves := phase == corev1.PodSucceeded || ready == corev1.ConditionTrue && s.pod.DeletionTimestamp == nil
+						if problems := problemsOf(f, placeOf(f)); len(problems) == 0 && !serves {
+							t.Errorf("%s, %s, ready %s, on %q, deleted %t: nothing is wrong", name, phase, ready, node, deleted)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// facts are those of the scene for who sees all but the cluster's other things.
+func (s *scene) facts() podFacts {
+	f := podFacts{snapshot: &snapshot{now: now, errs: map[part]error{}}, pod: s.pod, offloading: s.offloading}
+	if s.turin != nil {
+		f.nodes.Items = append(f.nodes.Items, *s.turin)
+		f.node = f.snapshot.node(s.pod.Spec.NodeName)
+	}
+	return f
+}
+
 // Users of a namespace see neither nodes nor peers.
 func TestAPodIsExplainedToWhoSeesLittle(t *testing.T) {
 	s := newScene()
@@ -229,14 +370,14 @@ func TestAPodIsExplainedToWhoSeesLittle(t *testing.T) {
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			switch list.(type) {
-			case *eventsv1.EventList, *v1alpha1.NamespaceOffloadingList: // which lie in the namespace
+			case *eventsv1.EventList, *corev1.ServiceList, *v1alpha1.NamespaceOffloadingList: // which lie in the namespace
 				return c.List(ctx, list, options...)
 			default:
 				return forbidden("things")
 			}
 		},
 	})
-	seen, err := observePod(soon(t), c, client.ObjectKeyFromObject(s.pod), now)
+	seen, err := observePod(soon(t), c, v1alpha1.SystemNamespace, client.ObjectKeyFromObject(s.pod), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,14 +391,14 @@ func TestAPodIsExplainedToWhoSeesLittle(t *testing.T) {
 }
 
 func TestAPodThatThereIsNot(t *testing.T) {
-	_, err := observePod(soon(t), newWorld(t).client, client.ObjectKey{Namespace: "shop", Name: "web"}, now)
+	_, err := observePod(soon(t), newWorld(t).client, v1alpha1.SystemNamespace, client.ObjectKey{Namespace: "shop", Name: "web"}, now)
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("error %v, want not found", err)
 	}
 }
 
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
-	for _, link := range []string{linkPending, linkNode, linkDisconnect, linkReasons, linkOffload, linkNobody, linkGone, linkPlace} {
+	for _, link := range []string{linkPending, linkNode, linkDisconnect, linkReasons, linkOffload, linkNobody, linkGone, linkPlace, linkPeer, linkServices, linkTokens} {
 		if !leads(t, link) {
 			t.Errorf("%s leads nowhere", link)
 		}

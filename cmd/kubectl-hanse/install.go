@@ -12,6 +12,7 @@ import (
 	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
 	"github.com/hanse-dev/hanse/internal/version"
 )
@@ -22,6 +23,7 @@ type installFlags struct {
 	podCIDR     string
 	addressPool string
 	set         []string
+	reset       bool
 	writeFlags
 }
 
@@ -31,7 +33,8 @@ func newInstallCommand(global *globalFlags) *cobra.Command {
 		Use:   "install",
 		Short: "Install Hanse in a cluster, or upgrade it",
 		Long: "Puts Hanse into the cluster: its kinds, roles, policies and two Deployments. Doing it again upgrades, and changes\n" +
-			"nothing that is as it should be. The cluster must run Kubernetes " + install.MinimumKubernetes + " or newer.",
+			"nothing that is as it should be: the image and all values that were set before stay, unless the flags say otherwise.\n" +
+			"The cluster must run Kubernetes " + install.MinimumKubernetes + " or newer.",
 		Example: `  # Install, with an id by which others will know this cluster
   kubectl hanse install --cluster-id lubeck
 
@@ -39,41 +42,48 @@ func newInstallCommand(global *globalFlags) *cobra.Command {
   kubectl hanse install --cluster-id lubeck --dry-run=client -o yaml
 
   # Two replicas of the manager, and an image from somewhere else
-  kubectl hanse install --image registry.example.com/hanse:v0.1.0 --set manager.replicas=2`,
+  kubectl hanse install --image registry.example.com/hanse:v0.1.0 --set manager.replicas=2
+
+  # Later: change one thing, and keep the rest
+  kubectl hanse install --set manager.replicas=3`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return runInstall(command, global, flags) },
 	}
 	f := command.Flags()
 	f.StringVar(&flags.clusterID, "cluster-id", "",
 		"id by which peers know this cluster, a DNS label of at most 30 characters that can never be changed; by default one is made")
-	f.StringVar(&flags.image, "image", "", "image of Hanse; by default hanse.dev/hanse at this client's version")
+	f.StringVar(&flags.image, "image", "",
+		"image of Hanse; by default the one that was installed, or else hanse.dev/hanse at this client's version")
 	f.StringVar(&flags.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default as the nodes say")
 	f.StringVar(&flags.addressPool, "address-pool", "", "range from which peers' pods get their addresses here")
 	f.StringArrayVar(&flags.set, "set", nil, "value of the chart, as key=value; may be given several times")
+	f.BoolVar(&flags.reset, "reset-values", false, "forget the values that were set before, the image among them")
 	flags.bind(f, 5*time.Minute, "Hanse runs")
 	return command
 }
 
-// values are those of the chart that the flags mean. --set comes last.
-func (f *installFlags) values() (map[string]any, error) {
-	values := map[string]any{}
-	repository, tag := splitImage(f.image)
-	for key, value := range map[string]string{
-		"clusterID": f.clusterID, "podCIDR": f.podCIDR, "addressPool": f.addressPool, "image.repository": repository, "image.tag": tag,
-	} {
-		if value == "" {
-			continue
+// setIn changes the values of the chart as the flags say. --set comes last.
+func (f *installFlags) setIn(values map[string]any) error {
+	said := map[string]string{}
+	for key, value := range map[string]string{"clusterID": f.clusterID, "podCIDR": f.podCIDR, "addressPool": f.addressPool} {
+		if value != "" {
+			said[key] = value
 		}
+	}
+	if f.image != "" { // without a tag, it is not the one of the image before
+		said["image.repository"], said["image.tag"] = splitImage(f.image)
+	}
+	for key, value := range said {
 		if err := strvals.ParseLiteralInto(key+"="+value, values); err != nil {
-			return nil, fmt.Errorf("set %s: %w", key, err)
+			return fmt.Errorf("set %s: %w", key, err)
 		}
 	}
 	for _, set := range f.set {
 		if err := strvals.ParseInto(set, values); err != nil {
-			return nil, fmt.Errorf("read --set %s: %w", set, err)
+			return fmt.Errorf("read --set %s: %w", set, err)
 		}
 	}
-	return values, nil
+	return nil
 }
 
 // splitImage takes a tag or digest off the name of an image. A colon before the last slash is that of a port.
@@ -90,11 +100,14 @@ func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags
 	if err := flags.validate(); err != nil {
 		return err
 	}
-	values, err := flags.values()
-	if err != nil {
+	values := map[string]any{}
+	if err := flags.setIn(values); err != nil {
 		return err
 	}
-	options := install.Options{Namespace: global.namespace, Version: version.Version, Values: values}
+	if global.namespace != "" {
+		return errors.New("--namespace does not say where Hanse is to be installed: say --hanse-namespace " + global.namespace)
+	}
+	options := install.Options{Namespace: orElse(global.system, v1alpha1.SystemNamespace), Version: version.Version, Values: values}
 	if flags.dry() {
 		manifest, err := install.Render(options)
 		if err != nil {
@@ -106,13 +119,21 @@ func runInstall(command *cobra.Command, global *globalFlags, flags *installFlags
 		}
 		return printObjects(command.OutOrStdout(), objects...)
 	}
-	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
-		return doInstall(ctx, command, c, options, flags.wait)
+	return global.withHanse(command, flags.timeout, func(ctx context.Context, c *connection, system string) error {
+		options.Namespace = system
+		return doInstall(ctx, command, c, options, flags)
 	})
 }
 
-func doInstall(ctx context.Context, command *cobra.Command, c *connection, options install.Options, wait bool) error {
+func doInstall(ctx context.Context, command *cobra.Command, c *connection, options install.Options, flags *installFlags) error {
+	cluster := c.cluster(command)
 	var err error
+	if !flags.reset {
+		options.Values, err = valuesWith(ctx, cluster, options.Namespace, flags)
+	}
+	if err != nil {
+		return err
+	}
 	if options.KubernetesVersion, err = install.CheckKubernetes(c.discovery); err != nil {
 		return err
 	}
@@ -120,16 +141,27 @@ func doInstall(ctx context.Context, command *cobra.Command, c *connection, optio
 	if err != nil {
 		return err
 	}
-	cluster := c.cluster(command)
 	if err := cluster.Apply(ctx, manifest); err != nil {
 		return err
 	}
-	if wait {
+	if flags.wait {
 		if err := cluster.WaitAvailable(ctx, manifest); err != nil {
 			return fmt.Errorf("%w (see `kubectl -n %s get pods`)", err, options.Namespace)
 		}
 	}
-	return say(command, "Hanse %s is installed in %s.\n", options.Version, c.name)
+	return say(command, "Hanse is installed in %s, with image %s.\n", c.name, manifest.Image())
+}
+
+// valuesWith are the values by which Hanse was installed before, changed as the flags say.
+func valuesWith(ctx context.Context, cluster install.Cluster, namespace string, flags *installFlags) (map[string]any, error) {
+	kept, err := cluster.Values(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(kept) == 0 {
+		kept = map[string]any{}
+	}
+	return kept, flags.setIn(kept)
 }
 
 func newUninstallCommand(global *globalFlags) *cobra.Command {
@@ -147,8 +179,8 @@ func newUninstallCommand(global *globalFlags) *cobra.Command {
   kubectl hanse uninstall --force`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return global.within(command, timeout, func(ctx context.Context, c *connection) error {
-				removal.Namespace = global.namespace
+			return global.withHanse(command, timeout, func(ctx context.Context, c *connection, system string) error {
+				removal.Namespace = system
 				if err := c.cluster(command).Remove(ctx, removal); err != nil {
 					return err
 				}
@@ -190,8 +222,8 @@ func newVersionCommand(global *globalFlags) *cobra.Command {
 			found := versions{Client: version.Version}
 			var err error
 			if !clientOnly {
-				err = global.within(command, 10*time.Second, func(ctx context.Context, c *connection) error {
-					seen := take(ctx, c.client, scope{system: global.namespace}, time.Time{}, partInfo)
+				err = global.withHanse(command, 10*time.Second, func(ctx context.Context, c *connection, system string) error {
+					seen := take(ctx, c.client, scope{system: system}, time.Time{}, partInfo)
 					found.Server, found.ClusterID = seen.version, seen.clusterID
 					if err := seen.err(partInfo); err != nil || seen.version != "" {
 						return err

@@ -99,7 +99,7 @@ func runJoin(command *cobra.Command, global *globalFlags, flags *joinFlags, args
 	if err != nil {
 		return err
 	}
-	j.joinFlags, j.system = flags, global.namespace
+	j.joinFlags = flags
 	if flags.dry() {
 		command.PrintErr(j.oneDirection())
 		peer := blankPeer(j.name())
@@ -107,7 +107,8 @@ func runJoin(command *cobra.Command, global *globalFlags, flags *joinFlags, args
 		j.put(peer, nil)
 		return printObjects(command.OutOrStdout(), withSecret(peer, v1alpha1.JoinSecret, j.data())...)
 	}
-	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+	return global.withHanse(command, flags.timeout, func(ctx context.Context, c *connection, system string) error {
+		j.system = system
 		return doJoin(ctx, command, c.client, j)
 	})
 }
@@ -135,6 +136,7 @@ type joining struct {
 	system     string // the namespace of Hanse
 	now        time.Time
 	told       *progress
+	before     *v1alpha1.Peer // as it was before this attempt has changed it, nil if it was not there
 }
 
 // newJoining reads an invitation.
@@ -145,8 +147,7 @@ func newJoining(text string, now time.Time) (*joining, error) {
 	}
 	if !invitation.Expires.After(now) {
 		return nil, fmt.Errorf("the invitation has expired (%s): ask %s for another one, `kubectl hanse invite %s --renew`",
-			invitation.Expires.UTC().Format(time.RFC3339), invitation.ClusterID,
-			strings.TrimPrefix(invitation.Namespace, v1alpha1.TenantNamespacePrefix))
+			invitation.Expires.UTC().Format(time.RFC3339), invitation.ClusterID, nameThere(invitation.Namespace))
 	}
 	return &joining{joinFlags: &joinFlags{}, text: text, invitation: invitation, now: now}, nil
 }
@@ -244,6 +245,9 @@ func doJoin(ctx context.Context, command *cobra.Command, c client.Client, j *joi
 	if err := j.choose(ctx, c); err != nil {
 		return err
 	}
+	if err := j.welcome(ctx, c); err != nil {
+		return err
+	}
 	before, err := j.write(ctx, c)
 	if err != nil {
 		return err
@@ -252,6 +256,9 @@ func doJoin(ctx context.Context, command *cobra.Command, c client.Client, j *joi
 		return say(command, "This cluster joins %s: see `kubectl hanse status %s`.\n", j.name(), j.name())
 	}
 	peer, err := j.await(ctx, c, before)
+	if errors.Is(err, errNotAccepted) {
+		return errors.Join(err, j.takeBack(ctx, c))
+	}
 	if err != nil {
 		return err
 	}
@@ -270,6 +277,9 @@ func (j *joining) write(ctx context.Context, c client.Client) (*metav1.Condition
 	}
 	peer := blankPeer(j.name())
 	err = write(ctx, c, peer, func() error {
+		if j.before = nil; peer.ResourceVersion != "" {
+			j.before = peer.DeepCopy()
+		}
 		if err := j.allowed(peer); err != nil || joined || stored {
 			return err
 		}
@@ -346,8 +356,8 @@ func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Con
 		case joined && (isReady(peer, j.told) || !j.mutually() && isProvider(peer)):
 			return true, nil
 		case joined, session == nil, before != nil && session.Reason == before.Reason && session.Message == before.Message:
-		case session.Status == metav1.ConditionFalse && slices.Contains(refusals, session.Reason):
-			return false, install.Final(fmt.Errorf("the invitation of %s was not accepted%s", j.invitation.ClusterID, because(session)))
+		case slices.Contains(refusals, session.Reason):
+			return false, install.Final(fmt.Errorf("%w by %s%s", errNotAccepted, j.invitation.ClusterID, because(session)))
 		default:
 			before = nil
 			j.told.tell(session.Message)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -182,6 +183,72 @@ func TestARefusedInvitationIsNotWaitedFor(t *testing.T) {
 	err := doJoin(soon(t), command, w.client, newTestJoining(t, false, false))
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another cluster was faster") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A join that fails leaves a Peer as it was that does well without it.
+func TestAJoinInVainChangesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace string // of ours at hamburg, as we know it
+		session   metav1.ConditionStatus
+		roles     []v1alpha1.PeerRole
+		says      string
+	}{
+		"hamburg knows us by another name": {
+			namespace: "hanse-peer-lubeck", roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}, says: "as Peer lubeck",
+		},
+		"hamburg refuses it, and the session stands": {
+			namespace: "hanse-peer-the-queen", session: metav1.ConditionTrue,
+			roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}, says: "another cluster was faster",
+		},
+		"hamburg, a mere consumer, refuses it": {
+			session: metav1.ConditionFalse, roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}, says: "another cluster was faster",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, peer := newTestJoining(t, false, false), newPeer("hamburg", test.roles...)
+			peer.Spec.PublicKey = j.invitation.PublicKey
+			setCondition(peer, v1alpha1.ConditionAuthenticated, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+			objects := append(system(), peer, withSecret(peer, "", nil)[1])
+			if test.namespace != "" {
+				objects = append(objects, linkTo(t, test.namespace))
+			}
+			w := newWorld(t, objects...)
+			w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
+				peer, isPeer := written.(*v1alpha1.Peer)
+				if isPeer && peer.Annotations[v1alpha1.AnnotationJoin] != "" {
+					setCondition(peer, v1alpha1.ConditionSession, test.session, v1alpha1.ReasonInvitationUsed, "another cluster was faster")
+					return c.Update(ctx, peer)
+				}
+				return prepare(ctx, c, written)
+			}
+			command, _, _ := listener()
+			err := doJoin(soon(t), command, w.client, j)
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error %v, want one that says %q", err, test.says)
+			}
+			after := w.peer(t, "hamburg")
+			if diff := cmp.Diff(peer.Spec, after.Spec); diff != "" || len(after.Annotations) > 0 {
+				t.Errorf("the Peer was changed (-want +got):\n%s%v", diff, after.Annotations)
+			}
+			if secret, err := tenantSecret(t.Context(), w.client, "hamburg", v1alpha1.JoinSecret); secret != nil || err != nil {
+				t.Errorf("the invitation was left there: %v", err)
+			}
+		})
+	}
+}
+
+// linkTo is what lies in the tenant namespace of hamburg once we have joined it.
+func linkTo(t *testing.T, namespace string) *corev1.Secret {
+	t.Helper()
+	data, err := peers.Credentials{
+		Servers: []string{"https://203.0.113.7:6443"}, Namespace: namespace, Token: "token", Invitation: "of-before",
+	}.SecretData()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("hamburg"), Name: v1alpha1.LinkSecret}, Data: data,
 	}
 }
 

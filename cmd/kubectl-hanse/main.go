@@ -48,7 +48,8 @@ func main() {
 // globalFlags are those that every verb takes.
 type globalFlags struct {
 	kubeconfig, context string // where the cluster is found
-	namespace           string // that Hanse is installed in
+	namespace           string // of users, as kubectl takes it; "" is that of the context, or all
+	system              string // that Hanse is installed in; "" is where it is found
 }
 
 func newCommand() *cobra.Command {
@@ -65,7 +66,9 @@ func newCommand() *cobra.Command {
 	flags := command.PersistentFlags()
 	flags.StringVar(&global.kubeconfig, "kubeconfig", "", "path of the kubeconfig; by default as kubectl finds it")
 	flags.StringVar(&global.context, "context", "", "context of the kubeconfig to use; by default the current one")
-	flags.StringVarP(&global.namespace, "namespace", "n", v1alpha1.SystemNamespace, "namespace that Hanse is installed in")
+	flags.StringVarP(&global.namespace, "namespace", "n", "", "namespace that the command is about; by default that of the context, or all")
+	flags.StringVar(&global.system, "hanse-namespace", "",
+		"namespace that Hanse is installed in; by default where it is found, and "+v1alpha1.SystemNamespace+" for a new installation")
 	for _, verb := range []func(*globalFlags) *cobra.Command{
 		newInstallCommand, newUninstallCommand, newCheckCommand, newInviteCommand, newJoinCommand, newUnpeerCommand,
 		newOffloadCommand, newUnoffloadCommand, newTableCommand, newExplainCommand, newPolicyCommand, newStatusCommand,
@@ -138,7 +141,7 @@ func (f *writeFlags) bind(flags *pflag.FlagSet, timeout time.Duration, what stri
 // connection is access to one cluster.
 type connection struct {
 	name      string // the context, for messages
-	namespace string // that the context is about, as kubectl takes it
+	namespace string // that is named, or that the context is about, as kubectl takes it
 	config    *rest.Config
 	client    client.WithWatch
 	discovery discovery.DiscoveryInterface
@@ -149,7 +152,9 @@ type connection struct {
 func (g *globalFlags) connect() (*connection, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = g.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: g.context})
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: g.context}
+	overrides.Context.Namespace = g.namespace
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w (see --kubeconfig and --context)", err)
@@ -170,6 +175,32 @@ func (g *globalFlags) connect() (*connection, error) {
 	found := &connection{name: orElse(g.context, raw.CurrentContext), namespace: namespace, config: config, client: c, discovery: d}
 	found.exec = found.execIn
 	return found, nil
+}
+
+// hanseIn returns the namespace that Hanse is installed in: the one that is named, or where it is found. Whoever may not look
+// for it has to name it if it is an unusual one.
+func (g *globalFlags) hanseIn(ctx context.Context, c client.Client) (string, error) {
+	if g.system != "" {
+		return g.system, nil
+	}
+	found, err := install.Cluster{Client: c}.Namespace(ctx)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return "", err
+	}
+	return orElse(found, v1alpha1.SystemNamespace), nil
+}
+
+// withHanse connects to the cluster, finds Hanse there, and does a verb's work, for no longer than the timeout.
+func (g *globalFlags) withHanse(
+	command *cobra.Command, timeout time.Duration, work func(ctx context.Context, c *connection, system string) error,
+) error {
+	return g.within(command, timeout, func(ctx context.Context, c *connection) error {
+		system, err := g.hanseIn(ctx, c.client)
+		if err != nil {
+			return err
+		}
+		return work(ctx, c, system)
+	})
 }
 
 // cluster is the connection as package install wants it.

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,14 +14,19 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
 )
 
 func TestEveryVerbExplainsItself(t *testing.T) {
@@ -61,6 +69,7 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 		"install with another kind of dry run": {"install", "--dry-run=server"},
 		"install that prints without dry run":  {"install", "-o", "yaml"},
 		"install with a value that is none":    {"install", "--dry-run=client", "--set", "kubernetes=1"},
+		"install in a namespace of users":      {"install", "--dry-run=client", "-n", "elsewhere"},
 		"install with an id that is none":      {"install", "--dry-run=client", "--cluster-id", "Lübeck"},
 		"status as XML":                        {"status", "-o", "xml"},
 		"table in an order that is none":       {"table", "--sort", "beauty"},
@@ -80,7 +89,7 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 
 func TestDryRunPrintsEverything(t *testing.T) {
 	out, err := run(t, "install", "--dry-run=client", "-o", "yaml", "--cluster-id", "lubeck", "--image", "example.com:5000/h@sha256:abc",
-		"-n", "elsewhere", "--set", "manager.replicas=2")
+		"--hanse-namespace", "elsewhere", "--set", "manager.replicas=2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +99,54 @@ func TestDryRunPrintsEverything(t *testing.T) {
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q", want)
+		}
+	}
+}
+
+func TestHanseIsFoundWhereverItIs(t *testing.T) {
+	manager := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "elsewhere", Name: "hanse-manager", Labels: map[string]string{install.PartOfLabel: install.PartOf},
+	}}
+	resource := schema.GroupResource{Resource: "serviceaccounts"}
+	for name, test := range map[string]struct {
+		global  globalFlags
+		objects []client.Object
+		err     error // of looking for it
+		want    string
+	}{
+		"it is named":               {global: globalFlags{system: "named"}, objects: []client.Object{manager}, want: "named"},
+		"it is found by its label":  {global: globalFlags{namespace: "shop"}, objects: []client.Object{manager}, want: "elsewhere"},
+		"it is not installed":       {want: v1alpha1.SystemNamespace},
+		"nobody may look for it":    {err: apierrors.NewForbidden(resource, "", nil), want: v1alpha1.SystemNamespace},
+		"the cluster has no answer": {err: apierrors.NewInternalError(errors.New("later"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := interceptor.NewClient(newWorld(t, test.objects...).client, interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					return cmp.Or(test.err, c.List(ctx, list, options...))
+				},
+			})
+			found, err := test.global.hanseIn(soon(t), c)
+			if found != test.want || (err != nil) != (test.want == "") {
+				t.Errorf("found %q, %v, want %q", found, err, test.want)
+			}
+		})
+	}
+}
+
+func TestANamespaceIsNamedAsInKubectl(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["lubeck"] = &clientcmdapi.Cluster{Server: "https://203.0.113.7:6443"}
+	config.Contexts["lubeck"] = &clientcmdapi.Context{Cluster: "lubeck", Namespace: "of-the-context"}
+	config.CurrentContext = "lubeck"
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	for named, want := range map[string]string{"": "of-the-context", "shop": "shop"} {
+		c, err := (&globalFlags{kubeconfig: file, namespace: named}).connect()
+		if err != nil || c.namespace != want {
+			t.Errorf("-n %q is about namespace %q (%v), want %q", named, c.namespace, err, want)
 		}
 	}
 }
@@ -106,6 +163,68 @@ func TestImagesAreSplit(t *testing.T) {
 		if got := [2]string{repository, tag}; got != want {
 			t.Errorf("%s is %q, want %q", image, got, want)
 		}
+	}
+}
+
+func TestFlagsOfInstallChangeWhatWasInstalled(t *testing.T) {
+	before := func() map[string]any {
+		return map[string]any{
+			"clusterID": "lubeck", "image": map[string]any{"repository": "r/hanse", "tag": "v1"}, "manager": map[string]any{"replicas": int64(2)},
+		}
+	}
+	for name, test := range map[string]struct {
+		flags installFlags
+		want  func(values map[string]any)
+	}{
+		"none": {installFlags{}, func(map[string]any) {}},
+		"one value": {installFlags{set: []string{"tracing.endpoint=c:1"}}, func(v map[string]any) {
+			v["tracing"] = map[string]any{"endpoint": "c:1"}
+		}},
+		"a value again": {installFlags{set: []string{"manager.replicas=3"}}, func(v map[string]any) {
+			v["manager"] = map[string]any{"replicas": int64(3)}
+		}},
+		"an image": {installFlags{image: "s/hanse:v2"}, func(v map[string]any) {
+			v["image"] = map[string]any{"repository": "s/hanse", "tag": "v2"}
+		}},
+		"an image without a tag": {installFlags{image: "s/hanse"}, func(v map[string]any) {
+			v["image"] = map[string]any{"repository": "s/hanse", "tag": ""}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, want := before(), before()
+			test.want(want)
+			if err := test.flags.setIn(got); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestInstallingAgainKeepsWhatNoFlagSays(t *testing.T) {
+	record := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: "hanse-values"},
+		Data:       map[string]string{"values.yaml": "clusterID: lubeck\nimage: {repository: r/hanse, tag: v1}\n"},
+	}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    map[string]any
+	}{
+		"for the first time": {nil, map[string]any{"tracing": map[string]any{"endpoint": "c:1"}}},
+		"again": {[]client.Object{record}, map[string]any{
+			"clusterID": "lubeck", "image": map[string]any{"repository": "r/hanse", "tag": "v1"}, "tracing": map[string]any{"endpoint": "c:1"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command, _, _ := listener()
+			flags := &installFlags{set: []string{"tracing.endpoint=c:1"}}
+			got, err := valuesWith(soon(t), newWorld(t, test.objects...).cluster(command), "hanse-system", flags)
+			if err != nil || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %v, %v, want %v", got, err, test.want)
+			}
+		})
 	}
 }
 

@@ -36,7 +36,8 @@ func newOffloadCommand(global *globalFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "offload NAMESPACE",
 		Short: "Let the pods of a namespace run in other clusters",
-		Long: "Lets new pods of the namespace run on virtual nodes. Pods that run already stay where they are, unless --on-change\n" +
+		Long: "Lets new pods of the namespace run on virtual nodes, and waits until each selected peer is ready for it and new pods\n" +
+			"are placed: the exit code is 1 if that does not come. Pods that run already stay where they are, unless --on-change\n" +
 			"says otherwise. Doing it again changes what is wanted: a flag that is left out then means its default. What no flag\n" +
 			"says (overrides, and classes of pods) stays as it is.",
 		Example: `  # At home while there is room, then in other clusters
@@ -50,18 +51,25 @@ func newOffloadCommand(global *globalFlags) *cobra.Command {
 
   # Others take over when a provider is cut off for two minutes
   kubectl hanse offload shop --on-disconnect replace --replace-after 2m`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			spec, err := flags.spec()
 			if err != nil {
 				return err
 			}
-			offloading := offloadingOf(args[0])
+			namespace, err := global.namespaceOf(command, args)
+			if err != nil {
+				return err
+			}
+			offloading := offloadingOf(namespace)
 			offloading.Spec = spec
 			if flags.dry() {
 				return printObjects(command.OutOrStdout(), offloading)
 			}
-			return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+			return global.withHanse(command, flags.timeout, func(ctx context.Context, c *connection, system string) error {
+				if err := checkHope(ctx, c.client, system, offloading); err != nil {
+					return err
+				}
 				return runOffload(ctx, command, c.cluster(command), offloading, flags.wait)
 			})
 		},
@@ -98,7 +106,7 @@ func (f *offloadFlags) bind(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&placement.Exclude, "exclude", nil, "peers that pods must not run in")
 	flags.BoolVar(&placement.Strict, "strict", false, "use the best cluster that such a pod fits in, and no other")
 	f.dryRunFlags.bind(flags)
-	f.waitFlags.bind(flags, time.Minute, "it holds for new pods")
+	f.waitFlags.bind(flags, time.Minute, "each selected peer is ready for the namespace, and its new pods are placed")
 }
 
 // spec is what the flags mean. The API server knows the bounds of what they say.
@@ -195,18 +203,42 @@ func runOffload(ctx context.Context, command *cobra.Command, cluster install.Clu
 	if wasKept {
 		cluster.Report("The namespace was offloaded by default. From now on its NamespaceOffloading is yours.")
 	}
-	if wait {
-		if err := cluster.WaitPlaced(ctx, wanted.Namespace); err != nil {
-			return err
-		}
+	if !wait {
+		return say(command, "Namespace %s is to be offloaded with strategy %s: see `kubectl hanse status -n %[1]s`.\n", wanted.Namespace, wanted.Spec.Strategy)
 	}
-	if _, err := read(ctx, cluster.Client, wanted.Namespace, offloading.Name, offloading); err != nil {
+	if err := awaitOffloaded(ctx, cluster, wanted.Namespace); err != nil {
 		return err
 	}
-	if why := unplaced(offloading); why != "" {
-		cluster.Report("%s", printable(why))
+	if err := cluster.WaitPlaced(ctx, wanted.Namespace); err != nil {
+		return err
 	}
+	sayWhatServicesMiss(ctx, cluster, wanted)
 	return say(command, "Namespace %s is offloaded with strategy %s.\n", wanted.Namespace, wanted.Spec.Strategy)
+}
+
+// sayWhatServicesMiss says that Services of the namespace will not reach the pods that leave. Who may not see Services or peers
+// is told by their events.
+func sayWhatServicesMiss(ctx context.Context, cluster install.Cluster, wanted *v1alpha1.NamespaceOffloading) {
+	if wanted.Spec.Strategy == v1alpha1.StrategyLocal {
+		return
+	}
+	seen := take(ctx, cluster.Client, scope{namespace: wanted.Namespace}, time.Time{}, partPeers, partServices)
+	apart := namesOf(seen.peers.Items, func(peer *v1alpha1.Peer) string {
+		if !peer.HasRole(v1alpha1.RoleProvider) || peer.Connected() {
+			return ""
+		}
+		return peer.Name
+	})
+	services := namesOf(seen.services.Items, func(service *corev1.Service) string {
+		if len(service.Spec.Selector) == 0 {
+			return ""
+		}
+		return service.Name
+	})
+	if len(apart) > 0 && len(services) > 0 {
+		cluster.Report("No network connects this cluster to %s: pods that run there are no endpoints of the Services %s.",
+			some(apart), some(services))
+	}
 }
 
 // disown makes an offloading the user's that Hanse has kept, and reports whether it was.
@@ -243,10 +275,14 @@ func newUnoffloadCommand(global *globalFlags) *cobra.Command {
 			"with --evict. The twin namespaces at providers go with the last of them.",
 		Example: `  kubectl hanse unoffload shop --wait=false
   kubectl hanse unoffload shop --evict`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
+			namespace, err := global.namespaceOf(command, args)
+			if err != nil {
+				return err
+			}
 			return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
-				return runUnoffload(ctx, command, c.cluster(command), flags, args[0])
+				return runUnoffload(ctx, command, c.cluster(command), flags, namespace)
 			})
 		},
 	}

@@ -78,6 +78,58 @@ func TestOffloadingWaitsUntilItHolds(t *testing.T) {
 	}
 }
 
+// A Service cannot reach pods that leave, where no network leads to them.
+func TestOffloadingSaysWhatServicesMiss(t *testing.T) {
+	const remote = v1alpha1.StrategyRemote
+	for name, test := range map[string]struct {
+		strategy  v1alpha1.OffloadingStrategy
+		connected metav1.ConditionStatus
+		selector  map[string]string
+		roles     []v1alpha1.PeerRole
+		told      bool
+	}{
+		"no network leads there":           {remote, metav1.ConditionFalse, map[string]string{"app": "web"}, []v1alpha1.PeerRole{v1alpha1.RoleProvider}, true},
+		"a network does":                   {remote, metav1.ConditionTrue, map[string]string{"app": "web"}, []v1alpha1.PeerRole{v1alpha1.RoleProvider}, false},
+		"its pods stay at home":            {v1alpha1.StrategyLocal, metav1.ConditionFalse, map[string]string{"app": "web"}, []v1alpha1.PeerRole{v1alpha1.RoleProvider}, false},
+		"it selects no pods":               {remote, metav1.ConditionFalse, nil, []v1alpha1.PeerRole{v1alpha1.RoleProvider}, false},
+		"the peer runs no pods for us":     {remote, metav1.ConditionFalse, map[string]string{"app": "web"}, []v1alpha1.PeerRole{v1alpha1.RoleConsumer}, false},
+		"nobody has looked at the network": {remote, "", map[string]string{"app": "web"}, []v1alpha1.PeerRole{v1alpha1.RoleProvider}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := newPeer("turin", test.roles...)
+			if test.connected != "" {
+				setCondition(peer, v1alpha1.ConditionConnected, test.connected, v1alpha1.ReasonNoNetworkFabric, "")
+			}
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "front"}, Spec: corev1.ServiceSpec{Selector: test.selector}}
+			elsewhere := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "vault"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}}
+			s := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, peer, service, elsewhere)
+			s.manager = decide
+			c := interceptor.NewClient(s.client, interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					if pod, isPod := o.(*corev1.Pod); isPod {
+						sendAway(pod)
+						if test.strategy == v1alpha1.StrategyLocal {
+							pod.Spec.Tolerations = nil
+							pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Operator = corev1.NodeSelectorOpNotIn
+						}
+					}
+					return c.Create(ctx, o, options...)
+				},
+			})
+			command, _, told := listener()
+			wanted := offloadingOf("shop")
+			wanted.Spec.Strategy = test.strategy
+			if err := runOffload(soon(t), command, (&connection{client: c}).cluster(command), wanted, true); err != nil {
+				t.Fatal(err)
+			}
+			said := strings.Contains(told.String(), "turin") && strings.Contains(told.String(), "front")
+			if said != test.told || strings.Contains(told.String(), "vault") {
+				t.Errorf("it says %q", told)
+			}
+		})
+	}
+}
+
 // offloadAndWait offloads namespace shop as the verb does.
 func offloadAndWait(ctx context.Context, c client.WithWatch, spec v1alpha1.NamespaceOffloadingSpec) error {
 	command, _, _ := listener()
@@ -132,12 +184,14 @@ func decide(ctx context.Context, c client.Client, written client.Object) error {
 	if err != nil {
 		return err
 	}
-	decided := v1alpha1.PlacementStatus{}
+	decided := v1alpha1.PlacementStatus{Nodes: []v1alpha1.NodePlacement{{Name: "hanse-turin"}}}
 	decided.Admission = placement.Admission(nil, decided)
 	offloading.Status.Placement = &v1alpha1.NamespacePlacementStatus{PlacementStatus: decided}
-	meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, ObservedGeneration: offloading.Generation,
-	})
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPlaced} {
+		meta.SetStatusCondition(&offloading.Status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, ObservedGeneration: offloading.Generation,
+		})
+	}
 	return c.Update(ctx, offloading)
 }
 

@@ -181,8 +181,8 @@ func readPolicyFile(file string) (*string, error) {
 
 // ask has policies asked in the pod of the manager, and prints the answer.
 func ask(command *cobra.Command, global *globalFlags, flags askFlags, asked policyTrial) error {
-	return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
-		answer, err := c.askPolicies(ctx, global.namespace, asked)
+	return global.withHanse(command, flags.timeout, func(ctx context.Context, c *connection, system string) error {
+		answer, err := c.askPolicies(ctx, system, asked)
 		if err == nil {
 			err = printAnswer(command.OutOrStdout(), asked.Question, answer, flags.output)
 		}
@@ -321,8 +321,8 @@ func newPolicyShowCommand(global *globalFlags) *cobra.Command {
 			if !slices.Contains(questions, about[0]) {
 				return fmt.Errorf("%q is no question to policies: they are %s", about[0], strings.Join(questions, ", "))
 			}
-			return global.within(command, 30*time.Second, func(ctx context.Context, c *connection) error {
-				seen := take(ctx, c.client, scope{system: global.namespace}, time.Time{}, partPolicies)
+			return global.withHanse(command, 30*time.Second, func(ctx context.Context, c *connection, system string) error {
+				seen := take(ctx, c.client, scope{system: system}, time.Time{}, partPolicies)
 				if err := seen.err(partPolicies); err != nil {
 					return err
 				}

@@ -142,7 +142,7 @@ func TestPoliciesThatNobodyHasToldAboutAreNotShown(t *testing.T) {
 
 func TestBrokenPoliciesAreInTheStatusAndFoundByCheck(t *testing.T) {
 	w := governed(t, policyMap("limits", map[string]string{"broken.rego": denyBroken}))
-	found, err := observe(soon(t), w.client, v1alpha1.SystemNamespace, now)
+	found, err := observe(soon(t), w.client, v1alpha1.SystemNamespace, "", now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,9 @@ const (
 	partNamespaces   part = "namespaces of peers"
 	partShadowPods   part = "pods of peers"
 	partDaemonSets   part = "DaemonSets"
+	partServices     part = "Services"
 	partDeployments  part = "Deployments"
+	partOwnPods      part = "Hanse's own pods"
 	partAPIServers   part = "pods of the API server"
 	partEvents       part = "events"
 )
@@ -59,7 +61,9 @@ type snapshot struct {
 	namespaces  corev1.NamespaceList // that Hanse keeps for peers
 	shadowPods  v1alpha1.ShadowPodList
 	daemonSets  appsv1.DaemonSetList
+	services    corev1.ServiceList
 	deployments appsv1.DeploymentList
+	ownPods     corev1.PodList
 	apiServers  corev1.PodList
 	events      eventsv1.EventList
 	errs        map[part]error
@@ -115,7 +119,9 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partNamespaces:   list(&s.namespaces, client.HasLabels{v1alpha1.LabelType}),
 		partShadowPods:   list(&s.shadowPods),
 		partDaemonSets:   list(&s.daemonSets),
+		partServices:     list(&s.services, users),
 		partDeployments:  list(&s.deployments, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
+		partOwnPods:      list(&s.ownPods, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
 		partAPIServers:   list(&s.apiServers, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "kube-apiserver"}),
 		partEvents:       list(&s.events, users, client.MatchingFields{"regarding.uid": string(s.scope.pod)}),
 	}[p]()
@@ -280,6 +286,13 @@ func clusterOf(o *v1alpha1.NamespaceOffloading, peer string) *v1alpha1.ClusterOf
 		return nil
 	}
 	return find(o.Status.Clusters, func(c *v1alpha1.ClusterOffloading) bool { return c.Peer == peer })
+}
+
+// offloadingsOf are the offloading of a namespace, or of all if none is named.
+func (s *snapshot) offloadingsOf(namespace string) []v1alpha1.NamespaceOffloading {
+	return slices.DeleteFunc(slices.Clone(s.offloadings.Items), func(o v1alpha1.NamespaceOffloading) bool {
+		return namespace != "" && o.Namespace != namespace
+	})
 }
 
 // table is the exchange table, made of our copies of what the providers advertise. What we offer to a peer lies beside

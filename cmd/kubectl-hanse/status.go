@@ -30,11 +30,12 @@ func newStatusCommand(global *globalFlags) *cobra.Command {
 		Example: `  kubectl hanse status
   kubectl hanse status -o wide
   kubectl hanse status hamburg
+  kubectl hanse status -n shop
   kubectl hanse status -o json | jq '.peers[] | select(.ready == false) | .reason'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return global.within(command, 30*time.Second, func(ctx context.Context, c *connection) error {
-				found, err := observe(ctx, c.client, global.namespace, clock.RealClock{}.Now())
+			return global.withHanse(command, 30*time.Second, func(ctx context.Context, c *connection, system string) error {
+				found, err := observe(ctx, c.client, system, global.namespace, clock.RealClock{}.Now())
 				if err != nil {
 					return err
 				}
@@ -57,6 +58,7 @@ type overview struct {
 	Namespaces []namespaceStatus `json:"namespaces"`
 	Broken     []brokenPolicy    `json:"brokenPolicies,omitempty"`
 	Hidden     []string          `json:"hidden,omitempty"` // what the user may not see
+	about      string            // the namespace that was asked about, "" for all
 }
 
 // peerStatus is one peer. Node and Offer are of what it provides, Access, Limits, OfferedToIt, Twins and Guests of what it
@@ -116,6 +118,8 @@ type nodeStatus struct {
 	Name  string `json:"name"`
 	Ready bool   `json:"ready"`
 	Pods  int    `json:"pods"`
+	// Closed is why the node takes no new pods, if so.
+	Closed string `json:"closed,omitempty"`
 }
 
 // offerStatus is an advertisement and the answer to it. InForce tells whether it is a row of the table.
@@ -148,7 +152,9 @@ type namespaceStatus struct {
 	Clusters []v1alpha1.ClusterOffloading `json:"clusters,omitempty"`
 }
 
-func observe(ctx context.Context, c client.Client, system string, now time.Time) (overview, error) {
+// observe looks at the cluster whose Hanse is in that namespace, and at the offloading of one namespace, or of all if none
+// is named.
+func observe(ctx context.Context, c client.Client, system, namespace string, now time.Time) (overview, error) {
 	parts := []part{partInfo, partPolicies, partPeers, partOffers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
 	s := take(ctx, c, scope{system: system}, now, parts...)
 	hidden, err := s.errButHidden(parts...)
@@ -157,13 +163,14 @@ func observe(ctx context.Context, c client.Client, system string, now time.Time)
 	}
 	found := overview{
 		ClusterID: s.clusterID, Version: s.version, Peers: []peerStatus{}, Namespaces: []namespaceStatus{},
-		Broken: brokenPolicies(s.policies), Hidden: hidden,
+		Broken: brokenPolicies(s.policies), Hidden: hidden, about: namespace,
 	}
 	for i := range s.peers.Items {
 		found.Peers = append(found.Peers, s.statusOf(&s.peers.Items[i]))
 	}
-	for i := range s.offloadings.Items {
-		o := &s.offloadings.Items[i]
+	offloadings := s.offloadingsOf(namespace)
+	for i := range offloadings {
+		o := &offloadings[i]
 		found.Namespaces = append(found.Namespaces, namespaceStatus{
 			o.Namespace, o.Spec.Strategy, readinessOf(o.Status.Conditions), unplaced(o), o.Status.Clusters,
 		})
@@ -189,6 +196,9 @@ func (s *snapshot) statusOf(peer *v1alpha1.Peer) peerStatus {
 	}
 	if node := s.node(v1alpha1.VirtualNodeName(peer.Name)); node != nil {
 		status.Node = nodeStatus{Name: node.Name, Ready: isNodeReady(node), Pods: len(s.podsOn(node.Name))}
+		if closed := s.nodeFactsOf(node.Name).closed(); closed != nil {
+			status.Node.Closed = closed.Message
+		}
 	}
 	for i := range s.offers.Items {
 		offer := &s.offers.Items[i]
@@ -227,7 +237,7 @@ func printStatus(to io.Writer, found overview, output string) error {
 		d.printf("Cluster %s, Hanse %s\n\n", orElse(found.ClusterID, none), orElse(found.Version, none))
 		printPeers(d, found.Peers, output == "wide")
 		d.printf("\n")
-		printNamespaces(d, found.Namespaces)
+		printNamespaces(d, found.Namespaces, found.about)
 		printBroken(d, found.Broken)
 		if len(found.Hidden) > 0 {
 			d.printf("\nYour rights do not suffice to see %s\n", strings.Join(found.Hidden, ", "))
@@ -307,11 +317,16 @@ func peerNotes(peer *peerStatus) []string {
 	add(peer.complaint() != "", "%s", peer.Message)
 	add(peer.Offer.refused(), "its offer is refused: %s", peer.Offer.Message)
 	add(peer.Offer.Reason == v1alpha1.ReasonPendingApproval, "%s", pending(peer.Name, peer.Offer.Message))
+	add(peer.Node.Closed != "" && len(notes) == 0, "its node takes no new pods: %s", peer.Node.Closed)
 	add(peer.OfferedToIt.refused(), "it refuses our offer: %s", peer.OfferedToIt.Message)
 	return notes
 }
 
-func printNamespaces(d *document, namespaces []namespaceStatus) {
+func printNamespaces(d *document, namespaces []namespaceStatus, about string) {
+	if len(namespaces) == 0 && about != "" {
+		d.printf("Namespace %s is not offloaded. To have it offloaded: kubectl hanse offload %[1]s\n", about)
+		return
+	}
 	if len(namespaces) == 0 {
 		d.printf("No offloaded namespaces. Make one with: kubectl hanse offload NAMESPACE\n")
 		return
@@ -333,7 +348,7 @@ func printNamespaces(d *document, namespaces []namespaceStatus) {
 
 func clusters(of []v1alpha1.ClusterOffloading) string {
 	return list(namesOf(of, func(cluster *v1alpha1.ClusterOffloading) string {
-		if cluster.State == "Ready" {
+		if cluster.State == v1alpha1.ClusterReady {
 			return cluster.Peer
 		}
 		return cluster.Peer + " (" + cluster.State + ")"

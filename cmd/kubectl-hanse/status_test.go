@@ -201,9 +201,30 @@ func TestStatusOfANewClusterSaysWhatToDo(t *testing.T) {
 	}
 }
 
+func TestStatusOfOneNamespace(t *testing.T) {
+	w := newWorld(t, append(system(), offloadingOf("shop"), offloadingOf("bank"))...)
+	for namespace, want := range map[string]struct{ says, not string }{
+		"":     {"bank", "is not offloaded"},
+		"shop": {"shop", "bank"},
+		"demo": {"Namespace demo is not offloaded. To have it offloaded: kubectl hanse offload demo", "bank"},
+	} {
+		found, err := observe(soon(t), w.client, v1alpha1.SystemNamespace, namespace, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		if err := printStatus(&text, found, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := text.String(); !strings.Contains(got, want.says) || strings.Contains(got, want.not) || !strings.Contains(got, "Cluster lubeck") {
+			t.Errorf("status -n %q says\n%s", namespace, got)
+		}
+	}
+}
+
 func mustObserve(t *testing.T, objects ...client.Object) overview {
 	t.Helper()
-	found, err := observe(soon(t), newWorld(t, objects...).client, v1alpha1.SystemNamespace, now)
+	found, err := observe(soon(t), newWorld(t, objects...).client, v1alpha1.SystemNamespace, "", now)
 	if err != nil {
 		t.Fatal(err)
 	}

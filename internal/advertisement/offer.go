@@ -129,10 +129,12 @@ func (c *Config) allowedDelay(peer string, then, now *v1alpha1.AdvertisementSpec
 	switch {
 	case exchange.Phase(then) != exchange.Phase(now):
 		return 0
-	case !exchange.SameTerms(&bare, now), exchange.Moved(then.Availability, now.Availability, c.Threshold):
+	case !exchange.SameTerms(&bare, now), exchange.Moved(then.Availability, now.Availability, c.Threshold),
+		exchange.Moved(then.LargestPod, now.LargestPod, c.Threshold):
 		return c.MinInterval
 	case !equality.Semantic.DeepEqual(then.Images, now.Images),
-		!equality.Semantic.DeepEqual(then.Availability, now.Availability):
+		!equality.Semantic.DeepEqual(then.Availability, now.Availability),
+		!equality.Semantic.DeepEqual(then.LargestPod, now.LargestPod):
 		return c.SettleInterval
 	default:
 		return spread(c.RenewInterval, peer)

@@ -30,6 +30,28 @@ func TestChangesAreLookedAtAtOnceAndThenOncePerInterval(t *testing.T) {
 	}
 }
 
+// The queue has one place for each peer: a look that comes sooner, for another reason, is the one that was planned, and the
+// next change plans another.
+func TestALookThatComesSoonerIsTheOneThatWasPlanned(t *testing.T) {
+	w := newWorld(t)
+	w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.receiver.nextLookAt("hamburg", w.Clock.Now())
+	w.reconcile(w.receiver)
+	w.Clock.Step(100 * time.Millisecond)
+	if _, due := w.receiver.nextLookAt("hamburg", w.Clock.Now()); !due {
+		t.Fatal("a change is not looked at")
+	}
+	if _, due := w.receiver.nextLookAt("hamburg", w.Clock.Now()); due {
+		t.Error("two changes are looked at one by one")
+	}
+	w.reconcile(w.receiver)
+	w.Clock.Step(100 * time.Millisecond)
+	if wait, due := w.receiver.nextLookAt("hamburg", w.Clock.Now()); !due || wait > w.receiver.config.ReceiveInterval {
+		t.Errorf("a change after that look is looked at: %t, after %s", due, wait)
+	}
+}
+
 // A thousand changes in a second, and our own writes have it looked at too: what we write does not depend on how fast a peer is.
 func TestPeerThatWritesWithoutEndCostsBoundedWrites(t *testing.T) {
 	w := newWorld(t)

@@ -109,14 +109,15 @@ func TestMessagesAreSentWhenDue(t *testing.T) {
 		change func(*world)
 		due    time.Duration
 	}{
-		"new terms after the least interval":             {func(w *world) { w.node("a", "4").Labels[corev1.LabelTopologyRegion] = "south" }, 2 * time.Second},
-		"other prices, too":                              {func(w *world) { w.prices(map[string]string{"currency": "EUR", "cpu": "1"}) }, 2 * time.Second},
-		"a large change after the least interval":        {func(w *world) { w.pod("local", "", "1") }, 2 * time.Second},
-		"another consumer's pod is a change, too":        {func(w *world) { w.pod("other", "kiel", "1") }, 2 * time.Second},
-		"a small change when it has settled":             {func(w *world) { w.pod("small", "", "10m"); w.pod("big", "hamburg", "0") }, 2 * time.Second},
-		"the consumer's own pods change nothing for it":  {func(w *world) { w.pod("own", "hamburg", "1") }, 0},
-		"and without any change the next is a renewal":   {func(*world) {}, 0},
-		"a small change of one resource when it settled": {func(w *world) { w.node("a", "3900m") }, 30 * time.Second},
+		"new terms after the least interval":              {func(w *world) { w.node("a", "4").Labels[corev1.LabelTopologyRegion] = "south" }, 2 * time.Second},
+		"other prices, too":                               {func(w *world) { w.prices(map[string]string{"currency": "EUR", "cpu": "1"}) }, 2 * time.Second},
+		"a large change after the least interval":         {func(w *world) { w.pod("local", "", "1") }, 2 * time.Second},
+		"another consumer's pod is a change, too":         {func(w *world) { w.pod("other", "kiel", "1") }, 2 * time.Second},
+		"a small change when it has settled":              {func(w *world) { w.pod("small", "", "10m"); w.pod("big", "hamburg", "0") }, 2 * time.Second},
+		"the consumer's own pods leave less for one more": {func(w *world) { w.pod("own", "hamburg", "1") }, 2 * time.Second},
+		"a little less when it has settled":               {func(w *world) { w.pod("own", "hamburg", "100m") }, 30 * time.Second},
+		"and without any change the next is a renewal":    {func(*world) {}, 0},
+		"a small change of one resource when it settled":  {func(w *world) { w.node("a", "3900m") }, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -62,7 +62,7 @@ type Receiver struct {
 	changed  signal       // the policies were changed
 	policies atomic.Int64 // how often they were
 
-	looks   memory[time.Time]   // peer → when it was, or will be, put into the queue because its message has changed
+	looks   memory[time.Time]   // peer → when it was, or will be, looked at because its message has changed
 	intakes memory[intake]      // peer → the newest message that was looked at
 	known   memory[*evaluation] // peer → what came of that message
 }
@@ -143,6 +143,7 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, r.drop(ctx, peer)
 	}
 	now := r.clock.Now()
+	r.looksNow(peer.Name, now)
 	seen, err := r.observe(ctx, peer, now)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -241,6 +242,14 @@ func (r *Receiver) nextLookAt(peer string, now time.Time) (wait time.Duration, d
 	wait = max(0, look.Add(r.config.ReceiveInterval).Sub(now))
 	r.looks.keep(peer, now.Add(wait))
 	return wait, true
+}
+
+// looksNow notes a look, whatever caused it. If one was planned for later this is that one: the queue has one place for each
+// peer, and in it the sooner look replaces the later.
+func (r *Receiver) looksNow(peer string, now time.Time) {
+	if r.looks.of(peer).After(now) {
+		r.looks.keep(peer, now)
+	}
 }
 
 // An intake is the newest message that was looked at of one peer, nil if there was none.

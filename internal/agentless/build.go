@@ -95,6 +95,7 @@ func templateOf(id string, shadow *v1alpha1.ShadowPod) (corev1.PodTemplateSpec, 
 	for key, value := range origin(shadow) {
 		metav1.SetMetaDataAnnotation(&template.ObjectMeta, key, value)
 	}
+	offload.NoteAsked(&template.ObjectMeta, offload.AskedOf(&template.ObjectMeta, &template.Spec))
 	return template, nil
 }
 

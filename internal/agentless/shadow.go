@@ -61,6 +61,7 @@ func (o observed) status() v1alpha1.ShadowPodStatus {
 	}
 	if pod := o.pod(); pod != nil {
 		status.PodUID = pod.UID
+		status.Events = offload.Happened(pod, earlier.Recreations)
 		o.tell(&status, pod)
 	} else if o.jobCondition(batchv1.JobComplete) != nil {
 		offload.RecordPod(&status, &corev1.PodStatus{Phase: corev1.PodSucceeded}) // somebody took the pod away after it had ended

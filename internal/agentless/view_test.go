@@ -243,6 +243,43 @@ func TestChangesGoToThePodAndItsTemplate(t *testing.T) {
 	}
 }
 
+// A webhook of that cluster has changed the image. It stays until home asks for another one, and for the first one again.
+func TestWhatThatClusterChangedStays(t *testing.T) {
+	for name, kind := range map[string]func(*corev1.PodTemplateSpec){"ReplicaSet": nil, "Job": never} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			asked := func(image, label string) func(*corev1.PodTemplateSpec) {
+				return func(p *corev1.PodTemplateSpec) {
+					if kind != nil {
+						kind(p)
+					}
+					p.Spec.Containers[0].Image, p.Labels = image, map[string]string{"label": label}
+				}
+			}
+			w.create(shadow(t, asked("web:1", "a")))
+			owner := client.Object(&appsv1.ReplicaSet{})
+			if kind != nil {
+				owner = &batchv1.Job{}
+			}
+			w.cluster.Get(owner, there, remoteName(peerID, web))
+			w.run(owner, "web-0-aaaaa", corev1.PodRunning, func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "mirror/web:1" })
+			for _, step := range []struct{ image, label, want string }{
+				{"web:1", "b", "mirror/web:1"}, {"web:2", "b", "web:2"}, {"web:1", "b", "web:1"},
+			} {
+				changed := w.shadow().DeepCopy()
+				changed.Spec.Pod = shadow(t, asked(step.image, step.label)).Spec.Pod
+				if err := w.link.Client().Update(t.Context(), changed); err != nil {
+					t.Fatal(err)
+				}
+				pod := testkit.Get[corev1.Pod](w.cluster, there, "web-0-aaaaa")
+				if got := pod.Spec.Containers[0].Image; got != step.want || pod.Labels["label"] != step.label {
+					t.Errorf("home asks for %s: the pod has %s, label %s", step.image, got, pod.Labels["label"])
+				}
+			}
+		})
+	}
+}
+
 func TestWhatOthersHaveMadeIsNotOurs(t *testing.T) {
 	labels := map[string]string{v1alpha1.LabelAgentless: peerID, v1alpha1.LabelHomeUID: "u"}
 	origin := map[string]string{v1alpha1.AnnotationHomeNamespace: web.Namespace, v1alpha1.AnnotationHomePod: web.Name}

@@ -58,15 +58,30 @@ func (w writer) changePod(ctx context.Context, seen observed, template corev1.Po
 		return nil
 	}
 	wanted := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-	changed := offload.Changed(pod, templateOfOwner(seen.owner).ObjectMeta, wanted)
-	if err := w.patch(ctx, pod, changed); err != nil {
-		return err
+	before := askedBefore(seen, pod)
+	unsized := w.resizePod(ctx, pod, before, wanted)
+	if unsized != nil {
+		asked := offload.NotedAsked(&wanted.ObjectMeta).WithAmountsOf(before)
+		offload.NoteAsked(&wanted.ObjectMeta, asked)
 	}
-	resized := offload.Resized(changed, wanted)
-	if equality.Semantic.DeepEqual(changed.Spec, resized.Spec) {
+	return errors.Join(unsized, w.patch(ctx, pod, offload.Changed(pod, before, wanted)))
+}
+
+// askedBefore returns what was asked for of the pod. One that an earlier version made does not say, but its owner does.
+func askedBefore(seen observed, pod *corev1.Pod) offload.Asked {
+	if asked := offload.NotedAsked(&pod.ObjectMeta); asked != nil {
+		return asked
+	}
+	template := templateOfOwner(seen.owner)
+	return offload.AskedOf(&template.ObjectMeta, &corev1.PodSpec{})
+}
+
+func (w writer) resizePod(ctx context.Context, pod *corev1.Pod, before offload.Asked, wanted *corev1.Pod) error {
+	resized := offload.Resized(pod, before, wanted)
+	if equality.Semantic.DeepEqual(pod.Spec, resized.Spec) {
 		return nil
 	}
-	err := w.client.SubResource("resize").Patch(ctx, resized, client.StrategicMergeFrom(changed))
+	err := w.client.SubResource("resize").Patch(ctx, resized, client.StrategicMergeFrom(pod))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("resize pod %s: %w", pod.Name, err)
 	}

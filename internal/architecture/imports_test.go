@@ -18,7 +18,7 @@ var layers = []struct {
 	packages []string
 }{
 	{"api", []string{"api/v1alpha1"}},
-	{"leaf", []string{"internal/version", "internal/sanitize", "internal/fault", "charts", "policies"}},
+	{"leaf", []string{"internal/version", "internal/sanitize", "internal/fault", "internal/unread", "charts", "policies"}},
 	{"domain", []string{"internal/exchange", "internal/offload", "internal/policy", "internal/reflection", "internal/trust"}},
 	{"I/O", []string{"internal/local", "internal/peers", "internal/trace"}},
 	{"edge", []string{

@@ -154,6 +154,30 @@ func Offered(ad *v1alpha1.AdvertisementSpec) corev1.ResourceList {
 	return sum.list()
 }
 
+// Scattered reports whether not all that is offered has room for one pod: a pod may be too large for any one node of the
+// provider although the offer is larger. That depends on the offer alone and not on which of our pods run there, so that it
+// does not change with each of them.
+func Scattered(ad *v1alpha1.AdvertisementSpec) bool {
+	offered := Offered(ad)
+	for name, largest := range ad.LargestPod {
+		if all, limited := offered[name]; limited && largest.Cmp(all) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Fits reports whether a pod that asks for that is no larger than the largest one. Resources that this does not name are no
+// limit.
+func Fits(asked, largest corev1.ResourceList) bool {
+	for name, amount := range asked {
+		if most, limited := largest[name]; limited && amount.Cmp(most) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // NextHops returns the ids of the clusters that the sender of an offer sends pods on to, sorted: those nested in it that
 // it knows itself, and those that it knows the others through.
 func NextHops(ad *v1alpha1.AdvertisementSpec) []string {

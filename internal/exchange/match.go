@@ -71,7 +71,7 @@ func (q *Query) ask(name corev1.ResourceName, value string) error {
 // parseQuantity takes no text that would keep the parser busy.
 func parseQuantity(text string) (resource.Quantity, error) {
 	if !sanitize.Quantity(text) {
-		return resource.Quantity{}, errQuantityText
+		return resource.Quantity{}, sanitize.ErrQuantity
 	}
 	return resource.ParseQuantity(text)
 }

@@ -54,13 +54,10 @@ func Place(p Placing) v1alpha1.PlacementStatus {
 	}
 	placed := make([]v1alpha1.NodePlacement, 0, len(candidates))
 	for _, c := range candidates {
-		node := v1alpha1.NodePlacement{
-			Name: v1alpha1.VirtualNodeName(c.Peer), Weight: decisive.weight(c), WeightByPrice: price.weight(c), WeightByLatency: latency.weight(c),
-		}
-		if len(candidates) > 1 { // else no other could take a larger pod
-			node.LargestPod = roundedShape(c.Offer.LargestPod)
-		}
-		placed = append(placed, node)
+		placed = append(placed, v1alpha1.NodePlacement{
+			Name: v1alpha1.VirtualNodeName(c.Peer), Weight: decisive.weight(c), WeightByPrice: price.weight(c),
+			WeightByLatency: latency.weight(c), LargestPod: roundedShape(c.Offer.LargestPod),
+		})
 	}
 	status := v1alpha1.PlacementStatus{PrefersRemote: p.Asked.Prefer != "", Nodes: nodes(excluded, placed)}
 	most := maxOnly

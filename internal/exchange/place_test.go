@@ -136,7 +136,7 @@ func TestPlace(t *testing.T) {
 				{Name: "hanse-tiny", Weight: 100, WeightByPrice: 100, LargestPod: resources("cpu", "500m")},
 			}},
 		},
-		"how large a pod may be, where another takes larger ones": {
+		"how large a pod may be": {
 			Placing{Rows: []Row{
 				pricedRow("a", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "1987m", "memory", "2100000000", "pods", "9") }),
 				pricedRow("b", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "8") }),
@@ -146,9 +146,9 @@ func TestPlace(t *testing.T) {
 				{Name: "hanse-b", WeightByPrice: 100, LargestPod: resources("cpu", "8")},
 			}},
 		},
-		"no bound where no other takes them": {
+		"also where no other takes them": {
 			Placing{Rows: []Row{pricedRow("a", "", 0, func(r *Row) { r.Offer.LargestPod = resources("cpu", "1987m") })}},
-			status{Nodes: nodes{row("a", 0, 100, 0)}},
+			status{Nodes: nodes{{Name: "hanse-a", WeightByPrice: 100, LargestPod: resources("cpu", "1900m")}}},
 		},
 		"strict: the nearest": {
 			Placing{Rows: three[:2], Asked: asked{Prefer: "Latency"}, Strict: true},

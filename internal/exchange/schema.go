@@ -23,10 +23,7 @@ import (
 // maxKey is the longest key of a map: the longest name that Kubernetes has for a label or a resource.
 const maxKey = 317
 
-var (
-	errQuantityText = errors.New("is longer than 64 characters or has an exponent beyond 30")
-	errTooMany      = errors.New("more than there may be")
-)
+var errTooMany = errors.New("more than there may be")
 
 // A schema is what the CustomResourceDefinition says about one field of an advertisement. A peer's advertisement is held
 // to it here, because the API server of a hostile peer may not do so. So a new field is checked as soon as it has bounds
@@ -120,11 +117,11 @@ func (s *schema) checkSize(field string, value any) error {
 		return checkCount(field, len(value), s.MaxProperties)
 	case string:
 		if s.Quantity && !sanitize.Quantity(value) {
-			return refused(v1alpha1.ReasonInvalidField, "%s %w", field, errQuantityText)
+			return refused(v1alpha1.ReasonInvalidField, "%s %w", field, sanitize.ErrQuantity)
 		}
 	case float64: // a quantity need not be written as a text
 		if s.Quantity && !sanitize.Quantity(strconv.FormatFloat(value, 'g', -1, 64)) {
-			return refused(v1alpha1.ReasonInvalidField, "%s %w", field, errQuantityText)
+			return refused(v1alpha1.ReasonInvalidField, "%s %w", field, sanitize.ErrQuantity)
 		}
 	}
 	return nil

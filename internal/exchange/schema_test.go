@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 func TestDecodeRefusesQuantitiesThatTakeForEver(t *testing.T) {
@@ -39,7 +40,7 @@ func TestDecodeLooksAtEveryQuantity(t *testing.T) {
 					object["nested"] = []any{map[string]any{"clusterID": "good"}, object["nested"]}
 				}
 			}
-			if _, err := Decode(map[string]any{"spec": object}); !errors.Is(err, errQuantityText) {
+			if _, err := Decode(map[string]any{"spec": object}); !errors.Is(err, sanitize.ErrQuantity) {
 				t.Errorf("%s: %.20v: got error %v", path, bad, err)
 			}
 		}

@@ -67,11 +67,13 @@ var chartKinds = []schema.GroupVersionKind{
 	flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"),
 	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
 	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
+	configMapKind,
 	deploymentKind,
 }
 
 var (
 	namespaceKind  = corev1.SchemeGroupVersion.WithKind("Namespace")
+	configMapKind  = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	podKind        = corev1.SchemeGroupVersion.WithKind("Pod")
 	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
@@ -98,6 +100,9 @@ func (c Cluster) Apply(ctx context.Context, m Manifest) error {
 	if err := c.checkNamespace(ctx, m.Namespace); err != nil {
 		return err
 	}
+	if err := c.checkID(ctx, m); err != nil {
+		return err
+	}
 	if err := c.apply(ctx, m.Definitions); err != nil {
 		return err
 	}
@@ -117,20 +122,28 @@ func (c Cluster) Apply(ctx context.Context, m Manifest) error {
 	return c.prune(ctx, m)
 }
 
-// checkNamespace refuses another namespace than the one that Hanse is installed in. There is one Hanse in a cluster, because
-// the names of roles and policies are fixed, and its key is in its namespace.
-func (c Cluster) checkNamespace(ctx context.Context, named string) error {
+// Namespace returns where Hanse is installed, "" if it is not. There is one Hanse in a cluster, because the names of roles and
+// policies are fixed, and its key is in its namespace.
+func (c Cluster) Namespace(ctx context.Context) (string, error) {
 	accounts, err := c.list(ctx, selection{
 		kind:    corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 		options: []client.ListOption{client.MatchingLabels{PartOfLabel: PartOf}},
 		chosen:  func(o *unstructured.Unstructured) bool { return o.GetName() == managerAccount },
 	})
-	isNamed := func(o unstructured.Unstructured) bool { return o.GetNamespace() == named }
-	if err != nil || len(accounts) == 0 || slices.ContainsFunc(accounts, isNamed) {
+	if err != nil || len(accounts) == 0 {
+		return "", err
+	}
+	return accounts[0].GetNamespace(), nil
+}
+
+// checkNamespace refuses another namespace than the one that Hanse is installed in.
+func (c Cluster) checkNamespace(ctx context.Context, named string) error {
+	found, err := c.Namespace(ctx)
+	if err != nil || found == "" || found == named {
 		return err
 	}
-	return fmt.Errorf("%w: %s, and not %s. Say --namespace %[2]s. It cannot be moved, since the cluster's key is there: to have it "+
-		"elsewhere, uninstall it first; all peers must then be joined again", ErrElsewhere, accounts[0].GetNamespace(), named)
+	return fmt.Errorf("%w: %s, and not %s. Say --hanse-namespace %[2]s. It cannot be moved, since the cluster's key is there: to have it "+
+		"elsewhere, uninstall it first; all peers must then be joined again", ErrElsewhere, found, named)
 }
 
 func (c Cluster) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
@@ -172,10 +185,9 @@ func (c Cluster) WaitAvailable(ctx context.Context, m Manifest) error {
 			if err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), found); err != nil {
 				return false, err
 			}
-			want, has := ptr.Deref(found.Spec.Replicas, 1), found.Status
-			if has.ObservedGeneration < found.Generation ||
-				has.UpdatedReplicas != want || has.Replicas != want || has.AvailableReplicas != want {
-				return false, fmt.Errorf("%s: %d of %d replicas are available", Describe(object), has.AvailableReplicas, want)
+			if !RolledOut(found) {
+				return false, fmt.Errorf("%s: %d of %d replicas are of this version, and %d are available%s", Describe(object),
+					found.Status.UpdatedReplicas, ptr.Deref(found.Spec.Replicas, 1), found.Status.AvailableReplicas, c.troubles(ctx, found))
 			}
 		}
 		return true, nil
@@ -237,8 +249,11 @@ func Until(ctx context.Context, what string, ask func(context.Context) (bool, er
 	var last error
 	err := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
 		done, err := ask(ctx)
-		if last = err; errors.As(err, new(finalError)) {
+		if errors.As(err, new(finalError)) {
 			return false, err
+		}
+		if last == nil || ctx.Err() == nil { // that the time is over is no cause
+			last = err
 		}
 		return done && err == nil, nil
 	})
@@ -246,7 +261,7 @@ func Until(ctx context.Context, what string, ask func(context.Context) (bool, er
 		return end.error
 	}
 	if err != nil && last != nil {
-		return fmt.Errorf("wait for %s: %w: %w", what, err, last)
+		return fmt.Errorf("wait for %s: %w: %w", what, last, err)
 	}
 	if err != nil {
 		return fmt.Errorf("wait for %s: %w", what, err)

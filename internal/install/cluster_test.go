@@ -142,7 +142,7 @@ func TestHanseStaysInItsNamespace(t *testing.T) {
 		"install":   c.Apply(soon(t), other),
 		"uninstall": c.Remove(soon(t), Removal{Namespace: "other", Force: true, Timeout: time.Second}),
 	} {
-		if !errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "--namespace hanse-system") {
+		if !errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "--hanse-namespace hanse-system") {
 			t.Errorf("%s: error %v, want one that says where Hanse is", name, err)
 		}
 	}
@@ -209,7 +209,11 @@ func TestRemovingLeavesNothing(t *testing.T) {
 			v1alpha1.LabelManaged: "true", v1alpha1.LabelType: kind,
 		}}}
 	}
+	waiting := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "waiting"}, Spec: corev1.PodSpec{
+		SchedulingGates: []corev1.PodSchedulingGate{{Name: "mine"}, {Name: v1alpha1.GateNoClusterFits}},
+	}}
 	theirs := []client.Object{
+		waiting,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{
 			v1alpha1.LabelOffloads: "true", "team": "shop",
 		}}},
@@ -225,6 +229,10 @@ func TestRemovingLeavesNothing(t *testing.T) {
 		&v1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.NamespaceOffloadingName}},
 		&v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop-turin-abcdef", Name: "api", Finalizers: []string{v1alpha1.FinalizerShadowPod},
+		}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop-turin-abcdef", Name: "api", Finalizers: []string{v1alpha1.FinalizerRemotePod},
+			Labels: map[string]string{v1alpha1.LabelHomeUID: "uid"},
 		}},
 		peerNamespace(v1alpha1.TypeTenant, "hanse-peer-turin"),
 		peerNamespace(v1alpha1.TypeTombstone, "hanse-peer-milan"),
@@ -243,7 +251,10 @@ func TestRemovingLeavesNothing(t *testing.T) {
 			t.Errorf("removed what is not Hanse's: %v", err)
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"team": "shop"}, theirs[0].GetLabels()); diff != "" {
+	if diff := cmp.Diff([]corev1.PodSchedulingGate{{Name: "mine"}}, waiting.Spec.SchedulingGates); diff != "" {
+		t.Errorf("gates of a pod that waited (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"team": "shop"}, theirs[1].GetLabels()); diff != "" {
 		t.Errorf("labels of a user's namespace (-want +got):\n%s", diff)
 	}
 	for _, object := range ours {

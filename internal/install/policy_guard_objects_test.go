@@ -34,15 +34,31 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		}
 		return shadow
 	}
+	of := func(uid string) *unstructured.Unstructured {
+		shadow := message(t, "ShadowPod", "")
+		if err := unstructured.SetNestedField(shadow.Object, uid, "spec", "homeUID"); err != nil {
+			t.Fatal(err)
+		}
+		return shadow
+	}
 	expectDecisions(t, validatingPolicy(t, "hanse-guard-objects"), map[string]decision{
-		"a path":                {review: review{by: peer, object: through("turin")}},
-		"a path that stays":     {review: review{by: peer, old: through("turin"), object: through("turin")}},
-		"a path that changes":   {review: review{by: peer, old: through("turin"), object: through("milan")}, want: "spec.path"},
-		"a path that is left":   {review: review{by: peer, old: through("turin"), object: message(t, "ShadowPod", "")}, want: "spec.path"},
-		"a path, later":         {review: review{by: peer, old: message(t, "ShadowPod", ""), object: through("turin")}, want: "spec.path"},
-		"other kinds have none": {review: review{by: peer, old: message(t, "NamespaceMapping", ""), object: message(t, "NamespaceMapping", "")}},
+		"a record of a pod":                {review: review{by: peer, object: of("u-1")}},
+		"a record of the same pod":         {review: review{by: peer, old: of("u-1"), object: of("u-1")}},
+		"a record that gets another pod":   {review: review{by: peer, old: of("u-1"), object: of("u-2")}, want: "spec.homeUID"},
+		"a record that is left by its pod": {review: review{by: peer, old: of("u-1"), object: message(t, "ShadowPod", "")}, want: "spec.homeUID"},
+		"a path":                           {review: review{by: peer, object: through("turin")}},
+		"a path that stays":                {review: review{by: peer, old: through("turin"), object: through("turin")}},
+		"a path that changes":              {review: review{by: peer, old: through("turin"), object: through("milan")}, want: "spec.path"},
+		"a path that is left":              {review: review{by: peer, old: through("turin"), object: message(t, "ShadowPod", "")}, want: "spec.path"},
+		"a path, later":                    {review: review{by: peer, old: message(t, "ShadowPod", ""), object: through("turin")}, want: "spec.path"},
+		"other kinds have none":            {review: review{by: peer, old: message(t, "NamespaceMapping", ""), object: message(t, "NamespaceMapping", "")}},
 		"what hanse kubelet writes": {
 			review: record("annotations: {hanse.dev/home-revision: abc, hanse.dev/report-end: \"true\"}\nfinalizers: [hanse.dev/shadow-pod]\nlabels: {app: web}"),
+		},
+		"what it takes off when it knows the end": {
+			review: changed(
+				"annotations: {hanse.dev/home-revision: abc, hanse.dev/report-end: \"true\"}\ndeletionTimestamp: \"2026-01-01T00:00:00Z\"\nfinalizers: [hanse.dev/shadow-pod]",
+				"annotations: {hanse.dev/home-revision: abc}\ndeletionTimestamp: \"2026-01-01T00:00:00Z\"\nfinalizers: [hanse.dev/shadow-pod]"),
 		},
 		"the context of a trace": {
 			review: record("annotations: {hanse.dev/traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01}"),

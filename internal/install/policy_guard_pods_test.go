@@ -76,7 +76,7 @@ containers:
 		"csi":                {review: creates("volumes: [{name: v, csi: {driver: x}}]"), want: "spec.volumes:"},
 		"a claim of its own": {review: creates("volumes: [{name: v, ephemeral: {}}]"), want: "spec.volumes:"},
 		"nfs":                {review: creates("volumes: [{name: v, nfs: {server: x, path: /}}]"), want: "spec.volumes:"},
-		"an image as volume": {review: creates("volumes: [{name: v, image: {reference: x}}]"), want: "spec.volumes:"},
+		"an image as volume": {review: creates("volumes: [{name: v, image: {reference: x}}]")},
 		"a projected token": {
 			review: creates("volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]"),
 			want:   "spec.volumes[*].projected.sources",

@@ -210,3 +210,42 @@ func TestHanseKubeletKeepsItsNodes(t *testing.T) {
 		"an administrator may all": {review: review{by: admin, old: real, object: virtual}},
 	})
 }
+
+func TestTheManagerChangesNothingOfUsersPodsButWhereTheyMayGo(t *testing.T) {
+	before := podWith(t, `
+schedulingGates: [{name: mine}, {name: hanse.dev/no-cluster-fits}]
+tolerations: [{key: mine, operator: Exists}]
+containers: [{name: c, image: i}]`)
+	before.Labels = map[string]string{"app": "web"}
+	changed := func(edit func(*corev1.Pod)) review {
+		after := before.DeepCopy()
+		edit(after)
+		return review{by: manager, in: inMarked, old: before, object: after}
+	}
+	tolerates := func(key string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+		}
+	}
+	ofTheUser := changed(func(p *corev1.Pod) { p.Labels = nil })
+	ofTheUser.by = admin
+	inATwin := changed(func(p *corev1.Pod) { p.Labels = nil })
+	inATwin.in = inTwin
+	expectDecisions(t, validatingPolicy(t, "hanse-own-pods"), map[string]decision{
+		"it releases a pod": {review: changed(func(p *corev1.Pod) {
+			p.Spec.SchedulingGates = p.Spec.SchedulingGates[:1]
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+			tolerates(v1alpha1.TaintFull)(p)
+			tolerates(v1alpha1.TaintVirtualNode)(p)
+		})},
+		"not from another's gate": {review: changed(func(p *corev1.Pod) { p.Spec.SchedulingGates = p.Spec.SchedulingGates[1:] }), want: "spec.schedulingGates"},
+		"not with other taints":   {review: changed(tolerates("node-role.kubernetes.io/control-plane")), want: "spec.tolerations"},
+		"not with every taint":    {review: changed(tolerates("")), want: "spec.tolerations"},
+		"not less tolerant":       {review: changed(func(p *corev1.Pod) { p.Spec.Tolerations = nil }), want: "spec.tolerations"},
+		"not with another image":  {review: changed(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "evil" }), want: "spec: "},
+		"not with other labels":   {review: changed(func(p *corev1.Pod) { p.Labels = nil }), want: "spec: "},
+		"not bound elsewhere":     {review: changed(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }), want: "spec: "},
+		"users do what they like": {review: ofTheUser},
+		"twins have other guards": {review: inATwin},
+	})
+}

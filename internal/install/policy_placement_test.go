@@ -64,6 +64,7 @@ func TestPodsFollowThePlacementOfTheirNamespace(t *testing.T) {
 		annotations map[string]string
 		want        map[string]int64 // node that the pod may run on → how much it is preferred
 		behindHome  bool
+		waits       bool // behind our gate, for the manager
 	}{
 		"home first, and then by rank": {
 			params:     fmt.Sprintf(ranked, "LocalAndRemote", false),
@@ -138,18 +139,18 @@ status: {placement: {strict: true, only: [hanse-hamburg], nodes: [
 			want: map[string]int64{"hanse-hamburg": 100},
 		},
 		"strict, or at home": {
-			params:     "{spec: {}, status: {placement: {strict: true, only: [hanse-hamburg]}}}",
+			params:     "{spec: {}, status: {placement: {strict: true, only: [hanse-hamburg], nodes: [{name: hanse-hamburg}]}}}",
 			want:       map[string]int64{"home": 100, "hanse-hamburg": 0},
 			behindHome: true,
 		},
 		"strict, and excluded by the pod": {
-			params:      "{spec: {strategy: Remote}, status: {placement: {strict: true, only: [hanse-hamburg]}}}",
+			params:      "{spec: {strategy: Remote}, status: {placement: {strict: true, only: [hanse-hamburg], nodes: [{name: hanse-hamburg}]}}}",
 			annotations: map[string]string{v1alpha1.AnnotationExclude: "hamburg"},
 			want:        map[string]int64{},
 		},
 		"strict, and nothing fits": {
 			params: "{spec: {strategy: Remote}, status: {placement: {strict: true}}}",
-			want:   map[string]int64{},
+			waits:  true,
 		},
 		"strict, and nothing fits but home": {
 			params:     "{spec: {}, status: {placement: {strict: true, only: []}}}",
@@ -178,7 +179,28 @@ containers: [{name: a, resources: {requests: {cpu: 400m}}}]`,
 		"too large for all that said how large": {
 			params: shaped,
 			pod:    "containers: [{name: a, resources: {requests: {cpu: 3}}}]",
-			want:   map[string]int64{"hanse-bremen": 100, "hanse-hamburg": 50, "hanse-lubeck": 1},
+			want:   map[string]int64{"hanse-lubeck": 1},
+		},
+		"too large for all that it does not exclude": {
+			params:      shaped,
+			pod:         "containers: [{name: a, resources: {requests: {cpu: 3}}}]",
+			annotations: map[string]string{v1alpha1.AnnotationExclude: "lubeck"},
+			waits:       true,
+		},
+		"too large for the only one": {
+			params: "{spec: {strategy: Remote}, status: {placement: {strict: true, only: [hanse-kiel], nodes: [{name: hanse-kiel, largestPod: {cpu: 100m}}, {name: hanse-lubeck}]}}}",
+			pod:    "{schedulingGates: [{name: mine}], containers: [{name: a, resources: {requests: {cpu: 200m}}}]}",
+			waits:  true,
+		},
+		"too large for any other cluster": {
+			params:     "{spec: {}, status: {placement: {nodes: [{name: hanse-kiel, largestPod: {cpu: 100m}}]}}}",
+			pod:        "containers: [{name: a, resources: {requests: {cpu: 200m}}}]",
+			want:       map[string]int64{"home": 100},
+			behindHome: true,
+		},
+		"all are excluded": {
+			params: "{spec: {strategy: Remote}, status: {placement: {nodes: [{name: hanse-kiel, excluded: far}]}}}",
+			waits:  true,
 		},
 		"of no class": {
 			params: classes,
@@ -232,7 +254,10 @@ containers: [{name: a, resources: {requests: {cpu: 400m}}}]`,
 			pod := podWith(t, test.pod)
 			pod.Labels, pod.Annotations = test.labels, test.annotations
 			pod = policy.mutate(review{object: pod, params: admitted(t, test.params)}).(*corev1.Pod)
-			if diff := cmp.Diff(test.want, suitable(t, pod), cmpopts.EquateEmpty()); diff != "" {
+			if offload.Gated(pod) != test.waits || test.waits && pod.Spec.Affinity != nil {
+				t.Errorf("gates %v, affinity %v", pod.Spec.SchedulingGates, pod.Spec.Affinity)
+			}
+			if diff := cmp.Diff(test.want, suitable(t, pod), cmpopts.EquateEmpty()); diff != "" && !test.waits {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if got := waitsBehindHome(pod); got != test.behindHome {
@@ -302,7 +327,8 @@ func admitted(t *testing.T, text string) *unstructured.Unstructured {
 	return read(t, string(data))
 }
 
-// suitable are the nodes that the pod may run on, and how much its affinity prefers each.
+// suitable are the nodes that the pod may run on while all virtual ones are full for larger pods, and how much its affinity
+// prefers each.
 func suitable(t *testing.T, pod *corev1.Pod) map[string]int64 {
 	t.Helper()
 	required := nodeaffinity.GetRequiredNodeAffinity(pod)
@@ -316,11 +342,18 @@ func suitable(t *testing.T, pod *corev1.Pod) map[string]int64 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if matches {
+		if matches && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return !toleratesTaint(pod, taint) }) {
 			found[node.Name] = preferred.Score(node)
 		}
 	}
 	return found
+}
+
+// toleratesTaint does what the scheduler does, which also lets a pod that tolerates no virtual node at all go to none.
+func toleratesTaint(pod *corev1.Pod, taint corev1.Taint) bool {
+	return !offload.ToleratesVirtualNodes(pod) || slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return t.Key == taint.Key && (t.Operator == corev1.TolerationOpExists || t.Value == taint.Value) && t.Effect == taint.Effect
+	})
 }
 
 func preferredTerms(pod *corev1.Pod) []corev1.PreferredSchedulingTerm {
@@ -336,7 +369,7 @@ func nodes() []*corev1.Node {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name:   v1alpha1.VirtualNodeName(peer),
 			Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode, v1alpha1.LabelPeer: peer},
-		}}
+		}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: v1alpha1.TaintFull, Value: peer, Effect: corev1.TaintEffectNoSchedule}}}}
 		if peer == "bremen" {
 			node.Labels["region"] = "south"
 		}
@@ -374,8 +407,9 @@ affinity: {nodeAffinity: {
   preferredDuringSchedulingIgnoredDuringExecution: [
     {weight: 100, preference: {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}},
     {weight: 10, preference: {matchExpressions: [{key: hanse.dev/peer, operator: In, values: [bremen, hanse-ulm]}]}}]}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `)
 	pod = policy.mutate(review{object: podWith(t, ""), params: admitted(t, "{spec: {}, status: {placement: {prefersRemote: true}}}")}).(*corev1.Pod)
-	comparePlacement(t, "nothing decided", pod.Spec, "", "tolerations: [{key: hanse.dev/virtual-node, operator: Exists}]")
+	comparePlacement(t, "nothing decided", pod.Spec, "",
+		"tolerations: [{key: hanse.dev/virtual-node, operator: Exists}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]")
 }

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -8,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -28,12 +31,12 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 	leaves = `
 affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
   {matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}]}]}}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `
 	mayLeave = `
 affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, preference:
   {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `
 	selectsSouth = `
 strategy: %s
@@ -59,7 +62,7 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
   {key: region, operator: In, values: [south]},
   {key: gpu, operator: Exists},
   {key: tier, operator: NotIn, values: [test, dev]}]}]}}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `,
 		},
 		"LocalAndRemote with a selector": {
@@ -71,7 +74,7 @@ affinity: {nodeAffinity: {
     {matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}, {key: region, operator: In, values: [south]}]}]},
   preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, preference:
     {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `,
 		},
 		"what the user requires is kept": {
@@ -97,7 +100,7 @@ affinity:
        matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}]},
       {}]}
     preferredDuringSchedulingIgnoredDuringExecution: [{weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}}]
-tolerations: [{key: mine, operator: Exists}, {key: hanse.dev/virtual-node, operator: Exists}]
+tolerations: [{key: mine, operator: Exists}, {key: hanse.dev/virtual-node, operator: Exists}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `,
 		},
 		"what the user requires is multiplied by the alternatives": {
@@ -125,7 +128,7 @@ affinity: {nodeAffinity: {
   preferredDuringSchedulingIgnoredDuringExecution: [
     {weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}},
     {weight: 100, preference: {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
-tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}]
+tolerations: [{key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}, {key: hanse.dev/full, operator: Exists, effect: NoSchedule}]
 `,
 		},
 		"Remote waits for a provider that is cut off": {
@@ -139,6 +142,7 @@ tolerations:
   - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}
   - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
   - {key: hanse.dev/virtual-node, operator: Exists}
+  - {key: hanse.dev/full, operator: Exists, effect: NoSchedule}
 `,
 		},
 		"Remote replaces its pods after a time": {
@@ -152,6 +156,7 @@ tolerations:
   - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 90}
   - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
   - {key: hanse.dev/virtual-node, operator: Exists}
+  - {key: hanse.dev/full, operator: Exists, effect: NoSchedule}
 `,
 		},
 		"what may stay at home keeps its times": {
@@ -165,6 +170,7 @@ tolerations:
   - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
   - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
   - {key: hanse.dev/virtual-node, operator: Exists, effect: NoSchedule}
+  - {key: hanse.dev/full, operator: Exists, effect: NoSchedule}
 `,
 		},
 		"at home nobody waits": {offloading: "{strategy: Local}", pod: defaultTolerations, want: stays + defaultTolerations},
@@ -185,11 +191,29 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		host   = "it uses namespaces or ports of its host"
 		power  = "it is privileged or adds capabilities"
 		claims = "it uses resource claims or a runtime class of this cluster"
-		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps and Secrets are)`
+		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps, Secrets and images are)`
 		certs  = `it reads ConfigMap "kube-root-ca.crt"; there it would be the other cluster''s`
+	)
+	const (
+		confined = "it asks for less confinement than every provider gives (seccomp, AppArmor, SELinux, procMount, mount propagation)"
+		kernel   = "it sets a sysctl that Pod Security does not call safe"
+		hosts    = "a probe or hook names a host; the kubelet there would ask that from its node"
+		shows    = "a downward file shows an annotation that does not travel"
 	)
 	policy := mutatingPolicy(t, "hanse-place-pods")
 	for name, test := range map[string]struct{ pod, why string }{
+		"seccomp of the pod":             {"securityContext: {seccompProfile: {type: Unconfined}}", confined},
+		"seccomp of a container":         {"containers: [{name: c, securityContext: {seccompProfile: {type: Localhost, localhostProfile: p}}}]", confined},
+		"AppArmor":                       {"containers: [{name: c, securityContext: {appArmorProfile: {type: Unconfined}}}]", confined},
+		"SELinux":                        {"securityContext: {seLinuxOptions: {type: spc_t}}", confined},
+		"SELinux user":                   {"securityContext: {seLinuxOptions: {user: root}}", confined},
+		"masked paths":                   {"containers: [{name: c, securityContext: {procMount: Unmasked}}]", confined},
+		"mount propagation":              {"containers: [{name: c, volumeMounts: [{name: v, mountPath: /, mountPropagation: Bidirectional}]}]", confined},
+		"unsafe sysctl":                  {"securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}", kernel},
+		"probe of a host":                {"containers: [{name: c, readinessProbe: {httpGet: {host: a.example, port: 80}}}]", hosts},
+		"hook to a host":                 {"containers: [{name: c, lifecycle: {preStop: {tcpSocket: {host: a.example, port: 80}}}}]", hosts},
+		"annotation in a file":           {"volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['example.com/a']\"}}]}}]", shows},
+		"annotation in a projection":     {"volumes: [{name: v, projected: {sources: [{downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['example.com/a']\"}}]}}]}}]", shows},
 		"host network":                   {"hostNetwork: true", host},
 		"host PIDs":                      {"hostPID: true", host},
 		"host IPC":                       {"hostIPC: true", host},
@@ -225,6 +249,10 @@ func TestPodsThatCanLeaveDo(t *testing.T) {
 	policy := mutatingPolicy(t, "hanse-place-pods")
 	for name, pod := range map[string]string{
 		"scratch space":             "volumes: [{name: v, emptyDir: {}}]",
+		"confined as providers do":  "securityContext: {seccompProfile: {type: RuntimeDefault}, seLinuxOptions: {type: container_t}, sysctls: [{name: net.ipv4.tcp_syncookies, value: '1'}]}",
+		"a probe of its own":        "containers: [{name: c, livenessProbe: {httpGet: {port: 80}}}]",
+		"annotations that travel":   "volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['prometheus.io/port']\"}}, {path: b, fieldRef: {fieldPath: \"metadata.annotations['plain']\"}}]}}]",
+		"an image":                  "volumes: [{name: v, image: {reference: i, pullPolicy: Always}}]",
 		"its own fields":            "volumes: [{name: v, downwardAPI: {items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}]",
 		"its own fields, projected": "volumes: [{name: v, projected: {sources: [{downwardAPI: {}}]}}]",
 		"its service account's token": "volumes: [{name: kube-api-access-x, projected: {sources: [{serviceAccountToken: {path: token}}, " +
@@ -245,8 +273,32 @@ func TestPodsThatCanLeaveDo(t *testing.T) {
 			if reason, refused := offload.Refusal(podWith(t, pod)); refused {
 				t.Errorf("the policy sends away what package offload refuses: %s", reason)
 			}
+			guard := validatingPolicy(t, "hanse-guard-pods")
+			if refused := guard.validate(review{by: manager, in: inTwin, object: arrived(t, podWith(t, pod))}); len(refused) > 0 {
+				t.Errorf("the policy sends away what the provider's guard refuses: %v", refused)
+			}
 		})
 	}
+}
+
+// arrived is the pod that a provider makes for a home pod.
+func arrived(t *testing.T, home *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	template, err := offload.Outbound(home, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shadow := &v1alpha1.ShadowPod{Spec: v1alpha1.ShadowPodSpec{HomeUID: "uid", Pod: runtime.RawExtension{Raw: raw}}}
+	shadow.Namespace, shadow.Name = "shop-lubeck-abcdef", home.Name
+	pod, err := offload.Build(shadow, offload.Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return withKind(pod, "", "v1", "Pod")
 }
 
 func TestPodsThatAreLeftAlone(t *testing.T) {
@@ -308,7 +360,7 @@ func terms(text string) string {
 
 func comparePlaced(t *testing.T, policy *admissionPolicy, offloading string, pod *corev1.Pod, want string) {
 	t.Helper()
-	params := admitted(t, "spec: "+indent(offloading))
+	params := admitted(t, "spec: "+indent(offloading)+"\nstatus: {placement: {nodes: [{name: hanse-hamburg}]}}")
 	got := policy.mutate(review{object: pod, params: params}).(*corev1.Pod)
 	comparePlacement(t, offloading, got.Spec, got.Annotations["hanse.dev/runs-at-home"], want)
 }

@@ -36,6 +36,9 @@ var virtualNodes = selection{
 	options: []client.ListOption{client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}},
 }
 
+// remotePods selects the pods that run here for others.
+var remotePods = selection{kind: podKind, options: []client.ListOption{client.HasLabels{v1alpha1.LabelHomeUID}}}
+
 // of selects all objects of one of our kinds.
 func of(kind string) selection { return selection{kind: v1alpha1.GroupVersion.WithKind(kind)} }
 
@@ -115,6 +118,7 @@ func (c Cluster) steps(r Removal, away []selection) []step {
 		// Without the policies, finalizers can be taken off.
 		{doing: "Removing policies and roles", objects: chart[:len(chart)-1]},
 		{doing: "Removing rights in namespaces", objects: []selection{rightsInNamespaces}},
+		{doing: "Releasing pods that wait for other clusters", first: c.removeGates},
 		{doing: "Removing marks of namespaces", first: c.removeMarks},
 		{doing: "Removing what belonged to peers", first: c.release, objects: []selection{namespacesOfPeers}},
 		{doing: "Removing definitions", objects: []selection{definitions}},
@@ -221,6 +225,27 @@ func (c Cluster) removeMarks(ctx context.Context) error {
 	}, selection{kind: namespaceKind, options: []client.ListOption{client.HasLabels{v1alpha1.LabelOffloads}}})
 }
 
+// removeGates takes Hanse's gate off pods that still have it, since nobody else does by now. They run at home.
+func (c Cluster) removeGates(ctx context.Context) error {
+	return c.change(ctx, func(object *unstructured.Unstructured) {
+		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
+		gates = slices.DeleteFunc(gates, isOurGate)
+		if len(gates) == 0 {
+			unstructured.RemoveNestedField(object.Object, "spec", "schedulingGates")
+			return
+		}
+		_ = unstructured.SetNestedSlice(object.Object, gates, "spec", "schedulingGates") // it is one already
+	}, selection{kind: podKind, chosen: func(object *unstructured.Unstructured) bool {
+		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
+		return slices.ContainsFunc(gates, isOurGate)
+	}})
+}
+
+func isOurGate(gate any) bool {
+	fields, ok := gate.(map[string]any)
+	return ok && fields["name"] == v1alpha1.GateNoClusterFits
+}
+
 func isNamed(name string) func(*unstructured.Unstructured) bool {
 	return func(o *unstructured.Unstructured) bool { return o.GetName() == name }
 }
@@ -231,7 +256,7 @@ func (c Cluster) release(ctx context.Context) error {
 		object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), func(f string) bool {
 			return strings.HasPrefix(f, v1alpha1.GroupVersion.Group+"/")
 		}))
-	}, of("Peer"), of("PeeringClaim"), of("ShadowPod"), of("NamespaceMapping"), of("Advertisement"), of("NamespaceOffloading"))
+	}, of("Peer"), of("PeeringClaim"), of("ShadowPod"), of("NamespaceMapping"), of("Advertisement"), of("NamespaceOffloading"), remotePods)
 }
 
 // namespacesOfPeers selects those that Hanse could not remove itself.

@@ -39,10 +39,25 @@ type Options struct {
 type Manifest struct {
 	// Namespace is where Hanse runs.
 	Namespace string
+	// ClusterID is the id that the cluster is to have, or "" for the one that it has or makes.
+	ClusterID string
 	// Definitions are the CustomResourceDefinitions, which must be established before the rest.
 	Definitions []*unstructured.Unstructured
 	// Objects is the rest, the namespace first.
 	Objects []*unstructured.Unstructured
+}
+
+// Image is the image that its Deployments run.
+func (m Manifest) Image() string {
+	for _, object := range m.Objects {
+		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		for _, container := range containers {
+			fields, _ := container.(map[string]any)
+			image, _ := fields["image"].(string)
+			return image
+		}
+	}
+	return ""
 }
 
 // Guards are the policies and roles, which Hanse relies on and never makes itself.
@@ -70,7 +85,12 @@ func Render(o Options) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, fmt.Errorf("split the chart's files: %w", err)
 	}
-	m := Manifest{Namespace: o.Namespace, Objects: []*unstructured.Unstructured{namespace(o.Namespace)}}
+	record, err := recordOf(o)
+	if err != nil {
+		return Manifest{}, err
+	}
+	m := Manifest{Namespace: o.Namespace, Objects: []*unstructured.Unstructured{namespace(o.Namespace), record}}
+	m.ClusterID, _ = o.Values["clusterID"].(string)
 	for _, text := range texts {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text.Content), &object.Object); err != nil {

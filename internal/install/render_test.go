@@ -334,6 +334,14 @@ func where(object *unstructured.Unstructured) string {
 	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
+func TestTheImageIsThatOfTheDeployments(t *testing.T) {
+	o := options()
+	o.Values = map[string]any{"image": map[string]any{"repository": "r/hanse", "tag": "v9"}}
+	if got := mustRender(t, o).Image(); got != "r/hanse:v9" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // golden compares with a file under testdata; `go test -update` writes it.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +24,7 @@ func health(w http.ResponseWriter, _ *http.Request, _ *servedNode) error {
 // pods tells those of the pods that are bound to the node that are to be told.
 func (a *apiServer) pods(told func(*corev1.Pod) bool) nodeHandler {
 	return func(w http.ResponseWriter, r *http.Request, node *servedNode) error {
-		bound, err := currentPods(r.Context(), a.live, a.links, node.name)
+		bound, err := currentPods(r.Context(), a.live, a.links, node.name, a.clock.Now())
 		if err != nil {
 			return failure("Cannot list pods", err)
 		}
@@ -55,7 +56,9 @@ func writeJSON(w http.ResponseWriter, answer any) error {
 // currentPods returns the pods that are bound to the virtual node, with their statuses as their peer tells them. What we
 // bring home comes back to our cache some time later, and others may have seen it by then: whoever waited for a pod to run
 // finds that it does.
-func currentPods(ctx context.Context, reader client.Reader, links *peers.Links, node string) ([]corev1.Pod, error) {
+func currentPods(
+	ctx context.Context, reader client.Reader, links *peers.Links, node string, now time.Time,
+) ([]corev1.Pod, error) {
 	pods, err := podsOn(ctx, reader, node, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
@@ -65,7 +68,7 @@ func currentPods(ctx context.Context, reader client.Reader, links *peers.Links, 
 		return pods, nil
 	}
 	for i := range pods {
-		if status, differs := newStatus(link, &pods[i]); differs {
+		if status, differs := newStatus(link, &pods[i], now); differs {
 			pods[i].Status = status // the list is ours, though what its pods point to is the cache's
 		}
 	}
@@ -74,7 +77,7 @@ func currentPods(ctx context.Context, reader client.Reader, links *peers.Links, 
 
 // newStatus returns the status that the home pod is about to get, if its peer may have told some. To find that out costs
 // more than to look at the pod, so it is done only for those on their way to be ready.
-func newStatus(link *peers.Link, pod *corev1.Pod) (corev1.PodStatus, bool) {
+func newStatus(link *peers.Link, pod *corev1.Pod, now time.Time) (corev1.PodStatus, bool) {
 	if terminal(pod) || isReady(pod) {
 		return corev1.PodStatus{}, false
 	}
@@ -82,7 +85,7 @@ func newStatus(link *peers.Link, pod *corev1.Pod) (corev1.PodStatus, bool) {
 	if !seen.answers || seen.shadow == nil || seen.shadow.Status.Pod == nil {
 		return corev1.PodStatus{}, false
 	}
-	status, err := offload.Inbound(pod, seen.shadow, offload.AddressMap{})
+	status, err := offload.Inbound(pod, seen.shadow, offload.AddressMap{}, now)
 	status.PodIP, status.PodIPs = pod.Status.PodIP, pod.Status.PodIPs // they are not ours to translate here
 	return status, err == nil                                         // another pod of the name, or what makes no sense, tells nothing
 }

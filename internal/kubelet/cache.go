@@ -19,12 +19,13 @@ import (
 // nodeNameField is the index of pods by the virtual node that they are bound to.
 const nodeNameField = "spec.nodeName"
 
-// CacheByObject returns what the process's cache keeps of each kind: of Nodes the virtual ones, of pods what TrimPod
-// leaves.
+// CacheByObject returns what the process's cache keeps of each kind: of Nodes the virtual ones, of pods and Services
+// what TrimPod and TrimService leave.
 func CacheByObject() map[client.Object]cache.ByObject {
 	virtual := labels.SelectorFromSet(labels.Set{v1alpha1.LabelType: v1alpha1.TypeVirtualNode})
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                   {Transform: TrimPod},
+		&corev1.Service{}:               {Transform: TrimService},
 		&corev1.Node{}:                  {Label: virtual, Transform: cache.TransformStripManagedFields()},
 		&v1alpha1.Peer{}:                {Transform: cache.TransformStripManagedFields()},
 		&v1alpha1.Advertisement{}:       {Transform: cache.TransformStripManagedFields()},

@@ -174,7 +174,7 @@ func TestNodeControllerSeesPodsGo(t *testing.T) {
 		t.Error("the binding of a pod is not seen once")
 	}
 	open := closedNode()
-	open.Spec.Taints = nodeTaints(true)
+	open.Spec.Taints = ownTaints
 	if !closes().Update(updated(open, closedNode())) || closes().Update(updated(closedNode(), open)) {
 		t.Error("the closing of a node is not seen")
 	}

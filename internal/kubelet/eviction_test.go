@@ -38,7 +38,7 @@ func unpeering(how *v1alpha1.PeerParting) *v1alpha1.Peer {
 func closedNode() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: turinNode, Labels: map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}},
-		Spec:       corev1.NodeSpec{ProviderID: "hanse://turin-id", Taints: nodeTaints(false)},
+		Spec:       corev1.NodeSpec{ProviderID: "hanse://turin-id", Taints: closedTaints()},
 	}
 }
 
@@ -58,7 +58,7 @@ func ofReplicaSet(pod *corev1.Pod) *corev1.Pod {
 
 func TestWhyPodsLeaveANode(t *testing.T) {
 	open := closedNode()
-	open.Spec.Taints = nodeTaints(true)
+	open.Spec.Taints = ownTaints
 	for name, test := range map[string]struct {
 		facts nodeFacts
 		how   method

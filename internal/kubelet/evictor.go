@@ -13,13 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -84,9 +82,9 @@ func (e *evictor) setupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode), builder.WithPredicates(closes())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(binds())).
-		Watches(&v1alpha1.NamespaceOffloading{}, later(ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, later(e.ofAllNamespaces), builder.WithPredicates(opens())).
-		Watches(&corev1.Pod{}, later(ofNamespace), builder.WithPredicates(binds())).
+		Watches(&v1alpha1.NamespaceOffloading{}, later(admissionDelay, ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, later(admissionDelay, e.ofAllNamespaces), builder.WithPredicates(opens())).
+		Watches(&corev1.Pod{}, later(admissionDelay, ofNamespace), builder.WithPredicates(binds())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: evictorWorkers,
 			RateLimiter:             backOff[reconcile.Request](lastRetry),
@@ -285,21 +283,4 @@ func (e *evictor) ofAllNamespaces(ctx context.Context, cause client.Object) []re
 		requests = append(requests, ofNamespace(ctx, &list.Items[i])...)
 	}
 	return requests
-}
-
-// later asks for looks after the API server had time to see what we have seen.
-func later(of func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
-	add := func(ctx context.Context, object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		for _, request := range of(ctx, object) {
-			queue.AddAfter(request, admissionDelay)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, ev.Object, queue)
-		},
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, ev.ObjectNew, queue)
-		},
-	}
 }

@@ -37,6 +37,9 @@ const (
 	leaseWorkers = 8
 )
 
+// podsDelay is for more pods of a virtual node to go or to be refused: each look at the node goes through all of them.
+const podsDelay = time.Second
+
 // How soon something that failed is tried again: at first, and at last.
 const (
 	firstRetry = 100 * time.Millisecond
@@ -74,14 +77,17 @@ func SetupWithManager(mgr ctrl.Manager, config Config, links *peers.Links, clk c
 	leases := &leaseController{
 		client: mgr.GetClient(), clock: clk, nodes: api.count, lasts: config.LeaseDuration, renewal: config.LeaseRenewal,
 	}
+	teller := newPodTeller(mgr.GetClient(), clk, links)
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: clk, events: events, links: links,
 		nodeIP: config.NodeIP.String(), defaultToleration: config.DefaultToleration, tracer: config.Tracer,
+		teller: teller,
 	}
+	services := &serviceController{client: mgr.GetClient(), events: events}
 	evictor := newEvictor(mgr.GetClient(), mgr.GetAPIReader(), clk, events, pods)
 	return errors.Join(
 		nodes.setupWithManager(mgr), leases.setupWithManager(mgr), pods.setupWithManager(mgr, config.Workers),
-		evictor.setupWithManager(mgr), mgr.Add(api),
+		evictor.setupWithManager(mgr), mgr.Add(api), mgr.Add(teller), services.setupWithManager(mgr),
 	)
 }
 
@@ -91,7 +97,7 @@ func (c *nodeController) setupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Peer{}).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(goes())).
+		Watches(&corev1.Pod{}, later(podsDelay, peerOfPod), builder.WithPredicates(goes())).
 		WatchesRawSource(peers.LinkChanges(c.links, enqueuePeer)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers, RateLimiter: backOff[reconcile.Request](lastRetry)}).
 		Complete(c)
@@ -196,6 +202,26 @@ func peerOfPod(_ context.Context, object client.Object) []reconcile.Request {
 	return toPeer(peerOf(pod.Spec.NodeName))
 }
 
+// later asks for looks after a while: one for all that happens meanwhile.
+func later(delay time.Duration, of func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+	add := func(ctx context.Context, object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		for _, request := range of(ctx, object) {
+			queue.AddAfter(request, delay)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, ev.Object, queue)
+		},
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, ev.ObjectNew, queue)
+		},
+		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, ev.Object, queue)
+		},
+	}
+}
+
 // when passes on creations and deletions, if they are asked for, and those changes that the function says.
 func when[T client.Object](created, deleted bool, changed func(before, after T) bool) predicate.Predicate {
 	return predicate.Funcs{
@@ -211,9 +237,11 @@ func when[T client.Object](created, deleted bool, changed func(before, after T) 
 }
 
 // goes passes on that a pod went, or that only finalizers keep it: a virtual node without an offer is deleted behind its
-// last pod.
+// last pod. It also passes on that a pod is refused, which the node shows.
 func goes() predicate.Predicate {
-	return when(false, true, func(before, after *corev1.Pod) bool { return !deletedAtOnce(before) && deletedAtOnce(after) })
+	return when(false, true, func(before, after *corev1.Pod) bool {
+		return !deletedAtOnce(before) && deletedAtOnce(after) || turnsRefused(before, after)
+	})
 }
 
 // binds passes on that a pod came to its node: it must go again if the node is drained.
@@ -238,7 +266,12 @@ func appears() predicate.Predicate {
 	return when(true, false, func(_, _ client.Object) bool { return false })
 }
 
-// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here.
+// connects passes on that a network begins or ceases to connect a peer.
+func connects() predicate.Predicate {
+	return when(false, true, func(before, after *v1alpha1.Peer) bool { return before.Connected() != after.Connected() })
+}
+
+// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here, or none.
 func remapped() predicate.Predicate {
 	return when(true, true, func(before, after client.Object) bool { return podRange(before) != podRange(after) })
 }

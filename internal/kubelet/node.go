@@ -50,7 +50,7 @@ func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoin
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: providerID(peer),
-			Taints:     nodeTaints(takesPods(peer, ad)),
+			Taints:     openTaints(peer, ad),
 		},
 		Status: corev1.NodeStatus{
 			Capacity:    offered.DeepCopy(),
@@ -86,16 +86,25 @@ func takesPods(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec) bool {
 // withdrawnTaint closes a virtual node to new pods.
 var withdrawnTaint = corev1.Taint{Key: v1alpha1.TaintWithdrawn, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 
-// nodeTaints keep pods off the virtual node that do not ask for it, and behind real nodes those that may use both.
-func nodeTaints(open bool) []corev1.Taint {
-	taints := []corev1.Taint{
-		{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectNoSchedule},
-		{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule},
+// ownTaints keep pods off every virtual node that do not ask for one, and behind real nodes those that may use both.
+var ownTaints = []corev1.Taint{
+	{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+	{Key: v1alpha1.TaintVirtualNode, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule},
+}
+
+// closedTaints are those of a virtual node that takes no more pods.
+func closedTaints() []corev1.Taint { return append(slices.Clone(ownTaints), withdrawnTaint) }
+
+// openTaints are those of a virtual node as long as the peer offers what ad says.
+func openTaints(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec) []corev1.Taint {
+	switch {
+	case !takesPods(peer, ad):
+		return closedTaints()
+	case exchange.Scattered(ad):
+		return append(slices.Clone(ownTaints), corev1.Taint{Key: v1alpha1.TaintFull, Value: peer.Name, Effect: corev1.TaintEffectNoSchedule})
+	default:
+		return slices.Clone(ownTaints)
 	}
-	if !open {
-		taints = append(taints, withdrawnTaint)
-	}
-	return taints
 }
 
 // isClosed says whether the node takes no more pods, because we have closed it.
@@ -142,6 +151,14 @@ func cutOffNode(over error) corev1.NodeCondition {
 	return c
 }
 
+// unlinkedNode is the Ready condition of a node whose peer cannot be asked, since there are no credentials for that.
+func unlinkedNode() corev1.NodeCondition {
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonDisconnected,
+		Message: "There are no credentials for the peer: see the conditions of the Peer",
+	}
+}
+
 // linkConditions returns what the link says about conditions that are to be. While nobody knows, the node stays as ready
 // as it is shown.
 func linkConditions(link peers.State, over error, desired []corev1.NodeCondition, isNew bool) []corev1.NodeCondition {
@@ -149,6 +166,8 @@ func linkConditions(link peers.State, over error, desired []corev1.NodeCondition
 	switch {
 	case link == peers.Cut:
 		return append(slices.DeleteFunc(desired, isReady), cutOffNode(over))
+	case link == peers.Unlinked:
+		return append(slices.DeleteFunc(desired, isReady), unlinkedNode())
 	case link == peers.Unknown && !isNew:
 		return slices.DeleteFunc(desired, isReady)
 	default:
@@ -251,11 +270,14 @@ func mergeNode(current, desired *corev1.Node, now metav1.Time) *corev1.Node {
 	return merged
 }
 
+// taintKeys are those of the taints that are ours.
+var taintKeys = []string{v1alpha1.TaintVirtualNode, v1alpha1.TaintWithdrawn, v1alpha1.TaintFull}
+
 // mergeTaints keeps the taints of others, in their order, behind ours.
 func mergeTaints(current, ours []corev1.Taint) []corev1.Taint {
 	merged := slices.Clone(ours)
 	for _, taint := range current {
-		if taint.Key != v1alpha1.TaintVirtualNode && taint.Key != v1alpha1.TaintWithdrawn {
+		if !slices.Contains(taintKeys, taint.Key) {
 			merged = append(merged, taint)
 		}
 	}

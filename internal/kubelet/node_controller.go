@@ -104,6 +104,13 @@ func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
 	}
 	desired := desiredNode(seen.peer, &seen.ad.Spec, at)
 	desired.Status.Conditions = linkConditions(seen.link, seen.over, desired.Status.Conditions, seen.node == nil)
+	pods, err := podsOn(ctx, c.client, name, "")
+	if err != nil {
+		return err
+	}
+	if refuses := refusesPods(pods, seen.node); refuses != nil {
+		desired.Status.Conditions = append(desired.Status.Conditions, *refuses)
+	}
 	if seen.node == nil {
 		return c.create(ctx, seen.peer, desired)
 	}
@@ -212,7 +219,7 @@ func (c *nodeController) closeToPods(ctx context.Context, seen nodeFacts) error 
 		return err
 	}
 	closed := node.DeepCopy()
-	closed.Spec.Taints = nodeTaints(false)
+	closed.Spec.Taints = closedTaints()
 	// The pods that it has are as well as its peer, offer or no offer.
 	closed.Status.Conditions = linkConditions(seen.link, seen.over, []corev1.NodeCondition{readyNode()}, false)
 	return c.update(ctx, node, closed)

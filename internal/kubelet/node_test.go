@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,6 +59,30 @@ func TestDesiredNode(t *testing.T) {
 	}
 	if len(status.DeclaredFeatures) != 0 {
 		t.Errorf("declared features: %v", status.DeclaredFeatures)
+	}
+}
+
+// What passes stands on the node and not in pods: they could not follow.
+func TestNodeSaysThatNotAllOfItFitsInOnePod(t *testing.T) {
+	w := newWorld(t, peer(), advertisement())
+	full := corev1.Taint{Key: v1alpha1.TaintFull, Value: turin, Effect: corev1.TaintEffectNoSchedule}
+	for _, step := range []struct {
+		largest corev1.ResourceList
+		full    bool
+	}{
+		{nil, false},
+		{testkit.Quantities("cpu", "1"), true},
+		{testkit.Quantities("cpu", "1000"), false},
+		{testkit.Quantities("memory", "1Mi"), true},
+		{testkit.Quantities("example.com/gpu", "1"), false},
+	} {
+		ad := testkit.Get[v1alpha1.Advertisement](w.Home, tenant, turinID)
+		ad.Spec.LargestPod = step.largest
+		w.put(w.Home, ad)
+		w.reconcileNode()
+		if got := slices.Contains(w.node().Spec.Taints, full); got != step.full {
+			t.Errorf("the largest pod is %v: full is %t", step.largest, got)
+		}
 	}
 }
 
@@ -198,7 +223,7 @@ func TestCapacityDoesNotFlap(t *testing.T) {
 }
 
 func TestNodeOfARefusedOfferStaysClosed(t *testing.T) {
-	closed := append(nodeTaints(true), withdrawnTaint)
+	closed := closedTaints()
 	for reason, stays := range map[string]bool{
 		v1alpha1.ReasonInvalidQuantity:        true,
 		v1alpha1.ReasonPendingApproval:        true,
@@ -228,7 +253,7 @@ func TestNodeOfARefusedOfferStaysClosed(t *testing.T) {
 			}
 			w.judge(metav1.ConditionTrue, v1alpha1.ReasonApproved)
 			w.reconcileNode()
-			if diff := cmp.Diff(nodeTaints(true), w.node().Spec.Taints); diff != "" || w.node().UID != node.UID {
+			if diff := cmp.Diff(ownTaints, w.node().Spec.Taints); diff != "" || w.node().UID != node.UID {
 				t.Errorf("taints when it is accepted again (-want +got):\n%s", diff)
 			}
 
@@ -248,7 +273,7 @@ func TestExpiredOfferClosesANodeWithPods(t *testing.T) {
 	w.reconcileNode()
 	w.judge(metav1.ConditionFalse, v1alpha1.ReasonExpired)
 	w.reconcileNode()
-	if diff := cmp.Diff(append(nodeTaints(true), withdrawnTaint), w.node().Spec.Taints); diff != "" {
+	if diff := cmp.Diff(closedTaints(), w.node().Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
 }
@@ -321,13 +346,13 @@ func TestWithdrawnNodeClosesAndGoesBehindItsLastPod(t *testing.T) {
 	if diff := cmp.Diff([]string{"home patch Node " + turinNode}, w.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(append(nodeTaints(true), withdrawnTaint), w.node().Spec.Taints); diff != "" {
+	if diff := cmp.Diff(closedTaints(), w.node().Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
 
 	w.put(w.Home, advertisement())
 	w.reconcileNode()
-	if diff := cmp.Diff(nodeTaints(true), w.node().Spec.Taints); diff != "" {
+	if diff := cmp.Diff(ownTaints, w.node().Spec.Taints); diff != "" {
 		t.Errorf("taints when the offer is back (-want +got):\n%s", diff)
 	}
 

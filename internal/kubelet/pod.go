@@ -25,6 +25,8 @@ type podFacts struct {
 	// offloaded says that the pod's namespace has a NamespaceOffloading, and how is what that wants.
 	offloaded bool
 	how       v1alpha1.NamespaceOffloadingSpec
+	// settled says that it is known whether the peer answers. It is not, for a moment, when this process has just started.
+	settled bool
 	// linked says that view is what the peer told, and not just empty.
 	linked bool
 	view
@@ -50,6 +52,8 @@ const (
 	doReport
 	// doEnd: home deletes the pod, so the peer must end it.
 	doEnd
+	// doGiveUp: the pod ended at the peer with its namespace, so home must run another.
+	doGiveUp
 	// doFinish: nothing of the pod is left at the peer, so home can forget it.
 	doFinish
 	// doClear: the record at the peer is of a pod that home does not know any more.
@@ -118,14 +122,21 @@ func decideMissing(f podFacts) decision {
 			"namespace %q is not offloaded: create a NamespaceOffloading called %q in it, "+
 				"or keep the pod off Node %s", f.home.Namespace, v1alpha1.NamespaceOffloadingName, f.home.Spec.NodeName)}
 	}
-	why := obstacle(f)
+	if f.answers && f.twinEnds() && f.synced() && everStarted(&f.home.Status) {
+		return decision{do: doGiveUp}
+	}
+	return decideOutgoing(f, obstacle(f))
+}
+
+// decideOutgoing says what to do about a pod that is to go out, unless something is missing for that.
+func decideOutgoing(f podFacts, why string) decision {
 	switch {
 	case started(f.home) && (why != "" || !f.shadowsSynced):
 		// It was out before, and is most likely still there. Whatever comes brings us back.
 		return decision{}
 	case why == "":
 		return decision{do: doCreate}
-	case f.justBound:
+	case f.justBound, !f.settled && !f.answers:
 		return decision{do: doWait}
 	default:
 		return decision{do: doHold, message: why}
@@ -142,7 +153,7 @@ func obstacle(f podFacts) string {
 	case f.mapping == nil:
 		return fmt.Sprintf("peer %q has no twin of namespace %q: does the NamespaceOffloading select it?",
 			f.peer, f.home.Namespace)
-	case f.twin == "" || !meta.IsStatusConditionTrue(f.mapping.Status.Conditions, v1alpha1.ConditionReady):
+	case f.twin == "" || f.twinEnds() || !meta.IsStatusConditionTrue(f.mapping.Status.Conditions, v1alpha1.ConditionReady):
 		return fmt.Sprintf("peer %q has not made a twin of namespace %q yet%s", f.peer, f.home.Namespace,
 			because(f.mapping.Status.Conditions))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,9 @@ type podController struct {
 	// defaultToleration is for how long Kubernetes has pods tolerate a node that is not ready.
 	defaultToleration time.Duration
 	tracer            *trace.Tracer
+	teller            *podTeller
+	// ending spares the peers requests: nothing is decided by it that is not decided the same without it.
+	ending sync.Map // request → UID of the home pod, which home deletes and whose record the mirror has shown meanwhile
 }
 
 // errWaiting brings a pod back, later each time.
@@ -46,6 +50,9 @@ func (c *podController) Reconcile(ctx context.Context, req request) (reconcile.R
 	seen, link, err := c.observe(ctx, req)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if seen.home == nil {
+		c.ending.Delete(req)
 	}
 	result, err := c.act(ctx, req, seen, link)
 	var busy *peers.BusyError
@@ -80,6 +87,8 @@ func (c *podController) act(ctx context.Context, req request, seen podFacts, lin
 		_, err = c.write(ctx, seen.home, disconnectedStatus(seen.home, metav1.NewTime(c.clock.Now())))
 	case doReport:
 		again, err = c.report(ctx, seen, link)
+	case doGiveUp:
+		err = c.giveUp(ctx, seen.home)
 	case doEnd:
 		err = c.end(ctx, seen, link)
 	case doFinish:
@@ -96,8 +105,11 @@ func (c *podController) observe(ctx context.Context, req request) (podFacts, *pe
 	if err := c.observeHome(ctx, req, &seen); err != nil {
 		return seen, nil, err
 	}
+	state := c.links.State(req.Peer)
+	seen.settled = state != peers.Unknown || !seen.peered
 	link, linked := c.links.Get(req.Peer)
 	if !linked {
+		seen.cut = state == peers.Unlinked
 		return seen, nil, nil
 	}
 	seen.linked = true
@@ -116,6 +128,7 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 		return fmt.Errorf("read Pod: %w", err)
 	}
 	if pod.Spec.NodeName != nodeName {
+		c.teller.forget(req)
 		return nil
 	}
 	seen.home = pod
@@ -153,11 +166,25 @@ func boundAt(pod *corev1.Pod) time.Time {
 // report carries changes of the pod out and its status home, each whatever becomes of the other, and lets the pod go if
 // there is no room for it for too long. It returns how soon that may be.
 func (c *podController) report(ctx context.Context, seen podFacts, link *peers.Link) (time.Duration, error) {
-	err := errors.Join(c.carry(ctx, seen, link), c.bringHome(ctx, seen.home, seen.shadow))
-	if err != nil {
+	c.teller.tell(seen.home, seen.shadow)
+	carried := c.carry(ctx, seen, link)
+	came, err := c.bringHome(ctx, seen.home, seen.shadow)
+	if err = errors.Join(carried, err); err != nil {
 		return 0, err
 	}
-	return c.letGo(ctx, seen, link)
+	if came.verdict == askAgain && seen.answers {
+		return 0, c.ask(ctx, seen.shadow, link)
+	}
+	left, err := c.letGo(ctx, seen, link)
+	return sooner(left, came.again), err
+}
+
+// sooner returns the shorter of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // request asks the pod controller to look at the pod of that name, here and at the peer.

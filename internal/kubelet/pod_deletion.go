@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,54 +14,108 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/unread"
 )
 
 // end asks the peer to end the pod, with the grace that home gives it. A shorter grace is carried later too.
 func (c *podController) end(ctx context.Context, seen podFacts, link *peers.Link) error {
 	if len(seen.home.Finalizers) > 0 {
 		// Somebody, such as the Job controller, wants to know how the pod ended.
-		if err := c.bringHome(ctx, seen.home, seen.shadow); err != nil {
+		if _, err := c.bringHome(ctx, seen.home, seen.shadow); err != nil {
 			return err
 		}
 	}
-	if asksForEnd(seen.home, seen.shadow) {
-		err := patchShadow(ctx, link, seen.shadow, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationReportEnd)
-		if err != nil && !apierrors.IsForbidden(err) { // an older peer does not know it, which must not keep the pod
-			return remoteGone("ask for the end of ShadowPod", err)
-		}
+	if err := tellOfEnd(ctx, seen, link); err != nil {
+		return err
 	}
-	if grace, news := graceToCarry(seen.home, seen.shadow); news {
-		err := patchShadow(ctx, link, seen.shadow, `{"spec":{"deletionGracePeriodSeconds":%d}}`, grace)
-		if err != nil {
-			return remoteGone("set grace of ShadowPod", err)
-		}
-		fault.Point(fault.GraceTold)
+	c.ending.Store(requestFor(seen.home), seen.home.UID)
+	if holdsEnd(seen.shadow) && (terminal(seen.home) || len(seen.home.Finalizers) == 0) {
+		return sayHeard(ctx, seen.shadow, link)
 	}
 	return c.deleteShadow(ctx, seen.shadow, link)
+}
+
+// tellOfEnd tells the peer, in one request, what it does not know of the end of the pod: its grace, and that somebody waits to
+// know how it ends.
+func tellOfEnd(ctx context.Context, seen podFacts, link *peers.Link) error {
+	grace, asks := graceToCarry(seen.home, seen.shadow), asksForEnd(seen.home, seen.shadow)
+	if grace == nil && !asks {
+		return nil
+	}
+	err := patchShadow(ctx, link, seen.shadow, endOf(grace, asks))
+	if asks && apierrors.IsForbidden(err) { // an older peer does not know what it is asked, which must not keep the pod
+		if grace == nil {
+			return nil
+		}
+		err = patchShadow(ctx, link, seen.shadow, endOf(grace, false))
+	}
+	if err != nil {
+		return remoteGone("tell of the end to ShadowPod", err)
+	}
+	if grace != nil {
+		fault.Point(fault.GraceTold)
+	}
+	return nil
+}
+
+// endOf changes a record so that its pod ends with that grace, if there is one, and its end is told to those who ask.
+func endOf(grace *int64, asks bool) func(*v1alpha1.ShadowPod) {
+	return func(shadow *v1alpha1.ShadowPod) {
+		if grace != nil {
+			shadow.Spec.DeletionGracePeriodSeconds = grace
+		}
+		if asks {
+			metav1.SetMetaDataAnnotation(&shadow.ObjectMeta, v1alpha1.AnnotationReportEnd, "true")
+		}
+	}
 }
 
 // asksForEnd says whether somebody at home waits to know how the pod ends, and the peer does not know that yet.
 func asksForEnd(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
 	_, asked := shadow.Annotations[v1alpha1.AnnotationReportEnd]
-	return !asked && len(home.Finalizers) > 0 && shadow.DeletionTimestamp.IsZero()
+	return !asked && len(home.Finalizers) > 0 && !terminal(home) && shadow.DeletionTimestamp.IsZero()
 }
 
-func patchShadow(ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, format string, values ...any) error {
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, values...))
-	return link.Client().Patch(ctx, &v1alpha1.ShadowPod{ObjectMeta: nameOf(shadow)}, patch)
+// holdsEnd says whether the record has the end that we asked for. The peer keeps it for a while, until we have heard.
+func holdsEnd(shadow *v1alpha1.ShadowPod) bool {
+	return shadow.Annotations[v1alpha1.AnnotationReportEnd] != "" && !shadow.DeletionTimestamp.IsZero() &&
+		(shadow.Status.Phase == string(corev1.PodSucceeded) || shadow.Status.Phase == string(corev1.PodFailed))
 }
 
-// graceToCarry returns the grace that the peer must be told, if it would use another one.
-func graceToCarry(home *corev1.Pod, shadow *v1alpha1.ShadowPod) (int64, bool) {
-	grace := home.DeletionGracePeriodSeconds
-	if grace == nil {
-		return 0, false
+// sayHeard tells the peer that home knows how the pod ended, or that nobody waits to know any more. A peer that refuses it
+// waits no longer for that.
+func sayHeard(ctx context.Context, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
+	err := patchShadow(ctx, link, shadow, heard)
+	if apierrors.IsForbidden(err) {
+		return nil
 	}
+	return remoteGone("tell that the end is known to ShadowPod", err)
+}
+
+func heard(shadow *v1alpha1.ShadowPod) { delete(shadow.Annotations, v1alpha1.AnnotationReportEnd) }
+
+// patchShadow changes that very ShadowPod: the UID makes the peer refuse the change of another one of the name.
+func patchShadow(
+	ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowPod, change func(*v1alpha1.ShadowPod),
+) error {
+	before := &v1alpha1.ShadowPod{ObjectMeta: nameOf(shadow)}
+	before.Annotations = shadow.Annotations
+	after := before.DeepCopy()
+	after.UID = shadow.UID
+	change(after)
+	return link.Client().Patch(unread.Answer(ctx), after, client.MergeFrom(before))
+}
+
+// graceToCarry returns the grace that the peer must be told, or nil if it would use the same.
+func graceToCarry(home *corev1.Pod, shadow *v1alpha1.ShadowPod) *int64 {
 	told := shadow.Spec.DeletionGracePeriodSeconds
 	if told == nil {
 		told = home.Spec.TerminationGracePeriodSeconds
 	}
-	return *grace, told == nil || *grace != *told
+	if ptr.Equal(home.DeletionGracePeriodSeconds, told) {
+		return nil
+	}
+	return home.DeletionGracePeriodSeconds
 }
 
 func (c *podController) deleteShadow(ctx context.Context, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
@@ -79,7 +132,7 @@ func (c *podController) deleteShadow(ctx context.Context, shadow *v1alpha1.Shado
 
 // finish lets home forget a pod of which nothing is left at the peer.
 func (c *podController) finish(ctx context.Context, seen podFacts, link *peers.Link) error {
-	if link != nil && seen.twin != "" {
+	if link != nil && seen.twin != "" && !c.sawItGo(seen.home) {
 		// The mirror may be behind what we ourselves created.
 		key := client.ObjectKey{Namespace: seen.twin, Name: seen.home.Name}
 		err := link.Client().Get(ctx, key, &v1alpha1.ShadowPod{})
@@ -91,6 +144,13 @@ func (c *podController) finish(ctx context.Context, seen podFacts, link *peers.L
 		}
 	}
 	return c.forget(ctx, seen.home)
+}
+
+// sawItGo says whether the mirror has shown the record since home deletes the pod, after which none is created. So the record
+// is gone when the mirror shows none, and the peer need not be asked.
+func (c *podController) sawItGo(home *corev1.Pod) bool {
+	ended, ok := c.ending.Load(requestFor(home))
+	return ok && ended == home.UID
 }
 
 // forget deletes the pod at home at once.
@@ -120,7 +180,7 @@ func (c *podController) delete(ctx context.Context, home *corev1.Pod, options ..
 // Our cache is not asked, since it may be behind.
 func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
 	ending, grace := !shadow.DeletionTimestamp.IsZero(), shadow.Spec.DeletionGracePeriodSeconds
-	if ending && ptr.Deref(grace, 0) == 0 {
+	if ending && ptr.Deref(grace, 0) == 0 && !holdsEnd(shadow) {
 		return nil
 	}
 	pod := &corev1.Pod{}
@@ -131,8 +191,11 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 	if err == nil && pod.UID == shadow.Spec.HomeUID {
 		return nil
 	}
+	if holdsEnd(shadow) {
+		return sayHeard(ctx, shadow, link)
+	}
 	if grace == nil || *grace != 0 {
-		err := patchShadow(ctx, link, shadow, `{"spec":{"deletionGracePeriodSeconds":0}}`)
+		err := patchShadow(ctx, link, shadow, endOf(ptr.To[int64](0), false))
 		if err != nil {
 			return remoteGone("set grace of ShadowPod", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestHomeDeletionEndsTheRemotePodFirst(t *testing.T) {
@@ -183,15 +184,47 @@ func TestFinalizersOfOthersLearnHowThePodEnded(t *testing.T) {
 	}
 }
 
-func TestPeerIsAskedForTheEndThatSomebodyWaitsFor(t *testing.T) {
-	pod := dying("job-1", 30)
+// readsOfRecords counts how often the peer is asked for a single record.
+func (w *world) readsOfRecords() *int {
+	count := new(int)
+	w.Away.OnRead(func(read testkit.Read) error {
+		if read.Kind == "ShadowPod" {
+			*count++
+		}
+		return nil
+	})
+	return count
+}
+
+func TestPeerIsNotAskedForARecordThatWasSeenToGo(t *testing.T) {
+	pod := dying("web-1", 30)
 	w := offloaded(t, pod)
-	shadow := shadowOf(pod)
-	delete(shadow.Annotations, v1alpha1.AnnotationReportEnd)
-	w.put(w.Away, shadow)
-	w.reconcilePod("job-1")
-	if diff := cmp.Diff([]string{"remote patch ShadowPod job-1", "remote delete ShadowPod job-1"}, w.wrote()); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
+	w.put(w.Away, shadowOf(pod))
+	asked := w.readsOfRecords()
+	w.reconcilePod("web-1")
+	w.forgetRemote("web-1")
+	*asked = 0
+	w.wrote()
+	w.reconcilePod("web-1")
+	if got := w.wrote(); len(got) == 0 || got[len(got)-1] != "home delete Pod web-1" || *asked > 0 {
+		t.Errorf("asked %d times, wrote %v", *asked, got)
+	}
+}
+
+func TestPeerIsAskedForARecordThatWasNotSeen(t *testing.T) {
+	seen := dying("web-1", 30)
+	w := offloaded(t, seen)
+	w.put(w.Away, shadowOf(seen))
+	w.reconcilePod("web-1")
+	// Another pod gets the name, and is deleted as well before anything is known of its record.
+	other := dying("web-1", 30)
+	other.UID = "uid-other"
+	w.pods.client = withPod{Client: w.Home.Client, pod: other}
+	w.forgetRemote("web-1")
+	asked := w.readsOfRecords()
+	w.reconcilePod("web-1")
+	if *asked != 1 {
+		t.Errorf("asked %d times, want once", *asked)
 	}
 }
 
@@ -286,4 +319,65 @@ func (c withPod) Get(
 		return nil
 	}
 	return c.Client.Get(ctx, key, object, opts...)
+}
+
+// terminating has turin delete the twin of shop: its records go, each with its pod.
+func (w *world) terminating(oldPeer bool) {
+	w.Helper()
+	m := mapping()
+	m.Status.Conditions[0].Status, m.Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonNamespaceTerminating
+	if oldPeer {
+		m.Status.Twin = ""
+	}
+	w.put(w.Away, m)
+}
+
+// A StatefulSet makes the next pod of the name when this one is gone at home.
+func TestDeletedPodStaysUntilItsRemotePodHasEndedWithTheTwin(t *testing.T) {
+	for name, oldPeer := range map[string]bool{"a peer that names the twin to its end": false, "an older one": true} {
+		t.Run(name, func(t *testing.T) {
+			pod := dying("db-0", 30)
+			w := offloaded(t, pod)
+			w.put(w.Away, shadowOf(pod))
+			w.terminating(oldPeer)
+			w.remove(w.Away, w.shadow("db-0"))
+			w.wrote()
+			for range 2 {
+				w.reconcilePod("db-0")
+				if got := w.wrote(); got != nil {
+					t.Fatalf("while the remote pod ends, %v was written", got)
+				}
+			}
+			w.forgetRemote("db-0")
+			if oldPeer {
+				w.reconcilePod("db-0")
+				if got := w.wrote(); got != nil {
+					t.Fatalf("before the peer tells that the twin is gone, %v was written", got)
+				}
+				w.put(w.Away, mapping())
+			}
+			w.reconcilePod("db-0")
+			if diff := cmp.Diff([]string{"home patch/status Pod db-0", "home delete Pod db-0"}, w.wrote()); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodWhoseTwinIsDeletedIsNotReadyAndThenFails(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.runRemote("web-1", corev1.PodRunning)
+	w.reconcilePod("web-1")
+	w.terminating(false)
+	w.remove(w.Away, w.shadow("web-1"))
+	w.reconcilePod("web-1")
+	if got := w.pod("web-1"); isReady(got) || got.Status.Phase != corev1.PodRunning {
+		t.Errorf("while it terminates there, it is %s, ready: %t", got.Status.Phase, isReady(got))
+	}
+	w.forgetRemote("web-1")
+	w.reconcilePod("web-1")
+	if got := w.pod("web-1").Status; got.Phase != corev1.PodFailed || got.Reason != v1alpha1.ReasonNamespaceTerminating {
+		t.Errorf("when it is gone there, it is %s, %s", got.Phase, got.Reason)
+	}
 }

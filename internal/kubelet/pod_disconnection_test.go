@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -248,6 +249,27 @@ func TestTolerationsAreChangedBeforeThePodGoesOut(t *testing.T) {
 	}
 }
 
+func TestPodGoesOutOnceMoreTranslatedOnlyIfMoreHasChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"nothing has":                  {func(*corev1.Pod) {}, false},
+		"its tolerations have":         {func(p *corev1.Pod) { p.Generation++; p.Spec.Tolerations = []corev1.Toleration{{}} }, false},
+		"somebody changed it as well":  {func(p *corev1.Pod) { p.Generation += 2 }, true},
+		"somebody labelled it as well": {func(p *corev1.Pod) { p.Generation++; p.Labels["a"] = "b" }, true},
+		"somebody annotated it":        {func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := podCalled("web-1")
+			tc.change(after)
+			if got := changedBesides(podCalled("web-1"), after); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
 func TestEventSaysWhatIsWrongWithThePeer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		over error
@@ -264,5 +286,47 @@ func TestEventSaysWhatIsWrongWithThePeer(t *testing.T) {
 			}
 			w.ExpectEvent(tc.want)
 		})
+	}
+}
+
+func TestNodeWithoutCredentialsIsNotReadyAtOnce(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.runRemote("web-1", corev1.PodRunning)
+	w.reconcilePod("web-1")
+	w.turin.RemoveCredentials()
+	w.reconcileNode() // which finds that they are gone
+	w.reconcileNode()
+	ready := nodeCondition(w.node(), corev1.NodeReady)
+	if ready.Status != corev1.ConditionUnknown || !strings.Contains(ready.Message, "no credentials") {
+		t.Errorf("the node is %v", ready)
+	}
+	w.reconcilePod("web-1")
+	if isReady(w.pod("web-1")) {
+		t.Error("its pod is ready")
+	}
+}
+
+func TestPodThatIsPendingAtThePeerIsNotHeldAfterARestart(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.links.Close(turin) // as when this process has just started
+	w.wrote()
+	if result := w.reconcilePod("web-1"); result.RequeueAfter != waitTimeout {
+		t.Errorf("it is looked at again after %s", result.RequeueAfter)
+	}
+	if got := w.wrote(); got != nil {
+		t.Errorf("before it is known whether there is a link, %v was written", got)
+	}
+}
+
+func TestHeldPodThatThePeerHasIsHeldNoMore(t *testing.T) {
+	pod := podCalled("web-1")
+	w := offloaded(t, pod)
+	w.put(w.Home, func() *corev1.Pod { pod.Status = heldStatus(pod, "there is no link"); return pod }())
+	w.put(w.Away, shadowOf(pod))
+	w.reconcilePod("web-1")
+	if status := w.pod("web-1").Status; status.Reason != "" || len(status.ContainerStatuses) > 0 {
+		t.Errorf("it still says %q", status.Reason)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -23,6 +24,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
+	"github.com/hanse-dev/hanse/internal/unread"
 )
 
 // heldError is why a pod cannot go out, in words for its author. Only a change of theirs can help.
@@ -93,14 +95,14 @@ func revision(home *corev1.Pod, overrides []v1alpha1.ClusterOverride) string {
 func (c *podController) createShadow(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
 	root := c.tracer.Home(home.UID)
 	if !root.IsSampled() {
-		return link.Client().Create(ctx, shadow)
+		return link.Client().Create(unread.Answer(ctx), shadow)
 	}
 	began := c.clock.Now()
 	untold := shadow.DeepCopy()
 	shadow.Annotations[v1alpha1.AnnotationTraceparent] = trace.Traceparent(root)
-	err := link.Client().Create(ctx, shadow)
+	err := link.Client().Create(unread.Answer(ctx), shadow)
 	if apierrors.IsForbidden(err) {
-		err = link.Client().Create(ctx, untold)
+		err = link.Client().Create(unread.Answer(ctx), untold)
 	}
 	c.tracer.Record(ctx, root, trace.Span{
 		Name: "create ShadowPod", Start: began, End: c.clock.Now(), Err: err, Attributes: attributesOf(home),
@@ -129,7 +131,7 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 	if home == nil || err != nil {
 		return err
 	}
-	if home != seen.home {
+	if changedBesides(seen.home, home) {
 		if raw, err = c.outbound(ctx, home, &seen.how); err != nil {
 			return err
 		}
@@ -157,6 +159,12 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 	shadowPodsCreated.Inc()
 	ctrl.LoggerFrom(ctx).V(1).Info("Offloaded pod", "homeUID", home.UID)
 	return nil
+}
+
+// changedBesides says whether more has changed about a pod than its tolerations, which stay at home.
+func changedBesides(before, after *corev1.Pod) bool {
+	return after.Generation > before.Generation+1 ||
+		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
 // collide handles a record that exists though the mirror does not show it. Nothing is to be done about the pod's own:
@@ -193,7 +201,7 @@ func (c *podController) carry(ctx context.Context, seen podFacts, link *peers.Li
 		changed.Annotations = map[string]string{}
 	}
 	changed.Annotations[annotationRevision] = now
-	if err := link.Client().Update(ctx, changed); err != nil {
+	if err := link.Client().Update(unread.Answer(ctx), changed); err != nil {
 		return &peerError{attempt: "update ShadowPod", err: err}
 	}
 	fault.Point(fault.ChangeCarried)

@@ -20,39 +20,83 @@ import (
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/trace"
+	"github.com/hanse-dev/hanse/internal/unread"
 )
 
+// told is what came of a look at the record of a pod.
+type told struct {
+	verdict judgement
+	again   time.Duration // when to look again
+}
+
 // bringHome writes what the peer tells of the pod into its status, if that is news.
-func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod) error {
-	if shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 {
-		return nil
+func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod) (told, error) {
+	if terminal(home) || shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 && !isHeld(home) {
+		return told{}, nil
 	}
-	addresses, err := c.addressMap(ctx, home)
+	status, err := c.inbound(ctx, home, shadow)
 	if err != nil {
-		return err
+		return told{}, err
 	}
-	status, err := offload.Inbound(home, shadow, addresses)
-	if err != nil {
-		return reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
-	}
-	if !addresses.From.IsValid() || !addresses.To.IsValid() {
-		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
-		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
-	}
-	news := showHints(&status, shadow, metav1.NewTime(c.clock.Now()))
-	showPlacement(&status, home)
 	began := c.clock.Now()
+	now := metav1.NewTime(began.Truncate(time.Second))
+	news := showHints(&status, shadow, now)
+	withoutToken := showToken(&status, home, shadow, now)
+	verdict, again, err := c.holdOrFail(ctx, home, shadow, &status)
+	if err != nil {
+		return told{}, err
+	}
+	showPlacement(&status, home)
 	written, err := c.write(ctx, home, status)
 	if err != nil {
-		return err
+		return told{}, err
 	}
 	if written && shadow.Status.Recreations == 0 {
 		c.traceStatus(ctx, home, &status, began)
 	}
-	for _, hint := range news {
+	c.tell(home, news, written && withoutToken)
+	return told{verdict: verdict, again: again}, nil
+}
+
+// inbound returns the status of the home pod as the peer tells it.
+func (c *podController) inbound(
+	ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod,
+) (status corev1.PodStatus, err error) {
+	addresses, connected, err := c.addressMap(ctx, home)
+	if err != nil {
+		return status, err
+	}
+	status, err = offload.Inbound(home, shadow, addresses, c.clock.Now())
+	if err != nil {
+		return status, reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
+	}
+	if shadow.Status.Pod == nil && isHeld(home) { // the peer has it, so it is not held any more
+		status.Reason, status.Message, status.ContainerStatuses = "", "", nil
+	}
+	if connected && (!addresses.From.IsValid() || !addresses.To.IsValid()) {
+		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
+		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
+	}
+	return status, nil
+}
+
+// tell tells in events what is news.
+func (c *podController) tell(home *corev1.Pod, hints []corev1.PodCondition, withoutToken bool) {
+	if withoutToken && likelyUsesToken(home) {
+		c.events.Eventf(home, nil, corev1.EventTypeWarning, v1alpha1.ReasonTokenLeftAtHome, "Offload", "%s", tokenMessage)
+	}
+	for _, hint := range hints {
 		c.events.Eventf(home, nil, corev1.EventTypeWarning, hint.Reason, "Offload", "%s", hint.Message)
 	}
-	return nil
+}
+
+// giveUp fails a pod that ended because its peer deleted the twin.
+func (c *podController) giveUp(ctx context.Context, home *corev1.Pod) error {
+	status := *home.Status.DeepCopy()
+	offload.GiveUp(&status, v1alpha1.ReasonNamespaceTerminating,
+		"The provider deletes the namespace in which the pod ran, and has ended it", c.clock.Now())
+	_, err := c.write(ctx, home, status)
+	return err
 }
 
 // hold says in the pod's status and in an event why it is not offloaded. It says so once.
@@ -68,6 +112,9 @@ func (c *podController) hold(ctx context.Context, home *corev1.Pod, why string) 
 		"The pod is not offloaded: %s", why)
 	return nil
 }
+
+// isHeld says whether the pod says that it cannot be offloaded.
+func isHeld(home *corev1.Pod) bool { return home.Status.Reason == v1alpha1.ReasonOffloadingBackOff }
 
 // heldStatus returns the status of a pod that cannot be offloaded.
 func heldStatus(home *corev1.Pod, why string) corev1.PodStatus {
@@ -113,7 +160,7 @@ func (c *podController) write(ctx context.Context, home *corev1.Pod, status core
 	}
 	after, patch := statusPatch(home, changed)
 	fault.Point(fault.BeforeHomeStatus)
-	err := c.client.Status().Patch(ctx, after, patch)
+	err := c.client.Status().Patch(unread.Answer(ctx), after, patch)
 	if isGone(err) {
 		return false, nil
 	}
@@ -149,9 +196,9 @@ var hints = []struct {
 func showHints(status *corev1.PodStatus, shadow *v1alpha1.ShadowPod, now metav1.Time) []corev1.PodCondition {
 	var news []corev1.PodCondition
 	for _, hint := range hints {
-		told := meta.FindStatusCondition(shadow.Status.Conditions, hint.theirs)
+		told := hinted(hint.theirs, shadow, status)
 		at := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == hint.ours })
-		if told == nil || told.Status != metav1.ConditionFalse || hint.ours == v1alpha1.PodPlaced && !isRoomless(told) {
+		if told == nil || told.Status != metav1.ConditionFalse {
 			if at >= 0 {
 				status.Conditions = slices.Delete(status.Conditions, at, at+1)
 			}
@@ -166,13 +213,31 @@ func showHints(status *corev1.PodStatus, shadow *v1alpha1.ShadowPod, now metav1.
 			news = append(news, c)
 			continue
 		}
-		c.LastTransitionTime = status.Conditions[at].LastTransitionTime
+		c.LastTransitionTime, c.LastProbeTime = status.Conditions[at].LastTransitionTime, status.Conditions[at].LastProbeTime
 		if c.Reason != status.Conditions[at].Reason {
 			news = append(news, c)
 		}
 		status.Conditions[at] = c
 	}
 	return news
+}
+
+// hinted returns what the provider does not do for the pod, as that condition of its ShadowPod says.
+func hinted(theirs string, shadow *v1alpha1.ShadowPod, status *corev1.PodStatus) *metav1.Condition {
+	found := meta.FindStatusCondition(shadow.Status.Conditions, theirs)
+	if theirs != v1alpha1.ConditionScheduled {
+		return found
+	}
+	if reason, message, is := offload.GivenUp(shadow); is && !everStarted(status) {
+		return &metav1.Condition{
+			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRefusedByProvider,
+			Message: "The provider refuses to run the pod: " + word(reason) + ": " + message,
+		}
+	}
+	if !isRoomless(found) {
+		return nil
+	}
+	return found
 }
 
 var wordPattern = regexp.MustCompile(`^[A-Za-z]{1,63}$`)
@@ -185,20 +250,24 @@ func word(reason string) string {
 	return reason
 }
 
-// addressMap returns how this cluster sees the pod addresses of the peer that runs the pod. It maps nothing while one
-// of the ranges is not known: a peer's raw address may be that of a local pod.
-func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (offload.AddressMap, error) {
+// addressMap returns how this cluster sees the pod addresses of the peer that runs the pod, and whether a network leads there.
+// Without one the pod has no address, so that it is no endpoint of a Service, which nobody could reach. It maps nothing while
+// one of the ranges is not known: a peer's raw address may be that of a local pod.
+func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (m offload.AddressMap, connected bool, err error) {
 	peer := &v1alpha1.Peer{}
 	key := client.ObjectKey{Name: peerOf(home.Spec.NodeName)}
 	if err := c.client.Get(ctx, key, peer, client.UnsafeDisableDeepCopy); err != nil {
-		return offload.AddressMap{}, client.IgnoreNotFound(err)
+		return m, false, client.IgnoreNotFound(err)
+	}
+	if !peer.Connected() {
+		return m, false, nil
 	}
 	// Pods keep their addresses while the newest offer is refused: our copy says what was accepted last.
 	ad, err := advertisementOf(ctx, c.client, peer)
 	if err != nil || ad == nil || ad.Spec.Network == nil {
-		return offload.AddressMap{}, err
+		return m, true, err
 	}
-	return offload.AddressMap{From: prefix(ad.Spec.Network.PodCIDR), To: prefix(peer.Status.RemappedPodCIDR)}, nil
+	return offload.AddressMap{From: prefix(ad.Spec.Network.PodCIDR), To: prefix(peer.Status.RemappedPodCIDR)}, true, nil
 }
 
 // prefix returns the range that the text means, or the zero Prefix, by which nothing is mapped.

@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 func TestDecide(t *testing.T) {
 	// going is a pod about which all is well, except that the peer has no record of it.
 	going := podFacts{
-		peer: turin, home: podCalled("web-1"), virtual: true, peered: true, offloaded: true, linked: true,
+		peer: turin, home: podCalled("web-1"), virtual: true, peered: true, offloaded: true, settled: true, linked: true,
 		view: view{answers: true, mappingsSynced: true, mapping: mapping(), twin: twinName, shadowsSynced: true},
 	}
 	out := shadowOf(podCalled("web-1"))
@@ -19,6 +21,9 @@ func TestDecide(t *testing.T) {
 	other.UID = "uid-other"
 	pending := mapping()
 	pending.Status.Conditions = nil
+	ending := mapping()
+	ending.Status.Conditions[0].Status = "False"
+	ending.Status.Conditions[0].Reason = v1alpha1.ReasonNamespaceTerminating
 
 	for name, tc := range map[string]struct {
 		change func(f *podFacts)
@@ -38,7 +43,11 @@ func TestDecide(t *testing.T) {
 			f.virtual, f.home = false, dying("web-1", 30)
 		}, doNothing},
 		"a namespace that is not offloaded is told": {func(f *podFacts) { f.offloaded = false }, doHold},
-		"no link is told":                             {func(f *podFacts) { f.linked = false }, doHold},
+		"no link is told": {func(f *podFacts) { f.linked = false }, doHold},
+		"not before it is known whether there is one": {func(f *podFacts) {
+			f.linked, f.settled, f.answers = false, false, false
+		}, doWait},
+		"nor that the peer does not answer":           {func(f *podFacts) { f.settled, f.answers = false, false }, doWait},
 		"but not at once":                             {func(f *podFacts) { f.linked, f.justBound = false, true }, doWait},
 		"a peer that has not answered is told":        {func(f *podFacts) { f.mappingsSynced = false }, doHold},
 		"one that answers no more is told":            {func(f *podFacts) { f.answers = false }, doHold},
@@ -56,6 +65,15 @@ func TestDecide(t *testing.T) {
 		"and for the mappings":                        {func(f *podFacts) { f.home, f.mappingsSynced = dying("web-1", 30), false }, doNothing},
 		"and for the twin":                            {func(f *podFacts) { f.home, f.shadowsSynced = dying("web-1", 30), false }, doNothing},
 		"without a twin there is nothing to wait for": {func(f *podFacts) { f.home, f.mapping, f.twin, f.shadowsSynced = dying("web-1", 30), nil, "", false }, doFinish},
+		"a twin that is being deleted may still have it": {func(f *podFacts) {
+			f.home, f.mapping, f.twin, f.shadowsSynced = dying("web-1", 30), ending, "", false
+		}, doNothing},
+		"until it is seen to be empty of it":       {func(f *podFacts) { f.home, f.mapping = dying("web-1", 30), ending }, doFinish},
+		"a pod that ended with its twin is failed": {func(f *podFacts) { f.home, f.mapping = running(), ending }, doGiveUp},
+		"not while it may still end there": {func(f *podFacts) {
+			f.home, f.mapping, f.twin, f.shadowsSynced = running(), ending, "", false
+		}, doNothing},
+		"one that never ran waits for the next twin": {func(f *podFacts) { f.mapping = ending }, doHold},
 		"nor without the Peer": {func(f *podFacts) {
 			f.home, f.linked, f.peered = dying("web-1", 30), false, false
 		}, doFinish},

@@ -34,7 +34,7 @@ func isRoomless(scheduled *metav1.Condition) bool {
 // showPlacement says in the status of a home pod why it has no place yet. It is bound here, so PodScheduled stays.
 func showPlacement(status *corev1.PodStatus, home *corev1.Pod) {
 	placed := offload.PodCondition(status, v1alpha1.PodPlaced)
-	if placed == nil || terminal(home) {
+	if placed == nil || status.Phase == corev1.PodFailed || terminal(home) {
 		return
 	}
 	status.Reason, status.Message = placed.Reason, placed.Message
@@ -57,7 +57,7 @@ func everStarted(status *corev1.PodStatus) bool {
 // what a container that ran has done would be undone, so those stay.
 func letGoAt(home *corev1.Pod, how *v1alpha1.NamespaceOffloadingSpec) (time.Time, bool) {
 	placed := offload.PodCondition(&home.Status, v1alpha1.PodPlaced)
-	if placed == nil || everStarted(&home.Status) || !home.DeletionTimestamp.IsZero() || !isReplaced(home) {
+	if placed == nil || isRefused(&home.Status) || everStarted(&home.Status) || !home.DeletionTimestamp.IsZero() || !isReplaced(home) {
 		return time.Time{}, false
 	}
 	timeout := ptr.Deref(how.PlacementTimeout, placementTimeoutDefault).Duration

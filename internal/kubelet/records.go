@@ -31,13 +31,18 @@ type view struct {
 	cut            bool
 	mappingsSynced bool
 	mapping        *v1alpha1.NamespaceMapping // nil if the peer has no twin of the namespace
-	twin           string
+	twin           string                     // or the last one, while what was in it ends
 	shadowsSynced  bool
 	shadow         *v1alpha1.ShadowPod
 }
 
-// synced says whether the view is of all that the peer has.
-func (v *view) synced() bool { return v.mappingsSynced && (v.twin == "" || v.shadowsSynced) }
+// synced says whether the view is of all that the peer has. A twin that is being deleted may have pods that still end.
+func (v *view) synced() bool {
+	return v.mappingsSynced && (v.shadowsSynced || v.twin == "" && !v.twinEnds())
+}
+
+// twinEnds says whether the peer is deleting the twin.
+func (v *view) twinEnds() bool { return v.mapping != nil && v.mapping.TwinEnds() }
 
 // look returns what is known of the pod at the peer. What it returns must not be changed. Whoever finds that the peer does
 // not answer is called again when it does. Until then nobody asks the peer: requests to a peer that is down would keep the
@@ -49,9 +54,10 @@ func look(link *peers.Link, namespace, name string) view {
 		mappingsSynced: mappings.HasSynced(), mapping: link.Mapping(namespace), twin: link.Twin(namespace),
 	}
 	followed := link.Followed(records, namespace)
-	if followed == nil || followed.Namespace() != seen.twin {
+	if followed == nil || seen.twin != "" && seen.twin != followed.Namespace() {
 		return seen
 	}
+	seen.twin = followed.Namespace()
 	seen.shadowsSynced = followed.HasSynced()
 	if object, ok := followed.Named(name); ok {
 		seen.shadow, _ = object.(*v1alpha1.ShadowPod)
@@ -208,6 +214,9 @@ func (e podEvents) ofNamespace(ctx context.Context, object client.Object) []requ
 func podRange(object client.Object) string {
 	switch object := object.(type) {
 	case *v1alpha1.Peer:
+		if !object.Connected() {
+			return ""
+		}
 		return object.Status.RemappedPodCIDR
 	case *v1alpha1.Advertisement:
 		if object.Spec.Network != nil {

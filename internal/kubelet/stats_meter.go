@@ -62,7 +62,7 @@ func (m *meter) read(ctx context.Context) reading {
 	defer m.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	pods, err := currentPods(limited, m.reader, m.links, m.node)
+	pods, err := currentPods(limited, m.reader, m.links, m.node, m.clock.Now())
 	if err != nil {
 		m.report(ctx, err)
 		return reading{failed: true}

@@ -57,8 +57,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.pods = &podController{
 		client: home, live: home, clock: w.Clock, events: w.Events, links: w.links, nodeIP: "192.0.2.7",
-		defaultToleration: 5 * time.Minute,
+		defaultToleration: 5 * time.Minute, teller: newPodTeller(home, w.Clock, w.links),
 	}
+	w.pods.teller.tries.Duration = time.Microsecond
 	w.evictor = newEvictor(home, home, w.Clock, w.Events, w.pods)
 	return w
 }
@@ -71,6 +72,9 @@ func (w *world) record(side string) func(testkit.Write) error {
 		w.writes = append(w.writes, side+" "+write.String())
 		if write.Verb == "delete" {
 			w.deletes = append(w.deletes, write.Delete)
+		}
+		if side == "remote" && write.Verb == "patch" && write.Object.GetUID() == "" {
+			w.Errorf("patched %s %s whatever its UID", write.Kind, write.Name)
 		}
 		return nil
 	}
@@ -168,6 +172,9 @@ func offloaded(t *testing.T, more ...client.Object) *world {
 func peer() *v1alpha1.Peer {
 	peer := testkit.Peer(turin, v1alpha1.RoleProvider)
 	peer.Status.RemappedPodCIDR = "10.200.0.0/16"
+	peer.Status.Conditions = append(peer.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
+	})
 	return peer
 }
 

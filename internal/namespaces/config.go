@@ -84,6 +84,7 @@ type Controller struct {
 	mappings    *mappings
 	spaces      *spaces
 	homebound   *homebound
+	waiting     *waiting
 }
 
 // New returns the controllers. It starts nothing.
@@ -93,12 +94,13 @@ func New(c Config) (*Controller, error) {
 	}
 	return &Controller{
 		offloadings: &offloadings{Config: c, pace: pace{}}, mappings: &mappings{c}, spaces: &spaces{c}, homebound: &homebound{c},
+		waiting: &waiting{Config: c, pace: pace{}},
 	}, nil
 }
 
 // SetupWithManager adds the controllers to the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	return errors.Join(c.setupOffloadings(mgr), c.setupMappings(mgr), c.setupSpaces(mgr), c.setupHomebound(mgr))
+	return errors.Join(c.setupOffloadings(mgr), c.setupMappings(mgr), c.setupSpaces(mgr), c.setupHomebound(mgr), c.setupWaiting(mgr))
 }
 
 // Gather returns what the policies would be asked with now about the pods of the namespace of that name, or, if the name is
@@ -150,7 +152,7 @@ func (c *Controller) setupSpaces(mgr ctrl.Manager) error {
 		Named("namespaces-space").
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(predicate.Or(specChanged, keepingChanged))).
-		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(leavesOrEnds)).
+		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(predicate.Or(leavesOrEnds, gateGoes))).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(c.spaces.twinsOf),
 			builder.WithPredicates(hopsChanged)).
 		WithOptions(options(1)).
@@ -166,6 +168,20 @@ func (c *Controller) setupHomebound(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(c.homebound.podsOf), builder.WithPredicates(onlyNew)).
 		WithOptions(options(1)).
 		Complete(c.homebound)
+}
+
+func (c *Controller) setupWaiting(mgr ctrl.Manager) error {
+	inNamespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
+	everywhere := handler.EnqueueRequestsFromMapFunc(c.waiting.everyNamespace)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("namespaces-waiting").
+		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(waits)).
+		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(offloadingChanged)).
+		Watches(&v1alpha1.Advertisement{}, everywhere, builder.WithPredicates(predicate.NewPredicateFuncs(c.waiting.isCopy), offerChanged)).
+		Watches(&corev1.Node{}, everywhere, builder.WithPredicates(virtualNodeChanged)).
+		// One worker, so that what it keeps needs no locks.
+		WithOptions(options(1)).
+		Complete(c.waiting)
 }
 
 // The default limiter waits up to 17 minutes and lets through 10 requests a second: too long for a peer that is back,

@@ -23,28 +23,38 @@ type market struct {
 	nodes map[string]*corev1.Node // peer → its virtual node
 }
 
-func (c *offloadings) readMarket(ctx context.Context) (*market, error) {
-	ads, peers := &v1alpha1.AdvertisementList{}, &v1alpha1.PeerList{}
-	// Nothing of it is changed, and all of it is read again and again.
-	if err := c.Client.List(ctx, ads, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list advertisements: %w", err)
-	}
-	if err := c.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list peers: %w", err)
-	}
-	nodes, err := virtualNodes(ctx, c.Client)
+func (c *Config) readMarket(ctx context.Context) (*market, error) {
+	table, nodes, err := c.readTable(ctx)
 	if err != nil {
 		return nil, err
 	}
-	copies := slices.DeleteFunc(ads.Items, func(ad v1alpha1.Advertisement) bool { return !c.isCopy(&ad) })
-	return newMarket(exchange.NewTable(copies, c.Clock.Now()).WithLinks(peers.Items), nodes), nil
+	return newMarket(table, nodes), nil
 }
 
-func newMarket(table exchange.Table, nodes []corev1.Node) *market {
-	m := &market{nodes: map[string]*corev1.Node{}}
-	for i := range nodes {
-		m.nodes[nodes[i].Labels[v1alpha1.LabelPeer]] = &nodes[i]
+// readTable returns the table, and the virtual nodes by their peers. The nodes are the cache's own.
+func (c *Config) readTable(ctx context.Context) (exchange.Table, map[string]*corev1.Node, error) {
+	ads, peers := &v1alpha1.AdvertisementList{}, &v1alpha1.PeerList{}
+	// Nothing of it is changed, and all of it is read again and again.
+	if err := c.Client.List(ctx, ads, client.UnsafeDisableDeepCopy); err != nil {
+		return exchange.Table{}, nil, fmt.Errorf("list advertisements: %w", err)
 	}
+	if err := c.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
+		return exchange.Table{}, nil, fmt.Errorf("list peers: %w", err)
+	}
+	nodes, err := virtualNodes(ctx, c.Client)
+	if err != nil {
+		return exchange.Table{}, nil, err
+	}
+	copies := slices.DeleteFunc(ads.Items, func(ad v1alpha1.Advertisement) bool { return !c.isCopy(&ad) })
+	byPeer := make(map[string]*corev1.Node, len(nodes))
+	for i := range nodes {
+		byPeer[nodes[i].Labels[v1alpha1.LabelPeer]] = &nodes[i]
+	}
+	return exchange.NewTable(copies, c.Clock.Now()).WithLinks(peers.Items), byPeer, nil
+}
+
+func newMarket(table exchange.Table, nodes map[string]*corev1.Node) *market {
+	m := &market{nodes: nodes}
 	var rows []policy.TableRow
 	for _, row := range table.Rows {
 		if !row.Accepted {

@@ -153,6 +153,7 @@ func (c *offloadings) place(ctx context.Context, request reconcile.Request, seen
 	questions := newQuestions(c.market, seen.placement, offloading)
 	answers := make([]decision, len(questions))
 	for i, question := range questions {
+		question.refusing = refusing(seen.clusters)
 		if answers[i], err = c.ask(ctx, question, namespace); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "The policies gave no answer about placement", "class", question.name())
 			seen.placed = unanswered(offloading, questions, errors.Is(err, policy.ErrTooSlow))

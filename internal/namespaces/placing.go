@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,6 +27,7 @@ type question struct {
 	class      *v1alpha1.PlacementClass // nil for the namespace itself
 	said       *v1alpha1.Placement      // what the user asks for; nil is nothing
 	rows       []exchange.Row           // of providers that the cluster selector matches
+	refusing   map[string]string        // peer that gives the namespace no twin → why
 }
 
 // A decision is what was decided about a question.
@@ -56,6 +58,17 @@ func newQuestions(m *market, placement offload.Placement, offloading *v1alpha1.N
 		questions = append(questions, about)
 	}
 	return questions
+}
+
+// refusing says of the clusters that give the namespace no twin why: peer → reason.
+func refusing(clusters []v1alpha1.ClusterOffloading) map[string]string {
+	why := map[string]string{}
+	for _, cluster := range clusters {
+		if cluster.State == stateRefused {
+			why[cluster.Peer] = "It refuses the namespace: " + cluster.Message
+		}
+	}
+	return why
 }
 
 // name is that of the class, and empty for the namespace itself.
@@ -117,6 +130,11 @@ func (q question) decide(said policy.Decision) decision {
 	if ranking := said.Ranking; ranking != nil {
 		placing.Exclude, placing.Scores, placing.Strict = ranking.Exclude, ranking.Scores, ranking.Strict
 	}
+	// A pod would wait there for ever.
+	exclude := map[string]string{}
+	maps.Copy(exclude, q.refusing)
+	maps.Copy(exclude, placing.Exclude)
+	placing.Exclude = exclude
 	placement := exchange.Place(placing)
 	return q.decided(placement, q.conditionOf(placement))
 }

@@ -181,7 +181,7 @@ func TestWhenNoClusterFits(t *testing.T) {
 	}{
 		"strict, and the pod is too large": {
 			strategy: v1alpha1.StrategyRemote, spec: v1alpha1.Placement{Strict: true, Request: huge},
-			says: []string{"No cluster has room", "stay Pending", "kubectl rollout restart"},
+			says: []string{"No cluster has room", "New pods wait", "as soon as a cluster takes them"},
 		},
 		"strict, and home is left": {
 			strategy: v1alpha1.StrategyLocalAndRemote, spec: v1alpha1.Placement{Strict: true, Request: huge},
@@ -288,5 +288,29 @@ func TestOwnOffersAndRefusedOnesDoNotCount(t *testing.T) {
 	}
 	if got := len(w.controller.offloadings.market.rows); got != 3 {
 		t.Errorf("%d rows, want 3", got)
+	}
+}
+
+// Pods would wait for ever where they find no namespace.
+func TestAPeerThatRefusesTheNamespaceGetsNoPods(t *testing.T) {
+	w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
+	w.update(provider("bremen"))
+	w.connect("bremen")
+	w.settle("shop")
+	w.peers["bremen"].answer(t, "shop", refused("NamespaceTaken", "a namespace of that name is another's"))
+	w.clock.Step(interval)
+	w.settle("shop")
+	for _, node := range w.offloading("shop").Status.Placement.Nodes {
+		if (node.Excluded != "") != (node.Name == "hanse-bremen") {
+			t.Errorf("node %s is excluded because of %q", node.Name, node.Excluded)
+		}
+	}
+	w.peers["bremen"].answer(t, "shop", twin("shop-lubeck"))
+	w.clock.Step(interval)
+	w.settle("shop")
+	for _, node := range w.offloading("shop").Status.Placement.Nodes {
+		if node.Excluded != "" {
+			t.Errorf("node %s is excluded because of %q", node.Name, node.Excluded)
+		}
 	}
 }

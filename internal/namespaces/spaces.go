@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // spaces keeps what Hanse itself has in a namespace: the label hanse.dev/offloads, and the NamespaceOffloading that the
@@ -48,7 +49,7 @@ func (s *spaces) label(ctx context.Context, namespace *corev1.Namespace, offload
 	return s.writeLabel(ctx, namespace, wanted)
 }
 
-// leave reports whether pods leave from the namespace, or have left.
+// leave reports whether pods leave from the namespace, or have left, or wait until the manager takes our gate off them.
 func (s *spaces) leave(ctx context.Context, namespace string, offloading *v1alpha1.NamespaceOffloading) (bool, error) {
 	if offloading != nil {
 		return true, nil
@@ -58,6 +59,9 @@ func (s *spaces) leave(ctx context.Context, namespace string, offloading *v1alph
 		return false, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
 	}
 	for i := range pods.Items {
+		if offload.Gated(&pods.Items[i]) {
+			return true, nil
+		}
 		if !maybeAway(&pods.Items[i]) {
 			continue
 		}

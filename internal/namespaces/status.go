@@ -25,9 +25,9 @@ const (
 
 // States of a ClusterOffloading. But for Ready they are reasons of the condition, too.
 const (
-	stateReady   = "Ready"
-	statePending = "Pending"
-	stateRefused = "Refused"
+	stateReady   = v1alpha1.ClusterReady
+	statePending = v1alpha1.ClusterPending
+	stateRefused = v1alpha1.ClusterRefused
 )
 
 // facts is what a status is made of.
@@ -162,6 +162,8 @@ func (q question) conditionOf(placement v1alpha1.PlacementStatus) *metav1.Condit
 	case q.allExcluded(placement):
 		return q.noneFits("Every cluster is excluded: status.placement.nodes says why. Relax maxPrice, maxLatency or exclude in " +
 			"spec.placement, or ask the administrator about the policy")
+	case !placement.Strict && !placement.AllowsAny():
+		return q.noneFits("Every provider is closed to new pods for now: see `kubectl hanse table`")
 	case placement.Strict && len(placement.Only) == 0:
 		return q.noneFits("No cluster has room for a pod of the size that request in spec.placement names (by default one core and " +
 			"1Gi): name a smaller one, exclude less, or take strict off. `kubectl hanse table` shows what there is")
@@ -200,9 +202,9 @@ func (q question) noneFits(message string) *metav1.Condition {
 	return q.without(v1alpha1.ReasonNoClusterFits, message)
 }
 
-// without is the condition while there is no cluster for new pods. Where a pod may run is settled when it is made.
+// without is the condition while there is no cluster for new pods.
 func (q question) without(reason, message string) *metav1.Condition {
-	meanwhile := ". New pods stay Pending, also later: once a cluster fits, have them made anew, as by `kubectl rollout restart`"
+	meanwhile := ". New pods wait, and run as soon as a cluster takes them"
 	if q.mayStay() {
 		meanwhile = ". New pods stay in this cluster"
 	}

@@ -156,6 +156,24 @@ var leavesOrEnds = predicate.And(predicate.NewPredicateFuncs(maybeAway), predica
 	UpdateFunc: func(e event.UpdateEvent) bool { return !maybeAway(e.ObjectOld) },
 })
 
+// gateGoes lets through pods that no longer wait behind our gate.
+var gateGoes = predicate.Funcs{
+	CreateFunc: no[event.CreateEvent],
+	UpdateFunc: func(e event.UpdateEvent) bool { return isGated(e.ObjectOld) && !isGated(e.ObjectNew) },
+	DeleteFunc: func(e event.DeleteEvent) bool { return isGated(e.Object) },
+}
+
+func isGated(object client.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && offload.Gated(pod)
+}
+
+// waits lets through pods that wait for room, whatever happens to them.
+var waits = predicate.And(predicate.Funcs{DeleteFunc: no[event.DeleteEvent]}, predicate.NewPredicateFuncs(func(object client.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && offload.Waits(pod)
+}))
+
 // maybeAway reports whether the pod may be on a virtual node, by the name of the node.
 func maybeAway(object client.Object) bool {
 	pod, ok := object.(*corev1.Pod)

@@ -34,7 +34,7 @@ const maxContainers = 250
 
 // Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
 // field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
-// virtual nodes unless the rules let it go on, has no token of the provider's API, is confined where its author left that
+// virtual nodes unless the rules let it go on, has neither token nor address of the provider's API, is confined where its author left that
 // open, and says itself what it asks for. It has no ephemeral containers, see Debugging.
 func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	asked, err := readTemplate(shadow)
@@ -151,7 +151,27 @@ func confine(spec *corev1.PodSpec, restricted bool) {
 	forEachContainer(spec, func(c *corev1.Container) { confineContainer(c, restricted) })
 }
 
+// apiServerVariables are those by which a kubelet tells each container where the API server is.
+var apiServerVariables = []string{
+	"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBERNETES_SERVICE_PORT_HTTPS",
+	"KUBERNETES_PORT", "KUBERNETES_PORT_443_TCP", "KUBERNETES_PORT_443_TCP_PROTO",
+	"KUBERNETES_PORT_443_TCP_PORT", "KUBERNETES_PORT_443_TCP_ADDR",
+}
+
+// hideAPIServer empties these variables, unless the container sets them itself: the kubelet adds only those that a container
+// does not have. They come first, so that a variable that refers to one is empty too.
+func hideAPIServer(c *corev1.Container) {
+	var empty []corev1.EnvVar
+	for _, name := range apiServerVariables {
+		if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == name }) {
+			empty = append(empty, corev1.EnvVar{Name: name})
+		}
+	}
+	c.Env = append(empty, c.Env...)
+}
+
 func confineContainer(c *corev1.Container, restricted bool) {
+	hideAPIServer(c)
 	if c.SecurityContext == nil {
 		c.SecurityContext = &corev1.SecurityContext{}
 	}
@@ -253,12 +273,14 @@ func request(resources *corev1.ResourceRequirements, name corev1.ResourceName, q
 }
 
 // Path returns the ids of the clusters that a pod has come through, the one that it is in last. It is nil for a pod that
-// began here.
+// began here, whatever its annotations say: only a pod that was made for a ShadowPod has come from elsewhere.
 func Path(pod *corev1.Pod) []string {
-	if text := pod.Annotations[v1alpha1.AnnotationPath]; text != "" {
-		return strings.Split(text, ",")
+	owner := metav1.GetControllerOf(pod)
+	text := pod.Annotations[v1alpha1.AnnotationPath]
+	if text == "" || owner == nil || owner.Kind != "ShadowPod" || owner.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil
 	}
-	return nil
+	return strings.Split(text, ",")
 }
 
 // Onward returns the path of the ShadowPod's pod here, in the cluster of that id, if the pod may go on from here: it has

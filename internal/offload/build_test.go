@@ -2,6 +2,7 @@ package offload
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,57 @@ func shadowFrom(t *testing.T, template corev1.PodTemplateSpec) *v1alpha1.ShadowP
 		t.Fatal(err)
 	}
 	return shadowOf(string(raw))
+}
+
+// asWritten takes off what Build puts before the variables of each container.
+func asWritten(pod *corev1.Pod) *corev1.Pod {
+	out := pod.DeepCopy()
+	forEachKindOfContainer(&out.Spec, func(c *corev1.Container) {
+		c.Env = slices.DeleteFunc(c.Env, func(v corev1.EnvVar) bool {
+			return slices.Contains(apiServerVariables, v.Name) && v.Value == "" && v.ValueFrom == nil
+		})
+		if len(c.Env) == 0 {
+			c.Env = nil
+		}
+	})
+	return out
+}
+
+// A kubelet tells each container where the API server is, unless the container has variables of these names.
+func TestRemotePodsDoNotKnowTheAPIServer(t *testing.T) {
+	shadow := shadowOf(`{"spec":{"initContainers":[{"name":"init","image":"i"}],
+		"containers":[{"name":"c","image":"i","env":[{"name":"API","value":"$(KUBERNETES_SERVICE_HOST)"},
+			{"name":"KUBERNETES_SERVICE_PORT","value":"6443"}]}],
+		"ephemeralContainers":[{"name":"debug","image":"i"}]}}`)
+	pod, err := Build(shadow, Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pod.Spec.EphemeralContainers, err = Debugging(shadow, Rules{}); err != nil {
+		t.Fatal(err)
+	}
+	forEachKindOfContainer(&pod.Spec, func(c *corev1.Container) {
+		values, order := map[string]string{}, []string{}
+		for _, v := range c.Env {
+			values[v.Name] = v.Value
+			order = append(order, v.Name)
+		}
+		if len(order) != len(values) {
+			t.Errorf("%s has a variable twice: %v", c.Name, order)
+		}
+		for _, name := range apiServerVariables {
+			want := ""
+			if c.Name == "c" && name == "KUBERNETES_SERVICE_PORT" {
+				want = "6443" // as its author wrote
+			}
+			if got, there := values[name]; !there || got != want {
+				t.Errorf("%s: %s is %q (%t), want %q", c.Name, name, got, there, want)
+			}
+		}
+		if host, api := slices.Index(order, "KUBERNETES_SERVICE_HOST"), slices.Index(order, "API"); api >= 0 && api < host {
+			t.Errorf("a variable that refers to it comes before it: %v", order)
+		}
+	})
 }
 
 func TestBuildConfinesAndOwnsThePod(t *testing.T) {
@@ -62,7 +114,7 @@ func TestBuildConfinesAndOwnsThePod(t *testing.T) {
 			}},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, asWritten(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -100,6 +152,7 @@ func TestBuildKeepsEverythingOnTheList(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What Build itself adds is asserted elsewhere.
+	pod = asWritten(pod)
 	pod.Spec.Affinity = nil
 	pod.Spec.InitContainers[0].SecurityContext = nil
 	if diff := cmp.Diff(asked.Spec, pod.Spec); diff != "" {
@@ -231,6 +284,11 @@ func TestBuildReadsHugeNumbersInTime(t *testing.T) {
 		"escaped":           limit(`"1\u00651000000000"`),
 		"repeated key":      limit(`"1e1000000000","cpu":"1"`),
 		"three digits":      limit(`"1e999"`),
+		"claim size":        `{"spec":{"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{"spec":{"resources":{"requests":{"storage":"1e1000000000"}}}}}}]}}`,
+		"size of a volume":  `{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1e1000000000"}}]}}`,
+		"divisor":           `{"spec":{"containers":[{"env":[{"name":"N","valueFrom":{"resourceFieldRef":{"divisor":"1e-1000000000"}}}]}]}}`,
+		"overhead":          `{"spec":{"overhead":{"cpu":"1e-1000000000"}}}`,
+		"resources of all":  `{"spec":{"resources":{"requests":{"cpu":"1e-1000000000"}}}}`,
 		"many digits":       limit(`"` + strings.Repeat("9", 200_000) + `"`),
 		"many decimals":     limit(`"0.` + strings.Repeat("9", 200_000) + `"`),
 	} {
@@ -241,5 +299,24 @@ func TestBuildReadsHugeNumbersInTime(t *testing.T) {
 				t.Errorf("took %s", took)
 			}
 		})
+	}
+}
+
+// A hash in hexadecimal digits may look like a number, as one in a hundred short ones does.
+func TestTextsThatLookLikeNumbersAreTexts(t *testing.T) {
+	raw := `{"metadata":{"labels":{"sha":"1e12345"},"annotations":{"sha":"1e12345"}},"spec":{"containers":[{"name":"c","image":"i",
+		"command":["1e12345"],"args":["-1E99999"],"env":[{"name":"GIT_SHA","value":"1e12345"}]}]}}`
+	pod, err := Build(shadowOf(raw), Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := asWritten(pod).Spec.Containers[0].Env[0].Value; got != "1e12345" {
+		t.Errorf("got %q", got)
+	}
+	home := homePod()
+	home.Annotations = map[string]string{"sha": "1e12345"}
+	image := operation("replace", "/spec/containers/0/image", `"registry.example.com/web:1e12345"`)
+	if _, err := Override(home, []v1alpha1.ClusterOverride{overrideIn("south", image)}, south); err != nil {
+		t.Error(err)
 	}
 }

@@ -52,7 +52,7 @@ func TestDebuggersGoAlong(t *testing.T) {
 			AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}
 	})}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, asWritten(&corev1.Pod{Spec: corev1.PodSpec{EphemeralContainers: got}}).Spec.EphemeralContainers); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	pod, err := Build(shadow, Rules{})

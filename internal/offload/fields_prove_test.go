@@ -130,7 +130,7 @@ func prove(t *testing.T, line *fieldLine, path, sample string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, pod, path))
+	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, asWritten(pod), path))
 }
 
 func proveEphemeral(t *testing.T, line *fieldLine, path, sample string) {
@@ -155,7 +155,7 @@ func proveEphemeral(t *testing.T, line *fieldLine, path, sample string) {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{EphemeralContainers: added}}
-	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, pod, path))
+	expectVerdict(t, line, jsonAt(t, home, path), jsonAt(t, asWritten(pod), path))
 }
 
 func expectVerdict(t *testing.T, line *fieldLine, sent, arrived string) {
@@ -197,7 +197,7 @@ func TestEachLineOfTheStatusIsTrue(t *testing.T) {
 			remote := minimalWith(t, l.path, sampleOf(l.path, l.kind))
 			home := minimal()
 			home.Status = corev1.PodStatus{}
-			shown, err := Inbound(home, recorded(t, Export(remote)), here)
+			shown, err := Inbound(home, recorded(t, Export(remote)), here, after.Time)
 			if err != nil {
 				t.Fatal(err)
 			}

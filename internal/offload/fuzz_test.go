@@ -131,7 +131,7 @@ func FuzzInbound(f *testing.F) {
 		shadow.Status = v1alpha1.ShadowPodStatus{
 			Phase: phase, Pod: &runtime.RawExtension{Raw: raw}, Restarts: map[string]int32{"c": restarts},
 		}
-		got, err := Inbound(home, shadow, here)
+		got, err := Inbound(home, shadow, here, after.Time)
 		if err != nil {
 			return
 		}

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -46,8 +50,9 @@ var ErrOtherPod = errors.New("the ShadowPod is of another pod")
 
 // Inbound returns the status of the home pod from the status that its provider recorded. The record is a claim: invalid
 // values are left out, everything is bounded, and only containers of the home pod are taken. Conditions with other writers
-// (PodScheduled, readiness gates) and the host's addresses stay. A pod that ended stays ended.
-func Inbound(home *corev1.Pod, shadow *v1alpha1.ShadowPod, m AddressMap) (corev1.PodStatus, error) {
+// (PodScheduled, readiness gates) and the host's addresses stay. A pod that ended stays ended. What happened has happened
+// since the home pod was created and before now, whatever the provider's clock says.
+func Inbound(home *corev1.Pod, shadow *v1alpha1.ShadowPod, m AddressMap, now time.Time) (corev1.PodStatus, error) {
 	out := *home.Status.DeepCopy()
 	if shadow.Spec.HomeUID != home.UID {
 		return out, ErrOtherPod
@@ -60,13 +65,21 @@ func Inbound(home *corev1.Pod, shadow *v1alpha1.ShadowPod, m AddressMap) (corev1
 		return out, err
 	}
 	if remote != nil {
-		take(&out, home, remote, shadow)
+		life := lifeOf(home, now)
+		life.bound(remote, &out)
+		take(&out, home, remote, shadow, life)
 		takeAddresses(&out, remote, m)
 	}
-	if c := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable); c != nil && c.Status == "True" {
-		giveUp(&out, bounded(c.Reason, maxWord), bounded(c.Message, maxMessage))
-	}
 	return out, nil
+}
+
+// GivenUp returns why the provider can no longer make the pod, if the record says so.
+func GivenUp(shadow *v1alpha1.ShadowPod) (reason, message string, is bool) {
+	c := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return "", "", false
+	}
+	return bounded(c.Reason, maxWord), bounded(c.Message, maxMessage), true
 }
 
 // claim decodes the status that the provider reports, and bounds it. It returns nil if there is none yet.
@@ -83,21 +96,22 @@ func claim(shadow *v1alpha1.ShadowPod) (*corev1.PodStatus, error) {
 	return remote, nil
 }
 
-func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, shadow *v1alpha1.ShadowPod) {
-	ended := mayEnd(home, remote, shadow)
-	if !ended && terminal(remote.Phase) {
-		interrupted := Interrupted(remote, "Interrupted")
-		remote = &interrupted
+func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, shadow *v1alpha1.ShadowPod, life span) {
+	switch ended := mayEnd(home, remote, shadow); {
+	case !ended && terminal(remote.Phase):
+		remote = interruptedNow(remote, "Interrupted", life.to)
+	case !terminal(remote.Phase) && endsUnasked(home, shadow):
+		remote = interruptedNow(remote, "Terminating", life.to)
 	}
 	if knownPhase(remote.Phase) && !goesBack(out.Phase, remote.Phase) {
 		out.Phase = remote.Phase
 	}
 	out.Reason, out.Message = remote.Reason, remote.Message
-	out.ObservedGeneration = home.Generation
+	out.ObservedGeneration = observedGeneration(home, shadow)
 	if out.StartTime == nil && remote.StartTime != nil && !remote.StartTime.IsZero() {
 		out.StartTime = remote.StartTime.DeepCopy()
 	}
-	c := statusReader{home: home, restarts: shadow.Status.Restarts}
+	c := statusReader{home: home, restarts: shadow.Status.Restarts, now: life.to}
 	var ephemeral []corev1.Container
 	for i := range home.Spec.EphemeralContainers {
 		ephemeral = append(ephemeral, *asContainer(&home.Spec.EphemeralContainers[i]))
@@ -105,9 +119,42 @@ func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, sha
 	out.InitContainerStatuses = c.containers(home.Spec.InitContainers, remote.InitContainerStatuses, out.InitContainerStatuses, awaited)
 	out.ContainerStatuses = c.containers(home.Spec.Containers, remote.ContainerStatuses, out.ContainerStatuses, awaited)
 	// Ephemeral containers run once: one that a pod made anew lacks is lost.
-	out.EphemeralContainerStatuses = c.containers(ephemeral, remote.EphemeralContainerStatuses, out.EphemeralContainerStatuses, lost)
+	out.EphemeralContainerStatuses = c.containers(ephemeral, remote.EphemeralContainerStatuses, out.EphemeralContainerStatuses, c.lost)
 	out.AllocatedResources, out.Resources = remote.AllocatedResources, remote.Resources
 	takeConditions(out, home, remote)
+}
+
+// interruptedNow is Interrupted for what the provider has not told itself, so that it has no time of the provider's.
+func interruptedNow(remote *corev1.PodStatus, reason string, now metav1.Time) *corev1.PodStatus {
+	out := Interrupted(remote, reason)
+	for i := range out.Conditions {
+		if out.Conditions[i].Status != remote.Conditions[i].Status {
+			out.Conditions[i].LastTransitionTime = now
+		}
+	}
+	return &out
+}
+
+// endsUnasked says whether the provider ends the pod, or has given it up, though home wants it.
+func endsUnasked(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
+	_, _, givenUp := GivenUp(shadow)
+	return home.DeletionTimestamp.IsZero() && (givenUp || !shadow.DeletionTimestamp.IsZero())
+}
+
+// observedGeneration returns the generation of the home pod that the provider has brought about: that of which the record is,
+// when the provider has looked at the newest version of it and left nothing out.
+func observedGeneration(home *corev1.Pod, shadow *v1alpha1.ShadowPod) int64 {
+	before := home.Status.ObservedGeneration
+	if shadow.Status.ObservedGeneration < shadow.Generation ||
+		meta.IsStatusConditionFalse(shadow.Status.Conditions, v1alpha1.ConditionUpdated) {
+		return before
+	}
+	text, _, _ := strings.Cut(shadow.Annotations[v1alpha1.AnnotationHomeRevision], "-")
+	sent, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return before
+	}
+	return max(before, min(sent, home.Generation))
 }
 
 // mayEnd says whether a terminal phase may go home. One of a pod that the provider will make again may not: home's
@@ -148,26 +195,32 @@ func takeAddresses(out *corev1.PodStatus, remote *corev1.PodStatus, m AddressMap
 	}
 }
 
-// giveUp fails the pod, so that its controller at home replaces it. The condition DisruptionTarget says that the provider
-// failed the pod, and not its own containers.
-func giveUp(out *corev1.PodStatus, reason, message string) {
-	out.Phase, out.Reason, out.Message = corev1.PodFailed, reason, message
+// Disrupt says that the provider fails the pod, and not its own containers.
+func Disrupt(out *corev1.PodStatus, reason, message string, now time.Time) {
 	setCondition(out, corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: second(now),
 	})
-	for i := range out.Conditions {
-		c := &out.Conditions[i]
-		if c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
-			c.Status, c.Reason, c.Message = corev1.ConditionFalse, "PodFailed", ""
+}
+
+// GiveUp fails the pod, which was disrupted, so that its controller at home replaces it.
+func GiveUp(out *corev1.PodStatus, reason, message string, now time.Time) {
+	out.Phase, out.Reason, out.Message = corev1.PodFailed, reason, message
+	Disrupt(out, reason, message, now)
+	at := second(now)
+	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
+		if c := PodCondition(out, kind); c != nil {
+			setCondition(out, corev1.PodCondition{
+				Type: kind, Status: corev1.ConditionFalse, Reason: "PodFailed", ObservedGeneration: c.ObservedGeneration, LastTransitionTime: at,
+			})
 		}
 	}
 	for _, container := range ContainerStatuses(out) {
-		lose(container)
+		lose(container, at)
 	}
 }
 
 // lose marks a container as ended whose end nobody saw, as a kubelet does.
-func lose(s *corev1.ContainerStatus) {
+func lose(s *corev1.ContainerStatus, at metav1.Time) {
 	s.Ready = false
 	if s.State.Terminated != nil {
 		return
@@ -177,7 +230,7 @@ func lose(s *corev1.ContainerStatus) {
 		ContainerID: s.ContainerID,
 	}
 	if s.State.Running != nil {
-		ended.StartedAt = s.State.Running.StartedAt
+		ended.StartedAt, ended.FinishedAt = s.State.Running.StartedAt, at
 	}
 	s.State = corev1.ContainerState{Terminated: ended}
 }
@@ -195,7 +248,7 @@ func takeConditions(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodS
 			continue
 		}
 		c := *claimed
-		c.ObservedGeneration = home.Generation
+		c.ObservedGeneration = out.ObservedGeneration
 		if c.Type == corev1.PodReady {
 			judgeGates(&c, home)
 		}
@@ -244,4 +297,89 @@ func setCondition(out *corev1.PodStatus, c corev1.PodCondition) {
 		c.LastTransitionTime = was.LastTransitionTime
 	}
 	*was = c
+}
+
+// A span is when all that is told of a pod has happened, by the clock of its home.
+type span struct{ from, to metav1.Time }
+
+func lifeOf(home *corev1.Pod, now time.Time) span { return span{home.CreationTimestamp, second(now)} }
+
+// second returns the time as the API server keeps it.
+func second(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+
+// nearest returns the time of the span that is nearest. No time stays none.
+func (s span) nearest(t metav1.Time) metav1.Time {
+	switch {
+	case t.IsZero():
+		return t
+	case t.Before(&s.from):
+		return s.from
+	case s.to.Before(&t):
+		return s.to
+	default:
+		return t
+	}
+}
+
+// bound brings the times that a provider tells into the span. What was shown of a container before stays.
+func (s span) bound(remote, shown *corev1.PodStatus) {
+	if remote.StartTime != nil {
+		remote.StartTime = ptr.To(s.nearest(*remote.StartTime))
+	}
+	for i := range remote.Conditions {
+		c := &remote.Conditions[i]
+		if c.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = s.to // who waits for a pod to be ready for long enough needs one
+		}
+		c.LastTransitionTime = s.nearest(c.LastTransitionTime)
+	}
+	before := ContainerStatuses(shown)
+	for _, c := range ContainerStatuses(remote) {
+		at := slices.IndexFunc(before, func(was *corev1.ContainerStatus) bool { return was.Name == c.Name })
+		was := corev1.ContainerStatus{}
+		if at >= 0 {
+			was = *before[at]
+		}
+		if c.State.Running != nil {
+			c.State.Running.StartedAt = s.started(c.State.Running.StartedAt, c.ContainerID, &was)
+		}
+		s.boundEnd(c.State.Terminated, &was)
+		s.boundEnd(c.LastTerminationState.Terminated, &was)
+	}
+}
+
+// started returns when the container of that id started: when it was shown to, if it was.
+func (s span) started(claimed metav1.Time, id string, was *corev1.ContainerStatus) metav1.Time {
+	if was.State.Running != nil && was.ContainerID == id {
+		return was.State.Running.StartedAt
+	}
+	if ended := endOf(id, was); ended != nil && !ended.StartedAt.IsZero() {
+		return ended.StartedAt
+	}
+	return s.nearest(claimed)
+}
+
+func (s span) boundEnd(claimed *corev1.ContainerStateTerminated, was *corev1.ContainerStatus) {
+	if claimed == nil {
+		return
+	}
+	claimed.StartedAt = s.started(claimed.StartedAt, claimed.ContainerID, was)
+	if ended := endOf(claimed.ContainerID, was); ended != nil && !ended.FinishedAt.IsZero() {
+		claimed.FinishedAt = ended.FinishedAt
+		return
+	}
+	claimed.FinishedAt = s.nearest(claimed.FinishedAt)
+	if !claimed.FinishedAt.IsZero() {
+		claimed.FinishedAt = later(claimed.FinishedAt, claimed.StartedAt)
+	}
+}
+
+// endOf returns how the container of that id was shown to have ended, or nil.
+func endOf(id string, was *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	for _, ended := range []*corev1.ContainerStateTerminated{was.State.Terminated, was.LastTerminationState.Terminated} {
+		if ended != nil && ended.ContainerID == id {
+			return ended
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -12,6 +13,7 @@ import (
 type statusReader struct {
 	home     *corev1.Pod
 	restarts map[string]int32 // container → restarts of the pods that ran before
+	now      metav1.Time
 }
 
 // containers returns the statuses of the containers that the home pod names, in its order. A container that was shown
@@ -35,9 +37,9 @@ func (c statusReader) containers(
 	return out
 }
 
-func lost(was *corev1.ContainerStatus) corev1.ContainerStatus {
+func (c statusReader) lost(was *corev1.ContainerStatus) corev1.ContainerStatus {
 	out := *was.DeepCopy()
-	lose(&out)
+	lose(&out, c.now)
 	return out
 }
 

@@ -24,6 +24,7 @@ func arrives(t *testing.T, home *corev1.Pod) *corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pod = asWritten(pod)
 	pod.Spec.Affinity, pod.Spec.AutomountServiceAccountToken, pod.Spec.SecurityContext = nil, nil, nil
 	forEachContainer(&pod.Spec, func(c *corev1.Container) { c.SecurityContext = nil })
 	return pod
@@ -162,7 +163,7 @@ func TestResizeIsShownAtHome(t *testing.T) {
 	remote.Status.ContainerStatuses[0].AllocatedResources = resources("1").Requests
 	home := boundHome()
 	var err error
-	if home.Status, err = Inbound(home, recorded(t, Export(remote)), here); err != nil {
+	if home.Status, err = Inbound(home, recorded(t, Export(remote)), here, after.Time); err != nil {
 		t.Fatal(err)
 	}
 	pending := PodCondition(&home.Status, corev1.PodResizePending)
@@ -177,7 +178,7 @@ func TestResizeIsShownAtHome(t *testing.T) {
 	if diff := cmp.Diff(want.Requests, home.Status.ContainerStatuses[0].AllocatedResources); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if home.Status, err = Inbound(home, recorded(t, Export(remotePod())), here); err != nil {
+	if home.Status, err = Inbound(home, recorded(t, Export(remotePod())), here, after.Time); err != nil {
 		t.Fatal(err)
 	}
 	if c := PodCondition(&home.Status, corev1.PodResizePending); c != nil {
@@ -194,7 +195,7 @@ func TestDebuggerIsShownAtHome(t *testing.T) {
 	home.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugger("debugger", nil)}
 	show := func(remote *corev1.Pod) corev1.ContainerStatus {
 		t.Helper()
-		status, err := Inbound(home, recorded(t, Export(remote)), here)
+		status, err := Inbound(home, recorded(t, Export(remote)), here, after.Time)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +223,7 @@ func TestClaimsNeverGoBack(t *testing.T) {
 		Name: "c", Image: "i", RestartCount: 9, Ready: true, Started: ptr.To(true),
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: noon}},
 	}}
-	got, err := Inbound(home, recorded(t, Export(remotePod())), here)
+	got, err := Inbound(home, recorded(t, Export(remotePod())), here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func TestClaimsNeverGoBack(t *testing.T) {
 		t.Errorf("got %d restarts, 9 were shown", n)
 	}
 	// The pod is made again, and its provider has nothing to tell yet.
-	got, err = Inbound(home, recorded(t, corev1.PodStatus{Phase: corev1.PodPending}), here)
+	got, err = Inbound(home, recorded(t, corev1.PodStatus{Phase: corev1.PodPending}), here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +256,7 @@ func TestRestartOfAllContainersFreesTheirEnds(t *testing.T) {
 	home.Spec.InitContainers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{
 		Action: corev1.ContainerRestartRuleActionRestartAllContainers,
 	}}
-	got, err := Inbound(home, recorded(t, Export(remotePod())), here)
+	got, err := Inbound(home, recorded(t, Export(remotePod())), here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +275,7 @@ func TestStatusOfContainersIsBounded(t *testing.T) {
 		VolumeMounts: []corev1.VolumeMountStatus{{Name: "self", MountPath: "/self"}, {Name: "self", MountPath: "/other"}},
 		User:         &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: -1}},
 	}}}
-	got, err := Inbound(boundHome(), recorded(t, status), here)
+	got, err := Inbound(boundHome(), recorded(t, status), here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}

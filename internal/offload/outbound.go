@@ -29,7 +29,7 @@ func translate(home *corev1.Pod, hostIP string) corev1.PodTemplateSpec {
 	out := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels:      allowedEntries(home.Labels, labelTravels),
-			Annotations: allowedEntries(home.Annotations, annotationTravels),
+			Annotations: allowedEntries(home.Annotations, annotationIsSent),
 		},
 		Spec: *home.Spec.DeepCopy(),
 	}
@@ -56,6 +56,16 @@ const tokenVolumePrefix = "kube-api-access-"
 
 func isTokenVolume(v *corev1.Volume) bool {
 	return v.Projected != nil && strings.HasPrefix(v.Name, tokenVolumePrefix)
+}
+
+// LeavesToken says whether the home pod has a token of its service account, which does not go to a provider.
+func LeavesToken(home *corev1.Pod) bool {
+	for i := range home.Spec.Volumes {
+		if isTokenVolume(&home.Spec.Volumes[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 func leaveTokenAtHome(spec *corev1.PodSpec) {
@@ -107,6 +117,12 @@ func annotationTravels(key string) bool {
 	default:
 		return false
 	}
+}
+
+// annotationIsSent says which annotations home sends: not what kubectl notes down for itself, which is as large as the pod. A
+// provider takes it all the same, since older versions send it.
+func annotationIsSent(key string) bool {
+	return key != corev1.LastAppliedConfigAnnotation && annotationTravels(key)
 }
 
 // annotationAllowed says which annotations a provider takes: those that travel, and the home namespace, which downward

@@ -65,6 +65,24 @@ func fieldEnv(paths ...string) []corev1.EnvVar {
 	return out
 }
 
+// What the API server tells of a pod that has started has more than the cache, from which it went out.
+func TestNoteOfKubectlStaysAtHome(t *testing.T) {
+	home := homePod()
+	home.Annotations[corev1.LastAppliedConfigAnnotation] = "{}"
+	template, err := Outbound(home, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, sent := template.Annotations[corev1.LastAppliedConfigAnnotation]; sent {
+		t.Error("it travels")
+	}
+	// An older version sends it.
+	template.Annotations[corev1.LastAppliedConfigAnnotation] = "{}"
+	if err := checkTemplate(&template); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOutboundLeavesWhatIsOfTheConsumerAtHome(t *testing.T) {
 	home := homePod()
 	before := home.DeepCopy()

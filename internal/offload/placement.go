@@ -114,6 +114,8 @@ func (p Placement) Excludes(pod *corev1.Pod, node *corev1.Node) string {
 		return "placement is strict, and no cluster fits"
 	case decided.Strict && !slices.Contains(decided.Only, node.Name):
 		return "placement is strict, and another one is better"
+	case decided.Admission != nil && decided.Admission.Gated:
+		return "no cluster takes new pods at present"
 	default:
 		return ""
 	}
@@ -198,6 +200,7 @@ func (p Placement) Admission(class *v1alpha1.PlacementClass, decided v1alpha1.Pl
 	homeFirst := mayStay && !decided.PrefersRemote
 	away := v1alpha1.NodeTerm{MatchExpressions: slices.Concat([]v1alpha1.NodeRequirement{virtualNodes}, p.selected(), p.narrowed(class, decided))}
 	admission := &v1alpha1.PodAdmission{
+		Gated:              !mayStay && !decided.AllowsAny(),
 		Preferred:          preferred(decided, "", homeFirst),
 		PreferredByPrice:   preferred(decided, v1alpha1.PreferPrice, false),
 		PreferredByLatency: preferred(decided, v1alpha1.PreferLatency, false),
@@ -206,6 +209,8 @@ func (p Placement) Admission(class *v1alpha1.PlacementClass, decided v1alpha1.Pl
 	switch {
 	case !mayStay:
 		admission.Required = []v1alpha1.NodeTerm{away}
+	case decided.Strict && len(decided.Only) == 0:
+		admission.Required = []v1alpha1.NodeTerm{home}
 	case len(away.MatchExpressions) > 1: // else all nodes will do
 		admission.Required = []v1alpha1.NodeTerm{home, away}
 	}
@@ -257,16 +262,12 @@ func (p Placement) narrowed(class *v1alpha1.PlacementClass, decided v1alpha1.Pla
 	if names := peerLabels(excluded); len(names) > 0 {
 		found = append(found, v1alpha1.NodeRequirement{Key: v1alpha1.LabelPeer, Operator: corev1.NodeSelectorOpNotIn, Values: names})
 	}
-	if decided.Strict {
-		only := make([]string, 0, len(decided.Only))
-		for _, node := range decided.Only {
-			only = append(only, peerOf(node))
-		}
-		names := peerLabels(only)
-		if len(names) == 0 {
-			// No label has this value. Whoever looks at a pod that waits can read why.
-			names = []v1alpha1.LabelValue{v1alpha1.ReasonNoClusterFits}
-		}
+	only := make([]string, 0, len(decided.Only))
+	for _, node := range decided.Only {
+		only = append(only, peerOf(node))
+	}
+	// That none fits is no requirement: it passes, and a requirement does not. Pods that must leave get a gate for it.
+	if names := peerLabels(only); decided.Strict && len(names) > 0 {
 		found = append(found, v1alpha1.NodeRequirement{Key: v1alpha1.LabelPeer, Operator: corev1.NodeSelectorOpIn, Values: names})
 	}
 	return found
@@ -324,6 +325,9 @@ func (p Placement) Admitted(pod *corev1.Pod) bool {
 		return !ToleratesVirtualNodes(pod) && slices.EqualFunc(terms, []v1alpha1.NodeTerm{home}, sameTerm)
 	}
 	admission := p.Decided(pod).Admission
+	if admission != nil && admission.Gated {
+		return Gated(pod)
+	}
 	return admission != nil && slices.EqualFunc(terms, admission.Required, sameTerm) &&
 		slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 			return t.Key == v1alpha1.TaintVirtualNode && t.Effect == admission.Tolerations[0].Effect
@@ -332,7 +336,7 @@ func (p Placement) Admitted(pod *corev1.Pod) bool {
 
 // LeftAlone reports whether admission has changed a new pod in no way.
 func LeftAlone(pod *corev1.Pod) bool {
-	return !ToleratesVirtualNodes(pod) && !slices.ContainsFunc(requiredTerms(pod), func(term corev1.NodeSelectorTerm) bool {
+	return !ToleratesVirtualNodes(pod) && !Gated(pod) && !slices.ContainsFunc(requiredTerms(pod), func(term corev1.NodeSelectorTerm) bool {
 		return slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool { return e.Key == v1alpha1.LabelType })
 	})
 }

@@ -37,9 +37,9 @@ func TestAdmissionIsRecognised(t *testing.T) {
 	scheduling := []corev1.Toleration{{Key: v1alpha1.TaintVirtualNode, Effect: corev1.TaintEffectNoSchedule}}
 	notBremen := requirement(v1alpha1.LabelPeer, corev1.NodeSelectorOpNotIn, "bremen", "riga")
 	onlyHamburg := requirement(v1alpha1.LabelPeer, corev1.NodeSelectorOpIn, "hamburg")
-	nowhere := requirement(v1alpha1.LabelPeer, corev1.NodeSelectorOpIn, v1alpha1.ReasonNoClusterFits)
 	exclude := &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Exclude: []string{"riga"}}}
 	ranked := &v1alpha1.PlacementStatus{PrefersRemote: true}
+	hamburg := []v1alpha1.NodePlacement{{Name: "hanse-hamburg"}}
 	bremenIsDear := &v1alpha1.PlacementStatus{Nodes: []v1alpha1.NodePlacement{{Name: "hanse-bremen", Excluded: "dear"}, {Name: "hanse-hamburg", Weight: 100}}}
 	hamburgIsBest := &v1alpha1.PlacementStatus{Strict: true, Only: []string{"hanse-hamburg"}}
 	nobodyFits := &v1alpha1.PlacementStatus{Strict: true}
@@ -50,25 +50,26 @@ func TestAdmissionIsRecognised(t *testing.T) {
 		terms       [][]corev1.NodeSelectorRequirement
 		want        bool
 	}{
-		"Remote":                       {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, true},
-		"Remote, not yet":              {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, nil, nil, false},
-		"Remote, still the other":      {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, scheduling, nil, false},
-		"Remote, other selector":       {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", ClusterSelector: south}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, false},
-		"Remote, no longer selected":   {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away, region}}, false},
-		"Remote with selector":         {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", ClusterSelector: south}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away, region}}, true},
-		"LocalAndRemote":               {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, nil, scheduling, nil, true},
-		"LocalAndRemote with":          {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote", ClusterSelector: south}, nil, scheduling, [][]corev1.NodeSelectorRequirement{{home}, {away, region}}, true},
-		"LocalAndRemote, still alone":  {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, false},
-		"Remote, one excluded by each": {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", Placement: exclude}, bremenIsDear, anyEffect, [][]corev1.NodeSelectorRequirement{{away, notBremen}}, true},
-		"Remote, not excluded yet":     {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", Placement: exclude}, bremenIsDear, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, false},
-		"Remote, strictly":             {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, hamburgIsBest, anyEffect, [][]corev1.NodeSelectorRequirement{{away, onlyHamburg}}, true},
-		"Remote, strictly nowhere":     {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nobodyFits, anyEffect, [][]corev1.NodeSelectorRequirement{{away, nowhere}}, true},
-		"Remote, no longer strictly":   {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away, onlyHamburg}}, false},
-		"LocalAndRemote, ranked":       {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, ranked, anyEffect, nil, true},
-		"LocalAndRemote, not yet":      {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, ranked, scheduling, nil, false},
-		"LocalAndRemote, excluded":     {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote", Placement: exclude}, bremenIsDear, scheduling, [][]corev1.NodeSelectorRequirement{{home}, {away, notBremen}}, true},
-		"Local":                        {v1alpha1.NamespaceOffloadingSpec{Strategy: "Local"}, nil, nil, [][]corev1.NodeSelectorRequirement{{home}}, true},
-		"Local, not yet":               {v1alpha1.NamespaceOffloadingSpec{Strategy: "Local"}, nil, nil, nil, false},
+		"Remote":                           {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, true},
+		"Remote, not yet":                  {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, nil, nil, false},
+		"Remote, still the other":          {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, scheduling, nil, false},
+		"Remote, other selector":           {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", ClusterSelector: south}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, false},
+		"Remote, no longer selected":       {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away, region}}, false},
+		"Remote with selector":             {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", ClusterSelector: south}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away, region}}, true},
+		"LocalAndRemote":                   {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, nil, scheduling, nil, true},
+		"LocalAndRemote with":              {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote", ClusterSelector: south}, nil, scheduling, [][]corev1.NodeSelectorRequirement{{home}, {away, region}}, true},
+		"LocalAndRemote, still alone":      {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, false},
+		"Remote, one excluded by each":     {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", Placement: exclude}, bremenIsDear, anyEffect, [][]corev1.NodeSelectorRequirement{{away, notBremen}}, true},
+		"Remote, not excluded yet":         {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote", Placement: exclude}, bremenIsDear, anyEffect, [][]corev1.NodeSelectorRequirement{{away}}, false},
+		"Remote, strictly":                 {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, hamburgIsBest, anyEffect, [][]corev1.NodeSelectorRequirement{{away, onlyHamburg}}, true},
+		"Remote, strictly nowhere":         {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nobodyFits, nil, nil, false},
+		"LocalAndRemote, strictly nowhere": {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, nobodyFits, scheduling, [][]corev1.NodeSelectorRequirement{{home}}, true},
+		"Remote, no longer strictly":       {v1alpha1.NamespaceOffloadingSpec{Strategy: "Remote"}, nil, anyEffect, [][]corev1.NodeSelectorRequirement{{away, onlyHamburg}}, false},
+		"LocalAndRemote, ranked":           {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, ranked, anyEffect, nil, true},
+		"LocalAndRemote, not yet":          {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote"}, ranked, scheduling, nil, false},
+		"LocalAndRemote, excluded":         {v1alpha1.NamespaceOffloadingSpec{Strategy: "LocalAndRemote", Placement: exclude}, bremenIsDear, scheduling, [][]corev1.NodeSelectorRequirement{{home}, {away, notBremen}}, true},
+		"Local":                            {v1alpha1.NamespaceOffloadingSpec{Strategy: "Local"}, nil, nil, [][]corev1.NodeSelectorRequirement{{home}}, true},
+		"Local, not yet":                   {v1alpha1.NamespaceOffloadingSpec{Strategy: "Local"}, nil, nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: test.tolerations}}
@@ -79,7 +80,7 @@ func TestAdmissionIsRecognised(t *testing.T) {
 				}
 				pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
 			}
-			var decided v1alpha1.PlacementStatus
+			decided := v1alpha1.PlacementStatus{Nodes: hamburg}
 			if test.decided != nil {
 				decided = *test.decided
 			}
@@ -138,7 +139,7 @@ func TestAdmissionAgreesWithWhatIsExplained(t *testing.T) {
 
 // admits does what the scheduler does.
 func admits(admission *v1alpha1.PodAdmission, node *corev1.Node) bool {
-	if admission == nil {
+	if admission == nil || admission.Gated {
 		return false
 	}
 	return len(admission.Required) == 0 || slices.ContainsFunc(admission.Required, func(term v1alpha1.NodeTerm) bool {

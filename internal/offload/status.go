@@ -2,6 +2,7 @@ package offload
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,19 +55,37 @@ func RecordedPod(status *v1alpha1.ShadowPodStatus) *corev1.PodStatus {
 	return known
 }
 
-// AddRestarts adds the restarts of the pod's containers to those of earlier pods, and returns the sums. Others have told
-// the numbers, so that they may be absurd.
+// AddRestarts adds the restarts of the pod's containers to those of earlier pods, and returns the sums. The pod is made
+// again, which restarts each container that has run, but no ephemeral one. Others have told the numbers, so that they may be
+// absurd.
 func AddRestarts(earlier map[string]int32, pod *corev1.PodStatus) map[string]int32 {
-	for _, container := range ContainerStatuses(pod) {
-		if container.RestartCount <= 0 {
-			continue
+	sums := maps.Clone(earlier)
+	add := func(name string, restarts int32) {
+		if restarts <= 0 {
+			return
 		}
-		if earlier == nil {
-			earlier = map[string]int32{}
+		if sums == nil {
+			sums = map[string]int32{}
 		}
-		earlier[container.Name] = added(earlier[container.Name], container.RestartCount)
+		sums[name] = added(sums[name], restarts)
 	}
-	return earlier
+	for _, container := range ContainerStatuses(pod) {
+		add(container.Name, container.RestartCount)
+	}
+	for _, containers := range [][]corev1.ContainerStatus{pod.InitContainerStatuses, pod.ContainerStatuses} {
+		for i := range containers {
+			if Started(&containers[i]) {
+				add(containers[i].Name, 1)
+			}
+		}
+	}
+	return sums
+}
+
+// Started says whether the container has run.
+func Started(container *corev1.ContainerStatus) bool {
+	return container.State.Running != nil || container.State.Terminated != nil ||
+		container.LastTerminationState.Terminated != nil || container.RestartCount > 0
 }
 
 // ContainerStatuses returns the statuses of containers of every kind.

@@ -2,6 +2,7 @@ package offload
 
 import (
 	"encoding/json"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
@@ -18,7 +19,9 @@ import (
 var (
 	noon = metav1.NewTime(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC).Local())
 	one  = metav1.NewTime(noon.Add(time.Hour))
-	here = AddressMap{From: netip.MustParsePrefix("10.244.0.0/16"), To: netip.MustParsePrefix("10.99.0.0/16")}
+	// after is when home looks.
+	after = metav1.NewTime(noon.Add(2 * time.Hour))
+	here  = AddressMap{From: netip.MustParsePrefix("10.244.0.0/16"), To: netip.MustParsePrefix("10.99.0.0/16")}
 )
 
 func condition(kind corev1.PodConditionType, status corev1.ConditionStatus) corev1.PodCondition {
@@ -71,8 +74,9 @@ func recorded(t *testing.T, status corev1.PodStatus) *v1alpha1.ShadowPod {
 		t.Fatal(err)
 	}
 	shadow := shadowOf(`{}`)
+	shadow.Generation, shadow.Annotations = 3, map[string]string{v1alpha1.AnnotationHomeRevision: "1-c0ffee"}
 	shadow.Status = v1alpha1.ShadowPodStatus{
-		Phase: string(status.Phase), PodUID: "remote-uid", Pod: &runtime.RawExtension{Raw: raw},
+		ObservedGeneration: 3, Phase: string(status.Phase), PodUID: "remote-uid", Pod: &runtime.RawExtension{Raw: raw},
 	}
 	return shadow
 }
@@ -118,7 +122,7 @@ func TestExportDoesNotCountNodes(t *testing.T) {
 
 func TestRoundTripLosesNothingThatKubectlShows(t *testing.T) {
 	remote := remotePod()
-	got, err := Inbound(boundHome(), recorded(t, Export(remote)), here)
+	got, err := Inbound(boundHome(), recorded(t, Export(remote)), here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +150,7 @@ func TestRoundTripLosesNothingThatKubectlShows(t *testing.T) {
 	}
 	home := boundHome()
 	home.Status = got
-	again, err := Inbound(home, recorded(t, Export(remote)), here)
+	again, err := Inbound(home, recorded(t, Export(remote)), here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +172,7 @@ func TestInboundDoubtsTheClaim(t *testing.T) {
 		},
 	}
 	home := boundHome()
-	got, err := Inbound(home, recorded(t, status), here)
+	got, err := Inbound(home, recorded(t, status), here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +197,7 @@ func TestInboundRefusesRecordsThatAreNone(t *testing.T) {
 	slow.Status.Pod = &runtime.RawExtension{Raw: []byte(`{"allocatedResources":{"cpu":"1e1000000000"}}`)}
 	for name, shadow := range map[string]*v1alpha1.ShadowPod{"other": other, "broken": broken, "huge": huge, "slow": slow} {
 		home := boundHome()
-		got, err := Inbound(home, shadow, here)
+		got, err := Inbound(home, shadow, here, after.Time)
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -227,7 +231,7 @@ func TestPhaseThatGoesHome(t *testing.T) {
 			}
 			shadow := recorded(t, c.status)
 			shadow.Status.Phase = string(c.recordPhase)
-			got, err := Inbound(home, shadow, here)
+			got, err := Inbound(home, shadow, here, after.Time)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -240,7 +244,7 @@ func TestPhaseThatGoesHome(t *testing.T) {
 
 func TestInterruptedPodIsOnlyNotReady(t *testing.T) {
 	before := Export(remotePod())
-	got, err := Inbound(boundHome(), recorded(t, Interrupted(&before, "Remade")), here)
+	got, err := Inbound(boundHome(), recorded(t, Interrupted(&before, "Remade")), here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +260,7 @@ func TestInterruptedPodIsOnlyNotReady(t *testing.T) {
 func TestRestartsNeverGoBack(t *testing.T) {
 	shadow := recorded(t, Export(remotePod()))
 	shadow.Status.Restarts = map[string]int32{"c": 4, "stranger": 9}
-	got, err := Inbound(boundHome(), shadow, here)
+	got, err := Inbound(boundHome(), shadow, here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +268,7 @@ func TestRestartsNeverGoBack(t *testing.T) {
 		t.Errorf("got %d restarts, want 5", n)
 	}
 	shadow.Status.Restarts["c"] = 1<<31 - 1
-	got, err = Inbound(boundHome(), shadow, here)
+	got, err = Inbound(boundHome(), shadow, here, after.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +286,7 @@ func TestContainerOfARemadePodKeepsItsEnd(t *testing.T) {
 	home.Status.ContainerStatuses = []corev1.ContainerStatus{ended}
 	for policy, stays := range map[corev1.RestartPolicy]bool{"Never": true, "OnFailure": true, "Always": false} {
 		home.Spec.RestartPolicy = policy
-		got, err := Inbound(home, recorded(t, Export(remotePod())), here)
+		got, err := Inbound(home, recorded(t, Export(remotePod())), here, after.Time)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +300,7 @@ func TestReadinessGatesAreJudgedAtHome(t *testing.T) {
 	home := boundHome()
 	home.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
 	ready := func() *corev1.PodCondition {
-		got, err := Inbound(home, recorded(t, Export(remotePod())), here)
+		got, err := Inbound(home, recorded(t, Export(remotePod())), here, after.Time)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,29 +312,6 @@ func TestReadinessGatesAreJudgedAtHome(t *testing.T) {
 	home.Status.Conditions[1].Status = corev1.ConditionTrue
 	if c := ready(); c.Status != corev1.ConditionTrue || !c.LastTransitionTime.Equal(&one) {
 		t.Errorf("open gate: got %v", c)
-	}
-}
-
-func TestUnrecoverablePodFails(t *testing.T) {
-	shadow := recorded(t, Export(remotePod()))
-	shadow.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionUnrecoverable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPodRefused, Message: "no quota",
-	}}
-	got, err := Inbound(boundHome(), shadow, here)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Phase != corev1.PodFailed || got.Reason != "PodRefused" || got.Message != "no quota" {
-		t.Errorf("got %s, %s, %s", got.Phase, got.Reason, got.Message)
-	}
-	if PodCondition(&got, corev1.PodReady).Status != corev1.ConditionFalse {
-		t.Error("it is still Ready")
-	}
-	if got.ContainerStatuses[0].State.Terminated == nil {
-		t.Error("its container still runs")
-	}
-	if !FailedByPlatform(&got) {
-		t.Errorf("it looks as if its own containers had failed: %v", got.Conditions)
 	}
 }
 
@@ -382,5 +363,22 @@ func TestAddressMap(t *testing.T) {
 	}
 	if _, ok := (AddressMap{}).Map(netip.MustParseAddr("10.0.0.1")); ok {
 		t.Error("the zero map maps")
+	}
+}
+
+func TestToBeMadeAgainIsARestart(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pod := &corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}},
+		ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "runs", State: running, RestartCount: 2},
+			{Name: "never ran"},
+			{Name: "absurd", State: running, RestartCount: math.MaxInt32},
+		},
+		EphemeralContainerStatuses: []corev1.ContainerStatus{{Name: "debug", State: running}},
+	}
+	want := map[string]int32{"init": 1, "runs": 7, "absurd": math.MaxInt32}
+	if diff := cmp.Diff(want, AddRestarts(map[string]int32{"runs": 4}, pod)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

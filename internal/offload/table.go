@@ -173,7 +173,7 @@ const (
 
 var volumeFields = slices.Concat(
 	lines(kept, "",
-		"spec.volumes[].name", "spec.volumes[].emptyDir.{medium,sizeLimit,mode}",
+		"spec.volumes[].name", "spec.volumes[].image.{reference,pullPolicy}", "spec.volumes[].emptyDir.{medium,sizeLimit,mode}",
 		"spec.volumes[].configMap.{defaultMode,defaultUser,optional}",
 		"spec.volumes[].secret.{defaultMode,defaultUser,optional}", "spec.volumes[].downwardAPI.{defaultMode,defaultUser}",
 		"spec.volumes[].downwardAPI.items[].{path,mode,user}", "spec.volumes[].downwardAPI.items[].fieldRef.apiVersion",
@@ -196,7 +196,6 @@ var volumeFields = slices.Concat(
 		"spec.volumes[].projected.sources[].{clusterTrustBundle,podCertificate}",
 	),
 	lines(refused, "it is a directory of a node of this cluster", "spec.volumes[].hostPath"),
-	lines(refused, "it would get around what the provider says about images", "spec.volumes[].image"),
 	lines(refused, "Kubernetes has given it up",
 		"spec.volumes[].{gitRepo,flocker,quobyte,storageos,photonPersistentDisk,scaleIO,glusterfs,rbd,cephfs}",
 	),

@@ -1,17 +1,16 @@
 package offload
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"regexp"
+	"reflect"
 	"strings"
+	"sync"
 
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 const (
@@ -28,35 +27,15 @@ func bounded(s string, limit int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// hugeExponent matches quantities such as 1e1000000000, on which the decoder of quantities computes for minutes.
-var hugeExponent = regexp.MustCompile(`^\s*[+-]?[0-9.]*[eE][+-]?[0-9]{4,}\s*$`)
+// quantities are those of a type that decode reads into, by the type.
+var quantities sync.Map
 
-var errHugeExponent = errors.New("a number has an exponent of more than three digits")
-
-// checkExponents reads JSON token by token, so that escapes and repeated keys hide nothing, and refuses numbers that
-// would keep the decoder of quantities busy.
-func checkExponents(raw []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		var text string
-		switch token := token.(type) {
-		case string:
-			text = token
-		case json.Number:
-			text = token.String()
-		}
-		if hugeExponent.MatchString(text) {
-			return errHugeExponent
-		}
+func quantitiesIn(t reflect.Type) sanitize.Quantities {
+	known, ok := quantities.Load(t)
+	if !ok {
+		known, _ = quantities.LoadOrStore(t, sanitize.QuantitiesIn(t))
 	}
+	return known.(sanitize.Quantities) //nolint:forcetypeassert // nothing else is stored
 }
 
 // decode reads what another has written, and refuses unknown fields if that is asked for.
@@ -64,7 +43,7 @@ func decode(raw []byte, into any, strict bool) error {
 	if len(raw) > v1alpha1.MaxShadowPodBytes {
 		return fmt.Errorf("%d bytes, at most %d are taken", len(raw), v1alpha1.MaxShadowPodBytes)
 	}
-	err := checkExponents(raw)
+	err := quantitiesIn(reflect.TypeOf(into)).Check(raw)
 	var unknown []error
 	if err == nil {
 		unknown, err = strictjson.UnmarshalStrict(raw, into)

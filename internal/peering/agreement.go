@@ -101,13 +101,29 @@ func sessionKept(o *observation) *condition {
 		return unknown(v1alpha1.ReasonPending, "Namespace %s is not ready: see condition Ready", v1alpha1.TenantNamespace(o.peer.Name))
 	case s == nil:
 		return nil
-	case s.joining.stage == failed, s.joining.stage == refused:
+	case s.stands():
+		return s.beside(o, held(o, s))
+	case s.joining.inVain():
 		return isFalse(s.joining.reason, "%s", s.joining.message)
-	case s.joining.stage == waiting && s.needsJoin():
+	case s.joining.stage == waiting:
 		return unknown(s.joining.reason, "%s", s.joining.message)
 	default:
 		return held(o, s)
 	}
+}
+
+// beside adds to what is said of a session that stands why another invitation for the same peer was not used. The reason
+// is that of the invitation: the session itself has nothing to complain of.
+func (s *session) beside(o *observation, c *condition) *condition {
+	if c == nil || !s.joining.inVain() {
+		return c
+	}
+	if c.ok() {
+		c.reason = s.joining.reason
+	}
+	c.message += fmt.Sprintf(". The other invitation, in Secret %s, was not used, and changes nothing: %s. Join with another one, or "+
+		"delete that Secret", secretName(o.peer, v1alpha1.JoinSecret), s.joining.message)
+	return c
 }
 
 // held is the condition by the credentials that we hold.
@@ -127,9 +143,11 @@ func held(o *observation, s *session) *condition {
 	}
 }
 
-// needsJoin reports whether there is no session that works, but for the one that a join brings right now.
-func (s *session) needsJoin() bool {
-	return !s.holding.kept() || s.renewal.reason == v1alpha1.ReasonUnauthorized || s.holding.from(s.offer.invitation.ID)
+// stands reports whether there is a session that works, other than the one that a join brings right now. No invitation that
+// fails takes it away.
+func (s *session) stands() bool {
+	brought := s.offer != nil && s.offer.invitation != nil && s.holding.from(s.offer.invitation.ID)
+	return s.holding.kept() && !brought && s.renewal.reason != v1alpha1.ReasonUnauthorized
 }
 
 // renewed is the condition where there is a session that we keep.

@@ -259,25 +259,6 @@ func TestAnInvitationThatIsNotForThisPeer(t *testing.T) {
 	}
 }
 
-func TestARefusedInvitationDoesNotHarmTheSession(t *testing.T) {
-	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
-	w.offered(w.provider.invitation("one"))
-	w.join()
-	w.offered(w.provider.invitation("two", func(i *trust.Invitation) { i.PublicKey = strings.Repeat("A", 43) + "=" }))
-	w.look()
-	w.expectSession(metav1.ConditionFalse, v1alpha1.ReasonKeyMismatch)
-	w.clock.Step(48 * time.Hour)
-	w.look()
-	if w.token() != "renewed-1" {
-		t.Errorf("the session was not renewed: %q", w.token())
-	}
-	if err := w.client.Delete(t.Context(), w.secret(v1alpha1.JoinSecret)); err != nil {
-		t.Fatal(err)
-	}
-	w.look()
-	w.expectSession(metav1.ConditionTrue, v1alpha1.ReasonReady)
-}
-
 func TestAnAnswerThatTheProviderDidNotGive(t *testing.T) {
 	tests := map[string]struct {
 		change func(*world, *v1alpha1.PeeringClaim)

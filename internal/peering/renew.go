@@ -149,7 +149,7 @@ func (c *sessionStep) renewalDue(o *observation, h *holding) time.Time {
 }
 
 // introduce tells the provider our version, once after a start and after each renewal. It is no matter if that fails:
-// the session is as good without, and what is wrong with the link is said elsewhere.
+// the session is as good inVain, and what is wrong with the link is said elsewhere.
 func (c *sessionStep) introduce(ctx context.Context, o *observation, s *session) error {
 	if !s.holding.kept() || o.contact.introduced || o.now.Before(introductionDue(o)) {
 		return nil
@@ -223,6 +223,9 @@ type verdict struct {
 
 // Error implements error.
 func (v verdict) Error() string { return v.message }
+
+// inVain reports whether the attempt has brought nothing.
+func (v verdict) inVain() bool { return v.stage == failed || v.stage == refused }
 
 type stage int
 

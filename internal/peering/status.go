@@ -132,6 +132,8 @@ type announcement struct {
 	kind, action string
 	// quiet are reasons of which nobody is told, normal those that are no warning.
 	quiet, normal []string
+	// warns: whatever is told is a warning, though the condition may be True.
+	warns bool
 }
 
 var announcements = []announcement{
@@ -141,7 +143,7 @@ var announcements = []announcement{
 		quiet: []string{v1alpha1.ReasonPending, v1alpha1.ReasonNotInvited, v1alpha1.ReasonJoining},
 	},
 	{
-		kind: v1alpha1.ConditionSession, action: "KeepSession",
+		kind: v1alpha1.ConditionSession, action: "KeepSession", warns: true,
 		quiet: []string{v1alpha1.ReasonNotInvited, v1alpha1.ReasonReady, v1alpha1.ReasonJoining, v1alpha1.ReasonPending},
 	},
 }
@@ -159,7 +161,7 @@ func (c *Controller) announce(ctx context.Context, peer *v1alpha1.Peer, status *
 			continue
 		}
 		kind := corev1.EventTypeWarning
-		if after.Status == metav1.ConditionTrue || slices.Contains(a.normal, after.Reason) {
+		if after.Status == metav1.ConditionTrue && !a.warns || slices.Contains(a.normal, after.Reason) {
 			kind = corev1.EventTypeNormal
 		}
 		c.recorder.Eventf(peer, nil, kind, after.Reason, a.action, "%s", after.Message)

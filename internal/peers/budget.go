@@ -27,11 +27,15 @@ type Budget struct {
 	Calls, SlowCalls int
 	// FlapsPerSecond bounds how often something at home is written because the peer changed its mind again (see Links.Pace).
 	FlapsPerSecond int
+	// EventsPerSecond bounds how many events are written at home because of what the peer tells, over time, and EventsAtOnce
+	// how many may come at once: two for each pod of a burst (see Links.MayTell).
+	EventsPerSecond, EventsAtOnce int
 }
 
 // DefaultBudget is the default of Config.Budget.
 var DefaultBudget = Budget{
 	HeldBytes: 64 << 20, HeldObjects: 25_000, ReceivedBytes: 16 << 20, Calls: 16, SlowCalls: 2, FlapsPerSecond: 20,
+	EventsPerSecond: 50, EventsAtOnce: 2000,
 }
 
 const (
@@ -59,6 +63,7 @@ type ledger struct {
 	turn     time.Time     // when the last request that was refused is to be tried again
 
 	flaps  *rate.Limiter
+	events *rate.Limiter
 	paces  map[types.UID]*rate.Limiter
 	forget int // how many paces to remember before those are forgotten that have been quiet
 }
@@ -75,8 +80,9 @@ type call struct{ began time.Time }
 func newLedger(limit Budget) *ledger {
 	return &ledger{
 		limit: limit, accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{}, calls: map[*call]struct{}{},
-		flaps: rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
-		paces: map[types.UID]*rate.Limiter{},
+		flaps:  rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
+		events: rate.NewLimiter(rate.Limit(limit.EventsPerSecond), limit.EventsAtOnce),
+		paces:  map[types.UID]*rate.Limiter{},
 	}
 }
 
@@ -309,6 +315,11 @@ func (b *ledger) pace(object types.UID, now time.Time) time.Duration {
 		return 0
 	}
 	return delayOf(b.flaps, now)
+}
+
+// MayTell says whether one more event may be written at home that is due to news of the peer, which counts as written then.
+func (l *Links) MayTell(peer string) bool {
+	return l.ledger(peer).events.AllowN(l.config.Clock.Now(), 1)
 }
 
 // delayOf returns how long the next write must wait, which counts as done if that is not at all.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // A connection holds clients of the API server of one peer, and whatever they have opened until it is closed.
@@ -84,7 +85,7 @@ func (l *Links) connect(ctx context.Context, to account, books *ledger) (*connec
 		c.use(made)
 		return c, nil
 	}
-	if err := c.makeClients(l.config, l.mapper); err != nil {
+	if err := c.makeClients(l.config, l.mapper, l.places()); err != nil {
 		c.close()
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (c *connection) use(made *Transport) {
 	c.config, c.http = made.REST, made.HTTP
 }
 
-func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error {
+func (c *connection) makeClients(settings Config, mapper meta.RESTMapper, places sanitize.Quantities) error {
 	server, err := url.Parse(c.account.servers[0])
 	if err != nil {
 		return fmt.Errorf("parse server: %w", err)
@@ -115,7 +116,7 @@ func (c *connection) makeClients(settings Config, mapper meta.RESTMapper) error 
 		WrapTransport: func(next http.RoundTripper) http.RoundTripper {
 			return &bounded{
 				next: next, prefix: strings.TrimSuffix(server.Path, "/"), timeout: settings.Timeout, closed: c.ctx.Done(),
-				books: c.books, now: settings.Clock.Now,
+				books: c.books, places: places, now: settings.Clock.Now,
 			}
 		},
 	}

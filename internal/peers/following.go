@@ -52,7 +52,8 @@ func (l *Link) UnfollowOne(of *Subject, namespace, name string) {
 }
 
 // FollowTwin mirrors the Subject in the twin of our namespace, from the first call on and until the twin goes, Unfollow is
-// called or the link is closed. It returns nil as long as the peer has no twin of the namespace, as far as is known.
+// called or the link is closed. It returns nil as long as the peer has no twin of the namespace, as far as is known. The last
+// twin is followed until it is empty, see Followed.
 func (l *Link) FollowTwin(of *Subject, home string) *Mirror {
 	name := l.Twin(home)
 	l.mu.Lock()
@@ -60,6 +61,10 @@ func (l *Link) FollowTwin(of *Subject, home string) *Mirror {
 	if known != nil && known.namespace == name {
 		l.mu.Unlock()
 		return known
+	}
+	if known != nil && known.isOf(name) {
+		l.mu.Unlock()
+		return nil
 	}
 	l.endTwin(of, home)
 	if name == "" {
@@ -77,7 +82,18 @@ func (l *Link) FollowTwin(of *Subject, home string) *Mirror {
 	return made
 }
 
-// Followed returns the mirror of the Subject in the twin of our namespace, or nil if it is not followed.
+// isOf says whether the mirror is still worth following when our namespace has the twin of that name, or none any more: what
+// ends in a namespace that is being deleted is there until the mirror is empty, or may not be read any more.
+func (m *Mirror) isOf(twin string) bool {
+	if twin != "" {
+		return m.namespace == twin
+	}
+	err := m.Err()
+	return m.Len() > 0 && (err == nil || isDown(err))
+}
+
+// Followed returns the mirror of the Subject in the twin of our namespace, or in the last one that it had, or nil if neither
+// is followed.
 func (l *Link) Followed(of *Subject, home string) *Mirror {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,6 +163,12 @@ func (l *Link) Twin(home string) string {
 	return mapping.Status.Twin
 }
 
+// TwinEnds says whether the peer is deleting the twin that our namespace has there, as far as is known.
+func (l *Link) TwinEnds(home string) bool {
+	mapping := l.Mapping(home)
+	return mapping != nil && mapping.TwinEnds()
+}
+
 // Leftovers returns those of our namespaces of which there is something at the peer, where that is known without following
 // their twins: at peers without Hanse.
 func (l *Link) Leftovers() []string {
@@ -192,7 +214,7 @@ func (l *Link) endStaleTwins(home string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for of, m := range l.twins[home] {
-		if m.namespace != name {
+		if !m.isOf(name) {
 			l.endTwin(of, home)
 		}
 	}

@@ -193,6 +193,28 @@ func TestTwinIsFollowedAsLongAsItIsTheTwin(t *testing.T) {
 	}
 }
 
+func TestLastTwinIsFollowedUntilItIsEmpty(t *testing.T) {
+	f := newFollower(t)
+	mapping := mappingTo(shopTwin)
+	f.create(mapping)
+	f.create(record("web-1"))
+	link := f.Link(f.peer)
+	last := link.FollowTwin(records, "shop")
+	if err := f.turin.Client.Delete(t.Context(), mapping); err != nil {
+		t.Fatal(err)
+	}
+	if link.FollowTwin(records, "shop") != nil || link.Followed(records, "shop") != last {
+		t.Error("what still ends in the last twin is not followed")
+	}
+	f.expectFollowed("NamespaceMapping in "+tenantThere, "ShadowPod in "+shopTwin)
+	if err := f.turin.Client.Delete(t.Context(), record("web-1")); err != nil {
+		t.Fatal(err)
+	}
+	if link.FollowTwin(records, "shop") != nil || link.Followed(records, "shop") != nil {
+		t.Error("an empty namespace that is no twin is followed")
+	}
+}
+
 func TestTwinMustBeADNSLabel(t *testing.T) {
 	f := newFollower(t)
 	f.create(mappingTo("../kube-system"))
@@ -257,6 +279,22 @@ func TestNewCredentialsMakeAnotherLink(t *testing.T) {
 	if _, open := f.Links.Get("turin"); open {
 		t.Error("the link is open without credentials")
 	}
+	if got := f.Links.State("turin"); got != peers.Unlinked {
+		t.Errorf("without credentials the peer is %d", got)
+	}
+}
+
+func TestPeerThatNeverHadCredentialsIsToldOf(t *testing.T) {
+	f := newFollower(t)
+	f.start()
+	f.turin.RemoveCredentials()
+	if _, err := f.Links.Ensure(t.Context(), f.peer); err == nil {
+		t.Error("a link without credentials")
+	}
+	f.expect("link of turin: 3")
+	f.turin.Rejoin(tenantThere)
+	f.Link(f.peer)
+	f.expect("link of turin: 0")
 }
 
 // What is called for a change follows something else at once, and asks for the link: both must work while the change is told.

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // Config says what links are made of.
@@ -53,6 +55,7 @@ type Config struct {
 type Links struct {
 	config Config
 	mapper meta.RESTMapper
+	places func() sanitize.Quantities // in what peers answer
 
 	mu      sync.Mutex
 	closed  bool
@@ -60,7 +63,9 @@ type Links struct {
 	adapted map[string]*adapted    // peer → its link as Adapt has it
 	ledgers map[string]*ledger     // peer → what it costs
 	ensures map[string]*sync.Mutex // peer → held while its Secret is compared with its link
-	running sync.WaitGroup         // goroutines of all mirrors
+	// unlinked are the peers of which the last Ensure found no credentials, or none that can be used.
+	unlinked map[string]bool
+	running  sync.WaitGroup // goroutines of all mirrors
 
 	subscribing   sync.RWMutex
 	subscriptions map[*subscription]struct{}
@@ -94,10 +99,11 @@ func NewLinks(config Config) *Links {
 	return &Links{
 		config:  config,
 		mapper:  namespacedMapper(config.Scheme),
+		places:  sync.OnceValue(func() sanitize.Quantities { return quantitiesOf(config.Scheme) }),
 		links:   map[string]*Link{},
 		adapted: map[string]*adapted{},
 		ledgers: map[string]*ledger{},
-		ensures: map[string]*sync.Mutex{},
+		ensures: map[string]*sync.Mutex{}, unlinked: map[string]bool{},
 
 		subscriptions: map[*subscription]struct{}{},
 	}
@@ -156,17 +162,29 @@ func (l *Links) changeLocked(peer string, do func()) (changed bool) {
 	lock.Lock()
 	defer lock.Unlock()
 	before, _ := l.Get(peer)
+	was := l.State(peer) == Unlinked
 	do()
 	after, _ := l.Get(peer)
-	return before != after
+	return before != after || was != (l.State(peer) == Unlinked)
 }
 
 func (l *Links) ensureAdapted(ctx context.Context, peer *v1alpha1.Peer, age time.Duration) (*Link, error) {
 	link, err := l.ensure(ctx, peer, age)
+	l.noteUnlinked(peer.Name, errors.Is(err, ErrCredentialsMissing) || errors.Is(err, ErrCredentialsInvalid))
 	if err != nil || l.config.Adapt == nil || peer.Protocol().ShadowPods {
 		return link, err
 	}
 	return l.adapt(link, peer)
+}
+
+func (l *Links) noteUnlinked(peer string, is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if is {
+		l.unlinked[peer] = true
+	} else {
+		delete(l.unlinked, peer)
+	}
 }
 
 // adapt returns the link as Adapt has it.
@@ -270,7 +288,10 @@ func (l *Links) all() []*Link {
 
 // Close closes the link to the peer, if there is one. The next Ensure makes a new one.
 func (l *Links) Close(peer string) {
-	l.change(peer, func() { l.swap(peer, nil) })
+	l.change(peer, func() {
+		l.swap(peer, nil)
+		l.noteUnlinked(peer, false)
+	})
 }
 
 func (l *Links) readSecret(ctx context.Context, peer string) (*corev1.Secret, error) {

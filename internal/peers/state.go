@@ -22,12 +22,19 @@ const (
 	Up
 	// Cut means that the peer has not answered for the link timeout (see Config.LinkTimeout).
 	Cut
+	// Unlinked means that there are no credentials by which the peer could be asked.
+	Unlinked
 )
 
 // State returns what is known about the link to the peer.
 func (l *Links) State(peer string) State {
 	if link, open := l.Get(peer); open {
 		return link.State()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unlinked[peer] {
+		return Unlinked
 	}
 	return Unknown
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 // What is taken from a peer at most.
@@ -33,6 +35,7 @@ type bounded struct {
 	timeout time.Duration
 	closed  <-chan struct{}
 	books   *ledger
+	places  sanitize.Quantities // in answers
 	now     func() time.Time
 }
 
@@ -74,6 +77,7 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	if what == answerWatch { // the body of a stream is written to as well
 		resp.Body = &watchedBody{ReadCloser: resp.Body, lost: tell}
 	}
+	resp.Body = b.checked(resp, what)
 	tell(nil)
 	return resp, nil
 }
@@ -136,14 +140,29 @@ func check(resp *http.Response, what answer) error {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return fmt.Errorf("%w: status %d: redirects are not followed", ErrMalformed, resp.StatusCode)
 	}
-	if what == answerStream || resp.StatusCode >= 400 {
-		return nil
-	}
 	// Client-go would decode other encodings too, with parsers that we have no use for.
-	if !strings.HasPrefix(resp.Header.Get("Content-Type"), runtime.ContentTypeJSON) {
+	isJSON := strings.HasPrefix(resp.Header.Get("Content-Type"), runtime.ContentTypeJSON)
+	switch {
+	case resp.StatusCode >= 400:
+		if !isJSON {
+			resp.Header.Set("Content-Type", "text/plain")
+		}
+	case what != answerStream && !isJSON:
 		return fmt.Errorf("%w: the answer is not JSON: is the server in the kubeconfig an API server?", ErrMalformed)
 	}
 	return nil
+}
+
+// checked returns the body of what is decoded, with its quantities checked.
+func (b *bounded) checked(resp *http.Response, what answer) io.ReadCloser {
+	switch {
+	case resp.StatusCode < 300 && what == answerStream:
+		return resp.Body
+	case resp.StatusCode < 300 && what == answerWatch:
+		return &checkedEvents{ReadCloser: resp.Body, places: b.places.Within("object")}
+	default:
+		return &checkedBody{ReadCloser: resp.Body, places: b.places}
+	}
 }
 
 // answer is the kind of answer to a request, by which it is bounded.

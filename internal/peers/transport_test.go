@@ -5,11 +5,19 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
 func TestAnswerOf(t *testing.T) {
@@ -80,5 +88,64 @@ func TestWeMayAskWhatWeMay(t *testing.T) {
 	}
 	if want := "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"; asked != want || !review.Status.Allowed {
 		t.Errorf("asked %q, want %q; got %+v", asked, want, review.Status)
+	}
+}
+
+// A peer may answer anything to a request, and the decoder makes of an answer the kind that it says it is of.
+func TestQuantitiesThatTakeForEverAreRefusedInAnyAnswer(t *testing.T) {
+	const (
+		pod   = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"c"},"spec":{"overhead":{"cpu":"1e-999999999"}}}`
+		offer = `{"kind":"Advertisement","apiVersion":"hanse.dev/v1alpha1","spec":{"prices":{"perHour":{"cpu":1e-999999999}}}}`
+		quota = `{"kind":"ResourceQuota","apiVersion":"v1","status":{"hard":{"cpu":"1e-999999999"}}}`
+	)
+	list := func(of string) string {
+		return `{"kind":"PodList","apiVersion":"v1","items":[` + of + `]}`
+	}
+	get := func(c client.Client) error {
+		return c.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "c"}, &corev1.ConfigMap{})
+	}
+	listed := func(c client.Client) error {
+		return c.List(t.Context(), &v1alpha1.ShadowPodList{}, client.InNamespace(tenant))
+	}
+	created := func(c client.Client) error {
+		return c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "c"}})
+	}
+	for name, test := range map[string]struct {
+		status int
+		answer string
+		ask    func(client.Client) error
+	}{
+		"another kind":      {http.StatusOK, pod, get},
+		"an offer":          {http.StatusOK, offer, get},
+		"after a write":     {http.StatusCreated, quota, created},
+		"a list":            {http.StatusOK, list(pod), listed},
+		"instead of a list": {http.StatusOK, pod, listed},
+		"an error":          {http.StatusConflict, pod, get},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.answers(func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Content-Type", "application/json")
+				rw.WriteHeader(test.status)
+				_, _ = rw.Write([]byte(test.answer))
+			})
+			link := w.connect()
+			start := time.Now()
+			err := test.ask(link.Client())
+			if took := time.Since(start); err == nil || took > 5*time.Second {
+				t.Errorf("got %v after %s", err, took)
+			}
+		})
+	}
+}
+
+func TestQuantitiesThatTakeForEverAreRefusedInEvents(t *testing.T) {
+	const good = `{"type":"ADDED","object":{"kind":"Pod","metadata":{"annotations":{"sha":"1e12345"}},"spec":{"overhead":{"cpu":"1"}}}}`
+	const bad = `{"type":"ADDED","object":{"kind":"Pod","spec":{"overhead":{"cpu":"1e-999999999"}}}}`
+	places := sanitize.QuantitiesIn(reflect.TypeFor[corev1.Pod]()).Within("object")
+	body := &checkedEvents{ReadCloser: io.NopCloser(strings.NewReader(good + "\n" + good + bad + good)), places: places}
+	read, err := io.ReadAll(iotest.OneByteReader(body))
+	if want := good + "\n" + good + "\n"; string(read) != want || !errors.Is(err, ErrMalformed) {
+		t.Errorf("got %s, %v, want %s", read, err, want)
 	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,28 +14,36 @@ import (
 
 var regoBlock = regexp.MustCompile("(?s)```rego\n(package hanse\\.([a-z]+)\n.*?)```")
 
-// What the documentation shows compiles.
-func TestRegoOfTheDocumentationCompiles(t *testing.T) {
+// regoOfTheDocumentation returns the policies that pages show, each named by its page and by which one it is there.
+func regoOfTheDocumentation(t *testing.T) []Module {
+	t.Helper()
 	pages, err := filepath.Glob("../../docs/*/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := 0
+	var found []Module
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, block := range regoBlock.FindAllStringSubmatch(string(text), -1) {
-			found++
-			name := strings.TrimPrefix(page, "../../")
-			if _, err := Compile(Question(block[2]), []Module{{Name: name, Source: block[1]}}); err != nil {
-				t.Error(err)
-			}
+		for i, block := range regoBlock.FindAllStringSubmatch(string(text), -1) {
+			found = append(found, Module{Name: fmt.Sprintf("%s %d", strings.TrimPrefix(page, "../../"), i+1), Source: block[1]})
 		}
 	}
-	if found == 0 {
+	if len(found) == 0 {
 		t.Error("no page shows a policy")
+	}
+	return found
+}
+
+// What the documentation shows compiles.
+func TestRegoOfTheDocumentationCompiles(t *testing.T) {
+	for _, shown := range regoOfTheDocumentation(t) {
+		question, _, _ := strings.Cut(strings.TrimPrefix(shown.Source, "package hanse."), "\n")
+		if _, err := Compile(Question(question), []Module{shown}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

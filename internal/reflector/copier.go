@@ -59,7 +59,7 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	case len(steps) > 0 && over.Err() != nil:
 		return reconcile.Result{RequeueAfter: outageDelay}, nil //nolint:nilerr // the peer does not answer, which others tell
 	}
-	return reconcile.Result{}, c.act(ctx, req, link, over, steps)
+	return c.act(ctx, req, link, over, steps)
 }
 
 // wanted returns the names that pods of the namespace on the peer's virtual node refer to.
@@ -139,12 +139,21 @@ func (c *copier) observe(
 	return seen, ready, nil
 }
 
-// act does what the plan says, and goes on with the next object where one fails, unless the peer has not answered.
-func (c *copier) act(ctx context.Context, req request, link *peers.Link, over *peers.Mirror, steps []reflection.Step) error {
+// act does what the plan says, and goes on with the next object where one fails, unless the peer has not answered. A twin that
+// is being deleted takes no copies: its mapping says so and asks again, unless the peer has no Hanse.
+func (c *copier) act(
+	ctx context.Context, req request, link *peers.Link, over *peers.Mirror, steps []reflection.Step,
+) (reconcile.Result, error) {
+	var again reconcile.Result
 	var failed []error
+	ends := link.TwinEnds(req.Namespace)
 	for _, step := range steps {
-		err := c.take(ctx, move{request: req, Step: step, twin: over.Namespace(), peer: link.Client()})
-		if err == nil {
+		err := c.take(ctx, move{request: req, Step: step, twin: over.Namespace(), ends: ends, peer: link.Client()})
+		switch {
+		case err == nil:
+			continue
+		case isOfEnd(err):
+			again.RequeueAfter = lastRetry
 			continue
 		}
 		failed = append(failed, fmt.Errorf("%s copy of %s %s: %w", step.Verb, req.Kind, step.Name, err))
@@ -152,5 +161,5 @@ func (c *copier) act(ctx context.Context, req request, link *peers.Link, over *p
 			break
 		}
 	}
-	return errors.Join(failed...)
+	return again, errors.Join(failed...)
 }

@@ -215,6 +215,55 @@ func TestThePeersRefusalIsTold(t *testing.T) {
 	w.ExpectEventWith("Warning", v1alpha1.ReasonReflectionRefused, "exceeded quota")
 }
 
+// answer has the peer say of its twin of namespace shop.
+func (w *world) answer(status metav1.ConditionStatus, reason string) {
+	w.Helper()
+	m := testkit.Get[v1alpha1.NamespaceMapping](w.Away, tenant, "shop")
+	m.Status.Conditions[0].Status, m.Status.Conditions[0].Reason = status, reason
+	if err := w.turin.Client.Status().Update(w.Context(), m); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestNothingIsWrittenIntoATwinThatIsBeingDeleted(t *testing.T) {
+	w := newWorld(t, podUsing("web"))
+	w.save(password("a"))
+	w.connect()
+	w.answer(metav1.ConditionFalse, v1alpha1.ReasonNamespaceTerminating)
+	req := w.warm(reflection.Secret)
+	w.Away.Writes()
+	if result, err := w.copier.Reconcile(t.Context(), req); err != nil || !result.IsZero() {
+		t.Errorf("got %v, %v, want no other look", result, err)
+	}
+	w.Away.ExpectWrites()
+	w.ExpectEvents()
+
+	w.answer(metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
+	w.settle(w.has("a"))
+}
+
+// The mapping tells later than the API server that the twin is being deleted, and not at all at a peer without Hanse.
+func TestATwinThatIsBeingDeletedIsNotTriedAgainAndAgain(t *testing.T) {
+	w := newWorld(t, podUsing("web"))
+	w.save(password("a"))
+	w.connect()
+	ending := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "password", errors.New("it is being terminated"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	accept := w.Away.Refuse("create Secret", ending)
+	req := w.warm(reflection.Secret)
+	result, err := w.copier.Reconcile(t.Context(), req)
+	if err != nil || result.RequeueAfter != lastRetry {
+		t.Errorf("got %v, %v, want another look after %s", result, err, lastRetry)
+	}
+	w.ExpectEvents()
+
+	accept()
+	w.look(reflection.Secret)
+	if !w.has("a")() {
+		t.Error("the copy does not go when there is a new twin")
+	}
+}
+
 func TestAPeerThatDoesNotAnswerIsNotAsked(t *testing.T) {
 	w := withCopy(t)
 	w.save(password("b"))

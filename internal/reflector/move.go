@@ -28,6 +28,7 @@ type move struct {
 	request
 	reflection.Step
 	twin string        // the namespace at the peer
+	ends bool          // it is being deleted
 	peer client.Client // the way to it
 }
 
@@ -61,7 +62,7 @@ func (c *copier) write(ctx context.Context, m move) error {
 		return err
 	case out == nil && update: // what must not go any more must not stay either
 		return c.delete(ctx, m)
-	case out == nil:
+	case out == nil, m.ends: // what is in the twin goes with it, and the mapping tells when there is another
 		return nil
 	case !update:
 		return c.wrote(ctx, m, reflection.Create, m.peer.Create(ctx, out))
@@ -91,6 +92,7 @@ func (c *copier) wrote(ctx context.Context, m move, verb reflection.Verb, err er
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 		return nil // the mirror is behind
+	case isOfEnd(err): // which the mapping tells too
 	case verb != reflection.Delete && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)):
 		c.refuse(m, "the peer does not take it: "+err.Error())
 	case err == nil:
@@ -144,6 +146,9 @@ func (c *copier) tell(m move, reason, format string, values ...any) {
 	note := sanitize.Text(fmt.Sprintf(format, values...), maxNote)
 	c.Events.Eventf(regarding, nil, corev1.EventTypeWarning, reason, "Reflect", "%s", note)
 }
+
+// isOfEnd says whether the peer's API server refused a write because the twin is being deleted.
+func isOfEnd(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
 
 // isAnswer says whether the error is what an API server has answered.
 func isAnswer(err error) bool {

@@ -103,6 +103,10 @@ func build(seen *observation, peer *v1alpha1.Peer) (*corev1.Pod, error) {
 		return nil, err
 	}
 	pod.Labels[v1alpha1.LabelPeer] = seen.peer
+	if mayEnd(pod) {
+		pod.Finalizers = []string{v1alpha1.FinalizerRemotePod}
+	}
+	offload.NoteAsked(&pod.ObjectMeta, offload.AskedOf(&pod.ObjectMeta, &pod.Spec))
 	return pod, nil
 }
 

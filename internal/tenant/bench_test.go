@@ -100,7 +100,7 @@ func BenchmarkPod(b *testing.B) {
 	b.ReportAllocs()
 	m := &memory{namespace: lubeck.namespace(""), peer: peer()}
 	cfg := Config{Namespace: "hanse-system", ServiceAccount: "m", Clock: clock.RealClock{}, Decider: &fakePolicies{}}
-	k := newShadowPodReconciler(cfg, m, m)
+	k := newShadowPodReconciler(cfg, m, m, nil)
 	k.queue = &woken{}
 	looks := 0
 	for i := 0; b.Loop(); i++ {

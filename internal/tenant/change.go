@@ -1,8 +1,10 @@
 package tenant
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,33 +71,34 @@ func (d *decision) changed(s *observation, kind string, left *refusal) {
 	d.again = sooner(d.again, left.again)
 }
 
-// change carries over images, labels, annotations and resources.
+// change carries over what home has changed of images, labels, annotations and resources. What others have changed of the
+// running pod stays.
 func (r *shadowPodReconciler) change(ctx context.Context, seen *observation, peer *v1alpha1.Peer) (*refusal, error) {
 	want, err := build(seen, peer)
 	if err != nil {
 		return refused(v1alpha1.ReasonPodInvalid, err), nil
 	}
-	if !differ(seen.pod, want) {
+	before, now := offload.NotedAsked(&seen.pod.ObjectMeta), offload.NotedAsked(&want.ObjectMeta)
+	if maps.Equal(before, now) {
 		return nil, nil
 	}
 	if left := r.ask(ctx, seen, peer, want, "the change"); left != nil {
 		return left, nil
 	}
-	if left, err := r.patch(ctx, seen, want); left != nil || err != nil {
-		return left, err
+	unsized, err := r.resize(ctx, seen, peer, before, want)
+	if err != nil {
+		return nil, err
 	}
-	return r.resize(ctx, seen, peer, want)
+	if unsized != nil {
+		offload.NoteAsked(&want.ObjectMeta, now.WithAmountsOf(before))
+	}
+	left, err := r.patch(ctx, seen, before, want)
+	return cmp.Or(left, unsized), err
 }
 
-// differ says whether there is anything to carry over.
-func differ(have, want *corev1.Pod) bool {
-	return !equality.Semantic.DeepEqual(have, carriedOver(have, want)) ||
-		!equality.Semantic.DeepEqual(have.Spec, offload.Resized(have, want).Spec)
-}
-
-// patch carries over images, labels and annotations.
-func (r *shadowPodReconciler) patch(ctx context.Context, seen *observation, want *corev1.Pod) (*refusal, error) {
-	pod := carriedOver(seen.pod, want)
+// patch carries over images, labels and annotations, with what was asked for.
+func (r *shadowPodReconciler) patch(ctx context.Context, seen *observation, before offload.Asked, want *corev1.Pod) (*refusal, error) {
+	pod := offload.Changed(seen.pod, before, want)
 	if equality.Semantic.DeepEqual(seen.pod, pod) {
 		return nil, nil
 	}
@@ -106,8 +108,10 @@ func (r *shadowPodReconciler) patch(ctx context.Context, seen *observation, want
 }
 
 // resize carries over the resources, if the peer's limits have room for them.
-func (r *shadowPodReconciler) resize(ctx context.Context, seen *observation, peer *v1alpha1.Peer, want *corev1.Pod) (*refusal, error) {
-	pod := offload.Resized(seen.pod, want)
+func (r *shadowPodReconciler) resize(
+	ctx context.Context, seen *observation, peer *v1alpha1.Peer, before offload.Asked, want *corev1.Pod,
+) (*refusal, error) {
+	pod := offload.Resized(seen.pod, before, want)
 	if equality.Semantic.DeepEqual(seen.pod.Spec, pod.Spec) {
 		return nil, nil
 	}
@@ -136,11 +140,6 @@ func (r *shadowPodReconciler) refusalOf(ctx context.Context, err error) (*refusa
 		return nil, fmt.Errorf("update the pod: %w", err)
 	}
 	return nil, nil
-}
-
-// carriedOver keeps all entries that the pod has: which of them home has taken off is not known.
-func carriedOver(have, want *corev1.Pod) *corev1.Pod {
-	return offload.Changed(have, metav1.ObjectMeta{}, want)
 }
 
 const debugForbidden = "The provider does not let this cluster debug its pods: its administrator can allow it by " +

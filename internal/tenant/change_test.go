@@ -12,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // homeChanges changes the pod at home.
@@ -63,7 +65,7 @@ func TestResizeIsCarriedOver(t *testing.T) {
 	s.homeChanges(askingFor("1500m"))
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/resize Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/resize Pod web", "patch Pod web", "update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 	if got := s.cpu(); got != "1500m" || s.shadow().Status.ObservedGeneration != 2 {
 		t.Errorf("it asks for %s, status %+v", got, s.shadow().Status)
@@ -85,7 +87,7 @@ func TestResizeNeedsRoom(t *testing.T) {
 	if again := s.run(); again != quotaRetryAtMost {
 		t.Errorf("looks again in %s", again)
 	}
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, v1alpha1.ReasonLimitExceeded, "it runs on with what it has")
 	if used := s.pods.ledger.used["lubeck"]; s.cpu() != "500m" || used.Cpu().String() != "1500m" {
 		t.Errorf("it asks for %s, and the ledger counts %v", s.cpu(), used)
@@ -96,7 +98,7 @@ func TestResizeNeedsRoom(t *testing.T) {
 	s.pods.ledger.leave(requestFor(s.twin, "other")[0].NamespacedName)
 	s.Clock.Step(quotaRetryAtMost)
 	s.run()
-	s.Home.ExpectWrites("patch/resize Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/resize Pod web", "patch Pod web", "update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 }
 
@@ -136,7 +138,7 @@ func TestResizeThatTheAPIServerRefuses(t *testing.T) {
 			if again := s.run(); again != c.again {
 				t.Errorf("looks again in %s", again)
 			}
-			s.Home.ExpectWrites("patch/resize Pod web", "patch/status ShadowPod web")
+			s.Home.ExpectWrites("patch/resize Pod web", "update/status ShadowPod web")
 			s.expectRefused(v1alpha1.ConditionUpdated, c.reason, "")
 			if used := s.pods.ledger.used["lubeck"]; used.Cpu().String() != "500m" {
 				t.Errorf("the ledger counts %v", used)
@@ -153,7 +155,7 @@ func TestDebuggingNeedsTheProvidersLeave(t *testing.T) {
 	s.homeChanges(withShell)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionDebug, v1alpha1.ReasonDebugForbidden, "spec.allowDebug")
 	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
 	if len(s.pod().Spec.EphemeralContainers) != 0 {
@@ -168,7 +170,7 @@ func TestEphemeralContainersAreAdded(t *testing.T) {
 	s.homeChanges(withShell)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionDebug, "", "")
 	added := s.pod().Spec.EphemeralContainers
 	if len(added) != 1 || added[0].Name != "shell" || added[0].SecurityContext == nil {
@@ -179,7 +181,7 @@ func TestEphemeralContainersAreAdded(t *testing.T) {
 	s.homeChanges(strings.Replace(withShell, `"image":"i"`, `"image":"i:2"`, 1))
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch Pod web", "update/status ShadowPod web")
 }
 
 func TestGuardRailStandsAgainstAShell(t *testing.T) {
@@ -190,7 +192,7 @@ func TestGuardRailStandsAgainstAShell(t *testing.T) {
 	s.homeChanges(withShell)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("patch/ephemeralcontainers Pod web", "update/status ShadowPod web")
 	s.expectRefused(v1alpha1.ConditionDebug, v1alpha1.ReasonPodRefused, "PodSecurity")
 }
 
@@ -199,7 +201,7 @@ func TestNewPodIsNotChanged(t *testing.T) {
 	s := newStage(t, shadowPod())
 	s.run()
 	seen := &observation{shadow: s.shadow(), pod: s.pod(), now: s.Clock.Now()}
-	s.pods.recall(t.Context(), seen)
+	s.pods.recall(seen)
 	if next := decide(seen); next.action != leavePod {
 		t.Errorf("action %d", next.action)
 	}
@@ -216,4 +218,73 @@ func TestNewPodIsNotChanged(t *testing.T) {
 
 func cpuOf(amount string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+}
+
+// webhookAndAutoscaler change the pod as software of the provider does.
+func (s *stage) webhookAndAutoscaler() {
+	s.Helper()
+	testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) {
+		c := &pod.Spec.Containers[0]
+		c.Image, c.Resources.Requests = "mirror/i", cpuOf("700m")
+	})
+}
+
+func labelled(labels string) string {
+	return `{"metadata":{"labels":{` + labels + `}},` + strings.TrimPrefix(askingFor("500m"), "{")
+}
+
+func TestLabelAtHomePutsNothingBack(t *testing.T) {
+	s := runningStage(t, limited("cpu", "2"), "500m")
+	s.webhookAndAutoscaler()
+	s.homeChanges(labelled(`"a":"1","b":"1"`))
+	s.run()
+	s.Home.ExpectWrites("patch Pod web", "update/status ShadowPod web")
+	s.homeChanges(labelled(`"a":"1"`))
+	s.run()
+	pod := s.pod()
+	if _, still := pod.Labels["b"]; still || pod.Labels["a"] != "1" {
+		t.Errorf("got labels %v", pod.Labels)
+	}
+	if c := pod.Spec.Containers[0]; c.Image != "mirror/i" || c.Resources.Requests.Cpu().String() != "700m" {
+		t.Errorf("it was put back: %s, %v", c.Image, c.Resources)
+	}
+}
+
+// A manager that has just started does not know whether the pod is as the ShadowPod wants it.
+func TestRestartOfTheManagerPutsNothingBack(t *testing.T) {
+	s := newStageOf(t, limited("cpu", "2"), asking("web", "500m"))
+	s.run()
+	s.webhookAndAutoscaler()
+	s.pods.notes.Clear()
+	s.Home.Writes()
+	s.run()
+	s.Home.ExpectWrites()
+}
+
+// What the limits have no room for is not carried over, and all else is.
+func TestLabelIsCarriedOverWhereTheSizeIsNot(t *testing.T) {
+	s := runningStage(t, limited("cpu", "1"), "500m")
+	s.homeChanges(strings.Replace(labelled(`"a":"1"`), "500m", "1500m", 1))
+	s.run()
+	s.Home.ExpectWrites("patch Pod web", "update/status ShadowPod web")
+	s.Clock.Step(quotaRetryAtMost)
+	s.run()
+	s.Home.ExpectWrites()
+	s.expectRefused(v1alpha1.ConditionUpdated, v1alpha1.ReasonLimitExceeded, "")
+	s.homeChanges(labelled(""))
+	s.run()
+	if pod := s.pod(); len(pod.Labels["a"]) > 0 || s.cpu() != "500m" {
+		t.Errorf("got labels %v, cpu %s", pod.Labels, s.cpu())
+	}
+	s.expectRefused(v1alpha1.ConditionUpdated, "", "")
+}
+
+func TestDeadlineOfARunningPodIsCarriedOver(t *testing.T) {
+	s := runningStage(t, limited("cpu", "2"), "500m")
+	s.homeChanges(strings.Replace(askingFor("500m"), `{"spec":{`, `{"spec":{"activeDeadlineSeconds":60,`, 1))
+	s.run()
+	s.Home.ExpectWrites("patch Pod web", "update/status ShadowPod web")
+	if got := s.pod().Spec.ActiveDeadlineSeconds; ptr.Deref(got, 0) != 60 {
+		t.Errorf("got %v", got)
+	}
 }

@@ -22,6 +22,8 @@ type observation struct {
 	path   []string          // see offload.Rules
 	// scalingUp is when the autoscaler said that it makes room for the pod, which has no node.
 	scalingUp time.Time
+	// heard is what happened to the pod and may not be on record.
+	heard []v1alpha1.PodEvent
 	// upToDate says that the pod is known to be as the ShadowPod wants it.
 	upToDate bool
 	now      time.Time
@@ -35,6 +37,7 @@ const (
 	makePod
 	removePod
 	updatePod
+	releasePod // take the finalizer off
 )
 
 // decision is what to do, what the record shall say, and when to look again if nothing happens.
@@ -69,7 +72,29 @@ func decide(s *observation) decision {
 	default:
 		s.alive(&next)
 	}
+	if next.action == leavePod && s.heldForNothing() {
+		next.action = releasePod
+	}
+	next.hear(s)
 	return next
+}
+
+// heldForNothing says whether a pod that is held has nothing left to be put on record.
+func (s *observation) heldForNothing() bool {
+	if s.pod == nil || !held(s.pod) {
+		return false
+	}
+	going := !s.pod.DeletionTimestamp.IsZero()
+	switch {
+	case !s.ours(): // its own record went without it
+		return going
+	case ended(s.shadow.Status.Phase):
+		return true
+	case meta.IsStatusConditionTrue(s.shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable):
+		return going
+	default:
+		return going && settled(s.pod) && !endedByItself(s.pod)
+	}
 }
 
 func (s *observation) ours() bool { return s.pod != nil && madeFor(s.shadow, s.pod) }
@@ -86,7 +111,7 @@ func (s *observation) missing(next *decision) {
 	}
 	next.interrupt(s)
 	since := interruptedAt(&next.status)
-	delay, ok := backOff(next.status.Recreations, lived(&next.status, since))
+	delay, ok := backOff(next.status.RecreationsInARow, lived(&next.status, since))
 	switch {
 	case !ok:
 		next.giveUp(s, reasonRemadeTooOften, "The pod was made again too often without running for long")
@@ -107,10 +132,6 @@ func (s *observation) alive(next *decision) {
 		return
 	}
 	next.tell(s, offload.Export(s.pod))
-	if stuck := unschedulable(s.pod); stuck != nil {
-		// No event of the pod tells what the autoscaler does.
-		next.again = min(max(s.now.Sub(stuck.LastTransitionTime.Time)/4, scaleUpPace), longestPace)
-	}
 }
 
 // Most pods are ready soon, which is then the only thing to tell. These are for how long one is not told of that the
@@ -200,12 +221,34 @@ func rejected(status *corev1.PodStatus) bool {
 // hasEnded says whether the pod has run to its end.
 func hasEnded(status *corev1.PodStatus) bool { return offload.Ended(status) && !rejected(status) }
 
-// endedByItself says whether the pod's own containers ended it, and not its deletion.
+// endedByItself says whether the pod's own containers ended it, and not its deletion. One that may run to its end and is
+// asked to stop has done its work if it says so.
 func endedByItself(pod *corev1.Pod) bool {
-	if !hasEnded(&pod.Status) {
+	switch {
+	case !hasEnded(&pod.Status):
 		return false
+	case pod.DeletionTimestamp.IsZero(), mayEnd(pod) && pod.Status.Phase == corev1.PodSucceeded:
+		return true
+	default:
+		return finishedBeforeDeletion(pod)
 	}
-	return pod.DeletionTimestamp.IsZero() || finishedBeforeDeletion(pod)
+}
+
+// mayEnd says whether the pod may run to its end, which home must then learn of.
+func mayEnd(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+}
+
+// held says whether the pod stays until its end is on record.
+func held(pod *corev1.Pod) bool {
+	return ownerShadow(pod) != nil && slices.Contains(pod.Finalizers, v1alpha1.FinalizerRemotePod)
+}
+
+// settled says whether nothing more will be told of a pod that is being deleted: its containers have ended, or nobody waits
+// for them.
+func settled(pod *corev1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return ended(string(pod.Status.Phase)) || grace != nil && *grace == 0
 }
 
 // finishedBeforeDeletion says whether each container had run to its end for good when the deletion began. A grace of
@@ -230,7 +273,7 @@ const (
 	mostRecreations = 20
 )
 
-// backOff says how long to wait before a pod is made again, and whether it should be at all.
+// backOff says how long to wait before a pod is made again that was so often in a row, and whether it should be at all.
 func backOff(recreations int32, lived time.Duration) (time.Duration, bool) {
 	switch {
 	case recreations <= 0 || lived >= longLife:

@@ -105,6 +105,18 @@ func exited(code int32) func(*corev1.Pod) {
 	}
 }
 
+// holding is a pod that does not go before its end is on record.
+func holding(pod *corev1.Pod) {
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Finalizers = []string{v1alpha1.FinalizerRemotePod}
+}
+
+// letGo is a pod that its kubelet has let go, so that only finalizers hold it.
+func letGo(pod *corev1.Pod) {
+	pod.DeletionTimestamp = &metav1.Time{Time: testkit.Noon}
+	pod.DeletionGracePeriodSeconds = ptr.To[int64](0)
+}
+
 func all(changes ...func(*corev1.Pod)) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		for _, change := range changes {
@@ -122,6 +134,7 @@ func TestWhatBecomesOfAPodThatRan(t *testing.T) {
 	}
 	interrupted := fate{leavePod, running, offload.ReasonRemaking} // until the old object is gone
 	removed := fate{removePod, running, offload.ReasonRemaking}
+	released := fate{releasePod, running, offload.ReasonRemaking}
 	for name, c := range map[string]struct {
 		pod  func(*corev1.Pod) // nil: it is gone
 		want fate
@@ -151,6 +164,13 @@ func TestWhatBecomesOfAPodThatRan(t *testing.T) {
 		"it fails and names a rejection":  {all(exited(1), func(p *corev1.Pod) { p.Status.Message = "Pod was rejected" }), fate{leavePod, fails, "Ready"}},
 		"it completes and is cleaned up":  {all(exited(0), deleted), fate{leavePod, ends, "Ready"}},
 		"it runs out of its own deadline": {failed("DeadlineExceeded", ""), fate{leavePod, fails, "Ready"}},
+
+		"it may complete and somebody deletes it": {all(holding, deleted), interrupted},
+		"it is deleted by force":                  {all(holding, letGo), released},
+		"it fails by its deletion":                {all(holding, failed("", ""), deleted), released},
+		"its node was lost with it":               {all(holding, disrupted("DeletionByPodGC"), failed("", ""), letGo), released},
+		"it completes within its grace":           {all(holding, deleted, exited(0)), fate{leavePod, ends, "Ready"}},
+		"it completed and was collected":          {all(holding, exited(0), letGo), fate{leavePod, ends, "Ready"}},
 
 		"it is seen as it was before": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, fate{leavePod, running, "Ready"}},
 	} {
@@ -183,6 +203,35 @@ func TestCompletedPodIsNeverMadeAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestPodIsLetGoWhenItsEndIsOnRecord(t *testing.T) {
+	ended := recorded(t)
+	ended.Status.Phase = "Succeeded"
+	unrecoverable := recorded(t)
+	testkit.SetCondition(&unrecoverable.Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, "Because")
+	for name, c := range map[string]struct {
+		shadow *v1alpha1.ShadowPod
+		pod    func(*corev1.Pod)
+		want   action
+	}{
+		"it is on record":               {ended, all(holding, exited(0)), releasePod},
+		"it is already":                 {ended, exited(0), leavePod},
+		"it is deleted meanwhile":       {ended, all(holding, exited(0), letGo), releasePod},
+		"its record is given up":        {unrecoverable, holding, removePod},
+		"and it ends":                   {unrecoverable, all(holding, deleted), releasePod},
+		"its record was lost":           {shadowPod(), all(holding, letGo, ofAnother), releasePod},
+		"another's that is here":        {shadowPod(), all(holding, ofAnother), leavePod},
+		"another's that has no such":    {shadowPod(), all(letGo, ofAnother), leavePod},
+		"another's by another software": {shadowPod(), all(holding, letGo, func(p *corev1.Pod) { p.OwnerReferences = nil }), leavePod},
+	} {
+		if got := decide(&observation{shadow: c.shadow, pod: remotePod(c.pod), now: testkit.Noon}).action; got != c.want {
+			t.Errorf("%s: action %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// ofAnother is a pod of an earlier ShadowPod of the name.
+func ofAnother(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "earlier" }
 
 func TestPodThatNoKubeletTookHasNotRun(t *testing.T) {
 	next := decide(&observation{shadow: shadowPod(), pod: remotePod(rejectedBy("OutOfcpu")), now: testkit.Noon})
@@ -217,10 +266,10 @@ func TestRestartsOfEveryKindOfContainerAreKept(t *testing.T) {
 		want                   map[string]int32
 	}{
 		{"first", 1, 3, 0, map[string]int32{"sidecar": 1, "c": 3, "debug": 0}},
-		{"first", 1, 2, 0, map[string]int32{"sidecar": 1, "c": 3, "debug": 0}}, // its kubelet forgot
-		{"second", 0, 0, 0, map[string]int32{"sidecar": 1, "c": 3, "debug": 0}},
-		{"second", 2, 1, 1, map[string]int32{"sidecar": 3, "c": 4, "debug": 1}},
-		{"third", 1, 0, 0, map[string]int32{"sidecar": 4, "c": 4, "debug": 1}},
+		{"first", 1, 2, 0, map[string]int32{"sidecar": 1, "c": 3, "debug": 0}},  // its kubelet forgot
+		{"second", 0, 0, 0, map[string]int32{"sidecar": 2, "c": 4, "debug": 0}}, // to be made again is a restart
+		{"second", 2, 1, 1, map[string]int32{"sidecar": 4, "c": 5, "debug": 1}},
+		{"third", 1, 0, 0, map[string]int32{"sidecar": 6, "c": 6, "debug": 1}},
 	} {
 		pod := remotePod(func(pod *corev1.Pod) { counts(pod, step.init, step.container, step.debug) })
 		pod.UID = step.uid
@@ -255,10 +304,39 @@ func TestPodThatRanIsGivenUpWithTheCause(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	tired := recorded(t)
-	tired.Status.Recreations = mostRecreations
+	tired.Status.RecreationsInARow = mostRecreations
 	tired.Status.Pod = nil
 	next = decide(&observation{shadow: tired, now: testkit.Noon})
 	if c := meta.FindStatusCondition(next.status.Conditions, v1alpha1.ConditionUnrecoverable); c == nil || c.Reason != reasonRemadeTooOften {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// A pod that has run for long begins a new series, however often it was made before.
+func TestLongRunForgetsEarlierRemakes(t *testing.T) {
+	shadow := recorded(t)
+	shadow.Status.Recreations, shadow.Status.RecreationsInARow = 2*mostRecreations, mostRecreations
+	made := decide(&observation{shadow: shadow, now: testkit.Noon})
+	if made.action != makePod {
+		t.Fatalf("action %d", made.action)
+	}
+	shadow.Status = made.status
+	shadow.Status = decide(&observation{shadow: shadow, now: testkit.Noon, pod: remotePod(func(pod *corev1.Pod) {
+		pod.UID, pod.Status = "second", corev1.PodStatus{Phase: corev1.PodPending}
+	})}).status
+	if got := shadow.Status; got.RecreationsInARow != 1 || got.Recreations != 2*mostRecreations+1 {
+		t.Errorf("got %d, %d in a row", got.Recreations, got.RecreationsInARow)
+	}
+	// It goes at once, and so does the one after it.
+	next := decide(&observation{shadow: shadow, now: testkit.Noon})
+	if next.unrecoverable() || next.again != firstDelay {
+		t.Errorf("given up: %t, made again in %s", next.unrecoverable(), next.again)
+	}
+	shadow.Status = next.status
+	shadow.Status = decide(&observation{shadow: shadow, now: testkit.Noon, pod: remotePod(func(pod *corev1.Pod) {
+		pod.UID, pod.Status = "third", corev1.PodStatus{Phase: corev1.PodPending}
+	})}).status
+	if got := shadow.Status.RecreationsInARow; got != 2 {
+		t.Errorf("%d in a row", got)
 	}
 }

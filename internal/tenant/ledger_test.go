@@ -98,7 +98,7 @@ func TestPodBeyondTheLimitWaitsForAnotherToEnd(t *testing.T) {
 	s.runOf("second")
 	s.expectHeld("second", v1alpha1.ReasonLimitExceeded, "600m of cpu", "limit of 1")
 	s.runOf("small")
-	s.Home.ExpectWrites("create Pod first", "patch/status ShadowPod second", "create Pod small")
+	s.Home.ExpectWrites("create Pod first", "update/status ShadowPod second", "create Pod small")
 	if len(*s.woken) > 0 {
 		t.Errorf("woken too early: %v", *s.woken)
 	}

@@ -363,8 +363,8 @@ func (r *mappingReconciler) report(ctx context.Context, mapping *v1alpha1.Namesp
 	case found.ready():
 		mapping.Status.Twin = found.twin
 		status = metav1.ConditionTrue
-	case found.reason != v1alpha1.ReasonPending:
-		// A twin that was in use and whose quota is counted anew stays in use.
+	case found.reason != v1alpha1.ReasonPending && found.reason != v1alpha1.ReasonNamespaceTerminating:
+		// A twin whose quota is counted anew stays in use, and home follows what ends in one that is being deleted.
 		mapping.Status.Twin = ""
 	}
 	meta.SetStatusCondition(&mapping.Status.Conditions, metav1.Condition{

@@ -155,6 +155,22 @@ func TestMappingThatCannotBe(t *testing.T) {
 	}
 }
 
+func TestTwinThatIsBeingDeletedIsStillNamed(t *testing.T) {
+	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	ns := &corev1.Namespace{}
+	w.Home.Find(ns, "", lubeck.name())
+	ns.Finalizers = []string{"test/pods"}
+	w.Home.Put(ns)
+	w.Home.Remove(ns)
+	w.Reconcile(mapperIn(w), "hanse-peer-lubeck", "shop")
+	status := mappingIn(w, "shop").Status
+	testkit.ExpectCondition(w, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNamespaceTerminating)
+	if status.Twin != lubeck.name() {
+		t.Errorf("home cannot follow what ends in the twin: it is called %q", status.Twin)
+	}
+}
+
 func TestMappingOutsideATenantNamespaceIsIgnored(t *testing.T) {
 	other := tenantNamespace()
 	other.Labels[v1alpha1.LabelPeer] = "bremen"

@@ -100,7 +100,7 @@ func TestPoliciesAreAskedOnceAboutAPodThatTheyLetIn(t *testing.T) {
 	s.run()
 	s.run()
 	s.expectAsked(1)
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	if len(s.pods.ledger.waiting) > 0 {
 		t.Error("it is remembered as turned away")
 	}
@@ -141,7 +141,7 @@ func TestPodThatPoliciesRefuseIsLookedAtWhenTheyChange(t *testing.T) {
 			}
 			s.expectHeld("web", v1alpha1.ReasonRefusedByPolicy, "closed for stocktaking")
 			s.run()
-			s.Home.ExpectWrites("patch/status ShadowPod web")
+			s.Home.ExpectWrites("update/status ShadowPod web")
 			if l := s.pods.ledger; len(l.accounts)+len(l.used) != 0 {
 				t.Errorf("it takes the place of others: %+v", l)
 			}
@@ -157,7 +157,7 @@ func TestPodThatPoliciesRefuseIsLookedAtWhenTheyChange(t *testing.T) {
 				t.Errorf("woken: -want +got:\n%s", diff)
 			}
 			s.run()
-			s.Home.ExpectWrites("patch/status ShadowPod web", "create Pod web")
+			s.Home.ExpectWrites("update/status ShadowPod web", "create Pod web")
 			s.rules(never)
 			if len(*s.woken) != 2 {
 				t.Error("what runs is looked at again")
@@ -196,7 +196,7 @@ func TestPodOfWhichPoliciesGiveNoAnswerIsAskedForAgain(t *testing.T) {
 		t.Errorf("looks again in %s", again)
 	}
 	s.expectHeld("web", v1alpha1.ReasonPolicyFailed)
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	s.rules(`allow := true`)
 	if s.run(); len(*s.woken) != 1 || s.pod() == nil {
 		t.Error("it was not made when there was an answer")

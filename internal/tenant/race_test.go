@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,6 +84,8 @@ type queue struct {
 	names map[reconcile.Request]bool
 }
 
+func (q *queue) AddAfter(request reconcile.Request, _ time.Duration) { q.Add(request) }
+
 func (q *queue) Add(request reconcile.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,7 +116,7 @@ func TestParallelWorkersNeverExceedTheLimit(t *testing.T) {
 	w := newWorld(t, append(shadows, limited("cpu", fmt.Sprintf("%dm", limit*100)), lubeck.namespace(""))...)
 	server := &apiServer{alive: map[string]*corev1.Pod{}, announced: map[string]bool{}}
 	c := interceptor.NewClient(w.Home.Server, interceptor.Funcs{Create: server.create, Get: server.get})
-	k := newShadowPodReconciler(w.config(), c, w.Home.Server)
+	k := newShadowPodReconciler(w.config(), c, w.Home.Server, w.Home.Server)
 	k.queue = requests
 
 	for batch := requests.take(); len(batch) > 0 || server.busy(); batch = requests.take() {

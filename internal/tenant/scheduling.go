@@ -1,19 +1,12 @@
 package tenant
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/internal/offload"
 )
@@ -93,100 +86,4 @@ func because(sentence string, c *corev1.PodCondition) string {
 		return sentence + ": " + reasons
 	}
 	return sentence
-}
-
-const (
-	// scaleUpPace is how often the events of a namespace are read, at most, while pods there find no node.
-	scaleUpPace = 5 * time.Second
-	// longestPace is how often at least it is looked whether a pod that has waited for long is being made room for.
-	longestPace = time.Minute
-	// forgottenAfter is when what was found in a namespace is dropped that nobody has asked about.
-	forgottenAfter = 2 * longestPace
-
-	mostEvents = 5000
-)
-
-// What autoscalers say about a pod in events.
-const (
-	eventTriggered    = "TriggeredScaleUp"  // cluster-autoscaler: room is being made
-	eventNotTriggered = "NotTriggerScaleUp" // cluster-autoscaler: it cannot make any
-	eventNominated    = "Nominated"         // Karpenter: room is being made
-	karpenter         = "karpenter"
-)
-
-// scaleUps knows for which pods this cluster's autoscaler makes room. It reads events only while pods find no node, once
-// for all pods of a namespace.
-type scaleUps struct {
-	live client.Reader
-
-	mu          sync.Mutex               // held while events are read, so that two do not read the same
-	byNamespace map[string]scaleUpEvents // namespace → what was found there
-}
-
-// scaleUpEvents are what was found in a namespace.
-type scaleUpEvents struct {
-	at    time.Time
-	since map[types.UID]time.Time // pod → when the autoscaler said last that it makes room
-}
-
-// of returns when the autoscaler said that it makes room for the pod. The time is zero if it has not, or does not any more.
-func (s *scaleUps) of(ctx context.Context, pod *corev1.Pod, now time.Time) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := s.byNamespace[pod.Namespace]
-	if found.at.IsZero() || now.Sub(found.at) >= scaleUpPace {
-		maps.DeleteFunc(s.byNamespace, func(_ string, old scaleUpEvents) bool { return now.Sub(old.at) > forgottenAfter })
-		since, err := s.read(ctx, pod.Namespace)
-		if err != nil {
-			// That it is not known is no reason to say nothing else of the pod.
-			ctrl.LoggerFrom(ctx).Info("Not knowing what the autoscaler says", "cause", err.Error())
-			since = found.since
-		}
-		found = scaleUpEvents{at: now, since: since}
-		s.byNamespace[pod.Namespace] = found
-	}
-	return found.since[pod.UID]
-}
-
-// read returns for which pods of the namespace room is being made. The latest that was said of a pod counts.
-func (s *scaleUps) read(ctx context.Context, namespace string) (map[types.UID]time.Time, error) {
-	since := map[types.UID]time.Time{}
-	for _, reason := range []string{eventTriggered, eventNominated, eventNotTriggered} {
-		if reason == eventNotTriggered && len(since) == 0 {
-			break
-		}
-		events := &corev1.EventList{}
-		err := s.live.List(ctx, events, client.InNamespace(namespace), client.Limit(mostEvents),
-			client.MatchingFields{"involvedObject.kind": "Pod", "reason": reason})
-		if err != nil {
-			return nil, fmt.Errorf("list events %s in namespace %s: %w", reason, namespace, err)
-		}
-		for i := range events.Items {
-			event := &events.Items[i]
-			pod, at := event.InvolvedObject.UID, timeOf(event)
-			switch {
-			case !at.After(since[pod]):
-			case reason == eventNotTriggered:
-				delete(since, pod)
-			case reason == eventTriggered, event.ReportingController == karpenter, event.Source.Component == karpenter:
-				since[pod] = at
-			}
-		}
-	}
-	return since, nil
-}
-
-// timeOf returns when the event happened last.
-func timeOf(event *corev1.Event) time.Time {
-	last := event.CreationTimestamp.Time
-	times := []time.Time{event.LastTimestamp.Time, event.EventTime.Time}
-	if event.Series != nil {
-		times = append(times, event.Series.LastObservedTime.Time)
-	}
-	for _, at := range times {
-		if at.After(last) {
-			last = at
-		}
-	}
-	return last
 }

@@ -1,8 +1,6 @@
 package tenant
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -10,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/testkit"
@@ -40,9 +36,7 @@ func (s *stage) says(by, reason string) {
 		LastTimestamp:       metav1.NewTime(s.Clock.Now()),
 		ReportingController: by,
 	}
-	if err := s.Home.Server.Create(s.Context(), event); err != nil {
-		s.Fatal(err)
-	}
+	s.pods.events.hear(s.Context(), event)
 }
 
 const autoscaler = "cluster-autoscaler"
@@ -84,11 +78,13 @@ func TestScaleUpThatBeginsLater(t *testing.T) {
 	s.run()
 	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon)
 	s.says(autoscaler, eventTriggered)
-	s.Clock.Step(scaleUpPace)
+	if len(*s.woken) != 1 {
+		s.Error("nobody looks at the pod")
+	}
 	s.run()
 	s.run()
 	s.expectScheduled(v1alpha1.ReasonScalingUp, scalingUp+": Insufficient cpu", testkit.Noon.Add(noRoomDelay))
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "update/status ShadowPod web")
 
 	// The node never came. Home has waited since the beginning.
 	s.Clock.Step(time.Minute)
@@ -109,55 +105,4 @@ func TestScaleUpIsToldByAClockThatIsLate(t *testing.T) {
 	s.Clock.SetTime(testkit.Noon.Add(-10 * time.Minute))
 	s.run()
 	s.expectScheduled(v1alpha1.ReasonScalingUp, scalingUp+": Insufficient cpu", testkit.Noon)
-}
-
-func TestEventsAreReadNowAndThenForAllPodsOfATwinTogether(t *testing.T) {
-	s := newStage(t, shadowPod())
-	lists, fails := 0, false
-	s.pods.scaleUps.live = interceptor.NewClient(s.Home.Server, interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if options := (&client.ListOptions{}).ApplyOptions(opts); options.Namespace != s.twin || options.FieldSelector.Empty() || options.Limit == 0 {
-				t.Errorf("lists with %+v", options)
-			}
-			lists++
-			if fails {
-				return errors.New("no")
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
-	s.run()
-	s.run()
-	if lists != 0 {
-		t.Errorf("%d lists for a pod that may get a node yet", lists)
-	}
-	s.becomes(s.unplaced(shortOfCPU))
-	s.Clock.Step(noRoomDelay)
-	for range 10 {
-		s.run()
-		s.pods.scaleUps.of(t.Context(), s.pod(), s.Clock.Now())
-	}
-	if lists != 2 {
-		t.Errorf("%d lists at once, want 2", lists)
-	}
-	fails = true
-	s.Clock.Step(scaleUpPace)
-	s.run()
-	if lists != 3 {
-		t.Errorf("%d lists", lists)
-	}
-	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon)
-}
-
-func TestLooksAtTwinsThatAreGoneAreForgotten(t *testing.T) {
-	w := newWorld(t)
-	s := &scaleUps{live: w.Home.Server, byNamespace: map[string]scaleUpEvents{}}
-	in := func(namespace string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, UID: "u"}}
-	}
-	s.of(t.Context(), in("old"), testkit.Noon)
-	s.of(t.Context(), in("new"), testkit.Noon.Add(forgottenAfter+time.Second))
-	if len(s.byNamespace) != 1 || s.byNamespace["new"].at.IsZero() {
-		t.Errorf("got %v", s.byNamespace)
-	}
 }

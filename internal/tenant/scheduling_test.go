@@ -73,14 +73,14 @@ func TestPodWithoutRoomIsToldOfWellBeforeItIsGivenUpAtHome(t *testing.T) {
 	}
 	s.Home.ExpectWrites("create Pod web")
 	s.Clock.Step(noRoomDelay)
-	if again := s.run(); again != scaleUpPace {
+	if again := s.run(); again != 0 { // its events tell
 		t.Errorf("looks again in %s", again)
 	}
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon)
 
 	// The scheduler tries again and again.
-	s.Clock.Step(scaleUpPace)
+	s.Clock.Step(5 * time.Second)
 	s.becomes(func(status *corev1.PodStatus) {
 		status.Conditions[0].Message = "0/4 nodes are available: 4 Insufficient cpu."
 	})
@@ -89,7 +89,7 @@ func TestPodWithoutRoomIsToldOfWellBeforeItIsGivenUpAtHome(t *testing.T) {
 
 	s.placed()
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
 }
 
@@ -100,7 +100,7 @@ func TestRoomThatIsFoundSoonIsNoNews(t *testing.T) {
 	s.run()
 	s.placed()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 }
 
 // The time of the condition is that from which home waits, so it must not be that of what stood against the pod before.
@@ -114,21 +114,4 @@ func TestWaitForRoomBeginsAnew(t *testing.T) {
 	s.becomes(s.unplaced(shortOfCPU))
 	s.run()
 	s.expectScheduled(v1alpha1.ReasonNoRoom, noRoom+": Insufficient cpu", testkit.Noon.Add(refusedFor/2))
-}
-
-func TestWaitsForTheAutoscalerGrow(t *testing.T) {
-	s := newStage(t, shadowPod())
-	s.run()
-	s.becomes(s.unplaced(shortOfCPU))
-	s.Clock.Step(noRoomDelay)
-	s.run()
-	for _, want := range []time.Duration{scaleUpPace, 15*time.Second + noRoomDelay/4, longestPace} {
-		if got := decide(&observation{shadow: s.shadow(), pod: s.pod(), now: s.Clock.Now()}).again; got != want {
-			t.Errorf("at %s it is looked again in %s, want %s", s.Clock.Now(), got, want)
-		}
-		s.Clock.Step(time.Minute)
-		if want > scaleUpPace {
-			s.Clock.Step(time.Hour)
-		}
-	}
 }

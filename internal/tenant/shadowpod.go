@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -27,19 +29,22 @@ type shadowPodReconciler struct {
 	ledger *ledger
 	queue  enqueuer
 
-	scaleUps scaleUps
-	notes    sync.Map // name of a ShadowPod → *note
+	events  *podEvents
+	budgets *eventBudgets
+	notes   sync.Map // name of a ShadowPod → *note
 }
 
 // enqueuer takes requests to look at a ShadowPod again.
 type enqueuer interface {
 	Add(request reconcile.Request)
+	AddAfter(request reconcile.Request, delay time.Duration)
 }
 
-func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader) *shadowPodReconciler {
+func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader, w watcher) *shadowPodReconciler {
 	r := &shadowPodReconciler{
-		config: cfg, client: c, live: live, scaleUps: scaleUps{live: live, byNamespace: map[string]scaleUpEvents{}},
+		config: cfg, client: c, live: live, budgets: newEventBudgets(eventWritesPerSecond, eventWritesAtOnce),
 	}
+	r.events = newPodEvents(c, w, func() enqueuer { return r.queue })
 	r.ledger = newLedger(r.enqueue)
 	return r
 }
@@ -50,13 +55,16 @@ func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.R
 	err := r.client.Get(ctx, request.NamespacedName, shadow)
 	if apierrors.IsNotFound(err) {
 		r.notes.Delete(request.NamespacedName)
+		r.events.forget(request.NamespacedName)
 		r.ledger.leave(request.NamespacedName)
+		return reconcile.Result{}, r.releaseOrphan(ctx, request.NamespacedName)
 	}
 	if err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, err
 	}
 	if !shadow.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, r.end(ctx, shadow)
+		again, err := r.end(ctx, shadow)
+		return reconcile.Result{RequeueAfter: again}, err
 	}
 	seen, err := r.observe(ctx, shadow)
 	if err != nil || seen == nil {
@@ -98,17 +106,21 @@ func (r *shadowPodReconciler) observe(ctx context.Context, shadow *v1alpha1.Shad
 		return r.lookAgain(ctx, seen)
 	}
 	if pod != nil {
-		r.recall(ctx, seen)
+		r.recall(seen)
 	}
 	return seen, nil
 }
 
 // recall adds what is known of the pod from elsewhere.
-func (r *shadowPodReconciler) recall(ctx context.Context, seen *observation) {
+func (r *shadowPodReconciler) recall(seen *observation) {
 	shadow, pod := seen.shadow, seen.pod
 	seen.upToDate = r.noteOf(shadow).carried == carried{pod.UID, shadow.Generation}
 	if unschedulable(pod) != nil && left(noRoomDelay, seen.now.Sub(pod.CreationTimestamp.Time)) == 0 {
-		seen.scalingUp = r.scaleUps.of(ctx, pod, seen.now)
+		seen.scalingUp = r.events.scalingUp(pod)
+	}
+	if seen.ours() {
+		r.events.follow(pod.Namespace)
+		seen.heard = r.events.of(pod, shadow.Status.Events)
 	}
 }
 
@@ -151,43 +163,99 @@ func (r *shadowPodReconciler) act(ctx context.Context, seen *observation, next *
 		return r.delete(ctx, seen.pod, nil)
 	case updatePod:
 		return r.update(ctx, seen, next)
+	case releasePod:
+		return r.release(ctx, seen.pod)
 	default:
 		return nil
 	}
 }
 
-// end deletes the pod with the grace that home asked for, and lets the ShadowPod go when the pod is gone.
-func (r *shadowPodReconciler) end(ctx context.Context, shadow *v1alpha1.ShadowPod) error {
+// end deletes the pod with the grace that home asked for, and lets the ShadowPod go when the pod is gone and home knows how
+// it ended, if it asked for that. It returns when to look again.
+func (r *shadowPodReconciler) end(ctx context.Context, shadow *v1alpha1.ShadowPod) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(shadow, v1alpha1.FinalizerShadowPod) {
-		return nil
+		return 0, nil
 	}
 	pod, err := getPod(ctx, r.client, shadow)
 	if err == nil && pod == nil {
 		pod, err = getPod(ctx, r.live, shadow)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if pod != nil && madeFor(shadow, pod) {
-		if graceLeft(pod, shadow.Spec.DeletionGracePeriodSeconds) {
-			return r.delete(ctx, pod, shadow.Spec.DeletionGracePeriodSeconds)
-		}
-		return r.tellEnd(ctx, shadow, pod)
+		return 0, r.endPod(ctx, shadow, pod)
+	}
+	if wait, err := r.untilHeard(ctx, shadow); err != nil || wait > 0 {
+		r.ledger.leave(client.ObjectKeyFromObject(shadow)) // it needs no pod any more
+		return wait, err
 	}
 	fault.Point(fault.BeforeRelease)
-	return ignoreStale(release(ctx, r.client, shadow, v1alpha1.FinalizerShadowPod))
+	return 0, ignoreStale(release(ctx, r.client, shadow, v1alpha1.FinalizerShadowPod))
 }
 
-// tellEnd records how the pod ended, if somebody at home waits for that.
-func (r *shadowPodReconciler) tellEnd(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod) error {
-	if shadow.Annotations[v1alpha1.AnnotationReportEnd] == "" || !ended(string(pod.Status.Phase)) {
-		return nil
+func (r *shadowPodReconciler) endPod(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod) error {
+	if graceLeft(pod, shadow.Spec.DeletionGracePeriodSeconds) {
+		return r.delete(ctx, pod, shadow.Spec.DeletionGracePeriodSeconds)
+	}
+	told, err := r.tellEnd(ctx, shadow, pod)
+	if err != nil || !told {
+		return err
+	}
+	return r.release(ctx, pod)
+}
+
+// untilHeard is how long a record of an end still waits for home to take off what it asked with: were it gone before home has
+// read it, home could only guess. In a namespace that is going, home's right to do that goes first.
+func (r *shadowPodReconciler) untilHeard(ctx context.Context, shadow *v1alpha1.ShadowPod) (time.Duration, error) {
+	if shadow.Annotations[v1alpha1.AnnotationReportEnd] == "" || !ended(shadow.Status.Phase) {
+		return 0, nil
+	}
+	ns := &corev1.Namespace{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: shadow.Namespace}, ns)
+	if err != nil || !ns.DeletionTimestamp.IsZero() {
+		return 0, client.IgnoreNotFound(err)
+	}
+	return left(endKept, r.config.Clock.Now().Sub(interruptedAt(&shadow.Status))), nil
+}
+
+// tellEnd records how the pod ended, if somebody at home waits for that. It says whether nothing is left to be told.
+func (r *shadowPodReconciler) tellEnd(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod) (bool, error) {
+	if shadow.Annotations[v1alpha1.AnnotationReportEnd] == "" || ended(shadow.Status.Phase) {
+		return true, nil
+	}
+	if !ended(string(pod.Status.Phase)) {
+		return settled(pod), nil
 	}
 	seen := &observation{shadow: shadow, pod: pod, now: r.config.Clock.Now()}
 	next := decision{status: *shadow.Status.DeepCopy()}
 	next.tell(seen, offload.Export(pod))
 	_, err := r.record(ctx, seen, &next)
-	return err
+	if apierrors.IsForbidden(err) {
+		return true, nil // in a namespace that is going, our right to do this may have gone first
+	}
+	return false, err // what was recorded brings us back
+}
+
+// release lets go of a pod whose end is on record, or that nobody waits for.
+func (r *shadowPodReconciler) release(ctx context.Context, pod *corev1.Pod) error {
+	if !held(pod) {
+		return nil
+	}
+	return ignoreStale(release(ctx, r.client, pod, v1alpha1.FinalizerRemotePod))
+}
+
+// releaseOrphan lets go of a pod whose record went without it: Kubernetes deletes what that owned.
+func (r *shadowPodReconciler) releaseOrphan(ctx context.Context, key types.NamespacedName) error {
+	pod, err := getPod(ctx, r.client, &v1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	if err != nil || pod == nil || !held(pod) {
+		return err
+	}
+	// The cache of records may be behind that of pods.
+	if err := r.live.Get(ctx, key, &v1alpha1.ShadowPod{}); !apierrors.IsNotFound(err) {
+		return err
+	}
+	return r.release(ctx, pod)
 }
 
 // delete deletes the pod, with its own grace unless another is named.

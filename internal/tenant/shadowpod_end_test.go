@@ -116,7 +116,7 @@ func TestNothingIsMadeInANamespaceThatEnds(t *testing.T) {
 	s.Home.Put(ns)
 	s.Home.Remove(ns)
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonNamespaceTerminating)
 }
 
@@ -140,7 +140,7 @@ func TestChangedImageIsCarriedOver(t *testing.T) {
 	s.Home.Put(shadow)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "patch Pod web", "update/status ShadowPod web")
 	if pod := s.pod(); pod.UID != uid || pod.Spec.Containers[0].Image != "i:2" || pod.Labels["track"] != "new" {
 		t.Errorf("got pod %v", pod)
 	}
@@ -186,4 +186,231 @@ func TestBackOff(t *testing.T) {
 			t.Errorf("%d, %s: got %s, %t, want %s, %t", c.recreations, c.lived, got, ok, c.want, c.ok)
 		}
 	}
+}
+
+// once is a ShadowPod whose pod runs to its end.
+func once() *v1alpha1.ShadowPod {
+	shadow := shadowPod()
+	shadow.Spec.Pod.Raw = []byte(`{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i:1"}]}}`)
+	return shadow
+}
+
+func succeeded(status *corev1.PodStatus) { status.Phase = corev1.PodSucceeded }
+
+// collected is a pod that succeeded and was deleted while nobody looked.
+func (s *stage) collected() {
+	s.Helper()
+	s.becomes(succeeded)
+	s.somebodyDeletes()
+	s.kubeletLetsGo()
+}
+
+func TestEndThatNobodySawIsRecordedBeforeThePodGoes(t *testing.T) {
+	s := newStage(t, once())
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
+	s.collected()
+	s.run()
+	s.Home.ExpectWrites("update/status ShadowPod web")
+	if s.pod() == nil || s.shadow().Status.Phase != "Succeeded" {
+		t.Fatalf("got pod %v, phase %s", s.pod(), s.shadow().Status.Phase)
+	}
+	s.run()
+	s.run()
+	s.Home.ExpectWrites("patch Pod web")
+	if s.pod() != nil {
+		t.Error("the pod is held though its end is on record")
+	}
+}
+
+func TestPodIsLetGoBeforeHomeDeletesIt(t *testing.T) {
+	s := newStage(t, once())
+	s.run()
+	s.becomes(succeeded)
+	s.run()
+	s.run()
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "patch Pod web")
+	s.homeDeletes(nil)
+	s.run()
+	s.kubeletLetsGo()
+	s.run()
+	s.Home.ExpectWrites("delete Pod web", "patch ShadowPod web")
+}
+
+func TestPodThatHomeDeletesIsHeldWhereSomebodyWaitsForItsEnd(t *testing.T) {
+	for annotation, want := range map[string][]string{
+		"":     {"patch Pod web"}, // as soon as it is being deleted
+		"true": {"update/status ShadowPod web", "patch Pod web"},
+	} {
+		s := newStage(t, once())
+		s.run()
+		s.becomes(s.running)
+		s.run()
+		s.homeDeletes(ptr.To[int64](30))
+		asking := s.shadow()
+		asking.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: annotation}
+		s.Home.Put(asking)
+		s.run()
+		s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "delete Pod web")
+		testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) {
+			pod.DeletionGracePeriodSeconds = ptr.To[int64](30)
+			pod.Status.Phase = corev1.PodSucceeded
+		})
+		s.run()
+		s.run()
+		s.Home.ExpectWrites(want...)
+		s.kubeletLetsGo()
+		s.homeHasHeard()
+		s.run()
+		s.Home.ExpectWrites("patch ShadowPod web")
+	}
+}
+
+// homeHasHeard takes off what home asked with.
+func (s *stage) homeHasHeard() {
+	s.Helper()
+	shadow := s.shadow()
+	shadow.Annotations = nil
+	s.Home.Put(shadow)
+}
+
+// toldEnd is a stage whose pod home has deleted, and that has ended, with that on record. The pod may be gone, or not.
+func toldEnd(t *testing.T, asked bool) *stage {
+	t.Helper()
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.homeDeletes(ptr.To[int64](30))
+	if asked {
+		asking := s.shadow()
+		asking.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: "true"}
+		s.Home.Put(asking)
+	}
+	s.run()
+	s.Clock.Step(time.Minute)
+	testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) {
+		pod.DeletionGracePeriodSeconds = ptr.To[int64](30)
+		pod.Status.Phase, pod.Status.Conditions[1].Status = corev1.PodFailed, corev1.ConditionFalse
+	})
+	s.run()
+	return s
+}
+
+// gone says whether the ShadowPod is.
+func (s *stage) gone() bool {
+	s.Helper()
+	return !s.Home.Find(&v1alpha1.ShadowPod{}, s.twin, "web")
+}
+
+func TestRecordedEndIsKeptUntilHomeHasHeardIt(t *testing.T) {
+	s := toldEnd(t, true)
+	s.kubeletLetsGo()
+	again := s.run()
+	if s.pod() != nil || s.gone() || s.shadow().Status.Phase != string(corev1.PodFailed) {
+		t.Fatal("the pod is kept, or its end is not")
+	}
+	if again <= 0 || again > endKept {
+		t.Errorf("it is looked at again in %s", again)
+	}
+	s.homeHasHeard()
+	s.run()
+	if !s.gone() {
+		t.Error("home has heard the end, and it is kept")
+	}
+}
+
+// An older home never says that it has heard, and one that is cut off or gone cannot.
+func TestRecordedEndIsKeptForAWhileAtMost(t *testing.T) {
+	s := toldEnd(t, true)
+	s.kubeletLetsGo()
+	s.Clock.Step(endKept - time.Second)
+	s.pods = newShadowPodReconciler(s.config(), s.Home.Client, s.Home.Server, s.Home.Server) // a restart
+	if s.run(); s.gone() {
+		t.Fatal("it is gone already")
+	}
+	s.Clock.Step(time.Second)
+	if s.run(); !s.gone() {
+		t.Error("it is kept for ever")
+	}
+}
+
+func TestTimeToHearBeginsWhenTheEndIsRecorded(t *testing.T) {
+	s := newStage(t, shadowPod())
+	s.run()
+	s.becomes(func(status *corev1.PodStatus) {
+		s.running(status)
+		status.Conditions[1].Status = corev1.ConditionFalse // it was never ready
+	})
+	s.run()
+	s.Clock.Step(time.Hour)
+	s.becomes(func(status *corev1.PodStatus) { status.Phase, status.Conditions = corev1.PodFailed, nil })
+	s.run()
+	asking := s.shadow()
+	asking.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: "true"}
+	s.Home.Put(asking)
+	s.homeDeletes(nil)
+	s.run()
+	s.kubeletLetsGo()
+	if s.run(); s.gone() {
+		t.Error("it is gone as soon as it is recorded")
+	}
+}
+
+func TestEndIsNotKeptWhereNobodyHears(t *testing.T) {
+	t.Run("not asked for", func(t *testing.T) {
+		s := toldEnd(t, false)
+		s.kubeletLetsGo()
+		if s.run(); !s.gone() {
+			t.Error("it is kept")
+		}
+	})
+	t.Run("in a namespace that ends", func(t *testing.T) {
+		s := toldEnd(t, true)
+		ns := &corev1.Namespace{}
+		s.Home.Find(ns, "", s.twin)
+		ns.Finalizers = []string{"test/held"}
+		s.Home.Put(ns)
+		s.Home.Remove(ns)
+		s.kubeletLetsGo()
+		if s.run(); !s.gone() {
+			t.Error("it is kept")
+		}
+	})
+}
+
+// In a namespace that is going, the manager's right to write the status may go before the pod does.
+func TestPodOfANamespaceThatEndsIsLetGo(t *testing.T) {
+	s := newStage(t, once())
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	s.homeDeletes(nil)
+	asking := s.shadow()
+	asking.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: "true"}
+	s.Home.Put(asking)
+	s.run()
+	s.becomes(succeeded)
+	s.kubeletLetsGo()
+	s.Home.Refuse("update/status ShadowPod", forbidden403())
+	s.run()
+	if s.pod() != nil {
+		t.Error("the pod is held for ever")
+	}
+}
+
+func TestPodWithoutARecordIsLetGo(t *testing.T) {
+	s := newStage(t, once())
+	s.run()
+	testkit.Change(s.Home, s.twin, "web", func(shadow *v1alpha1.ShadowPod) { shadow.Finalizers = nil })
+	s.hidden["ShadowPod"] = true // by the cache alone
+	s.Home.Writes()
+	s.run()
+	s.Home.ExpectWrites()
+	s.hidden["ShadowPod"] = false
+	s.Home.Remove(s.shadow())
+	s.run()
+	s.Home.ExpectWrites("patch Pod web")
 }

@@ -27,13 +27,13 @@ func TestRefusedPod(t *testing.T) {
 		if again := s.run(); again != refusedAtMost {
 			t.Errorf("looks again in %s, want %s", again, refusedAtMost)
 		}
-		s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "create Pod web")
+		s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "create Pod web")
 		s.Clock.Step(refusedFor / 2)
 		s.run()
 		testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonPodRefused)
 		allow()
 		s.run()
-		s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+		s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	})
 	t.Run("by a right that is not known yet is made", func(t *testing.T) {
 		s := newStage(t, shadowPod())
@@ -59,7 +59,7 @@ func TestRefusedPod(t *testing.T) {
 			s.run()
 			s.run()
 			testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reason)
-			s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+			s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 		})
 	}
 	t.Run("for another trouble is tried again", func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestRefusedPod(t *testing.T) {
 		if c := meta.FindStatusCondition(s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable); !strings.HasPrefix(c.Message, "spec.hostNetwork: not allowed") {
 			t.Errorf("got message %q", c.Message)
 		}
-		s.Home.ExpectWrites("patch/status ShadowPod web")
+		s.Home.ExpectWrites("update/status ShadowPod web")
 	})
 }
 

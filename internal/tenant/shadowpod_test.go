@@ -33,7 +33,7 @@ func TestPodIsMadeOnceAndToldOfWhenReady(t *testing.T) {
 	s.becomes(s.running)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	shadow := s.shadow()
 	testkit.ExpectCondition(s, shadow.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
 	testkit.ExpectCondition(s, shadow.Status.Conditions, v1alpha1.ConditionScheduled, metav1.ConditionTrue, "Scheduled")
@@ -56,7 +56,7 @@ func TestTroubleIsToldAtOnce(t *testing.T) {
 	s.becomes(waitingFor("ImagePullBackOff"))
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 }
 
 func TestWaitingIsToldAfterAWhile(t *testing.T) {
@@ -64,7 +64,7 @@ func TestWaitingIsToldAfterAWhile(t *testing.T) {
 	s.run()
 	s.Clock.Step(schedulingDelay)
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 }
 
 func TestStartIsToldWhenItTakesLong(t *testing.T) {
@@ -89,10 +89,10 @@ func TestStartIsToldWhenItTakesLong(t *testing.T) {
 	s.Clock.Step(startingDelay)
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 	s.becomes(func(status *corev1.PodStatus) { status.Conditions[1].Status = corev1.ConditionTrue })
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 }
 
 func TestMissingFinalizerIsAddedBeforeThePodIsMade(t *testing.T) {
@@ -115,7 +115,7 @@ func TestPodDeletedBySomebodyIsRemade(t *testing.T) {
 	s.somebodyDeletes()
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "update/status ShadowPod web")
 	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, offload.ReasonRemaking)
 	if phase := s.shadow().Status.Phase; phase != "Running" {
 		t.Errorf("home sees phase %s", phase)
@@ -125,9 +125,9 @@ func TestPodDeletedBySomebodyIsRemade(t *testing.T) {
 	s.run()
 	s.becomes(s.running)
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	status := s.shadow().Status
-	if second := s.pod().UID; second == first || status.PodUID != second || status.Recreations != 1 || status.Restarts["c"] != 2 {
+	if second := s.pod().UID; second == first || status.PodUID != second || status.Recreations != 1 || status.Restarts["c"] != 3 {
 		t.Errorf("got pod %s after %s, status %+v", second, first, status)
 	}
 	testkit.ExpectCondition(s, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
@@ -144,20 +144,23 @@ func TestEndedByItself(t *testing.T) {
 		finished time.Time
 		want     bool
 	}{
-		"an ended pod":                        {nil, nil, "Always", 0, testkit.Noon, true},
-		"ended by the deletion":               {&until, ptr.To[int64](30), "Never", 0, testkit.Noon.Add(time.Second), false},
-		"ended in the second of the deletion": {&until, ptr.To[int64](30), "Never", 0, testkit.Noon, false},
-		"ended before the deletion":           {&until, ptr.To[int64](30), "Never", 1, testkit.Noon.Add(-time.Second), true},
-		"ended well before the deletion":      {&until, ptr.To[int64](30), "OnFailure", 0, testkit.Noon.Add(-time.Second), true},
-		"about to restart at the deletion":    {&until, ptr.To[int64](30), "OnFailure", 1, testkit.Noon.Add(-time.Second), false},
-		"crashed before the deletion":         {&until, ptr.To[int64](30), "Always", 1, testkit.Noon.Add(-time.Second), false},
-		"seen only when the kubelet lets go":  {&began, ptr.To[int64](0), "Never", 0, testkit.Noon.Add(-time.Second), false},
+		"an ended pod":                         {nil, nil, "Always", 0, testkit.Noon, true},
+		"done within its grace":                {&until, ptr.To[int64](30), "Never", 0, testkit.Noon.Add(time.Second), true},
+		"done and collected unseen":            {&began, ptr.To[int64](0), "OnFailure", 0, testkit.Noon.Add(-time.Second), true},
+		"stopped by the deletion":              {&until, ptr.To[int64](30), "Always", 0, testkit.Noon.Add(time.Second), false},
+		"failed by the deletion":               {&until, ptr.To[int64](30), "Never", 143, testkit.Noon.Add(time.Second), false},
+		"failed in the second of the deletion": {&until, ptr.To[int64](30), "Never", 1, testkit.Noon, false},
+		"ended before the deletion":            {&until, ptr.To[int64](30), "Never", 1, testkit.Noon.Add(-time.Second), true},
+		"ended well before the deletion":       {&until, ptr.To[int64](30), "OnFailure", 0, testkit.Noon.Add(-time.Second), true},
+		"about to restart at the deletion":     {&until, ptr.To[int64](30), "OnFailure", 1, testkit.Noon.Add(-time.Second), false},
+		"crashed before the deletion":          {&until, ptr.To[int64](30), "Always", 1, testkit.Noon.Add(-time.Second), false},
+		"seen only when the kubelet lets go":   {&began, ptr.To[int64](0), "Never", 1, testkit.Noon.Add(-time.Second), false},
 	} {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: c.deletion, DeletionGracePeriodSeconds: c.grace},
 			Spec:       corev1.PodSpec{RestartPolicy: c.policy},
 			Status: corev1.PodStatus{
-				Phase: corev1.PodSucceeded,
+				Phase: map[bool]corev1.PodPhase{true: corev1.PodSucceeded, false: corev1.PodFailed}[c.exitCode == 0],
 				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 					Terminated: &corev1.ContainerStateTerminated{ExitCode: c.exitCode, FinishedAt: metav1.NewTime(c.finished)},
 				}}},
@@ -203,7 +206,7 @@ func TestCompletedPodIsNeverRunAgain(t *testing.T) {
 	s.somebodyDeletes()
 	s.kubeletLetsGo()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	if s.pod() != nil || s.shadow().Status.Phase != "Succeeded" {
 		t.Errorf("got pod %v, phase %s", s.pod(), s.shadow().Status.Phase)
 	}
@@ -229,7 +232,7 @@ func TestPodThatItsNodeFailedIsRemade(t *testing.T) {
 	s.kubeletLetsGo()
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "patch/status ShadowPod web", "delete Pod web", "patch/status ShadowPod web", "create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web", "delete Pod web", "update/status ShadowPod web", "create Pod web", "update/status ShadowPod web")
 
 	// The second one fails as well, soon: now it waits.
 	s.becomes(func(status *corev1.PodStatus) { status.Phase, status.Reason = corev1.PodFailed, "OutOfcpu" })
@@ -252,13 +255,13 @@ func TestPodRemadeTooOftenIsGivenUp(t *testing.T) {
 	shadow := shadowPod()
 	shadow.Status.PodUID = "uid-0"
 	shadow.Status.Phase = "Pending"
-	shadow.Status.Recreations = mostRecreations
+	shadow.Status.RecreationsInARow = mostRecreations
 	shadow.Status.Pod = &runtime.RawExtension{Raw: []byte(`{"phase":"Pending"}`)}
 	s := newStage(t, shadow)
 	s.run()
 	testkit.ExpectCondition(s, s.shadow().Status.Conditions, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, reasonRemadeTooOften)
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 }
 
 func TestStaleCacheMakesNoSecondPod(t *testing.T) {
@@ -273,7 +276,7 @@ func TestStaleCacheMakesNoSecondPod(t *testing.T) {
 	s.hidden["Pod"] = true
 	s.run()
 	s.run()
-	s.Home.ExpectWrites("create Pod web", "create Pod web", "patch/status ShadowPod web")
+	s.Home.ExpectWrites("create Pod web", "create Pod web", "update/status ShadowPod web")
 	if s.pod().UID != uid {
 		t.Error("another pod took its place")
 	}

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -29,6 +31,9 @@ type stage struct {
 type woken []string
 
 func (q *woken) Add(request reconcile.Request) { *q = append(*q, request.Name) }
+
+// AddAfter does not wait: the clock of tests is stepped by hand.
+func (q *woken) AddAfter(request reconcile.Request, _ time.Duration) { q.Add(request) }
 
 func shadowPod() *v1alpha1.ShadowPod {
 	return &v1alpha1.ShadowPod{
@@ -52,7 +57,7 @@ func newStage(t *testing.T, shadow *v1alpha1.ShadowPod, objects ...client.Object
 func newStageOf(t *testing.T, of *v1alpha1.Peer, objects ...client.Object) *stage {
 	t.Helper()
 	w := newWorld(t, append(objects, of, lubeck.namespace(of.Spec.PodSecurity))...)
-	s := &stage{world: w, pods: newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server), woken: &woken{}, twin: lubeck.name()}
+	s := &stage{world: w, pods: newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server, w.Home.Server), woken: &woken{}, twin: lubeck.name()}
 	s.pods.queue = s.woken
 	return s
 }
@@ -105,7 +110,10 @@ func (s *stage) somebodyDeletes() {
 // kubeletLetsGo ends a pod that is being deleted.
 func (s *stage) kubeletLetsGo() {
 	s.Helper()
-	testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) { pod.Finalizers = nil })
+	testkit.Change(s.Home, s.twin, "web", func(pod *corev1.Pod) {
+		pod.DeletionGracePeriodSeconds = ptr.To[int64](0)
+		pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return f == kubeletHolds })
+	})
 }
 
 // homeDeletes deletes the ShadowPod as the consumer does.

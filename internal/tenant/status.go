@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,6 +17,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/unread"
 )
 
 const (
@@ -31,6 +33,9 @@ const (
 	quotaRetryAtMost = 30 * time.Second
 	// policyRetryAtMost is for how long the pod waits for the next question that the policies did not answer.
 	policyRetryAtMost = 30 * time.Second
+	// endKept is for how long the record of an end waits for home to have read it. Home may be cut off, or gone, or of a
+	// version that does not say when it has.
+	endKept = 30 * time.Second
 
 	// writePeriod is how often the status of one ShadowPod is written over time, and writeBurst what may come at once: a
 	// pod on its way up changes a few times in a row.
@@ -47,15 +52,17 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 		return next.again, nil
 	}
 	note := r.noteOf(shadow)
-	if wait := note.untilWrite(seen.now); wait > 0 && !next.lasting(seen) {
+	if wait, written := r.untilRecord(seen, next, note); !written || wait > 0 {
 		return sooner(next.again, wait), nil
 	}
 	note.wrote(seen.now)
+	if !equality.Semantic.DeepEqual(shadow.Status.Events, next.status.Events) {
+		note.events = seen.now
+		note.endTurn(seen.now)
+	}
 	fault.Point(fault.BeforeRecord)
-	before, after := statusOf(shadow, shadow.Status), statusOf(shadow, next.status)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	began := r.config.Clock.Now()
-	err := r.client.Status().Patch(ctx, after, patch)
+	err := r.client.Status().Update(unread.Answer(ctx), statusOf(shadow, next.status))
 	if err == nil {
 		r.traceStatus(ctx, seen, &next.status, began)
 	}
@@ -66,11 +73,31 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 	return next.again, nil
 }
 
+// untilRecord returns how long the status has to wait to be written, and whether it is written at all for what is new.
+func (r *shadowPodReconciler) untilRecord(seen *observation, next *decision, note *note) (time.Duration, bool) {
+	events := onlyEvents(&seen.shadow.Status, &next.status)
+	if events {
+		wait, written := note.untilEvents(seen.shadow.Status.Events, next.status.Events, seen.now)
+		if !written || wait > 0 {
+			return wait, written
+		}
+	}
+	if wait := note.untilWrite(seen.now); wait > 0 && !next.lasting(seen) {
+		return wait, true
+	}
+	if events {
+		return note.untilTurn(r.budgets, seen.peer, seen.now), true
+	}
+	return 0, true
+}
+
 // note is what the process remembers of a ShadowPod to spare itself work. Nothing is decided by it that would be decided
 // otherwise without it. Only the reconciliation of the ShadowPod uses it.
 type note struct {
 	carried carried
-	paid    time.Time // until when the writes of the status count
+	paid    time.Time         // until when the writes of the status count
+	events  time.Time         // when events were written last
+	turn    *rate.Reservation // to write events alone, which have waited long enough; nil if none do
 }
 
 // carried is the generation of a ShadowPod that the pod was made from or changed to.
@@ -105,7 +132,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// statusOf returns the ShadowPod with that status and without its pod, which need not be compared to write a status.
+// statusOf returns what writes the status of that very ShadowPod as it was read: the API server looks at nothing else of it.
 func statusOf(shadow *v1alpha1.ShadowPod, status v1alpha1.ShadowPodStatus) *v1alpha1.ShadowPod {
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -113,6 +140,13 @@ func statusOf(shadow *v1alpha1.ShadowPod, status v1alpha1.ShadowPodStatus) *v1al
 		},
 		Status: status,
 	}
+}
+
+// onlyEvents says whether nothing but events is new.
+func onlyEvents(recorded, next *v1alpha1.ShadowPodStatus) bool {
+	before, after := *recorded, *next
+	before.Events, after.Events = nil, nil
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // lasting says whether the decision is about more than how the pod is just now. There are few of those.
@@ -134,7 +168,17 @@ func (d *decision) tell(s *observation, status corev1.PodStatus) {
 	d.put(&status)
 	d.status.ObservedGeneration = s.shadow.Generation
 	d.place(s, &status)
+	if ended(d.status.Phase) && !ended(s.shadow.Status.Phase) {
+		d.dateEnd(s)
+	}
 	d.mirror(s, &status, corev1.PodReady, v1alpha1.ConditionReady)
+}
+
+// dateEnd has the condition Ready say when the end was put on record. A pod that was not ready before has an older one, and
+// some have none.
+func (d *decision) dateEnd(s *observation) {
+	meta.RemoveStatusCondition(&d.status.Conditions, v1alpha1.ConditionReady)
+	d.condition(s, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: d.status.Phase})
 }
 
 // place tells whether the scheduler has found a node, and if not, why, and since when that has been so.
@@ -174,6 +218,10 @@ func (d *decision) adopt(s *observation) {
 		return
 	}
 	if d.status.PodUID != "" {
+		if lived(&d.status, interruptedAt(&d.status)) >= longLife {
+			d.status.RecreationsInARow = 0
+		}
+		d.status.RecreationsInARow++
 		d.status.Recreations++
 		if known := offload.RecordedPod(&d.status); known != nil {
 			d.status.Restarts = offload.AddRestarts(d.status.Restarts, known)
@@ -209,9 +257,7 @@ func (d *decision) put(status *corev1.PodStatus) {
 
 // everStarted says whether a container of the pod has run: one that a kubelet refused has not.
 func everStarted(status *corev1.PodStatus) bool {
-	return slices.ContainsFunc(offload.ContainerStatuses(status), func(c *corev1.ContainerStatus) bool {
-		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
-	})
+	return slices.ContainsFunc(offload.ContainerStatuses(status), offload.Started)
 }
 
 // mirror shows a condition of the pod as one of the record.
@@ -290,7 +336,7 @@ func (d *decision) unrecoverable() bool {
 	return meta.IsStatusConditionTrue(d.status.Conditions, v1alpha1.ConditionUnrecoverable)
 }
 
-// interruptedAt returns when the record says that the pod went.
+// interruptedAt returns when the record says that the pod went, or ended.
 func interruptedAt(status *v1alpha1.ShadowPodStatus) time.Time {
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); c != nil {
 		return c.LastTransitionTime.Time

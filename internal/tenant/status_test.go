@@ -35,7 +35,7 @@ func TestFlappingPodIsWrittenOncePerSecond(t *testing.T) {
 
 	s.becomes(flip)
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web") // at once
+	s.Home.ExpectWrites("update/status ShadowPod web") // at once
 	const seconds = 30
 	for range seconds * 20 {
 		s.Clock.Step(50 * time.Millisecond)
@@ -72,7 +72,7 @@ func TestEndOfAFlappingPodIsWrittenAtOnce(t *testing.T) {
 	s.Home.ExpectWrites()
 	s.becomes(func(status *corev1.PodStatus) { status.Phase = corev1.PodSucceeded })
 	s.run()
-	s.Home.ExpectWrites("patch/status ShadowPod web")
+	s.Home.ExpectWrites("update/status ShadowPod web")
 }
 
 func TestNothingIsRememberedOfARecordThatIsGone(t *testing.T) {

@@ -45,7 +45,13 @@ func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 	if err := newMappingReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader()).setup(mgr); err != nil {
 		return err
 	}
-	return newShadowPodReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader()).setup(mgr)
+	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("make client of events: %w", err)
+	}
+	return newShadowPodReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader(), watching).setup(mgr)
 }
 
 const (

@@ -161,7 +161,7 @@ func TestPodsRunInAChosenTwin(t *testing.T) {
 	shadow := shadowPod()
 	shadow.Namespace = "web"
 	w := newWorld(t, choosing("web"), web.namespace(""), shadow)
-	k := newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server)
+	k := newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server, w.Home.Server)
 	w.Reconcile(k, "web", "web")
 	pod := &corev1.Pod{}
 	if !w.Home.Find(pod, "web", "web") || pod.Labels[v1alpha1.LabelPeer] != "lubeck" {

@@ -38,6 +38,9 @@ func (r *mappingReconciler) setup(mgr ctrl.Manager) error {
 
 func (r *shadowPodReconciler) setup(mgr ctrl.Manager) error {
 	r.config.Decider.OnChange(policy.ShadowPod, r.policiesChanged)
+	if err := mgr.Add(r.events); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("shadow-pod").
 		For(&v1alpha1.ShadowPod{}).

@@ -14,7 +14,7 @@ import (
 
 func TestWhomAnEventConcerns(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"), lubeck.namespace(""), shadowPod())
-	m, k := mapperIn(w), newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server)
+	m, k := mapperIn(w), newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server, w.Home.Server)
 	mapping := requestFor("hanse-peer-lubeck", "shop")
 	for name, c := range map[string]struct{ got, want []reconcile.Request }{
 		"a twin: its mapping":              {m.mappingsOfNamespace(t.Context(), lubeck.namespace("")), mapping},

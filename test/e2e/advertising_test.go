@@ -2,13 +2,15 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,20 +29,7 @@ func TestFullAndPartial(t *testing.T) {
 		ack := ad.Status.Acknowledgement
 		return ack != nil && ack.Sequence >= ad.Spec.FullSequence
 	}
-	first := hamburg.awaitMessage(t, "there is an answer to a full message", answered)
-	partial := hamburg.awaitMessage(t, "a partial message follows", func(ad *v1alpha1.Advertisement) bool {
-		return ad.Spec.Sequence > max(first.Spec.Sequence, ad.Spec.FullSequence)
-	})
-	if partial.Spec.Timestamp.Before(&first.Spec.Timestamp) {
-		t.Errorf("the hello of %v is older than the message before, of %v", partial.Spec.Timestamp, first.Spec.Timestamp)
-	}
-	eventually(t, "lubeck has taken the partial message in", func(ctx context.Context) error {
-		held, err := lubeck.copyFrom(ctx, hamburg)
-		if err == nil && held.Spec.Sequence < partial.Spec.Sequence {
-			err = fmt.Errorf("it holds sequence %d", held.Spec.Sequence)
-		}
-		return err
-	})
+	partial := expectPartial(t, answered)
 	if now := hamburg.awaitMessage(t, "hamburg reads its own offer", answered); now.Spec.FullSequence == partial.Spec.FullSequence &&
 		now.Status.Acknowledgement.Sequence > partial.Status.Acknowledgement.Sequence {
 		t.Errorf("lubeck has answered a partial message: %+v", now.Status.Acknowledgement)
@@ -51,6 +40,44 @@ func TestFullAndPartial(t *testing.T) {
 	expectNewPrices(t, answered)
 }
 
+// expectPartial waits for a partial message, and compares it with the full one before it and with what lubeck takes in.
+func expectPartial(t *testing.T, answered func(*v1alpha1.Advertisement) bool) *v1alpha1.Advertisement {
+	t.Helper()
+	var full *v1alpha1.Advertisement
+	partial := hamburg.awaitMessage(t, "a partial message follows a full one that was answered", func(ad *v1alpha1.Advertisement) bool {
+		if ad.Spec.Sequence == ad.Spec.FullSequence && answered(ad) {
+			full = ad
+		}
+		return full != nil && ad.Spec.FullSequence == full.Spec.Sequence && ad.Spec.Sequence > full.Spec.Sequence
+	})
+	if !full.Spec.Timestamp.Before(&partial.Spec.Timestamp) || !full.Spec.TimeToLive.Before(&partial.Spec.TimeToLive) {
+		t.Errorf("the partial message is of %v until %v, the full one of %v until %v",
+			partial.Spec.Timestamp, partial.Spec.TimeToLive, full.Spec.Timestamp, full.Spec.TimeToLive)
+	}
+	if diff := cmp.Diff(full.Spec, partial.Spec, cmpopts.IgnoreFields(v1alpha1.AdvertisementSpec{},
+		"Sequence", "Timestamp", "TimeToLive", "Availability", "LargestPod")); diff != "" {
+		t.Errorf("terms differ between the full message and the partial one: %s", diff)
+	}
+	eventually(t, "lubeck holds word for word what hamburg says", func(ctx context.Context) error { return lubeck.holdsOffer(ctx, partial.Spec.Sequence) })
+	return partial
+}
+
+// holdsOffer checks that what the cluster has taken in is what hamburg says to it now, and is no older than that message.
+func (c *cluster) holdsOffer(ctx context.Context, sequence int64) error {
+	said, err := hamburg.offerFor(ctx, c)
+	if err != nil {
+		return err
+	}
+	held, err := c.copyFrom(ctx, hamburg)
+	if err != nil {
+		return err
+	}
+	if diff := cmp.Diff(said.Spec, held.Spec); diff != "" || held.Spec.Sequence < sequence {
+		return fmt.Errorf("it holds sequence %d: %s", held.Spec.Sequence, diff)
+	}
+	return nil
+}
+
 func expectNewPrices(t *testing.T, answered func(*v1alpha1.Advertisement) bool) {
 	t.Helper()
 	hamburg.prices(t, "0.02")
@@ -58,9 +85,9 @@ func expectNewPrices(t *testing.T, answered func(*v1alpha1.Advertisement) bool) 
 	hamburg.awaitMessage(t, "new prices are told in a full message at once", func(ad *v1alpha1.Advertisement) bool {
 		return ad.Spec.Prices != nil && price.Cmp(ad.Spec.Prices.PerHour[corev1.ResourceCPU]) == 0 && answered(ad)
 	})
-	out, err := lubeck.Hanse(t.Context(), "table")
-	if err != nil || !strings.Contains(out, "hamburg") || !strings.Contains(out, "EUR") {
-		t.Errorf("kubectl hanse table: %v\n%s", err, out)
+	// Whoever answered has stored what it answered.
+	if table, err := lubeck.table(t.Context()); err != nil || table["hamburg"]["PRICE"] != "0.02 EUR" || table["hamburg"]["PRICES"] != "EUR 0.02/cpu" {
+		t.Errorf("the table does not show the new price: %v (%v)", table["hamburg"], err)
 	}
 }
 
@@ -97,6 +124,7 @@ func TestHelloExpiry(t *testing.T) {
 		return lubeck.isGone(ctx, &corev1.Node{ObjectMeta: named("hanse-bremen")})
 	})
 	lubeck.awaitVirtual(t, hamburg, "is closed and stays", func(node *corev1.Node) bool { return !isOpen(node) })
+	eventually(t, "the table has neither, and says why", func(ctx context.Context) error { return lubeck.offersExpired(ctx, "hamburg", "bremen") })
 	if now, err := lubeck.pod(ctx, ns, pod.Name); err != nil || now.UID != pod.UID || !now.DeletionTimestamp.IsZero() {
 		t.Errorf("its pod is not what it was: %v %v", now, err)
 	}
@@ -111,10 +139,29 @@ func TestHelloExpiry(t *testing.T) {
 	if after := hamburg.mustRemotePod(t, pod); after.UID != before.UID {
 		t.Error("the pod at hamburg is another one")
 	}
-	both := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}, anywhere)
-	for _, provider := range []string{"hamburg", "bremen"} {
-		lubeck.landsOn(t, both, v1alpha1.VirtualNodeName(provider))
+	eventually(t, "the table has both again", func(ctx context.Context) error {
+		table, err := lubeck.table(ctx)
+		if err == nil && (table["hamburg"]["ANSWER"] != "Accepted" || table["bremen"]["ANSWER"] != "Accepted") {
+			err = fmt.Errorf("it has %v", table)
+		}
+		return err
+	})
+	lubeck.expectPodsAt(t, []*cluster{hamburg, bremen})
+}
+
+// offersExpired checks that the table has no row for the peers, and says that they were not heard of.
+func (c *cluster) offersExpired(ctx context.Context, peers ...string) error {
+	table, err := c.table(ctx)
+	if err != nil {
+		return err
 	}
+	out, err := c.Hanse(ctx, "table")
+	for _, peer := range peers {
+		if row, has := table[peer]; has || err != nil || !strings.Contains(out, peer+": no offer of it is in force: "+v1alpha1.ReasonExpired) {
+			return fmt.Errorf("%s has the row %v (%w):\n%s", peer, row, err, out)
+		}
+	}
+	return nil
 }
 
 // anywhere is content with every decision.
@@ -231,10 +278,50 @@ func TestGuaranteeIsLocked(t *testing.T) {
 		}
 		return err
 	})
+	lubeck.usesWhatItIsGuaranteed(t)
 	guarantee(nil)
 	least := offered.DeepCopy()
 	least.Sub(resource.MustParse("50m"))
 	bremen.awaitVirtual(t, hamburg, "has the core again", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().Cmp(least) >= 0 })
+}
+
+// usesWhatItIsGuaranteed has bremen take all that hamburg offers it, and expects that nearly a core is left for lubeck.
+func (c *cluster) usesWhatItIsGuaranteed(t *testing.T) {
+	t.Helper()
+	greedy := bremen.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Exclude: []string{c.Name}}, excludes(c.Name))
+	all := bremen.awaitOpen(t, hamburg).Status.Allocatable.Cpu()
+	fill := func(name, cpu string) *corev1.Pod {
+		pod := shellPod(greedy, name, forever)
+		pod.Spec.Containers[0].Resources = requests(cpu, "1Mi")
+		pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: "hamburg"}
+		bremen.create(t, pod)
+		return pod
+	}
+	bremen.awaitRunning(t, fill("all", fmt.Sprintf("%dm", all.MilliValue()-50)))
+	more := fill("more", "100m")
+	eventually(t, "bremen gets no more than it is offered", func(ctx context.Context) error {
+		pod, err := bremen.pod(ctx, greedy, more.Name)
+		if err == nil && podCondition(pod, corev1.PodScheduled) != corev1.ConditionFalse {
+			err = fmt.Errorf("it is on %q", pod.Spec.NodeName)
+		}
+		return err
+	})
+	ns := c.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Exclude: []string{"bremen"}}, excludes("bremen"))
+	own := shellPod(ns, "own", forever)
+	own.Spec.Containers[0].Resources = requests("900m", "1Mi")
+	c.create(t, own)
+	home := c.awaitReadyPods(t, ns, "own", 1)[0]
+	expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
+	for _, pod := range []*corev1.Pod{own, more} {
+		owner := c
+		if pod == more {
+			owner = bremen
+		}
+		if err := owner.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Error(err)
+		}
+	}
+	bremen.deleteAndWait(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: greedy, Name: "all"}})
 }
 
 // An aggregated offer that contains the receiver's own is refused. hamburg's manager must not write a better one
@@ -290,29 +377,52 @@ func (c *cluster) scale(ctx context.Context, t *testing.T, component, replicas s
 // The table shows what was measured of the link to each provider, and not only what these say.
 func TestTableShowsMeasurements(t *testing.T) {
 	market(t)
-	eventually(t, "the table shows latency and bandwidth of both providers", func(ctx context.Context) error {
-		out, err := lubeck.Hanse(ctx, "table", "-o", "json")
-		if err != nil {
-			return err
-		}
-		var table struct {
-			Rows []struct {
-				RoundTripTime string          `json:"roundTripTime"`
-				Bandwidth     json.RawMessage `json:"bandwidth"`
-			} `json:"rows"`
-		}
-		if err := json.Unmarshal([]byte(out), &table); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		measured := 0
-		for _, row := range table.Rows {
-			if row.RoundTripTime != "" && len(row.Bandwidth) > 0 {
-				measured++
+	for _, provider := range []*cluster{hamburg, bremen} {
+		eventually(t, "the table shows the measurements and the offer of "+provider.Name, func(ctx context.Context) error {
+			table, err := lubeck.table(ctx)
+			if err != nil {
+				return err
 			}
+			held, err := lubeck.copyFrom(ctx, provider)
+			if err != nil {
+				return err
+			}
+			row := table[provider.Name]
+			for column, pattern := range map[string]string{
+				"LATENCY": `^[1-9]\d*(\.\d+)?(µs|ms|s)$`, "DEVIATION": `^\d+(\.\d+)?(µs|ms|s)$`, "BANDWIDTH": `^[1-9]\d*[kMG]?B/s$`,
+				"LAST HELLO": `^\d+s ago$`, "LEFT": `^[1-9]`, "ANSWER": `^Accepted$`, "PRICE": "^free$", "PRICES": "^free$",
+				"CLUSTER ID": "^" + provider.Name + "$", "PODS": "^" + held.Spec.Availability.Pods().String() + "$",
+				"IMAGES": regexp.QuoteMeta(echoImage[:strings.LastIndex(echoImage, "/")]),
+			} {
+				if cell := row[column]; !regexp.MustCompile(pattern).MatchString(cell) {
+					return fmt.Errorf("%s is %q, want %s", column, cell, pattern)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// table is what kubectl hanse table prints for people: for each peer what is in each column.
+func (c *cluster) table(ctx context.Context) (map[string]map[string]string, error) {
+	out, err := c.Hanse(ctx, "table", "-o", "wide")
+	if err != nil {
+		return nil, err
+	}
+	apart := regexp.MustCompile(` {2,}`)
+	header, body, _ := strings.Cut(out, "\n")
+	columns := apart.Split(header, -1)
+	table := map[string]map[string]string{}
+	for line := range strings.Lines(body) {
+		cells := apart.Split(strings.TrimSpace(line), -1)
+		if strings.HasPrefix(line, " ") || len(cells) != len(columns) {
+			continue // what there is to say about the rows
 		}
-		if measured < 2 {
-			return fmt.Errorf("%d rows have both: %s", measured, out)
+		row := map[string]string{}
+		for i, column := range columns {
+			row[column] = cells[i]
 		}
-		return nil
-	})
+		table[cells[0]] = row
+	}
+	return table, nil
 }

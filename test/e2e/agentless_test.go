@@ -4,16 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -26,12 +34,13 @@ const agentlessPeer = "guest-at-hamburg"
 func TestAgentlessRunsPods(t *testing.T) {
 	ctx := alone(t)
 	there := hamburg.namespace(t)
-	_, err := lubeck.Hanse(ctx, "join", "--agentless", "--remote-kubeconfig", hamburg.Kubeconfig, "--namespaces", there,
+	kubeconfig := hamburg.guestAsDocumented(t, there)
+	t.Cleanup(func() { lubeck.forget(t, agentlessPeer) })
+	_, err := lubeck.Hanse(ctx, "join", "--agentless", "--remote-kubeconfig", kubeconfig, "--namespaces", there,
 		"--as", agentlessPeer, "--wait=false")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { lubeck.forget(t, agentlessPeer) })
 	eventually(t, agentlessPeer+" is Ready and says what does not work", func(ctx context.Context) error {
 		return errors.Join(
 			lubeck.peerReady(ctx, agentlessPeer), lubeck.peerSays(ctx, agentlessPeer, v1alpha1.ConditionConnected, v1alpha1.ReasonAgentless))
@@ -61,6 +70,61 @@ func TestAgentlessRunsPods(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// guestAsDocumented makes an account in the namespace that has the rights that the documentation asks for and no others, and
+// a quota, which says how much there is. It returns the path of a kubeconfig with a token of the account.
+func (c *cluster) guestAsDocumented(t *testing.T, ns string) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "guest"}}
+	role := documentedRole(t)
+	role.Namespace = ns
+	for _, object := range []client.Object{
+		account, role,
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "guest"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: account.Name}},
+		},
+		&corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "guest"},
+			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+				corev1.ResourceRequestsCPU: resource.MustParse("500m"), corev1.ResourceRequestsMemory: resource.MustParse("512Mi"),
+			}},
+		},
+	} {
+		c.create(t, object)
+	}
+	token := &authenticationv1.TokenRequest{}
+	if err := c.SubResource("token").Create(t.Context(), account, token); err != nil {
+		t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hamburg"] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData}
+	config.AuthInfos["guest"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts["guest"] = &clientcmdapi.Context{Cluster: "hamburg", AuthInfo: "guest", Namespace: ns}
+	config.CurrentContext = "guest"
+	file := filepath.Join(t.TempDir(), "guest.yaml")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// documentedRole is the Role of the page about clusters without Hanse.
+func documentedRole(t *testing.T) *rbacv1.Role {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "use-a-cluster-without-hanse.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	block, _, _ := strings.Cut(rest, "```")
+	role := &rbacv1.Role{}
+	if err := yaml.UnmarshalStrict([]byte(block), role); err != nil || role.Kind != "Role" {
+		t.Fatalf("the page begins with no Role, but %.80q (%v)", block, err)
+	}
+	return role
 }
 
 // followsTheReplica deletes the remote pod, and expects the same home pod with the shell of the next one.
@@ -163,11 +227,11 @@ func (c *cluster) hasNone(ctx context.Context, there string, list client.ObjectL
 // rostock runs no Hanse: all that lubeck has of it is a kubeconfig.
 func TestAgentlessPeer(t *testing.T) {
 	ctx := shared(t, "rostock")
+	t.Cleanup(func() { lubeck.forget(t, "visby-agentless") })
 	_, err := lubeck.Hanse(ctx, "join", "--agentless", "--remote-kubeconfig", rostock.Kubeconfig, "--namespaces", "default", "--as", "visby-agentless", "--wait=false")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { lubeck.forget(t, "visby-agentless") })
 	eventually(t, "lubeck reaches rostock and says what does not work", func(ctx context.Context) error {
 		for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAuthenticated} {
 			if err := lubeck.peerHas(ctx, "visby-agentless", condition); err != nil {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -150,26 +151,32 @@ func (c *cluster) cordon(t *testing.T, node string, on bool) {
 	}
 }
 
-// A pod that its provider has no room for after all says so at home, and its controller gets to make another.
+// A pod that its provider has no room for after all says so at home, and its controller gets to make another, which runs
+// where there is room.
 func TestNoRoomLetsGo(t *testing.T) {
 	ctx := alone(t)
 	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
 		Strategy: v1alpha1.StrategyLocalAndRemote, PlacementTimeout: &metav1.Duration{Duration: 5 * time.Second},
+		Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}},
 	})
-	// The provider's nodes close without its offer following at once: bound by name, the first pods come nevertheless.
-	nodes, err := hamburg.realNodes(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range nodes {
-		hamburg.cordon(t, node.Name, true)
-		t.Cleanup(func() { hamburg.cordon(t, node.Name, false) })
-	}
-	bare := shellPod(ns, "bare", forever)
-	bare.Spec.NodeName = v1alpha1.VirtualNodeName("hamburg")
-	bare.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	lubeck.awaitPlacement(t, ns, func(decided *v1alpha1.PlacementStatus) error {
+		if !decided.PrefersRemote {
+			return fmt.Errorf("home comes first: %+v", decided)
+		}
+		return nil
+	})
+	lubeck.awaitCluster(t, ns, "hamburg", func(c v1alpha1.ClusterOffloading) bool { return c.State == "Ready" })
+	// lubeck believes the last offer for as long as hamburg's manager is frozen, so it must have the room back that earlier
+	// stories took.
+	node := v1alpha1.VirtualNodeName("hamburg")
+	lubeck.freeCPU(t, node)
+	bare, owned := shellPod(ns, "bare", forever), deployment(ns, "owned", 1, shellSpec(forever))
+	lubeck.awaitAdmission(t, bare, node)
+	thaw := hamburg.losesRoom(t)
 	lubeck.create(t, bare)
-	lubeck.create(t, deployment(ns, "owned", 1, bare.Spec))
+	lubeck.create(t, owned)
+	first := lubeck.awaitBoundAway(t, ns)
+	thaw()
 
 	eventually(t, "the pod that nobody would make again says why it waits", func(ctx context.Context) error {
 		now, err := lubeck.pod(ctx, ns, "bare")
@@ -180,12 +187,47 @@ func TestNoRoomLetsGo(t *testing.T) {
 	})
 	eventually(t, "the pod that a controller makes again is let go", func(ctx context.Context) error {
 		out, err := lubeck.Kubectl(ctx, "get", "events", "-n", ns, "-o", "jsonpath={.items[*].reason}")
-		if err == nil && !strings.Contains(out, v1alpha1.ReasonPlacementTimeout) {
-			err = fmt.Errorf("events: %s", out)
-		}
-		return err
+		return wants(out, v1alpha1.ReasonPlacementTimeout, err)
 	})
-	if _, err := lubeck.pod(ctx, ns, "bare"); err != nil {
+	lubeck.awaitReplacement(t, first)
+	if now, err := lubeck.pod(ctx, ns, "bare"); err != nil || now.UID != bare.UID || !now.DeletionTimestamp.IsZero() {
 		t.Errorf("the bare pod: %v", err)
 	}
+}
+
+// losesRoom closes all nodes of the cluster while its manager is frozen: consumers believe the last offer until it is thawed.
+func (c *cluster) losesRoom(t *testing.T) (thaw func()) {
+	t.Helper()
+	thaw = c.freeze(t, "manager")
+	nodes, err := c.realNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		t.Cleanup(func() { c.cordon(t, node.Name, false) })
+		c.cordon(t, node.Name, true)
+	}
+	return thaw
+}
+
+// awaitBoundAway waits until the scheduler has sent the pod "bare" and that of "owned", which it returns, to a peer.
+func (c *cluster) awaitBoundAway(t *testing.T, ns string) *corev1.Pod {
+	t.Helper()
+	var owned *corev1.Pod
+	eventually(t, "home's scheduler sends both away", func(ctx context.Context) error {
+		pods, err := c.pods(ctx, ns, "owned")
+		if err != nil {
+			return err
+		}
+		bare, err := c.pod(ctx, ns, "bare")
+		if err != nil {
+			return err
+		}
+		if len(pods) != 1 || !isVirtual(&pods[0]) || !isVirtual(bare) {
+			return errors.New(summary(append(pods, *bare)))
+		}
+		owned = &pods[0]
+		return nil
+	})
+	return owned
 }

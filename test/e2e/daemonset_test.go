@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,6 +102,42 @@ func TestPodThatCannotLeaveStaysHome(t *testing.T) {
 		t.Errorf("the pod runs on %s", home.Spec.NodeName)
 	}
 	lubeck.awaitEvent(t, &home, v1alpha1.ReasonRunsAtHome)
+}
+
+// A pod that each provider would refuse is not sent to any: it would wait there for ever.
+func TestPodThatProvidersRefuseStaysHome(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	for what, change := range map[string]func(*corev1.PodSpec){
+		"nothing special": func(*corev1.PodSpec) {},
+		"no seccomp": func(spec *corev1.PodSpec) {
+			spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}
+		},
+		"an unsafe sysctl": func(spec *corev1.PodSpec) {
+			spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "65536"}}}
+		},
+		"a probe of another host": func(spec *corev1.PodSpec) {
+			spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+				TCPSocket: &corev1.TCPSocketAction{Host: "192.0.2.7", Port: intstr.FromInt32(80)},
+			}}
+		},
+		"a file of an annotation that does not travel": func(spec *corev1.PodSpec) {
+			spec.Volumes = []corev1.Volume{{Name: "me", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+				Items: []corev1.DownwardAPIVolumeFile{{
+					Path: "it", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['example.org/it']"},
+				}},
+			}}}}
+		},
+	} {
+		pod := shellPod(ns, "refused", forever)
+		change(&pod.Spec)
+		if err := lubeck.Create(ctx, pod, client.DryRunAll); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if stays := pod.Annotations[v1alpha1.AnnotationRunsAtHome] != ""; stays != (what != "nothing special") {
+			t.Errorf("%s: stays at home: %t, tolerations %v", what, stays, pod.Spec.Tolerations)
+		}
+	}
 }
 
 // LocalAndRemote fills home first.

@@ -35,11 +35,11 @@ type guest struct {
 // invite asks the cluster's administrator for an invitation, and has the peer forgotten at the story's end.
 func (c *cluster) invite(t *testing.T, name string, more ...string) *trust.Invitation {
 	t.Helper()
+	t.Cleanup(func() { c.forget(t, name) }) // also of an invitation that failed half-way
 	token, err := c.Hanse(t.Context(), append([]string{"invite", name}, more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.forget(t, name) })
 	invitation, err := trust.ParseInvitation(token)
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -33,19 +34,25 @@ func TestBrokenPeerStopsNobody(t *testing.T) {
 	playPeer(t, rostock)
 	lubeck.consumeFromRostock(t, &clientcmdapi.Cluster{Server: rostock.Config.Host, CertificateAuthorityData: rostock.Config.CAData})
 
-	rostock.advertise(t, func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "-4" })
-	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
-	rostock.advertise(t, func(spec map[string]any) { delete(spec["availability"].(map[string]any), "memory") })
-	expectRefused(t, v1alpha1.ReasonInvalidQuantity)
-	rostock.advertise(t, func(spec map[string]any) { spec["clusterID"] = "hamburg" })
-	expectRefused(t, v1alpha1.ReasonClusterIDMismatch)
-	rostock.advertise(t, func(spec map[string]any) { shiftTimes(spec, -time.Hour) })
-	expectRefused(t, v1alpha1.ReasonClockSkew, v1alpha1.ReasonExpired)
-	rostock.advertise(t, func(spec map[string]any) { shiftTimes(spec, time.Hour) })
-	expectRefused(t, v1alpha1.ReasonClockSkew)
+	// Each is a first offer, since changes of one that follow each other this fast are taken more slowly each time.
+	for _, first := range []struct {
+		spoil   func(spec map[string]any)
+		reasons []string
+	}{
+		{func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "-4" }, []string{v1alpha1.ReasonInvalidQuantity}},
+		{func(spec map[string]any) { delete(spec["availability"].(map[string]any), "memory") }, []string{v1alpha1.ReasonInvalidQuantity}},
+		{func(spec map[string]any) { spec["clusterID"] = "hamburg" }, []string{v1alpha1.ReasonClusterIDMismatch}},
+		{func(spec map[string]any) { shiftTimes(spec, -time.Hour) }, []string{v1alpha1.ReasonClockSkew, v1alpha1.ReasonExpired}},
+		{func(spec map[string]any) { shiftTimes(spec, time.Hour) }, []string{v1alpha1.ReasonClockSkew}},
+	} {
+		rostock.advertise(t, first.spoil)
+		expectRefused(t, first.reasons...)
+		rostock.withdraw(t)
+	}
 
 	rostock.advertise(t, func(spec map[string]any) { spec["availability"].(map[string]any)["cpu"] = "lots" })
 	expectPeerComplains(t, v1alpha1.ReasonMalformed)
+	rostock.withdraw(t)
 	expectNoNode(t)
 
 	// The others' pods still start.
@@ -228,16 +235,29 @@ func (c *cluster) advertise(t *testing.T, spoil func(spec map[string]any)) {
 	}
 	shiftTimes(spec, 0)
 	spoil(spec)
-	ad := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	ad := rostocksOffer()
+	// It is never withdrawn, not even for a moment: a node without pods would go.
+	if _, err := controllerutil.CreateOrUpdate(t.Context(), c, ad, func() error {
+		ad.Object["spec"] = spec
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) withdraw(t *testing.T) {
+	t.Helper()
+	if err := c.Delete(t.Context(), rostocksOffer()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rostocksOffer() *unstructured.Unstructured {
+	ad := &unstructured.Unstructured{}
 	ad.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Advertisement"))
 	ad.SetNamespace(v1alpha1.TenantNamespace("lubeck"))
 	ad.SetName("rostock")
-	if err := c.Delete(t.Context(), ad.DeepCopy()); client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
-	}
-	if err := c.Create(t.Context(), ad); err != nil {
-		t.Fatal(err)
-	}
+	return ad
 }
 
 func shiftTimes(spec map[string]any, by time.Duration) {

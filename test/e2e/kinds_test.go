@@ -63,6 +63,19 @@ func TestEveryKindOfPod(t *testing.T) {
 			},
 			script: "echo $NAME $SPACE $NODE $ACCOUNT $LABEL $CPU", want: "own-fields " + ns + " hanse-hamburg default own-fields 10",
 		},
+		"text-like-a-number": {
+			change: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GIT_SHA", Value: "1e12345"}}
+			},
+			script: "echo $GIT_SHA", want: "1e12345",
+		},
+		// Somebody who says that the pod has been where it is to run says nothing: it began here.
+		"own-path": {
+			change: func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{v1alpha1.AnnotationPath: "hamburg,lubeck,hamburg"}
+			},
+			script: "echo $HOSTNAME", want: "own-path",
+		},
 		"downward-volume": {
 			change: func(pod *corev1.Pod) {
 				pod.Spec.Volumes = []corev1.Volume{{Name: "me", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
@@ -159,13 +172,20 @@ func TestDeadlineEndsThePod(t *testing.T) {
 	pod := shellPod(ns, "late", forever)
 	pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](5)
 	lubeck.create(t, pod)
-	eventually(t, "it has failed because of its deadline", func(ctx context.Context) error {
-		now, err := lubeck.pod(ctx, ns, "late")
-		if err == nil && (now.Status.Phase != corev1.PodFailed || now.Status.Reason != "DeadlineExceeded") {
-			err = fmt.Errorf("%s %s", now.Status.Phase, now.Status.Reason)
-		}
-		return err
-	})
+	lubeck.create(t, shellPod(ns, "later", forever))
+	lubeck.awaitReadyPods(t, ns, "later", 1)
+	if _, err := lubeck.Kubectl(t.Context(), "patch", "pod", "-n", ns, "later", "-p", `{"spec":{"activeDeadlineSeconds":5}}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"late", "later"} {
+		eventually(t, name+" has failed because of its deadline", func(ctx context.Context) error {
+			now, err := lubeck.pod(ctx, ns, name)
+			if err == nil && (now.Status.Phase != corev1.PodFailed || now.Status.Reason != "DeadlineExceeded") {
+				err = fmt.Errorf("%s %s", now.Status.Phase, now.Status.Reason)
+			}
+			return err
+		})
+	}
 }
 
 func TestControllersWork(t *testing.T) {

@@ -305,6 +305,7 @@ func TestLogsAndExec(t *testing.T) {
 			t.Errorf("exec: %q, %v", out, err)
 		}
 	})
+	t.Run("no address of the provider's API server", func(t *testing.T) { knowsNoAPIServer(t, &home) })
 	t.Run("exec with an exit code", func(t *testing.T) {
 		_, err := lubeck.Kubectl(t.Context(), "exec", "-n", ns, "talker", "--", "/bin/sh", "-c", "exit 7")
 		if err == nil || !strings.Contains(err.Error(), "exit status 7") {
@@ -326,6 +327,19 @@ func TestLogsAndExec(t *testing.T) {
 			t.Error("logs of an unknown container: no error")
 		}
 	})
+}
+
+// knowsNoAPIServer checks that the pod has neither an address of an API server nor a token, and says of the token why.
+func knowsNoAPIServer(t *testing.T, home *corev1.Pod) {
+	t.Helper()
+	const looks = `echo "<$KUBERNETES_SERVICE_HOST$KUBERNETES_PORT>"; ls /var/run/secrets 2>&1; true`
+	out, err := lubeck.Kubectl(t.Context(), "exec", "-n", home.Namespace, home.Name, "--", "/bin/sh", "-c", looks)
+	if err != nil || !strings.HasPrefix(out, "<>\n") || strings.Contains(out, "kubernetes.io") {
+		t.Errorf("the pod has %q (%v)", out, err)
+	}
+	if told := podCondition(home, v1alpha1.PodToken); told != corev1.ConditionFalse {
+		t.Errorf("that its token stayed at home it says: %s", told)
+	}
 }
 
 func kubectlCommand(ctx context.Context, args ...string) *exec.Cmd {

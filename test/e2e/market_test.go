@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -233,34 +238,81 @@ func (c *cluster) awaitPlacement(t *testing.T, ns string, ready func(*v1alpha1.P
 	})
 }
 
-// landsOn starts pods until one is Ready on the node: a change of what was decided takes effect at admission a moment
-// later. What lands elsewhere then is deleted.
+// landsOn creates one pod, and expects it on the node, where it must run.
 func (c *cluster) landsOn(t *testing.T, ns, node string) *corev1.Pod {
 	t.Helper()
-	return c.landsOnAs(t, ns, node, map[string]string{"app": "try"})
+	return c.landsOnAs(t, ns, node, nil, nil)
 }
 
-// landsOnAs is landsOn for pods with these labels.
-func (c *cluster) landsOnAs(t *testing.T, ns, node string, labels map[string]string) *corev1.Pod {
+// landsOnAs is landsOn for a pod with these labels and annotations.
+func (c *cluster) landsOnAs(t *testing.T, ns, node string, labels, annotations map[string]string) *corev1.Pod {
 	t.Helper()
-	var landed *corev1.Pod
-	eventually(t, "a new pod of "+ns+" runs on "+node, func(ctx context.Context) error {
-		pod := shellPod(ns, "", forever)
-		pod.GenerateName = "try-"
-		pod.Labels = labels
-		if err := c.Create(ctx, pod); err != nil {
+	pod := shellPod(ns, "", forever)
+	pod.GenerateName, pod.Labels, pod.Annotations = "try-", labels, annotations
+	c.awaitAdmission(t, pod, node)
+	c.create(t, pod)
+	bound, err := c.awaitBound(t.Context(), pod)
+	if err != nil || bound.Spec.NodeName != node {
+		t.Fatalf("the first pod of %s after the decision is on %q, want %s (%v)", ns, bound.Spec.NodeName, node, err)
+	}
+	c.awaitRunning(t, bound)
+	return bound
+}
+
+// awaitAdmission waits until admission has new pods of this kind prefer the node to all others: a change of what was decided
+// takes effect there a moment later. A dry run shows it.
+func (c *cluster) awaitAdmission(t *testing.T, pod *corev1.Pod, node string) {
+	t.Helper()
+	eventually(t, "admission sends pods of "+pod.Namespace+" to "+node, func(ctx context.Context) error {
+		probe := pod.DeepCopy()
+		if err := c.Create(ctx, probe, client.DryRunAll); err != nil {
 			return err
 		}
-		bound, err := c.awaitBound(ctx, pod)
-		if err != nil || bound.Spec.NodeName != node {
-			_ = c.Delete(ctx, pod, client.GracePeriodSeconds(0))
-			return errors.Join(err, fmt.Errorf("pod %s is on %q", pod.Name, bound.Spec.NodeName))
+		best, err := c.preferredNodes(ctx, probe)
+		if err == nil && !slices.Equal(best, []string{node}) {
+			err = fmt.Errorf("it prefers %v by affinity %+v", best, probe.Spec.Affinity)
 		}
-		landed = bound
-		return nil
+		return err
 	})
-	c.awaitRunning(t, landed)
-	return landed
+}
+
+// preferredNodes are the nodes on which the affinity and the tolerations of the pod let it run and that it prefers to all
+// others. What admission knows of the largest pod may be older than a node's offer, and then the pod does not tolerate the node.
+func (c *cluster) preferredNodes(ctx context.Context, pod *corev1.Pod) ([]string, error) {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		return nil, errors.New("the pod has no affinity to nodes")
+	}
+	preferred, err := nodeaffinity.NewPreferredSchedulingTerms(pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	if err != nil {
+		return nil, err
+	}
+	required := nodeaffinity.GetRequiredNodeAffinity(pod)
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes); err != nil {
+		return nil, err
+	}
+	var best []string
+	most := int64(math.MinInt64)
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if suits, err := required.Match(node); err != nil || !suits || !toleratesNode(pod, node) {
+			continue
+		}
+		switch score := preferred.Score(node); {
+		case score > most:
+			best, most = []string{node.Name}, score
+		case score == most:
+			best = append(best, node.Name)
+		}
+	}
+	return best, nil
+}
+
+// toleratesNode reports whether no taint of the node keeps the pod off it. Those that only make it less preferred do not.
+func toleratesNode(pod *corev1.Pod, node *corev1.Node) bool {
+	keepsOff := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
+	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, keepsOff, false)
+	return !untolerated
 }
 
 // awaitBound waits for a while until the scheduler has found a node for the pod.

@@ -2,11 +2,14 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,6 +43,44 @@ func TestTwinNameIsChosen(t *testing.T) {
 	found := &corev1.Namespace{}
 	if err := hamburg.Get(ctx, types.NamespacedName{Name: theirs}, found); err != nil || found.Labels[v1alpha1.LabelType] != "" {
 		t.Errorf("hamburg's own namespace: %v %v", found.Labels, err)
+	}
+}
+
+// The exit code of offload says whether it holds, and nothing is written that cannot come to anything.
+func TestOffloadSaysWhetherItHolds(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.namespace(t)
+	expect := func(err error, says, namespace string, written bool) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("offloading %s says %v, want an error with %q", namespace, err, says)
+		}
+		got := &v1alpha1.NamespaceOffloading{}
+		err = lubeck.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName}, got)
+		if there := err == nil; there != written || client.IgnoreNotFound(err) != nil {
+			t.Errorf("namespace %s has a NamespaceOffloading: %t, %v", namespace, there, err)
+		}
+	}
+	for _, system := range []string{"default", "kube-system"} {
+		_, err := lubeck.Hanse(ctx, "offload", system)
+		expect(err, "cannot be offloaded", system, false)
+	}
+	_, err := lubeck.Hanse(ctx, "offload", ns, "--cluster-selector", "sea=none")
+	expect(err, "no virtual node has the labels", ns, false)
+	_, err = lubeck.Hanse(ctx, "offload", ns, "--twin-name", "not-for-you")
+	expect(err, v1alpha1.ReasonTwinNameForbidden, ns, true)
+	if _, err := lubeck.Hanse(ctx, "offload", "-n", ns); err != nil {
+		t.Fatal(err)
+	}
+	got := &v1alpha1.NamespaceOffloading{}
+	if err := lubeck.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, got); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPlaced} {
+		said := meta.FindStatusCondition(got.Status.Conditions, kind)
+		if said == nil || said.Status != metav1.ConditionTrue || said.ObservedGeneration != got.Generation {
+			t.Errorf("offload has returned, and %s is %+v", kind, said)
+		}
 	}
 }
 
@@ -180,13 +221,76 @@ func TestExplainPod(t *testing.T) {
 	lubeck.create(t, shellPod(ns, "curious", forever))
 	home := lubeck.awaitReadyPods(t, ns, "curious", 1)[0]
 	remote := hamburg.mustRemotePod(t, &home)
-	out, err := lubeck.Hanse(ctx, "explain", "pod", "curious", "-n", ns)
-	if err != nil {
+	explained := func(pod string, says ...string) {
+		t.Helper()
+		out, err := lubeck.Hanse(ctx, "explain", "pod", pod, "-n", ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range says {
+			if !strings.Contains(out, part) {
+				t.Errorf("of pod %s it does not say %q:\n%s", pod, part, out)
+			}
+		}
+		if well := "Nothing is wrong."; strings.Contains(out, well) && !slices.Contains(says, well) {
+			t.Errorf("of pod %s it says that all is well:\n%s", pod, out)
+		}
+	}
+	explained("curious", "Pod:       "+ns+"/curious\n",
+		"at peer hamburg (cluster hamburg), on virtual node hanse-hamburg, in namespace "+remote.Namespace+" there",
+		"offloaded with strategy Remote", "State:     Running, ready, 0 restarts\n", "container main: running, 0 restarts\n", "Nothing is wrong.")
+
+	// A Service that is meant to reach it.
+	lubeck.create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "counter"},
+		Spec:       corev1.ServiceSpec{Selector: home.Labels, Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+	explained("curious", v1alpha1.ReasonNoNetworkFabric, "counter")
+
+	// One that runs and is not ready.
+	sick := shellPod(ns, "sick", forever)
+	sick.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
+		PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/false"}}},
+	}
+	lubeck.create(t, sick)
+	eventually(t, "it runs", func(ctx context.Context) error {
+		pod, err := lubeck.pod(ctx, ns, "sick")
+		if err == nil && pod.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("it is %s", pod.Status.Phase)
+		}
+		return err
+	})
+	explained("sick", "What is wrong")
+	expectAdviceThatHelps(t, ns)
+}
+
+// expectAdviceThatHelps follows what explain advises about a pod that crashes, and finds the cause.
+func expectAdviceThatHelps(t *testing.T, ns string) {
+	t.Helper()
+	lubeck.create(t, shellPod(ns, "crashing", "echo I cannot go on; exit 1"))
+	advice := "kubectl logs -n " + ns + " crashing -c main --previous"
+	eventually(t, "it says that a pod crashes, and what to look at", func(ctx context.Context) error {
+		out, err := lubeck.Hanse(ctx, "explain", "pod", "crashing", "-n", ns)
+		return errors.Join(wants(out, "CrashLoopBackOff", err), wants(out, advice, err))
+	})
+	eventually(t, "its advice helps", func(ctx context.Context) error {
+		out, err := lubeck.Kubectl(ctx, strings.Fields(advice)[1:]...)
+		return wants(out, "I cannot go on", err)
+	})
+}
+
+// A pod that was made before its namespace was offloaded may not go where a new one may.
+func TestExplainAPodThatWasMadeTooEarly(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.namespace(t)
+	early := shellPod(ns, "early", forever)
+	early.Spec.NodeSelector = map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
+	lubeck.create(t, early)
+	if _, err := lubeck.Hanse(ctx, "offload", ns); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"hanse-hamburg", remote.Namespace, "Remote"} {
-		if !strings.Contains(out, part) {
-			t.Errorf("it does not say %q:\n%s", part, out)
-		}
+	out, err := lubeck.Hanse(ctx, "explain", "pod", "early", "-n", ns)
+	if err != nil || !strings.Contains(out, "Stale: A new pod like it may run on hanse-") || strings.Contains(out, "ake room") {
+		t.Errorf("it says %v\n%s", err, out)
 	}
 }

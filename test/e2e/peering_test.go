@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,7 +20,7 @@ import (
 )
 
 // whenApart are the objects that each cluster had when lubeck and hamburg were no peers, last.
-var whenApart map[*cluster][]string
+var whenApart map[*cluster]inventory
 
 // separated marks a story that needs lubeck and hamburg for itself, and needs them to be no peers, because it tells how they
 // become peers. It ends an earlier peering, and stories that need one make it again: see alone.
@@ -50,7 +48,7 @@ func separated(t *testing.T) context.Context {
 		hamburg.forget(t, "lubeck")
 	}
 	awaitParted(t)
-	whenApart = map[*cluster][]string{}
+	whenApart = map[*cluster]inventory{}
 	for _, c := range []*cluster{lubeck, hamburg} {
 		whenApart[c] = c.objectsAtRest(t)
 	}
@@ -59,24 +57,23 @@ func separated(t *testing.T) context.Context {
 
 // objectsAtRest are those that there are when Kubernetes has collected what earlier stories left, which it does in its own
 // time: their namespaces, and the leases of virtual nodes.
-func (c *cluster) objectsAtRest(t *testing.T) []string {
+func (c *cluster) objectsAtRest(t *testing.T) inventory {
 	t.Helper()
-	var names []string
+	var found inventory
 	eventually(t, c.Name+" has nothing of earlier stories", func(ctx context.Context) error {
 		var err error
-		if names, err = c.objects(ctx); err != nil {
+		if found, err = c.inventory(ctx); err != nil {
 			return err
 		}
-		earlier := func(name string) bool {
-			return strings.HasPrefix(name, "leases.coordination.k8s.io kube-node-lease/"+v1alpha1.VirtualNodePrefix) ||
-				strings.HasPrefix(name, "namespaces /story-")
-		}
-		if i := slices.IndexFunc(names, earlier); i >= 0 {
-			return errors.New(names[i])
+		for name := range found {
+			if strings.HasPrefix(name, "leases.coordination.k8s.io kube-node-lease/"+v1alpha1.VirtualNodePrefix) ||
+				strings.HasPrefix(name, "namespaces /story-") {
+				return errors.New(name)
+			}
 		}
 		return nil
 	})
-	return names
+	return found
 }
 
 // awaitParted waits until neither cluster knows the other.
@@ -93,20 +90,11 @@ func awaitParted(t *testing.T) {
 	}
 }
 
-// expectSameObjects waits until a cluster has exactly the objects that it had.
-func expectSameObjects(t *testing.T, before map[*cluster][]string) {
+// expectSameObjects waits until a cluster has exactly the objects that it had, as they were.
+func expectSameObjects(t *testing.T, before map[*cluster]inventory) {
 	t.Helper()
-	for c, names := range before {
-		eventually(t, c.Name+" has the objects it had before", func(ctx context.Context) error {
-			after, err := c.objects(ctx)
-			if err != nil {
-				return err
-			}
-			if diff := cmp.Diff(names, after); diff != "" {
-				return errors.New(onlyChanges(diff))
-			}
-			return nil
-		})
+	for c, objects := range before {
+		eventually(t, c.Name+" has the objects it had before", func(ctx context.Context) error { return c.hasAgain(ctx, objects) })
 	}
 }
 
@@ -267,7 +255,7 @@ func TestUnpeerDeadPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("unpeer --force --forget says: %s", out)
-	expectSameObjects(t, map[*cluster][]string{lubeck: whenApart[lubeck]})
+	expectSameObjects(t, map[*cluster]inventory{lubeck: whenApart[lubeck]})
 }
 
 func TestPeerReturnsAfterForce(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -55,25 +57,93 @@ func TestHomeFirst(t *testing.T) {
 	}
 }
 
+// ranks checks that the peers come one after the other by their weights, the best with the greatest that there is.
+func ranks(peers ...string) func(*v1alpha1.PlacementStatus) error {
+	return func(decided *v1alpha1.PlacementStatus) error {
+		weights := map[string]int32{}
+		for _, node := range decided.Nodes {
+			weights[node.Name] = node.Weight
+		}
+		least := int32(101)
+		for i, peer := range peers {
+			weight := weights[v1alpha1.VirtualNodeName(peer)]
+			if weight <= 0 || weight >= least || i == 0 && weight != 100 {
+				return fmt.Errorf("%s has weight %d, after %d", peer, weight, least)
+			}
+			least = weight
+		}
+		return nil
+	}
+}
+
 func TestCheapestFirst(t *testing.T) {
 	market(t)
 	hamburg.prices(t, "0.02")
 	bremen.prices(t, "0.01")
-	ns := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}, only("bremen"))
-	lubeck.landsOn(t, ns, "hanse-bremen")
+	strict := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}, only("bremen"))
+	lubeck.landsOn(t, strict, "hanse-bremen")
+	weighed := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, ranks("bremen", "hamburg"))
+	lubeck.landsOn(t, weighed, "hanse-bremen")
+	limit := &v1alpha1.Price{Amount: resource.MustParse("0.015"), Currency: "EUR"}
+	limited := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{MaxPrice: limit}, excludes("hamburg"))
+	lubeck.landsOn(t, limited, "hanse-bremen")
+
+	// Prices change, and new pods follow them.
+	bremen.prices(t, "0.03")
 	hamburg.prices(t, "0.005")
-	lubeck.awaitPlacement(t, ns, only("hamburg"))
-	lubeck.landsOn(t, ns, "hanse-hamburg")
+	for ns, decided := range map[string]func(*v1alpha1.PlacementStatus) error{
+		strict: only("hamburg"), weighed: ranks("hamburg", "bremen"), limited: excludes("bremen"),
+	} {
+		lubeck.awaitPlacement(t, ns, decided)
+		lubeck.landsOn(t, ns, "hanse-hamburg")
+	}
 }
 
 func TestNearestFirst(t *testing.T) {
 	market(t)
+	hamburg.prices(t, "0.02") // the nearest is not the cheapest
 	lubeck.isFarFrom(t, bremen)
-	ns := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferLatency, Strict: true}, only("hamburg"))
-	lubeck.landsOn(t, ns, "hanse-hamburg")
+	strict := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferLatency, Strict: true}, only("hamburg"))
+	lubeck.landsOn(t, strict, "hanse-hamburg")
+	weighed := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferLatency}, ranks("hamburg", "bremen"))
+	lubeck.landsOn(t, weighed, "hanse-hamburg")
+	limit := &metav1.Duration{Duration: lubeck.between(t, hamburg, bremen)}
+	limited := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{MaxLatency: limit}, excludes("bremen"))
+	lubeck.landsOn(t, limited, "hanse-hamburg")
+	// A pod asks for another order than its namespace.
+	cheap := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, ranks("bremen", "hamburg"))
+	lubeck.landsOn(t, cheap, "hanse-bremen")
+	lubeck.landsOnAs(t, cheap, "hanse-hamburg", nil, map[string]string{v1alpha1.AnnotationPrefer: string(v1alpha1.PreferLatency)})
+
 	lubeck.isFarFrom(t, hamburg)
-	lubeck.awaitPlacement(t, ns, only("bremen"))
-	lubeck.landsOn(t, ns, "hanse-bremen")
+	for ns, decided := range map[string]func(*v1alpha1.PlacementStatus) error{strict: only("bremen"), weighed: ranks("bremen", "hamburg")} {
+		lubeck.awaitPlacement(t, ns, decided)
+		lubeck.landsOn(t, ns, "hanse-bremen")
+	}
+}
+
+// between is a round trip that is longer than that to the nearer peer and shorter than that to the farther one, however slow
+// the machine is. The table must show which one is farther.
+func (c *cluster) between(t *testing.T, nearer, farther *cluster) time.Duration {
+	t.Helper()
+	var middle time.Duration
+	eventually(t, "the table shows that "+farther.Name+" is farther than "+nearer.Name, func(ctx context.Context) error {
+		table, err := c.table(ctx)
+		if err != nil {
+			return err
+		}
+		near, nearErr := time.ParseDuration(table[nearer.Name]["LATENCY"])
+		far, farErr := time.ParseDuration(table[farther.Name]["LATENCY"])
+		if err := errors.Join(nearErr, farErr); err != nil {
+			return err
+		}
+		if far < near+away {
+			return fmt.Errorf("%s and %s", near, far)
+		}
+		middle = (near + far) / 2
+		return nil
+	})
+	return middle
 }
 
 // The scheduler itself prefers the provider that has a large image already: what is needed is that it is told.
@@ -130,26 +200,12 @@ func loadLarge(t *testing.T, name string, where *cluster) {
 
 // A pod says by annotation what its namespace does not.
 func TestPodOverridesPlacement(t *testing.T) {
-	ctx := market(t)
+	market(t)
 	hamburg.prices(t, "0.02")
 	bremen.prices(t, "0.01")
-	cheap := func(decided *v1alpha1.PlacementStatus) error {
-		for _, node := range decided.Nodes {
-			if node.Name == "hanse-bremen" && node.Weight == 100 {
-				return nil
-			}
-		}
-		return errors.New("bremen is not the best")
-	}
-	ns := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, cheap)
+	ns := lubeck.placed(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, ranks("bremen", "hamburg"))
 	lubeck.landsOn(t, ns, "hanse-bremen")
-	pod := shellPod(ns, "elsewhere", forever)
-	pod.Annotations = map[string]string{v1alpha1.AnnotationExclude: "bremen"}
-	lubeck.create(t, pod)
-	bound, err := lubeck.awaitBound(ctx, pod)
-	if err != nil || bound.Spec.NodeName != "hanse-hamburg" {
-		t.Errorf("the pod is on %q (%v)", bound.Spec.NodeName, err)
-	}
+	lubeck.landsOnAs(t, ns, "hanse-hamburg", nil, map[string]string{v1alpha1.AnnotationExclude: "bremen"})
 }
 
 // Pods of a class go elsewhere than the rest of their namespace.
@@ -164,7 +220,7 @@ func TestClassOfPodsIsPlaced(t *testing.T) {
 			Placement: v1alpha1.Placement{Exclude: []string{"bremen"}},
 		})
 	lubeck.landsOn(t, ns, "hanse-bremen")
-	lubeck.landsOnAs(t, ns, "hanse-hamburg", gold)
+	lubeck.landsOnAs(t, ns, "hanse-hamburg", gold, nil)
 	lubeck.landsOn(t, ns, "hanse-bremen")
 
 	// A policy may tell the class from its namespace, too.

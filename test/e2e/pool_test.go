@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,12 +30,14 @@ func TestAggregate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := installWith(ctx, hamburg, "advertising.aggregate=true"); err != nil {
+	if err := installWith(ctx, hamburg, "advertising.aggregate=true", "advertising.aggregateShare=50"); err != nil {
 		t.Fatal(err)
 	}
+	bremen.prices(t, "0.02")
 	if err := peerBothWays(ctx, wismar, hamburg); err != nil {
 		t.Fatal(err)
 	}
+	wismar.expectAggregate(t)
 	hamburg.cordon(t, "hamburg-worker-1", true)
 	t.Cleanup(func() { hamburg.cordon(t, "hamburg-worker-1", false) })
 	wismar.awaitVirtual(t, hamburg, "shows what is behind hamburg", func(node *corev1.Node) bool {
@@ -82,6 +85,44 @@ func TestAggregate(t *testing.T) {
 	}
 	eventually(t, "it is gone everywhere", func(ctx context.Context) error {
 		return errors.Join(wismar.isGone(ctx, pod), hamburg.isGone(ctx, between), provider.isGone(ctx, last))
+	})
+}
+
+// expectAggregate waits until hamburg offers what its two providers have, each with its price and half of that more, and
+// until the table counts it in and says so.
+func (c *cluster) expectAggregate(t *testing.T) {
+	t.Helper()
+	eventually(t, "hamburg offers what is behind it", func(ctx context.Context) error {
+		held, err := c.copyFrom(ctx, hamburg)
+		if err != nil {
+			return err
+		}
+		prices := map[string]string{}
+		for _, offer := range held.Spec.Nested {
+			prices[offer.ClusterID] = "free"
+			if offer.Prices != nil {
+				price := offer.Prices.PerHour[corev1.ResourceCPU]
+				prices[offer.ClusterID] = fmt.Sprintf("%g %s", price.AsApproximateFloat64(), offer.Prices.Currency)
+			}
+			if len(offer.Path) > 0 || offer.Availability.Cpu().Sign() <= 0 {
+				return fmt.Errorf("the offer of %s came by %v: %v", offer.ClusterID, offer.Path, offer.Availability)
+			}
+		}
+		want := map[string]string{"lubeck": "free", "bremen": "0.03 EUR"}
+		if diff := cmp.Diff(want, prices); diff != "" || held.Spec.Flags[v1alpha1.FlagAggregated] != "true" {
+			return fmt.Errorf("flags %v, prices (-want +got): %s", held.Spec.Flags, diff)
+		}
+		own := held.Spec.Availability.Cpu().DeepCopy()
+		table, err := c.table(ctx)
+		if err != nil {
+			return err
+		}
+		shown, err := resource.ParseQuantity(table["hamburg"]["CPU"])
+		if err != nil || shown.Cmp(own) <= 0 {
+			return fmt.Errorf("the table shows %q of cpu, and hamburg itself has %s (%w)", table["hamburg"]["CPU"], own.String(), err)
+		}
+		out, err := c.Hanse(ctx, "table")
+		return wants(out, "hamburg: sends pods on; counted in is what is behind it: bremen, lubeck", err)
 	})
 }
 
@@ -183,8 +224,49 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("%s made a tenant namespace for a cluster that nobody accepted: %v", here.Name, err)
 		}
 	}
-	if err := peer(ctx, bremen, wismar); err != nil {
+	bremen.refusesFirstOffer(t, wismar)
+	bremen.expectPodsAt(t, []*cluster{wismar})
+}
+
+// refusesFirstOffer makes the provider a peer while a policy refuses what it offers: no node comes of that.
+func (c *cluster) refusesFirstOffer(t *testing.T, provider *cluster) {
+	t.Helper()
+	ctx := t.Context()
+	refusal := c.policy(t, "incoming", fmt.Sprintf("package hanse.incoming\n\ndeny contains \"not yet\" if input.peer.name == %q\n", provider.Name))
+	c.awaitPolicies(t, "story-incoming/story.rego")
+	token, err := provider.Hanse(ctx, "invite", c.Name, "--mutual")
+	if err != nil {
 		t.Fatal(err)
 	}
-	bremen.expectPodsAt(t, []*cluster{wismar})
+	// It would wait for an offer that it may use.
+	if _, err := c.Hanse(ctx, "join", strings.TrimSpace(token), "--mutual", "--wait=false"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, provider.Name+" reads that its first offer is refused", func(ctx context.Context) error {
+		ad, err := provider.offerFor(ctx, c)
+		if ack := ad.Status.Acknowledgement; err == nil && (ack == nil || ack.State != v1alpha1.AcknowledgementRefused) {
+			err = fmt.Errorf("the answer is %+v", ack)
+		}
+		return err
+	})
+	eventually(t, "the table says so", func(ctx context.Context) error {
+		table, err := c.table(ctx)
+		return wants(table[provider.Name]["ANSWER"], "Refused", err)
+	})
+	if err := c.isGone(ctx, &corev1.Node{ObjectMeta: named(v1alpha1.VirtualNodeName(provider.Name))}); err != nil {
+		t.Errorf("a refused first offer made a node: %v", err)
+	}
+	if err := c.Delete(ctx, refusal); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitOpen(t, provider)
+}
+
+// awaitPolicies waits until a module is in force.
+func (c *cluster) awaitPolicies(t *testing.T, module string) {
+	t.Helper()
+	eventually(t, "module "+module+" is in force", func(ctx context.Context) error {
+		out, err := c.Hanse(ctx, "policy", "show", "incoming")
+		return wants(out, module, err)
+	})
 }

@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -45,7 +48,7 @@ func TestTwoConsumersCannotSeeEachOther(t *testing.T) {
 			}
 		}
 		g.asksForWhatIsNotItsOwn(t, other, twins[1-i])
-		g.learnsNothingOfNodes(t, twins[i], "stall")
+		g.learnsNothingOfNodes(t, twins[i])
 	}
 }
 
@@ -68,18 +71,84 @@ func (g *guest) asksForWhatIsNotItsOwn(t *testing.T, other *guest, twin string) 
 	}
 }
 
-// learnsNothingOfNodes checks that the guest's own record tells neither names nor addresses of nodes.
-func (g *guest) learnsNothingOfNodes(t *testing.T, twin, name string) {
+// tellTales are pods in trouble, whose messages could tell of nodes: one too large for any, one whose image cannot be had, and one
+// that fails.
+var tellTales = map[string]string{
+	"huge":      strings.Replace(busyPod, "cpu: 1m", "cpu: 640", 1),
+	"imageless": strings.NewReplacer(busybox, "hanse.dev/test/nowhere:v1", "IfNotPresent", "Never").Replace(busyPod),
+	"failing":   strings.Replace(busyPod, forever, "cat /proc/sys/kernel/hostname; exit 1", 1),
+}
+
+// learnsNothingOfNodes checks that nothing that the guest may read tells names, addresses or the number of nodes: records of
+// pods that run and of pods in trouble, what it is offered, and logs and refusals to give them.
+func (g *guest) learnsNothingOfNodes(t *testing.T, twin string) {
 	t.Helper()
-	own := &v1alpha1.ShadowPod{}
-	if err := g.Get(t.Context(), types.NamespacedName{Namespace: twin, Name: name}, own); err != nil {
-		t.Fatal(err)
-	}
-	for _, secret := range g.provider.secretsOfNodes(t) {
-		if strings.Contains(string(own.Status.Pod.Raw), `"`+secret+`"`) {
-			t.Errorf("the record tells %q", secret)
+	for name, template := range tellTales {
+		if err := g.Create(t.Context(), shadow(t, twin, name, template)); err != nil {
+			t.Fatal(err)
 		}
 	}
+	var told map[string]string
+	eventually(t, g.id+" has heard of all of its pods", func(ctx context.Context) error {
+		var err error
+		if told, err = g.everythingTold(ctx, twin); err != nil {
+			return err
+		}
+		for name, word := range map[string]string{"huge": v1alpha1.ReasonNoRoom, "imageless": "ErrImageNeverPull", "failing": `"exitCode":1`} {
+			if !strings.Contains(told["record "+name], word) {
+				return fmt.Errorf("the record of %s does not say %s: %s", name, word, told["record "+name])
+			}
+		}
+		return nil
+	})
+	secrets := []*regexp.Regexp{regexp.MustCompile(`\d+/\d+ nodes|\d+ node\(s\)`)}
+	for _, secret := range g.provider.secretsOfNodes(t) {
+		secrets = append(secrets, regexp.MustCompile(`(^|[^\w.-])`+regexp.QuoteMeta(secret)+`($|[^\w-])`))
+	}
+	for what, text := range told {
+		for _, secret := range secrets {
+			if found := secret.FindString(text); found != "" {
+				t.Errorf("%s tells %s %q: %s", what, g.id, found, text)
+			}
+		}
+	}
+}
+
+// everythingTold is what the guest can read about its pods in the twin, and about the provider.
+func (g *guest) everythingTold(ctx context.Context, twin string) (map[string]string, error) {
+	told := map[string]string{}
+	records, offers, mappings := &v1alpha1.ShadowPodList{}, &v1alpha1.AdvertisementList{}, &v1alpha1.NamespaceMappingList{}
+	if err := errors.Join(
+		g.List(ctx, records, client.InNamespace(twin)), g.List(ctx, offers, client.InNamespace(g.invitation.Namespace)),
+		g.List(ctx, mappings, client.InNamespace(g.invitation.Namespace)),
+	); err != nil {
+		return nil, err
+	}
+	for what, list := range map[string]any{"the offer": offers.Items, "the mapping": mappings.Items} {
+		data, err := json.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		told[what] = string(data)
+	}
+	reader, err := kubernetes.NewForConfig(g.config)
+	if err != nil {
+		return nil, err
+	}
+	for i := range records.Items {
+		name := records.Items[i].Name
+		data, err := json.Marshal(records.Items[i].Status)
+		if err != nil {
+			return nil, err
+		}
+		told["record "+name] = string(data)
+		log, err := reader.CoreV1().Pods(twin).GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		told["log of "+name] = string(log)
+		if err != nil {
+			told["refusal of the log of "+name] = err.Error()
+		}
+	}
+	return told, nil
 }
 
 // everyResource lists all resources of the cluster, subresources included, as group/resource.

@@ -13,8 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -120,13 +123,36 @@ func expectAcknowledged(t *testing.T, provider, consumer *cluster) {
 func TestDeploymentSpansClusters(t *testing.T) {
 	shared(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	})
 	lubeck.create(t, deployment(ns, "web", 3, echoSpec()))
 	for _, home := range lubeck.awaitReadyPods(t, ns, "web", 3) {
 		if home.Spec.NodeName != v1alpha1.VirtualNodeName("hamburg") {
 			t.Errorf("%s is on node %q", home.Name, home.Spec.NodeName)
 		}
 		expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
-		expectMappedAddress(t, &home, hamburg.mustRemotePod(t, &home))
+		expectNoAddress(t, &home, hamburg.mustRemotePod(t, &home))
+	}
+	lubeck.expectNoEndpoints(t, ns, "web")
+}
+
+// expectNoEndpoints checks that the Service sends traffic to nobody, since no network leads to its pods, and says so.
+func (c *cluster) expectNoEndpoints(t *testing.T, ns, name string) {
+	t.Helper()
+	eventually(t, "the Service says why its pods are no endpoints", func(ctx context.Context) error {
+		out, err := c.Kubectl(ctx, "-n", ns, "describe", "service", name)
+		return wants(out, v1alpha1.ReasonNoNetworkFabric, err)
+	})
+	found := &discoveryv1.EndpointSliceList{}
+	if err := c.List(t.Context(), found, client.InNamespace(ns), client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range found.Items {
+		if endpoints := found.Items[i].Endpoints; len(endpoints) > 0 {
+			t.Errorf("it has the endpoints %+v", endpoints)
+		}
 	}
 }
 
@@ -154,30 +180,23 @@ func expectSamePod(t *testing.T, home, remote *corev1.Pod) {
 	}
 }
 
-// expectMappedAddress checks that the home pod's address is the remote one's, moved into the range of that peer.
-func expectMappedAddress(t *testing.T, home, remote *corev1.Pod) {
+// expectNoAddress checks that a pod that no network leads to shows no address at home, and so is no endpoint of a Service
+// there, though it is Ready.
+func expectNoAddress(t *testing.T, home, remote *corev1.Pod) {
 	t.Helper()
 	peer, err := lubeck.peer(t.Context(), "hamburg")
 	if err != nil {
 		t.Fatal(err)
 	}
-	into, err := netip.ParsePrefix(peer.Status.RemappedPodCIDR)
-	if err != nil {
-		t.Fatalf("the range of peer hamburg: %v", err)
-	}
-	seen, err := netip.ParseAddr(home.Status.PodIP)
-	if err != nil {
-		t.Fatalf("address of %s: %v", home.Name, err)
-	}
-	own := netip.MustParseAddr(remote.Status.PodIP)
-	if !into.Contains(seen) || into.Contains(own) {
-		t.Errorf("%s has address %s at home and %s at the provider, the range is %s", home.Name, seen, own, into)
-	}
-	if s, o := seen.As4(), own.As4(); s[3] != o[3] {
-		t.Errorf("%s has address %s at home and %s at the provider: not the same host", home.Name, seen, own)
+	if _, err := netip.ParsePrefix(peer.Status.RemappedPodCIDR); err != nil {
+		t.Errorf("the range of peer hamburg: %v", err)
 	}
 	if status := peerCondition(peer, v1alpha1.ConditionConnected); status != "False" {
 		t.Errorf("peer hamburg says Connected=%s, but there is no network fabric yet", status)
+	}
+	if home.Status.PodIP != "" || len(home.Status.PodIPs) > 0 || remote.Status.PodIP == "" || !podReady(home) {
+		t.Errorf("%s has address %q at home and %q at the provider, ready: %t",
+			home.Name, home.Status.PodIP, remote.Status.PodIP, podReady(home))
 	}
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -33,6 +35,16 @@ func TestVirtualKubeletSuite(t *testing.T) {
 		return err
 	})
 	node := lubeck.awaitVirtual(t, hamburg, "is Ready", nodeReady)
+	eventually(t, "a network is said to connect the clusters", func(ctx context.Context) error {
+		peer, err := lubeck.peer(ctx, hamburg.Name)
+		if err == nil {
+			err = lubeck.Status().Patch(ctx, peer, client.RawPatch(types.MergePatchType, []byte("{}")))
+		}
+		if err == nil && !peer.Connected() {
+			err = errors.New("the policy does not say so yet")
+		}
+		return err
+	})
 
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "suite", "suite.test"), "-test.v", "-test.run", "TestVirtualKubelet")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+lubeck.Kubeconfig, "SUITE_NAMESPACE="+ns, "SUITE_NODE="+node.Name)
@@ -65,7 +77,8 @@ func (c *cluster) apply(t *testing.T, manifest string) {
 // suiteTests is how many tests the suite has.
 const suiteTests = 9
 
-// suiteManifest says that the suite's pods, which name no policy for pulling, pull nothing: there is no registry.
+// suiteManifest says that the suite's pods, which name no policy for pulling, pull nothing: there is no registry. And that a
+// network connects the clusters: the suite waits until its pods have addresses, and remote ones have none without a network.
 const suiteManifest = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -87,4 +100,24 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: suite-never-pulls}
 spec: {policyName: suite-never-pulls}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: suite-is-connected}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [hanse.dev], apiVersions: [v1alpha1], resources: [peers/status], operations: [UPDATE]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >-
+        lists.range(object.?status.?conditions.orValue([]).size()).filter(i, object.status.conditions[i].type == "Connected").map(i,
+          JSONPatch{op: "replace", path: "/status/conditions/" + string(i) + "/status", value: "True"})
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: suite-is-connected}
+spec: {policyName: suite-is-connected}
 `

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -55,8 +56,12 @@ func TestRemoteDeletionIsRemade(t *testing.T) {
 		if diff := cmp.Diff(containerIDs(second), containerIDs(now)); diff != "" || !podReady(now) {
 			return fmt.Errorf("ready: %v, containers: %s", podReady(now), diff)
 		}
+		if restarts := now.Status.ContainerStatuses[0].RestartCount; restarts != 1 {
+			return fmt.Errorf("home shows %d restarts", restarts)
+		}
 		return nil
 	})
+	lubeck.describeSays(t, ns, "stubborn", "MadeAgain")
 }
 
 func TestManagerAndKubeletRestart(t *testing.T) {
@@ -101,6 +106,47 @@ func TestManagerAndKubeletRestart(t *testing.T) {
 				t.Errorf("container %s of %s was restarted %d times", s.Name, home.Name, s.RestartCount)
 			}
 		}
+	}
+}
+
+// Pods that are created while no process of Hanse runs in either cluster wait, and run when Hanse is back: the pods that were
+// created, and not others.
+func TestPodCreatedWhileHanseIsDown(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	down := map[*cluster][]string{lubeck: {"manager", "kubelet"}, hamburg: {"manager"}}
+	for c, components := range down {
+		for _, component := range components {
+			c.pause(t, component)
+		}
+	}
+	lubeck.create(t, shellPod(ns, "early", forever))
+	lubeck.create(t, deployment(ns, "early-too", 2, shellSpec(forever)))
+	created := map[string]types.UID{}
+	eventually(t, "they are bound to the peer by admission and the scheduler alone", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		err := lubeck.List(ctx, pods, client.InNamespace(ns))
+		clear(created)
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; pod.Spec.NodeName == v1alpha1.VirtualNodeName("hamburg") && pod.Status.Phase == corev1.PodPending {
+				created[pod.Name] = pod.UID
+			}
+		}
+		if err == nil && len(created) != 3 {
+			err = errors.New(summary(pods.Items))
+		}
+		return err
+	})
+	for c, components := range down {
+		for _, component := range components {
+			c.scale(ctx, t, component, "1")
+		}
+	}
+	for _, home := range append(lubeck.awaitReadyPods(t, ns, "early", 1), lubeck.awaitReadyPods(t, ns, "early-too", 2)...) {
+		if created[home.Name] != home.UID {
+			t.Errorf("%s is %s, and was created as %s", home.Name, home.UID, created[home.Name])
+		}
+		expectSamePod(t, &home, hamburg.mustRemotePod(t, &home))
 	}
 }
 
@@ -153,6 +199,19 @@ func (c *cluster) kill9(t *testing.T, subcommand string) {
 	if err := syscall.Kill(c.pidOf(t, subcommand), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// freeze stops the hanse process of that subcommand, which says and does nothing until it is thawed, at the story's end at
+// the latest.
+func (c *cluster) freeze(t *testing.T, subcommand string) (thaw func()) {
+	t.Helper()
+	pid := c.pidOf(t, subcommand)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	thaw = func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // Kubernetes may have started another
+	t.Cleanup(thaw)
+	return thaw
 }
 
 // pidOf finds the hanse process of that subcommand by the UID of its pod, which is in the names of its control groups.
@@ -242,77 +301,4 @@ func (c *cluster) drainOf(t *testing.T, home *corev1.Pod) (uncordon func()) {
 		}
 	}
 	return uncordon
-}
-
-// A pod that has run to its end is never run again.
-func TestCompletedPodIsNotRunAgain(t *testing.T) {
-	ctx := alone(t)
-	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
-	pod := shellPod(ns, "once", "echo done > /dev/termination-log")
-	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	lubeck.create(t, pod)
-	eventually(t, "it has ended", func(ctx context.Context) error { return lubeck.hasPhase(ctx, ns, "once", corev1.PodSucceeded) })
-	home, err := lubeck.pod(ctx, ns, "once")
-	if err != nil {
-		t.Fatal(err)
-	}
-	remote := hamburg.mustRemotePod(t, home)
-	if err := hamburg.Delete(ctx, remote.DeepCopy(), client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
-	hamburg.kill9(t, "manager")
-	// The next pod shows that the manager is at work again.
-	lubeck.create(t, shellPod(ns, "next", forever))
-	lubeck.awaitReadyPods(t, ns, "next", 1)
-	pods := &corev1.PodList{}
-	if err := hamburg.List(ctx, pods, client.MatchingLabels{v1alpha1.LabelHomeUID: string(home.UID)}); err != nil || len(pods.Items) > 0 {
-		t.Errorf("there is a pod for it again: %s %v", summary(pods.Items), err)
-	}
-	if err := lubeck.hasPhase(ctx, ns, "once", corev1.PodSucceeded); err != nil {
-		t.Error(err)
-	}
-}
-
-func (c *cluster) hasPhase(ctx context.Context, ns, name string, phase corev1.PodPhase) error {
-	pod, err := c.pod(ctx, ns, name)
-	if err == nil && pod.Status.Phase != phase {
-		err = fmt.Errorf("%s: %s %s %s", name, pod.Status.Phase, pod.Status.Reason, pod.Status.Message)
-	}
-	return err
-}
-
-// When a provider will not make a pod again, home's pod fails with the cause, and its controller makes another, which
-// may run where it can.
-func TestUnrecoverableTellsHome(t *testing.T) {
-	ctx := alone(t)
-	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
-	lubeck.create(t, deployment(ns, "unwanted", 1, shellSpec(forever)))
-	home := lubeck.awaitReadyPods(t, ns, "unwanted", 1)[0]
-	remote := hamburg.mustRemotePod(t, &home)
-	hamburg.policy(t, "shadowpod", "package hanse.shadowpod\n\ndeny contains \"no guests on Sundays\"\n")
-	if err := hamburg.Delete(ctx, remote.DeepCopy(), client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "home's pod fails with the provider's reason", func(ctx context.Context) error {
-		now, err := lubeck.pod(ctx, ns, home.Name)
-		if err != nil {
-			return err
-		}
-		if now.Status.Phase != corev1.PodFailed || !strings.Contains(now.Status.Message, "no guests on Sundays") {
-			return fmt.Errorf("%s %s %q", now.Status.Phase, now.Status.Reason, now.Status.Message)
-		}
-		return nil
-	})
-	eventually(t, "its controller makes another", func(ctx context.Context) error {
-		pods, err := lubeck.pods(ctx, ns, "unwanted")
-		if err != nil {
-			return err
-		}
-		for i := range pods {
-			if pods[i].UID != home.UID && pods[i].Status.Phase == corev1.PodPending {
-				return nil
-			}
-		}
-		return fmt.Errorf("no: %s", summary(pods))
-	})
 }

@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,9 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -24,17 +27,20 @@ import (
 // Objects that come and go in a cluster by themselves.
 var restless = []string{"events", "events.events.k8s.io", "componentstatuses"}
 
-// objects lists every object of the cluster by name: resource, namespace, name.
-func (c *cluster) objects(ctx context.Context) ([]string, error) {
+// An inventory is every object of a cluster, by resource, namespace and name, with what is in it.
+type inventory map[string]string
+
+// inventory lists every object of the cluster.
+func (c *cluster) inventory(ctx context.Context) (inventory, error) {
 	groups, err := discovery.NewDiscoveryClientForConfigOrDie(c.Config).ServerPreferredResources()
 	if err != nil {
 		return nil, err
 	}
-	lister, err := metadata.NewForConfig(c.Config)
+	lister, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	found := inventory{}
 	for _, group := range groups {
 		version, err := schema.ParseGroupVersion(group.GroupVersion)
 		if err != nil {
@@ -52,20 +58,78 @@ func (c *cluster) objects(ctx context.Context) ([]string, error) {
 			if err != nil {
 				return nil, fmt.Errorf("list %s: %w", kind, err)
 			}
-			for _, item := range list.Items {
-				if !isNodeLease(item) {
-					names = append(names, fmt.Sprintf("%s %s/%s", kind.GroupResource(), item.Namespace, item.Name))
+			for i := range list.Items {
+				if err := found.add(kind.GroupResource(), &list.Items[i]); err != nil {
+					return nil, err
 				}
 			}
 		}
 	}
-	slices.Sort(names)
-	return names, nil
+	return found, nil
+}
+
+// add notes an object, without what changes by itself.
+func (i inventory) add(kind schema.GroupResource, object *unstructured.Unstructured) error {
+	name := fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName())
+	content := object.Object
+	if kind.Resource == "leases" {
+		if !isNodeLease(object) {
+			i[name] = "{}" // who holds it is renewed all the time, and made anew by an API server that starts
+		}
+		return nil
+	}
+	delete(content, "status")
+	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
+		unstructured.RemoveNestedField(content, "metadata", field)
+	}
+	unstructured.RemoveNestedField(content, "metadata", "annotations", corev1.EndpointsLastChangeTriggerTime)
+	data, err := json.Marshal(content)
+	if kind.Resource == "secrets" {
+		data = fmt.Appendf(nil, `{"hash":"%x"}`, sha256.Sum256(data))
+	}
+	i[name] = string(data)
+	return err
+}
+
+// difference says what has come, gone or changed since.
+func (i inventory) difference(since inventory) error {
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(i)) {
+		if before, had := since[name]; !had {
+			changes = append(changes, "+ "+name)
+		} else if before != i[name] {
+			changes = append(changes, "~ "+name+"\n"+differenceOf(before, i[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(since)) {
+		if _, has := i[name]; !has {
+			changes = append(changes, "- "+name)
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(changes, "\n"))
+}
+
+// differenceOf shows which lines of an object have changed.
+func differenceOf(before, after string) string {
+	var was, is any
+	if err := errors.Join(json.Unmarshal([]byte(before), &was), json.Unmarshal([]byte(after), &is)); err != nil {
+		return err.Error()
+	}
+	var changes strings.Builder
+	for line := range strings.Lines(cmp.Diff(was, is)) {
+		if strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
+			changes.WriteString(line)
+		}
+	}
+	return changes.String()
 }
 
 // isNodeLease says whether it is the lease of a node of the cluster's own, which gets it some time after it has joined.
-func isNodeLease(item metav1.PartialObjectMetadata) bool {
-	return item.Namespace == corev1.NamespaceNodeLease && !strings.HasPrefix(item.Name, v1alpha1.VirtualNodePrefix)
+func isNodeLease(object *unstructured.Unstructured) bool {
+	return object.GetNamespace() == corev1.NamespaceNodeLease && !strings.HasPrefix(object.GetName(), v1alpha1.VirtualNodePrefix)
 }
 
 func (c *cluster) memoryFile() string {
@@ -77,24 +141,33 @@ func (c *cluster) rememberObjects(ctx context.Context) error {
 	if _, err := os.Stat(c.memoryFile()); err == nil {
 		return nil
 	}
-	names, err := c.objects(ctx)
+	found, err := c.inventory(ctx)
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(names)
+	data, err := json.Marshal(found)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(c.memoryFile(), data, 0o600)
 }
 
-func (c *cluster) rememberedObjects() ([]string, error) {
+func (c *cluster) rememberedObjects() (inventory, error) {
 	data, err := os.ReadFile(c.memoryFile())
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	return names, json.Unmarshal(data, &names)
+	var found inventory
+	return found, json.Unmarshal(data, &found)
+}
+
+// hasAgain checks that the cluster has exactly the objects that it had, and that they are as they were.
+func (c *cluster) hasAgain(ctx context.Context, before inventory) error {
+	after, err := c.inventory(ctx)
+	if err != nil {
+		return err
+	}
+	return after.difference(before)
 }
 
 func TestCheckFindsNothingWrong(t *testing.T) {
@@ -129,27 +202,8 @@ func TestUninstallLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, c.Name+" has the objects it had before", func(ctx context.Context) error {
-			after, err := c.objects(ctx)
-			if err != nil {
-				return err
-			}
-			if diff := cmp.Diff(before, after); diff != "" {
-				return errors.New(onlyChanges(diff))
-			}
-			return nil
-		})
+		eventually(t, c.Name+" has the objects it had before", func(ctx context.Context) error { return c.hasAgain(ctx, before) })
 	}
-}
-
-func onlyChanges(diff string) string {
-	var changes []string
-	for line := range strings.Lines(diff) {
-		if strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
-			changes = append(changes, line)
-		}
-	}
-	return strings.Join(changes, "")
 }
 
 // awaitNoRemotePods waits until the cluster runs nothing for others, nor they for it: uninstall refuses before.

@@ -81,6 +81,8 @@ func (c *chaos) do(ctx context.Context, s step, end time.Time) error {
 		return errors.Join(cut(ctx, s), hold(), heal(ctx, s))
 	case flapLink:
 		return flap(ctx, s, end)
+	case deleteTwin:
+		return where.deleteTwin(ctx, s.what)
 	default:
 		return where.deleteRemote(ctx, s.what)
 	}
@@ -228,14 +230,32 @@ func (c *cluster) setFlag(ctx context.Context, subcommand, flag, value string) e
 // deleteRemote deletes one of the pods that run here for others.
 func (c *cluster) deleteRemote(ctx context.Context, which string) error {
 	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.HasLabels{v1alpha1.LabelHomeUID, labelLong}); err != nil || len(pods.Items) == 0 {
+	if err := c.List(ctx, pods, client.HasLabels{v1alpha1.LabelHomeUID}); err != nil {
 		return err
 	}
+	return deleteOne(ctx, c, pods.Items, which)
+}
+
+// deleteTwin deletes one of the namespaces in which pods run here for others.
+func (c *cluster) deleteTwin(ctx context.Context, which string) error {
+	twins := &corev1.NamespaceList{}
+	if err := c.List(ctx, twins, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeTwin}); err != nil {
+		return err
+	}
+	return deleteOne(ctx, c, twins.Items, which)
+}
+
+// deleteOne deletes that of the objects which the number falls on.
+func deleteOne[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c *cluster, from []T, which string,
+) error {
 	number, err := strconv.Atoi(which)
-	if err != nil {
+	if err != nil || len(from) == 0 {
 		return err
 	}
-	return client.IgnoreNotFound(c.Delete(ctx, &pods.Items[number%len(pods.Items)]))
+	return client.IgnoreNotFound(c.Delete(ctx, P(&from[number%len(from)])))
 }
 
 // end puts everything right.

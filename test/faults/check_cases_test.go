@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // rules returns the rules that were broken, in order.
@@ -69,6 +71,8 @@ func TestCheckRanAgain(t *testing.T) {
 	}
 	leaving := succeeded(2, "r1", "h")
 	leaving.leaving = true
+	once := leaving
+	once.once = true
 	for name, test := range map[string]struct {
 		runs    []run
 		history []version
@@ -81,6 +85,7 @@ func TestCheckRanAgain(t *testing.T) {
 		"succeeded, as all should":       {history: []version{pending(1, "r1", "h"), succeeded(2, "r1", "h"), succeeded(3, "r1", "h")}},
 		"made again after success":       {history: []version{succeeded(2, "r1", "h"), pending(3, "r2", "h")}, want: []string{ruleRanAgain}},
 		"made again after deletion":      {history: []version{leaving, succeeded(3, "r1", "h"), pending(4, "r2", "h")}},
+		"work done while it was deleted": {history: []version{once, pending(4, "r2", "h")}, want: []string{ruleRanAgain}},
 		"another home pod of that name":  {history: []version{succeeded(2, "r1", "h"), pending(3, "r2", "i")}},
 		"home pods are not made by us":   {history: []version{succeeded(2, "r1", ""), pending(3, "r2", "")}},
 		"both say so":                    {[]run{completed(lived("h", "a", 0, 5), 5), lived("h", "b", 6, 7)}, []version{succeeded(2, "r1", "h"), pending(3, "r2", "h")}, []string{ruleRanAgain, ruleRanAgain}},
@@ -88,6 +93,94 @@ func TestCheckRanAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			expectRules(t, checkRanAgain(test.runs, map[string][]version{"hamburg": test.history}), test.want...)
+		})
+	}
+}
+
+func TestCheckIdentity(t *testing.T) {
+	of := func(pod string, r run) run {
+		r.pod = pod
+		return r
+	}
+	for name, test := range map[string]struct {
+		runs []run
+		want []string
+	}{
+		"one after the other":       {[]run{of("db-0", lived("h", "a", 0, 5)), of("db-0", alive("i", "b", 5.2))}, nil},
+		"an end noticed late":       {[]run{of("db-0", lived("h", "a", 0, 5)), of("db-0", alive("i", "b", 4.8))}, nil},
+		"two names":                 {[]run{of("db-0", alive("h", "a", 0)), of("db-1", alive("i", "b", 1))}, nil},
+		"two containers of one pod": {[]run{of("db-0", alive("h", "a", 0)), of("db-0", alive("h", "b", 1))}, nil},
+		"two pods of one name":      {[]run{of("db-0", lived("h", "a", 0, 5)), of("db-0", alive("i", "b", 3))}, []string{ruleSingle}},
+		"both live":                 {[]run{of("db-0", alive("h", "a", 0)), of("db-0", alive("i", "b", 60))}, []string{ruleSingle}},
+	} {
+		t.Run(name, func(t *testing.T) { expectRules(t, checkIdentity(test.runs), test.want...) })
+	}
+}
+
+func TestCheckJobs(t *testing.T) {
+	created := operation{verb: createJob, on: object{made: createJob, name: "job-3", replicas: 2}}
+	deleted := operation{verb: deleteObject, on: created.on}
+	done := func(pod string, when float64) run {
+		r := completed(lived(pod, pod, 0, when), when)
+		r.pod = pod
+		return r
+	}
+	failed := lived("h", "x", 0, 1)
+	failed.pod = "job-3-bbbbb"
+	for name, test := range map[string]struct {
+		runs []run
+		load []operation
+		want []string
+	}{
+		"all is done":              {[]run{done("job-3-aaaaa", 1), done("job-3-bbbbb", 2), done("job-4-aaaaa", 2)}, []operation{created}, nil},
+		"one was tried again":      {[]run{done("job-3-aaaaa", 1), failed, done("job-3-ccccc", 2)}, []operation{created}, nil},
+		"one is not done":          {[]run{done("job-3-aaaaa", 1), failed}, []operation{created}, []string{ruleLost}},
+		"deleted before all ended": {[]run{done("job-3-aaaaa", 1), failed}, []operation{created, deleted}, nil},
+		"one too many":             {[]run{done("job-3-aaaaa", 1), done("job-3-bbbbb", 1), done("job-3-ccccc", 2)}, []operation{created, deleted}, []string{ruleRanAgain}},
+	} {
+		t.Run(name, func(t *testing.T) { expectRules(t, checkJobs(test.runs, test.load), test.want...) })
+	}
+}
+
+func TestCheckImages(t *testing.T) {
+	pod := func(number uint64, image string, restarts int32) version {
+		return version{number: number, uid: "r1", name: "twin/web", home: "h", image: image, restarts: map[string]int32{"main": restarts}}
+	}
+	change := []operation{{verb: changeImage, on: object{name: "web"}}}
+	for name, test := range map[string]struct {
+		history []version
+		load    []operation
+		want    []string
+	}{
+		"as the provider wants":  {[]version{pod(1, mirrored+"v1", 0), pod(2, mirrored+"v1", 0)}, nil, nil},
+		"changed by a user":      {[]version{pod(1, mirrored+"v1", 0), pod(2, image+"v2", 0), pod(3, image+"v2", 1)}, change, nil},
+		"put back":               {[]version{pod(1, mirrored+"v1", 0), pod(2, image+"v1", 0)}, nil, []string{ruleRestart}},
+		"started again":          {[]version{pod(1, mirrored+"v1", 0), pod(2, mirrored+"v1", 1), pod(3, mirrored+"v1", 1)}, nil, []string{ruleRestart}},
+		"put back and restarted": {[]version{pod(1, mirrored+"v1", 0), pod(2, image+"v1", 1)}, nil, []string{ruleRestart, ruleRestart}},
+	} {
+		t.Run(name, func(t *testing.T) { expectRules(t, checkImages("hamburg", test.history, test.load), test.want...) })
+	}
+}
+
+func TestEndedWithTwin(t *testing.T) {
+	pod := func(node string, phase corev1.PodPhase, reason string) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase, Reason: reason}}
+	}
+	p := plan{steps: []step{{kind: deleteTwin, where: "hamburg"}, {kind: deleteRemote, where: "bremen"}}}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"its provider deleted a twin":         {pod("hanse-hamburg", corev1.PodFailed, v1alpha1.ReasonNamespaceTerminating), true},
+		"it failed for another reason":        {pod("hanse-hamburg", corev1.PodFailed, "RemadeTooOften"), false},
+		"it is said to run":                   {pod("hanse-hamburg", corev1.PodRunning, v1alpha1.ReasonNamespaceTerminating), false},
+		"its provider has not deleted a twin": {pod("hanse-bremen", corev1.PodFailed, v1alpha1.ReasonNamespaceTerminating), false},
+		"it ran at home":                      {pod("worker", corev1.PodFailed, v1alpha1.ReasonNamespaceTerminating), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := endedWithTwin(test.pod, p); got != test.want {
+				t.Errorf("got %t", got)
+			}
 		})
 	}
 }

@@ -29,6 +29,8 @@ type version struct {
 	leaving  bool
 	gone     bool // it was deleted for good
 	phase    corev1.PodPhase
+	once     bool             // its containers are not started again when they have ended well
+	image    string           // of its container
 	restarts map[string]int32 // by container
 }
 
@@ -88,11 +90,20 @@ func readVersion(text []byte) (version, bool) {
 		number: number, uid: string(pod.UID), name: pod.Namespace + "/" + pod.Name, home: pod.Labels[v1alpha1.LabelHomeUID],
 		leaving: pod.DeletionTimestamp != nil, phase: pod.Status.Phase, restarts: map[string]int32{},
 	}
+	v.once, v.image = pod.Spec.RestartPolicy == corev1.RestartPolicyNever, imageOf(pod.Spec.Containers)
 	v.gone = l.Verb == "delete" && (pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds == 0)
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		v.restarts[s.Name] = s.RestartCount
 	}
 	return v, true
+}
+
+// imageOf is the image of the one container that pods of the load have, if it was logged.
+func imageOf(containers []corev1.Container) string {
+	if len(containers) == 0 {
+		return ""
+	}
+	return containers[0].Image
 }
 
 func TestReadHistory(t *testing.T) {

@@ -2,10 +2,13 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -23,11 +26,37 @@ func install(ctx context.Context, clusters map[string]*cluster) error {
 	}
 	home := clusters[consumer]
 	for _, name := range providers {
-		if err := peer(ctx, home, clusters[name]); err != nil {
+		if err := errors.Join(peer(ctx, home, clusters[name]), clusters[name].rewriteImages(ctx)); err != nil {
 			return err
 		}
 	}
 	return again(ctx, home.peersReady)
+}
+
+// rewriteImages has the cluster take the images of pods that it runs for others from a mirror, as many clusters do.
+func (c *cluster) rewriteImages(ctx context.Context) error {
+	named := metav1.ObjectMeta{Name: "images-from-a-mirror"}
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: named, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+		MatchConstraints: &admissionregistrationv1.MatchResources{
+			ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: v1alpha1.LabelHomeUID, Operator: metav1.LabelSelectorOpExists},
+			}},
+			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}}},
+		},
+		Mutations: []admissionregistrationv1.Mutation{{
+			PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: fmt.Sprintf(
+				`[JSONPatch{op: "replace", path: "/spec/containers/0/image", value: object.spec.containers[0].image.replace(%q, %q)}]`, image, mirrored)},
+		}},
+	}}
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: named, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: named.Name},
+	}
+	return errors.Join(client.IgnoreAlreadyExists(c.Create(ctx, policy)), client.IgnoreAlreadyExists(c.Create(ctx, binding)))
 }
 
 // peer lets home consume from the provider, unless it does.

@@ -14,11 +14,12 @@ const (
 	createShort      verb = "create-short"      // a pod that completes
 	createJob        verb = "create-job"        // a Job of a few pods that complete
 	createDeployment verb = "create-deployment" // its pods run until it is deleted
-	scaleDeployment  verb = "scale-deployment"
+	createSet        verb = "create-set"        // a StatefulSet, as createDeployment
+	scale            verb = "scale"             // a Deployment or StatefulSet
 	relabel          verb = "relabel"
 	changeImage      verb = "change-image"
 	deleteObject     verb = "delete"
-	createNamespace  verb = "create-namespace" // offloaded, with a pod in it
+	createNamespace  verb = "create-namespace" // offloaded, with a StatefulSet of one pod in it
 	deleteNamespace  verb = "delete-namespace"
 )
 
@@ -31,11 +32,12 @@ var verbs = []struct {
 	{createShort, 12},
 	{createJob, 6},
 	{createDeployment, 6},
-	{scaleDeployment, 8},
+	{createSet, 6},
+	{scale, 8},
 	{relabel, 8},
 	{changeImage, 6},
 	{deleteObject, 22},
-	{createNamespace, 4},
+	{createNamespace, 8},
 	{deleteNamespace, 4},
 }
 
@@ -101,10 +103,10 @@ func (l *drawing) draw() (operation, bool) {
 
 func (l *drawing) drawVerb(v verb) (operation, bool) {
 	switch v {
-	case createPod, createShort, createJob, createDeployment, createNamespace:
+	case createPod, createShort, createJob, createDeployment, createSet, createNamespace:
 		return l.drawCreation(v)
-	case scaleDeployment:
-		o, ok := l.drawChange(v, createDeployment)
+	case scale:
+		o, ok := l.drawChange(v, createDeployment, createSet)
 		o.on.replicas = int32(l.IntN(4))
 		l.replace(o.on)
 		return o, ok
@@ -119,7 +121,7 @@ func (l *drawing) drawVerb(v verb) (operation, bool) {
 	case deleteNamespace:
 		return l.drawDeletion(v, createNamespace)
 	default:
-		return l.drawDeletion(v, createPod, createShort, createDeployment, createJob)
+		return l.drawDeletion(v, createPod, createShort, createDeployment, createSet, createJob)
 	}
 }
 
@@ -128,7 +130,7 @@ var imageTags = []string{"v1", "v2"}
 
 func (l *drawing) drawCreation(v verb) (operation, bool) {
 	o := object{made: v, replicas: 1, deaf: l.IntN(4) == 0}
-	if v == createJob || v == createDeployment {
+	if v == createJob || v == createDeployment || v == createSet {
 		o.replicas = int32(1 + l.IntN(3))
 	}
 	if v == createShort || v == createJob {

@@ -50,13 +50,13 @@ func TestFaults(t *testing.T) {
 	})
 	w := setUp(t, clusters, p)
 	breakThings(t, clusters, p, w)
-	look := func(load []operation) func(context.Context) (state, error) {
-		return func(ctx context.Context) (state, error) { return observe(ctx, clusters, w, load) }
+	look := func(p plan) func(context.Context) (state, error) {
+		return func(ctx context.Context) (state, error) { return observe(ctx, clusters, w, p) }
 	}
-	report(t, whenRight(t, "all is healed", checkState, look(p.load)))
+	report(t, whenRight(t, "all is healed", checkState, look(p)))
 	empty(t, clusters)
-	report(t, whenRight(t, "everything is deleted", checkEmpty, look(nil)))
-	judge(t, clusters, w)
+	report(t, whenRight(t, "everything is deleted", checkEmpty, look(plan{})))
+	judge(t, clusters, p, w)
 }
 
 func setUp(t *testing.T, clusters map[string]*cluster, p plan) *witness {
@@ -137,7 +137,7 @@ func whenRight(t *testing.T, when string, check func(state) []violation, look fu
 }
 
 // judge reads the logs of all clusters, and says what must not have happened.
-func judge(t *testing.T, clusters map[string]*cluster, w *witness) {
+func judge(t *testing.T, clusters map[string]*cluster, p plan, w *witness) {
 	t.Helper()
 	histories := map[string][]version{}
 	for name, c := range clusters {
@@ -152,10 +152,13 @@ func judge(t *testing.T, clusters map[string]*cluster, w *witness) {
 	}
 	runs := w.seen()
 	report(t, checkSingle(runs))
+	report(t, checkIdentity(runs))
+	report(t, checkJobs(runs, p.load))
 	report(t, checkRanAgain(runs, histories))
 	report(t, checkWentBack(histories[consumer]))
 	for _, name := range providers {
 		report(t, checkTwoRemotes(name, histories[name]))
+		report(t, checkImages(name, histories[name], p.load))
 	}
 }
 

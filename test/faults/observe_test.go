@@ -14,7 +14,7 @@ import (
 )
 
 // observe looks at what there is now.
-func observe(ctx context.Context, clusters map[string]*cluster, w *witness, load []operation) (state, error) {
+func observe(ctx context.Context, clusters map[string]*cluster, w *witness, p plan) (state, error) {
 	s := state{}
 	home := clusters[consumer]
 	offloadings := &v1alpha1.NamespaceOffloadingList{}
@@ -39,7 +39,7 @@ func observe(ctx context.Context, clusters map[string]*cluster, w *witness, load
 		}
 	}
 	var err error
-	s.unmet, err = unmet(ctx, clusters, load)
+	s.unmet, err = unmet(ctx, clusters, p)
 	s.runs = w.seen()
 	return s, err
 }
@@ -95,11 +95,11 @@ func (s *state) observeProvider(ctx context.Context, c *cluster) error {
 }
 
 // unmet says what of the load is not as its users left it.
-func unmet(ctx context.Context, clusters map[string]*cluster, load []operation) ([]string, error) {
+func unmet(ctx context.Context, clusters map[string]*cluster, p plan) ([]string, error) {
 	var missing []string
-	left := remaining(load)
+	left := remaining(p.load)
 	for _, name := range sortedKeys(left) {
-		why, err := unmetObject(ctx, clusters, left[name], load)
+		why, err := unmetObject(ctx, clusters, left[name], p)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func unmet(ctx context.Context, clusters map[string]*cluster, load []operation) 
 	return missing, nil
 }
 
-func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, load []operation) (string, error) {
+func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, p plan) (string, error) {
 	key := client.ObjectKey{Namespace: loadNamespace, Name: o.name}
 	home := clusters[consumer]
 	switch o.made {
@@ -124,6 +124,10 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, lo
 			return fmt.Sprintf("%d of %d pods are Ready, want %d", d.Status.ReadyReplicas, d.Status.Replicas, o.replicas), err
 		}
 		return "", err
+	case createSet:
+		set := &appsv1.StatefulSet{}
+		err := home.Get(ctx, key, set)
+		return unmetSet(set, o.replicas), err
 	case createJob:
 		job := &batchv1.Job{}
 		err := home.Get(ctx, key, job)
@@ -134,22 +138,46 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, lo
 	case createShort:
 		pod := &corev1.Pod{}
 		err := home.Get(ctx, key, pod)
-		if pod.Status.Phase != corev1.PodSucceeded {
+		if pod.Status.Phase != corev1.PodSucceeded && !endedWithTwin(pod, p) {
 			return fmt.Sprintf("it is %s: %s", pod.Status.Phase, pod.Status.Message), err
 		}
 		return "", err
 	case createNamespace:
 		key.Namespace = o.name
+		set := &appsv1.StatefulSet{}
+		err := home.Get(ctx, key, set)
+		return unmetSet(set, 1), err
 	default: // a pod
+		return unmetPod(ctx, clusters, key, p)
 	}
+}
+
+func unmetPod(ctx context.Context, clusters map[string]*cluster, key client.ObjectKey, p plan) (string, error) {
 	pod := &corev1.Pod{}
-	if err := home.Get(ctx, key, pod); err != nil {
+	if err := clusters[consumer].Get(ctx, key, pod); err != nil {
 		return "", err
+	}
+	if endedWithTwin(pod, p) {
+		return "", nil
 	}
 	if pod.Status.Phase != corev1.PodRunning {
 		return fmt.Sprintf("it is %s: %s %s", pod.Status.Phase, pod.Status.Reason, pod.Status.Message), nil
 	}
-	return notCarried(ctx, clusters, pod, load)
+	return notCarried(ctx, clusters, pod, p.load)
+}
+
+// endedWithTwin says whether the pod failed because its provider deleted the namespace that it ran in: a pod that belongs to
+// nobody is not made anew.
+func endedWithTwin(pod *corev1.Pod, p plan) bool {
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == v1alpha1.ReasonNamespaceTerminating &&
+		p.deletesTwinsAt(homePodOf(pod).provider)
+}
+
+func unmetSet(set *appsv1.StatefulSet, replicas int32) string {
+	if set.Status.ReadyReplicas == replicas && set.Status.Replicas == replicas {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d pods are Ready, want %d", set.Status.ReadyReplicas, set.Status.Replicas, replicas)
 }
 
 // notCarried says which change of the pod has not arrived where it runs.
@@ -169,7 +197,7 @@ func notCarried(ctx context.Context, clusters map[string]*cluster, home *corev1.
 		case o.on.name != home.Name:
 		case o.verb == relabel && remote.Labels[labelTo] != home.Labels[labelTo]:
 			return fmt.Sprintf("label %q at home, %q there", home.Labels[labelTo], remote.Labels[labelTo]), nil
-		case o.verb == changeImage && remote.Spec.Containers[0].Image != home.Spec.Containers[0].Image:
+		case o.verb == changeImage && tagOf(remote.Spec.Containers[0].Image) != tagOf(home.Spec.Containers[0].Image):
 			return fmt.Sprintf("image %s at home, %s there", home.Spec.Containers[0].Image, remote.Spec.Containers[0].Image), nil
 		}
 	}

@@ -32,6 +32,7 @@ const (
 	cutOneWay     kind = "cut-one-way"    // the consumer does not reach the provider
 	flapLink      kind = "flap"           // cut and healed once a second
 	deleteRemote  kind = "delete-remote"  // somebody at the provider deletes a pod of the consumer
+	deleteTwin    kind = "delete-twin"    // somebody there deletes a namespace with all that the consumer has in it
 )
 
 // A step is one fault: what is done, where, when, and for how long.
@@ -87,7 +88,7 @@ func (d dice) between(least, most time.Duration) time.Duration {
 func newPlan(seed uint64, duration time.Duration) plan {
 	d := newDice(seed, 0)
 	p := plan{seed: seed, duration: duration, skewed: pick(d, everyone), offset: pick(d, []time.Duration{10 * time.Minute, -10 * time.Minute})}
-	for i, draw := range []func(dice) step{drawProcess, drawLink, drawPoint, drawRemote} {
+	for i, draw := range []func(dice) step{drawProcess, drawLink, drawPoint, drawRemote, drawTwin} {
 		d := newDice(seed, uint64(i)+1)
 		for at := d.between(time.Second, 5*time.Second); ; {
 			s := draw(d)
@@ -142,6 +143,16 @@ func drawRemote(d dice) step {
 	return step{kind: deleteRemote, where: pick(d, providers), what: fmt.Sprint(d.IntN(1000)), hold: d.between(3*time.Second, 12*time.Second)}
 }
 
+// drawTwin draws what is rare: all pods of a namespace end, and take a while to come back.
+func drawTwin(d dice) step {
+	return step{kind: deleteTwin, where: pick(d, providers), what: fmt.Sprint(d.IntN(1000)), hold: d.between(15*time.Second, 35*time.Second)}
+}
+
+// deletesTwinsAt says whether somebody deletes namespaces of the consumer at the provider.
+func (p plan) deletesTwinsAt(provider string) bool {
+	return slices.ContainsFunc(p.steps, func(s step) bool { return s.kind == deleteTwin && s.where == provider })
+}
+
 func TestPlanFollowsFromItsSeed(t *testing.T) {
 	for seed := range uint64(50) {
 		p := newPlan(seed, time.Minute)
@@ -176,7 +187,7 @@ func TestPlansDoEverything(t *testing.T) {
 		}
 	}
 	want := slices.Concat(fault.Points(), []string{"apiserver", "etcd", "manager", "kubelet"})
-	for _, k := range []kind{killHanse, armPoint, killComponent, cutLink, cutOneWay, flapLink, deleteRemote} {
+	for _, k := range []kind{killHanse, armPoint, killComponent, cutLink, cutOneWay, flapLink, deleteRemote, deleteTwin} {
 		want = append(want, string(k))
 	}
 	for _, v := range verbs {

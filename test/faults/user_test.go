@@ -21,12 +21,12 @@ import (
 const (
 	// loadNamespace is where the load is, but for the namespaces that it makes itself.
 	loadNamespace = "load"
-	// labelLong is on pods that run until they are deleted. Labels of Hanse's own domain would not be carried.
-	labelLong = "faults.example.com/long"
-	// labelTo is what the load changes.
+	// labelTo is what the load changes. Labels of Hanse's own domain would not be carried.
 	labelTo = "faults.example.com/to"
 
 	image = "hanse.dev/test/faults:"
+	// mirrored is what providers call the same image: they rewrite it.
+	mirrored = "hanse.dev/mirror/faults:"
 )
 
 // A user makes, changes and deletes objects.
@@ -60,15 +60,15 @@ func wait(ctx context.Context, d time.Duration) error {
 
 func (u *user) do(ctx context.Context, o operation) error {
 	switch o.verb {
-	case createPod, createShort, createJob, createDeployment:
+	case createPod, createShort, createJob, createDeployment, createSet:
 		return u.create(ctx, u.object(loadNamespace, o.on))
 	case createNamespace:
 		if err := u.offload(ctx, o.on.name); err != nil {
 			return err
 		}
-		return u.create(ctx, u.object(o.on.name, object{made: createPod, name: o.on.name, deaf: o.on.deaf}))
-	case scaleDeployment:
-		return u.patch(ctx, &appsv1.Deployment{}, o.on.name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, o.on.replicas))
+		return u.create(ctx, u.object(o.on.name, object{made: createSet, name: o.on.name, replicas: 1, deaf: o.on.deaf}))
+	case scale:
+		return u.patch(ctx, kindOf(o.on), o.on.name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, o.on.replicas))
 	case relabel:
 		return u.patch(ctx, &corev1.Pod{}, o.on.name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, labelTo, o.to))
 	case changeImage:
@@ -130,6 +130,8 @@ func kindOf(o object) client.Object {
 	switch o.made {
 	case createDeployment:
 		return &appsv1.Deployment{}
+	case createSet:
+		return &appsv1.StatefulSet{}
 	case createJob:
 		return &batchv1.Job{}
 	case createNamespace:
@@ -144,9 +146,14 @@ func (u *user) object(ns string, o object) client.Object {
 	labels := map[string]string{"app": o.name}
 	switch o.made {
 	case createDeployment:
-		labels[labelLong] = "true"
 		return &appsv1.Deployment{ObjectMeta: named, Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(o.replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: u.spec(o, -1, corev1.RestartPolicyAlways)},
+		}}
+	case createSet:
+		return &appsv1.StatefulSet{ObjectMeta: named, Spec: appsv1.StatefulSetSpec{
+			Replicas: ptr.To(o.replicas), PodManagementPolicy: appsv1.ParallelPodManagement, ServiceName: o.name,
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: u.spec(o, -1, corev1.RestartPolicyAlways)},
 		}}
@@ -159,7 +166,6 @@ func (u *user) object(ns string, o object) client.Object {
 		named.Labels = labels
 		return &corev1.Pod{ObjectMeta: named, Spec: u.spec(o, o.seconds, corev1.RestartPolicyNever)}
 	default:
-		labels[labelLong] = "true"
 		named.Labels = labels
 		return &corev1.Pod{ObjectMeta: named, Spec: u.spec(o, -1, corev1.RestartPolicyAlways)}
 	}
@@ -167,14 +173,16 @@ func (u *user) object(ns string, o object) client.Object {
 
 // spec is that of a pod with one container, which tells the witness that it lives.
 func (u *user) spec(o object, seconds int, restart corev1.RestartPolicy) corev1.PodSpec {
-	uid := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}
+	field := func(path string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+	}
 	return corev1.PodSpec{
 		TerminationGracePeriodSeconds: ptr.To[int64](3),
 		RestartPolicy:                 restart,
 		Containers: []corev1.Container{{
 			Name: "main", Image: image + imageTags[0], ImagePullPolicy: corev1.PullIfNotPresent,
 			Command: []string{"/bin/busybox", "sh", "-c", script(u.witness, o.deaf, seconds)},
-			Env:     []corev1.EnvVar{{Name: "HOME_UID", ValueFrom: uid}},
+			Env:     []corev1.EnvVar{{Name: "HOME_UID", ValueFrom: field("metadata.uid")}, {Name: "HOME_NAME", ValueFrom: field("metadata.name")}},
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("8Mi"),
 			}},

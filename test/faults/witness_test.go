@@ -17,7 +17,7 @@ import (
 // A run is the life of one container, as the container itself showed it: it holds a connection to the witness for as long
 // as it lives, which its kernel closes when it dies, however it dies.
 type run struct {
-	home       string // the UID of the home pod
+	home, pod  string // the UID of the home pod and its name, which no two objects of the load share
 	instance   string // a number that the container drew when it started
 	from, till time.Time
 	lives      bool      // it has not ended
@@ -73,30 +73,32 @@ func (w *witness) hear(conn net.Conn) {
 	instance := ""
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
-		if len(words) != 3 {
+		if len(words) != 4 {
 			return
 		}
 		now := time.Now()
+		is := run{home: words[1], pod: words[3], instance: words[2]}
 		if words[0] == saysDone {
-			w.note(words[1], words[2], func(r *run) { r.completed = now })
+			w.note(is, func(r *run) { r.completed = now })
 			return
 		}
 		instance = words[2]
-		w.note(words[1], words[2], func(r *run) { r.lives = true })
+		w.note(is, func(r *run) { r.lives = true })
 	}
 	if instance != "" {
 		now := time.Now()
-		w.note("", instance, func(r *run) { r.till, r.lives = now, false })
+		w.note(run{instance: instance}, func(r *run) { r.till, r.lives = now, false })
 	}
 }
 
-func (w *witness) note(home, instance string, change func(*run)) {
+func (w *witness) note(is run, change func(*run)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.runs[instance]
+	r := w.runs[is.instance]
 	if r == nil {
-		r = &run{home: home, instance: instance, from: time.Now()}
-		w.runs[instance] = r
+		r = &is
+		r.from = time.Now()
+		w.runs[is.instance] = r
 	}
 	change(r)
 }
@@ -129,23 +131,25 @@ const (
 )
 
 // script is what containers run, with busybox alone: they hold the connection to the witness, and make a new one should
-// that break; after so many seconds they say that they are done, wait for the answer, and end well.
+// that break; after so many seconds they say that they are done, wait for the answer, and end well. One that is asked to end
+// before its work is done fails, so that its work is done again and no Job counts it.
 func script(address string, deaf bool, seconds int) string {
 	host, port, _ := net.SplitHostPort(address)
-	trap := "trap 'exit 0' TERM"
+	code, life := "0", "1000000"
+	if seconds >= 0 {
+		code, life = "1", fmt.Sprint(seconds)
+	}
+	trap := "trap 'exit " + code + "' TERM"
 	if deaf {
 		trap = "trap '' TERM"
-	}
-	life := "1000000"
-	if seconds >= 0 {
-		life = fmt.Sprint(seconds)
 	}
 	return fmt.Sprintf(`b=/bin/busybox
 id=$($b cat /proc/sys/kernel/random/uuid)
 %s
-while :; do { echo "%s $HOME_UID $id"; exec $b sleep 1000000; } | $b nc %s %s; $b sleep 0.1; done &
+while :; do { echo "%s $HOME_UID $id $HOME_NAME"; exec $b sleep 1000000; } | $b nc %s %s; $b sleep 0.1; done &
 $b sleep %s & wait $!
-echo "%s $HOME_UID $id" | $b nc -w 5 %s %s
+trap '' TERM
+echo "%s $HOME_UID $id $HOME_NAME" | $b nc -w 5 %s %s
 exit 0`, trap, saysAlive, host, port, life, saysDone, host, port)
 }
 
@@ -173,16 +177,18 @@ func TestWitnessSeesContainersLiveAndEnd(t *testing.T) {
 			}
 		}
 	}
-	first := say("alive home-1 a")
-	await("one lives", func(runs []run) bool { return len(runs) == 1 && runs[0].lives && runs[0].home == "home-1" })
-	say("done home-1 a")
+	first := say("alive home-1 a web-0")
+	await("one lives", func(runs []run) bool {
+		return len(runs) == 1 && runs[0].lives && of(runs[0].home, runs[0].pod) == "home-1/web-0"
+	})
+	say("done home-1 a web-0")
 	await("it is done", func(runs []run) bool { return !runs[0].completed.IsZero() && runs[0].lives })
 	_ = first.Close()
 	await("it has ended", func(runs []run) bool { return !runs[0].lives && !runs[0].till.IsZero() })
-	again := say("alive home-1 a")
+	again := say("alive home-1 a web-0")
 	await("the same is no second one", func(runs []run) bool { return len(runs) == 1 && runs[0].lives })
 	_ = again.Close()
-	say("alive home-1 b")
+	say("alive home-1 b web-0")
 	await("another is one", func(runs []run) bool { return len(runs) == 2 && runs[1].lives })
 	say("rubbish")
 }

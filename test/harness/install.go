@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Install installs Hanse from bin/hanse.image in the cluster, or upgrades it, with these values of the chart.
+// Install installs Hanse from bin/hanse.image in the cluster, or upgrades it, with these values of the chart alone.
 func (c *Cluster) Install(ctx context.Context, values ...string) error {
 	return c.InstallImage(ctx, "hanse.image", values...)
 }
@@ -19,7 +19,7 @@ func (c *Cluster) InstallImage(ctx context.Context, file string, values ...strin
 	if err != nil {
 		return err
 	}
-	args := []string{"install", "--cluster-id", c.Name, "--image", strings.TrimSpace(string(image)), "--wait"}
+	args := []string{"install", "--cluster-id", c.Name, "--image", strings.TrimSpace(string(image)), "--reset-values", "--wait"}
 	for _, value := range values {
 		args = append(args, "--set", value)
 	}

@@ -117,6 +117,8 @@ spec:
         - name: {{ .component }}
           image: {{ include "hanse.image" .root }}
           imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          # So that the status of a pod that ended says why.
+          terminationMessagePolicy: FallbackToLogsOnError
           args:
             - {{ .component }}
             {{- include "hanse.args" . | nindent 12 }}

@@ -1,0 +1,58 @@
+package tenant
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// How often ShadowPods of one consumer are written for the sake of events alone: when many pods of a Deployment cannot start,
+// each has something to tell at once, and then so many each second. Without a bound, a consumer whose pods fail in a new way
+// all the time would keep our API server and our etcd busy.
+const (
+	eventWritesPerSecond = 10
+	eventWritesAtOnce    = 200
+)
+
+// eventBudgets bound those writes, for each consumer by itself.
+type eventBudgets struct {
+	perSecond rate.Limit
+	atOnce    int
+
+	mu     sync.Mutex
+	byPeer map[string]*rate.Limiter
+}
+
+func newEventBudgets(perSecond rate.Limit, atOnce int) *eventBudgets {
+	return &eventBudgets{perSecond: perSecond, atOnce: atOnce, byPeer: map[string]*rate.Limiter{}}
+}
+
+// turn takes a turn to write for a ShadowPod of the peer, now or later.
+func (b *eventBudgets) turn(peer string, now time.Time) *rate.Reservation {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	limiter := b.byPeer[peer]
+	if limiter == nil {
+		limiter = rate.NewLimiter(b.perSecond, b.atOnce)
+		b.byPeer[peer] = limiter
+	}
+	return limiter.ReserveN(now, 1)
+}
+
+// untilTurn returns how long the ShadowPod has to wait until it may be written for events alone. It keeps its turn, so that
+// each pod of a consumer with many has one, and none is looked at in vain.
+func (n *note) untilTurn(budgets *eventBudgets, peer string, now time.Time) time.Duration {
+	if n.turn == nil {
+		n.turn = budgets.turn(peer, now)
+	}
+	return n.turn.DelayFrom(now)
+}
+
+// endTurn says that the events are written. A turn that was not needed is given back.
+func (n *note) endTurn(now time.Time) {
+	if n.turn != nil && n.turn.DelayFrom(now) > 0 {
+		n.turn.CancelAt(now)
+	}
+	n.turn = nil
+}
