@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -145,7 +144,7 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 			Finalizers: []string{v1alpha1.FinalizerShadowPod},
 		},
 		Spec: v1alpha1.ShadowPodSpec{
-			HomeUID: home.UID, Path: offload.Path(home), Pod: runtime.RawExtension{Raw: raw},
+			HomeUID: home.UID, Path: offload.Path(home), Pod: string(raw),
 		},
 	}
 	err = c.createShadow(ctx, home, shadow, link)
@@ -196,7 +195,7 @@ func (c *podController) carry(ctx context.Context, seen podFacts, link *peers.Li
 		return err
 	}
 	changed := seen.shadow.DeepCopy()
-	changed.Spec.Pod.Raw = raw
+	changed.Spec.Pod = string(raw)
 	if changed.Annotations == nil {
 		changed.Annotations = map[string]string{}
 	}

@@ -23,7 +23,7 @@ func (s *stage) homeChanges(pod string) {
 	s.Helper()
 	shadow := s.shadow()
 	shadow.Generation++
-	shadow.Spec.Pod.Raw = []byte(pod)
+	shadow.Spec.Pod = pod
 	s.Home.Put(shadow)
 }
 
