@@ -38,6 +38,8 @@ const (
 	ConditionUnrecoverable = "Unrecoverable"
 	// ConditionUpdated says, where it is False, that a change at home was not carried over to the remote pod.
 	ConditionUpdated = "Updated"
+	// ConditionMetadata says, where it is False, which labels and annotations the provider has left out of the remote pod.
+	ConditionMetadata = "Metadata"
 	// ConditionDebug says, where it is False, that ephemeral containers were not added to the remote pod.
 	ConditionDebug = "Debug"
 )
@@ -182,6 +184,8 @@ const (
 	ReasonPlacementTimeout = "PlacementTimeout"
 	// ReasonDisconnected means that the provider does not answer, so that nobody knows how its pods are.
 	ReasonDisconnected = "PeerDisconnected"
+	// ReasonMetadataLeftOut means that the provider does not take all labels and annotations of the pod.
+	ReasonMetadataLeftOut = "MetadataLeftOut"
 	// ReasonDebugForbidden means that the provider does not let this cluster add ephemeral containers.
 	ReasonDebugForbidden = "DebugForbidden"
 	// ReasonTokenLeftAtHome means that a pod runs at a provider without the token of its service account.

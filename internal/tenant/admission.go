@@ -92,6 +92,7 @@ func barred(peer *v1alpha1.Peer) (reason, message string) {
 func rulesOf(seen *observation, peer *v1alpha1.Peer) offload.Rules {
 	return offload.Rules{
 		Path:          seen.path,
+		Metadata:      seen.metadata,
 		Restricted:    peer.Spec.PodSecurity == v1alpha1.PodSecurityRestricted,
 		LeastRequests: exchange.LeastCount(limitsOf(peer).Resources),
 	}
