@@ -66,9 +66,9 @@ const (
 	// AnnotationExclude on a pod names peers, separated by commas, that it must not run in, besides those that
 	// spec.placement.exclude names.
 	AnnotationExclude = "hanse.dev/exclude"
-	// AnnotationReportEnd on a ShadowPod asks the provider to tell, while it deletes the pod, how its containers ended:
-	// somebody at home waits for it. The provider keeps the ShadowPod with the end until home takes this off, for 30 seconds
-	// at most.
+	// AnnotationReportEnd on a ShadowPod asks the provider with "true" to tell, while it deletes the pod, how its containers
+	// ended: somebody at home waits for it. The provider keeps the ShadowPod with the end until home says with "false" that it
+	// knows, for 30 seconds at most. Where the provider takes the twin namespace away, it does so unasked.
 	AnnotationReportEnd = "hanse.dev/report-end"
 	// AnnotationTraceparent is the context of the trace that a ShadowPod's pod is part of, as W3C's trace context has it.
 	AnnotationTraceparent = "hanse.dev/traceparent"
@@ -103,6 +103,9 @@ const (
 	// FinalizerRemotePod holds a remote pod that may run to its end until that end is in the status of its ShadowPod: a
 	// completed pod that went unseen would run again. The provider's manager puts it on and takes it off.
 	FinalizerRemotePod = "hanse.dev/remote-pod"
+	// FinalizerRoleBinding holds the RoleBindings of a twin namespace that is being deleted until no pod and no ShadowPod is
+	// left there: the provider's manager still has to end them, and home to read how they ended.
+	FinalizerRoleBinding = "hanse.dev/role-binding"
 	// FinalizerNamespaceMapping holds a NamespaceMapping until its twin namespace is gone.
 	FinalizerNamespaceMapping = "hanse.dev/namespace-mapping"
 	// FinalizerPeer holds a Peer until what was made for it in this cluster is gone.

@@ -175,6 +175,9 @@ func (c *podController) report(ctx context.Context, seen podFacts, link *peers.L
 	if came.verdict == askAgain && seen.answers {
 		return 0, c.ask(ctx, seen.shadow, link)
 	}
+	if terminal(seen.home) && seen.answers && holdsEnd(seen.shadow, seen.twinEnds()) {
+		return 0, sayHeard(ctx, seen.shadow, link)
+	}
 	left, err := c.letGo(ctx, seen, link)
 	return sooner(left, came.again), err
 }

@@ -29,7 +29,7 @@ func (c *podController) end(ctx context.Context, seen podFacts, link *peers.Link
 		return err
 	}
 	c.ending.Store(requestFor(seen.home), seen.home.UID)
-	if holdsEnd(seen.shadow) && (terminal(seen.home) || len(seen.home.Finalizers) == 0) {
+	if holdsEnd(seen.shadow, seen.twinEnds()) && (terminal(seen.home) || len(seen.home.Finalizers) == 0) {
 		return sayHeard(ctx, seen.shadow, link)
 	}
 	return c.deleteShadow(ctx, seen.shadow, link)
@@ -76,9 +76,11 @@ func asksForEnd(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
 	return !asked && len(home.Finalizers) > 0 && !terminal(home) && shadow.DeletionTimestamp.IsZero()
 }
 
-// holdsEnd says whether the record has the end that we asked for. The peer keeps it for a while, until we have heard.
-func holdsEnd(shadow *v1alpha1.ShadowPod) bool {
-	return shadow.Annotations[v1alpha1.AnnotationReportEnd] != "" && !shadow.DeletionTimestamp.IsZero() &&
+// holdsEnd says whether the peer keeps the record until we have heard how the pod ended, which it does for a while: we have
+// asked for that, or the twin goes.
+func holdsEnd(shadow *v1alpha1.ShadowPod, twinEnds bool) bool {
+	asked := shadow.Annotations[v1alpha1.AnnotationReportEnd]
+	return (asked == "true" || asked == "" && twinEnds) && !shadow.DeletionTimestamp.IsZero() &&
 		(shadow.Status.Phase == string(corev1.PodSucceeded) || shadow.Status.Phase == string(corev1.PodFailed))
 }
 
@@ -92,7 +94,9 @@ func sayHeard(ctx context.Context, shadow *v1alpha1.ShadowPod, link *peers.Link)
 	return remoteGone("tell that the end is known to ShadowPod", err)
 }
 
-func heard(shadow *v1alpha1.ShadowPod) { delete(shadow.Annotations, v1alpha1.AnnotationReportEnd) }
+func heard(shadow *v1alpha1.ShadowPod) {
+	metav1.SetMetaDataAnnotation(&shadow.ObjectMeta, v1alpha1.AnnotationReportEnd, "false")
+}
 
 // patchShadow changes that very ShadowPod: the UID makes the peer refuse the change of another one of the name.
 func patchShadow(
@@ -180,7 +184,8 @@ func (c *podController) delete(ctx context.Context, home *corev1.Pod, options ..
 // Our cache is not asked, since it may be behind.
 func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
 	ending, grace := !shadow.DeletionTimestamp.IsZero(), shadow.Spec.DeletionGracePeriodSeconds
-	if ending && ptr.Deref(grace, 0) == 0 && !holdsEnd(shadow) {
+	told := holdsEnd(shadow, link.TwinEnds(req.Namespace))
+	if ending && ptr.Deref(grace, 0) == 0 && !told {
 		return nil
 	}
 	pod := &corev1.Pod{}
@@ -191,7 +196,7 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 	if err == nil && pod.UID == shadow.Spec.HomeUID {
 		return nil
 	}
-	if holdsEnd(shadow) {
+	if told {
 		return sayHeard(ctx, shadow, link)
 	}
 	if grace == nil || *grace != 0 {

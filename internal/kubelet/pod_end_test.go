@@ -77,7 +77,7 @@ func TestPeerIsToldThatTheEndIsKnown(t *testing.T) {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	annotations := w.shadow("job-1").Annotations
-	if _, asked := annotations[v1alpha1.AnnotationReportEnd]; asked || annotations[annotationRevision] == "" {
+	if annotations[v1alpha1.AnnotationReportEnd] != "false" || annotations[annotationRevision] == "" {
 		t.Errorf("it has annotations %v", annotations)
 	}
 }
@@ -106,7 +106,7 @@ func TestPeerIsToldThatNobodyWaitsForTheEnd(t *testing.T) {
 			if diff := cmp.Diff([]string{"remote patch ShadowPod job-1"}, w.wrote()); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
-			if _, asked := w.shadow("job-1").Annotations[v1alpha1.AnnotationReportEnd]; asked {
+			if w.shadow("job-1").Annotations[v1alpha1.AnnotationReportEnd] != "false" {
 				t.Error("the peer waits still")
 			}
 		})
@@ -139,5 +139,29 @@ func TestPeerThatRefusesToHearIsLeftAlone(t *testing.T) {
 	w.reconcilePod("job-1")
 	if phase := w.pod("job-1").Status.Phase; phase != corev1.PodSucceeded {
 		t.Errorf("phase %s", phase)
+	}
+}
+
+// The provider keeps the end unasked where somebody takes the twin away.
+func TestPeerWhoseTwinIsDeletedIsToldThatTheEndIsKnown(t *testing.T) {
+	w := offloaded(t, podCalled("job-1"))
+	w.reconcilePod("job-1")
+	w.runRemote("job-1", corev1.PodRunning)
+	w.reconcilePod("job-1")
+	w.runRemote("job-1", corev1.PodSucceeded)
+	w.terminating(false)
+	w.remove(w.Away, w.shadow("job-1"))
+	w.wrote()
+	w.reconcilePod("job-1")
+	if diff := cmp.Diff([]string{"home patch/status Pod job-1"}, w.wrote()); diff != "" {
+		t.Errorf("before home has it, writes (-want +got):\n%s", diff)
+	}
+	w.reconcilePod("job-1")
+	w.reconcilePod("job-1")
+	if diff := cmp.Diff([]string{"remote patch ShadowPod job-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if got := w.shadow("job-1").Annotations[v1alpha1.AnnotationReportEnd]; got != "false" {
+		t.Errorf("the record says %q", got)
 	}
 }

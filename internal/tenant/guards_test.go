@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -73,6 +74,22 @@ func TestSuspendedPeerIsShutOutOfItsTwins(t *testing.T) {
 		if !w.Home.Find(binding, lubeck.name(), "hanse-peer-twin") || len(binding.Subjects) != want {
 			t.Errorf("%s: it binds %v", access, binding.Subjects)
 		}
+	}
+}
+
+func TestBindingThatSomebodyDeletesIsMadeAgain(t *testing.T) {
+	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
+	m := mapperIn(w)
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
+	w.Home.Remove(testkit.Get[rbacv1.RoleBinding](w.Home, lubeck.name(), "hanse-peer-twin"))
+	request := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "hanse-peer-lubeck", Name: "shop"}}
+	if _, err := m.Reconcile(t.Context(), request); !errors.Is(err, errBindingGoes) {
+		t.Errorf("got %v, want to be tried again", err)
+	}
+	w.Reconcile(m, "hanse-peer-lubeck", "shop")
+	binding := testkit.Get[rbacv1.RoleBinding](w.Home, lubeck.name(), "hanse-peer-twin")
+	if !binding.DeletionTimestamp.IsZero() || len(binding.Subjects) != 1 || len(binding.Finalizers) != 1 {
+		t.Errorf("got %v", binding)
 	}
 }
 

@@ -233,7 +233,8 @@ func (r *mappingReconciler) removeTwins(ctx context.Context, seen mappingFacts, 
 		if !ok || twin.home != home || wants(seen.consumer, seen.mapping, twin) {
 			continue
 		}
-		needed, err := r.needed(ctx, twin)
+		// The API server itself is asked, because a cache that lags would cost running pods.
+		needed, err := needed(ctx, r.live, twin)
 		if err == nil && !needed {
 			left = true
 			err = r.removeTwin(ctx, &twins[i], grace)
@@ -251,13 +252,13 @@ func wants(peer *v1alpha1.Peer, mapping *v1alpha1.NamespaceMapping, twin twinOf)
 		mapping != nil && mapping.DeletionTimestamp.IsZero() && twinFor(twin.peer, twin.clusterID, mapping).name() == twin.name()
 }
 
-// needed asks the API server itself, because a cache that lags would cost running pods. A Peer that is being deleted still
-// needs its twins: they go when its NamespaceMappings are taken away.
-func (r *mappingReconciler) needed(ctx context.Context, twin twinOf) (bool, error) {
+// needed says whether a peer asks for the twin. One that is being deleted still needs its twins: they go when its
+// NamespaceMappings are taken away.
+func needed(ctx context.Context, reader client.Reader, twin twinOf) (bool, error) {
 	peer, mapping := &v1alpha1.Peer{}, &v1alpha1.NamespaceMapping{}
-	err := r.live.Get(ctx, client.ObjectKey{Name: twin.peer}, peer)
+	err := reader.Get(ctx, client.ObjectKey{Name: twin.peer}, peer)
 	if err == nil {
-		err = r.live.Get(ctx, client.ObjectKey{Namespace: v1alpha1.TenantNamespace(twin.peer), Name: twin.home}, mapping)
+		err = reader.Get(ctx, client.ObjectKey{Namespace: v1alpha1.TenantNamespace(twin.peer), Name: twin.home}, mapping)
 	}
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -288,8 +289,7 @@ func (r *mappingReconciler) removeTwin(ctx context.Context, ns *corev1.Namespace
 			continue
 		}
 		err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(grace/time.Second))
-		// In a namespace that is going, our right to do this may have gone first.
-		if ignoreStale(err) != nil && !apierrors.IsForbidden(err) {
+		if ignoreStale(err) != nil {
 			return fmt.Errorf("end pod %s/%s: %w", ns.Name, pod.Name, err)
 		}
 	}

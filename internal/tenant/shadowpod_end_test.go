@@ -268,11 +268,11 @@ func TestPodThatHomeDeletesIsHeldWhereSomebodyWaitsForItsEnd(t *testing.T) {
 	}
 }
 
-// homeHasHeard takes off what home asked with.
+// homeHasHeard has home say that it knows the end.
 func (s *stage) homeHasHeard() {
 	s.Helper()
 	shadow := s.shadow()
-	shadow.Annotations = nil
+	shadow.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: "false"}
 	s.Home.Put(shadow)
 }
 
@@ -367,13 +367,9 @@ func TestEndIsNotKeptWhereNobodyHears(t *testing.T) {
 			t.Error("it is kept")
 		}
 	})
-	t.Run("in a namespace that ends", func(t *testing.T) {
-		s := toldEnd(t, true)
-		ns := &corev1.Namespace{}
-		s.Home.Find(ns, "", s.twin)
-		ns.Finalizers = []string{"test/held"}
-		s.Home.Put(ns)
-		s.Home.Remove(ns)
+	t.Run("in a twin that home gives up", func(t *testing.T) {
+		s := toldEnd(t, false)
+		s.namespaceEnds()
 		s.kubeletLetsGo()
 		if s.run(); !s.gone() {
 			t.Error("it is kept")
@@ -381,23 +377,69 @@ func TestEndIsNotKeptWhereNobodyHears(t *testing.T) {
 	})
 }
 
-// In a namespace that is going, the manager's right to write the status may go before the pod does.
-func TestPodOfANamespaceThatEndsIsLetGo(t *testing.T) {
-	s := newStage(t, once())
-	s.run()
-	s.becomes(s.running)
-	s.run()
-	s.homeDeletes(nil)
-	asking := s.shadow()
-	asking.Annotations = map[string]string{v1alpha1.AnnotationReportEnd: "true"}
-	s.Home.Put(asking)
-	s.run()
-	s.becomes(succeeded)
-	s.kubeletLetsGo()
-	s.Home.Refuse("update/status ShadowPod", forbidden403())
-	s.run()
-	if s.pod() != nil {
-		t.Error("the pod is held for ever")
+// namespaceEnds has the twin be deleted, for as long as something is in it.
+func (s *stage) namespaceEnds() {
+	s.Helper()
+	ns := testkit.Get[corev1.Namespace](s.Home, "", s.twin)
+	ns.Finalizers = []string{"test/held"}
+	s.Home.Put(ns)
+	s.Home.Remove(ns)
+}
+
+// Somebody deletes the namespace moments after the pod has ended: home may not have read that yet.
+func TestEndInATwinThatIsTakenAwayIsKeptUntilHomeHasHeardIt(t *testing.T) {
+	for name, heard := range map[string]func(*stage){
+		"home says so": func(s *stage) { s.homeHasHeard() },
+		"home does not answer, which is waited for as long as elsewhere": func(s *stage) { s.Clock.Step(endKept) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, once(), tenantNamespace(), mappingOf("shop"))
+			s.Clock.SetTime(time.Now().Add(-time.Hour)) // the time of a deletion is the true one
+			s.run()
+			s.becomes(succeeded)
+			s.run()
+			s.run()
+			s.namespaceEnds()
+			s.somebodyDeletes()
+			s.kubeletLetsGo()
+			s.homeDeletes(nil)
+			s.Clock.SetTime(s.shadow().DeletionTimestamp.Time)
+			if again := s.run(); s.gone() || again <= 0 || again > endKept {
+				t.Fatalf("the record is gone: %t, and looked at again in %s", s.gone(), again)
+			}
+			heard(s)
+			if s.run(); !s.gone() {
+				t.Error("it is still kept")
+			}
+		})
+	}
+}
+
+// The record may go before the manager has seen that the pod had done its work.
+func TestWorkDoneInATwinThatIsTakenAwayIsTold(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]string{
+		corev1.PodSucceeded: "Succeeded",
+		corev1.PodFailed:    "Running", // by its deletion: home makes another one
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			s := newStage(t, once(), tenantNamespace(), mappingOf("shop"))
+			s.run()
+			s.becomes(s.running)
+			s.run()
+			s.namespaceEnds()
+			s.homeDeletes(nil)
+			s.run()
+			s.becomes(func(status *corev1.PodStatus) { status.Phase = phase })
+			s.run()
+			if got := s.shadow().Status.Phase; got != want {
+				t.Errorf("the record says %s, want %s", got, want)
+			}
+			s.run()
+			s.kubeletLetsGo()
+			if s.pod() != nil {
+				t.Error("the pod is held for ever")
+			}
+		})
 	}
 }
 

@@ -116,9 +116,11 @@ func (t twinOf) peerBinding(access v1alpha1.PeerAccess) *rbacv1.RoleBinding {
 
 func (t twinOf) binding(role, namespace, account string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: t.name()},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: role, Namespace: t.name(), Finalizers: []string{v1alpha1.FinalizerRoleBinding},
+		},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
 	}
 }
 
