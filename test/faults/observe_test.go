@@ -63,6 +63,17 @@ func homePodOf(pod *corev1.Pod) homePod {
 	return p
 }
 
+// stateOf says how the pod is, and why.
+func stateOf(pod *corev1.Pod) string {
+	state := fmt.Sprintf("%s: %s %s", pod.Status.Phase, pod.Status.Reason, pod.Status.Message)
+	for _, c := range pod.Status.Conditions {
+		if c.Status != corev1.ConditionTrue && c.Message != "" {
+			state += fmt.Sprintf("; %s: %s %s", c.Type, c.Reason, c.Message)
+		}
+	}
+	return state
+}
+
 func podReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -139,7 +150,7 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, p 
 		pod := &corev1.Pod{}
 		err := home.Get(ctx, key, pod)
 		if pod.Status.Phase != corev1.PodSucceeded && !endedWithTwin(pod, p) {
-			return fmt.Sprintf("it is %s: %s", pod.Status.Phase, pod.Status.Message), err
+			return "it is " + stateOf(pod), err
 		}
 		return "", err
 	case createNamespace:
@@ -161,7 +172,7 @@ func unmetPod(ctx context.Context, clusters map[string]*cluster, key client.Obje
 		return "", nil
 	}
 	if pod.Status.Phase != corev1.PodRunning {
-		return fmt.Sprintf("it is %s: %s %s", pod.Status.Phase, pod.Status.Reason, pod.Status.Message), nil
+		return "it is " + stateOf(pod), nil
 	}
 	return notCarried(ctx, clusters, pod, p.load)
 }
