@@ -98,7 +98,7 @@ func counted(in *corev1.ResourceQuota) bool {
 		len(quota.Difference(names, quota.ResourceNames(in.Status.Used))) == 0
 }
 
-// errBindingGoes is returned for a RoleBinding that somebody has deleted: the next try makes it again.
+// errBindingGoes is returned for a RoleBinding that somebody has deleted and that something else holds.
 var errBindingGoes = errors.New("a RoleBinding is being deleted")
 
 // errOtherRole is returned for a RoleBinding that an administrator must remove: the role of one cannot be changed.
@@ -151,24 +151,27 @@ func (r *mappingReconciler) put(ctx context.Context, o client.Object, set contro
 	return nil
 }
 
+// bind gives the rights of the RoleBinding. One that somebody has deleted is let go and made again.
 func (r *mappingReconciler) bind(ctx context.Context, want *rbacv1.RoleBinding) error {
-	have := &rbacv1.RoleBinding{ObjectMeta: *want.ObjectMeta.DeepCopy()}
-	err := r.put(ctx, have, func() error {
-		switch {
-		case have.RoleRef.Name != "" && have.RoleRef != want.RoleRef:
-			return errOtherRole
-		case !have.DeletionTimestamp.IsZero():
-			controllerutil.RemoveFinalizer(have, v1alpha1.FinalizerRoleBinding)
-		default:
-			controllerutil.AddFinalizer(have, v1alpha1.FinalizerRoleBinding)
-			have.RoleRef, have.Subjects = want.RoleRef, want.Subjects
+	for range 2 {
+		have := &rbacv1.RoleBinding{ObjectMeta: *want.ObjectMeta.DeepCopy()}
+		err := r.put(ctx, have, func() error {
+			switch {
+			case have.RoleRef.Name != "" && have.RoleRef != want.RoleRef:
+				return errOtherRole
+			case !have.DeletionTimestamp.IsZero():
+				controllerutil.RemoveFinalizer(have, v1alpha1.FinalizerRoleBinding)
+			default:
+				controllerutil.AddFinalizer(have, v1alpha1.FinalizerRoleBinding)
+				have.RoleRef, have.Subjects = want.RoleRef, want.Subjects
+			}
+			return nil
+		})
+		if err != nil || have.DeletionTimestamp.IsZero() {
+			return err
 		}
-		return nil
-	})
-	if err == nil && !have.DeletionTimestamp.IsZero() {
-		err = fmt.Errorf("guard namespace %s: %s: %w", have.Namespace, have.Name, errBindingGoes)
 	}
-	return err
+	return fmt.Errorf("guard namespace %s: %s: %w", want.Namespace, want.Name, errBindingGoes)
 }
 
 // guard gives the twin its quota, its defaults and its network policy. It returns the quota.
