@@ -132,6 +132,22 @@ func (c *chaos) killComponent(ctx context.Context, s step, hold func() error) er
 	})
 }
 
+// supervise starts the schedulers that have ended, as a kubelet does elsewhere. kube-scheduler 1.37 gives up ("Scheduler cache is
+// corrupted") when it finds, after its watch was interrupted, that a pod was deleted and another one of the name made.
+func supervise(t *testing.T) {
+	t.Helper()
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		for wait(t.Context(), 5*time.Second) == nil {
+			for _, name := range everyone {
+				_, _ = harness.Testbed(t.Context(), "start", name, "scheduler") // which leaves one that runs as it is
+			}
+		}
+	}()
+}
+
 func cut(ctx context.Context, s step) error {
 	args := []string{"cut", s.where, s.what}
 	if s.kind == cutOneWay {

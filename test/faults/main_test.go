@@ -49,6 +49,7 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	w := setUp(t, clusters, p)
+	supervise(t)
 	breakThings(t, clusters, p, w)
 	look := func(p plan) func(context.Context) (state, error) {
 		return func(ctx context.Context) (state, error) { return observe(ctx, clusters, w, p) }
