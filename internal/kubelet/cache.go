@@ -72,7 +72,8 @@ func trimSpec(spec *corev1.PodSpec) {
 	}
 }
 
-// wholePod returns the pod as the API server has it where the cache has only a part of it.
+// wholePod returns the pod as the API server has it where the cache has only a part of it. One that has failed by then, by
+// what we wrote ourselves, must not run anew.
 func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1.Pod, error) {
 	if !started(pod) {
 		return pod, nil
@@ -81,7 +82,7 @@ func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1
 	if err := live.Get(ctx, client.ObjectKeyFromObject(pod), all); err != nil {
 		return nil, fmt.Errorf("read Pod: %w", err)
 	}
-	if all.UID != pod.UID {
+	if all.UID != pod.UID || terminal(all) && !terminal(pod) {
 		return nil, errWaiting // for the cache to hear of it
 	}
 	return all, nil

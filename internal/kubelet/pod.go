@@ -56,7 +56,7 @@ const (
 	doGiveUp
 	// doFinish: nothing of the pod is left at the peer, so home can forget it.
 	doFinish
-	// doClear: the record at the peer is of a pod that home does not know any more.
+	// doClear: the record at the peer is of a pod that home does not know any more, or that has ended there.
 	doClear
 )
 
@@ -70,7 +70,7 @@ func decide(f podFacts) decision {
 	if f.unpeeredByForce {
 		return decision{} // the drain deletes it
 	}
-	if f.shadow != nil && (f.home == nil || f.shadow.Spec.HomeUID != f.home.UID) {
+	if f.shadow != nil && !wanted(f.shadow, f.home) {
 		return decision{do: ifAnswered(f, doClear)}
 	}
 	switch {
@@ -182,6 +182,22 @@ func staysHome(pod *corev1.Pod) (string, bool) {
 
 func terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// wanted says whether home, of which the pod may be nil, still wants the record. Nothing may run for a pod that has ended: its
+// controller has made another. One that is being deleted ends as it asks to.
+func wanted(shadow *v1alpha1.ShadowPod, home *corev1.Pod) bool {
+	if home == nil || home.UID != shadow.Spec.HomeUID {
+		return false
+	}
+	return !terminal(home) || !home.DeletionTimestamp.IsZero() || !mayRun(shadow)
+}
+
+// mayRun says whether something may run for the record, now or later.
+func mayRun(shadow *v1alpha1.ShadowPod) bool {
+	phase := corev1.PodPhase(shadow.Status.Phase)
+	return phase != corev1.PodSucceeded && phase != corev1.PodFailed &&
+		!meta.IsStatusConditionTrue(shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable)
 }
 
 func isReady(pod *corev1.Pod) bool {

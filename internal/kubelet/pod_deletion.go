@@ -180,8 +180,8 @@ func (c *podController) delete(ctx context.Context, home *corev1.Pod, options ..
 	return nil
 }
 
-// clear ends a record whose home pod does not exist any more, at once: a home pod goes before its remote one only by force.
-// Our cache is not asked, since it may be behind.
+// clear ends a record that home does not want any more, at once: a home pod goes before its remote one only by force. Our cache
+// is not asked, since it may be behind.
 func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, link *peers.Link) error {
 	ending, grace := !shadow.DeletionTimestamp.IsZero(), shadow.Spec.DeletionGracePeriodSeconds
 	told := holdsEnd(shadow, link.TwinEnds(req.Namespace))
@@ -193,7 +193,7 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Pod: %w", err)
 	}
-	if err == nil && pod.UID == shadow.Spec.HomeUID {
+	if err == nil && wanted(shadow, pod) {
 		return nil
 	}
 	if told {
@@ -206,7 +206,7 @@ func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1
 		}
 	}
 	if !ending {
-		ctrl.LoggerFrom(ctx).Info("Ending remote pod whose home pod is gone", "homeUID", shadow.Spec.HomeUID)
+		ctrl.LoggerFrom(ctx).Info("Ending remote pod whose home pod is gone or has ended", "homeUID", shadow.Spec.HomeUID)
 	}
 	return c.deleteShadow(ctx, shadow, link)
 }

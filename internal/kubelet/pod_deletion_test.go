@@ -381,3 +381,39 @@ func TestPodWhoseTwinIsDeletedIsNotReadyAndThenFails(t *testing.T) {
 		t.Errorf("when it is gone there, it is %s, %s", got.Phase, got.Reason)
 	}
 }
+
+// The cache may be behind what home itself wrote: that the pod failed with its twin.
+func TestPodThatHasFailedIsNotMadeInTheNextTwin(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.runRemote("web-1", corev1.PodRunning)
+	w.reconcilePod("web-1")
+	running := w.pod("web-1")
+	w.terminating(false)
+	w.remove(w.Away, w.shadow("web-1"))
+	w.forgetRemote("web-1")
+	w.reconcilePod("web-1")
+	w.put(w.Away, mapping())
+	w.wrote()
+	w.pods.client = withPod{Client: w.Home.Client, pod: running}
+	_, _ = w.pods.Reconcile(t.Context(), request{Peer: turin, Namespace: "shop", Name: "web-1"}) // it waits for the cache
+	if got := w.wrote(); got != nil {
+		t.Errorf("%v was written", got)
+	}
+}
+
+// Whatever made it run: the controller of the pod has replaced it.
+func TestWhatRunsForAnEndedPodIsStopped(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	pod := w.pod("web-1")
+	pod.Status.Phase = corev1.PodFailed
+	w.put(w.Home, pod)
+	w.runRemote("web-1", corev1.PodRunning)
+	w.wrote()
+	w.reconcilePod("web-1")
+	w.reconcilePod("web-1")
+	if diff := cmp.Diff([]string{"remote patch ShadowPod web-1", "remote delete ShadowPod web-1"}, w.wrote()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -17,6 +18,10 @@ func TestDecide(t *testing.T) {
 	out := shadowOf(podCalled("web-1"))
 	ended := podCalled("web-1")
 	ended.Status.Phase = corev1.PodFailed
+	over := out.DeepCopy()
+	over.Status.Phase = string(corev1.PodSucceeded)
+	givenUp := out.DeepCopy()
+	givenUp.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionUnrecoverable, Status: metav1.ConditionTrue}}
 	other := podCalled("web-1")
 	other.UID = "uid-other"
 	pending := mapping()
@@ -33,7 +38,10 @@ func TestDecide(t *testing.T) {
 		"without waiting for what the twin holds":       {func(f *podFacts) { f.shadowsSynced = false }, doCreate},
 		"a pod that is out is reported":                 {func(f *podFacts) { f.shadow = out }, doReport},
 		"also from a namespace no longer offloaded":     {func(f *podFacts) { f.shadow, f.offloaded = out, false }, doReport},
-		"an ended pod too":                              {func(f *podFacts) { f.shadow, f.home = out, ended }, doReport},
+		"an ended pod too":                              {func(f *podFacts) { f.shadow, f.home = over, ended }, doReport},
+		"one whose remote pod can run no more too":      {func(f *podFacts) { f.shadow, f.home = givenUp, ended }, doReport},
+		"what runs for an ended pod is stopped":         {func(f *podFacts) { f.shadow, f.home = out, ended }, doClear},
+		"when the peer answers":                         {func(f *podFacts) { f.shadow, f.home, f.answers = out, ended, false }, doNothing},
 		"but it does not go out":                        {func(f *podFacts) { f.home = ended }, doNothing},
 		"a record of no pod is cleared":                 {func(f *podFacts) { f.shadow, f.home = out, nil }, doClear},
 		"a record of another pod too":                   {func(f *podFacts) { f.shadow, f.home = out, other }, doClear},
