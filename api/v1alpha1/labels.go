@@ -68,7 +68,7 @@ const (
 	AnnotationExclude = "hanse.dev/exclude"
 	// AnnotationReportEnd on a ShadowPod asks the provider with "true" to tell, while it deletes the pod, how its containers
 	// ended: somebody at home waits for it. The provider keeps the ShadowPod with the end until home says with "false" that it
-	// knows, for 30 seconds at most. Where the provider takes the twin namespace away, it does so unasked.
+	// knows, for two minutes at most. Where the provider takes the twin namespace away, it does so unasked.
 	AnnotationReportEnd = "hanse.dev/report-end"
 	// AnnotationTraceparent is the context of the trace that a ShadowPod's pod is part of, as W3C's trace context has it.
 	AnnotationTraceparent = "hanse.dev/traceparent"

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // offloadFlags are those of `offload`. They are read into what they are about.
@@ -395,7 +396,7 @@ func podsAway(ctx context.Context, c client.Client, namespace string) ([]string,
 }
 
 func hasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return offload.Terminal(pod.Status.Phase)
 }
 
 // isOfDaemonSet reports whether the pod belongs to its node: it does not come home, wherever the namespace's pods run.

@@ -49,7 +49,7 @@ func (o observed) rank(pod *corev1.Pod) int {
 	switch {
 	case o.isJob() && offload.Ended(&pod.Status):
 		return 0
-	case pod.DeletionTimestamp.IsZero() && !terminal(pod):
+	case pod.DeletionTimestamp.IsZero() && !offload.Terminal(pod.Status.Phase):
 		return 1
 	default:
 		return 2
@@ -123,13 +123,9 @@ func (o observed) remade(pod *corev1.Pod) bool {
 		return false
 	}
 	if !o.isJob() {
-		return !pod.DeletionTimestamp.IsZero() || terminal(pod)
+		return !pod.DeletionTimestamp.IsZero() || offload.Terminal(pod.Status.Phase)
 	}
 	return !offload.Ended(&pod.Status) && (!pod.DeletionTimestamp.IsZero() || offload.FailedByPlatform(&pod.Status))
-}
-
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // A record tells, in an annotation of what keeps the pods, of the pods that were there before the one that is now.

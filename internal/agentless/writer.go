@@ -54,7 +54,7 @@ func (w writer) change(ctx context.Context, seen observed, shadow *v1alpha1.Shad
 // changePod brings the change to the pod that runs, where Kubernetes allows it.
 func (w writer) changePod(ctx context.Context, seen observed, template corev1.PodTemplateSpec) error {
 	pod := seen.pod()
-	if pod == nil || !pod.DeletionTimestamp.IsZero() || terminal(pod) {
+	if pod == nil || !pod.DeletionTimestamp.IsZero() || offload.Terminal(pod.Status.Phase) {
 		return nil
 	}
 	wanted := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}

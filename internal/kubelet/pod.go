@@ -181,7 +181,7 @@ func staysHome(pod *corev1.Pod) (string, bool) {
 }
 
 func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return offload.Terminal(pod.Status.Phase)
 }
 
 // wanted says whether home, of which the pod may be nil, still wants the record. Nothing may run for a pod that has ended: its
@@ -195,8 +195,7 @@ func wanted(shadow *v1alpha1.ShadowPod, home *corev1.Pod) bool {
 
 // mayRun says whether something may run for the record, now or later.
 func mayRun(shadow *v1alpha1.ShadowPod) bool {
-	phase := corev1.PodPhase(shadow.Status.Phase)
-	return phase != corev1.PodSucceeded && phase != corev1.PodFailed &&
+	return !offload.Terminal(shadow.Status.Phase) &&
 		!meta.IsStatusConditionTrue(shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable)
 }
 

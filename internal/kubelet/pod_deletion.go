@@ -13,6 +13,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/unread"
 )
@@ -81,7 +82,7 @@ func asksForEnd(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
 func holdsEnd(shadow *v1alpha1.ShadowPod, twinEnds bool) bool {
 	asked := shadow.Annotations[v1alpha1.AnnotationReportEnd]
 	return (asked == "true" || asked == "" && twinEnds) && !shadow.DeletionTimestamp.IsZero() &&
-		(shadow.Status.Phase == string(corev1.PodSucceeded) || shadow.Status.Phase == string(corev1.PodFailed))
+		offload.Terminal(shadow.Status.Phase)
 }
 
 // sayHeard tells the peer that home knows how the pod ended, or that nobody waits to know any more. A peer that refuses it

@@ -57,7 +57,7 @@ func Inbound(home *corev1.Pod, shadow *v1alpha1.ShadowPod, m AddressMap, now tim
 	if shadow.Spec.HomeUID != home.UID {
 		return out, ErrOtherPod
 	}
-	if terminal(out.Phase) {
+	if Terminal(out.Phase) {
 		return out, nil
 	}
 	remote, err := claim(shadow)
@@ -98,9 +98,9 @@ func claim(shadow *v1alpha1.ShadowPod) (*corev1.PodStatus, error) {
 
 func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, shadow *v1alpha1.ShadowPod, life span) {
 	switch ended := mayEnd(home, remote, shadow); {
-	case !ended && terminal(remote.Phase):
+	case !ended && Terminal(remote.Phase):
 		remote = interruptedNow(remote, "Interrupted", life.to)
-	case !terminal(remote.Phase) && endsUnasked(home, shadow):
+	case !Terminal(remote.Phase) && endsUnasked(home, shadow):
 		remote = interruptedNow(remote, "Terminating", life.to)
 	}
 	if knownPhase(remote.Phase) && !goesBack(out.Phase, remote.Phase) {

@@ -145,7 +145,7 @@ func Ended(status *corev1.PodStatus) bool {
 // ended, because home's controllers would replace a pod that ended.
 func Interrupted(status *corev1.PodStatus, reason string) corev1.PodStatus {
 	out := *status.DeepCopy()
-	if terminal(out.Phase) {
+	if Terminal(out.Phase) {
 		out.Phase = corev1.PodRunning
 	}
 	out.Reason, out.Message = "", ""
@@ -161,6 +161,8 @@ func Interrupted(status *corev1.PodStatus, reason string) corev1.PodStatus {
 	return out
 }
 
-func terminal(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+// Terminal says whether a pod of that phase, or the pod of a record of that phase, has ended, whatever ended it. No pod leaves
+// such a phase.
+func Terminal[P ~string](phase P) bool {
+	return phase == P(corev1.PodSucceeded) || phase == P(corev1.PodFailed)
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
@@ -66,7 +67,7 @@ func references(object client.Object) []reflection.Reference {
 // needs is what the pod refers to, if it may still be started.
 func needs(object client.Object) []reflection.Reference {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if !ok || offload.Terminal(pod.Status.Phase) {
 		return nil
 	}
 	return references(pod)

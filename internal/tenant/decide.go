@@ -56,7 +56,7 @@ func decide(s *observation) decision {
 		if s.ours() && s.pod.DeletionTimestamp.IsZero() {
 			next.action = removePod
 		}
-	case ended(s.shadow.Status.Phase):
+	case offload.Terminal(s.shadow.Status.Phase):
 		// It has run to its end, and is never run again.
 	case s.pod == nil:
 		s.missing(&next)
@@ -88,7 +88,7 @@ func (s *observation) heldForNothing() bool {
 	switch {
 	case !s.ours(): // its own record went without it
 		return going
-	case ended(s.shadow.Status.Phase):
+	case offload.Terminal(s.shadow.Status.Phase):
 		return true
 	case meta.IsStatusConditionTrue(s.shadow.Status.Conditions, v1alpha1.ConditionUnrecoverable):
 		return going
@@ -203,10 +203,6 @@ func alarming(status *corev1.PodStatus) bool {
 	})
 }
 
-func ended(phase string) bool {
-	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
-}
-
 // failedByPlatform says whether the pod failed by what happened to its node or cluster, or was not taken by a kubelet.
 func failedByPlatform(status *corev1.PodStatus) bool {
 	return offload.FailedByPlatform(status) || rejected(status)
@@ -248,7 +244,7 @@ func held(pod *corev1.Pod) bool {
 // for them.
 func settled(pod *corev1.Pod) bool {
 	grace := pod.DeletionGracePeriodSeconds
-	return ended(string(pod.Status.Phase)) || grace != nil && *grace == 0
+	return offload.Terminal(pod.Status.Phase) || grace != nil && *grace == 0
 }
 
 // finishedBeforeDeletion says whether each container had run to its end for good when the deletion began. A grace of

@@ -71,7 +71,7 @@ func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.R
 	if err := r.act(ctx, seen, &next); err != nil {
 		return reconcile.Result{}, err
 	}
-	if ended(next.status.Phase) || next.unrecoverable() && !seen.ours() {
+	if offload.Terminal(next.status.Phase) || next.unrecoverable() && !seen.ours() {
 		r.ledger.leave(request.NamespacedName) // it needs no pod any more
 	}
 	again, err := r.record(ctx, seen, &next)

@@ -73,7 +73,7 @@ func (r *shadowPodReconciler) endAwaited(ctx context.Context, shadow *v1alpha1.S
 
 // untilHeard is how long the record of an end still waits for home to have read it: were it gone before, home could only guess.
 func (r *shadowPodReconciler) untilHeard(ctx context.Context, shadow *v1alpha1.ShadowPod) (time.Duration, error) {
-	if !ended(shadow.Status.Phase) {
+	if !offload.Terminal(shadow.Status.Phase) {
 		return 0, nil
 	}
 	awaited, err := r.endAwaited(ctx, shadow)
@@ -89,14 +89,14 @@ func (r *shadowPodReconciler) untilHeard(ctx context.Context, shadow *v1alpha1.S
 
 // tellEnd records how the pod ended, if somebody at home waits for that. It says whether nothing is left to be told.
 func (r *shadowPodReconciler) tellEnd(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod) (bool, error) {
-	if ended(shadow.Status.Phase) {
+	if offload.Terminal(shadow.Status.Phase) {
 		return true, nil
 	}
 	awaited, err := r.endAwaited(ctx, shadow)
 	if err != nil || !awaited {
 		return err == nil, err
 	}
-	if !ended(string(pod.Status.Phase)) {
+	if !offload.Terminal(pod.Status.Phase) {
 		return settled(pod), nil
 	}
 	if shadow.Annotations[v1alpha1.AnnotationReportEnd] == "" && !endedByItself(pod) {

@@ -33,9 +33,10 @@ const (
 	quotaRetryAtMost = 30 * time.Second
 	// policyRetryAtMost is for how long the pod waits for the next question that the policies did not answer.
 	policyRetryAtMost = 30 * time.Second
-	// endKept is for how long the record of an end waits for home to have read it. Home may be cut off, or gone, or of a
+	// endKept is for how long the record of an end waits for home to have read it: longer than a cut and both sides'
+	// restarts take, and no longer than somebody waits who deletes a namespace. Home may be gone for good, or of a
 	// version that does not say when it has.
-	endKept = 30 * time.Second
+	endKept = 2 * time.Minute
 
 	// writePeriod is how often the status of one ShadowPod is written over time, and writeBurst what may come at once: a
 	// pod on its way up changes a few times in a row.
@@ -152,7 +153,7 @@ func onlyEvents(recorded, next *v1alpha1.ShadowPodStatus) bool {
 // lasting says whether the decision is about more than how the pod is just now. There are few of those.
 func (d *decision) lasting(s *observation) bool {
 	before := &s.shadow.Status
-	return ended(d.status.Phase) || d.unrecoverable() || d.status.PodUID != before.PodUID ||
+	return offload.Terminal(d.status.Phase) || d.unrecoverable() || d.status.PodUID != before.PodUID ||
 		remaking(&d.status) != remaking(before)
 }
 
@@ -168,7 +169,7 @@ func (d *decision) tell(s *observation, status corev1.PodStatus) {
 	d.put(&status)
 	d.status.ObservedGeneration = s.shadow.Generation
 	d.place(s, &status)
-	if ended(d.status.Phase) && !ended(s.shadow.Status.Phase) {
+	if offload.Terminal(d.status.Phase) && !offload.Terminal(s.shadow.Status.Phase) {
 		d.dateEnd(s)
 	}
 	d.mirror(s, &status, corev1.PodReady, v1alpha1.ConditionReady)

@@ -223,7 +223,7 @@ func (s share) has(id oteltrace.TraceID) bool {
 // Underway says whether the trace of a pod of that status goes on: the pod has not ended and has never been ready. That
 // shows in how long it has not been: since it was started.
 func Underway(status *corev1.PodStatus) bool {
-	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
+	if offload.Terminal(status.Phase) {
 		return false
 	}
 	ready := offload.PodCondition(status, corev1.PodReady)
