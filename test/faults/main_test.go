@@ -45,31 +45,30 @@ func TestFaults(t *testing.T) {
 	clusters := map[string]*cluster{}
 	var wrong []violation
 	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the plan:\n%s", p)
-			describe(t, clusters)
-			t.Log("replay it with " + replay)
-			for _, v := range wrong { // once more: a long log is often read from its end
-				t.Log(v)
-			}
+		if !t.Failed() && len(wrong) == 0 {
+			return
+		}
+		t.Logf("the plan:\n%s", p)
+		describe(t, clusters)
+		t.Log("replay it with " + replay)
+		for _, v := range wrong { // last, because a long log is often read from its end
+			t.Error(v)
 		}
 	})
 	w := setUp(t, clusters, p)
 	supervise(t)
 	breakThings(t, clusters, p, w)
-	look := func(p plan) func(context.Context) (state, error) {
-		return func(ctx context.Context) (state, error) { return observe(ctx, clusters, w, p) }
-	}
-	report := func(found []violation) {
-		for _, v := range found {
-			t.Error(v)
+	expect := func(when string, check func(state) []violation, p plan) {
+		found := whenRight(t, when, check, func(ctx context.Context) (state, error) { return observe(ctx, clusters, w, p) })
+		if len(found) > 0 {
+			describe(t, clusters) // while it is to be seen
 		}
 		wrong = append(wrong, found...)
 	}
-	report(whenRight(t, clusters, "all is healed", checkState, look(p)))
+	expect("all is healed", checkState, p)
 	empty(t, clusters)
-	report(whenRight(t, clusters, "everything is deleted", checkEmpty, look(plan{})))
-	report(judge(t, clusters, p, w))
+	expect("everything is deleted", checkEmpty, plan{})
+	wrong = append(wrong, judge(t, clusters, p, w)...)
 }
 
 func setUp(t *testing.T, clusters map[string]*cluster, p plan) *witness {
@@ -128,32 +127,29 @@ func breakThings(t *testing.T, clusters map[string]*cluster, p plan, w *witness)
 }
 
 // whenRight waits until nothing is wrong, and returns what still is when waitTimeout ends.
-func whenRight(
-	t *testing.T, clusters map[string]*cluster, when string, check func(state) []violation, look func(context.Context) (state, error),
-) []violation {
+func whenRight(t *testing.T, when string, check func(state) []violation, look func(context.Context) (state, error)) []violation {
 	t.Helper()
-	var found, last []violation
+	var last []violation
 	start := time.Now()
 	err := again(t.Context(), func(ctx context.Context) error {
 		s, err := look(ctx)
 		if err != nil {
 			return err
 		}
-		if found = check(s); len(found) > 0 {
+		if found := check(s); len(found) > 0 {
 			last = found
 			return fmt.Errorf("%d things are not right", len(found))
 		}
 		return nil
 	})
-	if err != nil && len(found) == 0 {
+	if err != nil && len(last) == 0 {
 		t.Fatal(err)
 	}
-	t.Logf("%s: looked for %s; not right: %d; what was not right last: %v",
-		when, time.Since(start).Round(100*time.Millisecond), len(found), last)
-	if len(found) > 0 {
-		describe(t, clusters)
+	t.Logf("%s: looked for %s (%v); not right last: %v", when, time.Since(start).Round(100*time.Millisecond), err, last)
+	if err == nil {
+		return nil
 	}
-	return found
+	return last
 }
 
 // judge reads the logs of all clusters, and returns what must not have happened.
