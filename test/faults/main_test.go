@@ -145,7 +145,7 @@ func whenRight(t *testing.T, when string, check func(state) []violation, look fu
 	if err != nil && len(last) == 0 {
 		t.Fatal(err)
 	}
-	t.Logf("%s: looked for %s (%v); not right last: %v", when, time.Since(start).Round(100*time.Millisecond), err, last)
+	t.Logf("%s: looked for %s; right: %t; not right last: %v", when, time.Since(start).Round(100*time.Millisecond), err == nil, last)
 	if err == nil {
 		return nil
 	}
