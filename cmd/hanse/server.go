@@ -112,8 +112,8 @@ func (f *serverFlags) setLogger() error {
 	return nil
 }
 
-// freshCredentials is for how long the credentials of a link are not looked up again. The controllers ask for links at
-// every turn, and new credentials are no matter of seconds.
+// freshCredentials is for how long the credentials of a link are not looked up again while its Peer does not change. The
+// controllers ask for links at every turn.
 const freshCredentials = 5 * time.Second
 
 // pingAfter is how soon a silent connection to a peer is pinged. The kernel notices most cuts long before, and without any

@@ -23,6 +23,7 @@ type Link struct {
 	lastInfo    atomic.Pointer[parsedInfo] // nil before the first
 	credentials string                     // resource version of the Secret that its token is from; Ensure alone uses it
 	checked     time.Time                  // when that Secret was read last; Ensure alone uses it, for one peer at a time
+	checkedFor  string                     // resource version of the Peer for which it was; Ensure alone uses it
 	links       *Links
 
 	cut      atomic.Bool   // the peer has not answered for the link timeout

@@ -303,6 +303,22 @@ func TestFreshCredentialsAreNotReadAgain(t *testing.T) {
 	}
 }
 
+// A session that begins anew is written to the Secret first and to the Peer at once after: who looked a moment before must
+// look again.
+func TestFreshCredentialsAreReadAgainWhenThePeerHasChanged(t *testing.T) {
+	w := newWorld(t, Config{Fresh: time.Hour})
+	link := w.join(w.credentials())
+	renewed := w.credentials()
+	renewed.Token = "renewed-token"
+	w.peer.ResourceVersion = "changed"
+	if w.join(renewed) != link {
+		t.Fatal("a new token has made a new link")
+	}
+	if got := link.RESTConfig().BearerToken; got != "renewed-token" {
+		t.Errorf("the link uses token %q", got)
+	}
+}
+
 func TestCloseEndsTheLink(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, clusterInfo("c-hamburg", "dev")) })

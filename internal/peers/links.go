@@ -37,8 +37,8 @@ type Config struct {
 	// also where no request fails. Each such ping takes as much as a request: who sends requests itself from time to time
 	// can do with fewer. By default 3 s.
 	PingAfter time.Duration
-	// Fresh is for how long a Secret that was read counts as current, so that what asks for a link often costs no read
-	// of its own. By default no time at all.
+	// Fresh is for how long a Secret that was read counts as current while the Peer is the same, so that what asks for a
+	// link often costs no read of its own. By default no time at all.
 	Fresh time.Duration
 	// Dial returns the way to a server instead of a connection of this package. It is for tests.
 	Dial func(server string) (*Transport, error)
@@ -139,7 +139,8 @@ func (l *Links) Ensure(ctx context.Context, peer *v1alpha1.Peer) (*Link, error) 
 	return l.EnsureWithin(ctx, peer, l.config.Fresh)
 }
 
-// EnsureWithin is Ensure for a caller to whom a Secret that was read within the given time is good enough.
+// EnsureWithin is Ensure for a caller to whom a Secret that was read within the given time, for the same version of the
+// Peer, is good enough. A Peer whose session begins anew changes after the Secret has.
 func (l *Links) EnsureWithin(ctx context.Context, peer *v1alpha1.Peer, age time.Duration) (*Link, error) {
 	var (
 		link *Link
@@ -223,7 +224,7 @@ func (l *Links) adapt(base *Link, peer *v1alpha1.Peer) (*Link, error) {
 
 func (l *Links) ensure(ctx context.Context, peer *v1alpha1.Peer, age time.Duration) (*Link, error) {
 	current, open := l.made(peer.Name)
-	if open && l.config.Clock.Since(current.checked) < age {
+	if open && current.checkedFor == peer.ResourceVersion && l.config.Clock.Since(current.checked) < age {
 		return current, nil
 	}
 	checked := l.config.Clock.Now()
@@ -236,7 +237,7 @@ func (l *Links) ensure(ctx context.Context, peer *v1alpha1.Peer, age time.Durati
 		return nil, fmt.Errorf("read Secret %s: %w", secretName(peer.Name), err)
 	}
 	if open && current.keeps(secret) {
-		current.credentials, current.checked = secret.ResourceVersion, checked
+		current.credentials, current.checked, current.checkedFor = secret.ResourceVersion, checked, peer.ResourceVersion
 		return current, nil
 	}
 	link, err := newLink(ctx, l, peer.Name, secret)
@@ -244,7 +245,7 @@ func (l *Links) ensure(ctx context.Context, peer *v1alpha1.Peer, age time.Durati
 		l.swap(peer.Name, nil)
 		return nil, fmt.Errorf("%w: Secret %s: %w", ErrCredentialsInvalid, secretName(peer.Name), err)
 	}
-	link.checked = checked
+	link.checked, link.checkedFor = checked, peer.ResourceVersion
 	if !l.swap(peer.Name, link) {
 		link.close()
 		return nil, ErrClosed

@@ -363,8 +363,7 @@ func TestRenewAfterOutage(t *testing.T) {
 	if diff := cmp.Diff(containerIDs(remote), containerIDs(now)); diff != "" || now.UID != remote.UID {
 		t.Errorf("the remote pod was replaced: %s", diff)
 	}
-	// The kubelet learns of a new session, and of what runs over it, in its own time: that the Peer is Ready is what the
-	// manager found.
+	// That the Peer is Ready is what the manager found. The kubelet takes the new session when it sees that.
 	eventually(t, "commands run again", func(ctx context.Context) error { return lubeck.runsCommands(ctx, home) })
 }
 
