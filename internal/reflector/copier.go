@@ -25,18 +25,22 @@ const outageDelay = time.Second
 type copier struct {
 	Config
 	sources *sources
+	teller  *teller
 }
 
 func newCopier(c Config) *copier {
-	return &copier{Config: c, sources: &sources{metadata: c.Metadata, open: map[place]*watched{}}}
+	return &copier{Config: c, sources: &sources{metadata: c.Metadata, open: map[place]*watched{}}, teller: newTeller(c.Events)}
 }
 
 // Reconcile brings the objects of one place and their copies at one peer together. What exists on both sides decides;
-// nothing is remembered.
+// nothing is remembered but what users were told.
 func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
 	wanted, err := c.wanted(ctx, req)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if len(wanted) == 0 {
+		c.teller.forget(req)
 	}
 	link, over, err := c.twinOf(ctx, req, len(wanted) > 0)
 	if err != nil {
@@ -49,17 +53,28 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	if !ready {
 		return reconcile.Result{}, nil // whatever is not known yet asks again when it is
 	}
-	if err := c.tellMissing(ctx, req, seen); err != nil {
+	talk := c.teller.begin(req)
+	result, err := c.carry(ctx, talk, seen, link, over)
+	talk.end(err == nil && result.IsZero())
+	return result, err
+}
+
+// carry does what there is to do, and tells users what cannot be done.
+func (c *copier) carry(
+	ctx context.Context, talk *talk, seen reflection.Sight, link *peers.Link, over *peers.Mirror,
+) (reconcile.Result, error) {
+	req := talk.about
+	if err := c.tellMissing(ctx, talk, seen); err != nil {
 		return reconcile.Result{}, err
 	}
 	steps := reflection.Plan(seen)
 	switch {
-	case len(steps) == 0 && len(wanted) == 0:
+	case len(steps) == 0 && len(seen.Wanted) == 0:
 		c.leave(req)
 	case len(steps) > 0 && over.Err() != nil:
 		return reconcile.Result{RequeueAfter: outageDelay}, nil //nolint:nilerr // the peer does not answer, which others tell
 	}
-	return c.act(ctx, req, link, over, steps)
+	return c.act(ctx, talk, link, over, steps)
 }
 
 // wanted returns the names that pods of the namespace on the peer's virtual node refer to.
@@ -142,13 +157,14 @@ func (c *copier) observe(
 // act does what the plan says, and goes on with the next object where one fails, unless the peer has not answered. A twin that
 // is being deleted takes no copies: its mapping says so and asks again, unless the peer has no Hanse.
 func (c *copier) act(
-	ctx context.Context, req request, link *peers.Link, over *peers.Mirror, steps []reflection.Step,
+	ctx context.Context, talk *talk, link *peers.Link, over *peers.Mirror, steps []reflection.Step,
 ) (reconcile.Result, error) {
+	req := talk.about
 	var again reconcile.Result
 	var failed []error
 	ends := link.TwinEnds(req.Namespace)
 	for _, step := range steps {
-		err := c.take(ctx, move{request: req, Step: step, twin: over.Namespace(), ends: ends, peer: link.Client()})
+		err := c.take(ctx, move{request: req, Step: step, talk: talk, twin: over.Namespace(), ends: ends, peer: link.Client()})
 		switch {
 		case err == nil:
 			continue

@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -199,6 +200,70 @@ func TestUsersAreToldWhatIsMissing(t *testing.T) {
 		w := newWorld(t, pod)
 		w.connect().look(reflection.Secret)
 		w.ExpectEventWith(reason, `"password"`, "namespace shop")
+	}
+}
+
+// Each pod that comes has all looked at again.
+func TestUsersAreToldOnceWhatIsMissing(t *testing.T) {
+	const pods, looks = 5, 4
+	for reason, optional := range map[string]*bool{
+		v1alpha1.ReasonMandatorySecretNotFound: nil, v1alpha1.ReasonOptionalSecretNotFound: new(true),
+	} {
+		w := newWorld(t)
+		w.connect()
+		for i := range pods {
+			pod := podUsing(fmt.Sprint("web-", i))
+			pod.Spec.Volumes = pod.Spec.Volumes[:1]
+			pod.Spec.Volumes[0].Secret.Optional = optional
+			w.Home.Put(pod)
+			for range looks {
+				w.look(reflection.Secret)
+			}
+		}
+		if got := w.EventReasons(); len(got) != pods || got[0] != reason {
+			t.Errorf("got events %v, want %d of %s", got, pods, reason)
+		}
+		w.save(password("a"))
+		w.settle(w.has("a"))
+		w.remove(password("a"))
+		w.settle(func() bool { return w.secretThere() == nil })
+		w.look(reflection.Secret)
+		if got := w.EventReasons(); len(got) != pods {
+			t.Errorf("when it went again there were events %v", got)
+		}
+	}
+}
+
+func TestPodThatRunsIsNotToldWhatItDoesWithout(t *testing.T) {
+	pod := podUsing("web")
+	pod.Spec.Volumes = pod.Spec.Volumes[:1]
+	pod.Spec.Volumes[0].Secret.Optional = new(true)
+	pod.Status.Phase = corev1.PodRunning
+	w := newWorld(t, pod)
+	w.connect().look(reflection.Secret)
+	w.ExpectEvents()
+}
+
+func TestUsersAreToldOnceWhatDoesNotGo(t *testing.T) {
+	w := newWorld(t, podUsing("web"))
+	w.save(password("a"))
+	w.connect()
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "password", errors.New("exceeded quota"))
+	accept := w.Away.Refuse("create Secret", refusal)
+	for range 4 {
+		if _, err := w.copier.Reconcile(t.Context(), w.warm(reflection.Secret)); !errors.Is(err, refusal) {
+			t.Errorf("got %v, want the refusal, to try again", err)
+		}
+	}
+	if got := w.EventReasons(); len(got) != 1 {
+		t.Errorf("got events %v, want 1", got)
+	}
+	accept()
+	w.look(reflection.Secret)
+	w.Home.Remove(podUsing("web"))
+	w.look(reflection.Secret)
+	if left := len(w.copier.teller.said); left != 0 {
+		t.Errorf("what was said of %d is kept", left)
 	}
 }
 

@@ -27,6 +27,7 @@ const maxNote = 1024
 type move struct {
 	request
 	reflection.Step
+	talk *talk
 	twin string        // the namespace at the peer
 	ends bool          // it is being deleted
 	peer client.Client // the way to it
@@ -140,11 +141,12 @@ func (c *copier) refuse(m move, why string) {
 
 // tell makes an event on the object at home.
 func (c *copier) tell(m move, reason, format string, values ...any) {
-	regarding := &corev1.ObjectReference{
-		APIVersion: "v1", Kind: string(m.Kind), Namespace: m.Namespace, Name: m.Name, UID: m.Source.GetUID(),
-	}
-	note := sanitize.Text(fmt.Sprintf(format, values...), maxNote)
-	c.Events.Eventf(regarding, nil, corev1.EventTypeWarning, reason, "Reflect", "%s", note)
+	m.talk.say(message{
+		regarding: corev1.ObjectReference{
+			APIVersion: "v1", Kind: string(m.Kind), Namespace: m.Namespace, Name: m.Name, UID: m.Source.GetUID(),
+		},
+		kind: corev1.EventTypeWarning, reason: reason, note: sanitize.Text(fmt.Sprintf(format, values...), maxNote),
+	})
 }
 
 // isOfEnd says whether the peer's API server refused a write because the twin is being deleted.
@@ -157,8 +159,10 @@ func isAnswer(err error) bool {
 }
 
 // tellMissing makes an event on each pod that refers to an object that is not there at home: at the peer the pod's own
-// kubelet says so to nobody but the provider. The reasons are those that users of virtual nodes know.
-func (c *copier) tellMissing(ctx context.Context, req request, seen reflection.Sight) error {
+// kubelet says so to nobody but the provider. The reasons are those that users of virtual nodes know. A pod that runs does
+// without what is optional.
+func (c *copier) tellMissing(ctx context.Context, talk *talk, seen reflection.Sight) error {
+	req := talk.about
 	lacks := func(name string) bool { return seen.Sources[name] == nil }
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(seen.Wanted)), lacks) {
 		return nil
@@ -168,19 +172,19 @@ func (c *copier) tellMissing(ctx context.Context, req request, seen reflection.S
 		return err
 	}
 	for _, pod := range pods {
-		regarding := &corev1.ObjectReference{
+		regarding := corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 		}
 		for _, reference := range needs(pod) {
-			if reference.Kind != req.Kind || !lacks(reference.Name) {
+			if reference.Kind != req.Kind || !lacks(reference.Name) || reference.Optional && pod.Status.Phase == corev1.PodRunning {
 				continue
 			}
 			kind, reason := corev1.EventTypeWarning, mandatoryNotFound[reference.Kind]
 			if reference.Optional {
 				kind, reason = corev1.EventTypeNormal, optionalNotFound[reference.Kind]
 			}
-			c.Events.Eventf(regarding, nil, kind, reason, "Reflect", "There is no %s %q in namespace %s",
-				reference.Kind, reference.Name, pod.Namespace)
+			note := fmt.Sprintf("There is no %s %q in namespace %s", reference.Kind, reference.Name, pod.Namespace)
+			talk.say(message{regarding, kind, reason, note})
 		}
 	}
 	return nil

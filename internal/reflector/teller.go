@@ -1,0 +1,70 @@
+package reflector
+
+import (
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+)
+
+// teller tells users by events what their pods lack, and says each thing once for as long as it lasts: every pod that comes
+// has its namespace looked at again, which must not be told to all others. What was said is forgotten with the process, which
+// costs no more than saying it once more.
+type teller struct {
+	events events.EventRecorder
+
+	mu   sync.Mutex
+	said map[request]map[message]bool // in the last look at each
+}
+
+// message is what an event says.
+type message struct {
+	regarding          corev1.ObjectReference
+	kind, reason, note string
+}
+
+// talk is what is said in one look.
+type talk struct {
+	*teller
+	about       request
+	before, now map[message]bool
+}
+
+func newTeller(recorder events.EventRecorder) *teller {
+	return &teller{events: recorder, said: map[request]map[message]bool{}}
+}
+
+func (t *teller) begin(about request) *talk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &talk{teller: t, about: about, before: t.said[about], now: map[message]bool{}}
+}
+
+// say tells it, unless the last look did.
+func (t *talk) say(m message) {
+	if !t.before[m] && !t.now[m] {
+		t.events.Eventf(&m.regarding, nil, m.kind, m.reason, "Reflect", "%s", m.note)
+	}
+	t.now[m] = true
+}
+
+// end keeps what was said. What a look had no more to say, though it went through everything, is over.
+func (t *talk) end(whole bool) {
+	if !whole {
+		maps.Copy(t.now, t.before)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.said[t.about] = t.now
+	if len(t.now) == 0 {
+		delete(t.said, t.about)
+	}
+}
+
+// forget is for what nobody needs any more.
+func (t *teller) forget(about request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.said, about)
+}
