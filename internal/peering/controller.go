@@ -76,7 +76,7 @@ func New(config Config, c client.Client, live client.Reader, links *peers.Links,
 	}
 	leave := &leaveStep{d}
 	p.calls = &calls{deps: d, background: newBackground(), lock: &p.mu, longest: repairPeriod, steps: []step{
-		&sessionStep{d},
+		&sessionStep{deps: d, peers: p.count},
 		&probeStep{deps: d, transfers: newTransfers(), peers: p.count},
 		leave,
 	}}

@@ -28,6 +28,9 @@ type session struct {
 	unsure  bool // the session ought to have been renewed, and nobody has tried yet
 }
 
+// without reports whether it is known that there are no credentials.
+func (s *session) without() bool { return s != nil && s.holding == nil }
+
 // look reads the invitation and the credentials that lie in the tenant namespace.
 func (c *sessionStep) look(ctx context.Context, o *observation) (*session, error) {
 	seen := &session{}

@@ -60,6 +60,8 @@ func (c *probeStep) Reconcile(ctx context.Context, o *observation) (result, erro
 		return result{}, nil
 	case o.tenant != tenantReady:
 		return result{again: o.now.Add(settlePause)}, nil
+	case p.link == nil && errors.Is(p.err, peers.ErrCredentialsMissing) && o.contact.session.without():
+		return result{}, nil // the session step looks for the same Secret
 	}
 	if disputed(o.node, p) {
 		p.due = time.Time{}
@@ -81,7 +83,7 @@ func (c *probeStep) Reconcile(ctx context.Context, o *observation) (result, erro
 	return result{again: p.due}, nil
 }
 
-// spread returns how often each of so many peers may be probed.
+// spread returns how often each of so many peers may be probed, or asked for.
 func spread(peers int) time.Duration { return time.Duration(peers) * time.Second / probesPerSecond }
 
 // disputed reports whether the virtual node of the peer shows another answer than the last probe to the question whether

@@ -22,7 +22,7 @@ import (
 
 const (
 	// lookSoon is how often it is looked for an invitation while there is no session, or a bad one. Secrets cannot be
-	// watched, because that needs rights in all namespaces.
+	// watched, because that needs rights in all namespaces. With many peers it is less often, as with probes.
 	lookSoon = 5 * time.Second
 	// lookAgain is the same while all is well. The client announces an invitation by an annotation.
 	lookAgain = 5 * time.Minute
@@ -40,7 +40,11 @@ const (
 )
 
 // sessionStep uses the invitation that a provider gave us, keeps our session there alive, and tells the provider our version.
-type sessionStep struct{ *deps }
+type sessionStep struct {
+	*deps
+
+	peers func() int // how many peers there are
+}
 
 // hasSession reports whether we are, or want to be, a consumer of the peer by an invitation.
 func hasSession(peer *v1alpha1.Peer) bool {
@@ -77,7 +81,7 @@ func (c *sessionStep) Reconcile(ctx context.Context, o *observation) (result, er
 func (c *sessionStep) next(o *observation, s *session) time.Time {
 	next := o.now.Add(wait.Jitter(lookAgain, 0.1))
 	if s.holding == nil || s.renewal.reason == v1alpha1.ReasonUnauthorized {
-		next = o.now.Add(wait.Jitter(lookSoon, 0.1))
+		next = o.now.Add(wait.Jitter(max(lookSoon, spread(c.peers())), 0.1))
 	}
 	// The client says of a new Peer that it is about to bring an invitation.
 	announced := o.peer.Annotations[v1alpha1.AnnotationJoin] != "" && s.offer == nil && s.holding == nil

@@ -283,6 +283,38 @@ func TestHowSoonItIsLookedAgain(t *testing.T) {
 	}
 }
 
+func TestManyPeersWithoutSessionAreLookedAtLessOften(t *testing.T) {
+	const many, hour = 1000, time.Hour
+	w := newJoinWorld(t, newPeer(v1alpha1.RoleProvider))
+	w.pick = func(c *Controller) {
+		c.steps = []step{c.calls}
+		c.calls.steps = c.calls.steps[:2] // the probe too, which needs the same Secret
+	}
+	w.restart()
+	for i := range many - 1 {
+		w.states[fmt.Sprint("other-", i)] = &state{}
+	}
+	w.lookOnce("hamburg")
+	w.reads = 0
+	for end := w.clock.Now().Add(hour); w.clock.Now().Before(end); {
+		pause := w.lookOnce("hamburg").RequeueAfter
+		if pause <= 0 {
+			t.Fatal("it is not looked at again")
+		}
+		w.clock.Step(pause)
+	}
+	// The Secrets with credentials and with an invitation.
+	if most := 2 * int(hour/time.Second) * probesPerSecond / many; w.reads == 0 || w.reads > most {
+		t.Errorf("%d Secrets were read in an hour, want at most %d", w.reads, most)
+	}
+	w.offered(w.provider.invitation("one"))
+	w.clock.Step(2 * many * time.Second / probesPerSecond)
+	w.lookOnce("hamburg")
+	if w.provider.answer(); w.contact().session.offer == nil {
+		t.Error("the invitation was not found")
+	}
+}
+
 func TestSchedule(t *testing.T) {
 	s := schedule{period: 24 * time.Hour, life: life}
 	of := func(issued time.Time, lives time.Duration) *holding {
