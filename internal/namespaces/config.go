@@ -93,7 +93,7 @@ func New(c Config) (*Controller, error) {
 		return nil, err
 	}
 	return &Controller{
-		offloadings: &offloadings{Config: c, pace: pace{}}, mappings: &mappings{c}, spaces: &spaces{c}, homebound: &homebound{c},
+		offloadings: &offloadings{Config: c, pace: pace{}}, mappings: &mappings{Config: c}, spaces: &spaces{c}, homebound: &homebound{c},
 		waiting: &waiting{Config: c, pace: pace{}},
 	}, nil
 }

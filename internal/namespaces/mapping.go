@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +32,11 @@ func usable(links *peers.Links, peer string, agentless bool) (*peers.Link, bool)
 
 // mappings sees to it that one peer has a NamespaceMapping for one namespace exactly while it is needed. A request has
 // the namespace, and as its name that of the Peer.
-type mappings struct{ Config }
+type mappings struct {
+	Config
+
+	placements placements
+}
 
 // Reconcile asks the peer for a twin of the namespace, or takes the request back.
 func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -48,17 +54,21 @@ func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (re
 	case mapping == nil && seen.need() == needed:
 		return reconcile.Result{}, ask(ctx, link, namespace, twinName(seen.offloading))
 	case mapping != nil && mapping.DeletionTimestamp.IsZero() && seen.supersedes(mapping):
-		return reconcile.Result{}, m.takeBack(ctx, link, mapping, peer)
+		return reconcile.Result{}, m.takeBack(ctx, link, mapping, seen)
 	}
 	return reconcile.Result{}, nil
 }
 
-// observe looks at what a decision rests on.
+// observe looks at what a decision rests on. What is found is the cache's own: a NamespaceOffloading says something of each
+// peer, and is looked at for each peer.
 func (m *mappings) observe(ctx context.Context, reader client.Reader, namespace, peer string) (situation, error) {
-	offloading, err := find(ctx, reader, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
-	partner, peerErr := find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{})
-	node, nodeErr := find(ctx, reader, types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}, &corev1.Node{})
-	return situation{offloading: offloading, peer: partner, node: node}, errors.Join(err, peerErr, nodeErr)
+	shared := client.UnsafeDisableDeepCopy
+	offloading, err := find(ctx, reader, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{}, shared)
+	partner, peerErr := find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{}, shared)
+	node, nodeErr := find(ctx, reader, types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}, &corev1.Node{}, shared)
+	seen := situation{offloading: offloading, peer: partner, node: node}
+	seen.placement, seen.invalid = m.placements.of(namespace, offloading)
+	return seen, errors.Join(err, peerErr, nodeErr)
 }
 
 func ask(ctx context.Context, link *peers.Link, namespace, twin string) error {
@@ -78,14 +88,22 @@ func ask(ctx context.Context, link *peers.Link, namespace, twin string) error {
 }
 
 // takeBack takes the request for a twin back, because nothing needs the twin any more or because it is to get another name,
-// which the next look then asks for. That ends every pod in the twin, so it waits for them, and nothing cached is believed.
-func (m *mappings) takeBack(ctx context.Context, link *peers.Link, mapping *v1alpha1.NamespaceMapping, peer string) error {
-	seen, err := m.observe(ctx, m.Live, mapping.Name, peer)
-	if err != nil || !seen.supersedes(mapping) {
+// which the next look then asks for. That ends every pod in the twin, so it waits for them. The cache is believed where it
+// shows one, and not where it shows none.
+func (m *mappings) takeBack(ctx context.Context, link *peers.Link, mapping *v1alpha1.NamespaceMapping, seen situation) error {
+	node := v1alpha1.VirtualNodeName(link.Peer())
+	if seen.waitsForPods(mapping) {
+		shown, err := m.showsPods(ctx, mapping.Name, node)
+		if err != nil || shown {
+			return err // each pod that goes asks again
+		}
+	}
+	now, err := m.observe(ctx, m.Live, mapping.Name, link.Peer())
+	if err != nil || !now.supersedes(mapping) {
 		return err
 	}
-	if seen.need() == notNeeded || mapping.Status.Twin != "" { // else there is nothing that a pod could run in
-		inUse, err := m.hasPods(ctx, mapping.Name, v1alpha1.VirtualNodeName(peer))
+	if now.waitsForPods(mapping) {
+		inUse, err := m.hasPods(ctx, mapping.Name, node)
 		if err != nil || inUse {
 			return err // each pod that goes asks again
 		}
@@ -98,6 +116,15 @@ func (m *mappings) takeBack(ctx context.Context, link *peers.Link, mapping *v1al
 	}
 	ctrl.LoggerFrom(ctx).Info("Gave up a twin namespace", "HomeNamespace", mapping.Name)
 	return nil
+}
+
+// showsPods reports whether the cache shows a pod of the namespace on the node.
+func (m *mappings) showsPods(ctx context.Context, namespace, node string) (bool, error) {
+	pods := &corev1.PodList{}
+	if err := m.Client.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
+	}
+	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node }), nil
 }
 
 func (m *mappings) hasPods(ctx context.Context, namespace, node string) (bool, error) {
@@ -135,11 +162,46 @@ const (
 	needed
 )
 
+// placements keeps what cluster selectors say: to parse one takes far longer than to ask it, and each is asked about all peers.
+type placements struct {
+	mu          sync.Mutex
+	byNamespace map[string]parsed
+}
+
+type parsed struct {
+	uid       types.UID
+	version   string
+	placement offload.Placement
+	err       error
+}
+
+// of returns the placement of the namespace.
+func (p *placements) of(namespace string, offloading *v1alpha1.NamespaceOffloading) (offload.Placement, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if offloading == nil {
+		delete(p.byNamespace, namespace)
+		return offload.Placement{}, nil
+	}
+	known, found := p.byNamespace[namespace]
+	if !found || known.uid != offloading.UID || known.version != offloading.ResourceVersion {
+		known = parsed{uid: offloading.UID, version: offloading.ResourceVersion}
+		known.placement, known.err = offload.NewPlacement(offloading)
+		if p.byNamespace == nil {
+			p.byNamespace = map[string]parsed{}
+		}
+		p.byNamespace[namespace] = known
+	}
+	return known.placement, known.err
+}
+
 // situation is what a decision about one namespace and one peer rests on. What does not exist is nil.
 type situation struct {
 	offloading *v1alpha1.NamespaceOffloading
 	peer       *v1alpha1.Peer
 	node       *corev1.Node // the virtual node of the peer
+	placement  offload.Placement
+	invalid    error // there is no placement: the cluster selector makes no sense
 }
 
 // need says whether the peer should have a twin of the namespace, pods that already run there aside.
@@ -154,11 +216,10 @@ func (s situation) need() need {
 		// Somebody deleted the Node, or it is not made yet. Its labels are not known, and pods may be running there.
 		return unknown
 	}
-	placement, err := offload.NewPlacement(s.offloading)
 	switch {
-	case err != nil:
+	case s.invalid != nil:
 		return unknown // the status of the NamespaceOffloading tells the user
-	case placement.Selects(s.node):
+	case s.placement.Selects(s.node):
 		return needed
 	default:
 		return notNeeded
@@ -169,6 +230,11 @@ func (s situation) need() need {
 func (s situation) supersedes(mapping *v1alpha1.NamespaceMapping) bool {
 	need := s.need()
 	return need == notNeeded || need == needed && mapping.Spec.Twin != twinName(s.offloading)
+}
+
+// waitsForPods reports whether pods may run in the twin, which must go before it does.
+func (s situation) waitsForPods(mapping *v1alpha1.NamespaceMapping) bool {
+	return s.need() == notNeeded || mapping.Status.Twin != ""
 }
 
 // pairsOfNamespace are the namespace and each peer that there is a link to.

@@ -290,6 +290,67 @@ func TestTheTwinIsRenamedOnlyWhenNoPodIsInIt(t *testing.T) {
 	}
 }
 
+// With many pods each of which asks again when it goes.
+func TestPodsThatTheCacheShowsCostNoLiveReads(t *testing.T) {
+	const pods = 10
+	objects := []client.Object{offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil)}
+	for i := range pods {
+		objects = append(objects, podOn("shop", fmt.Sprint("web-", i), "hanse-turin"))
+	}
+	w := newWorld(t, objects...)
+	w.connect("turin")
+	w.settle("shop")
+	w.peers["turin"].answer(t, "shop", twin("shop-lubeck-abcdef"))
+	w.settle("shop")
+	live, reads := testkit.NewCluster(t, w.clock, provider("turin"), virtualNode("turin", nil)), 0
+	live.OnRead(func(testkit.Read) error { reads++; return nil })
+	w.controller.mappings.Live = live.Client
+	if err := w.home.Delete(t.Context(), w.offloading("shop")); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range objects[3:] {
+		w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
+		w.cluster.Remove(pod)
+	}
+	if reads != 0 {
+		t.Errorf("%d live reads while there are pods", reads)
+	}
+	w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
+	if left := w.peers["turin"].names(); len(left) != 0 || reads != 4 {
+		t.Errorf("after %d live reads there are mappings %v", reads, left)
+	}
+}
+
+func TestClusterSelectorIsParsedOnceForAllPeers(t *testing.T) {
+	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, south), provider("bergen"), virtualNode("bergen", nil))
+	m := w.controller.mappings
+	expect := func(want need) situation {
+		t.Helper()
+		seen, err := m.observe(t.Context(), w.home, "shop", "bergen")
+		if err != nil || seen.need() != want {
+			t.Fatalf("need %v, error %v", seen.need(), err)
+		}
+		return seen
+	}
+	seen := expect(notNeeded)
+	allocations := testing.AllocsPerRun(100, func() {
+		seen.placement, seen.invalid = m.placements.of("shop", seen.offloading)
+		seen.need()
+	})
+	if allocations != 0 {
+		t.Errorf("a decision about one more peer costs %g allocations", allocations)
+	}
+	changed := w.offloading("shop")
+	changed.Spec.ClusterSelector = nil
+	w.update(changed)
+	expect(needed)
+	w.cluster.Remove(changed)
+	expect(notNeeded)
+	if left := m.placements.byNamespace; len(left) != 0 {
+		t.Errorf("of a namespace that is not offloaded any more %v is kept", left)
+	}
+}
+
 func TestATwinThatWasRefusedIsRenamedAtOnce(t *testing.T) {
 	offloading := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
 	offloading.Spec.Twin = &v1alpha1.TwinNaming{Naming: v1alpha1.TwinChosen, Name: "kitchen"}
@@ -323,7 +384,10 @@ func TestATwinThatCameMeanwhileIsNotRenamed(t *testing.T) {
 	w.peers["turin"].answer(t, "shop", twin("shop-lubeck-abcdef"))
 	w.called("shop", &v1alpha1.TwinNaming{Naming: v1alpha1.TwinSameName})
 
-	err := w.controller.mappings.takeBack(t.Context(), w.peers["turin"].link, seen, "turin")
+	cached, err := w.controller.mappings.observe(t.Context(), w.home, "shop", "turin")
+	if err == nil {
+		err = w.controller.mappings.takeBack(t.Context(), w.peers["turin"].link, seen, cached)
+	}
 	if err == nil || client.IgnoreNotFound(err) == nil {
 		t.Errorf("error %v, want a conflict", err)
 	}

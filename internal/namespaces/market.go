@@ -21,6 +21,8 @@ type market struct {
 	rows  []exchange.Row          // of accepted offers; open where the virtual node is, too
 	table *policy.Value           // the same for policies
 	nodes map[string]*corev1.Node // peer → its virtual node
+	// bySelector are the rows that cluster selectors, as texts, leave.
+	bySelector map[string][]exchange.Row
 }
 
 func (c *Config) readMarket(ctx context.Context) (*market, error) {
@@ -54,7 +56,7 @@ func (c *Config) readTable(ctx context.Context) (exchange.Table, map[string]*cor
 }
 
 func newMarket(table exchange.Table, nodes map[string]*corev1.Node) *market {
-	m := &market{nodes: nodes}
+	m := &market{nodes: nodes, bySelector: map[string][]exchange.Row{}}
 	var rows []policy.TableRow
 	for _, row := range table.Rows {
 		if !row.Accepted {

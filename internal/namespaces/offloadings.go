@@ -100,7 +100,10 @@ func (c *offloadings) observe(ctx context.Context, offloading *v1alpha1.Namespac
 	}
 	for i := range all.Items {
 		peer := &all.Items[i]
-		if (situation{offloading: offloading, peer: peer, node: byName[v1alpha1.VirtualNodeName(peer.Name)]}).need() == needed {
+		of := situation{
+			offloading: offloading, peer: peer, node: byName[v1alpha1.VirtualNodeName(peer.Name)], placement: seen.placement,
+		}
+		if of.need() == needed {
 			seen.clusters = append(seen.clusters, c.cluster(peer, offloading))
 		}
 	}

@@ -79,13 +79,19 @@ func (q question) name() string {
 	return q.class.Name
 }
 
-// selected are the rows of providers that the user lets pods use.
+// selected are the rows of providers that the user lets pods use. Namespaces that say the same share them.
 func (m *market) selected(placement offload.Placement) []exchange.Row {
-	return slices.DeleteFunc(slices.Clone(m.rows), func(row exchange.Row) bool {
-		// While there is no node its labels are not known. What is decided about it holds for pods that meet it later.
-		node := m.nodes[row.Peer]
-		return node != nil && !placement.Selects(node)
-	})
+	key := placement.Selector()
+	rows, known := m.bySelector[key]
+	if !known {
+		rows = slices.DeleteFunc(slices.Clone(m.rows), func(row exchange.Row) bool {
+			// While there is no node its labels are not known. What is decided about it holds for pods that meet it later.
+			node := m.nodes[row.Peer]
+			return node != nil && !placement.Selects(node)
+		})
+		m.bySelector[key] = rows
+	}
+	return rows
 }
 
 // inherit is what is asked for a class in a namespace for which something is asked too. What the class says counts instead

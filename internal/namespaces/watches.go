@@ -189,9 +189,11 @@ func isKeptHome(pod client.Object) bool {
 var keepingChanged = changed(func(before, after client.Object) bool { return isKept(before) != isKept(after) })
 
 // find reads an object into the given one and returns it, or nil if there is none.
-func find[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, into T) (T, error) {
+func find[T client.Object](
+	ctx context.Context, reader client.Reader, key types.NamespacedName, into T, options ...client.GetOption,
+) (T, error) {
 	var none T
-	err := reader.Get(ctx, key, into)
+	err := reader.Get(ctx, key, into, options...)
 	if apierrors.IsNotFound(err) {
 		return none, nil
 	}

@@ -40,6 +40,9 @@ func (p Placement) Selects(node *corev1.Node) bool {
 	return p.selector.Matches(labels.Set(node.Labels))
 }
 
+// Selector returns the cluster selector as a text, the same for all that select the same way.
+func (p Placement) Selector() string { return p.selector.String() }
+
 // ClassOf returns the class that the pod belongs to: the first in the list whose labels it has. It is nil if there is none.
 func (p Placement) ClassOf(pod *corev1.Pod) *v1alpha1.PlacementClass {
 	if p.offloading.Spec.Placement == nil {
