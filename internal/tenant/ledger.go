@@ -24,12 +24,13 @@ type claimant struct {
 // the moment in which it gets room for its pod, which is before the pod exists, until it needs no pod any more. So pods
 // that the cache does not show yet count, a pod that is made again keeps its place, and none counts twice.
 type ledger struct {
-	wake func([]reconcile.Request) // has those looked at again that may have room now
+	wake func([]reconcile.Request) // has those looked at again that have room now
 
 	mu       sync.Mutex
 	accounts map[types.NamespacedName]account
-	used     map[string]corev1.ResourceList  // peer → sum of its accounts
-	waiting  map[types.NamespacedName]string // ShadowPods without a pod, and their peers
+	used     map[string]corev1.ResourceList   // peer → sum of its accounts
+	waiting  map[types.NamespacedName]*waiter // ShadowPods without a pod
+	rooms    map[string]*waitingRoom          // peer → those of them that wait for room
 }
 
 // account is how much a ShadowPod's pod asks for.
@@ -43,7 +44,8 @@ func newLedger(wake func([]reconcile.Request)) *ledger {
 		wake:     wake,
 		accounts: map[types.NamespacedName]account{},
 		used:     map[string]corev1.ResourceList{},
-		waiting:  map[types.NamespacedName]string{},
+		waiting:  map[types.NamespacedName]*waiter{},
+		rooms:    map[string]*waitingRoom{},
 	}
 }
 
@@ -55,7 +57,8 @@ func (l *ledger) enter(who claimant) {
 	if l.accounts[who.NamespacedName].uid != who.uid {
 		l.set(who.NamespacedName, nil)
 	}
-	l.waiting[who.NamespacedName] = who.peer
+	l.stepOut(who.NamespacedName)
+	l.waiting[who.NamespacedName] = &waiter{peer: who.peer}
 }
 
 // reserve gives the ShadowPod room for its pod if the limits leave it. If they do not, the ShadowPod has nothing any more,
@@ -64,13 +67,15 @@ func (l *ledger) reserve(who claimant, demand, limits corev1.ResourceList) *shor
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	short := l.short(who, demand, limits)
+	l.forget(who.NamespacedName)
 	if short != nil {
 		l.set(who.NamespacedName, nil)
-		return short
+		l.standInLine(who, demand, limits)
+	} else {
+		l.set(who.NamespacedName, &account{claimant: who, demand: demand})
 	}
-	delete(l.waiting, who.NamespacedName)
-	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
-	return nil
+	l.call(who.peer) // it may take less than it was called for
+	return short
 }
 
 // change gives the ShadowPod, whose pod exists, room for what it is about to ask for if the limits leave it. If they do
@@ -104,7 +109,7 @@ func (l *ledger) short(who claimant, demand, limits corev1.ResourceList) *shorta
 func (l *ledger) see(who claimant, demand corev1.ResourceList) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.waiting, who.NamespacedName)
+	l.forget(who.NamespacedName)
 	l.set(who.NamespacedName, &account{claimant: who, demand: demand})
 }
 
@@ -119,8 +124,11 @@ func (l *ledger) refuse(name types.NamespacedName) {
 func (l *ledger) leave(name types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.waiting, name)
+	waited := l.forget(name)
 	l.set(name, nil)
+	if waited != nil {
+		l.call(waited.peer)
+	}
 }
 
 // waiters returns the ShadowPods of the peer that wait for room, for the peer's access, or for the policies; those of all
@@ -128,20 +136,16 @@ func (l *ledger) leave(name types.NamespacedName) {
 func (l *ledger) waiters(peer string) []reconcile.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.waitersOf(peer)
-}
-
-func (l *ledger) waitersOf(peer string) []reconcile.Request {
 	var requests []reconcile.Request
-	for name, whose := range l.waiting {
-		if peer == "" || whose == peer {
+	for name, w := range l.waiting {
+		if peer == "" || w.peer == peer {
 			requests = append(requests, reconcile.Request{NamespacedName: name})
 		}
 	}
 	return requests
 }
 
-// set replaces an account, or closes it, and wakes those that wait if there is more room by that.
+// set replaces an account, or closes it, and calls those that wait if there is more room by that.
 func (l *ledger) set(name types.NamespacedName, next *account) {
 	old, had := l.accounts[name]
 	delete(l.accounts, name)
@@ -153,7 +157,7 @@ func (l *ledger) set(name types.NamespacedName, next *account) {
 		l.book(next.peer, quota.Add, demand)
 	}
 	if had && (next == nil || len(grown(old.demand, demand)) > 0) {
-		l.wake(l.waitersOf(old.peer))
+		l.call(old.peer)
 	}
 }
 

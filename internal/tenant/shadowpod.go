@@ -48,6 +48,7 @@ func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader, w w
 
 // Reconcile brings one ShadowPod and its pod in line.
 func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	defer r.ledger.looked(request.NamespacedName)
 	shadow := &v1alpha1.ShadowPod{}
 	err := r.client.Get(ctx, request.NamespacedName, shadow)
 	if apierrors.IsNotFound(err) {

@@ -124,7 +124,7 @@ func TestShadowPodOutsideATwinIsLeftAlone(t *testing.T) {
 	shadow := shadowPod()
 	shadow.Namespace = "default"
 	w := newWorld(t, shadow, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
-	w.Reconcile(&shadowPodReconciler{config: w.config(), client: w.Home.Client, live: w.Home.Server}, "default", "web")
+	w.Reconcile(newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server, w.Home.Server), "default", "web")
 	w.Home.ExpectWrites()
 }
 
