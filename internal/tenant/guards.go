@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/utils/ptr"
@@ -105,12 +106,47 @@ var errBindingGoes = errors.New("a RoleBinding is being deleted")
 var errOtherRole = errors.New("a RoleBinding of that name binds another role")
 
 // secure gives the twin its level of Pod Security, its guards, and then, not before, lets the peer in. A suspended peer
-// is shut out first, whatever else goes wrong. It returns the reason of the mapping's condition.
-func (r *mappingReconciler) secure(ctx context.Context, twin twinOf, peer *v1alpha1.Peer, ns *corev1.Namespace) (string, error) {
-	var limits *corev1.ResourceQuota
+// is shut out first, whatever else goes wrong. What was done is looked at again only when it is due, or rests on something
+// else by now. It returns the reason of the mapping's condition.
+func (r *mappingReconciler) secure(
+	ctx context.Context, mapping types.NamespacedName, twin twinOf, peer *v1alpha1.Peer, ns *corev1.Namespace,
+) (string, error) {
+	wait, waitErr := r.counting.Wait(ctx) // an error is no reason to leave a suspended peer in
+	now := r.config.Clock.Now()
+	seen, err := r.guarding.sight(peer, ns, waitErr == nil && wait == 0)
+	if err != nil {
+		return "", err
+	}
+	known := r.guarding.of(mapping)
+	label := func() error { return r.label(ctx, ns, podSecurity(peer.Spec.PodSecurity)) }
+	limits := &corev1.ResourceQuota{}
+	switch {
+	case known.seen != seen || !now.Before(known.due):
+		r.guarding.forget(mapping)
+		limits, err = r.furnish(ctx, twin, peer, label)
+	case known.counted:
+		return v1alpha1.ReasonTwinCreated, label()
+	default: // nothing but the count is waited for
+		err = errors.Join(label(), r.live.Get(ctx, client.ObjectKey{Namespace: ns.Name, Name: guardName}, limits))
+	}
+	if err != nil {
+		r.guarding.forget(mapping)
+		return "", err
+	}
+	r.guarding.done(mapping, guarded{seen: seen, counted: counted(limits)}, now)
+	if counted(limits) {
+		return v1alpha1.ReasonTwinCreated, nil
+	}
+	return v1alpha1.ReasonPending, nil
+}
+
+// furnish makes what secures a twin, each step for itself, and returns its quota.
+func (r *mappingReconciler) furnish(
+	ctx context.Context, twin twinOf, peer *v1alpha1.Peer, label func() error,
+) (limits *corev1.ResourceQuota, err error) {
 	letIn := func() error { return r.bind(ctx, twin.peerBinding(peer.Access())) }
 	steps := []func() error{
-		func() error { return r.label(ctx, ns, podSecurity(peer.Spec.PodSecurity)) },
+		label,
 		func() error { return r.bind(ctx, twin.managerBinding(&r.config)) },
 		func() (err error) { limits, err = r.guard(ctx, twin, peer); return err },
 		letIn,
@@ -120,15 +156,12 @@ func (r *mappingReconciler) secure(ctx context.Context, twin twinOf, peer *v1alp
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
-			return "", err
+			return nil, err
 		}
 		fault.Point(fault.BetweenGuards)
 	}
 	fault.Point(fault.TwinSecured)
-	if counted(limits) {
-		return v1alpha1.ReasonTwinCreated, nil
-	}
-	return v1alpha1.ReasonPending, nil
+	return limits, nil
 }
 
 func (r *mappingReconciler) label(ctx context.Context, ns *corev1.Namespace, labels map[string]string) error {

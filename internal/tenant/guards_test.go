@@ -164,9 +164,7 @@ func TestTwinIsReadyWhenItsQuotaIsCounted(t *testing.T) {
 	w.Reconcile(m, "hanse-peer-lubeck", "shop")
 	w.Home.ExpectWrites()
 	w.count()
-	if again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
-		t.Errorf("looks again in %s", again)
-	}
+	expectRepair(t, w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter)
 	w.Home.ExpectWrites("patch/status NamespaceMapping shop")
 	w.expectMapping("shop", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 }
@@ -228,9 +226,7 @@ func TestYoungInstallationDoesNotCountItsOwnKinds(t *testing.T) {
 		t.Errorf("home may use %q while the quota is counted anew", twin)
 	}
 	w.count()
-	if again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
-		t.Errorf("looks again in %s", again)
-	}
+	expectRepair(t, w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter)
 	w.Home.ExpectWrites("patch/status NamespaceMapping shop")
 	w.expectMapping("shop", metav1.ConditionTrue, v1alpha1.ReasonTwinCreated)
 }
@@ -255,9 +251,7 @@ func TestClockOfTheInstallationIsTheAPIServers(t *testing.T) {
 			w.expectShadowPodsCounted(true)
 			w.count()
 			restarted := mapperIn(w)
-			if again := w.Reconcile(restarted, "hanse-peer-lubeck", "shop").RequeueAfter; again != 0 {
-				t.Errorf("looks again in %s", again)
-			}
+			expectRepair(t, w.Reconcile(restarted, "hanse-peer-lubeck", "shop").RequeueAfter)
 			w.expectShadowPodsCounted(true)
 		})
 	}

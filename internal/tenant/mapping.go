@@ -36,6 +36,7 @@ type mappingReconciler struct {
 	live     client.Reader
 	counting *local.Counting
 	creating sync.Mutex
+	guarding guarding
 }
 
 func newMappingReconciler(cfg Config, c client.Client, live client.Reader) *mappingReconciler {
@@ -66,6 +67,7 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 		fault.Point(fault.BeforeUnmapping)
 		return reconcile.Result{}, ignoreStale(release(ctx, r.client, seen.mapping, v1alpha1.FinalizerNamespaceMapping))
 	case seen.mapping == nil || seen.consumer == nil:
+		r.guarding.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err := hold(ctx, r.client, seen.mapping, v1alpha1.FinalizerNamespaceMapping); err != nil {
@@ -83,7 +85,7 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	}
 	again := r.again(seen.mapping, found)
 	if found.ready() {
-		again = uncounted
+		again = sooner(uncounted, r.guarding.due(request.NamespacedName).Sub(r.config.Clock.Now()))
 	}
 	return reconcile.Result{RequeueAfter: again}, nil
 }
@@ -125,8 +127,7 @@ func (r *mappingReconciler) ensure(
 		return finding{reason: v1alpha1.ReasonNamespaceForbidden}, nil
 	}
 	found := finding{twin: twin.name()}
-	ns := &corev1.Namespace{}
-	err := r.live.Get(ctx, client.ObjectKey{Name: found.twin}, ns)
+	ns, err := r.readTwin(ctx, found.twin)
 	// A twin that exists stays, whatever names the peer may choose by now. Of other namespaces with names that it may not
 	// choose, a peer does not learn whether they exist.
 	granted := twin.granted(peer.Spec.TwinNames, r.config.Namespace)
@@ -147,9 +148,19 @@ func (r *mappingReconciler) ensure(
 	case !ns.DeletionTimestamp.IsZero():
 		found.reason = v1alpha1.ReasonNamespaceTerminating
 	default:
-		found.reason, err = r.secure(ctx, twin, peer, ns)
+		found.reason, err = r.secure(ctx, client.ObjectKeyFromObject(mapping), twin, peer, ns)
 	}
 	return found, err
+}
+
+// readTwin reads a namespace that the cache shows, and that it does not show, which may be new, from the API server itself.
+func (r *mappingReconciler) readTwin(ctx context.Context, name string) (*corev1.Namespace, error) {
+	ns, key := &corev1.Namespace{}, client.ObjectKey{Name: name}
+	err := r.client.Get(ctx, key, ns)
+	if apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, key, ns)
+	}
+	return ns, err
 }
 
 func (r *mappingReconciler) offloadable(home string) bool {

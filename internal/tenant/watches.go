@@ -139,7 +139,9 @@ func (r *mappingReconciler) mappingsOfPeer(ctx context.Context, peer client.Obje
 	return requests
 }
 
+// allMappings are looked at when our own nodes have other addresses, from which peers are kept away.
 func (r *mappingReconciler) allMappings(ctx context.Context, _ client.Object) []reconcile.Request {
+	r.guarding.nodesChanged()
 	return r.mappingsIn(ctx, corev1.NamespaceAll)
 }
 
