@@ -38,6 +38,8 @@ const (
 	ConditionUnrecoverable = "Unrecoverable"
 	// ConditionUpdated says, where it is False, that a change at home was not carried over to the remote pod.
 	ConditionUpdated = "Updated"
+	// ConditionOnward says whether the remote pod may be sent on to a further cluster by what spec.onward asks.
+	ConditionOnward = "Onward"
 	// ConditionDebug says, where it is False, that ephemeral containers were not added to the remote pod.
 	ConditionDebug = "Debug"
 )
@@ -138,6 +140,10 @@ const (
 
 	// ReasonLoop means that an aggregated advertisement, or a pod, has come back to a cluster that it has passed.
 	ReasonLoop = "Loop"
+	// ReasonPlacementObeyed means that a pod may be sent on to those clusters only that spec.onward lets it use.
+	ReasonPlacementObeyed = "PlacementObeyed"
+	// ReasonStaysHere means that a pod is not sent on.
+	ReasonStaysHere = "StaysHere"
 	// ReasonRefusedByPolicy means that a policy says no.
 	ReasonRefusedByPolicy = "RefusedByPolicy"
 	// ReasonPendingApproval means that a policy leaves it to an administrator.

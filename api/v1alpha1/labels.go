@@ -75,6 +75,10 @@ const (
 	// AnnotationPath carries, on a pod that a provider may send on to a provider of its own, the ids of the clusters that it
 	// has come through, its home first and that one last, with commas between them.
 	AnnotationPath = "hanse.dev/path"
+	// AnnotationOnward carries, on a pod with a path, what spec.onward of its ShadowPod asks of clusters that it is sent on to.
+	AnnotationOnward = "hanse.dev/onward"
+	// AnnotationSentOn says, on a pod whose ShadowPod has a spec.onward, where it may be sent on to and where not.
+	AnnotationSentOn = "hanse.dev/sent-on"
 	// AnnotationKeptOffloading marks with "true" a NamespaceOffloading that Hanse keeps because its namespace is one of those
 	// that the administrator has offloaded. Taking it off makes it the user's own.
 	AnnotationKeptOffloading = "hanse.dev/kept"

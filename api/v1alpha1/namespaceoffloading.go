@@ -415,6 +415,14 @@ type PlacementStatus struct {
 	// +optional
 	Strict bool `json:"strict,omitempty"`
 
+	// excludedBehind are the ids of clusters behind providers, named by nested in their offers, that a policy excludes. Pods are
+	// not sent on to them. At most 256 are listed.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=30
+	ExcludedBehind []string `json:"excludedBehind,omitempty"`
+
 	// admission is what admission adds to new pods, so that the scheduler does all of this. As long as it is missing, pods go to
 	// virtual nodes only under strategy Remote, by what the spec says.
 	// +optional

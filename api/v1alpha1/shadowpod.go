@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,6 +13,9 @@ const MaxShadowPodBytes = 256 << 10
 
 // MaxPath is how many clusters a pod may have come through when a provider is asked to run it.
 const MaxPath = 4
+
+// MaxOnwardBytes is how long spec.onward may be.
+const MaxOnwardBytes = 16 << 10
 
 // MaxPodEvents is how many events of its pod a ShadowPod tells of.
 const MaxPodEvents = 10
@@ -49,12 +53,44 @@ type ShadowPodSpec struct {
 	// +kubebuilder:validation:items:MaxLength=30
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Path []string `json:"path,omitempty"`
+
+	// onward is what is asked of each cluster that the pod may be sent on to, by its home and by the clusters that it has
+	// come through: a list of OnwardPlacement as JSON, of which all must hold. By default nothing is asked. A provider
+	// that sends the pod on obeys it, and keeps on its own nodes a pod of which it cannot read this. Condition Onward says
+	// which. It cannot change.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16384
+	Onward string `json:"onward,omitempty"`
+}
+
+// OnwardPlacement is what one cluster asks of each cluster that a pod is sent on to.
+type OnwardPlacement struct {
+	// clusterSelector selects clusters by the labels of their virtual nodes in the cluster that sends the pod on. By default
+	// all.
+	// +optional
+	ClusterSelector *ClusterSelector `json:"clusterSelector,omitempty"`
+
+	// exclude are the ids of clusters that the pod must not be sent on to.
+	// +optional
+	Exclude []string `json:"exclude,omitempty"`
+
+	// request is the pod that maxPrice is about. By default one core and 1Gi of memory.
+	// +optional
+	Request corev1.ResourceList `json:"request,omitempty"`
+
+	// maxPrice is the most that such a pod may cost for an hour, by what the cluster that is asked here was offered.
+	// +optional
+	MaxPrice *Price `json:"maxPrice,omitempty"`
+
+	// maxLatency is how far away, by the round-trip time, a cluster may be from the one that sends the pod on.
+	// +optional
+	MaxLatency *metav1.Duration `json:"maxLatency,omitempty"`
 }
 
 // ShadowPodStatus is what the provider tells of the pod.
 type ShadowPodStatus struct {
 	// conditions: Scheduled (the provider's scheduler found a node), Ready (as the pod's), Unrecoverable (the pod can
-	// no longer be made; home should run another).
+	// no longer be made; home should run another), Onward (whether the pod may be sent on by what spec.onward asks).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

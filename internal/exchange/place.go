@@ -75,7 +75,7 @@ func Place(p Placing) v1alpha1.PlacementStatus {
 func (p *Placing) excluded() map[string]string {
 	why := map[string]string{}
 	for i := range p.Rows {
-		if reason := p.objection(&p.Rows[i]); reason != "" {
+		if reason := objection(&p.Asked, &p.Rows[i]); reason != "" {
 			why[p.Rows[i].Peer] = reason
 		}
 	}
@@ -90,9 +90,9 @@ func (p *Placing) excluded() map[string]string {
 }
 
 // objection is what the user's bounds have against the row.
-func (p *Placing) objection(row *Row) string {
-	if most := p.Asked.MaxPrice; most != nil {
-		cost := row.PricePerHour(p.Asked.Request)
+func objection(asked *v1alpha1.Placement, row *Row) string {
+	if most := asked.MaxPrice; most != nil {
+		cost := row.PricePerHour(asked.Request)
 		switch {
 		case cost.PerHour.Sign() == 0:
 		case cost.Currency != most.Currency:
@@ -101,7 +101,7 @@ func (p *Placing) objection(row *Row) string {
 			return "It asks for more than maxPrice in spec.placement"
 		}
 	}
-	if most := p.Asked.MaxLatency; most != nil {
+	if most := asked.MaxLatency; most != nil {
 		switch {
 		case row.RoundTrip == 0:
 			return "Its round-trip time is not known yet, and maxLatency in spec.placement is set"

@@ -41,17 +41,28 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		}
 		return shadow
 	}
+	asking := func(onward string) *unstructured.Unstructured {
+		shadow := message(t, "ShadowPod", "")
+		if err := unstructured.SetNestedField(shadow.Object, onward, "spec", "onward"); err != nil {
+			t.Fatal(err)
+		}
+		return shadow
+	}
 	expectDecisions(t, validatingPolicy(t, "hanse-guard-objects"), map[string]decision{
-		"a record of a pod":                {review: review{by: peer, object: of("u-1")}},
-		"a record of the same pod":         {review: review{by: peer, old: of("u-1"), object: of("u-1")}},
-		"a record that gets another pod":   {review: review{by: peer, old: of("u-1"), object: of("u-2")}, want: "spec.homeUID"},
-		"a record that is left by its pod": {review: review{by: peer, old: of("u-1"), object: message(t, "ShadowPod", "")}, want: "spec.homeUID"},
-		"a path":                           {review: review{by: peer, object: through("turin")}},
-		"a path that stays":                {review: review{by: peer, old: through("turin"), object: through("turin")}},
-		"a path that changes":              {review: review{by: peer, old: through("turin"), object: through("milan")}, want: "spec.path"},
-		"a path that is left":              {review: review{by: peer, old: through("turin"), object: message(t, "ShadowPod", "")}, want: "spec.path"},
-		"a path, later":                    {review: review{by: peer, old: message(t, "ShadowPod", ""), object: through("turin")}, want: "spec.path"},
-		"other kinds have none":            {review: review{by: peer, old: message(t, "NamespaceMapping", ""), object: message(t, "NamespaceMapping", "")}},
+		"what is asked of others":              {review: review{by: peer, object: asking("[]")}},
+		"what is asked of others, as before":   {review: review{by: peer, old: asking("[]"), object: asking("[]")}},
+		"what is asked of others, no more":     {review: review{by: peer, old: asking("[]"), object: message(t, "ShadowPod", "")}, want: "spec.onward"},
+		"what is asked of others, differently": {review: review{by: peer, old: asking("[]"), object: asking("[{}]")}, want: "spec.onward"},
+		"a record of a pod":                    {review: review{by: peer, object: of("u-1")}},
+		"a record of the same pod":             {review: review{by: peer, old: of("u-1"), object: of("u-1")}},
+		"a record that gets another pod":       {review: review{by: peer, old: of("u-1"), object: of("u-2")}, want: "spec.homeUID"},
+		"a record that is left by its pod":     {review: review{by: peer, old: of("u-1"), object: message(t, "ShadowPod", "")}, want: "spec.homeUID"},
+		"a path":                               {review: review{by: peer, object: through("turin")}},
+		"a path that stays":                    {review: review{by: peer, old: through("turin"), object: through("turin")}},
+		"a path that changes":                  {review: review{by: peer, old: through("turin"), object: through("milan")}, want: "spec.path"},
+		"a path that is left":                  {review: review{by: peer, old: through("turin"), object: message(t, "ShadowPod", "")}, want: "spec.path"},
+		"a path, later":                        {review: review{by: peer, old: message(t, "ShadowPod", ""), object: through("turin")}, want: "spec.path"},
+		"other kinds have none":                {review: review{by: peer, old: message(t, "NamespaceMapping", ""), object: message(t, "NamespaceMapping", "")}},
 		"what hanse kubelet writes": {
 			review: record("annotations: {hanse.dev/home-revision: abc, hanse.dev/report-end: \"true\"}\nfinalizers: [hanse.dev/shadow-pod]\nlabels: {app: web}"),
 		},

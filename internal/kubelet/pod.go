@@ -25,6 +25,8 @@ type podFacts struct {
 	// offloaded says that the pod's namespace has a NamespaceOffloading, and how is what that wants.
 	offloaded bool
 	how       v1alpha1.NamespaceOffloadingSpec
+	// offloading is the same with what was decided about it. It is the cache's own.
+	offloading *v1alpha1.NamespaceOffloading
 	// settled says that it is known whether the peer answers. It is not, for a moment, when this process has just started.
 	settled bool
 	// linked says that view is what the peer told, and not just empty.

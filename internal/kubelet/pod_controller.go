@@ -151,7 +151,7 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 	if seen.offloaded = err == nil; client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read NamespaceOffloading: %w", err)
 	}
-	seen.how = offloading.Spec
+	seen.how, seen.offloading = offloading.Spec, offloading
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -136,17 +138,12 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 			return err
 		}
 	}
-	shadow := &v1alpha1.ShadowPod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   seen.twin,
-			Name:        home.Name,
-			Annotations: map[string]string{annotationRevision: revision(home, seen.how.Overrides)},
-			// The provider would put it on all the same, which costs its API server more.
-			Finalizers: []string{v1alpha1.FinalizerShadowPod},
-		},
-		Spec: v1alpha1.ShadowPodSpec{
-			HomeUID: home.UID, Path: offload.Path(home), Pod: runtime.RawExtension{Raw: raw},
-		},
+	shadow, err := c.shadowOf(ctx, home, &seen, raw)
+	if errors.As(err, &held) {
+		return c.hold(ctx, seen.home, held.why)
+	}
+	if err != nil {
+		return err
 	}
 	err = c.createShadow(ctx, home, shadow, link)
 	if apierrors.IsAlreadyExists(err) {
@@ -159,6 +156,53 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 	shadowPodsCreated.Inc()
 	ctrl.LoggerFrom(ctx).V(1).Info("Offloaded pod", "homeUID", home.UID)
 	return nil
+}
+
+// shadowOf returns the record by which the peer is asked to run the pod.
+func (c *podController) shadowOf(ctx context.Context, home *corev1.Pod, seen *podFacts, raw []byte) (*v1alpha1.ShadowPod, error) {
+	onward, err := c.onward(ctx, home, seen)
+	if err != nil {
+		return nil, err
+	}
+	return &v1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   seen.twin,
+			Name:        home.Name,
+			Annotations: map[string]string{annotationRevision: revision(home, seen.how.Overrides)},
+			// The provider would put it on all the same, which costs its API server more.
+			Finalizers: []string{v1alpha1.FinalizerShadowPod},
+		},
+		Spec: v1alpha1.ShadowPodSpec{
+			HomeUID: home.UID, Path: offload.Path(home), Onward: onward, Pod: runtime.RawExtension{Raw: raw},
+		},
+	}, nil
+}
+
+// onward returns what is asked of each cluster that the peer sends the pod on to: by the pod's namespace, and by the clusters
+// that the pod has come through.
+func (c *podController) onward(ctx context.Context, home *corev1.Pod, seen *podFacts) (string, error) {
+	placement, err := offload.NewPlacement(seen.offloading)
+	if err != nil {
+		return "", reconcile.TerminalError(&heldError{"the NamespaceOffloading does not fit it: " + bounded(err.Error())})
+	}
+	peerCalled := func(name string) *v1alpha1.Peer {
+		peer := &v1alpha1.Peer{}
+		readErr := c.client.Get(ctx, client.ObjectKey{Name: name}, peer, client.UnsafeDisableDeepCopy)
+		err = errors.Join(err, client.IgnoreNotFound(readErr))
+		return peer
+	}
+	asked := placement.AsksOnward(home, func(peer string) string {
+		return cmp.Or(peerCalled(peer).Spec.ClusterID, peer) // one that is no Peer here may be behind one, and is called by its id
+	})
+	away := ptr.Deref(peerCalled(seen.peer).Status.RoundTripTime, metav1.Duration{}).Duration
+	if err != nil {
+		return "", fmt.Errorf("read Peers: %w", err)
+	}
+	text, err := offload.SendOnward(home, asked, away)
+	if err != nil {
+		return "", reconcile.TerminalError(&heldError{bounded(err.Error())})
+	}
+	return text, nil
 }
 
 // changedBesides says whether more has changed about a pod than its tolerations, which stay at home.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
@@ -127,7 +128,7 @@ func TestWhatAClassTakesOver(t *testing.T) {
 		"nothing more, if it is strict itself": {class: v1alpha1.Placement{Strict: true}, want: v1alpha1.Placement{Strict: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, inherit(test.class, test.namespace)); diff != "" {
+			if diff := cmp.Diff(test.want, offload.Inherit(test.class, test.namespace)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -21,6 +21,10 @@ type market struct {
 	rows  []exchange.Row          // of accepted offers; open where the virtual node is, too
 	table *policy.Value           // the same for policies
 	nodes map[string]*corev1.Node // peer → its virtual node
+	// behind are the clusters that providers send pods on to, for policies; nil if there are none.
+	behind *policy.Value
+	// behindIDs are their ids.
+	behindIDs []string
 	// bySelector are the rows that cluster selectors, as texts, leave.
 	bySelector map[string][]exchange.Row
 }
@@ -69,7 +73,30 @@ func newMarket(table exchange.Table, nodes map[string]*corev1.Node) *market {
 		rows = append(rows, policy.TableRow{Peer: row.Peer, Open: row.Open, Offer: &row.Offer, RoundTrip: row.RoundTrip})
 	}
 	m.table = policy.NewTable(rows)
+	m.lookBehind()
 	return m
+}
+
+// lookBehind makes a table of what providers offer of others, as if these were peers that are called by their ids.
+func (m *market) lookBehind() {
+	var rows []policy.TableRow
+	seen := map[string]bool{}
+	for i := range m.rows {
+		for j := range m.rows[i].Offer.Nested {
+			nested := &m.rows[i].Offer.Nested[j]
+			if seen[nested.ClusterID] {
+				continue
+			}
+			seen[nested.ClusterID] = true
+			m.behindIDs = append(m.behindIDs, nested.ClusterID)
+			rows = append(rows, policy.TableRow{Peer: nested.ClusterID, Open: true, Offer: &v1alpha1.AdvertisementSpec{
+				ClusterID: nested.ClusterID, Availability: nested.Availability, Prices: nested.Prices, Labels: nested.Labels,
+			}})
+		}
+	}
+	if len(rows) > 0 {
+		m.behind = policy.NewTable(rows)
+	}
 }
 
 // A pace keeps looks at the same thing apart: the first is taken at once, and however many are asked for in the interval

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -176,7 +177,40 @@ func (c *offloadings) ask(ctx context.Context, q question, namespace *corev1.Nam
 	if err != nil {
 		return decision{}, err
 	}
-	return q.decide(said), nil
+	decided := q.decide(said)
+	decided.ExcludedBehind = c.excludedBehind(ctx, q, namespace)
+	return decided, nil
+}
+
+// excludedBehind are the ids of the clusters behind providers that policies exclude. Only that is asked about them: what they
+// are worth and which is the best is the matter of the provider. Without an answer all are excluded.
+func (c *offloadings) excludedBehind(ctx context.Context, q question, namespace *corev1.Namespace) []string {
+	if c.market.behind == nil || !c.Decider.HasPolicies(policy.Placement) {
+		return nil
+	}
+	facts := q.facts(c.market, namespace, c.Clock.Now())
+	facts.Table = c.market.behind
+	said := policy.Decision{}
+	input, err := policy.NewInput(facts)
+	if err == nil {
+		said, err = c.Decider.Decide(ctx, policy.Placement, input)
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "The policies gave no answer about clusters behind providers", "class", q.name())
+	}
+	excluded := slices.DeleteFunc(slices.Clone(c.market.behindIDs), func(id string) bool {
+		if err != nil || said.Outcome != policy.Allow {
+			return false
+		}
+		return said.Ranking == nil || !hasKey(said.Ranking.Exclude, id)
+	})
+	slices.Sort(excluded)
+	return excluded[:min(len(excluded), maxExcludedBehind)]
+}
+
+func hasKey(of map[string]string, key string) bool {
+	_, has := of[key]
+	return has
 }
 
 // store writes the status if it differs from the one that is there, and tells of a change.

@@ -1,7 +1,6 @@
 package namespaces
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +52,7 @@ func newQuestions(m *market, placement offload.Placement, offloading *v1alpha1.N
 	about.said = &said.Placement
 	questions := []question{about}
 	for i := range said.Classes {
-		inherited := inherit(said.Classes[i].Placement, said.Placement)
+		inherited := offload.Inherit(said.Classes[i].Placement, said.Placement)
 		about.class, about.said = &said.Classes[i], &inherited
 		questions = append(questions, about)
 	}
@@ -92,23 +91,6 @@ func (m *market) selected(placement offload.Placement) []exchange.Row {
 		m.bySelector[key] = rows
 	}
 	return rows
-}
-
-// inherit is what is asked for a class in a namespace for which something is asked too. What the class says counts instead
-// of what the namespace says; but what either excludes is excluded, and both are strict if one is.
-func inherit(class, namespace v1alpha1.Placement) v1alpha1.Placement {
-	spec := v1alpha1.Placement{
-		Prefer:     cmp.Or(class.Prefer, namespace.Prefer),
-		Request:    class.Request,
-		MaxPrice:   cmp.Or(class.MaxPrice, namespace.MaxPrice),
-		MaxLatency: cmp.Or(class.MaxLatency, namespace.MaxLatency),
-		Exclude:    slices.Concat(namespace.Exclude, class.Exclude),
-		Strict:     class.Strict || namespace.Strict,
-	}
-	if len(spec.Request) == 0 {
-		spec.Request = namespace.Request
-	}
-	return spec
 }
 
 // asked is what the user asks for, with what they have left out.

@@ -314,3 +314,45 @@ func TestAPeerThatRefusesTheNamespaceGetsNoPods(t *testing.T) {
 		}
 	}
 }
+
+// What providers send on is asked about too, but only whether it must not be.
+func TestPoliciesExcludeClustersBehindProviders(t *testing.T) {
+	const inTheSouth = `package hanse.placement
+		exclude[row.peer] := "data stays in the south" if {
+			some row in input.table
+			row.labels.region != "south"
+		}
+		score[row.peer] := 1 if some row in input.table
+		strict := true`
+	for name, test := range map[string]struct {
+		policy string
+		want   []string
+	}{
+		"none":              {"package hanse.placement\nscore[row.peer] := 1 if some row in input.table", nil},
+		"one by its region": {inTheSouth, []string{"oslo"}},
+		"all":               {"package hanse.placement\ndeny contains \"data stays here\"", []string{"oslo", "pisa"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMarketWorld(t, v1alpha1.StrategyRemote, nil)
+			for _, from := range []offerer{bremen, hamburg} {
+				from.labels = map[string]string{"region": "south"}
+				ad := from.offer()
+				ad.Spec.Labels = map[string]v1alpha1.Text{"region": "south"}
+				ad.Spec.Nested = []v1alpha1.NestedOffer{
+					{ClusterID: "oslo", Labels: map[string]v1alpha1.Text{"region": "north"}},
+					{ClusterID: "pisa", Labels: map[string]v1alpha1.Text{"region": "south"}},
+				}
+				w.update(ad)
+			}
+			w.policies.replace(test.policy)
+			w.settleAll()
+			decided := w.offloading("shop").Status.Placement
+			if diff := cmp.Diff(test.want, decided.ExcludedBehind); diff != "" {
+				t.Errorf("excluded (-want +got):\n%s", diff)
+			}
+			if w.policies.asked != 2 {
+				t.Errorf("the policies were asked %d times, want once about providers and once about what is behind them", w.policies.asked)
+			}
+		})
+	}
+}

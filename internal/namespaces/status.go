@@ -18,9 +18,10 @@ import (
 
 // Bounds of the API: what a peer says beyond them is cut, so that it cannot spoil what is told of others.
 const (
-	maxClusters = 1000
-	maxTwin     = 63
-	maxMessage  = 1024
+	maxClusters       = 1000
+	maxExcludedBehind = 256
+	maxTwin           = 63
+	maxMessage        = 1024
 )
 
 // States of a ClusterOffloading. But for Ready they are reasons of the condition, too.

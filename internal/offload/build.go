@@ -27,6 +27,9 @@ type Rules struct {
 	// Path are the ids of the clusters that the pod has come through, this one included, if it may be sent on to another.
 	// A pod without one stays on the provider's real nodes.
 	Path []string
+	// Next are the ids of the clusters that the pod may be sent on to, where the ShadowPod bounds that by spec.onward. Without
+	// any it stays.
+	Next []string
 }
 
 // maxContainers is how many containers a pod may have. The record of its restarts holds as many.
@@ -51,7 +54,7 @@ func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	own(pod, shadow)
 	confine(&pod.Spec, rules.Restricted)
 	writeRequests(&pod.Spec, rules.LeastRequests)
-	route(pod, rules.Path)
+	route(pod, rules, shadow.Spec.Onward)
 	return pod, nil
 }
 
@@ -297,22 +300,27 @@ func Onward(shadow *v1alpha1.ShadowPod, consumer, here string) (path []string, m
 }
 
 // route keeps the pod off the virtual nodes here: off all of them, or off those of the clusters on its path, where there
-// is one. Which of the others it may use, and that it tolerates them, is said by the NamespaceOffloading of the twin.
-func route(pod *corev1.Pod, path []string) {
-	away := corev1.NodeSelectorRequirement{
-		Key: v1alpha1.LabelType, Operator: corev1.NodeSelectorOpNotIn, Values: []string{v1alpha1.TypeVirtualNode},
+// is one, and off all but those of the next clusters, where something is asked of them. Which of the others it may use, and
+// that it tolerates them, is said by the NamespaceOffloading of the twin.
+func route(pod *corev1.Pod, rules Rules, onward string) {
+	term := func(key string, values []string) []corev1.NodeSelectorTerm {
+		return []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: key, Operator: corev1.NodeSelectorOpNotIn, Values: values},
+		}}}
 	}
-	if len(path) > 0 && !readsItsHome(pod.Spec.Volumes) {
-		away.Key, away.Values = v1alpha1.LabelClusterID, path
-		if pod.Annotations == nil {
-			pod.Annotations = map[string]string{}
-		}
-		pod.Annotations[v1alpha1.AnnotationPath] = strings.Join(path, ",")
+	next := slices.DeleteFunc(slices.Clone(rules.Next), func(id string) bool { return slices.Contains(rules.Path, id) })
+	goesOn := len(rules.Path) > 0 && !readsItsHome(pod.Spec.Volumes) && (onward == "" || len(next) > 0)
+	terms := term(v1alpha1.LabelType, []string{v1alpha1.TypeVirtualNode})
+	if goesOn {
+		terms = term(v1alpha1.LabelClusterID, rules.Path)
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationPath, strings.Join(rules.Path, ","))
+	}
+	if goesOn && onward != "" {
+		terms = hereOr(next)
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationOnward, onward)
 	}
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{away}}},
-		},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
 	}}
 }
 

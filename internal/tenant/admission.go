@@ -36,10 +36,17 @@ func (r *shadowPodReconciler) admit(ctx context.Context, seen *observation, next
 		next.giveUp(seen, v1alpha1.ReasonLoop, "The pod has come through this cluster before: it may not come back")
 		return nil, nil
 	}
+	why, err := r.bound(ctx, seen)
+	if err != nil {
+		return nil, err
+	}
 	pod, err := build(seen, peer)
 	if err != nil {
 		next.giveUp(seen, v1alpha1.ReasonPodInvalid, err.Error())
 		return nil, nil
+	}
+	if seen.shadow.Spec.Onward != "" {
+		offload.NoteSentOn(pod, why)
 	}
 	if !r.consult(ctx, seen, peer, pod, next) {
 		return nil, nil
@@ -90,8 +97,13 @@ func barred(peer *v1alpha1.Peer) (reason, message string) {
 }
 
 func rulesOf(seen *observation, peer *v1alpha1.Peer) offload.Rules {
+	next := seen.next
+	if seen.pod != nil { // where it may go was settled when it was made
+		next = offload.Next(seen.pod)
+	}
 	return offload.Rules{
 		Path:          seen.path,
+		Next:          next,
 		Restricted:    peer.Spec.PodSecurity == v1alpha1.PodSecurityRestricted,
 		LeastRequests: exchange.LeastCount(limitsOf(peer).Resources),
 	}

@@ -20,6 +20,7 @@ type observation struct {
 	twin   *corev1.Namespace // in which the ShadowPod lies
 	ending bool              // the twin is being deleted
 	path   []string          // see offload.Rules
+	next   []string          // the same, for a pod that is about to be made
 	// scalingUp is when the autoscaler said that it makes room for the pod, which has no node.
 	scalingUp time.Time
 	// heard is what happened to the pod and may not be on record.

@@ -28,6 +28,7 @@ type shadowPodReconciler struct {
 
 	events  *podEvents
 	budgets *eventBudgets
+	hops    hops
 	notes   sync.Map // name of a ShadowPod → *note
 }
 

@@ -173,6 +173,7 @@ func (d *decision) tell(s *observation, status corev1.PodStatus) {
 		d.dateEnd(s)
 	}
 	d.mirror(s, &status, corev1.PodReady, v1alpha1.ConditionReady)
+	d.sentOn(s)
 }
 
 // dateEnd has the condition Ready say when the end was put on record. A pod that was not ready before has an older one, and
