@@ -59,58 +59,6 @@ func TestPathOfAPodThatIsSentOnGoesOut(t *testing.T) {
 	}
 }
 
-func TestWhatIsAskedOfFurtherClustersGoesOut(t *testing.T) {
-	const before = `[{"exclude":["c-visby"],"maxLatency":"20ms"}]`
-	sentOn := func(pod *corev1.Pod) {
-		pod.Annotations = map[string]string{v1alpha1.AnnotationPath: "riga,visby", v1alpha1.AnnotationOnward: before}
-		pod.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ShadowPod", Name: "web-1", UID: "s", Controller: ptr.To(true),
-		}}
-	}
-	excludes := func(offloading *v1alpha1.NamespaceOffloading) {
-		offloading.Spec.Placement = &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Exclude: []string{"bremen", "c-riga"}}}
-	}
-	for name, test := range map[string]struct {
-		pod  func(*corev1.Pod)
-		how  func(*v1alpha1.NamespaceOffloading)
-		want string
-	}{
-		"nothing":                     {nil, nil, ""},
-		"what the namespace excludes": {nil, excludes, `[{"exclude":["c-bremen","c-riga"]}]`},
-		"what was asked before":       {sentOn, nil, `[{"exclude":["c-visby"],"maxLatency":"15ms"}]`},
-		"both":                        {sentOn, excludes, `[{"exclude":["c-visby"],"maxLatency":"15ms"},{"exclude":["c-bremen","c-riga"]}]`},
-		"what a user wrote on a pod": {func(pod *corev1.Pod) {
-			sentOn(pod)
-			pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].APIVersion = "ReplicaSet", "apps/v1"
-		}, nil, ""},
-		"what Hanse keeps in a twin": {sentOn, func(offloading *v1alpha1.NamespaceOffloading) {
-			excludes(offloading)
-			offloading.Annotations = map[string]string{v1alpha1.AnnotationKeptOffloading: "true"}
-		}, `[{"exclude":["c-visby"],"maxLatency":"15ms"}]`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := podCalled("web-1")
-			if test.pod != nil {
-				test.pod(pod)
-			}
-			w := offloaded(t, pod)
-			bremen := testkit.Peer("bremen", v1alpha1.RoleProvider)
-			bremen.Spec.ClusterID = "c-bremen"
-			w.put(w.Home, bremen)
-			testkit.Change(w.Home, "", turin, func(peer *v1alpha1.Peer) {
-				peer.Status.RoundTripTime = &metav1.Duration{Duration: 5 * time.Millisecond}
-			})
-			if test.how != nil {
-				testkit.Change(w.Home, pod.Namespace, v1alpha1.NamespaceOffloadingName, test.how)
-			}
-			w.reconcilePod("web-1")
-			if got := w.shadow("web-1").Spec.Onward; got != test.want {
-				t.Errorf("asked is %s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
 func TestPathThatAUserPutOnAPodIsIgnored(t *testing.T) {
 	pod := podCalled("web-1")
 	pod.Annotations = map[string]string{v1alpha1.AnnotationPath: "riga,visby"}
