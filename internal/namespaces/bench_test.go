@@ -16,6 +16,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 const (
@@ -132,7 +133,7 @@ func (allow) OnChange(policy.Question, func()) {}
 func BenchmarkNamespaceAmongPeers(b *testing.B) {
 	s := newShelf()
 	o := &offloadings{pace: pace{}, Config: Config{
-		Client: s, Live: s, Links: peers.NewLinks(peers.Config{}), Decider: allow{}, ClusterID: "c-home",
+		Client: s, Live: s, Links: peers.NewLinks(peers.Config{Scheme: testkit.Scheme()}), Decider: allow{}, ClusterID: "c-home",
 		Clock: clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 	}}
 	b.ReportAllocs()
