@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,14 @@ func TestClaimsAreRefused(t *testing.T) {
 		},
 		"the sealing key is none": {
 			change: func(s *spec) { s.SealingKey = strings.Repeat("/", 43) + "=" }, want: v1alpha1.ReasonProofInvalid,
+		},
+		"everybody can sign for the key": {
+			spoil: func(s *spec) {
+				weak := append([]byte{1}, make([]byte, 31)...) // the point of order 1
+				s.PublicKey = base64.StdEncoding.EncodeToString(weak)
+				s.Proof = base64.StdEncoding.EncodeToString(append(weak, make([]byte, 32)...))
+			},
+			want: v1alpha1.ReasonProofInvalid,
 		},
 		"another key is pinned": {
 			arrange: func(w *world) {
@@ -385,7 +394,11 @@ func TestInvitationBackThatNobodyAskedForIsIgnored(t *testing.T) {
 	w.reconcile()
 	c := newConsumer(t, "c-hamburg")
 	c.receive(w)
-	c.invitation.SealingKey = newConsumer(t, "x").publicKey()
+	key, err := trust.NewSealingKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.invitation.SealingKey = key.Public()
 	c.claims(w, c.invitesBack(func(*trust.Invitation) {}), nil)
 	w.reconcile()
 	w.expectJoined(metav1.ConditionFalse, v1alpha1.ReasonJoining)

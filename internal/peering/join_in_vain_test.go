@@ -1,7 +1,6 @@
 package peering
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 )
 
 func TestAnInvitationInVainDoesNotHarmTheSession(t *testing.T) {
-	anotherKey := func(i *trust.Invitation) { i.PublicKey = strings.Repeat("A", 43) + "=" }
+	anotherKey := func(i *trust.Invitation) { i.PublicKey = newConsumer(t, "x").publicKey() }
 	tests := map[string]struct {
 		change func(*trust.Invitation)
 		answer func(*provider) // to the claim

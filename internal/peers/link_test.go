@@ -65,8 +65,9 @@ func TestClusterInfoOfAPeerThatTellsLittle(t *testing.T) {
 	}
 }
 
-// publicKey is of the right form.
-var publicKey = trust.FormatPublicKey(make(ed25519.PublicKey, ed25519.PublicKeySize))
+// publicKey is the key of a cluster.
+var publicKey = trust.FormatPublicKey(
+	ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)) //nolint:forcetypeassert // it is one
 
 // infoWith is a good one, with more or other data.
 func infoWith(more map[string]string) *corev1.ConfigMap {

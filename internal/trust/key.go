@@ -1,13 +1,16 @@
 package trust
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/crypto/curve25519"
 	"golang.org/x/crypto/nacl/box"
@@ -45,13 +48,63 @@ func FormatPrivateKey(key ed25519.PrivateKey) ([]byte, error) {
 // FormatPublicKey returns the key as objects hold it: in base64.
 func FormatPublicKey(key ed25519.PublicKey) string { return base64.StdEncoding.EncodeToString(key) }
 
-// ParsePublicKey is the reverse of FormatPublicKey.
+// ParsePublicKey is the reverse of FormatPublicKey. A key that anybody can sign for is none, and each key has one text only.
 func ParsePublicKey(text string) (ed25519.PublicKey, error) {
-	key, err := decode(text, ed25519.PublicKeySize)
+	key, err := decodePoint(text)
+	if err == nil {
+		err = checkSigner(key)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKey, err)
 	}
-	return key, nil
+	return key[:], nil
+}
+
+// checkSigner checks an Ed25519 key: a coordinate and, as the highest bit, the sign of the other one.
+func checkSigner(key [32]byte) error {
+	key[31] &^= highestBit // points of both signs are of the same order
+	if !reduced(key) {
+		return errNotReduced
+	}
+	if slices.Contains(smallOrderY, hex.EncodeToString(key[:])) {
+		return errSmallOrder
+	}
+	return nil
+}
+
+// checkShare checks an X25519 key: a coordinate. X25519 does not look at the highest bit and takes more than the coordinate
+// can be, which would be other texts for the same key.
+func checkShare(key [32]byte) error {
+	if !reduced(key) {
+		return errNotReduced
+	}
+	if _, err := curve25519.X25519(make([]byte, 32), key[:]); err != nil { // any private key tells
+		return errSmallOrder
+	}
+	return nil
+}
+
+var (
+	errNotReduced = errors.New("its coordinate is not reduced, so that it is a second text for another key")
+	errSmallOrder = errors.New("it is a point of small order")
+)
+
+// highestBit is the bit of the last byte that does not belong to a coordinate.
+const highestBit = 0x80
+
+// reduced reports whether the coordinate, in little-endian bytes, is below 2^255-19.
+func reduced(c [32]byte) bool {
+	return c[31] < 0x7f || c[31] == 0x7f && (!bytes.Equal(c[1:31], bytes.Repeat([]byte{0xff}, 30)) || c[0] < 0xed)
+}
+
+// smallOrderY are the y coordinates of the eight points of Ed25519 whose order divides 8, in little-endian bytes. The standard
+// library verifies signatures for such a key that were made without any private key.
+var smallOrderY = []string{
+	"0100000000000000000000000000000000000000000000000000000000000000",
+	"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"0000000000000000000000000000000000000000000000000000000000000000",
+	"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+	"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
 }
 
 // sign signs a statement. The purpose keeps a signature from meaning anything else than it was made for.
@@ -79,6 +132,15 @@ func statement(purpose string, fields []string) []byte {
 		text = fmt.Appendf(text, "%d:%s\n", len(field), field)
 	}
 	return text
+}
+
+// decodePoint reads a point of Curve25519, in one of its two forms.
+func decodePoint(text string) ([32]byte, error) {
+	raw, err := decode(text, 32)
+	if err != nil {
+		return [32]byte{}, err
+	}
+	return [32]byte(raw), nil
 }
 
 func decode(text string, size int) ([]byte, error) {
@@ -152,17 +214,17 @@ func Seal(public string, text []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// parseSealingPublic reads the public half of a SealingKey. Points of low order are none: what is sealed to them is open to
+// parseSealingPublic reads the public half of a SealingKey. Points of small order are none: what is sealed to them is open to
 // everybody.
 func parseSealingPublic(text string) ([32]byte, error) {
-	raw, err := decode(text, 32)
+	key, err := decodePoint(text)
+	if err == nil {
+		err = checkShare(key)
+	}
 	if err != nil {
 		return [32]byte{}, fmt.Errorf("%w: %w", ErrKey, err)
 	}
-	if _, err := curve25519.X25519(make([]byte, 32), raw); err != nil { // any private key tells
-		return [32]byte{}, fmt.Errorf("%w: it is a point of low order", ErrKey)
-	}
-	return [32]byte(raw), nil
+	return key, nil
 }
 
 // Open is the reverse of Seal. The error is ErrSealed for whatever was not sealed to this key.
@@ -174,11 +236,14 @@ func (k SealingKey) Open(sealed string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: it is not base64", ErrSealed)
 	}
-	publicRaw, err := decode(k.Public(), 32)
+	if len(raw) < box.AnonymousOverhead || checkShare([32]byte(raw[:32])) != nil {
+		return nil, ErrSealed // everybody could open a box with a share of small order, which NaCl does not look at
+	}
+	public, err := decodePoint(k.Public())
 	if err != nil {
 		return nil, ErrSealed
 	}
-	public, private := [32]byte(publicRaw), [32]byte(k)
+	private := [32]byte(k)
 	text, ok := box.OpenAnonymous(nil, raw, &public, &private)
 	if !ok {
 		return nil, ErrSealed

@@ -3,6 +3,7 @@ package e2e
 import (
 	stdcmp "cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -154,23 +155,48 @@ func TestSomebodyElseWithOurIDIsNotLetIn(t *testing.T) {
 	if err := bearer.Create(ctx, claim); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the claim is refused with a reason", func(ctx context.Context) error {
-		if err := bearer.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
-			return err
-		}
-		for _, c := range claim.Status.Conditions {
-			if c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonClusterIDTaken {
-				return nil
-			}
-		}
-		return fmt.Errorf("conditions: %+v", claim.Status.Conditions)
-	})
+	awaitRefusal(t, bearer, claim, v1alpha1.ReasonClusterIDTaken)
 	if claim.Status.Session != nil {
 		t.Error("it got a session")
 	}
 	after, err := hamburg.peer(ctx, "lubeck")
 	if err != nil || after.Generation != before.Generation || after.UID != before.UID {
 		t.Errorf("the real lubeck was disturbed: %v", err)
+	}
+}
+
+// awaitRefusal waits until the claim is refused for that reason.
+func awaitRefusal(t *testing.T, bearer client.Client, claim *v1alpha1.PeeringClaim, reason string) {
+	t.Helper()
+	eventually(t, "the claim is refused with a reason", func(ctx context.Context) error {
+		if err := bearer.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		for _, c := range claim.Status.Conditions {
+			if c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionFalse && c.Reason == reason {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions: %+v", claim.Status.Conditions)
+	})
+}
+
+// The standard library verifies a signature of zeros for a key that is a point of order 1.
+func TestKeyThatEverybodyCanSignForIsNotLetIn(t *testing.T) {
+	shared(t)
+	invitation := hamburg.invite(t, "visby-weak")
+	bearer, _ := hamburg.as(t, invitation.Token)
+	claim, _, _ := newClaim(t, invitation, "visby-weak")
+	weak := append([]byte{1}, make([]byte, 31)...)
+	claim.Spec.PublicKey = base64.StdEncoding.EncodeToString(weak)
+	claim.Spec.Proof = base64.StdEncoding.EncodeToString(append(weak, make([]byte, 32)...))
+	if err := bearer.Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	awaitRefusal(t, bearer, claim, v1alpha1.ReasonProofInvalid)
+	peer, err := hamburg.peer(t.Context(), "visby-weak")
+	if err != nil || peer.Spec.PublicKey != "" {
+		t.Errorf("the key %q is pinned, %v", peer.Spec.PublicKey, err)
 	}
 }
 
