@@ -103,6 +103,7 @@ type AdvertisementSpec struct {
 	// kubernetesVersion is the version of the cluster's nodes, such as v1.37.1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^v[0-9]+(\.[0-9]+)+([-+][0-9A-Za-z.+-]*)?$`
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 
 	// flags are free keys and values. Unknown ones are kept and ignored. Known are aggregated=true (the offer contains

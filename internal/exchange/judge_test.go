@@ -23,6 +23,7 @@ func TestJudge(t *testing.T) {
 		return func(ad *spec) { delete(ad.Availability, name) }
 	}
 	labelled := func(key, value string) func(*spec) {
+	version := func(text string) func(*spec) { return func(ad *spec) { ad.KubernetesVersion = text } }
 		return func(ad *spec) { ad.Labels = map[string]v1alpha1.Text{key: v1alpha1.Text(value)} }
 	}
 	said := func(timestamp, timeToLive time.Duration) func(*spec) {
@@ -90,6 +91,10 @@ func TestJudge(t *testing.T) {
 		"a sequence that goes back":          {func(ad *spec) { ad.Sequence = 4 }, v1alpha1.ReasonStale, "spec.sequence"},
 		"the same sequence again":            {func(ad *spec) { ad.Sequence = 5 }, v1alpha1.ReasonAccepted, ""},
 		"a negative sequence":                {func(ad *spec) { ad.Sequence = -1 }, v1alpha1.ReasonInvalidField, "spec.sequence"},
+		"a version of a distribution":        {version("v1.37.1-gke.1200+k3s1"), v1alpha1.ReasonAccepted, ""},
+		"a version that moves the cursor":    {version("v1.37.1\x1b[2J"), v1alpha1.ReasonInvalidField, "spec.kubernetesVersion"},
+		"a version on two lines":             {version("v1.37.1\nv1.38.0"), v1alpha1.ReasonInvalidField, "spec.kubernetesVersion"},
+		"a version that is a word":           {version("latest"), v1alpha1.ReasonInvalidField, "spec.kubernetesVersion"},
 		"a good label":                       {labelled("topology.kubernetes.io/region", "eu-north"), v1alpha1.ReasonAccepted, ""},
 		"a bad label key":                    {labelled("a//b", "x"), v1alpha1.ReasonInvalidField, "a//b"},
 		"a bad label value":                  {labelled("a", "two words"), v1alpha1.ReasonInvalidField, "two words"},
