@@ -32,7 +32,7 @@ type AdvertisementSpec struct {
 	ClusterID string `json:"clusterID"`
 
 	// sequence grows with every change of this advertisement, also partial ones, so that the receiver can tell an
-	// older message from a newer one.
+	// older message from a newer one. Behind the largest number it begins anew, and so it does with another object.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence"`

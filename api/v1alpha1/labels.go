@@ -43,7 +43,8 @@ const (
 
 	// AnnotationHomeNamespace carries, on a twin namespace, the namespace at home that it stands for.
 	AnnotationHomeNamespace = "hanse.dev/home-namespace"
-	// AnnotationOriginUID carries, on an object with LabelReflected, the UID of the object at home that it is a copy of.
+	// AnnotationOriginUID carries, on an object with LabelReflected, the UID of the object at home that it is a copy of, and, on
+	// our copy of an advertisement, that of the provider's.
 	AnnotationOriginUID = "hanse.dev/origin-uid"
 	// AnnotationOriginVersion carries, on an object with LabelReflected, the resource version of what was copied.
 	AnnotationOriginVersion = "hanse.dev/origin-version"

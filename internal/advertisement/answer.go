@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -86,7 +87,7 @@ func (o outcome) reply() verdict {
 // one of them was full. How much of a resource is used instead of what was said may change with every message, which is not
 // worth an answer of its own.
 func answered(current v1alpha1.AdvertisementStatus, generation int64, v verdict, o outcome, now time.Time) v1alpha1.AdvertisementStatus {
-	if said := current.Acknowledgement; said != nil && said.Sequence >= o.fullSequence {
+	if said := current.Acknowledgement; said != nil && !exchange.SaidBefore(said.Sequence, o.fullSequence) {
 		same := v
 		if !o.again && slices.Equal(fieldsOf(said.Corrections), fieldsOf(v.corrections)) {
 			same.corrections = said.Corrections

@@ -64,7 +64,7 @@ func (c *Config) decide(f facts, now time.Time) outcome {
 		o.spec, o.record = &f.copy.Spec, recordOf(f.copy)
 		o.sequence, o.fullSequence = f.copy.Spec.Sequence, f.copy.Spec.FullSequence
 		if ack := f.copy.Status.Acknowledgement; ack != nil {
-			o.sequence = max(o.sequence, ack.Sequence)
+			o.sequence = later(o.sequence, ack.Sequence)
 		}
 	}
 	switch {
@@ -158,8 +158,8 @@ func (c *Config) admit(o outcome, f facts, now time.Time) outcome {
 		return c.keepUnused(o, f, spec, now)
 	}
 	o.verdict = verdict.corrected()
-	o.taken = !o.record.accepted || spec.Sequence > o.spec.Sequence
-	o.record, o.spec = o.record.take(f.arrived, true, o.spec), spec
+	o.taken = !o.record.accepted || exchange.SaidBefore(o.spec.Sequence, spec.Sequence)
+	o.record, o.spec = o.record.take(f, true, o.spec), spec
 	return o
 }
 
@@ -174,7 +174,7 @@ func (c *Config) keepUnused(o outcome, f facts, spec *v1alpha1.AdvertisementSpec
 	if o.verdict.state != v1alpha1.AcknowledgementPending || !remembered {
 		return c.keepRefused(o, f, spec, now)
 	}
-	o.record, o.spec = o.record.take(f.arrived, false, o.spec), spec
+	o.record, o.spec = o.record.take(f, false, o.spec), spec
 	return o
 }
 
@@ -185,7 +185,7 @@ func (c *Config) keepRefused(o outcome, f facts, spec *v1alpha1.AdvertisementSpe
 	if !ours || o.record.accepted && c.end(o).After(now) {
 		return o
 	}
-	o.record, o.spec = o.record.take(f.arrived, false, o.spec), spec
+	o.record, o.spec = o.record.take(f, false, o.spec), spec
 	return o
 }
 
@@ -206,16 +206,38 @@ func (c *Config) keepStorable(o outcome, f facts) outcome {
 
 // screen says whether the message is sound. Its times are judged as of when it came in: later, they say something else.
 func (c *Config) screen(f facts) exchange.Verdict {
-	offer, clusterID := &f.offer.Spec, f.peer.Spec.ClusterID
+	offer, clusterID, last := &f.offer.Spec, f.peer.Spec.ClusterID, lastSequence(f)
 	unused := f.copy != nil && !recordOf(f.copy).accepted
-	if unused && offer.ClusterID == clusterID && offer.Sequence < f.copy.Spec.Sequence {
+	if unused && offer.ClusterID == clusterID && exchange.SaidBefore(offer.Sequence, last) {
 		return exchange.Verdict{Reason: v1alpha1.ReasonStale, Message: messageStale}
 	}
-	verdict := exchange.Judge(offer, c.Bounds, clusterID, previousOf(f.copy), f.arrived)
+	previous := previousOf(f.copy)
+	if previous != nil {
+		previous = previous.DeepCopy()
+		previous.Sequence = last
+	}
+	verdict := exchange.Judge(offer, c.Bounds, clusterID, previous, f.arrived)
 	if verdict.Accepted && exchange.Loops(offer, c.ClusterID) {
 		return exchange.Verdict{Reason: v1alpha1.ReasonLoop, Message: messageLoop}
 	}
 	return verdict
+}
+
+// lastSequence returns the sequence that the newest message must not be behind. One of an object that was made anew begins
+// anew: a sequence that was far ahead, by a wrong clock or by hand, ends with the object that has it.
+func lastSequence(f facts) int64 {
+	if f.copy == nil || recordOf(f.copy).origin != f.offer.UID {
+		return f.offer.Spec.Sequence
+	}
+	return f.copy.Spec.Sequence
+}
+
+// later returns the sequence that was said later.
+func later(a, b int64) int64 {
+	if exchange.SaidBefore(a, b) {
+		return b
+	}
+	return a
 }
 
 // judgement is what policies and administrators say. An administrator can refuse what the policies allow, but allow only

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,9 +72,10 @@ func guaranteeOf(peer *v1alpha1.Peer) corev1.ResourceList {
 
 // stamp makes the offer a message that is sent now.
 func (c *Config) stamp(spec *v1alpha1.AdvertisementSpec, published *v1alpha1.Advertisement, now time.Time) {
-	// The clock makes the sequence grow also when the object was deleted in between.
+	// The clock makes the sequence grow also when the object was deleted in between. Behind the largest number it begins with
+	// the clock again.
 	spec.Sequence = now.UnixMilli()
-	if published != nil {
+	if published != nil && published.Spec.Sequence < math.MaxInt64 {
 		spec.Sequence = max(spec.Sequence, published.Spec.Sequence+1)
 	}
 	spec.Timestamp = metav1.NewTime(now.Truncate(time.Second))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -19,6 +20,7 @@ const maxPrevious = 192 << 10
 // the status, because the peer can write there if it is our consumer too.
 type record struct {
 	received time.Time // when, by our own clock, the message came in that the copy holds; zero if there is none
+	origin   types.UID // of the provider's object that said the message; empty where there is no such object
 	accepted bool      // that message was accepted
 	terms    string    // of the newest message that was sound: what an administrator decides on lapses with them
 	// previous is the spec that was accepted before that message, as JSON, if that one was not. Policies are shown it: else what
@@ -28,15 +30,15 @@ type record struct {
 
 func (r record) heard() bool { return !r.received.IsZero() }
 
-// take enters a message that the copy is to hold instead of the spec.
-func (r record) take(arrived time.Time, accepted bool, instead *v1alpha1.AdvertisementSpec) record {
+// take enters the newest message, which the copy is to hold instead of the spec.
+func (r record) take(f facts, accepted bool, instead *v1alpha1.AdvertisementSpec) record {
 	switch {
 	case accepted:
 		r.previous = ""
 	case r.accepted:
 		r.previous, _ = previousText(instead)
 	}
-	r.received, r.accepted = arrived.Truncate(time.Second).UTC(), accepted
+	r.received, r.origin, r.accepted = f.arrived.Truncate(time.Second).UTC(), f.offer.UID, accepted
 	return r
 }
 
@@ -72,6 +74,7 @@ func recordOf(ad *v1alpha1.Advertisement) record {
 	}
 	return record{
 		received: received,
+		origin:   types.UID(ad.Annotations[v1alpha1.AnnotationOriginUID]),
 		accepted: ad.Annotations[v1alpha1.AnnotationAccepted] == "true",
 		terms:    ad.Annotations[v1alpha1.AnnotationTerms],
 		previous: ad.Annotations[v1alpha1.AnnotationPrevious],
@@ -80,7 +83,9 @@ func recordOf(ad *v1alpha1.Advertisement) record {
 
 // store writes the record onto the copy.
 func (r record) store(ad *v1alpha1.Advertisement) {
-	stored := map[string]string{v1alpha1.AnnotationTerms: r.terms, v1alpha1.AnnotationPrevious: r.previous}
+	stored := map[string]string{
+		v1alpha1.AnnotationTerms: r.terms, v1alpha1.AnnotationPrevious: r.previous, v1alpha1.AnnotationOriginUID: string(r.origin),
+	}
 	stored[v1alpha1.AnnotationAccepted], stored[exchange.AnnotationReceived] = "", ""
 	if r.accepted {
 		stored[v1alpha1.AnnotationAccepted] = "true"

@@ -10,6 +10,10 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
+// SaidBefore reports whether a message of sequence a was said before one of sequence b. Behind the largest number comes zero,
+// as in RFC 1982, so that no sequence is the last one, however it came about.
+func SaidBefore(a, b int64) bool { return (a-b)&math.MaxInt64 > math.MaxInt64/2 }
+
 // SameTerms reports whether two offers differ at most in what every message carries: how much there is (availability,
 // the largest pod) and when it was said (timestamp, time to live, sequences). A message with other terms than the one
 // before is a full one, and is answered; one with the same terms may be a partial one, a heartbeat.

@@ -71,7 +71,7 @@ func judgeIdentity(ad *v1alpha1.AdvertisementSpec, clusterID string, previous *v
 			"spec.clusterID is %s but the peer is cluster %q", quoted(ad.ClusterID), clusterID)
 	case ad.Sequence < 0:
 		return refused(v1alpha1.ReasonInvalidField, "spec.sequence must not be negative")
-	case previous != nil && ad.Sequence < previous.Sequence:
+	case previous != nil && SaidBefore(ad.Sequence, previous.Sequence):
 		return refused(v1alpha1.ReasonStale, "spec.sequence is lower than that of the advertisement in use")
 	default:
 		return nil

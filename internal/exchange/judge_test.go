@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +23,8 @@ func TestJudge(t *testing.T) {
 	missing := func(name corev1.ResourceName) func(*spec) {
 		return func(ad *spec) { delete(ad.Availability, name) }
 	}
-	labelled := func(key, value string) func(*spec) {
 	version := func(text string) func(*spec) { return func(ad *spec) { ad.KubernetesVersion = text } }
+	labelled := func(key, value string) func(*spec) {
 		return func(ad *spec) { ad.Labels = map[string]v1alpha1.Text{key: v1alpha1.Text(value)} }
 	}
 	said := func(timestamp, timeToLive time.Duration) func(*spec) {
@@ -90,11 +91,11 @@ func TestJudge(t *testing.T) {
 		"an end before its start":            {said(10*time.Minute, 5*time.Minute), v1alpha1.ReasonInvalidField, "spec.timeToLive"},
 		"a sequence that goes back":          {func(ad *spec) { ad.Sequence = 4 }, v1alpha1.ReasonStale, "spec.sequence"},
 		"the same sequence again":            {func(ad *spec) { ad.Sequence = 5 }, v1alpha1.ReasonAccepted, ""},
-		"a negative sequence":                {func(ad *spec) { ad.Sequence = -1 }, v1alpha1.ReasonInvalidField, "spec.sequence"},
 		"a version of a distribution":        {version("v1.37.1-gke.1200+k3s1"), v1alpha1.ReasonAccepted, ""},
 		"a version that moves the cursor":    {version("v1.37.1\x1b[2J"), v1alpha1.ReasonInvalidField, "spec.kubernetesVersion"},
 		"a version on two lines":             {version("v1.37.1\nv1.38.0"), v1alpha1.ReasonInvalidField, "spec.kubernetesVersion"},
 		"a version that is a word":           {version("latest"), v1alpha1.ReasonInvalidField, "spec.kubernetesVersion"},
+		"a negative sequence":                {func(ad *spec) { ad.Sequence = -1 }, v1alpha1.ReasonInvalidField, "spec.sequence"},
 		"a good label":                       {labelled("topology.kubernetes.io/region", "eu-north"), v1alpha1.ReasonAccepted, ""},
 		"a bad label key":                    {labelled("a//b", "x"), v1alpha1.ReasonInvalidField, "a//b"},
 		"a bad label value":                  {labelled("a", "two words"), v1alpha1.ReasonInvalidField, "two words"},
@@ -264,4 +265,28 @@ func TestSequenceNeverGoesBack(t *testing.T) {
 			inUse, highest = message, message.Sequence
 		}
 	})
+}
+
+func TestNoSequenceIsTheLast(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, now int64
+		want        string
+	}{
+		"the next":                       {7, 8, v1alpha1.ReasonAccepted},
+		"the same":                       {7, 7, v1alpha1.ReasonAccepted},
+		"the one before":                 {7, 6, v1alpha1.ReasonStale},
+		"far ahead":                      {7, math.MaxInt64 / 2, v1alpha1.ReasonAccepted},
+		"the largest":                    {math.MaxInt64 - 1, math.MaxInt64, v1alpha1.ReasonAccepted},
+		"the one before the largest":     {math.MaxInt64, math.MaxInt64 - 1, v1alpha1.ReasonStale},
+		"zero behind the largest":        {math.MaxInt64, 0, v1alpha1.ReasonAccepted},
+		"the clock behind the largest":   {math.MaxInt64, now.UnixMilli(), v1alpha1.ReasonAccepted},
+		"the largest again, behind zero": {0, math.MaxInt64, v1alpha1.ReasonStale},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := func(sequence int64) *v1alpha1.AdvertisementSpec {
+				return offer(func(ad *v1alpha1.AdvertisementSpec) { ad.Sequence = sequence })
+			}
+			expectEqual(t, test.want, Judge(said(test.now), DefaultBounds(), "hamburg", said(test.before), now).Reason)
+		})
+	}
 }
