@@ -116,7 +116,7 @@ func ExportEvent(pod *corev1.Pod, e *v1alpha1.PodEvent) v1alpha1.PodEvent {
 	if rank := eventRank(e); rank >= 0 && eventRules[rank].instead != "" {
 		out.Message = eventRules[rank].instead
 	}
-	out.Message = eventText(hideAddresses(pod, scrubber(pod)(out.Message)))
+	out.Message = eventText(speaker(pod)(out.Message))
 	return out
 }
 

@@ -40,13 +40,13 @@ var conditions = []struct {
 // everything bounded.
 func Export(pod *corev1.Pod) corev1.PodStatus {
 	out := *pod.Status.DeepCopy()
-	scrub := scrubber(pod)
-	out.ObservedGeneration, out.Message = 0, scrub(out.Message)
+	say := speaker(pod)
+	out.ObservedGeneration, out.Message = 0, say(out.Message)
 	out.Conditions = nil
 	for _, known := range conditions {
 		if has := PodCondition(&pod.Status, known.kind); has != nil {
 			c := *has
-			c.ObservedGeneration, c.Message = 0, scrub(c.Message)
+			c.ObservedGeneration, c.Message = 0, say(c.Message)
 			if !known.withMessage {
 				c.Message = safeMessages[c.Reason]
 			}
@@ -55,16 +55,28 @@ func Export(pod *corev1.Pod) corev1.PodStatus {
 	}
 	for _, container := range ContainerStatuses(&out) {
 		for _, state := range []*corev1.ContainerState{&container.State, &container.LastTerminationState} {
-			if state.Terminated != nil {
-				state.Terminated.Message = scrub(state.Terminated.Message)
-			}
-			if state.Waiting != nil {
-				state.Waiting.Message = scrub(state.Waiting.Message)
+			switch {
+			case state.Waiting != nil:
+				state.Waiting.Message = say(state.Waiting.Message)
+			case state.Terminated != nil && slices.Contains(ownEnds, state.Terminated.Reason):
+				state.Terminated.Message = scrubber(pod)(state.Terminated.Message)
+			case state.Terminated != nil:
+				state.Terminated.Message = say(state.Terminated.Message)
 			}
 		}
 	}
 	clean(&out)
 	return out
+}
+
+// ownEnds are the reasons with which the message of a container that ended is its own last words, which may name whatever
+// addresses the container knows.
+var ownEnds = []string{"Completed", "Error", eventOOMKilled}
+
+// speaker returns a function that removes from what the provider says of the pod whatever tells of its nodes and network.
+func speaker(pod *corev1.Pod) func(string) string {
+	scrub := scrubber(pod)
+	return func(text string) string { return hideAddresses(pod, scrub(text)) }
 }
 
 // scrubber returns a function that removes the name and the addresses of the pod's node from a text.

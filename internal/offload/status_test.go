@@ -95,6 +95,34 @@ func boundHome() *corev1.Pod {
 	return home
 }
 
+func TestExportHidesTheAddressesOfTheProvider(t *testing.T) {
+	const (
+		lookup = "failed to pull image \"registry.example.com/a:1\": lookup registry.example.com on 10.96.0.10:53: no such host"
+		hidden = "failed to pull image \"registry.example.com/a:1\": lookup registry.example.com on (address): no such host"
+		own    = "cannot reach 10.96.0.10:53"
+	)
+	pod := remotePod()
+	pod.Status.Message = lookup
+	pod.Status.Conditions[0].Message = lookup
+	ended := func(reason, message string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message}}
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "waits", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: lookup}}},
+		{Name: "knows", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "it listens on 10.244.3.4:80"}}},
+		{Name: "fails", State: ended("StartError", lookup), LastTerminationState: ended("Error", own)},
+	}
+	got := Export(pod)
+	said := []string{
+		got.Message, got.Conditions[1].Message, got.ContainerStatuses[0].State.Waiting.Message,
+		got.ContainerStatuses[1].State.Waiting.Message, got.ContainerStatuses[2].State.Terminated.Message,
+		got.ContainerStatuses[2].LastTerminationState.Terminated.Message,
+	}
+	if diff := cmp.Diff([]string{hidden, hidden, hidden, "it listens on 10.244.3.4:80", hidden, own}, said); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestExportShowsNothingOfTheNode(t *testing.T) {
 	raw, err := json.Marshal(Export(remotePod()))
 	if err != nil {
