@@ -111,7 +111,7 @@ func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, sha
 	if out.StartTime == nil && remote.StartTime != nil && !remote.StartTime.IsZero() {
 		out.StartTime = remote.StartTime.DeepCopy()
 	}
-	c := statusReader{home: home, restarts: shadow.Status.Restarts, now: life.to}
+	c := statusReader{home: home, restarts: shadow.Status.Restarts, remade: shadow.Status.Recreations > 0, life: life}
 	var ephemeral []corev1.Container
 	for i := range home.Spec.EphemeralContainers {
 		ephemeral = append(ephemeral, *asContainer(&home.Spec.EphemeralContainers[i]))

@@ -3,9 +3,9 @@ package offload
 import (
 	"math"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -13,7 +13,8 @@ import (
 type statusReader struct {
 	home     *corev1.Pod
 	restarts map[string]int32 // container → restarts of the pods that ran before
-	now      metav1.Time
+	remade   bool             // there were such pods
+	life     span             // of the home pod
 }
 
 // containers returns the statuses of the containers that the home pod names, in its order. A container that was shown
@@ -39,7 +40,7 @@ func (c statusReader) containers(
 
 func (c statusReader) lost(was *corev1.ContainerStatus) corev1.ContainerStatus {
 	out := *was.DeepCopy()
-	lose(&out, c.now)
+	lose(&out, c.life.to)
 	return out
 }
 
@@ -53,12 +54,24 @@ func (c statusReader) taken(container *corev1.Container, now, was *corev1.Contai
 	if len(out.VolumeMounts) == 0 {
 		out.VolumeMounts = nil
 	}
-	out.RestartCount = added(c.restarts[container.Name], out.RestartCount)
-	if was != nil {
-		out.RestartCount = max(out.RestartCount, was.RestartCount)
-	}
+	out.RestartCount = c.restartsOf(now, was)
 	return out
 }
+
+// restartsOf returns how often the container was restarted. What was shown stays where the provider made the pod again and may
+// have lost the count. Of the same container of the same pod the provider corrects itself. Nothing restarts more than once a
+// second, so that a lie has no more than the age of the pod makes possible.
+func (c statusReader) restartsOf(now, was *corev1.ContainerStatus) int32 {
+	count := added(c.restarts[now.Name], now.RestartCount)
+	if was != nil && (c.remade || was.ContainerID == "" || was.ContainerID != now.ContainerID) {
+		count = max(count, was.RestartCount)
+	}
+	age := max(c.life.to.Sub(c.life.from.Time), 0)
+	return int32(min(int64(count), restartsAtOnce+int64(age/time.Second)))
+}
+
+// restartsAtOnce is how many restarts are believed of a pod however young it is.
+const restartsAtOnce = 10
 
 // awaited returns the status of a container that the provider has not reported yet, because it created the pod again.
 func awaited(was *corev1.ContainerStatus) corev1.ContainerStatus {

@@ -305,6 +305,42 @@ func TestRestartsNeverGoBack(t *testing.T) {
 	}
 }
 
+func TestLieAboutRestartsDoesNotStay(t *testing.T) {
+	home := boundHome()
+	home.CreationTimestamp = noon
+	shows := func(restarts, earlier, recreations int32) int32 {
+		remote := remotePod()
+		remote.Status.ContainerStatuses[0].RestartCount = restarts
+		shadow := recorded(t, Export(remote))
+		shadow.Status.Restarts, shadow.Status.Recreations = map[string]int32{"c": earlier}, recreations
+		got, err := Inbound(home, shadow, here, after.Time)
+		if err != nil {
+			t.Fatal(err)
+		}
+		home.Status = got
+		return got.ContainerStatuses[0].RestartCount
+	}
+	const most = 2*60*60 + restartsAtOnce // one for each second of its life
+	if got := shows(math.MaxInt32, math.MaxInt32, 0); got != most {
+		t.Errorf("got %d restarts, want %d", got, most)
+	}
+	if got := shows(3, 0, 0); got != 3 {
+		t.Errorf("got %d restarts of the same container, want the 3 that its provider tells now", got)
+	}
+	home.Status.ContainerStatuses[0].ContainerID, home.Status.ContainerStatuses[0].RestartCount = "containerd://lie", math.MaxInt32
+	if shows(3, 0, 0); shows(3, 0, 0) != 3 {
+		t.Error("a lie about another container stays")
+	}
+	home.Status.ContainerStatuses[0].RestartCount = math.MaxInt32
+	if got := shows(3, 0, 1); got != most {
+		t.Errorf("got %d restarts of a pod that was made again, want %d", got, most)
+	}
+	home.CreationTimestamp = metav1.NewTime(after.Add(time.Hour))
+	if got := shows(math.MaxInt32, 0, 0); got != restartsAtOnce {
+		t.Errorf("got %d restarts of a pod from the future, want %d", got, restartsAtOnce)
+	}
+}
+
 // The API server refuses a status in which a container that may not restart leaves its terminated state.
 func TestContainerOfARemadePodKeepsItsEnd(t *testing.T) {
 	ended := corev1.ContainerStatus{Name: "c", State: corev1.ContainerState{
