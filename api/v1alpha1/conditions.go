@@ -208,6 +208,10 @@ const (
 	ReasonOptionalConfigMapNotFound = "OptionalConfigMapNotFound"
 	// ReasonOptionalSecretNotFound means that a Secret is missing that the pod can do without.
 	ReasonOptionalSecretNotFound = "OptionalSecretNotFound"
+	// ReasonStatusUnreadable means that what a provider reports about a pod cannot be read, or is too large.
+	ReasonStatusUnreadable = "StatusUnreadable"
+	// ReasonHeldByProvider means that finalizers of others hold the record of a pod at the provider.
+	ReasonHeldByProvider = "HeldByProvider"
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.
 	ReasonRunsAtHome = "RunsAtHome"
 )

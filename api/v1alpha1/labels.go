@@ -167,6 +167,11 @@ const (
 	PodUpdated = "hanse.dev/updated"
 	// PodDebug is False while an ephemeral container of the pod cannot run at the provider.
 	PodDebug = "hanse.dev/debug"
+	// PodReported is False while what the provider reports about the pod cannot be read, so that nobody knows how the pod is.
+	PodReported = "hanse.dev/reported"
+	// PodReleased is False while home deletes the pod, the pod has ended at the provider, and finalizers of others hold the
+	// pod's record there.
+	PodReleased = "hanse.dev/released"
 	// PodToken is False while the pod runs without the token of its service account.
 	PodToken = "hanse.dev/token" //nolint:gosec // the type of a condition
 )

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // nodeNameField is the index of pods by the virtual node that they are bound to.
@@ -92,6 +93,7 @@ func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1
 func trimRecord(object client.Object) {
 	if shadow, ok := object.(*v1alpha1.ShadowPod); ok {
 		shadow.Spec.Pod.Raw = nil
+		offload.DropTooLarge(&shadow.Status)
 		if phase := corev1.PodPhase(shadow.Status.Phase); phase != "" && phase != corev1.PodPending {
 			shareTexts(shadow)
 		}

@@ -27,6 +27,7 @@ import (
 type told struct {
 	verdict judgement
 	again   time.Duration // when to look again
+	written bool          // it was news
 }
 
 // bringHome writes what the peer tells of the pod into its status, if that is news.
@@ -35,12 +36,12 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 		return told{}, nil
 	}
 	status, err := c.inbound(ctx, home, shadow)
-	if err != nil {
+	if err != nil && !errors.Is(err, offload.ErrUnreadable) {
 		return told{}, err
 	}
 	began := c.clock.Now()
 	now := metav1.NewTime(began.Truncate(time.Second))
-	news := showHints(&status, shadow, now)
+	news := showHints(&status, shadow, err, now)
 	withoutToken := showToken(&status, home, shadow, now)
 	verdict, again, err := c.holdOrFail(ctx, home, shadow, &status)
 	if err != nil {
@@ -55,10 +56,10 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 		c.traceStatus(ctx, home, &status, began)
 	}
 	c.tell(home, news, written && withoutToken)
-	return told{verdict: verdict, again: again}, nil
+	return told{verdict: verdict, again: again, written: written}, nil
 }
 
-// inbound returns the status of the home pod as the peer tells it.
+// inbound returns the status of the home pod as the peer tells it, also with offload.ErrUnreadable.
 func (c *podController) inbound(
 	ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod,
 ) (status corev1.PodStatus, err error) {
@@ -67,17 +68,17 @@ func (c *podController) inbound(
 		return status, err
 	}
 	status, err = offload.Inbound(home, shadow, addresses, c.clock.Now())
-	if err != nil {
+	if err != nil && !errors.Is(err, offload.ErrUnreadable) {
 		return status, reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
 	}
-	if shadow.Status.Pod == nil && isHeld(home) { // the peer has it, so it is not held any more
+	if (shadow.Status.Pod == nil || err != nil) && isHeld(home) { // the peer has it, so it is not held any more
 		status.Reason, status.Message, status.ContainerStatuses = "", "", nil
 	}
 	if connected && (!addresses.From.IsValid() || !addresses.To.IsValid()) {
 		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
 		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
 	}
-	return status, nil
+	return status, err
 }
 
 // tell tells in events what is news.
@@ -192,34 +193,45 @@ var hints = []struct {
 	{v1alpha1.ConditionDebug, v1alpha1.PodDebug},
 }
 
-// showHints sets those conditions in the status of the home pod, and returns the ones that are news.
-func showHints(status *corev1.PodStatus, shadow *v1alpha1.ShadowPod, now metav1.Time) []corev1.PodCondition {
+// showHints sets those conditions in the status of the home pod, and the one that says why the status cannot be read if it
+// cannot. It returns the ones that are news.
+func showHints(status *corev1.PodStatus, shadow *v1alpha1.ShadowPod, unreadable error, now metav1.Time) []corev1.PodCondition {
 	var news []corev1.PodCondition
 	for _, hint := range hints {
-		told := hinted(hint.theirs, shadow, status)
-		at := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == hint.ours })
-		if told == nil || told.Status != metav1.ConditionFalse {
-			if at >= 0 {
-				status.Conditions = slices.Delete(status.Conditions, at, at+1)
-			}
-			continue
-		}
-		c := corev1.PodCondition{
-			Type: hint.ours, Status: corev1.ConditionFalse, LastTransitionTime: now,
-			Reason: word(told.Reason), Message: bounded(told.Message),
-		}
-		if at < 0 {
-			status.Conditions = append(status.Conditions, c)
-			news = append(news, c)
-			continue
-		}
-		c.LastTransitionTime, c.LastProbeTime = status.Conditions[at].LastTransitionTime, status.Conditions[at].LastProbeTime
-		if c.Reason != status.Conditions[at].Reason {
-			news = append(news, c)
-		}
-		status.Conditions[at] = c
+		news = append(news, showHint(status, hint.ours, hinted(hint.theirs, shadow, status), now)...)
 	}
-	return news
+	var told *metav1.Condition
+	if unreadable != nil {
+		told = &metav1.Condition{
+			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStatusUnreadable, Message: unreadable.Error(),
+		}
+	}
+	return append(news, showHint(status, v1alpha1.PodReported, told, now)...)
+}
+
+// showHint sets the condition in the status of the home pod while it is False, and returns it if that is news.
+func showHint(status *corev1.PodStatus, kind corev1.PodConditionType, told *metav1.Condition, now metav1.Time) []corev1.PodCondition {
+	at := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if told == nil || told.Status != metav1.ConditionFalse {
+		if at >= 0 {
+			status.Conditions = slices.Delete(status.Conditions, at, at+1)
+		}
+		return nil
+	}
+	c := corev1.PodCondition{
+		Type: kind, Status: corev1.ConditionFalse, LastTransitionTime: now, Reason: word(told.Reason), Message: bounded(told.Message),
+	}
+	if at < 0 {
+		status.Conditions = append(status.Conditions, c)
+		return []corev1.PodCondition{c}
+	}
+	was := status.Conditions[at]
+	c.LastTransitionTime, c.LastProbeTime = was.LastTransitionTime, was.LastProbeTime
+	status.Conditions[at] = c
+	if c.Reason == was.Reason {
+		return nil
+	}
+	return []corev1.PodCondition{c}
 }
 
 // hinted returns what the provider does not do for the pod, as that condition of its ShadowPod says.

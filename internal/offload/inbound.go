@@ -45,13 +45,17 @@ func (m AddressMap) Map(addr netip.Addr) (netip.Addr, bool) {
 	return mapped, ok
 }
 
+// ErrUnreadable is returned by Inbound for a record that tells a status which cannot be read.
+var ErrUnreadable = errors.New("what the provider reports about the pod cannot be read")
+
 // ErrOtherPod is returned by Inbound for a record of another pod of the same name.
 var ErrOtherPod = errors.New("the ShadowPod is of another pod")
 
 // Inbound returns the status of the home pod from the status that its provider recorded. The record is a claim: invalid
 // values are left out, everything is bounded, and only containers of the home pod are taken. Conditions with other writers
 // (PodScheduled, readiness gates) and the host's addresses stay. A pod that ended stays ended. What happened has happened
-// since the home pod was created and before now, whatever the provider's clock says.
+// since the home pod was created and before now, whatever the provider's clock says. With ErrUnreadable it returns the status of
+// a pod of which nobody knows how it is.
 func Inbound(home *corev1.Pod, shadow *v1alpha1.ShadowPod, m AddressMap, now time.Time) (corev1.PodStatus, error) {
 	out := *home.Status.DeepCopy()
 	if shadow.Spec.HomeUID != home.UID {
@@ -62,6 +66,7 @@ func Inbound(home *corev1.Pod, shadow *v1alpha1.ShadowPod, m AddressMap, now tim
 	}
 	remote, err := claim(shadow)
 	if err != nil {
+		doubt(&out, second(now))
 		return out, err
 	}
 	if remote != nil {
@@ -87,13 +92,28 @@ func claim(shadow *v1alpha1.ShadowPod) (*corev1.PodStatus, error) {
 	if shadow.Status.Pod == nil || len(shadow.Status.Pod.Raw) == 0 {
 		return nil, nil
 	}
-	remote := &corev1.PodStatus{}
+	raw, remote := shadow.Status.Pod.Raw, &corev1.PodStatus{}
+	if len(raw) > MaxStatusBytes || string(raw) == tooLarge {
+		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrUnreadable, MaxStatusBytes)
+	}
 	// A newer provider may report fields that we do not know, so unknown fields are no error.
-	if err := decode(shadow.Status.Pod.Raw, remote, false); err != nil {
-		return nil, fmt.Errorf("status.pod: %w", err)
+	if err := decode(raw, remote, false); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	clean(remote)
 	return remote, nil
+}
+
+// doubt says that nobody knows whether the pod is ready.
+func doubt(out *corev1.PodStatus, now metav1.Time) {
+	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
+		if PodCondition(out, kind) != nil {
+			setCondition(out, corev1.PodCondition{
+				Type: kind, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonStatusUnreadable, LastTransitionTime: now,
+				Message: "What the provider reports about the pod cannot be read",
+			})
+		}
+	}
 }
 
 func take(out *corev1.PodStatus, home *corev1.Pod, remote *corev1.PodStatus, shadow *v1alpha1.ShadowPod, life span) {

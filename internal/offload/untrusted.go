@@ -19,6 +19,20 @@ const (
 	maxWord        = 128
 )
 
+// MaxStatusBytes bounds what a provider tells of the status of one pod. That of an ordinary pod has 3 KB, and one with a hundred
+// containers stays far below the bound.
+const MaxStatusBytes = 192 << 10
+
+// tooLarge is kept in the place of a status that is larger than that.
+const tooLarge = `"too large"`
+
+// DropTooLarge drops the recorded status of a pod that is too large to be read. Inbound says of what is left that it was.
+func DropTooLarge(status *v1alpha1.ShadowPodStatus) {
+	if status.Pod != nil && len(status.Pod.Raw) > MaxStatusBytes {
+		status.Pod.Raw = []byte(tooLarge)
+	}
+}
+
 // bounded cuts a string to so many bytes at a rune's edge, and makes it valid UTF-8.
 func bounded(s string, limit int) string {
 	if len(s) > limit {
