@@ -32,6 +32,9 @@ type podFacts struct {
 	// linked says that view is what the peer told, and not just empty.
 	linked bool
 	view
+	// earlier is the record of another pod of that name, which has ended and which nobody here can end, nil if there is none.
+	// Then there is no record of this one.
+	earlier *v1alpha1.ShadowPod
 	// justBound says that the pod was bound only a moment ago, so that waiting is no news yet.
 	justBound bool
 }
@@ -158,6 +161,9 @@ func obstacle(f podFacts) string {
 	case f.twin == "" || f.twinEnds() || !meta.IsStatusConditionTrue(f.mapping.Status.Conditions, v1alpha1.ConditionReady):
 		return fmt.Sprintf("peer %q has not made a twin of namespace %q yet%s", f.peer, f.home.Namespace,
 			because(f.mapping.Status.Conditions))
+	case f.earlier != nil:
+		return fmt.Sprintf("peer %q still has the record of an earlier pod of this name, which finalizers of others hold there: %s. "+
+			"Ask its administrator to remove them, or give the pod another name", f.peer, finalizersOf(f.earlier))
 	}
 	return ""
 }

@@ -117,6 +117,9 @@ func (c *podController) observe(ctx context.Context, req request) (podFacts, *pe
 		link.FollowTwin(records, req.Namespace)
 	}
 	seen.view = look(link, req.Namespace, req.Name)
+	if seen.home != nil && seen.shadow != nil && seen.shadow.Spec.HomeUID != seen.home.UID && isHeldThere(seen.shadow) {
+		seen.earlier, seen.shadow = seen.shadow, nil
+	}
 	return seen, link, nil
 }
 

@@ -3,6 +3,9 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,9 +25,13 @@ import (
 func (c *podController) end(ctx context.Context, seen podFacts, link *peers.Link) error {
 	if len(seen.home.Finalizers) > 0 {
 		// Somebody, such as the Job controller, wants to know how the pod ended.
-		if _, err := c.bringHome(ctx, seen.home, seen.shadow); err != nil {
-			return err
+		came, err := c.bringHome(ctx, seen.home, seen.shadow)
+		if err != nil || came.written && isHeldThere(seen.shadow) {
+			return err // what was written brings us back
 		}
+	}
+	if isHeldThere(seen.shadow) {
+		return c.letGoOfHeld(ctx, seen)
 	}
 	if err := tellOfEnd(ctx, seen, link); err != nil {
 		return err
@@ -34,6 +41,39 @@ func (c *podController) end(ctx context.Context, seen podFacts, link *peers.Link
 		return sayHeard(ctx, seen.shadow, link)
 	}
 	return c.deleteShadow(ctx, seen.shadow, link)
+}
+
+// isHeldThere says whether the pod has ended at the peer, and nothing but finalizers of others keeps its record there.
+func isHeldThere(shadow *v1alpha1.ShadowPod) bool {
+	return !shadow.DeletionTimestamp.IsZero() && len(shadow.Finalizers) > 0 &&
+		!slices.Contains(shadow.Finalizers, v1alpha1.FinalizerShadowPod)
+}
+
+// maxFinalizers is how many finalizers of a record are named to the author of a pod.
+const maxFinalizers = 3
+
+func finalizersOf(shadow *v1alpha1.ShadowPod) string {
+	named := slices.Sorted(slices.Values(shadow.Finalizers))
+	return bounded(strings.Join(named[:min(len(named), maxFinalizers)], ", "))
+}
+
+// letGoOfHeld has home forget the pod if that was deleted by force, and else says what holds it. A pod without finalizers at
+// home is forgotten by the API server itself when it is deleted by force.
+func (c *podController) letGoOfHeld(ctx context.Context, seen podFacts) error {
+	if ptr.Deref(seen.home.DeletionGracePeriodSeconds, 1) == 0 {
+		return c.forget(ctx, seen.home)
+	}
+	status := *seen.home.Status.DeepCopy()
+	news := showHint(&status, v1alpha1.PodReleased, &metav1.Condition{
+		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHeldByProvider,
+		Message: fmt.Sprintf("The pod has ended, and finalizers of others hold its record at peer %q: %s. Ask its administrator to "+
+			"remove them, or delete the pod with --force --grace-period=0", seen.peer, finalizersOf(seen.shadow)),
+	}, metav1.NewTime(c.clock.Now().Truncate(time.Second)))
+	written, err := c.write(ctx, seen.home, status)
+	if written {
+		c.tell(seen.home, news, false)
+	}
+	return err
 }
 
 // tellOfEnd tells the peer, in one request, what it does not know of the end of the pod: its grace, and that somebody waits to
@@ -140,11 +180,12 @@ func (c *podController) finish(ctx context.Context, seen podFacts, link *peers.L
 	if link != nil && seen.twin != "" && !c.sawItGo(seen.home) {
 		// The mirror may be behind what we ourselves created.
 		key := client.ObjectKey{Namespace: seen.twin, Name: seen.home.Name}
-		err := link.Client().Get(ctx, key, &v1alpha1.ShadowPod{})
-		if err == nil {
+		found := &v1alpha1.ShadowPod{}
+		err := link.Client().Get(ctx, key, found)
+		if err == nil && found.Spec.HomeUID == seen.home.UID {
 			return errWaiting
 		}
-		if !apierrors.IsNotFound(err) {
+		if client.IgnoreNotFound(err) != nil {
 			return &peerError{attempt: "read ShadowPod", err: err}
 		}
 	}
