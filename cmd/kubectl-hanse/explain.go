@@ -264,7 +264,7 @@ func choiceOf(f podFacts, where podPlace) podChoice {
 		return podChoice{Reasons: []string{"The cluster selector of the namespace makes no sense: " + err.Error()}}
 	}
 	choice := podChoice{Strategy: placement.Strategy(), Reasons: reasonsOf(f, where, placement)}
-	if choice.Strategy != v1alpha1.StrategyLocal && f.pod.Annotations[v1alpha1.AnnotationRunsAtHome] == "" {
+	if f.leaves() {
 		choice.Candidates = f.candidates(placement)
 	}
 	return choice
@@ -275,7 +275,7 @@ func reasonsOf(f podFacts, where podPlace, placement offload.Placement) []string
 	if isOfDaemonSet(f.pod) {
 		reasons = append(reasons, "It belongs to a DaemonSet, whose pods stay on the nodes that they are made for")
 	}
-	if cause := f.pod.Annotations[v1alpha1.AnnotationRunsAtHome]; cause != "" {
+	if cause, kept := offload.KeptHome(f.pod); kept {
 		return append(reasons, "It cannot run in another cluster: "+cause)
 	}
 	reasons = append(reasons, strategyReason(f, where, placement))

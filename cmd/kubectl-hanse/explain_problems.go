@@ -96,7 +96,8 @@ func (f podFacts) serves() bool {
 
 // leaves reports whether new pods of the namespace may go to virtual nodes, this one among them.
 func (f podFacts) leaves() bool {
-	return f.offloading != nil && f.offloading.Spec.Strategy != v1alpha1.StrategyLocal && f.pod.Annotations[v1alpha1.AnnotationRunsAtHome] == ""
+	_, kept := offload.KeptHome(f.pod)
+	return f.offloading != nil && f.offloading.Spec.Strategy != v1alpha1.StrategyLocal && !kept
 }
 
 // command is a command of kubectl about the pod.

@@ -182,8 +182,8 @@ var scenes = map[string]func(*scene){
 		s.pod.Status.Conditions[1].Status = corev1.ConditionFalse
 	},
 	"runs-at-home": func(s *scene) {
-		s.pod.Spec.NodeName = "worker-1"
-		s.pod.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "it uses namespaces or ports of its host"}
+		s.pod.Spec.NodeName, s.pod.Spec.HostNetwork = "worker-1", true
+		s.pod.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "whatever a user may have written there"}
 		s.offloading.Spec.Strategy = v1alpha1.StrategyRemote
 		s.others = append(s.others, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
 	},

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -37,11 +38,23 @@ func (h *homebound) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if err != nil || offloading == nil {
 		return reconcile.Result{}, err
 	}
-	cause, age := pod.Annotations[v1alpha1.AnnotationRunsAtHome], h.Clock.Since(pod.CreationTimestamp.Time)
-	if offloading.Spec.Strategy != v1alpha1.StrategyRemote || cause == "" || age >= eventLife {
+	age := h.Clock.Since(pod.CreationTimestamp.Time)
+	if offloading.Spec.Strategy != v1alpha1.StrategyRemote || !isKeptHome(pod) || age >= eventLife {
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{}, h.tell(ctx, pod, cause)
+	return reconcile.Result{}, h.tellCause(ctx, pod)
+}
+
+// tellCause says what keeps the pod at home. What decides is not in the cache.
+func (h *homebound) tellCause(ctx context.Context, pod *corev1.Pod) error {
+	whole := &corev1.Pod{}
+	if err := h.Live.Get(ctx, client.ObjectKeyFromObject(pod), whole); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if cause, kept := offload.KeptHome(whole); kept && whole.UID == pod.UID {
+		return h.tell(ctx, whole, cause)
+	}
+	return nil
 }
 
 // podsOf returns the pods that admission has kept at home in the namespace of the NamespaceOffloading.

@@ -91,10 +91,15 @@ func TestStatusListsNoMoreThanTheAPIAllows(t *testing.T) {
 func TestEventSaysWhyAPodRunsAtHome(t *testing.T) {
 	marked := func() *corev1.Pod {
 		pod := podOn("shop", "db-0", "worker")
-		pod.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "it uses a PersistentVolumeClaim"}
+		pod.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "call +49 30 000 to have your account unlocked"}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}}}
 		pod.CreationTimestamp = metav1.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
 		return pod
 	}
+	invented := marked() // by its author, who wants others to believe that Hanse says so
+	invented.Spec.Volumes = nil
 	old := marked()
 	old.CreationTimestamp = metav1.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 	remote := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
@@ -107,6 +112,7 @@ func TestEventSaysWhyAPodRunsAtHome(t *testing.T) {
 		"not in a namespace at home":      {[]client.Object{marked()}, 0},
 		"not about a pod that may go out": {[]client.Object{remote, podOn("shop", "db-0", "hanse-turin")}, 0},
 		"not about yesterday's pod":       {[]client.Object{remote, old}, 0},
+		"not about one that can leave":    {[]client.Object{remote, invented}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, test.objects...)
@@ -116,7 +122,8 @@ func TestEventSaysWhyAPodRunsAtHome(t *testing.T) {
 				t.Fatalf("%d events, want %d", len(events), test.want)
 			}
 			for _, e := range events {
-				if e.Reason != v1alpha1.ReasonRunsAtHome || !strings.Contains(e.Note, "PersistentVolumeClaim") {
+				if e.Reason != v1alpha1.ReasonRunsAtHome || !strings.Contains(e.Note, "persistentVolumeClaim") ||
+					strings.Contains(e.Note, "account") {
 					t.Errorf("event %q: %q", e.Reason, e.Note)
 				}
 				if diff := cmp.Diff("db-0", e.Regarding.Name, cmpopts.EquateEmpty()); diff != "" {
@@ -131,6 +138,7 @@ func TestPodThatIsSeenBeforeItsOffloadingIsToldOfLater(t *testing.T) {
 	kept, other := podOn("shop", "db-0", "worker"), podOn("shop", "web-0", "worker")
 	kept.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "volume \"host\" is not taken along yet"}
 	kept.CreationTimestamp = metav1.NewTime(newWorld(t).clock.Now())
+	kept.Spec.Volumes = []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 	w := newWorld(t, kept, other)
 	w.reconcileTwice(t)
 	if told := w.podEvents(); len(told) > 0 {

@@ -231,6 +231,15 @@ func Refusal(home *corev1.Pod) (reason string, refused bool) {
 	return "", false
 }
 
+// KeptHome says why admission has kept the pod at home, and whether it has. The reason is worked out once more: the annotation may
+// be of a user, and what that says is nothing that Hanse says.
+func KeptHome(pod *corev1.Pod) (reason string, kept bool) {
+	if pod.Annotations[v1alpha1.AnnotationRunsAtHome] == "" {
+		return "", false
+	}
+	return Refusal(pod)
+}
+
 // DebugRefusal says why an ephemeral container of the home pod is left at home, in words for whoever added it. The pod
 // itself goes on.
 func DebugRefusal(home *corev1.Pod) (reason string, refused bool) {
