@@ -83,13 +83,14 @@ func TestPeerThatWritesWithoutEndCostsBoundedWrites(t *testing.T) {
 	}
 }
 
-func TestHundredThousandImagesAreRefusedAndNotStored(t *testing.T) {
+// With far more the offer is too large for what is held of one peer, and does not come this far.
+func TestTenThousandImagesAreRefusedAndNotStored(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)
 	w.offered()
 	w.reconcile(w.receiver)
 	good := w.held()
-	images := make([]any, 100_000)
+	images := make([]any, 10_000)
 	for i := range images {
 		images[i] = map[string]any{"names": []any{fmt.Sprintf("registry.example/image:%d", i)}}
 	}

@@ -220,7 +220,7 @@ func expectOverBudget(t *testing.T, w *world) {
 // Objects may be so large that a page of them is more than is taken. Fewer at a time are asked for then.
 func TestLargeObjectsAreListedInSmallPages(t *testing.T) {
 	const count, bytes = 60, 300 << 10
-	w := newWorld(t, Config{})
+	w := newWorld(t, Config{Pods: func(string) int { return 10_000 }}) // enough to hold them all
 	w.answers(func(rw http.ResponseWriter, req *http.Request) {
 		query := req.URL.Query()
 		if query.Get("watch") != "" {
