@@ -68,9 +68,9 @@ func TestWhatAPeerWritesHasRoomInItsTwin(t *testing.T) {
 	configMap := func(size int, managers ...string) runtime.Object {
 		made := &corev1.ConfigMap{Data: map[string]string{"f": strings.Repeat("a", size)}}
 		for _, manager := range managers {
-			made.ManagedFields = append(made.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: &metav1.FieldsV1{
-				Raw: fmt.Appendf(nil, `{"f:data":{".":{},"f:%s":{}}}`, strings.Repeat("f", size)),
-			}})
+			made.ManagedFields = append(made.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: manager, FieldsV1: metav1.NewFieldsV1(fmt.Sprintf(`{"f:data":{".":{},"f:%s":{}}}`, strings.Repeat("f", size))),
+			})
 		}
 		made.Namespace = "shop-turin"
 		return withKind(made, "", "v1", "ConfigMap")

@@ -62,7 +62,7 @@ func (c *occupancy) step(twin string) int {
 }
 
 // powerOfTwo returns the least one that is not less than n.
-func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n-1, 0))) } //nolint:gosec // not negative
+func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n-1, 0))) }
 
 // roomOf is how many bytes there are for the peer's ShadowPods, and again for its copies, in all twins.
 func roomOf(peer *v1alpha1.Peer) int {

@@ -3,10 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,36 +82,10 @@ func TestHostileConsumer(t *testing.T) {
 	twin, theirs := g.twin(t, "pirates"), victim.twin(t, "merchants")
 	hamburg.expectGuards(t, twin)
 
-	t.Run("pods", func(t *testing.T) {
-		for _, attack := range podAttacks {
-			t.Run(attack.name, func(t *testing.T) {
-				g.expectPodRefused(t, shadow(t, twin, attack.name, template(attack.pod, attack.container)), attack.field)
-			})
-		}
-		metadata := map[string]string{
-			"another-namespace": "metadata: {namespace: kube-system}\n",
-			"owner":             "metadata: {ownerReferences: [{apiVersion: v1, kind: Node, name: n, uid: u}]}\n",
-			"finalizer":         "metadata: {finalizers: [example.com/never]}\n",
-		}
-		for name, text := range metadata {
-			t.Run(name, func(t *testing.T) {
-				field := map[string]string{"another-namespace": "namespace", "owner": "ownerReferences", "finalizer": "finalizers"}[name]
-				g.expectPodRefused(t, shadow(t, twin, name, text+template("", "")), field)
-			})
-		}
-	})
+	t.Run("pods", func(t *testing.T) { g.expectPodsRefused(t, twin) })
 
 	for name, attack := range g.requestAttacks(t, twin, theirs, victim) {
-		t.Run(name, func(t *testing.T) {
-			err := attack()
-			if err == nil {
-				t.Fatal("it was let through")
-			}
-			if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) &&
-				!tooLarge(err) && !apierrors.IsMethodNotSupported(err) {
-				t.Errorf("the answer is no refusal: %v", err)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expectRefusal(t, attack()) })
 	}
 
 	t.Run("mapping onto a namespace", func(t *testing.T) {
@@ -139,6 +110,36 @@ func TestHostileConsumer(t *testing.T) {
 	}
 	if len(pods.Items) > 0 {
 		t.Errorf("pods were made for attacks: %s", summary(pods.Items))
+	}
+}
+
+// expectPodsRefused tries all of podAttacks, and metadata that no pod of a peer has.
+func (g *guest) expectPodsRefused(t *testing.T, twin string) {
+	for _, attack := range podAttacks {
+		t.Run(attack.name, func(t *testing.T) {
+			g.expectPodRefused(t, shadow(t, twin, attack.name, template(attack.pod, attack.container)), attack.field)
+		})
+	}
+	for _, attack := range []struct{ name, metadata, field string }{
+		{"another-namespace", "{namespace: kube-system}", "namespace"},
+		{"owner", "{ownerReferences: [{apiVersion: v1, kind: Node, name: n, uid: u}]}", "ownerReferences"},
+		{"finalizer", "{finalizers: [example.com/never]}", "finalizers"},
+	} {
+		t.Run(attack.name, func(t *testing.T) {
+			g.expectPodRefused(t, shadow(t, twin, attack.name, "metadata: "+attack.metadata+"\n"+template("", "")), attack.field)
+		})
+	}
+}
+
+// expectRefusal checks that an answer of the API server is a refusal.
+func expectRefusal(t *testing.T, answer error) {
+	t.Helper()
+	if answer == nil {
+		t.Fatal("it was let through")
+	}
+	if !apierrors.IsForbidden(answer) && !apierrors.IsInvalid(answer) && !apierrors.IsBadRequest(answer) &&
+		!tooLarge(answer) && !apierrors.IsMethodNotSupported(answer) {
+		t.Errorf("the answer is no refusal: %v", answer)
 	}
 }
 
@@ -214,7 +215,7 @@ func (g *guest) requestAttacks(t *testing.T, twin, theirs string, victim *guest)
 	noted.Annotations = map[string]string{"big": strings.Repeat("a", 100<<10)}
 	invented.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "hanse.dev/v1alpha1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` + strings.Repeat("a", 100<<10) + `":{}}}}`)},
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + strings.Repeat("a", 100<<10) + `":{}}}}`),
 	}}
 	status := shadow(t, twin, "status", busyPod)
 	service := &corev1.Service{
@@ -348,127 +349,4 @@ func (g *guest) expectNoTwinCalled(t *testing.T, home, target string) {
 		}
 		return nil
 	})
-}
-
-// fill writes the largest objects that it may, of each size in turn, and must not get further than the room of the peer
-// allows, which goes to where its records are. Then the victim starts a pod.
-func (g *guest) fill(t *testing.T, victim *guest, theirs string) {
-	twin := g.twin(t, "filled")
-	hamburg.awaitQuota(t, twin, "count/shadowpods.hanse.dev", v1alpha1.DefaultLimitObjects)
-	const room = 4 << 20
-	limit := `{"spec":{"limits":{"mebibytes":4}}}`
-	if _, err := hamburg.Kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the twin says how much room it has", func(ctx context.Context) error {
-		ns := &corev1.Namespace{}
-		if err := hamburg.Get(ctx, types.NamespacedName{Name: twin}, ns); err != nil {
-			return err
-		}
-		if share, err := strconv.Atoi(ns.Labels[v1alpha1.LabelRoom]); err != nil || share > room/2 {
-			return fmt.Errorf("there is room for %d bytes: %v", share, err)
-		}
-		return nil
-	})
-	kinds := map[string]func(name, text string) client.Object{
-		"records": func(name, text string) client.Object {
-			return shadow(t, twin, name, template("hostPID: true", "args: ["+text+"]"))
-		},
-		"copies": func(name, text string) client.Object {
-			made := &corev1.ConfigMap{Data: map[string]string{"f": text}}
-			made.Namespace, made.Name = twin, name
-			made.Labels = map[string]string{v1alpha1.LabelReflected: "true"}
-			return made
-		},
-	}
-	for kind, object := range kinds {
-		taken := 0
-		for _, size := range []int{250 << 10, 60 << 10, 15 << 10} {
-			for i := 0; ; i++ {
-				err := g.Create(t.Context(), object(fmt.Sprintf("%d-%d", size, i), strings.Repeat("a", size)))
-				if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "spec.limits.mebibytes") {
-					break
-				}
-				if err != nil || taken > 4*room {
-					t.Fatalf("%s: %d bytes were taken where there is room for %d: %v", kind, taken, room, err)
-				}
-				taken += size
-			}
-		}
-		t.Logf("%s: %d bytes were taken where there is room for %d", kind, taken, room)
-	}
-	if err := victim.Create(t.Context(), shadow(t, theirs, "beside-the-full", busyPod)); err != nil {
-		t.Fatal(err)
-	}
-	victim.awaitRunning(t, theirs, "beside-the-full")
-}
-
-// flood creates objects as fast as it can until the victim has started a pod.
-func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
-	limit := `{"spec":{"limits":{"objects":100,"namespaces":5}}}`
-	if _, err := hamburg.Kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
-		t.Fatal(err)
-	}
-	flooded := g.twin(t, "flooded")
-	// In the first minute after installation Kubernetes does not know how to count Hanse's own kinds.
-	hamburg.awaitQuota(t, flooded, "count/shadowpods.hanse.dev", 100)
-	hamburg.awaitQuota(t, g.invitation.Namespace, "count/namespacemappings.hanse.dev", 5)
-	var (
-		answers  tally
-		creating sync.WaitGroup
-	)
-	flooding, stop := context.WithCancel(t.Context())
-	defer stop()
-	for worker := range 8 {
-		creating.Go(func() { g.createMany(flooding, t, flooded, worker, &answers) })
-	}
-	if err := victim.Create(t.Context(), shadow(t, theirs, "honest", busyPod)); err != nil {
-		t.Fatal(err)
-	}
-	victim.awaitRunning(t, theirs, "honest")
-	stop()
-	creating.Wait()
-	made, refused := answers.made.Load(), answers.refused.Load()
-	t.Logf("%d objects were made and %d refused", made, refused)
-	if made > 100 || refused == 0 {
-		t.Errorf("%d objects were made where 100 are allowed, %d refused", made, refused)
-	}
-	for i := range 20 {
-		err := g.Create(t.Context(), mappingIn(g.invitation.Namespace, fmt.Sprintf("many-%d", i)))
-		if apierrors.IsForbidden(err) {
-			return
-		}
-	}
-	t.Error("nothing bounds the number of mappings")
-}
-
-// awaitQuota waits until a quota of Hanse's is in force.
-func (c *cluster) awaitQuota(t *testing.T, ns string, name corev1.ResourceName, limit int64) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("quota %s of %s is %d", name, ns, limit), func(ctx context.Context) error {
-		quota := &corev1.ResourceQuota{}
-		if err := c.Get(ctx, types.NamespacedName{Namespace: ns, Name: "hanse"}, quota); err != nil {
-			return err
-		}
-		hard, used := quota.Status.Hard[name], quota.Status.Used
-		if _, counted := used[name]; !counted || hard.Value() != limit {
-			return fmt.Errorf("the quota is %v, used %v", quota.Status.Hard, used)
-		}
-		return nil
-	})
-}
-
-// A tally counts what became of requests to create something.
-type tally struct{ made, refused atomic.Int64 }
-
-// createMany is one of eight that create at least 1,000 records together, and more until it is stopped.
-func (g *guest) createMany(stopped context.Context, t *testing.T, twin string, worker int, answers *tally) {
-	for i := 0; i < 1000/8 || stopped.Err() == nil; i++ {
-		record := shadow(t, twin, fmt.Sprintf("flood-%d-%d", worker, i), template("hostPID: true", ""))
-		if err := g.Create(t.Context(), record); err == nil {
-			answers.made.Add(1)
-		} else if apierrors.IsForbidden(err) {
-			answers.refused.Add(1)
-		}
-	}
 }

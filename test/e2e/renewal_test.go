@@ -63,7 +63,7 @@ func (c *cluster) movedTo(t *testing.T) clientcmdapi.Cluster {
 	proxy := httputil.NewSingleHostReverseProxy(behind)
 	proxy.Transport, proxy.FlushInterval = transport, -1 // events come one by one
 	server := httptest.NewUnstartedServer(proxy)
-	server.Listener.Close() //nolint:errcheck,gosec // nobody was told of it
+	server.Listener.Close() //nolint:errcheck // nobody was told of it
 	server.Listener = c.listen(t)
 	server.EnableHTTP2 = true
 	server.StartTLS()
