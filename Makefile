@@ -10,7 +10,8 @@ IMAGE   ?=
 # RUN selects stories and tests by name, such as RUN='^TestLogsAndExec$'; empty runs all.
 RUN     ?=
 FUZZTIME ?= 2m
-# SEED and DURATION are those of the fault suite: another plan each time, for 3 minutes, unless they are given.
+# SEED and DURATION are those of the fault suite: another plan each time, for 3 minutes, unless they are given. DURATION is
+# also that of the attacks of a provider.
 SEED     ?=
 DURATION ?=
 
@@ -113,6 +114,10 @@ stories: programs
 .PHONY: e2e-faults
 e2e-faults: programs ## break three clusters while pods come and go; SEED replays a run, DURATION is how long (3m)
 	SEED='$(SEED)' DURATION='$(DURATION)' hack/faults.sh
+
+.PHONY: e2e-attacks
+e2e-attacks: ## one hostile provider beside an honest one; DURATION is how long it attacks (10m)
+	@HANSE_ATTACKS_FOR='$(or $(DURATION),10m)' $(MAKE) --no-print-directory stories RUN='^TestHostileProvider$$'
 
 .PHONY: fuzz
 fuzz: ## fuzz whatever reads bytes of a peer, FUZZTIME each (2m)

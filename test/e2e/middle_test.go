@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// A cluster between a pod's home and its provider can say what it likes of the way so far, and of what home asks. The provider
+// runs nothing that has come through it before, and what it was told holds for as long as the pod is there.
+func TestClusterInTheMiddleThatLies(t *testing.T) {
+	shared(t)
+	g := hamburg.welcome(t, "visby-middle")
+	twin := g.twin(t, "passing")
+	sent := func(name string, lie func(*v1alpha1.ShadowPodSpec)) *v1alpha1.ShadowPod {
+		record := shadow(t, twin, name, busyPod)
+		record.Spec.Path, record.Spec.Onward = []string{"home", "visby"}, `[{"exclude":["bremen"]}]`
+		lie(&record.Spec)
+		return record
+	}
+	for name, lie := range map[string]func(*v1alpha1.ShadowPodSpec){
+		"a way that is too long": func(s *v1alpha1.ShadowPodSpec) { s.Path = strings.Split("a,b,c,d,e", ",") },
+		"clusters that are none": func(s *v1alpha1.ShadowPodSpec) { s.Path = []string{"../../kube-system"} },
+		"more than home may ask": func(s *v1alpha1.ShadowPodSpec) { s.Onward = strings.Repeat("x", v1alpha1.MaxOnwardBytes+1) },
+		"an id that is too long": func(s *v1alpha1.ShadowPodSpec) { s.Path = []string{strings.Repeat("c", 31)} },
+	} {
+		t.Run(name, func(t *testing.T) { expectRefusal(t, g.Create(t.Context(), sent("refused", lie))) })
+	}
+	t.Run("a circle", func(t *testing.T) {
+		circle := sent("circle", func(s *v1alpha1.ShadowPodSpec) { s.Path = []string{"home", "hamburg", "visby"} })
+		g.expectSaid(t, circle, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, v1alpha1.ReasonLoop)
+	})
+	t.Run("a wish that cannot be read", func(t *testing.T) {
+		record := sent("unreadable", func(s *v1alpha1.ShadowPodSpec) { s.Onward = `[{"exclude":` })
+		g.expectSaid(t, record, v1alpha1.ConditionOnward, metav1.ConditionFalse, v1alpha1.ReasonStaysHere)
+	})
+	t.Run("another story later", func(t *testing.T) {
+		record := sent("changed", func(*v1alpha1.ShadowPodSpec) {})
+		g.expectSaid(t, record, v1alpha1.ConditionOnward, metav1.ConditionFalse, v1alpha1.ReasonStaysHere)
+		for _, patch := range []string{`{"spec":{"onward":""}}`, `{"spec":{"path":["home"]}}`, `{"spec":{"path":null}}`} {
+			err := g.Patch(t.Context(), record.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)))
+			if !apierrors.IsInvalid(err) {
+				t.Errorf("%s: %v", patch, err)
+			}
+		}
+	})
+}
+
+// expectSaid creates the record and waits until the provider says that of it.
+func (g *guest) expectSaid(t *testing.T, record *v1alpha1.ShadowPod, kind string, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	if err := g.Create(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the record says "+reason, func(ctx context.Context) error {
+		if err := g.Get(ctx, client.ObjectKeyFromObject(record), record); err != nil {
+			return err
+		}
+		said := meta.FindStatusCondition(record.Status.Conditions, kind)
+		if said == nil || said.Status != status || said.Reason != reason {
+			return fmt.Errorf("it says %+v", record.Status.Conditions)
+		}
+		return nil
+	})
+}
