@@ -282,7 +282,7 @@ type ClusterSelector struct {
 	// matchExpressions are further requirements.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=8
 	MatchExpressions []ClusterSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 
@@ -334,7 +334,7 @@ type ClusterSelectorRequirement struct {
 	// values are needed by In and NotIn, and by no other operator.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=32
 	Values []LabelValue `json:"values,omitempty"`
 }
 

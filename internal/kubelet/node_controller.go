@@ -270,7 +270,7 @@ func observeNode(ctx context.Context, reader client.Reader, name string) (nodeFa
 
 // consumed says whether the peer is a provider of ours, and is to stay one.
 func consumed(peer *v1alpha1.Peer) bool {
-	return peer.HasRole(v1alpha1.RoleProvider) && peer.Spec.ClusterID != "" && peer.DeletionTimestamp.IsZero()
+	return peer.HasRole(v1alpha1.RoleProvider) && peer.Spec.ClusterID != "" && peer.DeletionTimestamp.IsZero() && !peer.IsSecond()
 }
 
 // accepted says whether the offer is in force.

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -209,6 +210,8 @@ func (s situation) need() need {
 	switch {
 	case s.peer != nil && !s.peer.DeletionTimestamp.IsZero():
 		return unknown // the twins go with the peering, in its order
+	case s.peer != nil && meta.IsStatusConditionFalse(s.peer.Status.Conditions, v1alpha1.ConditionAuthenticated):
+		return unknown // the mappings there may be those of another Peer
 	case s.offloading == nil, !s.offloading.DeletionTimestamp.IsZero(), s.offloading.Spec.Strategy == v1alpha1.StrategyLocal,
 		s.peer == nil, !s.peer.HasRole(v1alpha1.RoleProvider):
 		return notNeeded

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -318,6 +319,27 @@ func TestPodsThatTheCacheShowsCostNoLiveReads(t *testing.T) {
 	w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
 	if left := w.peers["turin"].names(); len(left) != 0 || reads != 4 {
 		t.Errorf("after %d live reads there are mappings %v", reads, left)
+	}
+}
+
+// Credentials may be those of another Peer, which then needs the mappings that are found there.
+func TestMappingsOfAPeerThatIsNotTheOneItNamesStay(t *testing.T) {
+	peer := provider("turin")
+	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), peer, virtualNode("turin", nil))
+	w.connect("turin")
+	w.settle("shop")
+	w.peers["turin"].answer(t, "shop", twin("shop-lubeck-abcdef"))
+	w.settle("shop")
+	meta.SetStatusCondition(&peer.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionAuthenticated, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonClusterIDTaken,
+	})
+	w.cluster.Put(peer)
+	if err := w.home.Delete(t.Context(), w.offloading("shop")); err != nil {
+		t.Fatal(err)
+	}
+	w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
+	if left := w.peers["turin"].names(); len(left) != 1 {
+		t.Errorf("there are mappings %v", left)
 	}
 }
 

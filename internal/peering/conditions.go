@@ -149,6 +149,8 @@ func unasked(o *observation) *condition {
 	case !o.peer.HasRole(v1alpha1.RoleProvider):
 		return unknown(v1alpha1.ReasonNotConsumed, "This cluster consumes nothing from the peer and does not "+
 			"contact it")
+	case o.namesake != "":
+		return unknown(v1alpha1.ReasonClusterIDTaken, "The peer is not contacted: see condition Authenticated")
 	case isOneWay(o):
 		return unknown(v1alpha1.ReasonNotInvited, "The peer has not invited this cluster, which therefore does not "+
 			"contact it")

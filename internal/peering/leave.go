@@ -37,6 +37,7 @@ type parting struct {
 	namespace *corev1.Namespace      // the peer's tenant namespace, nil if it is gone, going or not ours
 	ending    bool                   // the namespace is going, and our rights in it with it
 	node      bool                   // our pods may still run at the peer
+	uses      bool                   // what we have at the peer is ours by this Peer
 	claim     *v1alpha1.PeeringClaim // of the consumer, nil if there is none
 	stone     *corev1.ConfigMap      // the tombstone, nil if we have not begun to part by force
 	overdue   bool                   // the consumer had its time
@@ -55,6 +56,7 @@ func (c *leaveStep) Reconcile(ctx context.Context, o *observation) (result, erro
 	if err != nil {
 		return result{}, err
 	}
+	seen.uses = o.uses()
 	left, leaveErr := c.leave(ctx, o.peer, seen)
 	revoked, revokeErr := c.revoke(ctx, o.peer, seen)
 	if err := errors.Join(leaveErr, revokeErr); err != nil {
@@ -113,7 +115,7 @@ func (c *leaveStep) leave(ctx context.Context, peer *v1alpha1.Peer, seen *partin
 	if seen.node {
 		node.thing = fmt.Sprintf("virtual node %s to be emptied and to go, by `hanse kubelet`", v1alpha1.VirtualNodeName(peer.Name))
 	}
-	if seen.mode != v1alpha1.PartingAgreed || seen.namespace == nil {
+	if seen.mode != v1alpha1.PartingAgreed || seen.namespace == nil || !seen.uses {
 		return node, nil
 	}
 	link, err := c.links.Ensure(ctx, peer)

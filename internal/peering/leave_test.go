@@ -122,6 +122,26 @@ func TestNothingIsEndedAtAnotherCluster(t *testing.T) {
 	}
 }
 
+// An older Peer may stand for the same cluster: what we have there is had by that one.
+func TestNothingIsEndedThatAnOlderPeerHas(t *testing.T) {
+	peer := peerOf(v1alpha1.RoleProvider)
+	peer.Spec.ClusterID, peer.CreationTimestamp = "c-hamburg", metav1.NewTime(start)
+	w := newWorld(t, peer)
+	mapping := remoteMapping()
+	w.away.Put(mapping)
+	w.reconcile()
+	w.linked()
+	w.create(namesakeOf("altona", "c-hamburg", v1alpha1.RoleProvider))
+	w.reconcile()
+	w.expect(v1alpha1.ConditionReachable, metav1.ConditionUnknown, v1alpha1.ReasonClusterIDTaken)
+	w.part()
+	w.finish()
+	w.away.Get(mapping, there, mapping.Name)
+	if !mapping.DeletionTimestamp.IsZero() || w.remoteClaim().Spec.Phase != "" {
+		t.Error("the parting by a second Peer has ended what the first one has")
+	}
+}
+
 func TestConsumerWaitsForItsProvider(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuse error

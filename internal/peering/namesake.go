@@ -69,6 +69,10 @@ func (c *Controller) namesakes(ctx context.Context, object client.Object) []reco
 	return requests
 }
 
+// uses reports whether this cluster has to do with the provider by this Peer: an older one that stands for the same cluster has
+// the session there, and all that we have at the provider belongs to that.
+func (o *observation) uses() bool { return o.peer.HasRole(v1alpha1.RoleProvider) && o.namesake == "" }
+
 // second is what is wrong with a Peer that stands for a cluster for which there is an older one, nil for others.
 func second(o *observation) *condition {
 	if o.namesake == "" || o.deleted() || len(o.peer.Spec.Roles) == 0 {

@@ -132,7 +132,7 @@ func (o *observation) sight() string {
 // more.
 func (o *observation) sightOfCalls() string {
 	seen := o.sight() + fmt.Sprintln(o.peer.Annotations[v1alpha1.AnnotationJoin], accepted(o.claim), o.twins, o.node != nil,
-		o.node != nil && v1alpha1.IsCutOff(o.node), o.contact.probe.unknownAt)
+		o.node != nil && v1alpha1.IsCutOff(o.node), o.contact.probe.unknownAt, o.namesake)
 	if joined := said(o.peer, v1alpha1.ConditionJoined); joined != nil {
 		seen += joined.reason
 	}

@@ -52,7 +52,7 @@ func (c *probeStep) Reconcile(ctx context.Context, o *observation) (result, erro
 	switch {
 	case o.deleted():
 		return result{}, nil
-	case !o.peer.HasRole(v1alpha1.RoleProvider) || o.tenant == tenantTaken:
+	case !o.uses() || o.tenant == tenantTaken:
 		c.links.Close(o.peer.Name)
 		*p = probe{}
 		return result{}, nil

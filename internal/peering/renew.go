@@ -53,7 +53,7 @@ func hasSession(peer *v1alpha1.Peer) bool {
 
 // Reconcile implements step. Of a Peer that goes only the session matters, which stays good until the two have parted.
 func (c *sessionStep) Reconcile(ctx context.Context, o *observation) (result, error) {
-	if !hasSession(o.peer) || o.namespace == nil {
+	if !hasSession(o.peer) || !o.uses() || o.namespace == nil {
 		o.contact.session, o.contact.sessionGate = nil, gate{}
 		return result{}, nil
 	}

@@ -313,6 +313,13 @@ func TestLargestNamespaceOffloading(t *testing.T) {
 	lubeck.create(t, shellPod(ns, "guest", forever))
 	t.Logf("a pod was made in %s beside a NamespaceOffloading of %d KiB", time.Since(start).Round(time.Millisecond), len(text)>>10)
 	home := lubeck.awaitReadyPods(t, ns, "guest", 1)[0]
+	eventually(t, "what was worked out for it is in its status", func(ctx context.Context) error {
+		err := lubeck.Get(ctx, client.ObjectKeyFromObject(offloading), offloading)
+		if err == nil && (offloading.Status.Placement == nil || len(offloading.Status.Placement.Classes) != 8) {
+			err = fmt.Errorf("conditions: %+v", offloading.Status.Conditions)
+		}
+		return err
+	})
 	remote := hamburg.mustRemotePod(t, &home)
 	if remote.Labels["patched"] != "15" {
 		t.Errorf("the last of all changes was not made: %v", remote.Labels)
@@ -321,13 +328,15 @@ func TestLargestNamespaceOffloading(t *testing.T) {
 
 // largestOffloading has as much of everything as its definition allows.
 func largestOffloading() v1alpha1.NamespaceOffloadingSpec {
-	values, names := make([]v1alpha1.LabelValue, 100), make([]string, 100)
+	values, names := make([]v1alpha1.LabelValue, 32), make([]string, 100)
 	for i := range values {
 		values[i] = v1alpha1.LabelValue(fmt.Sprintf("%063d", i))
+	}
+	for i := range names {
 		names[i] = fmt.Sprintf("cluster-%032d", i)
 	}
 	selector := &v1alpha1.ClusterSelector{}
-	for range 16 {
+	for range 8 {
 		selector.MatchExpressions = append(selector.MatchExpressions, v1alpha1.ClusterSelectorRequirement{
 			Key: v1alpha1.LabelClusterID, Operator: metav1.LabelSelectorOpNotIn, Values: values,
 		})
