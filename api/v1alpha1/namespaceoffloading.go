@@ -282,7 +282,7 @@ type ClusterSelector struct {
 	// matchExpressions are further requirements.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:MaxItems=4
 	MatchExpressions []ClusterSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 

@@ -14,8 +14,8 @@ const MaxShadowPodBytes = 256 << 10
 // MaxPath is how many clusters a pod may have come through when a provider is asked to run it.
 const MaxPath = 4
 
-// MaxOnwardBytes is how long spec.onward may be.
-const MaxOnwardBytes = 16 << 10
+// MaxOnwardBytes is how long spec.onward may be. What one NamespaceOffloading of the largest size asks takes less.
+const MaxOnwardBytes = 32 << 10
 
 // MaxPodEvents is how many events of its pod a ShadowPod tells of.
 const MaxPodEvents = 10
@@ -56,7 +56,7 @@ type ShadowPodSpec struct {
 	// that sends the pod on obeys it, and keeps on its own nodes a pod of which it cannot read this. Condition Onward says
 	// which. It cannot change.
 	// +optional
-	// +kubebuilder:validation:MaxLength=16384
+	// +kubebuilder:validation:MaxLength=32768
 	Onward string `json:"onward,omitempty"`
 }
 

@@ -41,6 +41,15 @@ func podOf(t *testing.T, metadata, pod string) *unstructured.Unstructured {
 	return shadow
 }
 
+func onwardOf(t *testing.T, size int) *unstructured.Unstructured {
+	t.Helper()
+	shadow := podOf(t, "", "")
+	if err := unstructured.SetNestedField(shadow.Object, strings.Repeat("o", size), "spec", "onward"); err != nil {
+		t.Fatal(err)
+	}
+	return shadow
+}
+
 // noted is an object with a long account of who wrote its fields.
 func noted(t *testing.T, kind string, size int) *unstructured.Unstructured {
 	t.Helper()
@@ -102,9 +111,11 @@ func TestWhatAPeerWritesHasRoomInItsTwin(t *testing.T) {
 		"a twin from before":                 {review: review{by: peer, in: inTwin, params: pods("3"), object: record(255 * kib)}},
 		"quotes are two bytes":               {review: by(pods("3"), podOf(t, "", strings.Repeat(`"`, 200*kib))), want: noRoom},
 		"backslashes too":                    {review: by(pods("3"), podOf(t, "", strings.Repeat(`\`, 200*kib))), want: noRoom},
-		"what would be six bytes":            {review: by(pods("0"), podOf(t, "", `{"a":"<"}`)), want: "spec.pod: a pod is sent"},
+		"what would be six bytes":            {review: by(pods("0"), podOf(t, "", `{"a":"<"}`)), want: "spec.pod and spec.onward are sent"},
+		"hidden in spec.onward":              {review: by(pods("32"), onwardOf(t, 32*kib-100)), want: noRoom},
+		"what is asked of further clusters":  {review: by(pods("31"), onwardOf(t, 32*kib-100))},
 		"what JSON leaves as it is":          {review: by(pods("0"), podOf(t, "", "\u007f\u2028é"))},
-		"and what else would":                {review: by(pods("0"), podOf(t, "", "{\n}")), want: "spec.pod: a pod is sent"},
+		"and what else would":                {review: by(pods("0"), podOf(t, "", "{\n}")), want: "spec.pod and spec.onward are sent"},
 		"hidden in an annotation":            {review: by(pods("3"), podOf(t, "annotations: {a: "+strings.Repeat("a", 256*kib)+"}", "")), want: noRoom},
 		"hidden in labels":                   {review: by(pods("400"), podOf(t, "labels: {a: "+strings.Repeat("a", 4*kib)+"}", "")), want: noRoom},
 		"hidden in who wrote its fields":     {review: by(pods("3"), noted(t, "ShadowPod", 256*kib)), want: noRoom},

@@ -124,10 +124,10 @@ func (r *shadowPodReconciler) distanceOf(ctx context.Context, peer string) (time
 	return found.Status.RoundTripTime.Duration, nil
 }
 
-// sentOn puts on record where the pod may be sent on to, where its consumer asks something of those clusters.
+// sentOn puts on record where the pod may be sent on to, which is noted on it where its consumer asks something of those clusters.
 func (d *decision) sentOn(s *observation) {
 	text := s.pod.Annotations[v1alpha1.AnnotationSentOn]
-	if s.shadow.Spec.Onward == "" || text == "" {
+	if text == "" {
 		return
 	}
 	c := metav1.Condition{

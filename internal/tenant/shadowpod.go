@@ -93,7 +93,7 @@ func (r *shadowPodReconciler) complete(ctx context.Context, shadow *v1alpha1.Sha
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(shadow), live); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	shadow.Spec.Pod = live.Spec.Pod
+	shadow.Spec.Pod, shadow.Spec.Onward = live.Spec.Pod, live.Spec.Onward
 	return live.UID == shadow.UID && live.Generation == shadow.Generation, nil
 }
 

@@ -65,11 +65,12 @@ func (f freed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 // WaitForSync implements source.SyncingSource.
 func (f freed) WaitForSync(ctx context.Context) error { return f.config.Room.WaitForRoom(ctx) }
 
-// keptPod is how long the pod of a ShadowPod may be, in bytes, to stay in the cache until it is made. Most are shorter.
+// keptPod is how long the pod of a ShadowPod may be, in bytes and with what is asked of its way, to stay in the cache until it is
+// made. Most are shorter.
 const keptPod = 4 << 10
 
-// TrimShadowPod is a cache transform that takes off a ShadowPod who wrote its fields, and the pod where that is long or not
-// needed any more: see complete. A consumer could fill our memory otherwise.
+// TrimShadowPod is a cache transform that takes off a ShadowPod who wrote its fields, and the pod and its way where these are long
+// or not needed any more: see complete. A consumer could fill our memory otherwise.
 func TrimShadowPod(object any) (any, error) {
 	shadow, ok := object.(*v1alpha1.ShadowPod)
 	if !ok {
@@ -78,8 +79,9 @@ func TrimShadowPod(object any) (any, error) {
 	shadow.ManagedFields = nil
 	status := &shadow.Status
 	made := status.PodUID != "" && status.ObservedGeneration == shadow.Generation
-	if made || len(shadow.Spec.Pod) > keptPod || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionUnrecoverable) {
-		shadow.Spec.Pod = ""
+	long := len(shadow.Spec.Pod)+len(shadow.Spec.Onward) > keptPod
+	if made || long || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionUnrecoverable) {
+		shadow.Spec.Pod, shadow.Spec.Onward = "", ""
 	}
 	return shadow, nil
 }

@@ -87,6 +87,7 @@ func TestLargeShadowPodsCostNoMemory(t *testing.T) {
 	sent, err := json.Marshal(func() *v1alpha1.ShadowPod {
 		shadow := shadowPod()
 		shadow.Spec.Pod = strings.Repeat("p", v1alpha1.MaxShadowPodBytes)
+		shadow.Spec.Onward = strings.Repeat("o", v1alpha1.MaxOnwardBytes)
 		return shadow
 	}())
 	if err != nil {

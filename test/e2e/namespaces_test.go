@@ -222,6 +222,7 @@ func TestExplainPod(t *testing.T) {
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	lubeck.create(t, shellPod(ns, "curious", forever))
 	home := lubeck.awaitReadyPods(t, ns, "curious", 1)[0]
+	lubeck.awaitCluster(t, ns, "hamburg", func(c v1alpha1.ClusterOffloading) bool { return c.State == "Ready" }) // which follows at most once a second
 	remote := hamburg.mustRemotePod(t, &home)
 	explained := func(pod string, says ...string) {
 		t.Helper()
@@ -336,7 +337,7 @@ func largestOffloading() v1alpha1.NamespaceOffloadingSpec {
 		names[i] = fmt.Sprintf("cluster-%032d", i)
 	}
 	selector := &v1alpha1.ClusterSelector{}
-	for range 8 {
+	for range 4 {
 		selector.MatchExpressions = append(selector.MatchExpressions, v1alpha1.ClusterSelectorRequirement{
 			Key: v1alpha1.LabelClusterID, Operator: metav1.LabelSelectorOpNotIn, Values: values,
 		})

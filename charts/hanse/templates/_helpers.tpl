@@ -52,15 +52,16 @@ o.?metadata.?managedFields.orValue([]).map(entry, 128 + dyn(entry).?fieldsV1.orV
 {{- end -}}
 
 {{- /* What an object weighs, as CEL: its bytes in steps, of which the smallest is for what each object weighs besides. A
-change within a step passes when there is no room. In etcd, each quote and each backslash of a ShadowPod's pod is two bytes. */ -}}
+change within a step passes when there is no room. In etcd, each quote and each backslash of what a ShadowPod has as text is two
+bytes. */ -}}
 {{- define "hanse.weight" -}}
 [{{ . }}].map(o, (
   {{- include "hanse.bytesOfNotes" . | nindent 2 }} +
   {{- include "hanse.bytesOfManagers" . | nindent 2 }} +
   o.?data.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
   o.?binaryData.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
-  [o.?spec.?pod.orValue('')].map(pod,
-    bytes(pod).size() + 2 * pod.size() - pod.replace('"', '').size() - pod.replace('\\', '').size())[0]) / 1024 * 1024 + 1024)[0]
+  [o.?spec.?pod.orValue('') + o.?spec.?onward.orValue('')].map(text,
+    bytes(text).size() + 2 * text.size() - text.replace('"', '').size() - text.replace('\\', '').size())[0]) / 1024 * 1024 + 1024)[0]
 {{- end -}}
 
 {{- /* The flags that every subcommand has. */ -}}
