@@ -69,13 +69,6 @@ func TestEveryKindOfPod(t *testing.T) {
 			},
 			script: "echo $GIT_SHA", want: "1e12345",
 		},
-		// Somebody who says that the pod has been where it is to run says nothing: it began here.
-		"own-path": {
-			change: func(pod *corev1.Pod) {
-				pod.Annotations = map[string]string{v1alpha1.AnnotationPath: "hamburg,lubeck,hamburg"}
-			},
-			script: "echo $HOSTNAME", want: "own-path",
-		},
 		"downward-volume": {
 			change: func(pod *corev1.Pod) {
 				pod.Spec.Volumes = []corev1.Volume{{Name: "me", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -52,6 +53,30 @@ func TestLabelsOfLocalPodsMeanNothing(t *testing.T) {
 	home, _ := lubeck.runsAt(t, hamburg)
 	if home == nil {
 		t.Error("lubeck's own pod does not run")
+	}
+}
+
+// A user of lubeck says in Hanse's name where a pod has been, or whose it is: with the way back in its path it could go nowhere.
+func TestNobodySpeaksInTheNameOfHanse(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	path := map[string]string{v1alpha1.AnnotationPath: "hamburg,lubeck,hamburg"}
+	speaking := shellPod(ns, "speaking", forever)
+	speaking.Annotations = path
+	posing := shellPod(ns, "posing", forever)
+	posing.Labels[v1alpha1.LabelHomeUID] = "another"
+	for _, pod := range []*corev1.Pod{speaking, posing} {
+		if err := lubeck.Create(ctx, pod); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "hanse-guard-labels") {
+			t.Errorf("pod %s is taken: %v", pod.Name, err)
+		}
+	}
+	silent := shellPod(ns, "silent", forever)
+	lubeck.create(t, silent)
+	home := lubeck.awaitReadyPods(t, ns, "silent", 1)[0]
+	later := home.DeepCopy()
+	later.Annotations = path
+	if err := lubeck.Patch(ctx, later, client.MergeFrom(&home)); !apierrors.IsForbidden(err) {
+		t.Errorf("a pod that runs may say so: %v", err)
 	}
 }
 
