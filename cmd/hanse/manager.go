@@ -174,15 +174,18 @@ func (f *managerFlags) run(ctx context.Context) error {
 	})
 }
 
-// managerHeldBytes is how much the manager holds of what a peer tells: no pods, only one offer, which namespaces it has, and
-// the metadata of some ten thousand copies at most.
-const managerHeldBytes = 16 << 20
+// managerBudget is what one peer may cost the manager, which is told of no pods: only of one offer, of the namespaces that we have
+// there, and of the metadata of some ten thousand copies at most.
+func managerBudget() peers.Budget {
+	budget := peers.DefaultBudget
+	budget.HeldBytes, budget.LeastBytes = 16<<20, 0
+	budget.ReceivedBytes, budget.ListBytes, budget.BytesPerSecond = 12<<20, 16<<20, 4<<20
+	return budget
+}
 
 // control runs the controllers.
 func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
-	budget := peers.DefaultBudget
-	budget.HeldBytes, budget.LeastBytes = managerHeldBytes, 0
-	links, err := f.server.addLinks(mgr, peers.Config{UserAgent: "hanse-manager", Adapt: f.agentlessOffers(), Budget: budget})
+	links, err := f.server.addLinks(mgr, peers.Config{UserAgent: "hanse-manager", Adapt: f.agentlessOffers(), Budget: managerBudget()})
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ type Budget struct {
 	// ReceivedBytes bounds what of all answers together has arrived and is not yet decoded. An ordinary page of a list has
 	// less than a tenth of the default.
 	ReceivedBytes int
+	// ListBytes bounds what a list, or one page of it, takes when it is decoded. A page of pods takes a third of the default.
+	ListBytes int
 	// BytesPerSecond bounds how much is read for mirrors over time, so that a peer that sends without pause takes only a part
 	// of a processor. As much as may be held may come at once. What is more waits on its way.
 	BytesPerSecond int
@@ -41,8 +43,8 @@ type Budget struct {
 
 // DefaultBudget is the default of Config.Budget.
 var DefaultBudget = Budget{
-	HeldBytes: 64 << 20, HeldObjects: 25_000, LeastBytes: 8 << 20, PodBytes: 8 << 10, ReceivedBytes: 16 << 20, BytesPerSecond: 16 << 20, Lists: 4, Calls: 16, SlowCalls: 2,
-	FlapsPerSecond: 20, EventsPerSecond: 50, EventsAtOnce: 2000,
+	HeldBytes: 64 << 20, HeldObjects: 25_000, LeastBytes: 8 << 20, PodBytes: 8 << 10,
+	ReceivedBytes: 16 << 20, ListBytes: 48 << 20, BytesPerSecond: 16 << 20, Lists: 4, Calls: 16, SlowCalls: 2, FlapsPerSecond: 20, EventsPerSecond: 50, EventsAtOnce: 2000,
 }
 
 const (

@@ -93,7 +93,7 @@ func TestOrdinaryPageMayBeDecoded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := checkDecoded(page, mostOfList/pageSize*2/3); err != nil {
+	if err := checkDecoded(page, DefaultBudget.ListBytes/pageSize*2/3); err != nil {
 		t.Error(err)
 	}
 }

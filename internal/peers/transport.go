@@ -26,8 +26,7 @@ const (
 	maxEvent = maxObject + 4<<10
 	// maxHeader bounds the headers of an answer.
 	maxHeader = 64 << 10
-	// mostOfList and mostOfObject bound what an answer takes when it is decoded. A page of pods takes a third of the first.
-	mostOfList   = 48 << 20
+	// mostOfObject bounds what an object takes when it is decoded, as Budget.ListBytes bounds that of lists.
 	mostOfObject = 8 << 20
 )
 
@@ -184,7 +183,7 @@ func (b *bounded) checked(ctx context.Context, resp *http.Response, what answer,
 	default:
 		most := mostOfObject
 		if what == answerList {
-			most = mostOfList
+			most = b.books.limit.ListBytes
 		}
 		return &checkedBody{ReadCloser: body, places: b.places, most: most, ctx: ctx, decoding: decodingOf(ctx)}
 	}
