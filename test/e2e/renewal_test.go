@@ -3,8 +3,9 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/pem"
+	"crypto/tls"
 	"errors"
+	"net"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -56,21 +58,32 @@ func (c *cluster) movedTo(t *testing.T) clientcmdapi.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport, err := rest.TransportFor(&rest.Config{Host: c.Config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: c.Config.CAData}})
+	// Commands are streams of their own protocol, to which HTTP/2 does not change over.
+	transport, err := rest.TransportFor(&rest.Config{Host: c.Config.Host, TLSClientConfig: rest.TLSClientConfig{
+		CAData: c.Config.CAData, NextProtos: []string{"http/1.1"},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(behind)
 	proxy.Transport, proxy.FlushInterval = transport, -1 // events come one by one
+	listener := c.listen(t)
+	address := listener.Addr().(*net.TCPAddr).IP
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(address.String(), []net.IP{address}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
 	server := httptest.NewUnstartedServer(proxy)
 	server.Listener.Close() //nolint:errcheck // nobody was told of it
-	server.Listener = c.listen(t)
-	server.EnableHTTP2 = true
+	server.Listener, server.EnableHTTP2 = listener, true
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	// The certificate is for example.com, and not for the address.
-	return clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: authority, TLSServerName: "example.com"}
+	return clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: certificate}
 }
 
 // linksTo writes where the provider is into the Secret of the link, and back at the story's end.
