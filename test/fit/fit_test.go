@@ -64,7 +64,7 @@ func capacityOf(snapshot cluster) exchange.Capacity {
 		ledger.SetNode(node)
 	}
 	for _, pod := range snapshot.Pods {
-		ledger.SetPod(pod)
+		ledger.SetPod(pod, pod.Labels[v1alpha1.LabelPeer])
 	}
 	return ledger.Capacity(nil)
 }
