@@ -21,8 +21,8 @@ import (
 const (
 	// loadNamespace is where the load is, but for the namespaces that it makes itself.
 	loadNamespace = "load"
-	// labelTo is what the load changes. Labels of Hanse's own domain would not be carried.
-	labelTo = "faults.example.com/to"
+	// labelTo is what the load changes. Providers leave out labels with a domain.
+	labelTo = "faults-to"
 
 	image = "hanse.dev/test/faults:"
 	// mirrored is what providers call the same image: they rewrite it.
