@@ -214,6 +214,8 @@ const (
 	ReasonOptionalSecretNotFound = "OptionalSecretNotFound"
 	// ReasonStatusUnreadable means that what a provider reports about a pod cannot be read, or is too large.
 	ReasonStatusUnreadable = "StatusUnreadable"
+	// ReasonFlaps means that a provider changes what it tells of pods so often that most of it is left out.
+	ReasonFlaps = "Flaps"
 	// ReasonHeldByProvider means that finalizers of others hold the record of a pod at the provider.
 	ReasonHeldByProvider = "HeldByProvider"
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.

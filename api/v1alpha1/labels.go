@@ -188,6 +188,9 @@ const (
 	PodToken = "hanse.dev/token" //nolint:gosec // the type of a condition
 )
 
+// NodeFlaps is a condition of virtual nodes: True while the peer changes what it tells of pods so often that home writes less of it.
+const NodeFlaps = "hanse.dev/flaps"
+
 // NodeRefusesPods is a condition of virtual nodes: True while a pod waits there that the peer refuses to run.
 const NodeRefusesPods = "hanse.dev/refuses-pods"
 

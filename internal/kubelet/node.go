@@ -175,6 +175,24 @@ func linkConditions(link peers.State, over error, desired []corev1.NodeCondition
 	}
 }
 
+// flapsOf is a condition of a virtual node: whether its peer changes what it tells of pods too often. A node of a peer that never
+// did has no such condition.
+func flapsOf(flaps bool, node *corev1.Node) *corev1.NodeCondition {
+	switch {
+	case flaps:
+		return &corev1.NodeCondition{
+			Type: v1alpha1.NodeFlaps, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonFlaps,
+			Message: "The peer changes what it tells of pods so often that each is written once a second at most: ask its administrator why",
+		}
+	case node != nil && nodeCondition(node, v1alpha1.NodeFlaps) != nil:
+		return &corev1.NodeCondition{
+			Type: v1alpha1.NodeFlaps, Status: corev1.ConditionFalse, Reason: reasonServing, Message: "What the peer tells of pods is written at once",
+		}
+	default:
+		return nil
+	}
+}
+
 func nodeImages(images []v1alpha1.Image) []corev1.ContainerImage {
 	var result []corev1.ContainerImage
 	for _, image := range images {

@@ -54,7 +54,7 @@ func (c *nodeController) Reconcile(ctx context.Context, req reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	seen.link, seen.over = c.links.State(req.Name), c.links.OverBudget(req.Name)
+	seen.link, seen.over, seen.flaps = c.links.State(req.Name), c.links.OverBudget(req.Name), c.links.Flaps(req.Name)
 	switch {
 	case seen.ad != nil:
 		err = c.keep(ctx, seen)
@@ -89,7 +89,11 @@ func (c *nodeController) linkTo(
 	if err = errors.Join(nodeErr, err); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: wait.Jitter(resyncPeriod, 0.2)}, nil
+	again := wait.Jitter(resyncPeriod, 0.2)
+	if seen.flaps > 0 {
+		again = min(again, seen.flaps)
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
@@ -110,6 +114,9 @@ func (c *nodeController) keep(ctx context.Context, seen nodeFacts) error {
 	}
 	if refuses := refusesPods(pods, seen.node); refuses != nil {
 		desired.Status.Conditions = append(desired.Status.Conditions, *refuses)
+	}
+	if flaps := flapsOf(seen.flaps > 0, seen.node); flaps != nil {
+		desired.Status.Conditions = append(desired.Status.Conditions, *flaps)
 	}
 	if seen.node == nil {
 		return c.create(ctx, seen.peer, desired)
@@ -236,6 +243,8 @@ type nodeFacts struct {
 	link peers.State
 	// over says why nothing more is taken from the peer, if so.
 	over error
+	// flaps says for how long yet it is told that the peer changes its mind too often.
+	flaps time.Duration
 }
 
 // observeNode reads what decides about the virtual node of the peer of that name.

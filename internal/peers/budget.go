@@ -80,6 +80,8 @@ type ledger struct {
 	lists  turns
 	decode turns
 	flaps  *rate.Limiter
+	calm   *rate.Limiter // what may have to wait of a peer that does not flap
+	tells  time.Time     // for how long it is told that the peer flaps
 	events *rate.Limiter
 	paces  map[types.UID]*rate.Limiter
 	forget int // how many paces to remember before those are forgotten that have been quiet
@@ -100,6 +102,7 @@ func newLedger(limit Budget, pods func() int, now func() time.Time) *ledger {
 		reads: rate.NewLimiter(rate.Limit(limit.BytesPerSecond), limit.HeldBytes),
 		lists: newTurns(limit.Lists), decode: newTurns(1),
 		flaps:  rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
+		calm:   rate.NewLimiter(calmPerSecond, calmAtOnce),
 		events: rate.NewLimiter(rate.Limit(limit.EventsPerSecond), limit.EventsAtOnce),
 		paces:  map[types.UID]*rate.Limiter{},
 	}
@@ -263,6 +266,11 @@ const (
 	writesPerSecond = 1
 	// firstSweep is how many objects are remembered at least.
 	firstSweep = 1024
+	// calmAtOnce and calmPerSecond are how many writes may have to wait until the peer is said to flap, and flapsTold is for
+	// how long that is said after the last one.
+	calmAtOnce    = 30
+	calmPerSecond = 0.5
+	flapsTold     = time.Minute
 )
 
 // Pace returns how long a write of an object at home must wait that is due to news of the peer. If that is not at all, the
@@ -270,7 +278,33 @@ const (
 // used that up is a flap, and all flaps of a peer together are bounded too: a provider whose pods flap costs our API server
 // and our etcd no more than that, while the many writes of a burst of new pods wait for nothing.
 func (l *Links) Pace(peer string, object types.UID) time.Duration {
-	return l.ledger(peer).pace(object, l.config.Clock.Now())
+	books, now := l.ledger(peer), l.config.Clock.Now()
+	delay := books.pace(object, now)
+	if delay > 0 && books.waited(now) {
+		l.publishLink(peer)
+	}
+	return delay
+}
+
+// Flaps says for how long yet, if at all, it is to be told that the peer changes its mind so often that its news waits. When
+// that begins, LinkChanges tells.
+func (l *Links) Flaps(peer string) time.Duration {
+	books := l.ledger(peer)
+	books.mu.Lock()
+	defer books.mu.Unlock()
+	return max(0, books.tells.Sub(l.config.Clock.Now()))
+}
+
+// waited notes that a write had to wait, and says whether the peer flaps since then.
+func (b *ledger) waited(now time.Time) (begins bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.calm.AllowN(now, 1) {
+		return false
+	}
+	begins = !now.Before(b.tells)
+	b.tells = now.Add(flapsTold)
+	return begins
 }
 
 func (b *ledger) pace(object types.UID, now time.Time) time.Duration {

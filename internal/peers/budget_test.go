@@ -353,6 +353,32 @@ func TestFlapsOfAPeerAreFew(t *testing.T) {
 	if got := writes("milan"); got != pods {
 		t.Errorf("of another peer %d pods are written", got)
 	}
+	if links.Flaps("turin") <= 0 || links.Flaps("milan") > 0 {
+		t.Errorf("it is told for %s that one peer flaps, and for %s of the other", links.Flaps("turin"), links.Flaps("milan"))
+	}
+	clock.Step(flapsTold)
+	if left := links.Flaps("turin"); left > 0 {
+		t.Errorf("a quiet minute later it is told for %s", left)
+	}
+}
+
+func TestFlapsOfAPeerAreToldOnce(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC))
+	links, told := NewLinks(Config{Scheme: testScheme(t), Clock: clock}), 0
+	links.subscribe(t.Context(), &subscription{linked: func(string) { told++ }})
+	for range 1000 {
+		links.Pace("turin", "restless")
+	}
+	if told != 1 {
+		t.Errorf("it is told %d times that the peer flaps", told)
+	}
+	for range 20 { // a pod that starts, and has to wait now and then
+		links.Pace("milan", "starting")
+		clock.Step(500 * time.Millisecond)
+	}
+	if told != 1 {
+		t.Error("a peer whose pod starts is said to flap")
+	}
 }
 
 func TestPausesGrowAndAreForgotten(t *testing.T) {

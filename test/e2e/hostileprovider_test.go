@@ -209,6 +209,15 @@ func TestFloodingPeerHurtsNobody(t *testing.T) {
 	turning := lubeck.timesToReady(t, healthy, "turning", 5)
 	t.Logf("pods to hamburg took %v before, and %v while a pod and a twin at rostock turned every 10 ms", before, turning)
 	expectAsBefore(t, before, turning)
+	eventually(t, "the virtual node says that rostock changes its mind too often", func(ctx context.Context) error {
+		node, err := lubeck.node(ctx, v1alpha1.VirtualNodeName("rostock"))
+		if err == nil && !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == v1alpha1.NodeFlaps && c.Status == corev1.ConditionTrue
+		}) {
+			err = fmt.Errorf("conditions: %+v", node.Status.Conditions)
+		}
+		return err
+	})
 
 	flood.liar.Tell(floodsEverything(flood.twin))
 	flood.liar.HangUp() // so that what is watched is watched again
