@@ -74,7 +74,7 @@ const (
 	// largeEvent is behind which a watch ends, because its buffers would stay as large.
 	largeEvent = 256 << 10
 	// eventCost is what an event counts for besides its bytes, so that small ones without number are read no faster either.
-	eventCost = 2 << 10
+	eventCost = 4 << 10
 )
 
 // A checkedEvents is the answer to a watch. Each event is checked before it is given out.
