@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/overlay"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -102,10 +104,7 @@ func statusOf(o observation, now metav1.Time) v1alpha1.PeerStatus {
 		return *status
 	}
 	o.invited.show(status)
-	status.RemappedPodCIDR = ""
-	if o.addresses.cidr.IsValid() {
-		status.RemappedPodCIDR = o.addresses.cidr.String()
-	}
+	status.Mappings = overlay.Written(o.addresses.mappings)
 	if theirs, known := theirSoftware(&o); known {
 		status.Version = theirs.version
 	}
@@ -190,7 +189,7 @@ func readiness(o *observation) *condition {
 	if o.peer.HasRole(v1alpha1.RoleProvider) && !oneWay {
 		return provision(o, others)
 	}
-	if found := first(others, metav1.ConditionFalse); found != nil {
+	if found := cmp.Or(first(others, metav1.ConditionFalse), networkDown(o)); found != nil {
 		return found.asReady()
 	}
 	if oneWay {
@@ -225,13 +224,15 @@ func provision(o *observation, others []*condition) *condition {
 	if found := first(others, metav1.ConditionFalse, metav1.ConditionUnknown); found != nil {
 		return found.asReady()
 	}
-	if o.addresses.problem != "" {
-		return isFalse(v1alpha1.ReasonNoAddressRange, "%s", o.addresses.problem)
+	if c := o.addresses.conflict; c != nil {
+		return isFalse(c.Reason, "%s", c.Message)
 	}
 	ad := advertised(o)
 	switch {
 	case !ad.ok():
 		return ad.asReady()
+	case networkDown(o) != nil:
+		return networkDown(o)
 	case peer.Agentless():
 		return &condition{metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits}
 	default:
