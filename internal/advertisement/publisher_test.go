@@ -3,7 +3,6 @@ package advertisement
 import (
 	"context"
 	"fmt"
-	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -172,19 +171,6 @@ func TestSequenceGrowsAlsoWhenTheObjectWasDeleted(t *testing.T) {
 	if w.ours().Spec.Sequence <= first.Spec.Sequence {
 		t.Errorf("sequence %d after %d", w.ours().Spec.Sequence, first.Spec.Sequence)
 	}
-}
-
-func TestSequenceBeginsAgainBehindItsEnd(t *testing.T) {
-	w := newWorld(t)
-	w.peer(v1alpha1.RoleConsumer)
-	w.node("a", "4")
-	w.reconcile(w.publisher)
-	last := w.ours()
-	last.Spec.Sequence = math.MaxInt64
-	w.Home.Put(last)
-	w.Clock.Step(10 * time.Minute)
-	w.expectWrites(1, w.publisher)
-	w.expect(w.Clock.Now().UnixMilli(), w.ours().Spec.Sequence)
 }
 
 func TestOfferIsWithdrawnWithTheRole(t *testing.T) {

@@ -159,57 +159,6 @@ func (w *world) runRemote(name string, phase corev1.PodPhase) {
 	w.put(w.Away, shadow)
 }
 
-func TestPodWhoseStatusCannotBeReadIsUnknownUntilItCan(t *testing.T) {
-	for name, raw := range map[string]string{
-		"lists for words":     `{"phase":["Running"],"reason":[]}`,
-		"another type":        `{"phase":7}`,
-		"an absurd number":    `{"allocatedResources":{"cpu":"1e-999999999"}}`,
-		"a status too large":  `{"message":"` + strings.Repeat("x", offload.MaxStatusBytes) + `"}`,
-		"one that is far off": `{"message":"` + strings.Repeat("x", 1<<20) + `"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := offloaded(t, podCalled("web-1"))
-			w.reconcilePod("web-1")
-			w.runRemote("web-1", corev1.PodRunning)
-			w.reconcilePod("web-1")
-			good := w.shadow("web-1").Status
-			w.EventReasons()
-
-			bad := w.shadow("web-1")
-			bad.Status.Pod = &runtime.RawExtension{Raw: []byte(raw)}
-			w.put(w.Away, bad)
-			w.reconcilePod("web-1")
-			status := w.pod("web-1").Status
-			ready, reported := offload.PodCondition(&status, corev1.PodReady), offload.PodCondition(&status, v1alpha1.PodReported)
-			if ready == nil || ready.Status != corev1.ConditionUnknown || ready.Reason != v1alpha1.ReasonStatusUnreadable {
-				t.Errorf("ready: %v", ready)
-			}
-			if reported == nil || reported.Status != corev1.ConditionFalse || reported.Reason != v1alpha1.ReasonStatusUnreadable {
-				t.Errorf("reported: %v", reported)
-			}
-			if status.Phase != corev1.PodRunning || status.PodIP == "" || len(status.ContainerStatuses) != 1 {
-				t.Errorf("what was known is gone: %v", status)
-			}
-			w.ExpectEvents(v1alpha1.ReasonStatusUnreadable)
-			w.wrote()
-			w.reconcilePod("web-1")
-			if got := w.wrote(); got != nil {
-				t.Errorf("wrote %v once more", got)
-			}
-
-			again := w.shadow("web-1")
-			again.Status = good
-			w.put(w.Away, again)
-			w.reconcilePod("web-1")
-			status = w.pod("web-1").Status
-			if !isReady(w.pod("web-1")) || offload.PodCondition(&status, v1alpha1.PodReported) != nil {
-				t.Errorf("conditions %v", status.Conditions)
-			}
-			w.ExpectEvents()
-		})
-	}
-}
-
 func TestConditionsOfOthersStay(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
 	w.reconcilePod("web-1")

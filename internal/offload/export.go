@@ -40,7 +40,7 @@ var conditions = []struct {
 // everything bounded.
 func Export(pod *corev1.Pod) corev1.PodStatus {
 	out := *pod.Status.DeepCopy()
-	say := speaker(pod)
+	scrub, say := scrubber(pod), speaker(pod)
 	out.ObservedGeneration, out.Message = 0, say(out.Message)
 	out.Conditions = nil
 	for _, known := range conditions {
@@ -55,13 +55,13 @@ func Export(pod *corev1.Pod) corev1.PodStatus {
 	}
 	for _, container := range ContainerStatuses(&out) {
 		for _, state := range []*corev1.ContainerState{&container.State, &container.LastTerminationState} {
-			switch {
-			case state.Waiting != nil:
+			if state.Waiting != nil {
 				state.Waiting.Message = say(state.Waiting.Message)
-			case state.Terminated != nil && slices.Contains(ownEnds, state.Terminated.Reason):
-				state.Terminated.Message = scrubber(pod)(state.Terminated.Message)
-			case state.Terminated != nil:
-				state.Terminated.Message = say(state.Terminated.Message)
+			}
+			if ended := state.Terminated; ended != nil && slices.Contains(ownEnds, ended.Reason) {
+				ended.Message = scrub(ended.Message)
+			} else if ended != nil {
+				ended.Message = say(ended.Message)
 			}
 		}
 	}

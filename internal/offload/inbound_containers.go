@@ -67,7 +67,7 @@ func (c statusReader) restartsOf(now, was *corev1.ContainerStatus) int32 {
 		count = max(count, was.RestartCount)
 	}
 	age := max(c.life.to.Sub(c.life.from.Time), 0)
-	return int32(min(int64(count), restartsAtOnce+int64(age/time.Second)))
+	return min(count, int32(min(restartsAtOnce+int64(age/time.Second), math.MaxInt32)))
 }
 
 // restartsAtOnce is how many restarts are believed of a pod however young it is.
