@@ -66,8 +66,8 @@ func (c statusReader) restartsOf(now, was *corev1.ContainerStatus) int32 {
 	if was != nil && (c.remade || was.ContainerID == "" || was.ContainerID != now.ContainerID) {
 		count = max(count, was.RestartCount)
 	}
-	age := max(c.life.to.Sub(c.life.from.Time), 0)
-	return min(count, int32(min(restartsAtOnce+int64(age/time.Second), math.MaxInt32)))
+	age := int64(c.life.to.Sub(c.life.from.Time) / time.Second)
+	return min(count, added(restartsAtOnce, int32(min(max(age, 0), math.MaxInt32))))
 }
 
 // restartsAtOnce is how many restarts are believed of a pod however young it is.
