@@ -1,6 +1,10 @@
 package v1alpha1
 
-import "strings"
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Domain is the domain of the labels and annotations that only Hanse itself sets.
 const Domain = "hanse.dev"
@@ -282,6 +286,16 @@ const (
 
 // TenantNamespace returns the name of the namespace that holds the messages of the peer.
 func TenantNamespace(peer string) string { return TenantNamespacePrefix + peer }
+
+// TwinPeer returns the Peer whose twin the namespace is, "" if it is none. The labels of a namespace tell, which only Hanse's
+// manager may set: those of the pods in it do not, since anybody may who may make pods.
+func TwinPeer(namespace metav1.Object) string {
+	labels := namespace.GetLabels()
+	if labels[LabelType] != TypeTwin || labels[LabelManaged] != "true" || IsSystemNamespace(namespace.GetName(), "") {
+		return ""
+	}
+	return labels[LabelPeer]
+}
 
 // IsSystemNamespace reports whether the namespace is one of Kubernetes or of Hanse, whose own one is named too. Such are
 // never offloaded.

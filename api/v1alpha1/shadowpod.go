@@ -231,3 +231,13 @@ type ShadowPodList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []ShadowPod `json:"items"`
 }
+
+// OwnerShadowPod returns the ShadowPod that the pod runs for, nil if it is nobody's. Kubernetes deletes a pod that names an
+// owner that there is not.
+func OwnerShadowPod(pod metav1.Object) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "ShadowPod" || owner.APIVersion != GroupVersion.String() {
+		return nil
+	}
+	return owner
+}

@@ -24,7 +24,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
-// capacity follows the pods, nodes and advertisements of this cluster and sums up what there is to spare, once for all
+// capacity follows the pods, nodes, twin namespaces and advertisements of this cluster and sums up what there is to spare, once for all
 // consumers. A pod that changes costs one addition; the sum is made when somebody looks.
 type capacity struct {
 	informers cache.Informers
@@ -35,6 +35,7 @@ type capacity struct {
 	mu           sync.Mutex
 	ledger       *exchange.Ledger
 	images       *images
+	twins        map[string]string // twin namespace → the consumer whose pods are in it
 	sumStale     bool
 	nodesStale   bool
 	locksStale   bool // the guarantees have changed
@@ -55,6 +56,7 @@ func newCapacity(config *Config, informers cache.Informers) *capacity {
 		changed:    newSignal(),
 		ledger:     exchange.NewLedger(),
 		images:     newImages(config.MaxImages),
+		twins:      map[string]string{},
 		sumStale:   true,
 		nodesStale: true,
 		guaranteed: map[string]corev1.ResourceList{},
@@ -115,7 +117,7 @@ func (c *capacity) Start(ctx context.Context, _ workqueue.TypedRateLimitingInter
 		UpdateFunc: c.update,
 		DeleteFunc: func(object any) { c.take(object, true) },
 	}
-	for _, example := range []client.Object{&corev1.Node{}, &corev1.Pod{}, &v1alpha1.Advertisement{}} {
+	for _, example := range []client.Object{&corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{}, &v1alpha1.Advertisement{}} {
 		informer, err := c.informers.GetInformer(ctx, example, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", example, err)
@@ -129,11 +131,11 @@ func (c *capacity) Start(ctx context.Context, _ workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// WaitForSync returns when all pods, nodes and advertisements were handled once.
+// WaitForSync returns when all namespaces, pods, nodes and advertisements were handled once.
 func (c *capacity) WaitForSync(ctx context.Context) error {
 	for _, registration := range c.registration {
 		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			return errors.New("pods, nodes and advertisements were not read in time")
+			return errors.New("namespaces, pods, nodes and advertisements were not read in time")
 		}
 	}
 	c.complete.Store(true)
@@ -167,6 +169,8 @@ func (c *capacity) take(object any, gone bool) {
 		} else {
 			c.ledger.SetNode(object)
 		}
+	case *corev1.Namespace:
+		changed = c.takeNamespace(object, gone)
 	case *corev1.Pod:
 		changed = c.takePod(object, gone)
 	case *v1alpha1.Advertisement:
@@ -177,12 +181,33 @@ func (c *capacity) take(object any, gone bool) {
 	}
 }
 
+// takeNamespace takes in whose pods are in the namespace. They may have come in before it.
+func (c *capacity) takeNamespace(namespace *corev1.Namespace, gone bool) (changed bool) {
+	name, peer := namespace.Name, v1alpha1.TwinPeer(namespace)
+	if gone {
+		peer = ""
+	}
+	before := c.twins[name]
+	if before == peer {
+		return false
+	}
+	c.images.setOwner(name, before, peer)
+	delete(c.twins, name)
+	if peer != "" {
+		c.twins[name] = peer
+	}
+	changed = c.ledger.SetOwner(name, peer)
+	c.sumStale = c.sumStale || changed
+	return changed
+}
+
 func (c *capacity) takePod(pod *corev1.Pod, gone bool) (changed bool) {
-	c.images.takePod(pod, gone)
+	peer := c.twins[pod.Namespace]
+	c.images.takePod(pod, peer, gone)
 	if gone {
 		changed = c.ledger.RemovePod(client.ObjectKeyFromObject(pod))
 	} else {
-		changed = c.ledger.SetPod(pod)
+		changed = c.ledger.SetPod(pod, peer)
 	}
 	c.sumStale = c.sumStale || changed
 	return changed

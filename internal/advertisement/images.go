@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -16,8 +14,8 @@ import (
 // returns is not changed by anybody.
 type images struct {
 	most   int
-	peers  map[types.NamespacedName]string                     // pod → the consumer that it is of
-	used   map[string]map[types.NamespacedName]map[string]bool // consumer → its pods → the images that each names
+	twins  map[string]map[string]bool            // consumer → its twin namespaces
+	used   map[string]map[string]map[string]bool // namespace → its pods → the images that each names
 	stock  []exchange.StockedImage
 	public []v1alpha1.Image
 	told   map[string][]v1alpha1.Image // consumer → what it may be told, if that was computed since it changed
@@ -26,8 +24,8 @@ type images struct {
 func newImages(most int) *images {
 	return &images{
 		most:  most,
-		peers: map[types.NamespacedName]string{},
-		used:  map[string]map[types.NamespacedName]map[string]bool{},
+		twins: map[string]map[string]bool{},
+		used:  map[string]map[string]map[string]bool{},
 		told:  map[string][]v1alpha1.Image{},
 	}
 }
@@ -39,43 +37,61 @@ func (i *images) setStock(stock []exchange.StockedImage) {
 	clear(i.told)
 }
 
-// takePod takes in a pod or its newest state, or that it is gone.
-func (i *images) takePod(pod *corev1.Pod, gone bool) {
-	key, peer := client.ObjectKeyFromObject(pod), pod.Labels[v1alpha1.LabelPeer]
-	if before, known := i.peers[key]; known && (gone || before != peer) {
-		delete(i.peers, key)
-		delete(i.told, before)
-		if delete(i.used[before], key); len(i.used[before]) == 0 {
-			delete(i.used, before)
-		}
+// setOwner makes the pods of the namespace, which were those of the peer before, or of nobody "", those of another.
+func (i *images) setOwner(namespace, before, peer string) {
+	delete(i.told, before)
+	if delete(i.twins[before], namespace); len(i.twins[before]) == 0 {
+		delete(i.twins, before)
 	}
-	if gone || peer == "" {
+	if peer == "" {
 		return
 	}
-	if i.used[peer] == nil {
-		i.used[peer] = map[types.NamespacedName]map[string]bool{}
+	delete(i.told, peer)
+	if i.twins[peer] == nil {
+		i.twins[peer] = map[string]bool{}
 	}
-	if named := imagesOf(pod); !maps.Equal(i.used[peer][key], named) {
-		i.used[peer][key] = named
-		delete(i.told, peer)
+	i.twins[peer][namespace] = true
+}
+
+// takePod takes in a pod of the peer, or of nobody "", or its newest state, or that it is gone. The cache keeps images of
+// pods of consumers alone.
+func (i *images) takePod(pod *corev1.Pod, peer string, gone bool) {
+	named := imagesOf(pod)
+	if gone {
+		clear(named)
 	}
-	i.peers[key] = peer
+	if maps.Equal(i.used[pod.Namespace][pod.Name], named) {
+		return
+	}
+	delete(i.told, peer)
+	if i.used[pod.Namespace] == nil {
+		i.used[pod.Namespace] = map[string]map[string]bool{}
+	}
+	if i.used[pod.Namespace][pod.Name] = named; len(named) == 0 {
+		delete(i.used[pod.Namespace], pod.Name)
+	}
+	if len(i.used[pod.Namespace]) == 0 {
+		delete(i.used, pod.Namespace)
+	}
 }
 
 // of returns what the peer may be told.
 func (i *images) of(peer string) []v1alpha1.Image {
-	if len(i.used[peer]) == 0 {
-		return i.public
-	}
 	told, found := i.told[peer]
-	if !found {
-		used := map[string]bool{}
-		for _, named := range i.used[peer] {
+	if found {
+		return told
+	}
+	used := map[string]bool{}
+	for namespace := range i.twins[peer] {
+		for _, named := range i.used[namespace] {
 			maps.Copy(used, named)
 		}
-		told = exchange.Images(i.stock, i.most, used)
-		i.told[peer] = told
 	}
+	if len(used) == 0 {
+		return i.public
+	}
+	told = exchange.Images(i.stock, i.most, used)
+	i.told[peer] = told
 	return told
 }
 

@@ -154,8 +154,7 @@ func TestConsumerIsToldOfThePrivateImagesThatItUses(t *testing.T) {
 
 func (w *world) podWithImage(name, peer, image string) *corev1.Pod {
 	pod := &corev1.Pod{}
-	pod.Namespace, pod.Name = "ns", name
-	pod.Labels = map[string]string{v1alpha1.LabelPeer: peer}
+	pod.Namespace, pod.Name = w.twin(peer), name
 	pod.Spec = corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Image: image}}}
 	w.publisher.capacity.take(pod, false)
 	return pod
@@ -163,18 +162,21 @@ func (w *world) podWithImage(name, peer, image string) *corev1.Pod {
 
 func TestImagesCountPodsNotContainers(t *testing.T) {
 	i := newImages(10)
+	take := func(pod *corev1.Pod, peer string, gone bool) func() { return func() { i.takePod(pod, peer, gone) } }
+	own := func(namespace, before, peer string) func() { return func() { i.setOwner(namespace, before, peer) } }
 	pod := func(name, peer string, images ...string) *corev1.Pod {
 		p := &corev1.Pod{}
-		p.Name = name
-		p.Labels = map[string]string{v1alpha1.LabelPeer: peer}
+		p.Name, p.Namespace = name, "of-"+peer
 		for _, image := range images {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Image: image})
 		}
 		return p
 	}
 	used := func(peer string) (names []string) {
-		for _, named := range i.used[peer] {
-			names = append(names, slices.Collect(maps.Keys(named))...)
+		for namespace := range i.twins[peer] {
+			for _, named := range i.used[namespace] {
+				names = append(names, slices.Collect(maps.Keys(named))...)
+			}
 		}
 		slices.Sort(names)
 		return slices.Compact(names)
@@ -183,20 +185,26 @@ func TestImagesCountPodsNotContainers(t *testing.T) {
 		act        func()
 		kiel, bonn []string
 	}{
-		{func() { i.takePod(pod("a", "kiel", "x", "x", "y"), false) }, []string{"x", "y"}, nil},
-		{func() { i.takePod(pod("b", "kiel", "x"), false) }, []string{"x", "y"}, nil},
-		{func() { i.takePod(pod("a", "kiel"), true) }, []string{"x"}, nil},
-		{func() { i.takePod(pod("b", "bonn", "z"), false) }, nil, []string{"z"}},
-		{func() { i.takePod(pod("b", "", "z"), false) }, nil, nil},
-		{func() { i.takePod(pod("b", ""), true) }, nil, nil},
+		{take(pod("a", "kiel", "x", "x", "y"), "", false), nil, nil},
+		{own("of-kiel", "", "kiel"), []string{"x", "y"}, nil},
+		{own("of-bonn", "", "bonn"), []string{"x", "y"}, nil},
+		{take(pod("b", "kiel", "x"), "kiel", false), []string{"x", "y"}, nil},
+		{take(pod("a", "kiel"), "kiel", true), []string{"x"}, nil},
+		{take(pod("b", "kiel", "x"), "kiel", true), nil, nil},
+		{take(pod("b", "bonn", "z"), "bonn", false), nil, []string{"z"}},
+		{take(pod("c", "", "z"), "", false), nil, []string{"z"}},
+		{own("of-bonn", "bonn", ""), nil, nil},
+		{take(pod("b", "bonn"), "", false), nil, nil},
+		{take(pod("c", ""), "", true), nil, nil},
+		{own("of-kiel", "kiel", ""), nil, nil},
 	} {
 		step.act()
 		if diff := cmp.Diff([][]string{step.kiel, step.bonn}, [][]string{used("kiel"), used("bonn")}); diff != "" {
 			t.Error(diff)
 		}
 	}
-	if len(i.peers) != 0 {
-		t.Errorf("%d pods are left", len(i.peers))
+	if len(i.used)+len(i.twins) != 0 {
+		t.Errorf("%v and %v are left", i.used, i.twins)
 	}
 }
 

@@ -37,13 +37,10 @@ func (w *world) node(name, cpu string) *corev1.Node {
 
 func (w *world) pod(name, peer, cpu string) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.twin(peer), Name: name},
 		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{
 			Resources: corev1.ResourceRequirements{Requests: testkit.Quantities("cpu", cpu)},
 		}}},
-	}
-	if peer != "" {
-		pod.Labels = map[string]string{v1alpha1.LabelPeer: peer}
 	}
 	w.publisher.capacity.take(pod, false)
 	return pod

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -291,7 +292,7 @@ func (s surveyor) read(ctx context.Context, kind client.ObjectList, into *exchan
 				into.SetNode(object)
 			case *corev1.Pod:
 				object.Spec.NodeName = cmp.Or(node, object.Spec.NodeName)
-				into.SetPod(s.marked(object))
+				into.SetPod(object, s.owner(object))
 			}
 			return nil
 		})
@@ -301,11 +302,10 @@ func (s surveyor) read(ctx context.Context, kind client.ObjectList, into *exchan
 	}
 }
 
-// marked says on the pod whether it is ours. What the peer itself says about that means nothing.
-func (s surveyor) marked(pod *corev1.Pod) *corev1.Pod {
-	delete(pod.Labels, v1alpha1.LabelPeer)
-	if pod.Labels[v1alpha1.LabelAgentless] == s.peer.Spec.ClusterID {
-		pod.Labels[v1alpha1.LabelPeer] = s.peer.Name
+// owner returns the peer if the pod is ours: one with our mark, in a namespace where we make pods.
+func (s surveyor) owner(pod *corev1.Pod) string {
+	if pod.Labels[v1alpha1.LabelAgentless] == s.peer.Spec.ClusterID && slices.Contains(s.peer.Spec.Namespaces, pod.Namespace) {
+		return s.peer.Name
 	}
-	return pod
+	return ""
 }

@@ -108,9 +108,10 @@ func quota(hard, used corev1.ResourceList) *corev1.ResourceQuota {
 func TestNodesMakeAnOffer(t *testing.T) {
 	m := newMarket(t, node(),
 		podOf(there, "mine", "n1", ours()),
-		podOf("else", "theirs", "n1", map[string]string{v1alpha1.LabelPeer: peerName}))
+		podOf("else", "theirs", "n1", map[string]string{v1alpha1.LabelPeer: peerName}),
+		podOf("else", "posing", "n1", ours()))
 	offer := m.mustOffer()
-	want := map[corev1.ResourceName]string{"cpu": "7", "memory": "15Gi", "pods": "99", "ephemeral-storage": "50Gi"}
+	want := map[corev1.ResourceName]string{"cpu": "6", "memory": "14Gi", "pods": "98", "ephemeral-storage": "50Gi"}
 	if diff := cmp.Diff(want, amounts(offer.Availability)); diff != "" {
 		t.Error(diff)
 	}

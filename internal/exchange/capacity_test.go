@@ -223,7 +223,7 @@ func TestLedgerDependsOnTheNewestStateOnly(t *testing.T) {
 		s := drawnSnapshot(t)
 		ledger := NewLedger()
 		for _, pod := range drawnSnapshot(t).Pods { // an older state of the same pods
-			ledger.SetPod(pod)
+			ledger.SetPod(pod, whose(pod))
 		}
 		for i := range 12 {
 			ledger.RemovePod(types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("pod-", i)})
@@ -231,7 +231,7 @@ func TestLedgerDependsOnTheNewestStateOnly(t *testing.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		for range 2 {
 			for _, i := range random.Perm(len(s.Pods)) {
-				ledger.SetPod(s.Pods[i])
+				ledger.SetPod(s.Pods[i], whose(s.Pods[i]))
 			}
 			for _, i := range random.Perm(len(s.Nodes)) {
 				ledger.SetNode(s.Nodes[i])
@@ -289,7 +289,7 @@ func ledgerOf(s Snapshot) *Ledger {
 		ledger.SetNode(node)
 	}
 	for _, pod := range s.Pods {
-		ledger.SetPod(pod)
+		ledger.SetPod(pod, whose(pod))
 	}
 	return ledger
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestDescribe(t *testing.T) {
@@ -101,13 +102,19 @@ func TestTrimKeepsWhatOffersAreComputedFrom(t *testing.T) {
 
 func TestTrimLeavesRemotePodsAndOtherThingsAlone(t *testing.T) {
 	remote := boundPod("p", "a", "lubeck", nil)
-	remote.Labels[v1alpha1.LabelHomeUID] = "uid"
+	remote.OwnerReferences = testkit.OwnedByShadowPod("p", "uid")
 	remote.Spec.Containers[0].Image = "image"
 	want := remote.DeepCopy()
 	if _, err := TrimPod(remote); err != nil {
 		t.Fatal(err)
 	}
 	expectEqual(t, want, remote)
+	posing := boundPod("p", "a", "lubeck", nil)
+	posing.Labels[v1alpha1.LabelHomeUID] = "uid"
+	posing.Spec.Containers[0].Image = "image"
+	if _, err := TrimPod(posing); err != nil || posing.Spec.Containers[0].Image != "" {
+		t.Errorf("a pod that only says it is remote is kept whole: %v", err)
+	}
 
 	for name, trim := range map[string]func(any) (any, error){"TrimPod": TrimPod, "TrimNode": TrimNode} {
 		if got, err := trim("a tombstone"); got != any("a tombstone") || err != nil {

@@ -65,6 +65,9 @@ func boundPod(name, nodeName, peer string, requests corev1.ResourceList) *corev1
 	return pod
 }
 
+// whose returns the peer that boundPod made the pod for.
+func whose(pod *corev1.Pod) string { return pod.Labels[v1alpha1.LabelPeer] }
+
 func offer(changes ...func(*v1alpha1.AdvertisementSpec)) *v1alpha1.AdvertisementSpec {
 	ad := &v1alpha1.AdvertisementSpec{
 		ClusterID:    "hamburg",

@@ -16,7 +16,7 @@ import (
 // not on the order or number of the calls that brought it. It is not safe for concurrent use.
 type Ledger struct {
 	nodes map[string]*corev1.Node
-	pods  map[types.NamespacedName]holding
+	pods  map[string]map[string]holding // namespace → pod → what it holds
 	held  map[string]map[string]amounts // node → peer, or nobody "" → what its pods hold there
 }
 
@@ -34,7 +34,7 @@ func (h holding) equal(other holding) bool {
 func NewLedger() *Ledger {
 	return &Ledger{
 		nodes: map[string]*corev1.Node{},
-		pods:  map[types.NamespacedName]holding{},
+		pods:  map[string]map[string]holding{},
 		held:  map[string]map[string]amounts{},
 	}
 }
@@ -45,32 +45,54 @@ func (l *Ledger) SetNode(node *corev1.Node) { l.nodes[node.Name] = node }
 // RemoveNode takes out a node.
 func (l *Ledger) RemoveNode(name string) { delete(l.nodes, name) }
 
-// SetPod enters a pod or its newest state, and says whether that changed what is held. Pods that hold nothing (not bound,
-// or ended) may be entered too.
-func (l *Ledger) SetPod(pod *corev1.Pod) bool {
+// SetPod enters a pod of the peer, or of nobody "", or its newest state, and says whether that changed what is held. Pods
+// that hold nothing (not bound, or ended) may be entered too. Whose a pod is, its own labels do not tell: anybody who may
+// make pods could set them.
+func (l *Ledger) SetPod(pod *corev1.Pod, peer string) bool {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	if !holds(pod) {
 		return l.RemovePod(key)
 	}
-	h := holding{node: pod.Spec.NodeName, peer: pod.Labels[v1alpha1.LabelPeer], requests: amountsOf(Count(pod))}
-	if known, found := l.pods[key]; found && known.equal(h) {
+	h := holding{node: pod.Spec.NodeName, peer: peer, requests: amountsOf(Count(pod))}
+	if known, found := l.pods[key.Namespace][key.Name]; found && known.equal(h) {
 		return false
 	}
 	l.RemovePod(key)
-	l.pods[key] = h
+	if l.pods[key.Namespace] == nil {
+		l.pods[key.Namespace] = map[string]holding{}
+	}
+	l.pods[key.Namespace][key.Name] = h
 	l.book(h, 1)
 	return true
 }
 
 // RemovePod takes out a pod, and says whether it held anything.
 func (l *Ledger) RemovePod(key types.NamespacedName) bool {
-	h, found := l.pods[key]
+	h, found := l.pods[key.Namespace][key.Name]
 	if !found {
 		return false
 	}
-	delete(l.pods, key)
+	delete(l.pods[key.Namespace], key.Name)
+	if len(l.pods[key.Namespace]) == 0 {
+		delete(l.pods, key.Namespace)
+	}
 	l.book(h, -1)
 	return true
+}
+
+// SetOwner makes all pods of the namespace those of the peer, or of nobody "", and says whether that changed what is held.
+func (l *Ledger) SetOwner(namespace, peer string) bool {
+	changed := false
+	for name, h := range l.pods[namespace] {
+		if h.peer == peer {
+			continue
+		}
+		l.book(h, -1)
+		h.peer, changed = peer, true
+		l.book(h, 1)
+		l.pods[namespace][name] = h
+	}
+	return changed
 }
 
 func (l *Ledger) book(h holding, sign int64) {
@@ -132,7 +154,7 @@ func (l *Ledger) Load() (allocatable, free corev1.ResourceList) {
 }
 
 // TrimPod is a transform of a cache of pods: it keeps the metadata and what decides how much a pod holds where. A remote
-// pod (one that carries the UID of its home pod) is kept whole but for its managed fields, since its status goes home.
+// pod (one that a ShadowPod owns) is kept whole but for its managed fields, since its status goes home.
 // Whoever needs the rest of any other pod reads it from the API server. What is no pod is returned as it is.
 func TrimPod(object any) (any, error) {
 	pod, isPod := object.(*corev1.Pod)
@@ -140,7 +162,7 @@ func TrimPod(object any) (any, error) {
 		return object, nil
 	}
 	trimMetadata(&pod.ObjectMeta)
-	if _, remote := pod.Labels[v1alpha1.LabelHomeUID]; remote {
+	if v1alpha1.OwnerShadowPod(pod) != nil {
 		return pod, nil
 	}
 	pod.Spec = corev1.PodSpec{

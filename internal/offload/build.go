@@ -278,9 +278,8 @@ func request(resources *corev1.ResourceRequirements, name corev1.ResourceName, q
 // Path returns the ids of the clusters that a pod has come through, the one that it is in last. It is nil for a pod that
 // began here, whatever its annotations say: only a pod that was made for a ShadowPod has come from elsewhere.
 func Path(pod *corev1.Pod) []string {
-	owner := metav1.GetControllerOf(pod)
 	text := pod.Annotations[v1alpha1.AnnotationPath]
-	if text == "" || owner == nil || owner.Kind != "ShadowPod" || owner.APIVersion != v1alpha1.GroupVersion.String() {
+	if text == "" || v1alpha1.OwnerShadowPod(pod) == nil {
 		return nil
 	}
 	return strings.Split(text, ",")

@@ -22,7 +22,7 @@ func isOurGate(gate corev1.PodSchedulingGate) bool { return gate.Name == v1alpha
 // Waits reports whether the pod may have to be released: it has our gate, or the scheduler has found no node for it, and it
 // may leave. A remote pod is not ours to change.
 func Waits(pod *corev1.Pod) bool {
-	if _, remote := pod.Labels[v1alpha1.LabelHomeUID]; remote || pod.Spec.NodeName != "" || !pod.DeletionTimestamp.IsZero() {
+	if v1alpha1.OwnerShadowPod(pod) != nil || pod.Spec.NodeName != "" || !pod.DeletionTimestamp.IsZero() {
 		return false
 	}
 	if Gated(pod) {

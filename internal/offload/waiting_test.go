@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestWhichPodsWait(t *testing.T) {
@@ -35,7 +36,8 @@ func TestWhichPodsWait(t *testing.T) {
 		"gated by another":          {[]func(*corev1.Pod){gated, func(p *corev1.Pod) { p.Spec.SchedulingGates = p.Spec.SchedulingGates[:1] }}, false},
 		"that has a node":           {[]func(*corev1.Pod){roomless, func(p *corev1.Pod) { p.Spec.NodeName = "worker" }}, false},
 		"that is going":             {[]func(*corev1.Pod){gated, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }}, false},
-		"that runs here for others": {[]func(*corev1.Pod){roomless, func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.LabelHomeUID: "u"} }}, false},
+		"that runs here for others": {[]func(*corev1.Pod){roomless, func(p *corev1.Pod) { p.OwnerReferences = testkit.OwnedByShadowPod("web", "u") }}, false},
+		"that only says it does":    {[]func(*corev1.Pod){roomless, func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.LabelHomeUID: "u"} }}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{}

@@ -157,6 +157,5 @@ func KeepReferences(trim toolscache.TransformFunc) toolscache.TransformFunc {
 
 func losesReferences(pod *corev1.Pod) bool {
 	_, away := peerOf(pod)
-	_, remote := pod.Labels[v1alpha1.LabelHomeUID]
-	return away && !remote
+	return away && v1alpha1.OwnerShadowPod(pod) == nil
 }

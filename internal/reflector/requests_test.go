@@ -9,6 +9,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/reflection"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestPodsAskForWhatTheyReferTo(t *testing.T) {
@@ -64,11 +65,14 @@ func TestReferencesAreKept(t *testing.T) {
 		}
 		return reflection.References(&got.(*corev1.Pod).Spec)
 	}
-	away, atHome, remote := podUsing("web"), podUsing("web"), podUsing("web")
+	away, atHome, remote, posing := podUsing("web"), podUsing("web"), podUsing("web"), podUsing("web")
 	atHome.Spec.NodeName = "worker"
-	remote.Labels = map[string]string{v1alpha1.LabelHomeUID: "u"}
-	if diff := cmp.Diff(reflection.References(&podUsing("web").Spec), trimmed(away)); diff != "" {
-		t.Errorf("a pod that is away (-want +got):\n%s", diff)
+	remote.OwnerReferences = testkit.OwnedByShadowPod("web", "u")
+	posing.Labels = map[string]string{v1alpha1.LabelHomeUID: "u"}
+	for name, pod := range map[string]*corev1.Pod{"that is away": away, "that says it is another's": posing} {
+		if diff := cmp.Diff(reflection.References(&podUsing("web").Spec), trimmed(pod)); diff != "" {
+			t.Errorf("a pod %s (-want +got):\n%s", name, diff)
+		}
 	}
 	for name, pod := range map[string]*corev1.Pod{"at home": atHome, "of another cluster": remote} {
 		if got := trimmed(pod); got != nil {

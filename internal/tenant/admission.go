@@ -133,19 +133,36 @@ func (r *shadowPodReconciler) waitingOf(_ context.Context, peer client.Object) [
 	return r.ledger.waiters(peer.GetName())
 }
 
-// podChanged enters what a pod asks for into the ledger, and returns its ShadowPod, which has the same name. A ShadowPod that needs no pod any more is taken out in the
-// reconciliation that follows.
-func (r *shadowPodReconciler) podChanged(_ context.Context, o client.Object) []reconcile.Request {
+// podChanged enters what a pod asks for into the ledger, and returns its ShadowPod, which has the same name. A ShadowPod
+// that needs no pod any more is taken out in the reconciliation that follows.
+func (r *shadowPodReconciler) podChanged(ctx context.Context, o client.Object) []reconcile.Request {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return nil
 	}
-	owner, peer := ownerShadow(pod), pod.Labels[v1alpha1.LabelPeer]
-	if owner != nil && owner.Name == pod.Name && peer != "" && !hasEnded(&pod.Status) {
-		who := claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer}
-		r.ledger.see(who, exchange.Count(pod))
+	if owner := v1alpha1.OwnerShadowPod(pod); owner != nil && owner.Name == pod.Name && !hasEnded(&pod.Status) {
+		if peer := r.peerOf(ctx, pod.Namespace); peer != "" {
+			who := claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer}
+			r.ledger.see(who, exchange.Count(pod))
+		}
 	}
 	return requestFor(pod.Namespace, pod.Name)
+}
+
+// peerOf returns whose twin the namespace is, "" if it is nobody's. The cache may show a pod before its namespace.
+func (r *shadowPodReconciler) peerOf(ctx context.Context, namespace string) string {
+	ns, key := &corev1.Namespace{}, client.ObjectKey{Name: namespace}
+	err := r.client.Get(ctx, key, ns, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, key, ns)
+	}
+	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "Read the namespace of a pod", "Namespace", namespace)
+		}
+		return ""
+	}
+	return v1alpha1.TwinPeer(ns)
 }
 
 // A quota's refusals carry no cause but their text. The two are those of a quota that is not counted yet, as of a new

@@ -238,7 +238,7 @@ func mayEnd(pod *corev1.Pod) bool {
 
 // held says whether the pod stays until its end is on record.
 func held(pod *corev1.Pod) bool {
-	return ownerShadow(pod) != nil && slices.Contains(pod.Finalizers, v1alpha1.FinalizerRemotePod)
+	return v1alpha1.OwnerShadowPod(pod) != nil && slices.Contains(pod.Finalizers, v1alpha1.FinalizerRemotePod)
 }
 
 // settled says whether nothing more will be told of a pod that is being deleted: its containers have ended, or nobody waits

@@ -203,7 +203,7 @@ func (e *podEvents) hear(ctx context.Context, event *corev1.Event) {
 	}
 	pod := &corev1.Pod{}
 	err := e.cache.Get(ctx, about, pod, client.UnsafeDisableDeepCopy)
-	if err != nil || pod.UID != event.InvolvedObject.UID || ownerShadow(pod) == nil {
+	if err != nil || pod.UID != event.InvolvedObject.UID || v1alpha1.OwnerShadowPod(pod) == nil {
 		return
 	}
 	e.mu.Lock()

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -273,22 +272,21 @@ func TestPodThatIsRefusedLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func TestLedgerCountsThePodsThatThereAreAtStart(t *testing.T) {
-	pod := func(name string, phase corev1.PodPhase) client.Object {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: name, Namespace: "elsewhere", Labels: map[string]string{v1alpha1.LabelPeer: "lubeck"},
-				OwnerReferences: []metav1.OwnerReference{{
-					APIVersion: v1alpha1.GroupVersion.String(), Kind: "ShadowPod", Name: name, UID: "u", Controller: ptr.To(true),
-				}},
-			},
-			Status: corev1.PodStatus{Phase: phase},
-		}
+// podOfRecord returns a pod in the namespace that a ShadowPod of its name owns.
+func podOfRecord(namespace, name string, phase corev1.PodPhase) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, OwnerReferences: testkit.OwnedByShadowPod(name, "u")},
+		Status:     corev1.PodStatus{Phase: phase},
 	}
-	s := newStageOf(t, limited("pods", "2"), shadowPod(), asking("second", "1"))
-	stranger := pod("stranger", corev1.PodRunning)
+}
+
+func TestLedgerCountsThePodsThatThereAreAtStart(t *testing.T) {
+	s := newStageOf(t, limited("pods", "2"), shadowPod(), asking("second", "1"), testkit.TwinNamespace("elsewhere", "lubeck"))
+	stranger := podOfRecord("elsewhere", "stranger", corev1.PodRunning)
 	stranger.SetOwnerReferences(nil)
-	for _, o := range []client.Object{stranger, pod("running", corev1.PodRunning), pod("done", corev1.PodSucceeded)} {
+	for _, o := range []client.Object{
+		stranger, podOfRecord("elsewhere", "running", corev1.PodRunning), podOfRecord("elsewhere", "done", corev1.PodSucceeded),
+	} {
 		s.pods.podChanged(t.Context(), o)
 	}
 	s.run()
@@ -297,4 +295,19 @@ func TestLedgerCountsThePodsThatThereAreAtStart(t *testing.T) {
 		t.Error("pods count that do not")
 	}
 	s.expectHeld("second", v1alpha1.ReasonLimitExceeded)
+}
+
+// A local tenant can label its pods as it likes, and name any owner.
+func TestPodsOutsideTwinsUseUpNoLimit(t *testing.T) {
+	local := testkit.Namespace("local", map[string]string{v1alpha1.LabelPeer: "lubeck"})
+	s := newStageOf(t, limited("pods", "1"), shadowPod(), local)
+	for _, namespace := range []string{"local", "gone"} {
+		posing := podOfRecord(namespace, "posing", corev1.PodRunning)
+		posing.Labels = map[string]string{v1alpha1.LabelPeer: "lubeck", v1alpha1.LabelHomeUID: "u"}
+		s.pods.podChanged(t.Context(), posing)
+	}
+	s.run()
+	if !s.has("web") {
+		t.Error("an honest pod finds the limit used up")
+	}
 }

@@ -171,7 +171,7 @@ func (r *shadowPodReconciler) act(ctx context.Context, seen *observation, next *
 
 // madeFor says whether the pod is the ShadowPod's own.
 func madeFor(shadow *v1alpha1.ShadowPod, pod *corev1.Pod) bool {
-	owner := ownerShadow(pod)
+	owner := v1alpha1.OwnerShadowPod(pod)
 	return owner != nil && owner.UID == shadow.UID
 }
 

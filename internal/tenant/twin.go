@@ -132,5 +132,5 @@ func twinIn(ns *corev1.Namespace) (twinOf, bool) {
 		clusterID: ns.Labels[v1alpha1.LabelClusterID],
 		home:      ns.Annotations[v1alpha1.AnnotationHomeNamespace],
 	}.called(ns.Name)
-	return t, t.peer != "" && t.home != "" && !v1alpha1.IsSystemNamespace(ns.Name, "") && t.owns(ns)
+	return t, v1alpha1.TwinPeer(ns) != "" && t.home != "" && t.owns(ns)
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -71,7 +70,7 @@ var (
 	})
 	remotePods = predicate.NewPredicateFuncs(func(o client.Object) bool {
 		_, remote := o.GetLabels()[v1alpha1.LabelHomeUID]
-		return remote || ownerShadow(o) != nil
+		return remote || v1alpha1.OwnerShadowPod(o) != nil
 	})
 	// specChanges leaves out changes of status, which come with every heartbeat of a peer.
 	specChanges = predicate.GenerationChangedPredicate{}
@@ -91,14 +90,6 @@ var publicRanges = predicate.Funcs{
 		return now.public() && !slices.Equal(rangesOfNode(e.ObjectOld), now)
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
-}
-
-func ownerShadow(o client.Object) *metav1.OwnerReference {
-	owner := metav1.GetControllerOf(o)
-	if owner == nil || owner.Kind != "ShadowPod" || owner.APIVersion != v1alpha1.GroupVersion.String() {
-		return nil
-	}
-	return owner
 }
 
 func requestFor(namespace, name string) []reconcile.Request {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -91,6 +92,20 @@ func ShadowPod(twin string, of *corev1.Pod) *v1alpha1.ShadowPod {
 		},
 		Spec: v1alpha1.ShadowPodSpec{HomeUID: of.UID, Pod: runtime.RawExtension{Raw: []byte(`{}`)}},
 	}
+}
+
+// OwnedByShadowPod returns the owner of the pod that runs for the ShadowPod.
+func OwnedByShadowPod(name string, uid types.UID) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "ShadowPod", Name: name, UID: uid, Controller: ptr.To(true),
+	}}
+}
+
+// TwinNamespace returns the namespace of that name that stands for one of the peer's.
+func TwinNamespace(name, peer string) *corev1.Namespace {
+	return Namespace(name, map[string]string{
+		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: peer, v1alpha1.LabelManaged: "true",
+	})
 }
 
 // VirtualNode returns the Node that stands for the peer.
