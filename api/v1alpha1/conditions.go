@@ -40,6 +40,8 @@ const (
 	ConditionUpdated = "Updated"
 	// ConditionOnward says whether the remote pod may be sent on to a further cluster by what spec.onward asks.
 	ConditionOnward = "Onward"
+	// ConditionMetadata says, where it is False, which labels and annotations the provider has left out of the remote pod.
+	ConditionMetadata = "Metadata"
 	// ConditionDebug says, where it is False, that ephemeral containers were not added to the remote pod.
 	ConditionDebug = "Debug"
 )
@@ -188,6 +190,8 @@ const (
 	ReasonPlacementTimeout = "PlacementTimeout"
 	// ReasonDisconnected means that the provider does not answer, so that nobody knows how its pods are.
 	ReasonDisconnected = "PeerDisconnected"
+	// ReasonMetadataLeftOut means that the provider does not take all labels and annotations of the pod.
+	ReasonMetadataLeftOut = "MetadataLeftOut"
 	// ReasonDebugForbidden means that the provider does not let this cluster add ephemeral containers.
 	ReasonDebugForbidden = "DebugForbidden"
 	// ReasonTokenLeftAtHome means that a pod runs at a provider without the token of its service account.

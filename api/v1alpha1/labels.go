@@ -132,6 +132,8 @@ const (
 	AnnotationHomeRevision = "hanse.dev/home-revision"
 	// AnnotationAsked carries, on a remote pod, fingerprints of what home asked for when the pod was made or changed last.
 	AnnotationAsked = "hanse.dev/asked"
+	// AnnotationLeftOut names, on a remote pod, the labels and annotations of the home pod that the provider does not take.
+	AnnotationLeftOut = "hanse.dev/left-out"
 	// AnnotationHomePod carries the name of the home pod, on what runs it in a cluster without Hanse.
 	AnnotationHomePod = "hanse.dev/home-pod"
 	// AnnotationDeletionGrace carries the grace period, in seconds, with which such a pod is deleted.
@@ -169,6 +171,8 @@ const (
 	PodPlaced = "hanse.dev/placed"
 	// PodUpdated is False while a change of the pod does not reach the provider.
 	PodUpdated = "hanse.dev/updated"
+	// PodMetadata is False while the remote pod lacks labels or annotations, because the provider does not take them.
+	PodMetadata = "hanse.dev/metadata"
 	// PodDebug is False while an ephemeral container of the pod cannot run at the provider.
 	PodDebug = "hanse.dev/debug"
 	// PodReported is False while what the provider reports about the pod cannot be read, so that nobody knows how the pod is.

@@ -30,6 +30,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/agentless"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/namespaces"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peering"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
@@ -47,6 +48,7 @@ type managerFlags struct {
 	advertising advertisement.Config
 	policies    policymaker.Config
 	offloading  namespaces.Default // without a selector no namespace is offloaded by default
+	podMetadata offload.Metadata
 	clock       clock.Clock
 	maker       *policymaker.Maker
 	tracer      *trace.Tracer
@@ -74,6 +76,9 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	f.server.bind(flags)
 	f.server.faults.bind(flags)
 	f.server.tracing.bind(flags)
+	flags.StringSliceVar((*[]string)(&f.podMetadata), "pod-metadata", nil,
+		"`patterns` of labels and annotations that pods of consumers have here besides the harmless ones, such as monitoring.example.org/*; "+
+			"a ! before one takes out what it matches")
 	flags.StringVar(&f.peering.ClusterID, "cluster-id", "",
 		"id of this cluster: a DNS label of at most 30 characters that never changes; by default one is made from the cluster's key")
 	flags.Func("pod-cidr", "`range` of this cluster's pods; by default guessed from the nodes", func(text string) error {
@@ -237,7 +242,7 @@ func (f *managerFlags) addPeering(mgr manager.Manager, links *peers.Links) error
 func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
 	return tenant.SetupWithManager(mgr, tenant.Config{
 		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID,
-		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs,
+		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs, PodMetadata: f.podMetadata,
 		Decider: f.maker, Clock: f.clock, SendOn: f.advertising.Aggregate,
 		Tracer: f.tracer,
 	})

@@ -105,6 +105,11 @@ func (o observed) explain(status *v1alpha1.ShadowPodStatus) {
 		set(status, v1alpha1.ConditionUnrecoverable, metav1.ConditionTrue, c.Reason,
 			"The Job that ran the pod at the peer has failed: "+c.Message, c.LastTransitionTime)
 	}
+	if pod := o.pod(); pod != nil {
+		if left := offload.LeftOut(pod); left != "" {
+			set(status, v1alpha1.ConditionMetadata, metav1.ConditionFalse, v1alpha1.ReasonMetadataLeftOut, left, pod.CreationTimestamp)
+		}
+	}
 	if o.owner.GetAnnotations()[v1alpha1.AnnotationDebugAsked] != "" {
 		set(status, v1alpha1.ConditionDebug, metav1.ConditionFalse, v1alpha1.ReasonDebugForbidden,
 			"Containers cannot be added to pods at a cluster without Hanse: use kubectl exec", o.owner.GetCreationTimestamp())

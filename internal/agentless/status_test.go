@@ -121,6 +121,24 @@ func TestWhatThePodWaitsForIsTold(t *testing.T) {
 	}
 }
 
+func TestWhatIsLeftOutIsToldThere(t *testing.T) {
+	w := newWorld(t)
+	w.create(shadow(t, func(p *corev1.PodTemplateSpec) {
+		p.Annotations = map[string]string{"prometheus.io/scrape": "true"}
+	}))
+	set := w.replicaSet()
+	if _, there := set.Spec.Template.Annotations["prometheus.io/scrape"]; there {
+		t.Error("it travels")
+	}
+	w.run(set, "web-0-aaaaa", corev1.PodRunning, func(pod *corev1.Pod) {
+		pod.Annotations = set.Spec.Template.Annotations
+	})
+	c := meta.FindStatusCondition(w.shadow().Status.Conditions, v1alpha1.ConditionMetadata)
+	if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "prometheus.io/scrape") {
+		t.Errorf("got %+v", c)
+	}
+}
+
 func TestNobodyDebugsThere(t *testing.T) {
 	w := newWorld(t)
 	w.create(shadow(t, nil))

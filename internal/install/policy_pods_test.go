@@ -198,7 +198,7 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		confined = "it asks for less confinement than every provider gives (seccomp, AppArmor, SELinux, procMount, mount propagation)"
 		kernel   = "it sets a sysctl that Pod Security does not call safe"
 		hosts    = "a probe or hook names a host; the kubelet there would ask that from its node"
-		shows    = "a downward file shows an annotation that does not travel"
+		shows    = "a downward file shows a label or an annotation that does not travel"
 	)
 	policy := mutatingPolicy(t, "hanse-place-pods")
 	for name, test := range map[string]struct{ pod, why string }{
@@ -214,6 +214,9 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		"hook to a host":                 {"containers: [{name: c, lifecycle: {preStop: {tcpSocket: {host: a.example, port: 80}}}}]", hosts},
 		"annotation in a file":           {"volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['example.com/a']\"}}]}}]", shows},
 		"annotation in a projection":     {"volumes: [{name: v, projected: {sources: [{downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['example.com/a']\"}}]}}]}}]", shows},
+		"annotation for scrapers":        {"volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['prometheus.io/port']\"}}]}}]", shows},
+		"label in a file":                {"volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.labels['example.com/a']\"}}]}}]", shows},
+		"label for roles of a cloud":     {"volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.labels['aadpodidbinding']\"}}]}}]", shows},
 		"host network":                   {"hostNetwork: true", host},
 		"host PIDs":                      {"hostPID: true", host},
 		"host IPC":                       {"hostIPC: true", host},
@@ -251,7 +254,8 @@ func TestPodsThatCanLeaveDo(t *testing.T) {
 		"scratch space":             "volumes: [{name: v, emptyDir: {}}]",
 		"confined as providers do":  "securityContext: {seccompProfile: {type: RuntimeDefault}, seLinuxOptions: {type: container_t}, sysctls: [{name: net.ipv4.tcp_syncookies, value: '1'}]}",
 		"a probe of its own":        "containers: [{name: c, livenessProbe: {httpGet: {port: 80}}}]",
-		"annotations that travel":   "volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['prometheus.io/port']\"}}, {path: b, fieldRef: {fieldPath: \"metadata.annotations['plain']\"}}]}}]",
+		"annotations that travel":   "volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['batch.kubernetes.io/job-completion-index']\"}}, {path: b, fieldRef: {fieldPath: \"metadata.annotations['plain']\"}}]}}]",
+		"labels that travel":        "volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.labels['apps.kubernetes.io/pod-index']\"}}, {path: b, fieldRef: {fieldPath: \"metadata.labels['app.kubernetes.io/name']\"}}, {path: c, fieldRef: {fieldPath: \"metadata.labels['app']\"}}]}}]",
 		"an image":                  "volumes: [{name: v, image: {reference: i, pullPolicy: Always}}]",
 		"its own fields":            "volumes: [{name: v, downwardAPI: {items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}]",
 		"its own fields, projected": "volumes: [{name: v, projected: {sources: [{downwardAPI: {}}]}}]",

@@ -184,7 +184,8 @@ func nodeImages(images []v1alpha1.Image) []corev1.ContainerImage {
 }
 
 // reservedDomains are those of Kubernetes and of Hanse: a peer's labels in them or below would speak for us, so all but
-// the few of trustedKeys are left out. Labels of any other domain describe the peer and are harmless.
+// the few of trustedKeys are left out. So are labels without a domain: those are the words of this cluster's administrators,
+// by which pods and agents choose nodes. Labels of any other domain describe the peer and are harmless.
 var reservedDomains = []string{"kubernetes.io", "k8s.io", v1alpha1.Domain}
 
 // trustedKeys are the labels of reserved domains that a peer may set, and whether the value is prefixed with the peer's
@@ -239,7 +240,7 @@ func peerLabels(peer string, advertised map[string]v1alpha1.Text) map[string]str
 
 func reserved(key string) bool {
 	domain, _, qualified := strings.Cut(key, "/")
-	return qualified && slices.ContainsFunc(reservedDomains, func(suffix string) bool {
+	return !qualified || slices.ContainsFunc(reservedDomains, func(suffix string) bool {
 		return domain == suffix || strings.HasSuffix(domain, "."+suffix)
 	})
 }

@@ -93,7 +93,7 @@ func TestPeerLabelsAreChosen(t *testing.T) {
 		want  string // "" if it is left out
 	}{
 		"a label of another domain":            {"fast", "example.com/disk", "fast"},
-		"one without a domain":                 {"green", "energy", "green"},
+		"never one without a domain":           {"kube-dns", "app", ""},
 		"the region is the peer's":             {"west", "topology.kubernetes.io/region", "turin-west"},
 		"so is the zone":                       {"a", "topology.kubernetes.io/zone", "turin-a"},
 		"the instance type":                    {"big", "node.kubernetes.io/instance-type", "big"},

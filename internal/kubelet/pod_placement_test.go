@@ -177,6 +177,23 @@ func TestWhatTheProviderDoesNotDoIsToldOnce(t *testing.T) {
 	}
 }
 
+func TestWhatTheProviderLeavesOutIsShown(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.runRemote("web-1", corev1.PodRunning)
+	w.tell("web-1", metav1.Condition{
+		Type: v1alpha1.ConditionMetadata, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetadataLeftOut, Message: "left out a.b/c",
+	})
+	w.reconcilePod("web-1")
+	shown := offload.PodCondition(&w.pod("web-1").Status, v1alpha1.PodMetadata)
+	if shown == nil || shown.Status != corev1.ConditionFalse || !strings.Contains(shown.Message, "a.b/c") {
+		t.Errorf("got condition %+v", shown)
+	}
+	if event := w.NextEvent(); !strings.Contains(event, v1alpha1.ReasonMetadataLeftOut) {
+		t.Errorf("got event %q", event)
+	}
+}
+
 func TestStatusOfAPodThatFlapsIsWrittenOnceASecond(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
 	w.reconcilePod("web-1")

@@ -190,6 +190,7 @@ var hints = []struct {
 }{
 	{v1alpha1.ConditionScheduled, v1alpha1.PodPlaced},
 	{v1alpha1.ConditionUpdated, v1alpha1.PodUpdated},
+	{v1alpha1.ConditionMetadata, v1alpha1.PodMetadata},
 	{v1alpha1.ConditionDebug, v1alpha1.PodDebug},
 }
 

@@ -3,7 +3,6 @@ package offload
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,6 +29,8 @@ type Rules struct {
 	// Next are the ids of the clusters that the pod may be sent on to, where the ShadowPod bounds that by spec.onward. Without
 	// any it stays.
 	Next []string
+	// Metadata says which labels and annotations the pods have besides the harmless ones.
+	Metadata Metadata
 }
 
 // maxContainers is how many containers a pod may have. The record of its restarts holds as many.
@@ -37,8 +38,9 @@ const maxContainers = 250
 
 // Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
 // field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
-// virtual nodes unless the rules let it go on, has neither token nor address of the provider's API, is confined where its author left that
-// open, and says itself what it asks for. It has no ephemeral containers, see Debugging.
+// virtual nodes unless the rules let it go on, has neither token nor address of the provider's API, is confined where its
+// author left that open, says itself what it asks for, and has of its labels and annotations those that the provider takes,
+// see LeftOut. It has no ephemeral containers, see Debugging.
 func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	asked, err := readTemplate(shadow)
 	if err != nil {
@@ -51,6 +53,7 @@ func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 		ObjectMeta: metav1.ObjectMeta{Labels: asked.Labels, Annotations: asked.Annotations}, Spec: asked.Spec,
 	}
 	pod.Spec.EphemeralContainers = nil
+	rules.Metadata.leaveOut(pod)
 	own(pod, shadow)
 	confine(&pod.Spec, rules.Restricted)
 	writeRequests(&pod.Spec, rules.LeastRequests)
@@ -111,17 +114,7 @@ func refusedMetadata(asked *metav1.ObjectMeta) *refusedField {
 	if !equality.Semantic.DeepEqual(others, metav1.ObjectMeta{}) {
 		return &refusedField{path: singlePath(reflect.ValueOf(others))}
 	}
-	for _, key := range slices.Sorted(maps.Keys(asked.Annotations)) {
-		if !annotationAllowed(key, asked.Annotations[key]) {
-			return &refusedField{path: ".annotations" + step(key)}
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(asked.Labels)) {
-		if !labelTravels(key) {
-			return &refusedField{path: ".labels" + step(key)}
-		}
-	}
-	return nil
+	return mayBeSent(asked)
 }
 
 func own(pod *corev1.Pod, shadow *v1alpha1.ShadowPod) {

@@ -120,7 +120,7 @@ func TestBuildConfinesAndOwnsThePod(t *testing.T) {
 }
 
 // everything is a pod that uses each thing on the allow-list.
-const everything = `{"metadata":{"labels":{"app":"web","pod-template-hash":"x"},"annotations":{"note":"n","prometheus.io/scrape":"true","hanse.dev/home-namespace":"shop"}},
+const everything = `{"metadata":{"labels":{"app":"web","pod-template-hash":"x"},"annotations":{"note":"n","batch.kubernetes.io/job-completion-index":"3","hanse.dev/home-namespace":"shop"}},
 "spec":{"restartPolicy":"OnFailure","terminationGracePeriodSeconds":5,"activeDeadlineSeconds":60,"dnsPolicy":"None",
 "dnsConfig":{"nameservers":["1.1.1.1"]},"hostname":"h","subdomain":"s","setHostnameAsFQDN":true,"hostAliases":[{"ip":"1.2.3.4","hostnames":["a"]}],
 "shareProcessNamespace":true,"enableServiceLinks":true,"hostUsers":false,"os":{"name":"linux"},"automountServiceAccountToken":false,
@@ -243,16 +243,17 @@ func TestBuildRefuses(t *testing.T) {
 		container(`"volumeDevices":[{"name":"d","devicePath":"/d"}]`):                                   "spec.containers[0].volumeDevices: not allowed",
 		container(`"volumeMounts":[{"name":"d","mountPath":"/d","mountPropagation":"Bidirectional"}]`):  "spec.containers[0].volumeMounts[0].mountPropagation: not allowed",
 
-		`{"metadata":{"name":"other"}}`:                                                                  "metadata.name: not allowed",
-		`{"metadata":{"namespace":"kube-system"}}`:                                                       "metadata.namespace: not allowed",
-		`{"metadata":{"generateName":"other-"}}`:                                                         "metadata.generateName: not allowed",
-		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`:      "metadata.ownerReferences: not allowed",
-		`{"metadata":{"deletionGracePeriodSeconds":0}}`:                                                  "metadata.deletionGracePeriodSeconds: not allowed",
-		`{"metadata":{"annotations":{"container.apparmor.security.beta.kubernetes.io/c":"unconfined"}}}`: "metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: not allowed",
-		`{"metadata":{"finalizers":["a/b"]}}`:                                                            "metadata.finalizers: not allowed",
-		`{"metadata":{"labels":{"hanse.dev/peer":"other"}}}`:                                             "metadata.labels[hanse.dev/peer]: not allowed",
-		`{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/networks":"host"}}}`:                            "metadata.annotations[k8s.v1.cni.cncf.io/networks]: not allowed",
-		`{"metadata":{"annotations":{"hanse.dev/home-namespace":"A/B"}}}`:                                "metadata.annotations[hanse.dev/home-namespace]: not allowed",
+		`{"metadata":{"name":"other"}}`:                                                             "metadata.name: not allowed",
+		`{"metadata":{"namespace":"kube-system"}}`:                                                  "metadata.namespace: not allowed",
+		`{"metadata":{"generateName":"other-"}}`:                                                    "metadata.generateName: not allowed",
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`: "metadata.ownerReferences: not allowed",
+		`{"metadata":{"deletionGracePeriodSeconds":0}}`:                                             "metadata.deletionGracePeriodSeconds: not allowed",
+		`{"metadata":{"finalizers":["a/b"]}}`:                                                       "metadata.finalizers: not allowed",
+		`{"metadata":{"labels":{"hanse.dev/peer":"other"}}}`:                                        "metadata.labels[hanse.dev/peer]: not allowed",
+		`{"metadata":{"annotations":{"hanse.dev/left-out":"x"}}}`:                                   "metadata.annotations[hanse.dev/left-out]: not allowed",
+		`{"metadata":{"labels":{"\u001b[31m":"x"}}}`:                                                "not allowed",
+		`{"metadata":{"annotations":{"a/b/c":"x"}}}`:                                                "metadata.annotations[a/b/c]: not allowed",
+		`{"metadata":{"annotations":{"hanse.dev/home-namespace":"A/B"}}}`:                           "metadata.annotations[hanse.dev/home-namespace]: not allowed",
 	} {
 		t.Run(want, func(t *testing.T) {
 			pod, err := Build(shadowOf(raw), Rules{})

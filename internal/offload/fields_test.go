@@ -70,8 +70,15 @@ table in the code, by ` + "`go test ./internal/offload -run TestPage -update`" +
 | dropped | stays at home, and the pod goes | stays with the provider |
 | refused | the pod cannot run in another cluster | |
 
-What is said of a field holds for all below it. Annotations travel if they have no prefix, or prefix
-` + "`prometheus.io`, `kubectl.kubernetes.io` or `batch.kubernetes.io`" + `; labels do unless they are Hanse's own.
+What is said of a field holds for all below it.
+
+Labels and annotations arrive if they have no domain, or are in the domain ` + "`app.kubernetes.io`" + `, or say in Kubernetes' own
+name what has made the pod (` + "`apps.kubernetes.io`, `batch.kubernetes.io`, `kubectl.kubernetes.io`, `statefulset.kubernetes.io`" + `).
+All others in domains of Kubernetes stay at home, as does what kubectl notes down for itself. The rest, and
+` + "`aadpodidbinding`" + `, could control software of the provider: the provider leaves it out, unless [its administrator allows
+it](../how-to/restrict-a-peer.md#say-which-labels-and-annotations-pods-may-have). The pod at home then has the condition
+` + "`hanse.dev/metadata`" + `, which names what was left out. Variables that read a label or an annotation have home's value in any case;
+a file that shows one that does not arrive everywhere keeps the pod at home.
 `
 
 func TestPage(t *testing.T) {

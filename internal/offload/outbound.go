@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -28,8 +27,8 @@ func Outbound(home *corev1.Pod, hostIP string) (corev1.PodTemplateSpec, error) {
 func translate(home *corev1.Pod, hostIP string) corev1.PodTemplateSpec {
 	out := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      allowedEntries(home.Labels, labelTravels),
-			Annotations: allowedEntries(home.Annotations, annotationIsSent),
+			Labels:      sentEntries(home.Labels),
+			Annotations: sentEntries(home.Annotations),
 		},
 		Spec: *home.Spec.DeepCopy(),
 	}
@@ -83,55 +82,6 @@ func leaveTokenAtHome(spec *corev1.PodSpec) {
 			return slices.Contains(dropped, m.Name)
 		})
 	})
-}
-
-// allowedEntries returns the entries of a map that the rule allows, and nil if there are none.
-func allowedEntries(entries map[string]string, rule func(key string) bool) map[string]string {
-	var out map[string]string
-	for key, value := range entries {
-		if !rule(key) {
-			continue
-		}
-		if out == nil {
-			out = make(map[string]string, len(entries))
-		}
-		out[key] = value
-	}
-	return out
-}
-
-// labelTravels says whether a label goes to the provider. All labels do except Hanse's own, which have another meaning
-// there.
-func labelTravels(key string) bool { return !v1alpha1.IsOwn(key) }
-
-// annotationTravels says whether an annotation goes to the provider. Annotations can control software on the provider's
-// nodes (networks to join, roles to take, profiles to lift), so only those travel that no such software uses.
-func annotationTravels(key string) bool {
-	prefix, _, prefixed := strings.Cut(key, "/")
-	if !prefixed {
-		return true
-	}
-	switch prefix {
-	case "prometheus.io", "kubectl.kubernetes.io", "batch.kubernetes.io":
-		return true
-	default:
-		return false
-	}
-}
-
-// annotationIsSent says which annotations home sends: not what kubectl notes down for itself, which is as large as the pod. A
-// provider takes it all the same, since older versions send it.
-func annotationIsSent(key string) bool {
-	return key != corev1.LastAppliedConfigAnnotation && annotationTravels(key)
-}
-
-// annotationAllowed says which annotations a provider takes: those that travel, and the home namespace, which downward
-// volumes read.
-func annotationAllowed(key, value string) bool {
-	if key == v1alpha1.AnnotationHomeNamespace {
-		return len(validation.IsDNS1123Label(value)) == 0
-	}
-	return annotationTravels(key)
 }
 
 // identity is what a pod can read about itself: always its values at home.

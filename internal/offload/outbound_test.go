@@ -93,7 +93,7 @@ func TestOutboundLeavesWhatIsOfTheConsumerAtHome(t *testing.T) {
 	want := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels:      map[string]string{"app": "web"},
-			Annotations: map[string]string{"note": "$(n)", "hanse.dev/home-namespace": "shop"},
+			Annotations: map[string]string{"note": "$(n)", "cni.example.com/net": "n", "hanse.dev/home-namespace": "shop"},
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                corev1.RestartPolicyAlways,

@@ -187,7 +187,7 @@ var volumeFields = slices.Concat(
 		"spec.volumes[].secret.secretName", "spec.volumes[].projected.sources[].secret.name",
 	),
 
-	checked(changed, isShown, "files show home's namespace and UID; an annotation that does not travel is refused",
+	checked(changed, isShown, "files show home's namespace and UID; a label or an annotation that does not travel is refused",
 		"spec.volumes[].downwardAPI.items[].fieldRef.fieldPath"),
 
 	lines(refused, "tokens of this cluster are not taken along; the one that Kubernetes adds by itself is left at home",
@@ -271,10 +271,13 @@ func isReadable(field string) bool {
 	return strings.HasPrefix(field, "metadata.") || field == "status.podIP" || field == "status.podIPs"
 }
 
-// isShown refuses annotations that do not travel: a file would be empty in the other cluster.
+// isShown refuses labels and annotations that not every provider takes: a file would be empty in the other cluster.
 func isShown(field string) bool {
-	key, ok := subscript(field, "metadata.annotations")
-	return !ok || key == v1alpha1.AnnotationHomeNamespace || annotationTravels(key)
+	if key, ok := subscript(field, "metadata.annotations"); ok {
+		return key == v1alpha1.AnnotationHomeNamespace || isTaken(key)
+	}
+	key, ok := subscript(field, "metadata.labels")
+	return !ok || key == v1alpha1.LabelHomeUID || isTaken(key)
 }
 
 // harmless are the capabilities that container runtimes give anyway, and that Pod Security "baseline" lets a pod name.

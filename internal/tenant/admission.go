@@ -104,6 +104,7 @@ func rulesOf(seen *observation, peer *v1alpha1.Peer) offload.Rules {
 	return offload.Rules{
 		Path:          seen.path,
 		Next:          next,
+		Metadata:      seen.metadata,
 		Restricted:    peer.Spec.PodSecurity == v1alpha1.PodSecurityRestricted,
 		LeastRequests: exchange.LeastCount(limitsOf(peer).Resources),
 	}

@@ -288,3 +288,31 @@ func TestDeadlineOfARunningPodIsCarriedOver(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+func TestHomeIsToldWhichLabelsAndAnnotationsAreLeftOut(t *testing.T) {
+	shadow := shadowPod()
+	shadow.Spec.Pod.Raw = []byte(`{"metadata":{"labels":{"app":"web","sidecar.istio.io/inject":"true"}},"spec":{"containers":[{"name":"c","image":"i:1"}]}}`)
+	s := newStage(t, shadow)
+	s.run()
+	s.becomes(s.running)
+	s.run()
+	if got := s.pod().Labels; got["app"] != "web" || got["sidecar.istio.io/inject"] != "" {
+		t.Errorf("the pod has labels %v", got)
+	}
+	s.expectRefused(v1alpha1.ConditionMetadata, v1alpha1.ReasonMetadataLeftOut, "left out sidecar.istio.io/inject")
+	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
+
+	s.homeChanges(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"i:1"}]}}`)
+	s.run()
+	s.run()
+	s.expectRefused(v1alpha1.ConditionMetadata, "", "")
+
+	s.pods.config.PodMetadata = []string{"sidecar.istio.io/*"}
+	s.homeChanges(string(shadow.Spec.Pod.Raw))
+	s.run()
+	s.run()
+	s.expectRefused(v1alpha1.ConditionMetadata, "", "")
+	if got := s.pod().Labels["sidecar.istio.io/inject"]; got != "true" {
+		t.Errorf("what the provider allows arrives as %q", got)
+	}
+}

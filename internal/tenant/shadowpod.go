@@ -92,6 +92,7 @@ func (r *shadowPodReconciler) observe(ctx context.Context, shadow *v1alpha1.Shad
 	}
 	seen := &observation{
 		shadow: shadow, peer: twin.peer, twin: ns, ending: !ns.DeletionTimestamp.IsZero(), now: r.config.Clock.Now(),
+		metadata: r.config.PodMetadata,
 	}
 	if r.config.SendOn {
 		seen.path, _ = offload.Onward(shadow, twin.clusterID, r.config.ClusterID)

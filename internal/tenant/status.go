@@ -174,6 +174,11 @@ func (d *decision) tell(s *observation, status corev1.PodStatus) {
 	}
 	d.mirror(s, &status, corev1.PodReady, v1alpha1.ConditionReady)
 	d.sentOn(s)
+	if left := offload.LeftOut(s.pod); left != "" {
+		d.since(s.now, s, v1alpha1.ConditionMetadata, v1alpha1.ReasonMetadataLeftOut, left)
+	} else {
+		meta.RemoveStatusCondition(&d.status.Conditions, v1alpha1.ConditionMetadata)
+	}
 }
 
 // dateEnd has the condition Ready say when the end was put on record. A pod that was not ready before has an older one, and

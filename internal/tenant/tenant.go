@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
@@ -25,6 +26,8 @@ type Config struct {
 	ClusterID string
 	// SendOn lets pods of peers go on to providers of ours, where the NamespaceOffloading of their twin says so.
 	SendOn bool
+	// PodMetadata says which labels and annotations the pods of peers have here besides the harmless ones.
+	PodMetadata offload.Metadata
 	// ServiceAccount is the one that the manager runs under, in Namespace. It gets the right to make pods in twin namespaces.
 	ServiceAccount string
 	// PodCIDRs are the ranges of this cluster's own pods, as far as nodes do not tell.
@@ -41,6 +44,9 @@ type Config struct {
 func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Namespace == "" || cfg.ServiceAccount == "" || cfg.Clock == nil || cfg.Decider == nil {
 		return errors.New("tenant: Namespace, ServiceAccount, Clock and Decider are needed")
+	}
+	if err := cfg.PodMetadata.Validate(); err != nil {
+		return fmt.Errorf("tenant: PodMetadata: %w", err)
 	}
 	if err := newMappingReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader()).setup(mgr); err != nil {
 		return err

@@ -54,3 +54,48 @@ func TestLabelsOfLocalPodsMeanNothing(t *testing.T) {
 		t.Error("lubeck's own pod does not run")
 	}
 }
+
+// What could steer hamburg's own software is left out of the pods that run there, and home says what.
+func TestWhatTravels(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	pod := shellPod(ns, "talkative", forever)
+	pod.Labels["app.kubernetes.io/name"] = "talkative"
+	pod.Labels["sidecar.istio.io/inject"] = "true"
+	pod.Annotations = map[string]string{"note": "kept", "prometheus.io/scrape": "true"}
+	lubeck.create(t, pod)
+	home := lubeck.awaitReadyPods(t, ns, "talkative", 1)[0]
+	remote := hamburg.mustRemotePod(t, &home)
+	for key, want := range map[string]string{"app": "talkative", "app.kubernetes.io/name": "talkative", "sidecar.istio.io/inject": ""} {
+		if got := remote.Labels[key]; got != want {
+			t.Errorf("the remote pod has label %s=%q, want %q", key, got, want)
+		}
+	}
+	for key, want := range map[string]string{"note": "kept", "prometheus.io/scrape": ""} {
+		if got := remote.Annotations[key]; got != want {
+			t.Errorf("the remote pod has annotation %s=%q, want %q", key, got, want)
+		}
+	}
+	eventually(t, "home says what was left out", func(ctx context.Context) error {
+		now, err := lubeck.pod(ctx, ns, "talkative")
+		if err == nil && !strings.Contains(fmt.Sprint(now.Status.Conditions), "prometheus.io/scrape, sidecar.istio.io/inject") {
+			err = fmt.Errorf("conditions: %+v", now.Status.Conditions)
+		}
+		return err
+	})
+	lubeck.awaitEvent(t, &home, v1alpha1.ReasonMetadataLeftOut)
+
+	// What is taken off at home is not missed any more.
+	for _, args := range [][]string{{"label", "sidecar.istio.io/inject-"}, {"annotate", "prometheus.io/scrape-"}} {
+		if _, err := lubeck.Kubectl(ctx, args[0], "pod", "-n", ns, "talkative", args[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "home says nothing any more", func(ctx context.Context) error {
+		now, err := lubeck.pod(ctx, ns, "talkative")
+		if err == nil && podCondition(now, v1alpha1.PodMetadata) == corev1.ConditionFalse {
+			err = fmt.Errorf("conditions: %+v", now.Status.Conditions)
+		}
+		return err
+	})
+}
