@@ -51,6 +51,7 @@ type managerFlags struct {
 	podMetadata offload.Metadata
 	clock       clock.Clock
 	maker       *policymaker.Maker
+	publisher   *advertisement.Publisher
 	tracer      *trace.Tracer
 }
 
@@ -243,7 +244,7 @@ func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
 	return tenant.SetupWithManager(mgr, tenant.Config{
 		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID,
 		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs, PodMetadata: f.podMetadata,
-		Decider: f.maker, Clock: f.clock, SendOn: f.advertising.Aggregate,
+		Decider: f.maker, Clock: f.clock, Room: f.publisher, SendOn: f.advertising.Aggregate,
 		Tracer: f.tracer,
 	})
 }
@@ -290,11 +291,11 @@ func (f *managerFlags) addAdvertising(mgr manager.Manager, links *peers.Links) e
 		return err
 	}
 	recorder := mgr.GetEventRecorder("hanse-advertisement")
-	publisher := advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), f.maker, f.clock, recorder)
+	f.publisher = advertisement.NewPublisher(f.advertising, mgr.GetClient(), mgr.GetCache(), f.maker, f.clock, recorder)
 	receiver := advertisement.NewReceiver(f.advertising, mgr.GetClient(), links, f.maker, f.clock, recorder)
-	f.maker.Gather(policy.Outgoing, publisher.Gather)
+	f.maker.Gather(policy.Outgoing, f.publisher.Gather)
 	f.maker.Gather(policy.Incoming, receiver.Gather)
-	return errors.Join(publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
+	return errors.Join(f.publisher.SetupWithManager(mgr), receiver.SetupWithManager(mgr))
 }
 
 // agentlessOffers makes the offers of clusters without Hanse.

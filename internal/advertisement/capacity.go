@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,7 +29,7 @@ type capacity struct {
 	informers cache.Informers
 	config    *Config
 	changed   signal
-	complete  atomic.Bool // all that there was at the start is known
+	complete  chan struct{} // closed when all that there was at the start is known
 
 	mu           sync.Mutex
 	ledger       *exchange.Ledger
@@ -54,6 +53,7 @@ func newCapacity(config *Config, informers cache.Informers) *capacity {
 		informers:  informers,
 		config:     config,
 		changed:    newSignal(),
+		complete:   make(chan struct{}),
 		ledger:     exchange.NewLedger(),
 		images:     newImages(config.MaxImages),
 		twins:      map[string]string{},
@@ -138,8 +138,17 @@ func (c *capacity) WaitForSync(ctx context.Context) error {
 			return errors.New("namespaces, pods, nodes and advertisements were not read in time")
 		}
 	}
-	c.complete.Store(true)
+	close(c.complete)
 	return nil
+}
+
+func (c *capacity) isComplete() bool {
+	select {
+	case <-c.complete:
+		return true
+	default:
+		return false
+	}
 }
 
 // update passes over heartbeats of nodes.
@@ -248,6 +257,7 @@ func (c *capacity) lock(peer string, guarantee corev1.ResourceList) bool {
 	if len(guarantee) > 0 {
 		c.guaranteed[peer] = guarantee
 	}
+	c.ledger.Guarantee(peer, guarantee)
 	c.locksStale = true
 	return true
 }

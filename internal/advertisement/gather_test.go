@@ -134,7 +134,7 @@ func TestWhatNobodyAsksAboutCannotBeGathered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.publisher.capacity.complete.Store(true)
+			close(w.publisher.capacity.complete)
 			test.prepare(w)
 			if err := test.gather(w); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)

@@ -164,7 +164,7 @@ func (p *Publisher) Gather(ctx context.Context, _ policy.Question, name string) 
 		return policy.Facts{}, err
 	}
 	switch {
-	case !p.capacity.complete.Load():
+	case !p.capacity.isComplete():
 		return policy.Facts{}, errors.New("the pods and nodes of this cluster were not read yet: try again in a moment")
 	case !p.serves(peer):
 		return policy.Facts{}, fmt.Errorf("nothing is offered to peer %s, whatever the policies say: it is no consumer of this "+

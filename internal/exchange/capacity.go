@@ -43,11 +43,10 @@ func (l *Ledger) Capacity(margin corev1.ResourceList) Capacity {
 			}
 			c.held[peer].add(sum)
 		}
-		if schedulable(node) {
-			room := l.room(node)
-			c.free.add(room)
-			rooms = append(rooms, room)
-		}
+	}
+	for _, room := range l.rooms {
+		c.free.add(room)
+		rooms = append(rooms, room)
 	}
 	c.free.subtract(amountsOf(margin))
 	c.largest = largest(rooms)
@@ -110,10 +109,14 @@ func (c Capacity) unlocked(peer string, claims Claims) amounts {
 		}
 	}
 	for name, free := range rest {
-		rest[name] = max(free-others[name], portion(free, own[name], others[name]))
+		rest[name] = unlocked(free, own[name], others[name])
 	}
 	return rest
 }
+
+// unlocked is what is free for a peer that is guaranteed so much more than it has, as others are. If there is less than all
+// that is guaranteed, each has a part in proportion.
+func unlocked(free, own, others int64) int64 { return max(free-others, portion(free, own, others)) }
 
 // lacks returns what the peer is guaranteed beyond what its pods hold.
 func (c Capacity) lacks(peer string, guarantee corev1.ResourceList) amounts {
@@ -257,6 +260,13 @@ func (a amounts) add(b amounts) {
 			continue
 		}
 		a[name] += amount
+	}
+}
+
+// book adds or, with the sign -1, takes off what was added before.
+func (a amounts) book(b amounts, sign int64) {
+	for name, amount := range b {
+		a[name] += sign * amount
 	}
 }
 

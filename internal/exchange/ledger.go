@@ -18,6 +18,8 @@ type Ledger struct {
 	nodes map[string]*corev1.Node
 	pods  map[string]map[string]holding // namespace → pod → what it holds
 	held  map[string]map[string]amounts // node → peer, or nobody "" → what its pods hold there
+	rooms map[string]amounts            // schedulable node → what is free there
+	shares
 }
 
 // holding is what one pod holds.
@@ -33,17 +35,35 @@ func (h holding) equal(other holding) bool {
 // NewLedger returns a ledger of a cluster without nodes and pods.
 func NewLedger() *Ledger {
 	return &Ledger{
-		nodes: map[string]*corev1.Node{},
-		pods:  map[string]map[string]holding{},
-		held:  map[string]map[string]amounts{},
+		nodes:  map[string]*corev1.Node{},
+		pods:   map[string]map[string]holding{},
+		held:   map[string]map[string]amounts{},
+		rooms:  map[string]amounts{},
+		shares: newShares(),
 	}
 }
 
 // SetNode enters a node or its newest state. The ledger keeps the pointer and does not change the node.
-func (l *Ledger) SetNode(node *corev1.Node) { l.nodes[node.Name] = node }
+func (l *Ledger) SetNode(node *corev1.Node) {
+	l.nodes[node.Name] = node
+	l.measure(node.Name)
+}
 
 // RemoveNode takes out a node.
-func (l *Ledger) RemoveNode(name string) { delete(l.nodes, name) }
+func (l *Ledger) RemoveNode(name string) {
+	delete(l.nodes, name)
+	l.measure(name)
+}
+
+// measure sums up anew what is free on the node.
+func (l *Ledger) measure(name string) {
+	l.free.book(l.rooms[name], -1)
+	delete(l.rooms, name)
+	if node := l.nodes[name]; node != nil && schedulable(node) {
+		l.rooms[name] = l.room(node)
+		l.free.book(l.rooms[name], 1)
+	}
+}
 
 // SetPod enters a pod of the peer, or of nobody "", or its newest state, and says whether that changed what is held. Pods
 // that hold nothing (not bound, or ended) may be entered too. Whose a pod is, its own labels do not tell: anybody who may
@@ -104,14 +124,16 @@ func (l *Ledger) book(h holding, sign int64) {
 	if byPeer[h.peer] == nil {
 		byPeer[h.peer] = amounts{}
 	}
-	for name, amount := range h.requests {
-		byPeer[h.peer][name] += sign * amount
-	}
+	byPeer[h.peer].book(h.requests, sign)
 	if byPeer[h.peer][corev1.ResourcePods] == 0 {
 		delete(byPeer, h.peer)
 	}
 	if len(byPeer) == 0 {
 		delete(l.held, h.node)
+	}
+	l.measure(h.node)
+	if h.peer != "" {
+		l.change(h.peer, func(s *share) { s.held.book(h.requests, sign) })
 	}
 }
 
@@ -144,11 +166,9 @@ func keepsOff(taint corev1.Taint) bool {
 // Load returns what the schedulable physical nodes have, and what of it is free: see Capacity.
 func (l *Ledger) Load() (allocatable, free corev1.ResourceList) {
 	all, rest := amounts{}, amounts{}
-	for _, node := range l.nodes {
-		if schedulable(node) {
-			all.add(usable(node))
-			rest.add(l.room(node))
-		}
+	for name, room := range l.rooms {
+		all.add(usable(l.nodes[name]))
+		rest.add(room)
 	}
 	return all.list(), rest.list()
 }

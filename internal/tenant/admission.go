@@ -51,15 +51,28 @@ func (r *shadowPodReconciler) admit(ctx context.Context, seen *observation, next
 	if !r.consult(ctx, seen, peer, pod, next) {
 		return nil, nil
 	}
-	switch short := r.ledger.reserve(who, exchange.Count(pod), limitsOf(peer).Resources); {
-	case short == nil:
+	short := r.ledger.reserve(who, exchange.Count(pod), limitsOf(peer).Resources)
+	if short == nil {
 		return pod, nil
-	case seen.shadow.Status.PodUID == "":
-		next.wait(seen, v1alpha1.ReasonLimitExceeded, short.message())
-	default: // one that has run is not waited for, since home believes that it runs
-		next.waitAWhile(seen, v1alpha1.ReasonLimitExceeded, short.message())
 	}
+	next.await(seen, short)
 	return nil, nil
+}
+
+// await says what is short. Of room nobody tells when there is more. One that has run is not waited for, since home believes
+// that it runs.
+func (d *decision) await(s *observation, short *shortage) {
+	hasRun := s.shadow.Status.PodUID != ""
+	switch {
+	case short.reason == v1alpha1.ReasonNoRoom:
+		if d.retry(s, short.reason, short.message(), quotaRetryAtMost) >= refusedFor && hasRun {
+			d.giveUp(s, short.reason, short.message())
+		}
+	case hasRun:
+		d.waitAWhile(s, short.reason, short.message())
+	default:
+		d.wait(s, short.reason, short.message())
+	}
 }
 
 func claimantOf(shadow *v1alpha1.ShadowPod, peer string) claimant {

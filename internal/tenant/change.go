@@ -118,7 +118,7 @@ func (r *shadowPodReconciler) resize(
 	who := claimantOf(seen.shadow, seen.peer)
 	short := r.ledger.change(who, exchange.Count(pod), limitsOf(peer).Resources)
 	if short != nil {
-		return &refusal{v1alpha1.ReasonLimitExceeded, short.keeps(), quotaRetryAtMost}, nil
+		return &refusal{short.reason, short.keeps(), quotaRetryAtMost}, nil
 	}
 	err := r.client.SubResource("resize").Patch(ctx, pod, client.StrategicMergeFrom(seen.pod))
 	if err != nil {

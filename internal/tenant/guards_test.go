@@ -79,8 +79,9 @@ func TestSuspendedPeerIsShutOutOfItsTwins(t *testing.T) {
 func TestBindingThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	m := mapperIn(w)
-	w.Reconcile(m, "hanse-peer-lubeck", "shop")
+	again := w.Reconcile(m, "hanse-peer-lubeck", "shop")
 	w.Home.Remove(testkit.Get[rbacv1.RoleBinding](w.Home, lubeck.name(), "hanse-peer-twin"))
+	w.Clock.Step(again)
 	w.Reconcile(m, "hanse-peer-lubeck", "shop")
 	binding := testkit.Get[rbacv1.RoleBinding](w.Home, lubeck.name(), "hanse-peer-twin")
 	if !binding.DeletionTimestamp.IsZero() || len(binding.Subjects) != 1 || len(binding.Finalizers) != 1 {

@@ -43,7 +43,7 @@ func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader, w w
 		config: cfg, client: c, live: live, budgets: newEventBudgets(eventWritesPerSecond, eventWritesAtOnce),
 	}
 	r.events = newPodEvents(c, w, func() enqueuer { return r.queue })
-	r.ledger = newLedger(r.enqueue)
+	r.ledger = newLedger(cfg.Room, r.enqueue)
 	return r
 }
 

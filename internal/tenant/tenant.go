@@ -34,6 +34,8 @@ type Config struct {
 	PodCIDRs []netip.Prefix
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Room is asked whether there is room for each pod that others are not guaranteed.
+	Room Room
 	// Decider is asked about each pod that is made for a consumer.
 	Decider policy.Decider
 	// Tracer records where the time goes that the pods of peers take to be ready. It may be nil.
@@ -42,8 +44,8 @@ type Config struct {
 
 // SetupWithManager registers the controllers with the manager.
 func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
-	if cfg.Namespace == "" || cfg.ServiceAccount == "" || cfg.Clock == nil || cfg.Decider == nil {
-		return errors.New("tenant: Namespace, ServiceAccount, Clock and Decider are needed")
+	if cfg.Namespace == "" || cfg.ServiceAccount == "" || cfg.Clock == nil || cfg.Decider == nil || cfg.Room == nil {
+		return errors.New("tenant: Namespace, ServiceAccount, Clock, Decider and Room are needed")
 	}
 	if err := cfg.PodMetadata.Validate(); err != nil {
 		return fmt.Errorf("tenant: PodMetadata: %w", err)

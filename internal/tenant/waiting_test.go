@@ -132,7 +132,7 @@ func BenchmarkFreedPlace(b *testing.B) {
 	for name, sizes := range map[string]int{"one size": 1, "1,000 sizes": 1000} {
 		b.Run(name, func(b *testing.B) {
 			var called []reconcile.Request
-			l := newLedger(func(requests []reconcile.Request) { called = append(called, requests...) })
+			l := newLedger(newRoom("64"), func(requests []reconcile.Request) { called = append(called, requests...) })
 			limits := cpus(1_000_000)
 			claimants := map[types.NamespacedName]claimant{}
 			runs := claimant{NamespacedName: types.NamespacedName{Name: "first"}, peer: "lubeck"}

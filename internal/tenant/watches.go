@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/policy"
@@ -45,15 +44,24 @@ func (r *shadowPodReconciler) setup(mgr ctrl.Manager) error {
 		For(&v1alpha1.ShadowPod{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podChanged), builder.WithPredicates(remotePods)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.waitingOf), builder.WithPredicates(specChanges)).
-		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			r.queue = queue // for ShadowPods that may have room now
-			return nil
-		})).
+		WatchesRawSource(freed{r}).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.shadowsOfTwin),
 			builder.WithPredicates(twins, turns)).
 		WithOptions(options()).
 		Complete(r)
 }
+
+// freed is the source of ShadowPods that may have room now. No pod is let in before it is known what room there is.
+type freed struct{ *shadowPodReconciler }
+
+// Start implements source.Source.
+func (f freed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	f.queue = queue
+	return nil
+}
+
+// WaitForSync implements source.SyncingSource.
+func (f freed) WaitForSync(ctx context.Context) error { return f.config.Room.WaitForRoom(ctx) }
 
 // options limit each object by itself, so that a broken one holds up no other.
 func options() controller.Options {

@@ -21,6 +21,7 @@ const kubeletHolds = "test/kubelet"
 type world struct {
 	*testkit.World
 	policies  fakePolicies
+	room      *room
 	latency   time.Duration       // how long a write takes
 	uncounted bool                // whether Kubernetes has not counted quotas yet
 	hidden    map[string]bool     // kinds that the cache does not show yet
@@ -30,7 +31,7 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	w := &world{World: testkit.NewWorld(t, objects...), hidden: map[string]bool{}}
+	w := &world{World: testkit.NewWorld(t, objects...), hidden: map[string]bool{}, room: newRoom("1000")}
 	w.Home.Before(w.written)
 	w.Home.OnRead(func(read testkit.Read) error {
 		if w.hidden[read.Kind] {
@@ -90,7 +91,7 @@ func (w *world) podWritten(write testkit.Write, pod *corev1.Pod) {
 }
 
 func (w *world) config() Config {
-	return Config{Namespace: "hanse-system", ServiceAccount: "hanse-manager", Clock: w.Clock, Decider: &w.policies}
+	return Config{Namespace: "hanse-system", ServiceAccount: "hanse-manager", Clock: w.Clock, Decider: &w.policies, Room: w.room}
 }
 
 var lubeck = twinOf{peer: "lubeck", clusterID: "lubeck-id", home: "shop"}
