@@ -25,7 +25,7 @@ var layers = []struct {
 		"internal/advertisement", "internal/agentless", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
 		"internal/install", "internal/policymaker", "internal/reflector",
 	}},
-	{"test", []string{"internal/architecture", "internal/testkit", "test/harness"}},
+	{"test", []string{"internal/architecture", "internal/testkit", "test/harness", "test/hostile"}},
 	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "test/faults", "bench"}},
 }
 
