@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"reflect"
 	"sync"
 	"time"
 
@@ -21,6 +19,11 @@ type Budget struct {
 	// ReceivedBytes bounds what of all answers together has arrived and is not yet decoded. An ordinary page of a list has
 	// less than a tenth of the default.
 	ReceivedBytes int
+	// BytesPerSecond bounds how much is read for mirrors over time, so that a peer that sends without pause takes only a part
+	// of a processor. As much as may be held may come at once. What is more waits on its way.
+	BytesPerSecond int
+	// Lists is how many lists are asked for at once. One after the other is decoded.
+	Lists int
 	// Calls bounds how many requests to the peer wait for an answer, besides watches and streams. The default is half of the
 	// workers of the largest controller. SlowCalls is the bound while one of them has waited for longer than slowCall: what
 	// hangs keeps only so many workers from others.
@@ -34,8 +37,8 @@ type Budget struct {
 
 // DefaultBudget is the default of Config.Budget.
 var DefaultBudget = Budget{
-	HeldBytes: 64 << 20, HeldObjects: 25_000, ReceivedBytes: 16 << 20, Calls: 16, SlowCalls: 2, FlapsPerSecond: 20,
-	EventsPerSecond: 50, EventsAtOnce: 2000,
+	HeldBytes: 64 << 20, HeldObjects: 25_000, ReceivedBytes: 16 << 20, BytesPerSecond: 16 << 20, Lists: 4, Calls: 16, SlowCalls: 2,
+	FlapsPerSecond: 20, EventsPerSecond: 50, EventsAtOnce: 2000,
 }
 
 const (
@@ -62,6 +65,9 @@ type ledger struct {
 	took     time.Duration // how long calls take, smoothed
 	turn     time.Time     // when the last request that was refused is to be tried again
 
+	reads  *rate.Limiter // bytes that are read for mirrors
+	lists  turns
+	decode turns
 	flaps  *rate.Limiter
 	events *rate.Limiter
 	paces  map[types.UID]*rate.Limiter
@@ -80,6 +86,8 @@ type call struct{ began time.Time }
 func newLedger(limit Budget) *ledger {
 	return &ledger{
 		limit: limit, accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{}, calls: map[*call]struct{}{},
+		reads: rate.NewLimiter(rate.Limit(limit.BytesPerSecond), limit.HeldBytes),
+		lists: newTurns(limit.Lists), decode: newTurns(1),
 		flaps:  rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
 		events: rate.NewLimiter(rate.Limit(limit.EventsPerSecond), limit.EventsAtOnce),
 		paces:  map[types.UID]*rate.Limiter{},
@@ -161,71 +169,6 @@ func (b *ledger) close(m *Mirror) {
 	b.held = b.held.minus(b.accounts[m])
 	delete(b.accounts, m)
 	delete(b.over, m)
-}
-
-// A receipt counts what has arrived of one answer and is not yet decoded. An answer may be closed while it is being read,
-// so that its methods may be called at the same time.
-type receipt struct {
-	books  *ledger
-	held   int  // bytes; this and closed are guarded by the mutex of the ledger
-	closed bool // nothing counts any more
-}
-
-// add counts bytes that have arrived.
-func (r *receipt) add(n int) error {
-	r.books.mu.Lock()
-	defer r.books.mu.Unlock()
-	return r.hold(r.held + n)
-}
-
-// restart counts bytes that have arrived behind what is decoded now.
-func (r *receipt) restart(n int) error {
-	r.books.mu.Lock()
-	defer r.books.mu.Unlock()
-	return r.hold(n)
-}
-
-// hold is called with the mutex of the ledger held.
-func (r *receipt) hold(held int) error {
-	if r.closed {
-		return nil
-	}
-	grows := held > r.held
-	r.books.received += held - r.held
-	r.held = held
-	if grows && r.books.received > r.books.limit.ReceivedBytes {
-		return r.books.exceeded()
-	}
-	return nil
-}
-
-// close ends the count.
-func (r *receipt) close() {
-	r.books.mu.Lock()
-	defer r.books.mu.Unlock()
-	_ = r.hold(0)
-	r.closed = true
-}
-
-// A countedBody counts what has been read of an answer until it is closed.
-type countedBody struct {
-	io.ReadCloser
-	receipt *receipt
-}
-
-// Read implements io.Reader.
-func (c *countedBody) Read(p []byte) (int, error) {
-	n, err := c.ReadCloser.Read(p)
-	if over := c.receipt.add(n); over != nil {
-		return 0, over
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (c *countedBody) Close() error {
-	c.receipt.close()
-	return c.ReadCloser.Close()
 }
 
 // begin makes room for a request, which ends when end is called. Nobody waits for room: a worker that waited for this peer
@@ -361,64 +304,7 @@ func (p pause) next(now time.Time) pause {
 }
 
 // wait waits until the pause is over.
-func (p pause) wait(ctx context.Context, now time.Time) error {
-	left := p.until.Sub(now)
-	if left <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
+func (p pause) wait(ctx context.Context, now time.Time) error { return waitFor(ctx, p.until.Sub(now)) }
 
 // tooMuch says whether the error is that the peer sends more than is taken.
 func tooMuch(err error) bool { return errors.Is(err, ErrOverBudget) || errors.Is(err, ErrTooLarge) }
-
-// sizeOf returns about how many bytes a value takes, with all that it points to.
-func sizeOf(value any) int { return reflectSize(reflect.ValueOf(value)) }
-
-func reflectSize(v reflect.Value) int {
-	if v.IsValid() && v.Type() == reflect.TypeFor[time.Time]() {
-		return 24 // what it points to is shared by all times
-	}
-	size := 0
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if v.IsNil() {
-			return 8
-		}
-		return 8 + reflectSize(v.Elem())
-	case reflect.String:
-		return 16 + v.Len()
-	case reflect.Struct:
-		for i := range v.NumField() {
-			size += reflectSize(v.Field(i))
-		}
-		return size
-	case reflect.Slice, reflect.Array:
-		return 24 + sizeOfElements(v)
-	case reflect.Map:
-		for entries := v.MapRange(); entries.Next(); {
-			size += 16 + reflectSize(entries.Key()) + reflectSize(entries.Value())
-		}
-		return 48 + size
-	default:
-		return 8
-	}
-}
-
-func sizeOfElements(v reflect.Value) int {
-	if v.Type().Elem().Kind() == reflect.Uint8 {
-		return v.Len()
-	}
-	size := 0
-	for i := range v.Len() {
-		size += reflectSize(v.Index(i))
-	}
-	return size
-}

@@ -20,6 +20,9 @@ import (
 const (
 	pingAfter   = 3 * time.Second
 	pingTimeout = 3 * time.Second
+	// maxUnread is how much of one answer may come before it is read: there are as many answers as watches. A peer that is
+	// 100 ms away sends 5 MB a second with it.
+	maxUnread = 512 << 10
 )
 
 // httpTransport returns a transport of our own, whose connections end with c. (Those of client-go are shared and never end.)
@@ -44,7 +47,9 @@ func (c *connection) httpTransport() (*http.Transport, error) {
 		MaxIdleConnsPerHost:    4,
 		IdleConnTimeout:        90 * time.Second,
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: c.pingAfter, PingTimeout: pingTimeout},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: c.pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: maxUnread,
+		},
 	}, nil
 }
 

@@ -171,7 +171,7 @@ func (r *reader) ListWithContext(ctx context.Context, options metav1.ListOptions
 func (r *reader) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if options.Continue == "" {
 		r.listed = usage{}
-		if err := r.mirror.waitForTurn(ctx); err != nil {
+		if err := r.mirror.waitForPause(ctx); err != nil {
 			return nil, err
 		}
 		// Without a version the API server pages, and never answers with a past that was left behind.
@@ -184,7 +184,14 @@ func (r *reader) list(ctx context.Context, options metav1.ListOptions) (runtime.
 	if err != nil {
 		return nil, err
 	}
-	if err := r.client.List(ctx, list, r.listOptions(options)); err != nil {
+	books := r.mirror.link.books
+	if err := books.lists.take(ctx); err != nil {
+		return nil, err
+	}
+	defer books.lists.give()
+	turn := &decoding{books: books}
+	defer turn.end()
+	if err := r.client.List(withDecoding(ctx, turn), list, r.listOptions(options)); err != nil {
 		return nil, err
 	}
 	return list, r.take(list)
@@ -232,6 +239,10 @@ func (r *reader) WatchWithContext(ctx context.Context, options metav1.ListOption
 		}
 		if isLost(err) {
 			err = fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		if tooMuch(err) {
+			r.mirror.exceed(err)
+			return
 		}
 		r.mirror.report("watch", err)
 	})

@@ -247,7 +247,7 @@ func (m *Mirror) expect(listed usage) error {
 
 // exceed has everything listed again after a pause that grows, since the peer sends more than is taken.
 func (m *Mirror) exceed(err error) {
-	if errors.Is(err, ErrOverBudget) && m.ctx.Err() == nil {
+	if tooMuch(err) && m.ctx.Err() == nil {
 		m.link.books.exceeds(m)
 	}
 	m.report("read", err)
@@ -261,8 +261,8 @@ func (m *Mirror) exceed(err error) {
 	}
 }
 
-// waitForTurn waits until the mirror may list again.
-func (m *Mirror) waitForTurn(ctx context.Context) error {
+// waitForPause waits until the mirror may list again.
+func (m *Mirror) waitForPause(ctx context.Context) error {
 	m.mu.Lock()
 	m.behind = false
 	pause := m.pause

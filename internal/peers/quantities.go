@@ -2,11 +2,13 @@ package peers
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -35,18 +37,24 @@ func checkQuantities(places sanitize.Quantities, answer []byte) error {
 // A checkedBody is an answer that is read as a whole, as its decoder does, and checked before the first byte is given out.
 type checkedBody struct {
 	io.ReadCloser
-	places sanitize.Quantities
-	answer io.Reader // nil until it is read
+	places   sanitize.Quantities
+	most     int             // bytes of the decoded answer
+	ctx      context.Context //nolint:containedctx // that of the request
+	decoding *decoding       // may be nil
+	answer   io.Reader       // nil until it is read
 }
 
 // Read implements io.Reader.
 func (b *checkedBody) Read(p []byte) (int, error) {
 	if b.answer == nil {
 		answer, err := io.ReadAll(b.ReadCloser)
-		if err != nil {
-			return 0, err
+		if err == nil {
+			err = b.decoding.begin(b.ctx)
 		}
-		if err := checkQuantities(b.places, answer); err != nil {
+		if err == nil {
+			err = checkAnswer(b.places, answer, b.most)
+		}
+		if err != nil {
 			return 0, err
 		}
 		b.answer = bytes.NewReader(answer)
@@ -54,30 +62,84 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	return b.answer.Read(p)
 }
 
+// checkAnswer returns an error if the answer would take too much memory when it is decoded, or too much time.
+func checkAnswer(places sanitize.Quantities, answer []byte, most int) error {
+	if err := checkDecoded(answer, most); err != nil {
+		return err
+	}
+	return checkQuantities(places, answer)
+}
+
+const (
+	// largeEvent is behind which a watch ends, because its buffers would stay as large.
+	largeEvent = 256 << 10
+	// eventCost is what an event counts for besides its bytes, so that small ones without number are read no faster either.
+	eventCost = 2 << 10
+)
+
 // A checkedEvents is the answer to a watch. Each event is checked before it is given out.
 type checkedEvents struct {
 	io.ReadCloser
-	places sanitize.Quantities
-	events *json.Decoder
-	event  json.RawMessage // what is left of it
+	places   sanitize.Quantities
+	books    *ledger
+	now      func() time.Time
+	decoding *decoding
+	ctx      context.Context //nolint:containedctx // ends with the body
+	end      context.CancelFunc
+	events   *json.Decoder
+	event    json.RawMessage // what is left of it
+	last     bool            // no further event is read
 }
 
-// Read implements io.Reader.
-func (b *checkedEvents) Read(p []byte) (int, error) {
-	if b.events == nil {
-		b.events = json.NewDecoder(b.ReadCloser)
+func checkEvents(
+	ctx context.Context, body io.ReadCloser, places sanitize.Quantities, books *ledger, now func() time.Time,
+) *checkedEvents {
+	c := &checkedEvents{
+		ReadCloser: body, places: places, books: books, now: now, decoding: &decoding{books: books}, events: json.NewDecoder(body),
 	}
+	c.ctx, c.end = context.WithCancel(ctx)
+	return c
+}
+
+// Read implements io.Reader. Whoever reads on has decoded the event before.
+func (b *checkedEvents) Read(p []byte) (int, error) {
 	if len(b.event) == 0 {
-		if err := b.events.Decode(&b.event); err != nil {
-			return 0, err
-		}
-		if err := checkQuantities(b.places, b.event); err != nil {
+		b.decoding.pause()
+		if err := b.next(); err != nil {
 			b.event = nil
 			return 0, err
 		}
-		b.event = append(b.event, '\n')
 	}
 	n := copy(p, b.event)
 	b.event = b.event[n:]
 	return n, nil
+}
+
+// next reads and checks the next event.
+func (b *checkedEvents) next() error {
+	if b.last {
+		return io.EOF
+	}
+	if err := b.events.Decode(&b.event); err != nil {
+		return err
+	}
+	if err := waitFor(b.ctx, b.books.delay(eventCost, b.now())); err != nil {
+		return err
+	}
+	if err := b.decoding.begin(b.ctx); err != nil {
+		return err
+	}
+	b.last = len(b.event) > largeEvent
+	if err := checkAnswer(b.places, b.event, mostOfObject); err != nil {
+		return err
+	}
+	b.event = append(b.event, '\n')
+	return nil
+}
+
+// Close implements io.Closer.
+func (b *checkedEvents) Close() error {
+	b.end()
+	b.decoding.end()
+	return b.ReadCloser.Close()
 }

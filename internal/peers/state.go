@@ -180,7 +180,7 @@ func (l *Link) failure() error {
 
 // isDown says whether an error of one mirror means that nothing can be had from the peer. A peer that sends too much is cut
 // off like one that is down.
-func isDown(err error) bool { return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrOverBudget) }
+func isDown(err error) bool { return errors.Is(err, ErrUnreachable) || tooMuch(err) }
 
 func (l *Link) setCut(cut bool) {
 	if was := l.cut.Swap(cut); was == cut {

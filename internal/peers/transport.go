@@ -3,6 +3,7 @@ package peers
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,6 +26,9 @@ const (
 	maxEvent = maxObject + 4<<10
 	// maxHeader bounds the headers of an answer.
 	maxHeader = 64 << 10
+	// mostOfList and mostOfObject bound what an answer takes when it is decoded. A page of pods takes a third of the first.
+	mostOfList   = 48 << 20
+	mostOfObject = 8 << 20
 )
 
 // A bounded transport limits the size and the duration of answers, and does nothing else that a server may ask a
@@ -53,13 +57,15 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		cancel = end
 	}
-	if what == answerObject || what == answerList {
-		ctx, stop := context.WithTimeout(req.Context(), b.timeout)
-		req, cancel = req.WithContext(ctx), both(stop, cancel)
-	}
-	tell := outcomeOf(req.Context())
+	ctx, begun, stop := b.within(req.Context(), what)
+	req, cancel = req.WithContext(ctx), both(stop, cancel)
+	tell := outcomeOf(ctx)
 	resp, err := b.next.RoundTrip(asksForJSON(req))
+	begun()
 	if err != nil {
+		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			err = context.DeadlineExceeded
+		}
 		cancel()
 		tell(err)
 		if b.isClosed() {
@@ -73,19 +79,34 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Header.Del("Retry-After")
-	resp.Body = b.limit(resp, what, cancel)
+	resp.Body = b.checked(ctx, resp, what, b.limit(ctx, resp, what, cancel))
 	if what == answerWatch { // the body of a stream is written to as well
-		resp.Body = &watchedBody{ReadCloser: resp.Body, lost: tell}
+		resp.Body = &watchedBody{ReadCloser: resp.Body, ended: tell}
 	}
-	resp.Body = b.checked(resp, what)
 	tell(nil)
 	return resp, nil
 }
 
+// within bounds how long a request takes: until all of the answer is read, or of a watch, which has no end, until the answer
+// has begun. Of a stream, which may wait for what somebody types, nothing is bounded.
+func (b *bounded) within(ctx context.Context, what answer) (within context.Context, begun func(), stop context.CancelFunc) {
+	switch what {
+	case answerObject, answerList:
+		within, stop = context.WithTimeout(ctx, b.timeout)
+		return within, func() {}, stop
+	case answerWatch:
+		within, end := context.WithCancelCause(ctx)
+		timer := time.AfterFunc(b.timeout, func() { end(context.DeadlineExceeded) })
+		return within, func() { timer.Stop() }, func() { end(context.Canceled) }
+	default:
+		return ctx, func() {}, func() {}
+	}
+}
+
 type outcomeKey struct{}
 
-// withOutcome has tell called with nil when an answer comes, with the error when none does, and once more when the
-// connection is given up over which it comes.
+// withOutcome has tell called with nil when an answer comes, with the error when none does, and once more when a watch ends
+// because the connection is given up over which it comes, or because it brings too much.
 func withOutcome(ctx context.Context, tell func(error)) context.Context {
 	return context.WithValue(ctx, outcomeKey{}, tell)
 }
@@ -97,17 +118,17 @@ func outcomeOf(ctx context.Context) func(error) {
 	return func(error) {}
 }
 
-// A watchedBody tells when its connection is given up.
+// A watchedBody tells when its connection is given up, and when it brings too much.
 type watchedBody struct {
 	io.ReadCloser
-	lost func(error)
+	ended func(error)
 }
 
 // Read implements io.Reader.
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if isLost(err) {
-		b.lost(err)
+	if isLost(err) || tooMuch(err) {
+		b.ended(err)
 	}
 	return n, err
 }
@@ -153,15 +174,19 @@ func check(resp *http.Response, what answer) error {
 	return nil
 }
 
-// checked returns the body of what is decoded, with its quantities checked.
-func (b *bounded) checked(resp *http.Response, what answer) io.ReadCloser {
+// checked returns the body of what is decoded, with all checked that could keep its decoder busy.
+func (b *bounded) checked(ctx context.Context, resp *http.Response, what answer, body io.ReadCloser) io.ReadCloser {
 	switch {
 	case resp.StatusCode < 300 && what == answerStream:
-		return resp.Body
+		return body
 	case resp.StatusCode < 300 && what == answerWatch:
-		return &checkedEvents{ReadCloser: resp.Body, places: b.places.Within("object")}
+		return checkEvents(ctx, body, b.places.Within("object"), b.books, b.now)
 	default:
-		return &checkedBody{ReadCloser: resp.Body, places: b.places}
+		most := mostOfObject
+		if what == answerList {
+			most = mostOfList
+		}
+		return &checkedBody{ReadCloser: body, places: b.places, most: most, ctx: ctx, decoding: decodingOf(ctx)}
 	}
 }
 
@@ -210,17 +235,23 @@ func resourcePath(path, prefix string) []string {
 	return parts
 }
 
-func (b *bounded) limit(resp *http.Response, what answer, done context.CancelFunc) io.ReadCloser {
+// limit returns the body, bounded in size and speed.
+func (b *bounded) limit(ctx context.Context, resp *http.Response, what answer, done context.CancelFunc) io.ReadCloser {
 	switch {
 	case what == answerStream && resp.StatusCode < 300:
 		return resp.Body // its reader decides how much it takes
 	case what == answerWatch && resp.StatusCode < 300:
-		return &eventBody{ReadCloser: resp.Body, left: maxEvent, receipt: &receipt{books: b.books}}
+		return &eventBody{ReadCloser: b.paced(ctx, resp.Body, done), left: maxEvent, receipt: &receipt{books: b.books}}
 	case what == answerList:
-		return &limitedBody{ReadCloser: b.counted(resp.Body), left: maxList, done: done}
+		return &limitedBody{ReadCloser: b.counted(b.paced(ctx, resp.Body, done)), left: maxList, done: done}
 	default:
 		return &limitedBody{ReadCloser: b.counted(resp.Body), left: maxObject, done: done}
 	}
+}
+
+func (b *bounded) paced(ctx context.Context, body io.ReadCloser, done context.CancelFunc) io.ReadCloser {
+	ctx, end := context.WithCancel(ctx)
+	return &pacedBody{ReadCloser: body, books: b.books, now: b.now, ctx: ctx, end: both(end, done)}
 }
 
 // both returns what calls one and then the other.

@@ -143,7 +143,8 @@ func TestQuantitiesThatTakeForEverAreRefusedInEvents(t *testing.T) {
 	const good = `{"type":"ADDED","object":{"kind":"Pod","metadata":{"annotations":{"sha":"1e12345"}},"spec":{"overhead":{"cpu":"1"}}}}`
 	const bad = `{"type":"ADDED","object":{"kind":"Pod","spec":{"overhead":{"cpu":"1e-999999999"}}}}`
 	places := sanitize.QuantitiesIn(reflect.TypeFor[corev1.Pod]()).Within("object")
-	body := &checkedEvents{ReadCloser: io.NopCloser(strings.NewReader(good + "\n" + good + bad + good)), places: places}
+	text := io.NopCloser(strings.NewReader(good + "\n" + good + bad + good))
+	body := checkEvents(t.Context(), text, places, newLedger(DefaultBudget), time.Now)
 	read, err := io.ReadAll(iotest.OneByteReader(body))
 	if want := good + "\n" + good + "\n"; string(read) != want || !errors.Is(err, ErrMalformed) {
 		t.Errorf("got %s, %v, want %s", read, err, want)
