@@ -84,7 +84,7 @@ func (f *Feed) accept(object client.Object) (types.NamespacedName, bool) {
 // readFrom begins to feed from what lists and watches, until ctx ends.
 func (f *Feed) readFrom(ctx context.Context, reads client.WithWatch) {
 	m := f.mirror
-	from := &reader{mirror: m, feed: f, client: reads}
+	from := &reader{mirror: m, feed: f, client: reads, page: pageSize}
 	reflector := cache.NewReflectorWithOptions(from, m.subject.Example, &store{f}, cache.ReflectorOptions{
 		Name: "mirror of peer " + m.link.peer,
 		// A peer that is back is to be known about within two seconds.
@@ -139,6 +139,7 @@ type reader struct {
 	feed   *Feed
 	client client.WithWatch
 	listed usage // what the pages of the current list take
+	page   int64 // how many objects are listed at once
 }
 
 // IsWatchListSemanticsUnSupported makes the reflector list in pages, which can be bounded, and not by a watch, which
@@ -191,7 +192,11 @@ func (r *reader) list(ctx context.Context, options metav1.ListOptions) (runtime.
 	defer books.lists.give()
 	turn := &decoding{books: books}
 	defer turn.end()
+	options.Limit = min(options.Limit, r.page)
 	if err := r.client.List(withDecoding(ctx, turn), list, r.listOptions(options)); err != nil {
+		if tooMuch(err) { // the next attempt may bring as large objects, but fewer at once
+			r.page = max(r.page/4, leastPage)
+		}
 		return nil, err
 	}
 	return list, r.take(list)

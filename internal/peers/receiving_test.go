@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -83,7 +84,7 @@ func TestOrdinaryPageMayBeDecoded(t *testing.T) {
 	container := corev1.Container{Name: "main", Image: "registry.example/app:1", Env: make([]corev1.EnvVar, 20), VolumeMounts: make([]corev1.VolumeMount, 5)}
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app-0", Labels: map[string]string{"app": "app"}}}
 	for range 2 {
-		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}})
+		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{Manager: "m", FieldsV1: metav1.NewFieldsV1(fields)})
 		pod.Spec.Containers = append(pod.Spec.Containers, container)
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "main"})
 	}
@@ -214,4 +215,39 @@ func expectOverBudget(t *testing.T, w *world) {
 			t.Fatal("nobody is told that the peer sends too much")
 		}
 	}
+}
+
+// Objects may be so large that a page of them is more than is taken. Fewer at a time are asked for then.
+func TestLargeObjectsAreListedInSmallPages(t *testing.T) {
+	const count, bytes = 60, 300 << 10
+	w := newWorld(t, Config{})
+	w.answers(func(rw http.ResponseWriter, req *http.Request) {
+		query := req.URL.Query()
+		if query.Get("watch") != "" {
+			<-req.Context().Done()
+			return
+		}
+		first, limit := 0, 0
+		_, _ = fmt.Sscan(query.Get("continue"), &first)
+		_, _ = fmt.Sscan(query.Get("limit"), &limit)
+		var items []any
+		for i := first; i < min(first+limit, count); i++ {
+			items = append(items, heavy(fmt.Sprint(i), bytes))
+		}
+		next := ""
+		if first+limit < count {
+			next = fmt.Sprint(first + limit)
+		}
+		writeJSON(rw, map[string]any{
+			"apiVersion": "hanse.dev/v1alpha1", "kind": "ShadowPodList", "items": items,
+			"metadata": map[string]any{"resourceVersion": "1", "continue": next},
+		})
+	})
+	m := w.connect().Follow(heavies, tenant)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if err := m.WaitForSync(ctx); err != nil || m.Len() != count {
+		t.Errorf("%d objects are known: %v", m.Len(), err)
+	}
+	w.links.Close(w.peer.Name)
 }

@@ -70,23 +70,33 @@ func checkDecoded(text []byte, most int) error {
 
 // decodedSize returns about how many bytes a JSON text takes when it is decoded, besides its own.
 func decodedSize(text []byte) int {
-	size, depth, quoted := 0, 0, false
+	size, depth := 0, 0
 	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' && depth == itemDepth:
-			size, depth = size+itemSize, depth+1
-		case c == '{' || c == '[':
-			size, depth = size+objectSize, depth+1
-		case c == '}' || c == ']':
+		switch text[i] {
+		case '"':
+			i = endOfText(text, i)
+		case '{', '[':
+			if depth == itemDepth && text[i] == '{' {
+				size += itemSize
+			} else {
+				size += objectSize
+			}
+			depth++
+		case '}', ']':
 			depth--
-		case c == ',':
+		case ',':
 			size += valueSize
 		}
 	}
 	return size
+}
+
+// endOfText returns where the text ends that begins with the quote there.
+func endOfText(json []byte, at int) int {
+	for at++; at < len(json) && json[at] != '"'; at++ {
+		if json[at] == '\\' {
+			at++
+		}
+	}
+	return at
 }

@@ -117,11 +117,11 @@ func (s *Server) Requests() int { return int(s.requests.Load()) }
 // MostWatches returns how many watches were open at once, at most.
 func (s *Server) MostWatches() int { return int(s.mostWatches.Load()) }
 
-// secure returns what is special about a connection, or nil.
+// secure returns what is special about a connection, or nil, as tls.Config asks for.
 func (s *Server) secure(*tls.ClientHelloInfo) (*tls.Config, error) {
 	attack := s.attack.Load()
 	if attack == nil || attack.Certificate == nil {
-		return nil, nil //nolint:nilnil // as tls.Config says
+		return nil, nil
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*attack.Certificate}, NextProtos: []string{"h2", "http/1.1"},
