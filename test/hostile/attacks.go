@@ -108,7 +108,7 @@ func tooLarge() []Attack {
 
 // tooDense sends few bytes that become many when they are decoded.
 func tooDense() []Attack {
-	objects, fields := repeated("{}", 3_500_000), `,"managedFields":[`+repeated("{}", largest/3)+"]"
+	objects, fields := repeated("{}", 2_000_000), `,"managedFields":[`+repeated("{}", largest/3)+"]"
 	maps := `,"spec":{"x":[` + repeated(`{"":0}`, largest/7) + "]}"
 	nested := strings.Repeat("[", largest)
 	oneOf := func(spoil func(o *object)) Lie {
