@@ -79,7 +79,7 @@ func TestSuspendedPeerIsShutOutOfItsTwins(t *testing.T) {
 func TestBindingThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
 	m := mapperIn(w)
-	again := w.Reconcile(m, "hanse-peer-lubeck", "shop")
+	again := w.Reconcile(m, "hanse-peer-lubeck", "shop").RequeueAfter
 	w.Home.Remove(testkit.Get[rbacv1.RoleBinding](w.Home, lubeck.name(), "hanse-peer-twin"))
 	w.Clock.Step(again)
 	w.Reconcile(m, "hanse-peer-lubeck", "shop")
