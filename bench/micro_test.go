@@ -93,7 +93,7 @@ func shadow(b *testing.B, pod *corev1.Pod) *v1alpha1.ShadowPod {
 	}
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "home-consumer-123456", Name: pod.Name, UID: "1"},
-		Spec:       v1alpha1.ShadowPodSpec{HomeUID: pod.UID, Pod: runtime.RawExtension{Raw: raw}},
+		Spec:       v1alpha1.ShadowPodSpec{HomeUID: pod.UID, Pod: string(raw)},
 	}
 }
 

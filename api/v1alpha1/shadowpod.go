@@ -30,14 +30,11 @@ type ShadowPodSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	HomeUID types.UID `json:"homeUID"`
 
-	// pod is the pod to run, as a pod template (metadata with labels and annotations, and spec). The provider reads
-	// it strictly and builds its own pod from the fields that it allows. At most 256 KiB.
+	// pod is the pod to run, as the JSON of a pod template (metadata with labels and annotations, and spec). The provider
+	// reads it strictly and builds its own pod from the fields that it allows. At most 256 KiB.
 	// +required
-	// +mapType=atomic
-	// +kubebuilder:validation:Type=object
-	// +kubebuilder:validation:Schemaless
-	// +kubebuilder:pruning:PreserveUnknownFields
-	Pod runtime.RawExtension `json:"pod"`
+	// +kubebuilder:validation:MaxLength=262144
+	Pod string `json:"pod"`
 
 	// deletionGracePeriodSeconds is the grace that the pod is deleted with when this object is deleted, in seconds. By
 	// default the pod's own.

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // A kind validates objects as the API server does: defaults, schema, list types, then CEL rules.
@@ -126,7 +128,7 @@ func TestRules(t *testing.T) {
 	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
-	goodShadow := []string{"UID", "u-1", "POD", "{spec: {containers: []}}", "GRACE", "5"}
+	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
 	joined := []string{"SPEC", "clusterID: hamburg, roles: [Consumer]"}
 	key := strings.Repeat("A", 43) + "="
@@ -223,8 +225,10 @@ func TestRules(t *testing.T) {
 
 		{name: "a shadow pod", plural: "shadowpods", template: shadowPod, good: goodShadow},
 		{name: "a shadow pod without a home", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"UID", `""`}, want: "homeUID"},
-		{name: "a shadow pod whose pod changes", plural: "shadowpods", template: shadowPod, good: goodShadow, update: true, change: []string{"POD", "{spec: {a: b}}"}},
-		{name: "a shadow pod whose pod is no object", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"POD", "text"}, want: "spec.pod"},
+		{name: "a shadow pod whose pod changes", plural: "shadowpods", template: shadowPod, good: goodShadow, update: true, change: []string{"POD", "'{}'"}},
+		{name: "a shadow pod whose pod is an object", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"POD", "{spec: {a: b}}"}, want: "spec.pod"},
+		{name: "a shadow pod of the largest size", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"POD", strings.Repeat("a", v1alpha1.MaxShadowPodBytes)}},
+		{name: "a shadow pod that is too large", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"POD", strings.Repeat("a", v1alpha1.MaxShadowPodBytes+1)}, want: "spec.pod"},
 		{name: "a shadow pod with a negative grace", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"GRACE", "-1"}, want: "deletionGracePeriodSeconds"},
 	}
 	kinds := map[string]kind{} // plural → validator, made once

@@ -93,7 +93,7 @@ func recordOf(pod *corev1.Pod) (*v1alpha1.ShadowPod, error) {
 			Namespace: pod.Namespace, Name: pod.Name, Finalizers: []string{v1alpha1.FinalizerShadowPod},
 			Annotations: map[string]string{v1alpha1.AnnotationHomeRevision: "1-0123456789abcdef"},
 		},
-		Spec: v1alpha1.ShadowPodSpec{HomeUID: pod.UID, Path: []string{"home"}, Pod: runtime.RawExtension{Raw: raw}},
+		Spec: v1alpha1.ShadowPodSpec{HomeUID: pod.UID, Path: []string{"home"}, Pod: string(raw)},
 	}, err
 }
 

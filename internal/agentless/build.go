@@ -126,7 +126,7 @@ func annotationsOf(shadow *v1alpha1.ShadowPod) map[string]string {
 }
 
 func asksForDebugging(shadow *v1alpha1.ShadowPod) bool {
-	if len(shadow.Spec.Pod.Raw) == 0 {
+	if shadow.Spec.Pod == "" {
 		return shadow.Annotations[v1alpha1.AnnotationDebugAsked] != ""
 	}
 	containers, err := offload.Debugging(shadow, offload.Rules{})

@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -106,7 +105,7 @@ func shadow(t *testing.T, change func(*corev1.PodTemplateSpec)) *v1alpha1.Shadow
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: web.Namespace, Name: web.Name, Annotations: map[string]string{"hanse.dev/home-revision": "1"},
 		},
-		Spec: v1alpha1.ShadowPodSpec{HomeUID: "home-uid-1", Pod: runtime.RawExtension{Raw: raw}},
+		Spec: v1alpha1.ShadowPodSpec{HomeUID: "home-uid-1", Pod: string(raw)},
 	}
 }
 

@@ -27,7 +27,7 @@ type writer struct {
 // change brings what is new in the ShadowPod to the pod that runs, then to those that would come after it.
 func (w writer) change(ctx context.Context, seen observed, shadow *v1alpha1.ShadowPod) error {
 	owner := seen.owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
-	if len(shadow.Spec.Pod.Raw) > 0 {
+	if shadow.Spec.Pod != "" {
 		template, err := templateOf(w.id, shadow)
 		if err != nil {
 			return apierrors.NewBadRequest(err.Error())

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -296,7 +295,7 @@ func arrived(t *testing.T, home *corev1.Pod) *corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shadow := &v1alpha1.ShadowPod{Spec: v1alpha1.ShadowPodSpec{HomeUID: "uid", Pod: runtime.RawExtension{Raw: raw}}}
+	shadow := &v1alpha1.ShadowPod{Spec: v1alpha1.ShadowPodSpec{HomeUID: "uid", Pod: string(raw)}}
 	shadow.Namespace, shadow.Name = "shop-lubeck-abcdef", home.Name
 	pod, err := offload.Build(shadow, offload.Rules{})
 	if err != nil {

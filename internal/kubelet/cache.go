@@ -92,7 +92,7 @@ func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1
 // trimRecord takes off a ShadowPod what we sent ourselves, and shares what all of them have.
 func trimRecord(object client.Object) {
 	if shadow, ok := object.(*v1alpha1.ShadowPod); ok {
-		shadow.Spec.Pod.Raw = nil
+		shadow.Spec.Pod = ""
 		offload.DropTooLarge(&shadow.Status)
 		if phase := corev1.PodPhase(shadow.Status.Phase); phase != "" && phase != corev1.PodPending {
 			shareTexts(shadow)

@@ -33,7 +33,7 @@ func TestPodGoesOutWithOneWrite(t *testing.T) {
 		t.Errorf("homeUID is %q", shadow.Spec.HomeUID)
 	}
 	template := corev1.PodTemplateSpec{}
-	if err := json.Unmarshal(shadow.Spec.Pod.Raw, &template); err != nil {
+	if err := json.Unmarshal([]byte(shadow.Spec.Pod), &template); err != nil {
 		t.Fatal(err)
 	}
 	if template.Spec.NodeName != "" || template.Spec.Containers[0].Image != "registry.example/shop:1" {

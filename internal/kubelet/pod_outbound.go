@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -173,7 +172,7 @@ func (c *podController) shadowOf(ctx context.Context, home *corev1.Pod, seen *po
 			Finalizers: []string{v1alpha1.FinalizerShadowPod},
 		},
 		Spec: v1alpha1.ShadowPodSpec{
-			HomeUID: home.UID, Path: offload.Path(home), Onward: onward, Pod: runtime.RawExtension{Raw: raw},
+			HomeUID: home.UID, Path: offload.Path(home), Onward: onward, Pod: string(raw),
 		},
 	}, nil
 }
@@ -240,7 +239,7 @@ func (c *podController) carry(ctx context.Context, seen podFacts, link *peers.Li
 		return err
 	}
 	changed := seen.shadow.DeepCopy()
-	changed.Spec.Pod.Raw = raw
+	changed.Spec.Pod = string(raw)
 	if changed.Annotations == nil {
 		changed.Annotations = map[string]string{}
 	}

@@ -46,7 +46,7 @@ func TestChangesOfThePodAreCarried(t *testing.T) {
 			if diff := cmp.Diff([]string{"remote update ShadowPod web-1"}, w.wrote()); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
-			if raw := string(w.shadow("web-1").Spec.Pod.Raw); !strings.Contains(raw, want) {
+			if raw := w.shadow("web-1").Spec.Pod; !strings.Contains(raw, want) {
 				t.Errorf("the peer is asked for %s", raw)
 			}
 		})
@@ -63,7 +63,7 @@ func TestEphemeralContainersAreCarried(t *testing.T) {
 	}}}
 	w.pods.client = withPod{Client: w.Home.Client, pod: pod} // the client in memory knows no such subresource
 	w.reconcilePod("web-1")
-	if raw := string(w.shadow("web-1").Spec.Pod.Raw); !strings.Contains(raw, `"name":"debugger"`) {
+	if raw := w.shadow("web-1").Spec.Pod; !strings.Contains(raw, `"name":"debugger"`) {
 		t.Errorf("the peer is asked for %s", raw)
 	}
 }
@@ -97,7 +97,7 @@ func TestOverridesGoOutAndSoDoTheirChanges(t *testing.T) {
 		override(image)
 		w.reconcilePod("web-1")
 		w.reconcilePod("web-1")
-		if raw := string(w.shadow("web-1").Spec.Pod.Raw); !strings.Contains(raw, image) {
+		if raw := w.shadow("web-1").Spec.Pod; !strings.Contains(raw, image) {
 			t.Errorf("the peer is asked for %s", raw)
 		}
 	}

@@ -76,12 +76,11 @@ func Debugging(shadow *v1alpha1.ShadowPod, rules Rules) ([]corev1.EphemeralConta
 
 // readTemplate decodes what a consumer sent, and checks that each field may pass.
 func readTemplate(shadow *v1alpha1.ShadowPod) (*corev1.PodTemplateSpec, error) {
-	raw := shadow.Spec.Pod.Raw
-	if len(raw) == 0 {
+	if shadow.Spec.Pod == "" {
 		return nil, errors.New("spec.pod: empty")
 	}
 	asked := &corev1.PodTemplateSpec{}
-	if err := decode(raw, asked, true); err != nil {
+	if err := decode([]byte(shadow.Spec.Pod), asked, true); err != nil {
 		return nil, fmt.Errorf("spec.pod: %w", err)
 	}
 	return asked, checkTemplate(asked)

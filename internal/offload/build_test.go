@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -20,7 +19,7 @@ import (
 func shadowOf(raw string) *v1alpha1.ShadowPod {
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop-lubeck-c0ffee", UID: "shadow-uid"},
-		Spec:       v1alpha1.ShadowPodSpec{HomeUID: "home-uid", Pod: runtime.RawExtension{Raw: []byte(raw)}},
+		Spec:       v1alpha1.ShadowPodSpec{HomeUID: "home-uid", Pod: raw},
 	}
 }
 

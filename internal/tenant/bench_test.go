@@ -106,7 +106,7 @@ func BenchmarkPod(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		m.shadow, m.pod = shadowPod(), nil
 		m.shadow.Name, m.shadow.UID = fmt.Sprintf("web-%d", i), types.UID(fmt.Sprintf("uid-%d", i))
-		m.shadow.ResourceVersion, m.shadow.Spec.Pod.Raw = "1", []byte(template)
+		m.shadow.ResourceVersion, m.shadow.Spec.Pod = "1", template
 		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m.shadow)}
 		look := func() {
 			looks++

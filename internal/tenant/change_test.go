@@ -23,7 +23,7 @@ func (s *stage) homeChanges(pod string) {
 	s.Helper()
 	shadow := s.shadow()
 	shadow.Generation++
-	shadow.Spec.Pod.Raw = []byte(pod)
+	shadow.Spec.Pod = pod
 	s.Home.Put(shadow)
 }
 
@@ -291,7 +291,7 @@ func TestDeadlineOfARunningPodIsCarriedOver(t *testing.T) {
 
 func TestHomeIsToldWhichLabelsAndAnnotationsAreLeftOut(t *testing.T) {
 	shadow := shadowPod()
-	shadow.Spec.Pod.Raw = []byte(`{"metadata":{"labels":{"app":"web","sidecar.istio.io/inject":"true"}},"spec":{"containers":[{"name":"c","image":"i:1"}]}}`)
+	shadow.Spec.Pod = `{"metadata":{"labels":{"app":"web","sidecar.istio.io/inject":"true"}},"spec":{"containers":[{"name":"c","image":"i:1"}]}}`
 	s := newStage(t, shadow)
 	s.run()
 	s.becomes(s.running)
@@ -308,7 +308,7 @@ func TestHomeIsToldWhichLabelsAndAnnotationsAreLeftOut(t *testing.T) {
 	s.expectRefused(v1alpha1.ConditionMetadata, "", "")
 
 	s.pods.config.PodMetadata = []string{"sidecar.istio.io/*"}
-	s.homeChanges(string(shadow.Spec.Pod.Raw))
+	s.homeChanges(shadow.Spec.Pod)
 	s.run()
 	s.run()
 	s.expectRefused(v1alpha1.ConditionMetadata, "", "")

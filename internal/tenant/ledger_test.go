@@ -32,7 +32,7 @@ func limited(name corev1.ResourceName, limit string) *v1alpha1.Peer {
 func asking(name, cpu string) *v1alpha1.ShadowPod {
 	shadow := shadowPod()
 	shadow.Name, shadow.UID = name, types.UID("shadow-"+name)
-	shadow.Spec.Pod.Raw = fmt.Appendf(nil,
+	shadow.Spec.Pod = fmt.Sprintf(
 		`{"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":%q}}}]}}`, cpu)
 	return shadow
 }

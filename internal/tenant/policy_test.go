@@ -223,7 +223,7 @@ func (s *stage) homeWants(image string) {
 	s.Helper()
 	shadow := s.shadow()
 	shadow.Generation++
-	shadow.Spec.Pod.Raw = fmt.Appendf(nil, `{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)
+	shadow.Spec.Pod = fmt.Sprintf(`{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)
 	s.Home.Put(shadow)
 }
 
@@ -240,7 +240,7 @@ func TestPoliciesJudgeWhatHomeChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			shadow := shadowPod()
-			shadow.Spec.Pod.Raw = []byte(`{"metadata":{"labels":{"tier":"gold"}},"spec":{"containers":[{"name":"c","image":"good:1"}]}}`)
+			shadow.Spec.Pod = `{"metadata":{"labels":{"tier":"gold"}},"spec":{"containers":[{"name":"c","image":"good:1"}]}}`
 			s := newStage(t, shadow)
 			s.rules(`deny contains "bad image" if startswith(input.pod.spec.containers[0].image, "bad")`, `patch.labels := {"tier": "guest"}`)
 			s.run()

@@ -136,7 +136,7 @@ func TestChangedImageIsCarriedOver(t *testing.T) {
 	uid := s.pod().UID
 	shadow := s.shadow()
 	shadow.Generation = 2
-	shadow.Spec.Pod.Raw = []byte(`{"metadata":{"labels":{"track":"new"}},"spec":{"containers":[{"name":"c","image":"i:2"}]}}`)
+	shadow.Spec.Pod = `{"metadata":{"labels":{"track":"new"}},"spec":{"containers":[{"name":"c","image":"i:2"}]}}`
 	s.Home.Put(shadow)
 	s.run()
 	s.run()
@@ -191,7 +191,7 @@ func TestBackOff(t *testing.T) {
 // once is a ShadowPod whose pod runs to its end.
 func once() *v1alpha1.ShadowPod {
 	shadow := shadowPod()
-	shadow.Spec.Pod.Raw = []byte(`{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i:1"}]}}`)
+	shadow.Spec.Pod = `{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i:1"}]}}`
 	return shadow
 }
 

@@ -72,7 +72,7 @@ func TestRefusedPod(t *testing.T) {
 	})
 	t.Run("that asks for too much is never sent", func(t *testing.T) {
 		shadow := shadowPod()
-		shadow.Spec.Pod.Raw = []byte(`{"spec":{"hostNetwork":true}}`)
+		shadow.Spec.Pod = `{"spec":{"hostNetwork":true}}`
 		s := newStage(t, shadow)
 		s.run()
 		s.run()

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,7 +42,7 @@ func shadowPod() *v1alpha1.ShadowPod {
 		},
 		Spec: v1alpha1.ShadowPodSpec{
 			HomeUID: "home-uid",
-			Pod:     runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"i:1"}]}}`)},
+			Pod:     `{"spec":{"containers":[{"name":"c","image":"i:1"}]}}`,
 		},
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -90,7 +89,7 @@ func ShadowPod(twin string, of *corev1.Pod) *v1alpha1.ShadowPod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: twin, Name: of.Name, UID: types.UID("shadow-" + of.Name), Finalizers: []string{v1alpha1.FinalizerShadowPod},
 		},
-		Spec: v1alpha1.ShadowPodSpec{HomeUID: of.UID, Pod: runtime.RawExtension{Raw: []byte(`{}`)}},
+		Spec: v1alpha1.ShadowPodSpec{HomeUID: of.UID, Pod: `{}`},
 	}
 }
 

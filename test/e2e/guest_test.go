@@ -205,7 +205,7 @@ func shadow(t *testing.T, twin, name, template string) *v1alpha1.ShadowPod {
 	}
 	return &v1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: name},
-		Spec:       v1alpha1.ShadowPodSpec{HomeUID: types.UID("uid-of-" + name), Pod: runtime.RawExtension{Raw: data}},
+		Spec:       v1alpha1.ShadowPodSpec{HomeUID: types.UID("uid-of-" + name), Pod: string(data)},
 	}
 }
 
