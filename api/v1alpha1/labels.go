@@ -35,6 +35,10 @@ const (
 	// own service accounts may change pods there. The manager keeps it.
 	LabelOffloads = "hanse.dev/offloads"
 
+	// LabelRoom carries, on a twin namespace, how many bytes of etcd there are for the peer's ShadowPods in it, and again for
+	// its copies.
+	LabelRoom = "hanse.dev/room"
+
 	// LabelReflected marks with "true" a copy, in a twin namespace, of an object of the consumer's. A peer may change
 	// nothing else there.
 	LabelReflected = "hanse.dev/reflected"

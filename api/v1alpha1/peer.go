@@ -79,6 +79,14 @@ type PeerLimits struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Objects *int32 `json:"objects,omitempty"`
+
+	// mebibytes is how much room the API server has for the peer's ShadowPods, and again for its copies of ConfigMaps and
+	// Secrets, all namespaces together. Each of 2, 4, 8 and so on namespaces has an equal part. An object is refused if
+	// there would be no room were all of its kind in the namespace of its size. Default 32.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1024
+	Mebibytes *int32 `json:"mebibytes,omitempty"`
 }
 
 // Defaults of PeerLimits.
@@ -87,6 +95,8 @@ const (
 	DefaultLimitNamespaces = 100
 	// DefaultLimitObjects is how many objects of one kind a peer may have in a namespace unless its limits say otherwise.
 	DefaultLimitObjects = 10000
+	// DefaultLimitMebibytes is how much room a peer's ShadowPods have, and its copies, unless its limits say otherwise.
+	DefaultLimitMebibytes = 32
 )
 
 // PeerInvitation asks for an invitation for a consumer. The manager puts it into Secret hanse-invitation of the peer's

@@ -2,6 +2,7 @@ package requests
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // guards are those that look at what is made in a twin.
-var guards = []lab.Guard{"hanse-guard-pods", "hanse-own-writes", "hanse-place-pods", "hanse-guard-objects", "hanse-hold-shadow-pods"}
+var guards = []lab.Guard{"hanse-guard-pods", "hanse-own-writes", "hanse-place-pods", "hanse-guard-objects", "hanse-guard-bytes", "hanse-hold-shadow-pods"}
 
 // Who writes in a twin, to the API server.
 const (
@@ -29,9 +30,11 @@ func (w *world) makeTwin(ctx context.Context) error {
 	ns.Name = twin
 	ns.Labels = map[string]string{
 		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: "home", v1alpha1.LabelClusterID: "home", v1alpha1.LabelManaged: "true",
-		"pod-security.kubernetes.io/enforce": "baseline",
+		"pod-security.kubernetes.io/enforce": "baseline", v1alpha1.LabelRoom: "1073741824",
 	}
-	return w.Create(ctx, ns)
+	quota := &corev1.ResourceQuota{} // which counts nothing, but without one no record is taken
+	quota.Namespace, quota.Name = twin, "hanse"
+	return errors.Join(w.Create(ctx, ns), w.Create(ctx, quota))
 }
 
 // as returns a client that the API server takes for another user, who may do everything.

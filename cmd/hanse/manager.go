@@ -208,9 +208,10 @@ func (f *managerFlags) complete() error {
 func (f *managerFlags) cache() cache.Options {
 	strip := cache.TransformStripManagedFields()
 	kept := map[client.Object]cache.ByObject{
-		&corev1.Pod{}:       {Transform: namespaces.KeepWaiting(reflector.KeepReferences(exchange.TrimPod))},
-		&corev1.Node{}:      {Transform: exchange.TrimNode},
-		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{f.server.namespace: {}}, Transform: strip},
+		&corev1.Pod{}:         {Transform: namespaces.KeepWaiting(reflector.KeepReferences(exchange.TrimPod))},
+		&corev1.Node{}:        {Transform: exchange.TrimNode},
+		&v1alpha1.ShadowPod{}: {Transform: tenant.TrimShadowPod},
+		&corev1.ConfigMap{}:   {Namespaces: map[string]cache.Config{f.server.namespace: {}}, Transform: strip},
 	}
 	maps.Copy(kept, reflector.CacheByObject())
 	return cache.Options{DefaultTransform: strip, ByObject: kept}

@@ -442,8 +442,9 @@ func offered(offer *offerStatus, whose string) string {
 
 func limits(given *v1alpha1.PeerLimits) string {
 	of := ptr.Deref(given, v1alpha1.PeerLimits{})
-	text := fmt.Sprintf("%d namespaces, %d objects of a kind in each",
-		ptr.Deref(of.Namespaces, v1alpha1.DefaultLimitNamespaces), ptr.Deref(of.Objects, v1alpha1.DefaultLimitObjects))
+	text := fmt.Sprintf("%d namespaces, %d objects of a kind in each, %dMi of a kind in all",
+		ptr.Deref(of.Namespaces, v1alpha1.DefaultLimitNamespaces), ptr.Deref(of.Objects, v1alpha1.DefaultLimitObjects),
+		ptr.Deref(of.Mebibytes, v1alpha1.DefaultLimitMebibytes))
 	if len(of.Resources) > 0 {
 		text = amounts(of.Resources) + ", " + text
 	}

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +26,10 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		owner    = "ownerReferences: [{apiVersion: v1, kind: Namespace, name: kube-system, uid: u}]"
 		byThem   = "labels: {hanse.dev/peer: turin, app.kubernetes.io/name: x}\nannotations: {kubernetes.io/note: x}"
 		copied   = "labels: {hanse.dev/peer: turin, hanse.dev/cluster-id: turin}"
+		deep     = `managedFields: [{manager: x, fieldsV1: {"f:status": {"f:conditions": {"k:Ready": {".": {}, "f:type": {}}}}}}]`
 		invented = "labels: {hanse.dev/peer: milan, app.kubernetes.io/name: x}\nannotations: {kubernetes.io/note: x}"
 	)
+	long := "annotations: {a: " + strings.Repeat("a", 8<<10) + "}"
 	through := func(path ...string) *unstructured.Unstructured {
 		shadow := message(t, "ShadowPod", "")
 		if err := unstructured.SetNestedStringSlice(shadow.Object, path, "spec", "path"); err != nil {
@@ -102,6 +105,13 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		"by an invitation":            {review: review{by: "system:serviceaccount:hanse-peer-turin:hanse-invitation", object: message(t, "PeeringClaim", owner)}, want: "metadata.ownerReferences"},
 		"the answer to an offer":      {review: review{by: peer, of: "advertisements/status", old: message(t, "Advertisement", owner), object: message(t, "Advertisement", owner)}},
 		"a finalizer with the answer": {review: review{by: peer, of: "advertisements/status", old: message(t, "Advertisement", ""), object: message(t, "Advertisement", "finalizers: [a/b]")}, want: "metadata.finalizers"},
+		"long annotations":            {review: record("annotations: {a: " + strings.Repeat("a", 8<<10) + "}"), want: "metadata: "},
+		"long annotations, later":     {review: changed("", "annotations: {a: "+strings.Repeat("é", 4<<10)+"}"), want: "metadata: "},
+		"many labels":                 {review: review{by: peer, object: message(t, "NamespaceMapping", "labels: {a: "+strings.Repeat("a", 8<<10)+"}")}, want: "metadata: "},
+		"long notes of an offer":      {review: review{by: peer, of: "advertisements/status", old: message(t, "Advertisement", long), object: message(t, "Advertisement", long)}},
+		"an invented account":         {review: review{by: peer, object: noted(t, "NamespaceMapping", 8<<10)}, want: "metadata: "},
+		"an invented deep account":    {review: review{by: peer, object: message(t, "NamespaceMapping", deep)}, want: "metadata: "},
+		"an account of our answer":    {review: review{by: peer, old: message(t, "PeeringClaim", deep), object: message(t, "PeeringClaim", deep)}},
 		"the answer to its own offer": {review: review{by: peer, of: "advertisements/status", old: message(t, "Advertisement", copied), object: message(t, "Advertisement", copied)}, want: "status: a peer answers"},
 		"by an administrator":         {review: review{by: admin, object: message(t, "ShadowPod", owner+"\n"+invented)}},
 		"by the manager":              {review: review{by: manager, object: message(t, "Advertisement", owner+"\n"+byThem)}},

@@ -193,7 +193,7 @@ func (p *admissionPolicy) validate(r review) []string {
 		return nil
 	}
 	results, _, err := p.validations.ForInput(ctx, attributes, p.request(attributes),
-		plugincel.OptionalVariableBindings{}, plugincel.CreateNamespaceObject(r.namespace(p.t)), celconfig.RuntimeCELCostBudget)
+		plugincel.OptionalVariableBindings{VersionedParams: r.params}, plugincel.CreateNamespaceObject(r.namespace(p.t)), celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		p.t.Fatal(err)
 	}

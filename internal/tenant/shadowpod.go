@@ -70,6 +70,9 @@ func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.R
 		return reconcile.Result{}, err
 	}
 	next := decide(seen)
+	if current, err := r.complete(ctx, seen.shadow, next.action); err != nil || !current {
+		return reconcile.Result{}, err
+	}
 	if err := r.act(ctx, seen, &next); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -78,6 +81,20 @@ func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.R
 	}
 	again, err := r.record(ctx, seen, &next)
 	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// complete reads of the ShadowPod what TrimShadowPod left out, where the action needs it. It returns false if the cache is
+// behind: then the newer ShadowPod is on its way to us.
+func (r *shadowPodReconciler) complete(ctx context.Context, shadow *v1alpha1.ShadowPod, next action) (current bool, err error) {
+	if shadow.Spec.Pod != "" || next != makePod && next != updatePod {
+		return true, nil
+	}
+	live := &v1alpha1.ShadowPod{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(shadow), live); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	shadow.Spec.Pod = live.Spec.Pod
+	return live.UID == shadow.UID && live.Generation == shadow.Generation, nil
 }
 
 // observe looks at what there is. It returns nil where there is nothing to keep.

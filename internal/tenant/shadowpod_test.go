@@ -1,6 +1,8 @@
 package tenant
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -279,5 +281,62 @@ func TestStaleCacheMakesNoSecondPod(t *testing.T) {
 	s.Home.ExpectWrites("create Pod web", "create Pod web", "update/status ShadowPod web")
 	if s.pod().UID != uid {
 		t.Error("another pod took its place")
+	}
+}
+
+// long is a ShadowPod whose pod the cache does not keep.
+func long() *v1alpha1.ShadowPod {
+	shadow := shadowPod()
+	shadow.Spec.Pod = fmt.Sprintf(`{"spec":{"containers":[{"name":"c","image":"i:1","args":[%q]}]}}`, strings.Repeat("a", keptPod))
+	return shadow
+}
+
+func TestLongPodsAreReadWhenTheyAreMade(t *testing.T) {
+	s := newStage(t, long())
+	s.run()
+	pod := s.pod()
+	if pod == nil || len(pod.Spec.Containers) != 1 || len(pod.Spec.Containers[0].Args) != 1 {
+		t.Fatalf("made %+v", pod)
+	}
+	s.becomes(s.running)
+	s.run()
+	s.Home.Writes()
+
+	changed := s.shadow()
+	changed.Spec.Pod = strings.Replace(changed.Spec.Pod, "i:1", "i:2", 1)
+	changed.Generation++
+	s.Home.Put(changed)
+	s.run()
+	if image := s.pod().Spec.Containers[0].Image; image != "i:2" {
+		t.Errorf("it still runs %s", image)
+	}
+}
+
+// The cache may be behind what is read: then the newer ShadowPod is on its way.
+func TestLongPodsAreNotMadeFromAnotherShadowPod(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.ShadowPod){
+		"replaced": func(shadow *v1alpha1.ShadowPod) { shadow.UID = "another" },
+		"changed":  func(shadow *v1alpha1.ShadowPod) { shadow.Generation++ },
+		"gone":     nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, long())
+			s.stale = long()
+			s.stale.Spec.Pod = ""
+			s.Home.Remove(func() *v1alpha1.ShadowPod {
+				now := s.shadow()
+				now.Finalizers = nil
+				s.Home.Put(now)
+				return now
+			}())
+			if change != nil {
+				now := long()
+				change(now)
+				s.Home.Put(now)
+			}
+			s.Home.Writes()
+			s.run()
+			s.Home.ExpectWrites()
+		})
 	}
 }

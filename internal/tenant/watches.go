@@ -27,6 +27,7 @@ func (r *mappingReconciler) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespace-mapping").
 		For(&v1alpha1.NamespaceMapping{}).
+		Watches(&v1alpha1.NamespaceMapping{}, handler.EnqueueRequestsFromMapFunc(r.mappingsDivided), builder.WithPredicates(comings)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfNamespace)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfPeer), builder.WithPredicates(specChanges)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.allMappings), builder.WithPredicates(publicRanges)).
@@ -63,6 +64,25 @@ func (f freed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 // WaitForSync implements source.SyncingSource.
 func (f freed) WaitForSync(ctx context.Context) error { return f.config.Room.WaitForRoom(ctx) }
 
+// keptPod is how long the pod of a ShadowPod may be, in bytes, to stay in the cache until it is made. Most are shorter.
+const keptPod = 4 << 10
+
+// TrimShadowPod is a cache transform that takes off a ShadowPod who wrote its fields, and the pod where that is long or not
+// needed any more: see complete. A consumer could fill our memory otherwise.
+func TrimShadowPod(object any) (any, error) {
+	shadow, ok := object.(*v1alpha1.ShadowPod)
+	if !ok {
+		return object, nil // a tombstone: what it holds was trimmed before
+	}
+	shadow.ManagedFields = nil
+	status := &shadow.Status
+	made := status.PodUID != "" && status.ObservedGeneration == shadow.Generation
+	if made || len(shadow.Spec.Pod) > keptPod || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionUnrecoverable) {
+		shadow.Spec.Pod = ""
+	}
+	return shadow, nil
+}
+
 // options limit each object by itself, so that a broken one holds up no other.
 func options() controller.Options {
 	return controller.Options{
@@ -80,6 +100,8 @@ var (
 		_, remote := o.GetLabels()[v1alpha1.LabelHomeUID]
 		return remote || v1alpha1.OwnerShadowPod(o) != nil
 	})
+	// comings are the events after which there is one more of a kind, or one less.
+	comings = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 	// specChanges leaves out changes of status, which come with every heartbeat of a peer.
 	specChanges = predicate.GenerationChangedPredicate{}
 	// turns are the events after which a namespace may be a twin that it was not, or the other way around.
@@ -136,6 +158,16 @@ func (r *mappingReconciler) mappingsOfPeer(ctx context.Context, peer client.Obje
 		requests = append(requests, r.mappingsOfNamespace(ctx, &twins[i])...)
 	}
 	return requests
+}
+
+// mappingsDivided returns all mappings of a peer whose room is, or may be, divided into another number of parts by one more
+// or one less.
+func (r *mappingReconciler) mappingsDivided(ctx context.Context, mapping client.Object) []reconcile.Request {
+	all := r.mappingsIn(ctx, mapping.GetNamespace())
+	if n := len(all); partsOf(n) == partsOf(n+1) && partsOf(n) == partsOf(n-1) {
+		return nil
+	}
+	return all
 }
 
 // allMappings are looked at when our own nodes have other addresses, from which peers are kept away.

@@ -1,11 +1,15 @@
 package tenant
 
 import (
+	"encoding/json"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -44,4 +48,71 @@ func TestWhichPodsAreWatched(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
+}
+
+func TestTheCacheKeepsPodsThatAreStillToBeMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.ShadowPod)
+		kept   bool
+	}{
+		"new":          {func(*v1alpha1.ShadowPod) {}, true},
+		"new and long": {func(s *v1alpha1.ShadowPod) { s.Spec.Pod = strings.Repeat("p", keptPod+1) }, false},
+		"waits for room": {func(s *v1alpha1.ShadowPod) {
+			s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled}}
+		}, true},
+		"has a pod":                 {func(s *v1alpha1.ShadowPod) { s.Status.PodUID, s.Status.ObservedGeneration = "pod", 1 }, false},
+		"has a pod that it changes": {func(s *v1alpha1.ShadowPod) { s.Status.PodUID, s.Generation = "pod", 2 }, true},
+		"is given up": {func(s *v1alpha1.ShadowPod) {
+			s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionUnrecoverable, Status: metav1.ConditionTrue}}
+		}, false},
+	} {
+		shadow := shadowPod()
+		shadow.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "hanse-kubelet"}}
+		c.change(shadow)
+		if _, err := TrimShadowPod(shadow); err != nil {
+			t.Fatal(err)
+		}
+		if kept := shadow.Spec.Pod != ""; kept != c.kept || len(shadow.ManagedFields) > 0 {
+			t.Errorf("one that %s: its pod is kept: %t; its managers are %v", name, kept, shadow.ManagedFields)
+		}
+	}
+	if gone, err := TrimShadowPod(toolscache.DeletedFinalStateUnknown{Key: "gone"}); err != nil || gone == nil {
+		t.Errorf("one that went unseen: %v, %v", gone, err)
+	}
+}
+
+// What a consumer sends stays out of our memory, however much of it etcd takes.
+func TestLargeShadowPodsCostNoMemory(t *testing.T) {
+	const number, atMost = 400, 4 << 20
+	sent, err := json.Marshal(func() *v1alpha1.ShadowPod {
+		shadow := shadowPod()
+		shadow.Spec.Pod = strings.Repeat("p", v1alpha1.MaxShadowPodBytes)
+		return shadow
+	}())
+	if err != nil {
+		t.Fatal(err)
+	}
+	inUse := func() uint64 {
+		stats := runtime.MemStats{}
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	before := inUse()
+	kept := make([]any, number)
+	for i := range kept {
+		shadow := &v1alpha1.ShadowPod{}
+		if err := json.Unmarshal(sent, shadow); err != nil {
+			t.Fatal(err)
+		}
+		if kept[i], err = TrimShadowPod(shadow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := inUse()
+	t.Logf("%d ShadowPods of %d bytes: %d bytes in use", number, len(sent), int64(after)-int64(before))
+	if after > before+atMost {
+		t.Errorf("%d bytes are in use for what was %d", after-before, number*len(sent))
+	}
+	runtime.KeepAlive(kept)
 }

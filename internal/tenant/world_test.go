@@ -43,7 +43,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// cache shows the stale ShadowPod of the world, if there is one.
+// cache keeps of ShadowPods what the manager's keeps, and shows the stale one of the world, if there is one.
 type cache struct {
 	client.WithWatch
 	world *world
@@ -54,7 +54,11 @@ func (c cache) Get(ctx context.Context, key client.ObjectKey, o client.Object, o
 		c.world.stale.DeepCopyInto(shadow)
 		return nil
 	}
-	return c.WithWatch.Get(ctx, key, o, opts...)
+	err := c.WithWatch.Get(ctx, key, o, opts...)
+	if shadow, ok := o.(*v1alpha1.ShadowPod); ok && err == nil {
+		_, err = TrimShadowPod(shadow)
+	}
+	return err
 }
 
 // written does to a write what kubelets and Kubernetes' own controllers do, and checks what no write may lack.

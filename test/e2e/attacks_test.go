@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -117,6 +118,8 @@ func TestHostileConsumer(t *testing.T) {
 
 	t.Run("mapping onto a namespace", func(t *testing.T) { g.expectNoTwinCalled(t, "default") })
 
+	t.Run("fill", func(t *testing.T) { g.fill(t, victim, theirs) })
+
 	// Whatever it does to the number of objects, the other peer's pods start as before.
 	t.Run("flood", func(t *testing.T) { g.flood(t, victim, theirs) })
 
@@ -194,6 +197,15 @@ func (g *guest) requestAttacks(t *testing.T, twin, theirs string, victim *guest)
 	held := shadow(t, twin, "held", busyPod)
 	held.Finalizers = []string{"example.com/never"}
 	huge := shadow(t, twin, "huge", busyPod+"\nmetadata: {annotations: {big: "+strings.Repeat("x", 2<<20)+"}}")
+	hugePod, swelling := shadow(t, twin, "huge-pod", busyPod), shadow(t, twin, "swelling", busyPod)
+	hugePod.Spec.Pod = strings.Repeat("a", v1alpha1.MaxShadowPodBytes+1)
+	swelling.Spec.Pod = strings.Repeat("\x01", 1000) // the API server would store 6,000 bytes
+	noted, invented := shadow(t, twin, "noted", busyPod), shadow(t, twin, "invented", busyPod)
+	noted.Annotations = map[string]string{"big": strings.Repeat("a", 100<<10)}
+	invented.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "hanse.dev/v1alpha1", FieldsType: "FieldsV1",
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` + strings.Repeat("a", 100<<10) + `":{}}}}`)},
+	}}
 	status := shadow(t, twin, "status", busyPod)
 	service := &corev1.Service{
 		ObjectMeta: named(twin, "thief"),
@@ -219,6 +231,10 @@ func (g *guest) requestAttacks(t *testing.T, twin, theirs string, victim *guest)
 		"foreign owner":     func() error { return g.Create(ctx, owned) },
 		"foreign finalizer": func() error { return g.Create(ctx, held) },
 		"huge object":       func() error { return g.Create(ctx, huge) },
+		"huge pod":          func() error { return g.Create(ctx, hugePod) },
+		"pod that swells":   func() error { return g.Create(ctx, swelling) },
+		"long annotation":   func() error { return g.Create(ctx, noted) },
+		"invented account":  func() error { return g.Create(ctx, invented) },
 		"own status":        func() error { return g.Status().Update(ctx, status) },
 		"own answer":        func() error { return g.Status().Patch(ctx, mappingIn(tenant, "pirates"), labels) },
 		"claim's answer": func() error {
@@ -321,6 +337,52 @@ func (g *guest) expectNoTwinCalled(t *testing.T, target string) {
 		}
 		return nil
 	})
+}
+
+// fill writes the largest objects that it may, of each size in turn, and must not get further than its room allows. Then the
+// victim starts a pod.
+func (g *guest) fill(t *testing.T, victim *guest, theirs string) {
+	twin := g.twin(t, "filled")
+	hamburg.awaitQuota(t, twin, "count/shadowpods.hanse.dev", v1alpha1.DefaultLimitObjects)
+	ns := &corev1.Namespace{}
+	if err := hamburg.Get(t.Context(), types.NamespacedName{Name: twin}, ns); err != nil {
+		t.Fatal(err)
+	}
+	room, err := strconv.Atoi(ns.Labels[v1alpha1.LabelRoom])
+	if err != nil || room > v1alpha1.DefaultLimitMebibytes<<20 {
+		t.Fatalf("there is room for %d bytes: %v", room, err)
+	}
+	kinds := map[string]func(name, text string) client.Object{
+		"records": func(name, text string) client.Object {
+			return shadow(t, twin, name, template("hostPID: true", "args: ["+text+"]"))
+		},
+		"copies": func(name, text string) client.Object {
+			made := &corev1.ConfigMap{Data: map[string]string{"f": text}}
+			made.Namespace, made.Name = twin, name
+			made.Labels = map[string]string{v1alpha1.LabelReflected: "true"}
+			return made
+		},
+	}
+	for kind, object := range kinds {
+		taken := 0
+		for _, size := range []int{250 << 10, 60 << 10, 15 << 10} {
+			for i := 0; ; i++ {
+				err := g.Create(t.Context(), object(fmt.Sprintf("%d-%d", size, i), strings.Repeat("a", size)))
+				if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "spec.limits.mebibytes") {
+					break
+				}
+				if err != nil || taken > 4*room {
+					t.Fatalf("%s: %d bytes were taken where there is room for %d: %v", kind, taken, room, err)
+				}
+				taken += size
+			}
+		}
+		t.Logf("%s: %d bytes were taken where there is room for %d", kind, taken, room)
+	}
+	if err := victim.Create(t.Context(), shadow(t, theirs, "beside-the-full", busyPod)); err != nil {
+		t.Fatal(err)
+	}
+	victim.awaitRunning(t, theirs, "beside-the-full")
 }
 
 // flood creates objects as fast as it can until the victim has started a pod.

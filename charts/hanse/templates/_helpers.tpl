@@ -37,6 +37,32 @@ spec:
   validationActions: [Deny]
 {{- end -}}
 
+{{- /* How many bytes the labels and annotations of the object o have, as CEL. */ -}}
+{{- define "hanse.bytesOfNotes" -}}
+o.?metadata.?labels.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
+o.?metadata.?annotations.orValue({}).transformList(key, value, key.size() + bytes(value).size()).sum()
+{{- end -}}
+
+{{- /* How many bytes the account has of who wrote which field of it, as CEL. A peer can invent that: an honest account of
+what a peer writes is not deeper than the data of a ConfigMap. */ -}}
+{{- define "hanse.bytesOfManagers" -}}
+o.?metadata.?managedFields.orValue([]).map(entry, 128 + dyn(entry).?fieldsV1.orValue({}).transformList(a, inA,
+  a.size() + inA.transformList(b, inB, b.size() + inB.transformList(c, inC,
+    c.size() + (inC.size() == 0 ? 0 : 1048576)).sum()).sum()).sum()).sum()
+{{- end -}}
+
+{{- /* What an object weighs, as CEL: its bytes in steps, of which the smallest is for what each object weighs besides. A
+change within a step passes when there is no room. In etcd, each quote and each backslash of a ShadowPod's pod is two bytes. */ -}}
+{{- define "hanse.weight" -}}
+[{{ . }}].map(o, (
+  {{- include "hanse.bytesOfNotes" . | nindent 2 }} +
+  {{- include "hanse.bytesOfManagers" . | nindent 2 }} +
+  o.?data.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
+  o.?binaryData.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
+  [o.?spec.?pod.orValue('')].map(pod,
+    bytes(pod).size() + 2 * pod.size() - pod.replace('"', '').size() - pod.replace('\\', '').size())[0]) / 1024 * 1024 + 1024)[0]
+{{- end -}}
+
 {{- /* The flags that every subcommand has. */ -}}
 {{- define "hanse.args" -}}
 - --namespace={{ .root.Release.Namespace }}
