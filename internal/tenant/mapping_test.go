@@ -71,7 +71,7 @@ func TestMappingMakesATwin(t *testing.T) {
 	}
 	want := map[string]string{
 		"hanse.dev/type": "twin", "hanse.dev/peer": "lubeck", "hanse.dev/cluster-id": "lubeck-id", "hanse.dev/managed": "true",
-		"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/enforce-version": "latest",
+		"hanse.dev/room": "16777216", "pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/enforce-version": "latest",
 		"pod-security.kubernetes.io/audit": "baseline", "pod-security.kubernetes.io/audit-version": "latest",
 		"pod-security.kubernetes.io/warn": "baseline", "pod-security.kubernetes.io/warn-version": "latest",
 	}

@@ -28,6 +28,7 @@ func (r *mappingReconciler) setup(mgr ctrl.Manager) error {
 		Named("namespace-mapping").
 		For(&v1alpha1.NamespaceMapping{}).
 		Watches(&v1alpha1.NamespaceMapping{}, handler.EnqueueRequestsFromMapFunc(r.mappingsDivided), builder.WithPredicates(comings)).
+		Watches(&v1alpha1.ShadowPod{}, r.shadowsCounted()).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfNamespace)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfPeer), builder.WithPredicates(specChanges)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.allMappings), builder.WithPredicates(publicRanges)).
@@ -158,16 +159,6 @@ func (r *mappingReconciler) mappingsOfPeer(ctx context.Context, peer client.Obje
 		requests = append(requests, r.mappingsOfNamespace(ctx, &twins[i])...)
 	}
 	return requests
-}
-
-// mappingsDivided returns all mappings of a peer whose room is, or may be, divided into another number of parts by one more
-// or one less.
-func (r *mappingReconciler) mappingsDivided(ctx context.Context, mapping client.Object) []reconcile.Request {
-	all := r.mappingsIn(ctx, mapping.GetNamespace())
-	if n := len(all); partsOf(n) == partsOf(n+1) && partsOf(n) == partsOf(n-1) {
-		return nil
-	}
-	return all
 }
 
 // allMappings are looked at when our own nodes have other addresses, from which peers are kept away.
