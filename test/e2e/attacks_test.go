@@ -339,19 +339,26 @@ func (g *guest) expectNoTwinCalled(t *testing.T, target string) {
 	})
 }
 
-// fill writes the largest objects that it may, of each size in turn, and must not get further than its room allows. Then the
-// victim starts a pod.
+// fill writes the largest objects that it may, of each size in turn, and must not get further than the room of the peer
+// allows, which goes to where its records are. Then the victim starts a pod.
 func (g *guest) fill(t *testing.T, victim *guest, theirs string) {
 	twin := g.twin(t, "filled")
 	hamburg.awaitQuota(t, twin, "count/shadowpods.hanse.dev", v1alpha1.DefaultLimitObjects)
-	ns := &corev1.Namespace{}
-	if err := hamburg.Get(t.Context(), types.NamespacedName{Name: twin}, ns); err != nil {
+	const room = 4 << 20
+	limit := `{"spec":{"limits":{"mebibytes":4}}}`
+	if _, err := hamburg.Kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
 		t.Fatal(err)
 	}
-	room, err := strconv.Atoi(ns.Labels[v1alpha1.LabelRoom])
-	if err != nil || room > v1alpha1.DefaultLimitMebibytes<<20 {
-		t.Fatalf("there is room for %d bytes: %v", room, err)
-	}
+	eventually(t, "the twin says how much room it has", func(ctx context.Context) error {
+		ns := &corev1.Namespace{}
+		if err := hamburg.Get(ctx, types.NamespacedName{Name: twin}, ns); err != nil {
+			return err
+		}
+		if share, err := strconv.Atoi(ns.Labels[v1alpha1.LabelRoom]); err != nil || share > room/2 {
+			return fmt.Errorf("there is room for %d bytes: %v", share, err)
+		}
+		return nil
+	})
 	kinds := map[string]func(name, text string) client.Object{
 		"records": func(name, text string) client.Object {
 			return shadow(t, twin, name, template("hostPID: true", "args: ["+text+"]"))
