@@ -59,7 +59,7 @@ func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config)
 	if err != nil {
 		return err
 	}
-	links, err := server.addLinks(mgr, peers.Config{UserAgent: "hanse-kubelet", Adapt: agentless.Adapt})
+	links, err := server.addLinks(mgr, peers.Config{UserAgent: "hanse-kubelet", Adapt: agentless.Adapt, Pods: kubelet.PodsOf(mgr.GetClient())})
 	if err != nil {
 		return err
 	}

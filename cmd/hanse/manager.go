@@ -174,9 +174,15 @@ func (f *managerFlags) run(ctx context.Context) error {
 	})
 }
 
+// managerHeldBytes is how much the manager holds of what a peer tells: no pods, only one offer, which namespaces it has, and
+// the metadata of some ten thousand copies at most.
+const managerHeldBytes = 16 << 20
+
 // control runs the controllers.
 func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
-	links, err := f.server.addLinks(mgr, peers.Config{UserAgent: "hanse-manager", Adapt: f.agentlessOffers()})
+	budget := peers.DefaultBudget
+	budget.HeldBytes, budget.LeastBytes = managerHeldBytes, 0
+	links, err := f.server.addLinks(mgr, peers.Config{UserAgent: "hanse-manager", Adapt: f.agentlessOffers(), Budget: budget})
 	if err != nil {
 		return err
 	}

@@ -119,6 +119,19 @@ func podsOn(ctx context.Context, reader client.Reader, node, namespace string) (
 	return listPods(ctx, reader, client.MatchingFields{nodeNameField: node}, client.InNamespace(namespace))
 }
 
+// PodsOf returns a function that says how many pods are on the virtual node of a peer, for peers.Config.Pods. It reads the cache
+// of the manager that SetupWithManager was called with.
+func PodsOf(reader client.Reader) func(peer string) int {
+	return func(peer string) int {
+		ctx := context.Background() //nolint:forbidigo // a cache is read, and nothing is waited for
+		pods, err := listPods(ctx, reader, client.MatchingFields{nodeNameField: v1alpha1.VirtualNodeName(peer)})
+		if err != nil {
+			return 0 // before the cache is filled; what is too much then is read again
+		}
+		return len(pods)
+	}
+}
+
 // listPods returns pods, which are the cache's own and must not be changed.
 func listPods(ctx context.Context, reader client.Reader, options ...client.ListOption) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ type Budget struct {
 	// HeldBytes and HeldObjects bound what all mirrors of the peer hold together, or receive to hold. The largest peers that
 	// were measured have 10,000 pods, whose records take less than half of the defaults.
 	HeldBytes, HeldObjects int
+	// LeastBytes is how many of HeldBytes a peer has that runs no pods of ours, and PodBytes how many more for each one that it
+	// runs (see Config.Pods): a peer may not tell more of pods than there are. By default it has all of HeldBytes.
+	LeastBytes, PodBytes int
 	// ReceivedBytes bounds what of all answers together has arrived and is not yet decoded. An ordinary page of a list has
 	// less than a tenth of the default.
 	ReceivedBytes int
@@ -37,7 +41,7 @@ type Budget struct {
 
 // DefaultBudget is the default of Config.Budget.
 var DefaultBudget = Budget{
-	HeldBytes: 64 << 20, HeldObjects: 25_000, ReceivedBytes: 16 << 20, BytesPerSecond: 16 << 20, Lists: 4, Calls: 16, SlowCalls: 2,
+	HeldBytes: 64 << 20, HeldObjects: 25_000, LeastBytes: 8 << 20, PodBytes: 8 << 10, ReceivedBytes: 16 << 20, BytesPerSecond: 16 << 20, Lists: 4, Calls: 16, SlowCalls: 2,
 	FlapsPerSecond: 20, EventsPerSecond: 50, EventsAtOnce: 2000,
 }
 
@@ -50,13 +54,18 @@ const (
 	// firstPause and lastPause are for how long nothing is read for a mirror that went over the budget: at first and at last.
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
+	// podsFresh is for how long it is believed how many pods the peer runs.
+	podsFresh = 5 * time.Second
 )
 
 // A ledger keeps the accounts of one peer, over all links to it.
 type ledger struct {
-	limit Budget
-
+	limit    Budget
+	pods     func() int // how many of ours the peer runs
+	now      func() time.Time
 	mu       sync.Mutex
+	room     int       // bytes that may be held, as far as was found out
+	found    time.Time // when that was
 	held     usage
 	accounts map[*Mirror]usage // what each mirror holds, or receives to hold
 	received int
@@ -83,9 +92,9 @@ func (u usage) minus(v usage) usage { return usage{u.bytes - v.bytes, u.objects 
 // A call is a request that waits for its answer.
 type call struct{ began time.Time }
 
-func newLedger(limit Budget) *ledger {
+func newLedger(limit Budget, pods func() int, now func() time.Time) *ledger {
 	return &ledger{
-		limit: limit, accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{}, calls: map[*call]struct{}{},
+		limit: limit, pods: pods, now: now, room: min(cmp.Or(limit.LeastBytes, limit.HeldBytes), limit.HeldBytes), accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{}, calls: map[*call]struct{}{},
 		reads: rate.NewLimiter(rate.Limit(limit.BytesPerSecond), limit.HeldBytes),
 		lists: newTurns(limit.Lists), decode: newTurns(1),
 		flaps:  rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
@@ -99,9 +108,14 @@ func (l *Links) ledger(peer string) *ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ledgers[peer] == nil {
-		l.ledgers[peer] = newLedger(l.config.Budget)
+		l.ledgers[peer] = l.newLedger(peer)
 	}
 	return l.ledgers[peer]
+}
+
+// newLedger returns accounts of the peer, "" for one that is none yet.
+func (l *Links) newLedger(peer string) *ledger {
+	return newLedger(l.config.Budget, func() int { return l.config.Pods(peer) }, l.config.Clock.Now)
 }
 
 // OverBudget returns ErrOverBudget, with what to do, while the peer sends more than is taken from one peer. Its message is
@@ -124,14 +138,15 @@ func (l *Links) OverBudget(peer string) error {
 }
 
 func (b *ledger) exceeded() error {
-	return fmt.Errorf("%w: at most %d objects and %d MiB are held for one peer, fewer and smaller ones of some kinds, "+
-		"and %d MiB are received at a time: ask its administrator what it has there for this cluster",
+	return fmt.Errorf("%w: at most %d objects and %d MiB are held for one peer, less where it runs few pods, fewer and smaller ones "+
+		"of some kinds, and %d MiB are received at a time: ask its administrator what it has there for this cluster",
 		ErrOverBudget, b.limit.HeldObjects, b.limit.HeldBytes>>20, b.limit.ReceivedBytes>>20)
 }
 
 // charge has the account of the mirror say what it takes now, unless that is more than there is room for. A mirror that
 // has ended, whose account is closed or will be, is not charged any more.
 func (b *ledger) charge(m *Mirror, now usage) error {
+	b.findRoom(m, now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m.ctx.Err() != nil {
@@ -141,11 +156,26 @@ func (b *ledger) charge(m *Mirror, now usage) error {
 	after := b.held.minus(before).plus(now)
 	grows := now.bytes > before.bytes || now.objects > before.objects
 	tooMany := m.subject.MostObjects > 0 && now.objects > m.subject.MostObjects
-	if grows && (tooMany || after.bytes > b.limit.HeldBytes || after.objects > b.limit.HeldObjects) {
+	if grows && (tooMany || after.bytes > b.room || after.objects > b.limit.HeldObjects) {
 		return b.exceeded()
 	}
 	b.accounts[m], b.held = now, after
 	return nil
+}
+
+// findRoom finds out how much the peer may have, where it would have more than any peer.
+func (b *ledger) findRoom(m *Mirror, now usage) {
+	b.mu.Lock()
+	most := b.held.minus(b.accounts[m]).plus(now).bytes
+	known := b.limit.LeastBytes == 0 || most <= b.limit.LeastBytes || !b.found.IsZero() && b.now().Sub(b.found) < podsFresh
+	b.mu.Unlock()
+	if known {
+		return
+	}
+	room := b.limit.LeastBytes + b.pods()*b.limit.PodBytes // without the mutex: it reads a cache
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.room, b.found = min(room, b.limit.HeldBytes), b.now()
 }
 
 // exceeds says that the mirror could not be read within the budget.

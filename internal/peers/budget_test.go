@@ -36,7 +36,7 @@ var heavies = &Subject{Example: &v1alpha1.ShadowPod{}}
 func flooding(t *testing.T, limit Budget) *world {
 	t.Helper()
 	budget := DefaultBudget
-	budget.HeldBytes = limit.HeldBytes
+	budget.HeldBytes, budget.LeastBytes = limit.HeldBytes, 0
 	budget.HeldObjects = max(limit.HeldObjects, 100)
 	if limit.ReceivedBytes > 0 {
 		budget.ReceivedBytes = limit.ReceivedBytes
@@ -53,6 +53,40 @@ func expectOver(t *testing.T, w *world, m *Mirror) {
 	}
 	if err := w.links.OverBudget(w.peer.Name); !errors.Is(err, ErrOverBudget) {
 		t.Errorf("nobody is told: %v", err)
+	}
+}
+
+// A peer that runs many pods of ours may tell much, and one that runs few may not.
+func TestPeerMayTellOfThePodsThatItRuns(t *testing.T) {
+	const most, least, each = 1 << 20, 1 << 16, 1 << 10
+	clk, pods, looks := clocktesting.NewFakePassiveClock(time.Now()), 0, 0
+	books := newLedger(Budget{HeldBytes: most, HeldObjects: 1 << 20, LeastBytes: least, PodBytes: each},
+		func() int { looks++; return pods }, clk.Now)
+	m := &Mirror{ctx: t.Context(), subject: heavies}
+	for _, step := range []struct {
+		pods, bytes, looks int
+		fits               bool
+	}{
+		{bytes: least, fits: true},
+		{bytes: least + 1, looks: 1},
+		{pods: 10, bytes: least + 10*each, looks: 2, fits: true},
+		{pods: 10, bytes: least + 10*each + 1, looks: 3},
+		{pods: 0, bytes: least + 10*each, looks: 4, fits: true}, // is no more than before
+		{pods: 0, bytes: least, looks: 4, fits: true},
+		{pods: 0, bytes: least + each, looks: 5},
+		{pods: 10_000, bytes: most, looks: 6, fits: true},
+		{pods: 10_000, bytes: most + 1, looks: 7},
+	} {
+		clk.SetTime(clk.Now().Add(podsFresh))
+		pods = step.pods
+		for range 3 {
+			if err := books.charge(m, usage{bytes: step.bytes}); (err == nil) != step.fits {
+				t.Errorf("with %d pods %d bytes: %v", pods, step.bytes, err)
+			}
+		}
+		if looks != step.looks {
+			t.Errorf("with %d pods %d bytes: looked %d times, want %d", pods, step.bytes, looks, step.looks)
+		}
 	}
 }
 
@@ -222,7 +256,7 @@ func begun(t *testing.T, books *ledger, clock clock.PassiveClock) (end func()) {
 
 func TestPeerThatHangsHoldsFewWorkers(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC))
-	books := newLedger(Budget{Calls: 3, SlowCalls: 1})
+	books := newLedger(Budget{Calls: 3, SlowCalls: 1}, nil, time.Now)
 	ends := []func(){begun(t, books, clock), begun(t, books, clock), begun(t, books, clock)}
 	refusal(t, books, clock)
 	ends[0]()
@@ -235,7 +269,7 @@ func TestPeerThatHangsHoldsFewWorkers(t *testing.T) {
 
 func TestRefusedRequestsComeBackAsFastAsThePeerAnswers(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC))
-	books := newLedger(Budget{Calls: 2, SlowCalls: 1})
+	books := newLedger(Budget{Calls: 2, SlowCalls: 1}, nil, time.Now)
 	for range 50 {
 		end := begun(t, books, clock)
 		clock.Step(100 * time.Millisecond)
@@ -349,7 +383,7 @@ func TestPeerThatComesAndGoesMustStayForLongerEachTime(t *testing.T) {
 }
 
 func TestAnswersMayBeClosedWhileTheyAreRead(t *testing.T) {
-	books := newLedger(DefaultBudget)
+	books := newLedger(DefaultBudget, nil, time.Now)
 	for _, body := range []io.ReadCloser{
 		&countedBody{ReadCloser: io.NopCloser(endless{}), receipt: &receipt{books: books}},
 		&eventBody{ReadCloser: io.NopCloser(endless{}), left: maxEvent, receipt: &receipt{books: books}},

@@ -27,7 +27,7 @@ func (l *Links) Claimant(ctx context.Context, invitation *trust.Invitation) (*Cl
 	if err := cmp.Or(checkNamespace(to.namespace), checkServers(to.servers)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCredentialsInvalid, err)
 	}
-	conn, err := l.connect(ctx, to, newLedger(l.config.Budget))
+	conn, err := l.connect(ctx, to, l.newLedger(""))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCredentialsInvalid, err)
 	}

@@ -47,6 +47,9 @@ type Config struct {
 	Adapt func(link *Link, peer *v1alpha1.Peer) (*Transport, error)
 	// Budget bounds what each peer may cost this process. By default DefaultBudget.
 	Budget Budget
+	// Pods says how many pods of ours the peer of that name runs, which decides how much it may have within the Budget. By
+	// default each runs none. It is called seldom.
+	Pods func(peer string) int
 	// Clock measures round-trip times, and what is fresh. By default the real one.
 	Clock clock.PassiveClock
 }
@@ -92,6 +95,9 @@ func NewLinks(config Config) *Links {
 	}
 	if config.Budget == (Budget{}) {
 		config.Budget = DefaultBudget
+	}
+	if config.Pods == nil {
+		config.Pods = func(string) int { return 0 }
 	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}

@@ -100,7 +100,7 @@ func TestOrdinaryPageMayBeDecoded(t *testing.T) {
 
 func TestPeerIsReadNoFasterThanItsBudgetSays(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC))
-	books := newLedger(Budget{HeldBytes: 1000, BytesPerSecond: 100})
+	books := newLedger(Budget{HeldBytes: 1000, BytesPerSecond: 100}, nil, time.Now)
 	if got := books.delay(1000, clock.Now()); got != 0 {
 		t.Errorf("what may be held at all waits for %s", got)
 	}
@@ -111,13 +111,13 @@ func TestPeerIsReadNoFasterThanItsBudgetSays(t *testing.T) {
 	if got := books.delay(100, clock.Now()); got != time.Second {
 		t.Errorf("one second's worth waits for %s", got)
 	}
-	if got := newLedger(Budget{HeldBytes: 1000, BytesPerSecond: 100}).delay(100, clock.Now()); got != 0 {
+	if got := newLedger(Budget{HeldBytes: 1000, BytesPerSecond: 100}, nil, time.Now).delay(100, clock.Now()); got != 0 {
 		t.Errorf("another peer waits for %s", got)
 	}
 }
 
 func TestClosingEndsTheWaitForMore(t *testing.T) {
-	books := newLedger(Budget{HeldBytes: 1, BytesPerSecond: 1})
+	books := newLedger(Budget{HeldBytes: 1, BytesPerSecond: 1}, nil, time.Now)
 	books.delay(1, time.Now())
 	ctx, end := context.WithCancel(t.Context())
 	body := &pacedBody{ReadCloser: io.NopCloser(strings.NewReader("x")), books: books, now: func() time.Time { return time.Time{} }, ctx: ctx, end: end}
@@ -128,7 +128,7 @@ func TestClosingEndsTheWaitForMore(t *testing.T) {
 }
 
 func TestOneAnswerIsDecodedAtATime(t *testing.T) {
-	books := newLedger(DefaultBudget)
+	books := newLedger(DefaultBudget, nil, time.Now)
 	one, other := &decoding{books: books}, &decoding{books: books}
 	for range 2 { // whoever has the turn keeps it
 		if err := one.begin(t.Context()); err != nil {
@@ -158,7 +158,7 @@ func TestOneAnswerIsDecodedAtATime(t *testing.T) {
 func TestWatchEndsBehindALargeEvent(t *testing.T) {
 	small, large := `{"type":"ADDED"}`, `{"type":"`+strings.Repeat("x", largeEvent)+`"}`
 	text := io.NopCloser(strings.NewReader(small + "\n" + large + "\n" + small + "\n"))
-	books := newLedger(DefaultBudget)
+	books := newLedger(DefaultBudget, nil, time.Now)
 	body := checkEvents(t.Context(), text, sanitize.Quantities{}, books, time.Now)
 	if read, err := io.ReadAll(body); err != nil || string(read) != small+"\n"+large+"\n" {
 		t.Errorf("read %d bytes, %v", len(read), err)

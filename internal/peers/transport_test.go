@@ -65,7 +65,7 @@ func TestEventsAreLimitedOneByOne(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, reader := range []io.Reader{strings.NewReader(test.body), iotest.HalfReader(strings.NewReader(test.body))} {
-				body := &eventBody{ReadCloser: io.NopCloser(reader), left: maxEvent, receipt: &receipt{books: newLedger(DefaultBudget)}}
+				body := &eventBody{ReadCloser: io.NopCloser(reader), left: maxEvent, receipt: &receipt{books: newLedger(DefaultBudget, nil, time.Now)}}
 				if _, err := io.Copy(io.Discard, body); !errors.Is(err, test.want) {
 					t.Errorf("got %v, want %v", err, test.want)
 				}
@@ -144,7 +144,7 @@ func TestQuantitiesThatTakeForEverAreRefusedInEvents(t *testing.T) {
 	const bad = `{"type":"ADDED","object":{"kind":"Pod","spec":{"overhead":{"cpu":"1e-999999999"}}}}`
 	places := sanitize.QuantitiesIn(reflect.TypeFor[corev1.Pod]()).Within("object")
 	text := io.NopCloser(strings.NewReader(good + "\n" + good + bad + good))
-	body := checkEvents(t.Context(), text, places, newLedger(DefaultBudget), time.Now)
+	body := checkEvents(t.Context(), text, places, newLedger(DefaultBudget, nil, time.Now), time.Now)
 	read, err := io.ReadAll(iotest.OneByteReader(body))
 	if want := good + "\n" + good + "\n"; string(read) != want || !errors.Is(err, ErrMalformed) {
 		t.Errorf("got %s, %v, want %s", read, err, want)

@@ -110,6 +110,7 @@ func TestPlacementBindsTheSecondHop(t *testing.T) {
 		}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			wismar.expectAggregate(t) // also while clusters are slow to answer
 			spec.Strategy = v1alpha1.StrategyRemote
 			ns := wismar.offloadedBy(t, spec)
 			for i := range pods {
