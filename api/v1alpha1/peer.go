@@ -379,6 +379,12 @@ func (p *Peer) OwnsTenantNamespace(ns metav1.Object) bool {
 	return madeFor == "" || madeFor == string(p.UID)
 }
 
+// IsSecond reports whether an older Peer stands for the same cluster, as condition Authenticated says.
+func (p *Peer) IsSecond() bool {
+	c := meta.FindStatusCondition(p.Status.Conditions, ConditionAuthenticated)
+	return c != nil && c.Reason == ReasonClusterIDTaken
+}
+
 // Parting returns how to part from the peer, with all defaults.
 func (p *Peer) Parting() PeerParting {
 	parting := PeerParting{}

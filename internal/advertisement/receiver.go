@@ -138,7 +138,8 @@ func (r *Receiver) Reconcile(ctx context.Context, request reconcile.Request) (re
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	known := peer.Spec.ClusterID != "" && peer.Spec.ClusterID != r.config.ClusterID && peer.HasRole(v1alpha1.RoleProvider)
+	known := peer.Spec.ClusterID != "" && peer.Spec.ClusterID != r.config.ClusterID && !peer.IsSecond() &&
+		peer.HasRole(v1alpha1.RoleProvider)
 	if !known || !peer.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, r.drop(ctx, peer)
 	}

@@ -39,6 +39,9 @@ func reachable(o *observation) *condition {
 }
 
 func authenticated(o *observation) *condition {
+	if c := second(o); c != nil {
+		return c
+	}
 	if c := unasked(o); c != nil {
 		return c
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -172,10 +173,15 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := errors.Join(c.config.Validate(), mgr.Add(c.calls.background)); err != nil {
 		return err
 	}
+	ctx := context.Background() //nolint:forbidigo // the manager has no context before it starts, and nothing is waited for
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Peer{}, clusterIDField, indexClusterID); err != nil {
+		return fmt.Errorf("index Peers: %w", err)
+	}
 	peer := handler.EnqueueRequestsFromMapFunc(peersOf)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("peering").
 		For(&v1alpha1.Peer{}, builder.WithPredicates(peerChanges)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(c.namesakes), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, peer, builder.WithPredicates(namespaceChanges)).
 		Watches(&corev1.Node{}, peer, builder.WithPredicates(nodeTurned)).
 		Watches(&v1alpha1.Advertisement{}, peer, builder.WithPredicates(offerChanges)).

@@ -26,6 +26,7 @@ type observation struct {
 	claim     *v1alpha1.PeeringClaim  // of a consumer, nil if there is none
 	offer     *v1alpha1.Advertisement // our copy of a provider's, nil if there is none
 	node      *corev1.Node            // the virtual node of a provider, nil if there is none
+	namesake  string                  // an older Peer that stands for the same cluster
 	twins     int                     // how many twin namespaces a peer that we leave still has here
 	// overBudget is what the peer sends too much to this process, nil for nothing.
 	overBudget error
@@ -75,7 +76,7 @@ func (c *Controller) observe(ctx context.Context, name string) (*observation, er
 		return c.observeTombstone(ctx, name)
 	}
 	o := &observation{config: c.config, peer: peer, now: c.config.Clock.Now(), known: c.stateOf(peer)}
-	if err := errors.Join(c.observeHere(ctx, o), c.observeProvider(ctx, o)); err != nil {
+	if err := errors.Join(c.observeHere(ctx, o), c.observeProvider(ctx, o), c.observeNamesake(ctx, o)); err != nil {
 		return nil, err
 	}
 	o.invited, o.overBudget = o.known.invitation, c.links.OverBudget(name)

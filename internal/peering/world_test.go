@@ -134,7 +134,7 @@ func emptyWorld(t *testing.T, pick func(*Controller), objects ...client.Object) 
 		t: t, clock: clocktesting.NewFakeClock(start), recorder: &recorder{}, pick: pick, limit: -1, tokens: map[string]boundToken{},
 		config: Config{ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0"}, roundTrip: 10 * time.Millisecond,
 	}
-	w.client = fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).
+	w.client = fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).WithIndex(&v1alpha1.Peer{}, clusterIDField, indexClusterID).
 		WithStatusSubresource(&v1alpha1.Peer{}, &v1alpha1.PeeringClaim{}).WithInterceptorFuncs(w.interceptors()).Build()
 	w.connect(nil)
 	w.lead(w.away.Client)

@@ -75,6 +75,7 @@ func NewCluster(t testing.TB, clock *clocktesting.FakeClock, objects ...client.O
 			&v1alpha1.NamespaceOffloading{}, &v1alpha1.NamespaceMapping{}, &v1alpha1.ShadowPod{},
 		).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithIndex(&v1alpha1.Peer{}, "spec.clusterID", func(o client.Object) []string { return []string{o.(*v1alpha1.Peer).Spec.ClusterID} }).
 		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string {
 			return []string{o.(*corev1.Event).InvolvedObject.Kind}

@@ -1,0 +1,79 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// clusterIDField is the index of Peers by the cluster that they stand for.
+const clusterIDField = "spec.clusterID"
+
+func indexClusterID(object client.Object) []string {
+	if peer, ok := object.(*v1alpha1.Peer); ok && peer.Spec.ClusterID != "" {
+		return []string{peer.Spec.ClusterID}
+	}
+	return nil
+}
+
+// observeNamesake looks for an older Peer that stands for the same cluster. Joining makes no such Peers, but somebody can.
+func (c *Controller) observeNamesake(ctx context.Context, o *observation) error {
+	all, err := c.standFor(ctx, o.peer.Spec.ClusterID)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if other := &all[i]; len(other.Spec.Roles) > 0 && older(other, o.peer) { // one without roles was only discovered
+			o.namesake = other.Name
+		}
+	}
+	return nil
+}
+
+// standFor returns the Peers that stand for the cluster, which are the cache's own. Nobody stands for no cluster.
+func (c *Controller) standFor(ctx context.Context, clusterID string) ([]v1alpha1.Peer, error) {
+	if clusterID == "" {
+		return nil, nil
+	}
+	all := &v1alpha1.PeerList{}
+	if err := c.client.List(ctx, all, client.MatchingFields{clusterIDField: clusterID}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list peers: %w", err)
+	}
+	return all.Items, nil
+}
+
+// older says which of two Peers was there first. A Peer is not older than itself.
+func older(a, b *v1alpha1.Peer) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// namesakes returns the Peers that stand for the cluster of a Peer that has come, gone or changed.
+func (c *Controller) namesakes(ctx context.Context, object client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, id := range indexClusterID(object) {
+		all, err := c.standFor(ctx, id)
+		if err != nil {
+			return nil // the cache, which this event came from, can always be read
+		}
+		for i := range all {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
+		}
+	}
+	return requests
+}
+
+// second is what is wrong with a Peer that stands for a cluster for which there is an older one, nil for others.
+func second(o *observation) *condition {
+	if o.namesake == "" || o.deleted() || len(o.peer.Spec.Roles) == 0 {
+		return nil
+	}
+	return isFalse(v1alpha1.ReasonClusterIDTaken, "Peer %q stands for cluster %q already, and nothing is taken from it by this one: "+
+		"delete one of the two", o.namesake, o.peer.Spec.ClusterID)
+}
