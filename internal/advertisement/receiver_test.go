@@ -356,6 +356,32 @@ func TestCopyGoesWithTheRole(t *testing.T) {
 	w.expectWrites(0, w.receiver)
 }
 
+// Of two Peers that stand for one cluster only one has its offer, or what it offers would count twice.
+func TestNothingIsTakenFromASecondPeerOfACluster(t *testing.T) {
+	w := newWorld(t)
+	peer := w.peer(v1alpha1.RoleProvider)
+	w.offered()
+	w.reconcile(w.receiver)
+
+	says := func(reason string) {
+		t.Helper()
+		w.Home.Get(peer, "", peer.Name)
+		peer.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAuthenticated, Status: metav1.ConditionFalse, Reason: reason}}
+		if err := w.Home.Server.Status().Update(t.Context(), peer); err != nil {
+			t.Fatal(err)
+		}
+		w.reconcile(w.receiver)
+	}
+	says(v1alpha1.ReasonClusterIDTaken)
+	if w.held() != nil {
+		t.Error("the copy is still there")
+	}
+	says(v1alpha1.ReasonUnauthorized)
+	if w.held() == nil {
+		t.Error("there is no copy when the other Peer is gone")
+	}
+}
+
 func TestNewLinkIsWatchedAnew(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleProvider)

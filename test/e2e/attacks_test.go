@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/tenant"
 )
 
 // podAttacks are pods that no provider may run: what is added to the template, and the field that the answer must name.
@@ -116,7 +117,16 @@ func TestHostileConsumer(t *testing.T) {
 		})
 	}
 
-	t.Run("mapping onto a namespace", func(t *testing.T) { g.expectNoTwinCalled(t, "default") })
+	t.Run("mapping onto a namespace", func(t *testing.T) {
+		for i, target := range []string{
+			"default", "hanse-system", theirs, victim.invitation.Namespace, tenant.TwinName("visby-victim", "later"), "hanse-peer-later",
+		} {
+			g.expectNoTwinCalled(t, fmt.Sprintf("onto-%d", i), target)
+		}
+		if later := victim.twin(t, "later"); later != tenant.TwinName("visby-victim", "later") {
+			t.Errorf("the victim's next twin is %s", later)
+		}
+	})
 
 	t.Run("fill", func(t *testing.T) { g.fill(t, victim, theirs) })
 
@@ -190,7 +200,7 @@ func (g *guest) expectPodRefused(t *testing.T, attack *v1alpha1.ShadowPod, field
 // requestAttacks are requests to the API server that must be refused.
 func (g *guest) requestAttacks(t *testing.T, twin, theirs string, victim *guest) map[string]func() error {
 	ctx := t.Context()
-	tenant := g.invitation.Namespace
+	own := g.invitation.Namespace
 	named := func(ns, name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 	owned := shadow(t, twin, "owned", busyPod)
 	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "kube-system", UID: "x"}}
@@ -221,7 +231,7 @@ func (g *guest) requestAttacks(t *testing.T, twin, theirs string, victim *guest)
 	return map[string]func() error{
 		"record in a foreign namespace":  func() error { return g.Create(ctx, shadow(t, theirs, "spy", busyPod)) },
 		"record in kube-system":          func() error { return g.Create(ctx, shadow(t, "kube-system", "spy", busyPod)) },
-		"record in the tenant namespace": func() error { return g.Create(ctx, shadow(t, tenant, "spy", busyPod)) },
+		"record in the tenant namespace": func() error { return g.Create(ctx, shadow(t, own, "spy", busyPod)) },
 		"pod":                            func() error { return g.Create(ctx, shellPod(twin, "pod", forever)) },
 		"pod elsewhere":                  func() error { return g.Create(ctx, shellPod("default", "pod", forever)) },
 		"ephemeral container": func() error {
@@ -236,17 +246,17 @@ func (g *guest) requestAttacks(t *testing.T, twin, theirs string, victim *guest)
 		"long annotation":   func() error { return g.Create(ctx, noted) },
 		"invented account":  func() error { return g.Create(ctx, invented) },
 		"own status":        func() error { return g.Status().Update(ctx, status) },
-		"own answer":        func() error { return g.Status().Patch(ctx, mappingIn(tenant, "pirates"), labels) },
+		"own answer":        func() error { return g.Status().Patch(ctx, mappingIn(own, "pirates"), labels) },
 		"claim's answer": func() error {
-			return g.Status().Patch(ctx, &v1alpha1.PeeringClaim{ObjectMeta: named(tenant, "claim")}, labels)
+			return g.Status().Patch(ctx, &v1alpha1.PeeringClaim{ObjectMeta: named(own, "claim")}, labels)
 		},
-		"another claim":          func() error { return g.Create(ctx, &v1alpha1.PeeringClaim{ObjectMeta: named(tenant, "claim-2")}) },
+		"another claim":          func() error { return g.Create(ctx, &v1alpha1.PeeringClaim{ObjectMeta: named(own, "claim-2")}) },
 		"mapping of a system":    func() error { return g.refusedMapping(ctx, "kube-system") },
 		"mapping of Hanse's own": func() error { return g.refusedMapping(ctx, "hanse-system") },
-		"mapping with two names": func() error { m := mappingIn(tenant, "a"); m.Spec.HomeNamespace = "b"; return g.Create(ctx, m) },
+		"mapping with two names": func() error { m := mappingIn(own, "a"); m.Spec.HomeNamespace = "b"; return g.Create(ctx, m) },
 		"mapping elsewhere":      func() error { return g.Create(ctx, mappingIn(victim.invitation.Namespace, "x")) },
 		"relabel the twin":       func() error { return g.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", twin)}, labels) },
-		"relabel the tenant":     func() error { return g.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", tenant)}, labels) },
+		"relabel the tenant":     func() error { return g.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", own)}, labels) },
 		"namespace":              func() error { return g.Create(ctx, &corev1.Namespace{ObjectMeta: named("", "mine")}) },
 		"peer":                   func() error { return g.Create(ctx, &v1alpha1.Peer{ObjectMeta: named("", "mine")}) },
 		"definition": func() error {
@@ -271,16 +281,16 @@ func (g *guest) requestAttacks(t *testing.T, twin, theirs string, victim *guest)
 			return g.SubResource("token").Create(ctx, accountIn(twin, "default"), &authenticationv1.TokenRequest{})
 		},
 		"endless token": func() error {
-			return g.SubResource("token").Create(ctx, accountIn(tenant, "hanse-peer"), &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](1 << 31)}})
+			return g.SubResource("token").Create(ctx, accountIn(own, "hanse-peer"), &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](1 << 31)}})
 		},
 		"impersonation":     func() error { return asAnother(ctx, impersonating) },
 		"read pods":         func() error { return g.List(ctx, &corev1.PodList{}, client.InNamespace(twin)) },
-		"read Secrets":      func() error { return g.List(ctx, &corev1.SecretList{}, client.InNamespace(tenant)) },
+		"read Secrets":      func() error { return g.List(ctx, &corev1.SecretList{}, client.InNamespace(own)) },
 		"read nodes":        func() error { return g.List(ctx, &corev1.NodeList{}) },
 		"read events":       func() error { return g.List(ctx, &corev1.EventList{}, client.InNamespace(twin)) },
-		"delete the tenant": func() error { return g.Delete(ctx, &corev1.Namespace{ObjectMeta: named("", tenant)}) },
+		"delete the tenant": func() error { return g.Delete(ctx, &corev1.Namespace{ObjectMeta: named("", own)}) },
 		"change the offer": func() error {
-			return g.Patch(ctx, &v1alpha1.Advertisement{ObjectMeta: named(tenant, "hamburg")}, labels)
+			return g.Patch(ctx, &v1alpha1.Advertisement{ObjectMeta: named(own, "hamburg")}, labels)
 		},
 		"take the quota away": func() error { return g.Delete(ctx, &corev1.ResourceQuota{ObjectMeta: named(twin, "hanse")}) },
 	}
@@ -321,8 +331,9 @@ func (g *guest) refusedMapping(ctx context.Context, home string) error {
 }
 
 // expectNoTwinCalled checks that the peer is not given a namespace that it chooses.
-func (g *guest) expectNoTwinCalled(t *testing.T, target string) {
-	mapping := mappingIn(g.invitation.Namespace, "onto")
+func (g *guest) expectNoTwinCalled(t *testing.T, home, target string) {
+	t.Helper()
+	mapping := mappingIn(g.invitation.Namespace, home)
 	mapping.Spec.Twin = target
 	if err := g.Create(t.Context(), mapping); err != nil {
 		t.Fatal(err)

@@ -108,6 +108,50 @@ func TestPeerThatCannotBeReached(t *testing.T) {
 	expectPeer(v1alpha1.ConditionAuthenticated, v1alpha1.ReasonClusterIDMismatch)
 }
 
+// Whoever makes Peers by hand may give two of them one cluster, or one the id of the cluster that they are in: the Peer says so,
+// and neither becomes a node.
+func TestPeersOfTakenIDs(t *testing.T) {
+	ctx := shared(t)
+	before, err := lubeck.virtual(ctx, hamburg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := &corev1.Secret{}
+	if err := lubeck.Get(ctx, types.NamespacedName{Namespace: v1alpha1.TenantNamespace("hamburg"), Name: v1alpha1.LinkSecret}, link); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]struct{ id, condition, reason string }{
+		"second": {"hamburg", v1alpha1.ConditionAuthenticated, v1alpha1.ReasonClusterIDTaken},
+		"own":    {"lubeck", v1alpha1.ConditionAdvertised, v1alpha1.ReasonClusterIDMismatch},
+	} {
+		peer := &v1alpha1.Peer{Spec: v1alpha1.PeerSpec{ClusterID: want.id, Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}}}
+		peer.Name = name
+		lubeck.create(t, peer)
+		t.Cleanup(func() { lubeck.deleteAndWait(t, peer) })
+		eventually(t, "it has a tenant namespace", func(ctx context.Context) error {
+			return lubeck.Get(ctx, types.NamespacedName{Name: v1alpha1.TenantNamespace(name)}, &corev1.Namespace{})
+		})
+		secret := &corev1.Secret{Data: link.Data}
+		secret.Name, secret.Namespace = v1alpha1.LinkSecret, v1alpha1.TenantNamespace(name)
+		lubeck.create(t, secret)
+		eventually(t, "peer "+name+" says "+want.reason, func(ctx context.Context) error {
+			return lubeck.peerSays(ctx, name, want.condition, want.reason)
+		})
+		if err := lubeck.peerReady(ctx, name); err == nil {
+			t.Errorf("peer %s is Ready", name)
+		}
+		if _, err := lubeck.node(ctx, v1alpha1.VirtualNodeName(name)); !apierrors.IsNotFound(err) {
+			t.Errorf("there is a node of peer %s: %v", name, err)
+		}
+	}
+	if err := lubeck.peerReady(ctx, "hamburg"); err != nil {
+		t.Error(err)
+	}
+	if after, err := lubeck.virtual(ctx, hamburg); err != nil || after.UID != before.UID || !nodeReady(after) {
+		t.Errorf("hamburg's node is not as it was: %v", err)
+	}
+}
+
 func (c *cluster) deleteAndWait(t *testing.T, object client.Object) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
