@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -293,4 +295,58 @@ func TestExplainAPodThatWasMadeTooEarly(t *testing.T) {
 	if err != nil || !strings.Contains(out, "Stale: A new pod like it may run on hanse-") || strings.Contains(out, "ake room") {
 		t.Errorf("it says %v\n%s", err, out)
 	}
+}
+
+// The API server reads the NamespaceOffloading with each pod that is made in its namespace, also one of the largest size.
+func TestLargestNamespaceOffloading(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.offloadedBy(t, largestOffloading())
+	offloading := &v1alpha1.NamespaceOffloading{}
+	if err := lubeck.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(offloading)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	lubeck.create(t, shellPod(ns, "guest", forever))
+	t.Logf("a pod was made in %s beside a NamespaceOffloading of %d KiB", time.Since(start).Round(time.Millisecond), len(text)>>10)
+	home := lubeck.awaitReadyPods(t, ns, "guest", 1)[0]
+	remote := hamburg.mustRemotePod(t, &home)
+	if remote.Labels["patched"] != "15" {
+		t.Errorf("the last of all changes was not made: %v", remote.Labels)
+	}
+}
+
+// largestOffloading has as much of everything as its definition allows.
+func largestOffloading() v1alpha1.NamespaceOffloadingSpec {
+	values, names := make([]v1alpha1.LabelValue, 100), make([]string, 100)
+	for i := range values {
+		values[i] = v1alpha1.LabelValue(fmt.Sprintf("%063d", i))
+		names[i] = fmt.Sprintf("cluster-%032d", i)
+	}
+	selector := &v1alpha1.ClusterSelector{}
+	for range 16 {
+		selector.MatchExpressions = append(selector.MatchExpressions, v1alpha1.ClusterSelectorRequirement{
+			Key: v1alpha1.LabelClusterID, Operator: metav1.LabelSelectorOpNotIn, Values: values,
+		})
+	}
+	spec := v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyRemote, ClusterSelector: selector,
+		Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Exclude: names}},
+	}
+	for i := range 8 {
+		override := v1alpha1.ClusterOverride{ClusterSelector: selector}
+		for op := range 16 {
+			override.Patch = append(override.Patch, v1alpha1.PatchOperation{
+				Op: "add", Path: "/metadata/labels/patched", Value: &runtime.RawExtension{Raw: fmt.Appendf(nil, "%q", fmt.Sprint(op))},
+			})
+		}
+		spec.Overrides = append(spec.Overrides, override)
+		spec.Placement.Classes = append(spec.Placement.Classes, v1alpha1.PlacementClass{
+			Name: fmt.Sprint("class-", i), PodLabels: map[string]v1alpha1.LabelValue{"class": values[i]}, Placement: v1alpha1.Placement{Exclude: names},
+		})
+	}
+	return spec
 }
