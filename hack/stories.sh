@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Runs the stories of test/e2e on real clusters. Those that share lubeck and hamburg run side by side; then those that need
-# the two alone run one by one, and meanwhile those of the market on four clusters of their own. RUN selects stories by name
-# (a regular expression): only what these need is built and started. KEEP=1 keeps the clusters for the next call.
+# the two alone run one by one, and meanwhile those of the market on four clusters of their own. When these are told, another
+# pair of clusters takes its part of those that are left. RUN selects stories by name (a regular expression): only what these
+# need is built and started. KEEP=1 keeps the clusters for the next call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export HANSE_E2E=1
-state=$PWD/.testbed/e2e market=$PWD/.testbed/e2e-market
+state=$PWD/.testbed/e2e market=$PWD/.testbed/e2e-market rest=$PWD/.testbed/e2e-rest
 
-beside='' # the process that tells the stories of the market
+beside='' # the process that tells the stories of the market, and then of the rest
 finish() {
 	local bed
 	[ -z "$beside" ] || kill "$beside" 2>/dev/null || true
-	for bed in "$state" "$market"; do
+	for bed in "$state" "$market" "$rest"; do
 		[ -d "$bed" ] || continue
 		if [ -n "${KEEP:-}" ]; then
 			echo "the clusters are kept: bin/testbed --state $bed status" >&2
@@ -43,32 +44,48 @@ start_pair() {
 	! need '\bskew\b' || for skewed in bin/skew/*.tar; do "${testbed[@]}" load "$skewed" hamburg; done
 }
 
+start_rest() {
+	local testbed=(bin/testbed --state "$rest")
+	"${testbed[@]}" up lubeck hamburg --workers 1 --audit && mkdir -p "$rest-memory" && "${testbed[@]}" load bin/hanse.tar lubeck hamburg
+}
+
 start_market() {
 	local testbed=(bin/testbed --state "$market")
 	"${testbed[@]}" up lubeck hamburg bremen wismar --workers 1 &&
 		"${testbed[@]}" load bin/hanse.tar lubeck hamburg bremen wismar
 }
 
-# tell runs the stories of one phase: tell PHASE STATE
+# tell runs the stories of one phase: tell PHASE STATE [FLAG...]
 tell() {
-	local start=$SECONDS code=0
-	echo "== stories: $1"
-	(cd test/e2e && HANSE_TESTBED_STATE=$2 ../../bin/e2e.test -phase "$1" -test.v -test.timeout 30m -test.parallel 8 -test.run "${RUN:-.}") |
+	local start=$SECONDS code=0 phase=$1 bed=$2
+	shift 2
+	echo "== stories: $phase in ${bed##*/}"
+	(cd test/e2e && HANSE_TESTBED_STATE=$bed ../../bin/e2e.test -phase "$phase" "$@" -test.v -test.timeout 40m -test.parallel 8 -test.run "${RUN:-.}") |
 		tee -a "$told" || code=$?
-	echo "== stories: $1 took $((SECONDS - start)) s"
+	echo "== stories: $phase in ${bed##*/} took $((SECONDS - start)) s"
 	return "$code"
 }
 
-tell_market() { start_market && tell market "$market"; }
+# tell_beside tells the stories of the market, and then, unless the clusters are kept, what nobody has begun to tell.
+tell_beside() {
+	local code=0
+	start_market && tell market "$market" || code=1
+	if [ -z "${KEEP:-}" ] && need '^alone *$' && [ ! -e "$claims/.told" ]; then
+		bin/testbed --state "$market" down || code=1
+		start_rest && tell alone "$rest" -claims "$claims" -plain || code=1
+	fi
+	return "$code"
+}
 
-status=0 output=$(mktemp) told=$(mktemp)
+status=0 output=$(mktemp) told=$(mktemp) claims=$(mktemp -d)
 if need '^(shared|alone)\b'; then start_pair; fi
 if need '^shared\b'; then tell shared "$state" || status=1; fi
 if need '^market\b'; then
-	tell_market >"$output" 2>&1 &
+	tell_beside >"$output" 2>&1 &
 	beside=$!
 fi
-if need '^alone\b'; then tell alone "$state" || status=1; fi
+if need '^alone\b'; then tell alone "$state" -claims "$claims" || status=1; fi
+touch "$claims/.told"
 if [ -n "$beside" ]; then
 	wait "$beside" || status=1
 	beside=''
@@ -76,5 +93,5 @@ if [ -n "$beside" ]; then
 fi
 echo '== the longest stories, in seconds'
 sed -nE 's/^--- (PASS|FAIL): (\w+) \(([0-9.]+)s\)$/\3 \2/p' "$told" | sort -rn | sed -n 1,15p
-rm -f "$output" "$told"
+rm -rf "$output" "$told" "$claims"
 exit $status

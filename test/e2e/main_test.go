@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,12 @@ var lubeck, hamburg, rostock *cluster
 // alone, or those of the market, which need more of them. In phase plan no story runs: each says what it needs.
 // hack/stories.sh calls the binary once for each.
 var phase = flag.String("phase", "shared", "which stories to run: shared, alone or market; plan says what they need")
+
+// Two calls may tell the stories of one phase side by side, each on clusters of its own.
+var (
+	claims = flag.String("claims", "", "a folder in which calls beside this one note which stories they tell, so that each is told once")
+	plain  = flag.Bool("plain", false, "tell only stories that need nothing besides the usual clusters")
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -70,6 +77,17 @@ func belongs(t *testing.T, to string, needs []string) {
 	t.Helper()
 	if *phase != to {
 		t.Skip("needs:", to, strings.Join(needs, " "))
+	}
+	if *plain && len(needs) > 0 {
+		t.Skip("is told beside this: it needs", strings.Join(needs, " "))
+	}
+	if *claims == "" {
+		return
+	}
+	if err := os.Mkdir(filepath.Join(*claims, t.Name()), 0o700); errors.Is(err, os.ErrExist) {
+		t.Skip("is told beside this")
+	} else if err != nil {
+		t.Fatal(err)
 	}
 }
 
