@@ -1,0 +1,69 @@
+//go:build linux
+
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+
+	"github.com/hanse-dev/hanse/internal/overlay"
+)
+
+// A Node makes a node lead what is for peers to the gateway, and guards the pods of peers. Its methods must not be called at
+// the same time.
+type Node struct{ config NodeConfig }
+
+// NewNode makes a Node and changes nothing.
+func NewNode(config NodeConfig) *Node {
+	if config.VXLANPort == 0 {
+		config.VXLANPort = DefaultVXLANPort
+	}
+	return &Node{config}
+}
+
+// Apply makes the kernel look like the layout. It may be called again with the same one, which changes nothing. Guests are
+// guarded, and what has no way to a gateway is dropped, before there is a way. After an error part of the layout holds; call
+// it again.
+func (n *Node) Apply(layout overlay.NodeLayout) error {
+	for _, t := range []table{nodeTable(layout), bridgeTable(layout)} {
+		if err := t.apply(); err != nil {
+			return err
+		}
+	}
+	if err := ensureRules([]policy{{table: peersTable}}, familiesOf(layout.Routes)); err != nil {
+		return err
+	}
+	if !layout.Gateway.IsValid() {
+		return ensureRoutes(blackholes(layout.Routes))
+	}
+	gateway := station{mac: gatewayMAC, outer: layout.Gateway, inner: layout.Through}
+	vxlan, err := ensureVXLAN(n.config.VXLANPort, layout.MTU, nodeMAC(layout.Inner), []station{gateway})
+	if err != nil {
+		return err
+	}
+	return ensureRoutes(nodeRoutes(layout, gateway, vxlan))
+}
+
+func nodeRoutes(layout overlay.NodeLayout, gateway station, vxlan netlink.Link) []route {
+	all := blackholes(layout.Routes)
+	for _, f := range families {
+		hop, inner := gateway.hop(f), f.first(layout.Inner)
+		if !hop.IsValid() {
+			continue
+		}
+		for _, p := range f.prefixes(layout.Routes) {
+			all = append(all, route{table: peersTable, to: p, link: vxlan, via: hop, from: inner})
+		}
+	}
+	return all
+}
+
+// Remove takes away all that any Node made in this network namespace, and changes nothing if there is nothing.
+func (n *Node) Remove() error {
+	if err := removeAll(nftables.TableFamilyINet, nftables.TableFamilyBridge); err != nil {
+		return fmt.Errorf("remove the fabric of this node: %w", err)
+	}
+	return nil
+}
