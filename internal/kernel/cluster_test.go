@@ -5,6 +5,7 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -28,28 +29,31 @@ const (
 	innerMTU      = 1380
 )
 
-// A cluster is a gateway and two nodes with pods. Everything in it has the same addresses as in every other one.
+// A cluster is a gateway and two nodes with pods. Everything in it has the same addresses as in every other one, its nodes too.
 type cluster struct {
+	world   *internet
 	number  int
 	name    string
+	outer   netip.AddrPort // where the gateway is reached
 	key     wgtypes.Key
 	pod     *space // of the gateway
 	gateway *Gateway
+	busy    sync.Mutex
 	nodes   []*node
 
-	guests map[string][]netip.Addr // peer → its pods that run here
-	open   map[string][]overlay.Opening
+	guests   map[string][]netip.Addr      // peer → its pods that run here
+	open     map[string][]overlay.Opening // peer → at the gateway
+	openHere map[string][]overlay.Opening // peer → on nodes
 }
 
 type node struct {
 	number int
 	space  *space
 	fabric *Node
-	outer  netip.Addr
 	inner  []netip.Addr
 }
 
-// An internet is a bridge to which the nodes of all clusters are wired.
+// An internet is a bridge to which the first node of each cluster is wired. Each second node is behind the first.
 type internet struct {
 	*space
 	clusters []*cluster
@@ -64,6 +68,7 @@ func newInternet(t testing.TB, count int) *internet {
 	for i := range count {
 		w.clusters = append(w.clusters, w.newCluster(t, i+1, []string{"lubeck", "hamburg", "bremen"}[i]))
 	}
+	w.dial()
 	return w
 }
 
@@ -74,46 +79,52 @@ func (w *internet) newCluster(t testing.TB, number int, name string) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{
-		number: number, name: name, key: key, gateway: NewGateway(GatewayConfig{Log: logr.Discard()}),
-		guests: map[string][]netip.Addr{}, open: map[string][]overlay.Opening{},
+		world: w, number: number, name: name, key: key, gateway: NewGateway(GatewayConfig{Log: logr.Discard()}),
+		guests: map[string][]netip.Addr{}, open: map[string][]overlay.Opening{}, openHere: map[string][]overlay.Opening{},
+		outer: netip.AddrPortFrom(addr("192.0.2.%d", 10+number), wireguardPort),
 	}
 	for i := 1; i <= 2; i++ {
-		c.nodes = append(c.nodes, w.newNode(t, c, i))
+		c.nodes = append(c.nodes, newNode(t, c, i))
 	}
+	first, second := c.nodes[0], c.nodes[1]
+	wire(first.space, "lan0", second.space, "lan0")
+	port := fmt.Sprintf("wan%d", number)
+	wire(first.space, "wan0", w.space, port)
+	w.plug("br0", port)
+	first.space.address("wan0", c.outer.Addr().String()+"/24", fmt.Sprintf("2001:db8::%d/64", 10+number))
 	for i, n := range c.nodes {
 		other := c.nodes[1-i]
+		n.space.address("lan0", n.inner[0].String()+"/24", n.inner[1].String()+"/64")
 		n.space.route(fmt.Sprintf("10.244.%d.0/24", other.number), other.inner[0].String())
 		n.space.route(fmt.Sprintf("fd10:0:0:%d::/64", other.number), other.inner[1].String())
 	}
+	first.space.route("0.0.0.0/0", "192.0.2.1")
+	first.space.route("::/0", "2001:db8::1")
+	second.space.route("0.0.0.0/0", first.inner[0].String())
+	second.space.route("::/0", first.inner[1].String())
 	c.pod = c.newPod("gateway", 1, 2)
 	c.pod.sysctl("net/ipv4/ip_forward", "0")
-	c.nodes[0].hostPort(wireguardPort, podAddress(1, 2))
+	first.hostPort(wireguardPort, podAddress(1, 2))
 	t.Cleanup(func() {
-		if err := c.pod.do(c.gateway.Close); err != nil {
+		if err := c.gateway.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return c
 }
 
-func (w *internet) newNode(t testing.TB, c *cluster, number int) *node {
+func newNode(t testing.TB, c *cluster, number int) *node {
 	t.Helper()
 	n := &node{
 		number: number, space: newSpace(t, fmt.Sprintf("%s-%d", c.name, number)), fabric: NewNode(NodeConfig{}),
-		outer: addr("192.0.2.%d", 10*c.number+number),
-		inner: []netip.Addr{addr("192.0.2.%d", 10*c.number+number), addr("2001:db8::%d", 10*c.number+number)},
+		inner: []netip.Addr{addr("172.20.0.%d", number), addr("fd20::%d", number)},
 	}
-	port := fmt.Sprintf("n%d-%d", c.number, number)
-	wire(n.space, "eth0", w.space, port)
-	w.plug("br0", port)
-	n.space.address("eth0", n.inner[0].String()+"/24", n.inner[1].String()+"/64")
-	n.space.route("0.0.0.0/0", "192.0.2.1")
-	n.space.route("::/0", "2001:db8::1")
 	n.space.bridge("cni0")
 	n.space.address("cni0", fmt.Sprintf("10.244.%d.1/24", number), fmt.Sprintf("fd10:0:0:%d::1/64", number))
 	n.space.sysctl("net/ipv4/ip_forward", "1")
 	n.space.sysctl("net/ipv6/conf/all/forwarding", "1")
 	n.space.must(n.masquerade)
+	n.space.bridgesAlone()
 	return n
 }
 
@@ -158,6 +169,7 @@ func (n *node) masquerade() error {
 		conn.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: rule(
 			f.packet(), expression{f.source(0), f.in("mine"), f.destination(0), outside, &expr.Masq{}},
 		)})
+		conn.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: rule(f.packet(), to("wan0"), expression{&expr.Masq{}})})
 	}
 	return conn.Flush()
 }

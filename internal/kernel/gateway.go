@@ -35,9 +35,6 @@ func NewGateway(config GatewayConfig) *Gateway {
 // Apply makes the kernel look like the layout. It may be called again with the same one, which changes nothing. What may pass
 // is changed before the ways on which it passes. After an error part of the layout holds; call it again.
 func (g *Gateway) Apply(identity Identity, layout overlay.Layout) error {
-	if err := checkTunnels(identity, layout.Tunnels); err != nil {
-		return err
-	}
 	if err := gatewayTable(layout).apply(); err != nil {
 		return err
 	}
@@ -138,7 +135,8 @@ func (g *Gateway) configure(identity Identity, tunnels []overlay.Tunnel) error {
 	if err != nil {
 		return fmt.Errorf("read WireGuard: %w", err)
 	}
-	var failed []error
+	tunnels, err = distinct(identity, tunnels)
+	failed := []error{err}
 	for _, change := range difference(have, identity, tunnels) {
 		if err := g.device.configure(change); err != nil {
 			failed = append(failed, fmt.Errorf("configure WireGuard: %w", err))
@@ -180,8 +178,9 @@ func (g *Gateway) peers() (map[wgtypes.Key]wgtypes.Peer, error) {
 	return byKey, nil
 }
 
-// Dial tries the next endpoint of each peer that has several and does not answer at the one in use. Call it every second or
-// so. A peer that the caller knows to be dead, because probes are lost, is dialled again with Redial.
+// Dial says hello to each peer that does not answer, at its next endpoint. Call it every second or so: of two clusters that
+// can dial each other, one begins in Apply and the other one here. A peer that the caller knows to be dead, because probes
+// are lost, is dialled again with Redial.
 func (g *Gateway) Dial(now time.Time) error {
 	peers, err := g.peers()
 	if err != nil {

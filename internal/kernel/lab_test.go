@@ -164,3 +164,13 @@ func (s *space) route(to, via string) {
 func ipNet(p netip.Prefix, a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(p.Bits(), a.BitLen())}
 }
+
+// bridgesAlone keeps the kernel from showing what passes a bridge to tables for routed packets, as some distributions have it.
+func (s *space) bridgesAlone() {
+	for _, f := range []string{"iptables", "ip6tables"} {
+		path := "net/bridge/bridge-nf-call-" + f
+		if _, err := os.Stat("/proc/sys/" + path); err == nil {
+			s.sysctl(path, "0")
+		}
+	}
+}

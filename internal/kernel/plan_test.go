@@ -5,14 +5,32 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
-// sees returns how a cluster sees the ranges of another one.
+// sees returns how a cluster sees the ranges of another one, and through that the pods of a third one.
 func (c *cluster) sees(other *cluster) []overlay.Mapping {
+	all := c.seesItself(other)
+	for _, third := range c.world.clusters {
+		if third == c || third == other {
+			continue
+		}
+		n := 10*other.number + third.number
+		behind := prefixes(fmt.Sprintf("25.%d.0.0/16", n), fmt.Sprintf("fd68:616e:7366:%d00::/56", n))
+		for i, m := range other.seesItself(third)[:2] {
+			all = append(all, overlay.Mapping{Own: m.Seen, Seen: behind[i]})
+		}
+	}
+	return all
+}
+
+func (c *cluster) seesItself(other *cluster) []overlay.Mapping {
 	n := 10*c.number + other.number
-	own := append(podRanges[:len(podRanges):len(podRanges)], serviceRanges...)
+	own := slices.Concat(podRanges, serviceRanges)
 	seen := prefixes(
 		fmt.Sprintf("100.%d.0.0/16", 64+n), fmt.Sprintf("fd68:616e:7365:%d00::/56", n),
 		fmt.Sprintf("%d.%d.0.0/12", 240+c.number, 16*other.number), fmt.Sprintf("fd68:616e:7365:ff%d::/112", n),
@@ -59,22 +77,22 @@ func (c *cluster) theirs(at *cluster) []netip.Addr {
 
 var gatewayAddresses = []netip.Addr{addr("10.96.0.0"), addr("fd10:96::")}
 
-func (c *cluster) layout(peers []*cluster) overlay.Layout {
+func (c *cluster) layout() overlay.Layout {
 	layout := overlay.Layout{MTU: innerMTU, Addresses: gatewayAddresses}
-	for _, p := range peers {
+	for _, p := range c.world.clusters {
 		if p == c {
 			continue
 		}
 		from := seenRanges(c.sees(p))
 		layout.Tunnels = append(layout.Tunnels, overlay.Tunnel{
 			Peer: p.name, PublicKey: p.key.PublicKey(), AllowedIPs: from, MTU: innerMTU,
-			Endpoints: []netip.AddrPort{netip.AddrPortFrom(p.nodes[0].outer, wireguardPort)},
+			Endpoints: []netip.AddrPort{p.outer},
 		})
 		layout.Translations = append(layout.Translations, overlay.Translation{
 			Peer: p.name, From: from, Ours: p.sees(c), Hosts: []netip.Addr{p.seen(c, gatewayAddresses[0]), p.seen(c, gatewayAddresses[1])},
 		})
 		layout.Permissions = append(layout.Permissions, overlay.Permissions{
-			Peer: p.name, Theirs: c.theirs(p), Guests: c.guests[p.name], Reached: append(podRanges[:2:2], serviceRanges...), Open: c.open[p.name],
+			Peer: p.name, Theirs: c.theirs(p), Guests: c.guests[p.name], Reached: slices.Concat(podRanges, serviceRanges), Open: c.open[p.name],
 		})
 		layout.Blackholes = append(layout.Blackholes, from...)
 	}
@@ -83,25 +101,25 @@ func (c *cluster) layout(peers []*cluster) overlay.Layout {
 		if n.number == 1 {
 			ranges = append(ranges, serviceRanges...)
 		}
-		layout.Nodes = append(layout.Nodes, overlay.Node{Name: n.space.name, Address: n.outer, Inner: n.inner, Ranges: ranges})
+		layout.Nodes = append(layout.Nodes, overlay.Node{Name: n.space.name, Address: n.inner[0], Inner: n.inner, Ranges: ranges})
 	}
 	return layout
 }
 
-func (c *cluster) nodeLayout(n *node, peers []*cluster) overlay.NodeLayout {
-	own := append(podRanges[:2:2], serviceRanges...)
+func (c *cluster) nodeLayout(n *node) overlay.NodeLayout {
+	own := slices.Concat(podRanges, serviceRanges)
 	layout := overlay.NodeLayout{
 		Gateway: podAddress(1, 2), Inner: n.inner, Through: []netip.Addr{podAddress(1, 2), podAddress6(1, 2)},
 		Own: own, Services: serviceRanges, MTU: innerMTU,
-		Closed: append(own, prefixes("192.0.2.0/24", "2001:db8::/64", "169.254.0.0/16")...),
+		Closed: slices.Concat(own, prefixes("172.20.0.0/24", "fd20::/64", c.outer.Addr().String()+"/32", "169.254.0.0/16")),
 	}
-	for _, p := range peers {
+	for _, p := range c.world.clusters {
 		if p == c {
 			continue
 		}
 		home := seenRanges(c.sees(p))
 		layout.Routes = append(layout.Routes, home...)
-		layout.Guarded = append(layout.Guarded, overlay.Guests{Peer: p.name, Pods: c.guests[p.name], Home: home})
+		layout.Guarded = append(layout.Guarded, overlay.Guests{Peer: p.name, Pods: c.guests[p.name], Home: home, Open: c.openHere[p.name]})
 	}
 	return layout
 }
@@ -110,19 +128,51 @@ func (c *cluster) nodeLayout(n *node, peers []*cluster) overlay.NodeLayout {
 func (w *internet) apply() {
 	w.t.Helper()
 	for _, c := range w.clusters {
-		c.apply(w.clusters)
+		c.apply()
 	}
 }
 
-func (c *cluster) apply(peers []*cluster) {
+func (c *cluster) apply() {
 	c.pod.t.Helper()
-	c.applyGateway(c.layout(peers))
+	c.applyGateway(c.layout())
 	for _, n := range c.nodes {
-		n.space.must(func() error { return n.fabric.Apply(c.nodeLayout(n, peers)) })
+		n.space.must(func() error { return n.fabric.Apply(c.nodeLayout(n)) })
 	}
 }
 
 func (c *cluster) applyGateway(layout overlay.Layout) {
 	c.pod.t.Helper()
-	c.pod.must(func() error { return c.gateway.Apply(Identity{PrivateKey: c.key, Port: wireguardPort}, layout) })
+	c.ask(func(g *Gateway) error { return g.Apply(Identity{PrivateKey: c.key, Port: wireguardPort}, layout) })
+}
+
+// ask calls the gateway where it lives, and not while somebody else does.
+func (c *cluster) ask(f func(*Gateway) error) {
+	c.pod.t.Helper()
+	c.busy.Lock()
+	defer c.busy.Unlock()
+	c.pod.must(func() error { return f(c.gateway) })
+}
+
+// dial has all gateways dial until the test ends, as their processes do.
+func (w *internet) dial() {
+	tick := time.NewTicker(100 * time.Millisecond)
+	end := make(chan struct{})
+	var dialling sync.WaitGroup
+	dialling.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			case now := <-tick.C:
+				for _, c := range w.clusters {
+					c.ask(func(g *Gateway) error { return g.Dial(now) })
+				}
+			}
+		}
+	})
+	w.t.Cleanup(func() {
+		tick.Stop()
+		close(end)
+		dialling.Wait()
+	})
 }

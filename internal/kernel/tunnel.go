@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,9 @@ const (
 	sessionLife = 180 * time.Second
 	// patience is how long an endpoint may take to answer a handshake before the next one is tried.
 	patience = 2 * time.Second
+	// headStart is how long the cluster with the higher key leaves it to the other one to say hello first. Two that do so at
+	// once take each other's hello for the newer one, and WireGuard tries again after five seconds only.
+	headStart = time.Second
 )
 
 // A device is WireGuard on the interface hanse-wg.
@@ -57,7 +61,7 @@ func difference(have *wgtypes.Device, identity Identity, tunnels []overlay.Tunne
 		p, known := peers[t.PublicKey]
 		switch {
 		case !known:
-			changes = append(changes, one(newPeer(t, first(t.Endpoints))))
+			changes = append(changes, one(newPeer(t, firstDial(identity, t))))
 		case !sameRanges(p.AllowedIPs, t.AllowedIPs) || p.PersistentKeepaliveInterval != keepaliveOf(t):
 			change := newPeer(t, netip.AddrPort{})
 			change.UpdateOnly = true
@@ -97,20 +101,27 @@ func newPeer(t overlay.Tunnel, endpoint netip.AddrPort) wgtypes.PeerConfig {
 	return p
 }
 
-// keepaliveOf sends something from time to time also where there are several endpoints: otherwise nobody would notice that
-// the one in use is dead.
+// keepaliveOf has whoever can dial say something from time to time. So sessions are renewed also while there is nothing to
+// say, and a dead endpoint is noticed.
 func keepaliveOf(t overlay.Tunnel) time.Duration {
-	if t.Keepalive || len(t.Endpoints) > 1 {
+	if t.Keepalive || len(t.Endpoints) > 0 {
 		return keepalive
 	}
 	return 0
 }
 
-func first(endpoints []netip.AddrPort) netip.AddrPort {
-	if len(endpoints) == 0 {
+// firstDial returns the endpoint at which a new peer is greeted, or none if the peer is to greet us.
+func firstDial(identity Identity, t overlay.Tunnel) netip.AddrPort {
+	if len(t.Endpoints) == 0 || waits(identity, t) {
 		return netip.AddrPort{}
 	}
-	return endpoints[0]
+	return t.Endpoints[0]
+}
+
+// waits reports whether the other cluster is the one to say hello first. Both come to opposite results.
+func waits(identity Identity, t overlay.Tunnel) bool {
+	own := wgtypes.Key(identity.PrivateKey).PublicKey()
+	return bytes.Compare(own[:], t.PublicKey[:]) > 0
 }
 
 func sameRanges(have []net.IPNet, wanted []netip.Prefix) bool {
@@ -126,14 +137,18 @@ func sameRanges(have []net.IPNet, wanted []netip.Prefix) bool {
 	return slices.Equal(one, other)
 }
 
-// nextEndpoint returns the endpoint to try next, or none if the one in use works, has not had its time, or is the only one.
+// nextEndpoint returns the endpoint to dial, which is the one in use if there is no other. It returns none if the one in use
+// works or has not had its time.
 func nextEndpoint(t overlay.Tunnel, p wgtypes.Peer, tried, now time.Time) (netip.AddrPort, bool) {
 	alive := !p.LastHandshakeTime.IsZero() && now.Sub(p.LastHandshakeTime) < sessionLife
-	if len(t.Endpoints) == 0 || alive || now.Sub(tried) < patience {
+	limit := patience
+	if p.Endpoint == nil {
+		limit = headStart
+	}
+	if len(t.Endpoints) == 0 || alive || now.Sub(tried) < limit {
 		return netip.AddrPort{}, false
 	}
-	next := following(t.Endpoints, endpointOf(p))
-	return next, next != endpointOf(p)
+	return following(t.Endpoints, endpointOf(p)), true
 }
 
 // following returns the endpoint behind that one, the first behind the last and behind one that is not in the list.
@@ -150,29 +165,27 @@ func endpointOf(p wgtypes.Peer) netip.AddrPort {
 }
 
 // dial makes a peer anew with another endpoint, so that it says hello there at once and does not wait for the last attempt
-// to time out. It had no session to lose.
+// to time out. Whatever session it had ends.
 func dial(d device, t overlay.Tunnel, endpoint netip.AddrPort) error {
-	fresh := newPeer(t, endpoint)
-	if *fresh.PersistentKeepaliveInterval == 0 {
-		interval := keepalive
-		fresh.PersistentKeepaliveInterval = &interval // the next Apply takes it off again
-	}
-	err := d.configure(wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: t.PublicKey, Remove: true}, fresh}})
+	err := d.configure(wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: t.PublicKey, Remove: true}, newPeer(t, endpoint)}})
 	if err != nil {
 		return fmt.Errorf("dial %s of peer %q: %w", endpoint, t.Peer, err)
 	}
 	return nil
 }
 
-// checkTunnels refuses what WireGuard would silently take for something else.
-func checkTunnels(identity Identity, tunnels []overlay.Tunnel) error {
-	seen := map[wgtypes.Key]string{wgtypes.Key(identity.PrivateKey).PublicKey(): "this cluster"}
-	var found []error
+// distinct leaves out the tunnels that WireGuard would take for another one, and says which.
+func distinct(identity Identity, tunnels []overlay.Tunnel) ([]overlay.Tunnel, error) {
+	holders := map[wgtypes.Key]string{wgtypes.Key(identity.PrivateKey).PublicKey(): "this cluster"}
+	var kept []overlay.Tunnel
+	var refused []error
 	for _, t := range tunnels {
-		if other, ok := seen[t.PublicKey]; ok {
-			found = append(found, fmt.Errorf("peer %q has the key of %s", t.Peer, other))
+		if holder, taken := holders[t.PublicKey]; taken {
+			refused = append(refused, fmt.Errorf("peer %q has the key of %s", t.Peer, holder))
+			continue
 		}
-		seen[t.PublicKey] = fmt.Sprintf("peer %q", t.Peer)
+		holders[t.PublicKey] = fmt.Sprintf("peer %q", t.Peer)
+		kept = append(kept, t)
 	}
-	return errors.Join(found...)
+	return kept, errors.Join(refused...)
 }
