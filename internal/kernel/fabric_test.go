@@ -35,6 +35,7 @@ func newLeague(t testing.TB) *league {
 }
 
 func TestPodsOfTwoClustersReachEachOther(t *testing.T) {
+	t.Parallel()
 	l := newLeague(t)
 	var questions []question
 	for _, address := range []func(node, last int) netip.Addr{podAddress, podAddress6} {
@@ -52,6 +53,7 @@ func TestPodsOfTwoClustersReachEachOther(t *testing.T) {
 }
 
 func TestOurPodsAtTwoPeersReachEachOtherThroughHome(t *testing.T) {
+	t.Parallel()
 	l := newLeague(t)
 	guestSeesFar := l.hamburg.seen(l.lubeck, l.lubeck.seen(l.bremen, podAddress(2, 20)))
 	farSeesGuest := l.bremen.seen(l.lubeck, l.lubeck.seen(l.hamburg, podAddress(1, 20)))
@@ -62,6 +64,7 @@ func TestOurPodsAtTwoPeersReachEachOtherThroughHome(t *testing.T) {
 }
 
 func TestOnlyWhatIsAllowedIsReached(t *testing.T) {
+	t.Parallel()
 	l := newLeague(t)
 	l.serve()
 	for _, c := range l.clusters {

@@ -224,7 +224,7 @@ func (g *Gateway) Close() error {
 		return nil
 	}
 	err := g.device.close()
-	g.device = nil
+	g.device, g.tunnels = nil, nil
 	return err
 }
 

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -42,7 +43,6 @@ func gatewayTable(layout overlay.Layout) table {
 			forward.add(opened.permit()...)
 		}
 	}
-	postrouting.add(rule(to(tunnelLink), drop())) // what has no address that the peer sees must not show its own
 	input.add(permitToGateway()...)
 	return t
 }
@@ -56,13 +56,15 @@ func openings(all []overlay.Permissions) []overlay.Opening {
 }
 
 // translationSets are maps of pairs: the range of a peer, and one of ours as one of the two calls it, which gives the first and
-// the last address of that range as the other calls it.
+// the last address of that range as the other calls it. alike pairs those that both call the same.
 func (f family) translationSets(layout overlay.Layout) []*set {
 	inward := f.newSet("inward").ofPrefixes().ofPairs().toAddresses(2)
 	outward := f.newSet("outward").ofPrefixes().ofPairs().toAddresses(2)
+	alike := f.newSet("alike").ofPrefixes().ofPairs()
 	hosts := f.newSet("hosts").ofPrefixes().toAddresses(1)
 	for _, t := range layout.Translations {
 		host := f.first(t.Hosts)
+		alike.addPairs(f.prefixes(t.From), f.prefixes(untranslated(layout.Permissions, t)))
 		for _, peer := range f.prefixes(t.From) {
 			for _, m := range t.Ours {
 				if f.is(m.Own.Addr()) {
@@ -75,6 +77,24 @@ func (f family) translationSets(layout overlay.Layout) []*set {
 			}
 		}
 	}
+	return []*set{inward, outward, alike, hosts, f.resolvers(layout)}
+}
+
+// untranslated returns those of our ranges that the peer sees as they are.
+func untranslated(all []overlay.Permissions, t overlay.Translation) []netip.Prefix {
+	var found []netip.Prefix
+	for _, p := range all {
+		if p.Peer == t.Peer {
+			found = append(found, p.Reached...)
+		}
+	}
+	return slices.DeleteFunc(found, func(p netip.Prefix) bool {
+		return slices.ContainsFunc(t.Ours, func(m overlay.Mapping) bool { return m.Own.Overlaps(p) })
+	})
+}
+
+// resolvers maps the name servers of peers to the gateway itself.
+func (f family) resolvers(layout overlay.Layout) *set {
 	resolvers := f.newSet("resolvers").toAddresses(1)
 	if own := f.first(layout.Addresses); own.IsValid() {
 		for _, r := range layout.Resolvers {
@@ -83,13 +103,17 @@ func (f family) translationSets(layout overlay.Layout) []*set {
 			}
 		}
 	}
-	return []*set{inward, outward, hosts, resolvers}
+	return resolvers
 }
 
+// translateDestinations also drops what is for an address that is not one of ours as the peer sees us.
 func (f family) translateDestinations() []expression {
-	rules := []expression{rule(f.packet(), from(tunnelLink), expression{
-		f.source(0), f.destination(1), f.mapped("inward", 0), f.toPrefix(expr.NATTypeDestNAT),
-	})}
+	in := rule(f.packet(), from(tunnelLink))
+	rules := []expression{
+		rule(in, expression{f.source(0), f.destination(1), f.mapped("inward", 0), f.toPrefix(expr.NATTypeDestNAT)}),
+		rule(in, expression{f.source(0), f.destination(1), f.in("alike")}, accept()),
+		rule(in, drop()),
+	}
 	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 		rules = append(rules, rule(f.packet(), from(vxlanLink), transport(protocol), destinationPort(dnsPort), expression{
 			f.destination(0), f.mapped("resolvers", 0), f.toAddress(expr.NATTypeDestNAT),
@@ -98,12 +122,14 @@ func (f family) translateDestinations() []expression {
 	return rules
 }
 
+// translateSources has whatever has no address that the peer sees show that of the gateway, or drops it if that has none.
 func (f family) translateSources() []expression {
 	out := rule(f.packet(), to(tunnelLink))
 	return []expression{
 		rule(out, expression{f.destination(0), f.source(1), f.mapped("outward", 0), f.toPrefix(expr.NATTypeSourceNAT)}),
-		rule(out, expression{f.destination(0), f.source(1), f.in("reached")}, accept()), // seen as it is
+		rule(out, expression{f.destination(0), f.source(1), f.in("alike")}, accept()),
 		rule(out, expression{f.destination(0), f.mapped("hosts", 0), f.toAddress(expr.NATTypeSourceNAT)}),
+		rule(out, drop()),
 	}
 }
 

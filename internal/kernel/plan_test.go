@@ -155,6 +155,7 @@ func (c *cluster) ask(f func(*Gateway) error) {
 
 // dial has all gateways dial until the test ends, as their processes do.
 func (w *internet) dial() {
+	clusters := w.clusters
 	tick := time.NewTicker(100 * time.Millisecond)
 	end := make(chan struct{})
 	var dialling sync.WaitGroup
@@ -164,7 +165,7 @@ func (w *internet) dial() {
 			case <-end:
 				return
 			case now := <-tick.C:
-				for _, c := range w.clusters {
+				for _, c := range clusters {
 					c.ask(func(g *Gateway) error { return g.Dial(now) })
 				}
 			}
