@@ -55,7 +55,7 @@ func ensureVXLAN(port, mtu int, mac net.HardwareAddr, stations []station) (netli
 	if err := ensureForwarding(link); err != nil {
 		return nil, err
 	}
-	if err := ensureNeighbours(link, stations); err != nil {
+	if err := ensureNeighbours(link, neighboursOf(stations)); err != nil {
 		return nil, fmt.Errorf("tell %s its neighbours: %w", vxlanLink, err)
 	}
 	return link, nil
@@ -103,8 +103,8 @@ func addVXLAN(port, mtu int, mac net.HardwareAddr, over6 bool) (netlink.Link, er
 	return netlink.LinkByName(vxlanLink)
 }
 
-// ensureNeighbours makes exactly the entries that lead to the stations.
-func ensureNeighbours(link netlink.Link, stations []station) error {
+// neighboursOf returns the entries that lead to the stations.
+func neighboursOf(stations []station) map[string]netlink.Neigh {
 	wanted := map[string]netlink.Neigh{}
 	for _, s := range stations {
 		add(wanted, netlink.Neigh{Family: unix.AF_BRIDGE, IP: s.outer.AsSlice(), HardwareAddr: s.mac, Flags: netlink.NTF_SELF})
@@ -114,16 +114,14 @@ func ensureNeighbours(link netlink.Link, stations []station) error {
 			}
 		}
 	}
+	return wanted
+}
+
+// ensureNeighbours makes exactly those entries.
+func ensureNeighbours(link netlink.Link, wanted map[string]netlink.Neigh) error {
 	have, err := neighbours(link)
 	if err != nil {
 		return err
-	}
-	for key, n := range have {
-		if _, ok := wanted[key]; !ok {
-			if err := netlink.NeighDel(&n); err != nil && !errors.Is(err, unix.ENOENT) {
-				return fmt.Errorf("remove %s: %w", key, err)
-			}
-		}
 	}
 	for key, n := range wanted {
 		if _, ok := have[key]; !ok {
@@ -133,7 +131,27 @@ func ensureNeighbours(link netlink.Link, stations []station) error {
 			}
 		}
 	}
+	for key, n := range have {
+		if _, ok := wanted[key]; ok || replaced(n, wanted) {
+			continue
+		}
+		if err := netlink.NeighDel(&n); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove %s: %w", key, err)
+		}
+	}
 	return nil
+}
+
+// replaced reports whether a wanted entry has taken the place of that one.
+func replaced(n netlink.Neigh, wanted map[string]netlink.Neigh) bool {
+	for _, w := range wanted {
+		sameHop := n.Family != unix.AF_BRIDGE && n.IP.Equal(w.IP)
+		sameStation := n.Family == unix.AF_BRIDGE && n.HardwareAddr.String() == w.HardwareAddr.String()
+		if w.Family == n.Family && (sameHop || sameStation) {
+			return true
+		}
+	}
+	return false
 }
 
 func add(all map[string]netlink.Neigh, n netlink.Neigh) { all[neighbourKey(n)] = n }
