@@ -31,15 +31,16 @@ const (
 
 // A cluster is a gateway and two nodes with pods. Everything in it has the same addresses as in every other one, its nodes too.
 type cluster struct {
-	world   *internet
-	number  int
-	name    string
-	outer   netip.AddrPort // where the gateway is reached
-	key     wgtypes.Key
-	pod     *space // of the gateway
-	gateway *Gateway
-	busy    sync.Mutex
-	nodes   []*node
+	world     *internet
+	number    int
+	name      string
+	outer     netip.AddrPort // where the gateway is reached
+	key       wgtypes.Key
+	pod       *space // of the gateway
+	gatewayAt []netip.Addr
+	gateway   *Gateway
+	busy      sync.Mutex
+	nodes     []*node
 
 	guests   map[string][]netip.Addr      // peer → its pods that run here
 	open     map[string][]overlay.Opening // peer → at the gateway
@@ -80,7 +81,8 @@ func (w *internet) newCluster(t testing.TB, number int, name string) *cluster {
 	}
 	c := &cluster{
 		world: w, number: number, name: name, key: key, gateway: NewGateway(GatewayConfig{Log: logr.Discard()}),
-		guests: map[string][]netip.Addr{}, open: map[string][]overlay.Opening{}, openHere: map[string][]overlay.Opening{},
+		gatewayAt: []netip.Addr{podAddress(1, 2), podAddress6(1, 2)},
+		guests:    map[string][]netip.Addr{}, open: map[string][]overlay.Opening{}, openHere: map[string][]overlay.Opening{},
 		outer: netip.AddrPortFrom(addr("192.0.2.%d", 10+number), wireguardPort),
 	}
 	for i := 1; i <= 2; i++ {

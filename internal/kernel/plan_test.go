@@ -109,7 +109,7 @@ func (c *cluster) layout() overlay.Layout {
 func (c *cluster) nodeLayout(n *node) overlay.NodeLayout {
 	own := slices.Concat(podRanges, serviceRanges)
 	layout := overlay.NodeLayout{
-		Gateway: podAddress(1, 2), Inner: n.inner, Through: []netip.Addr{podAddress(1, 2), podAddress6(1, 2)},
+		Gateway: c.gatewayAt[0], Inner: n.inner, Through: c.gatewayAt,
 		Own: own, Services: serviceRanges, MTU: innerMTU,
 		Closed: slices.Concat(own, prefixes("172.20.0.0/24", "fd20::/64", c.outer.Addr().String()+"/32", "169.254.0.0/16")),
 	}
