@@ -166,7 +166,9 @@ func (w *internet) dial() {
 				return
 			case now := <-tick.C:
 				for _, c := range clusters {
-					c.ask(func(g *Gateway) error { return g.Dial(now) })
+					c.busy.Lock()
+					_ = c.pod.do(func() error { return c.gateway.Dial(now) }) // a test may have broken the gateway
+					c.busy.Unlock()
 				}
 			}
 		}
