@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
 // Another gateway, in a pod on another node, takes over in the middle of a connection. It has no record of the connection,
@@ -31,6 +33,24 @@ func TestConnectionsSurviveAnotherGateway(t *testing.T) {
 	for i, talk := range talks {
 		if err := talk.say("after"); err != nil {
 			t.Errorf("talk %d: %v", i, err)
+		}
+	}
+}
+
+func TestConnectionsSurviveAnotherKey(t *testing.T) {
+	t.Parallel()
+	l := newLeague(t)
+	there := newTalk(t, l.home1, l.lubeck.seen(l.hamburg, podAddress(2, 20)))
+	back := newTalk(t, l.guest1, l.hamburg.seen(l.lubeck, podAddress(1, 10)))
+	key, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.lubeck.key = key
+	l.apply()
+	for _, talk := range []*talk{there, back} {
+		if err := talk.say("after"); err != nil {
+			t.Error(err)
 		}
 	}
 }

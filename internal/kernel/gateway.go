@@ -33,43 +33,41 @@ func NewGateway(config GatewayConfig) *Gateway {
 }
 
 // Apply makes the kernel look like the layout. It may be called again with the same one, which changes nothing. What may pass
-// is changed before the ways on which it passes. After an error part of the layout holds; call it again.
+// is changed before the ways on which it passes. After an error as much of the layout holds as could be made, and nothing for
+// peers leaves but through the tunnel; call it again.
 func (g *Gateway) Apply(identity Identity, layout overlay.Layout) error {
 	if err := gatewayTable(layout).apply(); err != nil {
 		return err
 	}
-	if err := g.ensureRules(layout); err != nil {
-		return err
-	}
+	failed := []error{ensureRules(gatewayPolicies(layout), familiesOf(layout.Blackholes)), forward6(layout)}
 	tunnel, err := g.ensureTunnel(layout)
 	if err != nil {
-		return err
+		return errors.Join(append(failed, ensureRoutes(blackholes(layout.Blackholes)), err)...)
 	}
 	vxlan, err := ensureVXLAN(g.config.VXLANPort, layout.MTU, gatewayMAC, stations(layout.Nodes))
-	if err != nil {
-		return err
+	if vxlan == nil {
+		return errors.Join(append(failed, ensureRoutes(blackholes(layout.Blackholes)), err)...)
 	}
-	if err := ensureRoutes(gatewayRoutes(layout, tunnel, vxlan)); err != nil {
-		return err
-	}
-	return g.configure(identity, layout.Tunnels)
+	failed = append(failed, err, ensureRoutes(gatewayRoutes(layout, tunnel, vxlan)), g.configure(identity, layout.Tunnels))
+	return errors.Join(failed...)
 }
 
-// ensureRules leads what is for peers into the tunnel, and what comes out of the tunnel to nodes. Nothing that is forwarded
-// goes anywhere else.
-func (g *Gateway) ensureRules(layout overlay.Layout) error {
-	used := familiesOf(layout.Blackholes)
-	if slices.ContainsFunc(used, func(f family) bool { return f.af == ipv6.af }) {
-		if err := ensureForwarding6(); err != nil {
-			return err
-		}
-	}
+// gatewayPolicies lead what is for peers into the tunnel, and what comes out of the tunnel to nodes. Nothing that is
+// forwarded goes anywhere else.
+func gatewayPolicies(layout overlay.Layout) []policy {
 	policies := []policy{{table: peersTable}, {from: tunnelLink, table: nodesTable}}
 	for _, a := range layout.Addresses { // answers to pods that asked for a name
 		policies = append(policies, policy{src: a, table: nodesTable})
 	}
-	policies = append(policies, policy{from: tunnelLink}, policy{from: vxlanLink})
-	return ensureRules(policies, used)
+	return append(policies, policy{from: tunnelLink}, policy{from: vxlanLink})
+}
+
+// forward6 has the kernel forward IPv6 where there are peers of it. Where that is not possible, IPv4 works nevertheless.
+func forward6(layout overlay.Layout) error {
+	if len(ipv6.prefixes(layout.Blackholes)) == 0 {
+		return nil
+	}
+	return ensureForwarding6()
 }
 
 // ensureTunnel returns the interface of WireGuard, made anew if it is gone.

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -196,4 +197,31 @@ func TestPeerThatIsGoneLeavesNothing(t *testing.T) {
 		}
 	}
 	check(t, []question{{"home to guest", l.home1, l.lubeck.seen(l.hamburg, podAddress(1, 20)), true, netip.Addr{}}})
+}
+
+func TestVXLANIsMadeOnceOverEitherFamily(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, "node")
+	s.must(func() error {
+		last := 0
+		for _, outer := range []netip.Addr{addr("192.0.2.1"), addr("192.0.2.2"), addr("2001:db8::1"), addr("2001:db8::2"), addr("192.0.2.1")} {
+			gateway := station{mac: gatewayMAC, outer: outer, inner: []netip.Addr{addr("10.244.1.2"), addr("fd10::2")}}
+			link, err := ensureVXLAN(DefaultVXLANPort, innerMTU, nodeMAC([]netip.Addr{addr("172.20.0.1")}), []station{gateway})
+			if err != nil {
+				return err
+			}
+			have, err := neighbours(link)
+			if err != nil {
+				return err
+			}
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(neighboursOf([]station{gateway}))), slices.Sorted(maps.Keys(have))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", outer, diff)
+			}
+			if same := link.Attrs().Index == last; last != 0 && same != strings.HasSuffix(outer.String(), "2") {
+				t.Errorf("%s: the interface is the same: %t", outer, same)
+			}
+			last = link.Attrs().Index
+		}
+		return nil
+	})
 }

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/google/nftables"
@@ -24,26 +25,24 @@ func NewNode(config NodeConfig) *Node {
 }
 
 // Apply makes the kernel look like the layout. It may be called again with the same one, which changes nothing. Guests are
-// guarded, and what has no way to a gateway is dropped, before there is a way. After an error part of the layout holds; call
-// it again.
+// guarded, and what has no way to a gateway is dropped, before there is a way. After an error as much of the layout holds as
+// could be made; call it again.
 func (n *Node) Apply(layout overlay.NodeLayout) error {
 	for _, t := range []table{nodeTable(layout), bridgeTable(layout)} {
 		if err := t.apply(); err != nil {
 			return err
 		}
 	}
-	if err := ensureRules([]policy{{table: peersTable}}, familiesOf(layout.Routes)); err != nil {
-		return err
-	}
+	failed := []error{ensureRules([]policy{{table: peersTable}}, familiesOf(layout.Routes))}
 	if !layout.Gateway.IsValid() {
-		return ensureRoutes(blackholes(layout.Routes))
+		return errors.Join(append(failed, ensureRoutes(blackholes(layout.Routes)))...)
 	}
 	gateway := station{mac: gatewayMAC, outer: layout.Gateway, inner: layout.Through}
 	vxlan, err := ensureVXLAN(n.config.VXLANPort, layout.MTU, nodeMAC(layout.Inner), []station{gateway})
-	if err != nil {
-		return err
+	if vxlan == nil {
+		return errors.Join(append(failed, ensureRoutes(blackholes(layout.Routes)), err)...)
 	}
-	return ensureRoutes(nodeRoutes(layout, gateway, vxlan))
+	return errors.Join(append(failed, err, ensureRoutes(nodeRoutes(layout, gateway, vxlan)))...)
 }
 
 func nodeRoutes(layout overlay.NodeLayout, gateway station, vxlan netlink.Link) []route {

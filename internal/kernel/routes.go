@@ -75,7 +75,7 @@ func blackholes(ranges []netip.Prefix) []route {
 	return all
 }
 
-// ensureRoutes makes our tables have exactly those routes.
+// ensureRoutes makes our tables have exactly those routes. One that cannot be made is in the way of no other.
 func ensureRoutes(all []route) error {
 	wanted, places := map[string]netlink.Route{}, map[string]bool{}
 	for _, r := range all {
@@ -86,12 +86,13 @@ func ensureRoutes(all []route) error {
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}
+	var failed []error
 	for key, n := range wanted {
 		if _, ok := have[key]; ok {
 			continue
 		}
 		if err := netlink.RouteReplace(&n); err != nil {
-			return fmt.Errorf("add route to %s: %w", n.Dst, err)
+			failed = append(failed, fmt.Errorf("add route to %s: %w", n.Dst, err))
 		}
 	}
 	for key, n := range have {
@@ -99,10 +100,10 @@ func ensureRoutes(all []route) error {
 			continue
 		}
 		if err := netlink.RouteDel(&n); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("remove route to %s: %w", n.Dst, err)
+			failed = append(failed, fmt.Errorf("remove route to %s: %w", n.Dst, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // place is where a route replaces another one.
@@ -168,21 +169,22 @@ func ensureRules(policies []policy, wantedFamilies []family) error {
 	if err != nil {
 		return fmt.Errorf("list rules: %w", err)
 	}
+	var failed []error
 	for key, r := range wanted {
 		if _, ok := have[key]; !ok {
 			if err := netlink.RuleAdd(r); err != nil {
-				return fmt.Errorf("add rule %d: %w", r.Priority, err)
+				failed = append(failed, fmt.Errorf("add rule %d: %w", r.Priority, err))
 			}
 		}
 	}
 	for key, r := range have {
 		if _, ok := wanted[key]; !ok {
 			if err := netlink.RuleDel(r); err != nil && !errors.Is(err, unix.ENOENT) {
-				return fmt.Errorf("remove rule %d: %w", r.Priority, err)
+				failed = append(failed, fmt.Errorf("remove rule %d: %w", r.Priority, err))
 			}
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // rule returns nil if the policy is about the other family.

@@ -46,7 +46,7 @@ func (s station) hop(f family) netip.Addr {
 }
 
 // ensureVXLAN makes hanse-vx with that hardware address, which reaches exactly those stations. The VXLAN floods nothing and
-// learns nothing: a station that nobody told of is not there.
+// learns nothing: a station that nobody told of is not there. An error beside an interface is about some stations alone.
 func ensureVXLAN(port, mtu int, mac net.HardwareAddr, stations []station) (netlink.Link, error) {
 	link, err := ensureVXLANLink(port, mtu, mac, slices.ContainsFunc(stations, func(s station) bool { return s.outer.Is6() }))
 	if err != nil {
@@ -56,7 +56,7 @@ func ensureVXLAN(port, mtu int, mac net.HardwareAddr, stations []station) (netli
 		return nil, err
 	}
 	if err := ensureNeighbours(link, neighboursOf(stations)); err != nil {
-		return nil, fmt.Errorf("tell %s its neighbours: %w", vxlanLink, err)
+		return link, fmt.Errorf("tell %s its neighbours: %w", vxlanLink, err)
 	}
 	return link, nil
 }
@@ -87,7 +87,7 @@ func ensureVXLANLink(port, mtu int, mac net.HardwareAddr, over6 bool) (netlink.L
 
 func sameVXLAN(link netlink.Link, port int, over6 bool) bool {
 	v, ok := link.(*netlink.Vxlan)
-	return ok && v.VxlanId == vxlanID && v.Port == port && !v.Learning && v.Group == nil && (v.SrcAddr != nil) == over6
+	return ok && v.VxlanId == vxlanID && v.Port == port && !v.Learning && v.Group == nil && v.UDP6ZeroCSumRx == over6
 }
 
 func addVXLAN(port, mtu int, mac net.HardwareAddr, over6 bool) (netlink.Link, error) {
@@ -96,6 +96,7 @@ func addVXLAN(port, mtu int, mac net.HardwareAddr, over6 bool) (netlink.Link, er
 	v := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: vxlanID, Port: port}
 	if over6 {
 		v.SrcAddr = net.IPv6unspecified // the kernel takes it for IPv4 otherwise
+		v.UDP6ZeroCSumRx = true         // the kernel tells this again, and not the address
 	}
 	if err := netlink.LinkAdd(v); err != nil {
 		return nil, err
@@ -123,11 +124,12 @@ func ensureNeighbours(link netlink.Link, wanted map[string]netlink.Neigh) error 
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for key, n := range wanted {
 		if _, ok := have[key]; !ok {
 			n.LinkIndex, n.State = link.Attrs().Index, netlink.NUD_PERMANENT
 			if err := netlink.NeighSet(&n); err != nil {
-				return fmt.Errorf("add %s: %w", key, err)
+				failed = append(failed, fmt.Errorf("add %s: %w", key, err))
 			}
 		}
 	}
@@ -136,10 +138,10 @@ func ensureNeighbours(link netlink.Link, wanted map[string]netlink.Neigh) error 
 			continue
 		}
 		if err := netlink.NeighDel(&n); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("remove %s: %w", key, err)
+			failed = append(failed, fmt.Errorf("remove %s: %w", key, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // replaced reports whether a wanted entry has taken the place of that one.
