@@ -155,21 +155,17 @@ func (n *node) masquerade() error {
 	}
 	for _, f := range families {
 		mine, all := f.newSet("mine").ofPrefixes(), f.newSet("all").ofPrefixes()
-		for _, p := range f.prefixes(prefixes(fmt.Sprintf("10.244.%d.0/24", n.number), fmt.Sprintf("fd10:0:0:%d::/64", n.number))) {
-			mine.addPrefix(p)
-		}
-		for _, p := range f.prefixes(podRanges) {
-			all.addPrefix(p)
-		}
+		mine.addPrefixes(f, prefixes(fmt.Sprintf("10.244.%d.0/24", n.number), fmt.Sprintf("fd10:0:0:%d::/64", n.number)), "")
+		all.addPrefixes(f, podRanges, "")
 		for i, s := range []*set{mine, all} {
 			d := s.definition(chain.Table, uint32(i+1))
 			if err := conn.AddSet(d, s.encode(missing(s.elements, nil))); err != nil {
 				return err
 			}
 		}
-		outside := &expr.Lookup{SourceRegister: f.register(0), SetName: "all" + f.suffix, Invert: true}
+		outside := expression{f.load(destination), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: "all" + f.suffix, Invert: true}}
 		conn.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: rule(
-			f.packet(), expression{f.source(0), f.in("mine"), f.destination(0), outside, &expr.Masq{}},
+			f.packet(), f.in("mine", source), outside, expression{&expr.Masq{}},
 		)})
 		conn.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: rule(f.packet(), to("wan0"), expression{&expr.Masq{}})})
 	}
@@ -185,7 +181,7 @@ func (n *node) hostPort(port uint16, pod netip.Addr) {
 			return err
 		}
 		conn.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: rule(
-			ipv4.packet(), toThisMachine(), transport(unix.IPPROTO_UDP), destinationPort(port), dnatTo(pod),
+			ipv4.packet(), toThisMachine(), transport(unix.IPPROTO_UDP), destinationPort(port), ipv4.toAddress(expr.NATTypeDestNAT, pod),
 		)})
 		return conn.Flush()
 	})
@@ -201,15 +197,11 @@ func (c *cluster) service(ip, endpoint netip.Addr) {
 				return err
 			}
 			conn.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: rule(
-				ipv4.packet(), expression{ipv4.destination(0), equals(ip.AsSlice())}, dnatTo(endpoint),
+				ipv4.packet(), ipv4.within(netip.PrefixFrom(ip, 32), destination), ipv4.toAddress(expr.NATTypeDestNAT, endpoint),
 			)})
 			return conn.Flush()
 		})
 	}
-}
-
-func dnatTo(a netip.Addr) expression {
-	return expression{&expr.Immediate{Register: ipv4.register(0), Data: a.AsSlice()}, ipv4.toAddress(expr.NATTypeDestNAT)}
 }
 
 func natChain(name string, hook *nftables.ChainHook, priority nftables.ChainPriority) (*nftables.Conn, *nftables.Chain, error) {

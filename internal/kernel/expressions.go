@@ -3,6 +3,8 @@
 package kernel
 
 import (
+	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
@@ -43,8 +45,13 @@ func linkName(name string) []byte {
 	return padded
 }
 
-// packet matches those of the family, whatever the table is for: meta protocol.
+// packet matches those of the family in a table for both: meta nfproto.
 func (f family) packet() expression {
+	return expression{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: unix.NFT_REG_1}, equals([]byte{byte(f.af)})} //nolint:gosec // address families are small
+}
+
+// frame matches those of the family in a table of bridges: meta protocol.
+func (f family) frame() expression {
 	return expression{&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: unix.NFT_REG_1}, equals(binaryutil.BigEndian.PutUint16(f.ethertype))}
 }
 
@@ -59,46 +66,74 @@ func destinationPort(port uint16) expression {
 	}
 }
 
-// icmpType matches types from the lowest to the highest.
-func (f family) icmpType(lowest, highest byte) expression {
-	return rule(transport(f.icmp), expression{
+func (f family) icmpType(is byte) expression { return f.icmpTypes(is, is) }
+
+// icmpTypes matches types from the lowest to the highest.
+func (f family) icmpTypes(lowest, highest byte) expression {
+	kind := rule(transport(f.icmp), expression{
 		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
-		&expr.Range{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, FromData: []byte{lowest}, ToData: []byte{highest}},
 	})
+	if lowest == highest {
+		return append(kind, equals([]byte{lowest}))
+	}
+	return append(kind, &expr.Range{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, FromData: []byte{lowest}, ToData: []byte{highest}})
 }
 
-// source loads the source address into a slot.
-func (f family) source(slot uint32) expr.Any { return f.header(slot, f.saddr) }
+// A side is where in a packet an address is.
+type side bool
 
-// destination loads the destination address into a slot.
-func (f family) destination(slot uint32) expr.Any { return f.header(slot, f.daddr) }
+const (
+	source      side = true
+	destination side = false
+)
 
-func (f family) header(slot, offset uint32) expr.Any {
-	return &expr.Payload{DestRegister: f.register(slot), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: f.address.Bytes}
+// load loads the address of a side.
+func (f family) load(where side) expr.Any {
+	offset := f.daddr
+	if where == source {
+		offset = f.saddr
+	}
+	return &expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: f.address.Bytes}
 }
 
-// begun loads an address of the packet that began the connection, before any translation: ct original saddr, daddr.
-func (f family) begun(slot uint32, key expr.CtKey) expr.Any {
-	return &expr.Ct{Register: f.register(slot), Key: key, Direction: uint32(original)}
+// in matches if the address is in the set.
+func (f family) in(set string, where side) expression {
+	return expression{f.load(where), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: set + f.suffix}}
 }
 
-// in matches if what is in the first slot, or in the first two if it is a set of pairs, is in the set.
-func (f family) in(set string) expr.Any {
-	return &expr.Lookup{SourceRegister: f.register(0), SetName: set + f.suffix}
+// within matches if the address is in the range.
+func (f family) within(p netip.Prefix, where side) expression {
+	mask := net.CIDRMask(p.Bits(), p.Addr().BitLen())
+	return expression{
+		f.load(where),
+		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: f.address.Bytes, Mask: mask, Xor: make([]byte, len(mask))},
+		equals(p.Masked().Addr().AsSlice()),
+	}
 }
 
-// mapped replaces what is in the slot by the value that the map has for it, and matches if there is one.
-func (f family) mapped(set string, slot uint32) expr.Any {
-	return &expr.Lookup{SourceRegister: f.register(slot), DestRegister: f.register(slot), IsDestRegSet: true, SetName: set + f.suffix}
+// dispatch jumps to the chain that the map has for the address, if there is one: vmap.
+func (f family) dispatch(set string, where side) expression {
+	return expression{f.load(where), &expr.Lookup{
+		SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: set + f.suffix,
+	}}
 }
 
 func direction(is byte) expression {
 	return expression{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1}, equals([]byte{is})}
 }
 
-func state(bits uint32) expression {
+func state(bits uint32) expression { return connection(expr.CtKeySTATE, bits) }
+
+// translatedDestination matches what another has translated, such as kube-proxy: ct status dnat.
+func translatedDestination() expression {
+	const dnat = 1 << 5
+	return connection(expr.CtKeySTATUS, dnat)
+}
+
+// connection matches if one of the bits is set.
+func connection(key expr.CtKey, bits uint32) expression {
 	return expression{
-		&expr.Ct{Key: expr.CtKeySTATE, Register: unix.NFT_REG_1},
+		&expr.Ct{Key: key, Register: unix.NFT_REG_1},
 		&expr.Bitwise{
 			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
 			Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4),
@@ -129,14 +164,38 @@ func clampMSS() expression {
 	})
 }
 
-// toPrefix translates into the range whose first and last address are in the first two slots: dnat, snat prefix to.
-func (f family) toPrefix(kind expr.NATType) expr.Any {
-	return &expr.NAT{Type: kind, Family: uint32(f.af), RegAddrMin: f.register(0), RegAddrMax: f.register(1), Prefix: true} //nolint:gosec // address families are small
+// toPrefix translates into the same place of another range: dnat, snat prefix to.
+func (f family) toPrefix(kind expr.NATType, p netip.Prefix) expression {
+	n := f.nat(kind)
+	n.RegAddrMax, n.Prefix = unix.NFT_REG_2, true
+	return expression{
+		&expr.Immediate{Register: unix.NFT_REG_1, Data: p.Masked().Addr().AsSlice()},
+		&expr.Immediate{Register: unix.NFT_REG_2, Data: last(p).AsSlice()},
+		n,
+	}
 }
 
-// toAddress translates into the address in the first slot: dnat, snat to.
-func (f family) toAddress(kind expr.NATType) expr.Any {
-	return &expr.NAT{Type: kind, Family: uint32(f.af), RegAddrMin: f.register(0)} //nolint:gosec // address families are small
+// toAddress translates into one address.
+func (f family) toAddress(kind expr.NATType, a netip.Addr) expression {
+	return expression{&expr.Immediate{Register: unix.NFT_REG_1, Data: a.AsSlice()}, f.nat(kind)}
+}
+
+// toMapped translates destinations into what the map has for them: dnat to ip daddr map.
+func (f family) toMapped(set string) expression {
+	return expression{
+		f.load(destination),
+		&expr.Lookup{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, IsDestRegSet: true, SetName: set + f.suffix},
+		f.nat(expr.NATTypeDestNAT),
+	}
+}
+
+// toItself translates sources into themselves: snat to ip saddr.
+func (f family) toItself() expression {
+	return expression{f.load(source), f.nat(expr.NATTypeSourceNAT)}
+}
+
+func (f family) nat(kind expr.NATType) *expr.NAT {
+	return &expr.NAT{Type: kind, Family: uint32(f.af), RegAddrMin: unix.NFT_REG_1} //nolint:gosec // address families are small
 }
 
 func verdict(kind expr.VerdictKind) expression { return expression{&expr.Verdict{Kind: kind}} }

@@ -13,26 +13,22 @@ import (
 type family struct {
 	af        int // of sockets, routes and neighbours
 	ethertype uint16
-	suffix    string                   // of the names of sets and chains
-	address   nftables.SetDatatype     // of sets
-	saddr     uint32                   // where the source address begins in the header
-	daddr     uint32                   // where the destination address begins in the header
-	icmp      byte                     // protocol number
-	is        func(netip.Addr) bool    // belongs to this family
-	register  func(slot uint32) uint32 // nftables register that holds the address in that slot
+	suffix    string                // of the names of sets and chains
+	address   nftables.SetDatatype  // of sets
+	saddr     uint32                // where the source address begins in the header
+	daddr     uint32                // where the destination address begins in the header
+	icmp      byte                  // protocol number
+	is        func(netip.Addr) bool // belongs to this family
 }
 
-// IPv4 addresses fill one 32-bit register, those of IPv6 four, which together have a number of their own.
 var (
 	ipv4 = family{
 		af: unix.AF_INET, ethertype: unix.ETH_P_IP, suffix: "4", address: nftables.TypeIPAddr,
 		saddr: 12, daddr: 16, icmp: unix.IPPROTO_ICMP, is: netip.Addr.Is4,
-		register: func(slot uint32) uint32 { return unix.NFT_REG32_00 + slot },
 	}
 	ipv6 = family{
 		af: unix.AF_INET6, ethertype: unix.ETH_P_IPV6, suffix: "6", address: nftables.TypeIP6Addr,
 		saddr: 8, daddr: 24, icmp: unix.IPPROTO_ICMPV6, is: netip.Addr.Is6,
-		register: func(slot uint32) uint32 { return unix.NFT_REG_1 + slot },
 	}
 	families = []family{ipv4, ipv6}
 )

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -15,8 +16,8 @@ import (
 
 const dnsPort = 53
 
-// gatewayTable is what the gateway translates and lets through. Its rules depend on the number of openings alone. All else is
-// in sets, because a pod that comes or goes must not cost more than one element.
+// gatewayTable is what the gateway translates and lets through. Its rules depend on the peers and on the number of openings.
+// Pods are in sets alone, because one that comes or goes must not cost more than a few elements.
 //
 // What may pass is asked for each packet and not only for the first one of a connection, so what is closed is closed at once.
 func gatewayTable(layout overlay.Layout) table {
@@ -30,19 +31,23 @@ func gatewayTable(layout overlay.Layout) table {
 	// A packet of no known connection would pass untranslated.
 	forward.add(rule(state(expr.CtStateBitINVALID), drop()), clampMSS())
 	for _, f := range families {
-		t.sets = append(t.sets, f.translationSets(layout)...)
-		t.sets = append(t.sets, f.permissionSets(layout)...)
-		prerouting.add(f.translateDestinations()...)
-		postrouting.add(f.translateSources()...)
+		prerouting.add(rule(f.packet(), from(tunnelLink), f.dispatch("inward", source)))
+		prerouting.add(f.takeQuestions()...)
+		postrouting.add(rule(f.packet(), to(tunnelLink), f.dispatch("outward", destination)))
 		forward.add(f.permit()...)
+		f.addTranslation(&t, layout)
+		f.addPermissions(&t, layout)
 	}
 	for i, o := range openings(layout.Permissions) {
 		for _, f := range families {
 			opened := f.opening(i, o)
 			t.sets = append(t.sets, opened.sets...)
-			forward.add(opened.permit()...)
+			forward.add(opened.permit(f.packet())...)
 		}
 	}
+	// What is not for an address that the peer sees goes no further, and what has none shows not its own.
+	prerouting.add(rule(from(tunnelLink), drop()))
+	postrouting.add(rule(to(tunnelLink), drop()))
 	input.add(permitToGateway()...)
 	return t
 }
@@ -55,29 +60,34 @@ func openings(all []overlay.Permissions) []overlay.Opening {
 	return found
 }
 
-// translationSets are maps of pairs: the range of a peer, and one of ours as one of the two calls it, which gives the first and
-// the last address of that range as the other calls it. alike pairs those that both call the same.
-func (f family) translationSets(layout overlay.Layout) []*set {
-	inward := f.newSet("inward").ofPrefixes().ofPairs().toAddresses(2)
-	outward := f.newSet("outward").ofPrefixes().ofPairs().toAddresses(2)
-	alike := f.newSet("alike").ofPrefixes().ofPairs()
-	hosts := f.newSet("hosts").ofPrefixes().toAddresses(1)
-	for _, t := range layout.Translations {
-		host := f.first(t.Hosts)
-		alike.addPairs(f.prefixes(t.From), f.prefixes(untranslated(layout.Permissions, t)))
-		for _, peer := range f.prefixes(t.From) {
-			for _, m := range t.Ours {
-				if f.is(m.Own.Addr()) {
-					inward.addPair(peer, m.Seen, m.Own.Masked().Addr(), last(m.Own))
-					outward.addPair(peer, m.Own, m.Seen.Masked().Addr(), last(m.Seen))
-				}
-			}
-			if host.IsValid() {
-				hosts.addPrefix(peer, host)
+// addTranslation adds a chain for each peer and way, and the maps that lead there. The first rule of a chain that knows the
+// address translates it, or leaves it alone if both clusters call it the same.
+func (f family) addTranslation(t *table, layout overlay.Layout) {
+	inward, outward := f.newSet("inward").ofPrefixes().toChains(), f.newSet("outward").ofPrefixes().toChains()
+	resolvers := f.newSet("resolvers").toAddresses()
+	t.sets = append(t.sets, inward, outward, resolvers)
+	for i, peer := range layout.Translations {
+		in, out := &chain{name: fmt.Sprintf("inward-%d-%s", i, f.suffix)}, &chain{name: fmt.Sprintf("outward-%d-%s", i, f.suffix)}
+		t.chains = append(t.chains, in, out)
+		inward.addPrefixes(f, peer.From, in.name)
+		outward.addPrefixes(f, peer.From, out.name)
+		for _, m := range peer.Ours {
+			if f.is(m.Own.Addr()) {
+				in.add(rule(f.within(m.Seen, destination), f.toPrefix(expr.NATTypeDestNAT, m.Own)))
+				out.add(rule(f.within(m.Own, source), f.toPrefix(expr.NATTypeSourceNAT, m.Seen)))
 			}
 		}
+		for _, p := range f.prefixes(untranslated(layout.Permissions, peer)) {
+			in.add(rule(f.within(p, destination), accept()))
+			out.add(rule(f.within(p, source), accept()))
+		}
+		if host := f.first(peer.Hosts); host.IsValid() {
+			out.add(f.toAddress(expr.NATTypeSourceNAT, host))
+		}
 	}
-	return []*set{inward, outward, alike, hosts, f.resolvers(layout)}
+	if own := f.first(layout.Addresses); own.IsValid() {
+		resolvers.addAddresses(f, layout.Resolvers, string(own.AsSlice()))
+	}
 }
 
 // untranslated returns those of our ranges that the peer sees as they are.
@@ -93,82 +103,58 @@ func untranslated(all []overlay.Permissions, t overlay.Translation) []netip.Pref
 	})
 }
 
-// resolvers maps the name servers of peers to the gateway itself.
-func (f family) resolvers(layout overlay.Layout) *set {
-	resolvers := f.newSet("resolvers").toAddresses(1)
-	if own := f.first(layout.Addresses); own.IsValid() {
-		for _, r := range layout.Resolvers {
-			if f.is(r) {
-				resolvers.addAddress(r, own)
-			}
-		}
-	}
-	return resolvers
-}
-
-// translateDestinations also drops what is for an address that is not one of ours as the peer sees us.
-func (f family) translateDestinations() []expression {
-	in := rule(f.packet(), from(tunnelLink))
-	rules := []expression{
-		rule(in, expression{f.source(0), f.destination(1), f.mapped("inward", 0), f.toPrefix(expr.NATTypeDestNAT)}),
-		rule(in, expression{f.source(0), f.destination(1), f.in("alike")}, accept()),
-		rule(in, drop()),
-	}
+// takeQuestions has the gateway itself answer what pods ask name servers of peers.
+func (f family) takeQuestions() []expression {
+	var rules []expression
 	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-		rules = append(rules, rule(f.packet(), from(vxlanLink), transport(protocol), destinationPort(dnsPort), expression{
-			f.destination(0), f.mapped("resolvers", 0), f.toAddress(expr.NATTypeDestNAT),
-		}))
+		rules = append(rules, rule(f.packet(), from(vxlanLink), transport(protocol), destinationPort(dnsPort), f.toMapped("resolvers")))
 	}
 	return rules
 }
 
-// translateSources has whatever has no address that the peer sees show that of the gateway, or drops it if that has none.
-func (f family) translateSources() []expression {
-	out := rule(f.packet(), to(tunnelLink))
-	return []expression{
-		rule(out, expression{f.destination(0), f.source(1), f.mapped("outward", 0), f.toPrefix(expr.NATTypeSourceNAT)}),
-		rule(out, expression{f.destination(0), f.source(1), f.in("alike")}, accept()),
-		rule(out, expression{f.destination(0), f.mapped("hosts", 0), f.toAddress(expr.NATTypeSourceNAT)}),
-		rule(out, drop()),
-	}
-}
-
-// permissionSets say who is who: theirs are our pods at peers, and reached pairs the ranges of a peer with those of ours that
-// our pods there reach.
-func (f family) permissionSets(layout overlay.Layout) []*set {
-	theirs := f.newSet("theirs")
-	reached := f.newSet("reached").ofPrefixes().ofPairs()
+// addPermissions adds the sets of pods, and a chain for each peer and way: with what arrives from it, and what departs to it.
+func (f family) addPermissions(t *table, layout overlay.Layout) {
 	ranges := map[string][]netip.Prefix{} // Peer → ranges in which we see it
 	for _, t := range layout.Translations {
 		ranges[t.Peer] = t.From
 	}
-	var guests []overlay.Guests
-	for _, p := range layout.Permissions {
-		theirs.addAddresses(f, p.Theirs)
-		reached.addPairs(f.prefixes(ranges[p.Peer]), f.prefixes(p.Reached))
-		guests = append(guests, overlay.Guests{Peer: p.Peer, Pods: p.Guests, Home: ranges[p.Peer]})
+	theirs, guests := f.newSet("theirs"), f.newSet("guests")
+	arriving, departing := f.newSet("arriving").ofPrefixes().toChains(), f.newSet("departing").ofPrefixes().toChains()
+	t.sets = append(t.sets, theirs, guests, arriving, departing)
+	for i, p := range layout.Permissions {
+		peer := tenant{f: f, number: i, guests: f.newSet(fmt.Sprintf("guests-%d-", i))}
+		peer.guests.addAddresses(f, p.Guests, "")
+		guests.addAddresses(f, p.Guests, "")
+		theirs.addAddresses(f, p.Theirs, "")
+		arrive, depart := peer.chain("arrive"), peer.chain("depart")
+		arrive.add(rule(peer.isGuest(destination), accept()), rule(f.in("guests", destination), drop()))
+		for _, r := range f.prefixes(p.Reached) {
+			arrive.add(rule(f.in("theirs", source), f.within(r, destination), accept()))
+		}
+		depart.add(rule(peer.isGuest(source), accept()))
+		arriving.addPrefixes(f, ranges[p.Peer], arrive.name)
+		departing.addPrefixes(f, ranges[p.Peer], depart.name)
+		t.sets = append(t.sets, peer.guests)
+		t.chains = append(t.chains, arrive, depart)
 	}
-	return append(f.tenantSets(guests), theirs, reached)
 }
 
 // permit lets guests and their home talk, and our pods at peers with all that is ours. What comes from a peer has an address
 // of that peer, because WireGuard drops all else.
 func (f family) permit() []expression {
-	in, out, ours := rule(f.packet(), from(tunnelLink)), rule(f.packet(), to(tunnelLink)), rule(from(vxlanLink))
-	theirs := func(address expr.Any) expression { return expression{address, f.in("theirs")} }
+	in, out := rule(f.packet(), from(tunnelLink)), rule(f.packet(), to(tunnelLink))
 	return []expression{
 		// An error about a connection comes from whatever router found it, to who sent what cannot go on.
 		rule(f.packet(), transport(f.icmp), state(expr.CtStateBitRELATED), accept()),
 
-		rule(in, f.mates(f.atHome(f.source), f.guest(f.destination)), accept()),
-		rule(out, f.mates(f.guest(f.source), f.atHome(f.destination)), accept()),
-		rule(f.packet(), f.guest(f.source)(0), drop()),
-		rule(f.packet(), f.guest(f.destination)(0), drop()),
+		rule(in, f.dispatch("arriving", source)),
+		rule(out, f.dispatch("departing", destination)),
+		rule(f.packet(), f.in("guests", source), drop()),
+		rule(f.packet(), f.in("guests", destination), drop()),
 
-		rule(in, theirs(f.source(0)), expression{f.source(0), f.destination(1), f.in("reached")}, accept()),
-		rule(in, theirs(f.source(0)), direction(reply), accept()),
-		rule(in, theirs(f.source(0)), theirs(f.destination(0)), accept()),
-		rule(out, ours, theirs(f.destination(0)), accept()),
+		rule(in, f.in("theirs", source), direction(reply), accept()),
+		rule(in, f.in("theirs", source), f.in("theirs", destination), accept()),
+		rule(out, from(vxlanLink), f.in("theirs", destination), accept()),
 	}
 }
 
@@ -180,15 +166,15 @@ func permitToGateway() []expression {
 		rules = append(rules,
 			rule(from(link), direction(reply), accept()),
 			rule(from(link), state(expr.CtStateBitRELATED), accept()),
-			rule(from(link), ipv4.icmpType(echo4, echo4), accept()),
-			rule(from(link), ipv6.icmpType(echo6, echo6), accept()),
+			rule(from(link), ipv4.icmpType(echo4), accept()),
+			rule(from(link), ipv6.icmpType(echo6), accept()),
 		)
 	}
 	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 		rules = append(rules, rule(from(vxlanLink), transport(protocol), destinationPort(dnsPort), accept()))
 	}
 	return append(rules,
-		rule(from(vxlanLink), ipv6.icmpType(discovery, discovered), accept()),
+		rule(from(vxlanLink), ipv6.icmpTypes(discovery, discovered), accept()),
 		rule(from(tunnelLink), drop()),
 		rule(from(vxlanLink), drop()),
 	)

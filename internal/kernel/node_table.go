@@ -22,18 +22,26 @@ func nodeTable(layout overlay.NodeLayout) table {
 	input := base("input", nftables.ChainTypeFilter, nftables.ChainHookInput, *nftables.ChainPriorityFilter)
 	postrouting := base("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource-10)
 	t := table{family: nftables.TableFamilyINet, chains: []*chain{prerouting, forward, input, postrouting}}
-	for _, f := range families {
-		openings := f.openings(layout.Guarded)
-		leave, enter := f.leave(openings), f.enter(openings)
-		t.chains = append(t.chains, leave, enter)
-		t.sets = append(t.sets, f.sourceSets(layout)...)
-		t.sets = append(t.sets, f.guardSets(layout, openings)...)
 
-		leaving := rule(f.packet(), f.guest(f.source)(0), jump(leave.name))
+	// What came out of the tunnel for a Service must come back through this node, where kube-proxy chose an endpoint.
+	postrouting.add(rule(from(vxlanLink), translatedDestination(), expression{&expr.Masq{}}))
+	for _, f := range families {
+		leave, enter := f.guard(&t, layout)
+		for _, o := range f.addOpenings(&t, layout.Guarded) {
+			leave.add(o.permit(nil)...)
+			enter.add(o.permit(nil)...)
+		}
+		leave.add(
+			rule(f.icmpTypes(solicitation, redirect), accept()),
+			rule(f.in("closed", destination), drop()),
+			rule(toThisMachine(), drop()),
+		)
+		enter.add(drop())
+		leaving := rule(f.packet(), f.dispatch("leaving", source))
 		prerouting.add(leaving)
 		input.add(leaving)
-		forward.add(leaving, rule(f.packet(), f.guest(f.destination)(0), jump(enter.name)))
-		postrouting.add(f.keepSources()...)
+		forward.add(leaving, rule(f.packet(), f.dispatch("entering", destination)))
+		postrouting.add(f.keepSources(&t, layout)...)
 	}
 	return t
 }
@@ -44,99 +52,72 @@ func bridgeTable(layout overlay.NodeLayout) table {
 	forward := base("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, *nftables.ChainPriorityFilter)
 	t := table{family: nftables.TableFamilyBridge, chains: []*chain{forward}}
 	for _, f := range families {
-		openings := f.openings(layout.Guarded)
-		t.sets = append(t.sets, f.guardSets(layout, openings)...)
-		forward.add(rule(f.packet(), f.mates(f.guest(f.source), f.guest(f.destination)), accept()))
-		for _, o := range openings {
-			forward.add(rule(f.packet(), o.forth, accept()), rule(f.packet(), o.back, accept()))
+		leave, enter := f.guard(&t, layout)
+		for _, o := range f.addOpenings(&t, layout.Guarded) {
+			leave.add(rule(o.forth, accept()), rule(o.back, accept()))
+			enter.add(rule(o.forth, accept()), rule(o.back, accept()))
 		}
-		forward.add(
-			rule(f.packet(), f.guest(f.source)(0), expression{f.destination(0), f.in("closed")}, drop()),
-			rule(f.packet(), f.guest(f.destination)(0), expression{f.source(0), f.in("closed")}, drop()),
-		)
+		leave.add(rule(f.in("closed", destination), drop()))
+		enter.add(rule(f.in("closed", source), drop()))
+		forward.add(rule(f.frame(), f.dispatch("leaving", source)), rule(f.frame(), f.dispatch("entering", destination)))
 	}
 	return t
 }
 
-// leave judges what a guest sends: to its home and its own tenant, to what is open, to the Internet, but not to this cluster.
-func (f family) leave(openings []opening) *chain {
-	c := &chain{name: "leave" + f.suffix, rules: f.tenantsOwn()}
-	for _, o := range openings {
-		c.add(o.permit()...)
+// guard adds a chain for each tenant and way, which accepts what the guests of a tenant and their home say to each other and
+// goes on with the chain that it returns, for what a guest sends or for what is sent to one.
+func (f family) guard(t *table, layout overlay.NodeLayout) (leave, enter *chain) {
+	leave, enter = &chain{name: "leave" + f.suffix}, &chain{name: "enter" + f.suffix}
+	leaving, entering := f.newSet("leaving").toChains(), f.newSet("entering").toChains()
+	closed := f.newSet("closed").ofPrefixes()
+	closed.addPrefixes(f, slices.Concat(layout.Closed, layout.Own, layout.Routes), "")
+	t.sets = append(t.sets, leaving, entering, closed)
+	t.chains = append(t.chains, leave, enter)
+	for i, tenant := range f.tenants(layout.Guarded) {
+		out, in := tenant.chain("leave"), tenant.chain("enter")
+		if t.family != nftables.TableFamilyBridge {
+			out.add(f.answers()...)
+			in.add(f.answers()...)
+		}
+		out.add(rule(tenant.isGuest(destination), accept()), rule(tenant.isHome(destination), accept()), jump(leave.name))
+		in.add(rule(tenant.isGuest(source), accept()), rule(tenant.isHome(source), accept()), jump(enter.name))
+		leaving.addAddresses(f, layout.Guarded[i].Pods, out.name)
+		entering.addAddresses(f, layout.Guarded[i].Pods, in.name)
+		t.sets = append(t.sets, tenant.homes, tenant.guests)
+		t.chains = append(t.chains, out, in)
 	}
-	c.add(
-		rule(f.icmpType(solicitation, redirect), accept()),
-		rule(expression{f.destination(0), f.in("closed")}, drop()),
-		rule(toThisMachine(), drop()),
-	)
-	return c
+	return leave, enter
 }
 
-// enter judges what is sent to a guest, but for what its own node sends, which is not forwarded.
-func (f family) enter(openings []opening) *chain {
-	c := &chain{name: "enter" + f.suffix, rules: f.tenantsOwn()}
-	for _, o := range openings {
-		c.add(o.permit()...)
-	}
-	c.add(drop())
-	return c
-}
-
-// tenantsOwn accepts answers, errors, and what the guests of a peer and their home say to each other.
-func (f family) tenantsOwn() []expression {
+// answers accepts answers and errors of connections that were accepted.
+func (f family) answers() []expression {
 	return []expression{
 		rule(direction(reply), accept()),
 		rule(transport(f.icmp), state(expr.CtStateBitRELATED), accept()),
-		rule(f.mates(f.guest(f.source), f.guest(f.destination)), accept()),
-		rule(f.mates(f.guest(f.source), f.atHome(f.destination)), accept()),
-		rule(f.mates(f.atHome(f.source), f.guest(f.destination)), accept()),
 	}
 }
 
-func (f family) openings(all []overlay.Guests) []opening {
+func (f family) addOpenings(t *table, all []overlay.Guests) []opening {
 	var found []opening
 	for _, g := range all {
 		for _, o := range g.Open {
-			found = append(found, f.opening(len(found), o))
+			opened := f.opening(len(found), o)
+			found = append(found, opened)
+			t.sets = append(t.sets, opened.sets...)
 		}
 	}
 	return found
 }
 
-func (f family) guardSets(layout overlay.NodeLayout, openings []opening) []*set {
-	closed := f.newSet("closed").ofPrefixes()
-	for _, p := range f.prefixes(slices.Concat(layout.Closed, layout.Own, layout.Routes)) {
-		closed.addPrefix(p)
-	}
-	sets := append(f.tenantSets(layout.Guarded), closed)
-	for _, o := range openings {
-		sets = append(sets, o.sets...)
-	}
-	return sets
-}
-
-// sourceSets are pairs of ranges: kept are those between which sources stay as they are, and served those from which
-// Services are asked.
-func (f family) sourceSets(layout overlay.NodeLayout) []*set {
-	kept := f.newSet("kept").ofPrefixes().ofPairs()
-	served := f.newSet("served").ofPrefixes().ofPairs()
-	routes, own := f.prefixes(layout.Routes), f.prefixes(layout.Own)
-	kept.addPairs(routes, own)
-	kept.addPairs(own, routes)
-	served.addPairs(routes, f.prefixes(layout.Services))
-	return []*set{kept, served}
-}
-
-// keepSources runs before the CNI translates sources. What is for a Service must come back through this node, where
-// kube-proxy chose an endpoint. All else between our pods and peers keeps its source: it is translated into itself, and what
-// is translated already is left alone by others.
-func (f family) keepSources() []expression {
+// keepSources keeps the sources of what our pods and peers say to each other, before the CNI would translate them: each is
+// translated into itself, and what is translated already is left alone by others.
+func (f family) keepSources(t *table, layout overlay.NodeLayout) []expression {
+	own, peers := f.newSet("own").ofPrefixes(), f.newSet("peers").ofPrefixes()
+	own.addPrefixes(f, layout.Own, "")
+	peers.addPrefixes(f, layout.Routes, "")
+	t.sets = append(t.sets, own, peers)
 	return []expression{
-		rule(f.packet(), expression{
-			f.begun(0, expr.CtKeySRC), f.begun(1, expr.CtKeyDST), f.in("served"), &expr.Masq{},
-		}),
-		rule(f.packet(), expression{
-			f.source(0), f.destination(1), f.in("kept"), f.toAddress(expr.NATTypeSourceNAT),
-		}),
+		rule(f.packet(), f.in("own", source), f.in("peers", destination), f.toItself()),
+		rule(f.packet(), f.in("peers", source), f.in("own", destination), f.toItself()),
 	}
 }

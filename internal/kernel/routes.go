@@ -108,7 +108,7 @@ func ensureRoutes(all []route) error {
 
 // place is where a route replaces another one.
 func place(n netlink.Route) string {
-	return fmt.Sprintf("%d %s %d", n.Table, destination(n), n.Priority)
+	return fmt.Sprintf("%d %s %d", n.Table, destinationOf(n), n.Priority)
 }
 
 func routeKey(n netlink.Route) string {
@@ -118,8 +118,8 @@ func routeKey(n netlink.Route) string {
 	return fmt.Sprintf("%s %d %d %s %s %d", place(n), n.Type, n.LinkIndex, n.Gw, n.Src, n.MTU)
 }
 
-// destination names the default route in one way.
-func destination(n netlink.Route) string {
+// destinationOf names the default route in one way.
+func destinationOf(n netlink.Route) string {
 	if n.Dst == nil {
 		return fmt.Sprintf("default %d", n.Family)
 	}

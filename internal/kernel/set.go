@@ -12,27 +12,30 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // An element is a key of a set, or a range of keys, with its value if the set is a map. All are bytes as the kernel has them.
 type element struct {
 	first, last string // the same unless the set has ranges
-	value       string
+	value       string // an address, or the name of a chain
 }
 
-// A set is a set or a map of addresses, or of pairs of addresses.
+// A set is a set or a map of addresses. Its keys are no pairs and its values no ranges, because nft of many distributions ends
+// when it is to list what is made of those.
 type set struct {
 	name     string
 	key      nftables.SetDatatype
-	fields   int  // addresses in a key
-	ranges   bool // keys are prefixes
-	value    int  // length of values; 0 if this is no map
+	ranges   bool                 // keys are prefixes
+	value    nftables.SetDatatype // no name if this is no map
 	elements map[element]struct{}
 }
 
 // newSet makes a set of single addresses. Its methods make something else of it.
 func (f family) newSet(name string) *set {
-	return &set{name: name + f.suffix, key: f.address, fields: 1, elements: map[element]struct{}{}}
+	return &set{name: name + f.suffix, key: f.address, elements: map[element]struct{}{}}
 }
 
 func (s *set) ofPrefixes() *set {
@@ -40,89 +43,60 @@ func (s *set) ofPrefixes() *set {
 	return s
 }
 
-func (s *set) ofPairs() *set {
-	s.fields = 2
+// toAddresses makes it a map.
+func (s *set) toAddresses() *set {
+	s.value = s.key
 	return s
 }
 
-// toAddresses makes a map of it, each value of which is made of so many addresses.
-func (s *set) toAddresses(count int) *set {
-	s.value = count * int(s.key.Bytes)
+// toChains makes it a map that says to which chain a packet jumps.
+func (s *set) toChains() *set {
+	s.value = nftables.TypeVerdict
 	return s
-}
-
-func (s *set) addAddress(key netip.Addr, value ...netip.Addr) {
-	s.add([]netip.Addr{key}, []netip.Addr{key}, value)
-}
-
-func (s *set) addPrefix(key netip.Prefix, value ...netip.Addr) {
-	s.add([]netip.Addr{key.Masked().Addr()}, []netip.Addr{last(key)}, value)
-}
-
-func (s *set) addPair(a, b netip.Prefix, value ...netip.Addr) {
-	s.add([]netip.Addr{a.Masked().Addr(), b.Masked().Addr()}, []netip.Addr{last(a), last(b)}, value)
 }
 
 // addAddresses adds those of the family.
-func (s *set) addAddresses(f family, all []netip.Addr) {
+func (s *set) addAddresses(f family, all []netip.Addr, value string) {
 	for _, a := range all {
 		if f.is(a) {
-			s.addAddress(a)
+			s.elements[element{string(a.AsSlice()), string(a.AsSlice()), value}] = struct{}{}
 		}
 	}
 }
 
-// addPairs adds each of one with each of the other.
-func (s *set) addPairs(one, other []netip.Prefix) {
-	for _, a := range one {
-		for _, b := range other {
-			s.addPair(a, b)
-		}
+// addPrefixes adds those of the family, without those that lie in another one.
+func (s *set) addPrefixes(f family, all []netip.Prefix, value string) {
+	for _, p := range f.prefixes(all) {
+		s.elements[element{string(p.Addr().AsSlice()), string(last(p).AsSlice()), value}] = struct{}{}
 	}
-}
-
-func (s *set) add(lowest, highest, value []netip.Addr) {
-	s.elements[element{concat(lowest), concat(highest), concat(value)}] = struct{}{}
-}
-
-func concat(addresses []netip.Addr) string {
-	var all []byte
-	for _, a := range addresses {
-		all = append(all, a.AsSlice()...)
-	}
-	return string(all)
 }
 
 // definition is the set as the kernel is to have it, without its elements.
 func (s *set) definition(table *nftables.Table, id uint32) *nftables.Set {
-	d := &nftables.Set{Table: table, ID: id, Name: s.name, KeyType: s.key, Interval: s.ranges}
-	if s.fields == 2 {
-		d.KeyType = nftables.MustConcatSetType(s.key, s.key)
-		d.Concatenation = true
+	return &nftables.Set{
+		Table: table, ID: id, Name: s.name, KeyType: s.key, Interval: s.ranges, IsMap: s.value.Name != "", DataType: s.value,
 	}
-	if s.value > 0 {
-		d.IsMap, d.DataType = true, s.key
-		d.DataType.Bytes = uint32(s.value) //nolint:gosec // two addresses at most
-	}
-	return d
 }
 
-// shape tells sets of different definitions apart.
+// shape tells sets of different definitions apart. The library takes the type of verdicts for that of keys when it reads.
 func shape(d *nftables.Set) string {
-	return fmt.Sprintf("%s %d %t %t %d", d.Name, d.KeyType.Bytes, d.Interval, d.IsMap, d.DataType.Bytes)
+	if d.DataType.Name == nftables.TypeVerdict.Name || d.KeyType.Name == nftables.TypeVerdict.Name {
+		return fmt.Sprintf("%s %t to chains", d.Name, d.Interval)
+	}
+	return fmt.Sprintf("%s %t %s %s", d.Name, d.Interval, d.KeyType.Name, d.DataType.Name)
 }
 
-// encode writes elements as the kernel wants them. A range of single addresses is two elements for it, its beginning and
-// where the next one could begin, unless that is beyond the last address. A range of pairs is one element.
+// encode writes elements as the kernel wants them. A range is two elements for it, its beginning and where the next one could
+// begin, unless that is beyond the last address.
 func (s *set) encode(elements []element) []nftables.SetElement {
 	var all []nftables.SetElement
 	for _, e := range elements {
 		begin := nftables.SetElement{Key: []byte(e.first), Val: []byte(e.value)}
-		if s.ranges && s.fields == 2 {
-			begin.KeyEnd = []byte(e.last)
+		if s.value.Name == nftables.TypeVerdict.Name {
+			begin.VerdictData = &expr.Verdict{Kind: expr.VerdictJump, Chain: e.value}
 		}
 		all = append(all, begin)
-		if next, ok := after(e.last); ok && s.ranges && s.fields == 1 {
+		if next, ok := after(e.last); ok && s.ranges {
 			all = append(all, nftables.SetElement{Key: next, IntervalEnd: true})
 		}
 	}
@@ -137,18 +111,33 @@ func (s *set) decode(all []nftables.SetElement) map[element]struct{} {
 		if e.IntervalEnd {
 			continue
 		}
-		highest := e.Key
+		highest, value := e.Key, string(e.Val)
 		switch {
-		case s.ranges && s.fields == 2:
-			highest = e.KeyEnd
 		case s.ranges && i+1 < len(all):
 			highest = before(all[i+1].Key)
 		case s.ranges:
 			highest = bytes.Repeat([]byte{0xff}, len(e.Key))
 		}
-		found[element{string(e.Key), string(highest), string(e.Val)}] = struct{}{}
+		if s.value.Name == nftables.TypeVerdict.Name {
+			value = chainOf(e.Val)
+		}
+		found[element{string(e.Key), string(highest), value}] = struct{}{}
 	}
 	return found
+}
+
+// chainOf returns the chain of a verdict, which the library leaves as it came.
+func chainOf(verdict []byte) string {
+	attributes, err := netlink.NewAttributeDecoder(verdict)
+	if err != nil {
+		return ""
+	}
+	for attributes.Next() {
+		if attributes.Type() == unix.NFTA_VERDICT_CHAIN {
+			return attributes.String()
+		}
+	}
+	return ""
 }
 
 // compareElements sorts by key, and the end of a range before the next range, which may begin at the same key.

@@ -102,6 +102,9 @@ func (t table) replace(conn *nftables.Conn) error {
 	conn.AddTable(t.definition())
 	conn.DelTable(t.definition())
 	conn.AddTable(t.definition())
+	for _, c := range t.chains { // elements and rules jump to them
+		conn.AddChain(c.definition(t.definition()))
+	}
 	for i, s := range t.sets {
 		definition := s.definition(t.definition(), uint32(i+1))
 		if err := conn.AddSet(definition, nil); err != nil {
@@ -110,9 +113,6 @@ func (t table) replace(conn *nftables.Conn) error {
 		if err := inParts(s.encode(missing(s.elements, nil)), definition, conn.SetAddElements); err != nil {
 			return err
 		}
-	}
-	for _, c := range t.chains {
-		conn.AddChain(c.definition(t.definition()))
 	}
 	for _, c := range t.chains {
 		if err := t.addRules(conn, c); err != nil {

@@ -34,21 +34,12 @@ func TestElementsAreReadAsTheyWereWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := families[rapid.IntRange(0, 1).Draw(t, "family")]
 		s := f.newSet("set")
-		pairs, ranges := rapid.Bool().Draw(t, "pairs"), rapid.Bool().Draw(t, "ranges")
-		if pairs {
-			s.ofPairs()
-		}
+		ranges := rapid.Bool().Draw(t, "ranges")
 		if ranges {
 			s.ofPrefixes()
 		}
 		list := disjoint(rapid.SliceOf(rapid.Custom(func(t *rapid.T) netip.Prefix { return drawPrefix(t, f, ranges) })).Draw(t, "prefixes"))
-		for _, p := range list {
-			if pairs {
-				s.addPair(p, p)
-			} else {
-				s.addPrefix(p)
-			}
-		}
+		s.addPrefixes(f, list, "")
 		written := s.encode(missing(s.elements, nil))
 		got := s.decode(rapid.Permutation(written).Draw(t, "order"))
 		if diff := cmp.Diff(s.elements, got, cmp.AllowUnexported(element{})); diff != "" {
@@ -78,13 +69,13 @@ func TestKernelHasWhatWasWritten(t *testing.T) {
 			nil,
 			prefixes("0.0.0.0/0"),
 		} {
-			wanted := ipv4.newSet("ranges").ofPrefixes()
-			pairs := ipv4.newSet("pairs").ofPrefixes().ofPairs().toAddresses(2)
-			for _, p := range list {
-				wanted.addPrefix(p)
-				pairs.addPair(p, p, p.Addr(), last(p))
-			}
-			tables := table{family: nftables.TableFamilyINet, sets: []*set{wanted, pairs}}
+			ranges := ipv4.newSet("ranges").ofPrefixes()
+			ranges.addPrefixes(ipv4, list, "")
+			chains := ipv4.newSet("chains").ofPrefixes().toChains()
+			chains.addPrefixes(ipv4, list, "target")
+			values := ipv4.newSet("values").toAddresses()
+			values.addAddresses(ipv4, []netip.Addr{addr("10.0.0.1"), addr("255.255.255.255")}, string(addr("10.0.0.2").AsSlice()))
+			tables := table{family: nftables.TableFamilyINet, sets: []*set{ranges, chains, values}, chains: []*chain{{name: "target"}}}
 			if err := tables.apply(); err != nil {
 				return err
 			}

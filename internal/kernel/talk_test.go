@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -147,7 +148,7 @@ func readAnswer(r *bufio.Reader, question []byte) (netip.Addr, error) {
 	return seen.Addr().Unmap(), err
 }
 
-// ping sends an echo request of IPv4 and waits for its answer.
+// ping sends an echo request of IPv4 again and again, and waits for its answer.
 func (s *space) ping(to netip.Addr, size int, limit time.Duration) error {
 	return s.do(func() error {
 		c, err := net.DialIP("ip4:icmp", nil, &net.IPAddr{IP: to.AsSlice()})
@@ -155,23 +156,32 @@ func (s *space) ping(to netip.Addr, size int, limit time.Duration) error {
 			return err
 		}
 		defer func() { _ = c.Close() }()
-		_ = c.SetDeadline(time.Now().Add(limit))
 		request := append([]byte{8, 0, 0, 0, 'h', 'a', 0, 1}, make([]byte, size)...)
 		binary.BigEndian.PutUint16(request[2:], checksum(request))
-		if _, err := c.Write(request); err != nil {
-			return err
-		}
-		answer := make([]byte, 1<<16)
-		for {
-			n, _, err := c.ReadFromIP(answer)
-			if err != nil {
+		for end := time.Now().Add(limit); time.Now().Before(end); {
+			if _, err := c.Write(request); err != nil {
 				return err
 			}
-			if n == len(request) && answer[0] == 0 {
+			if answered(c, len(request)) {
 				return nil
 			}
 		}
+		return os.ErrDeadlineExceeded
 	})
+}
+
+func answered(c *net.IPConn, size int) bool {
+	_ = c.SetReadDeadline(time.Now().Add(impatient))
+	answer := make([]byte, 1<<16)
+	for {
+		n, _, err := c.ReadFromIP(answer)
+		if err != nil {
+			return false
+		}
+		if n == size && answer[0] == 0 {
+			return true
+		}
+	}
 }
 
 func checksum(b []byte) uint16 {

@@ -4,92 +4,66 @@ package kernel
 
 import (
 	"fmt"
-	"net/netip"
-
-	"github.com/google/nftables/expr"
 
 	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
-// A loaded value is a peer, as one address that stands for it, in the given slot.
-type loaded func(slot uint32) expression
+// A tenant is a peer with its home and its guests, the pods of it that run here, in one family. Each has sets and chains of
+// its own, and maps from addresses tell which are a packet's. So the cost of a packet does not depend on their number.
+type tenant struct {
+	f             family
+	number        int
+	homes, guests *set
+}
 
-// tenantSets tell whose a packet is. Both homes, the ranges of peers, and guests, the pods of peers that run here, map to one
-// address that stands for the peer. mates are all peers, each paired with itself, because nftables compares nothing with
-// nothing else but constants, and looks up pairs in sets.
-func (f family) tenantSets(all []overlay.Guests) []*set {
-	homes := f.newSet("homes").ofPrefixes().toAddresses(1)
-	guests := f.newSet("guests").toAddresses(1)
-	mates := f.newSet("mates").ofPairs()
-	for _, g := range all {
-		peer := f.standIn(g)
-		if !peer.IsValid() {
-			continue
-		}
-		mates.add([]netip.Addr{peer, peer}, []netip.Addr{peer, peer}, nil)
-		for _, p := range f.prefixes(g.Home) {
-			homes.addPrefix(p, peer)
-		}
-		for _, pod := range g.Pods {
-			if f.is(pod) {
-				guests.addAddress(pod, peer)
-			}
-		}
+func (f family) tenants(all []overlay.Guests) []tenant {
+	var tenants []tenant
+	for i, g := range all {
+		t := tenant{f: f, number: i, homes: f.newSet(fmt.Sprintf("homes-%d-", i)).ofPrefixes(), guests: f.newSet(fmt.Sprintf("guests-%d-", i))}
+		t.homes.addPrefixes(f, g.Home, "")
+		t.guests.addAddresses(f, g.Pods, "")
+		tenants = append(tenants, t)
 	}
-	return []*set{homes, guests, mates}
+	return tenants
 }
 
-// standIn returns an address that no other peer has, or one that is not valid if the peer has none in this family.
-func (f family) standIn(g overlay.Guests) netip.Addr {
-	if homes := f.prefixes(g.Home); len(homes) > 0 {
-		return homes[0].Addr()
-	}
-	return f.first(g.Pods)
+// isGuest matches if the address is a guest's, and isHome if it is at home.
+func (t tenant) isGuest(where side) expression {
+	return t.f.in(fmt.Sprintf("guests-%d-", t.number), where)
 }
 
-// atHome loads the peer in whose ranges an address lies, and matches if there is one.
-func (f family) atHome(address func(slot uint32) expr.Any) loaded {
-	return func(slot uint32) expression { return expression{address(slot), f.mapped("homes", slot)} }
+func (t tenant) isHome(where side) expression {
+	return t.f.in(fmt.Sprintf("homes-%d-", t.number), where)
 }
 
-// guest loads the peer whose pod has that address, and matches if there is one.
-func (f family) guest(address func(slot uint32) expr.Any) loaded {
-	return func(slot uint32) expression { return expression{address(slot), f.mapped("guests", slot)} }
-}
-
-// mates matches if both are of the same peer.
-func (f family) mates(one, other loaded) expression {
-	return rule(one(0), other(1), expression{f.in("mates")})
+// chain makes an empty chain of the tenant.
+func (t tenant) chain(name string) *chain {
+	return &chain{name: fmt.Sprintf("%s-%d-%s", name, t.number, t.f.suffix)}
 }
 
 // An opening lets what is in one set of addresses open connections to what is in another.
 type opening struct {
 	sets        []*set
-	forth, back expression // match packets from the first to the second, and the other way around
-	packet      expression
+	forth, back expression // match packets of the family from the first to the second, and the other way around
 }
 
 // opening makes the opening of that number.
 func (f family) opening(number int, o overlay.Opening) opening {
-	from, to := fmt.Sprintf("open%dfrom", number), fmt.Sprintf("open%dto", number)
+	from, to := fmt.Sprintf("from-%d-", number), fmt.Sprintf("to-%d-", number)
 	sets := []*set{f.newSet(from).ofPrefixes(), f.newSet(to).ofPrefixes()}
-	for i, side := range [][]netip.Prefix{o.From, o.To} {
-		for _, p := range f.prefixes(side) {
-			sets[i].addPrefix(p)
-		}
-	}
+	sets[0].addPrefixes(f, o.From, "")
+	sets[1].addPrefixes(f, o.To, "")
 	return opening{
-		sets:   sets,
-		packet: f.packet(),
-		forth:  expression{f.source(0), f.in(from), f.destination(0), f.in(to)},
-		back:   expression{f.destination(0), f.in(from), f.source(0), f.in(to)},
+		sets:  sets,
+		forth: rule(f.in(from, source), f.in(to, destination)),
+		back:  rule(f.in(from, destination), f.in(to, source)),
 	}
 }
 
-// permit accepts connections, and answers to them.
-func (o opening) permit() []expression {
+// permit accepts connections, and answers to them, of packets that match.
+func (o opening) permit(packet expression) []expression {
 	return []expression{
-		rule(o.packet, o.forth, direction(original), accept()),
-		rule(o.packet, o.back, direction(reply), accept()),
+		rule(packet, o.forth, direction(original), accept()),
+		rule(packet, o.back, direction(reply), accept()),
 	}
 }
