@@ -16,6 +16,8 @@ type Tunnel struct {
 	Endpoints  []netip.AddrPort // at which it may be reached, the best first; none if it dials us
 	AllowedIPs []netip.Prefix   // exactly the ranges in which we see the peer
 	Keepalive  bool             // somebody in between forgets connections on which nothing is sent
+	MTU        int              // the largest packet in the tunnel that this peer's path takes whole, at most Layout.MTU
+	Probes     []netip.Addr     // of the peer's gateway, as we see it: it answers echo requests there
 }
 
 // A Translation is what the gateway translates for one peer.
@@ -23,53 +25,70 @@ type Translation struct {
 	Peer string
 	From []netip.Prefix // ranges in which we see the peer: they tell that a packet is of, or for, this peer
 	Ours []Mapping      // our ranges as that peer sees them, where the two differ
-	// Host is the address, as the peer sees it, that stands for whatever here has no address that the peer sees, such as nodes.
-	// It is not valid if there is none.
-	Host netip.Addr
+	// Hosts are the addresses, as the peer sees them, that stand for whatever here has no address that the peer sees, such as
+	// nodes: at most one of each family. They are those of Layout.Addresses, so they stay the same whichever gateway is active.
+	Hosts []netip.Addr
 }
 
-// Permissions are what may pass the gateway between one peer and us. Whatever is not named may not.
+// Permissions are what may pass the gateway between one peer and us. Whatever is not named may not. All addresses are as
+// this cluster sees them: after the translation of destinations, and before that of sources.
 type Permissions struct {
-	Peer    string
-	Theirs  []netip.Addr   // our pods there, as we see them: they reach all of Reached, and are reached by everything of ours
+	Peer string
+	// Theirs are our pods there: they reach all of Reached, and are reached by everything of ours. They reach, and are reached
+	// by, Theirs of other peers too: these are our pods as well.
+	Theirs  []netip.Addr
 	Guests  []netip.Addr   // pods of the peer that run here: they are reached by all of the peer's, and reach all of the peer's
 	Reached []netip.Prefix // our own ranges
 	Open    []Opening
 }
 
-// An Opening lets one of the peer's ranges or addresses reach one of ours besides that, or the other way around.
+// An Opening lets some ranges or addresses open connections to others besides that: from the peer to us, from us to the peer,
+// or, on a node, between guests and our own pods.
 type Opening struct {
-	From, To netip.Prefix
+	From, To []netip.Prefix
 }
 
-// A Layout is what the gateway must have.
+// A Layout is what the active gateway must have.
 type Layout struct {
 	Tunnels      []Tunnel
 	Translations []Translation
 	Permissions  []Permissions
-	Nodes        []Node         // to which traffic for our own ranges goes
+	Nodes        []Node         // to which traffic for our own ranges goes that came out of the tunnel
 	Blackholes   []netip.Prefix // ranges of peers: nothing for them leaves but through the tunnel
-	MTU          int            // of the tunnel
+	// Addresses are the gateway's own, within our Service ranges, at most one of each family: local to the gateway, which
+	// answers echo requests that peers send there. No Service ever gets them.
+	Addresses []netip.Addr
+	// Resolvers are the name servers of peers, as we see them. The gateway takes for itself what pods send to port 53 of them.
+	Resolvers []netip.Addr
+	MTU       int // of the tunnel
 }
 
 // A Node is a node of this cluster as the gateway sees it.
 type Node struct {
 	Name    string
-	Address netip.Addr     // where its VXLAN is reached
-	Inner   netip.Addr     // its address in the VXLAN
-	Ranges  []netip.Prefix // of its pods; the node of the gateway has the Service ranges and all else, too
+	Address netip.Addr // where its VXLAN is reached
+	// Inner are the node's own addresses, at most one of each family. They are the next hops in the VXLAN, and what comes out
+	// of the tunnel for them goes there too. One of them is Address. So packets of the VXLAN itself must leave by the device
+	// below it, and routes to nodes must not be used by what the gateway says for itself.
+	Inner  []netip.Addr
+	Ranges []netip.Prefix // of its pods; the node of the gateway has the Service ranges and all else, too
 }
 
 // A NodeLayout is what the fabric on one node must have.
 type NodeLayout struct {
-	Gateway  netip.Addr     // where the VXLAN of the active gateway is reached; not valid while none is active
-	Inner    netip.Addr     // of this node in the VXLAN
-	Through  netip.Addr     // of the gateway in the VXLAN
-	Routes   []netip.Prefix // ranges of peers, all of which lead there
-	Own      []netip.Prefix // ranges of our own pods and Services
-	Services []netip.Prefix // those of Services
-	Guarded  []Guests
-	MTU      int
+	// Gateway is where the VXLAN of the active gateway is reached. While none is active it is not valid, and what is for Routes
+	// is dropped.
+	Gateway netip.Addr
+	Inner   []netip.Addr   // of this node: the source of what the node itself sends there; at most one of each family
+	Through []netip.Addr   // of the gateway: the next hops in the VXLAN; at most one of each family
+	Routes  []netip.Prefix // ranges of peers, all of which lead there
+	Own     []netip.Prefix // ranges of our own pods and Services
+	// Services are those of Services.
+	Services []netip.Prefix
+	// Closed are what guests do not reach: our own ranges, our nodes, and what nodes alone may ask, such as metadata of a cloud.
+	Closed  []netip.Prefix
+	Guarded []Guests
+	MTU     int // of the VXLAN
 }
 
 // Guests are the pods of one peer that run in this cluster.
@@ -77,4 +96,5 @@ type Guests struct {
 	Peer string
 	Pods []netip.Addr   // on any node
 	Home []netip.Prefix // ranges in which the peer is seen
+	Open []Opening      // between Pods and our own pods
 }
