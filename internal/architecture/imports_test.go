@@ -19,7 +19,7 @@ var layers = []struct {
 }{
 	{"api", []string{"api/v1alpha1"}},
 	{"leaf", []string{"internal/version", "internal/sanitize", "internal/fault", "internal/unread", "charts", "policies"}},
-	{"domain", []string{"internal/exchange", "internal/offload", "internal/policy", "internal/reflection", "internal/trust"}},
+	{"domain", []string{"internal/exchange", "internal/offload", "internal/overlay", "internal/policy", "internal/reflection", "internal/trust"}},
 	{"I/O", []string{"internal/local", "internal/peers", "internal/trace"}},
 	{"edge", []string{
 		"internal/advertisement", "internal/agentless", "internal/discovery", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",

@@ -277,10 +277,10 @@ func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (m off
 	}
 	// Pods keep their addresses while the newest offer is refused: our copy says what was accepted last.
 	ad, err := advertisementOf(ctx, c.client, peer)
-	if err != nil || ad == nil || ad.Spec.Network == nil {
+	if err != nil || ad == nil || ad.Spec.Network == nil || len(ad.Spec.Network.PodCIDRs) == 0 {
 		return m, true, err
 	}
-	return offload.AddressMap{From: prefix(ad.Spec.Network.PodCIDR), To: prefix(peer.Status.RemappedPodCIDR)}, true, nil
+	return offload.AddressMap{From: prefix(string(ad.Spec.Network.PodCIDRs[0])), To: prefix(peer.Status.RemappedPodCIDR)}, true, nil
 }
 
 // prefix returns the range that the text means, or the zero Prefix, by which nothing is mapped.

@@ -219,8 +219,8 @@ func podRange(object client.Object) string {
 		}
 		return object.Status.RemappedPodCIDR
 	case *v1alpha1.Advertisement:
-		if object.Spec.Network != nil {
-			return object.Spec.Network.PodCIDR
+		if n := object.Spec.Network; n != nil && len(n.PodCIDRs) > 0 {
+			return string(n.PodCIDRs[0])
 		}
 	}
 	return ""

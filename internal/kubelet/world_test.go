@@ -181,7 +181,7 @@ func peer() *v1alpha1.Peer {
 func advertisement() *v1alpha1.Advertisement {
 	ad := testkit.Advertisement(turin)
 	ad.Spec.Images = []v1alpha1.Image{{Names: []string{"registry.example/shop:1"}, SizeBytes: 1000}}
-	ad.Spec.Network = &v1alpha1.Network{PodCIDR: "10.244.0.0/16"}
+	ad.Spec.Network = &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}}
 	ad.Spec.Labels = map[string]v1alpha1.Text{corev1.LabelTopologyRegion: "west", "example.com/disk": "fast"}
 	ad.Spec.Architectures, ad.Spec.KubernetesVersion = []string{"arm64", "amd64"}, "v1.37.1"
 	return ad

@@ -272,9 +272,9 @@ func peerOfLink(_ context.Context, peer string, queue peers.Queue[reconcile.Requ
 
 // podCIDR returns the range of the peer's pods as the peer itself sees it, and no range while it is not known.
 func podCIDR(ad *v1alpha1.Advertisement) netip.Prefix {
-	if ad == nil || ad.Spec.Network == nil {
+	if ad == nil || ad.Spec.Network == nil || len(ad.Spec.Network.PodCIDRs) == 0 {
 		return netip.Prefix{}
 	}
-	cidr, _ := netip.ParsePrefix(ad.Spec.Network.PodCIDR)
+	cidr, _ := netip.ParsePrefix(string(ad.Spec.Network.PodCIDRs[0]))
 	return cidr.Masked()
 }

@@ -229,7 +229,7 @@ func ownNamespace() *corev1.Namespace {
 func advertisement(podCIDR string) *v1alpha1.Advertisement {
 	return &v1alpha1.Advertisement{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-peer-hamburg", Name: "c-hamburg"},
-		Spec:       v1alpha1.AdvertisementSpec{ClusterID: "c-hamburg", Network: &v1alpha1.Network{PodCIDR: podCIDR}},
+		Spec:       v1alpha1.AdvertisementSpec{ClusterID: "c-hamburg", Network: &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{v1alpha1.CIDR(podCIDR)}}},
 	}
 }
 
