@@ -16,7 +16,7 @@ type Tunnel struct {
 	Endpoints  []netip.AddrPort // at which it may be reached, the best first; none if it dials us
 	AllowedIPs []netip.Prefix   // exactly the ranges in which we see the peer
 	Keepalive  bool             // somebody in between forgets connections on which nothing is sent
-	MTU        int              // the largest packet in the tunnel that this peer's path takes whole, at most Layout.MTU
+	MTU        int              // the largest packet in the tunnel that this peer's path takes whole: at most Layout.MTU, and maybe below 1,280
 	Probes     []netip.Addr     // of the peer's gateway, as we see it: it answers echo requests there
 }
 
@@ -60,7 +60,7 @@ type Layout struct {
 	Addresses []netip.Addr
 	// Resolvers are the name servers of peers, as we see them. The gateway takes for itself what pods send to port 53 of them.
 	Resolvers []netip.Addr
-	MTU       int // of the tunnel
+	MTU       int // of the tunnel, and of the VXLAN
 }
 
 // A Node is a node of this cluster as the gateway sees it.
@@ -88,7 +88,7 @@ type NodeLayout struct {
 	// Closed are what guests do not reach: our own ranges, our nodes, and what nodes alone may ask, such as metadata of a cloud.
 	Closed  []netip.Prefix
 	Guarded []Guests
-	MTU     int // of the VXLAN
+	MTU     int // of the VXLAN: that of Layout
 }
 
 // Guests are the pods of one peer that run in this cluster.
