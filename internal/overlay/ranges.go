@@ -8,7 +8,7 @@ import (
 // Seen returns the address as the other cluster sees it, and false if it is in none of the own ranges.
 func Seen(mappings []Mapping, own netip.Addr) (netip.Addr, bool) {
 	for _, m := range mappings {
-		if m.Own.Contains(own) {
+		if m.Own.Contains(own) && m.wellFormed() {
 			return move(own, m.Seen), true
 		}
 	}
@@ -18,7 +18,7 @@ func Seen(mappings []Mapping, own netip.Addr) (netip.Addr, bool) {
 // Own returns the address as its own cluster sees it, and false if it is in none of the seen ranges.
 func Own(mappings []Mapping, seen netip.Addr) (netip.Addr, bool) {
 	for _, m := range mappings {
-		if m.Seen.Contains(seen) {
+		if m.Seen.Contains(seen) && m.wellFormed() {
 			return move(seen, m.Own), true
 		}
 	}
