@@ -246,13 +246,6 @@ type PeerSpec struct {
 	// network is how the networks of the two clusters belong together: what is open, and in which ranges the peer is seen.
 	// +optional
 	Network *PeerNetwork `json:"network,omitempty"`
-
-	// remappedPodCIDR is the range in which this cluster sees the pods of the peer. It must not overlap any range
-	// that this cluster uses, and must be as large as the peer's pod range. By default Hanse picks a free one.
-	// +optional
-	// +kubebuilder:validation:MaxLength=43
-	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="remappedPodCIDR must be a CIDR, such as 10.200.0.0/16"
-	RemappedPodCIDR string `json:"remappedPodCIDR,omitempty"`
 }
 
 // PeerNetwork is how the networks of this cluster and of a peer belong together.
@@ -265,7 +258,8 @@ type PeerNetwork struct {
 	Open []Opening `json:"open,omitempty"`
 
 	// mappings are the ranges in which this cluster shall see ranges of the peer. A seen range must not overlap any that this
-	// cluster uses. By default Hanse picks them: status.mappings has those in force.
+	// cluster uses, or in which another peer is seen. By default Hanse picks them: status.mappings has those in force. One of
+	// a range that the peer does not have means nothing.
 	// +optional
 	// +listType=map
 	// +listMapKey=own
@@ -310,11 +304,6 @@ type PeerStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
-
-	// remappedPodCIDR is the range in which this cluster sees the pods of the peer.
-	// +optional
-	// +kubebuilder:validation:MaxLength=43
-	RemappedPodCIDR string `json:"remappedPodCIDR,omitempty"`
 
 	// mappings are the ranges of the peer, and in which this cluster sees them. They stay for as long as the peer has those
 	// ranges and this cluster does not use the others for itself.

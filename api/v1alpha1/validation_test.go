@@ -87,7 +87,7 @@ func parse(t *testing.T, text string) map[string]any {
 
 const (
 	peer = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: $NAME},
-		spec: {clusterID: $ID, roles: $ROLES, remappedPodCIDR: $CIDR}}`
+		spec: {clusterID: $ID, roles: $ROLES}}`
 	richPeer = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: hamburg}, spec: {$SPEC}}`
 	claim    = `{apiVersion: hanse.dev/v1alpha1, kind: PeeringClaim, metadata: {name: $NAME, namespace: x},
 		spec: {invitation: $INVITATION, clusterID: lubeck, publicKey: $KEY, sealingKey: $KEY, proof: $PROOF, phase: $PHASE}}`
@@ -131,7 +131,7 @@ func fill(template string, pairs ...string) string {
 }
 
 func TestRules(t *testing.T) {
-	goodPeer := []string{"NAME", "hamburg", "ID", "hamburg", "ROLES", "[Provider]", "CIDR", "10.200.0.0/16"}
+	goodPeer := []string{"NAME", "hamburg", "ID", "hamburg", "ROLES", "[Provider]"}
 	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
 	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "LABEL", "hanse.dev/peer", "WITH", "hamburg", "KEY", "zone", "OP", "In", "VALUES", "[a]"}
 	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
@@ -165,7 +165,6 @@ func TestRules(t *testing.T) {
 		{name: "a peer with a cluster id in capitals", plural: "peers", template: peer, good: goodPeer, change: []string{"ID", "Hamburg"}, want: "clusterID"},
 		{name: "a peer that becomes another cluster", plural: "peers", template: peer, good: goodPeer, update: true, change: []string{"ID", "berlin"}, want: "clusterID is immutable"},
 		{name: "a peer that stays the same cluster", plural: "peers", template: peer, good: goodPeer, update: true, change: []string{"ROLES", "[Consumer]"}},
-		{name: "a peer with a range that is none", plural: "peers", template: peer, good: goodPeer, change: []string{"CIDR", "10.200.0.0"}, want: "must be a CIDR"},
 		{name: "a peer that is not known yet", plural: "peers", template: richPeer, change: []string{"SPEC", "roles: [Consumer], invitation: {timeToLive: 10m}"}},
 		{name: "a peer that becomes known", plural: "peers", template: richPeer, update: true, good: []string{"SPEC", "roles: [Consumer]"}, change: joined},
 		{name: "a peer that is not known any more", plural: "peers", template: richPeer, update: true, good: joined, change: []string{"SPEC", "roles: [Consumer]"}, want: "clusterID is immutable"},
@@ -183,7 +182,6 @@ func TestRules(t *testing.T) {
 		{name: "a claim that leaves", plural: "peeringclaims", template: claim, good: goodClaim, update: true, change: []string{"PHASE", "Leaving"}},
 		{name: "a claim that comes back", plural: "peeringclaims", template: claim, update: true, good: append([]string{"PHASE", "Leaving"}, goodClaim...), change: []string{"PHASE", "Joined"}, want: "must be invited again"},
 		{name: "a claim of another invitation", plural: "peeringclaims", template: claim, good: goodClaim, update: true, change: []string{"INVITATION", "i2"}, want: "who claims an invitation cannot change"},
-		{name: "a peer with a range of IPv6", plural: "peers", template: peer, good: goodPeer, change: []string{"CIDR", `"fd00::/48"`}},
 
 		{name: "an advertisement", plural: "advertisements", template: advertisement, good: goodAd},
 		{name: "an advertisement that ends before it begins", plural: "advertisements", template: advertisement, good: goodAd, change: []string{"TTL", "2025-12-31T23:00:00Z"}, want: "timeToLive must be later"},
@@ -244,6 +242,8 @@ func TestRules(t *testing.T) {
 		{name: "a network with a gateway without a port", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "gateway", "VALUE", "{publicKey: " + key + ", endpoints: [203.0.113.7]}"}, want: "gateway.endpoints"},
 
 		{name: "a peer with a range for each of its own", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 10.7.0.0/16}, {own: 10.96.0.0/12, seen: 240.0.0.0/12}]"}},
+		{name: "a peer with a range of IPv6", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", `[{own: "fd00::/48", seen: "fd01::/48"}]`}},
+		{name: "a peer with a range that is none", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 10.200.0.0}]"}, want: "must be a CIDR"},
 		{name: "a peer with two ranges for one of its own", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 10.7.0.0/16}, {own: 10.244.0.0/16, seen: 10.8.0.0/16}]"}, want: "Duplicate"},
 		{name: "a peer with a range that is too small", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 10.7.0.0/24}]"}, want: "same family and length"},
 		{name: "an opening for one of the peer's namespaces", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}}]"}},

@@ -210,18 +210,3 @@ func (e podEvents) ofNamespace(ctx context.Context, object client.Object) []requ
 	}
 	return requests
 }
-
-func podRange(object client.Object) string {
-	switch object := object.(type) {
-	case *v1alpha1.Peer:
-		if !object.Connected() {
-			return ""
-		}
-		return object.Status.RemappedPodCIDR
-	case *v1alpha1.Advertisement:
-		if n := object.Spec.Network; n != nil && len(n.PodCIDRs) > 0 {
-			return string(n.PodCIDRs[0])
-		}
-	}
-	return ""
-}

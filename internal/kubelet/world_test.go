@@ -171,7 +171,7 @@ func offloaded(t *testing.T, more ...client.Object) *world {
 
 func peer() *v1alpha1.Peer {
 	peer := testkit.Peer(turin, v1alpha1.RoleProvider)
-	peer.Status.RemappedPodCIDR = "10.200.0.0/16"
+	peer.Status.Mappings = []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "10.200.0.0/16"}}
 	peer.Status.Conditions = append(peer.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
 	})

@@ -63,8 +63,10 @@ type space []netip.Prefix
 
 func newSpace(ranges ...netip.Prefix) space {
 	var s space
-	for _, p := range ranges {
-		s.add(p.Masked())
+	for _, p := range sortedRanges(ranges) {
+		if len(s) == 0 || !s[len(s)-1].Overlaps(p) { // what begins at one address is sorted by its length, the widest first
+			s = append(s, p)
+		}
 	}
 	return s
 }
