@@ -22,16 +22,16 @@ type ConnectionSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Endpoints []HostPort `json:"endpoints,omitempty"`
 
-	// theirs are the ranges of the peer, and in which this cluster sees them. Packets from the tunnel must come from these.
+	// theirs are the ranges of the peer, and those that it relays, and in which this cluster sees them. Packets from the tunnel must come from these.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=32
 	Theirs []RangeMapping `json:"theirs,omitempty"`
 
-	// ours are the ranges of this cluster, and in which the peer sees them.
+	// ours are the ranges of this cluster, and those that it relays, and in which the peer sees them.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=32
 	Ours []RangeMapping `json:"ours,omitempty"`
 
 	// gatewayAddresses are the addresses of the peer's gateway in the tunnel, as this cluster sees them. Our gateway measures

@@ -15,6 +15,13 @@ type Network struct {
 	// +kubebuilder:validation:MaxItems=8
 	ServiceCIDRs []CIDR `json:"serviceCIDRs,omitempty"`
 
+	// relayedCIDRs are ranges in which the cluster sees clusters that run its pods, and to which it passes on what the other
+	// cluster sends there. So its pods in two clusters reach each other through their home.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	RelayedCIDRs []CIDR `json:"relayedCIDRs,omitempty"`
+
 	// nameservers are the addresses of the cluster's DNS within these ranges, at most one of each family.
 	// +optional
 	// +listType=atomic
@@ -29,12 +36,16 @@ type Network struct {
 	// mappings say in which ranges the cluster sees those of the other cluster.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=32
 	Mappings []RangeMapping `json:"mappings,omitempty"`
 }
 
-// MaxCIDRs is how many ranges of pods a cluster may have, and again of Services.
-const MaxCIDRs = 8
+const (
+	// MaxCIDRs is how many ranges of pods a cluster may have, and again of Services.
+	MaxCIDRs = 8
+	// MaxRelayedCIDRs is how many ranges of others a cluster may pass traffic on to.
+	MaxRelayedCIDRs = 16
+)
 
 // ProtocolWireGuard is the one protocol of gateways that Hanse knows.
 const ProtocolWireGuard = "wireguard"

@@ -263,7 +263,7 @@ type PeerNetwork struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=own
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=32
 	Mappings []RangeMapping `json:"mappings,omitempty"`
 }
 
@@ -309,7 +309,7 @@ type PeerStatus struct {
 	// ranges and this cluster does not use the others for itself.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=32
 	Mappings []RangeMapping `json:"mappings,omitempty"`
 
 	// roundTripTime is how long a request to the peer's API server takes, rounded. It is written only when it moves

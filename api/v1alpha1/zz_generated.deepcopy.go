@@ -865,6 +865,11 @@ func (in *Network) DeepCopyInto(out *Network) {
 		*out = make([]CIDR, len(*in))
 		copy(*out, *in)
 	}
+	if in.RelayedCIDRs != nil {
+		in, out := &in.RelayedCIDRs, &out.RelayedCIDRs
+		*out = make([]CIDR, len(*in))
+		copy(*out, *in)
+	}
 	if in.Nameservers != nil {
 		in, out := &in.Nameservers, &out.Nameservers
 		*out = make([]IP, len(*in))

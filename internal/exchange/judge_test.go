@@ -119,6 +119,7 @@ func TestJudge(t *testing.T) {
 		"a range of two families":            {connected(func(n *v1alpha1.Network) { n.PodCIDRs[0] = "::ffff:10.0.0.0/112" }), v1alpha1.ReasonInvalidField, "spec.network.podCIDRs[0]"},
 		"a bad Service range":                {connected(func(n *v1alpha1.Network) { n.ServiceCIDRs[0] = "all" }), v1alpha1.ReasonInvalidField, "spec.network.serviceCIDRs[0]"},
 		"ten thousand pod ranges":            {connected(func(n *v1alpha1.Network) { n.PodCIDRs = slices.Repeat(n.PodCIDRs, 5000) }), v1alpha1.ReasonInvalidField, "spec.network.podCIDRs has 10000 entries"},
+		"a bad relayed range":                {connected(func(n *v1alpha1.Network) { n.RelayedCIDRs = []v1alpha1.CIDR{"100.64.0.7/16"} }), v1alpha1.ReasonInvalidField, "spec.network.relayedCIDRs[0]"},
 		"a name server without an address":   {connected(func(n *v1alpha1.Network) { n.Nameservers[0] = "dns" }), v1alpha1.ReasonInvalidField, "spec.network.nameservers[0]"},
 		"a name server with a zone":          {connected(func(n *v1alpha1.Network) { n.Nameservers[0] = "fe80::1%eth0" }), v1alpha1.ReasonInvalidField, "spec.network.nameservers[0]"},
 		"a gateway whose key is none":        {connected(func(n *v1alpha1.Network) { n.Gateway.PublicKey = "key" }), v1alpha1.ReasonInvalidField, "spec.network.gateway.publicKey"},

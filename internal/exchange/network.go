@@ -17,6 +17,7 @@ func judgeNetwork(field string, network *v1alpha1.Network) error {
 	err := cmp.Or(
 		judgeEach(field+".podCIDRs", network.PodCIDRs, isRange, "a CIDR without host bits, such as 10.244.0.0/16"),
 		judgeEach(field+".serviceCIDRs", network.ServiceCIDRs, isRange, "a CIDR without host bits, such as 10.96.0.0/12"),
+		judgeEach(field+".relayedCIDRs", network.RelayedCIDRs, isRange, "a CIDR without host bits, such as 100.64.0.0/16"),
 		judgeEach(field+".nameservers", network.Nameservers, isAddress, "an IP address, such as 10.96.0.10"),
 		judgeMappings(field+".mappings", network.Mappings),
 	)

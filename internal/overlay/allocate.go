@@ -24,6 +24,7 @@ func DefaultPools() Pools {
 type Request struct {
 	Peer           string
 	Pods, Services []netip.Prefix // as the peer announces them; none at all if that is not known (yet)
+	Relayed        []netip.Prefix // ranges of others to which it passes traffic on, as it sees them
 	Asked          []Mapping      // what our administrator wants; of a range that the peer does not have it means nothing
 	Has            []Mapping      // what was allocated before: it stays while the peer's ranges are not known
 }
@@ -31,7 +32,7 @@ type Request struct {
 // A Grant is how this cluster sees one peer.
 type Grant struct {
 	Peer     string
-	Mappings []Mapping // in the order of the announcement, pods first
+	Mappings []Mapping // in the order of the announcement: of pods, of Services, and of what is relayed
 }
 
 // Allocate decides in which ranges peers are seen. Ranges that are taken are what this cluster uses itself. A peer keeps what
@@ -81,8 +82,8 @@ type applicant struct {
 }
 
 func newApplicant(r Request) *applicant {
-	p := &applicant{Request: r, own: slices.Concat(r.Pods, r.Services)}
-	err := checkRanges(r.Pods, r.Services)
+	p := &applicant{Request: r, own: slices.Concat(r.Pods, r.Services, r.Relayed)}
+	err := checkRanges(r)
 	if err != nil {
 		p.conflict = refuse(r.Peer, "%v", err)
 	}
@@ -154,14 +155,14 @@ func (a *allocation) grantAsked(p *applicant) {
 // grantNew grants the peer its own ranges where nothing of them is taken, and others in their place where something is. A
 // peer whose announcement is refused, or is not known, gets nothing new.
 func (a *allocation) grantNew(p *applicant) {
-	if len(p.Pods)+len(p.Services) == 0 || p.conflict != nil && p.conflict.Reason == v1alpha1.ReasonNetworkRefused {
+	if len(p.Pods)+len(p.Services)+len(p.Relayed) == 0 || p.conflict != nil && p.conflict.Reason == v1alpha1.ReasonNetworkRefused {
 		return
 	}
 	for i, own := range p.own {
 		if p.seen[i].IsValid() || p.failed[i] {
 			continue
 		}
-		seen, ok := a.choose(own, i < len(p.Pods))
+		seen, ok := a.choose(own, i < len(p.Pods) || i >= len(p.Pods)+len(p.Services))
 		if !ok {
 			p.fail(i, "No range as large as %s is free in which this cluster could see the peer: give the manager a larger "+
 				"--address-pool, or set spec.network.mappings of the Peer to one that this cluster does not use", own)

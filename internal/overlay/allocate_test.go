@@ -49,6 +49,10 @@ func TestAllocate(t *testing.T) {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.50.0.0/16", "fd12::/48"), Services: prefixes("172.20.0.0/16")}},
 			want:     []Grant{{"a", maps("10.50.0.0/16=10.50.0.0/16", "fd12::/48=fd12::/48", "172.20.0.0/16=172.20.0.0/16")}},
 		},
+		"what is relayed is seen as pods are": {
+			requests: []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Relayed: prefixes("10.96.0.0/16", "100.66.0.0/16")}},
+			want:     []Grant{{"a", maps("10.244.0.0/16=100.64.0.0/16", "10.96.0.0/16=100.65.0.0/16", "100.66.0.0/16=100.66.0.0/16")}},
+		},
 		"what overlaps one of our nodes is seen in a pool": {
 			requests: []Request{{Peer: "a", Pods: prefixes("192.168.0.0/16")}},
 			want:     []Grant{{"a", maps("192.168.0.0/16=100.64.0.0/16")}},
@@ -200,6 +204,7 @@ func TestHostileAnnouncementsAreRefused(t *testing.T) {
 		"pods among Services":        {pods: prefixes("10.96.3.0/24"), services: prefixes("10.96.0.0/12"), names: "overlap"},
 		"one twice":                  {pods: prefixes("10.244.0.0/16", "10.244.0.0/16"), names: "overlap"},
 		"ten thousand":               {pods: many(10_000), names: "10000 ranges of pods"},
+		"nine of Services":           {services: many(9), names: "9 ranges of Services"},
 		"a range with host bits":     {pods: prefixes("10.244.0.7/16"), names: "10.244.0.7/16 is none"},
 		"a range of two families":    {pods: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr("::ffff:10.0.0.0"), 112)}, names: "is none"},
 		"no range":                   {pods: []netip.Prefix{{}}, names: "is none"},
@@ -238,18 +243,23 @@ func TestHowAPeerSeesUs(t *testing.T) {
 		"both ranges, in our order": {said: good, want: maps("10.244.0.0/16=100.65.0.0/16", "10.96.0.0/12=240.16.0.0/12")},
 		"as they are":               {said: maps("10.244.0.0/16=10.244.0.0/16", "10.96.0.0/12=10.96.0.0/12"), want: maps("10.244.0.0/16=10.244.0.0/16", "10.96.0.0/12=10.96.0.0/12")},
 		"one that is not ours":      {said: append(maps("8.0.0.0/8=9.0.0.0/8"), good...), want: maps("10.244.0.0/16=100.65.0.0/16", "10.96.0.0/12=240.16.0.0/12")},
-		"nothing yet":               {conflict: "a Pending 10.244.0.0/16"},
-		"one of two":                {said: maps("10.244.0.0/16=100.65.0.0/16"), conflict: "a Pending 10.96.0.0/12"},
-		"a part of one":             {said: maps("10.244.0.0/17=100.65.0.0/17"), conflict: "a Pending 10.244.0.0/16"},
-		"one of another size":       {said: []Mapping{{own[0], netip.MustParsePrefix("100.65.0.0/17")}}, conflict: "a NetworkRefused 100.65.0.0/17"},
-		"one of another family":     {said: []Mapping{{own[0], netip.MustParsePrefix("fd00::/16")}}, conflict: "a NetworkRefused fd00::/16"},
-		"one that is a host":        {said: maps("10.244.0.0/16=127.1.0.0/16"), conflict: "a NetworkRefused 127.1.0.0/16"},
-		"one that is a group":       {said: maps("10.244.0.0/16=224.1.0.0/16"), conflict: "a NetworkRefused 224.1.0.0/16"},
-		"both in one":               {said: maps("10.244.0.0/16=240.17.0.0/16", "10.96.0.0/12=240.16.0.0/12"), conflict: "a NetworkRefused overlap"},
+		"one that we relay": {
+			said: append(maps("100.64.0.0/16=100.70.0.0/16"), good...),
+			want: maps("10.244.0.0/16=100.65.0.0/16", "10.96.0.0/12=240.16.0.0/12", "100.64.0.0/16=100.70.0.0/16"),
+		},
+		"one that we relay, in one of ours": {said: append(maps("100.64.0.0/16=240.17.0.0/16"), good...), conflict: "a NetworkRefused overlap"},
+		"nothing yet":                       {conflict: "a Pending 10.244.0.0/16"},
+		"one of two":                        {said: maps("10.244.0.0/16=100.65.0.0/16"), conflict: "a Pending 10.96.0.0/12"},
+		"a part of one":                     {said: maps("10.244.0.0/17=100.65.0.0/17"), conflict: "a Pending 10.244.0.0/16"},
+		"one of another size":               {said: []Mapping{{own[0], netip.MustParsePrefix("100.65.0.0/17")}}, conflict: "a NetworkRefused 100.65.0.0/17"},
+		"one of another family":             {said: []Mapping{{own[0], netip.MustParsePrefix("fd00::/16")}}, conflict: "a NetworkRefused fd00::/16"},
+		"one that is a host":                {said: maps("10.244.0.0/16=127.1.0.0/16"), conflict: "a NetworkRefused 127.1.0.0/16"},
+		"one that is a group":               {said: maps("10.244.0.0/16=224.1.0.0/16"), conflict: "a NetworkRefused 224.1.0.0/16"},
+		"both in one":                       {said: maps("10.244.0.0/16=240.17.0.0/16", "10.96.0.0/12=240.16.0.0/12"), conflict: "a NetworkRefused overlap"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, conflict := Ours("a", own, test.said)
+			got, conflict := Ours("a", own, prefixes("100.64.0.0/16"), test.said)
 			if diff := cmp.Diff(test.want, got, byText); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

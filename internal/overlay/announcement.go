@@ -31,12 +31,18 @@ var never = prefixes("100.100.0.0/16", "fd00:ec2::/32", "fd20:ce::/32")
 
 // checkRanges returns what is wrong with the ranges that a peer announces, if anything. That they are ours as well is not
 // wrong: most clusters use the same.
-func checkRanges(pods, services []netip.Prefix) error {
-	if len(pods) > v1alpha1.MaxCIDRs || len(services) > v1alpha1.MaxCIDRs {
-		return fmt.Errorf("it has %d ranges of pods and %d of Services: at most %d of each are taken", len(pods), len(services), v1alpha1.MaxCIDRs)
+func checkRanges(r Request) error {
+	for _, list := range []struct {
+		what   string
+		ranges []netip.Prefix
+		most   int
+	}{{"pods", r.Pods, v1alpha1.MaxCIDRs}, {"Services", r.Services, v1alpha1.MaxCIDRs}, {"others", r.Relayed, v1alpha1.MaxRelayedCIDRs}} {
+		if len(list.ranges) > list.most {
+			return fmt.Errorf("it has %d ranges of %s: at most %d are taken", len(list.ranges), list.what, list.most)
+		}
 	}
 	var seen space
-	for _, p := range slices.Concat(pods, services) {
+	for _, p := range slices.Concat(r.Pods, r.Services, r.Relayed) {
 		if err := checkRange(p); err != nil {
 			return err
 		}
@@ -65,13 +71,17 @@ func checkRange(p netip.Prefix) error {
 	return nil
 }
 
-// Ours returns how a peer sees our ranges, by what it says: one mapping for each, in our order. Others that it names are left
-// out. A conflict says what is missing or wrong; then there is nothing that our gateway could do for the peer.
-func Ours(peer string, own []netip.Prefix, said []Mapping) ([]Mapping, *Conflict) {
+// Ours returns how a peer sees our ranges, by what it says: one mapping for each, in our order, and then one for each range
+// that we relay as far as the peer sees it. Others that it names are left out. A conflict says what is missing or wrong; then
+// there is nothing that our gateway could do for the peer.
+func Ours(peer string, own, relayed []netip.Prefix, said []Mapping) ([]Mapping, *Conflict) {
 	var ours []Mapping
 	var seen space
-	for _, p := range own {
+	for i, p := range slices.Concat(own, relayed) {
 		at := slices.IndexFunc(said, func(m Mapping) bool { return m.Own == p })
+		if at < 0 && i >= len(own) {
+			continue
+		}
 		if at < 0 {
 			return nil, &Conflict{peer, v1alpha1.ReasonPending, fmt.Sprintf("The peer has not said yet in which range it sees %s", p)}
 		}

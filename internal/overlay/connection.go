@@ -38,10 +38,10 @@ func Written(mappings []Mapping) []v1alpha1.RangeMapping {
 	return texts
 }
 
-// Connect returns what our gateway must know of a peer, from what the peer tells of its network, what Allocate granted it, and
-// our own ranges; or why there can be no connection. Openings are for the caller to add. Addresses of the peer's gateway and
+// Connect returns what our gateway must know of a peer, from what the peer tells of its network, what Allocate granted it, our
+// own ranges, and those in which we see others to which we relay; or why there can be no connection. Openings are for the caller to add. Addresses of the peer's gateway and
 // of its name servers that are not within its ranges are left out.
-func Connect(g Grant, own []netip.Prefix, network *v1alpha1.Network) (*v1alpha1.ConnectionSpec, *Conflict) {
+func Connect(g Grant, own, relayed []netip.Prefix, network *v1alpha1.Network) (*v1alpha1.ConnectionSpec, *Conflict) {
 	if network == nil || network.Gateway == nil {
 		return nil, &Conflict{g.Peer, v1alpha1.ReasonNoPeerGateway, "The peer has told of no gateway"}
 	}
@@ -52,7 +52,7 @@ func Connect(g Grant, own []netip.Prefix, network *v1alpha1.Network) (*v1alpha1.
 	if _, ok := keyIn(gateway.PublicKey); !ok {
 		return nil, refuse(g.Peer, "the key of its gateway is none")
 	}
-	ours, conflict := Ours(g.Peer, own, Mappings(network.Mappings))
+	ours, conflict := Ours(g.Peer, own, relayed, Mappings(network.Mappings))
 	if conflict != nil {
 		return nil, conflict
 	}

@@ -47,7 +47,7 @@ func TestConnect(t *testing.T) {
 			n := told()
 			test.change(n)
 			s := cluster()
-			spec, conflict := Connect(granted, slices.Concat(s.Pods, s.Services), n)
+			spec, conflict := Connect(granted, slices.Concat(s.Pods, s.Services), nil, n)
 			if test.conflict != "" {
 				if conflict == nil {
 					t.Fatal("no conflict")
@@ -64,7 +64,7 @@ func TestConnect(t *testing.T) {
 			}
 		})
 	}
-	if _, conflict := Connect(granted, nil, nil); conflict == nil || conflict.Reason != v1alpha1.ReasonNoPeerGateway {
+	if _, conflict := Connect(granted, nil, nil, nil); conflict == nil || conflict.Reason != v1alpha1.ReasonNoPeerGateway {
 		t.Errorf("without a word about the network: conflict %+v", conflict)
 	}
 }
@@ -88,8 +88,8 @@ func FuzzNetwork(f *testing.F) {
 		if json.Unmarshal(text, n) != nil {
 			return
 		}
-		grants, _ := Allocate(own, DefaultPools(), []Request{{Peer: "bad", Pods: Ranges(n.PodCIDRs), Services: Ranges(n.ServiceCIDRs)}, known})
-		spec, conflict := Connect(grants[0], own, n)
+		grants, _ := Allocate(own, DefaultPools(), []Request{{Peer: "bad", Pods: Ranges(n.PodCIDRs), Services: Ranges(n.ServiceCIDRs), Relayed: Ranges(n.RelayedCIDRs)}, known})
+		spec, conflict := Connect(grants[0], own, prefixes("10.50.0.0/16"), n)
 		if conflict != nil {
 			return
 		}

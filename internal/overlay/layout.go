@@ -24,7 +24,9 @@ type Tunnel struct {
 type Translation struct {
 	Peer string
 	From []netip.Prefix // ranges in which we see the peer: they tell that a packet is of, or for, this peer
-	Ours []Mapping      // our ranges as that peer sees them, where the two differ
+	// Ours are our ranges as that peer sees them, where the two differ. Ranges of other peers that we relay are among them: what
+	// the peer sends there comes out of the tunnel and goes into it again.
+	Ours []Mapping
 	// Hosts are the addresses, as the peer sees them, that stand for whatever here has no address that the peer sees, such as
 	// nodes: at most one of each family. They are those of Layout.Addresses, so they stay the same whichever gateway is active.
 	Hosts []netip.Addr

@@ -23,14 +23,18 @@ type muster struct {
 
 	own       []netip.Prefix
 	taken     space
-	keys      map[[32]byte]string // → whose it is
+	seenIn    map[netip.Prefix]*member // → the one that is seen there
+	keys      map[[32]byte]string      // → whose it is
 	members   []*member
 	conflicts []Conflict
 }
 
 // assemble returns the peers, sorted by name, and what of them cannot be used.
 func assemble(s State) *muster {
-	m := &muster{State: s, own: sortedRanges(s.Pods, s.Services), keys: map[[32]byte]string{s.Gateway.PublicKey: ""}}
+	m := &muster{
+		State: s, own: sortedRanges(s.Pods, s.Services), seenIn: map[netip.Prefix]*member{},
+		keys: map[[32]byte]string{s.Gateway.PublicKey: ""},
+	}
 	m.taken = newSpace(slices.Concat(m.own, unusable)...)
 	for _, p := range slices.SortedFunc(slices.Values(s.Peers), func(x, y Peer) int { return cmp.Compare(x.Name, y.Name) }) {
 		m.members = append(m.members, &member{Peer: p, connected: true})
@@ -66,6 +70,7 @@ func (m *muster) takeRanges(p *member) {
 			continue
 		}
 		m.taken.add(theirs.Seen)
+		m.seenIn[theirs.Seen] = p
 		p.seen = append(p.seen, theirs.Seen)
 	}
 	slices.SortFunc(p.seen, netip.Prefix.Compare)
@@ -91,7 +96,13 @@ func (m *muster) checkKey(p *member) {
 }
 
 func (m *muster) checkOurs(p *member) {
-	ours, conflict := Ours(p.Name, m.own, p.Ours)
+	var relayed []netip.Prefix
+	for _, said := range p.Ours {
+		if other := m.seenIn[said.Own]; other != nil && other != p {
+			relayed = append(relayed, said.Own)
+		}
+	}
+	ours, conflict := Ours(p.Name, m.own, sortedRanges(relayed), p.Ours)
 	if conflict != nil {
 		m.leaveOut(p, conflict.Reason, "%s", conflict.Message)
 	}

@@ -54,6 +54,7 @@ func (a *addressStep) Reconcile(ctx context.Context, o *observation) (result, er
 	if advertised(o).ok() {
 		network := networkOf(o.offer)
 		request.Pods, request.Services = overlay.Ranges(network.PodCIDRs), overlay.Ranges(network.ServiceCIDRs)
+		request.Relayed = overlay.Ranges(network.RelayedCIDRs)
 	}
 	got, err := a.assign(ctx, request)
 	if err != nil {
