@@ -43,7 +43,7 @@ type Config struct {
 
 	// Margin is what is never offered to anybody. By default nothing.
 	Margin corev1.ResourceList
-	// PodCIDR is the range of this cluster's pods. By default it is guessed from the nodes, see exchange.PodCIDR.
+	// PodCIDR is the range of this cluster's pods. By default it is guessed from the nodes, see exchange.PodCIDRs.
 	PodCIDR string
 	// LabelKeys are the labels of nodes that are offered where all nodes agree. By default the region.
 	LabelKeys []string

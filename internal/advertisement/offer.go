@@ -35,7 +35,7 @@ func (c *Config) draft(
 	spec.Images = images
 	spec.Prices = prices
 	if c.PodCIDR != "" {
-		spec.Network = &v1alpha1.Network{PodCIDR: c.PodCIDR}
+		spec.Network = &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{v1alpha1.CIDR(c.PodCIDR)}}
 	}
 	if c.Aggregate {
 		offers := there.Leftovers(peer.Name, there.offers)

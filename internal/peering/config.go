@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/overlay"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -42,7 +43,7 @@ type Config struct {
 	// PodCIDRs are the ranges of this cluster's own pods, as far as nodes do not tell.
 	PodCIDRs []netip.Prefix
 	// AddressPools are where the ranges come from in which this cluster sees the pods of its peers, tried in this order.
-	// Default DefaultAddressPools.
+	// Default those of overlay.DefaultPools.
 	AddressPools []netip.Prefix
 	// ProbePeriod is how often a provider is probed. One that does not answer is probed again at once, and then ever
 	// more rarely. With hundreds of peers it is less often. Default 30 s.
@@ -72,13 +73,6 @@ type Config struct {
 	Clock clock.Clock
 }
 
-// DefaultAddressPools are ranges that seldom clash. The IPv4 one is the shared address space of RFC 6598: never routed
-// in the Internet, and, other than the private ranges, hardly ever given to pods, Services, nodes or offices. It has room
-// for 64 peers with the usual /16. The IPv6 one is a unique local range.
-func DefaultAddressPools() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd68:616e:7365::/48")}
-}
-
 // Default fills in what was not set.
 func (c *Config) Default() {
 	c.Namespace = cmp.Or(c.Namespace, v1alpha1.SystemNamespace)
@@ -90,7 +84,7 @@ func (c *Config) Default() {
 	c.SessionLife = cmp.Or(c.SessionLife, 30*24*time.Hour)
 	c.RenewalPeriod = cmp.Or(c.RenewalPeriod, 24*time.Hour)
 	if len(c.AddressPools) == 0 {
-		c.AddressPools = DefaultAddressPools()
+		c.AddressPools = overlay.DefaultPools().Pods
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}

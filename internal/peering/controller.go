@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -225,7 +224,8 @@ func isOfType(object client.Object, value string) bool {
 // offerChanges are those of an advertisement that matter here: it is renewed far more often.
 var offerChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*v1alpha1.Advertisement), e.ObjectNew.(*v1alpha1.Advertisement)
-	return podCIDR(before) != podCIDR(after) || before.Spec.Phase != after.Spec.Phase || !ptr.Equal(verdictOf(before), verdictOf(after))
+	return !equality.Semantic.DeepEqual(networkOf(before), networkOf(after)) || before.Spec.Phase != after.Spec.Phase ||
+		!ptr.Equal(verdictOf(before), verdictOf(after))
 }}
 
 // claimChanges are what the claimer says, and that it was let in.
@@ -270,11 +270,10 @@ func peerOfLink(_ context.Context, peer string, queue peers.Queue[reconcile.Requ
 	queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: peer}})
 }
 
-// podCIDR returns the range of the peer's pods as the peer itself sees it, and no range while it is not known.
-func podCIDR(ad *v1alpha1.Advertisement) netip.Prefix {
-	if ad == nil || ad.Spec.Network == nil {
-		return netip.Prefix{}
+// networkOf returns what the peer says of its network, and nothing while that is not known.
+func networkOf(ad *v1alpha1.Advertisement) v1alpha1.Network {
+	if ad == nil {
+		return v1alpha1.Network{}
 	}
-	cidr, _ := netip.ParsePrefix(ad.Spec.Network.PodCIDR)
-	return cidr.Masked()
+	return ptr.Deref(ad.Spec.Network, v1alpha1.Network{})
 }

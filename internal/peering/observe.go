@@ -35,7 +35,7 @@ type observation struct {
 	tenant    tenantState
 	tenantErr error       // why it could not be prepared
 	contact   contact     // what is known from talking to the peer
-	addresses assignment  // the range in which we see the peer's pods
+	addresses assignment  // the ranges in which we see the peer's
 	invited   *invitation // how our invitation stands, nil while that is not known
 }
 

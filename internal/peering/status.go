@@ -14,6 +14,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/overlay"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -102,10 +103,7 @@ func statusOf(o observation, now metav1.Time) v1alpha1.PeerStatus {
 		return *status
 	}
 	o.invited.show(status)
-	status.RemappedPodCIDR = ""
-	if o.addresses.cidr.IsValid() {
-		status.RemappedPodCIDR = o.addresses.cidr.String()
-	}
+	status.Mappings = overlay.Written(o.addresses.mappings)
 	if theirs, known := theirSoftware(&o); known {
 		status.Version = theirs.version
 	}
@@ -225,8 +223,8 @@ func provision(o *observation, others []*condition) *condition {
 	if found := first(others, metav1.ConditionFalse, metav1.ConditionUnknown); found != nil {
 		return found.asReady()
 	}
-	if o.addresses.problem != "" {
-		return isFalse(v1alpha1.ReasonNoAddressRange, "%s", o.addresses.problem)
+	if c := o.addresses.conflict; c != nil {
+		return isFalse(c.Reason, "%s", c.Message)
 	}
 	ad := advertised(o)
 	switch {

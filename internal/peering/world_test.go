@@ -226,13 +226,6 @@ func ownNamespace() *corev1.Namespace {
 	}}
 }
 
-func advertisement(podCIDR string) *v1alpha1.Advertisement {
-	return &v1alpha1.Advertisement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-peer-hamburg", Name: "c-hamburg"},
-		Spec:       v1alpha1.AdvertisementSpec{ClusterID: "c-hamburg", Network: &v1alpha1.Network{PodCIDR: podCIDR}},
-	}
-}
-
 // says is what is said in a condition of the Peer.
 func (w *world) says(kind string, status metav1.ConditionStatus, reason string) {
 	w.t.Helper()
