@@ -265,6 +265,17 @@ const (
 	ClusterInfoAPIVersions = "apiVersions"
 	// ClusterInfoVersion is the key of Hanse's version in ClusterInfo.
 	ClusterInfoVersion = "version"
+	// OwnNetwork is the ConfigMap in Hanse's own namespace that has what this cluster tells of its network: a Network without
+	// mappings, as JSON under OwnNetworkKey. The manager writes it; what peers are told, and what the gateway and the nodes
+	// are set up by, begins with it.
+	OwnNetwork = "hanse-network"
+	// OwnNetworkKey is the key of the JSON in OwnNetwork.
+	OwnNetworkKey = "network"
+	// GatewayName is the name of what belongs to the gateway in Hanse's own namespace: the Secret with the private key, which the
+	// manager makes; the Service by which peers reach the gateway; and the Deployment.
+	GatewayName = "hanse-gateway"
+	// GatewaySecretKey is the key of the private key (Curve25519, in base64) in the Secret.
+	GatewaySecretKey = "private-key"
 	// PolicyStatus is the ConfigMap in Hanse's own namespace in which the manager says how the policies stand: for each
 	// question under its name, as JSON.
 	PolicyStatus = "hanse-policy-status"

@@ -289,7 +289,7 @@ type SessionStatus struct {
 type PeerStatus struct {
 	// conditions: Reachable, Authenticated, Compatible, WithinBudget (the peer sends no more than is taken from one peer),
 	// Advertised, Connected, Session (our credentials at the peer are renewed), Joined (the peer has used our invitation),
-	// and Ready, which sums them up (without Connected, as long as there is no network fabric).
+	// and Ready, which sums them up (Connected only where both clusters have a gateway).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -371,6 +371,29 @@ type Peer struct {
 // Connected says whether a network connects the pods of the two clusters. Only then can a Service at home reach pods there.
 func (p *Peer) Connected() bool {
 	return meta.IsStatusConditionTrue(p.Status.Conditions, ConditionConnected)
+}
+
+// HasNetwork says whether a network connects the pods of the two clusters, also while it is interrupted: the addresses by which
+// this cluster knows pods there stay good.
+func (p *Peer) HasNetwork() bool {
+	c := meta.FindStatusCondition(p.Status.Conditions, ConditionConnected)
+	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == ReasonTunnelDown || c.Reason == ReasonNoGateway)
+}
+
+// NetworkDown returns the condition Connected of a peer whose pods ours do not reach although both clusters have a gateway, and
+// nil of any other.
+func (p *Peer) NetworkDown() *metav1.Condition {
+	c := meta.FindStatusCondition(p.Status.Conditions, ConditionConnected)
+	if c == nil || c.Status == metav1.ConditionTrue || !WantsNetwork(c.Reason) {
+		return nil
+	}
+	return c
+}
+
+// WantsNetwork says whether, by the reason of a condition Connected, both clusters have a gateway, so that there ought to be a
+// network between them.
+func WantsNetwork(reason string) bool {
+	return reason != ReasonNoNetworkFabric && reason != ReasonNoPeerGateway && reason != ReasonAgentless
 }
 
 // HasRole reports whether the peer has the role.

@@ -405,7 +405,6 @@ func TestConfigIsValidated(t *testing.T) {
 		"no workers":                    {func(c *Config) { c.Workers = -1 }, false},
 		"renewals rarer than the bound": {func(c *Config) { c.RenewInterval = time.Hour }, false},
 		"an interval below zero":        {func(c *Config) { c.MinInterval = -1 }, false},
-		"a pod range that is none":      {func(c *Config) { c.PodCIDR = "10.0.0.0" }, false},
 		"more images than are allowed":  {func(c *Config) { c.MaxImages = 101 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

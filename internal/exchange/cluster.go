@@ -21,7 +21,7 @@ type Description struct {
 	Offer v1alpha1.AdvertisementSpec
 }
 
-// Describe returns what the schedulable nodes of the ledger have in common: see Stock, CommonLabels and PodCIDRs. The
+// Describe returns what the schedulable nodes of the ledger have in common: see Stock and CommonLabels. The
 // version is that of the oldest node: what it cannot do, the cluster cannot promise.
 func (l *Ledger) Describe(labelKeys, imagePatterns []string) Description {
 	var nodes []*corev1.Node
@@ -30,15 +30,11 @@ func (l *Ledger) Describe(labelKeys, imagePatterns []string) Description {
 			nodes = append(nodes, node)
 		}
 	}
-	d := Description{Stock: Stock(nodes, imagePatterns), Offer: v1alpha1.AdvertisementSpec{
+	return Description{Stock: Stock(nodes, imagePatterns), Offer: v1alpha1.AdvertisementSpec{
 		Labels:            CommonLabels(nodes, labelKeys),
 		Architectures:     architectures(nodes),
 		KubernetesVersion: oldestVersion(nodes),
 	}}
-	if ranges := PodCIDRs(nodes); len(ranges) > 0 {
-		d.Offer.Network = &v1alpha1.Network{PodCIDRs: ranges}
-	}
-	return d
 }
 
 // CommonLabels returns those of the labels that all nodes carry with the same value.

@@ -11,17 +11,16 @@ import (
 )
 
 func TestDescribe(t *testing.T) {
-	described := func(region, zone, architecture, version, podCIDR string) func(*corev1.Node) {
+	described := func(region, zone, architecture, version string) func(*corev1.Node) {
 		return func(n *corev1.Node) {
 			n.Labels["region"], n.Labels["zone"] = region, zone
 			n.Status.NodeInfo = corev1.NodeSystemInfo{Architecture: architecture, KubeletVersion: version}
-			n.Spec.PodCIDR = podCIDR
 		}
 	}
 	ledger := NewLedger()
-	ledger.SetNode(node("a", described("north", "1", "amd64", "v1.37.1", "10.1.0.0/24")))
-	ledger.SetNode(node("b", described("north", "2", "arm64", "v1.9.9-eks.1", "10.1.7.0/24")))
-	ledger.SetNode(node("c", described("south", "2", "s390x", "v1.2.3", "10.9.0.0/24"), func(n *corev1.Node) {
+	ledger.SetNode(node("a", described("north", "1", "amd64", "v1.37.1")))
+	ledger.SetNode(node("b", described("north", "2", "arm64", "v1.9.9-eks.1")))
+	ledger.SetNode(node("c", described("south", "2", "s390x", "v1.2.3"), func(n *corev1.Node) {
 		n.Labels[v1alpha1.LabelType] = v1alpha1.TypeVirtualNode
 	}))
 
@@ -31,7 +30,6 @@ func TestDescribe(t *testing.T) {
 			Labels:            map[string]v1alpha1.Text{"region": "north"},
 			Architectures:     []string{"amd64", "arm64"},
 			KubernetesVersion: "v1.9.9",
-			Network:           &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.1.0.0/16"}},
 		},
 	}, ledger.Describe([]string{"region", "zone", "rack"}, nil))
 }

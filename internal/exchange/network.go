@@ -2,11 +2,52 @@ package exchange
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
+
+// NetworkData returns what this cluster tells of its network as the data of ConfigMap v1alpha1.OwnNetwork.
+func NetworkData(network *v1alpha1.Network) (map[string]string, error) {
+	text, err := json.Marshal(network)
+	return map[string]string{v1alpha1.OwnNetworkKey: string(text)}, err
+}
+
+// ParseNetwork reads such data.
+func ParseNetwork(data map[string]string) (*v1alpha1.Network, error) {
+	network := &v1alpha1.Network{}
+	if err := json.Unmarshal([]byte(data[v1alpha1.OwnNetworkKey]), network); err != nil {
+		return nil, fmt.Errorf("read key %s: %w", v1alpha1.OwnNetworkKey, err)
+	}
+	return network, nil
+}
+
+// NetworkFor returns what this cluster tells a peer of its own network: what it relays to others than that peer, if it relays
+// to the peer at all, and how it sees the peer. Without a gateway only the ranges are worth telling.
+func NetworkFor(own *v1alpha1.Network, mappings []v1alpha1.RangeMapping, relays bool) *v1alpha1.Network {
+	network := *own
+	if own.Gateway == nil || !relays {
+		network.RelayedCIDRs = nil
+	}
+	if own.Gateway == nil {
+		return &network
+	}
+	network.Mappings = mappings
+	network.RelayedCIDRs = slices.DeleteFunc(slices.Clone(network.RelayedCIDRs), func(relayed v1alpha1.CIDR) bool {
+		return slices.ContainsFunc(mappings, func(m v1alpha1.RangeMapping) bool { return m.Seen == relayed })
+	})
+	if len(network.RelayedCIDRs) > v1alpha1.MaxRelayedCIDRs {
+		network.RelayedCIDRs = network.RelayedCIDRs[:v1alpha1.MaxRelayedCIDRs]
+	}
+	return &network
+}
+
+// JudgeAnswer checks what a consumer has told of its network in the status of an advertisement, as Judge checks what a
+// provider tells.
+func JudgeAnswer(network *v1alpha1.Network) error { return judgeNetwork("status.network", network) }
 
 // judgeNetwork checks that ranges and addresses are written as such. Whether this cluster can use them is another question:
 // then the offer is good, and only the network is not.

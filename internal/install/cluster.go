@@ -68,6 +68,7 @@ var chartKinds = []schema.GroupVersionKind{
 	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
 	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
 	configMapKind,
+	corev1.SchemeGroupVersion.WithKind("Service"),
 	deploymentKind,
 }
 

@@ -14,10 +14,14 @@ type Pools struct {
 	Pods, Services []netip.Prefix
 }
 
-// DefaultPools returns ranges that seldom clash. RFC 6598 keeps the first for what lies between networks. The second is
-// reserved for ever, and Linux routes it. The third stands for hanse, within the unique local addresses of IPv6.
+// DefaultPools returns ranges that seldom clash. RFC 6598 keeps the first for what lies between networks: it has room for the
+// pods of 64 clusters of the usual size. The second is reserved for ever, and Linux routes it; pods get it where the first
+// is used up, since not every program takes it for an address. The third stands for hanse, within the unique local addresses
+// of IPv6.
 func DefaultPools() Pools {
-	return Pools{Pods: prefixes("100.64.0.0/10", "fd68:616e::/32"), Services: prefixes("240.0.0.0/4", "fd68:616e::/32")}
+	return Pools{
+		Pods: prefixes("100.64.0.0/10", "240.0.0.0/4", "fd68:616e::/32"), Services: prefixes("240.0.0.0/4", "fd68:616e::/32"),
+	}
 }
 
 // A Request is what decides about the ranges in which one peer is seen.

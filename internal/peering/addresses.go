@@ -10,9 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/overlay"
@@ -21,7 +19,7 @@ import (
 // localPeriod is for how long it is believed which ranges this cluster itself uses.
 const localPeriod = time.Minute
 
-// addressStep chooses the ranges in which we see a provider's. The objects are the record; what is kept here only bridges
+// addressStep chooses the ranges in which we see a peer's. The objects are the record; what is kept here only bridges
 // the moment until the cache shows our own writes, so that two peers never get the same range.
 type addressStep struct {
 	*deps
@@ -45,14 +43,12 @@ func (a *addressStep) Reconcile(ctx context.Context, o *observation) (result, er
 	if o.deleted() {
 		return result{}, nil
 	}
-	if !o.peer.HasRole(v1alpha1.RoleProvider) {
+	if !o.peer.HasRole(v1alpha1.RoleProvider) && !o.wantsTunnel() {
 		a.forget(o.peer.Name)
 		return result{}, nil
 	}
 	request := overlay.Request{Peer: o.peer.Name, Asked: asked(o.peer), Has: overlay.Mappings(o.peer.Status.Mappings)}
-	// Before the offer is accepted nothing runs there. So the ranges are told together with Ready, in one write.
-	if advertised(o).ok() {
-		network := networkOf(o.offer)
+	if network := o.theirs; network != nil {
 		request.Pods, request.Services = overlay.Ranges(network.PodCIDRs), overlay.Ranges(network.ServiceCIDRs)
 		request.Relayed = overlay.Ranges(network.RelayedCIDRs)
 	}
@@ -89,7 +85,7 @@ func (a *addressStep) assign(ctx context.Context, request overlay.Request) (assi
 			}
 		}
 	}
-	pools := overlay.Pools{Pods: a.config.AddressPools, Services: overlay.DefaultPools().Services}
+	pools := overlay.Pools{Pods: a.config.AddressPools, Services: a.config.ServicePools}
 	grants, conflicts := overlay.Allocate(taken, pools, []overlay.Request{request})
 	got := assignment{mappings: grants[0].Mappings}
 	if len(conflicts) > 0 {
@@ -146,24 +142,18 @@ func (a *addressStep) seed(ctx context.Context) error {
 
 // localRanges returns the ranges of our own pods, nodes and Services.
 func (a *addressStep) localRanges(ctx context.Context) ([]netip.Prefix, error) {
-	ranges := append([]netip.Prefix(nil), a.config.PodCIDRs...)
-	nodes := &corev1.NodeList{}
-	if err := a.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Nodes: %w", err)
+	nodes, err := a.realNodes(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for i := range nodes.Items {
-		if nodes.Items[i].Labels[v1alpha1.LabelType] != v1alpha1.TypeVirtualNode {
-			ranges = append(ranges, nodeRanges(&nodes.Items[i])...)
-		}
+	services, err := a.serviceRanges(ctx)
+	if err != nil {
+		return nil, err
 	}
-	services := &networkingv1.ServiceCIDRList{}
-	if err := a.direct.List(ctx, services); err != nil {
-		return nil, fmt.Errorf("list ServiceCIDRs: %w", err)
+	ranges := slices.Concat(a.config.podRanges(nodes), services)
+	for _, node := range nodes {
+		ranges = append(ranges, nodeRanges(node)...)
 	}
-	for i := range services.Items {
-		ranges = append(ranges, parseRanges(services.Items[i].Spec.CIDRs...)...)
-	}
-	slices.SortFunc(ranges, netip.Prefix.Compare) // a cache lists nodes in any order
 	return ranges, nil
 }
 

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -188,7 +189,7 @@ func readiness(o *observation) *condition {
 	if o.peer.HasRole(v1alpha1.RoleProvider) && !oneWay {
 		return provision(o, others)
 	}
-	if found := first(others, metav1.ConditionFalse); found != nil {
+	if found := cmp.Or(first(others, metav1.ConditionFalse), networkDown(o)); found != nil {
 		return found.asReady()
 	}
 	if oneWay {
@@ -230,6 +231,8 @@ func provision(o *observation, others []*condition) *condition {
 	switch {
 	case !ad.ok():
 		return ad.asReady()
+	case networkDown(o) != nil:
+		return networkDown(o)
 	case peer.Agentless():
 		return &condition{metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits}
 	default:
