@@ -79,6 +79,14 @@ func (m *muster) takeRanges(p *member) {
 	}
 }
 
+// departed returns the ranges of peers that are gone, as far as nobody has them now.
+func (m *muster) departed() []netip.Prefix {
+	return slices.DeleteFunc(sortedRanges(m.Departed), func(p netip.Prefix) bool {
+		_, inUse := m.taken.overlapping(p)
+		return inUse
+	})
+}
+
 func (m *muster) checkKey(p *member) {
 	if p.PublicKey == [32]byte{} {
 		m.leaveOut(p, v1alpha1.ReasonNoPeerGateway, "The peer has told of no key of its gateway")

@@ -15,7 +15,7 @@ var nodesOnly = prefixes(
 func NodePlan(s State, node string) NodeLayout {
 	m := assemble(s)
 	layout := NodeLayout{
-		Own: m.own, Services: sortedRanges(s.Services), Closed: m.closed(), Guarded: m.guarded(), MTU: mtu(s.Gateway),
+		Routes: m.departed(), Own: m.own, Services: sortedRanges(s.Services), Closed: m.closed(), Guarded: m.guarded(), MTU: mtu(s.Gateway),
 	}
 	for _, p := range m.members {
 		layout.Routes = append(layout.Routes, p.seen...)

@@ -39,8 +39,8 @@ func (m *muster) here(p *member) side {
 	return func(namespace string) []netip.Prefix { return single(m.guests(p, namespace)) }
 }
 
-// openings returns what the openings of the peer let pass at one place, in the order in which they are written. Those in
-// which one of the sides has no pods are left out.
+// openings returns what the openings of the peer let pass at one place, in the order in which they are written. Those of which
+// one side can never have pods there are left out. One that has none just now stays, so that rules do not come and go with pods.
 func (m *muster) openings(p *member, theirs side) []Opening {
 	var open []Opening
 	resolve := func(s v1alpha1.OpeningSide) []netip.Prefix {
@@ -54,7 +54,7 @@ func (m *muster) openings(p *member, theirs side) []Opening {
 			continue // which the API does not allow
 		}
 		from, to := resolve(o.From), resolve(o.To)
-		if len(from) > 0 && len(to) > 0 {
+		if from != nil && to != nil {
 			open = append(open, Opening{From: from, To: to})
 		}
 	}

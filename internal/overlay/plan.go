@@ -10,7 +10,7 @@ import (
 // never suffers from that; the conflicts, sorted by peer, say what is left out. An endpoint that is refused costs no tunnel.
 func Plan(s State) (Layout, []Conflict) {
 	m := assemble(s)
-	layout := Layout{Nodes: m.nodes(), Addresses: GatewayAddresses(s.Services), MTU: mtu(s.Gateway)}
+	layout := Layout{Nodes: m.nodes(), Blackholes: m.departed(), Addresses: GatewayAddresses(s.Services), MTU: mtu(s.Gateway)}
 	for _, p := range m.members {
 		layout.Blackholes = append(layout.Blackholes, p.seen...)
 		if !p.connected {
@@ -77,8 +77,17 @@ func hosts(ours []Mapping, addresses []netip.Addr) []netip.Addr {
 func (m *muster) permissions(p *member) Permissions {
 	return Permissions{
 		Peer: p.Name, Theirs: sortedWithin(p.seen, p.There), Guests: m.guests(p, everyNamespace), Reached: m.own,
-		Open: m.openings(p, whole(p)),
+		Open: slices.Concat(m.questions(p), m.openings(p, whole(p))),
 	}
+}
+
+// questions lets the gateway of a peer at which pods of ours run ask our name servers.
+func (m *muster) questions(p *member) []Opening {
+	askers, servers := sortedWithin(p.seen, p.Probes), sortedWithin(m.own, m.Nameservers)
+	if len(p.There) == 0 || len(askers) == 0 || len(servers) == 0 {
+		return nil
+	}
+	return []Opening{{From: single(askers), To: single(servers)}}
 }
 
 // nodes returns our nodes as the gateway sees them. One without an address of the family of the gateway's VXLAN is left out.

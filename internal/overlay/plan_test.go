@@ -342,9 +342,14 @@ func TestOpenings(t *testing.T) {
 			gateway:  []Opening{{home, single([]netip.Addr{server})}},
 			onNode:   []Opening{{single([]netip.Addr{guest, other}), single([]netip.Addr{server})}},
 		},
-		"to a namespace without pods": {openings: []v1alpha1.Opening{opening(allPeer, v1alpha1.OpeningSide{Namespace: "empty"})}},
+		"to a namespace without pods": {
+			openings: []v1alpha1.Opening{opening(allPeer, v1alpha1.OpeningSide{Namespace: "empty"})},
+			gateway:  []Opening{{home, single(nil)}},
+			onNode:   []Opening{{single([]netip.Addr{guest, other}), single(nil)}},
+		},
 		"from a namespace without pods": {
 			openings: []v1alpha1.Opening{opening(v1alpha1.OpeningSide{PeerNamespace: "empty"}, stock)},
+			onNode:   []Opening{{single(nil), single([]netip.Addr{server})}},
 		},
 		"between nobody": {openings: []v1alpha1.Opening{{}, opening(shop, allPeer), opening(stock, stock)}},
 	}

@@ -15,6 +15,10 @@ type State struct {
 	Peers          []Peer
 	// OurPods are our own pods, as far as they are in namespaces that openings name.
 	OurPods []Pod
+	// Nameservers are our own ones: where pods of ours run at a peer, its gateway asks these for them.
+	Nameservers []netip.Addr
+	// Departed are ranges in which peers were seen that are no more: what is still sent there is dropped, unless they are another's by now.
+	Departed []netip.Prefix
 	// Closed are ranges and addresses that guests must not reach besides our own ranges, our nodes and what clouds keep for
 	// nodes, such as those of our API server.
 	Closed []netip.Prefix
