@@ -5,6 +5,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/go-logr/logr"
 	"github.com/vishvananda/netlink"
@@ -59,10 +60,16 @@ func (d kernelDevice) read() (*wgtypes.Device, error) { return d.client.Device(t
 
 func (d kernelDevice) close() error { return d.client.Close() }
 
+// tunDevice is what interfaces of processes are made by.
+const tunDevice = "/dev/net/tun"
+
 // processDevice is WireGuard in this process. Its interface lives as long as the process.
 type processDevice struct{ wireguard *wireguard.Device }
 
 func openProcessDevice(mtu int, log logr.Logger) (device, error) {
+	if _, err := os.Stat(tunDevice); err != nil { // what is missing then can be told from the error
+		return nil, fmt.Errorf("the kernel has no WireGuard, and no TUN: %w", err)
+	}
 	link, err := tun.CreateTUN(tunnelLink, mtu)
 	if err != nil {
 		return nil, fmt.Errorf("make interface %s: %w", tunnelLink, err)
