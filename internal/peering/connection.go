@@ -61,7 +61,7 @@ func (c *Controller) observeOurs(ctx context.Context, o *observation) error {
 	if o.ours.Gateway == nil {
 		return nil
 	}
-	gateway, err := existing(ctx, c.client, named(&appsv1.Deployment{}, c.config.Namespace, v1alpha1.GatewayName), client.UnsafeDisableDeepCopy)
+	gateway, err := existing(ctx, c.client, named(&appsv1.Deployment{}, v1alpha1.NetworkNamespace(c.config.Namespace), v1alpha1.GatewayName), client.UnsafeDisableDeepCopy)
 	o.gatewayRuns = gateway != nil && gateway.Status.ReadyReplicas > 0
 	return err
 }
@@ -186,7 +186,7 @@ func connected(o *observation) *condition {
 		return isFalse(o.unlinked.Reason, "%s", o.unlinked.Message+remedies[o.unlinked.Reason])
 	case !o.gatewayRuns:
 		return isFalse(v1alpha1.ReasonNoGateway, "No gateway of this cluster is ready: look at the pods of Deployment %s/%s",
-			o.config.Namespace, v1alpha1.GatewayName)
+			v1alpha1.NetworkNamespace(o.config.Namespace), v1alpha1.GatewayName)
 	default:
 		return tunnel(o)
 	}

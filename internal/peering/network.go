@@ -63,7 +63,7 @@ func (k *networkKeeper) observe(ctx context.Context) (surroundings, error) {
 	s.dns, dns = k.nameservers(ctx)
 	if k.config.Gateway {
 		s.key, key = k.gatewayKey(ctx)
-		s.gateway, gateway = existing(ctx, k.client, named(&corev1.Service{}, k.config.Namespace, v1alpha1.GatewayName))
+		s.gateway, gateway = existing(ctx, k.client, named(&corev1.Service{}, v1alpha1.NetworkNamespace(k.config.Namespace), v1alpha1.GatewayName))
 		s.relayed, relayed = k.providerRanges(ctx)
 	}
 	return s, errors.Join(nodes, services, dns, key, gateway, relayed)
