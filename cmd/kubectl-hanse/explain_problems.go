@@ -284,10 +284,10 @@ func serviceCause(s podSight) []podProblem {
 		"the two clusters, so it has no address here", "Have the pods of Services run at home (strategy Local), until there is one", linkServices)
 }
 
-// connected reports whether pods of the peer are reached from here.
+// connected reports whether a network leads to pods of the peer, be it interrupted.
 func (s podSight) connected() bool {
 	if peer := s.peer(s.where.Peer); peer != nil {
-		return meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionConnected)
+		return peer.HasNetwork()
 	}
 	return s.pod.Status.PodIP != ""
 }

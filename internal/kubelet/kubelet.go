@@ -266,14 +266,14 @@ func appears() predicate.Predicate {
 	return when(true, false, func(_, _ client.Object) bool { return false })
 }
 
-// connects passes on that a network begins or ceases to connect a peer.
+// connects passes on that there begins or ceases to be a network to a peer.
 func connects() predicate.Predicate {
-	return when(false, true, func(before, after *v1alpha1.Peer) bool { return before.Connected() != after.Connected() })
+	return when(false, true, func(before, after *v1alpha1.Peer) bool { return before.HasNetwork() != after.HasNetwork() })
 }
 
 // remapped passes on changes of a Peer by which its pods get other addresses here, or none.
 func remapped() predicate.Predicate {
 	return when(true, true, func(before, after *v1alpha1.Peer) bool {
-		return before.Connected() != after.Connected() || after.Connected() && !slices.Equal(before.Status.Mappings, after.Status.Mappings)
+		return before.HasNetwork() != after.HasNetwork() || after.HasNetwork() && !slices.Equal(before.Status.Mappings, after.Status.Mappings)
 	})
 }

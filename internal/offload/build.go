@@ -29,6 +29,8 @@ type Rules struct {
 	// Next are the ids of the clusters that the pod may be sent on to, where the ShadowPod bounds that by spec.onward. Without
 	// any it stays.
 	Next []string
+	// Home is how the pod reaches its home, nil where no network leads there.
+	Home *HomeNetwork
 	// Metadata says which labels and annotations the pods have besides the harmless ones.
 	Metadata Metadata
 }
@@ -38,7 +40,8 @@ const maxContainers = 250
 
 // Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
 // field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
-// virtual nodes unless the rules let it go on, has neither token nor address of the provider's API, is confined where its
+// virtual nodes unless the rules let it go on, has neither token nor address of the provider's API, has the names of its home where
+// a network leads there, is confined where its
 // author left that open, says itself what it asks for, and has of its labels and annotations those that the provider takes,
 // see LeftOut. It has no ephemeral containers, see Debugging.
 func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
@@ -55,6 +58,7 @@ func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	pod.Spec.EphemeralContainers = nil
 	rules.Metadata.leaveOut(pod)
 	own(pod, shadow)
+	rules.Home.lead(&pod.Spec)
 	confine(&pod.Spec, rules.Restricted)
 	writeRequests(&pod.Spec, rules.LeastRequests)
 	route(pod, rules, shadow.Spec.Onward)
@@ -156,13 +160,9 @@ var apiServerVariables = []string{
 // hideAPIServer empties these variables, unless the container sets them itself: the kubelet adds only those that a container
 // does not have. They come first, so that a variable that refers to one is empty too.
 func hideAPIServer(c *corev1.Container) {
-	var empty []corev1.EnvVar
-	for _, name := range apiServerVariables {
-		if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == name }) {
-			empty = append(empty, corev1.EnvVar{Name: name})
-		}
+	for _, name := range slices.Backward(apiServerVariables) {
+		setFirst(c, corev1.EnvVar{Name: name})
 	}
-	c.Env = append(empty, c.Env...)
 }
 
 func confineContainer(c *corev1.Container, restricted bool) {

@@ -73,6 +73,11 @@ func (w *world) tunnelIs(status metav1.ConditionStatus, reason string) {
 	w.reconcile()
 }
 
+// connectionTo is that of the peer with the tenant namespace.
+func connectionTo(namespace string) *v1alpha1.Connection {
+	return named(&v1alpha1.Connection{Spec: v1alpha1.ConnectionSpec{PublicKey: otherKey}}, namespace, v1alpha1.ConnectionName)
+}
+
 func (w *world) connection() *v1alpha1.Connection {
 	w.t.Helper()
 	c := &v1alpha1.Connection{}

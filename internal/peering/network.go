@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -199,18 +201,33 @@ func seenRanges(mappings []v1alpha1.RangeMapping, own []v1alpha1.CIDR) []v1alpha
 	return seen
 }
 
+// relayDelay is how long changes of peers are gathered before it is told what we relay.
+const relayDelay = time.Second
+
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (k *networkKeeper) request() reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: k.config.Namespace, Name: v1alpha1.OwnNetwork}}
+}
+
 // setup registers the keeper with the manager.
 func (k *networkKeeper) setup(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: k.config.Namespace, Name: v1alpha1.OwnNetwork}}}
+		return []reconcile.Request{k.request()}
 	})
+	// Peers come in crowds, and what we relay to others is no hurry.
+	later := handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, queue requests) { queue.AddAfter(k.request(), relayDelay) },
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, queue requests) { queue.AddAfter(k.request(), relayDelay) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, queue requests) { queue.AddAfter(k.request(), relayDelay) },
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("network").
 		Watches(&corev1.ConfigMap{}, all, builder.WithPredicates(predicate.NewPredicateFuncs(k.isOwnNetwork))).
 		Watches(&corev1.Service{}, all).
 		Watches(&corev1.Node{}, all, builder.WithPredicates(rangesMoved)).
-		Watches(&v1alpha1.Peer{}, all, builder.WithPredicates(mappingsMoved)).
-		Watches(&v1alpha1.Advertisement{}, all, builder.WithPredicates(offerChanges)).
+		Watches(&v1alpha1.Peer{}, later, builder.WithPredicates(mappingsMoved)).
+		Watches(&v1alpha1.Advertisement{}, later, builder.WithPredicates(offerChanges)).
 		Complete(k)
 }
 
