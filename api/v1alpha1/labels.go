@@ -49,7 +49,7 @@ const (
 	// that end in .rego, answer: incoming, outgoing, shadowpod or placement.
 	LabelPolicy = "hanse.dev/policy"
 
-	// LabelGateway marks with GatewayActive the pod of the gateway that is active: the Service of the gateway leads to it. The
+	// LabelGateway marks with ActiveGateway the pod of the gateway that is active: the Service of the gateway leads to it. The
 	// gateway itself keeps it.
 	LabelGateway = "hanse.dev/gateway"
 
@@ -281,8 +281,8 @@ const (
 	GatewayName = "hanse-gateway"
 	// FabricName is the name of the DaemonSet of the fabric in NetworkNamespace.
 	FabricName = "hanse-fabric"
-	// GatewayActive is the value of LabelGateway.
-	GatewayActive = "active"
+	// ActiveGateway is the value of LabelGateway.
+	ActiveGateway = "active"
 	// GatewaySecretKey is the key of the private key (Curve25519, in base64) in the Secret.
 	GatewaySecretKey = "private-key"
 	// PolicyStatus is the ConfigMap in Hanse's own namespace in which the manager says how the policies stand: for each

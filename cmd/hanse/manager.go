@@ -227,13 +227,20 @@ func (f *managerFlags) complete() error {
 // cache keeps of each object what is read of it. Of ConfigMaps those in our own namespace are enough.
 func (f *managerFlags) cache() cache.Options {
 	strip := cache.TransformStripManagedFields()
+	own := map[string]cache.Config{f.server.namespace: {}}
+	services := map[string]cache.Config{f.server.namespace: {}, metav1.NamespaceSystem: {}}
+	deployments := map[string]cache.Config{f.server.namespace: {}}
+	if f.peering.Gateway { // else there is no such namespace
+		network := v1alpha1.NetworkNamespace(f.server.namespace)
+		services[network], deployments[network] = cache.Config{}, cache.Config{}
+	}
 	kept := map[client.Object]cache.ByObject{
 		&corev1.Pod{}:         {Transform: namespaces.KeepWaiting(reflector.KeepReferences(exchange.TrimPod))},
 		&corev1.Node{}:        {Transform: exchange.TrimNode},
 		&v1alpha1.ShadowPod{}: {Transform: tenant.TrimShadowPod},
-		&corev1.ConfigMap{}:   {Namespaces: map[string]cache.Config{f.server.namespace: {}}, Transform: strip},
-		&corev1.Service{}:     {Namespaces: map[string]cache.Config{f.server.namespace: {}, metav1.NamespaceSystem: {}}, Transform: strip},
-		&appsv1.Deployment{}:  {Namespaces: map[string]cache.Config{f.server.namespace: {}}, Transform: strip},
+		&corev1.ConfigMap{}:   {Namespaces: own, Transform: strip},
+		&corev1.Service{}:     {Namespaces: services, Transform: strip},
+		&appsv1.Deployment{}:  {Namespaces: deployments, Transform: strip},
 	}
 	maps.Copy(kept, reflector.CacheByObject())
 	return cache.Options{DefaultTransform: strip, ByObject: kept}

@@ -44,13 +44,13 @@ func (g *Gateway) announce(ctx context.Context) error {
 // lead puts the label by which the Service finds the active gateway on this pod, and takes it off all others.
 func (g *Gateway) lead(ctx context.Context, namespace string) error {
 	labelled := &corev1.PodList{}
-	is := client.MatchingLabels{v1alpha1.LabelGateway: v1alpha1.GatewayActive}
+	is := client.MatchingLabels{v1alpha1.LabelGateway: v1alpha1.ActiveGateway}
 	if err := g.client.List(ctx, labelled, client.InNamespace(namespace), is); err != nil {
 		return fmt.Errorf("list the pods of gateways: %w", err)
 	}
 	own := &corev1.Pod{}
 	own.Namespace, own.Name = namespace, g.config.Pod
-	patches := map[*corev1.Pod]string{own: fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelGateway, v1alpha1.GatewayActive)}
+	patches := map[*corev1.Pod]string{own: fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelGateway, v1alpha1.ActiveGateway)}
 	for i := range labelled.Items {
 		pod := &labelled.Items[i]
 		if pod.Name != g.config.Pod {

@@ -69,6 +69,7 @@ var chartKinds = []schema.GroupVersionKind{
 	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
 	configMapKind,
 	corev1.SchemeGroupVersion.WithKind("Service"),
+	daemonSetKind,
 	deploymentKind,
 }
 
@@ -76,6 +77,7 @@ var (
 	namespaceKind  = corev1.SchemeGroupVersion.WithKind("Namespace")
 	configMapKind  = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	podKind        = corev1.SchemeGroupVersion.WithKind("Pod")
+	daemonSetKind  = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 )

@@ -31,7 +31,7 @@ func realNode(name, podCIDR, inside, outside string) *corev1.Node {
 
 func gatewayService(kind corev1.ServiceType, ingress ...corev1.LoadBalancerIngress) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: "hanse-gateway"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system-network", Name: "hanse-gateway"},
 		Spec:       corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 51820, NodePort: 31820}}},
 		Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: ingress}},
 	}
@@ -194,7 +194,7 @@ func TestPodsOfProvidersAreRelayed(t *testing.T) {
 // gatewayDeployment is that of our gateway.
 func gatewayDeployment(ready int32) *appsv1.Deployment {
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: "hanse-gateway"}, Status: appsv1.DeploymentStatus{ReadyReplicas: ready},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system-network", Name: "hanse-gateway"}, Status: appsv1.DeploymentStatus{ReadyReplicas: ready},
 	}
 }
 
