@@ -18,9 +18,9 @@ type Config struct {
 	MTU       int          // of the pod's own link; 0 if it is not known
 	Port      int          // UDP, of WireGuard. Default 51820
 
-	// LeaseDuration is how long an active gateway may be silent before another takes over. Default 2 s.
+	// LeaseDuration is how long an active gateway may be silent before another takes over. Default 1.5 s.
 	LeaseDuration time.Duration
-	// LeaseRenewal is how often the active one says that it is there. Default 600 ms.
+	// LeaseRenewal is how often the active one says that it is there. Default 400 ms.
 	LeaseRenewal time.Duration
 	// Clock is the time. Default the real one.
 	Clock clock.WithTicker
@@ -29,8 +29,8 @@ type Config struct {
 // Default fills in what was not set.
 func (c *Config) Default() {
 	c.Port = cmp.Or(c.Port, 51820)
-	c.LeaseDuration = cmp.Or(c.LeaseDuration, 2*time.Second)
-	c.LeaseRenewal = cmp.Or(c.LeaseRenewal, 600*time.Millisecond)
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, 1500*time.Millisecond)
+	c.LeaseRenewal = cmp.Or(c.LeaseRenewal, 400*time.Millisecond)
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}

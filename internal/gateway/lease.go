@@ -19,7 +19,7 @@ import (
 
 const (
 	// look is how often a gateway looks at the lease while another one holds it.
-	look = 300 * time.Millisecond
+	look = 200 * time.Millisecond
 	// leaseTimeout is how long a request about the lease may take.
 	leaseTimeout = time.Second
 )

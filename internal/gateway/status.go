@@ -70,13 +70,13 @@ func count(s *v1alpha1.ConnectionStatus, f facts) {
 		return
 	}
 	s.LastHandshake = &handshake
-	s.ReceivedBytes, s.SentBytes = bytes(f.state.Received), bytes(f.state.Sent)
+	s.ReceivedBytes, s.SentBytes = amount(f.state.Received), amount(f.state.Sent)
 	if s.Throughput == nil || moved(s.Throughput.Value(), f.throughput, 0) {
-		s.Throughput = bytes(f.throughput)
+		s.Throughput = amount(f.throughput)
 	}
 }
 
-func bytes(n int64) *resource.Quantity { return resource.NewQuantity(twoDigits(n), resource.DecimalSI) }
+func amount(n int64) *resource.Quantity { return resource.NewQuantity(twoDigits(n), resource.DecimalSI) }
 
 // twoDigits rounds to two digits.
 func twoDigits(n int64) int64 {
