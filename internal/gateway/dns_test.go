@@ -31,7 +31,7 @@ func newTestRelay(t *testing.T, answer func(query []byte) []byte) *relay {
 		}
 		here, there := net.Pipe()
 		go func() {
-			defer there.Close()
+			defer func() { _ = there.Close() }()
 			if network == "tcp" {
 				query, err := readFrame(there)
 				if err == nil {

@@ -84,7 +84,7 @@ func newStory(t *testing.T, more ...client.Object) *story {
 	hamburg := &v1alpha1.Connection{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-peer-hamburg", Name: "hanse", UID: "c"},
 		Spec: v1alpha1.ConnectionSpec{
-			Endpoints: []v1alpha1.HostPort{"203.0.113.7:51820"},
+			Endpoints:        []v1alpha1.HostPort{"203.0.113.7:51820"},
 			Theirs:           []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.64.0.0/16"}},
 			Ours:             []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.65.0.0/16"}},
 			GatewayAddresses: []v1alpha1.IP{"100.64.0.1"},

@@ -27,10 +27,12 @@ func steps(w *testkit.World, length time.Duration, all ...*lease) {
 	}
 }
 
-func expectActive(w *testkit.World, what string, one, other *lease, oneIs, otherIs bool) {
+func expectActive(w *testkit.World, what string, want map[*lease]bool) {
 	w.Helper()
-	if one.held.Load() != oneIs || other.held.Load() != otherIs {
-		w.Errorf("%s, the first gateway is active: %t, and the second: %t", what, one.held.Load(), other.held.Load())
+	for l, active := range want {
+		if l.held.Load() != active {
+			w.Errorf("%s, gateway %q believes that it is active: %t", what, l.self, l.held.Load())
+		}
 	}
 }
 
@@ -38,18 +40,18 @@ func TestOneGatewayIsActive(t *testing.T) {
 	w := testkit.NewWorld(t)
 	one, other := newLease(w, "one"), newLease(w, "other")
 	steps(w, 10*time.Second, one, other)
-	expectActive(w, "at first", one, other, true, false)
+	expectActive(w, "at first", map[*lease]bool{one: true, other: false})
 
 	if err := one.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	steps(w, look, other)
-	expectActive(w, "after the first one has ended in good order", one, other, false, true)
+	expectActive(w, "after the first one has ended in good order", map[*lease]bool{one: false, other: true})
 
 	steps(w, 2*time.Second, one)
-	expectActive(w, "after the second one has died", one, other, true, true)
+	expectActive(w, "after the second one has died", map[*lease]bool{one: true, other: true})
 	steps(w, look, other)
-	expectActive(w, "when that one comes to itself again", one, other, true, false)
+	expectActive(w, "when that one comes to itself again", map[*lease]bool{one: true, other: false})
 }
 
 func TestAGatewayThatStartsAnewInItsPodNeedNotWait(t *testing.T) {
@@ -57,7 +59,7 @@ func TestAGatewayThatStartsAnewInItsPodNeedNotWait(t *testing.T) {
 	steps(w, time.Second, newLease(w, "one"))
 	again, other := newLease(w, "one"), newLease(w, "other")
 	steps(w, look, other, again)
-	expectActive(w, "after a restart", again, other, true, false)
+	expectActive(w, "after a restart", map[*lease]bool{again: true, other: false})
 }
 
 func TestTheActiveGatewayOutlivesTheAPIServer(t *testing.T) {
@@ -72,10 +74,10 @@ func TestTheActiveGatewayOutlivesTheAPIServer(t *testing.T) {
 		return nil
 	})
 	steps(w, time.Minute, one, other)
-	expectActive(w, "while nothing can be written", one, other, true, false)
+	expectActive(w, "while nothing can be written", map[*lease]bool{one: true, other: false})
 	away = false
 	steps(w, time.Second, one, other)
-	expectActive(w, "afterwards", one, other, true, false)
+	expectActive(w, "afterwards", map[*lease]bool{one: true, other: false})
 }
 
 // The clocks of nodes differ, so what the lease says of the time is compared with nothing.
@@ -89,7 +91,7 @@ func TestALeaseFromTheFutureEndsToo(t *testing.T) {
 	})
 	other := newLease(w, "other")
 	steps(w, time.Second, other)
-	expectActive(w, "before the lease has ended", one, other, true, false)
+	expectActive(w, "before the lease has ended", map[*lease]bool{one: true, other: false})
 	steps(w, time.Second, other)
-	expectActive(w, "when it has", one, other, true, true)
+	expectActive(w, "when it has", map[*lease]bool{one: true, other: true})
 }

@@ -76,7 +76,9 @@ func count(s *v1alpha1.ConnectionStatus, f facts) {
 	}
 }
 
-func amount(n int64) *resource.Quantity { return resource.NewQuantity(twoDigits(n), resource.DecimalSI) }
+func amount(n int64) *resource.Quantity {
+	return resource.NewQuantity(twoDigits(n), resource.DecimalSI)
+}
 
 // twoDigits rounds to two digits.
 func twoDigits(n int64) int64 {
@@ -172,4 +174,3 @@ func unsupported(err error) bool {
 	}
 	return errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EPROTONOSUPPORT)
 }
-

@@ -3,10 +3,10 @@ package topology
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -18,7 +18,9 @@ import (
 
 // Cache returns the options of a cache that has what a Reader reads, and of it no more than that.
 func Cache(namespace string) cache.Options {
-	named := func(name string) cache.Config { return cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", name)} }
+	named := func(name string) cache.Config {
+		return cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}
+	}
 	return cache.Options{
 		DefaultTransform: trim,
 		ByObject: map[client.Object]cache.ByObject{
@@ -85,14 +87,19 @@ func same(before, after any) bool {
 		return ok && a.Spec.NodeName == b.Spec.NodeName && slices.Equal(addressesOf(a), addressesOf(b))
 	case *corev1.Node:
 		b, ok := before.(*corev1.Node)
-		return ok && slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
-			a.Labels[v1alpha1.LabelType] == b.Labels[v1alpha1.LabelType]
+		return ok && sameNode(a, b)
 	case *corev1.Namespace:
 		b, ok := before.(*corev1.Namespace)
-		return ok && equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
+		return ok && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 	case *v1alpha1.Connection:
 		b, ok := before.(*v1alpha1.Connection)
-		return ok && a.Generation == b.Generation && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero()
+		return ok && a.Generation == b.Generation // which deletion moves too
+	default:
+		return false
 	}
-	return false
+}
+
+func sameNode(a, b *corev1.Node) bool {
+	return slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
+		a.Labels[v1alpha1.LabelType] == b.Labels[v1alpha1.LabelType]
 }
