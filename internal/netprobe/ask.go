@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 )
 
 const (
+	again     = 500 * time.Millisecond
 	patience  = 8 * time.Second // with one question that measures nothing
 	blockSize = 256 << 10
 	maxReply  = 64 << 10
@@ -68,8 +70,23 @@ func greet(ctx context.Context, q Question) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	err = send(client, request, &said)
+	err = insist(ctx, func() error { return send(client, request, &said) })
 	return Answer{Name: said.Name, Source: said.Source}, err
+}
+
+// insist tries until it works or the time is over: a Service that was made just now may take a moment.
+func insist(ctx context.Context, try func() error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
+		if err := try(); ctx.Err() == nil || last == nil { // that the time is over is no cause
+			last = err
+		}
+		return last == nil, nil
+	})
+	if err == nil {
+		return nil
+	}
+	return last
 }
 
 // send sends a request, and decodes the body of an answer that is fine.
