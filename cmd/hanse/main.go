@@ -27,7 +27,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	command.AddCommand(newManagerCommand(), newKubeletCommand(), newGatewayCommand(), newFabricCommand(),
-		newDiscoveryCommand(), newPolicyCommand(), newVersionCommand())
+		newDiscoveryCommand(), newPolicyCommand(), newNetprobeCommand(), newVersionCommand())
 	return command
 }
 
