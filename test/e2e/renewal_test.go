@@ -33,6 +33,19 @@ func TestProviderGetsAnotherAddressAndAuthority(t *testing.T) {
 		return lubeck.peerSays(ctx, "hamburg", v1alpha1.ConditionReachable, v1alpha1.ReasonUnreachable)
 	})
 	lubeck.linksTo(t, hamburg, moved)
+	awaitAgain(t, home, remote)
+	eventually(t, "commands run at the new address", func(ctx context.Context) error { return lubeck.runsCommands(ctx, home) })
+	lubeck.create(t, shellPod(home.Namespace, "newcomer", forever))
+	newcomer := lubeck.awaitReadyPods(t, home.Namespace, "newcomer", 1)[0]
+	expectSamePod(t, &newcomer, hamburg.mustRemotePod(t, &newcomer))
+	if err := lubeck.peerReady(ctx, "hamburg"); err != nil {
+		t.Error(err)
+	}
+}
+
+// awaitAgain waits until hamburg and lubeck's pod there are Ready again, and checks that the pod is the same as before.
+func awaitAgain(t *testing.T, home, remote *corev1.Pod) {
+	t.Helper()
 	eventually(t, "hamburg is Ready again", func(ctx context.Context) error { return lubeck.peerReady(ctx, "hamburg") })
 	eventually(t, "the pod is Ready again", func(ctx context.Context) error {
 		now, err := lubeck.pod(ctx, home.Namespace, home.Name)
@@ -42,13 +55,6 @@ func TestProviderGetsAnotherAddressAndAuthority(t *testing.T) {
 		return err
 	})
 	expectUntouched(t, lubeck, home, hamburg, remote)
-	eventually(t, "commands run at the new address", func(ctx context.Context) error { return lubeck.runsCommands(ctx, home) })
-	lubeck.create(t, shellPod(home.Namespace, "newcomer", forever))
-	newcomer := lubeck.awaitReadyPods(t, home.Namespace, "newcomer", 1)[0]
-	expectSamePod(t, &newcomer, hamburg.mustRemotePod(t, &newcomer))
-	if err := lubeck.peerReady(ctx, "hamburg"); err != nil {
-		t.Error(err)
-	}
 }
 
 // movedTo has the cluster's API server answer at another address too, with a certificate of another authority.
@@ -137,15 +143,7 @@ func TestOutageOfBothAPIServers(t *testing.T) {
 	<-time.After(outage) // nobody can be asked meanwhile whether it is long enough
 	hamburg.returns(t)
 	lubeck.returns(t)
-	eventually(t, "hamburg is Ready again", func(ctx context.Context) error { return lubeck.peerReady(ctx, "hamburg") })
-	eventually(t, "the pod is Ready again", func(ctx context.Context) error {
-		now, err := lubeck.pod(ctx, home.Namespace, home.Name)
-		if err == nil && !podReady(now) {
-			err = errors.New("it is not")
-		}
-		return err
-	})
-	expectUntouched(t, lubeck, home, hamburg, remote)
+	awaitAgain(t, home, remote)
 	if node, err := lubeck.virtual(ctx, hamburg); err != nil || !nodeReady(node) {
 		t.Errorf("hamburg's node is not Ready: %v", err)
 	}
