@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -40,14 +39,7 @@ func newKubeletCommand() *cobra.Command {
 	return command
 }
 
-// gcPercent is how much the heap may grow before garbage is collected. With ten thousand pods what lives is what costs, and
-// by Go's default of 100 the heap is twice as large. The garbage of a burst is little beside that.
-const gcPercent = 33
-
 func runKubelet(ctx context.Context, server *serverFlags, config kubelet.Config) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	id := ""
 	if server.tracing.config.Endpoint != "" { // nothing else needs it
 		var err error

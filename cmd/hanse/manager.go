@@ -178,8 +178,8 @@ func (f *managerFlags) run(ctx context.Context) error {
 // there, and of the metadata of some ten thousand copies at most.
 func managerBudget() peers.Budget {
 	budget := peers.DefaultBudget
-	budget.HeldBytes, budget.LeastBytes = 16<<20, 0
-	budget.ReceivedBytes, budget.ListBytes, budget.BytesPerSecond = 12<<20, 16<<20, 4<<20
+	budget.HeldBytes, budget.LeastBytes = 8<<20, 0
+	budget.ReceivedBytes, budget.ListBytes, budget.BytesPerSecond = 6<<20, 8<<20, 4<<20
 	return budget
 }
 

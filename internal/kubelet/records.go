@@ -131,11 +131,17 @@ func (e podEvents) mappingChanged(ctx context.Context, change peers.Change, queu
 	}
 }
 
-// recordChanged has a pod looked at whose record has changed, or all of a namespace when their records are known.
+// recordChanged has a pod looked at whose record has changed, or all of a namespace when their records are known. A record of
+// no pod of ours comes last: a peer may invent as many as it likes.
 func (e podEvents) recordChanged(ctx context.Context, change peers.Change, queue podQueue) {
 	peer := change.Link.Peer()
 	if change.Name != "" {
-		queue.Add(request{Peer: peer, Namespace: change.Home(), Name: change.Name})
+		record := request{Peer: peer, Namespace: change.Home(), Name: change.Name}
+		if e.isOurs(ctx, record) {
+			queue.Add(record)
+		} else {
+			queue.AddLow(record)
+		}
 		return
 	}
 	if err := unfollowUnused(ctx, e.reader, change.Link, change.Home(), change.Mirror); err != nil {
@@ -165,6 +171,13 @@ func (e podEvents) wake(ctx context.Context, peer, namespace string, queue podQu
 			}
 		}
 	}
+}
+
+// isOurs says whether home has the pod on the virtual node of the peer.
+func (e podEvents) isOurs(ctx context.Context, record request) bool {
+	pod := &corev1.Pod{}
+	err := e.reader.Get(ctx, client.ObjectKey{Namespace: record.Namespace, Name: record.Name}, pod, client.UnsafeDisableDeepCopy)
+	return err == nil && pod.Spec.NodeName == v1alpha1.VirtualNodeName(record.Peer)
 }
 
 func (e podEvents) list(ctx context.Context, options ...client.ListOption) []corev1.Pod {

@@ -166,6 +166,28 @@ func TestNewPodIsNotQueuedBehindThoseThatRun(t *testing.T) {
 	}
 }
 
+func TestPodIsNotQueuedBehindRecordsThatNobodyAskedFor(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	queue := w.sources()
+	w.reconcilePod("web-1")
+	for queue.Len() > 0 {
+		before, _ := queue.Get()
+		queue.Done(before)
+	}
+	for i := range 100 {
+		w.put(w.Away, shadowOf(podCalled(fmt.Sprintf("invented-%d", i))))
+	}
+	changed := w.shadow("web-1")
+	changed.Status.Recreations++
+	w.put(w.Away, changed)
+	if first, _ := queue.Get(); first.Name != "web-1" {
+		t.Errorf("the first to be looked at is %s", first.Name)
+	}
+	for range 100 {
+		queue.Get() // what was invented is looked at too, since home may have forgotten it
+	}
+}
+
 func TestChangesAtAPeerCallForItsPods(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
 	queue := w.sources()

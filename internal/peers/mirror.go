@@ -20,9 +20,9 @@ import (
 
 const (
 	// pageSize is how many objects are listed at once, so that a page of ordinary ones stays far below maxList.
-	pageSize = 250
+	pageSize = 100
 	// leastPage is how many of the largest objects are listed at once.
-	leastPage = 4
+	leastPage = 2
 )
 
 // A Subject is what can be followed at a peer: objects of one kind. Its identity matters: whoever follows the same Subject

@@ -129,7 +129,9 @@ func (b *checkedEvents) next() error {
 	if err := b.decoding.begin(b.ctx); err != nil {
 		return err
 	}
-	b.last = len(b.event) > largeEvent
+	if b.last = len(b.event) > largeEvent; b.last {
+		b.events = nil // its buffer is as large as the event, which takes enough itself while it is decoded
+	}
 	if err := checkAnswer(b.places, b.event, mostOfObject); err != nil {
 		return err
 	}

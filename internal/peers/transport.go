@@ -19,7 +19,7 @@ import (
 // What is taken from a peer at most.
 const (
 	// maxList bounds an answer with a list of objects, or one page of it.
-	maxList = 12 << 20
+	maxList = 4 << 20
 	// maxObject bounds an answer with one object: what etcd holds at most.
 	maxObject = 3 << 19
 	// maxEvent bounds one event of a watch: an object and its envelope.
