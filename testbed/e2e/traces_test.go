@@ -100,11 +100,16 @@ func spaces(t *testing.T, b *bed) map[string]bool {
 	return ours
 }
 
-// inhabitants are the processes in any of the namespaces.
-func inhabitants(t *testing.T, spaces map[string]bool) []string {
+// inhabitants are the processes in any of the namespaces, without those of other testbeds: a namespace is known by a number
+// that, once it is gone, another may get.
+func inhabitants(t *testing.T, spaces map[string]bool, slot string) []string {
 	t.Helper()
 	var found []string
 	for _, pid := range pids(t) {
+		cgroups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if owner := foreign.FindSubmatch(cgroups); owner != nil && string(owner[1]) != slot {
+			continue
+		}
 		for _, kind := range []string{"net", "mnt"} {
 			if space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind)); err == nil && spaces[space] {
 				name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
@@ -158,7 +163,7 @@ func (b *bed) downLeavesNothing(before []string) {
 	if diff := cmp.Diff([]string(nil), leftovers(b.t, before, slot)); diff != "" {
 		b.t.Errorf("left behind (-nothing +left):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string(nil), inhabitants(b.t, ours)); diff != "" {
+	if diff := cmp.Diff([]string(nil), inhabitants(b.t, ours, slot)); diff != "" {
 		b.t.Errorf("still running (-nothing +left):\n%s", diff)
 	}
 	if _, err := os.Stat(b.state); !os.IsNotExist(err) {

@@ -49,7 +49,7 @@ Internet, and all use the same pod and service CIDRs, as real ones do.`,
 	command.PersistentFlags().StringVar(&a.state, "state", "",
 		"the folder of state (default: .testbed beside the folder of this program)")
 	command.AddCommand(
-		a.up(), a.down(), a.status(), a.kubeconfig(), a.load(), a.cut(), a.heal(), a.detour(),
+		a.up(), a.down(), a.status(), a.kubeconfig(), a.load(), a.cut(), a.heal(), a.detour(), a.link(), relayCommand(),
 		a.component("start", "Start a component that does not run"),
 		a.component("stop", "Ask a component to end, and wait until it has"),
 		a.component("kill", "Kill a component, as kill -9 does"),

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"net/netip"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -13,6 +11,7 @@ import (
 type upFlags struct {
 	plan.Options
 	podCIDR, serviceCIDR  string
+	families              string
 	args, extraSchedulers []string
 }
 
@@ -24,11 +23,13 @@ func (a *app) up() *cobra.Command {
 		Long: `Bring clusters up, and wait until they work.
 
 A cluster that is up already is left alone; what has stopped is started. An option that is not given stays what it is,
-so this also changes running clusters: the number of workers, flags of components, and so on. CIDRs and the version of
-Kubernetes are for ever.`,
+so this also changes running clusters: the number of workers, flags of components, and so on. CIDRs, NAT and the version
+of Kubernetes are for ever.`,
 		Example: `  testbed up lubeck hamburg
   testbed up lubeck --workers 3 --audit
   testbed up bremen --workers 0 --simulated-nodes 100
+  testbed up home --nat
+  testbed up both --ip-families dual
   testbed up old --kubernetes v1.36.3
   testbed up lubeck --extra-scheduler slow:200ms --arg controller-manager:node-monitor-grace-period=8s`,
 		Args: cobra.MinimumNArgs(1),
@@ -49,13 +50,15 @@ func (f *upFlags) add(set *pflag.FlagSet) {
 	set.IntVar(&f.Workers, "workers", f.Workers, "how many workers each cluster has")
 	set.IntVar(&f.SimulatedNodes, "simulated-nodes", 0, "how many nodes each cluster has that KWOK simulates")
 	set.DurationVar(&f.SimulatedStart, "simulated-start", 0, "how long pods on simulated nodes take to start")
-	set.StringVar(&f.podCIDR, "pod-cidr", f.PodCIDR.String(), "the range of pod addresses")
-	set.StringVar(&f.serviceCIDR, "service-cidr", f.ServiceCIDR.String(), "the range of Service addresses")
+	set.StringVar(&f.families, "ip-families", "ipv4", "ipv4, ipv6 or dual: sets both CIDRs to what clusters have of these")
+	set.StringVar(&f.podCIDR, "pod-cidr", f.PodCIDR.String(), "the range of pod addresses, or one of each family with a comma between")
+	set.StringVar(&f.serviceCIDR, "service-cidr", f.ServiceCIDR.String(), "the range of Service addresses, or one of each family")
 	set.StringVar(&f.Kubernetes, "kubernetes", f.Kubernetes, "the version of Kubernetes; another than this is built, once")
 	set.StringArrayVar(&f.extraSchedulers, "extra-scheduler", nil,
 		"one more scheduler, as NAME[:delay]; the delay is how much longer it takes for each pod")
 	set.StringArrayVar(&f.args, "arg", nil, "a flag of a component, as COMPONENT:FLAG=VALUE")
 	set.BoolVar(&f.Metrics, "metrics", false, "run metrics-server, for kubectl top and HorizontalPodAutoscalers")
+	set.BoolVar(&f.NAT, "nat", false, "put the nodes behind NAT: they reach other clusters, and are reached by none")
 	set.BoolVar(&f.Audit, "audit", false, "log each API request to logs/audit.log in the cluster's folder")
 }
 
@@ -64,7 +67,14 @@ func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
 	if err := f.parse(set); err != nil {
 		return nil, err
 	}
+	pods, services, err := plan.DefaultRanges(f.families)
+	if err != nil {
+		return nil, usage(set, "ip-families", err)
+	}
 	return func(options *plan.Options) {
+		if set.Changed("ip-families") {
+			options.PodCIDR, options.ServiceCIDR = pods, services
+		}
 		for name, apply := range map[string]func(){
 			"workers":         func() { options.Workers = f.Workers },
 			"simulated-nodes": func() { options.SimulatedNodes = f.SimulatedNodes },
@@ -76,6 +86,7 @@ func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
 			"arg":             func() { options.Args = f.Args },
 			"audit":           func() { options.Audit = f.Audit },
 			"metrics":         func() { options.Metrics = f.Metrics },
+			"nat":             func() { options.NAT = f.NAT },
 		} {
 			if set.Changed(name) {
 				apply()
@@ -86,10 +97,10 @@ func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
 
 func (f *upFlags) parse(set *pflag.FlagSet) error {
 	var err error
-	if f.PodCIDR, err = netip.ParsePrefix(f.podCIDR); err != nil {
+	if f.PodCIDR, err = plan.ParseRanges(f.podCIDR); err != nil {
 		return usage(set, "pod-cidr", err)
 	}
-	if f.ServiceCIDR, err = netip.ParsePrefix(f.serviceCIDR); err != nil {
+	if f.ServiceCIDR, err = plan.ParseRanges(f.serviceCIDR); err != nil {
 		return usage(set, "service-cidr", err)
 	}
 	for _, text := range f.extraSchedulers {

@@ -12,6 +12,15 @@ import (
 	"github.com/hanse-dev/hanse/testbed/internal/plan"
 )
 
+func ranges(t *testing.T, text string) plan.Ranges {
+	t.Helper()
+	found, err := plan.ParseRanges(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 func parse(args ...string) (func(*plan.Options), error) {
 	flags, set := &upFlags{}, pflag.NewFlagSet("up", pflag.ContinueOnError)
 	flags.add(set)
@@ -23,7 +32,7 @@ func parse(args ...string) (func(*plan.Options), error) {
 
 func TestOnlyGivenFlagsChangeOptions(t *testing.T) {
 	existing := plan.Options{
-		Workers: 3, PodCIDR: netip.MustParsePrefix("10.64.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.128.0.0/16"),
+		Workers: 3, PodCIDR: ranges(t, "10.64.0.0/16"), ServiceCIDR: ranges(t, "10.128.0.0/16"),
 		Kubernetes: "v1.36.3", Audit: true, SimulatedNodes: 5, Args: []plan.Arg{{Component: "etcd", Flag: "a", Value: "b"}},
 	}
 	for _, test := range []struct {
@@ -43,11 +52,17 @@ func TestOnlyGivenFlagsChangeOptions(t *testing.T) {
 		}},
 		{"the rest", []string{
 			"--simulated-nodes=7", "--simulated-start=2s", "--pod-cidr=10.0.0.0/16", "--service-cidr=10.1.0.0/16", "--kubernetes=v1.35.4",
-			"--metrics",
+			"--metrics", "--nat",
 		}, func(o *plan.Options) {
-			o.Metrics = true
+			o.Metrics, o.NAT = true, true
 			o.SimulatedNodes, o.SimulatedStart, o.Kubernetes = 7, 2*time.Second, "v1.35.4"
-			o.PodCIDR, o.ServiceCIDR = netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("10.1.0.0/16")
+			o.PodCIDR, o.ServiceCIDR = ranges(t, "10.0.0.0/16"), ranges(t, "10.1.0.0/16")
+		}},
+		{"both families", []string{"--ip-families=dual"}, func(o *plan.Options) {
+			o.PodCIDR, o.ServiceCIDR = ranges(t, "10.244.0.0/16,fd00:10:244::/56"), ranges(t, "10.96.0.0/12,fd00:10:96::/112")
+		}},
+		{"a range of one's own wins", []string{"--ip-families=ipv6", "--pod-cidr=fd01::/56"}, func(o *plan.Options) {
+			o.PodCIDR, o.ServiceCIDR = ranges(t, "fd01::/56"), ranges(t, "fd00:10:96::/112")
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -69,6 +84,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--pod-cidr=10.244.0.0":    "--pod-cidr",
 		"--service-cidr=all":       "--service-cidr",
+		"--ip-families=all":        "--ip-families",
 		"--arg=v=4":                "--arg",
 		"--extra-scheduler=slow:x": "--extra-scheduler",
 	} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hanse-dev/hanse/testbed/internal/component"
+	"github.com/hanse-dev/hanse/testbed/internal/network"
 	"github.com/hanse-dev/hanse/testbed/internal/plan"
 	"github.com/hanse-dev/hanse/testbed/internal/process"
 )
@@ -66,13 +67,29 @@ func (c Cluster) start(ctx context.Context, part component.Component) (started b
 			return false, err
 		}
 	}
-	_, err = process.Start(process.Spec{
-		Command: part.FullCommand(), Env: environment(c.Cluster), Log: part.LogFile(), PIDFile: part.PIDFile(), Hash: hash,
-	})
-	if err != nil {
+	if err := c.launch(ctx, part, hash); err != nil {
 		return false, fmt.Errorf("start %s: %w", part.Name, err)
 	}
 	return true, nil
+}
+
+func (c Cluster) launch(ctx context.Context, part component.Component, hash string) error {
+	spec := process.Spec{
+		Command: part.FullCommand(), Env: environment(c.Cluster), Log: part.LogFile(), PIDFile: part.PIDFile(), Hash: hash,
+	}
+	if part.Cable {
+		var err error
+		if spec.Files, err = network.OpenCable(ctx, c.Cluster); err != nil {
+			return err
+		}
+		defer func() {
+			for _, end := range spec.Files {
+				_ = end.Close()
+			}
+		}()
+	}
+	_, err := process.Start(spec)
+	return err
 }
 
 // Start starts the component of that name, and does not wait for it to be ready.

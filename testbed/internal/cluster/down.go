@@ -43,6 +43,7 @@ func (c Cluster) clearNodes(ctx context.Context) error {
 	return errors.Join(
 		c.removeWorkers(ctx, func(int) bool { return true }),
 		network.Remove(ctx, c.ControlPlane()),
+		network.RemoveSwitch(ctx, c.Cluster),
 	)
 }
 
@@ -77,6 +78,13 @@ func (c Cluster) Status(ctx context.Context) (string, error) {
 			state = fmt.Sprintf("running, process %d", record.PID)
 		}
 		fmt.Fprintf(&text, "  %-20s %s\n", part.Name, state)
+	}
+	for _, link := range c.Options.Links {
+		peer := link.Peer
+		if peer == "" {
+			peer = "everybody else"
+		}
+		fmt.Fprintf(&text, "  link with %s: %s\n", peer, link.Impairment)
 	}
 	return text.String(), nil
 }

@@ -26,17 +26,17 @@ import (
 // joinWorkers waits until each worker's Node has its range of pod addresses, sets up its pod network with it, and waits
 // until the Node is ready and Services work on it.
 func (c Cluster) joinWorkers(ctx context.Context, client *kube.Client) error {
-	podCIDRs := map[int]netip.Prefix{}
+	podCIDRs := map[int]plan.Ranges{}
 	for _, node := range c.Workers() {
 		err := c.await(ctx, "a range of pod addresses for "+node.Name(), c.parts(node, "kubelet", "containerd"), func(ctx context.Context) error {
 			var object kube.Node
 			if err := client.Get(ctx, kube.NodePath(node.Name()), &object); err != nil {
 				return err
 			}
-			if !object.Spec.PodCIDR.IsValid() {
+			if len(object.Spec.PodCIDRs) == 0 {
 				return errors.New("the Node has none yet")
 			}
-			podCIDRs[node.Number] = object.Spec.PodCIDR
+			podCIDRs[node.Number] = object.Spec.PodCIDRs
 			return nil
 		})
 		if err != nil {
@@ -75,7 +75,7 @@ func (c Cluster) awaitWorker(ctx context.Context, client *kube.Client, node plan
 		return err
 	}
 	return c.await(ctx, "Services on "+node.Name(), c.parts(node, "proxy"), func(ctx context.Context) error {
-		return healthy(ctx, fmt.Sprintf("http://%s:10256/healthz", node.Address()))
+		return healthy(ctx, "http://"+netip.AddrPortFrom(node.Address(), component.ProxyHealthPort).String()+"/healthz")
 	})
 }
 
@@ -117,7 +117,7 @@ func (c Cluster) askDNS(ctx context.Context) error {
 		var dialer net.Dialer
 		return dialer.DialContext(ctx, network, net.JoinHostPort(c.Address().String(), "53"))
 	}}
-	found, err := resolver.LookupNetIP(ctx, "ip4", "kubernetes.default.svc.cluster.local.")
+	found, err := resolver.LookupNetIP(ctx, "ip", "kubernetes.default.svc.cluster.local.")
 	if err != nil {
 		return err
 	}

@@ -32,8 +32,8 @@ const (
 // Surroundings are what a cluster shares with the others of its testbed.
 type Surroundings struct {
 	Cuts    []network.Cut
-	Subnets map[string]netip.Prefix // name of a cluster → where its nodes have their addresses
-	Images  []string                // archives that each new worker gets
+	Subnets map[string][]netip.Prefix // name of a cluster → where its nodes have their addresses
+	Images  []string                  // archives that each new worker gets
 }
 
 // Up brings the cluster up: it starts what does not run, and waits until all of it works.
@@ -80,7 +80,7 @@ func (c Cluster) failure(err error) error {
 // phases divides the components into those that need no API server, with the API server itself, and the others.
 func phases(parts []component.Component) (first, then []component.Component) {
 	for _, part := range parts {
-		if part.Name == "etcd" || part.Name == "apiserver" || strings.HasPrefix(part.Name, "containerd/") {
+		if part.Cable || part.Name == "etcd" || part.Name == "apiserver" || strings.HasPrefix(part.Name, "containerd/") {
 			first = append(first, part)
 		} else {
 			then = append(then, part)
@@ -111,12 +111,31 @@ func (c Cluster) prepare(ctx context.Context, around Surroundings) error {
 			return err
 		}
 	}
+	if err := network.Join(ctx, c.Cluster); err != nil {
+		return err
+	}
 	if err := network.Filter(ctx, c.Cluster, around.Cuts, around.Subnets); err != nil {
 		return err
 	}
 	for _, node := range c.Workers() {
 		if err := worker.EnsureMachine(ctx, node); err != nil {
 			return err
+		}
+	}
+	return c.stopSurplus(ctx)
+}
+
+// Connect joins the cluster's nodes to the others as its links say, while it runs.
+func (c Cluster) Connect(ctx context.Context) error {
+	if err := network.Join(ctx, c.Cluster); err != nil {
+		return c.failure(err)
+	}
+	for _, part := range component.All(c.Cluster) {
+		if !part.Cable {
+			continue
+		}
+		if _, err := c.start(ctx, part); err != nil {
+			return c.failure(err)
 		}
 	}
 	return c.stopSurplus(ctx)

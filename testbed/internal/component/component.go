@@ -17,6 +17,8 @@ type Component struct {
 	Node    plan.Node
 	// Machine is set for what needs the worker's own mount namespace: the container runtime and the kubelet.
 	Machine bool
+	// Cable is set for what carries the cluster's frames: it finds both ends of the cable open.
+	Cable bool
 }
 
 // File is a configuration file.
@@ -27,7 +29,11 @@ type File struct {
 
 // All lists the components of a cluster in the order in which they are to be started.
 func All(c *plan.Cluster) []Component {
-	components := []Component{etcd(c)}
+	var components []Component
+	if c.Linked() {
+		components = append(components, link(c)) // first, because the API server is reached through it
+	}
+	components = append(components, etcd(c))
 	for _, worker := range c.Workers() {
 		components = append(components, containerd(worker))
 	}

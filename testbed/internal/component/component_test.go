@@ -1,6 +1,8 @@
 package component
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hanse-dev/hanse/testbed/internal/plan"
+	"github.com/hanse-dev/hanse/testbed/internal/relay"
 )
 
 func lubeck(change ...func(*plan.Cluster)) *plan.Cluster {
@@ -21,6 +24,26 @@ func lubeck(change ...func(*plan.Cluster)) *plan.Cluster {
 		change(c)
 	}
 	return c
+}
+
+func badLink(c *plan.Cluster) {
+	c.Options.Links = []plan.Link{{Impairment: plan.Impairment{MTU: 1280}}}
+}
+
+func TestLinkKnowsWhatIsBadAndWhomToSpare(t *testing.T) {
+	part, err := Find(lubeck(badLink), "link")
+	if err != nil || !part.Cable {
+		t.Fatalf("it holds the cable: %v, %v", part.Cable, err)
+	}
+	var got relay.Relay
+	if err := json.Unmarshal([]byte(part.Files[0].Text), &got); err != nil {
+		t.Fatal(err)
+	}
+	exempt := []netip.Prefix{netip.MustParsePrefix("10.213.0.0/24"), netip.MustParsePrefix("fd00:213::/112")}
+	want := relay.Relay{Exempt: exempt, Links: lubeck(badLink).Options.Links}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 func names(parts []Component) []string {
@@ -46,6 +69,7 @@ func TestComponentsOfACluster(t *testing.T) {
 		}), "etcd apiserver controller-manager scheduler scheduler/slow coredns kwok"},
 		{"metrics", lubeck(func(c *plan.Cluster) { c.Options.Metrics = true }), "etcd containerd/1 apiserver controller-manager " +
 			"scheduler coredns kubelet/1 proxy/1 metrics-server"},
+		{"a bad link", lubeck(badLink), "link etcd containerd/1 apiserver controller-manager scheduler coredns kubelet/1 proxy/1"},
 		{"without root", lubeck(func(c *plan.Cluster) { c.Options.Workers, c.Options.Metrics, c.Rootless = 0, true, true }), "etcd apiserver controller-manager scheduler"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -129,14 +153,14 @@ func TestAuditIsLoggedOnDemand(t *testing.T) {
 }
 
 func TestKubeletGetsWhatItsNodeHas(t *testing.T) {
-	c := lubeck(func(c *plan.Cluster) { c.Options.ServiceCIDR = netip.MustParsePrefix("10.64.0.0/16") })
+	c := lubeck(func(c *plan.Cluster) { c.Options.ServiceCIDR = plan.Ranges{netip.MustParsePrefix("10.64.0.0/16")} })
 	part, err := Find(c, "kubelet")
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := part.Files[1].Text
 	for _, want := range []string{
-		"cgroupRoot: /hanse-testbed-3/lubeck-1\n", "clusterDNS: [10.64.0.10]\n", "anonymous: {enabled: false}\n",
+		"cgroupRoot: /hanse-testbed-3/lubeck-1\n", "clusterDNS: [\"10.64.0.10\"]\n", "address: \"0.0.0.0\"\n", "anonymous: {enabled: false}\n",
 		`clientCAFile: "/state/lubeck/pki/ca.crt"`, `tlsCertFile: "/state/lubeck/pki/lubeck-worker-1.crt"`,
 	} {
 		if !strings.Contains(config, want) {
@@ -145,6 +169,56 @@ func TestKubeletGetsWhatItsNodeHas(t *testing.T) {
 	}
 	if !slices.Contains(part.Command, "--node-ip=10.213.1.11") {
 		t.Errorf("command: %v", part.Command)
+	}
+}
+
+func TestDualStackIsToldToAll(t *testing.T) {
+	c := lubeck(func(c *plan.Cluster) {
+		var err error
+		if c.Options.PodCIDR, c.Options.ServiceCIDR, err = plan.DefaultRanges("dual"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for name, want := range map[string][]string{
+		"apiserver": {"--bind-address=::", "--service-cluster-ip-range=10.96.0.0/12,fd00:10:96::/112", "--advertise-address=10.213.1.1"},
+		"controller-manager": {
+			"--cluster-cidr=10.244.0.0/16,fd00:10:244::/56", "--service-cluster-ip-range=10.96.0.0/12,fd00:10:96::/112",
+			"--node-cidr-mask-size-ipv4=24", "--node-cidr-mask-size-ipv6=64",
+		},
+		"kubelet": {"--node-ip=10.213.1.11,fd00:213::1:11"},
+		"proxy":   {"--cluster-cidr=10.244.0.0/16,fd00:10:244::/56", "--healthz-bind-address=[::]:10256"},
+	} {
+		part, err := Find(c, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range want {
+			if !slices.Contains(part.Command, flag) {
+				t.Errorf("%s lacks %s: %v", name, flag, part.Command)
+			}
+		}
+	}
+	dns, _ := Find(c, "coredns")
+	if want := "bind 10.213.1.1 fd00:213::1:1 127.0.0.1\n"; !strings.Contains(dns.Files[0].Text, want) {
+		t.Errorf("want %q in:\n%s", want, dns.Files[0].Text)
+	}
+}
+
+func TestPodsHaveAddressesAndRoutesOfAllFamilies(t *testing.T) {
+	var got struct {
+		Plugins []struct {
+			IPAM struct {
+				Ranges [][]struct{ Subnet string }
+				Routes []struct{ Dst string }
+			}
+		}
+	}
+	file := CNIConfig(plan.Ranges{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:10:244:1::/64")})
+	if err := json.Unmarshal([]byte(file.Text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "[{{[[{10.244.1.0/24}] [{fd00:10:244:1::/64}]] [{0.0.0.0/0} {::/0}]}}]"; fmt.Sprint(got.Plugins) != want {
+		t.Errorf("got %v, want %s", got.Plugins, want)
 	}
 }
 

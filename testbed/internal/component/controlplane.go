@@ -2,8 +2,10 @@ package component
 
 import (
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/hanse-dev/hanse/testbed/internal/plan"
 )
@@ -92,26 +94,33 @@ rules:
 `
 
 func controllerManager(c *plan.Cluster) Component {
-	return Component{Name: "controller-manager", Node: c.ControlPlane(), Command: kubernetes(c, "kube-controller-manager", "controller-manager",
-		"--kubeconfig="+kubeconfig(c, "controller-manager"),
-		"--authentication-kubeconfig="+kubeconfig(c, "controller-manager"),
-		"--authorization-kubeconfig="+kubeconfig(c, "controller-manager"),
-		"--bind-address="+loopback.String(),
-		"--secure-port="+strconv.Itoa(c.Ports.ControllerManager),
+	flags := []string{
+		"--kubeconfig=" + kubeconfig(c, "controller-manager"),
+		"--authentication-kubeconfig=" + kubeconfig(c, "controller-manager"),
+		"--authorization-kubeconfig=" + kubeconfig(c, "controller-manager"),
+		"--bind-address=" + loopback.String(),
+		"--secure-port=" + strconv.Itoa(c.Ports.ControllerManager),
 		"--leader-elect=false", // there is only one, and it is not to wait for its predecessor's lease
 		"--use-service-account-credentials=true",
-		"--service-account-private-key-file="+key(c, ServiceAccountKey),
-		"--root-ca-file="+cert(c, ClusterCA),
-		"--cluster-signing-cert-file="+cert(c, ClusterCA),
-		"--cluster-signing-key-file="+key(c, ClusterCA),
-		"--requestheader-client-ca-file="+cert(c, FrontProxyCA),
-		"--client-ca-file="+cert(c, ClusterCA),
+		"--service-account-private-key-file=" + key(c, ServiceAccountKey),
+		"--root-ca-file=" + cert(c, ClusterCA),
+		"--cluster-signing-cert-file=" + cert(c, ClusterCA),
+		"--cluster-signing-key-file=" + key(c, ClusterCA),
+		"--requestheader-client-ca-file=" + cert(c, FrontProxyCA),
+		"--client-ca-file=" + cert(c, ClusterCA),
 		"--allocate-node-cidrs=true",
-		"--cluster-cidr="+c.Options.PodCIDR.String(),
-		"--node-cidr-mask-size="+strconv.Itoa(plan.NodeRange),
-		"--service-cluster-ip-range="+c.Options.ServiceCIDR.String(),
+		"--cluster-cidr=" + c.Options.PodCIDR.String(),
+		"--service-cluster-ip-range=" + c.Options.ServiceCIDR.String(),
 		"--profiling=false",
-	)}
+	}
+	for _, family := range c.Families() {
+		flag := map[plan.Family]string{plan.IPv4: "ipv4", plan.IPv6: "ipv6"}[family]
+		flags = append(flags, fmt.Sprintf("--node-cidr-mask-size-%s=%d", flag, plan.NodeRange(family)))
+	}
+	return Component{
+		Name: "controller-manager", Node: c.ControlPlane(),
+		Command: kubernetes(c, "kube-controller-manager", "controller-manager", flags...),
+	}
 }
 
 func scheduler(c *plan.Cluster) Component {
@@ -159,7 +168,7 @@ profiles:
 func coreDNS(c *plan.Cluster) Component {
 	config := File{
 		Path: filepath.Join(c.ControlPlane().ConfigDir(), "Corefile"),
-		Text: corefile(c.Address().String(), kubeconfig(c, "coredns")),
+		Text: corefile(join(c.Addresses(), " "), kubeconfig(c, "coredns")),
 	}
 	command := []string{filepath.Join(c.Bin, "coredns"), "-conf=" + config.Path}
 	return Component{
@@ -195,7 +204,7 @@ func metricsServer(c *plan.Cluster) Component {
 
 // corefile answers for the cluster, and says at once that there is nothing else: the bridge is the whole world. The two
 // are apart because CoreDNS would ask the template first, wherever it is written.
-func corefile(address, kubeconfig string) string {
+func corefile(addresses, kubeconfig string) string {
 	//nolint:dupword // any class, any type
 	return fmt.Sprintf(`(common) {
   bind %s 127.0.0.1
@@ -220,7 +229,7 @@ cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {
     rcode NXDOMAIN
   }
 }
-`, address, kubeconfig)
+`, addresses, kubeconfig)
 }
 
 // bindAddress is where a server listens that others reach. Without root that is the loopback interface of a machine that
@@ -229,5 +238,16 @@ func bindAddress(c *plan.Cluster) string {
 	if c.Rootless {
 		return loopback.String()
 	}
+	if c.HasIPv6() {
+		return "::" // IPv4 too
+	}
 	return "0.0.0.0"
+}
+
+func join(addresses []netip.Addr, separator string) string {
+	texts := make([]string, len(addresses))
+	for i, address := range addresses {
+		texts[i] = address.String()
+	}
+	return strings.Join(texts, separator)
 }

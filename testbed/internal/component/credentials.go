@@ -35,7 +35,7 @@ func Certificates(c *plan.Cluster) map[string][]pki.Request {
 				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 				"kubernetes.default.svc.cluster.local", c.Name,
 			},
-			Addresses: []netip.Addr{loopback, c.Address(), c.KubernetesService()},
+			Addresses: append(c.Addresses(), loopback, c.KubernetesService()),
 		},
 		{Name: "apiserver-kubelet-client", User: "kube-apiserver-kubelet-client"},
 		{Name: AdminCert, User: "testbed-admin", Groups: []string{"system:masters"}},
@@ -45,14 +45,14 @@ func Certificates(c *plan.Cluster) map[string][]pki.Request {
 		{Name: "proxy", User: "system:kube-proxy"},
 		{
 			Name: "metrics-server", User: "system:metrics-server", Hosts: []string{"metrics-server.kube-system.svc"},
-			Addresses: []netip.Addr{c.Address()},
+			Addresses: c.Addresses(),
 		},
 		{Name: "kwok", User: "system:kwok", Groups: []string{"system:masters"}},
 	}
 	for _, worker := range c.Workers() {
 		cluster = append(cluster, pki.Request{
 			Name: worker.Name(), User: "system:node:" + worker.Name(), Groups: []string{"system:nodes"},
-			Hosts: []string{worker.Name()}, Addresses: []netip.Addr{worker.Address()},
+			Hosts: []string{worker.Name()}, Addresses: worker.Addresses(),
 		})
 	}
 	return map[string][]pki.Request{

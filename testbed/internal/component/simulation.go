@@ -2,7 +2,7 @@ package component
 
 import (
 	_ "embed"
-	"fmt"
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,7 +30,7 @@ func kwok(c *plan.Cluster) Component {
 		"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
 		"--node-ip=" + c.Address().String(),
 		"--node-lease-duration-seconds=40",
-		"--server-address=" + fmt.Sprintf("%s:%d", bindAddress(c), c.Ports.KWOK),
+		"--server-address=" + net.JoinHostPort(bindAddress(c), strconv.Itoa(c.Ports.KWOK)),
 	}
 	return Component{
 		Name: "kwok", Node: c.ControlPlane(), Files: []File{config},

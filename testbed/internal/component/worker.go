@@ -2,8 +2,11 @@ package component
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/hanse-dev/hanse/testbed/internal/plan"
 )
@@ -59,7 +62,13 @@ disabled_plugins = [
 // CNIConfig gives pods addresses of the worker's range. Each pod has a point-to-point link to its node, so that all that
 // pods send is routed, also between pods of one node: what goes through a Service finds its way back without bridge
 // netfilter.
-func CNIConfig(podCIDR netip.Prefix) File {
+func CNIConfig(podCIDRs plan.Ranges) File {
+	var ranges, routes []string
+	for _, cidr := range podCIDRs {
+		everywhere := netip.PrefixFrom(cidr.Addr(), 0).Masked()
+		ranges = append(ranges, fmt.Sprintf(`[{"subnet": %q}]`, cidr))
+		routes = append(routes, fmt.Sprintf(`{"dst": %q}`, everywhere))
+	}
 	return File{Path: "10-testbed.conflist", Text: fmt.Sprintf(`{
   "cniVersion": "0.4.0",
   "name": "testbed",
@@ -68,12 +77,12 @@ func CNIConfig(podCIDR netip.Prefix) File {
     "mtu": 1500,
     "ipam": {
       "type": "host-local",
-      "ranges": [[{"subnet": %q}]],
-      "routes": [{"dst": "0.0.0.0/0"}]
+      "ranges": [%s],
+      "routes": [%s]
     }
   }]
 }
-`, podCIDR)}
+`, strings.Join(ranges, ", "), strings.Join(routes, ", "))}
 }
 
 func kubelet(worker plan.Node) Component {
@@ -92,7 +101,7 @@ func kubelet(worker plan.Node) Component {
 			"--config="+config.Path,
 			"--kubeconfig="+kubeconfig(c, worker.Name()),
 			"--hostname-override="+worker.Name(),
-			"--node-ip="+worker.Address().String(),
+			"--node-ip="+join(worker.Addresses(), ","),
 			"--node-labels=topology.kubernetes.io/zone="+c.Name,
 		),
 	}
@@ -103,7 +112,7 @@ func kubeletConfig(worker plan.Node, resolv string) string {
 	c := worker.Cluster
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-address: 0.0.0.0
+address: %q
 authentication:
   anonymous: {enabled: false}
   webhook: {enabled: true}
@@ -113,7 +122,7 @@ tlsCertFile: %q
 tlsPrivateKeyFile: %q
 cgroupDriver: cgroupfs
 cgroupRoot: %s
-clusterDNS: [%s]
+clusterDNS: [%q]
 clusterDomain: cluster.local
 containerRuntimeEndpoint: unix://%s
 evictionHard: {memory.available: 100Mi}
@@ -129,9 +138,12 @@ serializeImagePulls: false
 staticPodPath: ""
 volumePluginDir: /var/lib/kubelet/volume-plugins
 `,
-		cert(c, ClusterCA), cert(c, worker.Name()), key(c, worker.Name()),
+		bindAddress(c), cert(c, ClusterCA), cert(c, worker.Name()), key(c, worker.Name()),
 		worker.Cgroup(), c.DNS(), containerdSocket, resolv)
 }
+
+// ProxyHealthPort is where kube-proxy tells whether Services work.
+const ProxyHealthPort = 10256
 
 // proxy has flags and no configuration file, because with a file kube-proxy ignores flags, the user's too.
 func proxy(worker plan.Node) Component {
@@ -143,6 +155,7 @@ func proxy(worker plan.Node) Component {
 			"--hostname-override="+worker.Name(),
 			"--proxy-mode=nftables",
 			"--cluster-cidr="+c.Options.PodCIDR.String(),
+			"--healthz-bind-address="+net.JoinHostPort(bindAddress(c), strconv.Itoa(ProxyHealthPort)),
 			"--conntrack-max-per-core=0", // the limits are the machine's, not the namespace's to change
 			"--conntrack-tcp-timeout-established=0s",
 			"--conntrack-tcp-timeout-close-wait=0s",

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func TestNodes(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`{"items": [
 			{"metadata": {"name": "new"}, "spec": {}},
-			{"metadata": {"name": "ready"}, "spec": {"podCIDR": "10.244.3.0/24"},
+			{"metadata": {"name": "ready"}, "spec": {"podCIDRs": ["10.244.3.0/24", "fd00:10:244:3::/64"]},
 			 "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
 			{"metadata": {"name": "broken"}, "status": {"conditions": [{"type": "Ready", "status": "False", "message": "no network"}]}}
 		]}`))
@@ -97,8 +98,9 @@ func TestNodes(t *testing.T) {
 	if err != nil || len(nodes) != 3 {
 		t.Fatalf("%d nodes, %v", len(nodes), err)
 	}
-	if nodes[0].Spec.PodCIDR.IsValid() || nodes[1].Spec.PodCIDR != netip.MustParsePrefix("10.244.3.0/24") {
-		t.Errorf("ranges %v and %v", nodes[0].Spec.PodCIDR, nodes[1].Spec.PodCIDR)
+	want := []netip.Prefix{netip.MustParsePrefix("10.244.3.0/24"), netip.MustParsePrefix("fd00:10:244:3::/64")}
+	if len(nodes[0].Spec.PodCIDRs) > 0 || !slices.Equal(nodes[1].Spec.PodCIDRs, want) {
+		t.Errorf("ranges %v and %v", nodes[0].Spec.PodCIDRs, nodes[1].Spec.PodCIDRs)
 	}
 	if nodes[0].Readiness() == nil || nodes[1].Readiness() != nil {
 		t.Errorf("readiness %v and %v", nodes[0].Readiness(), nodes[1].Readiness())

@@ -40,7 +40,7 @@ func metrics(c *plan.Cluster) []Object {
 					"name": "metrics-server-testbed", "namespace": "kube-system",
 					"labels": object{"kubernetes.io/service-name": "metrics-server"},
 				},
-				"addressType": "IPv4",
+				"addressType": addressType(c.Address()),
 				"endpoints":   []object{{"addresses": []string{c.Address().String()}, "conditions": object{"ready": true}}},
 				"ports":       []object{{"name": "https", "port": component.MetricsPort}},
 			},

@@ -89,13 +89,21 @@ func dnsEndpoints(address netip.Addr) Object {
 		Body: object{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
 			"metadata":    object{"name": "kube-dns-testbed", "namespace": "kube-system", "labels": labels},
-			"addressType": "IPv4",
+			"addressType": addressType(address),
 			"endpoints":   []object{{"addresses": []string{address.String()}, "conditions": object{"ready": true}}},
 			"ports": []object{
 				{"name": "dns", "protocol": "UDP", "port": 53}, {"name": "dns-tcp", "protocol": "TCP", "port": 53},
 			},
 		},
 	}
+}
+
+// addressType is what EndpointSlices call the family of an address.
+func addressType(address netip.Addr) string {
+	if address.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
 }
 
 func dnsLabels() object {
@@ -143,7 +151,7 @@ type Node struct {
 		Name string `json:"name"`
 	} `json:"metadata"`
 	Spec struct {
-		PodCIDR netip.Prefix `json:"podCIDR"` // invalid until it is assigned
+		PodCIDRs []netip.Prefix `json:"podCIDRs"` // none until they are assigned
 	} `json:"spec"`
 	Status struct {
 		Conditions []struct {

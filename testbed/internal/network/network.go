@@ -84,7 +84,9 @@ func free(found []link, preferred plan.Slot) (plan.Slot, error) {
 			if link.Name == slot.Bridge() {
 				return link.Alias != ""
 			}
-			return slices.ContainsFunc(link.Addresses, func(a address) bool { return a.overlaps(slot.Subnet()) })
+			return slices.ContainsFunc(link.Addresses, func(a address) bool {
+				return a.overlaps(slot.Subnet(plan.IPv4)) || a.overlaps(slot.Subnet(plan.IPv6))
+			})
 		})
 		if !taken {
 			return slot, nil
@@ -192,6 +194,11 @@ func Ensure(ctx context.Context, node plan.Node) error {
 	if err := batch(ctx, insideScript(node), "-netns", node.Netns()); err != nil {
 		return err
 	}
+	if node.Cluster.HasIPv6() {
+		if err := Inside(ctx, node, "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"); err != nil {
+			return err
+		}
+	}
 	return Inside(ctx, node, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
 }
 
@@ -220,7 +227,7 @@ func Remove(ctx context.Context, node plan.Node) error {
 }
 
 // Route leads the pods' ranges to their workers, on the control plane and on each worker.
-func Route(ctx context.Context, cluster *plan.Cluster, podCIDRs map[int]netip.Prefix) error {
+func Route(ctx context.Context, cluster *plan.Cluster, podCIDRs map[int]plan.Ranges) error {
 	for _, node := range cluster.Nodes() {
 		if script := routesScript(node, podCIDRs); script != "" {
 			if err := batch(ctx, script, "-netns", node.Netns()); err != nil {
@@ -232,15 +239,26 @@ func Route(ctx context.Context, cluster *plan.Cluster, podCIDRs map[int]netip.Pr
 }
 
 // Filter puts the packet filter of each node of the cluster in place of the one that it had.
-func Filter(ctx context.Context, cluster *plan.Cluster, cuts []Cut, subnets map[string]netip.Prefix) error {
+func Filter(ctx context.Context, cluster *plan.Cluster, cuts []Cut, subnets map[string][]netip.Prefix) error {
 	for _, node := range cluster.Nodes() {
 		rules := strings.NewReader(nodeRules(node, cuts, subnets))
 		if _, err := run.WithInput(ctx, rules, "nsenter", "--net="+node.NetnsPath(), "nft", "-f", "-"); err != nil {
 			return fmt.Errorf("packet filter of node %s: %w", node.Name(), err)
 		}
+		if node.TranslatesAddresses() {
+			if err := Inside(ctx, node, "sh", "-ec", forgetUDP); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
+
+// forgetUDP has a node forget UDP connections on which nothing is sent after 30 s, as home routers do. That can be set once
+// the packet filter follows connections.
+const forgetUDP = `for timeout in udp_timeout udp_timeout_stream; do
+	echo 30 > /proc/sys/net/netfilter/nf_conntrack_$timeout
+done`
 
 // Detour leads the connections that the cluster's nodes and pods open to one address to another. The zero address ends
 // that.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 )
 
 // Bounds of what fits into the addresses of one testbed.
@@ -61,6 +62,8 @@ var reserved = map[string]bool{"images": true, "locks": true, "slot": true}
 
 var (
 	errRootlessWorkers = errors.New("workers need root: without it there are control planes and simulated nodes only")
+	errRootlessNAT     = errors.New("NAT needs root: without it all clusters share the loopback interface")
+	errRootlessIPv6    = errors.New("IPv6 needs root: without it all clusters share the loopback interface")
 	errFull            = errors.New("the testbed is full")
 )
 
@@ -82,6 +85,12 @@ func FreeIndex(others []*Cluster) (int, error) {
 func (c *Cluster) Validate() error {
 	if c.Rootless && c.Options.Workers > 0 {
 		return errRootlessWorkers
+	}
+	if c.Rootless && c.Options.NAT {
+		return errRootlessNAT
+	}
+	if c.Rootless && c.HasIPv6() {
+		return errRootlessIPv6
 	}
 	return c.Options.Validate()
 }
@@ -105,17 +114,49 @@ func (c *Cluster) Nodes() []Node {
 	return append([]Node{c.ControlPlane()}, c.Workers()...)
 }
 
-// Subnet is the part of the bridge's range that the cluster's nodes have their addresses from.
-func (c *Cluster) Subnet() netip.Prefix {
-	return netip.PrefixFrom(c.Slot.address(c.Index, 0), 24)
+// Families are the kinds of addresses that the cluster has, the main one first.
+func (c *Cluster) Families() []Family { return c.Options.PodCIDR.Families() }
+
+// HasIPv6 tells whether IPv6 is one of them.
+func (c *Cluster) HasIPv6() bool { return slices.Contains(c.Families(), IPv6) }
+
+// Subnet is the part of the bridge's range that the cluster's nodes have their addresses of a family from.
+func (c *Cluster) Subnet(family Family) netip.Prefix { return c.Slot.part(family, c.Index) }
+
+// Subnets are those of each family of the cluster.
+func (c *Cluster) Subnets() []netip.Prefix {
+	var subnets []netip.Prefix
+	for _, family := range c.Families() {
+		subnets = append(subnets, c.Subnet(family))
+	}
+	return subnets
+}
+
+// Linked tells whether the cluster has a bad link to somebody. Then its nodes are on a switch of their own, and a cable leads
+// from there to the bridge.
+func (c *Cluster) Linked() bool { return len(c.Options.Links) > 0 }
+
+// Switch is the name of the cluster's own switch.
+func (c *Cluster) Switch() string { return c.linkName("switch") }
+
+// Cable are the names of the two ends of the cable: that in the switch and that in the bridge.
+func (c *Cluster) Cable() (inside, outside string) {
+	return c.linkName("inside"), c.linkName("outside")
+}
+
+func (c *Cluster) linkName(of string) string {
+	return c.Slot.link(c.Slot.NetnsPrefix() + c.Name + " " + of)
 }
 
 // Address is where the control plane is reached.
-func (c *Cluster) Address() netip.Addr {
+func (c *Cluster) Address() netip.Addr { return c.Addresses()[0] }
+
+// Addresses are all at which the control plane is reached: one of each family, the main one first.
+func (c *Cluster) Addresses() []netip.Addr {
 	if c.Rootless {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
-	return c.ControlPlane().Address()
+	return c.ControlPlane().Addresses()
 }
 
 // APIServer is where the API server listens.
@@ -126,14 +167,14 @@ func (c *Cluster) APIServer() netip.AddrPort {
 // Server is the URL of the API server.
 func (c *Cluster) Server() string { return fmt.Sprintf("https://%s", c.APIServer()) }
 
-// DNS is the address of the Service of cluster DNS: the tenth of the range, by convention.
+// DNS is the main address of the Service of cluster DNS: the tenth of the range, by convention.
 func (c *Cluster) DNS() netip.Addr {
-	return nth(c.Options.ServiceCIDR, 10)
+	return c.Options.ServiceCIDR.nth(10)[0]
 }
 
-// KubernetesService is the address of the Service default/kubernetes: the first of the range.
+// KubernetesService is the address of the Service default/kubernetes: the first of the main range.
 func (c *Cluster) KubernetesService() netip.Addr {
-	return nth(c.Options.ServiceCIDR, 1)
+	return c.Options.ServiceCIDR.nth(1)[0]
 }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
@@ -163,11 +204,3 @@ func (c *Cluster) Kubernetes() string {
 
 // HasMetrics tells whether the cluster has metrics-server, which needs the root that workers need.
 func (c *Cluster) HasMetrics() bool { return c.Options.Metrics && !c.Rootless }
-
-func nth(cidr netip.Prefix, n int) netip.Addr {
-	address := cidr.Masked().Addr()
-	for range n {
-		address = address.Next()
-	}
-	return address
-}

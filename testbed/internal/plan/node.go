@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"path/filepath"
 )
@@ -24,13 +23,32 @@ func (n Node) Name() string {
 	return fmt.Sprintf("%s-worker-%d", n.Cluster.Name, n.Number)
 }
 
-// Address is the node's address on the bridge.
-func (n Node) Address() netip.Addr {
-	if n.Number == 0 {
-		return n.Cluster.Slot.address(n.Cluster.Index, 1)
+// Address is the node's main address on the bridge.
+func (n Node) Address() netip.Addr { return n.Addresses()[0] }
+
+// Addresses are the node's on the bridge: one of each family of its cluster, the main one first.
+func (n Node) Addresses() []netip.Addr {
+	var addresses []netip.Addr
+	for _, family := range n.Cluster.Families() {
+		addresses = append(addresses, n.AddressOf(family))
 	}
-	return n.Cluster.Slot.address(n.Cluster.Index, firstWorker+n.Number)
+	return addresses
 }
+
+// AddressOf is the node's address of a family that its cluster has.
+func (n Node) AddressOf(family Family) netip.Addr {
+	number := 1
+	if n.Number > 0 {
+		number = firstWorker + n.Number
+	}
+	return n.Cluster.Slot.address(family, n.Cluster.Index, number)
+}
+
+// BehindNAT tells whether the node reaches other clusters under the control plane's address alone.
+func (n Node) BehindNAT() bool { return n.Cluster.Options.NAT && n.Number > 0 }
+
+// TranslatesAddresses tells whether the node is the one through which the others of its cluster reach other clusters.
+func (n Node) TranslatesAddresses() bool { return n.Cluster.Options.NAT && n.Number == 0 }
 
 // Netns is the name of the node's network namespace.
 func (n Node) Netns() string {
@@ -42,12 +60,9 @@ func (n Node) NetnsPath() string {
 	return filepath.Join("/run/netns", n.Netns())
 }
 
-// Link is the name of the node's link to the bridge, at the machine's end. Names of links are short, so it is a hash;
-// the link's alias is readable.
+// Link is the name of the node's link to the bridge, at the machine's end.
 func (n Node) Link() string {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(n.Netns()))
-	return fmt.Sprintf("%s%08x", n.Cluster.Slot.LinkPrefix(), hash.Sum32())
+	return n.Cluster.Slot.link(n.Netns())
 }
 
 // MountnsPath is the file that stands for the worker's mount namespace.

@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,21 +17,23 @@ type Options struct {
 	Workers         int              `json:"workers"`
 	SimulatedNodes  int              `json:"simulatedNodes,omitempty"`
 	SimulatedStart  time.Duration    `json:"simulatedStart,omitempty"` // how long pods on simulated nodes take to start
-	PodCIDR         netip.Prefix     `json:"podCIDR"`
-	ServiceCIDR     netip.Prefix     `json:"serviceCIDR"`
+	PodCIDR         Ranges           `json:"podCIDR"`
+	ServiceCIDR     Ranges           `json:"serviceCIDR"` // of the same families in the same order
 	Kubernetes      string           `json:"kubernetes"`
 	ExtraSchedulers []ExtraScheduler `json:"extraSchedulers,omitempty"`
 	Args            []Arg            `json:"args,omitempty"`
 	Audit           bool             `json:"audit,omitempty"`
 	Metrics         bool             `json:"metrics,omitempty"` // run metrics-server
+	NAT             bool             `json:"nat,omitempty"`     // the workers reach other clusters under the control plane's address alone
+	Links           []Link           `json:"links,omitempty"`
 }
 
 // DefaultOptions are the options of a cluster that nothing was said about.
 func DefaultOptions() Options {
 	return Options{
 		Workers:     1,
-		PodCIDR:     netip.MustParsePrefix("10.244.0.0/16"),
-		ServiceCIDR: netip.MustParsePrefix("10.96.0.0/12"),
+		PodCIDR:     Ranges{customs[IPv4].pods},
+		ServiceCIDR: Ranges{customs[IPv4].services},
 		Kubernetes:  DefaultKubernetes,
 	}
 }
@@ -99,8 +100,7 @@ func ParseExtraScheduler(text string) (ExtraScheduler, error) {
 func (o Options) Validate() error {
 	return errors.Join(
 		o.validateCounts(),
-		validateCIDR("pod", o.PodCIDR, 8, 22),
-		validateCIDR("service", o.ServiceCIDR, 8, 24),
+		o.validateFamilies(),
 		o.validateRanges(),
 		o.validateNames(),
 	)
@@ -115,41 +115,6 @@ func (o Options) validateCounts() error {
 	}
 	if o.SimulatedStart < 0 {
 		return fmt.Errorf("start of simulated pods after %s: want 0s or more", o.SimulatedStart)
-	}
-	return nil
-}
-
-func validateCIDR(name string, cidr netip.Prefix, shortest, longest int) error {
-	switch {
-	case !cidr.IsValid() || !cidr.Addr().Is4():
-		return fmt.Errorf("%s CIDR %s: want an IPv4 range like 10.244.0.0/16", name, cidr)
-	case cidr != cidr.Masked():
-		return fmt.Errorf("%s CIDR %s: not a network's address, want %s", name, cidr, cidr.Masked())
-	case cidr.Bits() < shortest || cidr.Bits() > longest:
-		return fmt.Errorf("%s CIDR %s: want a prefix of /%d to /%d", name, cidr, shortest, longest)
-	}
-	return nil
-}
-
-// NodeRange is the length of the prefix of each node's range of pod addresses.
-const NodeRange = 24
-
-func (o Options) validateRanges() error {
-	if o.PodCIDR.Overlaps(o.ServiceCIDR) {
-		return fmt.Errorf("pod CIDR %s and service CIDR %s overlap", o.PodCIDR, o.ServiceCIDR)
-	}
-	for slot := range Slot(Slots) {
-		for _, cidr := range []netip.Prefix{o.PodCIDR, o.ServiceCIDR} {
-			if cidr.Overlaps(slot.Subnet()) {
-				return fmt.Errorf("CIDR %s overlaps 10.%d.0.0 to 10.%d.255.255, where nodes have their addresses",
-					cidr, firstSubnet, firstSubnet+Slots-1)
-			}
-		}
-	}
-	nodes := o.Workers + o.SimulatedNodes
-	if room := 1 << max(0, NodeRange-o.PodCIDR.Bits()); nodes > room {
-		return fmt.Errorf("%d nodes do not fit into pod CIDR %s, which has %d ranges of /%d: ask for a bigger one, like 10.0.0.0/10",
-			nodes, o.PodCIDR, room, NodeRange)
 	}
 	return nil
 }
@@ -170,6 +135,9 @@ func (o Options) validateNames() error {
 
 // ValidateChange tells which of the changes from these options to others a cluster that exists cannot make.
 func (o Options) ValidateChange(to Options) error {
+	if o.NAT != to.NAT {
+		return errors.New("it exists, and whether it is behind NAT cannot change: take it down first")
+	}
 	for _, fixed := range []struct{ name, from, to string }{
 		{"pod CIDR", o.PodCIDR.String(), to.PodCIDR.String()},
 		{"service CIDR", o.ServiceCIDR.String(), to.ServiceCIDR.String()},

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"net/netip"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -86,10 +86,28 @@ func TestValidate(t *testing.T) {
 		{"more nodes than ranges", func(o *Options) { o.SimulatedNodes = 256 }, "257 nodes do not fit"},
 		{"many nodes in a big range", func(o *Options) { o.SimulatedNodes, o.PodCIDR = 5000, cidr("10.0.0.0/10") }, ""},
 		{"a pod CIDR with host bits", func(o *Options) { o.PodCIDR = cidr("10.244.1.0/16") }, "want 10.244.0.0/16"},
-		{"an IPv6 pod CIDR", func(o *Options) { o.PodCIDR = cidr("fd00::/48") }, "want an IPv4 range"},
+		{"an IPv6 pod CIDR beside an IPv4 service CIDR", func(o *Options) { o.PodCIDR = cidr("fd00::/48") }, "want the same families"},
+		{"dual stack", func(o *Options) {
+			o.PodCIDR, o.ServiceCIDR = cidr("10.1.0.0/16,fd01::/48"), cidr("10.2.0.0/16,fd02::/112")
+		}, ""},
+		{"dual stack with IPv6 first", func(o *Options) {
+			o.PodCIDR, o.ServiceCIDR = cidr("fd01::/48,10.1.0.0/16"), cidr("fd02::/112,10.2.0.0/16")
+		}, ""},
+		{"dual stack in another order", func(o *Options) {
+			o.PodCIDR, o.ServiceCIDR = cidr("10.1.0.0/16,fd01::/48"), cidr("fd02::/112,10.2.0.0/16")
+		}, "in the same order"},
+		{"one family twice", func(o *Options) {
+			o.PodCIDR, o.ServiceCIDR = cidr("10.1.0.0/16,10.3.0.0/16"), cidr("10.2.0.0/16,10.4.0.0/16")
+		}, "one of each family"},
+		{"no range", func(o *Options) { o.PodCIDR, o.ServiceCIDR = nil, nil }, "want one range"},
+		{"only IPv6", func(o *Options) { o.PodCIDR, o.ServiceCIDR = cidr("fd01::/48"), cidr("fd02::/112") }, ""},
+		{"more IPv6 Services than Kubernetes takes", func(o *Options) { o.PodCIDR, o.ServiceCIDR = cidr("fd01::/48"), cidr("fd02::/64") }, "want a prefix of /108 to /120"},
+		{"more IPv6 nodes than Kubernetes takes", func(o *Options) { o.PodCIDR, o.ServiceCIDR = cidr("fd01::/32"), cidr("fd02::/112") }, "want a prefix of /48 to /62"},
+		{"more nodes than IPv6 ranges", func(o *Options) { o.PodCIDR, o.ServiceCIDR, o.Workers = cidr("fd01::/62"), cidr("fd02::/112"), 5 }, "5 nodes do not fit"},
+		{"an IPv6 range of the nodes' addresses", func(o *Options) { o.PodCIDR, o.ServiceCIDR = cidr("fd00:212::/56"), cidr("fd02::/112") }, "nodes have their addresses"},
 		{"a pod CIDR that is too small", func(o *Options) { o.PodCIDR = cidr("10.244.0.0/24") }, "want a prefix of /8 to /22"},
 		{"ranges that overlap", func(o *Options) { o.ServiceCIDR = cidr("10.244.0.0/20") }, "overlap"},
-		{"a range of the nodes' addresses", func(o *Options) { o.PodCIDR = cidr("10.212.0.0/16") }, "where nodes have their addresses"},
+		{"a range of the nodes' addresses", func(o *Options) { o.PodCIDR = cidr("10.212.0.0/16") }, "nodes have their addresses"},
 		{"another version", func(o *Options) { o.Kubernetes = "v1.36.3" }, ""},
 		{"a version without its v", func(o *Options) { o.Kubernetes = "1.36.3" }, "want one like v1.37.1"},
 		{"a version that leads elsewhere", func(o *Options) { o.Kubernetes = "v1.36.3/../x" }, "want one like v1.37.1"},
@@ -109,6 +127,42 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+func TestRangesAreReadAsTheyWereWritten(t *testing.T) {
+	for _, text := range []string{`"10.244.0.0/16"`, `"10.244.0.0/16,fd00:10:244::/56"`} {
+		var ranges Ranges
+		if err := json.Unmarshal([]byte(text), &ranges); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(ranges); err != nil || string(got) != text {
+			t.Errorf("%s became %s, %v", text, got, err)
+		}
+	}
+	if _, err := ParseRanges("10.244.0.0/16,"); err == nil {
+		t.Error("an empty range was taken")
+	}
+}
+
+func TestDefaultRangesAreValid(t *testing.T) {
+	for families, want := range map[string]string{
+		"ipv4": "10.244.0.0/16 10.96.0.0/12", "ipv6": "fd00:10:244::/56 fd00:10:96::/112",
+		"dual": "10.244.0.0/16,fd00:10:244::/56 10.96.0.0/12,fd00:10:96::/112",
+	} {
+		options, err := DefaultOptions(), error(nil)
+		if options.PodCIDR, options.ServiceCIDR, err = DefaultRanges(families); err != nil {
+			t.Fatal(err)
+		}
+		if got := options.PodCIDR.String() + " " + options.ServiceCIDR.String(); got != want {
+			t.Errorf("%s: got %s, want %s", families, got, want)
+		}
+		if err := options.Validate(); err != nil {
+			t.Errorf("%s: %v", families, err)
+		}
+	}
+	if _, _, err := DefaultRanges("ipx"); err == nil {
+		t.Error("a family that does not exist was taken")
+	}
+}
+
 func TestOnlyWhatCanChangeMayChange(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -119,6 +173,7 @@ func TestOnlyWhatCanChangeMayChange(t *testing.T) {
 		{"workers and flags", func(o *Options) { o.Workers, o.Audit, o.Args = 3, true, []Arg{{"etcd", "a", "b"}} }, true},
 		{"the pod CIDR", func(o *Options) { o.PodCIDR = cidr("10.64.0.0/16") }, false},
 		{"the service CIDR", func(o *Options) { o.ServiceCIDR = cidr("10.64.0.0/16") }, false},
+		{"whether it is behind NAT", func(o *Options) { o.NAT = true }, false},
 		{"the version", func(o *Options) { o.Kubernetes = "v1.36.3" }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -138,6 +193,10 @@ func TestArgsOf(t *testing.T) {
 	}
 }
 
-func cidr(text string) netip.Prefix {
-	return netip.MustParsePrefix(text)
+func cidr(text string) Ranges {
+	ranges, err := ParseRanges(text)
+	if err != nil {
+		panic(err)
+	}
+	return ranges
 }

@@ -1,21 +1,29 @@
 package plan
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
+// dual are the options of a cluster with so many workers, IPv4 and IPv6.
+func dual(workers int) Options {
+	options := DefaultOptions()
+	options.Workers = workers
+	options.PodCIDR, options.ServiceCIDR = cidr("10.244.0.0/16,fd00:10:244::/56"), cidr("10.96.0.0/12,fd00:10:96::/112")
+	return options
+}
+
 func TestNamesAndAddressesOfANode(t *testing.T) {
-	cluster := &Cluster{Name: "lubeck", Slot: 3, Index: 2, Dir: "/state/lubeck", Options: Options{Workers: 2}}
+	cluster := &Cluster{Name: "lubeck", Slot: 3, Index: 2, Dir: "/state/lubeck", Options: dual(2)}
 	worker := cluster.Workers()[1]
 	got := map[string]string{
 		"name": worker.Name(), "address": worker.Address().String(), "netns": worker.NetnsPath(),
 		"mountns": worker.MountnsPath(), "cgroup": worker.Cgroup(), "dir": worker.Dir(), "logs": worker.LogDir(),
 		"control plane": cluster.ControlPlane().Name(), "its address": cluster.ControlPlane().Address().String(),
-		"subnet": cluster.Subnet().String(), "bridge": cluster.Slot.Bridge(), "host": cluster.Slot.Host().String(),
+		"subnet": cluster.Subnet(IPv4).String(), "bridge": cluster.Slot.Bridge(), "host": cluster.Slot.Host(IPv4).String(),
+		"by IPv6": worker.AddressOf(IPv6).String(), "IPv6 subnet": cluster.Subnet(IPv6).String(), "IPv6 host": cluster.Slot.Host(IPv6).String(),
 	}
 	want := map[string]string{
 		"name": "lubeck-worker-2", "address": "10.213.2.12", "netns": "/run/netns/hanse3-lubeck-2",
@@ -23,6 +31,7 @@ func TestNamesAndAddressesOfANode(t *testing.T) {
 		"dir": "/state/lubeck/worker-2", "logs": "/state/lubeck/logs/worker-2",
 		"control plane": "lubeck-control-plane", "its address": "10.213.2.1",
 		"subnet": "10.213.2.0/24", "bridge": "hanse3", "host": "10.213.0.1",
+		"by IPv6": "fd00:213::2:12", "IPv6 subnet": "fd00:213::2:0/112", "IPv6 host": "fd00:213::1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -33,9 +42,23 @@ func TestNoTwoNodesShareAnythingOnTheMachine(t *testing.T) {
 	taken := map[string]string{} // name or address → whose
 	for _, slot := range []Slot{0, 1, Slots - 1} {
 		for index, name := range []string{"a", "a-1", "lubeck", strings.Repeat("x", 30)} {
-			cluster := &Cluster{Name: name, Slot: slot, Index: index + 1, Options: Options{Workers: 12}}
+			cluster := &Cluster{Name: name, Slot: slot, Index: index + 1, Options: dual(12)}
+			inside, outside := cluster.Cable()
+			for _, link := range []string{cluster.Switch(), inside, outside} {
+				if other, ok := taken[link]; ok {
+					t.Errorf("%s is both %s's and that of a cable", link, other)
+				}
+				taken[link] = name
+			}
 			for _, node := range cluster.Nodes() {
-				for _, thing := range []string{node.Netns(), node.Link(), node.Address().String(), node.Cgroup(), node.MountnsPath()} {
+				things := []string{node.Netns(), node.Link(), node.Cgroup(), node.MountnsPath()}
+				for _, address := range node.Addresses() {
+					things = append(things, address.String())
+					if !slot.Subnet(FamilyOf(address)).Contains(address) {
+						t.Errorf("%s is not in %s", address, slot.Subnet(FamilyOf(address)))
+					}
+				}
+				for _, thing := range things {
 					owner := node.Netns()
 					if other, ok := taken[thing]; ok && other != owner {
 						t.Errorf("%s is both %s's and %s's", thing, other, owner)
@@ -44,9 +67,6 @@ func TestNoTwoNodesShareAnythingOnTheMachine(t *testing.T) {
 				}
 				if len(node.Link()) > 15 {
 					t.Errorf("link %s: the kernel takes names of at most 15 characters", node.Link())
-				}
-				if !slot.Subnet().Contains(node.Address()) {
-					t.Errorf("%s is not in %s", node.Address(), slot.Subnet())
 				}
 			}
 		}
@@ -68,7 +88,7 @@ func TestSlotOfIsTheInverseOfBridge(t *testing.T) {
 
 func TestParseNetnsIsTheInverseOfNetns(t *testing.T) {
 	for _, name := range []string{"a", "a-1", "a-1-2"} {
-		cluster := &Cluster{Name: name, Slot: 1, Options: Options{Workers: 11}}
+		cluster := &Cluster{Name: name, Slot: 1, Options: dual(11)}
 		for _, node := range cluster.Nodes() {
 			got, number, ok := Slot(1).ParseNetns(node.Netns())
 			if !ok || got != name || number != node.Number {
@@ -84,7 +104,7 @@ func TestParseNetnsIsTheInverseOfNetns(t *testing.T) {
 }
 
 func TestServiceAddresses(t *testing.T) {
-	cluster := &Cluster{Options: Options{ServiceCIDR: netip.MustParsePrefix("10.96.0.0/12")}}
+	cluster := &Cluster{Options: Options{ServiceCIDR: cidr("10.96.0.0/12")}}
 	if got := cluster.KubernetesService().String(); got != "10.96.0.1" {
 		t.Errorf("kubernetes.default is at %s", got)
 	}

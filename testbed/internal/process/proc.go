@@ -14,6 +14,7 @@ import (
 type stat struct {
 	state     byte
 	parent    int
+	threads   int
 	startTime uint64 // in clock ticks since the machine started
 }
 
@@ -21,6 +22,7 @@ type stat struct {
 const (
 	fieldState     = 0
 	fieldParent    = 1
+	fieldThreads   = 17
 	fieldStartTime = 19
 )
 
@@ -39,11 +41,15 @@ func parseStat(text []byte) (stat, error) {
 	if err != nil {
 		return stat{}, fmt.Errorf("parent: %w", err)
 	}
+	threads, err := strconv.Atoi(fields[fieldThreads])
+	if err != nil {
+		return stat{}, fmt.Errorf("threads: %w", err)
+	}
 	start, err := strconv.ParseUint(fields[fieldStartTime], 10, 64)
 	if err != nil {
 		return stat{}, fmt.Errorf("start time: %w", err)
 	}
-	return stat{state: fields[fieldState][0], parent: parent, startTime: start}, nil
+	return stat{state: fields[fieldState][0], parent: parent, threads: threads, startTime: start}, nil
 }
 
 func readStat(pid int) (stat, error) {
@@ -54,8 +60,10 @@ func readStat(pid int) (stat, error) {
 	return parseStat(text)
 }
 
+// dead tells whether nothing of the process runs any more. The first thread of one that was killed may end before the others,
+// which still hold its ports and files.
 func (s stat) dead() bool {
-	return s.state == 'Z' || s.state == 'X'
+	return s.state == 'X' || s.state == 'Z' && s.threads <= 1
 }
 
 // all lists the processes of the machine. One that ends meanwhile is left out.

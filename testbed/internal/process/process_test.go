@@ -22,8 +22,8 @@ func TestParseStat(t *testing.T) {
 		want       stat
 		ok         bool
 	}{
-		{"an ordinary process", "12 (etcd)" + rest, stat{'S', 7, 8123456}, true},
-		{"a name made to confuse", "12 (a) R 1 (b) Z)" + rest, stat{'S', 7, 8123456}, true},
+		{"an ordinary process", "12 (etcd)" + rest, stat{'S', 7, 1, 8123456}, true},
+		{"a name made to confuse", "12 (a) R 1 (b) Z)" + rest, stat{'S', 7, 1, 8123456}, true},
 		{"no name", "12" + rest, stat{}, false},
 		{"cut off", "12 (etcd) S 7 1", stat{}, false},
 		{"empty", "", stat{}, false},
@@ -35,6 +35,25 @@ func TestParseStat(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(stat{})); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestProcessIsDeadWithItsLastThread(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		of   stat
+		want bool
+	}{
+		{"it runs", stat{state: 'S', threads: 9}, false},
+		{"its first thread has ended, others have not", stat{state: 'Z', threads: 3}, false},
+		{"all have ended", stat{state: 'Z', threads: 1}, true},
+		{"it is being forgotten", stat{state: 'X'}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := test.of.dead(); got != test.want {
+				t.Errorf("got %v", got)
 			}
 		})
 	}
@@ -159,9 +178,16 @@ func TestPlaceHasTheDescendantsOfItsProcesses(t *testing.T) {
 	if err := place.Clear(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range found {
-		if seen, err := readStat(pid); err == nil && !seen.dead() {
-			t.Errorf("process %d still runs", pid)
+	ctx, cancel := context.WithTimeout(t.Context(), killTimeout)
+	defer cancel()
+	for _, pid := range found { // a child outlives the parent that it was found by for a moment
+		err := wait.Until(ctx, pace, func() (bool, error) {
+			processes, err := all()
+			_, runs := processes[pid]
+			return !runs, err
+		})
+		if err != nil {
+			t.Errorf("process %d still runs: %v", pid, err)
 		}
 	}
 }

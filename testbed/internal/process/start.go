@@ -18,6 +18,7 @@ type Spec struct {
 	Log     string // a file that it adds its output to
 	PIDFile string
 	Hash    string
+	Files   []*os.File // that it finds open, from 3
 }
 
 // Hash sums up anything that can be written as JSON.
@@ -42,6 +43,7 @@ func Start(spec Spec) (Record, error) {
 	defer func() { _ = log.Close() }()
 	command := exec.Command(spec.Command[0], spec.Command[1:]...) //nolint:gosec,noctx // it outlives every context of ours
 	command.Env, command.Stdout, command.Stderr = spec.Env, log, log
+	command.ExtraFiles = spec.Files
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {
 		return Record{}, fmt.Errorf("start %s: %w", spec.Command[0], err)

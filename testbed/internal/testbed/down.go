@@ -41,19 +41,22 @@ func (t *Testbed) downClusters(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	tasks, ctx := errgroup.WithContext(ctx)
+	tasks, ending := errgroup.WithContext(ctx)
 	for _, one := range clusters {
 		tasks.Go(func() error {
-			return t.Act(ctx, one.Name, func(c cluster.Cluster) error {
-				if err := c.Down(ctx, owns(c.Slot)); err != nil {
+			return t.Act(ending, one.Name, func(c cluster.Cluster) error {
+				if err := c.Down(ending, owns(c.Slot)); err != nil {
 					return err
 				}
 				t.Say("%s: is gone", c.Name)
-				return t.forgetCuts(ctx, c.Name)
+				return t.forgetCuts(ending, c.Name)
 			})
 		})
 	}
-	return tasks.Wait()
+	if err := tasks.Wait(); err != nil {
+		return err
+	}
+	return t.forgetLinks(ctx)
 }
 
 // ownsSlot makes a function that tells whether a slot is the testbed's. After the machine was started anew, the slot that

@@ -239,15 +239,85 @@ func (t *Testbed) Detour(ctx context.Context, a, b string, to netip.AddrPort) er
 	return network.Detour(ctx, ends[0].Cluster, ends[1].APIServer(), to)
 }
 
+// Link makes the connection between the nodes of a cluster and those of a peer bad, or with an empty peer that with everybody
+// for whom nothing else was said. An impairment that is zero ends that, with an empty peer for all links of the cluster.
+func (t *Testbed) Link(ctx context.Context, name, peer string, how plan.Impairment) error {
+	if t.Rootless {
+		return errRootless
+	}
+	if name == peer {
+		return errSame
+	}
+	link := plan.Link{Peer: peer, Impairment: how}
+	if peer != "" {
+		other, err := t.Cluster(peer)
+		if err != nil {
+			return err
+		}
+		link.Subnets = other.Subnets()
+	}
+	return t.changeLinks(ctx, name, func(links []plan.Link) []plan.Link {
+		if peer == "" && how == (plan.Impairment{}) {
+			return nil
+		}
+		return plan.WithLink(links, link)
+	})
+}
+
+func (t *Testbed) changeLinks(ctx context.Context, name string, change func([]plan.Link) []plan.Link) error {
+	return t.Act(ctx, name, func(cluster.Cluster) error {
+		linked, err := t.writeLinks(ctx, name, change)
+		if err != nil {
+			return err
+		}
+		return linked.Connect(ctx)
+	})
+}
+
+func (t *Testbed) writeLinks(ctx context.Context, name string, change func([]plan.Link) []plan.Link) (cluster.Cluster, error) {
+	unlock, err := t.lockState(ctx)
+	if err != nil {
+		return cluster.Cluster{}, err
+	}
+	defer unlock()
+	found, err := t.Cluster(name)
+	if err != nil {
+		return cluster.Cluster{}, err
+	}
+	found.Options.Links = change(found.Options.Links)
+	return found, t.write(found.Cluster)
+}
+
+// forgetLinks ends the links of other clusters with those that are gone.
+func (t *Testbed) forgetLinks(ctx context.Context) error {
+	clusters, err := t.Clusters()
+	if err != nil {
+		return err
+	}
+	gone := func(link plan.Link) bool {
+		return link.Peer != "" && !slices.ContainsFunc(clusters, func(c *plan.Cluster) bool { return c.Name == link.Peer })
+	}
+	for _, one := range clusters {
+		if !slices.ContainsFunc(one.Options.Links, gone) {
+			continue
+		}
+		err := t.changeLinks(ctx, one.Name, func(links []plan.Link) []plan.Link { return slices.DeleteFunc(links, gone) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // subnets tells where the nodes of each cluster have their addresses.
-func (t *Testbed) subnets() (map[string]netip.Prefix, error) {
+func (t *Testbed) subnets() (map[string][]netip.Prefix, error) {
 	clusters, err := t.Clusters()
 	if err != nil {
 		return nil, err
 	}
-	subnets := map[string]netip.Prefix{}
+	subnets := map[string][]netip.Prefix{}
 	for _, one := range clusters {
-		subnets[one.Name] = one.Subnet()
+		subnets[one.Name] = one.Subnets()
 	}
 	return subnets, nil
 }
