@@ -17,6 +17,7 @@ import (
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -126,7 +127,8 @@ func BenchmarkInbound(b *testing.B) {
 		b.Fatal(err)
 	}
 	record.Status = v1alpha1.ShadowPodStatus{Phase: string(corev1.PodRunning), PodUID: remote.UID, Pod: &runtime.RawExtension{Raw: raw}}
-	addresses := offload.AddressMap{From: netip.MustParsePrefix("10.244.0.0/16"), To: netip.MustParsePrefix("10.200.0.0/16")}
+	mappings := overlay.Mappings([]v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "10.200.0.0/16"}})
+	addresses := func(theirs netip.Addr) (netip.Addr, bool) { return overlay.Seen(mappings, theirs) }
 	b.ReportAllocs()
 	for b.Loop() {
 		status, err := offload.Inbound(pod, record, addresses, remote.Status.StartTime.Time)

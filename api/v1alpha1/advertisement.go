@@ -83,7 +83,7 @@ type AdvertisementSpec struct {
 	// +optional
 	Prices *Prices `json:"prices,omitempty"`
 
-	// network is what the consumer must know of the provider's network.
+	// network is what the consumer must know of the provider's network, and how the provider sees the consumer's.
 	// +optional
 	Network *Network `json:"network,omitempty"`
 
@@ -213,14 +213,6 @@ type Prices struct {
 	PerPlacement map[string]resource.Quantity `json:"perPlacement,omitempty"`
 }
 
-// Network is what a consumer must know of its provider's network.
-type Network struct {
-	// podCIDR is the range of the cluster's pods, as the cluster itself sees it.
-	// +optional
-	// +kubebuilder:validation:MaxLength=43
-	PodCIDR string `json:"podCIDR,omitempty"`
-}
-
 // AcknowledgementState is a receiver's answer to an advertisement.
 // +kubebuilder:validation:Enum=Accepted;Pending;Refused
 type AcknowledgementState string
@@ -279,6 +271,10 @@ type AdvertisementStatus struct {
 	// acknowledgement is the receiver's answer.
 	// +optional
 	Acknowledgement *Acknowledgement `json:"acknowledgement,omitempty"`
+
+	// network is what the provider must know of the consumer's network, and how the consumer sees the provider's.
+	// +optional
+	Network *Network `json:"network,omitempty"`
 }
 
 // Advertisement is what a provider offers to one consumer: what is free, at what price, until when. It lives in the

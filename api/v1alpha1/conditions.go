@@ -32,6 +32,9 @@ const (
 	ConditionClockSkew = "ClockSkew"
 	// ConditionPlaced says that it was decided where new pods of a namespace go.
 	ConditionPlaced = "Placed"
+	// ConditionNetworkPoliciesKept is False as long as there are NetworkPolicies in an offloaded namespace, which hold for its pods at
+	// home alone.
+	ConditionNetworkPoliciesKept = "NetworkPoliciesKept"
 	// ConditionScheduled says that the provider's scheduler found a node for the remote pod.
 	ConditionScheduled = "Scheduled"
 	// ConditionUnrecoverable says that the remote pod can no longer be made, so home should run another.
@@ -57,6 +60,9 @@ const (
 	// ReasonNoNetworkFabric means that there is no network between the pods of the two clusters.
 	ReasonNoNetworkFabric = "NoNetworkFabric"
 
+	// ReasonNotEnforced means that nothing enforces NetworkPolicies of home for pods that run at peers.
+	ReasonNotEnforced = "NotEnforced"
+
 	// ReasonCredentialsMissing means that the Secret with the link's credentials does not exist.
 	ReasonCredentialsMissing = "CredentialsMissing"
 	// ReasonCredentialsInvalid means that the Secret with the link's credentials cannot be used.
@@ -71,8 +77,25 @@ const (
 	ReasonClusterIDMismatch = "ClusterIDMismatch"
 	// ReasonIncompatibleVersion means that the peer runs a version of Hanse that ours does not understand.
 	ReasonIncompatibleVersion = "IncompatibleVersion"
-	// ReasonNoAddressRange means that no free range is left to map the peer's pod addresses into.
+	// ReasonNoAddressRange means that a range of the peer cannot be seen in any that is free here.
 	ReasonNoAddressRange = "NoAddressRange"
+	// ReasonNetworkRefused means that what the peer says of its network cannot be used. The message names what.
+	ReasonNetworkRefused = "NetworkRefused"
+	// ReasonKeyTaken means that the key that a peer's gateway shows is that of another peer's, or our own.
+	ReasonKeyTaken = "KeyTaken"
+	// ReasonEndpointRefused means that an endpoint that a peer names for its gateway is not dialled: it lies in this cluster,
+	// in a range that only the tunnel reaches, or nowhere.
+	ReasonEndpointRefused = "EndpointRefused"
+	// ReasonNoEndpoint means that neither of the two gateways can be reached by the other.
+	ReasonNoEndpoint = "NoEndpoint"
+	// ReasonNoGateway means that no gateway of this cluster is running.
+	ReasonNoGateway = "NoGateway"
+	// ReasonNoPeerGateway means that the peer has told of no gateway that ours can talk to.
+	ReasonNoPeerGateway = "NoPeerGateway"
+	// ReasonTunnelDown means that the peer's gateway does not answer through the tunnel.
+	ReasonTunnelDown = "TunnelDown"
+	// ReasonKernelUnsupported means that the kernel of a node lacks what the network is made of, such as TUN or VXLAN.
+	ReasonKernelUnsupported = "KernelUnsupported"
 
 	// ReasonIncompatibleAPI means that the peer and we have no version of Hanse's API in common.
 	ReasonIncompatibleAPI = "IncompatibleAPI"

@@ -49,6 +49,10 @@ const (
 	// that end in .rego, answer: incoming, outgoing, shadowpod or placement.
 	LabelPolicy = "hanse.dev/policy"
 
+	// LabelGateway marks with ActiveGateway the pod of the gateway that is active: the Service of the gateway leads to it. The
+	// gateway itself keeps it.
+	LabelGateway = "hanse.dev/gateway"
+
 	// AnnotationHomeNamespace carries, on a twin namespace, the namespace at home that it stands for.
 	AnnotationHomeNamespace = "hanse.dev/home-namespace"
 	// AnnotationOriginUID carries, on an object with LabelReflected, the UID of the object at home that it is a copy of, and, on
@@ -268,6 +272,22 @@ const (
 	ClusterInfoAPIVersions = "apiVersions"
 	// ClusterInfoVersion is the key of Hanse's version in ClusterInfo.
 	ClusterInfoVersion = "version"
+	// OwnNetwork is the ConfigMap in Hanse's own namespace that has what this cluster tells of its network: a Network without
+	// mappings, as JSON under OwnNetworkKey. The manager writes it; what peers are told, and what the gateway and the nodes
+	// are set up by, begins with it.
+	OwnNetwork = "hanse-network"
+	// OwnNetworkKey is the key of the JSON in OwnNetwork.
+	OwnNetworkKey = "network"
+	// GatewayName is the name of what belongs to the gateway: in Hanse's own namespace the Secret with the private key, which the
+	// manager makes; in NetworkNamespace the Deployment, the Service by which peers reach it, the Lease by which one of its pods
+	// is the active one, and the ConfigMap in which that pod says where it is.
+	GatewayName = "hanse-gateway"
+	// FabricName is the name of the DaemonSet of the fabric in NetworkNamespace.
+	FabricName = "hanse-fabric"
+	// ActiveGateway is the value of LabelGateway.
+	ActiveGateway = "active"
+	// GatewaySecretKey is the key of the private key (Curve25519, in base64) in the Secret.
+	GatewaySecretKey = "private-key"
 	// PolicyStatus is the ConfigMap in Hanse's own namespace in which the manager says how the policies stand: for each
 	// question under its name, as JSON.
 	PolicyStatus = "hanse-policy-status"
@@ -297,6 +317,10 @@ const (
 
 // TenantNamespace returns the name of the namespace that holds the messages of the peer.
 func TenantNamespace(peer string) string { return TenantNamespacePrefix + peer }
+
+// NetworkNamespace returns the name of the namespace of the gateway and the fabric, by that of Hanse's own one, in which no process
+// may have the rights that these two need.
+func NetworkNamespace(own string) string { return own + "-network" }
 
 // TwinPeer returns the Peer whose twin the namespace is, "" if it is none. The labels of a namespace tell, which only Hanse's
 // manager may set: those of the pods in it do not, since anybody may who may make pods.

@@ -575,7 +575,8 @@ type NodePlacement struct {
 
 // NamespaceOffloadingStatus says how the offloading of a namespace stands.
 type NamespaceOffloadingStatus struct {
-	// conditions: Ready (every selected peer has a twin of this namespace) and Placed (it was decided where new pods go).
+	// conditions: Ready (every selected peer has a twin of this namespace), Placed (it was decided where new pods go), and, only
+	// while False, NetworkPoliciesKept (NetworkPolicies hold for pods at peers).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

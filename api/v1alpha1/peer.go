@@ -243,12 +243,28 @@ type PeerSpec struct {
 	// +optional
 	Parting *PeerParting `json:"parting,omitempty"`
 
-	// remappedPodCIDR is the range in which this cluster sees the pods of the peer. It must not overlap any range
-	// that this cluster uses, and must be as large as the peer's pod range. By default Hanse picks a free one.
+	// network is how the networks of the two clusters belong together: what is open, and in which ranges the peer is seen.
 	// +optional
-	// +kubebuilder:validation:MaxLength=43
-	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="remappedPodCIDR must be a CIDR, such as 10.200.0.0/16"
-	RemappedPodCIDR string `json:"remappedPodCIDR,omitempty"`
+	Network *PeerNetwork `json:"network,omitempty"`
+}
+
+// PeerNetwork is how the networks of this cluster and of a peer belong together.
+type PeerNetwork struct {
+	// open is what may be reached between this cluster's pods and those of the peer that run here, or the peer itself. By
+	// default nothing is.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Open []Opening `json:"open,omitempty"`
+
+	// mappings are the ranges in which this cluster shall see ranges of the peer. A seen range must not overlap any that this
+	// cluster uses, or in which another peer is seen. By default Hanse picks them: status.mappings has those in force. One of
+	// a range that the peer does not have means nothing.
+	// +optional
+	// +listType=map
+	// +listMapKey=own
+	// +kubebuilder:validation:MaxItems=32
+	Mappings []RangeMapping `json:"mappings,omitempty"`
 }
 
 // InvitationStatus is how our invitation for the peer stands.
@@ -273,7 +289,7 @@ type SessionStatus struct {
 type PeerStatus struct {
 	// conditions: Reachable, Authenticated, Compatible, WithinBudget (the peer sends no more than is taken from one peer),
 	// Advertised, Connected, Session (our credentials at the peer are renewed), Joined (the peer has used our invitation),
-	// and Ready, which sums them up (without Connected, as long as there is no network fabric).
+	// and Ready, which sums them up (Connected only where both clusters have a gateway).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -289,13 +305,16 @@ type PeerStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 
-	// remappedPodCIDR is the range in which this cluster sees the pods of the peer.
+	// mappings are the ranges of the peer, and in which this cluster sees them. They stay for as long as the peer has those
+	// ranges and this cluster does not use the others for itself.
 	// +optional
-	// +kubebuilder:validation:MaxLength=43
-	RemappedPodCIDR string `json:"remappedPodCIDR,omitempty"`
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Mappings []RangeMapping `json:"mappings,omitempty"`
 
-	// roundTripTime is how long a request to the peer's API server takes, rounded. It is written only when it moves
-	// by more than a quarter and 5 ms, or, at most every ten minutes, by more than a quarter and 1 ms.
+	// roundTripTime is how long a packet takes through the tunnel to the peer and back, or, where no network connects the pods of
+	// the two clusters, how long a request to the peer's API server takes, rounded. It is written only when it moves by more than
+	// a quarter and 5 ms, or, at most every ten minutes, by more than a quarter and 1 ms; that of a tunnel always by the latter.
 	// +optional
 	RoundTripTime *metav1.Duration `json:"roundTripTime,omitempty"`
 
@@ -353,6 +372,29 @@ type Peer struct {
 // Connected says whether a network connects the pods of the two clusters. Only then can a Service at home reach pods there.
 func (p *Peer) Connected() bool {
 	return meta.IsStatusConditionTrue(p.Status.Conditions, ConditionConnected)
+}
+
+// HasNetwork says whether a network connects the pods of the two clusters, also while it is interrupted: the addresses by which
+// this cluster knows pods there stay good.
+func (p *Peer) HasNetwork() bool {
+	c := meta.FindStatusCondition(p.Status.Conditions, ConditionConnected)
+	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == ReasonTunnelDown || c.Reason == ReasonNoGateway)
+}
+
+// NetworkDown returns the condition Connected of a peer whose pods ours do not reach although both clusters have a gateway, and
+// nil of any other.
+func (p *Peer) NetworkDown() *metav1.Condition {
+	c := meta.FindStatusCondition(p.Status.Conditions, ConditionConnected)
+	if c == nil || c.Status == metav1.ConditionTrue || !WantsNetwork(c.Reason) {
+		return nil
+	}
+	return c
+}
+
+// WantsNetwork says whether, by the reason of a condition Connected, both clusters have a gateway, so that there ought to be a
+// network between them.
+func WantsNetwork(reason string) bool {
+	return reason != ReasonNoNetworkFabric && reason != ReasonNoPeerGateway && reason != ReasonAgentless
 }
 
 // HasRole reports whether the peer has the role.

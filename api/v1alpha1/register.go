@@ -25,6 +25,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&NamespaceMapping{}, &NamespaceMappingList{},
 		&ShadowPod{}, &ShadowPodList{},
 		&PeeringClaim{}, &PeeringClaimList{},
+		&Connection{}, &ConnectionList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

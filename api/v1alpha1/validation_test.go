@@ -87,7 +87,7 @@ func parse(t *testing.T, text string) map[string]any {
 
 const (
 	peer = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: $NAME},
-		spec: {clusterID: $ID, roles: $ROLES, remappedPodCIDR: $CIDR}}`
+		spec: {clusterID: $ID, roles: $ROLES}}`
 	richPeer = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: hamburg}, spec: {$SPEC}}`
 	claim    = `{apiVersion: hanse.dev/v1alpha1, kind: PeeringClaim, metadata: {name: $NAME, namespace: x},
 		spec: {invitation: $INVITATION, clusterID: lubeck, publicKey: $KEY, sealingKey: $KEY, proof: $PROOF, phase: $PHASE}}`
@@ -107,6 +107,15 @@ const (
 		spec: {$FIELD: $VALUE}}`
 	mapping = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceMapping, metadata: {name: $NAME, namespace: x},
 		spec: {homeNamespace: $HOME}}`
+	onPeerNetwork = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: hamburg}, spec: {network: {$FIELD: $VALUE}}}`
+	onNetwork     = `{apiVersion: hanse.dev/v1alpha1, kind: Advertisement, metadata: {name: hamburg, namespace: x},
+		spec: {clusterID: hamburg, sequence: 1, timestamp: "2026-01-01T00:00:00Z", timeToLive: "2026-01-01T00:30:00Z",
+			availability: {cpu: "4"}, network: {$FIELD: $VALUE}}, status: {network: {$FIELD: $VALUE}}}`
+	connection = `{apiVersion: hanse.dev/v1alpha1, kind: Connection, metadata: {name: $NAME, namespace: x},
+		spec: {publicKey: $KEY, endpoints: [$ENDPOINT], theirs: [{own: $OWN, seen: $SEEN}], ours: [{own: $SEEN, seen: $OWN}],
+			gatewayAddresses: [$ADDRESS], nameservers: [$ADDRESS], openings: [{from: {peerNamespace: shop}, to: {namespace: stock}}]},
+		status: {endpoint: $ENDPOINT, lastHandshake: "2026-01-01T00:00:00Z", roundTripTime: 12ms, lossPercent: $LOSS, throughput: 12M,
+			receivedBytes: 1200M, sentBytes: "0", mtu: 1420}}`
 	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
 		spec: {homeUID: $UID, pod: $POD, deletionGracePeriodSeconds: $GRACE}}`
 )
@@ -122,7 +131,7 @@ func fill(template string, pairs ...string) string {
 }
 
 func TestRules(t *testing.T) {
-	goodPeer := []string{"NAME", "hamburg", "ID", "hamburg", "ROLES", "[Provider]", "CIDR", "10.200.0.0/16"}
+	goodPeer := []string{"NAME", "hamburg", "ID", "hamburg", "ROLES", "[Provider]"}
 	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
 	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "LABEL", "hanse.dev/peer", "WITH", "hamburg", "KEY", "zone", "OP", "In", "VALUES", "[a]"}
 	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
@@ -133,6 +142,7 @@ func TestRules(t *testing.T) {
 	joined := []string{"SPEC", "clusterID: hamburg, roles: [Consumer]"}
 	key := strings.Repeat("A", 43) + "="
 	goodClaim := []string{"NAME", "claim", "INVITATION", "i1", "KEY", key, "PROOF", strings.Repeat("A", 86) + "==", "PHASE", "Joined"}
+	goodConnection := []string{"NAME", "hanse", "KEY", key, "ENDPOINT", "'203.0.113.7:51820'", "OWN", "10.244.0.0/16", "SEEN", "100.64.0.0/16", "ADDRESS", "240.0.0.0", "LOSS", "5"}
 
 	tests := []struct {
 		name     string
@@ -155,7 +165,6 @@ func TestRules(t *testing.T) {
 		{name: "a peer with a cluster id in capitals", plural: "peers", template: peer, good: goodPeer, change: []string{"ID", "Hamburg"}, want: "clusterID"},
 		{name: "a peer that becomes another cluster", plural: "peers", template: peer, good: goodPeer, update: true, change: []string{"ID", "berlin"}, want: "clusterID is immutable"},
 		{name: "a peer that stays the same cluster", plural: "peers", template: peer, good: goodPeer, update: true, change: []string{"ROLES", "[Consumer]"}},
-		{name: "a peer with a range that is none", plural: "peers", template: peer, good: goodPeer, change: []string{"CIDR", "10.200.0.0"}, want: "must be a CIDR"},
 		{name: "a peer that is not known yet", plural: "peers", template: richPeer, change: []string{"SPEC", "roles: [Consumer], invitation: {timeToLive: 10m}"}},
 		{name: "a peer that becomes known", plural: "peers", template: richPeer, update: true, good: []string{"SPEC", "roles: [Consumer]"}, change: joined},
 		{name: "a peer that is not known any more", plural: "peers", template: richPeer, update: true, good: joined, change: []string{"SPEC", "roles: [Consumer]"}, want: "clusterID is immutable"},
@@ -173,7 +182,6 @@ func TestRules(t *testing.T) {
 		{name: "a claim that leaves", plural: "peeringclaims", template: claim, good: goodClaim, update: true, change: []string{"PHASE", "Leaving"}},
 		{name: "a claim that comes back", plural: "peeringclaims", template: claim, update: true, good: append([]string{"PHASE", "Leaving"}, goodClaim...), change: []string{"PHASE", "Joined"}, want: "must be invited again"},
 		{name: "a claim of another invitation", plural: "peeringclaims", template: claim, good: goodClaim, update: true, change: []string{"INVITATION", "i2"}, want: "who claims an invitation cannot change"},
-		{name: "a peer with a range of IPv6", plural: "peers", template: peer, good: goodPeer, change: []string{"CIDR", `"fd00::/48"`}},
 
 		{name: "an advertisement", plural: "advertisements", template: advertisement, good: goodAd},
 		{name: "an advertisement that ends before it begins", plural: "advertisements", template: advertisement, good: goodAd, change: []string{"TTL", "2025-12-31T23:00:00Z"}, want: "timeToLive must be later"},
@@ -218,6 +226,46 @@ func TestRules(t *testing.T) {
 		{name: "too many classes", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"MORE", manyClasses(7)}, want: "at most 8"},
 		{name: "as many classes as may be", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"MORE", manyClasses(6)}},
 
+		{name: "a network", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "podCIDRs", "VALUE", `[10.244.0.0/16, "fd00:1::/48"]`}},
+		{name: "a network of a range that is none", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "podCIDRs", "VALUE", "[10.244.0.0]"}, want: "must be a CIDR without host bits"},
+		{name: "a network of a range with host bits", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "serviceCIDRs", "VALUE", "[10.96.0.1/12]"}, want: "must be a CIDR without host bits"},
+		{name: "a network of as many ranges as may be", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "podCIDRs", "VALUE", manyRanges(v1alpha1.MaxCIDRs)}},
+		{name: "a network of too many ranges", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "podCIDRs", "VALUE", manyRanges(v1alpha1.MaxCIDRs + 1)}, want: "at most 8"},
+		{name: "a network that relays as much as may be", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "relayedCIDRs", "VALUE", manyRanges(v1alpha1.MaxRelayedCIDRs)}},
+		{name: "a network that relays too much", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "relayedCIDRs", "VALUE", manyRanges(v1alpha1.MaxRelayedCIDRs + 1)}, want: "at most 16"},
+		{name: "a network that relays what is no range", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "relayedCIDRs", "VALUE", "[all]"}, want: "must be a CIDR without host bits"},
+		{name: "a network with a name server", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "nameservers", "VALUE", `[10.96.0.10, "fd00::a"]`}},
+		{name: "a network with a name server without an address", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "nameservers", "VALUE", "[dns]"}, want: "must be an IP address"},
+		{name: "a network that sees the other one", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 100.64.0.0/16}]"}},
+		{name: "a network that sees the other one as smaller", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 100.64.0.0/17}]"}, want: "same family and length"},
+		{name: "a network that sees the other one as of IPv6", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "mappings", "VALUE", `[{own: 10.0.0.0/16, seen: "fd00::/16"}]`}, want: "same family and length"},
+		{name: "a network with a gateway", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "gateway", "VALUE", "{publicKey: " + key + ", endpoints: ['gw.example.com:51820', '[2001:db8::7]:51820'], protocols: [wireguard], addresses: [10.96.0.0]}"}},
+		{name: "a network with a gateway that only dials", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "gateway", "VALUE", "{publicKey: " + key + "}"}},
+		{name: "a network with a gateway without a key", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "gateway", "VALUE", "{endpoints: ['203.0.113.7:51820']}"}, want: "publicKey"},
+		{name: "a network with a gateway without a port", plural: "advertisements", template: onNetwork, change: []string{"FIELD", "gateway", "VALUE", "{publicKey: " + key + ", endpoints: [203.0.113.7]}"}, want: "gateway.endpoints"},
+
+		{name: "a peer with a range for each of its own", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 10.7.0.0/16}, {own: 10.96.0.0/12, seen: 240.0.0.0/12}]"}},
+		{name: "a peer with a range of IPv6", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", `[{own: "fd00::/48", seen: "fd01::/48"}]`}},
+		{name: "a peer with a range that is none", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 10.200.0.0}]"}, want: "must be a CIDR"},
+		{name: "a peer with two ranges for one of its own", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 10.7.0.0/16}, {own: 10.244.0.0/16, seen: 10.8.0.0/16}]"}, want: "Duplicate"},
+		{name: "a peer with a range that is too small", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "mappings", "VALUE", "[{own: 10.244.0.0/16, seen: 10.7.0.0/24}]"}, want: "same family and length"},
+		{name: "an opening for one of the peer's namespaces", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}}]"}},
+		{name: "an opening towards all of the peer's", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {namespace: stock}, to: {peerNamespace: '*'}}]"}},
+		{name: "an opening between two of the peer's namespaces", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: a}, to: {peerNamespace: b}}]"}, want: "one side of an opening must be a peerNamespace"},
+		{name: "an opening between two of our namespaces", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {namespace: a}, to: {namespace: b}}]"}, want: "one side of an opening must be a peerNamespace"},
+		{name: "an opening of a side that is both", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {namespace: a, peerNamespace: b}, to: {namespace: c}}]"}, want: "either a namespace or a peerNamespace"},
+		{name: "an opening for nobody", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {}, to: {peerNamespace: a}}]"}, want: "either a namespace or a peerNamespace"},
+		{name: "an opening of all of our namespaces", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {namespace: '*'}, to: {peerNamespace: a}}]"}, want: "namespace"},
+
+		{name: "a connection", plural: "connections", template: connection, good: goodConnection},
+		{name: "a connection of another name", plural: "connections", template: connection, good: goodConnection, change: []string{"NAME", "mine"}, want: "only name"},
+		{name: "a connection to a key that is none", plural: "connections", template: connection, good: goodConnection, change: []string{"KEY", "key"}, want: "publicKey"},
+		{name: "a connection to a port that is none", plural: "connections", template: connection, good: goodConnection, change: []string{"ENDPOINT", "203.0.113.7:0"}, want: "endpoints"},
+		{name: "a connection with a range of another size", plural: "connections", template: connection, good: goodConnection, change: []string{"SEEN", "100.64.0.0/17"}, want: "same family and length"},
+		{name: "a connection with a range that is none", plural: "connections", template: connection, good: goodConnection, change: []string{"OWN", "10.244.7.0/16"}, want: "without host bits"},
+		{name: "a connection to an address that is none", plural: "connections", template: connection, good: goodConnection, change: []string{"ADDRESS", "here"}, want: "must be an IP address"},
+		{name: "a connection that loses more than all", plural: "connections", template: connection, good: goodConnection, change: []string{"LOSS", "101"}, want: "lossPercent"},
+
 		{name: "a namespace mapping", plural: "namespacemappings", template: mapping, good: goodMapping},
 		{name: "a namespace mapping of another name", plural: "namespacemappings", template: mapping, good: goodMapping, change: []string{"NAME", "other"}, want: "called like its homeNamespace"},
 		{name: "a namespace mapping that changes its mind", plural: "namespacemappings", template: mapping, good: goodMapping, update: true, change: []string{"HOME", "other"}, want: "homeNamespace is immutable"},
@@ -256,6 +304,15 @@ func manyClasses(count int) string {
 	return text.String()
 }
 
+// manyRanges are so many ranges.
+func manyRanges(count int) string {
+	var ranges []string
+	for i := range count {
+		ranges = append(ranges, fmt.Sprintf("10.%d.0.0/16", i))
+	}
+	return "[" + strings.Join(ranges, ", ") + "]"
+}
+
 func expect(t *testing.T, errs field.ErrorList, want string) {
 	t.Helper()
 	switch {
@@ -270,7 +327,7 @@ func expect(t *testing.T, errs field.ErrorList, want string) {
 
 // Every string, list and map of our kinds is bounded, and every field explains itself to kubectl.
 func TestFieldsAreBoundedAndDescribed(t *testing.T) {
-	for _, plural := range []string{"peers", "advertisements", "namespaceoffloadings", "namespacemappings", "shadowpods"} {
+	for _, plural := range []string{"peers", "advertisements", "namespaceoffloadings", "namespacemappings", "shadowpods", "connections"} {
 		root := loadKind(t, plural).structural
 		for _, part := range []string{"spec", "status"} {
 			node := root.Properties[part]
@@ -324,8 +381,11 @@ func inspect(t *testing.T, path string, node *structuralschema.Structural) {
 	}
 }
 
+// durations have a form that bounds them.
+var durations = []string{"peers.status.roundTripTime", "peers.status.roundTripDeviation", "connections.status.roundTripTime"}
+
 func unbounded(path string, node *structuralschema.Structural) bool {
-	if node.XIntOrString || node.XPreserveUnknownFields || strings.HasPrefix(path, "peers.status.roundTrip") {
+	if node.XIntOrString || node.XPreserveUnknownFields || slices.Contains(durations, path) {
 		return false // quantities and durations have a form; pods are bounded by who reads them
 	}
 	bounds := node.ValueValidation

@@ -108,7 +108,7 @@ func Offer(id string, now time.Time) *v1alpha1.Advertisement {
 			Prices: &v1alpha1.Prices{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{
 				corev1.ResourceCPU: quantity("20m"), corev1.ResourceMemory: quantity("3m"),
 			}},
-			Network:           &v1alpha1.Network{PodCIDR: "10.244.0.0/24"},
+			Network:           &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/24"}},
 			Labels:            map[string]v1alpha1.Text{"topology.kubernetes.io/region": "north", "topology.kubernetes.io/zone": "north-1"},
 			Architectures:     []string{"amd64"},
 			KubernetesVersion: "v1.37.1",

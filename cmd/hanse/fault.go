@@ -38,7 +38,7 @@ func hide(flags *pflag.FlagSet, names ...string) {
 // clock is what the process takes for the time. It is used for all that is compared with what others wrote down. Leader
 // election, time limits of requests and client-go's own back-offs measure how long something takes, for which no clock
 // has to be right.
-func (f *faultFlags) clock() clock.WithDelayedExecution {
+func (f *faultFlags) clock() clock.WithTickerAndDelayedExecution {
 	if f.offset == 0 {
 		return clock.RealClock{}
 	}

@@ -26,7 +26,8 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	command.AddCommand(newManagerCommand(), newKubeletCommand(), newDiscoveryCommand(), newPolicyCommand(), newVersionCommand())
+	command.AddCommand(newManagerCommand(), newKubeletCommand(), newGatewayCommand(), newFabricCommand(),
+		newDiscoveryCommand(), newPolicyCommand(), newNetprobeCommand(), newVersionCommand())
 	return command
 }
 

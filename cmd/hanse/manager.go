@@ -13,8 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -82,23 +84,7 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 			"a ! before one takes out what it matches")
 	flags.StringVar(&f.peering.ClusterID, "cluster-id", "",
 		"id of this cluster: a DNS label of at most 30 characters that never changes; by default one is made from the cluster's key")
-	flags.Func("pod-cidr", "`range` of this cluster's pods; by default guessed from the nodes", func(text string) error {
-		prefix, err := netip.ParsePrefix(text)
-		f.advertising.PodCIDR, f.peering.PodCIDRs = text, []netip.Prefix{prefix}
-		return err
-	})
-	pools := fmt.Sprintf("`ranges` out of which each peer's pods get theirs; by default %v", f.peering.AddressPools)
-	f.peering.AddressPools = nil // the first that is given replaces those
-	flags.Func("address-pool", pools, func(text string) error {
-		for one := range strings.SplitSeq(text, ",") {
-			prefix, err := netip.ParsePrefix(one)
-			if err != nil {
-				return err
-			}
-			f.peering.AddressPools = append(f.peering.AddressPools, prefix)
-		}
-		return nil
-	})
+	f.bindNetwork(flags)
 	flags.DurationVar(&f.peering.ProbePeriod, "probe-period", f.peering.ProbePeriod,
 		"how often the API server of a peer is probed; less often with more than 300 peers, at most ten a second")
 	flags.DurationVar(&f.peering.BandwidthInterval, "bandwidth-interval", f.peering.BandwidthInterval,
@@ -120,6 +106,34 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	flags.Func("offload-spec", "spec of those NamespaceOffloadings, as `JSON`; by default {}", func(text string) error {
 		return yaml.UnmarshalStrict([]byte(text), &f.offloading.Spec)
 	})
+}
+
+// bindNetwork binds the flags of what peers are told of the network here, and of how this cluster sees theirs.
+func (f *managerFlags) bindNetwork(flags *pflag.FlagSet) {
+	c := &f.peering
+	ranges := func(name string, to *[]netip.Prefix, usage string) {
+		flags.Func(name, usage, func(text string) error {
+			for one := range strings.SplitSeq(text, ",") {
+				prefix, err := netip.ParsePrefix(one)
+				if err != nil {
+					return err
+				}
+				*to = append(*to, prefix)
+			}
+			return nil
+		})
+	}
+	pools := fmt.Sprintf("by default %v and %v", c.AddressPools, c.ServicePools)
+	c.AddressPools, c.ServicePools = nil, nil // the first that is given replaces those
+	ranges("pod-cidr", &c.PodCIDRs, "`ranges` of this cluster's pods; by default guessed from the nodes")
+	ranges("address-pool", &c.AddressPools, "`ranges` in which peers' pods are seen whose own are taken here; see --service-pool")
+	ranges("service-pool", &c.ServicePools, "`ranges` in which peers' Services are seen whose own are taken here; "+pools)
+	flags.StringSliceVar(&c.Nameservers, "cluster-dns", nil,
+		"`addresses` of this cluster's DNS; by default those of the Service in kube-system with the label k8s-app=kube-dns")
+	flags.BoolVar(&c.Gateway, "gateway", false, "tell peers of the gateway of this cluster, and let it connect to theirs")
+	flags.StringSliceVar(&c.GatewayEndpoints, "gateway-endpoint", nil,
+		"`host:port` at which peers reach the gateway, the best first; by default found out from Service hanse-gateway, and none "+
+			"where that has no address outside: then the gateway only dials")
 }
 
 // bindMarket binds the flags of what is offered and accepted, and of the policies that decide about it.
@@ -179,7 +193,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 func managerBudget() peers.Budget {
 	budget := peers.DefaultBudget
 	budget.HeldBytes, budget.LeastBytes = 8<<20, 0
-	budget.ReceivedBytes, budget.ListBytes, budget.BytesPerSecond = 6<<20, 8<<20, 4<<20
+	budget.ReceivedBytes, budget.ListBytes, budget.BytesPerSecond = 6<<20, 8<<20, 2<<20
 	return budget
 }
 
@@ -216,11 +230,20 @@ func (f *managerFlags) complete() error {
 // cache keeps of each object what is read of it. Of ConfigMaps those in our own namespace are enough.
 func (f *managerFlags) cache() cache.Options {
 	strip := cache.TransformStripManagedFields()
+	own := map[string]cache.Config{f.server.namespace: {}}
+	services := map[string]cache.Config{f.server.namespace: {}, metav1.NamespaceSystem: {}}
+	deployments := map[string]cache.Config{f.server.namespace: {}}
+	if f.peering.Gateway { // else there is no such namespace
+		network := v1alpha1.NetworkNamespace(f.server.namespace)
+		services[network], deployments[network] = cache.Config{}, cache.Config{}
+	}
 	kept := map[client.Object]cache.ByObject{
 		&corev1.Pod{}:         {Transform: namespaces.KeepWaiting(reflector.KeepReferences(exchange.TrimPod))},
 		&corev1.Node{}:        {Transform: exchange.TrimNode},
 		&v1alpha1.ShadowPod{}: {Transform: tenant.TrimShadowPod},
-		&corev1.ConfigMap{}:   {Namespaces: map[string]cache.Config{f.server.namespace: {}}, Transform: strip},
+		&corev1.ConfigMap{}:   {Namespaces: own, Transform: strip},
+		&corev1.Service{}:     {Namespaces: services, Transform: strip},
+		&appsv1.Deployment{}:  {Namespaces: deployments, Transform: strip},
 	}
 	maps.Copy(kept, reflector.CacheByObject())
 	return cache.Options{DefaultTransform: strip, ByObject: kept}

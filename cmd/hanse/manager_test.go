@@ -36,14 +36,14 @@ func TestDefaultOffloadingIsRead(t *testing.T) {
 
 func TestRangesAndMarginAreRead(t *testing.T) {
 	flags, err := managerWith(
-		"--pod-cidr=10.1.0.0/16", "--address-pool=10.2.0.0/16,10.3.0.0/16", "--address-pool=10.4.0.0/16",
+		"--pod-cidr=10.1.0.0/16,fd00:1::/48", "--address-pool=10.2.0.0/16,10.3.0.0/16", "--address-pool=10.4.0.0/16",
 		"--margin=cpu=1,memory=2Gi", "--margin=pods=5",
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if flags.advertising.PodCIDR != "10.1.0.0/16" || flags.peering.PodCIDRs[0].String() != "10.1.0.0/16" {
-		t.Errorf("pods have %q and %v", flags.advertising.PodCIDR, flags.peering.PodCIDRs)
+	if ranges := flags.peering.PodCIDRs; len(ranges) != 2 || ranges[1].String() != "fd00:1::/48" {
+		t.Errorf("pods have %v", ranges)
 	}
 	if pools := flags.peering.AddressPools; len(pools) != 3 || pools[2].String() != "10.4.0.0/16" {
 		t.Errorf("pools: %v", pools)
@@ -59,7 +59,7 @@ func TestWithoutFlagsThereAreDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if flags.offloading.Selector != nil || len(flags.peering.AddressPools) == 0 || flags.advertising.SilenceTimeout == 0 {
+	if flags.offloading.Selector != nil || len(flags.peering.AddressPools)*len(flags.peering.ServicePools) == 0 || flags.advertising.SilenceTimeout == 0 {
 		t.Errorf("got %+v", flags)
 	}
 }

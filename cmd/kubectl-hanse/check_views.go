@@ -120,7 +120,7 @@ func checkCondition(about subject, peer *v1alpha1.Peer, condition metav1.Conditi
 		return about.warning(found, fix) // a session stands, beside an invitation that was not used
 	case condition.Status == metav1.ConditionTrue:
 		return about.ok("%s", orElse(condition.Message, condition.Reason))
-	case condition.Type == v1alpha1.ConditionConnected, condition.Status == metav1.ConditionUnknown,
+	case condition.Type == v1alpha1.ConditionConnected && !v1alpha1.WantsNetwork(condition.Reason), condition.Status == metav1.ConditionUnknown,
 		condition.Reason == v1alpha1.ReasonAgentless, condition.Reason == v1alpha1.ReasonNotInvited:
 		return about.skipped(found)
 	case slices.Contains(tolerable, condition.Reason):
@@ -230,7 +230,7 @@ func (s *snapshot) isOutOfReach(service *corev1.Service, pod *corev1.Pod) bool {
 	selector := labels.Set(service.Spec.Selector)
 	return len(selector) > 0 && service.Namespace == pod.Namespace && selector.AsSelector().Matches(labels.Set(pod.Labels)) &&
 		pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(s.peers.Items, func(peer v1alpha1.Peer) bool {
-		return v1alpha1.VirtualNodeName(peer.Name) == pod.Spec.NodeName && !peer.Connected()
+		return v1alpha1.VirtualNodeName(peer.Name) == pod.Spec.NodeName && !peer.HasNetwork()
 	})
 }
 

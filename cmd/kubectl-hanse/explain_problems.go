@@ -35,7 +35,7 @@ const (
 	linkGone       = troubleshooting + "#a-namespace-or-peer-does-not-go-away"
 	linkPlace      = "docs/how-to/place-pods.md"
 	linkPeer       = troubleshooting + "#a-peer-is-not-ready"
-	linkServices   = "docs/explanation/addresses.md"
+	linkServices   = "docs/how-to/connect-networks.md"
 	linkTokens     = "docs/explanation/before-you-offload.md"
 	linkNobody     = "docs/explanation/placement.md#a-pod-on-a-virtual-node-that-nobody-offloads"
 )
@@ -281,13 +281,13 @@ func serviceCause(s podSight) []podProblem {
 		return nil
 	}
 	return problem(v1alpha1.ReasonNoNetworkFabric, "Services of this cluster do not reach it: "+some(names)+". There is no network between the pods of "+
-		"the two clusters, so it has no address here", "Have the pods of Services run at home (strategy Local), until there is one", linkServices)
+		"the two clusters, so it has no address here", "Connect the networks of both clusters, or have the pods of Services run at home (strategy Local)", linkServices)
 }
 
-// connected reports whether pods of the peer are reached from here.
+// connected reports whether a network leads to pods of the peer, be it interrupted.
 func (s podSight) connected() bool {
 	if peer := s.peer(s.where.Peer); peer != nil {
-		return meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionConnected)
+		return peer.HasNetwork()
 	}
 	return s.pod.Status.PodIP != ""
 }

@@ -54,8 +54,8 @@ func newInstallCommand(global *globalFlags) *cobra.Command {
 		"id by which peers know this cluster, a DNS label of at most 30 characters that can never be changed; by default one is made")
 	f.StringVar(&flags.image, "image", "",
 		"image of Hanse; by default the one that was installed, or else hanse.dev/hanse at this client's version")
-	f.StringVar(&flags.podCIDR, "pod-cidr", "", "range of this cluster's pods; by default as the nodes say")
-	f.StringVar(&flags.addressPool, "address-pool", "", "range from which peers' pods get their addresses here")
+	f.StringVar(&flags.podCIDR, "pod-cidr", "", "ranges of this cluster's pods, separated by commas; by default as the nodes say")
+	f.StringVar(&flags.addressPool, "address-pool", "", "ranges, separated by commas, in which peers' pods are seen whose own are taken here")
 	f.StringArrayVar(&flags.set, "set", nil, "value of the chart, as key=value; may be given several times")
 	f.BoolVar(&flags.reset, "reset-values", false, "forget the values that were set before, the image among them")
 	flags.bind(f, 5*time.Minute, "Hanse runs")

@@ -72,7 +72,7 @@ func newCommand() *cobra.Command {
 	for _, verb := range []func(*globalFlags) *cobra.Command{
 		newInstallCommand, newUninstallCommand, newCheckCommand, newInviteCommand, newJoinCommand, newUnpeerCommand,
 		newOffloadCommand, newUnoffloadCommand, newTableCommand, newExplainCommand, newPolicyCommand, newStatusCommand,
-		newVersionCommand,
+		newTestCommand, newBenchCommand, newVersionCommand,
 	} {
 		command.AddCommand(verb(global))
 	}
@@ -145,8 +145,8 @@ type connection struct {
 	config    *rest.Config
 	client    client.WithWatch
 	discovery discovery.DiscoveryInterface
-	// exec runs askCommand in a pod, with an input, and returns its output.
-	exec func(ctx context.Context, namespace, pod string, input []byte) ([]byte, error)
+	// exec runs a command in a pod, with an input, and returns its output.
+	exec func(ctx context.Context, pod client.ObjectKey, command []string, input []byte) ([]byte, error)
 }
 
 func (g *globalFlags) connect() (*connection, error) {

@@ -225,7 +225,7 @@ func sayWhatServicesMiss(ctx context.Context, cluster install.Cluster, wanted *v
 	}
 	seen := take(ctx, cluster.Client, scope{namespace: wanted.Namespace}, time.Time{}, partPeers, partServices)
 	apart := namesOf(seen.peers.Items, func(peer *v1alpha1.Peer) string {
-		if !peer.HasRole(v1alpha1.RoleProvider) || peer.Connected() {
+		if !peer.HasRole(v1alpha1.RoleProvider) || peer.HasNetwork() {
 			return ""
 		}
 		return peer.Name

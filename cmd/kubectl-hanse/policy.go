@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,10 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/remotecommand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/policies"
@@ -207,7 +203,7 @@ func (c *connection) askPolicies(ctx context.Context, namespace string, asked po
 	if err != nil {
 		return answer, err
 	}
-	said, err := c.exec(ctx, namespace, *lease.Spec.HolderIdentity, text)
+	said, err := c.exec(ctx, client.ObjectKey{Namespace: namespace, Name: *lease.Spec.HolderIdentity}, askCommand, text)
 	if err == nil {
 		err = json.Unmarshal(said, &answer)
 	}
@@ -215,26 +211,6 @@ func (c *connection) askPolicies(ctx context.Context, namespace string, asked po
 		return answer, fmt.Errorf("run %s in pod %s: %w", strings.Join(askCommand, " "), *lease.Spec.HolderIdentity, err)
 	}
 	return answer, nil
-}
-
-// execIn runs askCommand in a pod.
-func (c *connection) execIn(ctx context.Context, namespace, pod string, input []byte) ([]byte, error) {
-	clients, err := kubernetes.NewForConfig(c.config)
-	if err != nil {
-		return nil, err
-	}
-	request := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: askCommand, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewWebSocketExecutor(c.config, "GET", request.URL().String())
-	if err != nil {
-		return nil, err
-	}
-	var out, complaints bytes.Buffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: bytes.NewReader(input), Stdout: &out, Stderr: &complaints})
-	if text := strings.TrimSpace(complaints.String()); err != nil && text != "" {
-		return nil, fmt.Errorf("%w: %s", err, printable(text))
-	}
-	return out.Bytes(), err
 }
 
 func printAnswer(to io.Writer, question string, answer policyAnswer, output string) error {

@@ -170,9 +170,9 @@ func answering(t *testing.T, answer string) (w *world, asked *[]string) {
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
 	w, asked = newWorld(t, lease), &[]string{}
-	w.exec = func(_ context.Context, namespace, pod string, input []byte) ([]byte, error) {
-		if namespace != v1alpha1.SystemNamespace || pod != holder {
-			return nil, errors.New("there is no pod " + pod)
+	w.exec = func(_ context.Context, pod client.ObjectKey, _ []string, input []byte) ([]byte, error) {
+		if pod.Namespace != v1alpha1.SystemNamespace || pod.Name != holder {
+			return nil, errors.New("there is no pod " + pod.String())
 		}
 		*asked = append(*asked, string(input))
 		return []byte(answer), nil
@@ -295,7 +295,7 @@ func TestAPolicyIsTriedOverExec(t *testing.T) {
 	}))
 	defer server.Close()
 	c := &connection{config: &rest.Config{Host: server.URL}}
-	got, err := c.execIn(soon(t), v1alpha1.SystemNamespace, "hanse-manager-1", []byte(`{"question": "incoming"}`))
+	got, err := c.execIn(soon(t), client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: "hanse-manager-1"}, askCommand, []byte(`{"question": "incoming"}`))
 	if err != nil || string(got) != `{"question": "incoming"}` {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -43,6 +43,7 @@ const (
 	partOwnPods      part = "Hanse's own pods"
 	partAPIServers   part = "pods of the API server"
 	partEvents       part = "events"
+	partConnections  part = "connections"
 )
 
 // A snapshot is what a verb knows of the cluster, read in one pass. Views are made from it, and read nothing themselves.
@@ -66,6 +67,7 @@ type snapshot struct {
 	ownPods     corev1.PodList
 	apiServers  corev1.PodList
 	events      eventsv1.EventList
+	connections v1alpha1.ConnectionList
 	errs        map[part]error
 }
 
@@ -113,6 +115,7 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partPodsAway:     func() error { return s.readPodsAway(ctx, c) },
 		partPeers:        list(&s.peers),
 		partOffers:       list(&s.offers),
+		partConnections:  list(&s.connections),
 		partOffloadings:  list(&s.offloadings, users),
 		partNodes:        list(&s.nodes),
 		partVirtualNodes: list(&s.nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}),

@@ -104,7 +104,7 @@ func withAnswer(
 	current v1alpha1.AdvertisementStatus, generation, sequence int64, v verdict, o outcome, now time.Time,
 ) v1alpha1.AdvertisementStatus {
 	status := *current.DeepCopy()
-	status.ObservedGeneration = generation
+	status.ObservedGeneration, status.Network = generation, o.network
 	status.Acknowledgement = &v1alpha1.Acknowledgement{
 		State: v.state, Reason: v.reason, Message: v.message, Corrections: v.corrections, Sequence: sequence,
 	}

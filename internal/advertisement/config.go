@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,8 +42,6 @@ type Config struct {
 
 	// Margin is what is never offered to anybody. By default nothing.
 	Margin corev1.ResourceList
-	// PodCIDR is the range of this cluster's pods. By default it is guessed from the nodes, see exchange.PodCIDR.
-	PodCIDR string
 	// LabelKeys are the labels of nodes that are offered where all nodes agree. By default the region.
 	LabelKeys []string
 	// MaxImages is how many images are offered. Default exchange.MaxImages.
@@ -93,13 +90,11 @@ func (c *Config) Validate() error {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	_, noCIDR := netip.ParsePrefix(c.PodCIDR)
 	refuse(c.ClusterID == "" || c.Namespace == "", "the cluster id and the namespace of Hanse must be set")
 	refuse(c.Workers < 1, "%d workers: at least one is needed", c.Workers)
 	refuse(c.Threshold < 0 || c.MaxImages < 0 || c.MaxImages > 100, "the threshold must not be negative, and the images at most 100")
 	refuse(c.AggregateShare < 0 || c.AggregateShare > maxAggregateShare,
 		"a share of %d percent: it must be between 0 and %d", c.AggregateShare, maxAggregateShare)
-	refuse(c.PodCIDR != "" && noCIDR != nil, "pod CIDR %q: %w", c.PodCIDR, noCIDR)
 	refuse(c.RenewInterval <= 0 || c.RenewInterval >= c.SilenceTimeout,
 		"a renewal every %s is too rare for a timeout of %s", c.RenewInterval, c.SilenceTimeout)
 	refuse(c.FullInterval < c.RenewInterval,

@@ -20,6 +20,8 @@ type facts struct {
 	copy *v1alpha1.Advertisement // in our own cluster, nil if there is none
 	link *peers.Link             // nil if there is none
 
+	network *v1alpha1.Network // what the provider may know of ours, nil if that is not known
+
 	synced     bool                       // the advertisements at the peer are known
 	mirrorErr  error                      // why they may not be up to date
 	raw        *unstructured.Unstructured // the advertisement at the peer to answer, nil if there is none
@@ -49,6 +51,8 @@ type outcome struct {
 	lapsed       bool      // the administrator's decision was on other terms
 	taken        bool      // the newest message is used from now on
 	again        bool      // the policies were asked again about the same message
+
+	network *v1alpha1.Network // what goes with an answer that accepts: nothing where there is no gateway here
 }
 
 // inForce says whether the spec of the copy is used: it was accepted, and nothing speaks against it since.
@@ -78,6 +82,9 @@ func (c *Config) decide(f facts, now time.Time) outcome {
 		o.verdict = lastVerdict(f.copy, o.record)
 	}
 	o = c.expire(c.keepStorable(o, f), now)
+	if o.inForce() && f.network != nil && f.network.Gateway != nil {
+		o.network = f.network
+	}
 	if o.spec == nil && o.verdict.reason != "" {
 		o.spec = emptyOffer(f.peer, now)
 	}

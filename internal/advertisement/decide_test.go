@@ -280,7 +280,6 @@ func TestFingerprintOfTermsIsWhatIsComparedElsewhere(t *testing.T) {
 		"prices": func(s *spec) {
 			s.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: testkit.Quantities(string(corev1.ResourceCPU), "1m")}
 		},
-		"network":    func(s *spec) { s.Network = &v1alpha1.Network{PodCIDR: "10.0.0.0/16"} },
 		"labels":     func(s *spec) { s.Labels = map[string]v1alpha1.Text{"a": "b"} },
 		"flags":      func(s *spec) { s.Flags = map[string]v1alpha1.Text{"a": "b"} },
 		"extensions": func(s *spec) { s.Extensions = map[string]v1alpha1.Extension{"a": "b"} },
@@ -296,11 +295,12 @@ func TestFingerprintOfTermsIsWhatIsComparedElsewhere(t *testing.T) {
 	}
 }
 
-func TestImagesAndVersionAreNoTerms(t *testing.T) {
+func TestImagesVersionAndNetworkAreNoTerms(t *testing.T) {
 	base := messageAt(1, 0)
 	for name, change := range map[string]func(*spec){
 		"images":  func(s *spec) { s.Images = []v1alpha1.Image{{Names: []string{"a"}}} },
 		"version": func(s *spec) { s.KubernetesVersion = "v1.37.1" },
+		"network": func(s *spec) { s.Network = &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.0.0.0/16"}} },
 	} {
 		if changed := messageAt(1, 0, change); termsOf(&base) != termsOf(&changed) {
 			t.Errorf("other %s are other terms", name)

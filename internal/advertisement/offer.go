@@ -34,9 +34,6 @@ func (c *Config) draft(
 	spec.Guarantee = claims.Guarantee
 	spec.Images = images
 	spec.Prices = prices
-	if c.PodCIDR != "" {
-		spec.Network = &v1alpha1.Network{PodCIDR: c.PodCIDR}
-	}
 	if c.Aggregate {
 		offers := there.Leftovers(peer.Name, there.offers)
 		spec = exchange.Aggregate(spec, offers, c.AggregateShare, peer.Spec.ClusterID)
@@ -123,13 +120,13 @@ func (c *Config) due(
 }
 
 // allowedDelay is for how long after the last message the peer can wait to be told that its offer is not what it was then:
-// another phase is told at once, new terms and large changes of what is free as soon as the rate allows, other images and
+// another phase is told at once, and once in which ranges the peer is seen, without which there is no tunnel; new terms and large changes of what is free as soon as the rate allows, other images and
 // small changes when they have settled, and that nothing has changed with the next renewal.
 func (c *Config) allowedDelay(peer string, then, now *v1alpha1.AdvertisementSpec) time.Duration {
 	bare := *then
 	bare.Images = now.Images
 	switch {
-	case exchange.Phase(then) != exchange.Phase(now):
+	case exchange.Phase(then) != exchange.Phase(now), !seesPeer(then) && seesPeer(now):
 		return 0
 	case !exchange.SameTerms(&bare, now), exchange.Moved(then.Availability, now.Availability, c.Threshold),
 		exchange.Moved(then.LargestPod, now.LargestPod, c.Threshold):
@@ -141,6 +138,12 @@ func (c *Config) allowedDelay(peer string, then, now *v1alpha1.AdvertisementSpec
 	default:
 		return spread(c.RenewInterval, peer)
 	}
+}
+
+// seesPeer says whether the offer tells in which ranges we see the peer. An answer that is withdrawn leaves those as they are, so a
+// peer cannot have us tell them again and again.
+func seesPeer(offer *v1alpha1.AdvertisementSpec) bool {
+	return offer.Network != nil && len(offer.Network.Mappings) > 0
 }
 
 // lastFull is when, by our own clock, our advertisement was last said in full. It is long ago if it is not known.

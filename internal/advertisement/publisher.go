@@ -74,7 +74,7 @@ func (p *Publisher) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("advertisement-publisher").
 		For(&v1alpha1.Peer{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))). // policies see the labels
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, seenElsewhere))). // policies see the labels
 		// The status of what we publish is the consumer's. What it means for others comes through the capacity.
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOf),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(p.isOurs))).
@@ -82,6 +82,8 @@ func (p *Publisher) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.NewPredicateFuncs(isTenant), onlyNew)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(p.onPrices),
 			builder.WithPredicates(predicate.NewPredicateFuncs(p.isPrices))).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(allWith(p.client, v1alpha1.RoleConsumer)),
+			builder.WithPredicates(predicate.NewPredicateFuncs(p.config.isOwnNetwork))).
 		WatchesRawSource(p.capacity).
 		WatchesRawSource(p.changed.toPeers(p.client, v1alpha1.RoleConsumer)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: p.config.Workers}).
@@ -188,10 +190,16 @@ func (p *Publisher) draftFor(ctx context.Context, peer *v1alpha1.Peer, published
 	if err != nil || prices.unknown {
 		return nil, err
 	}
+	network, err := p.config.networkFor(ctx, p.client, peer, p.config.Aggregate)
+	if err != nil {
+		return nil, err
+	}
 	policies := p.policies.Load() // before anything that they are asked about
 	there, images := p.capacity.lookFor(peer.Name)
+	draft := p.config.draft(peer, &there, images, prices.prices)
+	draft.Network = network
 	return &policyInput{
-		draft:     p.config.draft(peer, &there, images, prices.prices),
+		draft:     draft,
 		oldPrices: prices.old,
 		load:      there.load,
 		labels:    peer.Labels,

@@ -57,6 +57,7 @@ func TestConsumerIsToldTheWholeOffer(t *testing.T) {
 	peer := w.peer(v1alpha1.RoleConsumer)
 	w.node("a", "4")
 	w.pod("local", "", "1")
+	w.network(&v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}})
 	w.prices(map[string]string{"currency": "EUR", "cpu": "0.02"})
 
 	w.expectWrites(1, w.publisher)
@@ -72,7 +73,7 @@ func TestConsumerIsToldTheWholeOffer(t *testing.T) {
 		LargestPod:        testkit.Quantities("cpu", "3", "memory", "8Gi", "ephemeral-storage", "10Gi"),
 		Images:            []v1alpha1.Image{{Names: []string{"echo:1"}, SizeBytes: 7}},
 		Prices:            &v1alpha1.Prices{Currency: "EUR", PerHour: testkit.Quantities("cpu", "0.02")},
-		Network:           &v1alpha1.Network{PodCIDR: "10.244.0.0/16"},
+		Network:           &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}},
 		Labels:            map[string]v1alpha1.Text{corev1.LabelTopologyRegion: "north"},
 		Architectures:     []string{"amd64"},
 		KubernetesVersion: "v1.37.1",

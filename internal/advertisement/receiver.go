@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -103,6 +104,8 @@ func (r *Receiver) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Peer{}).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOf),
 			builder.WithPredicates(predicate.NewPredicateFuncs(r.isCopy))).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(allWith(r.client, v1alpha1.RoleProvider)),
+			builder.WithPredicates(predicate.NewPredicateFuncs(r.config.isOwnNetwork))).
 		WatchesRawSource(peers.LinkChanges(r.links, r.onLink)).
 		WatchesRawSource(peers.Changes(r.links, advertisements, r.onAdvertisement)).
 		WatchesRawSource(r.changed.toPeers(r.client, v1alpha1.RoleProvider)).
@@ -178,9 +181,8 @@ func nextLook(f facts, o outcome, answered bool, now time.Time) time.Duration {
 
 // observe gathers the facts. That the peer cannot be read is a fact, and no error.
 func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Time) (facts, error) {
-	var err error
-	f := facts{peer: peer}
-	if f.copy, err = r.held(ctx, peer); err != nil {
+	f, err := r.observeHere(ctx, peer)
+	if err != nil {
 		return f, err
 	}
 	if f.link, _ = r.links.Get(peer.Name); f.link == nil {
@@ -201,6 +203,16 @@ func (r *Receiver) observe(ctx context.Context, peer *v1alpha1.Peer, now time.Ti
 	}
 	f.withdrawn = f.synced && f.copy != nil && isGone(ctx, f.link, peer.Spec.ClusterID)
 	return f, nil
+}
+
+// observeHere gathers what our own cluster knows.
+func (r *Receiver) observeHere(ctx context.Context, peer *v1alpha1.Peer) (facts, error) {
+	held, err := r.held(ctx, peer)
+	if err != nil {
+		return facts{}, err
+	}
+	network, err := r.config.networkFor(ctx, r.client, peer, true)
+	return facts{peer: peer, copy: held, network: network}, err
 }
 
 // held returns the copy, or nil. A peer without an id has none, and what has our own id is our own offer.

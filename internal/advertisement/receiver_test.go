@@ -108,7 +108,7 @@ func TestBadOfferIsRefused(t *testing.T) {
 		}, v1alpha1.ReasonLoop},
 		"unknown phase":         {func(s *spec) { s.Phase = "Gone" }, v1alpha1.ReasonInvalidField},
 		"label that is none":    {func(s *spec) { s.Labels = map[string]v1alpha1.Text{"a": "two words"} }, v1alpha1.ReasonInvalidField},
-		"pod range that is not": {func(s *spec) { s.Network = &v1alpha1.Network{PodCIDR: "everything"} }, v1alpha1.ReasonInvalidField},
+		"pod range that is not": {func(s *spec) { s.Network = &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"everything"}} }, v1alpha1.ReasonInvalidField},
 	} {
 		t.Run(name+" at first", func(t *testing.T) {
 			w := newWorld(t)
@@ -405,7 +405,6 @@ func TestConfigIsValidated(t *testing.T) {
 		"no workers":                    {func(c *Config) { c.Workers = -1 }, false},
 		"renewals rarer than the bound": {func(c *Config) { c.RenewInterval = time.Hour }, false},
 		"an interval below zero":        {func(c *Config) { c.MinInterval = -1 }, false},
-		"a pod range that is none":      {func(c *Config) { c.PodCIDR = "10.0.0.0" }, false},
 		"more images than are allowed":  {func(c *Config) { c.MaxImages = 101 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -103,13 +103,13 @@ func (r record) store(ad *v1alpha1.Advertisement) {
 }
 
 // termsOf returns the fingerprint of what an administrator decides on: of what exchange.SameTerms compares, but for the
-// images and the version of Kubernetes, which change without anybody making another offer. It cannot be forged: an
+// images, the version of Kubernetes and the network, which change without anybody making another offer. It cannot be forged: an
 // administrator's word on some terms would go over to others.
 func termsOf(spec *v1alpha1.AdvertisementSpec) string {
 	terms := *spec
 	terms.Phase = exchange.Phase(spec)
 	terms.Availability, terms.LargestPod = nil, nil
-	terms.Images, terms.KubernetesVersion = nil, ""
+	terms.Images, terms.KubernetesVersion, terms.Network = nil, "", nil
 	terms.Sequence, terms.FullSequence = 0, 0
 	terms.Timestamp, terms.TimeToLive = metav1.Time{}, metav1.Time{}
 	return fingerprint(&terms)

@@ -145,7 +145,6 @@ func (s survey) offer(peer *v1alpha1.Peer, labelKeys []string) (*v1alpha1.Advert
 	offer.ClusterID = peer.Spec.ClusterID
 	offer.Availability = complete(capacity.Availability(peer.Name, claims))
 	offer.LargestPod = capacity.LargestPod(peer.Name, claims)
-	offer.Network = nil // nothing at the peer could make a tunnel
 	return &offer, ""
 }
 

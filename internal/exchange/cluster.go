@@ -21,7 +21,7 @@ type Description struct {
 	Offer v1alpha1.AdvertisementSpec
 }
 
-// Describe returns what the schedulable nodes of the ledger have in common: see Stock, CommonLabels and PodCIDR. The
+// Describe returns what the schedulable nodes of the ledger have in common: see Stock and CommonLabels. The
 // version is that of the oldest node: what it cannot do, the cluster cannot promise.
 func (l *Ledger) Describe(labelKeys, imagePatterns []string) Description {
 	var nodes []*corev1.Node
@@ -30,15 +30,11 @@ func (l *Ledger) Describe(labelKeys, imagePatterns []string) Description {
 			nodes = append(nodes, node)
 		}
 	}
-	d := Description{Stock: Stock(nodes, imagePatterns), Offer: v1alpha1.AdvertisementSpec{
+	return Description{Stock: Stock(nodes, imagePatterns), Offer: v1alpha1.AdvertisementSpec{
 		Labels:            CommonLabels(nodes, labelKeys),
 		Architectures:     architectures(nodes),
 		KubernetesVersion: oldestVersion(nodes),
 	}}
-	if prefix, found := PodCIDR(nodes); found {
-		d.Offer.Network = &v1alpha1.Network{PodCIDR: prefix.String()}
-	}
-	return d
 }
 
 // CommonLabels returns those of the labels that all nodes carry with the same value.
@@ -88,10 +84,11 @@ const (
 	hugeBits4, hugeBits6 = 8, 24
 )
 
-// PodCIDR guesses the pod range of a cluster: the smallest prefix that covers the pod ranges of all nodes, and at least
-// a /16 (IPv6: a /48). IPv4 comes first where nodes have both. It finds none where nodes have no ranges, or ranges too
-// far apart; then an administrator has to name it.
-func PodCIDR(nodes []*corev1.Node) (netip.Prefix, bool) {
+// PodCIDRs guesses the pod ranges of a cluster, IPv4 first: for each family the smallest prefix that covers the pod ranges
+// of all nodes, and at least a /16 (IPv6: a /48). It leaves out a family where nodes have no ranges, or ranges too far
+// apart; then an administrator has to name it.
+func PodCIDRs(nodes []*corev1.Node) []v1alpha1.CIDR {
+	var found []v1alpha1.CIDR
 	for _, family := range []struct {
 		has         func(netip.Addr) bool
 		least, huge int
@@ -104,11 +101,14 @@ func PodCIDR(nodes []*corev1.Node) (netip.Prefix, bool) {
 				}
 			}
 		}
-		if len(prefixes) > 0 {
-			return cover(prefixes, family.least, family.huge)
+		if len(prefixes) == 0 {
+			continue
+		}
+		if prefix, ok := cover(prefixes, family.least, family.huge); ok {
+			found = append(found, v1alpha1.CIDR(prefix.String()))
 		}
 	}
-	return netip.Prefix{}, false
+	return found
 }
 
 func cover(prefixes []netip.Prefix, least, huge int) (netip.Prefix, bool) {

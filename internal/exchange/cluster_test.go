@@ -11,17 +11,16 @@ import (
 )
 
 func TestDescribe(t *testing.T) {
-	described := func(region, zone, architecture, version, podCIDR string) func(*corev1.Node) {
+	described := func(region, zone, architecture, version string) func(*corev1.Node) {
 		return func(n *corev1.Node) {
 			n.Labels["region"], n.Labels["zone"] = region, zone
 			n.Status.NodeInfo = corev1.NodeSystemInfo{Architecture: architecture, KubeletVersion: version}
-			n.Spec.PodCIDR = podCIDR
 		}
 	}
 	ledger := NewLedger()
-	ledger.SetNode(node("a", described("north", "1", "amd64", "v1.37.1", "10.1.0.0/24")))
-	ledger.SetNode(node("b", described("north", "2", "arm64", "v1.9.9-eks.1", "10.1.7.0/24")))
-	ledger.SetNode(node("c", described("south", "2", "s390x", "v1.2.3", "10.9.0.0/24"), func(n *corev1.Node) {
+	ledger.SetNode(node("a", described("north", "1", "amd64", "v1.37.1")))
+	ledger.SetNode(node("b", described("north", "2", "arm64", "v1.9.9-eks.1")))
+	ledger.SetNode(node("c", described("south", "2", "s390x", "v1.2.3"), func(n *corev1.Node) {
 		n.Labels[v1alpha1.LabelType] = v1alpha1.TypeVirtualNode
 	}))
 
@@ -31,36 +30,31 @@ func TestDescribe(t *testing.T) {
 			Labels:            map[string]v1alpha1.Text{"region": "north"},
 			Architectures:     []string{"amd64", "arm64"},
 			KubernetesVersion: "v1.9.9",
-			Network:           &v1alpha1.Network{PodCIDR: "10.1.0.0/16"},
 		},
 	}, ledger.Describe([]string{"region", "zone", "rack"}, nil))
 }
 
-func TestPodCIDR(t *testing.T) {
+func TestPodCIDRs(t *testing.T) {
 	for name, test := range map[string]struct {
 		ranges [][]string // of each node
-		want   string     // empty if none is found
+		want   []v1alpha1.CIDR
 	}{
 		"no nodes":                        {},
-		"nodes without ranges":            {[][]string{{}}, ""},
-		"one node is widened":             {[][]string{{"10.244.3.0/24"}}, "10.244.0.0/16"},
-		"a wide range stays":              {[][]string{{"10.0.0.0/12"}}, "10.0.0.0/12"},
-		"all nodes are covered":           {[][]string{{"10.244.0.0/24"}, {"10.247.0.0/24"}}, "10.244.0.0/14"},
-		"IPv4 comes first":                {[][]string{{"fd00::/64", "10.244.0.0/24"}}, "10.244.0.0/16"},
-		"IPv6":                            {[][]string{{"fd00:1:2:3::/64"}, {"fd00:1:2:4::/64"}}, "fd00:1:2::/48"},
-		"ranges that have nothing common": {[][]string{{"10.244.0.0/24"}, {"192.168.0.0/24"}}, ""},
-		"nonsense is passed over":         {[][]string{{"nonsense", "10.244.0.0/24"}}, "10.244.0.0/16"},
+		"nodes without ranges":            {[][]string{{}}, nil},
+		"one node is widened":             {[][]string{{"10.244.3.0/24"}}, []v1alpha1.CIDR{"10.244.0.0/16"}},
+		"a wide range stays":              {[][]string{{"10.0.0.0/12"}}, []v1alpha1.CIDR{"10.0.0.0/12"}},
+		"all nodes are covered":           {[][]string{{"10.244.0.0/24"}, {"10.247.0.0/24"}}, []v1alpha1.CIDR{"10.244.0.0/14"}},
+		"both families, IPv4 first":       {[][]string{{"fd00::/64", "10.244.0.0/24"}}, []v1alpha1.CIDR{"10.244.0.0/16", "fd00::/48"}},
+		"IPv6":                            {[][]string{{"fd00:1:2:3::/64"}, {"fd00:1:2:4::/64"}}, []v1alpha1.CIDR{"fd00:1:2::/48"}},
+		"ranges that have nothing common": {[][]string{{"10.244.0.0/24"}, {"192.168.0.0/24"}}, nil},
+		"nonsense is passed over":         {[][]string{{"nonsense", "10.244.0.0/24"}}, []v1alpha1.CIDR{"10.244.0.0/16"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var nodes []*corev1.Node
 			for _, ranges := range test.ranges {
 				nodes = append(nodes, node("n", func(n *corev1.Node) { n.Spec.PodCIDRs = ranges }))
 			}
-			prefix, found := PodCIDR(nodes)
-			expectEqual(t, test.want != "", found)
-			if found {
-				expectEqual(t, test.want, prefix.String())
-			}
+			expectEqual(t, test.want, PodCIDRs(nodes))
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -128,7 +127,7 @@ func judgeMeaning(ad *v1alpha1.AdvertisementSpec) error {
 		judgeResources("spec.largestPod", ad.LargestPod),
 		judgeResources("spec.guarantee", ad.Guarantee),
 		judgePrices("spec.prices", ad.Prices),
-		judgeNetwork(ad.Network),
+		judgeNetwork("spec.network", ad.Network),
 		judgeLabels("spec.labels", ad.Labels),
 	)
 	for i := 0; i < len(ad.Nested) && err == nil; i++ {
@@ -224,17 +223,6 @@ func judgeAmounts[Name ~string](field string, amounts map[Name]resource.Quantity
 }
 
 func validImage(name string) bool { return name != "" && len(name) <= maxImageNameLength }
-
-func judgeNetwork(network *v1alpha1.Network) error {
-	if network == nil || network.PodCIDR == "" {
-		return nil
-	}
-	if prefix, err := netip.ParsePrefix(network.PodCIDR); err == nil && prefix == prefix.Masked() && !prefix.Addr().Is4In6() {
-		return nil
-	}
-	return refused(v1alpha1.ReasonInvalidField,
-		"spec.network.podCIDR is %s: it must be a CIDR, such as 10.244.0.0/16", quoted(network.PodCIDR))
-}
 
 func judgeLabels(field string, labels map[string]v1alpha1.Text) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

@@ -3,6 +3,7 @@ package exchange
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,20 @@ func TestJudge(t *testing.T) {
 	imagePriced := func(name, price string) func(*spec) {
 		return func(ad *spec) {
 			ad.Prices = &v1alpha1.Prices{Currency: "EUR", PerPlacement: amountsByImage(name, price)}
+		}
+	}
+	connected := func(change func(*v1alpha1.Network)) func(*spec) {
+		return func(ad *spec) {
+			ad.Network = &v1alpha1.Network{
+				PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16", "fd00:1::/48"}, ServiceCIDRs: []v1alpha1.CIDR{"10.96.0.0/12"},
+				Nameservers: []v1alpha1.IP{"10.96.0.10"},
+				Gateway: &v1alpha1.Gateway{
+					PublicKey: strings.Repeat("A", 43) + "=", Endpoints: []v1alpha1.HostPort{"203.0.113.7:51820", "[2001:db8::7]:51820", "gw.example.com:1"},
+					Protocols: []string{v1alpha1.ProtocolWireGuard}, Addresses: []v1alpha1.IP{"10.96.0.0"},
+				},
+				Mappings: []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.64.0.0/16"}},
+			}
+			change(ad.Network)
 		}
 	}
 	extended := func(key, value string) func(*spec) {
@@ -99,9 +114,23 @@ func TestJudge(t *testing.T) {
 		"a good label":                       {labelled("topology.kubernetes.io/region", "eu-north"), v1alpha1.ReasonAccepted, ""},
 		"a bad label key":                    {labelled("a//b", "x"), v1alpha1.ReasonInvalidField, "a//b"},
 		"a bad label value":                  {labelled("a", "two words"), v1alpha1.ReasonInvalidField, "two words"},
-		"a bad pod range":                    {func(ad *spec) { ad.Network = &v1alpha1.Network{PodCIDR: "10.0.0.0/33"} }, v1alpha1.ReasonInvalidField, "spec.network.podCIDR"},
-		"a pod range with host bits":         {func(ad *spec) { ad.Network = &v1alpha1.Network{PodCIDR: "10.0.0.1/16"} }, v1alpha1.ReasonInvalidField, "10.0.0.1/16"},
-		"a good pod range":                   {func(ad *spec) { ad.Network = &v1alpha1.Network{PodCIDR: "10.0.0.0/16"} }, v1alpha1.ReasonAccepted, ""},
+		"a bad pod range":                    {connected(func(n *v1alpha1.Network) { n.PodCIDRs[1] = "10.0.0.0/33" }), v1alpha1.ReasonInvalidField, "spec.network.podCIDRs[1]"},
+		"a pod range with host bits":         {connected(func(n *v1alpha1.Network) { n.PodCIDRs[0] = "10.0.0.1/16" }), v1alpha1.ReasonInvalidField, "10.0.0.1/16"},
+		"a range of two families":            {connected(func(n *v1alpha1.Network) { n.PodCIDRs[0] = "::ffff:10.0.0.0/112" }), v1alpha1.ReasonInvalidField, "spec.network.podCIDRs[0]"},
+		"a bad Service range":                {connected(func(n *v1alpha1.Network) { n.ServiceCIDRs[0] = "all" }), v1alpha1.ReasonInvalidField, "spec.network.serviceCIDRs[0]"},
+		"ten thousand pod ranges":            {connected(func(n *v1alpha1.Network) { n.PodCIDRs = slices.Repeat(n.PodCIDRs, 5000) }), v1alpha1.ReasonInvalidField, "spec.network.podCIDRs has 10000 entries"},
+		"a bad relayed range":                {connected(func(n *v1alpha1.Network) { n.RelayedCIDRs = []v1alpha1.CIDR{"100.64.0.7/16"} }), v1alpha1.ReasonInvalidField, "spec.network.relayedCIDRs[0]"},
+		"a name server without an address":   {connected(func(n *v1alpha1.Network) { n.Nameservers[0] = "dns" }), v1alpha1.ReasonInvalidField, "spec.network.nameservers[0]"},
+		"a name server with a zone":          {connected(func(n *v1alpha1.Network) { n.Nameservers[0] = "fe80::1%eth0" }), v1alpha1.ReasonInvalidField, "spec.network.nameservers[0]"},
+		"a gateway whose key is none":        {connected(func(n *v1alpha1.Network) { n.Gateway.PublicKey = "key" }), v1alpha1.ReasonInvalidField, "spec.network.gateway.publicKey"},
+		"a gateway without a key":            {connected(func(n *v1alpha1.Network) { n.Gateway.PublicKey = "" }), v1alpha1.ReasonInvalidField, "spec.network.gateway.publicKey"},
+		"a gateway without a port":           {connected(func(n *v1alpha1.Network) { n.Gateway.Endpoints[0] = "203.0.113.7" }), v1alpha1.ReasonInvalidField, "spec.network.gateway.endpoints[0]"},
+		"a gateway at nine endpoints":        {connected(func(n *v1alpha1.Network) { n.Gateway.Endpoints = slices.Repeat(n.Gateway.Endpoints[:1], 9) }), v1alpha1.ReasonInvalidField, "spec.network.gateway.endpoints has 9 entries"},
+		"a gateway whose address is none":    {connected(func(n *v1alpha1.Network) { n.Gateway.Addresses[0] = "10.96.0.0/32" }), v1alpha1.ReasonInvalidField, "spec.network.gateway.addresses[0]"},
+		"a mapping to a range of other size": {connected(func(n *v1alpha1.Network) { n.Mappings[0].Seen = "100.64.0.0/17" }), v1alpha1.ReasonInvalidField, "spec.network.mappings[0]"},
+		"a mapping to a range of other kind": {connected(func(n *v1alpha1.Network) { n.Mappings[0].Seen = "fd00::/16" }), v1alpha1.ReasonInvalidField, "spec.network.mappings[0]"},
+		"a good network":                     {connected(func(*v1alpha1.Network) {}), v1alpha1.ReasonAccepted, ""},
+		"a good pod range":                   {func(ad *spec) { ad.Network = &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.0.0.0/16"}} }, v1alpha1.ReasonAccepted, ""},
 		"too many images":                    {images(101, v1alpha1.Image{Names: []string{"a"}}), v1alpha1.ReasonInvalidField, "spec.images"},
 		"an image without a name":            {images(1, v1alpha1.Image{}), v1alpha1.ReasonInvalidField, "spec.images[0].names"},
 		"an image with an endless name":      {images(1, v1alpha1.Image{Names: []string{strings.Repeat("a", 501)}}), v1alpha1.ReasonInvalidField, "spec.images[0].names"},

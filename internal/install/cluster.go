@@ -68,6 +68,8 @@ var chartKinds = []schema.GroupVersionKind{
 	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
 	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
 	configMapKind,
+	corev1.SchemeGroupVersion.WithKind("Service"),
+	daemonSetKind,
 	deploymentKind,
 }
 
@@ -75,6 +77,7 @@ var (
 	namespaceKind  = corev1.SchemeGroupVersion.WithKind("Namespace")
 	configMapKind  = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	podKind        = corev1.SchemeGroupVersion.WithKind("Pod")
+	daemonSetKind  = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 )

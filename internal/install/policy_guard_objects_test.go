@@ -56,6 +56,7 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		"what is asked of others, as before":   {review: review{by: peer, old: asking("[]"), object: asking("[]")}},
 		"what is asked of others, no more":     {review: review{by: peer, old: asking("[]"), object: message(t, "ShadowPod", "")}, want: "spec.onward"},
 		"what is asked of others, differently": {review: review{by: peer, old: asking("[]"), object: asking("[{}]")}, want: "spec.onward"},
+		"a Connection":                         {review: review{by: peer, object: message(t, "Connection", "")}, want: "Connections"},
 		"a record of a pod":                    {review: review{by: peer, object: of("u-1")}},
 		"a record of the same pod":             {review: review{by: peer, old: of("u-1"), object: of("u-1")}},
 		"a record that gets another pod":       {review: review{by: peer, old: of("u-1"), object: of("u-2")}, want: "spec.homeUID"},

@@ -113,7 +113,7 @@ func (c Cluster) steps(r Removal, away []selection) []step {
 			c.Report("Hanse did not leave its peers within %s; cleaning up without it", r.Timeout)
 			return nil
 		}},
-		{doing: "Stopping Hanse", objects: chart[:1], theirs: []selection{ownPods}},
+		{doing: "Stopping Hanse", objects: chart[:2], theirs: []selection{ownPods}},
 		{doing: "Removing virtual nodes", objects: []selection{virtualNodes}},
 		// Without the policies, finalizers can be taken off.
 		{doing: "Removing policies and roles", objects: chart[:len(chart)-1]},

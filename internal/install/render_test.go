@@ -58,7 +58,7 @@ func TestTheChartLeavesTheListOfPeersAlone(t *testing.T) {
 // What the chart makes is found again by its kind.
 func TestEveryKindOfTheChartIsKnown(t *testing.T) {
 	o := options()
-	o.Values = map[string]any{"discovery": map[string]any{"enabled": true}}
+	o.Values = map[string]any{"discovery": map[string]any{"enabled": true}, "gateway": map[string]any{"enabled": true}}
 	for _, object := range mustRender(t, o).Objects {
 		if !slices.Contains(chartKinds, object.GroupVersionKind()) {
 			t.Errorf("chartKinds lacks %s", object.GroupVersionKind())
@@ -116,7 +116,9 @@ func TestTheFixedRolesAreBoundByTheManagerAlone(t *testing.T) {
 // Every right of every identity, one a line. A change here is a change of what a stolen token is worth.
 func TestRightsAreTheReviewedOnes(t *testing.T) {
 	var lines []string
-	for _, object := range mustRender(t, options()).Objects {
+	o := options()
+	o.Values = map[string]any{"gateway": map[string]any{"enabled": true}}
+	for _, object := range mustRender(t, o).Objects {
 		switch object.GetKind() {
 		case "ClusterRole", "Role":
 			lines = append(lines, rights(t, object)...)
@@ -175,8 +177,12 @@ func TestValuesAreUsed(t *testing.T) {
 	o.Values = map[string]any{
 		"clusterID": "lubeck",
 		"image":     map[string]any{"tag": "v9"},
-		"podCIDR":   "10.244.0.0/16",
-		"policies":  map[string]any{"keepDaemonSetsHome": false},
+		"podCIDR":   "10.244.0.0/16,fd00:1::/48", "addressPool": "10.9.0.0/16", "servicePool": "241.0.0.0/8,242.0.0.0/8",
+		"clusterDNS": []any{"10.96.0.53"},
+		"gateway": map[string]any{
+			"enabled": true, "endpoints": []any{"203.0.113.7:51820"}, "service": map[string]any{"type": "NodePort"},
+		},
+		"policies": map[string]any{"keepDaemonSetsHome": false},
 		"manager": map[string]any{
 			"extraArgs": []any{"--publish-interval=1s"}, "apiServers": []any{"https://a.example:6443", "https://b.example"},
 		},
@@ -197,13 +203,18 @@ func TestValuesAreUsed(t *testing.T) {
 		t.Errorf("image %v, want %s", got, want)
 	}
 	for _, want := range []any{
-		"--cluster-id=lubeck", "--pod-cidr=10.244.0.0/16", "--publish-interval=1s", "--api-server=https://a.example:6443",
+		"--cluster-id=lubeck", "--pod-cidr=10.244.0.0/16,fd00:1::/48", "--address-pool=10.9.0.0/16",
+		"--service-pool=241.0.0.0/8,242.0.0.0/8", "--cluster-dns=10.96.0.53", "--gateway", "--gateway-endpoint=203.0.113.7:51820", "--publish-interval=1s", "--api-server=https://a.example:6443",
 		"--api-server=https://b.example", "--session-life=24h", "--renewal-period=5s", "--parting-deadline=1m",
 		"--offload-namespaces=team in (batch,web)", `--offload-spec={"onChange":"Keep","strategy":"Remote"}`,
 	} {
 		if args := container["args"].([]any); !slices.Contains(args, want) {
 			t.Errorf("args %v lack %v", args, want)
 		}
+	}
+	service := find(t, m, "Service", "hanse-gateway")
+	if kind, _, _ := unstructured.NestedString(service.Object, "spec", "type"); kind != "NodePort" {
+		t.Errorf("the gateway's Service is of type %s", kind)
 	}
 	level := find(t, m, "PriorityLevelConfiguration", "hanse-peers")
 	shares, _, err := unstructured.NestedFieldNoCopy(level.Object, "spec", "limited", "nominalConcurrencyShares")
@@ -248,6 +259,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"a cluster id that is no DNS label": {"clusterID": "Lübeck"},
 		"a cluster id that is too long":     {"clusterID": strings.Repeat("x", 31)},
 		"a range that is none":              {"podCIDR": "ten"},
+		"a pool that is none":               {"servicePool": "240.0.0.0/4,"},
+		"a gateway without a port":          {"gateway": map[string]any{"endpoints": []any{"203.0.113.7"}}},
+		"a Service of a kind that is none":  {"gateway": map[string]any{"service": map[string]any{"type": "ExternalName"}}},
 		"a value that does not exist":       {"clusterid": "lubeck"},
 		"a log format that does not exist":  {"log": map[string]any{"format": "xml"}},
 		"a session that does not live":      {"sessionLife": ""},
@@ -271,7 +285,7 @@ func TestEveryKindHasADefinition(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"advertisements.hanse.dev", "namespacemappings.hanse.dev", "namespaceoffloadings.hanse.dev",
+		"advertisements.hanse.dev", "connections.hanse.dev", "namespacemappings.hanse.dev", "namespaceoffloadings.hanse.dev",
 		"peeringclaims.hanse.dev", "peers.hanse.dev", "shadowpods.hanse.dev",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -85,7 +85,7 @@ func newStatus(link *peers.Link, pod *corev1.Pod, now time.Time) (corev1.PodStat
 	if !seen.answers || seen.shadow == nil || seen.shadow.Status.Pod == nil {
 		return corev1.PodStatus{}, false
 	}
-	status, err := offload.Inbound(pod, seen.shadow, offload.AddressMap{}, now)
+	status, err := offload.Inbound(pod, seen.shadow, nil, now)
 	status.PodIP, status.PodIPs = pod.Status.PodIP, pod.Status.PodIPs // they are not ours to translate here
 	return status, err == nil                                         // another pod of the name, or what makes no sense, tells nothing
 }

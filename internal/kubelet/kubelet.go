@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,7 +121,6 @@ func (c *podController) setupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&corev1.Pod{}, from(ofPod)).
 		Watches(&corev1.Node{}, from(events.of(peerOfNode)), builder.WithPredicates(appears())).
 		Watches(&v1alpha1.Peer{}, from(events.of(peerItself)), builder.WithPredicates(remapped())).
-		Watches(&v1alpha1.Advertisement{}, from(events.of(peerOfAdvertisement)), builder.WithPredicates(remapped())).
 		Watches(&v1alpha1.NamespaceOffloading{}, from(events.ofNamespace),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(peers.LinkChanges(c.links, events.linkChanged)).
@@ -266,12 +266,14 @@ func appears() predicate.Predicate {
 	return when(true, false, func(_, _ client.Object) bool { return false })
 }
 
-// connects passes on that a network begins or ceases to connect a peer.
+// connects passes on that there begins or ceases to be a network to a peer.
 func connects() predicate.Predicate {
-	return when(false, true, func(before, after *v1alpha1.Peer) bool { return before.Connected() != after.Connected() })
+	return when(false, true, func(before, after *v1alpha1.Peer) bool { return before.HasNetwork() != after.HasNetwork() })
 }
 
-// remapped passes on changes of a Peer or an Advertisement by which its pods get other addresses here, or none.
+// remapped passes on changes of a Peer by which its pods get other addresses here, or none.
 func remapped() predicate.Predicate {
-	return when(true, true, func(before, after client.Object) bool { return podRange(before) != podRange(after) })
+	return when(true, true, func(before, after *v1alpha1.Peer) bool {
+		return before.HasNetwork() != after.HasNetwork() || after.HasNetwork() && !slices.Equal(before.Status.Mappings, after.Status.Mappings)
+	})
 }

@@ -55,7 +55,7 @@ func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoin
 		Status: corev1.NodeStatus{
 			Capacity:    offered.DeepCopy(),
 			Allocatable: offered.DeepCopy(),
-			Conditions:  nodeConditions(),
+			Conditions:  append(nodeConditions(), networkCondition(peer)),
 			Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: at.address},
 				{Type: corev1.NodeHostName, Address: name},
@@ -127,6 +127,22 @@ func nodeConditions() []corev1.NodeCondition {
 		})
 	}
 	return conditions
+}
+
+// networkCondition says whether there ought to be a network to the peer and is none. Kubernetes puts the taint
+// node.kubernetes.io/network-unavailable on the node then: pods that it has stay, and it gets no more. Where the two clusters have
+// no gateways, pods run there that need no network.
+func networkCondition(peer *v1alpha1.Peer) corev1.NodeCondition {
+	c := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse}
+	switch down := peer.NetworkDown(); {
+	case down != nil:
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, down.Reason, down.Message
+	case peer.Connected():
+		c.Reason, c.Message = v1alpha1.ReasonReady, "Pods of this cluster and of the peer reach each other, as far as that is allowed"
+	default:
+		c.Reason, c.Message = v1alpha1.ReasonNoNetworkFabric, "The clusters have no network between them, and pods that need none run at the peer"
+	}
+	return c
 }
 
 func readyNode() corev1.NodeCondition {

@@ -228,7 +228,7 @@ func (c *nodeController) closeToPods(ctx context.Context, seen nodeFacts) error 
 	closed := node.DeepCopy()
 	closed.Spec.Taints = closedTaints()
 	// The pods that it has are as well as its peer, offer or no offer.
-	closed.Status.Conditions = linkConditions(seen.link, seen.over, []corev1.NodeCondition{readyNode()}, false)
+	closed.Status.Conditions = linkConditions(seen.link, seen.over, []corev1.NodeCondition{readyNode(), networkCondition(seen.peer)}, false)
 	return c.update(ctx, node, closed)
 }
 

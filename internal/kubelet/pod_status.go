@@ -19,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/overlay"
 	"github.com/hanse-dev/hanse/internal/trace"
 	"github.com/hanse-dev/hanse/internal/unread"
 )
@@ -74,7 +75,7 @@ func (c *podController) inbound(
 	if (shadow.Status.Pod == nil || err != nil) && isHeld(home) { // the peer has it, so it is not held any more
 		status.Reason, status.Message, status.ContainerStatuses = "", "", nil
 	}
-	if connected && (!addresses.From.IsValid() || !addresses.To.IsValid()) {
+	if connected && addresses == nil {
 		// Nobody knows what its address is now, which is no reason to take it off a pod that runs.
 		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
 	}
@@ -263,30 +264,23 @@ func word(reason string) string {
 	return reason
 }
 
-// addressMap returns how this cluster sees the pod addresses of the peer that runs the pod, and whether a network leads there.
-// Without one the pod has no address, so that it is no endpoint of a Service, which nobody could reach. It maps nothing while
-// one of the ranges is not known: a peer's raw address may be that of a local pod.
+// addressMap returns how this cluster sees the pod addresses of the peer that runs the pod, and whether a network leads there,
+// be it interrupted: pods that have lost their addresses would have to be written, all of them, and again when it is back. Without one the pod has no address, so that it is no endpoint of a Service, which nobody could reach. There is no map while
+// the ranges are not known: a peer's raw address may be that of a local pod.
 func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (m offload.AddressMap, connected bool, err error) {
 	peer := &v1alpha1.Peer{}
 	key := client.ObjectKey{Name: peerOf(home.Spec.NodeName)}
 	if err := c.client.Get(ctx, key, peer, client.UnsafeDisableDeepCopy); err != nil {
-		return m, false, client.IgnoreNotFound(err)
+		return nil, false, client.IgnoreNotFound(err)
 	}
-	if !peer.Connected() {
-		return m, false, nil
+	if !peer.HasNetwork() {
+		return nil, false, nil
 	}
-	// Pods keep their addresses while the newest offer is refused: our copy says what was accepted last.
-	ad, err := advertisementOf(ctx, c.client, peer)
-	if err != nil || ad == nil || ad.Spec.Network == nil {
-		return m, true, err
+	mappings := overlay.Mappings(peer.Status.Mappings)
+	if len(mappings) == 0 {
+		return nil, true, nil
 	}
-	return offload.AddressMap{From: prefix(ad.Spec.Network.PodCIDR), To: prefix(peer.Status.RemappedPodCIDR)}, true, nil
-}
-
-// prefix returns the range that the text means, or the zero Prefix, by which nothing is mapped.
-func prefix(text string) netip.Prefix {
-	parsed, _ := netip.ParsePrefix(text)
-	return parsed
+	return func(theirs netip.Addr) (netip.Addr, bool) { return overlay.Seen(mappings, theirs) }, true, nil
 }
 
 // traceStatus records that the status of a pod was written, until the pod is ready, and then all of the time since it was

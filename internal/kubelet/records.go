@@ -223,18 +223,3 @@ func (e podEvents) ofNamespace(ctx context.Context, object client.Object) []requ
 	}
 	return requests
 }
-
-func podRange(object client.Object) string {
-	switch object := object.(type) {
-	case *v1alpha1.Peer:
-		if !object.Connected() {
-			return ""
-		}
-		return object.Status.RemappedPodCIDR
-	case *v1alpha1.Advertisement:
-		if object.Spec.Network != nil {
-			return object.Spec.Network.PodCIDR
-		}
-	}
-	return ""
-}

@@ -90,7 +90,7 @@ func peersApart(pods []corev1.Pod, peers []v1alpha1.Peer) []string {
 			continue
 		}
 		at := slices.IndexFunc(peers, func(p v1alpha1.Peer) bool { return p.Name == peerOf(pod.Spec.NodeName) })
-		if at >= 0 && !peers[at].Connected() && !slices.Contains(apart, peers[at].Name) {
+		if at >= 0 && !peers[at].HasNetwork() && !slices.Contains(apart, peers[at].Name) {
 			apart = append(apart, peers[at].Name)
 		}
 	}

@@ -171,7 +171,7 @@ func offloaded(t *testing.T, more ...client.Object) *world {
 
 func peer() *v1alpha1.Peer {
 	peer := testkit.Peer(turin, v1alpha1.RoleProvider)
-	peer.Status.RemappedPodCIDR = "10.200.0.0/16"
+	peer.Status.Mappings = []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "10.200.0.0/16"}}
 	peer.Status.Conditions = append(peer.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
 	})
@@ -181,7 +181,7 @@ func peer() *v1alpha1.Peer {
 func advertisement() *v1alpha1.Advertisement {
 	ad := testkit.Advertisement(turin)
 	ad.Spec.Images = []v1alpha1.Image{{Names: []string{"registry.example/shop:1"}, SizeBytes: 1000}}
-	ad.Spec.Network = &v1alpha1.Network{PodCIDR: "10.244.0.0/16"}
+	ad.Spec.Network = &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}}
 	ad.Spec.Labels = map[string]v1alpha1.Text{corev1.LabelTopologyRegion: "west", "example.com/disk": "fast"}
 	ad.Spec.Architectures, ad.Spec.KubernetesVersion = []string{"arm64", "amd64"}, "v1.37.1"
 	return ad

@@ -32,14 +32,14 @@ func TestEachOwnerWritesItsOwnPartOfTheStatus(t *testing.T) {
 		}
 	}
 	apply("a", v1alpha1.PeerStatus{Version: "v1", DiscoveredServers: []string{"https://a"}})
-	apply("b", v1alpha1.PeerStatus{RemappedPodCIDR: "10.0.0.0/16"})
+	apply("b", v1alpha1.PeerStatus{Mappings: []v1alpha1.RangeMapping{{Own: "10.0.0.0/16", Seen: "10.0.0.0/16"}}})
 	apply("a", v1alpha1.PeerStatus{Version: "v2"})
 
 	got := &v1alpha1.Peer{}
 	if err := Uncached(c, c).Get(t.Context(), client.ObjectKeyFromObject(peer), got); err != nil {
 		t.Fatal(err)
 	}
-	want := v1alpha1.PeerStatus{Version: "v2", RemappedPodCIDR: "10.0.0.0/16"}
+	want := v1alpha1.PeerStatus{Version: "v2", Mappings: []v1alpha1.RangeMapping{{Own: "10.0.0.0/16", Seen: "10.0.0.0/16"}}}
 	if diff := cmp.Diff(want, got.Status); diff != "" {
 		t.Error(diff)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -119,6 +120,7 @@ func (c *Controller) setupOffloadings(mgr ctrl.Manager) error {
 		Named("namespaces-offloading").
 		For(&v1alpha1.NamespaceOffloading{}, builder.WithPredicates(offloadingChanged)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(offloadingOfNamespace), builder.WithPredicates(metadataChanged)).
+		WatchesMetadata(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(offloadingBeside), builder.WithPredicates(comesOrGoes)).
 		Watches(&v1alpha1.Advertisement{}, atEverything, builder.WithPredicates(
 			predicate.NewPredicateFuncs(o.isCopy), offerChanged)).
 		Watches(&v1alpha1.Peer{}, atEverything, builder.WithPredicates(predicate.Or(specChanged, distanceChanged))).

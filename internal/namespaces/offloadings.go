@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,6 +88,11 @@ func (c *offloadings) observe(ctx context.Context, offloading *v1alpha1.Namespac
 	if seen.invalid != nil {
 		return seen, nil //nolint:nilerr // the status of the NamespaceOffloading tells the user; trying again cannot help
 	}
+	policies, err := c.networkPolicies(ctx, offloading.Namespace)
+	if err != nil {
+		return facts{}, err
+	}
+	seen.policies = policies
 	all := &v1alpha1.PeerList{}
 	if err := c.Client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
 		return facts{}, fmt.Errorf("list peers: %w", err)
@@ -109,6 +115,21 @@ func (c *offloadings) observe(ctx context.Context, offloading *v1alpha1.Namespac
 		}
 	}
 	return seen, nil
+}
+
+// networkPolicies returns the names of those in the namespace, sorted.
+func (c *offloadings) networkPolicies(ctx context.Context, namespace string) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("NetworkPolicyList"))
+	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list NetworkPolicies: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // cluster says how the offloading to one peer stands.

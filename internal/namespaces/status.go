@@ -38,6 +38,8 @@ type facts struct {
 	invalid    error                        // the selector cannot be read
 	clusters   []v1alpha1.ClusterOffloading // of the selected peers, in any order
 	placed     outcome                      // where new pods go
+	// policies are the names of the NetworkPolicies of the namespace, sorted.
+	policies []string
 }
 
 // statusOf turns facts into the status. Equal facts give an equal status.
@@ -55,16 +57,39 @@ func statusOf(seen facts, now time.Time) v1alpha1.NamespaceOffloadingStatus {
 func conditionsOf(seen facts, ready *metav1.Condition, now time.Time) []metav1.Condition {
 	conditions := slices.Clone(seen.offloading.Status.Conditions)
 	ready.ObservedGeneration = seen.offloading.Generation
-	if seen.placed.condition == nil {
-		meta.RemoveStatusCondition(&conditions, v1alpha1.ConditionPlaced)
-	}
-	for _, found := range []*metav1.Condition{ready, seen.placed.condition} {
-		if found != nil {
-			found.LastTransitionTime = metav1.NewTime(now)
-			meta.SetStatusCondition(&conditions, *found)
+	for _, c := range []struct {
+		kind  string
+		found *metav1.Condition
+	}{
+		{v1alpha1.ConditionReady, ready},
+		{v1alpha1.ConditionPlaced, seen.placed.condition},
+		{v1alpha1.ConditionNetworkPoliciesKept, policiesKept(seen)},
+	} {
+		if c.found == nil {
+			meta.RemoveStatusCondition(&conditions, c.kind)
+			continue
 		}
+		c.found.LastTransitionTime = metav1.NewTime(now)
+		meta.SetStatusCondition(&conditions, *c.found)
 	}
 	return conditions
+}
+
+// policiesKept says which NetworkPolicies of the namespace do not hold for its pods at peers, nil if there are none: nothing at the
+// gateway enforces them, and those that select other pods by labels do not know pods at peers by these.
+func policiesKept(seen facts) *metav1.Condition {
+	if len(seen.policies) == 0 || seen.offloading.Spec.Strategy == v1alpha1.StrategyLocal {
+		return nil
+	}
+	const shown = 10
+	names := strings.Join(seen.policies[:min(len(seen.policies), shown)], ", ")
+	if more := len(seen.policies) - shown; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	kept := condition(v1alpha1.ConditionNetworkPoliciesKept, v1alpha1.ReasonNotEnforced, "These NetworkPolicies do not hold for pods that run at "+
+		"peers: "+names+". Keep pods that need them at home, or see docs/explanation/network.md for what pods at peers reach")
+	kept.ObservedGeneration = seen.offloading.Generation
+	return kept
 }
 
 func placedOf(offloading *v1alpha1.NamespaceOffloading) *metav1.Condition {

@@ -37,6 +37,11 @@ func offloadingOfNamespace(_ context.Context, namespace client.Object) []reconci
 	return []reconcile.Request{offloadingIn(namespace.GetName())}
 }
 
+// offloadingBeside is a request for the NamespaceOffloading in the namespace of the object.
+func offloadingBeside(_ context.Context, object client.Object) []reconcile.Request {
+	return []reconcile.Request{offloadingIn(object.GetNamespace())}
+}
+
 // pair is a request for the mapping of a namespace at a peer.
 func pair(namespace, peer string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: peer}}
@@ -145,6 +150,9 @@ var virtualNodeChanged = predicate.And(
 
 // onlyDeletions is for pods: no other event of a pod makes a twin superfluous.
 var onlyDeletions = predicate.Funcs{CreateFunc: no[event.CreateEvent], UpdateFunc: no[event.UpdateEvent]}
+
+// comesOrGoes leaves out updates.
+var comesOrGoes = predicate.Funcs{UpdateFunc: no[event.UpdateEvent]}
 
 // onlyNew lets through what is seen for the first time.
 var onlyNew = predicate.Funcs{UpdateFunc: no[event.UpdateEvent], DeleteFunc: no[event.DeleteEvent]}

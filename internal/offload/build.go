@@ -29,6 +29,8 @@ type Rules struct {
 	// Next are the ids of the clusters that the pod may be sent on to, where the ShadowPod bounds that by spec.onward. Without
 	// any it stays.
 	Next []string
+	// Home is how the pod reaches its home, nil where no network leads there.
+	Home *HomeNetwork
 	// Metadata says which labels and annotations the pods have besides the harmless ones.
 	Metadata Metadata
 }
@@ -38,7 +40,8 @@ const maxContainers = 250
 
 // Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
 // field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
-// virtual nodes unless the rules let it go on, has neither token nor address of the provider's API, is confined where its
+// virtual nodes unless the rules let it go on, has neither token nor address of the provider's API, has the names of its home where
+// a network leads there, is confined where its
 // author left that open, says itself what it asks for, and has of its labels and annotations those that the provider takes,
 // see LeftOut. It has no ephemeral containers, see Debugging.
 func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
@@ -55,6 +58,7 @@ func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	pod.Spec.EphemeralContainers = nil
 	rules.Metadata.leaveOut(pod)
 	own(pod, shadow)
+	rules.Home.lead(&pod.Spec)
 	confine(&pod.Spec, rules.Restricted)
 	writeRequests(&pod.Spec, rules.LeastRequests)
 	route(pod, rules, shadow.Spec.Onward)
@@ -143,6 +147,7 @@ func confine(spec *corev1.PodSpec, restricted bool) {
 	if restricted && spec.SecurityContext.RunAsNonRoot == nil {
 		spec.SecurityContext.RunAsNonRoot = ptr.To(true)
 	}
+	letPing(spec)
 	forEachContainer(spec, func(c *corev1.Container) { confineContainer(c, restricted) })
 }
 
@@ -156,13 +161,9 @@ var apiServerVariables = []string{
 // hideAPIServer empties these variables, unless the container sets them itself: the kubelet adds only those that a container
 // does not have. They come first, so that a variable that refers to one is empty too.
 func hideAPIServer(c *corev1.Container) {
-	var empty []corev1.EnvVar
-	for _, name := range apiServerVariables {
-		if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == name }) {
-			empty = append(empty, corev1.EnvVar{Name: name})
-		}
+	for _, name := range slices.Backward(apiServerVariables) {
+		setFirst(c, corev1.EnvVar{Name: name})
 	}
-	c.Env = append(empty, c.Env...)
 }
 
 func confineContainer(c *corev1.Container, restricted bool) {
@@ -173,15 +174,30 @@ func confineContainer(c *corev1.Container, restricted bool) {
 	if c.SecurityContext.AllowPrivilegeEscalation == nil {
 		c.SecurityContext.AllowPrivilegeEscalation = ptr.To(false)
 	}
-	if !restricted {
-		return
-	}
 	if c.SecurityContext.Capabilities == nil {
 		c.SecurityContext.Capabilities = &corev1.Capabilities{}
 	}
-	if len(c.SecurityContext.Capabilities.Drop) == 0 {
-		c.SecurityContext.Capabilities.Drop = []corev1.Capability{"ALL"}
+	drops := &c.SecurityContext.Capabilities.Drop
+	switch {
+	case restricted && len(*drops) == 0:
+		*drops = []corev1.Capability{"ALL"}
+	case !slices.Contains(*drops, "ALL") && !slices.Contains(*drops, rawPackets):
+		*drops = append(slices.Clone(*drops), rawPackets)
 	}
+}
+
+// rawPackets is the capability to send packets as they are. Runtimes give it to all, and who has it can send with the address
+// of another pod. What a node keeps pods of peers from goes by their addresses.
+const rawPackets corev1.Capability = "NET_RAW"
+
+// letPing has all users of the pod send echo requests without that capability: that is all that most need it for.
+func letPing(spec *corev1.PodSpec) {
+	const groups = "net.ipv4.ping_group_range"
+	isSet := func(s corev1.Sysctl) bool { return s.Name == groups }
+	if spec.OS != nil && spec.OS.Name != corev1.Linux || slices.ContainsFunc(spec.SecurityContext.Sysctls, isSet) {
+		return
+	}
+	spec.SecurityContext.Sysctls = append(slices.Clone(spec.SecurityContext.Sysctls), corev1.Sysctl{Name: groups, Value: "0 2147483647"})
 }
 
 // forEachKindOfContainer visits the ephemeral containers too.

@@ -98,11 +98,15 @@ func TestBuildConfinesAndOwnsThePod(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
-				Name: "c", Image: "i", SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)},
+				Name: "c", Image: "i", SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr.To(false),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"NET_RAW"}},
+				},
 			}},
 			AutomountServiceAccountToken: ptr.To(false),
 			SecurityContext: &corev1.PodSecurityContext{
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				Sysctls:        []corev1.Sysctl{{Name: "net.ipv4.ping_group_range", Value: "0 2147483647"}},
 			},
 			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -126,7 +130,7 @@ const everything = `{"metadata":{"labels":{"app":"web","pod-template-hash":"x"},
 "resources":{"requests":{"cpu":"1"}},
 "securityContext":{"runAsUser":1,"runAsGroup":2,"runAsNonRoot":true,"fsGroup":3,"supplementalGroups":[4],"fsGroupChangePolicy":"Always",
 "seccompProfile":{"type":"RuntimeDefault"},"appArmorProfile":{"type":"RuntimeDefault"},"seLinuxOptions":{"type":"container_t","level":"s0"},
-"sysctls":[{"name":"net.ipv4.tcp_syncookies","value":"1"}]},
+"sysctls":[{"name":"net.ipv4.tcp_syncookies","value":"1"},{"name":"net.ipv4.ping_group_range","value":"0 0"}]},
 "volumes":[{"name":"e","emptyDir":{"medium":"Memory","sizeLimit":"1Mi"}},
 {"name":"d","downwardAPI":{"items":[{"path":"p","fieldRef":{"fieldPath":"metadata.name"}}],"defaultMode":420}},
 {"name":"p","projected":{"sources":[{"downwardAPI":{"items":[{"path":"cpu","resourceFieldRef":{"containerName":"c","resource":"limits.cpu"},"mode":256}]}}]}}],

@@ -12,6 +12,7 @@ import (
 
 // samples are values that a field can have where not any value will do.
 var samples = map[string]string{
+	"spec.containers[].securityContext.capabilities.drop":                             `["NET_RAW"]`,
 	"spec.securityContext.sysctls[].name":                                             `"net.ipv4.tcp_syncookies"`,
 	"spec.securityContext.seLinuxOptions.type":                                        `"container_t"`,
 	"spec.securityContext.seccompProfile.type":                                        `"RuntimeDefault"`,

@@ -17,33 +17,9 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// AddressMap maps the addresses of a peer's pods, by their prefix, to those under which this cluster sees them. The
-// zero value maps nothing.
-type AddressMap struct {
-	// From is the peer's pod range as the peer sees it.
-	From netip.Prefix
-	// To is the range in which this cluster sees it, at least as large.
-	To netip.Prefix
-}
-
-// Map returns the address under which this cluster sees a pod of the peer, and whether there is one.
-func (m AddressMap) Map(addr netip.Addr) (netip.Addr, bool) {
-	from, to := m.From.Masked(), m.To.Masked()
-	if !from.IsValid() || !to.IsValid() || from.Addr().BitLen() != to.Addr().BitLen() || to.Bits() > from.Bits() {
-		return netip.Addr{}, false
-	}
-	addr = addr.Unmap().WithZone("")
-	if !from.Contains(addr) {
-		return netip.Addr{}, false
-	}
-	bits := addr.AsSlice()
-	for i, b := range to.Addr().AsSlice() {
-		// The host part of from is at most as long as that of to, so the prefixes never overlap the host's bits.
-		bits[i] = bits[i]&^from.Addr().AsSlice()[i] | b
-	}
-	mapped, ok := netip.AddrFromSlice(bits)
-	return mapped, ok
-}
+// An AddressMap returns the address under which this cluster sees a pod of the peer, and whether there is one. None at all
+// means that no address is seen.
+type AddressMap func(theirs netip.Addr) (ours netip.Addr, ok bool)
 
 // ErrUnreadable is returned by Inbound for a record that tells a status which cannot be read.
 var ErrUnreadable = errors.New("what the provider reports about the pod cannot be read")
@@ -204,14 +180,17 @@ func takeAddresses(out *corev1.PodStatus, remote *corev1.PodStatus, m AddressMap
 	}
 	for _, text := range claimed {
 		addr, err := netip.ParseAddr(text)
-		if err != nil {
+		if err != nil || m == nil {
 			continue
 		}
-		// The map is of one family, so the first address that it maps is the only one.
-		if seen, ok := m.Map(addr); ok {
-			out.PodIP, out.PodIPs = seen.String(), []corev1.PodIP{{IP: seen.String()}}
-			return
+		seen, ok := m(addr.Unmap().WithZone(""))
+		sameFamily := func(ip corev1.PodIP) bool { return strings.Contains(ip.IP, ":") == seen.Is6() }
+		if ok && !slices.ContainsFunc(out.PodIPs, sameFamily) {
+			out.PodIPs = append(out.PodIPs, corev1.PodIP{IP: seen.String()})
 		}
+	}
+	if len(out.PodIPs) > 0 {
+		out.PodIP = out.PodIPs[0].IP
 	}
 }
 

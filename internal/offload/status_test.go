@@ -21,8 +21,21 @@ var (
 	one  = metav1.NewTime(noon.Add(time.Hour))
 	// after is when home looks.
 	after = metav1.NewTime(noon.Add(2 * time.Hour))
-	here  = AddressMap{From: netip.MustParsePrefix("10.244.0.0/16"), To: netip.MustParsePrefix("10.99.0.0/16")}
 )
+
+// here is how this cluster sees 10.244.0.0/16 and fd01::/48 of the peer.
+func here(theirs netip.Addr) (netip.Addr, bool) {
+	bytes := theirs.AsSlice()
+	switch {
+	case netip.MustParsePrefix("10.244.0.0/16").Contains(theirs):
+		bytes[1] = 99
+	case netip.MustParsePrefix("fd01::/48").Contains(theirs):
+		bytes[1] = 2
+	default:
+		return netip.Addr{}, false
+	}
+	return netip.AddrFromSlice(bytes)
+}
 
 func condition(kind corev1.PodConditionType, status corev1.ConditionStatus) corev1.PodCondition {
 	return corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: noon}
@@ -343,26 +356,27 @@ func TestPlatformFailures(t *testing.T) {
 	}
 }
 
-func TestAddressMap(t *testing.T) {
-	for _, c := range []struct{ from, to, addr, want string }{
-		{"10.244.0.0/16", "10.99.0.0/16", "10.244.255.1", "10.99.255.1"},
-		{"10.244.0.0/16", "10.96.0.0/12", "10.244.1.2", "10.96.1.2"},
-		{"10.244.128.0/17", "10.99.128.0/17", "10.244.129.2", "10.99.129.2"},
-		{"10.244.0.0/16", "10.99.0.0/16", "::ffff:10.244.0.1", "10.99.0.1"},
-		{"10.244.0.0/16", "10.99.0.0/16", "10.245.0.1", ""},
-		{"10.244.0.0/16", "10.99.0.0/24", "10.244.0.1", ""},
-		{"10.244.0.0/16", "fd00::/16", "10.244.0.1", ""},
-		{"fd01::/48", "fd02::/48", "fd01::a", "fd02::a"},
-		{"fd01::/48", "fd02::/48", "10.244.0.1", ""},
+func TestAddressesAreThoseOfThisCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		claimed []string
+		m       AddressMap
+		want    []corev1.PodIP
+	}{
+		"one of each family":    {[]string{"10.244.3.4", "fd01::4", "10.244.3.5", "fd01::5"}, here, []corev1.PodIP{{IP: "10.99.3.4"}, {IP: "fd02::4"}}},
+		"what is in disguise":   {[]string{"::ffff:10.244.3.4"}, here, []corev1.PodIP{{IP: "10.99.3.4"}}},
+		"what is of a link":     {[]string{"fd01::4%eth0"}, here, []corev1.PodIP{{IP: "fd02::4"}}},
+		"what the peer has not": {[]string{"10.96.0.1", "nonsense", ""}, here, nil},
+		"what nobody can see":   {[]string{"10.244.3.4"}, nil, nil},
 	} {
-		m := AddressMap{From: netip.MustParsePrefix(c.from), To: netip.MustParsePrefix(c.to)}
-		got, ok := m.Map(netip.MustParseAddr(c.addr))
-		if ok != (c.want != "") || ok && got.String() != c.want {
-			t.Errorf("%v of %s: got %s, %t, want %q", m, c.addr, got, ok, c.want)
+		remote := &corev1.PodStatus{PodIP: c.claimed[0]}
+		for _, ip := range c.claimed {
+			remote.PodIPs = append(remote.PodIPs, corev1.PodIP{IP: ip})
 		}
-	}
-	if _, ok := (AddressMap{}).Map(netip.MustParseAddr("10.0.0.1")); ok {
-		t.Error("the zero map maps")
+		var out corev1.PodStatus
+		takeAddresses(&out, remote, c.m)
+		if diff := cmp.Diff(c.want, out.PodIPs); diff != "" || len(c.want) > 0 && out.PodIP != c.want[0].IP {
+			t.Errorf("%s: %q and (-want +got):\n%s", name, out.PodIP, diff)
+		}
 	}
 }
 

@@ -4,43 +4,38 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
 // localPeriod is for how long it is believed which ranges this cluster itself uses.
 const localPeriod = time.Minute
 
-// addressStep chooses the range in which we see a provider's pods. The objects are the record; what is kept here only bridges
+// addressStep chooses the ranges in which we see a peer's. The objects are the record; what is kept here only bridges
 // the moment until the cache shows our own writes, so that two peers never get the same range.
 type addressStep struct {
 	*deps
 
 	mu      sync.Mutex
-	given   map[string]netip.Prefix // peer → its range
-	settled map[string]rangeRequest // peer → what its range was chosen for; no range chosen later overlaps it
-	local   []netip.Prefix          // ranges of this cluster itself
+	given   map[string][]overlay.Mapping // peer → its ranges
+	settled map[string]overlay.Request   // peer → what its ranges were chosen for; no range chosen later overlaps them
+	local   []netip.Prefix               // ranges of this cluster itself
 	localAt time.Time
 }
 
-// A rangeRequest is what decides about the range of one peer besides the ranges of others.
-type rangeRequest struct {
-	asked, current string // by the Peer
-	podCIDR        netip.Prefix
-}
-
-// An assignment is the range of one peer, or the reason why it has none. The zero value is that of a peer whose pods
-// have no known range yet.
+// An assignment is how we see the ranges of one peer, and what stands against some of them. The zero value is that of a peer
+// whose ranges are not known yet.
 type assignment struct {
-	cidr    netip.Prefix
-	problem string
+	mappings []overlay.Mapping
+	conflict *overlay.Conflict
 }
 
 // Reconcile implements step.
@@ -48,108 +43,67 @@ func (a *addressStep) Reconcile(ctx context.Context, o *observation) (result, er
 	if o.deleted() {
 		return result{}, nil
 	}
-	if !o.peer.HasRole(v1alpha1.RoleProvider) {
+	if !o.peer.HasRole(v1alpha1.RoleProvider) && !o.wantsTunnel() {
 		a.forget(o.peer.Name)
 		return result{}, nil
 	}
-	var theirs netip.Prefix
-	// Before the offer is accepted nothing runs there. So the range is told together with Ready, in one write.
-	if advertised(o).ok() {
-		theirs = podCIDR(o.offer)
+	request := overlay.Request{Peer: o.peer.Name, Asked: asked(o.peer), Has: overlay.Mappings(o.peer.Status.Mappings)}
+	if network := o.theirs; network != nil {
+		request.Pods, request.Services = overlay.Ranges(network.PodCIDRs), overlay.Ranges(network.ServiceCIDRs)
+		request.Relayed = overlay.Ranges(network.RelayedCIDRs)
 	}
-	got, err := a.assign(ctx, o.peer, theirs)
+	got, err := a.assign(ctx, request)
 	if err != nil {
-		got.cidr, _ = netip.ParsePrefix(o.peer.Status.RemappedPodCIDR)
-		got.problem = fmt.Sprintf("It cannot be found out which ranges are free: %v", err)
+		got = assignment{mappings: request.Has, conflict: &overlay.Conflict{
+			Reason: v1alpha1.ReasonNoAddressRange, Message: fmt.Sprintf("It cannot be found out which ranges are free: %v", err),
+		}}
 	}
 	o.addresses = got
 	return result{}, err
 }
 
-// assign returns the range of the peer: the one that its spec asks for, else the one that it has, else a free one.
-func (a *addressStep) assign(ctx context.Context, peer *v1alpha1.Peer, podCIDR netip.Prefix) (assignment, error) {
+// asked returns the ranges in which the administrator wants the peer to be seen.
+func asked(peer *v1alpha1.Peer) []overlay.Mapping {
+	return overlay.Mappings(ptr.Deref(peer.Spec.Network, v1alpha1.PeerNetwork{}).Mappings)
+}
+
+// assign returns the ranges of the peer.
+func (a *addressStep) assign(ctx context.Context, request overlay.Request) (assignment, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.observe(ctx); err != nil {
 		return assignment{}, err
 	}
-	wanted := rangeRequest{peer.Spec.RemappedPodCIDR, peer.Status.RemappedPodCIDR, podCIDR}
-	if was, settled := a.settled[peer.Name]; settled && was == wanted {
-		return assignment{cidr: a.given[peer.Name]}, nil
+	if was, settled := a.settled[request.Peer]; settled && reflect.DeepEqual(was, request) {
+		return assignment{mappings: a.given[request.Peer]}, nil
 	}
 	taken := a.local[:len(a.local):len(a.local)]
-	for name, cidr := range a.given {
-		if name != peer.Name {
-			taken = append(taken, cidr)
+	for name, mappings := range a.given {
+		for _, m := range mappings {
+			if name != request.Peer {
+				taken = append(taken, m.Seen)
+			}
 		}
 	}
-	got := choose(peer, podCIDR, a.config.AddressPools, taken)
-	if got.cidr.IsValid() {
-		a.given[peer.Name], a.settled[peer.Name] = got.cidr, wanted
+	pools := overlay.Pools{Pods: a.config.AddressPools, Services: a.config.ServicePools}
+	grants, conflicts := overlay.Allocate(taken, pools, []overlay.Request{request})
+	got := assignment{mappings: grants[0].Mappings}
+	if len(conflicts) > 0 {
+		got.conflict = &conflicts[0]
+		delete(a.settled, request.Peer)
 	} else {
-		a.drop(peer.Name)
+		a.settled[request.Peer] = request
 	}
+	a.given[request.Peer] = got.mappings
 	return got, nil
 }
 
-// forget frees the range of a peer that is gone.
+// forget frees the ranges of a peer that is gone.
 func (a *addressStep) forget(peer string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.drop(peer)
-}
-
-func (a *addressStep) drop(peer string) {
 	delete(a.given, peer)
 	delete(a.settled, peer)
-}
-
-// choose decides which range the peer gets.
-func choose(peer *v1alpha1.Peer, podCIDR netip.Prefix, pools, taken []netip.Prefix) assignment {
-	if peer.Spec.RemappedPodCIDR != "" {
-		return chooseAsked(peer.Spec.RemappedPodCIDR, podCIDR, taken)
-	}
-	current, err := netip.ParsePrefix(peer.Status.RemappedPodCIDR)
-	if err == nil && fits(current, podCIDR) {
-		if _, clash := overlapping(current, taken); !clash {
-			return assignment{cidr: current}
-		}
-	}
-	if !podCIDR.IsValid() {
-		return assignment{}
-	}
-	for _, pool := range pools {
-		if pool.Addr().Is4() != podCIDR.Addr().Is4() {
-			continue
-		}
-		if cidr, ok := pickRange(pool, podCIDR.Bits(), taken); ok {
-			return assignment{cidr: cidr}
-		}
-	}
-	return assignment{problem: fmt.Sprintf("No range as large as %s is free for the pods of the peer: "+
-		"set spec.remappedPodCIDR to one that this cluster does not use, or give the manager a larger --address-pool", podCIDR)}
-}
-
-func chooseAsked(asked string, podCIDR netip.Prefix, taken []netip.Prefix) assignment {
-	cidr, err := netip.ParsePrefix(asked)
-	if err != nil {
-		return assignment{problem: fmt.Sprintf("spec.remappedPodCIDR %q is not a range such as 100.64.0.0/16", asked)}
-	}
-	cidr = cidr.Masked()
-	if other, clash := overlapping(cidr, taken); clash {
-		return assignment{problem: fmt.Sprintf("spec.remappedPodCIDR %s overlaps %s, which this cluster uses: choose another",
-			cidr, other)}
-	}
-	if !fits(cidr, podCIDR) {
-		return assignment{problem: fmt.Sprintf("spec.remappedPodCIDR %s must be of the same kind and as large as %s, "+
-			"the range of the peer's pods", cidr, podCIDR)}
-	}
-	return assignment{cidr: cidr}
-}
-
-// fits reports whether the addresses of podCIDR, as far as it is known, map one to one to those of cidr.
-func fits(cidr, podCIDR netip.Prefix) bool {
-	return !podCIDR.IsValid() || cidr.Bits() == podCIDR.Bits() && cidr.Addr().Is4() == podCIDR.Addr().Is4()
 }
 
 // observe looks which ranges are taken, unless it did a moment ago.
@@ -179,35 +133,27 @@ func (a *addressStep) seed(ctx context.Context) error {
 	if err := a.client.List(ctx, list); err != nil {
 		return fmt.Errorf("list Peers: %w", err)
 	}
-	a.given, a.settled = map[string]netip.Prefix{}, map[string]rangeRequest{}
+	a.given, a.settled = map[string][]overlay.Mapping{}, map[string]overlay.Request{}
 	for _, peer := range list.Items {
-		for _, cidr := range parseRanges(peer.Status.RemappedPodCIDR, peer.Spec.RemappedPodCIDR) {
-			a.given[peer.Name] = cidr
-		}
+		a.given[peer.Name] = append(asked(&peer), overlay.Mappings(peer.Status.Mappings)...)
 	}
 	return nil
 }
 
 // localRanges returns the ranges of our own pods, nodes and Services.
 func (a *addressStep) localRanges(ctx context.Context) ([]netip.Prefix, error) {
-	ranges := append([]netip.Prefix(nil), a.config.PodCIDRs...)
-	nodes := &corev1.NodeList{}
-	if err := a.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Nodes: %w", err)
+	nodes, err := a.realNodes(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for i := range nodes.Items {
-		if nodes.Items[i].Labels[v1alpha1.LabelType] != v1alpha1.TypeVirtualNode {
-			ranges = append(ranges, nodeRanges(&nodes.Items[i])...)
-		}
+	services, err := a.serviceRanges(ctx)
+	if err != nil {
+		return nil, err
 	}
-	services := &networkingv1.ServiceCIDRList{}
-	if err := a.direct.List(ctx, services); err != nil {
-		return nil, fmt.Errorf("list ServiceCIDRs: %w", err)
+	ranges := slices.Concat(a.config.podRanges(nodes), services)
+	for _, node := range nodes {
+		ranges = append(ranges, nodeRanges(node)...)
 	}
-	for i := range services.Items {
-		ranges = append(ranges, parseRanges(services.Items[i].Spec.CIDRs...)...)
-	}
-	slices.SortFunc(ranges, netip.Prefix.Compare) // a cache lists nodes in any order
 	return ranges, nil
 }
 
@@ -220,46 +166,6 @@ func nodeRanges(node *corev1.Node) []netip.Prefix {
 		}
 	}
 	return ranges
-}
-
-// pickRange returns the first range of that length in the pool that overlaps none of those that are taken.
-func pickRange(pool netip.Prefix, bits int, taken []netip.Prefix) (netip.Prefix, bool) {
-	if bits < pool.Bits() || bits > pool.Addr().BitLen() {
-		return netip.Prefix{}, false
-	}
-	candidate := netip.PrefixFrom(pool.Masked().Addr(), bits)
-	for {
-		other, clash := overlapping(candidate, taken)
-		if !clash {
-			return candidate, true
-		}
-		// Whichever of the two is larger ends where a candidate may begin.
-		next := lastOf(netip.PrefixFrom(candidate.Addr(), min(bits, other.Bits()))).Next()
-		if !next.IsValid() || !pool.Contains(next) {
-			return netip.Prefix{}, false
-		}
-		candidate = netip.PrefixFrom(next, bits)
-	}
-}
-
-// lastOf returns the last address of the range.
-func lastOf(p netip.Prefix) netip.Addr {
-	address := p.Masked().Addr().AsSlice()
-	for i := range address {
-		hostBits := min(max((i+1)*8-p.Bits(), 0), 8)
-		address[i] |= byte(1<<hostBits - 1)
-	}
-	last, _ := netip.AddrFromSlice(address)
-	return last
-}
-
-// overlapping returns the first of the ranges that overlaps p.
-func overlapping(p netip.Prefix, ranges []netip.Prefix) (netip.Prefix, bool) {
-	at := slices.IndexFunc(ranges, p.Overlaps)
-	if at < 0 {
-		return netip.Prefix{}, false
-	}
-	return ranges[at], true
 }
 
 // parseRanges returns those of the texts that are ranges.

@@ -110,19 +110,6 @@ func unauthenticated(peer *v1alpha1.Peer, p *probe) *condition {
 	}
 }
 
-func connected(o *observation) *condition {
-	peer := o.peer
-	if !peer.Protocol().Network {
-		return isFalse(v1alpha1.ReasonAgentless, "The peer runs no Hanse, so there will be no network "+
-			"between its pods and ours: the addresses of pods that run there are not shown")
-	}
-	message := "There is no network between the pods of the two clusters yet"
-	if peer.HasRole(v1alpha1.RoleProvider) {
-		message += ": the addresses of pods that run at the peer do not route"
-	}
-	return isFalse(v1alpha1.ReasonNoNetworkFabric, "%s", message)
-}
-
 // withinBudget is whether the peer sends no more than is taken from one peer. Each process that talks to the peer counts for
 // itself: the manager knows, and `hanse kubelet` says so in the virtual node.
 func withinBudget(o *observation) *condition {

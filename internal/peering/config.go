@@ -8,8 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/overlay"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -42,8 +45,14 @@ type Config struct {
 	// PodCIDRs are the ranges of this cluster's own pods, as far as nodes do not tell.
 	PodCIDRs []netip.Prefix
 	// AddressPools are where the ranges come from in which this cluster sees the pods of its peers, tried in this order.
-	// Default DefaultAddressPools.
-	AddressPools []netip.Prefix
+	// ServicePools are the same for their Services. Default those of overlay.DefaultPools.
+	AddressPools, ServicePools []netip.Prefix
+	// Gateway says that this cluster has a gateway, by which it connects to peers that have one too.
+	Gateway bool
+	// GatewayEndpoints are where peers reach the gateway. By default those of Service v1alpha1.GatewayName are used.
+	GatewayEndpoints []string
+	// Nameservers are the addresses of this cluster's DNS. By default those of the DNS Service in kube-system.
+	Nameservers []string
 	// ProbePeriod is how often a provider is probed. One that does not answer is probed again at once, and then ever
 	// more rarely. With hundreds of peers it is less often. Default 30 s.
 	ProbePeriod time.Duration
@@ -72,13 +81,6 @@ type Config struct {
 	Clock clock.Clock
 }
 
-// DefaultAddressPools are ranges that seldom clash. The IPv4 one is the shared address space of RFC 6598: never routed
-// in the Internet, and, other than the private ranges, hardly ever given to pods, Services, nodes or offices. It has room
-// for 64 peers with the usual /16. The IPv6 one is a unique local range.
-func DefaultAddressPools() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd68:616e:7365::/48")}
-}
-
 // Default fills in what was not set.
 func (c *Config) Default() {
 	c.Namespace = cmp.Or(c.Namespace, v1alpha1.SystemNamespace)
@@ -90,7 +92,10 @@ func (c *Config) Default() {
 	c.SessionLife = cmp.Or(c.SessionLife, 30*24*time.Hour)
 	c.RenewalPeriod = cmp.Or(c.RenewalPeriod, 24*time.Hour)
 	if len(c.AddressPools) == 0 {
-		c.AddressPools = DefaultAddressPools()
+		c.AddressPools = overlay.DefaultPools().Pods
+	}
+	if len(c.ServicePools) == 0 {
+		c.ServicePools = overlay.DefaultPools().Services
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
@@ -117,12 +122,37 @@ func (c *Config) Validate() error {
 			problems = append(problems, errors.New(check.problem))
 		}
 	}
-	for _, prefix := range slices.Concat(c.PodCIDRs, c.AddressPools) {
+	return errors.Join(append(problems, c.validateNetwork())...)
+}
+
+// validateNetwork checks that what peers are told of the network is written as such.
+func (c *Config) validateNetwork() error {
+	var problems []error
+	for _, prefix := range slices.Concat(c.PodCIDRs, c.AddressPools, c.ServicePools) {
 		if !prefix.IsValid() || prefix != prefix.Masked() {
 			problems = append(problems, fmt.Errorf("%s is not a range: the bits behind its length must be 0", prefix))
 		}
 	}
+	for _, text := range c.Nameservers {
+		if _, err := netip.ParseAddr(text); err != nil {
+			problems = append(problems, fmt.Errorf("nameserver %q is no address", text))
+		}
+	}
+	if len(c.GatewayEndpoints) > maxEndpoints {
+		problems = append(problems, fmt.Errorf("a gateway has at most %d endpoints", maxEndpoints))
+	}
+	for _, text := range c.GatewayEndpoints {
+		host, port, err := net.SplitHostPort(text)
+		if number, noPort := strconv.ParseUint(port, 10, 16); err != nil || noPort != nil || number == 0 || !isHost(host) {
+			problems = append(problems, fmt.Errorf("gateway endpoint %q is not HOST:PORT", text))
+		}
+	}
 	return errors.Join(problems...)
+}
+
+func isHost(text string) bool {
+	_, noAddress := netip.ParseAddr(text)
+	return noAddress == nil || len(validation.IsDNS1123Subdomain(text)) == 0
 }
 
 // validateInvitation checks that the invitations of this cluster can be used.

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,6 +56,7 @@ type result struct {
 type Controller struct {
 	*deps
 	steps      []step // in this order
+	network    *networkKeeper
 	calls      *calls
 	addresses  *addressStep
 	tombstones *calls // of former peers
@@ -71,6 +72,7 @@ func New(config Config, c client.Client, live client.Reader, links *peers.Links,
 	d := &deps{config: &config, client: c, direct: local.Uncached(c, live), links: links, recorder: recorder}
 	p := &Controller{
 		deps:      d,
+		network:   &networkKeeper{d},
 		addresses: &addressStep{deps: d},
 		consumers: &flowSchema{deps: d},
 		states:    map[string]*state{},
@@ -90,6 +92,7 @@ func New(config Config, c client.Client, live client.Reader, links *peers.Links,
 		p.calls,
 		&followStep{d},
 		p.addresses,
+		&connectionStep{d},
 	}
 	return p
 }
@@ -170,14 +173,14 @@ func later(a, b time.Time) time.Time {
 
 // SetupWithManager registers the controller with the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	if err := errors.Join(c.config.Validate(), mgr.Add(c.calls.background)); err != nil {
+	if err := errors.Join(c.config.Validate(), mgr.Add(c.calls.background), c.network.setup(mgr)); err != nil {
 		return err
 	}
 	ctx := context.Background() //nolint:forbidigo // the manager has no context before it starts, and nothing is waited for
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Peer{}, clusterIDField, indexClusterID); err != nil {
 		return fmt.Errorf("index Peers: %w", err)
 	}
-	peer := handler.EnqueueRequestsFromMapFunc(peersOf)
+	peer, everyPeer := handler.EnqueueRequestsFromMapFunc(peersOf), handler.EnqueueRequestsFromMapFunc(c.everyPeer)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("peering").
 		For(&v1alpha1.Peer{}, builder.WithPredicates(peerChanges)).
@@ -186,6 +189,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, peer, builder.WithPredicates(nodeTurned)).
 		Watches(&v1alpha1.Advertisement{}, peer, builder.WithPredicates(offerChanges)).
 		Watches(&v1alpha1.PeeringClaim{}, peer, builder.WithPredicates(claimChanges)).
+		Watches(&v1alpha1.Connection{}, handler.EnqueueRequestsFromMapFunc(c.peersOfConnection), builder.WithPredicates(connectionChanges)).
+		Watches(&corev1.ConfigMap{}, everyPeer, builder.WithPredicates(predicate.NewPredicateFuncs(c.isOwnNetwork))).
+		Watches(&appsv1.Deployment{}, everyPeer, builder.WithPredicates(gatewayTurned)).
 		WatchesRawSource(source.Channel(c.calls.ended, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(peers.LinkChanges(c.links, peerOfLink)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
@@ -225,7 +231,8 @@ func isOfType(object client.Object, value string) bool {
 // offerChanges are those of an advertisement that matter here: it is renewed far more often.
 var offerChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*v1alpha1.Advertisement), e.ObjectNew.(*v1alpha1.Advertisement)
-	return podCIDR(before) != podCIDR(after) || before.Spec.Phase != after.Spec.Phase || !ptr.Equal(verdictOf(before), verdictOf(after))
+	return !equality.Semantic.DeepEqual(networkOf(before), networkOf(after)) || before.Spec.Phase != after.Spec.Phase ||
+		!ptr.Equal(verdictOf(before), verdictOf(after)) || !equality.Semantic.DeepEqual(before.Status.Network, after.Status.Network)
 }}
 
 // claimChanges are what the claimer says, and that it was let in.
@@ -270,11 +277,10 @@ func peerOfLink(_ context.Context, peer string, queue peers.Queue[reconcile.Requ
 	queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: peer}})
 }
 
-// podCIDR returns the range of the peer's pods as the peer itself sees it, and no range while it is not known.
-func podCIDR(ad *v1alpha1.Advertisement) netip.Prefix {
-	if ad == nil || ad.Spec.Network == nil {
-		return netip.Prefix{}
+// networkOf returns what the peer says of its network, and nothing while that is not known.
+func networkOf(ad *v1alpha1.Advertisement) v1alpha1.Network {
+	if ad == nil {
+		return v1alpha1.Network{}
 	}
-	cidr, _ := netip.ParsePrefix(ad.Spec.Network.PodCIDR)
-	return cidr.Masked()
+	return ptr.Deref(ad.Spec.Network, v1alpha1.Network{})
 }

@@ -9,7 +9,7 @@
 //	  probeStep    asks a provider to introduce itself, and measures       probe.go
 //	  leaveStep    parts from a peer whose Peer is deleted                 leave.go, tombstone.go
 //	followStep     deletes the Peer of a cluster that has parted from us   tombstone.go
-//	addressStep    chooses the range in which we see a provider's pods     addresses.go
+//	addressStep    chooses the ranges in which we see a provider's         addresses.go
 //
 // In the end the status is written once (status.go), with conditions that are made of what was observed (agreement.go,
 // conditions.go). What is left of a former peer is looked after in the same controller (tombstone.go), and so

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -195,7 +196,7 @@ func (w *world) interceptors() interceptor.Funcs {
 func (w *world) read(
 	ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption,
 ) error {
-	if key.Namespace != "" && !isMessage(o) {
+	if key.Namespace != "" && !isMessage(o) && key.Name != v1alpha1.OwnNetwork {
 		w.reads++
 	}
 	_, binding := o.(*rbacv1.RoleBinding)
@@ -237,10 +238,10 @@ type boundToken struct {
 	seconds         int64
 }
 
-// isMessage reports whether the object is of a kind that is watched in tenant namespaces.
+// isMessage reports whether the object is of a kind that is watched.
 func isMessage(o client.Object) bool {
 	switch o.(type) {
-	case *v1alpha1.Advertisement, *v1alpha1.PeeringClaim:
+	case *v1alpha1.Advertisement, *v1alpha1.Connection, *v1alpha1.PeeringClaim, *appsv1.Deployment, *corev1.Service:
 		return true
 	default:
 		return false

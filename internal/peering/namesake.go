@@ -1,9 +1,11 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -27,7 +29,7 @@ func (c *Controller) observeNamesake(ctx context.Context, o *observation) error 
 		return err
 	}
 	for i := range all {
-		if other := &all[i]; len(other.Spec.Roles) > 0 && older(other, o.peer) { // one without roles was only discovered
+		if other := &all[i]; len(other.Spec.Roles) > 0 && byAge(other, o.peer) < 0 { // one without roles was only discovered
 			o.namesake = other.Name
 		}
 	}
@@ -46,12 +48,10 @@ func (c *Controller) standFor(ctx context.Context, clusterID string) ([]v1alpha1
 	return all.Items, nil
 }
 
-// older says which of two Peers was there first. A Peer is not older than itself.
-func older(a, b *v1alpha1.Peer) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.Name < b.Name
-	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+// byAge compares which of two objects was there first. An object is not older than itself.
+func byAge(a, b metav1.Object) int {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
 // namesakes returns the Peers that stand for the cluster of a Peer that has come, gone or changed.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
 // An observation is what one look at a Peer found: first what our cache shows, then what each step has found out.
@@ -26,6 +27,7 @@ type observation struct {
 	claim     *v1alpha1.PeeringClaim  // of a consumer, nil if there is none
 	offer     *v1alpha1.Advertisement // our copy of a provider's, nil if there is none
 	node      *corev1.Node            // the virtual node of a provider, nil if there is none
+	networks                          // what both clusters tell, and the Connection
 	namesake  string                  // an older Peer that stands for the same cluster
 	twins     int                     // how many twin namespaces a peer that we leave still has here
 	// overBudget is what the peer sends too much to this process, nil for nothing.
@@ -33,10 +35,11 @@ type observation struct {
 
 	known     *state
 	tenant    tenantState
-	tenantErr error       // why it could not be prepared
-	contact   contact     // what is known from talking to the peer
-	addresses assignment  // the range in which we see the peer's pods
-	invited   *invitation // how our invitation stands, nil while that is not known
+	tenantErr error             // why it could not be prepared
+	contact   contact           // what is known from talking to the peer
+	addresses assignment        // the ranges in which we see the peer's
+	unlinked  *overlay.Conflict // why there can be no tunnel to the peer now, nil if there can, or if it is not known
+	invited   *invitation       // how our invitation stands, nil while that is not known
 }
 
 // deleted reports whether we are about to part from the peer.
@@ -76,7 +79,9 @@ func (c *Controller) observe(ctx context.Context, name string) (*observation, er
 		return c.observeTombstone(ctx, name)
 	}
 	o := &observation{config: c.config, peer: peer, now: c.config.Clock.Now(), known: c.stateOf(peer)}
-	if err := errors.Join(c.observeHere(ctx, o), c.observeProvider(ctx, o), c.observeNamesake(ctx, o)); err != nil {
+	if err := errors.Join(
+		c.observeHere(ctx, o), c.observeProvider(ctx, o), c.observeNetworks(ctx, o), c.observeNamesake(ctx, o),
+	); err != nil {
 		return nil, err
 	}
 	o.invited, o.overBudget = o.known.invitation, c.links.OverBudget(name)

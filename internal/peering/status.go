@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/overlay"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -102,16 +104,23 @@ func statusOf(o observation, now metav1.Time) v1alpha1.PeerStatus {
 		return *status
 	}
 	o.invited.show(status)
-	status.RemappedPodCIDR = ""
-	if o.addresses.cidr.IsValid() {
-		status.RemappedPodCIDR = o.addresses.cidr.String()
-	}
+	status.Mappings = overlay.Written(o.addresses.mappings)
 	if theirs, known := theirSoftware(&o); known {
 		status.Version = theirs.version
 	}
 	o.contact.probe.show(status)
 	o.contact.probe.bandwidth.show(status)
+	showTunnel(status, o.connection)
 	return *status
+}
+
+// showTunnel shows the round trip through the tunnel in the place of that to the API server, while there is a tunnel: it is the
+// one that pods have.
+func showTunnel(status *v1alpha1.PeerStatus, connection *v1alpha1.Connection) {
+	if connection == nil || connection.Status.RoundTripTime == nil || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionConnected) {
+		return
+	}
+	status.RoundTripTime, status.RoundTripDeviation = connection.Status.RoundTripTime.DeepCopy(), nil
 }
 
 // report writes what was observed into the status of the Peer, if it is not there already, and tells of a change.
@@ -190,7 +199,7 @@ func readiness(o *observation) *condition {
 	if o.peer.HasRole(v1alpha1.RoleProvider) && !oneWay {
 		return provision(o, others)
 	}
-	if found := first(others, metav1.ConditionFalse); found != nil {
+	if found := cmp.Or(first(others, metav1.ConditionFalse), networkDown(o)); found != nil {
 		return found.asReady()
 	}
 	if oneWay {
@@ -225,13 +234,15 @@ func provision(o *observation, others []*condition) *condition {
 	if found := first(others, metav1.ConditionFalse, metav1.ConditionUnknown); found != nil {
 		return found.asReady()
 	}
-	if o.addresses.problem != "" {
-		return isFalse(v1alpha1.ReasonNoAddressRange, "%s", o.addresses.problem)
+	if c := o.addresses.conflict; c != nil {
+		return isFalse(c.Reason, "%s", c.Message)
 	}
 	ad := advertised(o)
 	switch {
 	case !ad.ok():
 		return ad.asReady()
+	case networkDown(o) != nil:
+		return networkDown(o)
 	case peer.Agentless():
 		return &condition{metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits}
 	default:

@@ -80,7 +80,8 @@ func (c *leaveStep) clear(ctx context.Context, peer *v1alpha1.Peer, seen *partin
 // strip takes out of the tenant namespace what the tombstone does not need, which is for the peer to find, for us to deliver,
 // or both. Bindings of our manager stay, by which it can.
 func (c *leaveStep) strip(ctx context.Context, namespace string, found, delivered bool) error {
-	needless := append(ofConsumer(namespace), secret(namespace, v1alpha1.JoinSecret))
+	needless := append(ofConsumer(namespace), secret(namespace, v1alpha1.JoinSecret),
+		named(&v1alpha1.Connection{}, namespace, v1alpha1.ConnectionName))
 	if !found {
 		needless = append(needless, identityOfConsumer(namespace)...)
 	}

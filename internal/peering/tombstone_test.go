@@ -33,7 +33,7 @@ func (w *world) stone(kept ...string) map[string]string {
 	for kind, list := range map[string]client.ObjectList{
 		"ServiceAccount": &corev1.ServiceAccountList{}, "Secret": &corev1.SecretList{}, "ConfigMap": &corev1.ConfigMapList{},
 		"PeeringClaim": &v1alpha1.PeeringClaimList{}, "Advertisement": &v1alpha1.AdvertisementList{},
-		"ResourceQuota": &corev1.ResourceQuotaList{},
+		"ResourceQuota": &corev1.ResourceQuotaList{}, "Connection": &v1alpha1.ConnectionList{},
 	} {
 		if err := w.client.List(w.t.Context(), list, client.InNamespace(tenant)); err != nil {
 			w.t.Fatal(err)
@@ -80,7 +80,7 @@ func TestForcedPartingLeavesATombstone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, peerOf(test.roles...), advertisement("10.0.0.0/16"))
+			w := newWorld(t, peerOf(test.roles...), advertisement("10.0.0.0/16"), connectionTo(tenant))
 			w.reconcile()
 			peer := w.peer()
 			if peer.HasRole(consumer) {

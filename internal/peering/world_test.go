@@ -135,7 +135,7 @@ func emptyWorld(t *testing.T, pick func(*Controller), objects ...client.Object) 
 		config: Config{ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0"}, roundTrip: 10 * time.Millisecond,
 	}
 	w.client = fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).WithIndex(&v1alpha1.Peer{}, clusterIDField, indexClusterID).
-		WithStatusSubresource(&v1alpha1.Peer{}, &v1alpha1.PeeringClaim{}).WithInterceptorFuncs(w.interceptors()).Build()
+		WithStatusSubresource(&v1alpha1.Peer{}, &v1alpha1.PeeringClaim{}, &v1alpha1.Connection{}).WithInterceptorFuncs(w.interceptors()).Build()
 	w.connect(nil)
 	w.lead(w.away.Client)
 	w.introduces(hamburg)
@@ -224,13 +224,6 @@ func ownNamespace() *corev1.Namespace {
 		},
 		Annotations: map[string]string{v1alpha1.AnnotationPeerUID: "peer-uid"},
 	}}
-}
-
-func advertisement(podCIDR string) *v1alpha1.Advertisement {
-	return &v1alpha1.Advertisement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-peer-hamburg", Name: "c-hamburg"},
-		Spec:       v1alpha1.AdvertisementSpec{ClusterID: "c-hamburg", Network: &v1alpha1.Network{PodCIDR: podCIDR}},
-	}
 }
 
 // says is what is said in a condition of the Peer.

@@ -40,6 +40,9 @@ func (r *shadowPodReconciler) admit(ctx context.Context, seen *observation, next
 	if err != nil {
 		return nil, err
 	}
+	if seen.home, err = homeOf(ctx, r.client, seen.twin); err != nil {
+		return nil, err
+	}
 	pod, err := build(seen, peer)
 	if err != nil {
 		next.giveUp(seen, v1alpha1.ReasonPodInvalid, err.Error())
@@ -117,6 +120,7 @@ func rulesOf(seen *observation, peer *v1alpha1.Peer) offload.Rules {
 	return offload.Rules{
 		Path:          seen.path,
 		Next:          next,
+		Home:          seen.home,
 		Metadata:      seen.metadata,
 		Restricted:    peer.Spec.PodSecurity == v1alpha1.PodSecurityRestricted,
 		LeastRequests: exchange.LeastCount(limitsOf(peer).Resources),

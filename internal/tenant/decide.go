@@ -17,10 +17,11 @@ type observation struct {
 	shadow   *v1alpha1.ShadowPod
 	pod      *corev1.Pod // of the ShadowPod's name; somebody else may have made it
 	peer     string
-	twin     *corev1.Namespace // in which the ShadowPod lies
-	ending   bool              // the twin is being deleted
-	path     []string          // see offload.Rules
-	next     []string          // the same, for a pod that is about to be made
+	twin     *corev1.Namespace    // in which the ShadowPod lies
+	ending   bool                 // the twin is being deleted
+	path     []string             // see offload.Rules
+	next     []string             // the same, for a pod that is about to be made
+	home     *offload.HomeNetwork // the same
 	metadata offload.Metadata
 	// scalingUp is when the autoscaler said that it makes room for the pod, which has no node.
 	scalingUp time.Time

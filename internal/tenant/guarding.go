@@ -37,11 +37,11 @@ type guarding struct {
 }
 
 // sight sums up what the guards of the twin rest on.
-func (g *guarding) sight(peer *v1alpha1.Peer, ns *corev1.Namespace, ownKinds bool) (string, error) {
+func (g *guarding) sight(peer *v1alpha1.Peer, ns *corev1.Namespace, home ranges, ownKinds bool) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	spec, err := json.Marshal(peer.Spec)
-	return fmt.Sprintln(peer.UID, string(spec), ns.UID, ownKinds, g.nodes), err
+	return fmt.Sprintln(peer.UID, string(spec), ns.UID, home, ownKinds, g.nodes), err
 }
 
 func (g *guarding) of(mapping types.NamespacedName) guarded {

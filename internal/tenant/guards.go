@@ -62,24 +62,28 @@ func limitRangeOf(limits *v1alpha1.PeerLimits) corev1.LimitRangeSpec {
 	}}}
 }
 
-// networkPolicy lets the pods of a peer reach each other, the cluster's DNS, and the world outside; and nobody else here
-// reach them.
-func (t twinOf) networkPolicy(here ranges) networkingv1.NetworkPolicySpec {
+// networkPolicy lets the pods of a peer reach each other, their home where a network leads there, the cluster's DNS, and the world
+// outside; and nobody else here reach them.
+func (t twinOf) networkPolicy(here, home ranges) networkingv1.NetworkPolicySpec {
 	siblings := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
 		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: t.peer,
 	}}}
 	dns := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
 		corev1.LabelMetadataName: metav1.NamespaceSystem,
 	}}}
+	own := []networkingv1.NetworkPolicyPeer{siblings}
+	for _, seen := range home {
+		own = append(own, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: seen.String()}})
+	}
 	outside := []networkingv1.NetworkPolicyPeer{
 		{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: here.inside(privateIPv4)}},
 		{IPBlock: &networkingv1.IPBlock{CIDR: "::/0", Except: here.inside(privateIPv6)}},
 	}
 	return networkingv1.NetworkPolicySpec{
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{siblings}}},
+		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: own}},
 		Egress: []networkingv1.NetworkPolicyEgressRule{
-			{To: []networkingv1.NetworkPolicyPeer{siblings}},
+			{To: own},
 			{To: []networkingv1.NetworkPolicyPeer{dns}, Ports: dnsPorts()},
 			{To: outside},
 		},
@@ -114,7 +118,11 @@ func (r *mappingReconciler) secure(
 ) (string, error) {
 	wait, waitErr := r.counting.Wait(ctx) // an error is no reason to leave a suspended peer in
 	now := r.config.Clock.Now()
-	seen, err := r.guarding.sight(peer, ns, waitErr == nil && wait == 0)
+	home, err := homeRanges(ctx, r.client, peer.Name)
+	if err != nil {
+		return "", err
+	}
+	seen, err := r.guarding.sight(peer, ns, home, waitErr == nil && wait == 0)
 	if err != nil {
 		return "", err
 	}
@@ -229,6 +237,10 @@ func (r *mappingReconciler) guard(ctx context.Context, twin twinOf, peer *v1alph
 	if err != nil {
 		return nil, err
 	}
+	home, err := homeRanges(ctx, r.client, peer.Name)
+	if err != nil {
+		return nil, err
+	}
 	limits := limitsOf(peer)
 	named := metav1.ObjectMeta{Namespace: twin.name(), Name: guardName}
 	objects := &corev1.ResourceQuota{ObjectMeta: named}
@@ -237,6 +249,6 @@ func (r *mappingReconciler) guard(ctx context.Context, twin twinOf, peer *v1alph
 	return objects, errors.Join(
 		r.put(ctx, objects, func() error { objects.Spec = quotaOf(&limits, wait == 0); return nil }),
 		r.put(ctx, defaults, func() error { defaults.Spec = limitRangeOf(&limits); return nil }),
-		r.put(ctx, network, func() error { network.Spec = twin.networkPolicy(own); return nil }),
+		r.put(ctx, network, func() error { network.Spec = twin.networkPolicy(own, home); return nil }),
 	)
 }

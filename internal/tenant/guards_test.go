@@ -359,7 +359,7 @@ func TestNetworkPolicyKeepsPeersPodsAmongThemselves(t *testing.T) {
 			{To: []networkingv1.NetworkPolicyPeer{
 				{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: []string{
 					"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "172.16.0.0/12",
-					"192.168.0.0/16", "198.18.0.0/16", "203.0.112.0/22",
+					"192.168.0.0/16", "198.18.0.0/16", "203.0.112.0/22", "240.0.0.0/4",
 				}}},
 				{IPBlock: &networkingv1.IPBlock{CIDR: "::/0", Except: []string{"::1/128", "2001:db8:1::/64", "fc00::/7", "fe80::/10"}}},
 			}},

@@ -18,10 +18,10 @@ import (
 type ranges []netip.Prefix
 
 // privateIPv4 and privateIPv6 are ranges that are not of the world outside: private ones, those of shared, local and
-// looped back addresses, and the addresses under which clouds tell machines their credentials.
+// looped back addresses, those in which peers are seen, and the addresses under which clouds tell machines their credentials.
 var (
 	privateIPv4 = prefixes("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16",
-		"172.16.0.0/12", "192.168.0.0/16")
+		"172.16.0.0/12", "192.168.0.0/16", "240.0.0.0/4")
 	privateIPv6 = prefixes("::1/128", "fc00::/7", "fe80::/10")
 )
 

@@ -31,6 +31,7 @@ func (r *mappingReconciler) setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.ShadowPod{}, r.shadowsCounted()).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfNamespace)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.mappingsOfPeer), builder.WithPredicates(specChanges)).
+		Watches(&v1alpha1.Connection{}, handler.EnqueueRequestsFromMapFunc(r.mappingsBeside), builder.WithPredicates(connectionMoved)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.allMappings), builder.WithPredicates(publicRanges)).
 		WithOptions(options()).
 		Complete(r)
@@ -171,6 +172,11 @@ func (r *mappingReconciler) allMappings(ctx context.Context, _ client.Object) []
 
 func (r *mappingReconciler) mappingsIn(ctx context.Context, namespace string) []reconcile.Request {
 	return requestsIn(ctx, r.client, namespace, &v1alpha1.NamespaceMappingList{})
+}
+
+// mappingsBeside returns those in the namespace of the object.
+func (r *mappingReconciler) mappingsBeside(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.mappingsIn(ctx, o.GetNamespace())
 }
 
 // shadowsOfTwin looks at all of a twin again when its namespace changes, above all when it begins to end.

@@ -25,6 +25,52 @@ app.kubernetes.io/component: {{ .component }}
 'system:serviceaccount:{{ .Release.Namespace }}:hanse-kubelet'
 {{- end -}}
 
+{{- define "hanse.gatewayUser" -}}
+'system:serviceaccount:{{ include "hanse.networkNamespace" . }}:hanse-gateway'
+{{- end -}}
+
+{{- /* Where the gateway and the fabric run: v1alpha1.NetworkNamespace. */ -}}
+{{- define "hanse.networkNamespace" -}}
+{{ .Release.Namespace }}-network
+{{- end -}}
+
+{{- /* What the network is made of. */ -}}
+{{- define "hanse.networkRules" -}}
+- apiGroups: [hanse.dev]
+  resources: [connections]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [nodes, namespaces, pods]
+  verbs: [get, list, watch]
+{{- end -}}
+
+{{- /* The flags of the gateway and the fabric: .root, .process (its values), .metricsPort, .healthPort. */ -}}
+{{- define "hanse.networkArgs" -}}
+- --namespace={{ .root.Release.Namespace }}
+- --metrics-bind-address=:{{ .metricsPort }}
+- --health-probe-bind-address=:{{ .healthPort }}
+- --log-format={{ .root.Values.log.format }}
+- -v={{ .root.Values.log.level }}
+{{- with .process.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "hanse.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 1
+  failureThreshold: 60
+livenessProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 20
+  timeoutSeconds: 5
+readinessProbe:
+  httpGet: {path: /readyz, port: health}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end -}}
+
 {{- /* The binding that puts a ValidatingAdmissionPolicy in force everywhere: .root, .policy (its name). */ -}}
 {{- define "hanse.enforce" -}}
 apiVersion: admissionregistration.k8s.io/v1

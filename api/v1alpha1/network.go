@@ -1,0 +1,144 @@
+package v1alpha1
+
+// Network is what a cluster tells a peer of its network. The provider tells it in the spec of an Advertisement, and the
+// consumer in its status. "The other cluster" is the one that this is told.
+type Network struct {
+	// podCIDRs are the ranges of the cluster's pods, as the cluster itself sees them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	PodCIDRs []CIDR `json:"podCIDRs,omitempty"`
+
+	// serviceCIDRs are the ranges of the cluster's Services, as the cluster itself sees them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	ServiceCIDRs []CIDR `json:"serviceCIDRs,omitempty"`
+
+	// relayedCIDRs are ranges in which the cluster sees clusters that run its pods, and to which it passes on what the other
+	// cluster sends there. So its pods in two clusters reach each other through their home.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	RelayedCIDRs []CIDR `json:"relayedCIDRs,omitempty"`
+
+	// nameservers are the addresses of the cluster's DNS within these ranges, at most one of each family.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
+	Nameservers []IP `json:"nameservers,omitempty"`
+
+	// gateway is the gateway through which the other cluster reaches these ranges. None means that there is no network
+	// between the two.
+	// +optional
+	Gateway *Gateway `json:"gateway,omitempty"`
+
+	// mappings say in which ranges the cluster sees those of the other cluster.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Mappings []RangeMapping `json:"mappings,omitempty"`
+}
+
+const (
+	// MaxCIDRs is how many ranges of pods a cluster may have, and again of Services.
+	MaxCIDRs = 8
+	// MaxRelayedCIDRs is how many ranges of others a cluster may pass traffic on to.
+	MaxRelayedCIDRs = 16
+)
+
+// ProtocolWireGuard is the one protocol of gateways that Hanse knows.
+const ProtocolWireGuard = "wireguard"
+
+// Gateway is how the gateway of a cluster is reached.
+type Gateway struct {
+	// publicKey is the key of the gateway (Curve25519), in base64.
+	// +required
+	// +kubebuilder:validation:MaxLength=44
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9+/]{43}=$`
+	PublicKey string `json:"publicKey"`
+
+	// endpoints are where the gateway is reached from outside, such as 203.0.113.7:51820, the best first. None means that
+	// it only dials.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Endpoints []HostPort `json:"endpoints,omitempty"`
+
+	// protocols are what the gateway speaks, the best first. Hanse knows wireguard, which is the default.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=32
+	// +kubebuilder:validation:items:Pattern=`^[a-z][-a-z0-9]*$`
+	Protocols []string `json:"protocols,omitempty"`
+
+	// addresses are the gateway's own within the ranges of its cluster, at most one of each family. It answers echo requests
+	// there that come through the tunnel, and whatever has no address within the ranges, such as a node, shows as one of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
+	Addresses []IP `json:"addresses,omitempty"`
+}
+
+// RangeMapping is a range of a cluster, and the range in which another cluster sees it. They are equal where the addresses
+// are the same for both. Else the front part of each address is replaced.
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self.own) || !isCIDR(self.seen) || cidr(self.own).prefixLength() == cidr(self.seen).prefixLength() && cidr(self.own).ip().family() == cidr(self.seen).ip().family()",message="own and seen must be of the same family and length, such as 10.244.0.0/16 and 100.64.0.0/16"
+type RangeMapping struct {
+	// own is the range as the cluster sees it whose range it is.
+	// +required
+	Own CIDR `json:"own"`
+
+	// seen is the range of the same length in which the other cluster sees it.
+	// +required
+	Seen CIDR `json:"seen"`
+}
+
+// CIDR is a range of addresses.
+// +kubebuilder:validation:MaxLength=43
+// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="a range must be a CIDR without host bits, such as 10.244.0.0/16"
+type CIDR string
+
+// IP is an address.
+// +kubebuilder:validation:MaxLength=39
+// +kubebuilder:validation:XValidation:rule="isIP(self)",message="an address must be an IP address, such as 10.96.0.10"
+type IP string
+
+// HostPort is an address or a name, and a port.
+// +kubebuilder:validation:MaxLength=259
+// +kubebuilder:validation:Pattern=`^(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z]([-0-9A-Za-z.]*[0-9A-Za-z])?):[1-9][0-9]{0,4}$`
+type HostPort string
+
+// Opening lets the pods of one namespace open connections to those of another. Without openings, the pods of a peer that run
+// here talk with their own cluster and with each other, our pods at the peer talk with all that is ours, and nothing else
+// passes.
+// +kubebuilder:validation:XValidation:rule="has(self.from.peerNamespace) != has(self.to.peerNamespace)",message="one side of an opening must be a peerNamespace, and the other a namespace of this cluster"
+type Opening struct {
+	// from is whose pods open connections.
+	// +required
+	From OpeningSide `json:"from"`
+
+	// to is whose pods are reached.
+	// +required
+	To OpeningSide `json:"to"`
+}
+
+// OpeningSide is one side of an opening.
+// +kubebuilder:validation:XValidation:rule="has(self.namespace) != has(self.peerNamespace)",message="name either a namespace or a peerNamespace"
+type OpeningSide struct {
+	// namespace is one of this cluster: all pods in it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
+	// peerNamespace is one of the peer: all pods of it that run here. The value * means everything of the peer: all its pods
+	// that run here, and all that reaches this cluster through the tunnel, since there nobody can tell namespaces apart.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?|\*)$`
+	PeerNamespace string `json:"peerNamespace,omitempty"`
+}
+
+// AllPeerNamespaces as the peerNamespace of an opening means everything of the peer.
+const AllPeerNamespaces = "*"

@@ -1,0 +1,52 @@
+package advertisement
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+)
+
+// networkFor returns what the peer is told of our network, nil if that is not known (yet). Relays says whether we pass on what the
+// peer sends to others that run pods of ours.
+func (c *Config) networkFor(ctx context.Context, reader client.Reader, peer *v1alpha1.Peer, relays bool) (*v1alpha1.Network, error) {
+	kept := &corev1.ConfigMap{}
+	key := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.OwnNetwork}
+	if err := reader.Get(ctx, key, kept, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
+	}
+	own, err := exchange.ParseNetwork(kept.Data)
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
+	}
+	return exchange.NetworkFor(own, peer.Status.Mappings, relays), nil
+}
+
+func (c *Config) isOwnNetwork(object client.Object) bool {
+	return object.GetNamespace() == c.Namespace && object.GetName() == v1alpha1.OwnNetwork
+}
+
+// allWith has all peers of the role looked at.
+func allWith(reader client.Reader, role v1alpha1.PeerRole) func(context.Context, client.Object) []reconcile.Request {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request { return peersWith(ctx, reader, role) }
+}
+
+// seenElsewhere passes on that we see the peer in other ranges than before.
+var seenElsewhere = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, was := e.ObjectOld.(*v1alpha1.Peer)
+	after, is := e.ObjectNew.(*v1alpha1.Peer)
+	return was && is && !slices.Equal(before.Status.Mappings, after.Status.Mappings)
+}}

@@ -1,0 +1,105 @@
+package exchange
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// NetworkData returns what this cluster tells of its network as the data of ConfigMap v1alpha1.OwnNetwork.
+func NetworkData(network *v1alpha1.Network) (map[string]string, error) {
+	text, err := json.Marshal(network)
+	return map[string]string{v1alpha1.OwnNetworkKey: string(text)}, err
+}
+
+// ParseNetwork reads such data.
+func ParseNetwork(data map[string]string) (*v1alpha1.Network, error) {
+	network := &v1alpha1.Network{}
+	if err := json.Unmarshal([]byte(data[v1alpha1.OwnNetworkKey]), network); err != nil {
+		return nil, fmt.Errorf("read key %s: %w", v1alpha1.OwnNetworkKey, err)
+	}
+	return network, nil
+}
+
+// NetworkFor returns what this cluster tells a peer of its own network: what it relays to others than that peer, if it relays
+// to the peer at all, and how it sees the peer. Without a gateway only the ranges are worth telling.
+func NetworkFor(own *v1alpha1.Network, mappings []v1alpha1.RangeMapping, relays bool) *v1alpha1.Network {
+	network := *own
+	if own.Gateway == nil || !relays {
+		network.RelayedCIDRs = nil
+	}
+	if own.Gateway == nil {
+		return &network
+	}
+	network.Mappings = mappings
+	network.RelayedCIDRs = slices.DeleteFunc(slices.Clone(network.RelayedCIDRs), func(relayed v1alpha1.CIDR) bool {
+		return slices.ContainsFunc(mappings, func(m v1alpha1.RangeMapping) bool { return m.Seen == relayed })
+	})
+	if len(network.RelayedCIDRs) > v1alpha1.MaxRelayedCIDRs {
+		network.RelayedCIDRs = network.RelayedCIDRs[:v1alpha1.MaxRelayedCIDRs]
+	}
+	return &network
+}
+
+// JudgeAnswer checks what a consumer has told of its network in the status of an advertisement, as Judge checks what a
+// provider tells.
+func JudgeAnswer(network *v1alpha1.Network) error { return judgeNetwork("status.network", network) }
+
+// judgeNetwork checks that ranges and addresses are written as such. Whether this cluster can use them is another question:
+// then the offer is good, and only the network is not.
+func judgeNetwork(field string, network *v1alpha1.Network) error {
+	if network == nil {
+		return nil
+	}
+	err := cmp.Or(
+		judgeEach(field+".podCIDRs", network.PodCIDRs, isRange, "a CIDR without host bits, such as 10.244.0.0/16"),
+		judgeEach(field+".serviceCIDRs", network.ServiceCIDRs, isRange, "a CIDR without host bits, such as 10.96.0.0/12"),
+		judgeEach(field+".relayedCIDRs", network.RelayedCIDRs, isRange, "a CIDR without host bits, such as 100.64.0.0/16"),
+		judgeEach(field+".nameservers", network.Nameservers, isAddress, "an IP address, such as 10.96.0.10"),
+		judgeMappings(field+".mappings", network.Mappings),
+	)
+	if err == nil && network.Gateway != nil {
+		err = judgeEach(field+".gateway.addresses", network.Gateway.Addresses, isAddress, "an IP address, such as 10.96.0.0")
+	}
+	return err
+}
+
+func judgeMappings(field string, mappings []v1alpha1.RangeMapping) error {
+	for i, m := range mappings {
+		own, seen := rangeOf(m.Own), rangeOf(m.Seen)
+		if !own.IsValid() || !seen.IsValid() || own.Bits() != seen.Bits() || own.Addr().BitLen() != seen.Addr().BitLen() {
+			return refused(v1alpha1.ReasonInvalidField, "%s[%d] maps %s to %s: both must be CIDRs of the same family and length, "+
+				"such as 10.244.0.0/16 and 100.64.0.0/16", field, i, quoted(string(m.Own)), quoted(string(m.Seen)))
+		}
+	}
+	return nil
+}
+
+func judgeEach[Text ~string](field string, texts []Text, valid func(Text) bool, form string) error {
+	for i, text := range texts {
+		if !valid(text) {
+			return refused(v1alpha1.ReasonInvalidField, "%s is %s: it must be %s", fmt.Sprintf("%s[%d]", field, i), quoted(string(text)), form)
+		}
+	}
+	return nil
+}
+
+func isRange(text v1alpha1.CIDR) bool { return rangeOf(text).IsValid() }
+
+// rangeOf returns the range that the text means, and none if the text means none, or could be written in another way.
+func rangeOf(text v1alpha1.CIDR) netip.Prefix {
+	prefix, err := netip.ParsePrefix(string(text))
+	if err != nil || prefix != prefix.Masked() || prefix.Addr().Is4In6() {
+		return netip.Prefix{}
+	}
+	return prefix
+}
+
+func isAddress(text v1alpha1.IP) bool {
+	address, err := netip.ParseAddr(string(text))
+	return err == nil && !address.Is4In6() && address.Zone() == ""
+}

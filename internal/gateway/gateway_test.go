@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"crypto/ecdh"
+	"encoding/base64"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/kernel"
+	"github.com/hanse-dev/hanse/internal/overlay"
+	"github.com/hanse-dev/hanse/internal/testkit"
+)
+
+// fakePlane has the tunnels that it was last told of, and remembers what it was asked to do.
+type fakePlane struct {
+	layout    overlay.Layout
+	identity  kernel.Identity
+	states    []kernel.TunnelState
+	applied   int
+	dialled   int
+	removed   int
+	redialled []string
+	failure   error
+	failure6  error
+}
+
+func (p *fakePlane) Apply(identity kernel.Identity, layout overlay.Layout) error {
+	p.identity, p.layout = identity, layout
+	p.applied++
+	return p.failure
+}
+
+func (p *fakePlane) Forward6() error { return p.failure6 }
+
+func (p *fakePlane) Dial(time.Time) error {
+	p.dialled++
+	return nil
+}
+
+func (p *fakePlane) Redial(peer string, _ time.Time) error {
+	p.redialled = append(p.redialled, peer)
+	return nil
+}
+
+func (p *fakePlane) Tunnels() ([]kernel.TunnelState, error) { return p.states, nil }
+
+func (p *fakePlane) Remove() error {
+	p.removed++
+	return nil
+}
+
+// A story is a gateway in a cluster that has one peer, hamburg.
+type story struct {
+	*testkit.World
+	gateway *Gateway
+	plane   *fakePlane
+}
+
+func newStory(t *testing.T, more ...client.Object) *story {
+	t.Helper()
+	private := [32]byte{1, 2, 3}
+	key, err := ecdh.X25519().NewPrivateKey(private[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := exchange.NetworkData(&v1alpha1.Network{
+		// No addresses of Services: nothing can listen at them here.
+		PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"},
+		Gateway:  &v1alpha1.Gateway{PublicKey: base64.StdEncoding.EncodeToString(key.PublicKey().Bytes())},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	system := metav1.ObjectMeta{Namespace: "hanse-system"}
+	own, secret := &corev1.ConfigMap{ObjectMeta: system, Data: data}, &corev1.Secret{ObjectMeta: system}
+	own.Name, secret.Name = v1alpha1.OwnNetwork, v1alpha1.GatewayName
+	secret.Data = map[string][]byte{v1alpha1.GatewaySecretKey: []byte(base64.StdEncoding.EncodeToString(private[:]))}
+	hamburg := &v1alpha1.Connection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-peer-hamburg", Name: "hanse", UID: "c"},
+		Spec: v1alpha1.ConnectionSpec{
+			Endpoints:        []v1alpha1.HostPort{"203.0.113.7:51820"},
+			Theirs:           []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.64.0.0/16"}},
+			Ours:             []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.65.0.0/16"}},
+			GatewayAddresses: []v1alpha1.IP{"100.64.0.1"},
+		},
+	}
+	hamburg.Spec.PublicKey = base64.StdEncoding.EncodeToString(append([]byte{9}, make([]byte, 31)...))
+	active, other := gatewayPod("gateway-1"), gatewayPod("gateway-2")
+	other.Labels = map[string]string{v1alpha1.LabelGateway: v1alpha1.ActiveGateway}
+	w := testkit.NewWorld(t, append([]client.Object{own, secret, hamburg, active, other}, more...)...)
+	p := &fakePlane{}
+	g := New(Config{
+		Namespace: "hanse-system", Pod: "gateway-1", Node: "n1", Addresses: []netip.Addr{netip.MustParseAddr("10.244.1.3")}, Clock: w.Clock,
+	}, w.Home.Client, w.Home.Client, p)
+	return &story{w, g, p}
+}
+
+func gatewayPod(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system-network", Name: name}}
+}
+
+// step has a gateway do what is due after that time.
+func (s *story) step(after time.Duration) error {
+	s.Helper()
+	s.Clock.Step(after)
+	return s.gateway.step(s.Context())
+}
+
+func (s *story) mustStep(after time.Duration) {
+	s.Helper()
+	if err := s.step(after); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// answers has the peer's gateway answer, or not, for a few seconds.
+func (s *story) answers(yes bool) {
+	probe := netip.MustParseAddr("100.64.0.1")
+	for range 7 {
+		s.Clock.Step(probeInterval)
+		for _, r := range s.gateway.probes.requests() {
+			if yes && r.to == probe && r.size == 0 {
+				s.gateway.probes.windows[probe].receive(r.sequence, s.Clock.Now())
+			}
+		}
+	}
+}
+
+func (s *story) says(status metav1.ConditionStatus, reason string) {
+	s.Helper()
+	c := testkit.Get[v1alpha1.Connection](s.Home, "hanse-peer-hamburg", "hanse")
+	testkit.ExpectCondition(s, c.Status.Conditions, v1alpha1.ConditionConnected, status, reason)
+}
+
+func TestAStandbyDoesNothing(t *testing.T) {
+	s := newStory(t)
+	s.mustStep(0)
+	if s.plane.applied+s.plane.dialled+s.plane.removed != 0 {
+		t.Errorf("it did something: %+v", s.plane)
+	}
+}
+
+func TestTheActiveGatewayConnectsAndSaysSo(t *testing.T) {
+	s := newStory(t)
+	s.gateway.lease.held.Store(true)
+	s.mustStep(0)
+	if len(s.plane.layout.Tunnels) != 1 || s.plane.identity.PrivateKey[0] != 1 || s.plane.identity.Port != 51820 {
+		t.Fatalf("got %+v as %+v", s.plane.layout, s.plane.identity)
+	}
+	labels := map[string]string{}
+	for _, name := range []string{"gateway-1", "gateway-2"} {
+		labels[name] = testkit.Get[corev1.Pod](s.Home, "hanse-system-network", name).Labels[v1alpha1.LabelGateway]
+	}
+	if diff := cmp.Diff(map[string]string{"gateway-1": "active", "gateway-2": ""}, labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	said := testkit.Get[corev1.ConfigMap](s.Home, "hanse-system-network", "hanse-gateway").Data["active"]
+	if diff := cmp.Diff(`{"pod":"gateway-1","node":"n1","addresses":["10.244.1.3"],"mtu":0}`, said); diff != "" {
+		t.Errorf("what nodes are told (-want +got):\n%s", diff)
+	}
+	s.says(metav1.ConditionFalse, v1alpha1.ReasonPending)
+
+	s.plane.states = []kernel.TunnelState{{Peer: "hamburg", Handshake: s.Clock.Now()}}
+	s.answers(true)
+	s.mustStep(lookAfter)
+	s.says(metav1.ConditionTrue, v1alpha1.ReasonReady)
+
+	s.answers(false)
+	s.mustStep(0)
+	s.says(metav1.ConditionFalse, v1alpha1.ReasonTunnelDown)
+	s.answers(false)
+	s.mustStep(0)
+	s.mustStep(lookAfter)
+	if diff := cmp.Diff([]string{"hamburg"}, s.plane.redialled); diff != "" {
+		t.Errorf("dialled again (-want +got):\n%s", diff)
+	}
+}
+
+func TestNothingIsDoneWhileNothingChanges(t *testing.T) {
+	s := newStory(t)
+	s.gateway.lease.held.Store(true)
+	s.mustStep(0)
+	s.mustStep(lookAfter)
+	applied, writes := s.plane.applied, 0
+	s.Home.Before(func(testkit.Write) error {
+		writes++
+		return nil
+	})
+	for range 20 {
+		s.mustStep(beat)
+	}
+	if s.plane.applied != applied || writes != 0 {
+		t.Errorf("the plan was applied %d times more, and there were %d writes", s.plane.applied-applied, writes)
+	}
+}
+
+func TestAnotherGatewayThatIsActiveEndsThisOne(t *testing.T) {
+	s := newStory(t)
+	s.gateway.lease.held.Store(true)
+	s.mustStep(0)
+	s.gateway.lease.held.Store(false)
+	s.mustStep(0)
+	s.mustStep(time.Minute)
+	if s.plane.removed != 1 || s.plane.applied != 1 {
+		t.Errorf("removed %d times, applied %d times", s.plane.removed, s.plane.applied)
+	}
+}
+
+func TestWhatCannotBeSetUpIsToldAndTriedAgain(t *testing.T) {
+	s := newStory(t)
+	s.gateway.lease.held.Store(true)
+	s.plane.failure = errors.New("broken")
+	if err := s.step(0); !errors.Is(err, s.plane.failure) {
+		t.Errorf("got %v", err)
+	}
+	_ = s.step(retryAfter)
+	s.says(metav1.ConditionFalse, v1alpha1.ReasonTunnelDown)
+	s.plane.failure = nil
+	s.mustStep(retryAfter)
+	if s.plane.applied != 3 {
+		t.Errorf("applied %d times", s.plane.applied)
+	}
+}

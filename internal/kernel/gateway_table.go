@@ -1,0 +1,181 @@
+//go:build linux
+
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/hanse-dev/hanse/internal/overlay"
+)
+
+const dnsPort = 53
+
+// gatewayTable is what the gateway translates and lets through. Its rules depend on the peers and on the number of openings.
+// Pods are in sets alone, because one that comes or goes must not cost more than a few elements.
+//
+// What may pass is asked for each packet and not only for the first one of a connection, so what is closed is closed at once.
+func gatewayTable(layout overlay.Layout) table {
+	prerouting := base("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, *nftables.ChainPriorityNATDest)
+	forward := base("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, *nftables.ChainPriorityFilter)
+	forward.policy = nftables.ChainPolicyDrop
+	input := base("input", nftables.ChainTypeFilter, nftables.ChainHookInput, *nftables.ChainPriorityFilter)
+	postrouting := base("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource)
+	t := table{family: nftables.TableFamilyINet, chains: []*chain{prerouting, forward, input, postrouting}}
+
+	// A packet of no known connection would pass untranslated.
+	forward.add(rule(state(expr.CtStateBitINVALID), drop()), clampMSS())
+	for _, f := range families {
+		prerouting.add(rule(f.packet(), from(tunnelLink), f.dispatch("inward", source)))
+		prerouting.add(f.takeQuestions()...)
+		postrouting.add(rule(f.packet(), to(tunnelLink), f.dispatch("outward", destination)))
+		forward.add(f.permit()...)
+		f.addTranslation(&t, layout)
+		f.addPermissions(&t, layout)
+	}
+	for i, o := range openings(layout.Permissions) {
+		for _, f := range families {
+			opened := f.opening(i, o)
+			t.sets = append(t.sets, opened.sets...)
+			forward.add(opened.permit(f.packet())...)
+		}
+	}
+	// What is not for an address that the peer sees goes no further, and what has none shows not its own.
+	prerouting.add(rule(from(tunnelLink), drop()))
+	postrouting.add(rule(to(tunnelLink), drop()))
+	input.add(permitToGateway()...)
+	return t
+}
+
+func openings(all []overlay.Permissions) []overlay.Opening {
+	var found []overlay.Opening
+	for _, p := range all {
+		found = append(found, p.Open...)
+	}
+	return found
+}
+
+// addTranslation adds a chain for each peer and way, and the maps that lead there. The first rule of a chain that knows the
+// address translates it, or leaves it alone if both clusters call it the same.
+func (f family) addTranslation(t *table, layout overlay.Layout) {
+	inward, outward := f.newSet("inward").ofPrefixes().toChains(), f.newSet("outward").ofPrefixes().toChains()
+	resolvers := f.newSet("resolvers").toAddresses()
+	t.sets = append(t.sets, inward, outward, resolvers)
+	for i, peer := range layout.Translations {
+		in, out := &chain{name: fmt.Sprintf("inward-%d-%s", i, f.suffix)}, &chain{name: fmt.Sprintf("outward-%d-%s", i, f.suffix)}
+		t.chains = append(t.chains, in, out)
+		inward.addPrefixes(f, peer.From, in.name)
+		outward.addPrefixes(f, peer.From, out.name)
+		for _, m := range peer.Ours {
+			if f.is(m.Own.Addr()) {
+				in.add(rule(f.within(m.Seen, destination), f.toPrefix(expr.NATTypeDestNAT, m.Own)))
+				out.add(rule(f.within(m.Own, source), f.toPrefix(expr.NATTypeSourceNAT, m.Seen)))
+			}
+		}
+		for _, p := range f.prefixes(untranslated(layout.Permissions, peer)) {
+			in.add(rule(f.within(p, destination), accept()))
+			out.add(rule(f.within(p, source), accept()))
+		}
+		if host := f.first(peer.Hosts); host.IsValid() {
+			out.add(f.toAddress(expr.NATTypeSourceNAT, host))
+		}
+	}
+	if own := f.first(layout.Addresses); own.IsValid() {
+		resolvers.addAddresses(f, layout.Resolvers, string(own.AsSlice()))
+	}
+}
+
+// untranslated returns those of our ranges that the peer sees as they are.
+func untranslated(all []overlay.Permissions, t overlay.Translation) []netip.Prefix {
+	var found []netip.Prefix
+	for _, p := range all {
+		if p.Peer == t.Peer {
+			found = append(found, p.Reached...)
+		}
+	}
+	return slices.DeleteFunc(found, func(p netip.Prefix) bool {
+		return slices.ContainsFunc(t.Ours, func(m overlay.Mapping) bool { return m.Own.Overlaps(p) })
+	})
+}
+
+// takeQuestions has the gateway itself answer what pods ask name servers of peers.
+func (f family) takeQuestions() []expression {
+	var rules []expression
+	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+		rules = append(rules, rule(f.packet(), from(vxlanLink), transport(protocol), destinationPort(dnsPort), f.toMapped("resolvers")))
+	}
+	return rules
+}
+
+// addPermissions adds the sets of pods, and a chain for each peer and way: with what arrives from it, and what departs to it.
+func (f family) addPermissions(t *table, layout overlay.Layout) {
+	ranges := map[string][]netip.Prefix{} // Peer → ranges in which we see it
+	for _, t := range layout.Translations {
+		ranges[t.Peer] = t.From
+	}
+	theirs, guests := f.newSet("theirs"), f.newSet("guests")
+	arriving, departing := f.newSet("arriving").ofPrefixes().toChains(), f.newSet("departing").ofPrefixes().toChains()
+	t.sets = append(t.sets, theirs, guests, arriving, departing)
+	for i, p := range layout.Permissions {
+		peer := tenant{f: f, number: i, guests: f.newSet(fmt.Sprintf("guests-%d-", i))}
+		peer.guests.addAddresses(f, p.Guests, "")
+		guests.addAddresses(f, p.Guests, "")
+		theirs.addAddresses(f, p.Theirs, "")
+		arrive, depart := peer.chain("arrive"), peer.chain("depart")
+		arrive.add(rule(peer.isGuest(destination), accept()), rule(f.in("guests", destination), drop()))
+		for _, r := range f.prefixes(p.Reached) {
+			arrive.add(rule(f.in("theirs", source), f.within(r, destination), accept()))
+		}
+		depart.add(rule(peer.isGuest(source), accept()))
+		arriving.addPrefixes(f, ranges[p.Peer], arrive.name)
+		departing.addPrefixes(f, ranges[p.Peer], depart.name)
+		t.sets = append(t.sets, peer.guests)
+		t.chains = append(t.chains, arrive, depart)
+	}
+}
+
+// permit lets guests and their home talk, and our pods at peers with all that is ours. What comes from a peer has an address
+// of that peer, because WireGuard drops all else.
+func (f family) permit() []expression {
+	in, out := rule(f.packet(), from(tunnelLink)), rule(f.packet(), to(tunnelLink))
+	return []expression{
+		// An error about a connection comes from whatever router found it, to who sent what cannot go on.
+		rule(f.packet(), transport(f.icmp), state(expr.CtStateBitRELATED), accept()),
+
+		rule(in, f.dispatch("arriving", source)),
+		rule(out, f.dispatch("departing", destination)),
+		rule(f.packet(), f.in("guests", source), drop()),
+		rule(f.packet(), f.in("guests", destination), drop()),
+
+		rule(in, f.in("theirs", source), direction(reply), accept()),
+		rule(in, f.in("theirs", source), f.in("theirs", destination), accept()),
+		rule(out, from(vxlanLink), f.in("theirs", destination), accept()),
+	}
+}
+
+// permitToGateway lets peers and pods ask the gateway itself for an echo, and pods for a name.
+func permitToGateway() []expression {
+	const echo4, echo6, discovery, discovered = 8, 128, 133, 136
+	var rules []expression
+	for _, link := range []string{tunnelLink, vxlanLink} {
+		rules = append(rules,
+			rule(from(link), direction(reply), accept()),
+			rule(from(link), state(expr.CtStateBitRELATED), accept()),
+			rule(from(link), ipv4.icmpType(echo4), accept()),
+			rule(from(link), ipv6.icmpType(echo6), accept()),
+		)
+	}
+	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+		rules = append(rules, rule(from(vxlanLink), transport(protocol), destinationPort(dnsPort), accept()))
+	}
+	return append(rules,
+		rule(from(vxlanLink), ipv6.icmpTypes(discovery, discovered), accept()),
+		rule(from(tunnelLink), drop()),
+		rule(from(vxlanLink), drop()),
+	)
+}

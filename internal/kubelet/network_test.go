@@ -1,0 +1,77 @@
+package kubelet
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// connection has the Peer say this of the network.
+func (w *world) connection(status metav1.ConditionStatus, reason string) {
+	w.Helper()
+	p := peer()
+	if !w.Home.Find(p, "", turin) {
+		w.Fatal("there is no Peer")
+	}
+	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionConnected, Status: status, Reason: reason, Message: "As the manager says",
+	})
+	w.put(w.Home, p)
+}
+
+func TestNodeSaysWhetherANetworkIsMissing(t *testing.T) {
+	w := newWorld(t, peer(), advertisement())
+	for _, step := range []struct {
+		status metav1.ConditionStatus
+		reason string
+		want   corev1.ConditionStatus
+		says   string // its reason
+	}{
+		{metav1.ConditionTrue, v1alpha1.ReasonReady, corev1.ConditionFalse, v1alpha1.ReasonReady},
+		{metav1.ConditionFalse, v1alpha1.ReasonTunnelDown, corev1.ConditionTrue, v1alpha1.ReasonTunnelDown},
+		{metav1.ConditionFalse, v1alpha1.ReasonNoGateway, corev1.ConditionTrue, v1alpha1.ReasonNoGateway},
+		{metav1.ConditionFalse, v1alpha1.ReasonPending, corev1.ConditionTrue, v1alpha1.ReasonPending},
+		{metav1.ConditionFalse, v1alpha1.ReasonKeyTaken, corev1.ConditionTrue, v1alpha1.ReasonKeyTaken},
+		{metav1.ConditionFalse, v1alpha1.ReasonNoPeerGateway, corev1.ConditionFalse, v1alpha1.ReasonNoNetworkFabric},
+		{metav1.ConditionFalse, v1alpha1.ReasonNoNetworkFabric, corev1.ConditionFalse, v1alpha1.ReasonNoNetworkFabric},
+		{metav1.ConditionFalse, v1alpha1.ReasonAgentless, corev1.ConditionFalse, v1alpha1.ReasonNoNetworkFabric},
+	} {
+		w.connection(step.status, step.reason)
+		w.reconcileNode()
+		if got := nodeCondition(w.node(), corev1.NodeNetworkUnavailable); got.Status != step.want || got.Reason != step.says {
+			t.Errorf("Connected is %s, %s: NetworkUnavailable is %s, %s", step.status, step.reason, got.Status, got.Reason)
+		}
+		w.wrote()
+		w.reconcileNode()
+		if got := w.wrote(); got != nil {
+			t.Errorf("wrote %v though nothing changed", got)
+		}
+	}
+}
+
+// Ten thousand pods would be written when a tunnel breaks, and again when it is back.
+func TestPodsKeepTheirAddressesWhileTheTunnelIsDown(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.runRemote("web-1", corev1.PodRunning)
+	w.reconcilePod("web-1")
+	address := w.pod("web-1").Status.PodIP
+	if address == "" {
+		t.Fatal("the pod has no address")
+	}
+	w.connection(metav1.ConditionFalse, v1alpha1.ReasonTunnelDown)
+	w.wrote()
+	w.reconcilePod("web-1")
+	if got := w.wrote(); got != nil || w.pod("web-1").Status.PodIP != address {
+		t.Errorf("wrote %v, and the pod has %q", got, w.pod("web-1").Status.PodIP)
+	}
+	w.connection(metav1.ConditionFalse, v1alpha1.ReasonNoNetworkFabric)
+	w.reconcilePod("web-1")
+	if got := w.pod("web-1").Status.PodIP; got != "" {
+		t.Errorf("the pod has %s without a network", got)
+	}
+}

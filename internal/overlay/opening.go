@@ -1,0 +1,73 @@
+package overlay
+
+import (
+	"net/netip"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// everyNamespace selects the guests of all namespaces.
+const everyNamespace = v1alpha1.AllPeerNamespaces
+
+// guests returns the addresses of the peer's pods that run here, of one of its namespaces or of all, sorted.
+func (m *muster) guests(p *member, namespace string) []netip.Addr {
+	var addresses []netip.Addr
+	for _, pod := range p.Guests {
+		if namespace == everyNamespace || pod.Namespace == namespace {
+			addresses = append(addresses, pod.Address)
+		}
+	}
+	return sortedWithin(m.Pods, addresses)
+}
+
+// A side returns what one of the peer's namespaces stands for at one place.
+type side func(peerNamespace string) []netip.Prefix
+
+// whole is the side at the gateway: what comes through the tunnel is of all namespaces or of none, and guests meet our own
+// pods without the gateway.
+func whole(p *member) side {
+	return func(namespace string) []netip.Prefix {
+		if namespace != everyNamespace {
+			return nil
+		}
+		return p.seen
+	}
+}
+
+// here is the side on nodes: the peer's pods that run here.
+func (m *muster) here(p *member) side {
+	return func(namespace string) []netip.Prefix { return single(m.guests(p, namespace)) }
+}
+
+// openings returns what the openings of the peer let pass at one place, in the order in which they are written. Those of which
+// one side can never have pods there are left out. One that has none just now stays, so that rules do not come and go with pods.
+func (m *muster) openings(p *member, theirs side) []Opening {
+	var open []Opening
+	resolve := func(s v1alpha1.OpeningSide) []netip.Prefix {
+		if s.PeerNamespace != "" {
+			return theirs(s.PeerNamespace)
+		}
+		return m.podsOf(s.Namespace)
+	}
+	for _, o := range p.Openings {
+		if (o.From.PeerNamespace == "") == (o.To.PeerNamespace == "") {
+			continue // which the API does not allow
+		}
+		from, to := resolve(o.From), resolve(o.To)
+		if from != nil && to != nil {
+			open = append(open, Opening{From: from, To: to})
+		}
+	}
+	return open
+}
+
+// podsOf returns the addresses of our own pods in the namespace, sorted.
+func (m *muster) podsOf(namespace string) []netip.Prefix {
+	var addresses []netip.Addr
+	for _, pod := range m.OurPods {
+		if pod.Namespace == namespace {
+			addresses = append(addresses, pod.Address)
+		}
+	}
+	return single(sortedWithin(m.Pods, addresses))
+}

@@ -1,0 +1,120 @@
+package overlay
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// Plan returns what the active gateway must have. A peer of which something cannot be used has no tunnel, and another one
+// never suffers from that; the conflicts, sorted by peer, say what is left out. An endpoint that is refused costs no tunnel.
+func Plan(s State) (Layout, []Conflict) {
+	m := assemble(s)
+	layout := Layout{Nodes: m.nodes(), Blackholes: m.departed(), Addresses: GatewayAddresses(s.Services), MTU: mtu(s.Gateway)}
+	for _, p := range m.members {
+		layout.Blackholes = append(layout.Blackholes, p.seen...)
+		if !p.connected {
+			continue
+		}
+		layout.Tunnels = append(layout.Tunnels, m.tunnel(p, layout.MTU))
+		layout.Translations = append(layout.Translations, Translation{
+			Peer: p.Name, From: p.seen, Ours: translated(p.Ours), Hosts: hosts(p.Ours, layout.Addresses),
+		})
+		layout.Permissions = append(layout.Permissions, m.permissions(p))
+		layout.Resolvers = append(layout.Resolvers, sortedWithin(p.seen, p.Resolvers)...)
+	}
+	slices.SortFunc(layout.Blackholes, netip.Prefix.Compare)
+	slices.SortFunc(layout.Resolvers, netip.Addr.Compare)
+	slices.SortStableFunc(m.conflicts, func(x, y Conflict) int { return cmp.Compare(x.Peer, y.Peer) })
+	return layout, m.conflicts
+}
+
+// GatewayAddresses returns the addresses of a cluster's gateway within its Service ranges: the first of the first range of each
+// family, which Kubernetes gives to no Service. They stay when another gateway takes over.
+func GatewayAddresses(services []netip.Prefix) []netip.Addr {
+	var first []netip.Addr
+	for _, p := range sortedRanges(services) {
+		first = append(first, p.Masked().Addr())
+	}
+	return oneOfEach(first)
+}
+
+func (m *muster) tunnel(p *member, most int) Tunnel {
+	mtu := most
+	if p.Fits > 0 {
+		mtu = min(most, p.Fits)
+	}
+	return Tunnel{
+		Peer: p.Name, PublicKey: p.PublicKey, Endpoints: p.Endpoints, AllowedIPs: p.seen,
+		Keepalive: len(p.Endpoints) == 0 || len(m.Gateway.Endpoints) == 0,
+		MTU:       mtu, Probes: sortedWithin(p.seen, p.Probes),
+	}
+}
+
+// translated returns those mappings that change anything, sorted.
+func translated(mappings []Mapping) []Mapping {
+	var changing []Mapping
+	for _, m := range mappings {
+		if m.Own != m.Seen {
+			changing = append(changing, m)
+		}
+	}
+	slices.SortFunc(changing, func(x, y Mapping) int { return x.Own.Compare(y.Own) })
+	return changing
+}
+
+// hosts returns the gateway's addresses as the peer sees them.
+func hosts(ours []Mapping, addresses []netip.Addr) []netip.Addr {
+	var seen []netip.Addr
+	for _, address := range addresses {
+		if there, ok := Seen(ours, address); ok {
+			seen = append(seen, there)
+		}
+	}
+	return seen
+}
+
+func (m *muster) permissions(p *member) Permissions {
+	return Permissions{
+		Peer: p.Name, Theirs: sortedWithin(p.seen, p.There), Guests: m.guests(p, everyNamespace), Reached: m.own,
+		Open: slices.Concat(m.questions(p), m.openings(p, whole(p))),
+	}
+}
+
+// questions lets the gateway of a peer at which pods of ours run ask our name servers.
+func (m *muster) questions(p *member) []Opening {
+	askers, servers := sortedWithin(p.seen, p.Probes), sortedWithin(m.own, m.Nameservers)
+	if len(p.There) == 0 || len(askers) == 0 || len(servers) == 0 {
+		return nil
+	}
+	return []Opening{{From: single(askers), To: single(servers)}}
+}
+
+// nodes returns our nodes as the gateway sees them. One without an address of the family of the gateway's VXLAN is left out.
+func (m *muster) nodes() []Node {
+	var nodes []Node
+	for _, h := range m.Nodes {
+		address, ok := m.underlay(h.Addresses)
+		if !ok {
+			continue
+		}
+		node := Node{Name: h.Name, Address: address, Inner: oneOfEach(h.Addresses), Ranges: sortedRanges(h.PodCIDRs)}
+		if h.Name == m.Gateway.Node {
+			node.Ranges = sortedRanges(node.Ranges, m.own)
+		}
+		nodes = append(nodes, node)
+	}
+	slices.SortFunc(nodes, func(x, y Node) int { return cmp.Compare(x.Name, y.Name) })
+	return nodes
+}
+
+// underlay returns the address that packets of the VXLAN go to: the first that is of the family of the gateway's.
+func (m *muster) underlay(addresses []netip.Addr) (netip.Addr, bool) {
+	if len(m.Gateway.Addresses) == 0 {
+		return netip.Addr{}, false
+	}
+	if m.Gateway.Addresses[0].Is4() {
+		return ofFamily(addresses, netip.Addr.Is4)
+	}
+	return ofFamily(addresses, netip.Addr.Is6)
+}
