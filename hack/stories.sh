@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Runs the stories of test/e2e on real clusters. Those that share lubeck and hamburg run side by side; then those that need
-# the two alone run one by one, and meanwhile those of the market on four clusters of their own. When these are told, another
-# pair of clusters takes its part of those that are left. RUN selects stories by name (a regular expression): only what these
+# the two alone run one by one, and meanwhile those of the market on four clusters of their own, and those of the network on
+# three. When these are told, another pair of clusters takes its part of those that are left. RUN selects stories by name (a regular expression): only what these
 # need is built and started. KEEP=1 keeps the clusters for the next call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export HANSE_E2E=1
-state=$PWD/.testbed/e2e market=$PWD/.testbed/e2e-market rest=$PWD/.testbed/e2e-rest
+state=$PWD/.testbed/e2e market=$PWD/.testbed/e2e-market network=$PWD/.testbed/e2e-network rest=$PWD/.testbed/e2e-rest
 
 beside='' # the process that tells the stories of the market, and then of the rest
 finish() {
 	local bed
 	[ -z "$beside" ] || kill "$beside" 2>/dev/null || true
-	for bed in "$state" "$market" "$rest"; do
+	for bed in "$state" "$market" "$network" "$rest"; do
 		[ -d "$bed" ] || continue
 		if [ -n "${KEEP:-}" ]; then
 			echo "the clusters are kept: bin/testbed --state $bed status" >&2
@@ -55,6 +55,25 @@ start_market() {
 		"${testbed[@]}" load bin/hanse.tar lubeck hamburg bremen wismar
 }
 
+start_network() {
+	mkdir -p "$network-memory" && { ! need '^network( visby)? *$' || start_three; } && { ! need '\bdual\b' || start_dual; }
+}
+
+# start_three brings up the clusters of most stories of the network.
+start_three() {
+	local testbed=(bin/testbed --state "$network")
+	bin/scratch-image -o bin/images/kubectl.tar -tag hanse.dev/test/kubectl:v1 -file bin/kubectl=/kubectl -entrypoint /kubectl &&
+		"${testbed[@]}" up lubeck hamburg bremen --workers 2 &&
+		{ ! need '\bvisby\b' || { "${testbed[@]}" up visby --workers 1 --nat && "${testbed[@]}" load bin/hanse.tar visby; }; } &&
+		"${testbed[@]}" load bin/hanse.tar lubeck hamburg bremen && "${testbed[@]}" load bin/images/kubectl.tar hamburg
+}
+
+# start_dual brings up two more clusters of the network, with IPv4 and IPv6.
+start_dual() {
+	local testbed=(bin/testbed --state "$network")
+	"${testbed[@]}" up stade stralsund --workers 1 --ip-families dual && "${testbed[@]}" load bin/hanse.tar stade stralsund
+}
+
 # tell runs the stories of one phase: tell PHASE STATE [FLAG...]
 tell() {
 	local start=$SECONDS code=0 phase=$1 bed=$2
@@ -66,12 +85,17 @@ tell() {
 	return "$code"
 }
 
-# tell_beside tells the stories of the market, and then, unless the clusters are kept, what nobody has begun to tell.
+# tell_beside tells the stories of the market and of the network, and then, unless the clusters are kept, what nobody has begun
+# to tell.
 tell_beside() {
-	local code=0
-	start_market && tell market "$market" || code=1
+	local code=0 bed
+	if need '^market\b'; then start_market && tell market "$market" || code=1; fi
+	if need '^network\b'; then
+		[ -n "${KEEP:-}" ] || bin/testbed --state "$market" down || code=1
+		start_network && tell network "$network" || code=1
+	fi
 	if [ -z "${KEEP:-}" ] && need '^alone *$' && [ ! -e "$claims/.told" ]; then
-		bin/testbed --state "$market" down || code=1
+		for bed in "$market" "$network"; do bin/testbed --state "$bed" down || code=1; done
 		start_rest && tell alone "$rest" -claims "$claims" -plain || code=1
 	fi
 	return "$code"
@@ -80,7 +104,7 @@ tell_beside() {
 status=0 output=$(mktemp) told=$(mktemp) claims=$(mktemp -d)
 if need '^(shared|alone)\b'; then start_pair; fi
 if need '^shared\b'; then tell shared "$state" || status=1; fi
-if need '^market\b'; then
+if need '^(market|network)\b'; then
 	tell_beside >"$output" 2>&1 &
 	beside=$!
 fi

@@ -80,11 +80,11 @@ func (c *cluster) awaitRoom(t *testing.T, twin string, most int) {
 
 // flood creates objects as fast as it can until the victim has started a pod.
 func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
+	flooded := g.twin(t, "flooded") // before the limit, which stories before this one have used up
 	limit := `{"spec":{"limits":{"objects":100,"namespaces":5}}}`
 	if _, err := hamburg.Kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
 		t.Fatal(err)
 	}
-	flooded := g.twin(t, "flooded")
 	// In the first minute after installation Kubernetes does not know how to count Hanse's own kinds.
 	hamburg.awaitQuota(t, flooded, "count/shadowpods.hanse.dev", 100)
 	hamburg.awaitQuota(t, g.invitation.Namespace, "count/namespacemappings.hanse.dev", 5)

@@ -274,7 +274,7 @@ func (c *cluster) advertise(t *testing.T, spoil func(spec map[string]any)) {
 	spec := map[string]any{
 		"clusterID": "rostock", "sequence": time.Now().UnixNano(),
 		"availability":  map[string]any{"cpu": "4", "memory": "8Gi", "pods": "50", "ephemeral-storage": "10Gi"},
-		"network":       map[string]any{"podCIDR": "10.244.0.0/16"},
+		"network":       map[string]any{"podCIDRs": []any{"10.244.0.0/16"}},
 		"architectures": []any{"amd64"},
 	}
 	shiftTimes(spec, 0)

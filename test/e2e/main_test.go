@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,9 +25,9 @@ import (
 var lubeck, hamburg, rostock *cluster
 
 // phase is which stories run in this call of the test binary: those that share the clusters, or those that need them
-// alone, or those of the market, which need more of them. In phase plan no story runs: each says what it needs.
+// alone, or those of the market or the network, which need more of them. In phase plan no story runs: each says what it needs.
 // hack/stories.sh calls the binary once for each.
-var phase = flag.String("phase", "shared", "which stories to run: shared, alone or market; plan says what they need")
+var phase = flag.String("phase", "shared", "which stories to run: shared, alone, market or network; plan says what they need")
 
 // Two calls may tell the stories of one phase side by side, each on clusters of its own.
 var (
@@ -96,8 +97,11 @@ func setUp(ctx context.Context) error {
 	if err := connectAll(ctx); err != nil {
 		return err
 	}
-	if *phase == "market" {
+	switch *phase {
+	case "market":
 		return setUpMarket(ctx)
+	case "network":
+		return setUpNetwork(ctx)
 	}
 	for _, c := range []*cluster{lubeck, hamburg} {
 		if err := errors.Join(c.rememberObjects(ctx), collectTraces(ctx, c)); err != nil {
@@ -121,10 +125,15 @@ func installAll(ctx context.Context, clusters ...*cluster) error {
 
 func connectAll(ctx context.Context) error {
 	clusters := map[string]**cluster{"lubeck": &lubeck, "hamburg": &hamburg}
-	if *phase == "market" {
+	switch *phase {
+	case "market":
 		clusters["bremen"], clusters["wismar"] = &bremen, &wismar
-	} else if _, err := harness.Testbed(ctx, "kubeconfig", "rostock"); err == nil {
-		clusters["rostock"] = &rostock
+	case "network":
+		clusters = existing(ctx, map[string]**cluster{
+			"lubeck": &lubeck, "hamburg": &hamburg, "bremen": &bremen, "visby": &visby, "stade": &stade, "stralsund": &stralsund,
+		})
+	default:
+		maps.Copy(clusters, existing(ctx, map[string]**cluster{"rostock": &rostock}))
 	}
 	for name, into := range clusters {
 		connected, err := harness.Connect(ctx, name, 0)
@@ -134,6 +143,15 @@ func connectAll(ctx context.Context) error {
 		*into = &cluster{Cluster: connected}
 	}
 	return nil
+}
+
+// existing returns those clusters that hack/stories.sh made, because a selected story needs them.
+func existing(ctx context.Context, clusters map[string]**cluster) map[string]**cluster {
+	maps.DeleteFunc(clusters, func(name string, _ **cluster) bool {
+		_, err := harness.Testbed(ctx, "kubeconfig", name)
+		return err != nil
+	})
+	return clusters
 }
 
 // installWith installs Hanse, or upgrades it, with the settings of the phase and these values of the chart.
@@ -148,8 +166,11 @@ func settings(c *cluster) []string {
 	values := []string{
 		"advertising.imagePatterns={hanse.dev/test/*}", "advertising.minInterval=500ms", "advertising.settleInterval=1s", "probePeriod=2s",
 	}
-	if *phase == "market" {
+	switch *phase {
+	case "market":
 		return append(values, marketSettings(c)...)
+	case "network":
+		return append(values, networkSettings...)
 	}
 	values = append(values, "tracing.endpoint="+c.collectedAt, "tracing.insecure=true")
 	if c == lubeck {

@@ -66,7 +66,13 @@ func TestPodWaitsForRoom(t *testing.T) {
 		pod.Spec.Containers[0].Resources = requests(cpu, "16Mi")
 		return pod
 	}
-	largest := lubeck.largestPod(ctx, t, ns, "hanse-hamburg")
+	var largest resource.Quantity
+	eventually(t, "hamburg says how large a pod it takes", func(ctx context.Context) error {
+		if largest = lubeck.largestPod(ctx, t, ns, "hanse-hamburg"); largest.MilliValue() < 300 {
+			return fmt.Errorf("it says %s", largest.String())
+		}
+		return nil
+	})
 	// It is rounded down by less than 100m.
 	filler := onHamburg("filler", fmt.Sprintf("%dm", largest.MilliValue()-150))
 	lubeck.create(t, filler)

@@ -1,0 +1,205 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// A capture reads each packet that passes the bridge between all nodes, which plays the Internet.
+type capture struct {
+	marker   []byte
+	clusters map[netip.Addr]*cluster // of nodes
+	links    map[int]*cluster        // on which packets of a node come and go
+
+	mu      sync.Mutex
+	inside  int // packets with the marker within one cluster
+	between int // packets between two clusters
+	leaks   []string
+}
+
+// wire begins a capture that ends with the story.
+func wire(t *testing.T, marker string, clusters ...*cluster) *capture {
+	t.Helper()
+	c := &capture{marker: []byte(marker), clusters: map[netip.Addr]*cluster{}, links: map[int]*cluster{}}
+	for _, of := range clusters {
+		for _, node := range of.workers(t) {
+			address, err := of.addressOf(t.Context(), node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.clusters[netip.MustParseAddr(address)] = of
+			c.links[of.netnsOf(t, node).linkOutside(t)] = of
+		}
+	}
+	// Packets that a bridge takes are shown to those alone that want all kinds.
+	all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { c.read(ctx, fd) })
+	t.Cleanup(func() {
+		end()
+		done.Wait()
+		_ = unix.Close(fd)
+	})
+	return c
+}
+
+func (c *capture) read(ctx context.Context, fd int) {
+	buffer := make([]byte, 1<<16)
+	for ctx.Err() == nil {
+		n, from, err := unix.Recvfrom(fd, buffer, 0)
+		link, ok := from.(*unix.SockaddrLinklayer)
+		if err == nil && ok && n >= 20 && buffer[0]>>4 == 4 {
+			c.note(buffer[:n], c.links[link.Ifindex])
+		}
+	}
+}
+
+// note judges an IPv4 packet on a link of a cluster. It is inside of that cluster if neither end is a node of another one.
+func (c *capture) note(packet []byte, on *cluster) {
+	from, to := netip.AddrFrom4([4]byte(packet[12:16])), netip.AddrFrom4([4]byte(packet[16:20]))
+	shown := bytes.Contains(packet, c.marker)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sender, receiver := c.clusters[from], c.clusters[to]
+	seen := isSeen(from) || isSeen(to)
+	switch {
+	case shown && !seen && on.has(sender) && on.has(receiver):
+		c.inside++
+	case shown || seen:
+		c.leaks = append(c.leaks, fmt.Sprintf("protocol %d from %s to %s, with the text: %t", packet[9], from, to, shown))
+	case sender != nil && receiver != nil && sender != receiver:
+		c.between++
+	}
+}
+
+// has tells whether a node, which is of the other cluster or not a node of any, may be on links of this one.
+func (c *cluster) has(other *cluster) bool { return c != nil && (other == nil || other == c) }
+
+// isSeen tells whether an address is of the ranges in which clusters see each other's pods and Services.
+func isSeen(address netip.Addr) bool {
+	return netip.MustParsePrefix("100.64.0.0/10").Contains(address) || netip.MustParsePrefix("240.0.0.0/4").Contains(address)
+}
+
+// expectNothing fails the story if anything was in the clear, or if nothing passed at all.
+func (c *capture) expectNothing(t *testing.T, state string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.leaks) > 0 {
+		t.Errorf("%s: %d packets in the clear, such as %s", state, len(c.leaks), c.leaks[0])
+	}
+	t.Logf("%s: %d packets passed between the clusters, none of them in the clear; %d with the text within one", state, c.between, c.inside)
+	c.leaks = nil
+}
+
+// counts returns how many packets have passed between clusters, and how many with the marker within one.
+func (c *capture) counts() (between, inside int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.between, c.inside
+}
+
+// awaitTraffic waits until packets have passed between clusters again.
+func (c *capture) awaitTraffic(t *testing.T) {
+	t.Helper()
+	before, _ := c.counts()
+	eventually(t, "packets pass between the clusters", func(context.Context) error {
+		if now, _ := c.counts(); now < before+20 {
+			return fmt.Errorf("%d have passed, and %d before", now, before)
+		}
+		return nil
+	})
+}
+
+// A pod says the same all the time to one at a provider. Whatever happens to the network between them, nobody in between ever
+// reads it, or the addresses of the two.
+func TestNoPlaintext(t *testing.T) {
+	network(t)
+	const secret = "never-to-be-read-on-the-way"
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	away := lubeck.party(t, ns, "away", bremen)
+	onWire := wire(t, secret, lubeck, bremen)
+	var here *party
+	for i, node := range lubeck.workers(t) { // one of them is not the gateway's, so that its packets cross the bridge
+		here = lubeck.party(t, ns, fmt.Sprintf("here-%d", i), nil, atHome(node), script(
+			forever, fmt.Sprintf("while sleep 0.1; do echo >>/tmp/said; timeout 1 wget -q -O- http://%s:8080/%s; done", away.address, secret)))
+	}
+	eventually(t, "the capture sees the text where it is in the clear", func(context.Context) error {
+		if _, inside := onWire.counts(); inside == 0 {
+			return errors.New("it saw none")
+		}
+		return nil
+	})
+	onWire.awaitTraffic(t)
+	onWire.expectNothing(t, "connected")
+
+	for _, c := range []*cluster{lubeck, bremen} {
+		c.killGateway(t)
+		onWire.awaitTraffic(t)
+		onWire.expectNothing(t, "gateway of "+c.Name+" killed")
+	}
+	for _, what := range []string{"deployment/hanse-gateway", "daemonset/hanse-fabric"} {
+		for _, verb := range []string{"restart", "status"} {
+			if _, err := lubeck.Kubectl(t.Context(), "rollout", verb, "-n", networkNamespace, what); err != nil {
+				t.Fatal(err)
+			}
+		}
+		onWire.awaitTraffic(t)
+		onWire.expectNothing(t, what+" started again")
+	}
+
+	t.Cleanup(func() {
+		if err := peerBothWays(context.Background(), lubeck, bremen); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := lubeck.Hanse(t.Context(), "unpeer", bremen.Name, "--force"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the way to bremen is gone", func(ctx context.Context) error {
+		if err := lubeck.connectedTo(ctx, bremen); err == nil {
+			return errors.New("they are still connected")
+		}
+		return nil
+	})
+	said := here.said(t.Context(), t)
+	eventually(t, "the pod goes on saying it", func(ctx context.Context) error {
+		if now := here.said(ctx, t); now < said+10 {
+			return fmt.Errorf("it said it %d times, and %d before", now, said)
+		}
+		return nil
+	})
+	onWire.expectNothing(t, "unpeered")
+}
+
+// said returns how often the pod has spoken.
+func (p *party) said(ctx context.Context, t *testing.T) int {
+	t.Helper()
+	out, err := p.run(ctx, "cat /tmp/said")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(out, "\n")
+}
