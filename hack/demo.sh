@@ -62,10 +62,10 @@ clusters() {
 }
 
 install() {
-	heading "Hanse in each of them"
+	heading "Hanse in each of them, with a gateway: both use the very same addresses, and their pods are to reach each other"
 	local cluster
 	for cluster in lubeck hamburg; do
-		run kubectl hanse install --context "$cluster" --cluster-id "$cluster" --image "$(cat bin/hanse.image)" --wait
+		run kubectl hanse install --context "$cluster" --cluster-id "$cluster" --image "$(cat bin/hanse.image)" --set gateway.enabled=true --wait
 	done
 }
 
@@ -84,6 +84,7 @@ peer() {
 	fi
 	run kubectl --context lubeck wait --for=create node/hanse-hamburg --timeout="$timeout"
 	run kubectl --context lubeck wait --for=condition=Ready node/hanse-hamburg --timeout="$timeout"
+	run kubectl --context lubeck wait --for=condition=Connected peer/hamburg --timeout="$timeout"
 	run kubectl --context lubeck get nodes
 }
 
@@ -106,22 +107,48 @@ share() {
 
 deploy() {
 	local cpu
+	heading "An application of three parts, each with a Service: a cart that must run in hamburg, a stock that must not leave lubeck"
+	run kubectl --context lubeck apply -f demo/cart-and-stock.yaml
 	cpu=$(share)
-	heading "An application that is too big for lubeck: ten replicas of $cpu, of which fewer than nine fit"
+	heading "And a shop that is too big for lubeck: ten replicas of $cpu, of which fewer than nine fit"
 	echo "$ sed 's/cpu: 100m/cpu: $cpu/' demo/shop.yaml | kubectl --context lubeck apply -f -"
 	sed "s/cpu: 100m/cpu: $cpu/" demo/shop.yaml | kubectl --context lubeck apply -f -
-	run kubectl --context lubeck rollout status deployment/shop -n demo --timeout="$timeout"
+	local part
+	for part in shop cart stock; do
+		run kubectl --context lubeck rollout status "deployment/$part" -n demo --timeout="$timeout"
+	done
+}
+
+# named prints the name of a pod of lubeck's that has these labels.
+named() { kubectl --context lubeck get pods -n demo -l "$1" -o jsonpath='{.items[0].metadata.name}'; }
+
+# ask has a pod ask a Service, and prints which pod answers, and from which node: ask POD SERVICE [TIMES]
+ask() {
+	local pod=$1 service=$2 times=${3:-1}
+	kubectl --context lubeck exec -n demo "$pod" -c shell -- sh -c "for i in \$(seq $times); do
+		wget -qO- http://$service/ | sed -nE 's/^  \"(pod|node)\": \"(.*)\",/\2/p' | xargs printf '%s asks http://%s: %s on %s answers\n' $pod $service
+	done"
+}
+
+talk() {
+	heading "The parts talk through Services of lubeck, by name, as if all were in one cluster"
+	echo "$ kubectl exec POD -- wget -qO- http://SERVICE"
+	ask "$(one_remote)" cart
+	ask "$(named app=cart)" stock
+	ask "$(named app=stock)" shop 6
+	heading "Whether all of the network works, tried with pods of its own"
+	run kubectl hanse test network --context lubeck
 }
 
 # one_remote prints the name of a pod that runs in hamburg and is to stay.
 one_remote() {
-	kubectl --context lubeck get pods -n demo --field-selector spec.nodeName=hanse-hamburg -o go-template='
+	kubectl --context lubeck get pods -n demo -l app=shop --field-selector spec.nodeName=hanse-hamburg -o go-template='
 		{{- range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}}{{"\n"}}{{end}}{{end}}' | sed -n 1p
 }
 
 look() {
 	local remote
-	heading "All ten as lubeck sees them, those on node hanse-hamburg too"
+	heading "All as lubeck sees them, those on node hanse-hamburg too"
 	run kubectl --context lubeck get pods -n demo -o wide
 	heading "Those that hamburg really runs, in a namespace that stands for lubeck's"
 	run kubectl --context hamburg get pods -A -l app=shop -o wide
@@ -156,6 +183,10 @@ kubectl --context lubeck describe node hanse-hamburg
 kubectl --context lubeck get advertisements -n hanse-peer-hamburg hamburg -o yaml
 kubectl --context lubeck explain namespaceoffloading.spec
 
+# How the tunnel is, and how fast.
+kubectl --context lubeck get connections -A
+kubectl hanse bench network --context lubeck
+
 # The two part: one side says it, and nothing of the other is left in either.
 kubectl hanse unpeer hamburg --context lubeck --drain=wait
 
@@ -171,6 +202,7 @@ up() {
 	offload
 	deploy
 	look
+	talk
 	next
 }
 
