@@ -219,21 +219,13 @@ func nodes(excluded map[string]string, placed []v1alpha1.NodePlacement) []v1alph
 func roundedShape(largest corev1.ResourceList) corev1.ResourceList {
 	shape := corev1.ResourceList{}
 	if cpu, known := largest[corev1.ResourceCPU]; known {
-		shape[corev1.ResourceCPU] = *resource.NewMilliQuantity(twoDigits(cpu.MilliValue()), resource.DecimalSI)
+		shape[corev1.ResourceCPU] = *resource.NewMilliQuantity(roundedDown(cpu.MilliValue()), resource.DecimalSI)
 	}
 	if memory, known := largest[corev1.ResourceMemory]; known {
-		shape[corev1.ResourceMemory] = *resource.NewQuantity(twoDigits(memory.Value()), resource.BinarySI)
+		shape[corev1.ResourceMemory] = *resource.NewQuantity(roundedDown(memory.Value()), resource.BinarySI)
 	}
 	if len(shape) == 0 {
 		return nil
 	}
 	return shape
-}
-
-func twoDigits(value int64) int64 {
-	unit := int64(1)
-	for value/unit >= 100 {
-		unit *= 10
-	}
-	return value / unit * unit
 }

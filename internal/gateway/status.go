@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/kernel"
 	"github.com/hanse-dev/hanse/internal/overlay"
 )
@@ -53,7 +54,7 @@ func statusOf(f facts, before v1alpha1.ConnectionStatus, now time.Time) v1alpha1
 			was = s.RoundTripTime.Duration
 		}
 		if moved(int64(was), int64(f.measured.roundTrip), int64(time.Millisecond)) || s.RoundTripTime == nil {
-			s.RoundTripTime = &metav1.Duration{Duration: time.Duration(twoDigits(int64(f.measured.roundTrip)))}
+			s.RoundTripTime = &metav1.Duration{Duration: time.Duration(exchange.Rounded(int64(f.measured.roundTrip)))}
 		}
 	}
 	if f.measured.known && (s.LossPercent == nil || moved(int64(*s.LossPercent), int64(f.measured.loss), 1)) {
@@ -77,16 +78,7 @@ func count(s *v1alpha1.ConnectionStatus, f facts) {
 }
 
 func amount(n int64) *resource.Quantity {
-	return resource.NewQuantity(twoDigits(n), resource.DecimalSI)
-}
-
-// twoDigits rounds to two digits.
-func twoDigits(n int64) int64 {
-	step := int64(1)
-	for n/step >= 100 {
-		step *= 10
-	}
-	return (n + step/2) / step * step
+	return resource.NewQuantity(exchange.Rounded(n), resource.DecimalSI)
 }
 
 // moved reports whether a number differs by more than a quarter and that much.

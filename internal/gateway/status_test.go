@@ -131,11 +131,3 @@ func TestAQuietTunnelCausesNoWrites(t *testing.T) {
 		})
 	}
 }
-
-func TestTwoDigits(t *testing.T) {
-	for n, want := range map[int64]int64{0: 0, 9: 9, 99: 99, 104: 100, 105: 110, 999: 1000, 123456: 120000} {
-		if got := twoDigits(n); got != want {
-			t.Errorf("twoDigits(%d) = %d, want %d", n, got, want)
-		}
-	}
-}

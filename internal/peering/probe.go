@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
@@ -296,17 +297,8 @@ func (b bandwidth) show(status *v1alpha1.PeerStatus) {
 	case b.rate == 0:
 		status.Bandwidth = nil
 	case shown == nil || max(b.rate-shown.Value(), shown.Value()-b.rate) > shown.Value()/4:
-		status.Bandwidth = resource.NewQuantity(twoDigits(b.rate), resource.DecimalSI)
+		status.Bandwidth = resource.NewQuantity(exchange.Rounded(b.rate), resource.DecimalSI)
 	}
-}
-
-// twoDigits rounds to two significant digits.
-func twoDigits(n int64) int64 {
-	unit := int64(1)
-	for n/unit >= 100 {
-		unit *= 10
-	}
-	return (n + unit/2) / unit * unit
 }
 
 // sample is what a peer reads to measure how fast data comes from here: text that nothing on its way can compress by much.
