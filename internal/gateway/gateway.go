@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -216,10 +215,8 @@ func (g *Gateway) observe(ctx context.Context) error {
 		network.Peers[i].Fits = g.probes.fits(network.Peers[i].Probes)
 	}
 	network.Departed = g.departed.Of(network.Peers)
-	network.Gateway = overlay.Gateway{
-		Node: g.config.Node, Addresses: g.config.Addresses, MTU: g.config.MTU,
-		PublicKey: publicKey(network.Own.Gateway.PublicKey), Endpoints: resolved[""],
-	}
+	network.Gateway = overlay.Gateway{Node: g.config.Node, Addresses: g.config.Addresses, MTU: g.config.MTU, Endpoints: resolved[""]}
+	network.Gateway.PublicKey, _ = overlay.ParseKey(network.Own.Gateway.PublicKey)
 	g.active.network = network
 	return nil
 }
@@ -237,19 +234,11 @@ func (g *Gateway) readIdentity(ctx context.Context) (kernel.Identity, error) {
 	if err != nil {
 		return kernel.Identity{}, fmt.Errorf("read Secret %s: %w", key, err)
 	}
-	private, err := base64.StdEncoding.Strict().DecodeString(string(secret.Data[v1alpha1.GatewaySecretKey]))
-	if err != nil || len(private) != 32 {
+	private, ok := overlay.ParseKey(string(secret.Data[v1alpha1.GatewaySecretKey]))
+	if !ok {
 		return kernel.Identity{}, fmt.Errorf("key %s of Secret %s is no private key of Curve25519", v1alpha1.GatewaySecretKey, key)
 	}
-	return kernel.Identity{PrivateKey: [32]byte(private), Port: g.config.Port}, nil
-}
-
-// publicKey returns the key that the text holds, a zero one if it holds none.
-func publicKey(text string) (key [32]byte) {
-	if bytes, err := base64.StdEncoding.DecodeString(text); err == nil && len(bytes) == len(key) {
-		key = [32]byte(bytes)
-	}
-	return key
+	return kernel.Identity{PrivateKey: private, Port: g.config.Port}, nil
 }
 
 func probed(layout overlay.Layout) []netip.Addr {

@@ -129,7 +129,7 @@ func (s *story) answers(yes bool) {
 		s.Clock.Step(probeInterval)
 		for _, r := range s.gateway.probes.requests() {
 			if yes && r.to == probe && r.size == 0 {
-				s.gateway.probes.windows[probe].receive(r.sequence, s.Clock.Now())
+				s.gateway.probes.ways[probe].receive(r.sequence, s.Clock.Now())
 			}
 		}
 	}

@@ -35,9 +35,14 @@ type prober struct {
 	clock clock.WithTicker
 
 	mu      sync.Mutex
-	windows map[netip.Addr]*window // address that is asked →
-	sizes   map[netip.Addr]*sizes
-	largest int // packet that the tunnel itself takes
+	ways    map[netip.Addr]*way // address that is asked →
+	largest int                 // packet that the tunnel itself takes
+}
+
+// A way is what is known of the way to one address.
+type way struct {
+	window
+	sizes *sizes
 }
 
 // A request is one echo request that is to be sent.
@@ -48,23 +53,25 @@ type request struct {
 }
 
 func newProber(c clock.WithTicker) *prober {
-	return &prober{clock: c, windows: map[netip.Addr]*window{}, sizes: map[netip.Addr]*sizes{}}
+	return &prober{clock: c, ways: map[netip.Addr]*way{}}
 }
 
 // watch makes these the addresses that are asked, through tunnels that take packets of at most that size.
 func (p *prober) watch(addresses []netip.Addr, largest int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	windows, sizes := map[netip.Addr]*window{}, map[netip.Addr]*sizes{}
+	ways := map[netip.Addr]*way{}
 	for _, a := range addresses {
-		if windows[a] = p.windows[a]; windows[a] == nil {
-			windows[a] = &window{}
+		w := p.ways[a]
+		if w == nil {
+			w = &way{}
 		}
-		if sizes[a] = p.sizes[a]; sizes[a] == nil || p.largest != largest {
-			sizes[a] = newSizes(largest)
+		if w.sizes == nil || p.largest != largest {
+			w.sizes = newSizes(largest)
 		}
+		ways[a] = w
 	}
-	p.windows, p.sizes, p.largest = windows, sizes, largest
+	p.ways, p.largest = ways, largest
 }
 
 // fits returns the largest packet that gets to one of the addresses and back; 0 if that is not known.
@@ -73,8 +80,8 @@ func (p *prober) fits(addresses []netip.Addr) int {
 	defer p.mu.Unlock()
 	most := 0
 	for _, a := range addresses {
-		if s := p.sizes[a]; s != nil {
-			most = max(most, s.fits)
+		if w := p.ways[a]; w != nil {
+			most = max(most, w.sizes.fits)
 		}
 	}
 	return most
@@ -84,7 +91,7 @@ func (p *prober) fits(addresses []netip.Addr) int {
 func (p *prober) measure(a netip.Addr) measurement {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.windows[a]
+	w := p.ways[a]
 	if w == nil {
 		return measurement{}
 	}
@@ -147,9 +154,9 @@ func (p *prober) requests() []request {
 	defer p.mu.Unlock()
 	var all []request
 	now := p.clock.Now()
-	for address, w := range p.windows {
+	for address, w := range p.ways {
 		all = append(all, request{to: address, sequence: w.send(now)})
-		for _, size := range p.sizes[address].round(now) {
+		for _, size := range w.sizes.round(now) {
 			all = append(all, request{to: address, size: size})
 		}
 	}
@@ -211,12 +218,11 @@ func (p *prober) receive(from net.Addr, answer *icmp.Echo, size int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	asked := a.AddrPort().Addr().Unmap().WithZone("")
-	switch w := p.windows[asked]; {
+	switch w := p.ways[a.AddrPort().Addr().Unmap().WithZone("")]; {
 	case w == nil:
 	case string(answer.Data) == mark:
 		w.receive(uint16(answer.Seq), p.clock.Now()) //nolint:gosec // it was parsed as 16 bits
 	default:
-		p.sizes[asked].answer(size)
+		w.sizes.answer(size)
 	}
 }

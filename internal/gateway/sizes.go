@@ -15,12 +15,12 @@ const (
 	misses = 5
 )
 
-// innerSizes are the sizes that are tried below the largest that the tunnel itself takes: those inside a tunnel over paths of
-// 1,500 (Ethernet), 1,460 (clouds), 1,400 (mobile networks and VPNs), 1,340 and 1,280 bytes (the least that IPv6 allows). They are
-// multiples of 16, as WireGuard pads packets to that, and over IPv6 each takes 20 bytes more.
+// innerSizes are the sizes that are tried below the largest that the tunnel itself takes. They are multiples of 16, because
+// WireGuard pads packets to that, and each needs a path of 60 bytes more, of 80 more over IPv6: so the last two are for a path of
+// 1,280 bytes, the least that IPv6 allows.
 var innerSizes = []int{1424, 1392, 1376, 1328, 1264, 1216, 1200}
 
-// Sizes are how large packets on the way to an address may be.
+// sizes are how large packets on the way to an address may be.
 type sizes struct {
 	rungs  []rung // the largest first
 	rounds int
@@ -33,8 +33,7 @@ type sizes struct {
 type rung struct {
 	size   int
 	passes bool
-	missed int  // in a row
-	waits  bool // for the answer to the last request
+	missed int // requests in a row without an answer, the last one included
 }
 
 // newSizes returns what is to be tried on a way that takes packets of at most that size, because of its interfaces.
@@ -64,7 +63,7 @@ func (s *sizes) round(now time.Time) []int {
 	s.judged, s.next = false, now.Add(hurry)
 	var all []int
 	for i := range s.rungs {
-		s.rungs[i].waits = true
+		s.rungs[i].missed++
 		all = append(all, s.rungs[i].size)
 	}
 	return all
@@ -76,9 +75,6 @@ func (s *sizes) judge() (certain bool) {
 	fits, certain := 0, true
 	for i := range s.rungs {
 		r := &s.rungs[i]
-		if r.waits {
-			r.missed++
-		}
 		r.passes = r.passes && r.missed < misses
 		certain = certain && (!r.passes || r.missed == 0)
 		if r.passes && fits == 0 {
@@ -95,7 +91,7 @@ func (s *sizes) judge() (certain bool) {
 func (s *sizes) answer(size int) {
 	for i := range s.rungs {
 		if r := &s.rungs[i]; r.size == size {
-			r.passes, r.missed, r.waits = true, 0, false
+			r.passes, r.missed = true, 0
 		}
 	}
 }

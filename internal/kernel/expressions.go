@@ -11,6 +11,8 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
 // An expression is a part of a rule: what it matches or does. The words of nft are beside those that are not obvious.
@@ -170,7 +172,7 @@ func (f family) toPrefix(kind expr.NATType, p netip.Prefix) expression {
 	n.RegAddrMax, n.Prefix = unix.NFT_REG_2, true
 	return expression{
 		&expr.Immediate{Register: unix.NFT_REG_1, Data: p.Masked().Addr().AsSlice()},
-		&expr.Immediate{Register: unix.NFT_REG_2, Data: last(p).AsSlice()},
+		&expr.Immediate{Register: unix.NFT_REG_2, Data: overlay.Last(p).AsSlice()},
 		n,
 	}
 }

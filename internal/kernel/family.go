@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
+
+	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
 // A family is what differs between IPv4 and IPv6.
@@ -57,7 +59,7 @@ func (f family) prefixes(all []netip.Prefix) []netip.Prefix {
 			mine = append(mine, p.Masked())
 		}
 	}
-	return disjoint(mine)
+	return overlay.Disjoint(mine)
 }
 
 // familiesOf returns the families that there are prefixes of.

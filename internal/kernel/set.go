@@ -15,6 +15,8 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
 // An element is a key of a set, or a range of keys, with its value if the set is a map. All are bytes as the kernel has them.
@@ -67,7 +69,7 @@ func (s *set) addAddresses(f family, all []netip.Addr, value string) {
 // addPrefixes adds those of the family, without those that lie in another one.
 func (s *set) addPrefixes(f family, all []netip.Prefix, value string) {
 	for _, p := range f.prefixes(all) {
-		s.elements[element{string(p.Addr().AsSlice()), string(last(p).AsSlice()), value}] = struct{}{}
+		s.elements[element{string(p.Addr().AsSlice()), string(overlay.Last(p).AsSlice()), value}] = struct{}{}
 	}
 }
 

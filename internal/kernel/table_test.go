@@ -10,24 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/nftables"
 	"pgregory.net/rapid"
+
+	"github.com/hanse-dev/hanse/internal/overlay"
 )
-
-func TestPrefixesWithinOthersAreLeftOut(t *testing.T) {
-	for name, test := range map[string]struct{ all, want []netip.Prefix }{
-		"none":            {nil, nil},
-		"beside others":   {prefixes("10.1.0.0/16", "10.0.0.0/16"), prefixes("10.0.0.0/16", "10.1.0.0/16")},
-		"the same twice":  {prefixes("10.0.0.0/16", "10.0.0.0/16"), prefixes("10.0.0.0/16")},
-		"several in one":  {prefixes("10.2.0.0/16", "10.1.0.0/16", "10.0.0.0/8"), prefixes("10.0.0.0/8")},
-		"both families":   {prefixes("::/0", "0.0.0.0/0", "fd00::/8"), prefixes("0.0.0.0/0", "::/0")},
-		"nested in order": {prefixes("10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "11.0.0.0/8"), prefixes("10.0.0.0/8", "11.0.0.0/8")},
-	} {
-		if diff := cmp.Diff(test.want, disjoint(test.all), comparePrefixes); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-var comparePrefixes = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 
 // What is in a set is read back as it was written, whatever the order in which the kernel has it.
 func TestElementsAreReadAsTheyWereWritten(t *testing.T) {
@@ -38,7 +23,7 @@ func TestElementsAreReadAsTheyWereWritten(t *testing.T) {
 		if ranges {
 			s.ofPrefixes()
 		}
-		list := disjoint(rapid.SliceOf(rapid.Custom(func(t *rapid.T) netip.Prefix { return drawPrefix(t, f, ranges) })).Draw(t, "prefixes"))
+		list := overlay.Disjoint(rapid.SliceOf(rapid.Custom(func(t *rapid.T) netip.Prefix { return drawPrefix(t, f, ranges) })).Draw(t, "prefixes"))
 		s.addPrefixes(f, list, "")
 		written := s.encode(missing(s.elements, nil))
 		got := s.decode(rapid.Permutation(written).Draw(t, "order"))

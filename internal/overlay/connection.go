@@ -39,8 +39,8 @@ func Written(mappings []Mapping) []v1alpha1.RangeMapping {
 }
 
 // Connect returns what our gateway must know of a peer, from what the peer tells of its network, what Allocate granted it, our
-// own ranges, and those in which we see others to which we relay; or why there can be no connection. Openings are for the caller to add. Addresses of the peer's gateway and
-// of its name servers that are not within its ranges are left out.
+// own ranges, and those in which we see others to which we relay; or why there can be no connection. Openings are for the caller
+// to add. Addresses of the peer's gateway and of its name servers that are not within its ranges are left out.
 func Connect(g Grant, own, relayed []netip.Prefix, network *v1alpha1.Network) (*v1alpha1.ConnectionSpec, *Conflict) {
 	if network == nil || network.Gateway == nil {
 		return nil, &Conflict{g.Peer, v1alpha1.ReasonNoPeerGateway, "The peer has told of no gateway"}
@@ -49,7 +49,7 @@ func Connect(g Grant, own, relayed []netip.Prefix, network *v1alpha1.Network) (*
 	if len(gateway.Protocols) > 0 && !slices.Contains(gateway.Protocols, v1alpha1.ProtocolWireGuard) {
 		return nil, &Conflict{g.Peer, v1alpha1.ReasonNoPeerGateway, "The peer's gateway does not speak " + v1alpha1.ProtocolWireGuard}
 	}
-	if _, ok := keyIn(gateway.PublicKey); !ok {
+	if _, ok := ParseKey(gateway.PublicKey); !ok {
 		return nil, refuse(g.Peer, "the key of its gateway is none")
 	}
 	ours, conflict := Ours(g.Peer, own, relayed, Mappings(network.Mappings))
@@ -80,7 +80,7 @@ func PeerOf(name string, spec *v1alpha1.ConnectionSpec) Peer {
 		Name: name, Theirs: Mappings(spec.Theirs), Ours: Mappings(spec.Ours), Probes: parsed(spec.GatewayAddresses),
 		Resolvers: parsed(spec.Nameservers), Openings: spec.Openings,
 	}
-	p.PublicKey, _ = keyIn(spec.PublicKey)
+	p.PublicKey, _ = ParseKey(spec.PublicKey)
 	for _, text := range spec.Endpoints {
 		if endpoint, err := netip.ParseAddrPort(string(text)); err == nil {
 			p.Endpoints = append(p.Endpoints, endpoint)
@@ -99,8 +99,8 @@ func parsed(texts []v1alpha1.IP) []netip.Addr {
 	return all
 }
 
-// keyIn returns the key that the text holds in base64.
-func keyIn(text string) (key [32]byte, ok bool) {
+// ParseKey returns the key of Curve25519 that the text holds in base64, and whether it holds one.
+func ParseKey(text string) (key [32]byte, ok bool) {
 	bytes, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != len(key) {
 		return key, false

@@ -41,8 +41,8 @@ func hostBits(p netip.Prefix, index int) byte {
 	return byte(1<<min(max((index+1)*8-p.Bits(), 0), 8) - 1)
 }
 
-// lastOf returns the last address of the range.
-func lastOf(p netip.Prefix) netip.Addr {
+// Last returns the last address of the range.
+func Last(p netip.Prefix) netip.Addr {
 	address := p.Masked().Addr().AsSlice()
 	for i := range address {
 		address[i] |= hostBits(p, i)
@@ -70,6 +70,9 @@ func newSpace(ranges ...netip.Prefix) space {
 	}
 	return s
 }
+
+// Disjoint returns the ranges sorted and without host bits, without those that lie in another one.
+func Disjoint(ranges []netip.Prefix) []netip.Prefix { return newSpace(ranges...) }
 
 // add takes the range, whether or not some of it is taken.
 func (s *space) add(p netip.Prefix) {
@@ -114,7 +117,7 @@ func (s space) pick(pool netip.Prefix, bits int) (netip.Prefix, bool) {
 			return candidate, true
 		}
 		// Whichever of the two is larger ends where a candidate may begin.
-		next := lastOf(netip.PrefixFrom(candidate.Addr(), min(bits, other.Bits()))).Next()
+		next := Last(netip.PrefixFrom(candidate.Addr(), min(bits, other.Bits()))).Next()
 		if !next.IsValid() || !pool.Contains(next) {
 			return netip.Prefix{}, false
 		}

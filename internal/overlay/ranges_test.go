@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -144,4 +145,20 @@ func TestTranslationIsOneToOne(t *testing.T) {
 			t.Fatalf("%s became %s and then %s", address, there, back)
 		}
 	})
+}
+
+func TestPrefixesWithinOthersAreLeftOut(t *testing.T) {
+	same := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
+	for name, test := range map[string]struct{ all, want []netip.Prefix }{
+		"none":            {nil, nil},
+		"beside others":   {prefixes("10.1.0.0/16", "10.0.0.0/16"), prefixes("10.0.0.0/16", "10.1.0.0/16")},
+		"the same twice":  {prefixes("10.0.0.0/16", "10.0.0.0/16"), prefixes("10.0.0.0/16")},
+		"several in one":  {prefixes("10.2.0.0/16", "10.1.0.0/16", "10.0.0.0/8"), prefixes("10.0.0.0/8")},
+		"both families":   {prefixes("::/0", "0.0.0.0/0", "fd00::/8"), prefixes("0.0.0.0/0", "::/0")},
+		"nested in order": {prefixes("10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "11.0.0.0/8"), prefixes("10.0.0.0/8", "11.0.0.0/8")},
+	} {
+		if diff := cmp.Diff(test.want, Disjoint(test.all), same); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
 }
