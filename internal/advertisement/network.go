@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -15,18 +13,16 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // networkFor returns what the peer is told of our network, nil if that is not known (yet). Relays says whether we pass on what the
 // peer sends to others that run pods of ours.
 func (c *Config) networkFor(ctx context.Context, reader client.Reader, peer *v1alpha1.Peer, relays bool) (*v1alpha1.Network, error) {
-	kept := &corev1.ConfigMap{}
-	key := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.OwnNetwork}
-	if err := reader.Get(ctx, key, kept, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
+	key := client.ObjectKey{Namespace: c.Namespace, Name: v1alpha1.OwnNetwork}
+	kept, err := local.Find(ctx, reader, key, &corev1.ConfigMap{}, client.UnsafeDisableDeepCopy)
+	if err != nil || kept == nil {
+		return nil, err
 	}
 	own, err := exchange.ParseNetwork(kept.Data)
 	if err != nil {

@@ -120,8 +120,9 @@ func (c *Config) due(
 }
 
 // allowedDelay is for how long after the last message the peer can wait to be told that its offer is not what it was then:
-// another phase is told at once, and once in which ranges the peer is seen, without which there is no tunnel; new terms and large changes of what is free as soon as the rate allows, other images and
-// small changes when they have settled, and that nothing has changed with the next renewal.
+// another phase is told at once, and once in which ranges the peer is seen, without which there is no tunnel; new terms and large
+// changes of what is free as soon as the rate allows, other images and small changes when they have settled, and that nothing has
+// changed with the next renewal.
 func (c *Config) allowedDelay(peer string, then, now *v1alpha1.AdvertisementSpec) time.Duration {
 	bare := *then
 	bare.Images = now.Images

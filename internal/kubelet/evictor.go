@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -82,9 +83,9 @@ func (e *evictor) setupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode), builder.WithPredicates(closes())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(peerOfPod), builder.WithPredicates(binds())).
-		Watches(&v1alpha1.NamespaceOffloading{}, later(admissionDelay, ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, later(admissionDelay, e.ofAllNamespaces), builder.WithPredicates(opens())).
-		Watches(&corev1.Pod{}, later(admissionDelay, ofNamespace), builder.WithPredicates(binds())).
+		Watches(&v1alpha1.NamespaceOffloading{}, local.Later(admissionDelay, ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, local.Later(admissionDelay, e.ofAllNamespaces), builder.WithPredicates(opens())).
+		Watches(&corev1.Pod{}, local.Later(admissionDelay, ofNamespace), builder.WithPredicates(binds())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: evictorWorkers,
 			RateLimiter:             backOff[reconcile.Request](lastRetry),

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
@@ -98,7 +99,7 @@ func (c *nodeController) setupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Peer{}).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfAdvertisement)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(peerOfNode)).
-		Watches(&corev1.Pod{}, later(podsDelay, peerOfPod), builder.WithPredicates(goes())).
+		Watches(&corev1.Pod{}, local.Later(podsDelay, peerOfPod), builder.WithPredicates(goes())).
 		WatchesRawSource(peers.LinkChanges(c.links, enqueuePeer)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers, RateLimiter: backOff[reconcile.Request](lastRetry)}).
 		Complete(c)
@@ -200,26 +201,6 @@ func peerOfPod(_ context.Context, object client.Object) []reconcile.Request {
 		return nil
 	}
 	return toPeer(peerOf(pod.Spec.NodeName))
-}
-
-// later asks for looks after a while: one for all that happens meanwhile.
-func later(delay time.Duration, of func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
-	add := func(ctx context.Context, object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		for _, request := range of(ctx, object) {
-			queue.AddAfter(request, delay)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, ev.Object, queue)
-		},
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, ev.ObjectNew, queue)
-		},
-		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, ev.Object, queue)
-		},
-	}
 }
 
 // when passes on creations and deletions, if they are asked for, and those changes that the function says.

@@ -265,8 +265,9 @@ func word(reason string) string {
 }
 
 // addressMap returns how this cluster sees the pod addresses of the peer that runs the pod, and whether a network leads there,
-// be it interrupted: pods that have lost their addresses would have to be written, all of them, and again when it is back. Without one the pod has no address, so that it is no endpoint of a Service, which nobody could reach. There is no map while
-// the ranges are not known: a peer's raw address may be that of a local pod.
+// be it interrupted: pods that have lost their addresses would have to be written, all of them, and again when it is back.
+// Without one the pod has no address, so that it is no endpoint of a Service, which nobody could reach. There is no map while the
+// ranges are not known: a peer's raw address may be that of a local pod.
 func (c *podController) addressMap(ctx context.Context, home *corev1.Pod) (m offload.AddressMap, connected bool, err error) {
 	peer := &v1alpha1.Peer{}
 	key := client.ObjectKey{Name: peerOf(home.Spec.NodeName)}

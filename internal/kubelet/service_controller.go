@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // serviceController tells a Service why pods behind it are no endpoints: they run at peers that no network connects. Requests
@@ -43,7 +44,7 @@ func (c *serviceController) setupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("service").
 		For(&corev1.Service{}).
-		Watches(&corev1.Pod{}, later(serviceDelay, c.ofPod), builder.WithPredicates(binds())).
+		Watches(&corev1.Pod{}, local.Later(serviceDelay, c.ofPod), builder.WithPredicates(binds())).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(c.ofAll), builder.WithPredicates(connects())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: serviceWorkers, RateLimiter: backOff[reconcile.Request](lastRetry)}).
 		Complete(c)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // Default is the NamespaceOffloading that Hanse keeps in each namespace that the selector matches, but for those of the
@@ -126,7 +127,7 @@ func (s *spaces) onward(ctx context.Context, consumer string) (*v1alpha1.Namespa
 		return nil, nil
 	}
 	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace(consumer), Name: s.ClusterID}
-	ad, err := find(ctx, s.Client, key, &v1alpha1.Advertisement{})
+	ad, err := local.Find(ctx, s.Client, key, &v1alpha1.Advertisement{})
 	if err != nil || ad == nil || len(ad.Spec.Nested) == 0 {
 		return nil, err
 	}

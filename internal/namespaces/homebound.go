@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
@@ -30,11 +31,11 @@ type homebound struct{ Config }
 
 // Reconcile looks at one pod.
 func (h *homebound) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	pod, err := find(ctx, h.Client, request.NamespacedName, &corev1.Pod{})
+	pod, err := local.Find(ctx, h.Client, request.NamespacedName, &corev1.Pod{})
 	if err != nil || pod == nil {
 		return reconcile.Result{}, err
 	}
-	offloading, err := find(ctx, h.Client, offloadingIn(pod.Namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	offloading, err := local.Find(ctx, h.Client, offloadingIn(pod.Namespace).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil || offloading == nil {
 		return reconcile.Result{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
@@ -64,9 +65,9 @@ func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (re
 // peer, and is looked at for each peer.
 func (m *mappings) observe(ctx context.Context, reader client.Reader, namespace, peer string) (situation, error) {
 	shared := client.UnsafeDisableDeepCopy
-	offloading, err := find(ctx, reader, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{}, shared)
-	partner, peerErr := find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{}, shared)
-	node, nodeErr := find(ctx, reader, types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}, &corev1.Node{}, shared)
+	offloading, err := local.Find(ctx, reader, offloadingIn(namespace).NamespacedName, &v1alpha1.NamespaceOffloading{}, shared)
+	partner, peerErr := local.Find(ctx, reader, types.NamespacedName{Name: peer}, &v1alpha1.Peer{}, shared)
+	node, nodeErr := local.Find(ctx, reader, types.NamespacedName{Name: v1alpha1.VirtualNodeName(peer)}, &corev1.Node{}, shared)
 	seen := situation{offloading: offloading, peer: partner, node: node}
 	seen.placement, seen.invalid = m.placements.of(namespace, offloading)
 	return seen, errors.Join(err, peerErr, nodeErr)
@@ -262,7 +263,7 @@ func (m *mappings) pairsOfPeer(ctx context.Context, object client.Object) []reco
 
 // pairsOf are the peer and each namespace that is offloaded here or that the peer has a mapping of.
 func (m *mappings) pairsOf(ctx context.Context, name string) []reconcile.Request {
-	peer, err := find(ctx, m.Client, types.NamespacedName{Name: name}, &v1alpha1.Peer{})
+	peer, err := local.Find(ctx, m.Client, types.NamespacedName{Name: name}, &v1alpha1.Peer{})
 	link, linked := m.Links.Get(name)
 	if err != nil || peer == nil || !linked || !peer.Protocol().Mappings {
 		return nil // nothing can be asked of it

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
@@ -49,7 +50,7 @@ func (c *offloadings) Reconcile(ctx context.Context, request reconcile.Request) 
 	if request == everything {
 		return c.lookAtEverything(ctx)
 	}
-	offloading, err := find(ctx, c.Client, request.NamespacedName, &v1alpha1.NamespaceOffloading{})
+	offloading, err := local.Find(ctx, c.Client, request.NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil || offloading == nil || !offloading.DeletionTimestamp.IsZero() {
 		delete(c.pace, request)
 		return reconcile.Result{}, err
@@ -171,7 +172,7 @@ func (c *offloadings) place(ctx context.Context, request reconcile.Request, seen
 			return 0, err
 		}
 	}
-	namespace, err := find(ctx, c.Client, client.ObjectKey{Name: offloading.Namespace}, &corev1.Namespace{})
+	namespace, err := local.Find(ctx, c.Client, client.ObjectKey{Name: offloading.Namespace}, &corev1.Namespace{})
 	if err != nil || namespace == nil {
 		return 0, err
 	}

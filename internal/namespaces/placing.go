@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
@@ -183,8 +184,8 @@ func (q question) last() v1alpha1.PlacementStatus {
 // that of a namespace and of a class with a slash between them, about those of the class. It is an error if they would not
 // be asked. It may be called while the controller works.
 func (c *offloadings) gather(ctx context.Context, name, class string) (policy.Facts, error) {
-	namespace, err := find(ctx, c.Client, client.ObjectKey{Name: name}, &corev1.Namespace{})
-	offloading, offloadingErr := find(ctx, c.Client, offloadingIn(name).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	namespace, err := local.Find(ctx, c.Client, client.ObjectKey{Name: name}, &corev1.Namespace{})
+	offloading, offloadingErr := local.Find(ctx, c.Client, offloadingIn(name).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	switch {
 	case err != nil || offloadingErr != nil:
 		return policy.Facts{}, errors.Join(err, offloadingErr)

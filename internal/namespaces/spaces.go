@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -22,11 +23,11 @@ type spaces struct{ Config }
 
 // Reconcile looks at one namespace.
 func (s *spaces) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	namespace, err := find(ctx, s.Client, request.NamespacedName, &corev1.Namespace{})
+	namespace, err := local.Find(ctx, s.Client, request.NamespacedName, &corev1.Namespace{})
 	if err != nil || namespace == nil {
 		return reconcile.Result{}, err
 	}
-	offloading, err := find(ctx, s.Client, offloadingIn(namespace.Name).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	offloading, err := local.Find(ctx, s.Client, offloadingIn(namespace.Name).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -66,7 +67,7 @@ func (s *spaces) leave(ctx context.Context, namespace string, offloading *v1alph
 			continue
 		}
 		// A node that is gone may have been a real one, but then it has no pods.
-		node, err := find(ctx, s.Client, types.NamespacedName{Name: pods.Items[i].Spec.NodeName}, &corev1.Node{})
+		node, err := local.Find(ctx, s.Client, types.NamespacedName{Name: pods.Items[i].Spec.NodeName}, &corev1.Node{})
 		if err != nil || node == nil || node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode {
 			return true, err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -39,7 +40,7 @@ func (c *waiting) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	offloading, err := find(ctx, c.Client, offloadingIn(request.Name).NamespacedName, &v1alpha1.NamespaceOffloading{})
+	offloading, err := local.Find(ctx, c.Client, offloadingIn(request.Name).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil || len(pods) == 0 {
 		if offloading == nil {
 			delete(c.pace, request)

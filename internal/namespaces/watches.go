@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -195,21 +194,6 @@ func isKeptHome(pod client.Object) bool {
 
 // keepingChanged lets through what makes a NamespaceOffloading the user's, or Hanse's.
 var keepingChanged = changed(func(before, after client.Object) bool { return isKept(before) != isKept(after) })
-
-// find reads an object into the given one and returns it, or nil if there is none.
-func find[T client.Object](
-	ctx context.Context, reader client.Reader, key types.NamespacedName, into T, options ...client.GetOption,
-) (T, error) {
-	var none T
-	err := reader.Get(ctx, key, into, options...)
-	if apierrors.IsNotFound(err) {
-		return none, nil
-	}
-	if err != nil {
-		return none, fmt.Errorf("read %T %s: %w", into, key, err)
-	}
-	return into, nil
-}
 
 // virtualNodes are the cache's own and must not be changed.
 func virtualNodes(ctx context.Context, reader client.Reader) ([]corev1.Node, error) {

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
@@ -204,28 +204,20 @@ func seenRanges(mappings []v1alpha1.RangeMapping, own []v1alpha1.CIDR) []v1alpha
 // relayDelay is how long changes of peers are gathered before it is told what we relay.
 const relayDelay = time.Second
 
-type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
 func (k *networkKeeper) request() reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: k.config.Namespace, Name: v1alpha1.OwnNetwork}}
 }
 
 // setup registers the keeper with the manager.
 func (k *networkKeeper) setup(mgr ctrl.Manager) error {
-	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{k.request()}
-	})
-	// Peers come in crowds, and what we relay to others is no hurry.
-	later := handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, queue requests) { queue.AddAfter(k.request(), relayDelay) },
-		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, queue requests) { queue.AddAfter(k.request(), relayDelay) },
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, queue requests) { queue.AddAfter(k.request(), relayDelay) },
-	}
+	all := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{k.request()} }
+	now := handler.EnqueueRequestsFromMapFunc(all)
+	later := local.Later(relayDelay, all) // peers come in crowds, and what we relay to others is no hurry
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("network").
-		Watches(&corev1.ConfigMap{}, all, builder.WithPredicates(predicate.NewPredicateFuncs(k.isOwnNetwork))).
-		Watches(&corev1.Service{}, all).
-		Watches(&corev1.Node{}, all, builder.WithPredicates(rangesMoved)).
+		Watches(&corev1.ConfigMap{}, now, builder.WithPredicates(predicate.NewPredicateFuncs(k.isOwnNetwork))).
+		Watches(&corev1.Service{}, now).
+		Watches(&corev1.Node{}, now, builder.WithPredicates(rangesMoved)).
 		Watches(&v1alpha1.Peer{}, later, builder.WithPredicates(mappingsMoved)).
 		Watches(&v1alpha1.Advertisement{}, later, builder.WithPredicates(offerChanges)).
 		Complete(k)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
@@ -119,29 +120,13 @@ func (d *deps) put(ctx context.Context, object client.Object, mutate func()) err
 
 // find reads the object as the API server has it now, and reports whether it is there.
 func (d *deps) find(ctx context.Context, object client.Object) (bool, error) {
-	return found(ctx, d.direct, object)
+	there, err := existing(ctx, d.direct, object)
+	return there != nil, err
 }
 
 // existing returns the object as it is now, or nil if it is not there.
 func existing[T client.Object](ctx context.Context, from client.Reader, object T, options ...client.GetOption) (T, error) {
-	var none T
-	there, err := found(ctx, from, object, options...)
-	if !there {
-		return none, err
-	}
-	return object, err
-}
-
-func found(ctx context.Context, from client.Reader, object client.Object, options ...client.GetOption) (bool, error) {
-	key := client.ObjectKeyFromObject(object)
-	err := from.Get(ctx, key, object, options...)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %T %s: %w", object, key, err)
-	}
-	return true, nil
+	return local.Find(ctx, from, client.ObjectKeyFromObject(object), object, options...)
 }
 
 // countTwins returns how many twin namespaces the peer has in this cluster.

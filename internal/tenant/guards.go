@@ -132,7 +132,7 @@ func (r *mappingReconciler) secure(
 	switch {
 	case known.seen != seen || !now.Before(known.due):
 		r.guarding.forget(mapping)
-		limits, err = r.furnish(ctx, twin, peer, label)
+		limits, err = r.furnish(ctx, twin, peer, home, label)
 	case known.counted:
 		return v1alpha1.ReasonTwinCreated, label()
 	default: // nothing but the count is waited for
@@ -151,13 +151,13 @@ func (r *mappingReconciler) secure(
 
 // furnish makes what secures a twin, each step for itself, and returns its quota.
 func (r *mappingReconciler) furnish(
-	ctx context.Context, twin twinOf, peer *v1alpha1.Peer, label func() error,
+	ctx context.Context, twin twinOf, peer *v1alpha1.Peer, home ranges, label func() error,
 ) (limits *corev1.ResourceQuota, err error) {
 	letIn := func() error { return r.bind(ctx, twin.peerBinding(peer.Access())) }
 	steps := []func() error{
 		label,
 		func() error { return r.bind(ctx, twin.managerBinding(&r.config)) },
-		func() (err error) { limits, err = r.guard(ctx, twin, peer); return err },
+		func() (err error) { limits, err = r.guard(ctx, twin, peer, home); return err },
 		letIn,
 	}
 	if peer.Access() == v1alpha1.AccessSuspended {
@@ -228,16 +228,12 @@ func (r *mappingReconciler) bind(ctx context.Context, want *rbacv1.RoleBinding) 
 }
 
 // guard gives the twin its quota, its defaults and its network policy. It returns the quota.
-func (r *mappingReconciler) guard(ctx context.Context, twin twinOf, peer *v1alpha1.Peer) (*corev1.ResourceQuota, error) {
+func (r *mappingReconciler) guard(ctx context.Context, twin twinOf, peer *v1alpha1.Peer, home ranges) (*corev1.ResourceQuota, error) {
 	own, err := r.ownRanges(ctx)
 	if err != nil {
 		return nil, err
 	}
 	wait, err := r.counting.Wait(ctx)
-	if err != nil {
-		return nil, err
-	}
-	home, err := homeRanges(ctx, r.client, peer.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,15 +2,14 @@ package tenant
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/overlay"
 )
@@ -18,15 +17,12 @@ import (
 // connectionTo returns the Connection to the peer, which says how its home is seen here, and an empty one where there is none. It is
 // the cache's own.
 func connectionTo(ctx context.Context, reader client.Reader, peer string) (*v1alpha1.Connection, error) {
-	found := &v1alpha1.Connection{}
 	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer), Name: v1alpha1.ConnectionName}
-	if err := reader.Get(ctx, key, found, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return &v1alpha1.Connection{}, nil
-		}
-		return nil, fmt.Errorf("read Connection %s: %w", key, err)
+	found, err := local.Find(ctx, reader, key, &v1alpha1.Connection{}, client.UnsafeDisableDeepCopy)
+	if err == nil && found == nil {
+		found = &v1alpha1.Connection{}
 	}
-	return found, nil
+	return found, err
 }
 
 // homeOf returns how the pods in the twin reach their home, nil where no network leads there. Whether the tunnel works right now does
