@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -92,16 +91,9 @@ func (s *stage) trials(f networkFacts) []trial {
 		trials = append(trials, s.fullTrials(f, away)...)
 	}
 	trials = append(trials, between(away, home, func(text string) string { return seenByPeer(f.connection, text) })...)
-	for what, q := range map[string]netprobe.Question{
-		whatDNS: {Kind: netprobe.Resolve, Target: "kubernetes.default"},
-		whatAPI: {Kind: netprobe.API, Target: "kubernetes.default:443", CA: s.ca},
-	} {
-		t := newTrial(away, home, what, q)
-		t.wants = ""
-		trials = append(trials, t)
-	}
-	slices.SortStableFunc(trials[len(trials)-2:], func(a, b trial) int { return strings.Compare(b.row.What, a.row.What) })
-	return trials
+	return append(trials,
+		newTrial(away, home, whatDNS, netprobe.Question{Kind: netprobe.Resolve, Target: "kubernetes.default"}),
+		newTrial(away, home, whatAPI, netprobe.Question{Kind: netprobe.API, Target: "kubernetes.default:443", CA: s.ca}))
 }
 
 // fullTrials are those of --full.

@@ -41,9 +41,8 @@ const maxContainers = 250
 // Build makes the pod that a provider runs for the ShadowPod, from the fields on the allow-list. It reads strictly: a
 // field that is unknown or not on the list is an error that names it. The pod is owned by the ShadowPod, stays off
 // virtual nodes unless the rules let it go on, has neither token nor address of the provider's API, has the names of its home where
-// a network leads there, is confined where its
-// author left that open, says itself what it asks for, and has of its labels and annotations those that the provider takes,
-// see LeftOut. It has no ephemeral containers, see Debugging.
+// a network leads there, is confined where its author left that open, says itself what it asks for, and has of its labels and
+// annotations those that the provider takes, see LeftOut. It has no ephemeral containers, see Debugging.
 func Build(shadow *v1alpha1.ShadowPod, rules Rules) (*corev1.Pod, error) {
 	asked, err := readTemplate(shadow)
 	if err != nil {
