@@ -104,7 +104,7 @@ func setUp(ctx context.Context) error {
 		return setUpNetwork(ctx)
 	}
 	for _, c := range []*cluster{lubeck, hamburg} {
-		if err := errors.Join(c.rememberObjects(ctx), collectTraces(ctx, c)); err != nil {
+		if err := errors.Join(remember(ctx, c, rememberedObjects, c.inventory), collectTraces(ctx, c)); err != nil {
 			return err
 		}
 	}

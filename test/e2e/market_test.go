@@ -24,7 +24,8 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// More clusters, of the market phase; bremen is in the network phase too: lubeck consumes from hamburg and bremen, and wismar joins them in the pool.
+// More clusters, of the market phase: lubeck consumes from hamburg and bremen, and wismar joins them in the pool. bremen is in the
+// network phase too.
 var bremen, wismar *cluster
 
 // marketSettings are those of the market phase: stories cannot wait for ten minutes. bremen and wismar discover each other,

@@ -2,12 +2,9 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -106,23 +103,6 @@ func (n netns) state(ctx context.Context) ([]string, error) {
 	return lines, nil
 }
 
-// rememberNodes notes what the nodes are like before Hanse is installed, once.
-func (c *cluster) rememberNodes(ctx context.Context) error {
-	if _, err := os.Stat(c.nodesFile()); err == nil {
-		return nil
-	}
-	states, err := c.nodeStates(ctx)
-	if err != nil {
-		return err
-	}
-	data, err := json.Marshal(states)
-	return errors.Join(err, os.WriteFile(c.nodesFile(), data, 0o600))
-}
-
-func (c *cluster) nodesFile() string {
-	return filepath.Join(os.Getenv("HANSE_TESTBED_STATE")+"-memory", "nodes-of-"+c.Name+".json")
-}
-
 // nodeStates returns the state of each worker.
 func (c *cluster) nodeStates(ctx context.Context) (map[string][]string, error) {
 	nodes := &corev1.NodeList{}
@@ -145,13 +125,12 @@ func (c *cluster) nodeStates(ctx context.Context) (map[string][]string, error) {
 
 // hasNodesAgain checks that the nodes are as they were.
 func (c *cluster) hasNodesAgain(ctx context.Context) error {
-	data, err := os.ReadFile(c.nodesFile())
+	before, err := remembered[map[string][]string](c, rememberedNodes)
 	if err != nil {
 		return err
 	}
-	var before map[string][]string
 	now, err := c.nodeStates(ctx)
-	if err = errors.Join(err, json.Unmarshal(data, &before)); err != nil {
+	if err != nil {
 		return err
 	}
 	if diff := cmp.Diff(before, now); diff != "" {

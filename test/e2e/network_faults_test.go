@@ -96,7 +96,7 @@ func (s *stream) longestGap(t *testing.T) float64 {
 // activeGateway returns the pod of the gateway that is active.
 func (c *cluster) activeGateway(ctx context.Context) (*corev1.Pod, error) {
 	list := &corev1.PodList{}
-	if err := c.List(ctx, list, client.InNamespace(networkNamespace), client.MatchingLabels{"hanse.dev/gateway": "active"}); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(networkNamespace), client.MatchingLabels{v1alpha1.LabelGateway: v1alpha1.ActiveGateway}); err != nil {
 		return nil, err
 	}
 	alive := slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() || !podReady(&pod) })
@@ -198,9 +198,8 @@ func TestKeyRotationNoLoss(t *testing.T) {
 // gatewayKey is the public key by which hamburg knows the cluster.
 func (c *cluster) gatewayKey(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	connection := &v1alpha1.Connection{}
-	connection.Namespace, connection.Name = v1alpha1.TenantNamespace(c.Name), v1alpha1.ConnectionName
-	if err := hamburg.Get(ctx, client.ObjectKeyFromObject(connection), connection); err != nil {
+	connection, err := hamburg.connection(ctx, c)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return connection.Spec.PublicKey

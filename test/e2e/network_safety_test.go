@@ -91,19 +91,11 @@ func TestIsolationByDefault(t *testing.T) {
 // internet serves on this machine, outside of all clusters, and returns where.
 func internet(t *testing.T, c *cluster) string {
 	t.Helper()
-	machine, err := c.Machine(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(machine, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Listener = listener
+	server.Listener = c.listen(t)
 	server.Start()
 	t.Cleanup(server.Close)
-	return listener.Addr().String()
+	return server.Listener.Addr().String()
 }
 
 // guestAddress returns the address that a pod of a peer has at the cluster where it runs.

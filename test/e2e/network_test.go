@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/overlay"
@@ -38,7 +37,7 @@ func setUpNetwork(ctx context.Context) error {
 		return nil
 	}
 	for _, c := range []*cluster{lubeck, hamburg, bremen} {
-		if err := c.rememberNodes(ctx); err != nil {
+		if err := remember(ctx, c, rememberedNodes, c.nodeStates); err != nil {
 			return err
 		}
 	}
@@ -138,9 +137,8 @@ func (p *party) expectReaches(t *testing.T, other *party, at string) {
 // seenBy returns the address by which pods of ours that run at the peer know an address here.
 func (c *cluster) seenBy(ctx context.Context, t *testing.T, peer *cluster, own string) string {
 	t.Helper()
-	connection := &v1alpha1.Connection{}
-	connection.Namespace, connection.Name = v1alpha1.TenantNamespace(peer.Name), v1alpha1.ConnectionName
-	if err := c.Get(ctx, client.ObjectKeyFromObject(connection), connection); err != nil {
+	connection, err := c.connection(ctx, peer)
+	if err != nil {
 		t.Fatal(err)
 	}
 	seen, ok := overlay.Seen(overlay.Mappings(connection.Spec.Ours), netip.MustParseAddr(own))

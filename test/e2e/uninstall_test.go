@@ -132,16 +132,16 @@ func isNodeLease(object *unstructured.Unstructured) bool {
 	return object.GetNamespace() == corev1.NamespaceNodeLease && !strings.HasPrefix(object.GetName(), v1alpha1.VirtualNodePrefix)
 }
 
-func (c *cluster) memoryFile() string {
-	return filepath.Join(os.Getenv("HANSE_TESTBED_STATE")+"-memory", "objects-of-"+c.Name+".json")
+func (c *cluster) memoryFile(of string) string {
+	return filepath.Join(os.Getenv("HANSE_TESTBED_STATE")+"-memory", of+"-of-"+c.Name+".json")
 }
 
-// rememberObjects notes which objects the cluster has before Hanse is installed, once.
-func (c *cluster) rememberObjects(ctx context.Context) error {
-	if _, err := os.Stat(c.memoryFile()); err == nil {
+// remember notes what the cluster is like before Hanse is installed, once.
+func remember[T any](ctx context.Context, c *cluster, of string, look func(context.Context) (T, error)) error {
+	if _, err := os.Stat(c.memoryFile(of)); err == nil {
 		return nil
 	}
-	found, err := c.inventory(ctx)
+	found, err := look(ctx)
 	if err != nil {
 		return err
 	}
@@ -149,17 +149,20 @@ func (c *cluster) rememberObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(c.memoryFile(), data, 0o600)
+	return os.WriteFile(c.memoryFile(of), data, 0o600)
 }
 
-func (c *cluster) rememberedObjects() (inventory, error) {
-	data, err := os.ReadFile(c.memoryFile())
+// remembered returns what was noted.
+func remembered[T any](c *cluster, of string) (found T, err error) {
+	data, err := os.ReadFile(c.memoryFile(of))
 	if err != nil {
-		return nil, err
+		return found, err
 	}
-	var found inventory
 	return found, json.Unmarshal(data, &found)
 }
+
+// What is remembered of a cluster.
+const rememberedObjects, rememberedNodes = "objects", "nodes"
 
 // hasAgain checks that the cluster has exactly the objects that it had, and that they are as they were.
 func (c *cluster) hasAgain(ctx context.Context, before inventory) error {
@@ -198,7 +201,7 @@ func TestUninstallLeavesNothing(t *testing.T) {
 		}
 	}
 	for _, c := range []*cluster{lubeck, hamburg} {
-		before, err := c.rememberedObjects()
+		before, err := remembered[inventory](c, rememberedObjects)
 		if err != nil {
 			t.Fatal(err)
 		}
