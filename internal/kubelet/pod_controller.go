@@ -94,7 +94,7 @@ func (c *podController) act(ctx context.Context, req request, seen podFacts, lin
 	case doFinish:
 		err = c.finish(ctx, seen, link)
 	case doClear:
-		err = c.clear(ctx, req, seen.shadow, link)
+		err = c.clearFor(ctx, req, seen, link)
 	}
 	return reconcile.Result{RequeueAfter: again}, err
 }

@@ -222,6 +222,19 @@ func (c *podController) delete(ctx context.Context, home *corev1.Pod, options ..
 	return nil
 }
 
+// clearFor clears a record. No pod waits for that where home has none of the name, and a peer may invent as many such records
+// as it likes, so few workers are at it.
+func (c *podController) clearFor(ctx context.Context, req request, seen podFacts, link *peers.Link) error {
+	if seen.home == nil {
+		end, err := link.Aside()
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	return c.clear(ctx, req, seen.shadow, link)
+}
+
 // clear ends a record that home does not want any more, at once: a home pod goes before its remote one only by force. Our cache
 // is not asked, since it may be behind.
 func (c *podController) clear(ctx context.Context, req request, shadow *v1alpha1.ShadowPod, link *peers.Link) error {

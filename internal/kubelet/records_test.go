@@ -14,6 +14,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
@@ -185,6 +186,24 @@ func TestPodIsNotQueuedBehindRecordsThatNobodyAskedFor(t *testing.T) {
 	}
 	for range 100 {
 		queue.Get() // what was invented is looked at too, since home may have forgotten it
+	}
+}
+
+// A peer may invent as many records as it likes: to take these back must not keep the workers from the pods of others.
+func TestRecordsThatNobodyAskedForAreClearedByFewWorkers(t *testing.T) {
+	w := offloaded(t, podCalled("web-1"))
+	w.put(w.Away, shadowOf(podCalled("invented")))
+	end := peerstest.FillAside(w.link())
+	again := w.reconcilePod("invented").RequeueAfter
+	if again <= 0 || !w.shadow("invented").DeletionTimestamp.IsZero() {
+		t.Errorf("while as many workers as may clear others, it is looked at again after %v: %v", again, w.shadow("invented"))
+	}
+	w.reconcilePod("web-1")
+	w.shadow("web-1") // is there
+	end()
+	w.reconcilePod("invented")
+	if w.shadow("invented").DeletionTimestamp.IsZero() {
+		t.Error("what nobody asked for stays")
 	}
 }
 

@@ -51,14 +51,29 @@ func (m *mappings) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if answers := ok && link.Err() == nil; !answers {
 		return reconcile.Result{}, nil // when the link can be used again, a change of it asks for another look
 	}
+	err = m.act(ctx, link, namespace, seen)
+	var busy *peers.BusyError
+	if errors.As(err, &busy) {
+		return reconcile.Result{RequeueAfter: busy.After}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// act asks for a twin, or takes the request for one back. Few workers take back, since a peer may invent as many as it likes.
+func (m *mappings) act(ctx context.Context, link *peers.Link, namespace string, seen situation) error {
 	mapping := link.Mapping(namespace)
 	switch {
 	case mapping == nil && seen.need() == needed:
-		return reconcile.Result{}, ask(ctx, link, namespace, twinName(seen.offloading))
+		return ask(ctx, link, namespace, twinName(seen.offloading))
 	case mapping != nil && mapping.DeletionTimestamp.IsZero() && seen.supersedes(mapping):
-		return reconcile.Result{}, m.takeBack(ctx, link, mapping, seen)
+		end, err := link.Aside()
+		if err != nil {
+			return err
+		}
+		defer end()
+		return m.takeBack(ctx, link, mapping, seen)
 	}
-	return reconcile.Result{}, nil
+	return nil
 }
 
 // observe looks at what a decision rests on. What is found is the cache's own: a NamespaceOffloading says something of each

@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
@@ -109,6 +112,35 @@ func TestTwinIsGivenUpWhenNothingNeedsIt(t *testing.T) {
 }
 
 // Twins of a peer that we part from go in the order of the parting.
+// A peer may invent as many mappings as it likes: each costs several reads at home, so few workers are at it.
+func TestMappingsThatNobodyAskedForAreTakenBackByFewWorkers(t *testing.T) {
+	w := newWorld(t, provider("turin"), virtualNode("turin", nil))
+	w.connect("turin")
+	turin := w.peers["turin"]
+	invented := &v1alpha1.NamespaceMapping{Spec: v1alpha1.NamespaceMappingSpec{HomeNamespace: "invented"}}
+	invented.Namespace, invented.Name = tenantThere, "invented"
+	if err := turin.Client.Create(t.Context(), invented); err != nil {
+		t.Fatal(err)
+	}
+	look := func() time.Duration {
+		request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "invented", Name: "turin"}}
+		result, err := w.controller.mappings.Reconcile(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	end := peerstest.FillAside(turin.link)
+	if again := look(); again <= 0 || len(turin.names()) == 0 {
+		t.Errorf("it is looked at again after %v, and there are %v", again, turin.names())
+	}
+	end()
+	look()
+	if got := turin.names(); len(got) > 0 {
+		t.Errorf("there are %v", got)
+	}
+}
+
 func TestMappingsOfAPeerThatIsLeftAreLeftAlone(t *testing.T) {
 	for name, test := range map[string]struct {
 		asked bool // before the Peer was deleted

@@ -34,6 +34,9 @@ type Budget struct {
 	// workers of the largest controller. SlowCalls is the bound while one of them has waited for longer than slowCall: what
 	// hangs keeps only so many workers from others.
 	Calls, SlowCalls int
+	// Aside is how many workers do something at once that nobody at home waits for, such as to take back what the peer has and
+	// home has not asked for (see Link.Aside). A peer may invent as much of that as it likes.
+	Aside int
 	// FlapsPerSecond bounds how often something at home is written because the peer changed its mind again (see Links.Pace).
 	FlapsPerSecond int
 	// EventsPerSecond bounds how many events are written at home because of what the peer tells, over time, and EventsAtOnce
@@ -44,15 +47,10 @@ type Budget struct {
 // DefaultBudget is the default of Config.Budget.
 var DefaultBudget = Budget{
 	HeldBytes: 64 << 20, HeldObjects: 25_000, LeastBytes: 8 << 20, PodBytes: 8 << 10,
-	ReceivedBytes: 6 << 20, ListBytes: 20 << 20, BytesPerSecond: 4 << 20, Lists: 4, Calls: 16, SlowCalls: 2, FlapsPerSecond: 20, EventsPerSecond: 50, EventsAtOnce: 2000,
+	ReceivedBytes: 6 << 20, ListBytes: 20 << 20, BytesPerSecond: 4 << 20, Lists: 4, Calls: 16, SlowCalls: 2, Aside: 2, FlapsPerSecond: 20, EventsPerSecond: 50, EventsAtOnce: 2000,
 }
 
 const (
-	// slowCall is how long an API server takes for an answer if something is wrong.
-	slowCall = time.Second
-	// soonestTry and latestTry bound how soon a request is tried again for which there was no room.
-	soonestTry = 20 * time.Millisecond
-	latestTry  = 5 * time.Second
 	// firstPause and lastPause are for how long nothing is read for a mirror that went over the budget: at first and at last.
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
@@ -72,10 +70,9 @@ type ledger struct {
 	accounts map[*Mirror]usage // what each mirror holds, or receives to hold
 	received int
 	over     map[*Mirror]bool
-	calls    map[*call]struct{}
-	took     time.Duration // how long calls take, smoothed
-	turn     time.Time     // when the last request that was refused is to be tried again
 
+	calls  *lane         // requests that wait for an answer
+	aside  *lane         // work that nobody at home waits for
 	reads  *rate.Limiter // bytes that are read for mirrors
 	lists  turns
 	decode turns
@@ -93,12 +90,10 @@ type usage struct{ bytes, objects int }
 func (u usage) plus(v usage) usage  { return usage{u.bytes + v.bytes, u.objects + v.objects} }
 func (u usage) minus(v usage) usage { return usage{u.bytes - v.bytes, u.objects - v.objects} }
 
-// A call is a request that waits for its answer.
-type call struct{ began time.Time }
-
 func newLedger(limit Budget, pods func() int, now func() time.Time) *ledger {
 	return &ledger{
-		limit: limit, pods: pods, now: now, room: min(cmp.Or(limit.LeastBytes, limit.HeldBytes), limit.HeldBytes), accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{}, calls: map[*call]struct{}{},
+		limit: limit, pods: pods, now: now, room: min(cmp.Or(limit.LeastBytes, limit.HeldBytes), limit.HeldBytes), accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{},
+		calls: newLane(limit.Calls, limit.SlowCalls), aside: newLane(limit.Aside, limit.Aside),
 		reads: rate.NewLimiter(rate.Limit(limit.BytesPerSecond), limit.HeldBytes),
 		lists: newTurns(limit.Lists), decode: newTurns(1),
 		flaps:  rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
@@ -204,59 +199,6 @@ func (b *ledger) close(m *Mirror) {
 	b.held = b.held.minus(b.accounts[m])
 	delete(b.accounts, m)
 	delete(b.over, m)
-}
-
-// begin makes room for a request, which ends when end is called. Nobody waits for room: a worker that waited for this peer
-// would be missing for others, so that its request is refused with a BusyError.
-func (b *ledger) begin(now func() time.Time) (end func(), err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	made := &call{now()}
-	if err := b.busy(made.began); err != nil {
-		return nil, err
-	}
-	b.calls[made] = struct{}{}
-	return func() { b.end(made, now()) }, nil
-}
-
-// busy returns a BusyError if there is no room for a request. It is called with the mutex held.
-func (b *ledger) busy(now time.Time) error {
-	limit := b.limit.Calls
-	for waiting := range b.calls {
-		if now.Sub(waiting.began) > slowCall {
-			limit = b.limit.SlowCalls
-			break
-		}
-	}
-	if len(b.calls) < limit {
-		return nil
-	}
-	// Those that were refused come back one after the other, as fast as the peer answers, instead of all together.
-	b.turn = later(b.turn, now).Add(b.took / time.Duration(limit))
-	after := max(b.turn.Sub(now), soonestTry)
-	if after > latestTry {
-		b.turn, after = now, latestTry // those behind share the time with those before
-	}
-	return &BusyError{after}
-}
-
-// callWeight is the weight of the newest call in how long calls take, as in section 2 of RFC 6298.
-const callWeight = 8
-
-func (b *ledger) end(made *call, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, waits := b.calls[made]; waits {
-		delete(b.calls, made)
-		b.took += (now.Sub(made.began) - b.took) / callWeight
-	}
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // How often an object at home is written because of what a peer tells: as often as it takes to start a pod at once, and then

@@ -239,7 +239,7 @@ func TestObjectsCountAgainstTheBudgetOfTheirPeer(t *testing.T) {
 func refusal(t *testing.T, books *ledger, clock clock.PassiveClock) time.Duration {
 	t.Helper()
 	var busy *BusyError
-	if _, err := books.begin(clock.Now); !errors.As(err, &busy) || !errors.Is(err, ErrBusy) {
+	if _, err := books.calls.begin(clock.Now); !errors.As(err, &busy) || !errors.Is(err, ErrBusy) {
 		t.Fatalf("got %v, want a BusyError", err)
 	}
 	return busy.After
@@ -247,7 +247,7 @@ func refusal(t *testing.T, books *ledger, clock clock.PassiveClock) time.Duratio
 
 func begun(t *testing.T, books *ledger, clock clock.PassiveClock) (end func()) {
 	t.Helper()
-	end, err := books.begin(clock.Now)
+	end, err := books.calls.begin(clock.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,8 @@
 //
 // Each peer has a Budget, over all links to it. What exceeds it is not kept: the mirror fails with ErrOverBudget and is read
 // again after a pause that grows, and Links.OverBudget says why. A request beyond the Budget fails with a BusyError at
-// once: try it again when that says, and do not wait for it in a worker. Ask Links.Pace before a write at home that news of a peer causes.
+// once: try it again when that says, and do not wait for it in a worker. Ask Links.Pace before a write at home that news of a
+// peer causes, and Link.Aside before work for which no pod waits.
 //
 // Everything that comes over a link is a stranger's word: kubeconfigs may name neither programs nor files, answers are
 // bounded in size and time, redirects and waiting times that the other side asks for are ignored, and a peer that

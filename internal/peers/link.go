@@ -86,11 +86,11 @@ func (l *Link) Done() <-chan struct{} { return l.ctx.Done() }
 func (l *Link) OnClose(then func()) (stop func() bool) { return context.AfterFunc(l.ctx, then) }
 
 // Busy returns a BusyError where a request would fail with it. Ask before work that is done for a request alone.
-func (l *Link) Busy() error {
-	l.books.mu.Lock()
-	defer l.books.mu.Unlock()
-	return l.books.busy(l.links.config.Clock.Now())
-}
+func (l *Link) Busy() error { return l.books.calls.busy(l.links.config.Clock.Now()) }
+
+// Aside makes room for work that nobody at home waits for, such as to take back what the peer has and home did not ask for. It
+// ends when end is called. While as many workers as may are at such work for this peer, it returns a BusyError.
+func (l *Link) Aside() (end func(), err error) { return l.books.aside.begin(l.links.config.Clock.Now) }
 
 // Renew asks the peer for a new token of our identity there, which lives for the given time or as long as the peer's API
 // server allows, and ends with our session. The link goes on with the token that it has until Ensure finds another one in

@@ -50,7 +50,7 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	what := answerOf(req, b.prefix)
 	cancel := context.CancelFunc(func() {})
 	if what == answerObject { // mirrors read lists, and take nobody's worker
-		end, err := b.books.begin(b.now)
+		end, err := b.books.calls.begin(b.now)
 		if err != nil {
 			return nil, err
 		}

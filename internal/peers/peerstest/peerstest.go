@@ -381,3 +381,19 @@ func (p *Peer) gvk(object client.Object) schema.GroupVersionKind {
 }
 
 func (p *Peer) kind(object client.Object) string { return p.gvk(object).Kind }
+
+// FillAside has as many workers as may be at work that nobody waits for (see peers.Link.Aside), until end is called.
+func FillAside(link *peers.Link) (end func()) {
+	var ends []func()
+	for {
+		end, err := link.Aside()
+		if err != nil {
+			return func() {
+				for _, end := range ends {
+					end()
+				}
+			}
+		}
+		ends = append(ends, end)
+	}
+}
