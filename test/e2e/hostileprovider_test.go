@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/test/harness"
 	"github.com/hanse-dev/hanse/test/hostile"
 )
@@ -197,9 +198,9 @@ func TestFloodingPeerHurtsNobody(t *testing.T) {
 	scene := flood.scene(t)
 	healthy := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote, ClusterSelector: selects("hamburg")})
 	before := lubeck.timesToReady(t, healthy, "before", 5)
-	quiet := map[string]int64{}
+	quiet := map[string]int{}
 	for _, command := range []string{"manager", "kubelet"} {
-		quiet[command] = lubeck.memoryOf(t, command, "VmRSS")
+		quiet[command] = lubeck.usage(t, command).Resident
 		lubeck.forgetPeak(t, command)
 	}
 	log, start := lubeck.auditOffset(t), time.Now()
@@ -272,34 +273,29 @@ func floodsEverything(twin string) hostile.Lie {
 	return hostile.Either(mappings, records)
 }
 
-// memoryOf is how many bytes of memory the hanse process of that subcommand takes (VmRSS), or has taken at most (VmHWM).
-func (c *cluster) memoryOf(t *testing.T, subcommand, figure string) int64 {
+// usage is what the hanse process of that subcommand has taken.
+func (c *cluster) usage(t *testing.T, subcommand string) lab.Usage {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.pidOf(t, subcommand)))
+	usage, err := lab.Process{Name: subcommand, PID: c.pidOf(t, subcommand)}.Usage()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(status), figure+":")
-	kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kilobytes << 10
+	return usage
 }
 
 // expectMemoryNear checks that the process takes at most so many times what it took before the flood, as soon as what it has
 // received and decoded is collected, and that it has never taken more than that besides.
-func (c *cluster) expectMemoryNear(t *testing.T, subcommand string, was int64, times float64) {
+func (c *cluster) expectMemoryNear(t *testing.T, subcommand string, was int, times float64) {
 	t.Helper()
 	const received = 16 << 20 // what is taken from a peer at a time
-	limit := int64(float64(was) * times)
+	limit := int(float64(was) * times)
 	eventually(t, fmt.Sprintf("hanse %s takes %.1f times of its memory at most", subcommand, times), func(context.Context) error {
-		if now := c.memoryOf(t, subcommand, "VmRSS"); now > limit {
+		if now := c.usage(t, subcommand).Resident; now > limit {
 			return fmt.Errorf("it takes %d MB, and took %d MB before", now>>20, was>>20)
 		}
 		return nil
 	})
-	most := c.memoryOf(t, subcommand, "VmHWM")
+	most := c.usage(t, subcommand).Peak
 	t.Logf("hanse %s took %d MB before, and %d MB at most during the flood", subcommand, was>>20, most>>20)
 	if most > limit+received {
 		t.Errorf("that is more than %.1f times and %d MB", times, received>>20)
