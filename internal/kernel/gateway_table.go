@@ -31,6 +31,11 @@ func gatewayTable(layout overlay.Layout) table {
 	// A packet of no known connection would pass untranslated.
 	forward.add(rule(state(expr.CtStateBitINVALID), drop()), clampMSS())
 	for _, f := range families {
+		peers := f.newSet("peers").ofPrefixes()
+		peers.addPrefixes(f, layout.Blackholes, "")
+		t.sets = append(t.sets, peers)
+		// It would go to peers with an address of ours. The kernel itself drops it for IPv4 alone.
+		forward.add(rule(f.packet(), from(vxlanLink), f.in("peers", source), drop()))
 		prerouting.add(rule(f.packet(), from(tunnelLink), f.dispatch("inward", source)))
 		prerouting.add(f.takeQuestions()...)
 		postrouting.add(rule(f.packet(), to(tunnelLink), f.dispatch("outward", destination)))

@@ -134,6 +134,39 @@ func TestPacketsOfAHostilePeerAreDropped(t *testing.T) {
 	}
 }
 
+// A pod of ours that may forge addresses sends as one of a peer to what it may reach itself. What the kernel does by itself
+// about sources that come from the wrong side, it does for IPv4 alone.
+func TestWhatOurPodsSendFromAddressesOfPeersIsDropped(t *testing.T) {
+	t.Parallel()
+	l := newLeague(t)
+	guest, guest6 := l.lubeck.seen(l.hamburg, podAddress(1, 20)), l.lubeck.seen(l.hamburg, podAddress6(1, 20))
+	through := []question{{"home to guest", l.home1, guest, true, netip.Addr{}}, {"home to guest", l.home1, guest6, true, netip.Addr{}}}
+	check(t, through)
+	arrived := l.guest1.watch("eth0")
+	packets := []struct {
+		payload  string
+		from, to netip.Addr
+		arrives  bool
+	}{
+		{"as itself", podAddress(1, 10), guest, true},
+		{"as another pod at that peer", l.lubeck.seen(l.hamburg, podAddress(2, 20)), guest, false},
+		{"as a pod at another peer", l.lubeck.seen(l.bremen, podAddress(2, 20)), guest, false},
+		{"as itself by IPv6", podAddress6(1, 10), guest6, true},
+		{"as another pod at that peer by IPv6", l.lubeck.seen(l.hamburg, podAddress6(2, 20)), guest6, false},
+		{"as a pod at another peer by IPv6", l.lubeck.seen(l.bremen, podAddress6(2, 20)), guest6, false},
+	}
+	for _, p := range packets {
+		l.home1.must(func() error { return sendRaw(p.from, p.to, p.payload) })
+	}
+	check(t, through) // behind which all has arrived
+	all := arrived()
+	for _, p := range packets {
+		if got := contain(all, p.payload); got != p.arrives {
+			t.Errorf("that a packet sent %s arrives is %t", p.payload, got)
+		}
+	}
+}
+
 func contain(packets [][]byte, payload string) bool {
 	for _, p := range packets {
 		if bytes.HasSuffix(p, []byte(payload)) {
@@ -143,20 +176,28 @@ func contain(packets [][]byte, payload string) bool {
 	return false
 }
 
-// sendRaw sends an UDP packet of IPv4 with whatever addresses.
+// sendRaw sends an UDP packet with whatever addresses.
 func sendRaw(from, to netip.Addr, payload string) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	udp := make([]byte, 8, 8+len(payload))
+	binary.BigEndian.PutUint16(udp, talkPort)
+	binary.BigEndian.PutUint16(udp[2:], talkPort)
+	binary.BigEndian.PutUint16(udp[4:], uint16(8+len(payload)))
+	udp = append(udp, payload...)
+	family, header := unix.AF_INET, []byte{0: 0x45, 8: 64, 9: unix.IPPROTO_UDP, 11: 0}
+	var receiver unix.Sockaddr
+	if to.Is4() {
+		receiver = &unix.SockaddrInet4{Addr: to.As4()}
+	} else {
+		family, header = unix.AF_INET6, []byte{0: 0x60, 6: unix.IPPROTO_UDP, 7: 64}
+		binary.BigEndian.PutUint16(header[4:], uint16(len(udp)))
+		receiver = &unix.SockaddrInet6{Addr: to.As16()}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	packet := []byte{0: 0x45, 8: 64, 9: unix.IPPROTO_UDP, 27: 0}
-	copy(packet[12:], from.AsSlice())
-	copy(packet[16:], to.AsSlice())
-	binary.BigEndian.PutUint16(packet[20:], talkPort)
-	binary.BigEndian.PutUint16(packet[22:], talkPort)
-	binary.BigEndian.PutUint16(packet[24:], uint16(8+len(payload)))
-	return unix.Sendto(fd, append(packet, payload...), 0, &unix.SockaddrInet4{Addr: to.As4()})
+	return unix.Sendto(fd, slices.Concat(header, from.AsSlice(), to.AsSlice(), udp), 0, receiver)
 }
 
 // What gets into the VXLAN seems to come from a peer, or to be for one.
