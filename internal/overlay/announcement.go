@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -14,8 +15,9 @@ type Conflict struct {
 	Peer, Reason, Message string
 }
 
-// The widest ranges that a cluster may have. Nothing real is wider, and one that took more would leave nothing to others.
-const widest4, widest6 = 8, 32
+// The widest ranges that a cluster may have. Nothing real is wider, and one that took more would leave nothing to others. For the
+// same reason all of its ranges together have at most mostWidest times as many addresses.
+const widest4, widest6, mostWidest = 8, 40, 4
 
 // unusable are ranges in which no pods and no Services are: of this network, of hosts themselves, of links, of groups.
 var unusable = newSpace(prefixes(
@@ -42,6 +44,7 @@ func checkRanges(r Request) error {
 		}
 	}
 	var seen space
+	together := map[int]float64{} // widest range of the family → how many times as wide all are
 	for _, p := range slices.Concat(r.Pods, r.Services, r.Relayed) {
 		if err := checkRange(p); err != nil {
 			return err
@@ -50,19 +53,26 @@ func checkRanges(r Request) error {
 			return fmt.Errorf("its ranges %s and %s overlap", other, p)
 		}
 		seen.add(p)
+		widest := widestOf(p)
+		if together[widest] += math.Ldexp(1, widest-p.Bits()); together[widest] > mostWidest {
+			return fmt.Errorf("its ranges are too wide together: at most as much as %d times a /%d is taken", mostWidest, widest)
+		}
 	}
 	return nil
+}
+
+func widestOf(p netip.Prefix) int {
+	if p.Addr().Is6() {
+		return widest6
+	}
+	return widest4
 }
 
 func checkRange(p netip.Prefix) error {
 	if !isRange(p) {
 		return fmt.Errorf("its range %s is none, or has host bits", p)
 	}
-	widest := widest4
-	if p.Addr().Is6() {
-		widest = widest6
-	}
-	if p.Bits() < widest {
+	if widest := widestOf(p); p.Bits() < widest {
 		return fmt.Errorf("its range %s is too wide: at most a /%d is taken", p, widest)
 	}
 	if other, clash := unusable.overlapping(p); clash {
