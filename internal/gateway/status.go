@@ -105,8 +105,8 @@ func connection(f facts, before v1alpha1.ConnectionStatus) metav1.Condition {
 		return *was // a gateway that has just taken over knows no better
 	case !f.measured.known && f.failed == nil:
 		c.Reason, c.Message = v1alpha1.ReasonPending, "The tunnel is being made"
-	case hasConflict(f, v1alpha1.ReasonNoEndpoint):
-		c.Reason, c.Message = v1alpha1.ReasonNoEndpoint, "Neither of the two gateways can be reached by the other: make one reachable from outside"
+	case undialled(f) != nil:
+		c.Reason, c.Message = undialled(f).Reason, undialled(f).Message
 	default:
 		c.Reason, c.Message = v1alpha1.ReasonTunnelDown, whyDown(f)
 	}
@@ -142,8 +142,17 @@ func text(endpoints []netip.AddrPort) string {
 	return all
 }
 
-func hasConflict(f facts, reason string) bool {
-	return slices.ContainsFunc(f.conflicts, func(c overlay.Conflict) bool { return c.Reason == reason })
+// undialled returns why no endpoint of a peer is dialled, nil if one is.
+func undialled(f facts) *overlay.Conflict {
+	if f.tunnel == nil || len(f.tunnel.Endpoints) > 0 {
+		return nil
+	}
+	for _, reason := range []string{v1alpha1.ReasonNoEndpoint, v1alpha1.ReasonEndpointRefused} {
+		if i := slices.IndexFunc(f.conflicts, func(c overlay.Conflict) bool { return c.Reason == reason }); i >= 0 {
+			return &f.conflicts[i]
+		}
+	}
+	return nil
 }
 
 // readiness is whether the peer is connected, and nothing of the spec was left out.

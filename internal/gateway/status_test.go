@@ -55,6 +55,12 @@ func TestConditionsOfATunnel(t *testing.T) {
 		"neither can reach the other": {
 			facts{tunnel: waited, measured: silent, conflicts: []overlay.Conflict{unreachable}}, v1alpha1.ReasonNoEndpoint, v1alpha1.ReasonNoEndpoint,
 		},
+		"the only endpoint that the peer names is our own gateway": {
+			facts{tunnel: waited, measured: silent, conflicts: []overlay.Conflict{refused}}, v1alpha1.ReasonEndpointRefused, v1alpha1.ReasonEndpointRefused,
+		},
+		"an endpoint is left out, and no other one answers": {
+			facts{tunnel: dialed, measured: silent, conflicts: []overlay.Conflict{refused}}, v1alpha1.ReasonTunnelDown, v1alpha1.ReasonTunnelDown,
+		},
 		"they meet through a third": {
 			facts{tunnel: waited, state: shaken, measured: good, conflicts: []overlay.Conflict{unreachable}}, v1alpha1.ReasonReady, v1alpha1.ReasonNoEndpoint,
 		},
