@@ -2,23 +2,29 @@ package e2e
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A netns is the network namespace that a node of the testbed is.
+// A netns is a network namespace, by the file that stands for it: that of a node of the testbed, or of a pod. An empty one is
+// that of this process.
 type netns string
 
 // run runs a command line in it and returns what that prints.
 func (n netns) run(ctx context.Context, line string) (string, error) {
-	args := append([]string{"--net=/run/netns/" + string(n)}, strings.Fields(line)...)
+	args := append([]string{"--net=" + string(n)}, strings.Fields(line)...)
 	out, err := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s in %s: %w: %s", line, n, err, out)
@@ -34,6 +40,68 @@ func (c *cluster) netnsOf(t *testing.T, node string) netns {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// do runs a function in it, in a thread of its own, which ends with it. Sockets that the function opens stay in there.
+func (n netns) do(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		done <- func() error {
+			if n == "" {
+				return f()
+			}
+			fd, err := unix.Open(string(n), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = unix.Close(fd) }()
+			if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("enter %s: %w", n, err)
+			}
+			return f()
+		}()
+	}()
+	return <-done
+}
+
+// listen has each packet of IP on any interface of the namespace noted, with the number of the interface, until the story ends.
+func (n netns) listen(t *testing.T, note func(packet []byte, link int)) {
+	t.Helper()
+	var fd int
+	err := n.do(func() (err error) {
+		// Packets that a bridge takes are shown to those alone that want all kinds.
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(networkOrder(unix.ETH_P_ALL))); err != nil {
+			return err
+		}
+		return errors.Join(
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
+			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		buffer := make([]byte, 1<<16)
+		for ctx.Err() == nil {
+			n, from, err := unix.Recvfrom(fd, buffer, 0)
+			if link, ok := from.(*unix.SockaddrLinklayer); err == nil && ok {
+				note(buffer[:n], link.Ifindex)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		end()
+		done.Wait()
+		_ = unix.Close(fd)
+	})
+}
+
+// networkOrder is how the kernel wants numbers of protocols.
+func networkOrder(number uint16) uint16 {
+	return binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, number))
 }
 
 // linkOutside returns the number that the other end of its only link has on this machine.
@@ -60,7 +128,7 @@ func (c *cluster) netns(ctx context.Context, name string) (netns, error) {
 		return "", err
 	}
 	for _, entry := range all {
-		n := netns(entry.Name())
+		n := netns("/run/netns/" + entry.Name())
 		if out, err := n.run(ctx, "ip -o address show eth0"); err == nil && strings.Contains(out, " "+address+"/") {
 			return n, nil
 		}

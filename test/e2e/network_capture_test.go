@@ -3,15 +3,12 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -42,38 +39,12 @@ func wire(t *testing.T, marker string, clusters ...*cluster) *capture {
 			c.links[of.netnsOf(t, node).linkOutside(t)] = of
 		}
 	}
-	// Packets that a bridge takes are shown to those alone that want all kinds.
-	all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(all))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, end := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() { c.read(ctx, fd) })
-	t.Cleanup(func() {
-		end()
-		done.Wait()
-		_ = unix.Close(fd)
+	netns("").listen(t, func(packet []byte, link int) {
+		if len(packet) >= 20 && packet[0]>>4 == 4 {
+			c.note(packet, c.links[link])
+		}
 	})
 	return c
-}
-
-func (c *capture) read(ctx context.Context, fd int) {
-	buffer := make([]byte, 1<<16)
-	for ctx.Err() == nil {
-		n, from, err := unix.Recvfrom(fd, buffer, 0)
-		link, ok := from.(*unix.SockaddrLinklayer)
-		if err == nil && ok && n >= 20 && buffer[0]>>4 == 4 {
-			c.note(buffer[:n], c.links[link.Ifindex])
-		}
-	}
 }
 
 // note judges an IPv4 packet on a link of a cluster. It is inside of that cluster if neither end is a node of another one.

@@ -1,0 +1,335 @@
+package e2e
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/overlay"
+)
+
+// netnsOfPod returns the network namespace of a pod that runs on this machine, by one of its processes.
+func netnsOfPod(t *testing.T, uid types.UID, executable string) netns {
+	t.Helper()
+	pid, err := processOf(uid, executable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return netns(fmt.Sprintf("/proc/%d/ns/net", pid))
+}
+
+// A forger puts packets of UDP with any source on an interface, past all rules of that machine.
+type forger struct {
+	fd int
+	to unix.SockaddrLinklayer
+}
+
+// forge begins to forge packets on an interface, for its router if it has one.
+func (n netns) forge(t *testing.T, link string) *forger {
+	t.Helper()
+	f := &forger{}
+	err := n.do(func() error {
+		l, err := netlink.LinkByName(link)
+		if err != nil {
+			return err
+		}
+		f.to = unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: l.Attrs().Index}
+		neighbours, err := netlink.NeighList(l.Attrs().Index, unix.AF_INET)
+		if err != nil {
+			return err
+		}
+		for _, router := range neighbours {
+			if len(router.HardwareAddr) > 0 {
+				f.to.Halen = uint8(copy(f.to.Addr[:], router.HardwareAddr)) //nolint:gosec // six
+			}
+		}
+		f.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(f.fd) })
+	return f
+}
+
+func (f *forger) send(p forged) error {
+	const header, ports = 20, 8
+	packet := []byte{0: 0x45, 8: 64, 9: unix.IPPROTO_UDP, header + ports - 1: 0}
+	binary.BigEndian.PutUint16(packet[2:], uint16(header+ports+len(p.text()))) //nolint:gosec // texts are short
+	copy(packet[12:], p.from.AsSlice())
+	copy(packet[16:], p.to.AsSlice())
+	binary.BigEndian.PutUint16(packet[10:], checksum(packet[:header]))
+	binary.BigEndian.PutUint16(packet[20:], forgedPort)
+	binary.BigEndian.PutUint16(packet[22:], forgedPort)
+	binary.BigEndian.PutUint16(packet[24:], uint16(ports+len(p.text()))) //nolint:gosec // texts are short
+	return unix.Sendto(f.fd, append(packet, p.text()...), 0, &f.to)
+}
+
+// forgedPort is that of nobody.
+const forgedPort = 9797
+
+// checksum is that of a header of IPv4.
+func checksum(header []byte) uint16 {
+	var sum uint32
+	for i := 0; i < len(header); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(header[i:]))
+	}
+	return ^uint16(sum&0xffff + sum>>16) //nolint:gosec // what is carried over is added
+}
+
+// A forged packet says in its payload what it pretends.
+type forged struct {
+	name     string
+	from, to netip.Addr
+}
+
+func (p forged) text() string { return "forged " + p.name + ";" }
+
+// A lookout notes which forged packets pass any interface of some network namespaces.
+type lookout struct {
+	mu   sync.Mutex
+	seen map[string]int // name → how often
+}
+
+func lookOut(t *testing.T, all ...netns) *lookout {
+	t.Helper()
+	l := &lookout{seen: map[string]int{}}
+	for _, n := range all {
+		n.listen(t, func(packet []byte, _ int) { l.note(packet) })
+	}
+	return l
+}
+
+// lookIntoTunnel notes what the active gateway of the cluster puts into its tunnel.
+func lookIntoTunnel(t *testing.T, c *cluster) *lookout {
+	t.Helper()
+	l, gateway := &lookout{seen: map[string]int{}}, c.gatewayNetns(t)
+	tunnel := 0
+	if err := gateway.do(func() error {
+		link, err := netlink.LinkByName("hanse-wg")
+		if err == nil {
+			tunnel = link.Attrs().Index
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	gateway.listen(t, func(packet []byte, link int) {
+		if link == tunnel {
+			l.note(packet)
+		}
+	})
+	return l
+}
+
+func (l *lookout) note(packet []byte) {
+	_, rest, forged := strings.Cut(string(packet), "forged ")
+	name, _, whole := strings.Cut(rest, ";")
+	if forged && whole {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.seen[name]++
+	}
+}
+
+func (l *lookout) times(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen[name]
+}
+
+// A forgery is what one forger sends, and where it must not show.
+type forgery struct {
+	by     *forger
+	honest forged   // one that arrives
+	forged []forged // those that do not
+	// places are the interfaces of the pod that is sent to and of all nodes of its cluster, and then more.
+	places []*lookout
+}
+
+// attempt sends an honest packet until that arrives, then what is forged, and then the honest one again, behind which all has
+// arrived that does.
+func (f forgery) attempt(t *testing.T) {
+	t.Helper()
+	f.awaitHonest(t, "before")
+	for range 3 {
+		for _, p := range f.forged {
+			if err := f.by.send(p); err != nil {
+				t.Errorf("send a packet %s: %v", p.name, err)
+			}
+		}
+	}
+	f.awaitHonest(t, "after")
+	for _, p := range f.forged {
+		for i, place := range f.places {
+			if times := place.times(p.name); times > 0 {
+				t.Errorf("a packet sent %s shows %d times at place %d", p.name, times, i)
+			}
+		}
+	}
+}
+
+func (f forgery) awaitHonest(t *testing.T, when string) {
+	t.Helper()
+	before := f.places[0].times(f.honest.name)
+	eventually(t, "a packet sent "+f.honest.name+" arrives "+when+" what is forged", func(context.Context) error {
+		if f.places[0].times(f.honest.name) > before {
+			return nil
+		}
+		return errors.Join(f.by.send(f.honest), errors.New("it has not arrived yet"))
+	})
+}
+
+// pretending returns packets to one address from others: what is pretended → the source.
+func pretending(to string, sources map[string]string) []forged {
+	var all []forged
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		all = append(all, forged{name, netip.MustParseAddr(sources[name]), netip.MustParseAddr(to)})
+	}
+	return all
+}
+
+// A forgers' stage has pods of lubeck at home and at two providers, and one of a provider of its own.
+type forgersStage struct {
+	here, other, away, atHamburg, local *party
+	awayAtBremen                        string // the address of away at bremen itself
+	hereSeen                            string // the address of here at bremen
+	guest                               string // the address of a pod of hamburg's that runs at lubeck
+}
+
+func setForgersStage(ctx context.Context, t *testing.T) forgersStage {
+	t.Helper()
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	away := lubeck.parties(t, ns, map[string]*cluster{"away": bremen, "at-hamburg": hamburg})
+	hamburg.party(t, hamburg.offloaded(t, v1alpha1.StrategyRemote), "guest", lubeck)
+	here := lubeck.party(t, ns, "here", nil, atHome(lubeck.workers(t)[0]))
+	s := forgersStage{
+		here: here, away: away["away"], atHamburg: away["at-hamburg"],
+		other: lubeck.party(t, ns, "other", nil, atHome(lubeck.workers(t)[1])),
+		local: bremen.party(t, bremen.namespace(t), "local", nil), awayAtBremen: bremen.guestAddress(t, "away"),
+		hereSeen: lubeck.seenBy(ctx, t, bremen, here.address), guest: lubeck.guestAddress(t, "guest"),
+	}
+	s.here.expectReaches(t, s.away, s.away.address)
+	s.away.expectReaches(t, s.here, s.hereSeen)
+	s.here.expectReaches(t, s.atHamburg, s.atHamburg.address)
+	return s
+}
+
+// seenHere returns how the cluster sees an address of the peer.
+func (c *cluster) seenHere(ctx context.Context, t *testing.T, peer *cluster, own string) string {
+	t.Helper()
+	connection, err := c.connection(ctx, peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, ok := overlay.Seen(overlay.Mappings(connection.Spec.Theirs), netip.MustParseAddr(own))
+	if !ok {
+		t.Fatalf("%s does not see %s of %s", c.Name, own, peer.Name)
+	}
+	return seen.String()
+}
+
+// nodeAddress returns that of a worker.
+func (c *cluster) nodeAddress(t *testing.T, number int) string {
+	t.Helper()
+	address, err := c.addressOf(t.Context(), c.workers(t)[number])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// inside returns the network namespaces of all workers, and of a pod.
+func (c *cluster) inside(t *testing.T, pod netns) []netns {
+	t.Helper()
+	all := []netns{pod}
+	for _, node := range c.workers(t) {
+		all = append(all, c.netnsOf(t, node))
+	}
+	return all
+}
+
+// netns returns the one of the pod that is a party, wherever it runs.
+func (p *party) netns(t *testing.T) netns {
+	t.Helper()
+	pod, err := p.home.pod(t.Context(), p.ns, p.pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []*cluster{hamburg, bremen} {
+		if remote, err := at.remotePod(t.Context(), pod); err == nil {
+			pod = remote
+		}
+	}
+	return netnsOfPod(t, pod.UID, "/bin/sh")
+}
+
+// gatewayNetns returns the one of the active gateway.
+func (c *cluster) gatewayNetns(t *testing.T) netns {
+	t.Helper()
+	var active *corev1.Pod
+	eventually(t, "a gateway of "+c.Name+" is active", func(ctx context.Context) (err error) {
+		active, err = c.activeGateway(ctx)
+		return err
+	})
+	return netnsOfPod(t, active.UID, "/hanse")
+}
+
+// Nobody gets packets through from addresses that are not its own: not the gateway of bremen, though it puts on its tunnel
+// whatever it likes; not lubeck's pod at bremen, though it forges packets as if it had the right to; not a pod of lubeck itself.
+func TestSpoofedSourceDropped(t *testing.T) {
+	ctx := network(t)
+	s := setForgersStage(ctx, t)
+	atHome := func(t *testing.T) *lookout { return lookOut(t, lubeck.inside(t, s.here.netns(t))...) }
+	foreign := map[string]string{
+		"as somebody on the Internet": "198.51.100.7", "as loopback": "127.0.0.1", "as what tells clouds' secrets": "169.254.169.254",
+		"as a node of bremen": bremen.nodeAddress(t, 0), "as a node of lubeck": lubeck.nodeAddress(t, 1),
+		"as a pod of home": s.other.address, "as a pod of home, as bremen sees it": lubeck.seenBy(ctx, t, bremen, s.other.address),
+		"as a pod at another peer": s.atHamburg.address,
+	}
+	t.Run("by the gateway of a peer", func(t *testing.T) {
+		sources := maps.Clone(foreign)
+		sources["as a pod of bremen's own"] = lubeck.seenHere(ctx, t, bremen, s.local.address)
+		own := func(name, to string) forged {
+			return forged{name, netip.MustParseAddr(s.away.address), netip.MustParseAddr(to)}
+		}
+		forgery{
+			by: bremen.gatewayNetns(t).forge(t, "hanse-wg"), places: []*lookout{atHome(t)}, honest: own("as the pod that is ours", s.hereSeen),
+			forged: append(pretending(s.hereSeen, sources),
+				own("to a node", lubeck.nodeAddress(t, 0)), own("to a pod by an address of home", s.other.address),
+				own("to a pod of another peer that runs at home", lubeck.seenBy(ctx, t, bremen, s.guest))),
+		}.attempt(t)
+	})
+	t.Run("by a pod at a peer", func(t *testing.T) {
+		sources := maps.Clone(foreign)
+		sources["as a pod of bremen's own"] = s.local.address
+		forgery{
+			by: s.away.netns(t).forge(t, "eth0"), places: []*lookout{atHome(t), lookIntoTunnel(t, bremen)}, forged: pretending(s.hereSeen, sources),
+			honest: forged{"as the very pod", netip.MustParseAddr(s.awayAtBremen), netip.MustParseAddr(s.hereSeen)},
+		}.attempt(t)
+	})
+	t.Run("by a pod at home", func(t *testing.T) {
+		forgery{
+			by: s.here.netns(t).forge(t, "eth0"), places: []*lookout{lookOut(t, bremen.inside(t, s.away.netns(t))...), lookIntoTunnel(t, lubeck)},
+			forged: pretending(s.away.address, map[string]string{
+				"as another peer's": s.atHamburg.address, "as the pod that it sends to": s.away.address, "as loopback of home": "127.0.0.1",
+				"as a pod of bremen's, from home": lubeck.seenHere(ctx, t, bremen, s.local.address),
+			}),
+			honest: forged{"as the pod at home", netip.MustParseAddr(s.here.address), netip.MustParseAddr(s.away.address)},
+		}.attempt(t)
+	})
+}
