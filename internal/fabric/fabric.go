@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/kernel"
 	"github.com/hanse-dev/hanse/internal/overlay"
 	"github.com/hanse-dev/hanse/internal/topology"
 )
@@ -39,6 +41,8 @@ type Config struct {
 	Namespace string // Hanse's own
 	Node      string // this one
 	Remove    bool   // leave the node as it was at each end of the process, not only when the fabric is taken away
+	// Events says what a node lacks, as events of the DaemonSet.
+	Events events.EventRecorder
 	// Clock is the time. Default the real one.
 	Clock clock.WithTicker
 }
@@ -103,6 +107,7 @@ func SetupWithManager(mgr ctrl.Manager, config Config, p plane) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
+	config.Events = mgr.GetEventRecorder(v1alpha1.FabricName)
 	f := New(config, mgr.GetCache(), p)
 	return errors.Join(
 		mgr.AddReadyzCheck("network", healthz.Checker(f.ready)),
@@ -121,7 +126,6 @@ func (f *Fabric) ready(*http.Request) error { return *f.failed.Load() }
 func (f *Fabric) Run(ctx context.Context) error {
 	ticker := f.config.Clock.NewTicker(beat)
 	defer ticker.Stop()
-	log := ctrl.LoggerFrom(ctx)
 	// Watched from the start, since the right to ask may be gone when the answer is needed.
 	if _, err := f.leaving(ctx); err != nil {
 		return err
@@ -132,13 +136,24 @@ func (f *Fabric) Run(ctx context.Context) error {
 			return f.end(context.WithoutCancel(ctx))
 		case <-ticker.C():
 		}
-		before := *f.failed.Load()
-		err := f.step(ctx)
-		f.failed.Store(&err)
-		if err != nil && (before == nil || before.Error() != err.Error()) {
-			log.Error(err, "The network of this node is not as it should be")
-		}
+		f.note(ctx, f.step(ctx))
 	}
+}
+
+// note keeps what is wrong with the network of this node, and tells it if that is something new.
+func (f *Fabric) note(ctx context.Context, err error) {
+	before := *f.failed.Swap(&err)
+	if err == nil || before != nil && before.Error() == err.Error() {
+		return
+	}
+	ctrl.LoggerFrom(ctx).Error(err, "The network of this node is not as it should be")
+	daemons := &appsv1.DaemonSet{}
+	key := client.ObjectKey{Namespace: v1alpha1.NetworkNamespace(f.config.Namespace), Name: v1alpha1.FabricName}
+	if !kernel.Unsupported(err) || f.client.Get(ctx, key, daemons) != nil {
+		return // the log is enough
+	}
+	f.config.Events.Eventf(daemons, nil, corev1.EventTypeWarning, v1alpha1.ReasonKernelUnsupported, "SetUpNetwork",
+		"Pods on node %s neither reach peers nor are reached: its kernel lacks VXLAN or nftables. Load the modules. %v", f.config.Node, err)
 }
 
 // step makes the node look like the plan if something has changed, or after a while.

@@ -2,11 +2,15 @@ package fabric
 
 import (
 	"errors"
+	"fmt"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -83,6 +87,38 @@ func TestWhatFailsIsTriedAgainAndTold(t *testing.T) {
 	}
 	if len(p.applied) != 2 {
 		t.Errorf("tried %d times", len(p.applied))
+	}
+}
+
+func TestWhatTheKernelLacksIsToldOnce(t *testing.T) {
+	lacks := fmt.Errorf("make interface hanse-vx: %w", syscall.EOPNOTSUPP)
+	for name, test := range map[string]struct {
+		failure error
+		objects []client.Object
+		told    int
+	}{
+		"the kernel has no VXLAN":      {lacks, []client.Object{daemonSet()}, 1},
+		"something went wrong":         {errors.New("busy"), []client.Object{daemonSet()}, 0},
+		"nothing is wrong":             {nil, []client.Object{daemonSet()}, 0},
+		"there is nothing to be about": {lacks, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, recorder := testkit.NewWorld(t, test.objects...), events.NewFakeRecorder(10)
+			f := New(Config{Namespace: "hanse-system", Node: "n1", Clock: w.Clock, Events: recorder}, w.Home.Client, &fakePlane{failure: test.failure})
+			for range 3 {
+				f.note(t.Context(), f.step(t.Context()))
+				w.Clock.Step(retryAfter)
+			}
+			if got := len(recorder.Events); got != test.told {
+				t.Fatalf("there are %d events, want %d", got, test.told)
+			}
+			if test.told > 0 && !strings.Contains(<-recorder.Events, "KernelUnsupported Pods on node n1") {
+				t.Error("the event does not say what is wrong")
+			}
+			if !errors.Is(f.ready(nil), test.failure) {
+				t.Errorf("it is ready: %v", f.ready(nil))
+			}
+		})
 	}
 }
 

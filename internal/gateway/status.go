@@ -1,12 +1,9 @@
 package gateway
 
 import (
-	"errors"
-	"io/fs"
 	"net/netip"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -92,7 +89,7 @@ func connection(f facts, before v1alpha1.ConnectionStatus) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse}
 	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionConnected)
 	switch {
-	case unsupported(f.failed):
+	case kernel.Unsupported(f.failed):
 		c.Reason = v1alpha1.ReasonKernelUnsupported
 		c.Message = "The kernel of the gateway's node lacks WireGuard and TUN, VXLAN, or nftables: load the modules, or run the gateway on another node"
 	case f.tunnel == nil && len(f.conflicts) > 0:
@@ -167,13 +164,4 @@ func readiness(f facts, connected metav1.Condition) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, f.conflicts[0].Reason, f.conflicts[0].Message
 	}
 	return c
-}
-
-// unsupported reports whether the kernel lacks something, rather than that something went wrong.
-func unsupported(err error) bool {
-	var path *fs.PathError
-	if errors.As(err, &path) && errors.Is(path, fs.ErrNotExist) {
-		return true
-	}
-	return errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EPROTONOSUPPORT)
 }
