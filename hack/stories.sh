@@ -38,7 +38,7 @@ need() { grep -qE "$1" <<<"$needs"; }
 start_pair() {
 	local testbed=(bin/testbed --state "$state") skewed
 	"${testbed[@]}" up lubeck hamburg --workers 1 --audit $(! need '\bmetrics\b' || echo --metrics)
-	! need '\brostock\b' || "${testbed[@]}" up rostock --workers 0
+	! need '^(shared|alone).*\brostock\b' || "${testbed[@]}" up rostock --workers 0
 	mkdir -p "$state-memory"
 	"${testbed[@]}" load bin/hanse.tar lubeck hamburg
 	! need '\bskew\b' || for skewed in bin/skew/*.tar; do "${testbed[@]}" load "$skewed" hamburg; done
@@ -56,7 +56,7 @@ start_market() {
 }
 
 start_network() {
-	mkdir -p "$network-memory" && { ! need '^network( visby)? *$' || start_three; } && { ! need '\bdual\b' || start_dual; }
+	mkdir -p "$network-memory" && { ! need '^network( visby| rostock)* *$' || start_three; } && { ! need '\bdual\b' || start_dual; }
 }
 
 # start_three brings up the clusters of most stories of the network.
@@ -65,6 +65,7 @@ start_three() {
 	bin/scratch-image -o bin/images/kubectl.tar -tag hanse.dev/test/kubectl:v1 -file bin/kubectl=/kubectl -entrypoint /kubectl &&
 		"${testbed[@]}" up lubeck hamburg bremen --workers 2 &&
 		{ ! need '\bvisby\b' || { "${testbed[@]}" up visby --workers 1 --nat && "${testbed[@]}" load bin/hanse.tar visby; }; } &&
+		{ ! need '^network.*\brostock\b' || "${testbed[@]}" up rostock --workers 0; } &&
 		"${testbed[@]}" load bin/hanse.tar lubeck hamburg bremen && "${testbed[@]}" load bin/images/kubectl.tar hamburg
 }
 

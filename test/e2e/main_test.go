@@ -131,6 +131,7 @@ func connectAll(ctx context.Context) error {
 	case "network":
 		clusters = existing(ctx, map[string]**cluster{
 			"lubeck": &lubeck, "hamburg": &hamburg, "bremen": &bremen, "visby": &visby, "stade": &stade, "stralsund": &stralsund,
+			"rostock": &rostock,
 		})
 	default:
 		maps.Copy(clusters, existing(ctx, map[string]**cluster{"rostock": &rostock}))

@@ -53,7 +53,7 @@ func (n netns) forge(t *testing.T, link string) *forger {
 		}
 		for _, router := range neighbours {
 			if len(router.HardwareAddr) > 0 {
-				f.to.Halen = uint8(copy(f.to.Addr[:], router.HardwareAddr)) //nolint:gosec // six
+				f.to.Halen = uint8(copy(f.to.Addr[:], router.HardwareAddr))
 			}
 		}
 		f.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -69,13 +69,13 @@ func (n netns) forge(t *testing.T, link string) *forger {
 func (f *forger) send(p forged) error {
 	const header, ports = 20, 8
 	packet := []byte{0: 0x45, 8: 64, 9: unix.IPPROTO_UDP, header + ports - 1: 0}
-	binary.BigEndian.PutUint16(packet[2:], uint16(header+ports+len(p.text()))) //nolint:gosec // texts are short
+	binary.BigEndian.PutUint16(packet[2:], uint16(header+ports+len(p.text())))
 	copy(packet[12:], p.from.AsSlice())
 	copy(packet[16:], p.to.AsSlice())
 	binary.BigEndian.PutUint16(packet[10:], checksum(packet[:header]))
 	binary.BigEndian.PutUint16(packet[20:], forgedPort)
 	binary.BigEndian.PutUint16(packet[22:], forgedPort)
-	binary.BigEndian.PutUint16(packet[24:], uint16(ports+len(p.text()))) //nolint:gosec // texts are short
+	binary.BigEndian.PutUint16(packet[24:], uint16(ports+len(p.text())))
 	return unix.Sendto(f.fd, append(packet, p.text()...), 0, &f.to)
 }
 
@@ -88,7 +88,7 @@ func checksum(header []byte) uint16 {
 	for i := 0; i < len(header); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(header[i:]))
 	}
-	return ^uint16(sum&0xffff + sum>>16) //nolint:gosec // what is carried over is added
+	return ^uint16(sum&0xffff + sum>>16)
 }
 
 // A forged packet says in its payload what it pretends.
