@@ -7,36 +7,49 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
-// A way is from a pod of home to a pod of a peer, over both gateways.
+// A way leads from a pod of home to a pod of a peer, over both gateways.
 type way struct {
 	*league
-	to netip.Addr
+	name  string
+	to    netip.Addr
+	conns []net.Conn
+	took  []time.Duration
 }
 
-// ways are those that are compared. Each has the same links, and the bare one neither tables nor translation.
+// ways are those that are compared. Each has the same links and routes, and the bare one no table of ours.
 var ways = []struct {
 	name string
-	make func(b *testing.B) way
+	make func(b *testing.B) *way
 }{
 	{"bare", bareWay},
-	{"translated", func(b *testing.B) way { return translatedWay(b, 1, 1) }},
-	{"translated/addresses=10000", func(b *testing.B) way { return translatedWay(b, 10_000, 1) }},
-	{"translated/peers=100", func(b *testing.B) way { return translatedWay(b, 1, 100) }},
+	{"translated", func(b *testing.B) *way { return translatedWay(b, 1, 1) }},
+	{"addresses=10000", func(b *testing.B) *way { return translatedWay(b, 10_000, 1) }},
+	{"peers=100", func(b *testing.B) *way { return translatedWay(b, 1, 100) }},
 }
 
-func translatedWay(b *testing.B, addresses, peers int) way {
+func makeWays(b *testing.B) []*way {
+	var all []*way
+	for _, w := range ways {
+		made := w.make(b)
+		made.name = w.name
+		all = append(all, made)
+	}
+	return all
+}
+
+func translatedWay(b *testing.B, addresses, peers int) *way {
 	l := newLeague(b)
 	home, away := l.lubeck.layout(), l.hamburg.layout()
 	for i := range addresses - 1 {
@@ -49,7 +62,7 @@ func translatedWay(b *testing.B, addresses, peers int) way {
 	}
 	l.lubeck.applyGateway(home)
 	l.hamburg.applyGateway(away)
-	return way{l, l.lubeck.seen(l.hamburg, podAddress(1, 20))}
+	return &way{league: l, to: l.lubeck.seen(l.hamburg, podAddress(1, 20))}
 }
 
 // addPeer adds one that is never there.
@@ -67,8 +80,8 @@ func addPeer(b *testing.B, layout *overlay.Layout, number int) {
 	layout.Blackholes = append(layout.Blackholes, from...)
 }
 
-// bareWay gives both pods a second address: that by which the other side calls them.
-func bareWay(b *testing.B) way {
+// bareWay gives both pods a second address, that by which the other side calls them, and takes all tables away.
+func bareWay(b *testing.B) *way {
 	l := newLeague(b)
 	home, guest := l.hamburg.seen(l.lubeck, podAddress(1, 10)), l.lubeck.seen(l.hamburg, podAddress(1, 20))
 	for _, end := range []struct {
@@ -86,8 +99,6 @@ func bareWay(b *testing.B) way {
 			return netlink.RouteAdd(&netlink.Route{Dst: ipNet(netip.PrefixFrom(end.others, 32), end.others), Gw: addr("10.244.1.1").AsSlice(), Src: end.own.AsSlice()})
 		})
 		node := end.c.nodes[0]
-		layoutOfNode := end.c.nodeLayout(node)
-		node.space.must(func() error { return node.fabric.Apply(layoutOfNode) })
 		node.space.must(func() error {
 			link, err := netlink.LinkByName("cni0")
 			if err != nil {
@@ -98,94 +109,106 @@ func bareWay(b *testing.B) way {
 			}
 			return removeTable(nftables.TableFamilyINet)
 		})
+		node.space.must(func() error { return removeTable(nftables.TableFamilyBridge) })
 	}
-	return way{l, guest}
+	return &way{league: l, to: guest}
 }
 
-// BenchmarkThroughput writes a megabyte to each of the streams at once.
+// portion is what a stream carries in one turn. Before each turn that is timed it carries a part of it that is not, because a
+// connection that has been silent begins slowly.
+const portion, warmUp = 48 << 20, 16 << 20
+
+// BenchmarkThroughput has all ways carry the same in turn, so that what else happens on the machine strikes all of them.
 func BenchmarkThroughput(b *testing.B) {
 	for _, streams := range []int{1, 4} {
-		for _, w := range ways {
-			b.Run(fmt.Sprintf("%s/streams=%d", w.name, streams), func(b *testing.B) {
-				w := w.make(b)
-				sink := w.guest1.sink()
-				var all []net.Conn
-				for range streams {
-					all = append(all, w.home1.connect(netip.AddrPortFrom(w.to, sink)))
+		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+			all := makeWays(b)
+			for _, w := range all {
+				w.open(b, streams)
+			}
+			for i := 0; b.Loop(); i++ {
+				for n := range all {
+					w := all[(i+n)%len(all)]
+					w.carry(b, warmUp/streams)
+					start := time.Now()
+					w.carry(b, portion/streams)
+					w.took = append(w.took, time.Since(start))
 				}
-				block := make([]byte, 1<<20)
-				b.SetBytes(int64(streams) << 20)
-				defer reportCPU(b, float64(streams), "cpu-ms/MB")()
-				for b.Loop() {
-					var writing sync.WaitGroup
-					for _, c := range all {
-						writing.Go(func() {
-							if _, err := c.Write(block); err != nil {
-								b.Error(err)
-							}
-						})
-					}
-					writing.Wait()
-				}
-				for _, c := range all {
-					drainTo(b, c)
-				}
-			})
-		}
+			}
+			for _, w := range all {
+				b.ReportMetric(portion/1e6/median(w.took).Seconds(), w.name+":MB/s")
+				b.ReportMetric(medianRatio(all[0].took, w.took), w.name+":ratio")
+			}
+		})
 	}
 }
 
-// reportCPU returns what reports the processor time of this process, in which all ends run, for each part of an operation.
-// On a machine that does other things besides, it says more than the time that passed.
-func reportCPU(b *testing.B, parts float64, unit string) func() {
-	start := processorTime(b)
-	return func() {
-		b.ReportMetric((processorTime(b)-start).Seconds()*1000/float64(b.N)/parts, unit)
+func median(all []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(all))[len(all)/2]
+}
+
+func medianRatio(floor, all []time.Duration) float64 {
+	var ratios []float64
+	for i := range all {
+		ratios = append(ratios, floor[i].Seconds()/all[i].Seconds())
+	}
+	return slices.Sorted(slices.Values(ratios))[len(ratios)/2]
+}
+
+// open makes connections to a sink.
+func (w *way) open(b *testing.B, count int) {
+	sink := w.guest1.sink()
+	for range count {
+		c := w.home1.connect(netip.AddrPortFrom(w.to, sink))
+		b.Cleanup(func() { _ = c.Close() })
+		w.conns = append(w.conns, c)
 	}
 }
 
-func processorTime(b *testing.B) time.Duration {
-	var usage unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
+// carry sends so much over each connection, and waits until it has arrived.
+func (w *way) carry(b *testing.B, bytes int) {
+	var carrying sync.WaitGroup
+	for _, c := range w.conns {
+		carrying.Go(func() {
+			if _, err := c.Write(make([]byte, bytes)); err != nil {
+				b.Error(err)
+			}
+			if _, err := io.ReadFull(c, make([]byte, bytes/sinkBlock)); err != nil {
+				b.Error(err)
+			}
+		})
 	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-// drainTo waits until the other end has everything.
-func drainTo(b *testing.B, c net.Conn) {
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		b.Error(err)
-	}
-	if _, err := io.ReadAll(c); err != nil {
-		b.Error(err)
-	}
-	_ = c.Close()
+	carrying.Wait()
 }
 
 // BenchmarkRoundTrip sends one byte there and back.
 func BenchmarkRoundTrip(b *testing.B) {
-	for _, w := range ways {
-		b.Run(w.name, func(b *testing.B) {
-			w := w.make(b)
-			c := w.home1.connect(netip.AddrPortFrom(w.to, talkPort))
-			defer func() { _ = c.Close() }()
-			one := make([]byte, 1)
-			for one[0] != '\n' { // what the server says first
-				if _, err := io.ReadFull(c, one); err != nil {
-					b.Fatal(err)
-				}
+	all := makeWays(b)
+	for _, w := range all {
+		w.open(b, 1)
+	}
+	const trips = 200
+	for i := 0; b.Loop(); i++ {
+		for n := range all {
+			w := all[(i+n)%len(all)]
+			start := time.Now()
+			for range trips {
+				w.carryOne(b)
 			}
-			defer reportCPU(b, 1, "cpu-ms/op")()
-			for b.Loop() {
-				if _, err := c.Write(one); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.ReadFull(c, one); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+			w.took = append(w.took, time.Since(start)/trips)
+		}
+	}
+	for _, w := range all {
+		b.ReportMetric(float64(median(w.took).Nanoseconds())/1000, w.name+":us")
+	}
+}
+
+func (w *way) carryOne(b *testing.B) {
+	if _, err := w.conns[0].Write([]byte{'!'}); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := io.ReadFull(w.conns[0], make([]byte, 1)); err != nil {
+		b.Fatal(err)
 	}
 }
 
@@ -214,7 +237,10 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// sink reads whatever is sent to the port that it returns, and closes the connection when the other end does.
+// sinkBlock is after how many bytes a sink says that it has them.
+const sinkBlock = 1 << 20
+
+// sink reads whatever is sent to the port that it returns, and answers a '!' and each block with one byte.
 func (s *space) sink() uint16 {
 	s.t.Helper()
 	var port uint16
@@ -231,15 +257,30 @@ func (s *space) sink() uint16 {
 				if err != nil {
 					return
 				}
-				go func() {
-					_, _ = io.Copy(io.Discard, c)
-					_ = c.Close()
-				}()
+				go swallow(c)
 			}
 		}()
 		return nil
 	})
 	return port
+}
+
+func swallow(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	block, read := make([]byte, sinkBlock), 0
+	for {
+		n, err := c.Read(block[read:])
+		if err != nil {
+			return
+		}
+		if read += n; read == sinkBlock || block[0] == '!' {
+			read = 0
+			block[0] = 0
+			if _, err := c.Write([]byte{0}); err != nil {
+				return
+			}
+		}
+	}
 }
 
 func (s *space) connect(to netip.AddrPort) (c net.Conn) {
