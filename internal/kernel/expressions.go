@@ -41,6 +41,20 @@ func to(link string) expression {
 	return expression{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: unix.NFT_REG_1}, equals(linkName(link))}
 }
 
+// iif name != name.
+func notFrom(link string) expression { return not(from(link)) }
+
+// oif name != name.
+func notTo(link string) expression { return not(to(link)) }
+
+// not turns a comparison around, which must be the last part.
+func not(e expression) expression {
+	last := len(e) - 1
+	compared := *e[last].(*expr.Cmp) //nolint:forcetypeassert // see above
+	compared.Op = expr.CmpOpNeq
+	return append(slices.Clone(e[:last]), &compared)
+}
+
 func linkName(name string) []byte {
 	padded := make([]byte, unix.IFNAMSIZ)
 	copy(padded, name)
@@ -61,9 +75,13 @@ func transport(protocol byte) expression {
 	return expression{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, equals([]byte{protocol})}
 }
 
-func destinationPort(port uint16) expression {
+func sourcePort(port uint16) expression { return portAt(0, port) }
+
+func destinationPort(port uint16) expression { return portAt(2, port) }
+
+func portAt(offset uint32, port uint16) expression {
 	return expression{
-		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2},
 		equals(binaryutil.BigEndian.PutUint16(port)),
 	}
 }
@@ -201,6 +219,9 @@ func (f family) nat(kind expr.NATType) *expr.NAT {
 }
 
 func verdict(kind expr.VerdictKind) expression { return expression{&expr.Verdict{Kind: kind}} }
+
+// notrack keeps a packet from being tracked.
+func notrack() expression { return expression{&expr.Notrack{}} }
 
 func accept() expression { return verdict(expr.VerdictAccept) }
 

@@ -37,7 +37,7 @@ func NewGateway(config GatewayConfig) *Gateway {
 // peers leaves but through the tunnel; call it again. Where this network has no IPv6, what the layout has of it is left
 // out, and Forward6 says so.
 func (g *Gateway) Apply(identity Identity, layout overlay.Layout) error {
-	if err := gatewayTable(layout).apply(); err != nil {
+	if err := gatewayTable(layout, identity.Port, g.config.VXLANPort).apply(); err != nil {
 		return err
 	}
 	if !has6() {

@@ -20,7 +20,8 @@ const dnsPort = 53
 // Pods are in sets alone, because one that comes or goes must not cost more than a few elements.
 //
 // What may pass is asked for each packet and not only for the first one of a connection, so what is closed is closed at once.
-func gatewayTable(layout overlay.Layout) table {
+// The ports are those of UDP by which WireGuard and the VXLAN talk.
+func gatewayTable(layout overlay.Layout, ports ...int) table {
 	prerouting := base("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, *nftables.ChainPriorityNATDest)
 	forward := base("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, *nftables.ChainPriorityFilter)
 	forward.policy = nftables.ChainPolicyDrop
@@ -29,7 +30,7 @@ func gatewayTable(layout overlay.Layout) table {
 	t := table{family: nftables.TableFamilyINet, chains: []*chain{prerouting, forward, input, postrouting}}
 
 	// A packet of no known connection would pass untranslated.
-	forward.add(rule(state(expr.CtStateBitINVALID), drop()), clampMSS())
+	forward.add(rule(state(expr.CtStateBitINVALID|expr.CtStateBitUNTRACKED), drop()), clampMSS())
 	for _, f := range families {
 		peers := f.newSet("peers").ofPrefixes()
 		peers.addPrefixes(f, layout.Blackholes, "")
@@ -53,7 +54,8 @@ func gatewayTable(layout overlay.Layout) table {
 	// What is not for an address that the peer sees goes no further, and what has none shows not its own.
 	prerouting.add(rule(from(tunnelLink), drop()))
 	postrouting.add(rule(to(tunnelLink), drop()))
-	input.add(permitToGateway()...)
+	permitToGateway(&t, input)
+	untrack(&t, ports...)
 	return t
 }
 
@@ -163,24 +165,38 @@ func (f family) permit() []expression {
 	}
 }
 
-// permitToGateway lets peers and pods ask the gateway itself for an echo, and pods for a name.
-func permitToGateway() []expression {
+// permitToGateway lets peers and pods ask the gateway itself for an echo, and pods for a name. Each of our interfaces has a chain of
+// its own, because everything that WireGuard and the VXLAN take in passes here too: two rules see that it is from elsewhere.
+func permitToGateway(t *table, input *chain) {
 	const echo4, echo6, discovery, discovered = 8, 128, 133, 136
-	var rules []expression
-	for _, link := range []string{tunnelLink, vxlanLink} {
-		rules = append(rules,
-			rule(from(link), direction(reply), accept()),
-			rule(from(link), state(expr.CtStateBitRELATED), accept()),
-			rule(from(link), ipv4.icmpType(echo4), accept()),
-			rule(from(link), ipv6.icmpType(echo6), accept()),
+	peers, pods := &chain{name: "input-" + tunnelLink}, &chain{name: "input-" + vxlanLink}
+	for _, c := range []*chain{peers, pods} {
+		c.add(
+			rule(direction(reply), accept()),
+			rule(state(expr.CtStateBitRELATED), accept()),
+			rule(ipv4.icmpType(echo4), accept()),
+			rule(ipv6.icmpType(echo6), accept()),
 		)
 	}
 	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-		rules = append(rules, rule(from(vxlanLink), transport(protocol), destinationPort(dnsPort), accept()))
+		pods.add(rule(transport(protocol), destinationPort(dnsPort), accept()))
 	}
-	return append(rules,
-		rule(from(vxlanLink), ipv6.icmpTypes(discovery, discovered), accept()),
-		rule(from(tunnelLink), drop()),
-		rule(from(vxlanLink), drop()),
-	)
+	pods.add(rule(ipv6.icmpTypes(discovery, discovered), accept()), drop())
+	peers.add(drop())
+	input.add(rule(from(tunnelLink), jump(peers.name)), rule(from(vxlanLink), jump(pods.name)))
+	t.chains = append(t.chains, peers, pods)
+}
+
+// untrack keeps what WireGuard and the VXLAN themselves send and take in from being tracked, which nobody needs. What is in them
+// must be: without a connection there is no translation.
+func untrack(t *table, ports ...int) {
+	in := base("untracked-in", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, *nftables.ChainPriorityRaw)
+	out := base("untracked-out", nftables.ChainTypeFilter, nftables.ChainHookOutput, *nftables.ChainPriorityRaw)
+	for _, port := range ports {
+		port := uint16(port) //nolint:gosec // a port
+		in.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notFrom(tunnelLink), notFrom(vxlanLink), notrack()))
+		out.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notTo(tunnelLink), notTo(vxlanLink), notrack()))
+		out.add(rule(transport(unix.IPPROTO_UDP), sourcePort(port), notTo(tunnelLink), notTo(vxlanLink), notrack()))
+	}
+	t.chains = append(t.chains, in, out)
 }
