@@ -40,15 +40,14 @@ func gatewayTable(layout overlay.Layout, ports ...int) table {
 		prerouting.add(rule(f.packet(), from(tunnelLink), f.dispatch("inward", source)))
 		prerouting.add(f.takeQuestions()...)
 		postrouting.add(rule(f.packet(), to(tunnelLink), f.dispatch("outward", destination)))
-		forward.add(f.permit()...)
+		permitted := t.branch(forward, f)
+		permitted.add(f.permit()...)
 		f.addTranslation(&t, layout)
 		f.addPermissions(&t, layout)
-	}
-	for i, o := range openings(layout.Permissions) {
-		for _, f := range families {
+		for i, o := range openings(layout.Permissions) {
 			opened := f.opening(i, o)
 			t.sets = append(t.sets, opened.sets...)
-			forward.add(opened.permit(f.packet())...)
+			permitted.add(opened.permit()...)
 		}
 	}
 	// What is not for an address that the peer sees goes no further, and what has none shows not its own.
@@ -149,19 +148,19 @@ func (f family) addPermissions(t *table, layout overlay.Layout) {
 // permit lets guests and their home talk, and our pods at peers with all that is ours. What comes from a peer has an address
 // of that peer, because WireGuard drops all else.
 func (f family) permit() []expression {
-	in, out := rule(f.packet(), from(tunnelLink)), rule(f.packet(), to(tunnelLink))
+	in, out := from(tunnelLink), to(tunnelLink)
 	return []expression{
 		// An error about a connection comes from whatever router found it, to who sent what cannot go on.
-		rule(f.packet(), transport(f.icmp), state(expr.CtStateBitRELATED), accept()),
+		rule(transport(f.icmp), state(expr.CtStateBitRELATED), accept()),
 
 		rule(in, f.dispatch("arriving", source)),
 		rule(out, f.dispatch("departing", destination)),
-		rule(f.packet(), f.in("guests", source), drop()),
-		rule(f.packet(), f.in("guests", destination), drop()),
+		rule(f.in("guests", source), drop()),
+		rule(out, from(vxlanLink), f.in("theirs", destination), accept()), // most packets; none of these is for a guest
+		rule(f.in("guests", destination), drop()),
 
 		rule(in, f.in("theirs", source), direction(reply), accept()),
 		rule(in, f.in("theirs", source), f.in("theirs", destination), accept()),
-		rule(out, from(vxlanLink), f.in("theirs", destination), accept()),
 	}
 }
 

@@ -30,8 +30,8 @@ func (n *Node) table(layout overlay.NodeLayout) table {
 	for _, f := range families {
 		leave, enter := f.guard(&t, layout)
 		for _, o := range f.addOpenings(&t, layout.Guarded) {
-			leave.add(o.permit(nil)...)
-			enter.add(o.permit(nil)...)
+			leave.add(o.permit()...)
+			enter.add(o.permit()...)
 		}
 		leave.add(
 			rule(f.icmpTypes(solicitation, redirect), accept()),
@@ -39,13 +39,14 @@ func (n *Node) table(layout overlay.NodeLayout) table {
 			rule(toThisMachine(), drop()),
 		)
 		enter.add(drop())
-		intrusions := n.intrusions(f, f.packet(), layout)
-		input.add(intrusions...)
-		forward.add(intrusions...)
-		leaving := rule(f.packet(), f.dispatch("leaving", source))
-		prerouting.add(leaving)
-		input.add(leaving)
-		forward.add(leaving, rule(f.packet(), f.dispatch("entering", destination)))
+		leaving := f.dispatch("leaving", source)
+		t.branch(prerouting, f).add(leaving)
+		arriving, passing := t.branch(input, f), t.branch(forward, f)
+		for _, c := range []*chain{arriving, passing} {
+			c.add(n.intrusions(f, nil, layout)...)
+			c.add(leaving)
+		}
+		passing.add(f.dispatch("entering", destination))
 		postrouting.add(f.keepSources(&t, layout)...)
 	}
 	return t

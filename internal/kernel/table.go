@@ -40,6 +40,14 @@ type chain struct {
 
 func (c *chain) add(rules ...expression) { c.rules = append(c.rules, rules...) }
 
+// branch adds a chain for the packets of one family, so that those of the other one pass its rules at the cost of one.
+func (t *table) branch(c *chain, f family) *chain {
+	branch := &chain{name: c.name + f.suffix}
+	c.add(rule(f.packet(), jump(branch.name)))
+	t.chains = append(t.chains, branch)
+	return branch
+}
+
 // apply makes the kernel's table equal to this one, in one transaction: by elements of sets alone where these are all that
 // differs, and else by replacing it. It writes nothing if nothing differs.
 func (t table) apply() error {

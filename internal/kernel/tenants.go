@@ -60,10 +60,10 @@ func (f family) opening(number int, o overlay.Opening) opening {
 	}
 }
 
-// permit accepts connections, and answers to them, of packets that match.
-func (o opening) permit(packet expression) []expression {
+// permit accepts connections, and answers to them.
+func (o opening) permit() []expression {
 	return []expression{
-		rule(packet, o.forth, direction(original), accept()),
-		rule(packet, o.back, direction(reply), accept()),
+		rule(o.forth, direction(original), accept()),
+		rule(o.back, direction(reply), accept()),
 	}
 }
