@@ -15,8 +15,8 @@ type Network struct {
 	// +kubebuilder:validation:MaxItems=8
 	ServiceCIDRs []CIDR `json:"serviceCIDRs,omitempty"`
 
-	// relayedCIDRs are ranges in which the cluster sees clusters that run its pods, and to which it passes on what the other
-	// cluster sends there. So its pods in two clusters reach each other through their home.
+	// relayedCIDRs are ranges in which the cluster sees others, and to which it passes on what the other cluster sends there. So
+	// its pods in two clusters reach each other through their home, and pods that it has sent on reach theirs.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

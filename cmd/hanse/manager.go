@@ -258,7 +258,7 @@ func (f *managerFlags) introduce(ctx context.Context, mgr manager.Manager) error
 	if err := peering.EnsureClusterInfo(ctx, direct, &f.peering); err != nil {
 		return err
 	}
-	f.advertising.ClusterID = f.peering.ClusterID
+	f.advertising.ClusterID, f.peering.SendOn = f.peering.ClusterID, f.advertising.Aggregate
 	config := rest.CopyConfig(mgr.GetConfig())
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return fmt.Errorf("read the certificate authority of the API server: %w", err)

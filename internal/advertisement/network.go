@@ -16,9 +16,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/local"
 )
 
-// networkFor returns what the peer is told of our network, nil if that is not known (yet). Relays says whether we pass on what the
-// peer sends to others that run pods of ours.
-func (c *Config) networkFor(ctx context.Context, reader client.Reader, peer *v1alpha1.Peer, relays bool) (*v1alpha1.Network, error) {
+// networkFor returns what the peer is told of our network, nil if that is not known (yet).
+func (c *Config) networkFor(ctx context.Context, reader client.Reader, peer *v1alpha1.Peer) (*v1alpha1.Network, error) {
 	key := client.ObjectKey{Namespace: c.Namespace, Name: v1alpha1.OwnNetwork}
 	kept, err := local.Find(ctx, reader, key, &corev1.ConfigMap{}, client.UnsafeDisableDeepCopy)
 	if err != nil || kept == nil {
@@ -28,7 +27,7 @@ func (c *Config) networkFor(ctx context.Context, reader client.Reader, peer *v1a
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
 	}
-	return exchange.NetworkFor(own, peer.Status.Mappings, relays), nil
+	return exchange.NetworkFor(own, peer.Spec.Roles, peer.Status.Mappings), nil
 }
 
 func (c *Config) isOwnNetwork(object client.Object) bool {

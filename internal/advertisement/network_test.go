@@ -13,19 +13,19 @@ import (
 )
 
 // lubeck is our network, with a gateway. In the relayed ranges we see two providers.
-func lubeck() *v1alpha1.Network {
-	return &v1alpha1.Network{
+func lubeck() *exchange.OwnNetwork {
+	return &exchange.OwnNetwork{Network: v1alpha1.Network{
 		PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}, ServiceCIDRs: []v1alpha1.CIDR{"10.96.0.0/16"},
 		RelayedCIDRs: []v1alpha1.CIDR{"100.64.0.0/16", "100.65.0.0/16"}, Nameservers: []v1alpha1.IP{"10.96.0.10"},
 		Gateway: &v1alpha1.Gateway{PublicKey: "KYR3g4P5xFyhkz12TyxZTCJ4aKVeCzaHbMPRlDVSdWE=", Endpoints: []v1alpha1.HostPort{"203.0.113.7:51820"}},
-	}
+	}}
 }
 
 // theirPods is how we see hamburg.
 var theirPods = []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.64.0.0/16"}}
 
 // network keeps what this cluster tells of its network.
-func (w *world) network(n *v1alpha1.Network) {
+func (w *world) network(n *exchange.OwnNetwork) {
 	w.Helper()
 	data, err := exchange.NetworkData(n)
 	if err != nil {
@@ -35,26 +35,27 @@ func (w *world) network(n *v1alpha1.Network) {
 }
 
 func TestAPeerIsToldOurNetworkAndHowWeSeeIt(t *testing.T) {
+	withoutGateway, sendsOn := lubeck(), lubeck()
+	withoutGateway.Gateway, sendsOn.SendsOn = nil, true
 	seen := func(change func(*v1alpha1.Network)) *v1alpha1.Network {
-		n := lubeck()
+		n := lubeck().Network
 		n.RelayedCIDRs = nil
-		change(n)
-		return n
+		change(&n)
+		return &n
 	}
 	for name, test := range map[string]struct {
-		own      *v1alpha1.Network
+		own      *exchange.OwnNetwork
 		mappings []v1alpha1.RangeMapping
-		relays   bool
 		want     *v1alpha1.Network
 	}{
 		"not known":             {},
-		"without a gateway":     {seen(func(n *v1alpha1.Network) { n.Gateway = nil }), theirPods, true, seen(func(n *v1alpha1.Network) { n.Gateway = nil })},
-		"not seen yet":          {lubeck(), nil, false, seen(func(*v1alpha1.Network) {})},
-		"seen":                  {lubeck(), theirPods, false, seen(func(n *v1alpha1.Network) { n.Mappings = theirPods })},
-		"not relayed to itself": {lubeck(), theirPods, true, seen(func(n *v1alpha1.Network) { n.Mappings, n.RelayedCIDRs = theirPods, []v1alpha1.CIDR{"100.65.0.0/16"} })},
+		"without a gateway":     {withoutGateway, theirPods, seen(func(n *v1alpha1.Network) { n.Gateway = nil })},
+		"not seen yet":          {lubeck(), nil, seen(func(*v1alpha1.Network) {})},
+		"seen":                  {lubeck(), theirPods, seen(func(n *v1alpha1.Network) { n.Mappings = theirPods })},
+		"not relayed to itself": {sendsOn, theirPods, seen(func(n *v1alpha1.Network) { n.Mappings, n.RelayedCIDRs = theirPods, []v1alpha1.CIDR{"100.65.0.0/16"} })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(c *Config) { c.Aggregate = test.relays })
+			w := newWorld(t)
 			peer := w.peer(v1alpha1.RoleConsumer)
 			peer.Status.Mappings = test.mappings
 			w.Home.Put(peer)
@@ -92,7 +93,7 @@ func TestAnswerTellsTheProviderOfOurNetwork(t *testing.T) {
 	w.Home.Put(peer)
 	w.offered()
 	w.reconcile(w.receiver)
-	want := exchange.NetworkFor(lubeck(), theirPods, true)
+	want := exchange.NetworkFor(lubeck(), peer.Spec.Roles, theirPods)
 	w.expect(want, w.theirs().Status.Network)
 	w.expectWrites(0, w.receiver)
 
@@ -106,7 +107,7 @@ func TestAnswerTellsTheProviderOfOurNetwork(t *testing.T) {
 	moved.Gateway.Endpoints[0] = "203.0.113.8:51820"
 	w.network(moved)
 	w.reconcile(w.receiver)
-	w.expect(exchange.NetworkFor(moved, theirPods, true), w.theirs().Status.Network)
+	w.expect(exchange.NetworkFor(moved, peer.Spec.Roles, theirPods), w.theirs().Status.Network)
 
 	moved.Gateway = nil
 	w.network(moved)

@@ -190,7 +190,7 @@ func (p *Publisher) draftFor(ctx context.Context, peer *v1alpha1.Peer, published
 	if err != nil || prices.unknown {
 		return nil, err
 	}
-	network, err := p.config.networkFor(ctx, p.client, peer, p.config.Aggregate)
+	network, err := p.config.networkFor(ctx, p.client, peer)
 	if err != nil {
 		return nil, err
 	}

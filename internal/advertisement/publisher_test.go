@@ -57,7 +57,7 @@ func TestConsumerIsToldTheWholeOffer(t *testing.T) {
 	peer := w.peer(v1alpha1.RoleConsumer)
 	w.node("a", "4")
 	w.pod("local", "", "1")
-	w.network(&v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}})
+	w.network(&exchange.OwnNetwork{Network: v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}}})
 	w.prices(map[string]string{"currency": "EUR", "cpu": "0.02"})
 
 	w.expectWrites(1, w.publisher)

@@ -211,7 +211,7 @@ func (r *Receiver) observeHere(ctx context.Context, peer *v1alpha1.Peer) (facts,
 	if err != nil {
 		return facts{}, err
 	}
-	network, err := r.config.networkFor(ctx, r.client, peer, true)
+	network, err := r.config.networkFor(ctx, r.client, peer)
 	return facts{peer: peer, copy: held, network: network}, err
 }
 

@@ -10,39 +10,64 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// NetworkData returns what this cluster tells of its network as the data of ConfigMap v1alpha1.OwnNetwork.
-func NetworkData(network *v1alpha1.Network) (map[string]string, error) {
+// OwnNetwork is what this cluster knows of its own network, and tells each peer as far as that is the peer's business.
+type OwnNetwork struct {
+	// Network is what all peers are told, but for its RelayedCIDRs: those are the ranges in which we see the pods of our
+	// providers.
+	v1alpha1.Network
+
+	// ConsumerCIDRs are the ranges in which we see the pods and Services of our consumers, if we send their pods on.
+	ConsumerCIDRs []v1alpha1.CIDR `json:"consumerCIDRs,omitempty"`
+
+	// SendsOn says that we send pods of our consumers on to our providers.
+	SendsOn bool `json:"sendsOn,omitempty"`
+}
+
+// NetworkData returns what this cluster knows of its network as the data of ConfigMap v1alpha1.OwnNetwork.
+func NetworkData(network *OwnNetwork) (map[string]string, error) {
 	text, err := json.Marshal(network)
 	return map[string]string{v1alpha1.OwnNetworkKey: string(text)}, err
 }
 
 // ParseNetwork reads such data.
-func ParseNetwork(data map[string]string) (*v1alpha1.Network, error) {
-	network := &v1alpha1.Network{}
+func ParseNetwork(data map[string]string) (*OwnNetwork, error) {
+	network := &OwnNetwork{}
 	if err := json.Unmarshal([]byte(data[v1alpha1.OwnNetworkKey]), network); err != nil {
 		return nil, fmt.Errorf("read key %s: %w", v1alpha1.OwnNetworkKey, err)
 	}
 	return network, nil
 }
 
-// NetworkFor returns what this cluster tells a peer of its own network: what it relays to others than that peer, if it relays
-// to the peer at all, and how it sees the peer. Without a gateway only the ranges are worth telling.
-func NetworkFor(own *v1alpha1.Network, mappings []v1alpha1.RangeMapping, relays bool) *v1alpha1.Network {
-	network := *own
-	if own.Gateway == nil || !relays {
-		network.RelayedCIDRs = nil
-	}
+// NetworkFor returns what this cluster tells a peer of those roles of its own network: what it relays to others than that
+// peer, and how it sees the peer. Without a gateway only the ranges are worth telling.
+func NetworkFor(own *OwnNetwork, roles []v1alpha1.PeerRole, mappings []v1alpha1.RangeMapping) *v1alpha1.Network {
+	network := own.Network
+	network.RelayedCIDRs = nil
 	if own.Gateway == nil {
 		return &network
 	}
 	network.Mappings = mappings
-	network.RelayedCIDRs = slices.DeleteFunc(slices.Clone(network.RelayedCIDRs), func(relayed v1alpha1.CIDR) bool {
-		return slices.ContainsFunc(mappings, func(m v1alpha1.RangeMapping) bool { return m.Seen == relayed })
-	})
-	if len(network.RelayedCIDRs) > v1alpha1.MaxRelayedCIDRs {
-		network.RelayedCIDRs = network.RelayedCIDRs[:v1alpha1.MaxRelayedCIDRs]
+	for _, relayed := range own.relayedTo(roles) {
+		itself := slices.ContainsFunc(mappings, func(m v1alpha1.RangeMapping) bool { return m.Seen == relayed })
+		if !itself && !slices.Contains(network.RelayedCIDRs, relayed) && len(network.RelayedCIDRs) < v1alpha1.MaxRelayedCIDRs {
+			network.RelayedCIDRs = append(network.RelayedCIDRs, relayed)
+		}
 	}
 	return &network
+}
+
+// relayedTo returns to which ranges we pass on what a peer of those roles sends. Pods that run at a provider reach those at our
+// other providers, and their home if that is a consumer of ours. A consumer reaches its pods that we have sent on. Of what is
+// behind a peer nothing is relayed, so that no range goes around in a circle.
+func (n *OwnNetwork) relayedTo(roles []v1alpha1.PeerRole) []v1alpha1.CIDR {
+	switch {
+	case slices.Contains(roles, v1alpha1.RoleProvider):
+		return slices.Concat(n.RelayedCIDRs, n.ConsumerCIDRs)
+	case n.SendsOn:
+		return n.RelayedCIDRs
+	default:
+		return nil
+	}
 }
 
 // JudgeAnswer checks what a consumer has told of its network in the status of an advertisement, as Judge checks what a

@@ -2,14 +2,18 @@ package exchange
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 func TestOwnNetworkIsReadAsItWasWritten(t *testing.T) {
-	own := &v1alpha1.Network{
-		PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}, Gateway: &v1alpha1.Gateway{PublicKey: "key", Endpoints: []v1alpha1.HostPort{"[2001:db8::1]:51820"}},
+	own := &OwnNetwork{
+		Network: v1alpha1.Network{
+			PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}, Gateway: &v1alpha1.Gateway{PublicKey: "key", Endpoints: []v1alpha1.HostPort{"[2001:db8::1]:51820"}},
+		},
+		ConsumerCIDRs: []v1alpha1.CIDR{"100.64.0.0/16"}, SendsOn: true,
 	}
 	data, err := NetworkData(own)
 	if err != nil {
@@ -27,15 +31,48 @@ func TestOwnNetworkIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+var (
+	asProvider = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
+	asConsumer = []v1alpha1.PeerRole{v1alpha1.RoleConsumer}
+)
+
+func TestEachPeerIsToldOfTheOthersThatItReachesThroughUs(t *testing.T) {
+	const provider, pods, services = v1alpha1.CIDR("100.64.0.0/16"), v1alpha1.CIDR("100.65.0.0/16"), v1alpha1.CIDR("240.0.0.0/16")
+	own := OwnNetwork{
+		Network:       v1alpha1.Network{Gateway: &v1alpha1.Gateway{}, RelayedCIDRs: []v1alpha1.CIDR{provider}},
+		ConsumerCIDRs: []v1alpha1.CIDR{pods, services},
+	}
+	for name, test := range map[string]struct {
+		roles   []v1alpha1.PeerRole
+		sendsOn bool
+		seen    v1alpha1.CIDR // in which we see the peer itself
+		want    []v1alpha1.CIDR
+	}{
+		"a provider is told of the others, and of consumers": {asProvider, true, "100.70.0.0/16", []v1alpha1.CIDR{provider, pods, services}},
+		"but not of itself":                                     {asProvider, true, provider, []v1alpha1.CIDR{pods, services}},
+		"a consumer is told of providers":                       {asConsumer, true, "100.70.0.0/16", []v1alpha1.CIDR{provider}},
+		"unless pods stay here":                                 {asConsumer, false, "100.70.0.0/16", nil},
+		"who is both is told what a provider is told, but once": {slices.Concat(asConsumer, asProvider), true, pods, []v1alpha1.CIDR{provider, services}},
+		"who is neither is told nothing":                        {nil, false, "100.70.0.0/16", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := own
+			own.SendsOn = test.sendsOn
+			told := NetworkFor(&own, test.roles, []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: test.seen}})
+			expectEqual(t, test.want, told.RelayedCIDRs)
+		})
+	}
+}
+
 func TestNoMoreIsRelayedThanAPeerTakes(t *testing.T) {
-	own := &v1alpha1.Network{Gateway: &v1alpha1.Gateway{}}
+	own := &OwnNetwork{Network: v1alpha1.Network{Gateway: &v1alpha1.Gateway{}}}
 	for i := range v1alpha1.MaxRelayedCIDRs + 2 {
 		own.RelayedCIDRs = append(own.RelayedCIDRs, v1alpha1.CIDR(fmt.Sprintf("100.%d.0.0/16", 64+i)))
 	}
+	own.ConsumerCIDRs = own.RelayedCIDRs[:1]
 	first := []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: own.RelayedCIDRs[0]}}
-	expectEqual(t, own.RelayedCIDRs[:16], NetworkFor(own, nil, true).RelayedCIDRs)
-	expectEqual(t, own.RelayedCIDRs[1:17], NetworkFor(own, first, true).RelayedCIDRs)
-	expectEqual(t, []v1alpha1.CIDR(nil), NetworkFor(own, first, false).RelayedCIDRs)
+	expectEqual(t, own.RelayedCIDRs[:16], NetworkFor(own, asProvider, nil).RelayedCIDRs)
+	expectEqual(t, own.RelayedCIDRs[1:17], NetworkFor(own, asProvider, first).RelayedCIDRs)
 	if len(own.RelayedCIDRs) != 18 || own.RelayedCIDRs[0] != "100.64.0.0/16" {
 		t.Error("what all peers are told was changed")
 	}

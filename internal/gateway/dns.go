@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,9 +33,9 @@ var errNobody = errors.New("the pod is of no peer that has name servers")
 // A home is where the names of a peer's pods are asked for.
 type home struct {
 	peer    string
-	servers []netip.Addr // as we see them
-	view    overlay.View
-	open    chan struct{} // has room for mostQuestions
+	servers []netip.Addr   // as we see them
+	views   []overlay.View // from home to here, and on to where the pod was sent
+	open    chan struct{}  // has room for mostQuestions
 }
 
 // A relay answers what pods of peers that run here ask the name servers of their home.
@@ -66,14 +67,28 @@ func (r *relay) update(layout overlay.Layout, peers []overlay.Peer) {
 	r.guests = map[netip.Addr]*home{}
 	for _, permitted := range layout.Permissions {
 		p := byName[permitted.Peer]
-		h := &home{peer: p.Name, servers: p.Resolvers, view: overlay.View{Theirs: p.Theirs, Ours: p.Ours}, open: make(chan struct{}, mostQuestions)}
+		h := &home{peer: p.Name, servers: p.Resolvers, views: []overlay.View{{Theirs: p.Theirs, Ours: p.Ours}}, open: make(chan struct{}, mostQuestions)}
 		if old := before[p.Name]; old != nil {
 			h.open = old.open
 		}
 		for _, pod := range permitted.Guests {
 			r.guests[pod] = h
 		}
+		for _, pod := range permitted.SentOn {
+			r.guests[pod] = h.behind(peers, pod)
+		}
 	}
+}
+
+// behind returns the home for the pod that was sent on to one of the peers.
+func (h *home) behind(peers []overlay.Peer, pod netip.Addr) *home {
+	sent := *h
+	for _, p := range peers {
+		if _, there := overlay.Own(p.Theirs, pod); there {
+			sent.views = append(slices.Clone(h.views), overlay.View{Theirs: p.Ours, Ours: p.Theirs})
+		}
+	}
+	return &sent
 }
 
 // listen answers at exactly these addresses, until ctx ends.
@@ -249,19 +264,27 @@ func (r *relay) ask(ctx context.Context, h *home, network string, query []byte) 
 	if len(h.servers) == 0 {
 		return nil, errNobody
 	}
-	there, err := h.view.Query(query)
-	if err != nil {
-		return nil, err
+	asked := [][]byte{query} // as the pod asks, and then as each cluster on the way home would
+	for _, view := range slices.Backward(h.views) {
+		next, err := view.Query(asked[len(asked)-1])
+		if err != nil {
+			return nil, err
+		}
+		asked = append(asked, next)
 	}
 	conn, err := r.dial(ctx, network, netip.AddrPortFrom(h.servers[0], dnsPort).String())
 	if err != nil {
 		return nil, err
 	}
-	answer, err := converse(ctx, conn, network, there)
-	if err = errors.Join(err, conn.Close()); err != nil {
-		return nil, err
+	last := len(asked) - 1
+	answer, err := converse(ctx, conn, network, asked[last])
+	err = errors.Join(err, conn.Close())
+	for i, view := range h.views {
+		if err == nil {
+			answer, err = view.Answer(asked[last-1-i], answer)
+		}
 	}
-	return h.view.Answer(query, answer)
+	return answer, err
 }
 
 // converse says one thing and returns what is answered.

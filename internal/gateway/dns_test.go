@@ -18,8 +18,13 @@ import (
 
 var (
 	guest  = netip.MustParseAddr("10.244.2.7")
-	theirs = []overlay.Mapping{{Own: netip.MustParsePrefix("10.96.0.0/12"), Seen: netip.MustParsePrefix("240.0.0.0/12")}}
+	sentOn = netip.MustParseAddr("100.70.2.7") // a pod of hamburg that was sent on to bremen
+	theirs = mapping("10.96.0.0/12", "240.0.0.0/12")
 )
+
+func mapping(own, seen string) []overlay.Mapping {
+	return []overlay.Mapping{{Own: netip.MustParsePrefix(own), Seen: netip.MustParsePrefix(seen)}}
+}
 
 // newTestRelay has hamburg's pod as guest, and what hamburg's name server says is answered by the function.
 func newTestRelay(t *testing.T, answer func(query []byte) []byte) *relay {
@@ -47,8 +52,11 @@ func newTestRelay(t *testing.T, answer func(query []byte) []byte) *relay {
 		return here, nil
 	}
 	r.update(
-		overlay.Layout{Permissions: []overlay.Permissions{{Peer: "hamburg", Guests: []netip.Addr{guest}}}},
-		[]overlay.Peer{{Name: "hamburg", Theirs: theirs, Resolvers: []netip.Addr{netip.MustParseAddr("240.0.0.10")}}},
+		overlay.Layout{Permissions: []overlay.Permissions{{Peer: "hamburg", Guests: []netip.Addr{guest}, SentOn: []netip.Addr{sentOn}}, {Peer: "bremen"}}},
+		[]overlay.Peer{
+			{Name: "hamburg", Theirs: theirs, Resolvers: []netip.Addr{netip.MustParseAddr("240.0.0.10")}},
+			{Name: "bremen", Theirs: mapping("10.244.0.0/16", "100.70.0.0/16"), Ours: mapping("240.0.0.0/12", "241.0.0.0/12")},
+		},
 	)
 	return r
 }
@@ -87,23 +95,52 @@ func answered(query []byte, count int) []byte {
 	return packed
 }
 
-func TestAPodIsAnsweredByItsHomeWithAddressesAsTheyAreHere(t *testing.T) {
-	for _, network := range []string{"udp", "tcp"} {
-		t.Run(network, func(t *testing.T) {
-			r := newTestRelay(t, func(query []byte) []byte { return answered(query, 1) })
-			h := r.homeOf(net.UDPAddrFromAddrPort(netip.AddrPortFrom(guest, 5000)))
-			answer, err := r.ask(t.Context(), h, network, query(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var m dnsmessage.Message
-			if err := m.Unpack(answer); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(&dnsmessage.AResource{A: [4]byte{240, 1, 1, 2}}, m.Answers[0].Body); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
+func TestAPodIsAnsweredByItsHomeWithAddressesAsTheyAreWhereItRuns(t *testing.T) {
+	for pod, want := range map[netip.Addr][4]byte{guest: {240, 1, 1, 2}, sentOn: {241, 1, 1, 2}} {
+		for _, network := range []string{"udp", "tcp"} {
+			t.Run(pod.String()+" by "+network, func(t *testing.T) {
+				r := newTestRelay(t, func(query []byte) []byte { return answered(query, 1) })
+				h := r.homeOf(net.UDPAddrFromAddrPort(netip.AddrPortFrom(pod, 5000)))
+				answer, err := r.ask(t.Context(), h, network, query(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var m dnsmessage.Message
+				if err := m.Unpack(answer); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(&dnsmessage.AResource{A: want}, m.Answers[0].Body); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestAPodThatWasSentOnAsksForTheNameOfAnAddress(t *testing.T) {
+	reverse := func(name string) []byte {
+		m := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypePTR, Class: dnsmessage.ClassINET}}}
+		packed, err := m.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return packed
+	}
+	var asked []byte
+	r := newTestRelay(t, func(query []byte) []byte {
+		asked = query
+		return answered(query, 0)
+	})
+	query := reverse("2.1.1.241.in-addr.arpa.")
+	answer, err := r.ask(t.Context(), r.homeOf(net.UDPAddrFromAddrPort(netip.AddrPortFrom(sentOn, 5000))), "tcp", query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(reverse("2.1.97.10.in-addr.arpa."), asked); diff != "" {
+		t.Errorf("its home is asked (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(answered(query, 0), answer); diff != "" {
+		t.Errorf("it is answered (-want +got):\n%s", diff)
 	}
 }
 

@@ -72,11 +72,11 @@ func newStory(t *testing.T, more ...client.Object) *story {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := exchange.NetworkData(&v1alpha1.Network{
+	data, err := exchange.NetworkData(&exchange.OwnNetwork{Network: v1alpha1.Network{
 		// No addresses of Services: nothing can listen at them here.
 		PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"},
 		Gateway:  &v1alpha1.Gateway{PublicKey: base64.StdEncoding.EncodeToString(key.PublicKey().Bytes())},
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

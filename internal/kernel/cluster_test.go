@@ -43,6 +43,7 @@ type cluster struct {
 	nodes     []*node
 
 	guests   map[string][]netip.Addr      // peer → its pods that run here
+	sentOn   map[string][]netip.Addr      // peer → its pods that this cluster has sent on, as it sees them
 	open     map[string][]overlay.Opening // peer → at the gateway
 	openHere map[string][]overlay.Opening // peer → on nodes
 }
@@ -82,7 +83,7 @@ func (w *internet) newCluster(t testing.TB, number int, name string) *cluster {
 	c := &cluster{
 		world: w, number: number, name: name, key: key, gateway: NewGateway(GatewayConfig{Log: logr.Discard()}),
 		gatewayAt: []netip.Addr{podAddress(1, 2), podAddress6(1, 2)},
-		guests:    map[string][]netip.Addr{}, open: map[string][]overlay.Opening{}, openHere: map[string][]overlay.Opening{},
+		guests:    map[string][]netip.Addr{}, sentOn: map[string][]netip.Addr{}, open: map[string][]overlay.Opening{}, openHere: map[string][]overlay.Opening{},
 		outer: netip.AddrPortFrom(addr("192.0.2.%d", 10+number), wireguardPort),
 	}
 	for i := 1; i <= 2; i++ {

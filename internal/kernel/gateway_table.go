@@ -72,11 +72,15 @@ func (f family) addTranslation(t *table, layout overlay.Layout) {
 	inward, outward := f.newSet("inward").ofPrefixes().toChains(), f.newSet("outward").ofPrefixes().toChains()
 	resolvers := f.newSet("resolvers").toAddresses()
 	t.sets = append(t.sets, inward, outward, resolvers)
+	own := f.first(layout.Addresses)
 	for i, peer := range layout.Translations {
 		in, out := &chain{name: fmt.Sprintf("inward-%d-%s", i, f.suffix)}, &chain{name: fmt.Sprintf("outward-%d-%s", i, f.suffix)}
 		t.chains = append(t.chains, in, out)
 		inward.addPrefixes(f, peer.From, in.name)
 		outward.addPrefixes(f, peer.From, out.name)
+		if own.IsValid() {
+			in.add(f.takeQuestionsFor(peer.Questions, own)...)
+		}
 		for _, m := range peer.Ours {
 			if f.is(m.Own.Addr()) {
 				in.add(rule(f.within(m.Seen, destination), f.toPrefix(expr.NATTypeDestNAT, m.Own)))
@@ -91,7 +95,7 @@ func (f family) addTranslation(t *table, layout overlay.Layout) {
 			out.add(f.toAddress(expr.NATTypeSourceNAT, host))
 		}
 	}
-	if own := f.first(layout.Addresses); own.IsValid() {
+	if own.IsValid() {
 		resolvers.addAddresses(f, layout.Resolvers, string(own.AsSlice()))
 	}
 }
@@ -118,19 +122,37 @@ func (f family) takeQuestions() []expression {
 	return rules
 }
 
+// takeQuestionsFor has the gateway itself answer what pods that were sent on ask name servers of their home.
+func (f family) takeQuestionsFor(servers []netip.Addr, own netip.Addr) []expression {
+	var rules []expression
+	for _, server := range f.addresses(servers) {
+		for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+			rules = append(rules, rule(
+				f.within(netip.PrefixFrom(server, server.BitLen()), destination), transport(protocol), destinationPort(dnsPort),
+				f.toAddress(expr.NATTypeDestNAT, own),
+			))
+		}
+	}
+	return rules
+}
+
 // addPermissions adds the sets of pods, and a chain for each peer and way: with what arrives from it, and what departs to it.
 func (f family) addPermissions(t *table, layout overlay.Layout) {
 	ranges := map[string][]netip.Prefix{} // Peer → ranges in which we see it
 	for _, t := range layout.Translations {
 		ranges[t.Peer] = t.From
 	}
-	theirs, guests := f.newSet("theirs"), f.newSet("guests")
+	theirs, guests, sent := f.newSet("theirs"), f.newSet("guests"), f.newSet("sent")
 	arriving, departing := f.newSet("arriving").ofPrefixes().toChains(), f.newSet("departing").ofPrefixes().toChains()
-	t.sets = append(t.sets, theirs, guests, arriving, departing)
+	arrivingSent, departingSent := f.newSet("arriving-sent").toChains(), f.newSet("departing-sent").toChains()
+	t.sets = append(t.sets, theirs, guests, sent, arriving, departing, arrivingSent, departingSent)
 	for i, p := range layout.Permissions {
 		peer := tenant{f: f, number: i, guests: f.newSet(fmt.Sprintf("guests-%d-", i))}
-		peer.guests.addAddresses(f, p.Guests, "")
-		guests.addAddresses(f, p.Guests, "")
+		for _, s := range []*set{peer.guests, guests} {
+			s.addAddresses(f, p.Guests, "")
+			s.addAddresses(f, p.SentOn, "")
+		}
+		sent.addAddresses(f, p.SentOn, "")
 		theirs.addAddresses(f, p.Theirs, "")
 		arrive, depart := peer.chain("arrive"), peer.chain("depart")
 		arrive.add(rule(peer.isGuest(destination), accept()), rule(f.in("guests", destination), drop()))
@@ -140,20 +162,26 @@ func (f family) addPermissions(t *table, layout overlay.Layout) {
 		depart.add(rule(peer.isGuest(source), accept()))
 		arriving.addPrefixes(f, ranges[p.Peer], arrive.name)
 		departing.addPrefixes(f, ranges[p.Peer], depart.name)
+		arrivingSent.addAddresses(f, p.SentOn, arrive.name)
+		departingSent.addAddresses(f, p.SentOn, depart.name)
 		t.sets = append(t.sets, peer.guests)
 		t.chains = append(t.chains, arrive, depart)
 	}
 }
 
 // permit lets guests and their home talk, and our pods at peers with all that is ours. What comes from a peer has an address
-// of that peer, because WireGuard drops all else.
+// of that peer, because WireGuard drops all else. A guest that was sent on counts as one here, and all that comes from it or goes
+// to it, as if that were of its home.
 func (f family) permit() []expression {
 	in, out := from(tunnelLink), to(tunnelLink)
 	return []expression{
 		// An error about a connection comes from whatever router found it, to who sent what cannot go on.
 		rule(transport(f.icmp), state(expr.CtStateBitRELATED), accept()),
 
+		rule(in, f.dispatch("arriving-sent", source)),
+		rule(out, f.dispatch("departing-sent", destination)),
 		rule(in, f.dispatch("arriving", source)),
+		rule(out, f.in("sent", destination), drop()),
 		rule(out, f.dispatch("departing", destination)),
 		rule(f.in("guests", source), drop()),
 		rule(out, from(vxlanLink), f.in("theirs", destination), accept()), // most packets; none of these is for a guest
@@ -164,8 +192,9 @@ func (f family) permit() []expression {
 	}
 }
 
-// permitToGateway lets peers and pods ask the gateway itself for an echo, and pods for a name. Each of our interfaces has a chain of
-// its own, because everything that WireGuard and the VXLAN take in passes here too: two rules see that it is from elsewhere.
+// permitToGateway lets peers and pods ask the gateway itself for an echo, and pods for a name, also those that were sent on. Each
+// of our interfaces has a chain of its own, because everything that WireGuard and the VXLAN take in passes here too: two rules
+// see that it is from elsewhere.
 func permitToGateway(t *table, input *chain) {
 	const echo4, echo6, discovery, discovered = 8, 128, 133, 136
 	peers, pods := &chain{name: "input-" + tunnelLink}, &chain{name: "input-" + vxlanLink}
@@ -179,6 +208,9 @@ func permitToGateway(t *table, input *chain) {
 	}
 	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 		pods.add(rule(transport(protocol), destinationPort(dnsPort), accept()))
+		for _, f := range families {
+			peers.add(rule(f.packet(), f.in("sent", source), transport(protocol), destinationPort(dnsPort), accept()))
+		}
 	}
 	pods.add(rule(ipv6.icmpTypes(discovery, discovered), accept()), drop())
 	peers.add(drop())

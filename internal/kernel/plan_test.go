@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -66,11 +67,15 @@ func seenRanges(mappings []overlay.Mapping) []netip.Prefix {
 	return all
 }
 
-// theirs are the pods of a cluster that run at another one, as it sees them.
+// theirs are the pods of a cluster that run at another one or behind it, as it sees them.
 func (c *cluster) theirs(at *cluster) []netip.Addr {
 	var all []netip.Addr
-	for _, a := range at.guests[c.name] {
-		all = append(all, c.seen(at, a))
+	for _, a := range slices.Concat(at.guests[c.name], at.sentOn[c.name]) {
+		seen := c.seen(at, a)
+		ofAnother := slices.Contains(slices.Concat(slices.Collect(maps.Values(c.sentOn))...), seen)
+		if !ofAnother {
+			all = append(all, seen)
+		}
 	}
 	return all
 }
@@ -92,7 +97,8 @@ func (c *cluster) layout() overlay.Layout {
 			Peer: p.name, From: from, Ours: p.sees(c), Hosts: []netip.Addr{p.seen(c, gatewayAddresses[0]), p.seen(c, gatewayAddresses[1])},
 		})
 		layout.Permissions = append(layout.Permissions, overlay.Permissions{
-			Peer: p.name, Theirs: c.theirs(p), Guests: c.guests[p.name], Reached: slices.Concat(podRanges, serviceRanges), Open: c.open[p.name],
+			Peer: p.name, Theirs: c.theirs(p), Guests: c.guests[p.name],
+			SentOn: c.sentOn[p.name], Reached: slices.Concat(podRanges, serviceRanges), Open: c.open[p.name],
 		})
 		layout.Blackholes = append(layout.Blackholes, from...)
 	}
@@ -120,7 +126,7 @@ func (c *cluster) nodeLayout(n *node) overlay.NodeLayout {
 		}
 		home := seenRanges(c.sees(p))
 		layout.Routes = append(layout.Routes, home...)
-		layout.Guarded = append(layout.Guarded, overlay.Guests{Peer: p.name, Pods: c.guests[p.name], Home: home, Open: c.openHere[p.name]})
+		layout.Guarded = append(layout.Guarded, overlay.Guests{Peer: p.name, Pods: slices.Concat(c.guests[p.name], c.sentOn[p.name]), Home: home, Open: c.openHere[p.name]})
 	}
 	return layout
 }

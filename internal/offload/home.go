@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,8 @@ type HomeNetwork struct {
 	Namespace string
 	// Nameservers are the addresses of home's DNS, as the provider sees them. There is at least one.
 	Nameservers []string
+	// Seen tells how the provider sees an address of home.
+	Seen AddressMap
 }
 
 const (
@@ -28,9 +31,15 @@ const (
 )
 
 // lead has names mean in the pod what they mean at home, the API server's among them. A pod whose author wants other DNS than that
-// of the cluster keeps it, and knows no API server.
+// of the cluster keeps it, and knows no API server. So does one that has been led home by a cluster that sent it on.
 func (h *HomeNetwork) lead(spec *corev1.PodSpec) {
-	if h == nil || !usesClusterDNS(spec.DNSPolicy) {
+	switch {
+	case h == nil:
+		return
+	case spec.DNSPolicy == corev1.DNSNone && spec.DNSConfig != nil && h.Seen != nil:
+		h.translate(spec.DNSConfig.Nameservers)
+		return
+	case !usesClusterDNS(spec.DNSPolicy):
 		return
 	}
 	asked := ptr.Deref(spec.DNSConfig, corev1.PodDNSConfig{})
@@ -49,6 +58,17 @@ func (h *HomeNetwork) lead(spec *corev1.PodSpec) {
 		setFirst(c, corev1.EnvVar{Name: apiServerVariables[1], Value: apiServerPort})
 		setFirst(c, corev1.EnvVar{Name: apiServerVariables[0], Value: apiServerName})
 	})
+}
+
+// translate replaces addresses of home by those that the provider sees.
+func (h *HomeNetwork) translate(addresses []string) {
+	for i, text := range addresses {
+		if address, err := netip.ParseAddr(text); err == nil {
+			if seen, ok := h.Seen(address); ok {
+				addresses[i] = seen.String()
+			}
+		}
+	}
 }
 
 // usesClusterDNS says whether a kubelet would have the pod ask the DNS of the cluster, where the pod is not on the network of its

@@ -2,6 +2,7 @@ package offload
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -11,7 +12,12 @@ import (
 )
 
 func TestNamesInRemotePodsMeanWhatTheyMeanAtHome(t *testing.T) {
-	home := &HomeNetwork{Namespace: "shop", Nameservers: []string{"100.66.0.10", "fd68::a"}}
+	home := &HomeNetwork{
+		Namespace: "shop", Nameservers: []string{"100.66.0.10", "fd68::a"},
+		Seen: func(address netip.Addr) (netip.Addr, bool) {
+			return netip.MustParseAddr("100.67.0.10"), address == netip.MustParseAddr("240.0.0.10")
+		},
+	}
 	ndots := func(value string) []corev1.PodDNSConfigOption {
 		return []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To(value)}}
 	}
@@ -37,6 +43,10 @@ func TestNamesInRemotePodsMeanWhatTheyMeanAtHome(t *testing.T) {
 		"without the network of its node": {home, corev1.DNSClusterFirstWithHostNet, nil, &ofHome, true},
 		"the DNS of its node":             {home, corev1.DNSDefault, nil, nil, false},
 		"its own DNS":                     {home, corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}}, &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}}, false},
+		"the DNS of another home, by which it was sent on": {
+			home, corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"240.0.0.10", "nobody", "1.1.1.1"}},
+			&corev1.PodDNSConfig{Nameservers: []string{"100.67.0.10", "nobody", "1.1.1.1"}}, false,
+		},
 		"more of its own": {
 			home, corev1.DNSClusterFirst,
 			&corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1", "8.8.8.8"}, Searches: []string{"example.org", "cluster.local"}, Options: ndots("2")},

@@ -52,7 +52,9 @@ var podFields = slices.Concat(
 	lines(kept, "where a network connects the clusters, ClusterFirst becomes None with the name server and the search path of home",
 		"spec.dnsPolicy"),
 	lines(kept, "behind those of home, where a network connects the clusters and dnsPolicy is ClusterFirst",
-		"spec.dnsConfig.{nameservers,searches}"),
+		"spec.dnsConfig.searches"),
+	lines(kept, "behind those of home, where a network connects the clusters and dnsPolicy is ClusterFirst; with None, an address of home "+
+		"becomes the one that the provider sees", "spec.dnsConfig.nameservers"),
 	lines(kept, "the provider may set it where it is open", "spec.securityContext.runAsNonRoot"),
 	only(oneOf(sysctls...), "only what Pod Security calls safe", "spec.securityContext.sysctls[].name"),
 	only(isName, onlyOwnSecrets, "spec.imagePullSecrets[].name"),

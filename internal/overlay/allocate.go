@@ -24,6 +24,9 @@ func DefaultPools() Pools {
 	}
 }
 
+// reserved is the range in which peers see Services unless an administrator says otherwise.
+var reserved = netip.MustParsePrefix("240.0.0.0/4")
+
 // A Request is what decides about the ranges in which one peer is seen.
 type Request struct {
 	Peer           string
@@ -166,7 +169,7 @@ func (a *allocation) grantNew(p *applicant) {
 		if p.seen[i].IsValid() || p.failed[i] {
 			continue
 		}
-		seen, ok := a.choose(own, i < len(p.Pods) || i >= len(p.Pods)+len(p.Services))
+		seen, ok := a.choose(own, p.ofPods(i))
 		if !ok {
 			p.fail(i, "No range as large as %s is free in which this cluster could see the peer: give the manager a larger "+
 				"--address-pool, or set spec.network.mappings of the Peer to one that this cluster does not use", own)
@@ -174,6 +177,15 @@ func (a *allocation) grantNew(p *applicant) {
 		}
 		a.take(p, i, seen)
 	}
+}
+
+// ofPods says whether the range of that index comes from the pools of pods. What is relayed does, unless the peer itself sees it
+// where Services are seen.
+func (p *applicant) ofPods(index int) bool {
+	if index < len(p.Pods)+len(p.Services) {
+		return index < len(p.Pods)
+	}
+	return !reserved.Overlaps(p.own[index])
 }
 
 func (a *allocation) choose(own netip.Prefix, ofPods bool) (netip.Prefix, bool) {

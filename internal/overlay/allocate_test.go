@@ -53,6 +53,10 @@ func TestAllocate(t *testing.T) {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Relayed: prefixes("10.96.0.0/16", "100.66.0.0/16")}},
 			want:     []Grant{{"a", maps("10.244.0.0/16=100.64.0.0/16", "10.96.0.0/16=100.65.0.0/16", "100.66.0.0/16=100.66.0.0/16")}},
 		},
+		"what is relayed and its relay sees as it sees Services is seen as Services are": {
+			requests: []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Relayed: prefixes("240.0.0.0/12")}},
+			want:     []Grant{{"a", maps("10.244.0.0/16=100.64.0.0/16", "240.0.0.0/12=240.0.0.0/12")}},
+		},
 		"what overlaps one of our nodes is seen in a pool": {
 			requests: []Request{{Peer: "a", Pods: prefixes("192.168.0.0/16")}},
 			want:     []Grant{{"a", maps("192.168.0.0/16=100.64.0.0/16")}},

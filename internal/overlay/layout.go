@@ -30,6 +30,9 @@ type Translation struct {
 	// Hosts are the addresses, as the peer sees them, that stand for whatever here has no address that the peer sees, such as
 	// nodes: at most one of each family. They are those of Layout.Addresses, so they stay the same whichever gateway is active.
 	Hosts []netip.Addr
+	// Questions are the name servers of others, as this peer sees them through us. The gateway takes for itself what comes for
+	// port 53 of them: pods ask there that were sent on to this peer.
+	Questions []netip.Addr
 }
 
 // Permissions are what may pass the gateway between one peer and us. Whatever is not named may not. All addresses are as
@@ -40,6 +43,7 @@ type Permissions struct {
 	// by, Theirs of other peers too: these are our pods as well.
 	Theirs  []netip.Addr
 	Guests  []netip.Addr   // pods of the peer that run here: they are reached by all of the peer's, and reach all of the peer's
+	SentOn  []netip.Addr   // pods of the peer that we have sent on to others: they reach, and are reached by, the same and Guests
 	Reached []netip.Prefix // our own ranges
 	Open    []Opening
 }
@@ -97,7 +101,7 @@ type NodeLayout struct {
 // Guests are the pods of one peer that run in this cluster.
 type Guests struct {
 	Peer string
-	Pods []netip.Addr   // on any node
+	Pods []netip.Addr   // on any node, and those that were sent on
 	Home []netip.Prefix // ranges in which the peer is seen
 	Open []Opening      // between Pods and our own pods
 }

@@ -42,6 +42,7 @@ func assemble(s State) *muster {
 	for _, p := range m.members {
 		m.takeRanges(p)
 	}
+	m.checkSentOn()
 	for _, p := range m.members {
 		m.checkKey(p)
 		m.checkOurs(p)
@@ -115,6 +116,30 @@ func (m *muster) checkOurs(p *member) {
 		m.leaveOut(p, conflict.Reason, "%s", conflict.Message)
 	}
 	p.Ours = ours
+}
+
+// checkSentOn leaves to each peer those of its pods that are seen at another one, sorted. An address of pods of two peers is
+// nobody's: the cluster where they run is wrong about one of them.
+func (m *muster) checkSentOn() {
+	claimed := map[netip.Addr]int{} // → by how many
+	for _, p := range m.members {
+		if len(p.SentOn) == 0 {
+			continue
+		}
+		var others []netip.Prefix
+		for _, other := range m.members {
+			if other != p {
+				others = append(others, other.seen...)
+			}
+		}
+		p.SentOn = sortedWithin(others, p.SentOn)
+		for _, address := range p.SentOn {
+			claimed[address]++
+		}
+	}
+	for _, p := range m.members {
+		p.SentOn = slices.DeleteFunc(p.SentOn, func(address netip.Addr) bool { return claimed[address] > 1 })
+	}
 }
 
 // checkEndpoints leaves out those that must not be dialled. The peer may still dial us.

@@ -43,11 +43,14 @@ func (m *muster) closed() []netip.Prefix {
 	return sortedRanges(lists...)
 }
 
-// guarded returns the guests of each peer that has some, whether or not there is a tunnel to it.
+// guarded returns the guests of each peer that has some, whether or not there is a tunnel to it. They talk with those that were
+// sent on too.
 func (m *muster) guarded() []Guests {
 	var guarded []Guests
 	for _, p := range m.members {
-		if pods := m.guests(p, everyNamespace); len(pods) > 0 {
+		pods := append(m.guests(p, everyNamespace), p.SentOn...)
+		slices.SortFunc(pods, netip.Addr.Compare)
+		if len(pods) > 0 {
 			guarded = append(guarded, Guests{Peer: p.Name, Pods: pods, Home: p.seen, Open: m.openings(p, m.here(p))})
 		}
 	}

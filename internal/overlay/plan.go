@@ -19,6 +19,7 @@ func Plan(s State) (Layout, []Conflict) {
 		layout.Tunnels = append(layout.Tunnels, m.tunnel(p, layout.MTU))
 		layout.Translations = append(layout.Translations, Translation{
 			Peer: p.Name, From: p.seen, Ours: translated(p.Ours), Hosts: hosts(p.Ours, layout.Addresses),
+			Questions: m.resolversBehind(p),
 		})
 		layout.Permissions = append(layout.Permissions, m.permissions(p))
 		layout.Resolvers = append(layout.Resolvers, sortedWithin(p.seen, p.Resolvers)...)
@@ -76,9 +77,26 @@ func hosts(ours []Mapping, addresses []netip.Addr) []netip.Addr {
 
 func (m *muster) permissions(p *member) Permissions {
 	return Permissions{
-		Peer: p.Name, Theirs: sortedWithin(p.seen, p.There), Guests: m.guests(p, everyNamespace), Reached: m.own,
+		Peer: p.Name, Theirs: sortedWithin(p.seen, p.There), Guests: m.guests(p, everyNamespace),
+		SentOn: p.SentOn, Reached: m.own,
 		Open: slices.Concat(m.questions(p), m.openings(p, whole(p))),
 	}
+}
+
+// resolversBehind returns the name servers of others to which we relay, as the peer sees them.
+func (m *muster) resolversBehind(p *member) []netip.Addr {
+	var seen []netip.Addr
+	for _, ours := range p.Ours {
+		other := m.seenIn[ours.Own]
+		if other == nil || !other.connected {
+			continue
+		}
+		for _, resolver := range sortedWithin([]netip.Prefix{ours.Own}, other.Resolvers) {
+			seen = append(seen, move(resolver, ours.Seen))
+		}
+	}
+	slices.SortFunc(seen, netip.Addr.Compare)
+	return seen
 }
 
 // questions lets the gateway of a peer at which pods of ours run ask our name servers.

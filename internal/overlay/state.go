@@ -51,6 +51,7 @@ type Peer struct {
 	Fits         int          // the largest packet in the tunnel that gets through whole, as measured; 0 if that is not known
 	There        []netip.Addr // our pods at the peer, as we see them
 	Guests       []Pod        // its pods that run here, each with the namespace of the peer that it belongs to
+	SentOn       []netip.Addr // its pods that we have sent on to other peers, as we see them there
 	Openings     []v1alpha1.Opening
 }
 

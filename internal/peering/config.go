@@ -49,6 +49,8 @@ type Config struct {
 	AddressPools, ServicePools []netip.Prefix
 	// Gateway says that this cluster has a gateway, by which it connects to peers that have one too.
 	Gateway bool
+	// SendOn says that pods of consumers go on to providers of ours. Then the two reach each other through our gateway.
+	SendOn bool
 	// GatewayEndpoints are where peers reach the gateway. By default those of Service v1alpha1.GatewayName are used.
 	GatewayEndpoints []string
 	// Nameservers are the addresses of this cluster's DNS. By default those of the DNS Service in kube-system.

@@ -23,7 +23,7 @@ import (
 
 // networks are what is known of the networks of both clusters.
 type networks struct {
-	ours        *v1alpha1.Network    // nil while it is not known
+	ours        *exchange.OwnNetwork // nil while it is not known
 	theirs      *v1alpha1.Network    // as the peer tells, nil while that is not known
 	unusable    error                // what is wrong with what the peer tells
 	connection  *v1alpha1.Connection // nil if there is none
@@ -130,7 +130,7 @@ func connection(o *observation, others []v1alpha1.Connection) (*v1alpha1.Connect
 	}
 	grant := overlay.Grant{Peer: o.peer.Name, Mappings: o.addresses.mappings}
 	own := overlay.Ranges(slices.Concat(o.ours.PodCIDRs, o.ours.ServiceCIDRs))
-	relayed := overlay.Ranges(exchange.NetworkFor(o.ours, overlay.Written(grant.Mappings), true).RelayedCIDRs)
+	relayed := overlay.Ranges(exchange.NetworkFor(o.ours, o.peer.Spec.Roles, overlay.Written(grant.Mappings)).RelayedCIDRs)
 	spec, refused := overlay.Connect(grant, own, relayed, o.theirs)
 	if refused != nil {
 		return nil, refused

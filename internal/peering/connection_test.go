@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
 const otherKey = "4OBe7+mUs2QN2CZSAjC39N4Lc4QU2iFNVhoUu8XqBlg="
@@ -254,7 +255,7 @@ func TestOfTwoConnectionsWithOneKeyTheOlderStays(t *testing.T) {
 	for _, c := range []*v1alpha1.Connection{old, young} {
 		o := &observation{
 			namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}},
-			networks:  networks{ours: &v1alpha1.Network{Gateway: &v1alpha1.Gateway{PublicKey: otherKey}}, connection: c},
+			networks:  networks{ours: &exchange.OwnNetwork{Network: v1alpha1.Network{Gateway: &v1alpha1.Gateway{PublicKey: otherKey}}}, connection: c},
 		}
 		holder := keyHolder(o, gatewayKey, []v1alpha1.Connection{*old, *young})
 		if want := map[*v1alpha1.Connection]string{old: "", young: `that of peer "old"`}[c]; holder != want {

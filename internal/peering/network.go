@@ -51,31 +51,34 @@ func (k *networkKeeper) Reconcile(ctx context.Context, _ reconcile.Request) (rec
 type surroundings struct {
 	nodes    []*corev1.Node // real ones, sorted by name
 	services []netip.Prefix
-	dns      []netip.Addr    // of the DNS Service
-	relayed  []v1alpha1.CIDR // ranges in which we see the pods of our providers
+	dns      []netip.Addr // of the DNS Service
+	relayed  relayed
 	key      string          // the public one of the gateway
 	gateway  *corev1.Service // nil if there is none
 }
 
 func (k *networkKeeper) observe(ctx context.Context) (surroundings, error) {
 	var s surroundings
-	var nodes, services, dns, key, gateway, relayed error
+	var nodes, services, dns, key, gateway, peers error
 	s.nodes, nodes = k.realNodes(ctx)
 	s.services, services = k.serviceRanges(ctx)
 	s.dns, dns = k.nameservers(ctx)
 	if k.config.Gateway {
 		s.key, key = k.gatewayKey(ctx)
 		s.gateway, gateway = existing(ctx, k.client, named(&corev1.Service{}, v1alpha1.NetworkNamespace(k.config.Namespace), v1alpha1.GatewayName))
-		s.relayed, relayed = k.providerRanges(ctx)
+		s.relayed, peers = k.peerRanges(ctx)
 	}
-	return s, errors.Join(nodes, services, dns, key, gateway, relayed)
+	return s, errors.Join(nodes, services, dns, key, gateway, peers)
 }
 
-// network returns what this cluster tells of its network.
-func (c *Config) network(s surroundings) *v1alpha1.Network {
-	n := &v1alpha1.Network{
-		PodCIDRs: written[v1alpha1.CIDR](c.podRanges(s.nodes), v1alpha1.MaxCIDRs), RelayedCIDRs: s.relayed,
-		ServiceCIDRs: written[v1alpha1.CIDR](s.services, v1alpha1.MaxCIDRs), Nameservers: written[v1alpha1.IP](s.dns, maxNameservers),
+// network returns what this cluster knows of its network.
+func (c *Config) network(s surroundings) *exchange.OwnNetwork {
+	n := &exchange.OwnNetwork{
+		Network: v1alpha1.Network{
+			PodCIDRs: written[v1alpha1.CIDR](c.podRanges(s.nodes), v1alpha1.MaxCIDRs), RelayedCIDRs: s.relayed.providers,
+			ServiceCIDRs: written[v1alpha1.CIDR](s.services, v1alpha1.MaxCIDRs), Nameservers: written[v1alpha1.IP](s.dns, maxNameservers),
+		},
+		ConsumerCIDRs: s.relayed.consumers, SendsOn: c.SendOn,
 	}
 	if c.Gateway {
 		n.Gateway = &v1alpha1.Gateway{
@@ -161,33 +164,59 @@ func (k *networkKeeper) nameservers(ctx context.Context) ([]netip.Addr, error) {
 	return servers, nil
 }
 
-// providerRanges returns the ranges in which we see the pods of our providers, of the oldest Peers first: what was told stays
-// when there are more than can be told. A few more are returned, since no peer is told its own.
-func (k *networkKeeper) providerRanges(ctx context.Context) ([]v1alpha1.CIDR, error) {
+// relayed are ranges in which we see peers, of the oldest Peers first: what was told stays when there are more than can be told.
+type relayed struct {
+	providers []v1alpha1.CIDR // of pods
+	consumers []v1alpha1.CIDR // of pods and Services, if we send pods on
+}
+
+// peerRanges returns those of the peers that have a gateway, and a few more than can be told, since no peer is told its own.
+func (k *networkKeeper) peerRanges(ctx context.Context) (relayed, error) {
+	var found relayed
 	list := &v1alpha1.PeerList{}
 	if err := k.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Peers: %w", err)
+		return found, fmt.Errorf("list Peers: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.Peer) int { return byAge(&a, &b) })
-	var ranges []v1alpha1.CIDR
 	for i := range list.Items {
 		peer := &list.Items[i]
-		if len(ranges) >= v1alpha1.MaxRelayedCIDRs+v1alpha1.MaxCIDRs {
-			break
-		}
-		if !peer.HasRole(v1alpha1.RoleProvider) || len(peer.Status.Mappings) == 0 || !peer.DeletionTimestamp.IsZero() {
+		if len(peer.Status.Mappings) == 0 || !peer.DeletionTimestamp.IsZero() {
 			continue
 		}
-		key := named(&v1alpha1.Advertisement{}, v1alpha1.TenantNamespace(peer.Name), peer.Spec.ClusterID)
-		offer, err := existing(ctx, k.client, key, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return nil, err
-		}
-		if network := networkOf(offer); network.Gateway != nil {
-			ranges = append(ranges, seenRanges(peer.Status.Mappings, network.PodCIDRs)...)
+		if err := k.addRanges(ctx, &found, peer); err != nil {
+			return found, err
 		}
 	}
-	return ranges, nil
+	return found, nil
+}
+
+// addRanges adds those of the peer, by what it tells in each of its roles.
+func (k *networkKeeper) addRanges(ctx context.Context, to *relayed, peer *v1alpha1.Peer) error {
+	const most = v1alpha1.MaxRelayedCIDRs + 2*v1alpha1.MaxCIDRs
+	if peer.HasRole(v1alpha1.RoleProvider) && len(to.providers) < most {
+		offer, err := k.advertisementOf(ctx, peer, peer.Spec.ClusterID)
+		if err != nil {
+			return err
+		}
+		if network := networkOf(offer); network.Gateway != nil {
+			to.providers = append(to.providers, seenRanges(peer.Status.Mappings, network.PodCIDRs)...)
+		}
+	}
+	if k.config.SendOn && peer.HasRole(v1alpha1.RoleConsumer) && len(to.consumers) < most {
+		answer, err := k.advertisementOf(ctx, peer, k.config.ClusterID)
+		if err != nil || answer == nil || answer.Status.Network == nil {
+			return err
+		}
+		if network := answer.Status.Network; network.Gateway != nil {
+			to.consumers = append(to.consumers, seenRanges(peer.Status.Mappings, slices.Concat(network.PodCIDRs, network.ServiceCIDRs))...)
+		}
+	}
+	return nil
+}
+
+// advertisementOf returns the advertisement of that cluster in the peer's tenant namespace, nil if there is none. It is the cache's own.
+func (k *networkKeeper) advertisementOf(ctx context.Context, peer *v1alpha1.Peer, cluster string) (*v1alpha1.Advertisement, error) {
+	return existing(ctx, k.client, named(&v1alpha1.Advertisement{}, v1alpha1.TenantNamespace(peer.Name), cluster), client.UnsafeDisableDeepCopy)
 }
 
 // seenRanges returns in which ranges we see those of a peer.

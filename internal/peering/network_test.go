@@ -2,6 +2,7 @@ package peering
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestEndpointsOfTheGateway(t *testing.T) {
 }
 
 // keeps has the keeper look, and returns what it says of our network.
-func (w *world) keeps() *v1alpha1.Network {
+func (w *world) keeps() *exchange.OwnNetwork {
 	w.t.Helper()
 	if _, err := w.network.Reconcile(w.t.Context(), reconcile.Request{}); err != nil {
 		w.t.Fatal(err)
@@ -111,7 +112,7 @@ func TestOwnNetworkIsFoundOut(t *testing.T) {
 	want := &v1alpha1.Network{
 		PodCIDRs: []v1alpha1.CIDR{"10.20.0.0/16"}, ServiceCIDRs: []v1alpha1.CIDR{"10.96.0.0/16"}, Nameservers: []v1alpha1.IP{"10.96.0.10"},
 	}
-	if diff := cmp.Diff(want, w.keeps()); diff != "" {
+	if diff := cmp.Diff(want, &w.keeps().Network); diff != "" {
 		t.Errorf("without a gateway (-want +got):\n%s", diff)
 	}
 	if w.exists("hanse-system", "hanse-gateway", &corev1.Secret{}) {
@@ -129,7 +130,7 @@ func TestOwnNetworkIsFoundOut(t *testing.T) {
 			Endpoints: []v1alpha1.HostPort{"192.168.1.1:31820", "192.168.1.2:31820"},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, &got.Network); diff != "" {
 		t.Errorf("with a gateway (-want +got):\n%s", diff)
 	}
 	before := w.writes
@@ -165,29 +166,58 @@ func TestKeyOfTheGatewayIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestPodsOfProvidersAreRelayed(t *testing.T) {
-	provider := func(name string, age int, mappings []v1alpha1.RangeMapping, network *v1alpha1.Network) []client.Object {
-		peer := peerOf(v1alpha1.RoleProvider)
+func TestWhatIsRelayed(t *testing.T) {
+	network := &v1alpha1.Network{
+		PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}, ServiceCIDRs: []v1alpha1.CIDR{"10.96.0.0/16"}, Gateway: &v1alpha1.Gateway{PublicKey: gatewayKey},
+		RelayedCIDRs: []v1alpha1.CIDR{"100.99.0.0/16"},
+	}
+	// A peer that is seen in 100.N.0.0/16 and 240.N.0.0/16, and what is behind it in 100.(N+100).0.0/16.
+	known := func(name string, age, n int, role v1alpha1.PeerRole, network *v1alpha1.Network) []client.Object {
+		peer, told := peerOf(role), advertisement("")
 		peer.Name, peer.UID, peer.Spec.ClusterID = name, "", "c-"+name
 		peer.CreationTimestamp = metav1.NewTime(start.AddDate(0, 0, -age))
-		peer.Status.Mappings = mappings
-		offer := advertisement("")
-		offer.Namespace, offer.Name, offer.Spec.Network = v1alpha1.TenantNamespace(name), "c-"+name, network
-		return []client.Object{peer, offer}
-	}
-	connected := func(pods v1alpha1.CIDR) *v1alpha1.Network {
-		return &v1alpha1.Network{
-			PodCIDRs: []v1alpha1.CIDR{pods}, ServiceCIDRs: []v1alpha1.CIDR{"10.96.0.0/16"}, Gateway: &v1alpha1.Gateway{PublicKey: gatewayKey},
+		seen := func(format string, n int) v1alpha1.CIDR { return v1alpha1.CIDR(fmt.Sprintf(format, n)) }
+		peer.Status.Mappings = []v1alpha1.RangeMapping{
+			{Own: "10.244.0.0/16", Seen: seen("100.%d.0.0/16", n)},
+			{Own: "10.96.0.0/16", Seen: seen("240.%d.0.0/16", n)},
+			{Own: "100.99.0.0/16", Seen: seen("100.%d.0.0/16", n+100)},
 		}
+		told.Namespace = v1alpha1.TenantNamespace(name)
+		if role == v1alpha1.RoleConsumer {
+			told.Name, told.Status.Network = "c-lubeck", network
+		} else {
+			told.Name, told.Spec.Network = "c-"+name, network
+		}
+		return []client.Object{peer, told}
 	}
-	services := v1alpha1.RangeMapping{Own: "10.96.0.0/16", Seen: "240.0.0.0/16"}
-	w := newWorld(t, provider("young", 1, append(seenIn("100.64.0.0/16"), services), connected("10.244.0.0/16"))...)
-	w.create(provider("old", 9, seenIn("100.65.0.0/16"), connected("10.244.0.0/16"))...)
-	w.create(provider("apart", 5, seenIn("100.66.0.0/16"), &v1alpha1.Network{PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}})...)
-	w.config.Gateway = true
-	w.restart()
-	if diff := cmp.Diff([]v1alpha1.CIDR{"100.65.0.0/16", "100.64.0.0/16"}, w.keeps().RelayedCIDRs); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	apart := network.DeepCopy()
+	apart.Gateway = nil
+	for name, test := range map[string]struct {
+		sendOn bool
+		want   exchange.OwnNetwork
+	}{
+		"pods of providers, of the oldest first": {false, exchange.OwnNetwork{
+			Network: v1alpha1.Network{RelayedCIDRs: []v1alpha1.CIDR{"100.65.0.0/16", "100.64.0.0/16"}},
+		}},
+		"all of consumers too, if their pods are sent on": {true, exchange.OwnNetwork{
+			Network:       v1alpha1.Network{RelayedCIDRs: []v1alpha1.CIDR{"100.65.0.0/16", "100.64.0.0/16"}},
+			ConsumerCIDRs: []v1alpha1.CIDR{"100.67.0.0/16", "240.67.0.0/16"}, SendsOn: true,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, known("young", 1, 64, v1alpha1.RoleProvider, network)...)
+			w.create(known("old", 9, 65, v1alpha1.RoleProvider, network)...)
+			w.create(known("apart", 5, 66, v1alpha1.RoleProvider, apart)...)
+			w.create(known("consumer", 5, 67, v1alpha1.RoleConsumer, network)...)
+			w.create(known("far-consumer", 5, 68, v1alpha1.RoleConsumer, apart)...)
+			w.config.Gateway, w.config.SendOn = true, test.sendOn
+			w.restart()
+			got := w.keeps()
+			got.Network = v1alpha1.Network{RelayedCIDRs: got.RelayedCIDRs}
+			if diff := cmp.Diff(&test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

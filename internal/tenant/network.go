@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"context"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +37,10 @@ func homeOf(ctx context.Context, reader client.Reader, ns *corev1.Namespace) (*o
 	if err != nil || len(connection.Spec.Nameservers) == 0 {
 		return nil, err
 	}
-	home := &offload.HomeNetwork{Namespace: twin.home}
+	theirs := overlay.Mappings(connection.Spec.Theirs)
+	home := &offload.HomeNetwork{
+		Namespace: twin.home, Seen: func(address netip.Addr) (netip.Addr, bool) { return overlay.Seen(theirs, address) },
+	}
 	for _, address := range connection.Spec.Nameservers {
 		home.Nameservers = append(home.Nameservers, string(address))
 	}

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -40,6 +41,22 @@ func TestPodsAskTheDNSOfTheirHomeWhereANetworkLeadsThere(t *testing.T) {
 	}
 	if !slices.Contains(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: "kubernetes.default.svc"}) {
 		t.Errorf("it has variables %v", pod.Spec.Containers[0].Env)
+	}
+}
+
+func TestPodsThatWereSentOnAskTheirHomeAsItIsSeenHere(t *testing.T) {
+	on := connected()
+	on.Spec.Theirs = append(on.Spec.Theirs, v1alpha1.RangeMapping{Own: "240.16.0.0/16", Seen: "240.32.0.0/16"})
+	w := newWorld(t, on)
+	home, err := homeOf(t.Context(), w.Home.Client, lubeck.namespace(""))
+	if err != nil || home == nil {
+		t.Fatalf("got %v, %v", home, err)
+	}
+	for address, want := range map[string]string{"240.16.0.10": "240.32.0.10", "10.96.0.10": "240.0.0.10", "1.1.1.1": ""} {
+		seen, ok := home.Seen(netip.MustParseAddr(address))
+		if ok != (want != "") || ok && seen.String() != want {
+			t.Errorf("%s is seen as %s, want %s", address, seen, want)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ type Network struct {
 	// State has no public key of our gateway, and of peers only the endpoints that are addresses.
 	overlay.State
 
-	Own         *v1alpha1.Network // nil while the manager has not written it
+	Own         *exchange.OwnNetwork // nil while the manager has not written it
 	Connections map[string]*v1alpha1.Connection
 	Active      Active // not set while none is
 }

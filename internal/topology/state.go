@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
@@ -34,7 +35,7 @@ func (o *objects) byPeer() map[string]*v1alpha1.Connection {
 }
 
 // state returns what the objects say, but for the gateway.
-func (o *objects) state(own *v1alpha1.Network, connections map[string]*v1alpha1.Connection) overlay.State {
+func (o *objects) state(own *exchange.OwnNetwork, connections map[string]*v1alpha1.Connection) overlay.State {
 	s := overlay.State{Nodes: o.hosts()}
 	if own != nil {
 		s.Pods, s.Services = overlay.Ranges(own.PodCIDRs), overlay.Ranges(own.ServiceCIDRs)
@@ -56,7 +57,7 @@ func (o *objects) state(own *v1alpha1.Network, connections map[string]*v1alpha1.
 }
 
 // addPods says of each pod whose it is: of a peer if its namespace is that peer's twin, else ours. Ours run at a peer if their
-// node stands for it. A pod of a peer that was sent on to another one is no guest here, and none of ours.
+// node stands for it. A pod of a peer that was sent on to another one is none of ours there.
 func (o *objects) addPods(s *overlay.State, peers map[string]*overlay.Peer) {
 	twins := o.twins()
 	virtual := map[string]string{} // node → peer
@@ -70,6 +71,9 @@ func (o *objects) addPods(s *overlay.State, peers map[string]*overlay.Peer) {
 		twin, isGuest := twins[pod.Namespace]
 		switch {
 		case isGuest && away:
+			if p := peers[twin.peer]; p != nil {
+				p.SentOn = append(p.SentOn, addressesOf(pod)...)
+			}
 		case isGuest:
 			if p := peers[twin.peer]; p != nil {
 				p.Guests = append(p.Guests, podsAt(twin.home, pod)...)

@@ -43,9 +43,9 @@ func connection(namespace string, openings ...v1alpha1.Opening) *v1alpha1.Connec
 
 func world(t *testing.T, more ...client.Object) *testkit.World {
 	t.Helper()
-	data, err := exchange.NetworkData(&v1alpha1.Network{
+	data, err := exchange.NetworkData(&exchange.OwnNetwork{Network: v1alpha1.Network{
 		PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}, ServiceCIDRs: []v1alpha1.CIDR{"10.96.0.0/12"}, Nameservers: []v1alpha1.IP{"10.96.0.10"},
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,17 +100,18 @@ func TestWhosePodsAre(t *testing.T) {
 	tests := map[string]struct {
 		pod                 *corev1.Pod
 		there, guests, ours bool
+		sentOn              bool
 	}{
-		"a pod of ours at the peer":                {pod("web", "a", "hanse-hamburg", corev1.PodRunning, "100.64.1.5"), true, false, false},
-		"one that has ended":                       {pod("web", "a", "hanse-hamburg", corev1.PodSucceeded, "100.64.1.5"), false, false, false},
-		"a pod of the peer here":                   {pod("shop-of-hamburg", "a", "n1", corev1.PodRunning, "10.244.1.5"), false, true, false},
-		"a pod of the peer that has no address":    {pod("shop-of-hamburg", "a", "n1", corev1.PodPending), false, false, false},
-		"one that has failed":                      {pod("shop-of-hamburg", "a", "n1", corev1.PodFailed, "10.244.1.5"), false, false, false},
-		"one on the network of its node":           {hostNetwork, false, false, false},
-		"a pod of the peer that was sent on":       {pod("shop-of-hamburg", "a", "hanse-hamburg", corev1.PodRunning, "100.64.1.5"), false, false, false},
-		"a pod of ours that an opening speaks of":  {pod("stock", "a", "n1", corev1.PodRunning, "10.244.1.6"), false, false, true},
-		"a pod of ours that no opening speaks of":  {pod("secret", "a", "n1", corev1.PodRunning, "10.244.1.6"), false, false, false},
-		"a pod of ours on a node of somebody else": {pod("web", "a", "hanse-rostock", corev1.PodRunning, "100.65.1.5"), false, false, false},
+		"a pod of ours at the peer":                {pod("web", "a", "hanse-hamburg", corev1.PodRunning, "100.64.1.5"), true, false, false, false},
+		"one that has ended":                       {pod("web", "a", "hanse-hamburg", corev1.PodSucceeded, "100.64.1.5"), false, false, false, false},
+		"a pod of the peer here":                   {pod("shop-of-hamburg", "a", "n1", corev1.PodRunning, "10.244.1.5"), false, true, false, false},
+		"a pod of the peer that has no address":    {pod("shop-of-hamburg", "a", "n1", corev1.PodPending), false, false, false, false},
+		"one that has failed":                      {pod("shop-of-hamburg", "a", "n1", corev1.PodFailed, "10.244.1.5"), false, false, false, false},
+		"one on the network of its node":           {hostNetwork, false, false, false, false},
+		"a pod of the peer that was sent on":       {pod("shop-of-hamburg", "a", "hanse-hamburg", corev1.PodRunning, "100.64.1.5"), false, false, false, true},
+		"a pod of ours that an opening speaks of":  {pod("stock", "a", "n1", corev1.PodRunning, "10.244.1.6"), false, false, true, false},
+		"a pod of ours that no opening speaks of":  {pod("secret", "a", "n1", corev1.PodRunning, "10.244.1.6"), false, false, false, false},
+		"a pod of ours on a node of somebody else": {pod("web", "a", "hanse-rostock", corev1.PodRunning, "100.65.1.5"), false, false, false, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +119,9 @@ func TestWhosePodsAre(t *testing.T) {
 			hamburg := n.Peers[1]
 			if (len(hamburg.There) > 0) != test.there || (len(hamburg.Guests) > 0) != test.guests || (len(n.OurPods) > 0) != test.ours {
 				t.Errorf("there %v, guests %v, ours %v", hamburg.There, hamburg.Guests, n.OurPods)
+			}
+			if (len(hamburg.SentOn) > 0) != test.sentOn {
+				t.Errorf("sent on %v", hamburg.SentOn)
 			}
 			if test.guests && hamburg.Guests[0].Namespace != "shop" {
 				t.Errorf("the guest is of namespace %q", hamburg.Guests[0].Namespace)

@@ -78,7 +78,7 @@ func (c *cluster) ownNetwork(ctx context.Context, t *testing.T) *v1alpha1.Networ
 	if err != nil {
 		t.Fatal(err)
 	}
-	return own
+	return &own.Network
 }
 
 // tellNetwork has rostock's next advertisement tell of a good network, spoiled by the caller.
