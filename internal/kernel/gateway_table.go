@@ -83,8 +83,8 @@ func (f family) addTranslation(t *table, layout overlay.Layout) {
 		}
 		for _, m := range peer.Ours {
 			if f.is(m.Own.Addr()) {
-				in.add(rule(f.within(m.Seen, destination), f.toPrefix(expr.NATTypeDestNAT, m.Own)))
-				out.add(rule(f.within(m.Own, source), f.toPrefix(expr.NATTypeSourceNAT, m.Seen)))
+				in.add(rule(f.within(m.Seen, destination), f.move(expr.NATTypeDestNAT, m.Seen, m.Own)))
+				out.add(rule(f.within(m.Own, source), f.move(expr.NATTypeSourceNAT, m.Own, m.Seen)))
 			}
 		}
 		for _, p := range f.prefixes(untranslated(layout.Permissions, peer)) {
@@ -98,6 +98,14 @@ func (f family) addTranslation(t *table, layout overlay.Layout) {
 	if own.IsValid() {
 		resolvers.addAddresses(f, layout.Resolvers, string(own.AsSlice()))
 	}
+}
+
+// move translates from one range into another, and leaves alone what is the same in both.
+func (f family) move(kind expr.NATType, from, to netip.Prefix) expression {
+	if from == to {
+		return accept()
+	}
+	return f.toPrefix(kind, to)
 }
 
 // untranslated returns those of our ranges that the peer sees as they are.

@@ -24,8 +24,8 @@ type Tunnel struct {
 type Translation struct {
 	Peer string
 	From []netip.Prefix // ranges in which we see the peer: they tell that a packet is of, or for, this peer
-	// Ours are our ranges as that peer sees them, where the two differ. Ranges of other peers that we relay are among them: what
-	// the peer sends there comes out of the tunnel and goes into it again.
+	// Ours are our ranges as that peer sees them, where the two differ. Ranges of other peers that we relay are among them, also
+	// where the two are the same: what the peer sends there comes out of the tunnel and goes into it again.
 	Ours []Mapping
 	// Hosts are the addresses, as the peer sees them, that stand for whatever here has no address that the peer sees, such as
 	// nodes: at most one of each family. They are those of Layout.Addresses, so they stay the same whichever gateway is active.

@@ -18,7 +18,7 @@ func Plan(s State) (Layout, []Conflict) {
 		}
 		layout.Tunnels = append(layout.Tunnels, m.tunnel(p, layout.MTU))
 		layout.Translations = append(layout.Translations, Translation{
-			Peer: p.Name, From: p.seen, Ours: translated(p.Ours), Hosts: hosts(p.Ours, layout.Addresses),
+			Peer: p.Name, From: p.seen, Ours: m.translated(p.Ours), Hosts: hosts(p.Ours, layout.Addresses),
 			Questions: m.resolversBehind(p),
 		})
 		layout.Permissions = append(layout.Permissions, m.permissions(p))
@@ -52,12 +52,12 @@ func (m *muster) tunnel(p *member, most int) Tunnel {
 	}
 }
 
-// translated returns those mappings that change anything, sorted.
-func translated(mappings []Mapping) []Mapping {
+// translated returns those mappings that change anything, and those of what we relay, sorted.
+func (m *muster) translated(mappings []Mapping) []Mapping {
 	var changing []Mapping
-	for _, m := range mappings {
-		if m.Own != m.Seen {
-			changing = append(changing, m)
+	for _, mapping := range mappings {
+		if mapping.Own != mapping.Seen || !slices.Contains(m.own, mapping.Own) {
+			changing = append(changing, mapping)
 		}
 	}
 	slices.SortFunc(changing, func(x, y Mapping) int { return x.Own.Compare(y.Own) })

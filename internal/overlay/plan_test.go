@@ -120,12 +120,12 @@ func TestPlanOfTwoPeers(t *testing.T) {
 func TestWhatWeRelayIsTranslatedForThePeerThatSendsIt(t *testing.T) {
 	s := cluster()
 	h := hamburg()
-	h.Ours = append(h.Ours, maps("10.50.0.0/16=100.72.0.0/16", "100.64.0.0/16=100.73.0.0/16", "10.51.0.0/16=100.74.0.0/16")...)
+	h.Ours = append(h.Ours, maps("10.50.0.0/16=100.72.0.0/16", "10.60.0.0/16=10.60.0.0/16", "100.64.0.0/16=100.73.0.0/16", "10.51.0.0/16=100.74.0.0/16")...)
 	s.Peers = []Peer{h, riga()}
 	layout, conflicts := Plan(s)
 	expectConflicts(t, nil, conflicts)
-	// What riga is seen in is relayed; what hamburg itself is seen in would come back to it, and the third is nobody's.
-	want := maps("10.50.0.0/16=100.72.0.0/16", "10.96.0.0/12=240.16.0.0/12", "10.244.0.0/16=100.65.0.0/16")
+	// What riga is seen in is relayed, also as it is; what hamburg itself is seen in would come back to it, and the third is nobody's.
+	want := maps("10.50.0.0/16=100.72.0.0/16", "10.60.0.0/16=10.60.0.0/16", "10.96.0.0/12=240.16.0.0/12", "10.244.0.0/16=100.65.0.0/16")
 	if diff := cmp.Diff(want, layout.Translations[0].Ours, byText); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
