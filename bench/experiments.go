@@ -12,6 +12,7 @@ import (
 	"github.com/hanse-dev/hanse/bench/bursts"
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
+	"github.com/hanse-dev/hanse/bench/network"
 	"github.com/hanse-dev/hanse/bench/requests"
 	"github.com/hanse-dev/hanse/bench/scale"
 )
@@ -24,6 +25,7 @@ var experiments = []struct {
 	{[]string{"advertisements"}, (*options).advertisements},
 	{[]string{"bursts", floors}, (*options).measureBursts},
 	{[]string{"guards"}, (*options).measureGuards},
+	{[]string{"network"}, (*options).measureNetwork},
 	{[]string{"requests"}, (*options).measureRequests},
 	{[]string{"scale"}, (*options).measureScale},
 }
@@ -69,6 +71,16 @@ func (o *options) measureRequests(ctx context.Context, into *report) error {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	result, err := requests.Run(ctx, requests.Config{Bed: o.bed, Count: slices.Max(o.bursts), Rounds: 5 * o.rounds, Say: say})
+	into.add(result.Tables()...)
+	return err
+}
+
+func (o *options) measureNetwork(ctx context.Context, into *report) error {
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	config := o.network
+	config.Bed, config.Say = o.bed, say
+	result, err := network.Run(ctx, config)
 	into.add(result.Tables()...)
 	return err
 }

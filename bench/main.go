@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hanse-dev/hanse/bench/lab"
+	"github.com/hanse-dev/hanse/bench/network"
 	"github.com/hanse-dev/hanse/bench/scale"
 )
 
@@ -30,6 +31,7 @@ type options struct {
 	rounds  int
 	single  int
 	scale   scale.Config
+	network network.Config
 	ones    int
 	limit   time.Duration
 	qps     int
@@ -50,7 +52,7 @@ func parse() options {
 	flag.StringVar(&o.bed.Bin, "bin", "bin", "folder of programs")
 	flag.StringVar(&o.bed.State, "state", ".testbed/bench", "folder for the state of clusters")
 	flag.StringVar(&o.results, "results", "bench/results", "folder for the report; empty: standard output only")
-	flag.StringVar(&o.run, "run", "advertisements,bursts,scale", "what to measure, separated by commas: advertisements, scale, guards (bursts without one guard after the other), requests (what one write costs), and bursts or floors (bursts without Hanse)")
+	flag.StringVar(&o.run, "run", "advertisements,bursts,scale", "what to measure, separated by commas: advertisements, scale, network, guards (bursts without one guard after the other), requests (what one write costs), and bursts or floors (bursts without Hanse)")
 	flag.Var(&o.ads, "advertisements", "how many advertisements at once, separated by commas")
 	flag.IntVar(&o.ones, "one-by-one", 50, "how many advertisements one after the other")
 	flag.Var(&o.bursts, "bursts", "how many pods at once, separated by commas")
@@ -60,6 +62,9 @@ func parse() options {
 	flag.IntVar(&o.scale.Restarts, "scale-restarts", 10, "how often the kubelet is killed while they run")
 	flag.IntVar(&o.scale.Pods, "scale-pods", 10_000, "pods that run while it is measured what they take")
 	flag.IntVar(&o.scale.Cycles, "scale-cycles", 10_000, "pods that are created, become Ready and are deleted")
+	flag.IntVar(&o.network.Rounds, "network-rounds", 60, "rounds of each way through two gateways")
+	flag.IntVar(&o.network.Peers, "network-peers", 100, "peers that a gateway has while its memory is read; 0: no clusters, so no first packets either")
+	flag.IntVar(&o.network.Nodes, "network-nodes", 5, "nodes that come new, one after the other")
 	flag.DurationVar(&o.limit, "limit", 40*time.Minute, "how long bursts, each number of advertisements, or each part of scale may take before it counts as broken")
 	flag.IntVar(&o.qps, "scheduler-qps", 2000, "requests a second that schedulers may make; 0: their default of 50")
 	flag.StringVar(&o.note, "note", "", "what to say about this run in the report, such as who else used the machine")

@@ -10,5 +10,6 @@ trap 'bin/testbed --state "$state" down' EXIT
 
 go build -trimpath -o bin/bench ./bench
 go build -trimpath -o bin/bench-null ./bench/null
+go test -c -trimpath -o bin/bench-paths ./internal/kernel
 bin/bench -bin bin -state "$state" "$@"
 go test -run '^$' -bench . -benchtime 1s ./bench

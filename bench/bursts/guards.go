@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/bench/lab"
 )
 
@@ -67,7 +68,7 @@ func (w *world) openGuarded(ctx context.Context, fail context.CancelCauseFunc, r
 	if err := w.Consumer.Namespace(ctx, Guarded); err != nil {
 		return err
 	}
-	manager, err := w.Provider.ServerKubeconfig(ctx, "manager")
+	manager, err := w.Provider.ServerKubeconfig(ctx, v1alpha1.SystemNamespace, "manager")
 	if err != nil {
 		return err
 	}

@@ -24,10 +24,13 @@ import (
 const tokenSeconds = 12 * 60 * 60
 
 // Install installs Hanse as an administrator would, and then takes its pods away: there are no workers to run them, and
-// an experiment starts the servers itself.
-func (c *Cluster) Install(ctx context.Context) error {
-	_, err := c.bed.run(ctx, "kubectl-hanse", "install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.Name,
-		"--image", "hanse.dev/hanse:bench", "--wait=false")
+// an experiment starts the servers itself. Values are those of the chart, as key=value.
+func (c *Cluster) Install(ctx context.Context, values ...string) error {
+	args := []string{"install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.Name, "--image", "hanse.dev/hanse:bench", "--wait=false"}
+	for _, value := range values {
+		args = append(args, "--set", value)
+	}
+	_, err := c.bed.run(ctx, "kubectl-hanse", args...)
 	if err != nil {
 		return err
 	}
@@ -79,8 +82,8 @@ func (c *Cluster) TokenKubeconfig(token, namespace string) ([]byte, error) {
 }
 
 // ServerKubeconfig writes a kubeconfig with the rights of one of Hanse's servers, and returns its path.
-func (c *Cluster) ServerKubeconfig(ctx context.Context, role string) (string, error) {
-	token, err := c.Token(ctx, v1alpha1.SystemNamespace, "hanse-"+role)
+func (c *Cluster) ServerKubeconfig(ctx context.Context, namespace, role string) (string, error) {
+	token, err := c.Token(ctx, namespace, "hanse-"+role)
 	if err != nil {
 		return "", err
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // graceful is how long a server may take to end.
@@ -31,7 +33,7 @@ type Server struct {
 
 // StartHanse starts `hanse <role>` for the cluster, with the rights of its own service account, and as the same pod again.
 func (c *Cluster) StartHanse(ctx context.Context, fail context.CancelCauseFunc, role string, args ...string) (*Server, error) {
-	kubeconfig, err := c.ServerKubeconfig(ctx, role)
+	kubeconfig, err := c.ServerKubeconfig(ctx, v1alpha1.SystemNamespace, role)
 	if err != nil {
 		return nil, err
 	}
@@ -40,11 +42,24 @@ func (c *Cluster) StartHanse(ctx context.Context, fail context.CancelCauseFunc, 
 		return nil, err
 	}
 	args = append([]string{role, "--metrics-bind-address=" + metrics, "--health-probe-bind-address=0"}, args...)
-	server, err := c.start(fail, "hanse-"+role, kubeconfig, "hanse", args...)
+	server, err := c.start(fail, "hanse-"+role, kubeconfig, c.program("hanse", args...))
 	if err == nil {
 		server.metrics = metrics
 	}
 	return server, err
+}
+
+// StartHanseIn starts `hanse <role>` in a space, with the rights of its service account in the namespace of the network, as a
+// pod on a node.
+func (c *Cluster) StartHanseIn(ctx context.Context, fail context.CancelCauseFunc, space *Space, node, role string) (*Server, error) {
+	kubeconfig, err := c.ServerKubeconfig(ctx, v1alpha1.NetworkNamespace(v1alpha1.SystemNamespace), role)
+	if err != nil {
+		return nil, err
+	}
+	hanse := c.program("hanse", role, "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	cmd := space.command(hanse.Path, hanse.Args[1:]...)
+	cmd.Env = []string{"NODE_NAME=" + node, "POD_IPS=" + space.Address.String()}
+	return c.start(fail, "hanse-"+role+"-"+space.Name, kubeconfig, cmd)
 }
 
 // freeAddress returns an address of this machine that nobody listens at.
@@ -58,20 +73,23 @@ func freeAddress(ctx context.Context) (string, error) {
 
 // StartProgram starts another program beside the cluster, under a name of its own.
 func (c *Cluster) StartProgram(fail context.CancelCauseFunc, name, program string, args ...string) (*Server, error) {
-	return c.start(fail, name, "", "bench-"+program, args...)
+	return c.start(fail, name, "", c.program("bench-"+program, args...))
+}
+
+// program is one of ours, which ends when it is told to.
+func (c *Cluster) program(name string, args ...string) *exec.Cmd {
+	return exec.Command(filepath.Join(c.bed.Bin, name), args...) //nolint:gosec,noctx // see above
 }
 
 // start starts a program. When it ends by itself, fail is called. Its log is beside the cluster's own.
-func (c *Cluster) start(fail context.CancelCauseFunc, name, kubeconfig, program string, args ...string) (*Server, error) {
+func (c *Cluster) start(fail context.CancelCauseFunc, name, kubeconfig string, cmd *exec.Cmd) (*Server, error) {
 	logs, err := os.Create(filepath.Join(c.bed.State, c.Name, "logs", name+".log")) //nolint:gosec // our own folder
 	if err != nil {
 		return nil, fmt.Errorf("make log of %s: %w", name, err)
 	}
 	defer func() { _ = logs.Close() }() // the process has its own handle
-	//nolint:gosec,noctx // our own program, which ends when it is told to
-	cmd := exec.Command(filepath.Join(c.bed.Bin, program), args...)
 	// No proxy of this machine's environment stands between clusters on this machine.
-	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.bed.State, "POD_NAME=" + name}
+	cmd.Env = append([]string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.bed.State, "POD_NAME=" + name}, cmd.Env...)
 	cmd.Stdout, cmd.Stderr = logs, logs
 	s := &Server{cmd: cmd, ended: make(chan struct{}), clock: clock.RealClock{}}
 	s.Started = s.clock.Now()
@@ -120,8 +138,8 @@ func (s *Server) Kill() {
 }
 
 // StartManager starts `hanse manager`.
-func (c *Cluster) StartManager(ctx context.Context, fail context.CancelCauseFunc) (*Server, error) {
-	return c.StartHanse(ctx, fail, "manager", "--cluster-id="+c.Name)
+func (c *Cluster) StartManager(ctx context.Context, fail context.CancelCauseFunc, args ...string) (*Server, error) {
+	return c.StartHanse(ctx, fail, "manager", append(args, "--cluster-id="+c.Name)...)
 }
 
 // StartKubelet starts `hanse kubelet`.

@@ -143,6 +143,40 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
+// BenchmarkTunnels has four streams share one tunnel, and in turn two tunnels between as many gateways.
+func BenchmarkTunnels(b *testing.B) {
+	const streams = 4
+	shared := []*way{translatedWay(b, 1, 1)}
+	split := []*way{translatedWay(b, 1, 1), translatedWay(b, 1, 1)}
+	took := map[int][]time.Duration{} // number of tunnels →
+	for _, ways := range [][]*way{shared, split} {
+		for _, w := range ways {
+			w.open(b, streams/len(ways))
+		}
+	}
+	for b.Loop() {
+		for _, ways := range [][]*way{shared, split} {
+			carryAll(b, ways, warmUp/streams)
+			start := time.Now()
+			carryAll(b, ways, portion/streams)
+			took[len(ways)] = append(took[len(ways)], time.Since(start))
+		}
+	}
+	for tunnels, all := range took {
+		b.ReportMetric(portion/1e6/median(all).Seconds(), fmt.Sprintf("tunnels=%d:MB/s", tunnels))
+		b.ReportMetric(medianRatio(took[1], all), fmt.Sprintf("tunnels=%d:ratio", tunnels))
+	}
+}
+
+// carryAll has all ways carry so much over each of their connections, at once.
+func carryAll(b *testing.B, ways []*way, bytes int) {
+	var carrying sync.WaitGroup
+	for _, w := range ways {
+		carrying.Go(func() { w.carry(b, bytes) })
+	}
+	carrying.Wait()
+}
+
 func median(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)/2]
 }

@@ -1,0 +1,3 @@
+// Package network measures what the network of peers costs against the same network without Hanse's tables, and how soon it
+// carries a first packet.
+package network
