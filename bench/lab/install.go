@@ -48,13 +48,14 @@ func (c *Cluster) Install(ctx context.Context, values ...string) error {
 	return nil
 }
 
-// Peer lets the cluster consume from the provider.
-func (c *Cluster) Peer(ctx context.Context, provider *Cluster) error {
+// Peer lets the cluster consume from the provider, with flags for kubectl hanse join.
+func (c *Cluster) Peer(ctx context.Context, provider *Cluster, flags ...string) error {
 	invitation, err := c.bed.run(ctx, "kubectl-hanse", "invite", c.Name, "--kubeconfig", provider.Kubeconfig, "--server", provider.Config.Host)
 	if err != nil {
 		return err
 	}
-	_, err = c.bed.run(ctx, "kubectl-hanse", "join", strings.TrimSpace(invitation), "--kubeconfig", c.Kubeconfig)
+	args := append([]string{"join", strings.TrimSpace(invitation), "--kubeconfig", c.Kubeconfig}, flags...)
+	_, err = c.bed.run(ctx, "kubectl-hanse", args...)
 	return err
 }
 

@@ -39,7 +39,7 @@ func (e *experiment) newPeer(ctx context.Context) (time.Duration, error) {
 
 	var first time.Time
 	both, group := errgroup.WithContext(ctx)
-	both.Go(func() error { return e.Consumer.Peer(group, e.Provider) })
+	both.Go(func() error { return e.Consumer.Peer(group, e.Provider, "--wait=false") })
 	both.Go(func() error {
 		var err error
 		if e.seen, err = e.consumer.gatewayOf(group, e.Provider.Name); err == nil {

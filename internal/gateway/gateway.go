@@ -140,6 +140,7 @@ func (g *Gateway) step(ctx context.Context) error {
 	var failed []error
 	if g.dirty.Swap(false) || !now.Before(g.active.planAt) {
 		failed = append(failed, g.plan(ctx, now))
+		g.active.lookAt = now // a new peer that is to say hello first has its time from now on, not from the next look
 	}
 	if !now.Before(g.active.lookAt) {
 		g.active.lookAt = now.Add(lookAfter)

@@ -230,3 +230,20 @@ func TestWhatCannotBeSetUpIsToldAndTriedAgain(t *testing.T) {
 		t.Errorf("applied %d times", s.plane.applied)
 	}
 }
+
+func TestNewPeersAreDialledAsSoonAsTheyArePlanned(t *testing.T) {
+	s := newStory(t)
+	s.gateway.lease.held.Store(true)
+	s.mustStep(0)
+	dialled := s.plane.dialled
+	s.gateway.changed()
+	s.mustStep(beat)
+	if s.plane.dialled != dialled+1 {
+		t.Errorf("after a new plan peers were dialled %d times, want 1", s.plane.dialled-dialled)
+	}
+	s.mustStep(lookAfter - beat)
+	s.mustStep(beat)
+	if s.plane.dialled != dialled+2 {
+		t.Errorf("%v after it they were dialled %d times, want 2", lookAfter, s.plane.dialled-dialled)
+	}
+}
