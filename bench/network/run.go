@@ -76,7 +76,7 @@ func (e *experiment) measure(ctx context.Context, result *Result) error {
 	if result.Peer, err = e.newPeer(ctx); err != nil {
 		return fmt.Errorf("connect a new peer: %w", err)
 	}
-	for n := range e.Config.Nodes {
+	for n := range e.Nodes {
 		took, err := e.newNode(ctx, n)
 		if err != nil {
 			return fmt.Errorf("connect a new node: %w", err)

@@ -233,9 +233,9 @@ func untrack(t *table, ports ...int) {
 	out := base("untracked-out", nftables.ChainTypeFilter, nftables.ChainHookOutput, *nftables.ChainPriorityRaw)
 	for _, port := range ports {
 		port := uint16(port) //nolint:gosec // a port
-		in.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notFrom(tunnelLink), notFrom(vxlanLink), notrack(), accept()))
-		out.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notTo(tunnelLink), notTo(vxlanLink), notrack(), accept()))
-		out.add(rule(transport(unix.IPPROTO_UDP), sourcePort(port), notTo(tunnelLink), notTo(vxlanLink), notrack(), accept()))
+		in.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notFrom(tunnelLink), notFrom(vxlanLink), notrack()))
+		out.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notTo(tunnelLink), notTo(vxlanLink), notrack()))
+		out.add(rule(transport(unix.IPPROTO_UDP), sourcePort(port), notTo(tunnelLink), notTo(vxlanLink), notrack()))
 	}
 	t.chains = append(t.chains, in, out)
 }
