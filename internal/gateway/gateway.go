@@ -140,7 +140,6 @@ func (g *Gateway) step(ctx context.Context) error {
 	var failed []error
 	if g.dirty.Swap(false) || !now.Before(g.active.planAt) {
 		failed = append(failed, g.plan(ctx, now))
-		g.active.lookAt = now // a new peer that is to say hello first has its time from now on, not from the next look
 	}
 	if !now.Before(g.active.lookAt) {
 		g.active.lookAt = now.Add(lookAfter)
@@ -187,7 +186,11 @@ func (g *Gateway) plan(ctx context.Context, now time.Time) error {
 	a.conflicts = append(a.conflicts, g.forward6(a.network.State, a.layout)...)
 	g.relay.update(a.layout, a.network.Peers)
 	g.probes.watch(probed(a.layout), a.layout.MTU)
-	if err := errors.Join(a.failed, g.relay.listen(ctx, a.layout.Addresses), g.announce(ctx)); err != nil {
+	err := errors.Join(a.failed, g.relay.listen(ctx, a.layout.Addresses), g.announce(ctx))
+	if a.failed == nil {
+		err = errors.Join(err, g.plane.Dial(now)) // a new peer that is to say hello first has its time from now on
+	}
+	if err != nil {
 		return err
 	}
 	a.planAt = now.Add(planAfter)
