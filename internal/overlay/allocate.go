@@ -20,12 +20,14 @@ type Pools struct {
 // of IPv6.
 func DefaultPools() Pools {
 	return Pools{
-		Pods: prefixes("100.64.0.0/10", "240.0.0.0/4", "fd68:616e::/32"), Services: prefixes("240.0.0.0/4", "fd68:616e::/32"),
+		Pods: prefixes("100.64.0.0/10", reserved, "fd68:616e::/32"), Services: prefixes(reserved, "fd68:616e::/32"),
 	}
 }
 
 // reserved is the range in which peers see Services unless an administrator says otherwise.
-var reserved = netip.MustParsePrefix("240.0.0.0/4")
+const reserved = "240.0.0.0/4"
+
+var reservedRange = netip.MustParsePrefix(reserved)
 
 // A Request is what decides about the ranges in which one peer is seen.
 type Request struct {
@@ -185,7 +187,7 @@ func (p *applicant) ofPods(index int) bool {
 	if index < len(p.Pods)+len(p.Services) {
 		return index < len(p.Pods)
 	}
-	return !reserved.Overlaps(p.own[index])
+	return !reservedRange.Overlaps(p.own[index])
 }
 
 func (a *allocation) choose(own netip.Prefix, ofPods bool) (netip.Prefix, bool) {
