@@ -96,19 +96,23 @@ func (s *Space) Route(ctx context.Context, to, via netip.Addr, link string) erro
 	return run(ctx, fmt.Sprintf("ip -n %s route replace %s via %s dev %s onlink src %s", s.Name, to, via, link, s.Address))
 }
 
-// do runs a function in the space, in a thread that ends with it.
-func (s *Space) do(f func() error) error {
+func (s *Space) do(f func() error) error { return InNetns(s.path(), f) }
+
+// InNetns runs a function in the network namespace that the file stands for, in a thread of its own, which ends with it. Sockets
+// that the function opens stay in there.
+func InNetns(path string, f func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		handle, err := netns.GetFromPath(s.path())
+		handle, err := netns.GetFromPath(path)
 		if err == nil {
 			err = errors.Join(netns.Set(handle), handle.Close())
 		}
-		if err == nil {
-			err = f()
+		if err != nil {
+			done <- fmt.Errorf("enter network namespace %s: %w", path, err)
+			return
 		}
-		done <- err
+		done <- f()
 	}()
 	return <-done
 }

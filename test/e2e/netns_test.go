@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/bench/lab"
 )
 
 // A netns is a network namespace, by the file that stands for it: that of a node of the testbed, or of a pod. An empty one is
@@ -42,27 +43,12 @@ func (c *cluster) netnsOf(t *testing.T, node string) netns {
 	return found
 }
 
-// do runs a function in it, in a thread of its own, which ends with it. Sockets that the function opens stay in there.
+// do runs a function in it. Sockets that the function opens stay in there.
 func (n netns) do(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		done <- func() error {
-			if n == "" {
-				return f()
-			}
-			fd, err := unix.Open(string(n), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = unix.Close(fd) }()
-			if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("enter %s: %w", n, err)
-			}
-			return f()
-		}()
-	}()
-	return <-done
+	if n == "" {
+		return f()
+	}
+	return lab.InNetns(string(n), f)
 }
 
 // listen has each packet of IP on any interface of the namespace noted, with the number of the interface, until the story ends.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
 // netnsOfPod returns the network namespace of a pod that runs on this machine, by one of its processes.
@@ -227,20 +226,6 @@ func setForgersStage(ctx context.Context, t *testing.T) forgersStage {
 	s.away.expectReaches(t, s.here, s.hereSeen)
 	s.here.expectReaches(t, s.atHamburg, s.atHamburg.address)
 	return s
-}
-
-// seenHere returns how the cluster sees an address of the peer.
-func (c *cluster) seenHere(ctx context.Context, t *testing.T, peer *cluster, own string) string {
-	t.Helper()
-	connection, err := c.connection(ctx, peer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen, ok := overlay.Seen(overlay.Mappings(connection.Spec.Theirs), netip.MustParseAddr(own))
-	if !ok {
-		t.Fatalf("%s does not see %s of %s", c.Name, own, peer.Name)
-	}
-	return seen.String()
 }
 
 // nodeAddress returns that of a worker.

@@ -137,13 +137,29 @@ func (p *party) expectReaches(t *testing.T, other *party, at string) {
 // seenBy returns the address by which pods of ours that run at the peer know an address here.
 func (c *cluster) seenBy(ctx context.Context, t *testing.T, peer *cluster, own string) string {
 	t.Helper()
+	return seenIn(t, c.mustConnection(ctx, t, peer).Spec.Ours, own)
+}
+
+// seenHere returns how the cluster sees an address of the peer.
+func (c *cluster) seenHere(ctx context.Context, t *testing.T, peer *cluster, own string) string {
+	t.Helper()
+	return seenIn(t, c.mustConnection(ctx, t, peer).Spec.Theirs, own)
+}
+
+func (c *cluster) mustConnection(ctx context.Context, t *testing.T, peer *cluster) *v1alpha1.Connection {
+	t.Helper()
 	connection, err := c.connection(ctx, peer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, ok := overlay.Seen(overlay.Mappings(connection.Spec.Ours), netip.MustParseAddr(own))
+	return connection
+}
+
+func seenIn(t *testing.T, mappings []v1alpha1.RangeMapping, own string) string {
+	t.Helper()
+	seen, ok := overlay.Seen(overlay.Mappings(mappings), netip.MustParseAddr(own))
 	if !ok {
-		t.Fatalf("%s is not told how it sees %s", peer.Name, own)
+		t.Fatalf("nothing of %v tells how %s is seen", mappings, own)
 	}
 	return seen.String()
 }
