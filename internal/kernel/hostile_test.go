@@ -215,23 +215,25 @@ func TestPodsDoNotGetIntoTheVXLAN(t *testing.T) {
 		{"node of the pod", nodes[0].space, nodeMAC(nodes[0].inner), nodes[0].inner[0]},
 		{"another node", nodes[1].space, nodeMAC(nodes[1].inner), nodes[1].inner[0]},
 	} {
-		arrived := target.at.watch(vxlanLink)
-		intrude := func() {
-			l.home1.must(func() error { return sendVXLAN(t.Context(), target.to, target.mac, "intruder") })
-			l.home1.must(func() error { return l.home1.ping(target.to, 10, patient) }) // behind which it has arrived
+		// Several times, because on a busy machine the kernel may hand a frame on after the answer to a later ping.
+		intrudes := func() (arrives bool) {
+			for range 5 {
+				arrived := target.at.watch(vxlanLink)
+				l.home1.must(func() error { return sendVXLAN(t.Context(), target.to, target.mac, "intruder") })
+				l.home1.must(func() error { return l.home1.ping(target.to, 10, patient) })
+				arrives = contain(arrived(), "intruder") || arrives
+			}
+			return arrives
 		}
-		intrude()
-		if contain(arrived(), "intruder") {
+		if intrudes() {
 			t.Errorf("a pod sends into the VXLAN of the %s", target.name)
 		}
-		arrived = target.at.watch(vxlanLink)
 		for _, n := range nodes {
 			n.space.must(func() error {
 				return errors.Join(removeTable(nftables.TableFamilyINet), removeTable(nftables.TableFamilyBridge))
 			})
 		}
-		intrude()
-		if !contain(arrived(), "intruder") {
+		if !intrudes() {
 			t.Errorf("nothing arrives at the %s without the guard either, so this test shows nothing", target.name)
 		}
 		l.lubeck.apply()
