@@ -26,7 +26,7 @@ type Budget struct {
 	// ListBytes bounds what a list, or one page of it, takes when it is decoded. A page of pods takes a third of the default.
 	ListBytes int
 	// BytesPerSecond bounds how much is read for mirrors over time, so that a peer that sends without pause takes only a part
-	// of a processor. As much as may be held may come at once. What is more waits on its way.
+	// of a processor. As much as the peer may have here may come at once. What is more waits on its way.
 	BytesPerSecond int
 	// Lists is how many lists are asked for at once. One after the other is decoded.
 	Lists int
@@ -91,10 +91,11 @@ func (u usage) plus(v usage) usage  { return usage{u.bytes + v.bytes, u.objects 
 func (u usage) minus(v usage) usage { return usage{u.bytes - v.bytes, u.objects - v.objects} }
 
 func newLedger(limit Budget, pods func() int, now func() time.Time) *ledger {
+	room := min(cmp.Or(limit.LeastBytes, limit.HeldBytes), limit.HeldBytes)
 	return &ledger{
-		limit: limit, pods: pods, now: now, room: min(cmp.Or(limit.LeastBytes, limit.HeldBytes), limit.HeldBytes), accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{},
+		limit: limit, pods: pods, now: now, room: room, accounts: map[*Mirror]usage{}, over: map[*Mirror]bool{},
 		calls: newLane(limit.Calls, limit.SlowCalls), aside: newLane(limit.Aside, limit.Aside),
-		reads: rate.NewLimiter(rate.Limit(limit.BytesPerSecond), limit.HeldBytes),
+		reads: rate.NewLimiter(rate.Limit(limit.BytesPerSecond), room),
 		lists: newTurns(limit.Lists), decode: newTurns(1),
 		flaps:  rate.NewLimiter(rate.Limit(limit.FlapsPerSecond), limit.FlapsPerSecond),
 		calm:   rate.NewLimiter(calmPerSecond, calmAtOnce),
@@ -146,7 +147,9 @@ func (b *ledger) exceeded() error {
 // charge has the account of the mirror say what it takes now, unless that is more than there is room for. A mirror that
 // has ended, whose account is closed or will be, is not charged any more.
 func (b *ledger) charge(m *Mirror, now usage) error {
-	b.findRoom(m, now)
+	if b.wouldHold(m, now) > b.limit.LeastBytes {
+		b.findRoom()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m.ctx.Err() != nil {
@@ -163,11 +166,17 @@ func (b *ledger) charge(m *Mirror, now usage) error {
 	return nil
 }
 
-// findRoom finds out how much the peer may have, where it would have more than any peer.
-func (b *ledger) findRoom(m *Mirror, now usage) {
+// wouldHold returns how many bytes the peer would hold, were it so.
+func (b *ledger) wouldHold(m *Mirror, now usage) int {
 	b.mu.Lock()
-	most := b.held.minus(b.accounts[m]).plus(now).bytes
-	known := b.limit.LeastBytes == 0 || most <= b.limit.LeastBytes || !b.found.IsZero() && b.now().Sub(b.found) < podsFresh
+	defer b.mu.Unlock()
+	return b.held.minus(b.accounts[m]).plus(now).bytes
+}
+
+// findRoom finds out how much the peer may have, unless that was found lately or does not depend on its pods.
+func (b *ledger) findRoom() {
+	b.mu.Lock()
+	known := b.limit.LeastBytes == 0 || !b.found.IsZero() && b.now().Sub(b.found) < podsFresh
 	b.mu.Unlock()
 	if known {
 		return
@@ -176,6 +185,12 @@ func (b *ledger) findRoom(m *Mirror, now usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.room, b.found = min(room, b.limit.HeldBytes), b.now()
+	switch burst := b.reads.Burst(); {
+	case b.room >= 2*burst: // as when this process has just started: what it reads first must not wait
+		b.reads = rate.NewLimiter(b.reads.Limit(), b.room)
+	case b.room < burst:
+		b.reads.SetBurstAt(b.found, b.room)
+	}
 }
 
 // exceeds says that the mirror could not be read within the budget.

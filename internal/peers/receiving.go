@@ -75,7 +75,19 @@ func (c *countedBody) Close() error {
 
 // delay returns how long to wait behind so many bytes that were read for a mirror.
 func (b *ledger) delay(n int, now time.Time) time.Duration {
-	return b.reads.ReserveN(now, min(n, b.limit.HeldBytes)).DelayFrom(now)
+	if b.spent(n, now) {
+		b.findRoom()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reads.ReserveN(now, min(n, b.reads.Burst())).DelayFrom(now)
+}
+
+// spent says whether so many bytes would have to wait.
+func (b *ledger) spent(n int, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reads.TokensAt(now) < float64(n)
 }
 
 // waitFor waits for so long, or until ctx ends.

@@ -116,6 +116,33 @@ func TestPeerIsReadNoFasterThanItsBudgetSays(t *testing.T) {
 	}
 }
 
+// A peer that runs many pods of ours is read at once when this process starts, and one that runs few cannot send much at once.
+func TestAsMuchComesAtOnceAsThePeerMayTell(t *testing.T) {
+	const most, least, each = 1 << 20, 1 << 16, 1 << 10
+	clk, pods := clocktesting.NewFakePassiveClock(time.Now()), 0
+	books := newLedger(Budget{HeldBytes: most, LeastBytes: least, PodBytes: each, BytesPerSecond: 1}, func() int { return pods }, clk.Now)
+	for _, step := range []struct {
+		pods, bytes int
+		waits       bool
+	}{
+		{bytes: least},
+		{bytes: each, waits: true},
+		{pods: 64, bytes: least + 64*each}, // twice as much as before, which is worth a new start
+		{pods: 64, bytes: each, waits: true},
+		{pods: 100, bytes: each, waits: true},
+		{pods: 10_000, bytes: most},
+		{pods: 10_000, bytes: each, waits: true},
+		{pods: 0, bytes: each, waits: true},
+		{pods: 64, bytes: least + 64*each},
+	} {
+		clk.SetTime(clk.Now().Add(podsFresh))
+		pods = step.pods
+		if got := books.delay(step.bytes, clk.Now()); (got > 0) != step.waits {
+			t.Errorf("with %d pods %d bytes wait for %s", pods, step.bytes, got)
+		}
+	}
+}
+
 func TestClosingEndsTheWaitForMore(t *testing.T) {
 	books := newLedger(Budget{HeldBytes: 1, BytesPerSecond: 1}, nil, time.Now)
 	books.delay(1, time.Now())
