@@ -52,6 +52,15 @@ type ConnectionSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Openings []Opening `json:"openings,omitempty"`
+
+	// relays is whether the peer's gateway passes on packets between ours and those of others.
+	// +optional
+	Relays bool `json:"relays,omitempty"`
+
+	// relayBandwidth is how many bytes a second our gateway passes on for the peer, as the Peer says in
+	// spec.network.relayBandwidth.
+	// +optional
+	RelayBandwidth *resource.Quantity `json:"relayBandwidth,omitempty"`
 }
 
 // ConnectionStatus says how the tunnel to a peer is. What is measured is rounded, and written only when it has moved by much
@@ -72,6 +81,11 @@ type ConnectionStatus struct {
 	// endpoint is the address of the peer's gateway that is in use, as the newest packets came from it.
 	// +optional
 	Endpoint HostPort `json:"endpoint,omitempty"`
+
+	// through is the Peer whose gateway passes the packets on, which it cannot read. It is empty if the two gateways talk directly.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Through string `json:"through,omitempty"`
 
 	// lastHandshake is when the two gateways agreed on keys last, cut to ten minutes. A living tunnel does so every two
 	// minutes, so it is written about every ten.
@@ -120,6 +134,7 @@ type ConnectionStatus struct {
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`
 // +kubebuilder:printcolumn:name="RTT",type=string,JSONPath=`.status.roundTripTime`
 // +kubebuilder:printcolumn:name="Loss",type=integer,JSONPath=`.status.lossPercent`
+// +kubebuilder:printcolumn:name="Through",type=string,priority=1,JSONPath=`.status.through`
 // +kubebuilder:printcolumn:name="MTU",type=integer,priority=1,JSONPath=`.status.mtu`
 // +kubebuilder:printcolumn:name="Handshake",type=date,priority=1,JSONPath=`.status.lastHandshake`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

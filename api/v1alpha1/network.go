@@ -47,8 +47,14 @@ const (
 	MaxRelayedCIDRs = 16
 )
 
-// ProtocolWireGuard is the one protocol of gateways that Hanse knows.
-const ProtocolWireGuard = "wireguard"
+// Protocols of gateways.
+const (
+	// ProtocolWireGuard is how two gateways talk.
+	ProtocolWireGuard = "wireguard"
+	// ProtocolRelay means that the gateway passes on packets of WireGuard between the other cluster and others to which it says
+	// so too.
+	ProtocolRelay = "relay"
+)
 
 // Gateway is how the gateway of a cluster is reached.
 type Gateway struct {
@@ -65,7 +71,8 @@ type Gateway struct {
 	// +kubebuilder:validation:MaxItems=8
 	Endpoints []HostPort `json:"endpoints,omitempty"`
 
-	// protocols are what the gateway speaks, the best first. Hanse knows wireguard, which is the default.
+	// protocols are what the gateway speaks, the best first. Hanse knows wireguard, which is the default, and relay: the
+	// gateway passes on packets between the other cluster and others to which it says so too.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8

@@ -265,6 +265,13 @@ type PeerNetwork struct {
 	// +listMapKey=own
 	// +kubebuilder:validation:MaxItems=32
 	Mappings []RangeMapping `json:"mappings,omitempty"`
+
+	// relayBandwidth is how many bytes a second, such as 10M, this cluster's gateway passes on between this peer and others that
+	// have it too. Two of them whose gateways are both behind NAT reach each other that way. It cannot read what it passes on, and
+	// what is more is dropped. By default nothing is passed on.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).isLessThan(quantity('1T'))",message="relayBandwidth must be bytes a second, above 0 and less than 1T, such as 10M"
+	RelayBandwidth *resource.Quantity `json:"relayBandwidth,omitempty"`
 }
 
 // InvitationStatus is how our invitation for the peer stands.

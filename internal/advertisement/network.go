@@ -27,7 +27,7 @@ func (c *Config) networkFor(ctx context.Context, reader client.Reader, peer *v1a
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
 	}
-	return exchange.NetworkFor(own, peer.Spec.Roles, peer.Status.Mappings), nil
+	return exchange.NetworkFor(own, &peer.Spec, peer.Status.Mappings), nil
 }
 
 func (c *Config) isOwnNetwork(object client.Object) bool {

@@ -93,7 +93,7 @@ func TestAnswerTellsTheProviderOfOurNetwork(t *testing.T) {
 	w.Home.Put(peer)
 	w.offered()
 	w.reconcile(w.receiver)
-	want := exchange.NetworkFor(lubeck(), peer.Spec.Roles, theirPods)
+	want := exchange.NetworkFor(lubeck(), &peer.Spec, theirPods)
 	w.expect(want, w.theirs().Status.Network)
 	w.expectWrites(0, w.receiver)
 
@@ -107,7 +107,7 @@ func TestAnswerTellsTheProviderOfOurNetwork(t *testing.T) {
 	moved.Gateway.Endpoints[0] = "203.0.113.8:51820"
 	w.network(moved)
 	w.reconcile(w.receiver)
-	w.expect(exchange.NetworkFor(moved, peer.Spec.Roles, theirPods), w.theirs().Status.Network)
+	w.expect(exchange.NetworkFor(moved, &peer.Spec, theirPods), w.theirs().Status.Network)
 
 	moved.Gateway = nil
 	w.network(moved)

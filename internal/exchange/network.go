@@ -39,15 +39,19 @@ func ParseNetwork(data map[string]string) (*OwnNetwork, error) {
 }
 
 // NetworkFor returns what this cluster tells a peer of those roles of its own network: what it relays to others than that
-// peer, and how it sees the peer. Without a gateway only the ranges are worth telling.
-func NetworkFor(own *OwnNetwork, roles []v1alpha1.PeerRole, mappings []v1alpha1.RangeMapping) *v1alpha1.Network {
+// peer, how it sees the peer, and whether it passes on packets for it. Without a gateway only the ranges are worth telling.
+func NetworkFor(own *OwnNetwork, spec *v1alpha1.PeerSpec, mappings []v1alpha1.RangeMapping) *v1alpha1.Network {
 	network := own.Network
 	network.RelayedCIDRs = nil
 	if own.Gateway == nil {
 		return &network
 	}
 	network.Mappings = mappings
-	for _, relayed := range own.relayedTo(roles) {
+	if spec.Network != nil && spec.Network.RelayBandwidth != nil && len(own.Gateway.Endpoints) > 0 {
+		network.Gateway = own.Gateway.DeepCopy()
+		network.Gateway.Protocols = append(network.Gateway.Protocols, v1alpha1.ProtocolRelay)
+	}
+	for _, relayed := range own.relayedTo(spec.Roles) {
 		itself := slices.ContainsFunc(mappings, func(m v1alpha1.RangeMapping) bool { return m.Seen == relayed })
 		if !itself && !slices.Contains(network.RelayedCIDRs, relayed) && len(network.RelayedCIDRs) < v1alpha1.MaxRelayedCIDRs {
 			network.RelayedCIDRs = append(network.RelayedCIDRs, relayed)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
@@ -58,8 +60,29 @@ func TestEachPeerIsToldOfTheOthersThatItReachesThroughUs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			own := own
 			own.SendsOn = test.sendsOn
-			told := NetworkFor(&own, test.roles, []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: test.seen}})
+			told := NetworkFor(&own, &v1alpha1.PeerSpec{Roles: test.roles}, []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: test.seen}})
 			expectEqual(t, test.want, told.RelayedCIDRs)
+		})
+	}
+}
+
+func TestPeersAreToldThatTheGatewayRelaysForThem(t *testing.T) {
+	some := resource.MustParse("10M")
+	wireguard, both := []string{v1alpha1.ProtocolWireGuard}, []string{v1alpha1.ProtocolWireGuard, v1alpha1.ProtocolRelay}
+	for name, test := range map[string]struct {
+		endpoints []v1alpha1.HostPort
+		network   *v1alpha1.PeerNetwork
+		want      []string
+	}{
+		"not by default":                      {[]v1alpha1.HostPort{"192.0.2.1:51820"}, nil, wireguard},
+		"nor without a bandwidth":             {[]v1alpha1.HostPort{"192.0.2.1:51820"}, &v1alpha1.PeerNetwork{}, wireguard},
+		"with one":                            {[]v1alpha1.HostPort{"192.0.2.1:51820"}, &v1alpha1.PeerNetwork{RelayBandwidth: &some}, both},
+		"but for a gateway that nobody dials": {nil, &v1alpha1.PeerNetwork{RelayBandwidth: &some}, wireguard},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := &OwnNetwork{Network: v1alpha1.Network{Gateway: &v1alpha1.Gateway{Protocols: wireguard, Endpoints: test.endpoints}}}
+			expectEqual(t, test.want, NetworkFor(own, &v1alpha1.PeerSpec{Network: test.network}, nil).Gateway.Protocols)
+			expectEqual(t, wireguard, own.Gateway.Protocols)
 		})
 	}
 }
@@ -71,8 +94,8 @@ func TestNoMoreIsRelayedThanAPeerTakes(t *testing.T) {
 	}
 	own.ConsumerCIDRs = own.RelayedCIDRs[:1]
 	first := []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: own.RelayedCIDRs[0]}}
-	expectEqual(t, own.RelayedCIDRs[:16], NetworkFor(own, asProvider, nil).RelayedCIDRs)
-	expectEqual(t, own.RelayedCIDRs[1:17], NetworkFor(own, asProvider, first).RelayedCIDRs)
+	expectEqual(t, own.RelayedCIDRs[:16], NetworkFor(own, &v1alpha1.PeerSpec{Roles: asProvider}, nil).RelayedCIDRs)
+	expectEqual(t, own.RelayedCIDRs[1:17], NetworkFor(own, &v1alpha1.PeerSpec{Roles: asProvider}, first).RelayedCIDRs)
 	if len(own.RelayedCIDRs) != 18 || own.RelayedCIDRs[0] != "100.64.0.0/16" {
 		t.Error("what all peers are told was changed")
 	}

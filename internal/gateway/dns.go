@@ -38,8 +38,8 @@ type home struct {
 	open    chan struct{}  // has room for mostQuestions
 }
 
-// A relay answers what pods of peers that run here ask the name servers of their home.
-type relay struct {
+// A forwarder answers what pods of peers that run here ask the name servers of their home.
+type forwarder struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu        sync.Mutex
@@ -48,23 +48,23 @@ type relay struct {
 	serving   sync.WaitGroup
 }
 
-func newRelay() *relay {
-	return &relay{dial: (&net.Dialer{}).DialContext, listening: map[netip.Addr]context.CancelFunc{}}
+func newForwarder() *forwarder {
+	return &forwarder{dial: (&net.Dialer{}).DialContext, listening: map[netip.Addr]context.CancelFunc{}}
 }
 
 // update makes these the peers whose pods are answered.
-func (r *relay) update(layout overlay.Layout, peers []overlay.Peer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (f *forwarder) update(layout overlay.Layout, peers []overlay.Peer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	before := map[string]*home{}
-	for _, h := range r.guests {
+	for _, h := range f.guests {
 		before[h.peer] = h
 	}
 	byName := map[string]overlay.Peer{}
 	for _, p := range peers {
 		byName[p.Name] = p
 	}
-	r.guests = map[netip.Addr]*home{}
+	f.guests = map[netip.Addr]*home{}
 	for _, permitted := range layout.Permissions {
 		p := byName[permitted.Peer]
 		h := &home{peer: p.Name, servers: p.Resolvers, views: []overlay.View{{Theirs: p.Theirs, Ours: p.Ours}}, open: make(chan struct{}, mostQuestions)}
@@ -72,10 +72,10 @@ func (r *relay) update(layout overlay.Layout, peers []overlay.Peer) {
 			h.open = old.open
 		}
 		for _, pod := range permitted.Guests {
-			r.guests[pod] = h
+			f.guests[pod] = h
 		}
 		for _, pod := range permitted.SentOn {
-			r.guests[pod] = h.behind(peers, pod)
+			f.guests[pod] = h.behind(peers, pod)
 		}
 	}
 }
@@ -92,45 +92,45 @@ func (h *home) behind(peers []overlay.Peer, pod netip.Addr) *home {
 }
 
 // listen answers at exactly these addresses, until ctx ends.
-func (r *relay) listen(ctx context.Context, addresses []netip.Addr) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (f *forwarder) listen(ctx context.Context, addresses []netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	wanted := map[netip.Addr]bool{}
 	var failed []error
 	for _, a := range addresses {
 		wanted[a] = true
-		if r.listening[a] != nil {
+		if f.listening[a] != nil {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		if err := r.serve(ctx, a); err != nil {
+		if err := f.serve(ctx, a); err != nil {
 			cancel()
 			failed = append(failed, fmt.Errorf("answer DNS at %s: %w", a, err))
 			continue
 		}
-		r.listening[a] = cancel
+		f.listening[a] = cancel
 	}
-	for a, cancel := range r.listening {
+	for a, cancel := range f.listening {
 		if !wanted[a] {
 			cancel()
-			delete(r.listening, a)
+			delete(f.listening, a)
 		}
 	}
 	return errors.Join(failed...)
 }
 
 // stop ends all that listen began.
-func (r *relay) stop() {
-	r.mu.Lock()
-	for a, cancel := range r.listening {
+func (f *forwarder) stop() {
+	f.mu.Lock()
+	for a, cancel := range f.listening {
 		cancel()
-		delete(r.listening, a)
+		delete(f.listening, a)
 	}
-	r.mu.Unlock()
-	r.serving.Wait()
+	f.mu.Unlock()
+	f.serving.Wait()
 }
 
-func (r *relay) serve(ctx context.Context, a netip.Addr) error {
+func (f *forwarder) serve(ctx context.Context, a netip.Addr) error {
 	at := netip.AddrPortFrom(a, dnsPort).String()
 	packets, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", at)
 	if err != nil {
@@ -143,29 +143,29 @@ func (r *relay) serve(ctx context.Context, a netip.Addr) error {
 	context.AfterFunc(ctx, func() {
 		_, _ = packets.Close(), streams.Close() // which ends the serving
 	})
-	r.serving.Go(func() { r.servePackets(ctx, packets) })
-	r.serving.Go(func() { r.serveStreams(ctx, streams) })
+	f.serving.Go(func() { f.servePackets(ctx, packets) })
+	f.serving.Go(func() { f.serveStreams(ctx, streams) })
 	return nil
 }
 
 // servePackets answers questions by UDP until the socket is closed.
-func (r *relay) servePackets(ctx context.Context, socket net.PacketConn) {
+func (f *forwarder) servePackets(ctx context.Context, socket net.PacketConn) {
 	buffer := make([]byte, largestAnswer)
 	for {
 		size, from, err := socket.ReadFrom(buffer)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		h := r.homeOf(from)
+		h := f.homeOf(from)
 		if err != nil || h == nil || !h.enter() {
 			continue
 		}
 		query := append([]byte(nil), buffer[:size]...)
-		r.serving.Go(func() {
+		f.serving.Go(func() {
 			defer h.leave()
 			ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 			defer cancel()
-			answer, err := r.ask(ctx, h, "udp", query)
+			answer, err := f.ask(ctx, h, "udp", query)
 			if err == nil {
 				answer, err = fit(query, answer)
 			}
@@ -178,7 +178,7 @@ func (r *relay) servePackets(ctx context.Context, socket net.PacketConn) {
 }
 
 // serveStreams answers questions by TCP until the listener is closed.
-func (r *relay) serveStreams(ctx context.Context, listener net.Listener) {
+func (f *forwarder) serveStreams(ctx context.Context, listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -187,25 +187,25 @@ func (r *relay) serveStreams(ctx context.Context, listener net.Listener) {
 		if err != nil {
 			continue
 		}
-		h := r.homeOf(conn.RemoteAddr())
+		h := f.homeOf(conn.RemoteAddr())
 		if h == nil || !h.enter() {
 			_ = conn.Close() // nobody reads an answer
 			continue
 		}
-		r.serving.Go(func() {
+		f.serving.Go(func() {
 			defer h.leave()
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer stop()
-			tell(ctx, h, errors.Join(r.serveStream(ctx, h, conn), conn.Close()))
+			tell(ctx, h, errors.Join(f.serveStream(ctx, h, conn), conn.Close()))
 		})
 	}
 }
 
 // serveStream answers one question after the other until the pod asks no more.
-func (r *relay) serveStream(ctx context.Context, h *home, conn net.Conn) error {
+func (f *forwarder) serveStream(ctx context.Context, h *home, conn net.Conn) error {
 	for {
 		ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout)
-		err := r.exchange(ctx, h, conn)
+		err := f.exchange(ctx, h, conn)
 		cancel()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -216,7 +216,7 @@ func (r *relay) serveStream(ctx context.Context, h *home, conn net.Conn) error {
 	}
 }
 
-func (r *relay) exchange(ctx context.Context, h *home, conn net.Conn) error {
+func (f *forwarder) exchange(ctx context.Context, h *home, conn net.Conn) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return err
@@ -226,7 +226,7 @@ func (r *relay) exchange(ctx context.Context, h *home, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	answer, err := r.ask(ctx, h, "tcp", query)
+	answer, err := f.ask(ctx, h, "tcp", query)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (r *relay) exchange(ctx context.Context, h *home, conn net.Conn) error {
 }
 
 // homeOf returns the home of the pod that asks, nil if it is of no peer.
-func (r *relay) homeOf(from net.Addr) *home {
+func (f *forwarder) homeOf(from net.Addr) *home {
 	if from == nil {
 		return nil
 	}
@@ -242,9 +242,9 @@ func (r *relay) homeOf(from net.Addr) *home {
 	if err != nil {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.guests[at.Addr().Unmap()]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.guests[at.Addr().Unmap()]
 }
 
 // enter reports whether the pods of the peer may ask one more question now.
@@ -260,7 +260,7 @@ func (h *home) enter() bool {
 func (h *home) leave() { <-h.open }
 
 // ask asks the home what a pod here asks, and returns the answer as it is here.
-func (r *relay) ask(ctx context.Context, h *home, network string, query []byte) ([]byte, error) {
+func (f *forwarder) ask(ctx context.Context, h *home, network string, query []byte) ([]byte, error) {
 	if len(h.servers) == 0 {
 		return nil, errNobody
 	}
@@ -272,7 +272,7 @@ func (r *relay) ask(ctx context.Context, h *home, network string, query []byte) 
 		}
 		asked = append(asked, next)
 	}
-	conn, err := r.dial(ctx, network, netip.AddrPortFrom(h.servers[0], dnsPort).String())
+	conn, err := f.dial(ctx, network, netip.AddrPortFrom(h.servers[0], dnsPort).String())
 	if err != nil {
 		return nil, err
 	}

@@ -26,10 +26,10 @@ func mapping(own, seen string) []overlay.Mapping {
 	return []overlay.Mapping{{Own: netip.MustParsePrefix(own), Seen: netip.MustParsePrefix(seen)}}
 }
 
-// newTestRelay has hamburg's pod as guest, and what hamburg's name server says is answered by the function.
-func newTestRelay(t *testing.T, answer func(query []byte) []byte) *relay {
+// newTestForwarder has hamburg's pod as guest, and what hamburg's name server says is answered by the function.
+func newTestForwarder(t *testing.T, answer func(query []byte) []byte) *forwarder {
 	t.Helper()
-	r := newRelay()
+	r := newForwarder()
 	r.dial = func(_ context.Context, network, address string) (net.Conn, error) {
 		if address != "240.0.0.10:53" {
 			return nil, errors.New("somebody else was asked: " + address)
@@ -99,7 +99,7 @@ func TestAPodIsAnsweredByItsHomeWithAddressesAsTheyAreWhereItRuns(t *testing.T) 
 	for pod, want := range map[netip.Addr][4]byte{guest: {240, 1, 1, 2}, sentOn: {241, 1, 1, 2}} {
 		for _, network := range []string{"udp", "tcp"} {
 			t.Run(pod.String()+" by "+network, func(t *testing.T) {
-				r := newTestRelay(t, func(query []byte) []byte { return answered(query, 1) })
+				r := newTestForwarder(t, func(query []byte) []byte { return answered(query, 1) })
 				h := r.homeOf(net.UDPAddrFromAddrPort(netip.AddrPortFrom(pod, 5000)))
 				answer, err := r.ask(t.Context(), h, network, query(t))
 				if err != nil {
@@ -127,7 +127,7 @@ func TestAPodThatWasSentOnAsksForTheNameOfAnAddress(t *testing.T) {
 		return packed
 	}
 	var asked []byte
-	r := newTestRelay(t, func(query []byte) []byte {
+	r := newTestForwarder(t, func(query []byte) []byte {
 		asked = query
 		return answered(query, 0)
 	})
@@ -145,7 +145,7 @@ func TestAPodThatWasSentOnAsksForTheNameOfAnAddress(t *testing.T) {
 }
 
 func TestAStreamCarriesSeveralQuestions(t *testing.T) {
-	r := newTestRelay(t, func(query []byte) []byte { return answered(query, 1) })
+	r := newTestForwarder(t, func(query []byte) []byte { return answered(query, 1) })
 	pod, gateway := net.Pipe()
 	ended := make(chan error, 1)
 	go func() {
@@ -165,7 +165,7 @@ func TestAStreamCarriesSeveralQuestions(t *testing.T) {
 }
 
 func TestOnlyPodsOfPeersAreAnsweredAndNotTooManyAtATime(t *testing.T) {
-	r := newTestRelay(t, nil)
+	r := newTestForwarder(t, nil)
 	if h := r.homeOf(net.UDPAddrFromAddrPort(netip.MustParseAddrPort("10.244.2.8:5000"))); h != nil {
 		t.Errorf("a pod of ours is answered by %s", h.peer)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/kernel"
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/overlay"
+	"github.com/hanse-dev/hanse/internal/relay"
 	"github.com/hanse-dev/hanse/internal/topology"
 )
 
@@ -57,7 +58,8 @@ type Gateway struct {
 	lease    *lease
 	names    *names
 	probes   *prober
-	relay    *relay
+	forward  *forwarder
+	relay    *relay.Relay
 	departed topology.Departed
 	dirty    atomic.Bool // something has changed since the last plan
 
@@ -84,7 +86,7 @@ func New(config Config, c client.Client, reader client.Reader, p plane) *Gateway
 	config.Default()
 	g := &Gateway{
 		config: config, client: c, reader: topology.Reader{Client: reader, Namespace: config.Namespace}, plane: p,
-		probes: newProber(config.Clock), relay: newRelay(), departed: topology.Departed{Clock: config.Clock},
+		probes: newProber(config.Clock), forward: newForwarder(), relay: relay.New(config.Clock.Now), departed: topology.Departed{Clock: config.Clock},
 	}
 	g.names = newNames(config.Clock, g.changed)
 	g.lease = &lease{
@@ -123,7 +125,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			g.relay.stop()
+			g.stopServing()
 			return g.plane.Remove()
 		case <-ticker.C():
 			g.complain(ctx, g.step(ctx))
@@ -165,13 +167,19 @@ func (g *Gateway) standBy(ctx context.Context) error {
 		return nil
 	}
 	ctrl.LoggerFrom(ctx).Info("Another gateway is active")
-	g.relay.stop()
+	g.stopServing()
 	g.probes.watch(nil, 0)
 	if err := g.plane.Remove(); err != nil {
 		return fmt.Errorf("stand by: %w", err)
 	}
 	g.active = current{}
 	return nil
+}
+
+// stopServing ends what answers at the addresses of an active gateway.
+func (g *Gateway) stopServing() {
+	g.forward.stop()
+	g.relay.Stop()
 }
 
 // plan makes the kernel look like what the objects ask for, and tells nodes and peers that this is the active gateway.
@@ -184,9 +192,9 @@ func (g *Gateway) plan(ctx context.Context, now time.Time) error {
 	a.layout, a.conflicts = overlay.Plan(a.network.State)
 	a.failed = g.plane.Apply(a.identity, a.layout)
 	a.conflicts = append(a.conflicts, g.forward6(a.network.State, a.layout)...)
-	g.relay.update(a.layout, a.network.Peers)
+	g.forward.update(a.layout, a.network.Peers)
 	g.probes.watch(probed(a.layout), a.layout.MTU)
-	err := errors.Join(a.failed, g.relay.listen(ctx, a.layout.Addresses), g.announce(ctx))
+	err := errors.Join(a.failed, g.forward.listen(ctx, a.layout.Addresses), g.relay.Update(a.layout.Relayed, a.layout.Addresses), g.announce(ctx))
 	if a.failed == nil {
 		err = errors.Join(err, g.plane.Dial(now)) // a new peer that is to say hello first has its time from now on
 	}

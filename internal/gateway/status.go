@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,7 +44,7 @@ func statusOf(f facts, before v1alpha1.ConnectionStatus, now time.Time) v1alpha1
 		s.MTU = int32(f.tunnel.MTU) //nolint:gosec // a size of packets
 	}
 	if f.state.Endpoint.IsValid() {
-		s.Endpoint = v1alpha1.HostPort(f.state.Endpoint.String())
+		s.Endpoint, s.Through = v1alpha1.HostPort(f.state.Endpoint.String()), through(f)
 	}
 	if f.measured.roundTrip > 0 {
 		was := time.Duration(0)
@@ -59,6 +60,19 @@ func statusOf(f facts, before v1alpha1.ConnectionStatus, now time.Time) v1alpha1
 	}
 	count(&s, f)
 	return s
+}
+
+// through returns the peer that passes packets on, if one does.
+func through(f facts) string {
+	if f.tunnel == nil {
+		return ""
+	}
+	for i, relay := range f.tunnel.Through {
+		if f.tunnel.Endpoints[i] == f.state.Endpoint {
+			return relay
+		}
+	}
+	return ""
 }
 
 // count writes what is counted, whenever the handshake has moved.
@@ -122,6 +136,9 @@ func whyDown(f facts) string {
 	switch {
 	case f.failed != nil:
 		return "This cluster's gateway could not be set up; its log says why"
+	case f.state.Handshake.IsZero() && f.tunnel.Relayed():
+		return "Neither of the two gateways can be reached by the other, and the peer's does not answer through the gateway of peer " +
+			strings.Join(f.tunnel.Through, " or ") + ": see whether that relays for the peer, too (spec.network.relayBandwidth there)"
 	case f.state.Handshake.IsZero() && len(f.tunnel.Endpoints) == 0:
 		return "The peer's gateway has not dialled ours: see whether UDP gets to an endpoint of ours"
 	case f.state.Handshake.IsZero():

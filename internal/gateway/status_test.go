@@ -20,13 +20,14 @@ import (
 )
 
 var (
-	there  = netip.MustParseAddrPort("203.0.113.7:51820")
-	probe  = netip.MustParseAddr("240.0.0.0")
-	dialed = &overlay.Tunnel{Peer: "hamburg", Endpoints: []netip.AddrPort{there}, Probes: []netip.Addr{probe}, MTU: 1440}
-	waited = &overlay.Tunnel{Peer: "hamburg", Probes: []netip.Addr{probe}, MTU: 1440}
-	good   = measurement{alive: true, known: true, roundTrip: 1234 * time.Microsecond}
-	silent = measurement{known: true, loss: 100}
-	shaken = kernel.TunnelState{Peer: "hamburg", Endpoint: there, Handshake: testkit.Noon.Add(-time.Minute), Received: 123456, Sent: 99}
+	there   = netip.MustParseAddrPort("203.0.113.7:51820")
+	probe   = netip.MustParseAddr("240.0.0.0")
+	dialed  = &overlay.Tunnel{Peer: "hamburg", Endpoints: []netip.AddrPort{there}, Probes: []netip.Addr{probe}, MTU: 1440}
+	relayed = &overlay.Tunnel{Peer: "hamburg", Endpoints: []netip.AddrPort{there}, Through: []string{"bremen"}, Probes: []netip.Addr{probe}, MTU: 1328}
+	waited  = &overlay.Tunnel{Peer: "hamburg", Probes: []netip.Addr{probe}, MTU: 1440}
+	good    = measurement{alive: true, known: true, roundTrip: 1234 * time.Microsecond}
+	silent  = measurement{known: true, loss: 100}
+	shaken  = kernel.TunnelState{Peer: "hamburg", Endpoint: there, Handshake: testkit.Noon.Add(-time.Minute), Received: 123456, Sent: 99}
 )
 
 func TestConditionsOfATunnel(t *testing.T) {
@@ -61,8 +62,11 @@ func TestConditionsOfATunnel(t *testing.T) {
 		"an endpoint is left out, and no other one answers": {
 			facts{tunnel: dialed, measured: silent, conflicts: []overlay.Conflict{refused}}, v1alpha1.ReasonTunnelDown, v1alpha1.ReasonTunnelDown,
 		},
-		"they meet through a third": {
+		"neither can reach the other, and yet they meet": {
 			facts{tunnel: waited, state: shaken, measured: good, conflicts: []overlay.Conflict{unreachable}}, v1alpha1.ReasonReady, v1alpha1.ReasonNoEndpoint,
+		},
+		"a third that both reach does not pass on packets": {
+			facts{tunnel: relayed, measured: silent}, v1alpha1.ReasonTunnelDown, v1alpha1.ReasonTunnelDown,
 		},
 		"there can be no tunnel": {facts{conflicts: []overlay.Conflict{taken}}, v1alpha1.ReasonKeyTaken, v1alpha1.ReasonKeyTaken},
 		"the peer answers, and IPv6 is not forwarded": {
@@ -91,6 +95,15 @@ func TestConditionsOfATunnel(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestItIsToldThroughWhomATunnelLeads(t *testing.T) {
+	direct := statusOf(facts{tunnel: dialed, state: shaken, measured: good}, v1alpha1.ConnectionStatus{}, testkit.Noon)
+	through := statusOf(facts{tunnel: relayed, state: shaken, measured: good}, direct, testkit.Noon)
+	again := statusOf(facts{tunnel: dialed, state: shaken, measured: good}, through, testkit.Noon)
+	if direct.Through != "" || through.Through != "bremen" || again.Through != "" {
+		t.Errorf("got %q, %q, and %q", direct.Through, through.Through, again.Through)
 	}
 }
 

@@ -42,10 +42,11 @@ type cluster struct {
 	busy      sync.Mutex
 	nodes     []*node
 
-	guests   map[string][]netip.Addr      // peer → its pods that run here
-	sentOn   map[string][]netip.Addr      // peer → its pods that this cluster has sent on, as it sees them
-	open     map[string][]overlay.Opening // peer → at the gateway
-	openHere map[string][]overlay.Opening // peer → on nodes
+	guests    map[string][]netip.Addr      // peer → its pods that run here
+	sentOn    map[string][]netip.Addr      // peer → its pods that this cluster has sent on, as it sees them
+	dialsOnly bool                         // see newRelayedLeague
+	open      map[string][]overlay.Opening // peer → at the gateway
+	openHere  map[string][]overlay.Opening // peer → on nodes
 }
 
 type node struct {

@@ -17,46 +17,49 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// openDevice makes WireGuard of the kernel, takes over the one that is there, or runs WireGuard in this process if the kernel
-// has none.
-func openDevice(mtu int, log logr.Logger) (device, error) {
-	link, err := netlink.LinkByName(tunnelLink)
+// openDevice makes WireGuard of the kernel on the interface of that name, takes over the one that is there, or runs WireGuard in
+// this process if the kernel has none.
+func openDevice(name string, mtu int, log logr.Logger) (device, error) {
+	link, err := netlink.LinkByName(name)
 	switch {
 	case err == nil && link.Type() == "wireguard":
-		return openKernelDevice()
+		return openKernelDevice(name)
 	case err == nil:
-		return nil, fmt.Errorf("interface %s is not of WireGuard: another process has it", tunnelLink)
+		return nil, fmt.Errorf("interface %s is not of WireGuard: another process has it", name)
 	case !isNoLink(err):
-		return nil, fmt.Errorf("look for interface %s: %w", tunnelLink, err)
+		return nil, fmt.Errorf("look for interface %s: %w", name, err)
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = tunnelLink, mtu
+	attrs.Name, attrs.MTU = name, mtu
 	err = netlink.LinkAdd(&netlink.Wireguard{LinkAttrs: attrs})
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return openProcessDevice(mtu, log)
+		return openProcessDevice(name, mtu, log)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make interface %s: %w", tunnelLink, err)
+		return nil, fmt.Errorf("make interface %s: %w", name, err)
 	}
-	return openKernelDevice()
+	return openKernelDevice(name)
 }
 
 // kernelDevice is WireGuard of the kernel.
-type kernelDevice struct{ client *wgctrl.Client }
+type kernelDevice struct {
+	client *wgctrl.Client
+	name   string
+}
 
-func openKernelDevice() (device, error) {
+func openKernelDevice(name string) (device, error) {
 	client, err := wgctrl.New()
 	if err != nil {
 		return nil, fmt.Errorf("open the control of WireGuard: %w", err)
 	}
-	return kernelDevice{client}, nil
+	return kernelDevice{client, name}, nil
 }
 
 func (d kernelDevice) configure(c wgtypes.Config) error {
-	return d.client.ConfigureDevice(tunnelLink, c)
+	return d.client.ConfigureDevice(d.name, c)
 }
 
-func (d kernelDevice) read() (*wgtypes.Device, error) { return d.client.Device(tunnelLink) }
+func (d kernelDevice) read() (*wgtypes.Device, error) { return d.client.Device(d.name) }
 
 func (d kernelDevice) close() error { return d.client.Close() }
 
@@ -66,15 +69,15 @@ const tunDevice = "/dev/net/tun"
 // processDevice is WireGuard in this process. Its interface lives as long as the process.
 type processDevice struct{ wireguard *wireguard.Device }
 
-func openProcessDevice(mtu int, log logr.Logger) (device, error) {
+func openProcessDevice(name string, mtu int, log logr.Logger) (device, error) {
 	if _, err := os.Stat(tunDevice); err != nil { // what is missing then can be told from the error
 		return nil, fmt.Errorf("the kernel has no WireGuard, and no TUN: %w", err)
 	}
-	link, err := tun.CreateTUN(tunnelLink, mtu)
+	link, err := tun.CreateTUN(name, mtu)
 	if err != nil {
-		return nil, fmt.Errorf("make interface %s: %w", tunnelLink, err)
+		return nil, fmt.Errorf("make interface %s: %w", name, err)
 	}
-	log = log.WithValues("interface", tunnelLink)
+	log = log.WithValues("interface", name)
 	d := wireguard.NewDevice(link, conn.NewDefaultBind(), &wireguard.Logger{
 		Verbosef: func(format string, args ...any) { log.V(2).Info(fmt.Sprintf(format, args...)) },
 		Errorf:   func(format string, args ...any) { log.V(1).Info(fmt.Sprintf(format, args...)) },

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -55,7 +56,11 @@ func not(e expression) expression {
 	return append(slices.Clone(e[:last]), &compared)
 }
 
+// linkName returns what to compare a name with. One that ends with an asterisk stands for all that begin so.
 func linkName(name string) []byte {
+	if start, ok := strings.CutSuffix(name, "*"); ok {
+		return []byte(start)
+	}
 	padded := make([]byte, unix.IFNAMSIZ)
 	copy(padded, name)
 	return padded
@@ -83,6 +88,17 @@ func portAt(offset uint32, port uint16) expression {
 	return expression{
 		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2},
 		equals(binaryutil.BigEndian.PutUint16(port)),
+	}
+}
+
+// destinationPorts matches ports from the lowest to the highest.
+func destinationPorts(lowest, highest uint16) expression {
+	return expression{
+		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Range{
+			Op: expr.CmpOpEq, Register: unix.NFT_REG_1,
+			FromData: binaryutil.BigEndian.PutUint16(lowest), ToData: binaryutil.BigEndian.PutUint16(highest),
+		},
 	}
 }
 

@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -18,9 +17,11 @@ import (
 
 // A Gateway makes one network namespace the gateway of its cluster. Its methods must not be called at the same time.
 type Gateway struct {
-	config  GatewayConfig
-	device  device
-	tunnels []overlay.Tunnel          // as last applied
+	config GatewayConfig
+	direct *wireGuard
+	// relayed has the tunnels that lead through the gateways of others, which are other peers of direct. With one WireGuard for both,
+	// a relay could send packets of its own tunnel through it, and so have that tunnel led through itself.
+	relayed *wireGuard
 	tried   map[wgtypes.Key]time.Time // public key → when its endpoint was last changed
 }
 
@@ -29,7 +30,9 @@ func NewGateway(config GatewayConfig) *Gateway {
 	if config.VXLANPort == 0 {
 		config.VXLANPort = DefaultVXLANPort
 	}
-	return &Gateway{config: config, tried: map[wgtypes.Key]time.Time{}}
+	return &Gateway{
+		config: config, direct: &wireGuard{name: tunnelLink}, relayed: &wireGuard{name: relayedLink}, tried: map[wgtypes.Key]time.Time{},
+	}
 }
 
 // Apply makes the kernel look like the layout. It may be called again with the same one, which changes nothing. What may pass
@@ -44,7 +47,7 @@ func (g *Gateway) Apply(identity Identity, layout overlay.Layout) error {
 		layout = only4(layout)
 	}
 	failed := []error{ensureRules(gatewayPolicies(layout), familiesOf(layout.Blackholes))}
-	tunnel, err := g.ensureTunnel(layout)
+	tunnel, err := g.direct.ensure(layout.MTU, layout.Addresses, g.config.Log)
 	if err != nil {
 		return errors.Join(append(failed, ensureRoutes(blackholes(layout.Blackholes)), err)...)
 	}
@@ -52,18 +55,27 @@ func (g *Gateway) Apply(identity Identity, layout overlay.Layout) error {
 	if vxlan == nil {
 		return errors.Join(append(failed, ensureRoutes(blackholes(layout.Blackholes)), err)...)
 	}
-	failed = append(failed, err, ensureRoutes(gatewayRoutes(layout, tunnel, vxlan)), g.configure(identity, layout.Tunnels))
+	relayed, unmade := g.ensureRelayed(layout)
+	failed = append(failed, err, unmade, ensureRoutes(gatewayRoutes(layout, tunnel, relayed, vxlan)), g.configure(identity, layout.Tunnels))
 	return errors.Join(failed...)
+}
+
+// ensureRelayed returns the interface for tunnels that lead through others, nil if there are none.
+func (g *Gateway) ensureRelayed(layout overlay.Layout) (netlink.Link, error) {
+	if !slices.ContainsFunc(layout.Tunnels, overlay.Tunnel.Relayed) {
+		return nil, errors.Join(g.relayed.close(), removeLink(relayedLink))
+	}
+	return g.relayed.ensure(layout.MTU, nil, g.config.Log)
 }
 
 // gatewayPolicies lead what is for peers into the tunnel, and what comes out of the tunnel to nodes. Nothing that is
 // forwarded goes anywhere else.
 func gatewayPolicies(layout overlay.Layout) []policy {
-	policies := []policy{{table: peersTable}, {from: tunnelLink, table: nodesTable}}
+	policies := []policy{{table: peersTable}, {from: tunnelLink, table: nodesTable}, {from: relayedLink, table: nodesTable}}
 	for _, a := range layout.Addresses { // answers to pods that asked for a name
 		policies = append(policies, policy{src: a, table: nodesTable})
 	}
-	return append(policies, policy{from: tunnelLink}, policy{from: vxlanLink})
+	return append(policies, policy{from: tunnelLink}, policy{from: relayedLink}, policy{from: vxlanLink})
 }
 
 // Forward6 is the function of that name.
@@ -83,30 +95,6 @@ func only4(layout overlay.Layout) overlay.Layout {
 	return layout
 }
 
-// ensureTunnel returns the interface of WireGuard, made anew if it is gone.
-func (g *Gateway) ensureTunnel(layout overlay.Layout) (netlink.Link, error) {
-	link, err := netlink.LinkByName(tunnelLink)
-	if isNoLink(err) || g.device == nil {
-		if err := g.Close(); err != nil {
-			return nil, err
-		}
-		if g.device, err = openDevice(layout.MTU, g.config.Log); err != nil {
-			return nil, err
-		}
-		link, err = netlink.LinkByName(tunnelLink)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look for interface %s: %w", tunnelLink, err)
-	}
-	if err := ensureUp(link, layout.MTU); err != nil {
-		return nil, fmt.Errorf("start interface %s: %w", tunnelLink, err)
-	}
-	if err := ensureAddresses(link, layout.Addresses); err != nil {
-		return nil, fmt.Errorf("give %s its addresses: %w", tunnelLink, err)
-	}
-	return link, ensureForwarding(link)
-}
-
 func stations(nodes []overlay.Node) []station {
 	var all []station
 	for _, n := range nodes {
@@ -119,12 +107,19 @@ func stationOf(n overlay.Node) station {
 	return station{mac: nodeMAC(n.Inner), outer: n.Address, inner: n.Inner}
 }
 
-func gatewayRoutes(layout overlay.Layout, tunnel, vxlan netlink.Link) []route {
+func gatewayRoutes(layout overlay.Layout, direct, relayed, vxlan netlink.Link) []route {
 	all := blackholes(layout.Blackholes)
 	for _, f := range families {
 		for _, t := range layout.Tunnels {
+			link := direct
+			if t.Relayed() {
+				link = relayed
+			}
+			if link == nil {
+				continue // the blackhole is behind it
+			}
 			for _, p := range f.prefixes(t.AllowedIPs) {
-				all = append(all, route{table: peersTable, to: p, link: tunnel, from: f.first(layout.Addresses), largest: t.MTU})
+				all = append(all, route{table: peersTable, to: p, link: link, from: f.first(layout.Addresses), largest: t.MTU})
 			}
 		}
 		for _, n := range layout.Nodes {
@@ -142,63 +137,47 @@ func gatewayRoutes(layout overlay.Layout, tunnel, vxlan netlink.Link) []route {
 
 // configure changes what differs, of each peer for itself, so that no peer is in the way of another.
 func (g *Gateway) configure(identity Identity, tunnels []overlay.Tunnel) error {
-	have, err := g.device.read()
-	if err != nil {
-		return fmt.Errorf("read WireGuard: %w", err)
-	}
-	tunnels, err = distinct(identity, tunnels)
-	failed := []error{err}
-	for _, change := range difference(have, identity, tunnels) {
-		if err := g.device.configure(change); err != nil {
-			failed = append(failed, fmt.Errorf("configure WireGuard: %w", err))
-		}
-	}
-	g.tunnels = tunnels
-	return errors.Join(failed...)
+	tunnels, refused := distinct(identity, tunnels)
+	relayed := identity
+	relayed.Port = overlay.RelayedPort
+	return errors.Join(
+		refused,
+		g.direct.configure(identity, slices.DeleteFunc(slices.Clone(tunnels), overlay.Tunnel.Relayed)),
+		g.relayed.configure(relayed, slices.DeleteFunc(slices.Clone(tunnels), func(t overlay.Tunnel) bool { return !t.Relayed() })),
+	)
 }
 
 // Tunnels returns what WireGuard says of each peer of the last layout.
 func (g *Gateway) Tunnels() ([]TunnelState, error) {
-	peers, err := g.peers()
-	if err != nil {
-		return nil, err
-	}
 	var all []TunnelState
-	for _, t := range g.tunnels {
-		if p, ok := peers[t.PublicKey]; ok {
-			all = append(all, TunnelState{
-				Peer: t.Peer, Endpoint: endpointOf(p), Handshake: p.LastHandshakeTime, Received: p.ReceiveBytes, Sent: p.TransmitBytes,
-			})
+	for _, w := range []*wireGuard{g.direct, g.relayed} {
+		states, err := w.states()
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, states...)
 	}
 	return all, nil
-}
-
-func (g *Gateway) peers() (map[wgtypes.Key]wgtypes.Peer, error) {
-	byKey := map[wgtypes.Key]wgtypes.Peer{}
-	if g.device == nil {
-		return byKey, nil
-	}
-	have, err := g.device.read()
-	if err != nil {
-		return nil, fmt.Errorf("read WireGuard: %w", err)
-	}
-	for _, p := range have.Peers {
-		byKey[p.PublicKey] = p
-	}
-	return byKey, nil
 }
 
 // Dial says hello to each peer that does not answer, at its next endpoint. Call it every second or so: of two clusters that
 // can dial each other, one begins in Apply and the other one here. A peer that the caller knows to be dead, because probes
 // are lost, is dialled again with Redial.
 func (g *Gateway) Dial(now time.Time) error {
-	peers, err := g.peers()
+	var failed []error
+	for _, w := range []*wireGuard{g.direct, g.relayed} {
+		failed = append(failed, g.dialAll(w, now))
+	}
+	return errors.Join(failed...)
+}
+
+func (g *Gateway) dialAll(w *wireGuard, now time.Time) error {
+	peers, err := w.peers()
 	if err != nil {
 		return err
 	}
 	var failed []error
-	for _, t := range g.tunnels {
+	for _, t := range w.tunnels {
 		tried, known := g.tried[t.PublicKey]
 		if !known {
 			g.tried[t.PublicKey] = now
@@ -206,7 +185,7 @@ func (g *Gateway) Dial(now time.Time) error {
 		}
 		if next, ok := nextEndpoint(t, peers[t.PublicKey], tried, now); ok {
 			g.tried[t.PublicKey] = now
-			failed = append(failed, dial(g.device, t, next))
+			failed = append(failed, dial(w.device, t, next))
 		}
 	}
 	return errors.Join(failed...)
@@ -215,36 +194,32 @@ func (g *Gateway) Dial(now time.Time) error {
 // Redial gives the peer up at the endpoint in use and says hello at the next one, or at the same if there is no other. It
 // ends the session, so what is on its way is lost.
 func (g *Gateway) Redial(peer string, now time.Time) error {
-	i := slices.IndexFunc(g.tunnels, func(t overlay.Tunnel) bool { return t.Peer == peer })
-	if i < 0 || len(g.tunnels[i].Endpoints) == 0 {
-		return nil
+	for _, w := range []*wireGuard{g.direct, g.relayed} {
+		i := slices.IndexFunc(w.tunnels, func(t overlay.Tunnel) bool { return t.Peer == peer && len(t.Endpoints) > 0 })
+		if i < 0 {
+			continue
+		}
+		peers, err := w.peers()
+		if err != nil {
+			return err
+		}
+		t := w.tunnels[i]
+		g.tried[t.PublicKey] = now
+		return dial(w.device, t, following(t.Endpoints, endpointOf(peers[t.PublicKey])))
 	}
-	peers, err := g.peers()
-	if err != nil {
-		return err
-	}
-	t := g.tunnels[i]
-	g.tried[t.PublicKey] = now
-	return dial(g.device, t, following(t.Endpoints, endpointOf(peers[t.PublicKey])))
+	return nil
 }
 
 // Close ends what runs in this process, as its end would: without WireGuard in the kernel, all tunnels end, and what is for
 // peers is dropped.
-func (g *Gateway) Close() error {
-	if g.device == nil {
-		return nil
-	}
-	err := g.device.close()
-	g.device, g.tunnels = nil, nil
-	return err
-}
+func (g *Gateway) Close() error { return errors.Join(g.direct.close(), g.relayed.close()) }
 
 // Remove takes away all that any Gateway made in this network namespace, and changes nothing if there is nothing.
 func (g *Gateway) Remove() error { return errors.Join(g.Close(), removeAll(nftables.TableFamilyINet)) }
 
 // removeAll goes from the interfaces to the rules, so that nothing goes where it should not meanwhile.
 func removeAll(tables ...nftables.TableFamily) error {
-	failed := []error{removeLink(tunnelLink), removeLink(vxlanLink), ensureRules(nil, nil), ensureRoutes(nil)}
+	failed := []error{removeLink(relayedLink), removeLink(tunnelLink), removeLink(vxlanLink), ensureRules(nil, nil), ensureRoutes(nil)}
 	for _, t := range tables {
 		failed = append(failed, removeTable(t))
 	}

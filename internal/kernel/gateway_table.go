@@ -32,14 +32,17 @@ func gatewayTable(layout overlay.Layout, ports ...int) table {
 	// A packet of no known connection would pass untranslated.
 	forward.add(rule(state(expr.CtStateBitINVALID|expr.CtStateBitUNTRACKED), drop()), clampMSS())
 	for _, f := range families {
+		relaying := f.newSet("relaying")
+		relaying.addAddresses(f, layout.Relaying, "")
+		t.sets = append(t.sets, relaying)
 		peers := f.newSet("peers").ofPrefixes()
 		peers.addPrefixes(f, layout.Blackholes, "")
 		t.sets = append(t.sets, peers)
 		// It would go to peers with an address of ours. The kernel itself drops it for IPv4 alone.
 		forward.add(rule(f.packet(), from(vxlanLink), f.in("peers", source), drop()))
-		prerouting.add(rule(f.packet(), from(tunnelLink), f.dispatch("inward", source)))
+		prerouting.add(rule(f.packet(), from(tunnelLinks), f.dispatch("inward", source)))
 		prerouting.add(f.takeQuestions()...)
-		postrouting.add(rule(f.packet(), to(tunnelLink), f.dispatch("outward", destination)))
+		postrouting.add(rule(f.packet(), to(tunnelLinks), f.dispatch("outward", destination)))
 		permitted := t.branch(forward, f)
 		permitted.add(f.permit()...)
 		f.addTranslation(&t, layout)
@@ -51,8 +54,8 @@ func gatewayTable(layout overlay.Layout, ports ...int) table {
 		}
 	}
 	// What is not for an address that the peer sees goes no further, and what has none shows not its own.
-	prerouting.add(rule(from(tunnelLink), drop()))
-	postrouting.add(rule(to(tunnelLink), drop()))
+	prerouting.add(rule(from(tunnelLinks), drop()))
+	postrouting.add(rule(to(tunnelLinks), drop()))
 	permitToGateway(&t, input)
 	untrack(&t, ports...)
 	return t
@@ -181,7 +184,7 @@ func (f family) addPermissions(t *table, layout overlay.Layout) {
 // of that peer, because WireGuard drops all else. A guest that was sent on counts as one here, and all that comes from it or goes
 // to it, as if that were of its home.
 func (f family) permit() []expression {
-	in, out := from(tunnelLink), to(tunnelLink)
+	in, out := from(tunnelLinks), to(tunnelLinks)
 	return []expression{
 		// An error about a connection comes from whatever router found it, to who sent what cannot go on.
 		rule(transport(f.icmp), state(expr.CtStateBitRELATED), accept()),
@@ -200,7 +203,8 @@ func (f family) permit() []expression {
 	}
 }
 
-// permitToGateway lets peers and pods ask the gateway itself for an echo, and pods for a name, also those that were sent on. Each
+// permitToGateway lets peers and pods ask the gateway itself for an echo, and pods for a name, also those that were sent on, and
+// gateways send what is passed on. Each
 // of our interfaces has a chain of its own, because everything that WireGuard and the VXLAN take in passes here too: two rules
 // see that it is from elsewhere.
 func permitToGateway(t *table, input *chain) {
@@ -220,9 +224,14 @@ func permitToGateway(t *table, input *chain) {
 			peers.add(rule(f.packet(), f.in("sent", source), transport(protocol), destinationPort(dnsPort), accept()))
 		}
 	}
+	for _, f := range families {
+		peers.add(rule(
+			f.packet(), f.in("relaying", source), transport(unix.IPPROTO_UDP), destinationPorts(overlay.RelayedPort, overlay.LastRelayPort), accept(),
+		))
+	}
 	pods.add(rule(ipv6.icmpTypes(discovery, discovered), accept()), drop())
 	peers.add(drop())
-	input.add(rule(from(tunnelLink), jump(peers.name)), rule(from(vxlanLink), jump(pods.name)))
+	input.add(rule(from(tunnelLinks), jump(peers.name)), rule(from(vxlanLink), jump(pods.name)))
 	t.chains = append(t.chains, peers, pods)
 }
 
@@ -233,9 +242,9 @@ func untrack(t *table, ports ...int) {
 	out := base("untracked-out", nftables.ChainTypeFilter, nftables.ChainHookOutput, *nftables.ChainPriorityRaw)
 	for _, port := range ports {
 		port := uint16(port) //nolint:gosec // a port
-		in.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notFrom(tunnelLink), notFrom(vxlanLink), notrack()))
-		out.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notTo(tunnelLink), notTo(vxlanLink), notrack()))
-		out.add(rule(transport(unix.IPPROTO_UDP), sourcePort(port), notTo(tunnelLink), notTo(vxlanLink), notrack()))
+		in.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notFrom(tunnelLinks), notFrom(vxlanLink), notrack()))
+		out.add(rule(transport(unix.IPPROTO_UDP), destinationPort(port), notTo(tunnelLinks), notTo(vxlanLink), notrack()))
+		out.add(rule(transport(unix.IPPROTO_UDP), sourcePort(port), notTo(tunnelLinks), notTo(vxlanLink), notrack()))
 	}
 	t.chains = append(t.chains, in, out)
 }

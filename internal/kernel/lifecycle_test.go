@@ -73,11 +73,11 @@ func TestApplyingTheSameAgainWritesNothing(t *testing.T) {
 		if writes := c.pod.writes(func() { c.applyGateway(c.layout()) }); len(writes) > 0 {
 			t.Errorf("the gateway of %s writes %v", c.name, writes)
 		}
-		have, err := c.gateway.device.read()
+		have, err := c.gateway.direct.device.read()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changes := difference(have, Identity{PrivateKey: c.key, Port: wireguardPort}, c.layout().Tunnels); len(changes) > 0 {
+		if changes := difference(have, Identity{PrivateKey: c.key, Port: wireguardPort}, tunnelMark, c.layout().Tunnels); len(changes) > 0 {
 			t.Errorf("the tunnels of %s change: %v", c.name, changes)
 		}
 		for _, n := range c.nodes {

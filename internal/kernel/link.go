@@ -15,8 +15,10 @@ import (
 
 // Names of our interfaces.
 const (
-	tunnelLink = "hanse-wg"
-	vxlanLink  = "hanse-vx"
+	tunnelLink  = "hanse-wg"
+	relayedLink = "hanse-wg-relay" // of tunnels that lead through the gateways of others
+	tunnelLinks = tunnelLink + "*" // both
+	vxlanLink   = "hanse-vx"
 )
 
 func ensureUp(link netlink.Link, mtu int) error {

@@ -96,6 +96,9 @@ func (c *cluster) layout() overlay.Layout {
 			Peer: p.name, PublicKey: p.key.PublicKey(), AllowedIPs: from, MTU: innerMTU,
 			Endpoints: []netip.AddrPort{p.outer},
 		})
+		if c.dialsOnly && p.dialsOnly {
+			layout.Tunnels[len(layout.Tunnels)-1] = c.relayedTunnel(p, from)
+		}
 		layout.Translations = append(layout.Translations, overlay.Translation{
 			Peer: p.name, From: from, Ours: p.sees(c), Hosts: []netip.Addr{p.seen(c, gatewayAddresses[0]), p.seen(c, gatewayAddresses[1])},
 		})
@@ -112,7 +115,7 @@ func (c *cluster) layout() overlay.Layout {
 		}
 		layout.Nodes = append(layout.Nodes, overlay.Node{Name: n.space.name, Address: n.inner[0], Inner: n.inner, Ranges: ranges})
 	}
-	return layout
+	return c.relaying(layout)
 }
 
 func (c *cluster) nodeLayout(n *node) overlay.NodeLayout {

@@ -28,7 +28,7 @@ const (
 	headStart = time.Second
 )
 
-// A device is WireGuard on the interface hanse-wg.
+// A device is WireGuard on one interface.
 type device interface {
 	// configure changes what the configuration names and leaves all else as it is.
 	configure(c wgtypes.Config) error
@@ -41,9 +41,9 @@ type device interface {
 // difference returns one configuration for each thing that must change, so that what cannot be changed for one peer is
 // changed for all others. A peer about which nothing changes is not touched. A peer that is there keeps its endpoint, since
 // it may be one that the peer has moved to.
-func difference(have *wgtypes.Device, identity Identity, tunnels []overlay.Tunnel) []wgtypes.Config {
+func difference(have *wgtypes.Device, identity Identity, mark int, tunnels []overlay.Tunnel) []wgtypes.Config {
 	var changes []wgtypes.Config
-	if c, differs := identityDifference(have, identity); differs {
+	if c, differs := identityDifference(have, identity, mark); differs {
 		changes = append(changes, c)
 	}
 	wanted := map[wgtypes.Key]bool{}
@@ -73,9 +73,9 @@ func difference(have *wgtypes.Device, identity Identity, tunnels []overlay.Tunne
 
 func one(p wgtypes.PeerConfig) wgtypes.Config { return wgtypes.Config{Peers: []wgtypes.PeerConfig{p}} }
 
-func identityDifference(have *wgtypes.Device, identity Identity) (wgtypes.Config, bool) {
+func identityDifference(have *wgtypes.Device, identity Identity, mark int) (wgtypes.Config, bool) {
 	var c wgtypes.Config
-	key, mark := wgtypes.Key(identity.PrivateKey), tunnelMark
+	key := wgtypes.Key(identity.PrivateKey)
 	if have.PrivateKey != key {
 		c.PrivateKey = &key
 	}

@@ -58,7 +58,7 @@ func TestOnlyWhatDiffersIsConfigured(t *testing.T) {
 		"a peer is gone":                    {deviceWith(known(tunnelTo(highKey), moved)), nil, []wgtypes.Config{one(wgtypes.PeerConfig{PublicKey: highKey, Remove: true})}},
 		"ranges of a peer change":           {deviceWith(known(tunnelTo(highKey, endpoint1), moved)), []overlay.Tunnel{wider}, []wgtypes.Config{one(update)}},
 	} {
-		if diff := cmp.Diff(test.diff, difference(test.have, identity, test.want)); diff != "" {
+		if diff := cmp.Diff(test.diff, difference(test.have, identity, tunnelMark, test.want)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -121,7 +121,7 @@ func TestConfigurationIsReadAsItWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := deviceWith(known(t1, endpoint1), known(t2, endpoint2))
-	want.Name, want.Type = tunnelLink, wgtypes.Userspace
+	want.Type = wgtypes.Userspace
 	opts := cmp.Comparer(func(a, b net.IPNet) bool { return a.String() == b.String() })
 	if diff := cmp.Diff(want, got, opts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

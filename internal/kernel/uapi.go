@@ -58,7 +58,7 @@ func encodePeer(p wgtypes.PeerConfig, line func(key string, value any)) {
 
 // decodeUAPI reads the text in which wireguard-go says what it has.
 func decodeUAPI(text string) (*wgtypes.Device, error) {
-	d := &wgtypes.Device{Name: tunnelLink, Type: wgtypes.Userspace}
+	d := &wgtypes.Device{Type: wgtypes.Userspace}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if err := decodeLine(d, key, value); err != nil {

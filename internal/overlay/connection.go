@@ -59,6 +59,7 @@ func Connect(g Grant, own, relayed []netip.Prefix, network *v1alpha1.Network) (*
 	return &v1alpha1.ConnectionSpec{
 		PublicKey: gateway.PublicKey, Endpoints: gateway.Endpoints, Theirs: Written(g.Mappings), Ours: Written(ours),
 		GatewayAddresses: seenHere(g.Mappings, gateway.Addresses), Nameservers: seenHere(g.Mappings, network.Nameservers),
+		Relays: slices.Contains(gateway.Protocols, v1alpha1.ProtocolRelay),
 	}, nil
 }
 
@@ -78,7 +79,10 @@ func seenHere(theirs []Mapping, texts []v1alpha1.IP) []v1alpha1.IP {
 func PeerOf(name string, spec *v1alpha1.ConnectionSpec) Peer {
 	p := Peer{
 		Name: name, Theirs: Mappings(spec.Theirs), Ours: Mappings(spec.Ours), Probes: parsed(spec.GatewayAddresses),
-		Resolvers: parsed(spec.Nameservers), Openings: spec.Openings,
+		Resolvers: parsed(spec.Nameservers), Openings: spec.Openings, Relays: spec.Relays,
+	}
+	if spec.RelayBandwidth != nil {
+		p.RelayBandwidth = spec.RelayBandwidth.Value()
 	}
 	p.PublicKey, _ = ParseKey(spec.PublicKey)
 	for _, text := range spec.Endpoints {

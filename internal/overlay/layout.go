@@ -14,11 +14,15 @@ type Tunnel struct {
 	Peer       string           // name of the Peer
 	PublicKey  [32]byte         // Curve25519
 	Endpoints  []netip.AddrPort // at which it may be reached, the best first; none if it dials us
+	Through    []string         // Peers that pass packets on at the endpoints, in their order; none if the two gateways talk directly
 	AllowedIPs []netip.Prefix   // exactly the ranges in which we see the peer
 	Keepalive  bool             // somebody in between forgets connections on which nothing is sent
 	MTU        int              // the largest packet in the tunnel that this peer's path takes whole: at most Layout.MTU, and maybe below 1,280
 	Probes     []netip.Addr     // of the peer's gateway, as we see it: it answers echo requests there
 }
+
+// Relayed says whether packets of the tunnel are passed on by the gateways of others.
+func (t Tunnel) Relayed() bool { return len(t.Through) > 0 }
 
 // A Translation is what the gateway translates for one peer.
 type Translation struct {
@@ -67,6 +71,10 @@ type Layout struct {
 	// Resolvers are the name servers of peers, as we see them. The gateway takes for itself what pods send to port 53 of them.
 	Resolvers []netip.Addr
 	MTU       int // of the tunnel, and of the VXLAN
+	Relayed   []Relayed
+	// Relaying are gateways of peers, as we see them, from which packets of WireGuard come through the tunnel, to the ports from
+	// RelayedPort to LastRelayPort of Addresses.
+	Relaying []netip.Addr
 }
 
 // A Node is a node of this cluster as the gateway sees it.

@@ -15,6 +15,7 @@ type member struct {
 
 	seen      []netip.Prefix // in which we see it, as far as that harms nobody: only the tunnel may ever lead there
 	connected bool           // whether there may be a tunnel
+	relays    []*member      // that pass on packets between it and us; none unless they must
 }
 
 // A muster checks all peers against this cluster and against each other, in the order of their names.
@@ -48,6 +49,7 @@ func assemble(s State) *muster {
 		m.checkOurs(p)
 		m.checkEndpoints(p)
 	}
+	m.findRelays()
 	return m
 }
 
@@ -155,11 +157,6 @@ func (m *muster) checkEndpoints(p *member) {
 		good = append(good, endpoint)
 	}
 	p.Endpoints = good
-	if p.connected && len(good) == 0 && len(m.Gateway.Endpoints) == 0 {
-		m.conflicts = append(m.conflicts, Conflict{
-			p.Name, v1alpha1.ReasonNoEndpoint, "Neither of the two gateways can be reached by the other: make one reachable from outside",
-		})
-	}
 }
 
 // refused says why an endpoint must not be dialled, if that is so.

@@ -38,6 +38,16 @@ func tunnelMTU(path int, gateway []netip.Addr) int {
 	return pathMTU(path) - wireGuard4
 }
 
+// relayedMTU returns the largest packet in a tunnel within a tunnel that takes packets so large. WireGuard fills up packets to a
+// multiple of 16 bytes.
+func relayedMTU(outer int, relay netip.Addr) int {
+	around := wireGuard4
+	if relay.Is6() {
+		around = wireGuard6
+	}
+	return (outer - around) / 16 * 16
+}
+
 // pathMTU returns the measured MTU, made believable.
 func pathMTU(measured int) int {
 	if measured == 0 {

@@ -24,6 +24,8 @@ func Plan(s State) (Layout, []Conflict) {
 		layout.Permissions = append(layout.Permissions, m.permissions(p))
 		layout.Resolvers = append(layout.Resolvers, sortedWithin(p.seen, p.Resolvers)...)
 	}
+	layout.Relayed = m.relayed()
+	layout.Relaying = relaying(layout)
 	slices.SortFunc(layout.Blackholes, netip.Prefix.Compare)
 	slices.SortFunc(layout.Resolvers, netip.Addr.Compare)
 	slices.SortStableFunc(m.conflicts, func(x, y Conflict) int { return cmp.Compare(x.Peer, y.Peer) })
@@ -41,15 +43,21 @@ func GatewayAddresses(services []netip.Prefix) []netip.Addr {
 }
 
 func (m *muster) tunnel(p *member, most int) Tunnel {
-	mtu := most
-	if p.Fits > 0 {
-		mtu = min(most, p.Fits)
-	}
-	return Tunnel{
+	t := Tunnel{
 		Peer: p.Name, PublicKey: p.PublicKey, Endpoints: p.Endpoints, AllowedIPs: p.seen,
 		Keepalive: len(p.Endpoints) == 0 || len(m.Gateway.Endpoints) == 0,
-		MTU:       mtu, Probes: sortedWithin(p.seen, p.Probes),
+		MTU:       p.fitting(most), Probes: sortedWithin(p.seen, p.Probes),
 	}
+	m.leadThrough(&t, p, most)
+	return t
+}
+
+// fitting returns the largest packet that gets to the peer whole, if it is at most that.
+func (p *member) fitting(most int) int {
+	if p.Fits > 0 {
+		return min(most, p.Fits)
+	}
+	return most
 }
 
 // translated returns those mappings that change anything, and those of what we relay, sorted.

@@ -48,11 +48,14 @@ type Peer struct {
 	Theirs, Ours []Mapping
 	Probes       []netip.Addr // of the peer's gateway, as we see it
 	Resolvers    []netip.Addr // the peer's name servers, as we see them
-	Fits         int          // the largest packet in the tunnel that gets through whole, as measured; 0 if that is not known
-	There        []netip.Addr // our pods at the peer, as we see them
-	Guests       []Pod        // its pods that run here, each with the namespace of the peer that it belongs to
-	SentOn       []netip.Addr // its pods that we have sent on to other peers, as we see them there
-	Openings     []v1alpha1.Opening
+	Relays       bool         // its gateway passes on packets between ours and those of others
+	// RelayBandwidth is how many bytes a second our gateway passes on for the peer.
+	RelayBandwidth int64
+	Fits           int          // the largest packet in the tunnel that gets through whole, as measured; 0 if that is not known
+	There          []netip.Addr // our pods at the peer, as we see them
+	Guests         []Pod        // its pods that run here, each with the namespace of the peer that it belongs to
+	SentOn         []netip.Addr // its pods that we have sent on to other peers, as we see them there
+	Openings       []v1alpha1.Opening
 }
 
 // A Pod is one address of a pod.

@@ -130,7 +130,7 @@ func connection(o *observation, others []v1alpha1.Connection) (*v1alpha1.Connect
 	}
 	grant := overlay.Grant{Peer: o.peer.Name, Mappings: o.addresses.mappings}
 	own := overlay.Ranges(slices.Concat(o.ours.PodCIDRs, o.ours.ServiceCIDRs))
-	relayed := overlay.Ranges(exchange.NetworkFor(o.ours, o.peer.Spec.Roles, overlay.Written(grant.Mappings)).RelayedCIDRs)
+	relayed := overlay.Ranges(exchange.NetworkFor(o.ours, &o.peer.Spec, overlay.Written(grant.Mappings)).RelayedCIDRs)
 	spec, refused := overlay.Connect(grant, own, relayed, o.theirs)
 	if refused != nil {
 		return nil, refused
@@ -139,7 +139,8 @@ func connection(o *observation, others []v1alpha1.Connection) (*v1alpha1.Connect
 		return nil, conflict(o, v1alpha1.ReasonKeyTaken, "The key of the peer's gateway is %s: one of the two is not who it says. "+
 			"Ask both administrators, and have the wrong one make another key", holder)
 	}
-	spec.Openings = ptr.Deref(o.peer.Spec.Network, v1alpha1.PeerNetwork{}).Open
+	asked := ptr.Deref(o.peer.Spec.Network, v1alpha1.PeerNetwork{})
+	spec.Openings, spec.RelayBandwidth = asked.Open, asked.RelayBandwidth
 	return spec, nil
 }
 
@@ -214,9 +215,10 @@ func tunnel(o *observation) *condition {
 	switch {
 	case said != nil && said.ok():
 		return isTrue("Pods of the two clusters reach each other, as far as that is allowed")
-	case o.connection != nil && len(c.Spec.Endpoints) == 0 && len(o.ours.Gateway.Endpoints) == 0:
+	case said != nil && said.reason == v1alpha1.ReasonNoEndpoint:
 		return isFalse(v1alpha1.ReasonNoEndpoint, "Neither of the two gateways can be reached by the other: make one reachable from "+
-			"outside, with gateway.service.type or gateway.endpoints of the Helm values, here or at the peer")
+			"outside, with gateway.service.type or gateway.endpoints of the Helm values, here or at the peer, or ask the administrator of a "+
+			"cluster that both reach to relay for both, with spec.network.relayBandwidth of its Peers")
 	case said == nil:
 		return isFalse(v1alpha1.ReasonPending, "The gateway has not said yet how the tunnel to the peer is")
 	default:

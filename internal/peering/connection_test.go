@@ -274,6 +274,8 @@ func TestTwoGatewaysThatOnlyDialSayWhatToDo(t *testing.T) {
 	w.keeps()
 	w.reconcile()
 	w.reconcile()
+	w.expect(v1alpha1.ConditionConnected, no, v1alpha1.ReasonPending)
+	w.tunnelIs(no, v1alpha1.ReasonNoEndpoint)
 	w.expect(v1alpha1.ConditionConnected, no, v1alpha1.ReasonNoEndpoint)
 	w.tunnelIs(yes, v1alpha1.ReasonReady) // by a third that both reach
 	w.expect(v1alpha1.ConditionConnected, yes, v1alpha1.ReasonReady)

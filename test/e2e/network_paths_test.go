@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -103,6 +105,13 @@ func TestLossAndDelay(t *testing.T) {
 // peerFor makes one cluster a consumer of the other until the story ends, and waits until they are connected.
 func peerFor(t *testing.T, consumer, provider *cluster) {
 	t.Helper()
+	join(t, consumer, provider)
+	awaitConnected(t, consumer, provider)
+}
+
+// join makes one cluster a consumer of the other until the story ends.
+func join(t *testing.T, consumer, provider *cluster) {
+	t.Helper()
 	if err := harness.Peer(t.Context(), consumer.Cluster, provider.Cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +122,6 @@ func peerFor(t *testing.T, consumer, provider *cluster) {
 			}
 		}
 	})
-	awaitConnected(t, consumer, provider)
 }
 
 // A cluster that nobody can reach consumes from one that it reaches. Its pods there and those at home talk both ways.
@@ -143,4 +151,54 @@ func TestPeerBehindNAT(t *testing.T) {
 	if err := here.reaches(ctx, away, away.address); err != nil {
 		t.Error(err)
 	}
+}
+
+// Two clusters of which neither gateway reaches the other meet through a third one that both reach, as long as that allows it.
+func TestBothBehindNAT(t *testing.T) {
+	ctx := network(t, "visby")
+	dialsOnly := "gateway.service.type=ClusterIP"
+	for _, c := range []*cluster{visby, hamburg} {
+		if err := installWith(ctx, c, dialsOnly); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := installWith(context.Background(), hamburg); err != nil {
+			t.Error(err)
+		}
+	})
+	peerFor(t, visby, lubeck)
+	join(t, visby, hamburg)
+	for c, peer := range map[*cluster]*cluster{visby: hamburg, hamburg: visby} {
+		eventually(t, c.Name+" says that nobody reaches "+peer.Name, func(ctx context.Context) error {
+			return c.peerSays(ctx, peer.Name, v1alpha1.ConditionConnected, v1alpha1.ReasonNoEndpoint)
+		})
+	}
+
+	some := resource.MustParse("20M")
+	lubeck.setNetwork(t, visby, &v1alpha1.PeerNetwork{RelayBandwidth: &some})
+	lubeck.setNetwork(t, hamburg, &v1alpha1.PeerNetwork{RelayBandwidth: &some})
+	awaitConnected(t, visby, hamburg)
+	for c, peer := range map[*cluster]*cluster{visby: hamburg, hamburg: visby} {
+		if through := c.mustConnection(ctx, t, peer).Status.Through; through != "lubeck" {
+			t.Errorf("%s reaches %s through %q", c.Name, peer.Name, through)
+		}
+	}
+	ns := visby.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	away := visby.party(t, ns, "away", hamburg, mirror)
+	here := visby.party(t, ns, "here", nil, atHome(visby.workers(t)[0]))
+	here.expectReaches(t, away, away.address)
+	away.expectReaches(t, here, visby.seenBy(ctx, t, hamburg, here.address))
+	eventually(t, "much passes", func(ctx context.Context) error { return here.carries(ctx, away.address, 1_000_000) })
+	if err := lubeck.connectedTo(ctx, hamburg); err != nil {
+		t.Error(err)
+	}
+
+	lubeck.setNetwork(t, hamburg, nil)
+	eventually(t, "visby is told that lubeck relays no more", func(ctx context.Context) error {
+		if err := visby.connectedTo(ctx, hamburg); err == nil {
+			return errors.New("visby is still connected to hamburg")
+		}
+		return visby.connectedTo(ctx, lubeck)
+	})
 }

@@ -123,20 +123,26 @@ func (c *cluster) clusterIP(t *testing.T, ns, name string) string {
 // open lets through what the Peer says, until the story ends.
 func (c *cluster) open(t *testing.T, to *cluster, openings ...v1alpha1.Opening) {
 	t.Helper()
-	set := func(ctx context.Context, openings []v1alpha1.Opening) error {
+	c.setNetwork(t, to, &v1alpha1.PeerNetwork{Open: openings})
+}
+
+// setNetwork has the Peer say so, until the story ends.
+func (c *cluster) setNetwork(t *testing.T, to *cluster, network *v1alpha1.PeerNetwork) {
+	t.Helper()
+	set := func(ctx context.Context, network *v1alpha1.PeerNetwork) error {
 		peer, err := c.peer(ctx, to.Name)
 		if err != nil {
 			return err
 		}
 		before := peer.DeepCopy()
-		peer.Spec.Network = &v1alpha1.PeerNetwork{Open: openings}
+		peer.Spec.Network = network
 		return c.Patch(ctx, peer, client.MergeFrom(before))
 	}
-	if err := set(t.Context(), openings); err != nil {
+	if err := set(t.Context(), network); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := set(context.Background(), nil); err != nil {
+		if err := set(context.Background(), nil); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
 	})
