@@ -257,6 +257,11 @@ func TestRules(t *testing.T) {
 		{name: "an opening for nobody", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {}, to: {peerNamespace: a}}]"}, want: "either a namespace or a peerNamespace"},
 		{name: "an opening of all of our namespaces", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {namespace: '*'}, to: {peerNamespace: a}}]"}, want: "namespace"},
 
+		{name: "a peer for which something is passed on", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "relayBandwidth", "VALUE", "10M"}},
+		{name: "a peer for which nothing is passed on", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "relayBandwidth", "VALUE", `"0"`}, want: "relayBandwidth must be bytes a second"},
+		{name: "a peer for which too much is passed on", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "relayBandwidth", "VALUE", "1P"}, want: "relayBandwidth must be bytes a second"},
+		{name: "a peer for which no quantity is passed on", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "relayBandwidth", "VALUE", "much"}, want: "relayBandwidth"},
+
 		{name: "a connection", plural: "connections", template: connection, good: goodConnection},
 		{name: "a connection of another name", plural: "connections", template: connection, good: goodConnection, change: []string{"NAME", "mine"}, want: "only name"},
 		{name: "a connection to a key that is none", plural: "connections", template: connection, good: goodConnection, change: []string{"KEY", "key"}, want: "publicKey"},
