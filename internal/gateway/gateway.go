@@ -43,7 +43,7 @@ const fieldOwner = client.FieldOwner("hanse-gateway")
 type plane interface {
 	Apply(kernel.Identity, overlay.Layout) error
 	Forward6() error
-	Dial(now time.Time) error
+	Dial(now time.Time) (again time.Time, err error)
 	Redial(peer string, now time.Time) error
 	Tunnels() ([]kernel.TunnelState, error)
 	Remove() error
@@ -78,7 +78,8 @@ type current struct {
 	announced bool
 	planAt    time.Time // when to plan at the latest
 	lookAt    time.Time
-	complaint string // what the log was last told
+	dialAt    time.Time // when to dial peers that do not answer until then; zero if there are none
+	complaint string    // what the log was last told
 }
 
 // New returns a gateway that makes the network of this process. It starts nothing.
@@ -143,11 +144,20 @@ func (g *Gateway) step(ctx context.Context) error {
 	if g.dirty.Swap(false) || !now.Before(g.active.planAt) {
 		failed = append(failed, g.plan(ctx, now))
 	}
-	if !now.Before(g.active.lookAt) {
+	switch due := g.active.dialAt; {
+	case !now.Before(g.active.lookAt):
 		g.active.lookAt = now.Add(lookAfter)
 		failed = append(failed, g.look(ctx, now))
+	case !due.IsZero() && !now.Before(due):
+		failed = append(failed, g.dial(now))
 	}
 	return errors.Join(failed...)
+}
+
+// dial says hello to peers that do not answer.
+func (g *Gateway) dial(now time.Time) (err error) {
+	g.active.dialAt, err = g.plane.Dial(now)
+	return err
 }
 
 // complain logs an error unless that was the last thing said.
@@ -196,7 +206,7 @@ func (g *Gateway) plan(ctx context.Context, now time.Time) error {
 	g.probes.watch(probed(a.layout), a.layout.MTU)
 	err := errors.Join(a.failed, g.forward.listen(ctx, a.layout.Addresses), g.relay.Update(a.layout.Relayed, a.layout.Addresses), g.announce(ctx))
 	if a.failed == nil {
-		err = errors.Join(err, g.plane.Dial(now)) // a new peer that is to say hello first has its time from now on
+		err = errors.Join(err, g.dial(now)) // a new peer that is to say hello first has its time from now on
 	}
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ type fakePlane struct {
 	states    []kernel.TunnelState
 	applied   int
 	dialled   int
+	again     time.Time // when to dial again
 	removed   int
 	redialled []string
 	failure   error
@@ -41,9 +42,9 @@ func (p *fakePlane) Apply(identity kernel.Identity, layout overlay.Layout) error
 
 func (p *fakePlane) Forward6() error { return p.failure6 }
 
-func (p *fakePlane) Dial(time.Time) error {
+func (p *fakePlane) Dial(time.Time) (time.Time, error) {
 	p.dialled++
-	return nil
+	return p.again, nil
 }
 
 func (p *fakePlane) Redial(peer string, _ time.Time) error {
@@ -245,5 +246,22 @@ func TestNewPeersAreDialledAsSoonAsTheyArePlanned(t *testing.T) {
 	s.mustStep(beat)
 	if s.plane.dialled != dialled+2 {
 		t.Errorf("%v after it they were dialled %d times, want 2", lookAfter, s.plane.dialled-dialled)
+	}
+}
+func TestPeersAreDialledAgainWhenTheyAreDue(t *testing.T) {
+	s := newStory(t)
+	s.gateway.lease.held.Store(true)
+	s.plane.again = s.Clock.Now().Add(2 * beat)
+	s.mustStep(0)
+	dialled := s.plane.dialled
+	s.mustStep(beat)
+	if s.plane.dialled != dialled {
+		t.Error("peers are dialled before they are due")
+	}
+	s.plane.again = time.Time{}
+	s.mustStep(beat)
+	s.mustStep(beat)
+	if s.plane.dialled != dialled+1 {
+		t.Errorf("peers were dialled %d times, want 1", s.plane.dialled-dialled)
 	}
 }

@@ -23,7 +23,7 @@ func (g *Gateway) look(ctx context.Context, now time.Time) error {
 	if a.network.Own == nil {
 		return nil
 	}
-	dialled := g.plane.Dial(now)
+	dialled := g.dial(now)
 	states, err := g.plane.Tunnels()
 	if err != nil {
 		return errors.Join(dialled, err)

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -22,7 +23,7 @@ type Gateway struct {
 	// relayed has the tunnels that lead through the gateways of others, which are other peers of direct. With one WireGuard for both,
 	// a relay could send packets of its own tunnel through it, and so have that tunnel led through itself.
 	relayed *wireGuard
-	tried   map[wgtypes.Key]time.Time // public key → when its endpoint was last changed
+	tried   map[wgtypes.Key]attempt // public key → when its endpoint was last changed
 }
 
 // NewGateway makes a Gateway and changes nothing.
@@ -31,7 +32,7 @@ func NewGateway(config GatewayConfig) *Gateway {
 		config.VXLANPort = DefaultVXLANPort
 	}
 	return &Gateway{
-		config: config, direct: &wireGuard{name: tunnelLink}, relayed: &wireGuard{name: relayedLink}, tried: map[wgtypes.Key]time.Time{},
+		config: config, direct: &wireGuard{name: tunnelLink}, relayed: &wireGuard{name: relayedLink}, tried: map[wgtypes.Key]attempt{},
 	}
 }
 
@@ -160,35 +161,44 @@ func (g *Gateway) Tunnels() ([]TunnelState, error) {
 	return all, nil
 }
 
-// Dial says hello to each peer that does not answer, at its next endpoint. Call it every second or so: of two clusters that
-// can dial each other, one begins in Apply and the other one here. A peer that the caller knows to be dead, because probes
-// are lost, is dialled again with Redial.
-func (g *Gateway) Dial(now time.Time) error {
+// Dial says hello to each peer that does not answer, at its next endpoint, and returns when to call it again: a zero time if no peer is
+// awaited. Call it every second or so besides: of two clusters that can dial each other, one begins in Apply and the other one here. A
+// peer that the caller knows to be dead, because probes are lost, is dialled again with Redial.
+func (g *Gateway) Dial(now time.Time) (again time.Time, err error) {
 	var failed []error
 	for _, w := range []*wireGuard{g.direct, g.relayed} {
-		failed = append(failed, g.dialAll(w, now))
+		due, err := g.dialAll(w, now)
+		failed = append(failed, err)
+		if again.IsZero() || !due.IsZero() && due.Before(again) {
+			again = due
+		}
 	}
-	return errors.Join(failed...)
+	return again, errors.Join(failed...)
 }
 
-func (g *Gateway) dialAll(w *wireGuard, now time.Time) error {
+func (g *Gateway) dialAll(w *wireGuard, now time.Time) (again time.Time, err error) {
 	peers, err := w.peers()
 	if err != nil {
-		return err
+		return again, err
 	}
 	var failed []error
 	for _, t := range w.tunnels {
-		tried, known := g.tried[t.PublicKey]
-		if !known {
-			g.tried[t.PublicKey] = now
-			continue
+		p := peers[t.PublicKey]
+		last, known := g.tried[t.PublicKey]
+		switch {
+		case !known || alive(p, now):
+			last = attempt{at: now}
+		case len(t.Endpoints) > 0 && !now.Before(last.due(p)):
+			next := following(t.Endpoints, endpointOf(p))
+			last, failed = last.next(now), append(failed, dial(w.device, t, next))
+			p = wgtypes.Peer{Endpoint: net.UDPAddrFromAddrPort(next)}
 		}
-		if next, ok := nextEndpoint(t, peers[t.PublicKey], tried, now); ok {
-			g.tried[t.PublicKey] = now
-			failed = append(failed, dial(w.device, t, next))
+		g.tried[t.PublicKey] = last
+		if due := last.due(p); len(t.Endpoints) > 0 && !alive(p, now) && (again.IsZero() || due.Before(again)) {
+			again = due
 		}
 	}
-	return errors.Join(failed...)
+	return again, errors.Join(failed...)
 }
 
 // Redial gives the peer up at the endpoint in use and says hello at the next one, or at the same if there is no other. It
@@ -204,7 +214,7 @@ func (g *Gateway) Redial(peer string, now time.Time) error {
 			return err
 		}
 		t := w.tunnels[i]
-		g.tried[t.PublicKey] = now
+		g.tried[t.PublicKey] = attempt{at: now}
 		return dial(w.device, t, following(t.Endpoints, endpointOf(peers[t.PublicKey])))
 	}
 	return nil

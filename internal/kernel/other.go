@@ -30,7 +30,7 @@ func (*Gateway) Forward6() error { return errNotLinux }
 func (*Gateway) Tunnels() ([]TunnelState, error) { return nil, errNotLinux }
 
 // Dial returns an error.
-func (*Gateway) Dial(time.Time) error { return errNotLinux }
+func (*Gateway) Dial(time.Time) (time.Time, error) { return time.Time{}, errNotLinux }
 
 // Redial returns an error.
 func (*Gateway) Redial(string, time.Time) error { return errNotLinux }

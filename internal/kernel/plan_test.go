@@ -180,7 +180,7 @@ func (w *internet) dial() {
 			case now := <-tick.C:
 				for _, c := range clusters {
 					c.busy.Lock()
-					_ = c.pod.do(func() error { return c.gateway.Dial(now) }) // a test may have broken the gateway
+					_ = c.pod.do(func() error { _, err := c.gateway.Dial(now); return err }) // a test may have broken the gateway
 					c.busy.Unlock()
 				}
 			}

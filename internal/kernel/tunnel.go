@@ -21,8 +21,9 @@ const (
 	keepalive = 25 * time.Second
 	// sessionLife is for how long WireGuard uses a session. Both ends renew it after two minutes.
 	sessionLife = 180 * time.Second
-	// patience is how long an endpoint may take to answer a handshake before the next one is tried.
-	patience = 2 * time.Second
+	// firstPatience and lastPatience are how long an endpoint may take to answer a handshake before the next one is tried: little at
+	// first, because the peer may not have known us yet, and twice as long each time, because the path may be slow.
+	firstPatience, lastPatience = 500 * time.Millisecond, 4 * time.Second
 	// headStart is how long the cluster with the higher key leaves it to the other one to say hello first. Two that do so at
 	// once take each other's hello for the newer one, and WireGuard tries again after five seconds only.
 	headStart = time.Second
@@ -137,18 +138,30 @@ func sameRanges(have []net.IPNet, wanted []netip.Prefix) bool {
 	return slices.Equal(one, other)
 }
 
-// nextEndpoint returns the endpoint to dial, which is the one in use if there is no other. It returns none if the one in use
-// works or has not had its time.
-func nextEndpoint(t overlay.Tunnel, p wgtypes.Peer, tried, now time.Time) (netip.AddrPort, bool) {
-	alive := !p.LastHandshakeTime.IsZero() && now.Sub(p.LastHandshakeTime) < sessionLife
-	limit := patience
+// An attempt is the last one to reach a peer.
+type attempt struct {
+	at   time.Time
+	vain int // how many before it were in vain
+}
+
+// next returns the one behind it.
+func (a attempt) next(now time.Time) attempt { return attempt{at: now, vain: a.vain + 1} }
+
+// due returns when the next endpoint of a peer is to be dialled that does not answer until then.
+func (a attempt) due(p wgtypes.Peer) time.Time {
+	patience := firstPatience
+	for n := 0; n < a.vain && patience < lastPatience; n++ {
+		patience *= 2
+	}
 	if p.Endpoint == nil {
-		limit = headStart
+		patience = max(patience, headStart)
 	}
-	if len(t.Endpoints) == 0 || alive || now.Sub(tried) < limit {
-		return netip.AddrPort{}, false
-	}
-	return following(t.Endpoints, endpointOf(p)), true
+	return a.at.Add(patience)
+}
+
+// alive says whether there is a session with the peer.
+func alive(p wgtypes.Peer, now time.Time) bool {
+	return !p.LastHandshakeTime.IsZero() && now.Sub(p.LastHandshakeTime) < sessionLife
 }
 
 // following returns the endpoint behind that one, the first behind the last and behind one that is not in the list.

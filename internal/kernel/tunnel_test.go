@@ -5,6 +5,7 @@ package kernel
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,9 +65,27 @@ func TestOnlyWhatDiffersIsConfigured(t *testing.T) {
 	}
 }
 
+// A recorder is WireGuard that has some peers and does nothing.
+type recorder struct {
+	peers  []wgtypes.Peer
+	dialed []netip.AddrPort
+}
+
+func (r *recorder) read() (*wgtypes.Device, error) { return &wgtypes.Device{Peers: r.peers}, nil }
+
+func (r *recorder) close() error { return nil }
+
+func (r *recorder) configure(c wgtypes.Config) error {
+	for _, p := range c.Peers {
+		if p.Endpoint != nil {
+			r.dialed = append(r.dialed, endpointOf(wgtypes.Peer{Endpoint: p.Endpoint}))
+		}
+	}
+	return nil
+}
+
 func TestEndpointsAreTriedInTurn(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	long, short := now.Add(-patience), now.Add(-time.Millisecond)
 	shaken := func(ago time.Duration, e netip.AddrPort) wgtypes.Peer {
 		return wgtypes.Peer{Endpoint: net.UDPAddrFromAddrPort(e), LastHandshakeTime: now.Add(-ago)}
 	}
@@ -75,24 +94,39 @@ func TestEndpointsAreTriedInTurn(t *testing.T) {
 	for name, test := range map[string]struct {
 		tunnel overlay.Tunnel
 		peer   wgtypes.Peer
-		tried  time.Time
+		tried  attempt
 		want   netip.AddrPort // not valid: none
+		again  time.Duration  // 0: not before something changes
 	}{
-		"the first is silent":                  {both, silent(endpoint1), long, endpoint2},
-		"the last is silent":                   {both, silent(endpoint2), long, endpoint1},
-		"the only one is silent":               {tunnelTo(highKey, endpoint1), silent(endpoint1), long, endpoint1},
-		"one that is listed no more is silent": {both, silent(moved), long, endpoint1},
-		"the first has not had its time":       {both, silent(endpoint1), short, netip.AddrPort{}},
-		"a session is there":                   {both, shaken(time.Minute, endpoint1), long, netip.AddrPort{}},
-		"the peer has moved and is there":      {both, shaken(time.Minute, moved), long, netip.AddrPort{}},
-		"a session has ended":                  {both, shaken(sessionLife, endpoint1), long, endpoint2},
-		"the peer was to greet us and did not": {both, wgtypes.Peer{}, now.Add(-headStart), endpoint1},
-		"the peer is to greet us and has time": {both, wgtypes.Peer{}, short, netip.AddrPort{}},
-		"nobody knows where the peer is":       {tunnelTo(highKey), wgtypes.Peer{}, long, netip.AddrPort{}},
+		"the first is silent":                  {both, silent(endpoint1), attempt{at: now.Add(-firstPatience)}, endpoint2, 2 * firstPatience},
+		"the last is silent":                   {both, silent(endpoint2), attempt{at: now.Add(-firstPatience)}, endpoint1, 2 * firstPatience},
+		"the only one is silent":               {tunnelTo(highKey, endpoint1), silent(endpoint1), attempt{at: now.Add(-firstPatience)}, endpoint1, 2 * firstPatience},
+		"one that is listed no more is silent": {both, silent(moved), attempt{at: now.Add(-firstPatience)}, endpoint1, 2 * firstPatience},
+		"the first has not had its time":       {both, silent(endpoint1), attempt{at: now.Add(-time.Millisecond)}, netip.AddrPort{}, firstPatience - time.Millisecond},
+		"the second has more time":             {both, silent(endpoint1), attempt{now.Add(-firstPatience), 1}, netip.AddrPort{}, firstPatience},
+		"and no more time in the end":          {both, silent(endpoint1), attempt{now.Add(-lastPatience), 99}, endpoint2, lastPatience},
+		"a session is there":                   {both, shaken(time.Minute, endpoint1), attempt{}, netip.AddrPort{}, 0},
+		"the peer has moved and is there":      {both, shaken(time.Minute, moved), attempt{}, netip.AddrPort{}, 0},
+		"a session has ended":                  {both, shaken(sessionLife, endpoint1), attempt{at: now.Add(-time.Second)}, endpoint2, 2 * firstPatience},
+		"the peer was to greet us and did not": {both, wgtypes.Peer{}, attempt{at: now.Add(-headStart)}, endpoint1, 2 * firstPatience},
+		"the peer is to greet us and has time": {both, wgtypes.Peer{}, attempt{at: now.Add(-firstPatience)}, netip.AddrPort{}, headStart - firstPatience},
+		"nobody knows where the peer is":       {tunnelTo(highKey), wgtypes.Peer{}, attempt{}, netip.AddrPort{}, 0},
 	} {
-		got, ok := nextEndpoint(test.tunnel, test.peer, test.tried, now)
-		if got != test.want || ok != test.want.IsValid() {
-			t.Errorf("%s: got %s %t, want %s", name, got, ok, test.want)
+		test.peer.PublicKey = test.tunnel.PublicKey
+		device := &recorder{peers: []wgtypes.Peer{test.peer}}
+		g := NewGateway(GatewayConfig{})
+		g.direct.device, g.direct.tunnels = device, []overlay.Tunnel{test.tunnel}
+		g.tried[test.tunnel.PublicKey] = test.tried
+		again, err := g.Dial(now)
+		var want []netip.AddrPort
+		if test.want.IsValid() {
+			want = append(want, test.want)
+		}
+		if err != nil || !slices.Equal(device.dialed, want) {
+			t.Errorf("%s: dialed %v, want %v, %v", name, device.dialed, want, err)
+		}
+		if again.IsZero() != (test.again == 0) || test.again > 0 && again.Sub(now) != test.again {
+			t.Errorf("%s: is to be dialled again at %s, want %s from %s", name, again, test.again, now)
 		}
 	}
 }
