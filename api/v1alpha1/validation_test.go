@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
@@ -79,7 +80,7 @@ func parse(t *testing.T, text string) map[string]any {
 		return nil
 	}
 	object := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+	if err := utilyaml.Unmarshal([]byte(text), &object); err != nil { // which tells whole numbers from others, as the API server does
 		t.Fatal(err)
 	}
 	return object
@@ -256,6 +257,15 @@ func TestRules(t *testing.T) {
 		{name: "an opening of a side that is both", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {namespace: a, peerNamespace: b}, to: {namespace: c}}]"}, want: "either a namespace or a peerNamespace"},
 		{name: "an opening for nobody", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {}, to: {peerNamespace: a}}]"}, want: "either a namespace or a peerNamespace"},
 		{name: "an opening of all of our namespaces", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {namespace: '*'}, to: {peerNamespace: a}}]"}, want: "namespace"},
+		{name: "an opening of a port, a range and a protocol", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 80}, {protocol: TCP, port: 8000, endPort: 8000}, {protocol: SCTP, port: 1, endPort: 65535}, {protocol: UDP}]}]"}},
+		{name: "an opening of no ports", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: []}]"}},
+		{name: "an opening of a range that ends before it begins", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 80, endPort: 79}]}]"}, want: "endPort must not be less than port"},
+		{name: "an opening of a range that does not begin", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{endPort: 80}]}]"}, want: "set port too"},
+		{name: "an opening of a port beyond all", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 65536}]}]"}, want: "ports[0].port"},
+		{name: "an opening of port 0", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 0}]}]"}, want: "ports[0].port"},
+		{name: "an opening of a port with a name", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: http}]}]"}, want: "ports[0].port"},
+		{name: "an opening of a protocol that has no ports", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{protocol: ICMP}]}]"}, want: "ports[0].protocol"},
+		{name: "an opening of too many ports", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 1}, {port: 2}, {port: 3}, {port: 4}, {port: 5}, {port: 6}, {port: 7}, {port: 8}, {port: 9}, {port: 10}, {port: 11}, {port: 12}, {port: 13}, {port: 14}, {port: 15}, {port: 16}, {port: 17}]}]"}, want: "Too many"},
 
 		{name: "a connection", plural: "connections", template: connection, good: goodConnection},
 		{name: "a connection of another name", plural: "connections", template: connection, good: goodConnection, change: []string{"NAME", "mine"}, want: "only name"},

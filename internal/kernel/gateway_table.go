@@ -45,9 +45,7 @@ func gatewayTable(layout overlay.Layout, ports ...int) table {
 		f.addTranslation(&t, layout)
 		f.addPermissions(&t, layout)
 		for i, o := range openings(layout.Permissions) {
-			opened := f.opening(i, o)
-			t.sets = append(t.sets, opened.sets...)
-			permitted.add(opened.permit()...)
+			permitted.add(f.addOpening(&t, i, o).permit()...)
 		}
 	}
 	// What is not for an address that the peer sees goes no further, and what has none shows not its own.
