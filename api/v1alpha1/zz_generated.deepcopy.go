@@ -1327,6 +1327,16 @@ func (in *PeerStatus) DeepCopyInto(out *PeerStatus) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.LossPercent != nil {
+		in, out := &in.LossPercent, &out.LossPercent
+		*out = new(int32)
+		**out = **in
+	}
+	if in.Throughput != nil {
+		in, out := &in.Throughput, &out.Throughput
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.Invitation != nil {
 		in, out := &in.Invitation, &out.Invitation
 		*out = new(InvitationStatus)

@@ -60,7 +60,8 @@ func TestNewInput(t *testing.T) {
 			`{
 				"time": "2026-11-20T12:00:00Z",
 				"peer": {"name": "turin", "clusterID": "turin-1", "roles": ["Provider"], "labels": {"tier": "gold"},
-					"ready": true, "roundTripSeconds": 0.0125},
+					"ready": true, "roundTripSeconds": 0.0125,
+					"bandwidthBitsPerSecond": 96000000, "throughputBitsPerSecond": 8000, "lossPercent": 3},
 				"advertisement": ` + offerJSON + offerDetailsJSON + `}, "previous": ` + offerJSON + offerDetailsJSON + `}}`,
 		},
 		"an empty offer of an unknown peer": {
@@ -80,7 +81,7 @@ func TestNewInput(t *testing.T) {
 		},
 		"a placement": {
 			Facts{
-				Table:     NewTable([]TableRow{{Peer: "turin", Open: true, Offer: offer(), RoundTrip: 1500 * time.Microsecond}}),
+				Table:     NewTable([]TableRow{{Peer: "turin", Open: true, Offer: offer(), RoundTrip: 1500 * time.Microsecond, Bandwidth: 12e6, Throughput: 5e6, Loss: new(int32)}}),
 				Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"a": "b"}}},
 				Class:     "gold",
 				Wish: &v1alpha1.Placement{
@@ -90,7 +91,8 @@ func TestNewInput(t *testing.T) {
 				Request: request(),
 			},
 			`{
-				"table": [` + offerJSON + offerDetailsJSON + `, "peer": "turin", "open": true, "roundTripSeconds": 0.0015}],
+				"table": [` + offerJSON + offerDetailsJSON + `, "peer": "turin", "open": true, "roundTripSeconds": 0.0015,
+					"bandwidthBitsPerSecond": 96000000, "throughputBitsPerSecond": 40000000, "lossPercent": 0}],
 				"namespace": {"name": "shop", "labels": {"a": "b"}, "annotations": {}}, "class": "gold",
 				"wish": {"prefer": "Price", "maxPrice": {"amount": 0.5, "currency": "EUR"}, "maxLatencySeconds": 0.05,
 					"exclude": ["milan"], "strict": true},
