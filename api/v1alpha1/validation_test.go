@@ -99,7 +99,7 @@ const (
 		spec: {strategy: $STRATEGY, clusterSelector: {matchLabels: {$LABEL: $WITH},
 			matchExpressions: [{key: $KEY, operator: $OP, values: $VALUES}]}}}`
 	placement = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: x},
-		spec: {placement: {prefer: $PREFER, maxLatency: $LATENCY, maxPrice: {amount: $AMOUNT, currency: $CURRENCY}, exclude: $EXCLUDE}}}`
+		spec: {placement: {prefer: $PREFER, maxLatency: $LATENCY, minBandwidth: $BANDWIDTH, maxPrice: {amount: $AMOUNT, currency: $CURRENCY}, exclude: $EXCLUDE}}}`
 	classes = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: x},
 		spec: {placement: {strict: true, classes: [
 			{name: $CLASS, podLabels: $LABELS, prefer: $PREFER, maxPrice: {amount: $AMOUNT, currency: EUR}},
@@ -135,7 +135,7 @@ func TestRules(t *testing.T) {
 	goodPeer := []string{"NAME", "hamburg", "ID", "hamburg", "ROLES", "[Provider]"}
 	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
 	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "LABEL", "hanse.dev/peer", "WITH", "hamburg", "KEY", "zone", "OP", "In", "VALUES", "[a]"}
-	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
+	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "BANDWIDTH", "100M", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
@@ -214,6 +214,10 @@ func TestRules(t *testing.T) {
 		{name: "a placement below nothing", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"AMOUNT", `"-0.05"`}, want: "must not be negative"},
 		{name: "a placement in no currency", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"CURRENCY", "euros"}, want: "currency"},
 		{name: "a placement faster than light", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"LATENCY", "0s"}, want: "maxLatency must be above"},
+		{name: "a placement of a bandwidth that is a number", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"BANDWIDTH", `64000`}},
+		{name: "a placement of no bandwidth", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"BANDWIDTH", `"0"`}, want: "minBandwidth must be above"},
+		{name: "a placement of a bandwidth below nothing", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"BANDWIDTH", `-1M`}, want: "minBandwidth must be above"},
+		{name: "a placement of a bandwidth that is none", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"BANDWIDTH", `fast`}, want: "minBandwidth"},
 		{name: "a placement that names a peer twice", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"EXCLUDE", "[a, a]"}, want: "Duplicate"},
 		{name: "a placement of classes", plural: "namespaceoffloadings", template: classes, good: goodClasses},
 		{name: "a class without labels", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"LABELS", "{}"}, want: "podLabels"},

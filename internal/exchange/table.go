@@ -125,16 +125,22 @@ func (t Table) WithLinks(peers []v1alpha1.Peer) Table {
 		if !known {
 			continue
 		}
-		rows[i].measuredBy(link)
+		rows[i].MeasuredBy(link)
 	}
 	return Table{Rows: rows}
 }
 
-// measuredBy takes over what the status of a Peer says of the link to it.
-func (r *Row) measuredBy(link *v1alpha1.PeerStatus) {
+// MeasuredBy takes over what the status of a Peer says of the link to it.
+func (r *Row) MeasuredBy(link *v1alpha1.PeerStatus) {
 	bandwidth, throughput := ptr.Deref(link.Bandwidth, resource.Quantity{}), ptr.Deref(link.Throughput, resource.Quantity{})
 	r.RoundTrip, r.Deviation = ptr.Deref(link.RoundTripTime, metav1.Duration{}).Duration, ptr.Deref(link.RoundTripDeviation, metav1.Duration{}).Duration
 	r.Bandwidth, r.Throughput, r.Loss = bandwidth.Value(), throughput.Value(), link.LossPercent
+}
+
+// passes returns how many bits per second pass as far as it is known: as many as have passed already, at least.
+func (r *Row) passes() *resource.Quantity {
+	const bits = 8
+	return resource.NewQuantity(max(r.Bandwidth, r.Throughput)*bits, resource.DecimalSI)
 }
 
 // PricePerHour returns what the request costs there for an hour.

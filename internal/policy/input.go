@@ -174,13 +174,14 @@ func described(object any) any {
 		}
 	case v1alpha1.Placement:
 		return struct {
-			Prefer     v1alpha1.PlacementPreference `json:"prefer"`
-			Request    corev1.ResourceList          `json:"request"`
-			MaxPrice   *v1alpha1.Price              `json:"maxPrice"`
-			MaxLatency seconds                      `json:"maxLatencySeconds"`
-			Exclude    []string                     `json:"exclude"`
-			Strict     bool                         `json:"strict"`
-		}{o.Prefer, o.Request, o.MaxPrice, secondsOf(o.MaxLatency), o.Exclude, o.Strict}
+			Prefer       v1alpha1.PlacementPreference `json:"prefer"`
+			Request      corev1.ResourceList          `json:"request"`
+			MaxPrice     *v1alpha1.Price              `json:"maxPrice"`
+			MaxLatency   seconds                      `json:"maxLatencySeconds"`
+			MinBandwidth *resource.Quantity           `json:"minBandwidthBitsPerSecond"`
+			Exclude      []string                     `json:"exclude"`
+			Strict       bool                         `json:"strict"`
+		}{o.Prefer, o.Request, o.MaxPrice, secondsOf(o.MaxLatency), o.MinBandwidth, o.Exclude, o.Strict}
 	case corev1.Namespace:
 		return metadata{Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}
 	case corev1.Pod:

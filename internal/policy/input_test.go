@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -86,7 +87,7 @@ func TestNewInput(t *testing.T) {
 				Class:     "gold",
 				Wish: &v1alpha1.Placement{
 					Prefer: v1alpha1.PreferPrice, MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("500m"), Currency: "EUR"},
-					MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond}, Exclude: []string{"milan"}, Strict: true,
+					MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond}, MinBandwidth: ptr.To(resource.MustParse("100M")), Exclude: []string{"milan"}, Strict: true,
 				},
 				Request: request(),
 			},
@@ -94,7 +95,7 @@ func TestNewInput(t *testing.T) {
 				"table": [` + offerJSON + offerDetailsJSON + `, "peer": "turin", "open": true, "roundTripSeconds": 0.0015,
 					"bandwidthBitsPerSecond": 96000000, "throughputBitsPerSecond": 40000000, "lossPercent": 0}],
 				"namespace": {"name": "shop", "labels": {"a": "b"}, "annotations": {}}, "class": "gold",
-				"wish": {"prefer": "Price", "maxPrice": {"amount": 0.5, "currency": "EUR"}, "maxLatencySeconds": 0.05,
+				"wish": {"prefer": "Price", "maxPrice": {"amount": 0.5, "currency": "EUR"}, "maxLatencySeconds": 0.05, "minBandwidthBitsPerSecond": 100000000,
 					"exclude": ["milan"], "strict": true},
 				"request": {"cpu": 1.5, "memory": 1073741824}}`,
 		},
