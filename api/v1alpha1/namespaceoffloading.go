@@ -245,6 +245,12 @@ type Placement struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('1h')",message="maxLatency must be above 0s and at most 1h, such as 50ms"
 	MaxLatency *metav1.Duration `json:"maxLatency,omitempty"`
 
+	// minBandwidth excludes clusters to which fewer bits per second pass, such as 100M, or of which that is not known yet. What
+	// passes is the larger of bandwidth and throughput in the status of the Peer, which are in bytes per second.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="minBandwidth must be above 0 bits per second, such as 100M"
+	MinBandwidth *resource.Quantity `json:"minBandwidth,omitempty"`
+
 	// exclude names peers that pods must not run in.
 	// +optional
 	// +listType=set

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import corev1 "k8s.io/api/core/v1"
+
 // Network is what a cluster tells a peer of its network. The provider tells it in the spec of an Advertisement, and the
 // consumer in its status. "The other cluster" is the one that this is told.
 type Network struct {
@@ -128,6 +130,35 @@ type Opening struct {
 	// to is whose pods are reached.
 	// +required
 	To OpeningSide `json:"to"`
+
+	// ports are those of the pods that are reached. By default all are, of all protocols.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Ports []OpeningPort `json:"ports,omitempty"`
+}
+
+// OpeningPort is a port, a range of ports, or all ports of a protocol, as in a NetworkPolicy. Ports have no names here.
+// +kubebuilder:validation:XValidation:rule="!has(self.endPort) || has(self.port)",message="endPort is the last port of a range that begins with port: set port too"
+// +kubebuilder:validation:XValidation:rule="!has(self.endPort) || !has(self.port) || self.endPort >= self.port",message="endPort must not be less than port"
+type OpeningPort struct {
+	// protocol is TCP (the default), UDP or SCTP.
+	// +optional
+	// +kubebuilder:default=TCP
+	// +kubebuilder:validation:Enum=TCP;UDP;SCTP
+	Protocol corev1.Protocol `json:"protocol,omitempty"`
+
+	// port is the port, or the first one of a range. By default all ports of the protocol are open.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+
+	// endPort is the last port of a range, and not less than port. By default there is only one port.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	EndPort int32 `json:"endPort,omitempty"`
 }
 
 // OpeningSide is one side of an opening.

@@ -334,6 +334,18 @@ type PeerStatus struct {
 	// +optional
 	Bandwidth *resource.Quantity `json:"bandwidth,omitempty"`
 
+	// lossPercent is how many of a hundred echo requests through the tunnel to the peer were not answered lately, as its
+	// Connection says. It is not there while there is no tunnel.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	LossPercent *int32 `json:"lossPercent,omitempty"`
+
+	// throughput is the most that went through the tunnel to the peer within a second lately, one way, in bytes per second, as
+	// its Connection says. So much passes at least: of a tunnel that nobody uses it says little.
+	// +optional
+	Throughput *resource.Quantity `json:"throughput,omitempty"`
+
 	// invitation is how our invitation for the peer stands.
 	// +optional
 	Invitation *InvitationStatus `json:"invitation,omitempty"`

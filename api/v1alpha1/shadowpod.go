@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,6 +83,10 @@ type OnwardPlacement struct {
 	// maxLatency is how far away, by the round-trip time, a cluster may be from the one that sends the pod on.
 	// +optional
 	MaxLatency *metav1.Duration `json:"maxLatency,omitempty"`
+
+	// minBandwidth is how many bits per second must pass between a cluster and the one that sends the pod on.
+	// +optional
+	MinBandwidth *resource.Quantity `json:"minBandwidth,omitempty"`
 }
 
 // ShadowPodStatus is what the provider tells of the pod.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
@@ -79,7 +80,7 @@ func parse(t *testing.T, text string) map[string]any {
 		return nil
 	}
 	object := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+	if err := utilyaml.Unmarshal([]byte(text), &object); err != nil { // which tells whole numbers from others, as the API server does
 		t.Fatal(err)
 	}
 	return object
@@ -98,7 +99,7 @@ const (
 		spec: {strategy: $STRATEGY, clusterSelector: {matchLabels: {$LABEL: $WITH},
 			matchExpressions: [{key: $KEY, operator: $OP, values: $VALUES}]}}}`
 	placement = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: x},
-		spec: {placement: {prefer: $PREFER, maxLatency: $LATENCY, maxPrice: {amount: $AMOUNT, currency: $CURRENCY}, exclude: $EXCLUDE}}}`
+		spec: {placement: {prefer: $PREFER, maxLatency: $LATENCY, minBandwidth: $BANDWIDTH, maxPrice: {amount: $AMOUNT, currency: $CURRENCY}, exclude: $EXCLUDE}}}`
 	classes = `{apiVersion: hanse.dev/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: x},
 		spec: {placement: {strict: true, classes: [
 			{name: $CLASS, podLabels: $LABELS, prefer: $PREFER, maxPrice: {amount: $AMOUNT, currency: EUR}},
@@ -134,7 +135,7 @@ func TestRules(t *testing.T) {
 	goodPeer := []string{"NAME", "hamburg", "ID", "hamburg", "ROLES", "[Provider]"}
 	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
 	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "LABEL", "hanse.dev/peer", "WITH", "hamburg", "KEY", "zone", "OP", "In", "VALUES", "[a]"}
-	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
+	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "BANDWIDTH", "100M", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
@@ -213,6 +214,10 @@ func TestRules(t *testing.T) {
 		{name: "a placement below nothing", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"AMOUNT", `"-0.05"`}, want: "must not be negative"},
 		{name: "a placement in no currency", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"CURRENCY", "euros"}, want: "currency"},
 		{name: "a placement faster than light", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"LATENCY", "0s"}, want: "maxLatency must be above"},
+		{name: "a placement of a bandwidth that is a number", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"BANDWIDTH", `64000`}},
+		{name: "a placement of no bandwidth", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"BANDWIDTH", `"0"`}, want: "minBandwidth must be above"},
+		{name: "a placement of a bandwidth below nothing", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"BANDWIDTH", `-1M`}, want: "minBandwidth must be above"},
+		{name: "a placement of a bandwidth that is none", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"BANDWIDTH", `fast`}, want: "minBandwidth"},
 		{name: "a placement that names a peer twice", plural: "namespaceoffloadings", template: placement, good: goodPlacement, change: []string{"EXCLUDE", "[a, a]"}, want: "Duplicate"},
 		{name: "a placement of classes", plural: "namespaceoffloadings", template: classes, good: goodClasses},
 		{name: "a class without labels", plural: "namespaceoffloadings", template: classes, good: goodClasses, change: []string{"LABELS", "{}"}, want: "podLabels"},
@@ -256,6 +261,15 @@ func TestRules(t *testing.T) {
 		{name: "an opening of a side that is both", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {namespace: a, peerNamespace: b}, to: {namespace: c}}]"}, want: "either a namespace or a peerNamespace"},
 		{name: "an opening for nobody", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {}, to: {peerNamespace: a}}]"}, want: "either a namespace or a peerNamespace"},
 		{name: "an opening of all of our namespaces", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {namespace: '*'}, to: {peerNamespace: a}}]"}, want: "namespace"},
+		{name: "an opening of a port, a range and a protocol", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 80}, {protocol: TCP, port: 8000, endPort: 8000}, {protocol: SCTP, port: 1, endPort: 65535}, {protocol: UDP}]}]"}},
+		{name: "an opening of no ports", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: []}]"}},
+		{name: "an opening of a range that ends before it begins", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 80, endPort: 79}]}]"}, want: "endPort must not be less than port"},
+		{name: "an opening of a range that does not begin", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{endPort: 80}]}]"}, want: "set port too"},
+		{name: "an opening of a port beyond all", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 65536}]}]"}, want: "ports[0].port"},
+		{name: "an opening of port 0", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 0}]}]"}, want: "ports[0].port"},
+		{name: "an opening of a port with a name", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: http}]}]"}, want: "ports[0].port"},
+		{name: "an opening of a protocol that has no ports", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{protocol: ICMP}]}]"}, want: "ports[0].protocol"},
+		{name: "an opening of too many ports", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "open", "VALUE", "[{from: {peerNamespace: shop}, to: {namespace: stock}, ports: [{port: 1}, {port: 2}, {port: 3}, {port: 4}, {port: 5}, {port: 6}, {port: 7}, {port: 8}, {port: 9}, {port: 10}, {port: 11}, {port: 12}, {port: 13}, {port: 14}, {port: 15}, {port: 16}, {port: 17}]}]"}, want: "Too many"},
 
 		{name: "a peer for which something is passed on", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "relayBandwidth", "VALUE", "10M"}},
 		{name: "a peer for which nothing is passed on", plural: "peers", template: onPeerNetwork, change: []string{"FIELD", "relayBandwidth", "VALUE", `"0"`}, want: "relayBandwidth must be bytes a second"},

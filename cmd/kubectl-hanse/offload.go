@@ -104,6 +104,7 @@ func (f *offloadFlags) bind(flags *pflag.FlagSet) {
 		"what makes a cluster better than another: price, latency or spread; by default home is preferred")
 	flags.Func("max-price", "the highest `price` of a pod of 1 core and 1Gi for an hour, such as '0.05 EUR'", parseInto(&placement.MaxPrice, parsePrice))
 	flags.Func("max-latency", "the longest round trip to a cluster, a `duration` such as 50ms", parseInto(&placement.MaxLatency, parseDuration))
+	flags.Func("min-bandwidth", "the lowest `bandwidth` to a cluster in bits per second, such as 100M", parseInto(&placement.MinBandwidth, parseQuantity))
 	flags.StringSliceVar(&placement.Exclude, "exclude", nil, "peers that pods must not run in")
 	flags.BoolVar(&placement.Strict, "strict", false, "use the best cluster that such a pod fits in, and no other")
 	f.dryRunFlags.bind(flags)
@@ -146,6 +147,11 @@ func parseInto[T any](field **T, parse func(string) (*T, error)) func(string) er
 func parseDuration(text string) (*metav1.Duration, error) {
 	d, err := time.ParseDuration(text)
 	return &metav1.Duration{Duration: d}, err
+}
+
+func parseQuantity(text string) (*resource.Quantity, error) {
+	q, err := resource.ParseQuantity(text)
+	return &q, err
 }
 
 // parsePrice reads an amount and its currency, such as 0.05 EUR.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -226,12 +227,12 @@ func TestPlacementFlagsAreTranslated(t *testing.T) {
 	}{
 		"none": {},
 		"all": {
-			args: []string{"--prefer", "price", "--max-price", "0.05 EUR", "--max-latency", "50ms", "--exclude", "a,b", "--strict"},
+			args: []string{"--prefer", "price", "--max-price", "0.05 EUR", "--max-latency", "50ms", "--min-bandwidth", "100M", "--exclude", "a,b", "--strict"},
 			want: &v1alpha1.Placement{
 				Prefer:     v1alpha1.PreferPrice,
 				MaxPrice:   &v1alpha1.Price{Amount: resource.MustParse("0.05"), Currency: "EUR"},
-				MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond},
-				Exclude:    []string{"a", "b"}, Strict: true,
+				MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond}, MinBandwidth: ptr.To(resource.MustParse("100M")),
+				Exclude: []string{"a", "b"}, Strict: true,
 			},
 		},
 		"latency":                      {args: []string{"--prefer", "Latency"}, want: &v1alpha1.Placement{Prefer: v1alpha1.PreferLatency}},
@@ -241,6 +242,7 @@ func TestPlacementFlagsAreTranslated(t *testing.T) {
 		"a price without currency":     {args: []string{"--max-price", "0.05"}, says: "no amount with a currency"},
 		"a price that is no number":    {args: []string{"--max-price", "NaN EUR"}, says: `"NaN EUR" is no amount`},
 		"a peer that cannot be":        {args: []string{"--exclude", "a,B"}, says: `"B" is no name of a peer`},
+		"a bandwidth that is none":     {args: []string{"--min-bandwidth", "wide"}, says: "quantities must match"},
 		"a round trip that is no time": {args: []string{"--max-latency", "far"}, says: "invalid duration"},
 	} {
 		t.Run(name, func(t *testing.T) {

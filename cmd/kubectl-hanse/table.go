@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -122,7 +123,9 @@ type rowView struct {
 	UsualCost          costView                      `json:"usualCost"` // of one core with 1Gi
 	RoundTripTime      *metav1.Duration              `json:"roundTripTime,omitempty"`
 	RoundTripDeviation *metav1.Duration              `json:"roundTripDeviation,omitempty"`
-	Bandwidth          *resource.Quantity            `json:"bandwidth,omitempty"` // bytes per second
+	Bandwidth          *resource.Quantity            `json:"bandwidth,omitempty"`  // bytes per second
+	Throughput         *resource.Quantity            `json:"throughput,omitempty"` // bytes per second
+	LossPercent        *int32                        `json:"lossPercent,omitempty"`
 	LastHello          metav1.Time                   `json:"lastHello,omitzero"`
 
 	Fits        *bool     `json:"fits,omitempty"`
@@ -178,6 +181,7 @@ func (s *snapshot) viewRow(row *exchange.Row) rowView {
 	view.Phase = exchange.Phase(&row.Offer)
 	if peer := s.peer(row.Peer); peer != nil {
 		view.RoundTripTime, view.RoundTripDeviation, view.Bandwidth = peer.Status.RoundTripTime, peer.Status.RoundTripDeviation, peer.Status.Bandwidth
+		view.Throughput, view.LossPercent = peer.Status.Throughput, peer.Status.LossPercent
 	}
 	return view
 }
@@ -207,7 +211,7 @@ func printTable(d *document, seen *snapshot, rows []rowView, flags *tableFlags) 
 		}
 	}
 	if flags.output == "wide" {
-		lines[0] = append(lines[0], "CLUSTER ID", "DEVIATION", "BANDWIDTH", "LARGEST POD", "GUARANTEE", "PRICES", "IMAGES", "LABELS")
+		lines[0] = append(lines[0], "CLUSTER ID", "DEVIATION", "LOSS", "BANDWIDTH", "THROUGHPUT", "LARGEST POD", "GUARANTEE", "PRICES", "IMAGES", "LABELS")
 	}
 	notes := seen.silent(rows)
 	for i := range rows {
@@ -259,14 +263,24 @@ func matchCells(r *rowView, images int) []string {
 const fewInCell = 4
 
 func wideCells(r *rowView) []string {
-	bandwidth := none
-	if r.Bandwidth != nil {
-		bandwidth = r.Bandwidth.String() + "B/s"
-	}
 	return []string{
-		r.ClusterID, span(r.RoundTripDeviation), bandwidth, orElse(amounts(r.LargestPod), none),
+		r.ClusterID, span(r.RoundTripDeviation), loss(r.LossPercent), speed(r.Bandwidth), speed(r.Throughput), orElse(amounts(r.LargestPod), none),
 		orElse(amounts(r.Guarantee), none), prices(r.Prices), list(imageNames(r.Images), fewInCell), list(pairs(r.Labels), fewInCell),
 	}
+}
+
+func speed(bytesPerSecond *resource.Quantity) string {
+	if bytesPerSecond == nil {
+		return none
+	}
+	return bytesPerSecond.String() + "B/s"
+}
+
+func loss(percent *int32) string {
+	if percent == nil {
+		return none
+	}
+	return strconv.Itoa(int(*percent)) + " %"
 }
 
 // silent are the providers that have no row, and why.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -52,6 +53,7 @@ func fair() []client.Object {
 		}
 		if name == "hamburg" {
 			peer.Status.Bandwidth = resource.NewQuantity(12_000_000, resource.DecimalSI)
+			peer.Status.Throughput, peer.Status.LossPercent = resource.NewQuantity(95_000_000, resource.DecimalSI), ptr.To[int32](1)
 		}
 		if name == "danzig" {
 			setCondition(peer, v1alpha1.ConditionAdvertised, metav1.ConditionFalse, v1alpha1.ReasonExpired, "it was not heard of in time")

@@ -145,7 +145,10 @@ func (t *cachedTable) at(ctx context.Context, now time.Time) (*policy.Value, err
 	rows := make([]policy.TableRow, 0, len(table.Rows))
 	for i := range table.Rows {
 		if row := &table.Rows[i]; row.Accepted {
-			rows = append(rows, policy.TableRow{Peer: row.Peer, Open: row.Open, Offer: &row.Offer, RoundTrip: row.RoundTrip})
+			rows = append(rows, policy.TableRow{
+				Peer: row.Peer, Open: row.Open, Offer: &row.Offer,
+				RoundTrip: row.RoundTrip, Bandwidth: row.Bandwidth, Throughput: row.Throughput, Loss: row.Loss,
+			})
 		}
 	}
 	t.value, t.made = policy.NewTable(rows), now

@@ -11,7 +11,7 @@ import (
 
 // A Hop is a cluster that pods may be sent on to, as the cluster sees it that sends them.
 type Hop struct {
-	// Row has the id, the round-trip time, and the prices that the consumer is asked for pods there.
+	// Row has the id, what is measured of the way there, and the prices that the consumer is asked for pods there.
 	Row
 	// Priced says whether these prices are known: no prices are no cost.
 	Priced bool
@@ -43,7 +43,9 @@ func Onward(asked []v1alpha1.OnwardPlacement, hops []Hop) (next []string, left [
 
 func (h *Hop) objection(asked []v1alpha1.OnwardPlacement, selectors []labels.Selector) string {
 	for i := range asked {
-		bounds := v1alpha1.Placement{Request: asked[i].Request, MaxPrice: asked[i].MaxPrice, MaxLatency: asked[i].MaxLatency}
+		bounds := v1alpha1.Placement{
+			Request: asked[i].Request, MaxPrice: asked[i].MaxPrice, MaxLatency: asked[i].MaxLatency, MinBandwidth: asked[i].MinBandwidth,
+		}
 		if len(bounds.Request) == 0 {
 			bounds.Request = DefaultRequest()
 		}

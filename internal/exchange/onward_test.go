@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -33,6 +34,8 @@ func TestWhereAPodMayBeSentOn(t *testing.T) {
 	hops := []Hop{
 		hop("bremen", "north", "0.03", 20*time.Millisecond), hop("lubeck", "north", "", 0), hop("milan", "south", "?", 5*time.Millisecond),
 	}
+	hops[0].Bandwidth, hops[2].Throughput = 1000, 2000
+	bandwidth := func(text string) []asks { return []asks{{MinBandwidth: ptr.To(resource.MustParse(text))}} }
 	for name, test := range map[string]struct {
 		asked []asks
 		want  []string
@@ -48,6 +51,8 @@ func TestWhereAPodMayBeSentOn(t *testing.T) {
 		"another currency":                   {[]asks{{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("9"), Currency: "USD"}}}, []string{"lubeck"}},
 		"a distance, as far as it is known":  {[]asks{{MaxLatency: within(20 * time.Millisecond)}}, []string{"bremen", "milan"}},
 		"a shorter distance":                 {[]asks{{MaxLatency: within(10 * time.Millisecond)}}, []string{"milan"}},
+		"a bandwidth, as far as it is known": {bandwidth("8k"), []string{"bremen", "milan"}},
+		"a higher bandwidth":                 {bandwidth("16k"), []string{"milan"}},
 		"a distance that was used up before": {[]asks{{MaxLatency: within(1)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

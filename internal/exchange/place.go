@@ -109,6 +109,12 @@ func objection(asked *v1alpha1.Placement, row *Row) string {
 			return "Its round-trip time is longer than maxLatency in spec.placement"
 		}
 	}
+	if least := asked.MinBandwidth; least != nil && row.passes().Cmp(*least) < 0 {
+		if row.Bandwidth == 0 {
+			return "Its bandwidth is not known yet, and minBandwidth in spec.placement is set"
+		}
+		return "Its bandwidth is lower than minBandwidth in spec.placement"
+	}
 	return ""
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -22,6 +23,11 @@ func pricedRow(peer, price string, trip int, changes ...func(*Row)) Row {
 		change(&row)
 	}
 	return row
+}
+
+// passing is a row to which that was measured, in bytes per second.
+func passing(bandwidth, throughput int64) func(*Row) {
+	return func(r *Row) { r.Bandwidth, r.Throughput = bandwidth, throughput }
 }
 
 func TestPlace(t *testing.T) {
@@ -121,6 +127,20 @@ func TestPlace(t *testing.T) {
 			status{Nodes: nodes{
 				out("a", "Its round-trip time is longer than maxLatency in spec.placement"),
 				out("b", "Its round-trip time is not known yet, and maxLatency in spec.placement is set"), row("c", 0, 100, 100),
+			}},
+		},
+		"too little passes, or who knows; what has passed already passes": {
+			Placing{
+				Rows: []Row{
+					pricedRow("a", "", 0, passing(12_500_000, 0)), pricedRow("b", "", 0, passing(12_499_999, 1)), pricedRow("c", "", 0, passing(0, 12_499_999)),
+					pricedRow("d", "", 0, passing(1, 12_500_000)), pricedRow("e", "", 0, passing(0, 12_500_000)), pricedRow("f", "", 0),
+				},
+				Asked: asked{MinBandwidth: ptr.To(resource.MustParse("100M"))},
+			},
+			status{Nodes: nodes{
+				row("a", 0, 100, 0), out("b", "Its bandwidth is lower than minBandwidth in spec.placement"),
+				out("c", "Its bandwidth is not known yet, and minBandwidth in spec.placement is set"), row("d", 0, 100, 0), row("e", 0, 100, 0),
+				out("f", "Its bandwidth is not known yet, and minBandwidth in spec.placement is set"),
 			}},
 		},
 		"offers that are closed or not accepted do not compete": {

@@ -41,6 +41,8 @@ type Row struct {
 	LastHello            time.Time     // zero if it is not known
 	RoundTrip, Deviation time.Duration // zero if they are not known, see WithLinks
 	Bandwidth            int64         // in bytes per second; zero if it is not known, see WithLinks
+	Throughput           int64         // in bytes per second: so much passes at least, and maybe more; see WithLinks
+	Loss                 *int32        // in percent; nil if it is not known, see WithLinks
 }
 
 // NewTable returns the table at the time now of the advertisements that were taken in. Those that have expired or were
@@ -123,11 +125,22 @@ func (t Table) WithLinks(peers []v1alpha1.Peer) Table {
 		if !known {
 			continue
 		}
-		bandwidth := ptr.Deref(link.Bandwidth, resource.Quantity{})
-		rows[i].RoundTrip, rows[i].Bandwidth = ptr.Deref(link.RoundTripTime, metav1.Duration{}).Duration, bandwidth.Value()
-		rows[i].Deviation = ptr.Deref(link.RoundTripDeviation, metav1.Duration{}).Duration
+		rows[i].MeasuredBy(link)
 	}
 	return Table{Rows: rows}
+}
+
+// MeasuredBy takes over what the status of a Peer says of the link to it.
+func (r *Row) MeasuredBy(link *v1alpha1.PeerStatus) {
+	bandwidth, throughput := ptr.Deref(link.Bandwidth, resource.Quantity{}), ptr.Deref(link.Throughput, resource.Quantity{})
+	r.RoundTrip, r.Deviation = ptr.Deref(link.RoundTripTime, metav1.Duration{}).Duration, ptr.Deref(link.RoundTripDeviation, metav1.Duration{}).Duration
+	r.Bandwidth, r.Throughput, r.Loss = bandwidth.Value(), throughput.Value(), link.LossPercent
+}
+
+// passes returns how many bits per second pass as far as it is known: as many as have passed already, at least.
+func (r *Row) passes() *resource.Quantity {
+	const bits = 8
+	return resource.NewQuantity(max(r.Bandwidth, r.Throughput)*bits, resource.DecimalSI)
 }
 
 // PricePerHour returns what the request costs there for an hour.

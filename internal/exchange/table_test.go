@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -89,12 +90,16 @@ func TestWithLinks(t *testing.T) {
 		RoundTripTime:      &metav1.Duration{Duration: 20 * time.Millisecond},
 		RoundTripDeviation: &metav1.Duration{Duration: 3 * time.Millisecond},
 		Bandwidth:          resource.NewQuantity(1200, resource.DecimalSI),
+		Throughput:         resource.NewQuantity(3400, resource.DecimalSI),
+		LossPercent:        ptr.To[int32](2),
 	}}
 	plain := NewTable([]v1alpha1.Advertisement{taken("lubeck", 1), taken("bremen", 1)}, now)
 	table := plain.WithLinks([]v1alpha1.Peer{measured, {ObjectMeta: metav1.ObjectMeta{Name: "bremen"}}})
 	expectEqual(t, []time.Duration{0, 0, 20 * time.Millisecond, 3 * time.Millisecond},
 		[]time.Duration{table.Rows[0].RoundTrip, table.Rows[0].Deviation, table.Rows[1].RoundTrip, table.Rows[1].Deviation})
 	expectEqual(t, []int64{0, 1200}, []int64{table.Rows[0].Bandwidth, table.Rows[1].Bandwidth})
+	expectEqual(t, []int64{0, 3400}, []int64{table.Rows[0].Throughput, table.Rows[1].Throughput})
+	expectEqual(t, []*int32{nil, ptr.To[int32](2)}, []*int32{table.Rows[0].Loss, table.Rows[1].Loss})
 	expectEqual(t, time.Duration(0), plain.Rows[1].RoundTrip)
 }
 

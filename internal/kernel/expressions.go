@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"bytes"
 	"net"
 	"net/netip"
 	"slices"
@@ -30,6 +31,14 @@ func rule(parts ...expression) expression { return slices.Concat(parts...) }
 
 func equals(value []byte) expr.Any {
 	return &expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: value}
+}
+
+// ranging compares with all from the lowest to the highest.
+func ranging(lowest, highest []byte) expr.Any {
+	if bytes.Equal(lowest, highest) {
+		return equals(lowest)
+	}
+	return &expr.Range{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, FromData: lowest, ToData: highest}
 }
 
 // iif name.
@@ -80,26 +89,31 @@ func transport(protocol byte) expression {
 	return expression{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, equals([]byte{protocol})}
 }
 
-func sourcePort(port uint16) expression { return portAt(0, port) }
+func sourcePort(port uint16) expression { return portsAt(source, port, port) }
 
-func destinationPort(port uint16) expression { return portAt(2, port) }
+func destinationPort(port uint16) expression { return portsAt(destination, port, port) }
 
-func portAt(offset uint32, port uint16) expression {
-	return expression{
-		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2},
-		equals(binaryutil.BigEndian.PutUint16(port)),
+// portsAt matches ports from the lowest to the highest.
+func portsAt(where side, lowest, highest uint16) expression {
+	port := &expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Len: 2}
+	if where == destination {
+		port.Offset = 2
 	}
+	return expression{port, ranging(binaryutil.BigEndian.PutUint16(lowest), binaryutil.BigEndian.PutUint16(highest))}
 }
 
-// destinationPorts matches ports from the lowest to the highest.
-func destinationPorts(lowest, highest uint16) expression {
-	return expression{
-		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Range{
-			Op: expr.CmpOpEq, Register: unix.NFT_REG_1,
-			FromData: binaryutil.BigEndian.PutUint16(lowest), ToData: binaryutil.BigEndian.PutUint16(highest),
-		},
+// laterFragment matches fragments of a packet but for the first: ip frag-off & 0x1fff != 0, frag frag-off != 0.
+func (f family) laterFragment() expression {
+	offset := expression{&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseNetworkHeader, Offset: 6, Len: 2}}
+	mask := []byte{0x1f, 0xff}
+	if f.af == unix.AF_INET6 {
+		offset = expression{&expr.Exthdr{DestRegister: unix.NFT_REG_1, Op: expr.ExthdrOpIpv6, Type: unix.IPPROTO_FRAGMENT, Offset: 2, Len: 2}}
+		mask = []byte{0xff, 0xf8}
 	}
+	return rule(offset, expression{
+		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 2, Mask: mask, Xor: []byte{0, 0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: []byte{0, 0}},
+	})
 }
 
 func (f family) icmpType(is byte) expression { return f.icmpTypes(is, is) }
@@ -109,10 +123,7 @@ func (f family) icmpTypes(lowest, highest byte) expression {
 	kind := rule(transport(f.icmp), expression{
 		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
 	})
-	if lowest == highest {
-		return append(kind, equals([]byte{lowest}))
-	}
-	return append(kind, &expr.Range{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, FromData: []byte{lowest}, ToData: []byte{highest}})
+	return append(kind, ranging([]byte{lowest}, []byte{highest}))
 }
 
 // A side is where in a packet an address is.

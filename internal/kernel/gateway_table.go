@@ -48,9 +48,7 @@ func gatewayTable(layout overlay.Layout, ports ...int) table {
 		f.addTranslation(&t, layout)
 		f.addPermissions(&t, layout)
 		for i, o := range openings(layout.Permissions) {
-			opened := f.opening(i, o)
-			t.sets = append(t.sets, opened.sets...)
-			permitted.add(opened.permit()...)
+			permitted.add(f.addOpening(&t, i, o).permit()...)
 		}
 	}
 	// What is not for an address that the peer sees goes no further, and what has none shows not its own.
@@ -226,7 +224,7 @@ func permitToGateway(t *table, input *chain) {
 	}
 	for _, f := range families {
 		peers.add(rule(
-			f.packet(), f.in("relaying", source), transport(unix.IPPROTO_UDP), destinationPorts(overlay.RelayedPort, overlay.LastRelayPort), accept(),
+			f.packet(), f.in("relaying", source), transport(unix.IPPROTO_UDP), portsAt(destination, overlay.RelayedPort, overlay.LastRelayPort), accept(),
 		))
 	}
 	pods.add(rule(ipv6.icmpTypes(discovery, discovered), accept()), drop())

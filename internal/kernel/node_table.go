@@ -14,7 +14,10 @@ import (
 )
 
 // Neighbour discovery has ICMPv6 types of its own, which guests must be able to exchange with their node.
-const solicitation, redirect = 133, 137
+const (
+	solicitation, redirect                        = 133, 137 // the first and the last
+	neighbourSolicitation, neighbourAdvertisement = 135, 136
+)
 
 // table is what a node translates, and what it keeps guests from. The packets of guests are judged before kube-proxy
 // translates them, so that no Service leads them elsewhere, and again after that.
@@ -60,8 +63,8 @@ func (n *Node) bridgeTable(layout overlay.NodeLayout) table {
 	for _, f := range families {
 		leave, enter := f.guard(&t, layout)
 		for _, o := range f.addOpenings(&t, layout.Guarded) {
-			leave.add(rule(o.forth, accept()), rule(o.back, accept()))
-			enter.add(rule(o.forth, accept()), rule(o.back, accept()))
+			leave.add(o.forth, o.back)
+			enter.add(o.forth, o.back)
 		}
 		leave.add(rule(f.in("closed", destination), drop()))
 		enter.add(rule(f.in("closed", source), drop()))
@@ -122,9 +125,7 @@ func (f family) addOpenings(t *table, all []overlay.Guests) []opening {
 	var found []opening
 	for _, g := range all {
 		for _, o := range g.Open {
-			opened := f.opening(len(found), o)
-			found = append(found, opened)
-			t.sets = append(t.sets, opened.sets...)
+			found = append(found, f.addOpening(t, len(found), o))
 		}
 	}
 	return found

@@ -219,7 +219,7 @@ func check(t *testing.T, questions []question) {
 	asking.Wait()
 }
 
-func (q question) check(t *testing.T, network string) {
+func (q question) check(t testing.TB, network string) {
 	t.Helper()
 	limit := impatient
 	if q.allowed {

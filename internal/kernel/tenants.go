@@ -5,6 +5,8 @@ package kernel
 import (
 	"fmt"
 
+	"github.com/google/nftables"
+
 	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
@@ -41,29 +43,44 @@ func (t tenant) chain(name string) *chain {
 	return &chain{name: fmt.Sprintf("%s-%d-%s", name, t.number, t.f.suffix)}
 }
 
-// An opening lets what is in one set of addresses open connections to what is in another.
+// An opening lets what is in one set of addresses open connections to what is in another, or to some ports of it.
 type opening struct {
-	sets        []*set
-	forth, back expression // match packets of the family from the first to the second, and the other way around
+	forth, back expression // accept packets of the family from the first to the second, and the other way around
 }
 
-// opening makes the opening of that number.
-func (f family) opening(number int, o overlay.Opening) opening {
+// addOpening adds the opening of that number to the table.
+func (f family) addOpening(t *table, number int, o overlay.Opening) opening {
 	from, to := fmt.Sprintf("from-%d-", number), fmt.Sprintf("to-%d-", number)
 	sets := []*set{f.newSet(from).ofPrefixes(), f.newSet(to).ofPrefixes()}
 	sets[0].addPrefixes(f, o.From, "")
 	sets[1].addPrefixes(f, o.To, "")
+	t.sets = append(t.sets, sets...)
 	return opening{
-		sets:  sets,
-		forth: rule(f.in(from, source), f.in(to, destination)),
-		back:  rule(f.in(from, destination), f.in(to, source)),
+		forth: rule(f.in(from, source), f.in(to, destination), f.acceptPorts(t, fmt.Sprintf("forth-%d-", number), o.Ports, destination)),
+		back:  rule(f.in(from, destination), f.in(to, source), f.acceptPorts(t, fmt.Sprintf("back-%d-", number), o.Ports, source)),
 	}
+}
+
+// acceptPorts accepts what is for these ports, or from them, in a chain of its own: so what is of other addresses passes one rule,
+// however many ports there are. Without ports it accepts everything.
+func (f family) acceptPorts(t *table, name string, ports []overlay.PortRange, where side) expression {
+	if len(ports) == 0 {
+		return accept()
+	}
+	c := &chain{name: name + f.suffix}
+	if t.family == nftables.TableFamilyBridge {
+		// Neighbours of IPv6 must find each other. And only the first fragment of a packet has the ports: without that one the
+		// others are worth nothing.
+		c.add(rule(ipv6.icmpTypes(neighbourSolicitation, neighbourAdvertisement), accept()), rule(f.laterFragment(), accept()))
+	}
+	for _, p := range ports {
+		c.add(rule(transport(p.Protocol), portsAt(where, p.First, p.Last), accept()))
+	}
+	t.chains = append(t.chains, c)
+	return jump(c.name)
 }
 
 // permit accepts connections, and answers to them.
 func (o opening) permit() []expression {
-	return []expression{
-		rule(o.forth, direction(original), accept()),
-		rule(o.back, direction(reply), accept()),
-	}
+	return []expression{rule(direction(original), o.forth), rule(direction(reply), o.back)}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
@@ -112,17 +113,18 @@ func TestWhatAClassTakesOver(t *testing.T) {
 	dear := &v1alpha1.Price{Amount: resource.MustParse("2"), Currency: "EUR"}
 	cheap := &v1alpha1.Price{Amount: resource.MustParse("1"), Currency: "USD"}
 	far, near := &metav1.Duration{Duration: time.Second}, &metav1.Duration{Duration: time.Millisecond}
+	narrow, wide := ptr.To(resource.MustParse("1M")), ptr.To(resource.MustParse("1G"))
 	namespace := v1alpha1.Placement{
-		Prefer: v1alpha1.PreferPrice, Request: small, MaxPrice: cheap, MaxLatency: near, Exclude: []string{"bremen"}, Strict: true,
+		Prefer: v1alpha1.PreferPrice, Request: small, MaxPrice: cheap, MaxLatency: near, MinBandwidth: narrow, Exclude: []string{"bremen"}, Strict: true,
 	}
 	all := v1alpha1.Placement{
-		Prefer: v1alpha1.PreferLatency, Request: large, MaxPrice: dear, MaxLatency: far, Exclude: []string{"hamburg"},
+		Prefer: v1alpha1.PreferLatency, Request: large, MaxPrice: dear, MaxLatency: far, MinBandwidth: wide, Exclude: []string{"hamburg"},
 	}
 	for name, test := range map[string]struct{ class, namespace, want v1alpha1.Placement }{
 		"all, if it says nothing":   {namespace: namespace, want: namespace},
 		"nothing, where nothing is": {class: all, want: all},
 		"what forbids, if it says the rest": {class: all, namespace: namespace, want: v1alpha1.Placement{
-			Prefer: v1alpha1.PreferLatency, Request: large, MaxPrice: dear, MaxLatency: far,
+			Prefer: v1alpha1.PreferLatency, Request: large, MaxPrice: dear, MaxLatency: far, MinBandwidth: wide,
 			Exclude: []string{"bremen", "hamburg"}, Strict: true,
 		}},
 		"nothing more, if it is strict itself": {class: v1alpha1.Placement{Strict: true}, want: v1alpha1.Placement{Strict: true}},

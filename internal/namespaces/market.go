@@ -70,7 +70,10 @@ func newMarket(table exchange.Table, nodes map[string]*corev1.Node) *market {
 		node := m.nodes[row.Peer]
 		row.Open = row.Open && node != nil && offload.TakesPods(node)
 		m.rows = append(m.rows, row)
-		rows = append(rows, policy.TableRow{Peer: row.Peer, Open: row.Open, Offer: &row.Offer, RoundTrip: row.RoundTrip})
+		rows = append(rows, policy.TableRow{
+			Peer: row.Peer, Open: row.Open, Offer: &row.Offer,
+			RoundTrip: row.RoundTrip, Bandwidth: row.Bandwidth, Throughput: row.Throughput, Loss: row.Loss,
+		})
 	}
 	m.table = policy.NewTable(rows)
 	m.lookBehind()

@@ -186,8 +186,8 @@ func (q question) conditionOf(placement v1alpha1.PlacementStatus) *metav1.Condit
 	case len(q.rows) == 0:
 		return q.noneFits("No provider that the cluster selector matches has an accepted offer: see `kubectl hanse table`")
 	case q.allExcluded(placement):
-		return q.noneFits("Every cluster is excluded: status.placement.nodes says why. Relax maxPrice, maxLatency or exclude in " +
-			"spec.placement, or ask the administrator about the policy")
+		return q.noneFits("Every cluster is excluded: status.placement.nodes says why. Relax maxPrice, maxLatency, minBandwidth or " +
+			"exclude in spec.placement, or ask the administrator about the policy")
 	case !placement.Strict && !placement.AllowsAny():
 		return q.noneFits("Every provider is closed to new pods for now: see `kubectl hanse table`")
 	case placement.Strict && len(placement.Only) == 0:

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -137,7 +138,9 @@ func isAccepted(ad *v1alpha1.Advertisement) bool {
 
 // distanceChanged lets through new measurements of the way to a peer.
 var distanceChanged = changed(func(before, after *v1alpha1.Peer) bool {
-	return !equality.Semantic.DeepEqual(before.Status.RoundTripTime, after.Status.RoundTripTime)
+	old, now := &before.Status, &after.Status
+	return !equality.Semantic.DeepEqual(old.RoundTripTime, now.RoundTripTime) || !ptr.Equal(old.LossPercent, now.LossPercent) ||
+		!equality.Semantic.DeepEqual(old.Bandwidth, now.Bandwidth) || !equality.Semantic.DeepEqual(old.Throughput, now.Throughput)
 })
 
 // virtualNodeChanged lets through virtual nodes that come, go, open, close or get other labels: not their heartbeats.

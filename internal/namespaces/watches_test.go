@@ -119,6 +119,15 @@ func TestWhatIsLookedAt(t *testing.T) {
 		"a peer that is farther away": {distanceChanged, bremen.peer(), func(o client.Object) {
 			o.(*v1alpha1.Peer).Status.RoundTripTime = nil
 		}, true},
+		"a peer to which something is lost": {distanceChanged, bremen.peer(), func(o client.Object) {
+			o.(*v1alpha1.Peer).Status.LossPercent = new(int32)
+		}, true},
+		"a peer with another bandwidth": {distanceChanged, bremen.peer(), func(o client.Object) {
+			o.(*v1alpha1.Peer).Status.Bandwidth = resource.NewQuantity(1, resource.DecimalSI)
+		}, true},
+		"a peer with another throughput": {distanceChanged, bremen.peer(), func(o client.Object) {
+			o.(*v1alpha1.Peer).Status.Throughput = resource.NewQuantity(1, resource.DecimalSI)
+		}, true},
 		"a peer's session": {distanceChanged, bremen.peer(), func(o client.Object) {
 			o.(*v1alpha1.Peer).Status.Session = &v1alpha1.SessionStatus{}
 		}, false},

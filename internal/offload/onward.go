@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -28,12 +29,13 @@ const (
 // of what the namespace says; but what either excludes is excluded, and both are strict if one is.
 func Inherit(class, namespace v1alpha1.Placement) v1alpha1.Placement {
 	spec := v1alpha1.Placement{
-		Prefer:     cmp.Or(class.Prefer, namespace.Prefer),
-		Request:    class.Request,
-		MaxPrice:   cmp.Or(class.MaxPrice, namespace.MaxPrice),
-		MaxLatency: cmp.Or(class.MaxLatency, namespace.MaxLatency),
-		Exclude:    slices.Concat(namespace.Exclude, class.Exclude),
-		Strict:     class.Strict || namespace.Strict,
+		Prefer:       cmp.Or(class.Prefer, namespace.Prefer),
+		Request:      class.Request,
+		MaxPrice:     cmp.Or(class.MaxPrice, namespace.MaxPrice),
+		MaxLatency:   cmp.Or(class.MaxLatency, namespace.MaxLatency),
+		MinBandwidth: cmp.Or(class.MinBandwidth, namespace.MinBandwidth),
+		Exclude:      slices.Concat(namespace.Exclude, class.Exclude),
+		Strict:       class.Strict || namespace.Strict,
 	}
 	if len(spec.Request) == 0 {
 		spec.Request = namespace.Request
@@ -68,12 +70,12 @@ func (p Placement) AsksOnward(pod *corev1.Pod, idOf func(peer string) string) *v
 	slices.Sort(ids)
 	asks := v1alpha1.OnwardPlacement{
 		ClusterSelector: selectorByID(p.offloading.Spec.ClusterSelector, idOf), Exclude: slices.Compact(ids),
-		MaxPrice: said.MaxPrice, MaxLatency: said.MaxLatency,
+		MaxPrice: said.MaxPrice, MaxLatency: said.MaxLatency, MinBandwidth: said.MinBandwidth,
 	}
 	if asks.MaxPrice != nil {
 		asks.Request = said.Request
 	}
-	if asks.ClusterSelector == nil && len(asks.Exclude) == 0 && asks.MaxPrice == nil && asks.MaxLatency == nil {
+	if equality.Semantic.DeepEqual(asks, v1alpha1.OnwardPlacement{}) {
 		return nil
 	}
 	return &asks
@@ -119,7 +121,8 @@ func selectorByID(selector *v1alpha1.ClusterSelector, idOf func(peer string) str
 }
 
 // SendOnward returns spec.onward of a ShadowPod for the pod: what clusters before have asked, which the pod carries, and what
-// is asked here, if that is something. The peer is that far away, as far as it is known: a maxLatency is for the whole way.
+// is asked here, if that is something. The peer is that far away, as far as it is known: a maxLatency is for the whole way. So is
+// a minBandwidth, which each part of the way must have.
 func SendOnward(pod *corev1.Pod, asked *v1alpha1.OnwardPlacement, away time.Duration) (string, error) {
 	all, err := ReadOnward(carriedOnward(pod))
 	if err != nil {
@@ -181,6 +184,9 @@ func checkOnward(asked *v1alpha1.OnwardPlacement) error {
 	}
 	if most := asked.MaxLatency; most != nil && most.Duration <= 0 {
 		return fmt.Errorf("maxLatency: %s is no time", most.Duration)
+	}
+	if least := asked.MinBandwidth; least != nil && least.Sign() <= 0 {
+		return fmt.Errorf("minBandwidth: %s is no bandwidth", least.String())
 	}
 	if most := asked.MaxPrice; most != nil && (most.Amount.Sign() < 0 || len(most.Currency) != 3) {
 		return fmt.Errorf("maxPrice: %s %q is no price", most.Amount.String(), most.Currency)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -24,7 +25,7 @@ func TestWhatIsAskedOfClustersThatAPodIsSentOnTo(t *testing.T) {
 		return peer
 	}
 	price := &v1alpha1.Price{Amount: resource.MustParse("0.05"), Currency: "EUR"}
-	near := &metav1.Duration{Duration: 50 * time.Millisecond}
+	near, wide := &metav1.Duration{Duration: 50 * time.Millisecond}, ptr.To(resource.MustParse("100M"))
 	small := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 	requires := func(key string, values ...v1alpha1.LabelValue) []v1alpha1.ClusterSelectorRequirement {
 		return []v1alpha1.ClusterSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}}
@@ -57,9 +58,13 @@ func TestWhatIsAskedOfClustersThatAPodIsSentOnTo(t *testing.T) {
 		},
 		"bounds and exclusions": {
 			spec: v1alpha1.NamespaceOffloadingSpec{Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{
-				Exclude: []string{"riga", "visby"}, MaxPrice: price, MaxLatency: near, Request: small,
+				Exclude: []string{"riga", "visby"}, MaxPrice: price, MaxLatency: near, MinBandwidth: wide, Request: small,
 			}}},
-			want: &asks{Exclude: []string{"c-riga", "visby"}, MaxPrice: price, MaxLatency: near, Request: small},
+			want: &asks{Exclude: []string{"c-riga", "visby"}, MaxPrice: price, MaxLatency: near, MinBandwidth: wide, Request: small},
+		},
+		"a bandwidth alone": {
+			spec: v1alpha1.NamespaceOffloadingSpec{Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{MinBandwidth: wide}}},
+			want: &asks{MinBandwidth: wide},
 		},
 		"the pod's own exclusion": {
 			pod:  metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationExclude: " bremen, Not a name,"}},
@@ -103,7 +108,7 @@ func carrying(onward string, path ...string) *corev1.Pod {
 func TestWhatWasAskedBeforeGoesOnWithThePod(t *testing.T) {
 	millis := func(n time.Duration) *metav1.Duration { return &metav1.Duration{Duration: n * time.Millisecond} }
 	mine := &v1alpha1.OnwardPlacement{Exclude: []string{"riga"}, MaxLatency: millis(30)}
-	theirs := v1alpha1.OnwardPlacement{Exclude: []string{"visby"}, MaxLatency: millis(20)}
+	theirs := v1alpha1.OnwardPlacement{Exclude: []string{"visby"}, MaxLatency: millis(20), MinBandwidth: ptr.To(resource.MustParse("100M"))}
 	before, err := SendOnward(&corev1.Pod{}, &theirs, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -164,6 +169,9 @@ func TestWhatIsAskedIsReadStrictly(t *testing.T) {
 		"a price below nothing":  {`[{"maxPrice":{"amount":"-1","currency":"EUR"}}]`, false},
 		"a price of no currency": {`[{"maxPrice":{"amount":"1","currency":""}}]`, false},
 		"no time":                {`[{"maxLatency":"0s"}]`, false},
+		"a bandwidth":            {`[{"minBandwidth":"100M"}]`, true},
+		"no bandwidth":           {`[{"minBandwidth":"0"}]`, false},
+		"less than no bandwidth": {`[{"minBandwidth":"-1"}]`, false},
 		"too long":               {`[{"exclude":["` + strings.Repeat("a", v1alpha1.MaxOnwardBytes) + `"]}]`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +225,7 @@ func TestRouteOfAPodOfWhoseWaySomethingIsAsked(t *testing.T) {
 // FuzzReadOnward feeds ReadOnward what a hostile consumer may send. What is read goes on to the next cluster as it is.
 func FuzzReadOnward(f *testing.F) {
 	f.Add(`[{"clusterSelector":{"matchLabels":{"region":"north"}},"exclude":["riga"],"request":{"cpu":"2"},` +
-		`"maxPrice":{"amount":"0.05","currency":"EUR"},"maxLatency":"50ms"}]`)
+		`"maxPrice":{"amount":"0.05","currency":"EUR"},"maxLatency":"50ms","minBandwidth":"100M"}]`)
 	f.Add(`[{"maxPrice":{"amount":"1e999","currency":"EUR"}}]`)
 	f.Add(`[{"clusterSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["x"]}]}}]`)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -56,6 +56,13 @@ type Permissions struct {
 // or, on a node, between guests and our own pods.
 type Opening struct {
 	From, To []netip.Prefix
+	Ports    []PortRange // of To; none means all of all protocols
+}
+
+// A PortRange is some ports of a protocol, from the first to the last.
+type PortRange struct {
+	Protocol    byte // its number in IP
+	First, Last uint16
 }
 
 // A Layout is what the active gateway must have.

@@ -1,7 +1,10 @@
 package overlay
 
 import (
+	"math"
 	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -54,11 +57,32 @@ func (m *muster) openings(p *member, theirs side) []Opening {
 			continue // which the API does not allow
 		}
 		from, to := resolve(o.From), resolve(o.To)
-		if from != nil && to != nil {
-			open = append(open, Opening{From: from, To: to})
+		ports, ok := portRanges(o.Ports)
+		if from != nil && to != nil && ok {
+			open = append(open, Opening{From: from, To: to, Ports: ports})
 		}
 	}
 	return open
+}
+
+// protocols are the numbers in IP of those that openings may name. The API sets TCP where none is named.
+var protocols = map[corev1.Protocol]byte{"": 6, corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132}
+
+// portRanges returns what the ports of an opening mean, in the order in which they are written. It is not ok if one of them means
+// nothing, which the API does not allow: what is left might be none, and that would be all.
+func portRanges(ports []v1alpha1.OpeningPort) (ranges []PortRange, ok bool) {
+	for _, p := range ports {
+		first, last := p.Port, max(p.Port, p.EndPort)
+		if first == 0 && last == 0 {
+			last = math.MaxUint16
+		}
+		protocol := protocols[p.Protocol]
+		if protocol == 0 || first < 0 || last > math.MaxUint16 {
+			return nil, false
+		}
+		ranges = append(ranges, PortRange{Protocol: protocol, First: uint16(first), Last: uint16(last)}) //nolint:gosec // see above
+	}
+	return ranges, true
 }
 
 // podsOf returns the addresses of our own pods in the namespace, sorted.

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 func addresses(texts ...string) []netip.Addr {
@@ -59,16 +57,6 @@ func riga() Peer {
 		Ours: maps("10.244.0.0/16=10.244.0.0/16", "10.96.0.0/12=10.96.0.0/12"), Probes: addresses("10.60.0.0"),
 	}
 }
-
-func opening(from, to v1alpha1.OpeningSide) v1alpha1.Opening {
-	return v1alpha1.Opening{From: from, To: to}
-}
-
-var (
-	stock   = v1alpha1.OpeningSide{Namespace: "stock"}
-	shop    = v1alpha1.OpeningSide{PeerNamespace: "shop"}
-	allPeer = v1alpha1.OpeningSide{PeerNamespace: "*"}
-)
 
 func TestPlanOfTwoPeers(t *testing.T) {
 	s := cluster()
@@ -315,57 +303,6 @@ func TestWhatCannotBeUsedIsLeftOutAndNobodyElseSuffers(t *testing.T) {
 				cmp.Diff(alone.Translations[0], layout.Translations[at], byText) +
 				cmp.Diff(alone.Permissions[0], layout.Permissions[at], byText); diff != "" {
 				t.Errorf("the other peer suffers (-alone +with):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestOpenings(t *testing.T) {
-	guest, other := netip.MustParseAddr("10.244.2.5"), netip.MustParseAddr("10.244.2.6")
-	server := netip.MustParseAddr("10.244.1.9")
-	home := prefixes("100.64.0.0/16", "240.0.0.0/12")
-	tests := map[string]struct {
-		openings        []v1alpha1.Opening
-		gateway, onNode []Opening
-	}{
-		"none": {},
-		"from one of the peer's namespaces": {
-			openings: []v1alpha1.Opening{opening(shop, stock)},
-			onNode:   []Opening{{single([]netip.Addr{guest}), single([]netip.Addr{server})}},
-		},
-		"to one of the peer's namespaces": {
-			openings: []v1alpha1.Opening{opening(stock, shop)},
-			onNode:   []Opening{{single([]netip.Addr{server}), single([]netip.Addr{guest})}},
-		},
-		"from all of the peer": {
-			openings: []v1alpha1.Opening{opening(allPeer, stock)},
-			gateway:  []Opening{{home, single([]netip.Addr{server})}},
-			onNode:   []Opening{{single([]netip.Addr{guest, other}), single([]netip.Addr{server})}},
-		},
-		"to a namespace without pods": {
-			openings: []v1alpha1.Opening{opening(allPeer, v1alpha1.OpeningSide{Namespace: "empty"})},
-			gateway:  []Opening{{home, single(nil)}},
-			onNode:   []Opening{{single([]netip.Addr{guest, other}), single(nil)}},
-		},
-		"from a namespace without pods": {
-			openings: []v1alpha1.Opening{opening(v1alpha1.OpeningSide{PeerNamespace: "empty"}, stock)},
-			onNode:   []Opening{{single(nil), single([]netip.Addr{server})}},
-		},
-		"between nobody": {openings: []v1alpha1.Opening{{}, opening(shop, allPeer), opening(stock, stock)}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := cluster()
-			h := hamburg()
-			h.Openings, h.Guests = test.openings, []Pod{{"yard", other}, {"shop", guest}}
-			s.Peers = []Peer{h}
-			s.OurPods = []Pod{{"stock", server}, {"stock", netip.MustParseAddr("192.168.7.1")}, {"secret", netip.MustParseAddr("10.244.1.8")}}
-			layout, _ := Plan(s)
-			if diff := cmp.Diff(test.gateway, layout.Permissions[0].Open, byText); diff != "" {
-				t.Errorf("at the gateway (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.onNode, NodePlan(s, "n2").Guarded[0].Open, byText); diff != "" {
-				t.Errorf("on nodes (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ func TestThePeersGatewayAsksOurNameServersForOurPodsThere(t *testing.T) {
 		there, servers []netip.Addr
 		want           []Opening
 	}{
-		"where a pod of ours runs":        {[]netip.Addr{there}, []netip.Addr{server}, []Opening{{single([]netip.Addr{gateway}), single([]netip.Addr{server})}}},
+		"where a pod of ours runs":        {[]netip.Addr{there}, []netip.Addr{server}, []Opening{{From: single([]netip.Addr{gateway}), To: single([]netip.Addr{server})}}},
 		"where none runs":                 {nil, []netip.Addr{server}, nil},
 		"no server that is not ours":      {[]netip.Addr{there}, []netip.Addr{netip.MustParseAddr("192.0.2.53")}, nil},
 		"nobody while we know no servers": {[]netip.Addr{there}, nil, nil},

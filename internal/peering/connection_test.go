@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -76,12 +78,13 @@ func (w *world) tunnelIs(status metav1.ConditionStatus, reason string) {
 	w.reconcile()
 }
 
-func TestRoundTripIsThatOfTheTunnelWhileThereIsOne(t *testing.T) {
+func TestMeasurementsAreThoseOfTheTunnelWhileThereIsOne(t *testing.T) {
 	w := newNetworkWorld(t, peerOf(v1alpha1.RoleProvider), hamburgs())
 	request := w.peer().Status.RoundTripTime
 	w.tunnelIs(metav1.ConditionTrue, v1alpha1.ReasonReady)
 	c := w.connection()
 	c.Status.RoundTripTime = &metav1.Duration{Duration: 700 * time.Microsecond}
+	c.Status.LossPercent, c.Status.Throughput = ptr.To[int32](0), ptr.To(resource.MustParse("12M"))
 	if err := w.client.Status().Update(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +92,17 @@ func TestRoundTripIsThatOfTheTunnelWhileThereIsOne(t *testing.T) {
 	if got := w.peer().Status; got.RoundTripTime.Duration != 700*time.Microsecond || got.RoundTripDeviation != nil {
 		t.Errorf("with a tunnel it is %v, by %v", got.RoundTripTime, got.RoundTripDeviation)
 	}
+	if got := w.peer().Status; !ptr.Equal(got.LossPercent, ptr.To[int32](0)) || textOf(got.Throughput) != "12M" {
+		t.Errorf("with a tunnel the loss is %v and the throughput %v", got.LossPercent, got.Throughput)
+	}
 	w.tunnelIs(metav1.ConditionFalse, v1alpha1.ReasonTunnelDown)
 	w.clock.Step(time.Hour)
 	w.reconcile()
 	if got := w.peer().Status.RoundTripTime; !equality.Semantic.DeepEqual(got, request) {
 		t.Errorf("without a tunnel it is %v, and was %v", got, request)
+	}
+	if got := w.peer().Status; got.LossPercent != nil || got.Throughput != nil {
+		t.Errorf("without a tunnel the loss is %v and the throughput %v", got.LossPercent, got.Throughput)
 	}
 }
 

@@ -114,13 +114,18 @@ func statusOf(o observation, now metav1.Time) v1alpha1.PeerStatus {
 	return *status
 }
 
-// showTunnel shows the round trip through the tunnel in the place of that to the API server, while there is a tunnel: it is the
-// one that pods have.
+// showTunnel shows what is measured through the tunnel, while there is one. The round trip takes the place of that to the API
+// server: it is the one that pods have.
 func showTunnel(status *v1alpha1.PeerStatus, connection *v1alpha1.Connection) {
-	if connection == nil || connection.Status.RoundTripTime == nil || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionConnected) {
+	status.LossPercent, status.Throughput = nil, nil
+	if connection == nil || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionConnected) {
 		return
 	}
-	status.RoundTripTime, status.RoundTripDeviation = connection.Status.RoundTripTime.DeepCopy(), nil
+	measured := connection.Status.DeepCopy()
+	status.LossPercent, status.Throughput = measured.LossPercent, measured.Throughput
+	if measured.RoundTripTime != nil {
+		status.RoundTripTime, status.RoundTripDeviation = measured.RoundTripTime, nil
+	}
 }
 
 // report writes what was observed into the status of the Peer, if it is not there already, and tells of a change.

@@ -71,11 +71,16 @@ func (b *builder) row(row TableRow) *ast.Term {
 	if row.Offer != nil {
 		offer = *row.Offer
 	}
-	o := ast.NewObjectWithCapacity(20)
+	o := ast.NewObjectWithCapacity(23)
 	b.offer(o, offer, func(field string) bool { return !slices.Contains(long, field) })
 	b.set(o, "peer", b.text(row.Peer))
 	b.set(o, "open", ast.BooleanTerm(row.Open))
-	b.set(o, "roundTripSeconds", b.value(reflect.ValueOf(seconds(row.RoundTrip))))
+	for name, measured := range map[string]any{
+		"roundTripSeconds": seconds(row.RoundTrip), "bandwidthBitsPerSecond": bits(row.Bandwidth),
+		"throughputBitsPerSecond": bits(row.Throughput), "lossPercent": row.Loss,
+	} {
+		b.set(o, name, b.value(reflect.ValueOf(measured)))
+	}
 	rest, details := &builder{}, ast.NewObjectWithCapacity(len(long))
 	rest.offer(details, offer, func(field string) bool { return slices.Contains(long, field) })
 	if b.size-before+rest.size <= maxRow {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -35,6 +36,8 @@ func peer() *v1alpha1.Peer {
 		Status: v1alpha1.PeerStatus{
 			Conditions:    []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
 			RoundTripTime: &metav1.Duration{Duration: 12500 * time.Microsecond},
+			Bandwidth:     resource.NewQuantity(12e6, resource.DecimalSI), Throughput: resource.NewQuantity(1000, resource.DecimalSI),
+			LossPercent: ptr.To[int32](3),
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -76,6 +77,10 @@ type TableRow struct {
 	Offer *v1alpha1.AdvertisementSpec
 	// RoundTrip is how long a request to the provider takes; 0 is unknown.
 	RoundTrip time.Duration
+	// Bandwidth and Throughput are in bytes per second; 0 is unknown.
+	Bandwidth, Throughput int64
+	// Loss is in percent; nil is unknown.
+	Loss *int32
 }
 
 // NewTable makes the table of all offers for an input. Unusually large rows lack images, nested offers and extensions, so
@@ -136,30 +141,47 @@ type seconds time.Duration
 
 func secondsOf(d *metav1.Duration) seconds { return seconds(ptr.Deref(d, metav1.Duration{}).Duration) }
 
+func valueOf(q *resource.Quantity) int64 {
+	value := ptr.Deref(q, resource.Quantity{})
+	return value.Value()
+}
+
+// bits are so many bytes; 0 is not known.
+func bits(bytes int64) *int64 {
+	if bytes == 0 {
+		return nil
+	}
+	return ptr.To(bytes * 8)
+}
+
 // described returns what rules are told of an object that they are not told of as it is.
 func described(object any) any {
 	switch o := object.(type) {
 	case v1alpha1.Peer:
 		return struct {
-			Name      string              `json:"name"`
-			ClusterID string              `json:"clusterID"`
-			Roles     []v1alpha1.PeerRole `json:"roles"`
-			Labels    map[string]string   `json:"labels"`
-			Ready     bool                `json:"ready"`
-			RoundTrip seconds             `json:"roundTripSeconds"`
+			Name       string              `json:"name"`
+			ClusterID  string              `json:"clusterID"`
+			Roles      []v1alpha1.PeerRole `json:"roles"`
+			Labels     map[string]string   `json:"labels"`
+			Ready      bool                `json:"ready"`
+			RoundTrip  seconds             `json:"roundTripSeconds"`
+			Bandwidth  *int64              `json:"bandwidthBitsPerSecond"`
+			Throughput *int64              `json:"throughputBitsPerSecond"`
+			Loss       *int32              `json:"lossPercent"`
 		}{
 			o.Name, o.Spec.ClusterID, o.Spec.Roles, o.Labels, meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady),
-			secondsOf(o.Status.RoundTripTime),
+			secondsOf(o.Status.RoundTripTime), bits(valueOf(o.Status.Bandwidth)), bits(valueOf(o.Status.Throughput)), o.Status.LossPercent,
 		}
 	case v1alpha1.Placement:
 		return struct {
-			Prefer     v1alpha1.PlacementPreference `json:"prefer"`
-			Request    corev1.ResourceList          `json:"request"`
-			MaxPrice   *v1alpha1.Price              `json:"maxPrice"`
-			MaxLatency seconds                      `json:"maxLatencySeconds"`
-			Exclude    []string                     `json:"exclude"`
-			Strict     bool                         `json:"strict"`
-		}{o.Prefer, o.Request, o.MaxPrice, secondsOf(o.MaxLatency), o.Exclude, o.Strict}
+			Prefer       v1alpha1.PlacementPreference `json:"prefer"`
+			Request      corev1.ResourceList          `json:"request"`
+			MaxPrice     *v1alpha1.Price              `json:"maxPrice"`
+			MaxLatency   seconds                      `json:"maxLatencySeconds"`
+			MinBandwidth *resource.Quantity           `json:"minBandwidthBitsPerSecond"`
+			Exclude      []string                     `json:"exclude"`
+			Strict       bool                         `json:"strict"`
+		}{o.Prefer, o.Request, o.MaxPrice, secondsOf(o.MaxLatency), o.MinBandwidth, o.Exclude, o.Strict}
 	case corev1.Namespace:
 		return metadata{Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}
 	case corev1.Pod:

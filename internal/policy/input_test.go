@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -60,7 +61,8 @@ func TestNewInput(t *testing.T) {
 			`{
 				"time": "2026-11-20T12:00:00Z",
 				"peer": {"name": "turin", "clusterID": "turin-1", "roles": ["Provider"], "labels": {"tier": "gold"},
-					"ready": true, "roundTripSeconds": 0.0125},
+					"ready": true, "roundTripSeconds": 0.0125,
+					"bandwidthBitsPerSecond": 96000000, "throughputBitsPerSecond": 8000, "lossPercent": 3},
 				"advertisement": ` + offerJSON + offerDetailsJSON + `}, "previous": ` + offerJSON + offerDetailsJSON + `}}`,
 		},
 		"an empty offer of an unknown peer": {
@@ -80,19 +82,20 @@ func TestNewInput(t *testing.T) {
 		},
 		"a placement": {
 			Facts{
-				Table:     NewTable([]TableRow{{Peer: "turin", Open: true, Offer: offer(), RoundTrip: 1500 * time.Microsecond}}),
+				Table:     NewTable([]TableRow{{Peer: "turin", Open: true, Offer: offer(), RoundTrip: 1500 * time.Microsecond, Bandwidth: 12e6, Throughput: 5e6, Loss: new(int32)}}),
 				Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"a": "b"}}},
 				Class:     "gold",
 				Wish: &v1alpha1.Placement{
 					Prefer: v1alpha1.PreferPrice, MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("500m"), Currency: "EUR"},
-					MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond}, Exclude: []string{"milan"}, Strict: true,
+					MaxLatency: &metav1.Duration{Duration: 50 * time.Millisecond}, MinBandwidth: ptr.To(resource.MustParse("100M")), Exclude: []string{"milan"}, Strict: true,
 				},
 				Request: request(),
 			},
 			`{
-				"table": [` + offerJSON + offerDetailsJSON + `, "peer": "turin", "open": true, "roundTripSeconds": 0.0015}],
+				"table": [` + offerJSON + offerDetailsJSON + `, "peer": "turin", "open": true, "roundTripSeconds": 0.0015,
+					"bandwidthBitsPerSecond": 96000000, "throughputBitsPerSecond": 40000000, "lossPercent": 0}],
 				"namespace": {"name": "shop", "labels": {"a": "b"}, "annotations": {}}, "class": "gold",
-				"wish": {"prefer": "Price", "maxPrice": {"amount": 0.5, "currency": "EUR"}, "maxLatencySeconds": 0.05,
+				"wish": {"prefer": "Price", "maxPrice": {"amount": 0.5, "currency": "EUR"}, "maxLatencySeconds": 0.05, "minBandwidthBitsPerSecond": 100000000,
 					"exclude": ["milan"], "strict": true},
 				"request": {"cpu": 1.5, "memory": 1073741824}}`,
 		},

@@ -104,7 +104,7 @@ func (r *shadowPodReconciler) readHops(ctx context.Context, consumer string) ([]
 				hop.Labels = labels
 			}
 		}
-		if hop.RoundTrip, err = r.distanceOf(ctx, hop.Labels[v1alpha1.LabelPeer]); err != nil {
+		if err := r.measure(ctx, &hop); err != nil {
 			return nil, err
 		}
 		found = append(found, hop)
@@ -112,16 +112,18 @@ func (r *shadowPodReconciler) readHops(ctx context.Context, consumer string) ([]
 	return found, nil
 }
 
-// distanceOf returns the round-trip time to the peer, 0 if it is not known.
-func (r *shadowPodReconciler) distanceOf(ctx context.Context, peer string) (time.Duration, error) {
+// measure fills in what is measured of the way to the hop, if it is a peer.
+func (r *shadowPodReconciler) measure(ctx context.Context, hop *exchange.Hop) error {
+	peer := hop.Labels[v1alpha1.LabelPeer]
 	if peer == "" {
-		return 0, nil
+		return nil
 	}
 	found, err := r.readPeer(ctx, peer)
-	if err != nil || found.Status.RoundTripTime == nil {
-		return 0, err
+	if err != nil {
+		return err
 	}
-	return found.Status.RoundTripTime.Duration, nil
+	hop.MeasuredBy(&found.Status)
+	return nil
 }
 
 // sentOn puts on record where the pod may be sent on to, which is noted on it where its consumer asks something of those clusters.

@@ -33,6 +33,7 @@ func behindHamburg() []client.Object {
 		peer := testkit.Peer(name, v1alpha1.RoleProvider)
 		peer.Spec.ClusterID = name + "-id"
 		peer.Status.RoundTripTime = &metav1.Duration{Duration: 10 * time.Millisecond}
+		peer.Status.Bandwidth = resource.NewQuantity(map[string]int64{"bremen": 1e6, "riga": 100e6}[name], resource.DecimalSI)
 		objects = append(objects, peer, testkit.VirtualNode(name, map[string]string{
 			v1alpha1.LabelClusterID: name + "-id", v1alpha1.LabelPeer: name, "region": region,
 		}))
@@ -64,6 +65,7 @@ func TestPodIsSentOnAsItsHomeAsks(t *testing.T) {
 		"one is excluded":            {`[{"exclude":["bremen-id"]}]`, nil, false, []string{"riga-id"}, []string{"bremen-id: It is excluded"}},
 		"one is too dear":            {`[{"maxPrice":{"amount":"0.01","currency":"EUR"}}]`, nil, false, []string{"riga-id"}, []string{"bremen-id", "maxPrice"}},
 		"all are too far":            {`[{"maxLatency":"1ms"}]`, nil, false, nil, []string{"bremen-id", "riga-id", "maxLatency"}},
+		"to one passes too little":   {`[{"minBandwidth":"100M"}]`, nil, false, []string{"riga-id"}, []string{"bremen-id", "minBandwidth"}},
 		"a region":                   {`[{"clusterSelector":{"matchLabels":{"region":"north"}}}]`, nil, false, []string{"bremen-id"}, []string{"riga-id", "selector"}},
 		"all that was asked":         {`[{"exclude":["bremen-id"]},{"exclude":["riga-id"]}]`, nil, false, nil, []string{"bremen-id", "riga-id"}},
 		"something newer":            {`[{"onlyOnSundays":true}]`, nil, false, nil, []string{"cannot be read", "onlyOnSundays"}},
