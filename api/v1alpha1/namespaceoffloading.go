@@ -245,10 +245,10 @@ type Placement struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('1h')",message="maxLatency must be above 0s and at most 1h, such as 50ms"
 	MaxLatency *metav1.Duration `json:"maxLatency,omitempty"`
 
-	// minBandwidth excludes clusters to which fewer bits per second pass, such as 100M, or of which that is not known yet. What
-	// passes is the larger of bandwidth and throughput in the status of the Peer, which are in bytes per second.
+	// minBandwidth excludes clusters to which fewer bytes per second pass, such as 10M, or of which that is not known yet. What
+	// passes is the larger of bandwidth and throughput in the status of the Peer.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="minBandwidth must be above 0 bits per second, such as 100M"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="minBandwidth must be above 0 bytes per second, such as 10M"
 	MinBandwidth *resource.Quantity `json:"minBandwidth,omitempty"`
 
 	// exclude names peers that pods must not run in.

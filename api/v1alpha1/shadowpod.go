@@ -84,7 +84,7 @@ type OnwardPlacement struct {
 	// +optional
 	MaxLatency *metav1.Duration `json:"maxLatency,omitempty"`
 
-	// minBandwidth is how many bits per second must pass between a cluster and the one that sends the pod on.
+	// minBandwidth is how many bytes per second must pass between a cluster and the one that sends the pod on.
 	// +optional
 	MinBandwidth *resource.Quantity `json:"minBandwidth,omitempty"`
 }

@@ -104,7 +104,7 @@ func (f *offloadFlags) bind(flags *pflag.FlagSet) {
 		"what makes a cluster better than another: price, latency or spread; by default home is preferred")
 	flags.Func("max-price", "the highest `price` of a pod of 1 core and 1Gi for an hour, such as '0.05 EUR'", parseInto(&placement.MaxPrice, parsePrice))
 	flags.Func("max-latency", "the longest round trip to a cluster, a `duration` such as 50ms", parseInto(&placement.MaxLatency, parseDuration))
-	flags.Func("min-bandwidth", "the lowest `bandwidth` to a cluster in bits per second, such as 100M", parseInto(&placement.MinBandwidth, parseQuantity))
+	flags.Func("min-bandwidth", "the lowest `bandwidth` to a cluster in bytes per second, such as 10M", parseInto(&placement.MinBandwidth, parseQuantity))
 	flags.StringSliceVar(&placement.Exclude, "exclude", nil, "peers that pods must not run in")
 	flags.BoolVar(&placement.Strict, "strict", false, "use the best cluster that such a pod fits in, and no other")
 	f.dryRunFlags.bind(flags)

@@ -51,8 +51,8 @@ func TestWhereAPodMayBeSentOn(t *testing.T) {
 		"another currency":                   {[]asks{{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("9"), Currency: "USD"}}}, []string{"lubeck"}},
 		"a distance, as far as it is known":  {[]asks{{MaxLatency: within(20 * time.Millisecond)}}, []string{"bremen", "milan"}},
 		"a shorter distance":                 {[]asks{{MaxLatency: within(10 * time.Millisecond)}}, []string{"milan"}},
-		"a bandwidth, as far as it is known": {bandwidth("8k"), []string{"bremen", "milan"}},
-		"a higher bandwidth":                 {bandwidth("16k"), []string{"milan"}},
+		"a bandwidth, as far as it is known": {bandwidth("1k"), []string{"bremen", "milan"}},
+		"a higher bandwidth":                 {bandwidth("2k"), []string{"milan"}},
 		"a distance that was used up before": {[]asks{{MaxLatency: within(1)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

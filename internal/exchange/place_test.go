@@ -135,7 +135,7 @@ func TestPlace(t *testing.T) {
 					pricedRow("a", "", 0, passing(12_500_000, 0)), pricedRow("b", "", 0, passing(12_499_999, 1)), pricedRow("c", "", 0, passing(0, 12_499_999)),
 					pricedRow("d", "", 0, passing(1, 12_500_000)), pricedRow("e", "", 0, passing(0, 12_500_000)), pricedRow("f", "", 0),
 				},
-				Asked: asked{MinBandwidth: ptr.To(resource.MustParse("100M"))},
+				Asked: asked{MinBandwidth: ptr.To(resource.MustParse("12500k"))},
 			},
 			status{Nodes: nodes{
 				row("a", 0, 100, 0), out("b", "Its bandwidth is lower than minBandwidth in spec.placement"),

@@ -137,10 +137,9 @@ func (r *Row) MeasuredBy(link *v1alpha1.PeerStatus) {
 	r.Bandwidth, r.Throughput, r.Loss = bandwidth.Value(), throughput.Value(), link.LossPercent
 }
 
-// passes returns how many bits per second pass as far as it is known: as many as have passed already, at least.
+// passes returns how many bytes per second pass as far as it is known: as many as have passed already, at least.
 func (r *Row) passes() *resource.Quantity {
-	const bits = 8
-	return resource.NewQuantity(max(r.Bandwidth, r.Throughput)*bits, resource.DecimalSI)
+	return resource.NewQuantity(max(r.Bandwidth, r.Throughput), resource.DecimalSI)
 }
 
 // PricePerHour returns what the request costs there for an hour.

@@ -248,6 +248,7 @@ func TestNewPeersAreDialledAsSoonAsTheyArePlanned(t *testing.T) {
 		t.Errorf("%v after it they were dialled %d times, want 2", lookAfter, s.plane.dialled-dialled)
 	}
 }
+
 func TestPeersAreDialledAgainWhenTheyAreDue(t *testing.T) {
 	s := newStory(t)
 	s.gateway.lease.held.Store(true)

@@ -136,7 +136,7 @@ func whyDown(f facts) string {
 	switch {
 	case f.failed != nil:
 		return "This cluster's gateway could not be set up; its log says why"
-	case f.state.Handshake.IsZero() && f.tunnel.Relayed():
+	case f.tunnel.Relayed():
 		return "Neither of the two gateways can be reached by the other, and the peer's does not answer through the gateway of peer " +
 			strings.Join(f.tunnel.Through, " or ") + ": see whether that relays for the peer, too (spec.network.relayBandwidth there)"
 	case f.state.Handshake.IsZero() && len(f.tunnel.Endpoints) == 0:

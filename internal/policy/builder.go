@@ -75,11 +75,11 @@ func (b *builder) row(row TableRow) *ast.Term {
 	b.offer(o, offer, func(field string) bool { return !slices.Contains(long, field) })
 	b.set(o, "peer", b.text(row.Peer))
 	b.set(o, "open", ast.BooleanTerm(row.Open))
-	for name, measured := range map[string]any{
-		"roundTripSeconds": seconds(row.RoundTrip), "bandwidthBitsPerSecond": bits(row.Bandwidth),
-		"throughputBitsPerSecond": bits(row.Throughput), "lossPercent": row.Loss,
+	for name, value := range map[string]any{
+		"roundTripSeconds": seconds(row.RoundTrip), "bandwidthBytesPerSecond": measured(row.Bandwidth),
+		"throughputBytesPerSecond": measured(row.Throughput), "lossPercent": row.Loss,
 	} {
-		b.set(o, name, b.value(reflect.ValueOf(measured)))
+		b.set(o, name, b.value(reflect.ValueOf(value)))
 	}
 	rest, details := &builder{}, ast.NewObjectWithCapacity(len(long))
 	rest.offer(details, offer, func(field string) bool { return slices.Contains(long, field) })

@@ -146,12 +146,12 @@ func valueOf(q *resource.Quantity) int64 {
 	return value.Value()
 }
 
-// bits are so many bytes; 0 is not known.
-func bits(bytes int64) *int64 {
+// measured returns nil for 0, which is not known.
+func measured(bytes int64) *int64 {
 	if bytes == 0 {
 		return nil
 	}
-	return ptr.To(bytes * 8)
+	return &bytes
 }
 
 // described returns what rules are told of an object that they are not told of as it is.
@@ -165,12 +165,12 @@ func described(object any) any {
 			Labels     map[string]string   `json:"labels"`
 			Ready      bool                `json:"ready"`
 			RoundTrip  seconds             `json:"roundTripSeconds"`
-			Bandwidth  *int64              `json:"bandwidthBitsPerSecond"`
-			Throughput *int64              `json:"throughputBitsPerSecond"`
+			Bandwidth  *int64              `json:"bandwidthBytesPerSecond"`
+			Throughput *int64              `json:"throughputBytesPerSecond"`
 			Loss       *int32              `json:"lossPercent"`
 		}{
 			o.Name, o.Spec.ClusterID, o.Spec.Roles, o.Labels, meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady),
-			secondsOf(o.Status.RoundTripTime), bits(valueOf(o.Status.Bandwidth)), bits(valueOf(o.Status.Throughput)), o.Status.LossPercent,
+			secondsOf(o.Status.RoundTripTime), measured(valueOf(o.Status.Bandwidth)), measured(valueOf(o.Status.Throughput)), o.Status.LossPercent,
 		}
 	case v1alpha1.Placement:
 		return struct {
@@ -178,7 +178,7 @@ func described(object any) any {
 			Request      corev1.ResourceList          `json:"request"`
 			MaxPrice     *v1alpha1.Price              `json:"maxPrice"`
 			MaxLatency   seconds                      `json:"maxLatencySeconds"`
-			MinBandwidth *resource.Quantity           `json:"minBandwidthBitsPerSecond"`
+			MinBandwidth *resource.Quantity           `json:"minBandwidthBytesPerSecond"`
 			Exclude      []string                     `json:"exclude"`
 			Strict       bool                         `json:"strict"`
 		}{o.Prefer, o.Request, o.MaxPrice, secondsOf(o.MaxLatency), o.MinBandwidth, o.Exclude, o.Strict}

@@ -62,7 +62,7 @@ func TestNewInput(t *testing.T) {
 				"time": "2026-11-20T12:00:00Z",
 				"peer": {"name": "turin", "clusterID": "turin-1", "roles": ["Provider"], "labels": {"tier": "gold"},
 					"ready": true, "roundTripSeconds": 0.0125,
-					"bandwidthBitsPerSecond": 96000000, "throughputBitsPerSecond": 8000, "lossPercent": 3},
+					"bandwidthBytesPerSecond": 12000000, "throughputBytesPerSecond": 1000, "lossPercent": 3},
 				"advertisement": ` + offerJSON + offerDetailsJSON + `}, "previous": ` + offerJSON + offerDetailsJSON + `}}`,
 		},
 		"an empty offer of an unknown peer": {
@@ -93,9 +93,9 @@ func TestNewInput(t *testing.T) {
 			},
 			`{
 				"table": [` + offerJSON + offerDetailsJSON + `, "peer": "turin", "open": true, "roundTripSeconds": 0.0015,
-					"bandwidthBitsPerSecond": 96000000, "throughputBitsPerSecond": 40000000, "lossPercent": 0}],
+					"bandwidthBytesPerSecond": 12000000, "throughputBytesPerSecond": 5000000, "lossPercent": 0}],
 				"namespace": {"name": "shop", "labels": {"a": "b"}, "annotations": {}}, "class": "gold",
-				"wish": {"prefer": "Price", "maxPrice": {"amount": 0.5, "currency": "EUR"}, "maxLatencySeconds": 0.05, "minBandwidthBitsPerSecond": 100000000,
+				"wish": {"prefer": "Price", "maxPrice": {"amount": 0.5, "currency": "EUR"}, "maxLatencySeconds": 0.05, "minBandwidthBytesPerSecond": 100000000,
 					"exclude": ["milan"], "strict": true},
 				"request": {"cpu": 1.5, "memory": 1073741824}}`,
 		},
