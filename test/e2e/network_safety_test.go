@@ -54,7 +54,7 @@ func TestIsolationByDefault(t *testing.T) {
 	guest := lubeck.party(t, ns, "guest", hamburg)
 	home := lubeck.party(t, ns, "home", nil, atHome(lubeck.workers(t)[0]))
 	local := hamburg.namespace(t)
-	theirs := hamburg.party(t, local, "theirs", nil)
+	theirs := hamburg.party(t, local, "theirs", nil, mirror)
 	svc := hamburg.service(t, local, "theirs", map[string]string{"app": "theirs"})
 	node, err := hamburg.addressOf(ctx, hamburg.workers(t)[0])
 	if err != nil {
@@ -68,6 +68,7 @@ func TestIsolationByDefault(t *testing.T) {
 		{"the home reaches its guest", home, guest.address + ":8080", true},
 		{"the guest reaches the Internet", guest, internet(t, hamburg), true},
 		{"hamburg's own pod reaches its own", theirs, theirs.address + ":8080", true},
+		{"hamburg's own pod reaches its own at another port", theirs, theirs.address + ":9000", true},
 		{"hamburg's own pod reaches its Service", theirs, svc.Spec.ClusterIP + ":80", true},
 		{"hamburg's own pod reaches its API server", theirs, apiServer + ":443", true},
 		{"hamburg's own pod reaches its node", theirs, node + ":10250", true},
@@ -81,9 +82,12 @@ func TestIsolationByDefault(t *testing.T) {
 		{"the home of guests and a pod of the provider", home, hamburg.seenBy(ctx, t, lubeck, theirs.address) + ":8080", false},
 	})
 
-	hamburg.open(t, lubeck, v1alpha1.Opening{From: v1alpha1.OpeningSide{PeerNamespace: ns}, To: v1alpha1.OpeningSide{Namespace: local}})
+	hamburg.open(t, lubeck, v1alpha1.Opening{
+		From: v1alpha1.OpeningSide{PeerNamespace: ns}, To: v1alpha1.OpeningSide{Namespace: local}, Ports: []v1alpha1.OpeningPort{{Port: 8080}},
+	})
 	expectWishes(t, []wish{
 		{"a guest reaches what was opened", guest, theirs.address + ":8080", true},
+		{"a guest and another port", guest, theirs.address + ":9000", false},
 		{"a pod of the provider and a guest, still", theirs, guestThere + ":8080", false},
 	})
 }
