@@ -47,7 +47,7 @@ type Budget struct {
 // DefaultBudget is the default of Config.Budget.
 var DefaultBudget = Budget{
 	HeldBytes: 64 << 20, HeldObjects: 25_000, LeastBytes: 8 << 20, PodBytes: 8 << 10,
-	ReceivedBytes: 6 << 20, ListBytes: 20 << 20, BytesPerSecond: 4 << 20, Lists: 4, Calls: 16, SlowCalls: 2, Aside: 2, FlapsPerSecond: 20, EventsPerSecond: 50, EventsAtOnce: 2000,
+	ReceivedBytes: 6 << 20, ListBytes: 20 << 20, BytesPerSecond: 4 << 20, Lists: 4, Calls: 16, SlowCalls: 2, Aside: 1, FlapsPerSecond: 20, EventsPerSecond: 50, EventsAtOnce: 2000,
 }
 
 const (
