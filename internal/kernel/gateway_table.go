@@ -202,9 +202,8 @@ func (f family) permit() []expression {
 }
 
 // permitToGateway lets peers and pods ask the gateway itself for an echo, and pods for a name, also those that were sent on, and
-// gateways send what is passed on. Each
-// of our interfaces has a chain of its own, because everything that WireGuard and the VXLAN take in passes here too: two rules
-// see that it is from elsewhere.
+// gateways send what is passed on. Each of our interfaces has a chain of its own, because everything that WireGuard and the VXLAN
+// take in passes here too: two rules see that it is from elsewhere.
 func permitToGateway(t *table, input *chain) {
 	const echo4, echo6, discovery, discovered = 8, 128, 133, 136
 	peers, pods := &chain{name: "input-" + tunnelLink}, &chain{name: "input-" + vxlanLink}

@@ -77,22 +77,25 @@ func (h *harbour) arrives(at, from overlay.Relayed, payload string) {
 	}
 }
 
+// talk expects that what each of the two sends is the next that the other one gets.
+func (h *harbour) talk(a, b overlay.Relayed) {
+	h.t.Helper()
+	h.send(a, b, "hello")
+	h.arrives(b, a, "hello")
+	h.send(b, a, "welcome")
+	h.arrives(a, b, "welcome")
+}
+
 func TestEachPeerFindsTheOtherAtOnePort(t *testing.T) {
 	h := newHarbour(t)
-	h.send(lubeck, hamburg, "hello")
-	h.arrives(hamburg, lubeck, "hello")
-	h.send(hamburg, lubeck, "welcome")
-	h.arrives(lubeck, hamburg, "welcome")
+	h.talk(lubeck, hamburg)
 }
 
 func TestNothingIsPassedOnForOthers(t *testing.T) {
 	h := newHarbour(t)
 	h.send(bremen, hamburg, "from one that is not relayed")
 	h.send(lubeck, lubeck, "to itself")
-	h.send(lubeck, hamburg, "hello")
-	h.arrives(hamburg, lubeck, "hello")
-	h.send(hamburg, lubeck, "welcome")
-	h.arrives(lubeck, hamburg, "welcome")
+	h.talk(lubeck, hamburg)
 
 	h.update(lubeck, bremen)
 	h.send(lubeck, bremen, "hello")
