@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -185,16 +184,16 @@ func (g *Gateway) dialAll(w *wireGuard, now time.Time) (again time.Time, err err
 	for _, t := range w.tunnels {
 		p := peers[t.PublicKey]
 		last, known := g.tried[t.PublicKey]
+		waits := waits(w.identity, t)
 		switch {
 		case !known || alive(p, now):
 			last = attempt{at: now}
-		case len(t.Endpoints) > 0 && !now.Before(last.due(p)):
-			next := following(t.Endpoints, endpointOf(p))
-			last, failed = last.next(now), append(failed, dial(w.device, t, next))
-			p = wgtypes.Peer{Endpoint: net.UDPAddrFromAddrPort(next)}
+		case len(t.Endpoints) > 0 && !now.Before(last.due(waits)):
+			p.LastHandshakeTime = time.Time{} // it is made anew
+			last, failed = last.next(now), append(failed, dial(w.device, t, following(t.Endpoints, endpointOf(p))))
 		}
 		g.tried[t.PublicKey] = last
-		if due := last.due(p); len(t.Endpoints) > 0 && !alive(p, now) && (again.IsZero() || due.Before(again)) {
+		if due := last.due(waits); len(t.Endpoints) > 0 && !alive(p, now) && (again.IsZero() || due.Before(again)) {
 			again = due
 		}
 	}

@@ -25,7 +25,8 @@ const (
 	// first, because the peer may not have known us yet, and twice as long each time, because the path may be slow.
 	firstPatience, lastPatience = 500 * time.Millisecond, 4 * time.Second
 	// headStart is how long the cluster with the higher key leaves it to the other one to say hello first. Two that do so at
-	// once take each other's hello for the newer one, and WireGuard tries again after five seconds only.
+	// once take each other's hello for the newer one, and WireGuard tries again after five seconds only. For the same reason
+	// it is more patient by half from then on: two with the same pace would meet each time.
 	headStart = time.Second
 )
 
@@ -147,14 +148,14 @@ type attempt struct {
 // next returns the one behind it.
 func (a attempt) next(now time.Time) attempt { return attempt{at: now, vain: a.vain + 1} }
 
-// due returns when the next endpoint of a peer is to be dialled that does not answer until then.
-func (a attempt) due(p wgtypes.Peer) time.Time {
+// due returns when the next endpoint of a peer that does not answer until then is to be dialled by who waits for it, or not.
+func (a attempt) due(waits bool) time.Time {
 	patience := firstPatience
 	for n := 0; n < a.vain && patience < lastPatience; n++ {
 		patience *= 2
 	}
-	if p.Endpoint == nil {
-		patience = max(patience, headStart)
+	if waits {
+		patience = max(patience*3/2, headStart)
 	}
 	return a.at.Add(patience)
 }

@@ -90,7 +90,7 @@ func TestEndpointsAreTriedInTurn(t *testing.T) {
 		return wgtypes.Peer{Endpoint: net.UDPAddrFromAddrPort(e), LastHandshakeTime: now.Add(-ago)}
 	}
 	silent := func(e netip.AddrPort) wgtypes.Peer { return wgtypes.Peer{Endpoint: net.UDPAddrFromAddrPort(e)} }
-	both := tunnelTo(highKey, endpoint1, endpoint2)
+	both, awaited := tunnelTo(highKey, endpoint1, endpoint2), tunnelTo(lowKey, endpoint1)
 	for name, test := range map[string]struct {
 		tunnel overlay.Tunnel
 		peer   wgtypes.Peer
@@ -108,14 +108,15 @@ func TestEndpointsAreTriedInTurn(t *testing.T) {
 		"a session is there":                   {both, shaken(time.Minute, endpoint1), attempt{}, netip.AddrPort{}, 0},
 		"the peer has moved and is there":      {both, shaken(time.Minute, moved), attempt{}, netip.AddrPort{}, 0},
 		"a session has ended":                  {both, shaken(sessionLife, endpoint1), attempt{at: now.Add(-time.Second)}, endpoint2, 2 * firstPatience},
-		"the peer was to greet us and did not": {both, wgtypes.Peer{}, attempt{at: now.Add(-headStart)}, endpoint1, 2 * firstPatience},
-		"the peer is to greet us and has time": {both, wgtypes.Peer{}, attempt{at: now.Add(-firstPatience)}, netip.AddrPort{}, headStart - firstPatience},
+		"the peer was to greet us and did not": {awaited, wgtypes.Peer{}, attempt{at: now.Add(-headStart)}, endpoint1, 3 * firstPatience},
+		"the peer is to greet us and has time": {awaited, wgtypes.Peer{}, attempt{at: now.Add(-firstPatience)}, netip.AddrPort{}, headStart - firstPatience},
+		"the pace is not that of the peer":     {awaited, silent(endpoint1), attempt{now.Add(-4 * firstPatience), 2}, netip.AddrPort{}, 2 * firstPatience},
 		"nobody knows where the peer is":       {tunnelTo(highKey), wgtypes.Peer{}, attempt{}, netip.AddrPort{}, 0},
 	} {
 		test.peer.PublicKey = test.tunnel.PublicKey
 		device := &recorder{peers: []wgtypes.Peer{test.peer}}
 		g := NewGateway(GatewayConfig{})
-		g.direct.device, g.direct.tunnels = device, []overlay.Tunnel{test.tunnel}
+		g.direct.device, g.direct.identity, g.direct.tunnels = device, identity, []overlay.Tunnel{test.tunnel}
 		g.tried[test.tunnel.PublicKey] = test.tried
 		again, err := g.Dial(now)
 		var want []netip.AddrPort

@@ -16,9 +16,10 @@ import (
 
 // A wireGuard is WireGuard on one interface.
 type wireGuard struct {
-	name    string
-	device  device           // nil while there is none
-	tunnels []overlay.Tunnel // as last configured
+	name     string
+	device   device   // nil while there is none
+	identity Identity // as last configured
+	tunnels  []overlay.Tunnel
 }
 
 // ensure returns the interface with exactly those addresses, made anew if it is gone.
@@ -60,7 +61,7 @@ func (w *wireGuard) configure(identity Identity, tunnels []overlay.Tunnel) error
 			failed = append(failed, fmt.Errorf("configure WireGuard: %w", err))
 		}
 	}
-	w.tunnels = tunnels
+	w.identity, w.tunnels = identity, tunnels
 	return errors.Join(failed...)
 }
 
