@@ -44,6 +44,10 @@ const (
 	LabelReflected = "hanse.dev/reflected"
 	// LabelSkipReflection is a label or an annotation: set to "true" on an object it says that no copy of it goes to providers.
 	LabelSkipReflection = "hanse.dev/skip-reflection"
+	// AnnotationForceRemoteNodePort set to "true" on a Service has its copies keep its node ports, where the provider allows that.
+	AnnotationForceRemoteNodePort = "hanse.dev/force-remote-node-port"
+	// EndpointSliceManager is, in the label endpointslice.kubernetes.io/managed-by, who writes copies of EndpointSlices.
+	EndpointSliceManager = "reflector.hanse.dev"
 
 	// LabelPolicy marks a ConfigMap in Hanse's own namespace as policy. Its value is the question that its modules, keys
 	// that end in .rego, answer: incoming, outgoing, shadowpod or placement.
@@ -58,7 +62,7 @@ const (
 	// AnnotationOriginUID carries, on an object with LabelReflected, the UID of the object at home that it is a copy of, and, on
 	// our copy of an advertisement, that of the provider's.
 	AnnotationOriginUID = "hanse.dev/origin-uid"
-	// AnnotationOriginVersion carries, on an object with LabelReflected, the resource version of what was copied.
+	// AnnotationOriginVersion carries, on an object with LabelReflected, which version it is of what was copied.
 	AnnotationOriginVersion = "hanse.dev/origin-version"
 	// AnnotationPeerUID carries, on a tenant namespace, the UID of the Peer that it was made for.
 	AnnotationPeerUID = "hanse.dev/peer-uid"

@@ -24,6 +24,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&NamespaceOffloading{}, &NamespaceOffloadingList{},
 		&NamespaceMapping{}, &NamespaceMappingList{},
 		&ShadowPod{}, &ShadowPodList{},
+		&ShadowEndpointSlice{}, &ShadowEndpointSliceList{},
 		&PeeringClaim{}, &PeeringClaimList{},
 		&Connection{}, &ConnectionList{},
 	)

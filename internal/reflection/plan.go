@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -25,7 +26,7 @@ const (
 	Delete Verb = "delete"
 	// Yield to an object of the name that is not ours.
 	Yield Verb = "yield"
-	// Withhold an object that a pod refers to and that must stay at home. There is no copy of it.
+	// Withhold an object that is wanted and must stay at home. There is no copy of it.
 	Withhold Verb = "withhold"
 )
 
@@ -33,23 +34,37 @@ const (
 type Step struct {
 	Verb Verb
 	Name string
-	// Source is the metadata of the object at home, if it is there.
-	Source metav1.Object
+	// Source is the object at home, if it is there.
+	Source *Source
 	// Found is the metadata of the object of the name in the twin, if it is there.
 	Found metav1.Object
 }
 
+// A Source is what Plan must know of an object at home.
+type Source struct {
+	UID types.UID
+	// Version is another one whenever the copy must be.
+	Version string
+	// Skipped means that its author wants no copies of it.
+	Skipped bool
+}
+
+// SourceOf is the source whose copies are of each version of the object, given its metadata.
+func SourceOf(object metav1.Object) *Source {
+	return &Source{UID: object.GetUID(), Version: object.GetResourceVersion(), Skipped: IsSkipped(object)}
+}
+
 // A Sight is what is seen of the objects of one kind, in one namespace and its twin, by their names.
 type Sight struct {
-	// Wanted are the names that pods refer to.
+	// Wanted are the names of which there is to be a copy.
 	Wanted map[string]bool
-	// Sources is the metadata of the objects at home. If none are wanted they need not be known.
-	Sources map[string]metav1.Object
+	// Sources are the objects at home. If none are wanted they need not be known.
+	Sources map[string]*Source
 	// Found is the metadata of the objects in the twin, whosever they are.
 	Found map[string]metav1.Object
 }
 
-// Plan returns what must be done so that the twin has a copy of exactly what pods there refer to, sorted by name.
+// Plan returns what must be done so that the twin has a copy of exactly what is wanted, sorted by name.
 func Plan(seen Sight) []Step {
 	names := map[string]bool{}
 	maps.Copy(names, seen.Wanted)
@@ -71,19 +86,19 @@ func judge(s Step, wanted bool) Verb {
 	switch {
 	case !wanted || s.Source == nil:
 		return deleteIf(copied, s.Found)
-	case s.Found == nil && IsSkipped(s.Source):
+	case s.Found == nil && s.Source.Skipped:
 		return Withhold
 	case s.Found == nil:
 		return Create
 	case !copied:
 		return Yield
-	case IsSkipped(s.Source):
+	case s.Source.Skipped:
 		return deleteIf(copied, s.Found)
 	case s.Found.GetDeletionTimestamp() != nil:
 		return "" // it is made again when it is gone
-	case s.Found.GetAnnotations()[v1alpha1.AnnotationOriginUID] != string(s.Source.GetUID()):
+	case s.Found.GetAnnotations()[v1alpha1.AnnotationOriginUID] != string(s.Source.UID):
 		return Replace
-	case s.Found.GetAnnotations()[v1alpha1.AnnotationOriginVersion] != s.Source.GetResourceVersion():
+	case s.Found.GetAnnotations()[v1alpha1.AnnotationOriginVersion] != s.Source.Version:
 		return Update
 	default:
 		return ""

@@ -10,9 +10,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-func source(uid, version string) *metav1.ObjectMeta {
-	return &metav1.ObjectMeta{Name: "a", UID: types.UID(uid), ResourceVersion: version}
-}
+func source(uid, version string) *Source { return &Source{UID: types.UID(uid), Version: version} }
 
 func copyOf(uid, version string) *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{
@@ -23,15 +21,16 @@ func copyOf(uid, version string) *metav1.ObjectMeta {
 
 func TestPlan(t *testing.T) {
 	skipped, ending, foreign := source("u", "1"), copyOf("u", "1"), copyOf("u", "1")
-	skipped.Labels = map[string]string{v1alpha1.LabelSkipReflection: "true"}
+	skipped.Skipped = true
 	ending.DeletionTimestamp = &metav1.Time{}
 	foreign.Labels = nil
 	unsigned := copyOf("u", "1")
 	unsigned.Annotations = nil
 	for name, test := range map[string]struct {
-		unwanted      bool
-		source, found *metav1.ObjectMeta
-		want          Verb
+		unwanted bool
+		source   *Source
+		found    *metav1.ObjectMeta
+		want     Verb
 	}{
 		"a pod comes":                        {source: source("u", "1"), want: Create},
 		"there is nothing to copy":           {},
@@ -51,7 +50,7 @@ func TestPlan(t *testing.T) {
 		"the peer has its own and we none":   {found: foreign},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := Sight{Sources: map[string]metav1.Object{}, Found: map[string]metav1.Object{}, Wanted: map[string]bool{"a": true}}
+			seen := Sight{Sources: map[string]*Source{}, Found: map[string]metav1.Object{}, Wanted: map[string]bool{"a": true}}
 			if test.unwanted {
 				seen.Wanted = nil
 			}
@@ -75,7 +74,7 @@ func TestPlan(t *testing.T) {
 func TestPlansAreSorted(t *testing.T) {
 	seen := Sight{
 		Wanted:  map[string]bool{"c": true, "a": true},
-		Sources: map[string]metav1.Object{"a": source("u", "1"), "c": source("v", "1")},
+		Sources: map[string]*Source{"a": source("u", "1"), "c": source("v", "1")},
 		Found:   map[string]metav1.Object{"b": copyOf("w", "1")},
 	}
 	var got []string

@@ -143,7 +143,7 @@ func (c *copier) refuse(m move, why string) {
 func (c *copier) tell(m move, reason, format string, values ...any) {
 	m.talk.say(message{
 		regarding: corev1.ObjectReference{
-			APIVersion: "v1", Kind: string(m.Kind), Namespace: m.Namespace, Name: m.Name, UID: m.Source.GetUID(),
+			APIVersion: "v1", Kind: string(m.Kind), Namespace: m.Namespace, Name: m.Name, UID: m.Source.UID,
 		},
 		kind: corev1.EventTypeWarning, reason: reason, note: sanitize.Text(fmt.Sprintf(format, values...), maxNote),
 	})

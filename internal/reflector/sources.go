@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 // sources are the objects of our own cluster that pods at some peer refer to: their metadata, by place.
@@ -115,13 +117,13 @@ func (s *sources) watch(p place) (*watched, error) {
 	return w, nil
 }
 
-// objects is the metadata of the objects of those names that are there.
-func (w *watched) objects(names map[string]bool, namespace string) map[string]metav1.Object {
-	found := map[string]metav1.Object{}
+// objects are those of the names that are there.
+func (w *watched) objects(names map[string]bool, namespace string) map[string]*reflection.Source {
+	found := map[string]*reflection.Source{}
 	for name := range names {
 		object, exists, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
 		if source, ok := object.(metav1.Object); ok && exists && err == nil {
-			found[name] = source
+			found[name] = reflection.SourceOf(source)
 		}
 	}
 	return found

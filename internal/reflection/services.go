@@ -1,0 +1,165 @@
+package reflection
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// A View is how one peer sees what is in a namespace at home.
+type View struct {
+	// Node is the peer's virtual node. What runs there the peer sees by itself.
+	Node string
+	// Seen returns the address at which the peer sees one of home's, and false if there is none.
+	Seen func(home netip.Addr) (netip.Addr, bool)
+}
+
+// A Copy is an object that a twin gets, without its namespace, and of what it is one.
+type Copy struct {
+	Source Source
+	Object Object // nil if its author wants no copy
+}
+
+// Copies are what a twin gets of Services and EndpointSlices, by the names that both have at home.
+type Copies struct {
+	Services, Slices map[string]Copy // the latter are ShadowEndpointSlices
+	// Parts are the names of the slices of each Service.
+	Parts map[string][]string
+}
+
+// Services returns what the twin gets of the Services of a namespace. A Service goes with its EndpointSlices or not at all: one
+// of which the peer cannot see an endpoint is reached at home, where its name is known anyway, as are external names and
+// Services that others have reflected here.
+func Services(services []corev1.Service, slices []discoveryv1.EndpointSlice, view View) Copies {
+	all := Copies{Services: map[string]Copy{}, Slices: map[string]Copy{}, Parts: map[string][]string{}}
+	parts := map[string][]*discoveryv1.EndpointSlice{}
+	for i := range slices {
+		name := slices[i].Labels[discoveryv1.LabelServiceName]
+		parts[name] = append(parts[name], &slices[i])
+	}
+	for i := range services {
+		service := &services[i]
+		if service.Spec.Type == corev1.ServiceTypeExternalName || service.DeletionTimestamp != nil || IsCopy(service) {
+			continue
+		}
+		if IsSkipped(service) {
+			all.Services[service.Name] = Copy{Source: *SourceOf(service)}
+			continue
+		}
+		if copies, whole := partsOf(parts[service.Name], view); whole {
+			all.Services[service.Name] = signed(service, serviceOf(service))
+			for _, part := range copies {
+				all.Slices[part.Object.GetName()] = part
+				all.Parts[service.Name] = append(all.Parts[service.Name], part.Object.GetName())
+			}
+		}
+	}
+	return all
+}
+
+// partsOf returns the copies of the slices of a Service, without those that would be empty, and whether the peer sees all that
+// is in them.
+func partsOf(slices []*discoveryv1.EndpointSlice, view View) (copies []Copy, whole bool) {
+	for _, slice := range slices {
+		if IsSkipped(slice) || slice.DeletionTimestamp != nil {
+			continue
+		}
+		endpoints, whole := endpointsOf(slice, view)
+		if !whole {
+			return nil, false
+		}
+		if len(endpoints) > 0 {
+			copies = append(copies, signed(slice, sliceOf(slice, endpoints)))
+		}
+	}
+	return copies, true
+}
+
+// endpointsOf returns the endpoints that do not run at the peer, as the peer sees them, and whether it can see them all.
+func endpointsOf(slice *discoveryv1.EndpointSlice, view View) (kept []v1alpha1.ShadowEndpoint, whole bool) {
+	for _, e := range slice.Endpoints {
+		if ptr.Deref(e.NodeName, "") == view.Node {
+			continue
+		}
+		out := v1alpha1.ShadowEndpoint{
+			Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
+			Hostname: ptr.Deref(e.Hostname, ""), Zone: ptr.Deref(e.Zone, ""),
+		}
+		for _, zone := range ptr.Deref(e.Hints, discoveryv1.EndpointHints{}).ForZones {
+			out.ForZones = append(out.ForZones, zone.Name)
+		}
+		for _, text := range e.Addresses {
+			home, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, false // a name of the Internet is one that the peer may see as another
+			}
+			seen, ok := view.Seen(home)
+			if !ok {
+				return nil, false
+			}
+			out.Addresses = append(out.Addresses, seen.String())
+		}
+		kept = append(kept, out)
+	}
+	return kept, true
+}
+
+func sliceOf(source *discoveryv1.EndpointSlice, endpoints []v1alpha1.ShadowEndpoint) *v1alpha1.ShadowEndpointSlice {
+	out := &v1alpha1.ShadowEndpointSlice{ObjectMeta: metadata(source, ""), Spec: v1alpha1.ShadowEndpointSliceSpec{
+		Service: source.Labels[discoveryv1.LabelServiceName], AddressType: string(source.AddressType), Endpoints: endpoints,
+	}}
+	for _, p := range source.Ports {
+		out.Spec.Ports = append(out.Spec.Ports, v1alpha1.ShadowEndpointPort{
+			Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), Port: p.Port,
+			AppProtocol: ptr.Deref(p.AppProtocol, ""),
+		})
+	}
+	return out
+}
+
+// serviceOf returns the copy of a Service. A table in the tests says what becomes of each field, and why.
+func serviceOf(source *corev1.Service) *corev1.Service {
+	from := source.Spec
+	out := &corev1.Service{ObjectMeta: metadata(source, ""), Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeClusterIP, Selector: from.Selector, PublishNotReadyAddresses: from.PublishNotReadyAddresses,
+		SessionAffinity: from.SessionAffinity, SessionAffinityConfig: from.SessionAffinityConfig,
+		IPFamilies: from.IPFamilies, IPFamilyPolicy: from.IPFamilyPolicy,
+		InternalTrafficPolicy: from.InternalTrafficPolicy, TrafficDistribution: from.TrafficDistribution,
+	}}
+	if from.ClusterIP == corev1.ClusterIPNone {
+		out.Spec.ClusterIP = corev1.ClusterIPNone
+	}
+	if ptr.Deref(from.IPFamilyPolicy, "") == corev1.IPFamilyPolicyRequireDualStack {
+		out.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
+	}
+	keepsNodePorts := source.Annotations[v1alpha1.AnnotationForceRemoteNodePort] == "true" && from.Type != corev1.ServiceTypeClusterIP
+	if keepsNodePorts {
+		out.Spec.Type, out.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, from.ExternalTrafficPolicy
+	}
+	for _, port := range from.Ports {
+		if !keepsNodePorts {
+			port.NodePort = 0
+		}
+		out.Spec.Ports = append(out.Spec.Ports, port)
+	}
+	return out
+}
+
+// signed signs the copy with a version that depends on nothing but what is in it: most changes of a Service or of its endpoints
+// mean nothing to most peers.
+func signed(source metav1.Object, out Object) Copy {
+	out.GetAnnotations()[v1alpha1.AnnotationOriginVersion] = ""
+	sum := fnv.New64a()
+	_ = json.NewEncoder(sum).Encode(out) // objects of Kubernetes are JSON, and a hash never fails
+	version := fmt.Sprintf("%x", sum.Sum64())
+	out.GetAnnotations()[v1alpha1.AnnotationOriginVersion] = version
+	return Copy{Source: Source{UID: source.GetUID(), Version: version}, Object: out}
+}
