@@ -233,9 +233,9 @@ func (f *managerFlags) cache() cache.Options {
 	own := map[string]cache.Config{f.server.namespace: {}}
 	services := map[string]cache.Config{f.server.namespace: {}, metav1.NamespaceSystem: {}}
 	deployments := map[string]cache.Config{f.server.namespace: {}}
-	if f.peering.Gateway { // else there is no such namespace
-		network := v1alpha1.NetworkNamespace(f.server.namespace)
-		services[network], deployments[network] = cache.Config{}, cache.Config{}
+	if f.peering.Gateway { // else there is no such namespace, and nobody reflects Services
+		deployments[v1alpha1.NetworkNamespace(f.server.namespace)] = cache.Config{}
+		services = nil // which is all
 	}
 	kept := map[client.Object]cache.ByObject{
 		&corev1.Pod{}:         {Transform: namespaces.KeepWaiting(reflector.KeepReferences(exchange.TrimPod))},
@@ -308,6 +308,7 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 	return reflector.SetupWithManager(mgr, reflector.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Metadata: watches, Links: links,
 		Events:    mgr.GetEventRecorder("hanse-reflector"),
+		Network:   f.peering.Gateway,
 		Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount,
 	})
 }

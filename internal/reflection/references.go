@@ -7,18 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A Kind is one whose objects go out because a pod refers to them.
-type Kind string
-
-// The kinds that pods refer to.
-const (
-	ConfigMap Kind = "ConfigMap"
-	Secret    Kind = "Secret"
-)
-
-// Kinds returns all kinds that pods refer to.
-func Kinds() []Kind { return []Kind{ConfigMap, Secret} }
-
 // rootCA is the ConfigMap with the certificate authority of the API server, which every cluster puts into each of its
 // namespaces itself.
 const rootCA = "kube-root-ca.crt"
@@ -67,6 +55,7 @@ func Condense(spec *corev1.PodSpec) []corev1.Volume {
 			}
 		case Secret:
 			volume.Secret = &corev1.SecretVolumeSource{SecretName: r.Name, Optional: &r.Optional}
+		case Service, EndpointSlice: // no pod refers to one
 		}
 		volumes = append(volumes, volume)
 	}

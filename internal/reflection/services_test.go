@@ -62,7 +62,8 @@ func TestPeersGetTheEndpointsThatTheyDoNotRun(t *testing.T) {
 	}
 	copied, _ := got.Slices["web-1"].Object.(*v1alpha1.ShadowEndpointSlice)
 	if diff := cmp.Diff(&v1alpha1.ShadowEndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{v1alpha1.LabelReflected: "true"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-1", Labels: map[string]string{v1alpha1.LabelReflected: "true"},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationOriginUID: "u-web-1", v1alpha1.AnnotationOriginVersion: got.Slices["web-1"].Source.Version,
 			},
@@ -116,7 +117,8 @@ func TestAPeerHearsNothingOfWhatDoesNotConcernIt(t *testing.T) {
 	there := endpoint("hanse-hamburg", "10.9.9.9")
 	there.Conditions.Ready = new(false)
 	was := Services([]corev1.Service{before}, []discoveryv1.EndpointSlice{
-		slice("web-1", "web", endpoint("worker", "10.0.1.2"), endpoint("hanse-hamburg", "10.9.9.9"))}, view)
+		slice("web-1", "web", endpoint("worker", "10.0.1.2"), endpoint("hanse-hamburg", "10.9.9.9")),
+	}, view)
 	is := Services([]corev1.Service{after}, []discoveryv1.EndpointSlice{slice("web-1", "web", endpoint("worker", "10.0.1.2"), there)}, view)
 	if diff := cmp.Diff(was, is); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/metadata"
@@ -18,11 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 const (
@@ -43,6 +46,8 @@ type Config struct {
 	Links *peers.Links
 	// Events tells users what cannot be copied.
 	Events events.EventRecorder
+	// Network is whether peers can be connected, so that Services are reflected.
+	Network bool
 	// Namespace is the one that Hanse runs in, and ServiceAccount who its manager is there.
 	Namespace, ServiceAccount string
 }
@@ -94,8 +99,13 @@ func (c *copier) setup(mgr ctrl.Manager) error {
 			return log.WithValues("Peer", req.Peer, "Namespace", req.Namespace, "kind", req.Kind)
 		}).
 		WithOptions(controller.TypedOptions[request]{MaxConcurrentReconciles: workers, RateLimiter: backOff[request]()})
-	for kind, subject := range copies {
-		making = making.WatchesRawSource(peers.Changes(c.Links, subject, copyChanged(kind)))
+	for _, kind := range reflection.Kinds(c.Network) {
+		making = making.WatchesRawSource(peers.Changes(c.Links, copies[kind], copyChanged(kind)))
+	}
+	if c.Network {
+		making = making.Watches(&corev1.Service{}, c.namespaceHandler()).
+			Watches(&discoveryv1.EndpointSlice{}, c.namespaceHandler()).
+			Watches(&v1alpha1.Connection{}, c.connectionHandler(), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
 	return making.Complete(c)
 }

@@ -27,21 +27,26 @@ const maxNote = 1024
 type move struct {
 	request
 	reflection.Step
-	talk *talk
-	twin string        // the namespace at the peer
-	ends bool          // it is being deleted
-	peer client.Client // the way to it
+	talk  *talk
+	known reflection.Object // the copy, if it is known without reading
+	twin  string            // the namespace at the peer
+	ends  bool              // it is being deleted
+	peer  client.Client     // the way to it
 }
 
 // take does one step. Where the world has moved on meanwhile it does nothing: what moved it asks for another look.
 func (c *copier) take(ctx context.Context, m move) error {
 	switch m.Verb {
 	case reflection.Yield:
-		c.tell(m, v1alpha1.ReasonReflectionConflict, "Peer %q has a %s of this name of its own. It is left alone, "+
-			"and pods there use it instead of this one", m.Peer, m.Kind)
+		instead := "use it instead of this one"
+		if !m.Kind.ByPods() {
+			instead = "reach this one at home"
+		}
+		c.tell(ctx, m, message{kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonReflectionConflict, note: fmt.Sprintf(
+			"Peer %q has a %s of this name of its own. It is left alone, and pods there %s", m.Peer, m.Kind, instead)})
 		return nil
 	case reflection.Withhold:
-		c.refuse(m, "its label or annotation "+v1alpha1.LabelSkipReflection+" keeps it at home")
+		c.refuse(ctx, m, "its label or annotation "+v1alpha1.LabelSkipReflection+" keeps it at home")
 		return nil
 	case reflection.Delete:
 		return c.delete(ctx, m)
@@ -95,7 +100,7 @@ func (c *copier) wrote(ctx context.Context, m move, verb reflection.Verb, err er
 		return nil // the mirror is behind
 	case isOfEnd(err): // which the mapping tells too
 	case verb != reflection.Delete && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)):
-		c.refuse(m, "the peer does not take it: "+err.Error())
+		c.refuse(ctx, m, "the peer does not take it: "+err.Error())
 	case err == nil:
 		copiesWritten.WithLabelValues(string(m.Kind), string(verb)).Inc()
 		ctrl.LoggerFrom(ctx).Info("Changed the copy at the peer", "verb", verb, "name", m.Name)
@@ -105,6 +110,11 @@ func (c *copier) wrote(ctx context.Context, m move, verb reflection.Verb, err er
 
 // outbound reads the object and returns the copy that the twin should have, or nil if there must be none.
 func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
+	if m.known != nil {
+		out, _ := m.known.DeepCopyObject().(client.Object) // what the client writes to it must not get into the cache
+		out.SetNamespace(m.twin)
+		return out, nil
+	}
 	source := m.empty()
 	source.SetNamespace(m.Namespace)
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(source), source)
@@ -116,7 +126,7 @@ func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 	}
 	out, err := reflection.Outbound(source, m.twin)
 	if refusal, refused := errors.AsType[reflection.Refusal](err); refused {
-		c.refuse(m, "it does not go there: "+refusal.Error())
+		c.refuse(ctx, m, "it does not go there: "+refusal.Error())
 		return nil, nil
 	}
 	if err != nil {
@@ -125,28 +135,48 @@ func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 	return out, nil
 }
 
-// empty returns an object of the kind and name.
+// empty returns an object of the name in a twin.
 func (m *move) empty() client.Object {
 	meta := metav1.ObjectMeta{Name: m.Name}
-	if m.Kind == reflection.Secret {
+	switch m.Kind {
+	case reflection.Secret:
 		return &corev1.Secret{ObjectMeta: meta}
+	case reflection.Service:
+		return &corev1.Service{ObjectMeta: meta}
+	case reflection.EndpointSlice:
+		return &v1alpha1.ShadowEndpointSlice{ObjectMeta: meta}
+	case reflection.ConfigMap:
 	}
 	return &corev1.ConfigMap{ObjectMeta: meta}
 }
 
-// refuse tells the user why there is no copy.
-func (c *copier) refuse(m move, why string) {
-	c.tell(m, v1alpha1.ReasonReflectionRefused, "Pods at peer %q refer to it, but %s", m.Peer, why)
+// refuse tells the user why there is no copy. It is no warning that a Service stays at home as its author wants: pods reach it there.
+func (c *copier) refuse(ctx context.Context, m move, why string) {
+	said := message{kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonReflectionRefused}
+	if m.Kind.ByPods() {
+		said.note = fmt.Sprintf("Pods at peer %q refer to it, but %s", m.Peer, why)
+	} else {
+		said.note = fmt.Sprintf("Pods at peer %q reach it at home alone: %s", m.Peer, why)
+	}
+	if !m.Kind.ByPods() && m.Source.Skipped {
+		said.kind = corev1.EventTypeNormal
+	}
+	c.tell(ctx, m, said)
 }
 
-// tell makes an event on the object at home.
-func (c *copier) tell(m move, reason, format string, values ...any) {
-	m.talk.say(message{
-		regarding: corev1.ObjectReference{
-			APIVersion: "v1", Kind: string(m.Kind), Namespace: m.Namespace, Name: m.Name, UID: m.Source.UID,
-		},
-		kind: corev1.EventTypeWarning, reason: reason, note: sanitize.Text(fmt.Sprintf(format, values...), maxNote),
-	})
+// tell makes an event on the object at home: of endpoints, on their Service.
+func (c *copier) tell(ctx context.Context, m move, said message) {
+	regarding := corev1.ObjectReference{APIVersion: "v1", Kind: string(m.Kind), Namespace: m.Namespace, Name: m.Name, UID: m.Source.UID}
+	if slice, ok := m.known.(*v1alpha1.ShadowEndpointSlice); ok {
+		service := &corev1.Service{}
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: slice.Spec.Service}, service); err != nil {
+			ctrl.LoggerFrom(ctx).Info("Cannot tell a Service of its endpoints", "Service", slice.Spec.Service, "cause", err.Error())
+			return
+		}
+		regarding.Kind, regarding.Name, regarding.UID = string(reflection.Service), service.Name, service.UID
+	}
+	said.regarding, said.note = regarding, sanitize.Text(said.note, maxNote)
+	m.talk.say(said)
 }
 
 // isOfEnd says whether the peer's API server refused a write because the twin is being deleted.

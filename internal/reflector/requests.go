@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -25,23 +26,24 @@ type place struct {
 	Kind      reflection.Kind
 }
 
-// A request asks the copier to look at what pods of a place refer to at one peer.
+// A request asks the copier to look at what pods of a place need at one peer.
 type request struct {
 	Peer string
 	place
 }
 
-// requestsOfPod are for all kinds that the pod refers to.
-func requestsOfPod(pod client.Object) []request {
+// requestsOfPod are for all kinds that the pod refers to, and for those that all pods need.
+func (c *copier) requestsOfPod(pod client.Object) []request {
 	peer, away := peerOf(pod)
 	if !away {
 		return nil
 	}
+	needed := references(pod)
 	var requests []request
-	for _, reference := range references(pod) {
-		req := request{Peer: peer, place: place{Namespace: pod.GetNamespace(), Kind: reference.Kind}}
-		if !slices.Contains(requests, req) {
-			requests = append(requests, req)
+	for _, kind := range reflection.Kinds(c.Network) {
+		refers := func(r reflection.Reference) bool { return r.Kind == kind }
+		if !kind.ByPods() || slices.ContainsFunc(needed, refers) {
+			requests = append(requests, request{Peer: peer, place: place{Namespace: pod.GetNamespace(), Kind: kind}})
 		}
 	}
 	return requests
@@ -66,19 +68,23 @@ func references(object client.Object) []reflection.Reference {
 
 // needs is what the pod refers to, if it may still be started.
 func needs(object client.Object) []reflection.Reference {
-	pod, ok := object.(*corev1.Pod)
-	if !ok || offload.Terminal(pod.Status.Phase) {
+	if ended(object) {
 		return nil
 	}
-	return references(pod)
+	return references(object)
 }
 
-// needsMove lets through pods that come to a virtual node or go, and those that refer to something else than before.
+func ended(object client.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && offload.Terminal(pod.Status.Phase)
+}
+
+// needsMove lets through pods that come to a virtual node, end or go, and those that refer to something else than before.
 var needsMove = predicate.And(
 	predicate.NewPredicateFuncs(func(pod client.Object) bool { _, away := peerOf(pod); return away }),
 	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		_, was := peerOf(e.ObjectOld)
-		return !was || !slices.Equal(needs(e.ObjectOld), needs(e.ObjectNew))
+		return !was || ended(e.ObjectOld) != ended(e.ObjectNew) || !slices.Equal(needs(e.ObjectOld), needs(e.ObjectNew))
 	}})
 
 type queue = workqueue.TypedRateLimitingInterface[request]
@@ -97,29 +103,35 @@ func (c *copier) podHandler() handler.TypedEventHandler[client.Object, request] 
 }
 
 func (c *copier) podCame(pod client.Object, q queue) {
-	for _, req := range requestsOfPod(pod) {
+	for _, req := range c.requestsOfPod(pod) {
 		if !c.serves(req, pod) {
 			q.Add(req)
 		}
 	}
 }
 
-func (*copier) podWent(pod client.Object, q queue) {
-	for _, req := range requestsOfPod(pod) {
+func (c *copier) podWent(pod client.Object, q queue) {
+	for _, req := range c.requestsOfPod(pod) {
 		q.AddAfter(req, debounce)
 	}
 }
 
 // serves reports whether the twin is seen to have good copies of all that the pod needs. What is not there at home does
-// not count as served: somebody must wait for it.
+// not count as served: somebody must wait for it. Of what all pods need there are copies since the first pod.
 func (c *copier) serves(req request, pod client.Object) bool {
-	source := c.sources.watched(req)
 	link, open := c.Links.Get(req.Peer)
-	if source == nil || !open {
+	if !open {
 		return false
 	}
 	over := link.Followed(copies[req.Kind], req.Namespace)
 	if over == nil || !over.HasSynced() {
+		return false
+	}
+	if !req.Kind.ByPods() {
+		return !ended(pod)
+	}
+	source := c.sources.watched(req)
+	if source == nil {
 		return false
 	}
 	seen := reflection.Sight{Wanted: map[string]bool{}, Found: map[string]metav1.Object{}}
@@ -135,6 +147,48 @@ func (c *copier) serves(req request, pod client.Object) bool {
 	}
 	seen.Sources = source.objects(seen.Wanted, req.Namespace)
 	return len(reflection.Plan(seen)) == 0
+}
+
+// namespaceHandler asks to look at Services and their endpoints, for each peer that has a twin of the namespace of the object.
+func (c *copier) namespaceHandler() handler.TypedEventHandler[client.Object, request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []request {
+		peers := &v1alpha1.PeerList{}
+		if err := c.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot read Peers from the cache")
+		}
+		var requests []request
+		for i := range peers.Items {
+			requests = append(requests, c.ofServices(peers.Items[i].Name, object.GetNamespace())...)
+		}
+		return requests
+	})
+}
+
+// connectionHandler asks to look at the Services of all namespaces, which the peer of the Connection may see otherwise now.
+func (c *copier) connectionHandler() handler.TypedEventHandler[client.Object, request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []request {
+		namespaces := &corev1.NamespaceList{}
+		if err := c.Client.List(ctx, namespaces, client.MatchingLabels{v1alpha1.LabelOffloads: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot read namespaces from the cache")
+		}
+		var requests []request
+		for i := range namespaces.Items {
+			peer := strings.TrimPrefix(object.GetNamespace(), v1alpha1.TenantNamespacePrefix)
+			requests = append(requests, c.ofServices(peer, namespaces.Items[i].Name)...)
+		}
+		return requests
+	})
+}
+
+// ofServices are the requests for the Services of our namespace, if the peer has a twin of it.
+func (c *copier) ofServices(peer, namespace string) []request {
+	if link, open := c.Links.Get(peer); !open || link.Twin(namespace) == "" {
+		return nil
+	}
+	return []request{
+		{Peer: peer, place: place{Namespace: namespace, Kind: reflection.EndpointSlice}},
+		{Peer: peer, place: place{Namespace: namespace, Kind: reflection.Service}},
+	}
 }
 
 // KeepReferences returns a transform of a cache of pods that trims them as the given one does, and keeps of those on

@@ -12,13 +12,20 @@ import (
 	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
-func TestPodsAskForWhatTheyReferTo(t *testing.T) {
-	want := []request{
-		{Peer: "turin", place: place{Namespace: "shop", Kind: reflection.ConfigMap}},
-		{Peer: "turin", place: place{Namespace: "shop", Kind: reflection.Secret}},
+func TestPodsAskForWhatTheyNeed(t *testing.T) {
+	requestsOfPod := (&copier{Config: Config{Network: true}}).requestsOfPod
+	var want []request
+	for _, kind := range reflection.Kinds(true) {
+		want = append(want, request{Peer: "turin", place: place{Namespace: "shop", Kind: kind}})
 	}
 	if diff := cmp.Diff(want, requestsOfPod(podUsing("web")), cmp.AllowUnexported(request{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[2:], requestsOfPod(testkit.Pod("shop", "plain", "hanse-turin")), cmp.AllowUnexported(request{})); diff != "" {
+		t.Errorf("a pod that refers to nothing (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[:2], (&copier{}).requestsOfPod(podUsing("web")), cmp.AllowUnexported(request{})); diff != "" {
+		t.Errorf("without a network (-want +got):\n%s", diff)
 	}
 	atHome := podUsing("web")
 	atHome.Spec.NodeName = "worker"

@@ -18,14 +18,16 @@ import (
 const debounce = 200 * time.Millisecond
 
 // copies are what is followed in twins: the metadata of the objects of each kind.
-var copies = map[reflection.Kind]*peers.Subject{
-	reflection.ConfigMap: metadataOf(reflection.ConfigMap), reflection.Secret: metadataOf(reflection.Secret),
-}
+var copies = subjects(reflection.Kinds(true))
 
-func metadataOf(kind reflection.Kind) *peers.Subject {
-	example := &metav1.PartialObjectMetadata{}
-	example.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(string(kind)))
-	return &peers.Subject{Example: example}
+func subjects(kinds []reflection.Kind) map[reflection.Kind]*peers.Subject {
+	found := map[reflection.Kind]*peers.Subject{}
+	for _, kind := range kinds {
+		example := &metav1.PartialObjectMetadata{}
+		example.SetGroupVersionKind(kind.Twin())
+		found[kind] = &peers.Subject{Example: example}
+	}
+	return found
 }
 
 // twinOf returns the link to the peer, and what is seen of the twin of the place there, or nil if there is no twin, as far as
@@ -95,7 +97,7 @@ func (c *copier) mappingChanged(ctx context.Context, change peers.Change, queue 
 		if namespaces.Items[i].Labels[v1alpha1.LabelOffloads] != "true" {
 			continue
 		}
-		for _, kind := range reflection.Kinds() {
+		for _, kind := range reflection.Kinds(c.Network) {
 			if change.Name == "" {
 				change.Link.FollowTwin(copies[kind], namespace)
 			}
@@ -104,10 +106,13 @@ func (c *copier) mappingChanged(ctx context.Context, change peers.Change, queue 
 	}
 }
 
-// copyChanged returns what has the twin looked at when its objects of the kind change.
+// copyChanged returns what has the twin looked at when its objects of the kind change. Services wait for their endpoints.
 func copyChanged(kind reflection.Kind) func(context.Context, peers.Change, peers.Queue[request]) {
 	return func(_ context.Context, change peers.Change, queue peers.Queue[request]) {
 		req := request{Peer: change.Link.Peer(), place: place{Namespace: change.Home(), Kind: kind}}
+		if kind == reflection.EndpointSlice {
+			queue.Add(request{Peer: req.Peer, place: place{Namespace: req.Namespace, Kind: reflection.Service}})
+		}
 		if change.Name == "" {
 			queue.Add(req)
 			return

@@ -58,7 +58,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		// The cache is read without a record: the tests ask what is read live.
 		Client: w.Home.Server, Live: w.Home.Client, Metadata: w.metadata, Events: w.Events,
 		Namespace: "hanse-system", ServiceAccount: "hanse-manager",
-		Links: w.peers.Links,
+		Links: w.peers.Links, Network: true,
 	}
 	if err := config.Validate(); err != nil {
 		t.Fatal(err)
@@ -77,8 +77,8 @@ func (w *world) run() {
 		source.TypedFunc[request](c.sources.start), peers.LinkChanges(c.Links, c.linkChanged),
 		peers.Changes(c.Links, peers.Mappings, c.mappingChanged),
 	}
-	for kind, subject := range copies {
-		started = append(started, peers.Changes(c.Links, subject, copyChanged(kind)))
+	for _, kind := range reflection.Kinds(c.Network) {
+		started = append(started, peers.Changes(c.Links, copies[kind], copyChanged(kind)))
 	}
 	for _, s := range started {
 		if err := s.Start(ctx, w.queue); err != nil {
@@ -182,11 +182,11 @@ func (w *world) look(kind reflection.Kind) {
 func (w *world) warm(kind reflection.Kind) request {
 	w.Helper()
 	req := request{Peer: "turin", place: place{Namespace: "shop", Kind: kind}}
-	wanted, err := w.copier.wanted(w.Context(), req)
+	wanted, err := w.copier.demand(w.Context(), req)
 	if err != nil {
 		w.Fatal(err)
 	}
-	if len(wanted) == 0 {
+	if len(wanted.names) == 0 || !kind.ByPods() {
 		return req
 	}
 	source, err := w.copier.sources.follow(req)
