@@ -44,6 +44,8 @@ const (
 	LabelReflected = "hanse.dev/reflected"
 	// LabelSkipReflection is a label or an annotation: set to "true" on an object it says that no copy of it goes to providers.
 	LabelSkipReflection = "hanse.dev/skip-reflection"
+	// AnnotationReflect set to "true" on an object has it copied to providers, where administrators have set that for its kind.
+	AnnotationReflect = "hanse.dev/reflect"
 	// AnnotationForceRemoteNodePort set to "true" on a Service has its copies keep its node ports, where the provider allows that.
 	AnnotationForceRemoteNodePort = "hanse.dev/force-remote-node-port"
 	// EndpointSliceManager is, in the label endpointslice.kubernetes.io/managed-by, who writes copies of EndpointSlices.

@@ -37,6 +37,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/policymaker"
+	"github.com/hanse-dev/hanse/internal/reflection"
 	"github.com/hanse-dev/hanse/internal/reflector"
 	"github.com/hanse-dev/hanse/internal/tenant"
 	"github.com/hanse-dev/hanse/internal/trace"
@@ -51,6 +52,8 @@ type managerFlags struct {
 	policies    policymaker.Config
 	offloading  namespaces.Default // without a selector no namespace is offloaded by default
 	podMetadata offload.Metadata
+	reflected   map[string]string // kind → which of its objects
+	reach       reflection.Reaches
 	clock       clock.Clock
 	maker       *policymaker.Maker
 	publisher   *advertisement.Publisher
@@ -79,6 +82,9 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	f.server.bind(flags)
 	f.server.faults.bind(flags)
 	f.server.tracing.bind(flags)
+	flags.StringToStringVar(&f.reflected, "reflect", nil,
+		"which objects have copies at providers that run pods of their namespace, such as Secret=Annotated: of ConfigMap and Secret All, "+
+			"Referenced, Annotated or None, by default Referenced; of Service All, Annotated or None, by default All")
 	flags.StringSliceVar((*[]string)(&f.podMetadata), "pod-metadata", nil,
 		"`patterns` of labels and annotations that pods of consumers have here besides the harmless ones, such as monitoring.example.org/*; "+
 			"a ! before one takes out what it matches")
@@ -218,6 +224,10 @@ func (f *managerFlags) complete() error {
 	if f.offloading.Selector == nil && !reflect.DeepEqual(f.offloading.Spec, v1alpha1.NamespaceOffloadingSpec{}) {
 		return errors.New("--offload-spec is for --offload-namespaces")
 	}
+	var err error
+	if f.reach, err = reflection.ParseReaches(f.reflected); err != nil {
+		return fmt.Errorf("--reflect: %w", err)
+	}
 	namespace := f.server.namespace
 	f.peering.Namespace, f.advertising.Namespace, f.policies.Namespace = namespace, namespace, namespace
 	f.clock = f.server.faults.clock()
@@ -309,6 +319,7 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Metadata: watches, Links: links,
 		Events:    mgr.GetEventRecorder("hanse-reflector"),
 		Network:   f.peering.Gateway,
+		Reach:     f.reach,
 		Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount,
 	})
 }

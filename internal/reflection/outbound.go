@@ -1,6 +1,7 @@
 package reflection
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -24,7 +25,7 @@ type Object interface {
 }
 
 // Outbound returns the copy of the ConfigMap or Secret that a twin namespace gets, or a Refusal.
-func Outbound(source Object, twin string) (Object, error) {
+func Outbound(source Object, twin string, reach Reach) (Object, error) {
 	size := 0
 	var out Object
 	switch source := source.DeepCopyObject().(type) {
@@ -43,7 +44,7 @@ func Outbound(source Object, twin string) (Object, error) {
 	default:
 		return nil, fmt.Errorf("objects of type %T are not reflected", source)
 	}
-	if why := refusal(source, size); why != "" {
+	if why := cmp.Or(reach.Stays(source), refusal(source, size)); why != "" {
 		return nil, why
 	}
 	return out, nil
@@ -53,8 +54,6 @@ func Outbound(source Object, twin string) (Object, error) {
 func refusal(source Object, size int) Refusal {
 	secret, isSecret := source.(*corev1.Secret)
 	switch {
-	case IsSkipped(source):
-		return Refusal("its label or annotation " + v1alpha1.LabelSkipReflection + " keeps it at home")
 	case source.GetName() == rootCA:
 		return "every cluster has its own"
 	case isSecret && secret.Type == corev1.SecretTypeServiceAccountToken:
@@ -74,12 +73,6 @@ func sizeOf[V string | []byte](data map[string]V) int {
 		size += len(key) + len(value)
 	}
 	return size
-}
-
-// IsSkipped says whether the author of the object wants no copies of it.
-func IsSkipped(source metav1.Object) bool {
-	return source.GetLabels()[v1alpha1.LabelSkipReflection] == "true" ||
-		source.GetAnnotations()[v1alpha1.LabelSkipReflection] == "true"
 }
 
 // metadata is that of the copy. Annotations stay at home: they speak to controllers, and those at the peer are another's.

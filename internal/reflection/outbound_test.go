@@ -60,7 +60,7 @@ func TestOutbound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := test.source.DeepCopyObject()
-			got, err := Outbound(test.source, "shop-turin")
+			got, err := Outbound(test.source, "shop-turin", ReachReferenced)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestTheLargestGoes(t *testing.T) {
 		&corev1.Secret{ObjectMeta: named, Data: map[string][]byte{"k": make([]byte, 1<<20-1)}},
 		&corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"k": strings.Repeat("x", 1<<20-1)}},
 	} {
-		if _, err := Outbound(source, "shop-turin"); err != nil {
+		if _, err := Outbound(source, "shop-turin", ReachReferenced); err != nil {
 			t.Errorf("%T: %v", source, err)
 		}
 	}
@@ -102,7 +102,7 @@ func TestWhatStaysAtHome(t *testing.T) {
 		"large in two parts": {&corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"k": strings.Repeat("x", 1<<19)}, BinaryData: map[string][]byte{"l": make([]byte, 1<<19)}}, "bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Outbound(test.source, "shop-turin")
+			got, err := Outbound(test.source, "shop-turin", ReachReferenced)
 			var refusal Refusal
 			if !errors.As(err, &refusal) || !strings.Contains(string(refusal), test.want) {
 				t.Errorf("got %v, %v, want a refusal about %q", got, err, test.want)
@@ -110,7 +110,7 @@ func TestWhatStaysAtHome(t *testing.T) {
 		})
 	}
 	var refusal Refusal
-	if _, err := Outbound(&corev1.Pod{}, "shop-turin"); err == nil || errors.As(err, &refusal) {
+	if _, err := Outbound(&corev1.Pod{}, "shop-turin", ReachReferenced); err == nil || errors.As(err, &refusal) {
 		t.Errorf("a Pod: got %v, want another error", err)
 	}
 }

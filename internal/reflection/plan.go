@@ -45,13 +45,13 @@ type Source struct {
 	UID types.UID
 	// Version is another one whenever the copy must be.
 	Version string
-	// Skipped means that its author wants no copies of it.
-	Skipped bool
+	// Stays says why it must stay at home. It is empty if it may go.
+	Stays Refusal
 }
 
 // SourceOf is the source whose copies are of each version of the object, given its metadata.
-func SourceOf(object metav1.Object) *Source {
-	return &Source{UID: object.GetUID(), Version: object.GetResourceVersion(), Skipped: IsSkipped(object)}
+func SourceOf(object metav1.Object, reach Reach) *Source {
+	return &Source{UID: object.GetUID(), Version: object.GetResourceVersion(), Stays: reach.Stays(object)}
 }
 
 // A Sight is what is seen of the objects of one kind, in one namespace and its twin, by their names.
@@ -86,13 +86,13 @@ func judge(s Step, wanted bool) Verb {
 	switch {
 	case !wanted || s.Source == nil:
 		return deleteIf(copied, s.Found)
-	case s.Found == nil && s.Source.Skipped:
+	case s.Found == nil && s.Source.Stays != "":
 		return Withhold
 	case s.Found == nil:
 		return Create
 	case !copied:
 		return Yield
-	case s.Source.Skipped:
+	case s.Source.Stays != "":
 		return deleteIf(copied, s.Found)
 	case s.Found.GetDeletionTimestamp() != nil:
 		return "" // it is made again when it is gone

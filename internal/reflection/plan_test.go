@@ -21,7 +21,7 @@ func copyOf(uid, version string) *metav1.ObjectMeta {
 
 func TestPlan(t *testing.T) {
 	skipped, ending, foreign := source("u", "1"), copyOf("u", "1"), copyOf("u", "1")
-	skipped.Skipped = true
+	skipped.Stays = "it is told so"
 	ending.DeletionTimestamp = &metav1.Time{}
 	foreign.Labels = nil
 	unsigned := copyOf("u", "1")

@@ -18,6 +18,8 @@ import (
 type View struct {
 	// Node is the peer's virtual node. What runs there the peer sees by itself.
 	Node string
+	// Reach is which Services have copies.
+	Reach Reach
 	// Seen returns the address at which the peer sees one of home's, and false if there is none.
 	Seen func(home netip.Addr) (netip.Addr, bool)
 }
@@ -50,8 +52,10 @@ func Services(services []corev1.Service, slices []discoveryv1.EndpointSlice, vie
 		if service.Spec.Type == corev1.ServiceTypeExternalName || service.DeletionTimestamp != nil || IsCopy(service) {
 			continue
 		}
-		if IsSkipped(service) {
-			all.Services[service.Name] = Copy{Source: *SourceOf(service)}
+		if stays := view.Reach.Stays(service); stays != "" {
+			if isSkipped(service) {
+				all.Services[service.Name] = Copy{Source: *SourceOf(service, view.Reach)}
+			}
 			continue
 		}
 		if copies, whole := partsOf(parts[service.Name], view); whole {
@@ -69,7 +73,7 @@ func Services(services []corev1.Service, slices []discoveryv1.EndpointSlice, vie
 // is in them.
 func partsOf(slices []*discoveryv1.EndpointSlice, view View) (copies []Copy, whole bool) {
 	for _, slice := range slices {
-		if IsSkipped(slice) || slice.DeletionTimestamp != nil {
+		if isSkipped(slice) || slice.DeletionTimestamp != nil {
 			continue
 		}
 		endpoints, whole := endpointsOf(slice, view)

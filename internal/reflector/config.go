@@ -48,6 +48,8 @@ type Config struct {
 	Events events.EventRecorder
 	// Network is whether peers can be connected, so that Services are reflected.
 	Network bool
+	// Reach is which objects of each kind are reflected.
+	Reach reflection.Reaches
 	// Namespace is the one that Hanse runs in, and ServiceAccount who its manager is there.
 	Namespace, ServiceAccount string
 }

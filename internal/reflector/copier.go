@@ -36,10 +36,10 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(wanted.names) == 0 {
+	if !wanted.any() {
 		c.teller.forget(req)
 	}
-	link, over, err := c.twinOf(ctx, req, len(wanted.names) > 0)
+	link, over, err := c.twinOf(ctx, req, wanted.any())
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -73,7 +73,7 @@ func (c *copier) carry(ctx context.Context, l look) (reconcile.Result, error) {
 	}
 	steps := l.wanted.whole(reflection.Plan(l.seen), l.link, req.Namespace)
 	switch {
-	case len(steps) == 0 && len(l.seen.Wanted) == 0:
+	case len(steps) == 0 && !l.wanted.any():
 		c.leave(req)
 	case len(steps) > 0 && l.over.Err() != nil:
 		return reconcile.Result{RequeueAfter: outageDelay}, nil //nolint:nilerr // the peer does not answer, which others tell
@@ -86,7 +86,7 @@ func (c *copier) observe(
 	req request, wanted demand, over *peers.Mirror,
 ) (seen reflection.Sight, ready bool, err error) {
 	seen.Wanted, seen.Sources = wanted.names, wanted.sources()
-	if len(wanted.names) == 0 || over == nil {
+	if !wanted.any() || over == nil {
 		c.sources.leave(req)
 	}
 	if over == nil {
@@ -97,7 +97,7 @@ func (c *copier) observe(
 	for _, object := range over.List() {
 		seen.Found[object.GetName()] = object
 	}
-	if len(wanted.names) == 0 || !req.Kind.ByPods() {
+	if !wanted.any() || !req.Kind.ByPods() {
 		return seen, ready, nil
 	}
 	source, err := c.sources.follow(req)
@@ -105,7 +105,9 @@ func (c *copier) observe(
 		return seen, false, err
 	}
 	ready = ready && source.synced()
-	seen.Sources = source.objects(wanted.names, req.Namespace)
+	reach := c.Reach.Of(req.Kind)
+	seen.Wanted = source.wanted(wanted.names, reach)
+	seen.Sources = source.objects(seen.Wanted, req.Namespace, reach)
 	return seen, ready, nil
 }
 
@@ -118,7 +120,7 @@ func (c *copier) act(ctx context.Context, l look, steps []reflection.Step) (reco
 	ends := l.link.TwinEnds(req.Namespace)
 	for _, step := range steps {
 		err := c.take(ctx, move{
-			request: req, Step: step, talk: l.talk, known: l.wanted.known[step.Name].Object,
+			request: req, Step: step, talk: l.talk, needed: l.wanted.names[step.Name], known: l.wanted.known[step.Name].Object,
 			twin: l.over.Namespace(), ends: ends, peer: l.link.Client(),
 		})
 		switch {

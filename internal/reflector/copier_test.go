@@ -355,3 +355,30 @@ func TestPodsOnRealNodesTakeNothingAlong(t *testing.T) {
 		t.Error("the Secret of a pod that is at home went out")
 	}
 }
+
+func TestObjectsThatNoPodRefersToGoWhereThatIsSet(t *testing.T) {
+	for reach, want := range map[reflection.Reach][]string{
+		reflection.ReachAll: {"annotated", "password", "plain"}, reflection.ReachAnnotated: {"annotated"},
+		reflection.ReachReferenced: {"password"}, reflection.ReachNone: nil,
+	} {
+		t.Run(string(reach), func(t *testing.T) {
+			w := newWorld(t, podUsing("web"))
+			w.copier.Reach = reflection.Reaches{reflection.Secret: reach}
+			annotated, plain, token := password("a"), password("a"), password("a")
+			annotated.Name, annotated.Annotations = "annotated", map[string]string{v1alpha1.AnnotationReflect: "true"}
+			plain.Name, token.Name, token.Type = "plain", "token", corev1.SecretTypeServiceAccountToken
+			for _, secret := range []*corev1.Secret{password("a"), annotated, plain, token} {
+				w.save(secret)
+			}
+			w.connect().look(reflection.Secret)
+			if diff := cmp.Diff(want, w.Away.Names(&corev1.SecretList{}, twinName)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if reach == reflection.ReachAll || reach == reflection.ReachReferenced {
+				w.ExpectEvents()
+				return
+			}
+			w.ExpectEventWith("Warning", v1alpha1.ReasonReflectionRefused, "administrators of this cluster")
+		})
+	}
+}

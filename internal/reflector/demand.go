@@ -20,6 +20,8 @@ import (
 // A demand is what the twin of a place at one peer should have.
 type demand struct {
 	names map[string]bool
+	// more is whether there may be more than these, as only a look at all objects tells.
+	more bool
 	// known are the copies, with their sources, where our cache has the whole objects. Of all others it has not even the metadata.
 	known map[string]reflection.Copy
 	// parts are what a copy must not be without, by its name.
@@ -38,7 +40,7 @@ func (c *copier) demand(ctx context.Context, req request) (demand, error) {
 	if !req.Kind.ByPods() {
 		return c.ofNamespace(ctx, req)
 	}
-	wanted := demand{names: map[string]bool{}}
+	wanted := demand{names: map[string]bool{}, more: c.Reach.Of(req.Kind).SeesAll()}
 	for _, pod := range pods {
 		for _, reference := range needs(pod) {
 			if reference.Kind == req.Kind {
@@ -91,9 +93,9 @@ func (c *copier) ofNamespace(ctx context.Context, req request) (demand, error) {
 			return demand{}, fmt.Errorf("list Services and their endpoints: %w", err)
 		}
 	}
-	ours := overlay.Mappings(connection.Spec.Ours)
+	ours, reach := overlay.Mappings(connection.Spec.Ours), c.Reach.Of(reflection.Service)
 	copies := reflection.Services(services.Items, slices.Items, reflection.View{
-		Node: v1alpha1.VirtualNodeName(req.Peer),
+		Node: v1alpha1.VirtualNodeName(req.Peer), Reach: reach,
 		Seen: func(home netip.Addr) (netip.Addr, bool) { return overlay.Seen(ours, home) },
 	})
 	wanted := demand{names: map[string]bool{}, known: copies.Services, parts: copies.Parts}
@@ -105,6 +107,8 @@ func (c *copier) ofNamespace(ctx context.Context, req request) (demand, error) {
 	}
 	return wanted, nil
 }
+
+func (d demand) any() bool { return len(d.names) > 0 || d.more }
 
 // sources are what the plan must know of the copies that are known.
 func (d demand) sources() map[string]*reflection.Source {

@@ -27,11 +27,12 @@ const maxNote = 1024
 type move struct {
 	request
 	reflection.Step
-	talk  *talk
-	known reflection.Object // the copy, if it is known without reading
-	twin  string            // the namespace at the peer
-	ends  bool              // it is being deleted
-	peer  client.Client     // the way to it
+	talk   *talk
+	needed bool              // by a pod, or as all of its kind are
+	known  reflection.Object // the copy, if it is known without reading
+	twin   string            // the namespace at the peer
+	ends   bool              // it is being deleted
+	peer   client.Client     // the way to it
 }
 
 // take does one step. Where the world has moved on meanwhile it does nothing: what moved it asks for another look.
@@ -46,7 +47,7 @@ func (c *copier) take(ctx context.Context, m move) error {
 			"Peer %q has a %s of this name of its own. It is left alone, and pods there %s", m.Peer, m.Kind, instead)})
 		return nil
 	case reflection.Withhold:
-		c.refuse(ctx, m, "its label or annotation "+v1alpha1.LabelSkipReflection+" keeps it at home")
+		c.refuse(ctx, m, string(m.Source.Stays))
 		return nil
 	case reflection.Delete:
 		return c.delete(ctx, m)
@@ -124,7 +125,7 @@ func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read it: %w", err)
 	}
-	out, err := reflection.Outbound(source, m.twin)
+	out, err := reflection.Outbound(source, m.twin, c.Reach.Of(m.Kind))
 	if refusal, refused := errors.AsType[reflection.Refusal](err); refused {
 		c.refuse(ctx, m, "it does not go there: "+refusal.Error())
 		return nil, nil
@@ -152,13 +153,16 @@ func (m *move) empty() client.Object {
 
 // refuse tells the user why there is no copy. It is no warning that a Service stays at home as its author wants: pods reach it there.
 func (c *copier) refuse(ctx context.Context, m move, why string) {
+	if !m.needed {
+		return // it would go because administrators want all to go, or its author, which its type forbids
+	}
 	said := message{kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonReflectionRefused}
 	if m.Kind.ByPods() {
 		said.note = fmt.Sprintf("Pods at peer %q refer to it, but %s", m.Peer, why)
 	} else {
 		said.note = fmt.Sprintf("Pods at peer %q reach it at home alone: %s", m.Peer, why)
 	}
-	if !m.Kind.ByPods() && m.Source.Skipped {
+	if !m.Kind.ByPods() && m.Source.Stays != "" {
 		said.kind = corev1.EventTypeNormal
 	}
 	c.tell(ctx, m, said)

@@ -42,7 +42,7 @@ func (c *copier) requestsOfPod(pod client.Object) []request {
 	var requests []request
 	for _, kind := range reflection.Kinds(c.Network) {
 		refers := func(r reflection.Reference) bool { return r.Kind == kind }
-		if !kind.ByPods() || slices.ContainsFunc(needed, refers) {
+		if c.Reach.Of(kind).SeesAll() || slices.ContainsFunc(needed, refers) {
 			requests = append(requests, request{Peer: peer, place: place{Namespace: pod.GetNamespace(), Kind: kind}})
 		}
 	}
@@ -145,7 +145,7 @@ func (c *copier) serves(req request, pod client.Object) bool {
 		}
 		seen.Wanted[reference.Name], seen.Found[reference.Name] = true, found
 	}
-	seen.Sources = source.objects(seen.Wanted, req.Namespace)
+	seen.Sources = source.objects(seen.Wanted, req.Namespace, c.Reach.Of(req.Kind))
 	return len(reflection.Plan(seen)) == 0
 }
 

@@ -3,6 +3,7 @@ package reflector
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -118,15 +119,29 @@ func (s *sources) watch(p place) (*watched, error) {
 }
 
 // objects are those of the names that are there.
-func (w *watched) objects(names map[string]bool, namespace string) map[string]*reflection.Source {
+func (w *watched) objects(names map[string]bool, namespace string, reach reflection.Reach) map[string]*reflection.Source {
 	found := map[string]*reflection.Source{}
 	for name := range names {
 		object, exists, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
 		if source, ok := object.(metav1.Object); ok && exists && err == nil {
-			found[name] = reflection.SourceOf(source)
+			found[name] = reflection.SourceOf(source, reach)
 		}
 	}
 	return found
+}
+
+// wanted returns the names, and those of the objects that the reach wants besides.
+func (w *watched) wanted(names map[string]bool, reach reflection.Reach) map[string]bool {
+	if !reach.SeesAll() {
+		return names
+	}
+	all := maps.Clone(names)
+	for _, object := range w.informer.GetStore().List() {
+		if source, ok := object.(metav1.Object); ok && reach.Wants(source) {
+			all[source.GetName()] = true
+		}
+	}
+	return all
 }
 
 // trim drops of metadata what nobody reads.

@@ -14,11 +14,11 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// describeSays waits until `kubectl describe pod` says all of it.
-func (c *cluster) describeSays(t *testing.T, ns, name string, want ...string) {
+// describeSays waits until `kubectl describe` says all of it in the events of the object, which is called kind/name.
+func (c *cluster) describeSays(t *testing.T, ns, object string, want ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("kubectl describe pod %s says %s", name, strings.Join(want, ", ")), func(ctx context.Context) error {
-		said, err := c.Kubectl(ctx, "-n", ns, "describe", "pod", name)
+	eventually(t, fmt.Sprintf("kubectl describe %s says %s", object, strings.Join(want, ", ")), func(ctx context.Context) error {
+		said, err := c.Kubectl(ctx, "-n", ns, "describe", object)
 		if err != nil {
 			return err
 		}
@@ -51,10 +51,10 @@ func TestEventsOfRemotePods(t *testing.T) {
 		lubeck.create(t, pod)
 	}
 
-	lubeck.describeSays(t, ns, "well", "Started", "Pulled")
-	lubeck.describeSays(t, ns, "fails", "Unhealthy", "Readiness probe failed: not yet")
-	lubeck.describeSays(t, ns, "missing", "Failed", "registry.invalid/nothing:v1", "BackOff")
-	lubeck.describeSays(t, ns, "greedy", "OOMKilled", "BackOff")
+	lubeck.describeSays(t, ns, "pod/well", "Started", "Pulled")
+	lubeck.describeSays(t, ns, "pod/fails", "Unhealthy", "Readiness probe failed: not yet")
+	lubeck.describeSays(t, ns, "pod/missing", "Failed", "registry.invalid/nothing:v1", "BackOff")
+	lubeck.describeSays(t, ns, "pod/greedy", "OOMKilled", "BackOff")
 
 	nodes := &corev1.NodeList{}
 	if err := hamburg.List(ctx, nodes); err != nil {

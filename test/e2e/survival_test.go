@@ -61,7 +61,7 @@ func TestRemoteDeletionIsRemade(t *testing.T) {
 		}
 		return nil
 	})
-	lubeck.describeSays(t, ns, "stubborn", "MadeAgain")
+	lubeck.describeSays(t, ns, "pod/stubborn", "MadeAgain")
 }
 
 func TestManagerAndKubeletRestart(t *testing.T) {
