@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
@@ -55,10 +56,44 @@ func TestConnectionsSurviveAnotherKey(t *testing.T) {
 	}
 }
 
+// A gateway that is cut off from its API server alone does not know that another one has taken over. Its tunnels tell it, because a peer
+// answers the gateway with which it has agreed on keys last. Tunnels between others do not notice.
+func TestOfTwoActiveGatewaysTheFirstGetsNoAnswers(t *testing.T) {
+	t.Parallel()
+	l := newLeague(t)
+	l.bremen.newPod("own", 1, 10).serve()
+	others := newTalk(t, l.foreign, l.hamburg.seen(l.bremen, podAddress(1, 10)))
+	talk := newTalk(t, l.home1, l.lubeck.seen(l.hamburg, podAddress(2, 20)))
+	first, firstPod := l.lubeck.gateway, l.lubeck.pod
+	l.lubeck.busy.Lock()
+	l.lubeck.gateway = NewGateway(GatewayConfig{Log: logr.Discard()})
+	l.lubeck.busy.Unlock()
+	l.lubeck.startGateway()
+	if err := talk.say("after another one has taken over"); err != nil {
+		t.Error(err)
+	}
+	if err := firstPod.ping(l.lubeck.seen(l.hamburg, gatewayAddresses[0]), 56, impatient); err == nil {
+		t.Error("the first gateway is still answered")
+	}
+	if err := others.say("meanwhile"); err != nil {
+		t.Error(err)
+	}
+	firstPod.must(first.Remove)
+	if err := talk.say("after the first one has given up"); err != nil {
+		t.Error(err)
+	}
+}
+
 // replaceGateway ends the gateway and starts one with another address on the second node.
 func (c *cluster) replaceGateway() {
 	c.pod.t.Helper()
 	c.ask((*Gateway).Remove)
+	c.startGateway()
+}
+
+// startGateway starts the gateway with another address on the second node.
+func (c *cluster) startGateway() {
+	c.pod.t.Helper()
 	pod := c.newPod("gateway2", 2, 3)
 	pod.sysctl("net/ipv4/ip_forward", "0")
 	pod.sysctl("net/ipv6/conf/all/forwarding", "1")
