@@ -171,12 +171,12 @@ func (g *Gateway) complain(ctx context.Context, err error) {
 	}
 }
 
-// standBy takes away what an active gateway has made, because there is another one.
+// standBy takes away what an active gateway has made, because there is another one, or seems to be.
 func (g *Gateway) standBy(ctx context.Context) error {
 	if reflect.ValueOf(g.active).IsZero() {
 		return nil
 	}
-	ctrl.LoggerFrom(ctx).Info("Another gateway is active")
+	ctrl.LoggerFrom(ctx).Info("This gateway stands by")
 	g.stopServing()
 	g.probes.watch(nil, 0)
 	if err := g.plane.Remove(); err != nil {

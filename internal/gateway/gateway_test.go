@@ -85,16 +85,7 @@ func newStory(t *testing.T, more ...client.Object) *story {
 	own, secret := &corev1.ConfigMap{ObjectMeta: system, Data: data}, &corev1.Secret{ObjectMeta: system}
 	own.Name, secret.Name = v1alpha1.OwnNetwork, v1alpha1.GatewayName
 	secret.Data = map[string][]byte{v1alpha1.GatewaySecretKey: []byte(base64.StdEncoding.EncodeToString(private[:]))}
-	hamburg := &v1alpha1.Connection{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-peer-hamburg", Name: "hanse", UID: "c"},
-		Spec: v1alpha1.ConnectionSpec{
-			Endpoints:        []v1alpha1.HostPort{"203.0.113.7:51820"},
-			Theirs:           []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.64.0.0/16"}},
-			Ours:             []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.65.0.0/16"}},
-			GatewayAddresses: []v1alpha1.IP{"100.64.0.1"},
-		},
-	}
-	hamburg.Spec.PublicKey = base64.StdEncoding.EncodeToString(append([]byte{9}, make([]byte, 31)...))
+	hamburg := connectionTo("hamburg", 9, "100.64.0.0/16", "100.64.0.1")
 	active, other := gatewayPod("gateway-1"), gatewayPod("gateway-2")
 	other.Labels = map[string]string{v1alpha1.LabelGateway: v1alpha1.ActiveGateway}
 	w := testkit.NewWorld(t, append([]client.Object{own, secret, hamburg, active, other}, more...)...)
@@ -103,6 +94,20 @@ func newStory(t *testing.T, more ...client.Object) *story {
 		Namespace: "hanse-system", Pod: "gateway-1", Node: "n1", Addresses: []netip.Addr{netip.MustParseAddr("10.244.1.3")}, Clock: w.Clock,
 	}, w.Home.Client, w.Home.Client, p)
 	return &story{w, g, p}
+}
+
+// connectionTo is what the gateway is told of a peer whose key begins with that byte.
+func connectionTo(peer string, key byte, seen v1alpha1.CIDR, gateway v1alpha1.IP) *v1alpha1.Connection {
+	return &v1alpha1.Connection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(peer), Name: v1alpha1.ConnectionName, UID: "c"},
+		Spec: v1alpha1.ConnectionSpec{
+			PublicKey:        base64.StdEncoding.EncodeToString(append([]byte{key}, make([]byte, 31)...)),
+			Endpoints:        []v1alpha1.HostPort{"203.0.113.7:51820"},
+			Theirs:           []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: seen}},
+			Ours:             []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.65.0.0/16"}},
+			GatewayAddresses: []v1alpha1.IP{gateway},
+		},
+	}
 }
 
 func gatewayPod(name string) *corev1.Pod {
@@ -152,7 +157,7 @@ func TestAStandbyDoesNothing(t *testing.T) {
 
 func TestTheActiveGatewayConnectsAndSaysSo(t *testing.T) {
 	s := newStory(t)
-	s.gateway.lease.held.Store(true)
+	s.activate()
 	s.mustStep(0)
 	if len(s.plane.layout.Tunnels) != 1 || s.plane.identity.PrivateKey[0] != 1 || s.plane.identity.Port != 51820 {
 		t.Fatalf("got %+v as %+v", s.plane.layout, s.plane.identity)
@@ -176,9 +181,11 @@ func TestTheActiveGatewayConnectsAndSaysSo(t *testing.T) {
 	s.says(metav1.ConditionTrue, v1alpha1.ReasonReady)
 
 	s.answers(false)
+	s.activate()
 	s.mustStep(0)
 	s.says(metav1.ConditionFalse, v1alpha1.ReasonTunnelDown)
 	s.answers(false)
+	s.activate()
 	s.mustStep(0)
 	s.mustStep(lookAfter)
 	if diff := cmp.Diff([]string{"hamburg"}, s.plane.redialled); diff != "" {
@@ -188,7 +195,7 @@ func TestTheActiveGatewayConnectsAndSaysSo(t *testing.T) {
 
 func TestNothingIsDoneWhileNothingChanges(t *testing.T) {
 	s := newStory(t)
-	s.gateway.lease.held.Store(true)
+	s.activate()
 	s.mustStep(0)
 	s.mustStep(lookAfter)
 	applied, writes := s.plane.applied, 0
@@ -206,7 +213,7 @@ func TestNothingIsDoneWhileNothingChanges(t *testing.T) {
 
 func TestAnotherGatewayThatIsActiveEndsThisOne(t *testing.T) {
 	s := newStory(t)
-	s.gateway.lease.held.Store(true)
+	s.activate()
 	s.mustStep(0)
 	s.gateway.lease.held.Store(false)
 	s.mustStep(0)
@@ -216,9 +223,88 @@ func TestAnotherGatewayThatIsActiveEndsThisOne(t *testing.T) {
 	}
 }
 
+func TestAGatewayThatIsCutOffGivesUpWhenAnotherOneIsAnswered(t *testing.T) {
+	tests := map[string]struct {
+		renews, answered, active bool
+	}{
+		"the lease is renewed, and peers answer":                              {true, true, true},
+		"the lease is renewed, and all peers are dead":                        {true, false, true},
+		"the API server is away, so that nobody takes over":                   {false, true, true},
+		"the API server is away for this one, and peers answer the other one": {false, false, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			away := false
+			s.Home.Before(func(testkit.Write) error {
+				if away {
+					return errors.New("the API server is away")
+				}
+				return nil
+			})
+			s.activate()
+			s.mustStep(0)
+			s.plane.states = []kernel.TunnelState{{Peer: "hamburg", Handshake: s.Clock.Now()}}
+			s.answers(true)
+			s.mustStep(0)
+
+			away = !test.renews
+			s.answers(test.answered)
+			_ = s.gateway.lease.step(s.Context())
+			_ = s.step(0)
+			s.expectActive(test.active)
+			if !test.active && len(s.plane.redialled) > 0 {
+				t.Error("peers are taken away from the other one")
+			}
+
+			away = false
+			s.activate()
+			s.mustStep(lookAfter)
+			s.expectActive(true)
+		})
+	}
+}
+
+// One of two peers may notice the other gateway a moment later. Until then the first must not be dialled again, since it would come back.
+func TestPeersAreNotDialledAgainWhileAnotherOneMayHaveTakenOver(t *testing.T) {
+	for renews, want := range map[bool][]string{true: {"bremen"}, false: nil} {
+		s := newStory(t, connectionTo("bremen", 8, "100.66.0.0/16", "100.66.0.1"))
+		s.activate()
+		s.mustStep(0)
+		for _, peer := range []string{"hamburg", "bremen"} {
+			s.plane.states = append(s.plane.states, kernel.TunnelState{Peer: peer, Handshake: s.Clock.Now()})
+		}
+		s.answers(true)
+		s.answers(true)
+		if renews {
+			s.activate()
+		}
+		s.mustStep(0)
+		s.expectActive(true)
+		if diff := cmp.Diff(want, s.plane.redialled); diff != "" {
+			t.Errorf("the lease is renewed: %t; dialled again (-want +got):\n%s", renews, diff)
+		}
+	}
+}
+
+// activate has the gateway renew the lease, or take it.
+func (s *story) activate() {
+	s.Helper()
+	if err := s.gateway.lease.step(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *story) expectActive(yes bool) {
+	s.Helper()
+	if held, works := s.gateway.lease.held.Load(), s.gateway.active.network.Own != nil; held != yes || works != yes {
+		s.Errorf("it believes that it is active: %t, and has tunnels: %t, want %t", held, works, yes)
+	}
+}
+
 func TestWhatCannotBeSetUpIsToldAndTriedAgain(t *testing.T) {
 	s := newStory(t)
-	s.gateway.lease.held.Store(true)
+	s.activate()
 	s.plane.failure = errors.New("broken")
 	if err := s.step(0); !errors.Is(err, s.plane.failure) {
 		t.Errorf("got %v", err)
@@ -234,7 +320,7 @@ func TestWhatCannotBeSetUpIsToldAndTriedAgain(t *testing.T) {
 
 func TestNewPeersAreDialledAsSoonAsTheyArePlanned(t *testing.T) {
 	s := newStory(t)
-	s.gateway.lease.held.Store(true)
+	s.activate()
 	s.mustStep(0)
 	dialled := s.plane.dialled
 	s.gateway.changed()
@@ -251,7 +337,7 @@ func TestNewPeersAreDialledAsSoonAsTheyArePlanned(t *testing.T) {
 
 func TestPeersAreDialledAgainWhenTheyAreDue(t *testing.T) {
 	s := newStory(t)
-	s.gateway.lease.held.Store(true)
+	s.activate()
 	s.plane.again = s.Clock.Now().Add(2 * beat)
 	s.mustStep(0)
 	dialled := s.plane.dialled

@@ -25,8 +25,8 @@ const (
 )
 
 // A lease says which gateway is active. Unlike with client-go's leader election, the active one stays so while the API server
-// does not answer: nobody can take over then, and traffic between clusters must not end with it. It gives up when it sees that
-// another one holds the lease.
+// does not answer: where that holds for all gateways nobody can take over, and traffic between clusters must not end with it. It gives
+// up when it sees that another one holds the lease, or when its tunnels say so while it is overdue.
 type lease struct {
 	client    client.Client // not from a cache
 	namespace string
@@ -36,10 +36,23 @@ type lease struct {
 	clock     clock.WithTicker
 
 	held    atomic.Bool
-	seen    coordinationv1.LeaseSpec // what was last read
-	seenAt  time.Time                // when that was first read, by our own clock
-	renewed time.Time                // when we wrote it last
+	renewed atomic.Pointer[time.Time] // when we wrote it last
+	seen    coordinationv1.LeaseSpec  // what was last read
+	seenAt  time.Time                 // when that was first read, by our own clock
 }
+
+// overdue reports whether we hold the lease, and others may take it without our knowing, since we could not renew it in time.
+func (l *lease) overdue(now time.Time) bool {
+	return l.held.Load() && !l.renewedWithin(l.duration, now)
+}
+
+func (l *lease) renewedWithin(length time.Duration, now time.Time) bool {
+	renewed := l.renewed.Load()
+	return renewed != nil && now.Sub(*renewed) < length
+}
+
+// giveUp ends that we are active until the API server says again who is.
+func (l *lease) giveUp() { l.held.Store(false) }
 
 // Run holds the lease as long as it can, until ctx ends. Then another one can have it at once.
 func (l *lease) Run(ctx context.Context) error {
@@ -60,7 +73,7 @@ func (l *lease) Run(ctx context.Context) error {
 // step takes, renews or loses the lease.
 func (l *lease) step(ctx context.Context) error {
 	now := l.clock.Now()
-	if l.held.Load() && now.Sub(l.renewed) < l.renewal {
+	if l.held.Load() && l.renewedWithin(l.renewal, now) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
@@ -112,7 +125,8 @@ func (l *lease) take(ctx context.Context, object *coordinationv1.Lease, now time
 	if err != nil {
 		return fmt.Errorf("write the lease: %w", err)
 	}
-	l.renewed, l.seen, l.seenAt = now, object.Spec, now
+	l.seen, l.seenAt = object.Spec, now
+	l.renewed.Store(&now)
 	l.held.Store(true)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -28,15 +29,40 @@ func (g *Gateway) look(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return errors.Join(dialled, err)
 	}
-	found := g.facts(states, now)
+	found, overdue := g.facts(states, now), g.lease.overdue(now)
+	if overdue && superseded(found) {
+		ctrl.LoggerFrom(ctx).Info("Giving up: the lease cannot be renewed, and no peer answers any more. Is there another active gateway?")
+		g.lease.giveUp()
+		return g.standBy(ctx)
+	}
 	if g.sizesChanged() {
 		g.changed()
 	}
-	failed := []error{dialled, g.redial(found, now)}
+	failed := []error{dialled}
+	if !overdue { // else another one may have taken over, from which that would take the peers
+		failed = append(failed, g.redial(found, now))
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // for all peers together, since the tunnels wait meanwhile
+	defer cancel()
 	for peer, f := range found {
 		failed = append(failed, g.report(ctx, peer, f, now))
 	}
 	return errors.Join(failed...)
+}
+
+// superseded reports whether it seems that another gateway has taken over: peers that agreed on keys with us have fallen silent, and none
+// answers. A peer answers only the gateway with which it has agreed on keys last.
+func superseded(found map[string]*facts) bool {
+	silent := 0
+	for _, f := range found {
+		if f.measured.alive {
+			return false
+		}
+		if f.silent() {
+			silent++
+		}
+	}
+	return silent > 0
 }
 
 // sizesChanged says whether larger or smaller packets get through to a peer than when the plan was made.
@@ -101,8 +127,7 @@ func (g *Gateway) redial(found map[string]*facts, now time.Time) error {
 	}
 	var failed []error
 	for peer, f := range found {
-		silent := f.tunnel != nil && f.measured.known && !f.measured.alive && !f.state.Handshake.IsZero()
-		if !silent {
+		if !f.silent() {
 			delete(g.active.redialled, peer)
 			continue
 		}
@@ -125,8 +150,6 @@ func (g *Gateway) report(ctx context.Context, peer string, f *facts, now time.Ti
 	if equality.Semantic.DeepEqual(status, c.Status) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	err := local.ApplyStatus(ctx, g.client, fieldOwner, c, &status)
 	if err = client.IgnoreNotFound(err); err != nil {
 		return fmt.Errorf("tell how the tunnel to peer %q is: %w", peer, err)

@@ -28,6 +28,11 @@ type facts struct {
 	throughput int64 // bytes within the best second lately, one way
 }
 
+// silent reports whether the peer agreed on keys with us, and does not answer any more.
+func (f *facts) silent() bool {
+	return f.tunnel != nil && f.measured.known && !f.measured.alive && !f.state.Handshake.IsZero()
+}
+
 // handshakeStep is what the time of a handshake is cut to. What is written with it is written no more often than that.
 const handshakeStep = 10 * time.Minute
 
