@@ -86,6 +86,8 @@ const (
 	// ReasonEndpointRefused means that an endpoint that a peer names for its gateway is not dialled: it lies in this cluster,
 	// in a range that only the tunnel reaches, or nowhere.
 	ReasonEndpointRefused = "EndpointRefused"
+	// ReasonEndpointFlaps means that what the peer's gateway sends comes in turns from several places.
+	ReasonEndpointFlaps = "EndpointFlaps"
 	// ReasonNoRelay means that this cluster's gateway cannot pass on packets for the peer.
 	ReasonNoRelay = "NoRelay"
 	// ReasonNoEndpoint means that neither of the two gateways can be reached by the other, and that no peer of both passes packets on.

@@ -74,6 +74,7 @@ type current struct {
 	failed    error // why the kernel does not look like the layout
 	identity  kernel.Identity
 	rates     map[string]*rate     // peer → how much goes through its tunnel
+	moves     map[string]moves     // peer → the endpoints from which it answered
 	redialled map[string]time.Time // peer → when it was last given up at an endpoint
 	announced bool
 	planAt    time.Time // when to plan at the latest

@@ -128,14 +128,18 @@ func (s *story) mustStep(after time.Duration) {
 	}
 }
 
-// answers has the peer's gateway answer, or not, for a few seconds.
+// answers has the gateway of hamburg answer, or not, for a few seconds.
 func (s *story) answers(yes bool) {
-	probe := netip.MustParseAddr("100.64.0.1")
+	s.answersFrom(func(at netip.Addr) bool { return yes && at == netip.MustParseAddr("100.64.0.1") })
+}
+
+// answersFrom has those gateways answer for a few seconds.
+func (s *story) answersFrom(answers func(at netip.Addr) bool) {
 	for range 7 {
 		s.Clock.Step(probeInterval)
 		for _, r := range s.gateway.probes.requests() {
-			if yes && r.to == probe && r.size == 0 {
-				s.gateway.probes.ways[probe].receive(r.sequence, s.Clock.Now())
+			if r.size == 0 && answers(r.to) {
+				s.gateway.probes.ways[r.to].receive(r.sequence, s.Clock.Now())
 			}
 		}
 	}

@@ -91,7 +91,7 @@ func (g *Gateway) facts(states []kernel.TunnelState, now time.Time) map[string]*
 		}
 	}
 	if a.rates == nil {
-		a.rates = map[string]*rate{}
+		a.rates, a.moves = map[string]*rate{}, map[string]moves{}
 	}
 	for _, s := range states {
 		if a.rates[s.Peer] == nil {
@@ -99,6 +99,10 @@ func (g *Gateway) facts(states []kernel.TunnelState, now time.Time) map[string]*
 		}
 		if f := found[s.Peer]; f != nil {
 			f.state, f.throughput = s, a.rates[s.Peer].note(s, now)
+			if f.measured.alive { // else it is we who try its endpoints
+				a.moves[s.Peer] = a.moves[s.Peer].note(s.Endpoint, now)
+			}
+			f.places = a.moves[s.Peer].places(now)
 			countTunnel(s)
 		}
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -25,7 +26,8 @@ type facts struct {
 	failed     error           // what the kernel could not be made to do, if there is anything
 	state      kernel.TunnelState
 	measured   measurement
-	throughput int64 // bytes within the best second lately, one way
+	throughput int64            // bytes within the best second lately, one way
+	places     []netip.AddrPort // between which the peer's endpoint goes back and forth; none if it does not
 }
 
 // silent reports whether the peer agreed on keys with us, and does not answer any more.
@@ -41,14 +43,14 @@ func statusOf(f facts, before v1alpha1.ConnectionStatus, now time.Time) v1alpha1
 	s := *before.DeepCopy()
 	s.ObservedGeneration = f.generation
 	connected := connection(f, before)
-	for _, c := range []metav1.Condition{connected, readiness(f, connected)} {
+	for _, c := range []metav1.Condition{connected, readiness(f, connected, before)} {
 		c.ObservedGeneration, c.LastTransitionTime = f.generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
 	if f.tunnel != nil {
 		s.MTU = int32(f.tunnel.MTU) //nolint:gosec // a size of packets
 	}
-	if f.state.Endpoint.IsValid() {
+	if f.state.Endpoint.IsValid() && len(f.places) == 0 {
 		s.Endpoint, s.Through = v1alpha1.HostPort(f.state.Endpoint.String()), through(f)
 	}
 	if f.measured.roundTrip > 0 {
@@ -153,6 +155,14 @@ func whyDown(f facts) string {
 	}
 }
 
+func join(endpoints []netip.AddrPort) string {
+	var all []string
+	for _, e := range endpoints {
+		all = append(all, e.String())
+	}
+	return strings.Join(all, " and ")
+}
+
 func text(endpoints []netip.AddrPort) string {
 	all := endpoints[0].String()
 	if len(endpoints) > 1 {
@@ -175,10 +185,19 @@ func undialled(f facts) *overlay.Conflict {
 }
 
 // readiness is whether the peer is connected, and nothing of the spec was left out.
-func readiness(f facts, connected metav1.Condition) metav1.Condition {
+func readiness(f facts, connected metav1.Condition, before v1alpha1.ConnectionStatus) metav1.Condition {
 	c := connected
 	c.Type = v1alpha1.ConditionReady
+	was := meta.FindStatusCondition(before.Conditions, c.Type)
 	switch {
+	case len(f.places) > 0 && was != nil && was.Reason == v1alpha1.ReasonEndpointFlaps:
+		return *was // a peer that names ever other places causes no writes
+	case len(f.places) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonEndpointFlaps
+		c.Message = fmt.Sprintf("What the peer's gateway sends comes in turns from %s, so that packets for it get lost: two of its gateways "+
+			"believe that they are active, somebody has a copy of its key, or a NAT changes its address all the time. Have its administrator "+
+			"see which gateways run, and change the key if it may have been copied",
+			join(f.places))
 	case connected.Status != metav1.ConditionTrue:
 	case f.failed != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonPending, "Not all could be set up at this cluster's gateway; its log says why"
