@@ -210,6 +210,11 @@ func (s *snapshot) peer(name string) *v1alpha1.Peer {
 	return find(s.peers.Items, func(p *v1alpha1.Peer) bool { return p.Name == name })
 }
 
+// connection is the tunnel to a peer, nil if there is none.
+func (s *snapshot) connection(peer string) *v1alpha1.Connection {
+	return find(s.connections.Items, func(c *v1alpha1.Connection) bool { return c.Namespace == v1alpha1.TenantNamespace(peer) })
+}
+
 func (s *snapshot) node(name string) *corev1.Node {
 	return find(s.nodes.Items, func(n *corev1.Node) bool { return n.Name == name })
 }

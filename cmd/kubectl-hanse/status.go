@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -70,6 +69,7 @@ type peerStatus struct {
 	Roles     []v1alpha1.PeerRole `json:"roles"`
 	readiness
 	v1alpha1.PeerStatus
+	Tunnel            tunnelStatus         `json:"tunnel,omitzero"`
 	Parting           bool                 `json:"parting,omitempty"`
 	SessionExpires    *metav1.Time         `json:"sessionExpires,omitempty"`
 	InvitationExpires *metav1.Time         `json:"invitationExpires,omitempty"`
@@ -122,6 +122,13 @@ type nodeStatus struct {
 	Closed string `json:"closed,omitempty"`
 }
 
+// tunnelStatus is the tunnel to the gateway of a peer.
+type tunnelStatus struct {
+	Endpoint v1alpha1.HostPort `json:"endpoint,omitempty"`
+	Through  string            `json:"through,omitempty"` // the peer that relays, if one does
+	readiness
+}
+
 // offerStatus is an advertisement and the answer to it. InForce tells whether it is a row of the table.
 type offerStatus struct {
 	Availability corev1.ResourceList `json:"availability"`
@@ -155,7 +162,7 @@ type namespaceStatus struct {
 // observe looks at the cluster whose Hanse is in that namespace, and at the offloading of one namespace, or of all if none
 // is named.
 func observe(ctx context.Context, c client.Client, system, namespace string, now time.Time) (overview, error) {
-	parts := []part{partInfo, partPolicies, partPeers, partOffers, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
+	parts := []part{partInfo, partPolicies, partPeers, partOffers, partConnections, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
 	s := take(ctx, c, scope{system: system}, now, parts...)
 	hidden, err := s.errButHidden(parts...)
 	if err == nil && len(hidden) > 0 {
@@ -200,6 +207,9 @@ func (s *snapshot) statusOf(peer *v1alpha1.Peer) peerStatus {
 			status.Node.Closed = closed.Message
 		}
 	}
+	if c := s.connection(peer.Name); c != nil {
+		status.Tunnel = tunnelStatus{c.Status.Endpoint, c.Status.Through, readinessOf(c.Status.Conditions)}
+	}
 	for i := range s.offers.Items {
 		offer := &s.offers.Items[i]
 		switch {
@@ -243,15 +253,6 @@ func printStatus(to io.Writer, found overview, output string) error {
 			d.printf("\nYour rights do not suffice to see %s\n", strings.Join(found.Hidden, ", "))
 		}
 	})
-}
-
-// printStatusOf prints all about one peer.
-func printStatusOf(to io.Writer, found overview, name, output string) error {
-	peer := find(found.Peers, func(p *peerStatus) bool { return p.Name == name })
-	if peer == nil {
-		return fmt.Errorf("there is no Peer %s here: `kubectl hanse status` shows those that there are", name)
-	}
-	return show(to, peer, output, func(d *document) { printPeer(d, peer) })
 }
 
 func printPeers(d *document, peers []peerStatus, wide bool) {
@@ -353,102 +354,6 @@ func clusters(of []v1alpha1.ClusterOffloading) string {
 		}
 		return cluster.Peer + " (" + cluster.State + ")"
 	}), 5)
-}
-
-// printPeer prints all about one peer.
-func printPeer(d *document, peer *peerStatus) {
-	about := facts{{"Peer:", peer.Name}}
-	about.identify(peer)
-	if slices.Contains(peer.Roles, v1alpha1.RoleProvider) {
-		node := none
-		if peer.Node.Name != "" {
-			node = fmt.Sprintf("%s, %s, %s", peer.Node.Name, readyOrNot(peer.Node.Ready), count(peer.Node.Pods, "pod"))
-		}
-		about.add("Our session ends", date(peer.SessionExpires))
-		about.add("It offers", offered(&peer.Offer, "our answer"))
-		about.add("Virtual node", node)
-	}
-	if slices.Contains(peer.Roles, v1alpha1.RoleConsumer) {
-		about.add("Its access", string(peer.Access))
-		about.add("Its limits", limits(peer.Limits))
-		if peer.InvitationExpires != nil {
-			about.add("Its invitation ends", date(peer.InvitationExpires))
-		}
-		about.add("It is offered", offered(&peer.OfferedToIt, "its answer"))
-		about.add("Its namespaces", orElse(strings.Join(peer.Twins, ", "), none))
-		about.add("Its pods", fmt.Sprint(peer.Guests))
-	}
-	d.table(about...)
-	conditions := [][]string{{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
-	for _, c := range peer.Conditions {
-		conditions = append(conditions, []string{c.Type, string(c.Status), c.Reason, orElse(c.Message, none)})
-	}
-	d.section("", conditions...)
-}
-
-// facts are names, and what there is under them.
-type facts [][]string
-
-// add adds a fact, unless there is nothing to say.
-func (f *facts) add(name, value string) {
-	if value != "" {
-		*f = append(*f, []string{name + ":", value})
-	}
-}
-
-// identify says who the peer is, and how the link to it is.
-func (f *facts) identify(peer *peerStatus) {
-	f.add("Cluster id", orElse(peer.ClusterID, "not known yet"))
-	f.add("Roles", list(peer.Roles, 2))
-	if peer.discovered() {
-		f.add("Discovered at", orElse(strings.Join(peer.DiscoveredServers, ", "), none))
-	}
-	if peer.Mode == v1alpha1.ModeAgentless {
-		f.add("Mode", string(peer.Mode))
-	}
-	f.add("Ready", strings.TrimSuffix(peer.String()+": "+peer.complaint(), ": "))
-	if peer.Parting {
-		f.add("Leaving", "yes")
-	}
-	f.add("Hanse there", peer.Version)
-	switch {
-	case peer.RoundTripDeviation != nil:
-		f.add("Round trip", span(peer.RoundTripTime)+", plus or minus "+span(peer.RoundTripDeviation))
-	case peer.RoundTripTime != nil:
-		f.add("Round trip", span(peer.RoundTripTime))
-	}
-}
-
-func offered(offer *offerStatus, whose string) string {
-	if offer.Answer == "" {
-		return none
-	}
-	text := orElse(amounts(offer.Availability), "nothing")
-	if offer.Phase != "" && offer.Phase != v1alpha1.OfferOpen {
-		text += " (" + string(offer.Phase) + ")"
-	}
-	if len(offer.Guarantee) > 0 {
-		text += ", guaranteed " + amounts(offer.Guarantee)
-	}
-	text += "; " + whose + ": " + answer(offer)
-	if offer.Message != "" {
-		text += ": " + offer.Message
-	}
-	if len(offer.Corrections) > 0 {
-		text += "; corrected: " + strings.Join(offer.Corrections, ", ")
-	}
-	return text
-}
-
-func limits(given *v1alpha1.PeerLimits) string {
-	of := ptr.Deref(given, v1alpha1.PeerLimits{})
-	text := fmt.Sprintf("%d namespaces, %d objects of a kind in each, %dMi of a kind in all",
-		ptr.Deref(of.Namespaces, v1alpha1.DefaultLimitNamespaces), ptr.Deref(of.Objects, v1alpha1.DefaultLimitObjects),
-		ptr.Deref(of.Mebibytes, v1alpha1.DefaultLimitMebibytes))
-	if len(of.Resources) > 0 {
-		text = amounts(of.Resources) + ", " + text
-	}
-	return text
 }
 
 func answer(offer *offerStatus) string {

@@ -111,6 +111,7 @@ func friend() []client.Object {
 	}
 	peer.Status = v1alpha1.PeerStatus{
 		Version: "v0.1.1", RoundTripTime: &metav1.Duration{Duration: 12 * time.Millisecond},
+		LossPercent: ptr.To[int32](2), Throughput: ptr.To(resource.MustParse("12M")),
 		Session:    &v1alpha1.SessionStatus{Expires: ptr.To(metav1.NewTime(now.Add(30 * 24 * time.Hour)))},
 		Invitation: &v1alpha1.InvitationStatus{Serial: 1, Expires: ptr.To(metav1.NewTime(now.Add(time.Hour)))},
 	}
@@ -119,7 +120,16 @@ func friend() []client.Object {
 	found := newPeer("stralsund")
 	found.Status.DiscoveredServers = []string{"https://198.51.100.9:6443"}
 	setCondition(found, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDiscovered, "only found")
-	return append(guest("danzig"), peer, found)
+	tunnel := &v1alpha1.Connection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("danzig"), Name: v1alpha1.ConnectionName},
+		Status: v1alpha1.ConnectionStatus{
+			Endpoint: "240.0.0.1:17001", Through: "bremen",
+			Conditions: []metav1.Condition{{
+				Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEndpointRefused, Message: "one endpoint is ours",
+			}},
+		},
+	}
+	return append(guest("danzig"), peer, found, tunnel)
 }
 
 func TestStatusOfOnePeer(t *testing.T) {
@@ -132,8 +142,13 @@ func TestStatusOfOnePeer(t *testing.T) {
 		golden(t, "status-"+name+".txt", text.String())
 	}
 	var text bytes.Buffer
-	if err := printStatusOf(&text, found, "danzig", "json"); err != nil || !strings.Contains(text.String(), `"access": "Cordoned"`) {
-		t.Errorf("scripts get %s, %v", text.String(), err)
+	if err := printStatusOf(&text, found, "danzig", "json"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"access": "Cordoned"`, `"through": "bremen"`, `"lossPercent": 2`, `"throughput": "12M"`} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("scripts get %s, which lacks %s", text.String(), want)
+		}
 	}
 	if err := printStatusOf(&text, found, "nobody", ""); err == nil {
 		t.Error("no error for a peer that there is not")

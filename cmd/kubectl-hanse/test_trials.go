@@ -69,9 +69,7 @@ type networkFacts struct {
 
 func (s *stage) factsOf(ctx context.Context, peer string) networkFacts {
 	seen := take(ctx, s.client, scope{system: s.system}, time.Time{}, partPeers, partConnections)
-	f := networkFacts{peer: seen.peer(peer), connection: find(seen.connections.Items, func(c *v1alpha1.Connection) bool {
-		return c.Namespace == v1alpha1.TenantNamespace(peer)
-	})}
+	f := networkFacts{peer: seen.peer(peer), connection: seen.connection(peer)}
 	if away := s.away[peer]; away.pod != nil {
 		slices := &discoveryv1.EndpointSliceList{}
 		_ = s.client.List(ctx, slices, client.InNamespace(away.pod.Namespace)) // then there are none, which is only a hint
