@@ -27,8 +27,10 @@ func TestNetworkPoliciesThatDoNotHoldAtPeersAreTold(t *testing.T) {
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonNotEnforced {
 		t.Fatalf("the condition is %+v", c)
 	}
-	if !strings.Contains(c.Message, ": only-web.") {
-		t.Errorf("it says %q", c.Message)
+	for _, want := range []string{"No gateway and no peer enforces", ": only-web.", "a namespace that is not offloaded"} { // cause, names, remedy
+		if !strings.Contains(c.Message, want) {
+			t.Errorf("it says %q, which lacks %q", c.Message, want)
+		}
 	}
 	if err := w.home.Delete(t.Context(), networkPolicy("shop", "only-web")); err != nil {
 		t.Fatal(err)

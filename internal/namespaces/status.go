@@ -86,8 +86,9 @@ func policiesKept(seen facts) *metav1.Condition {
 	if more := len(seen.policies) - shown; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	kept := condition(v1alpha1.ConditionNetworkPoliciesKept, v1alpha1.ReasonNotEnforced, "These NetworkPolicies do not hold for pods that run at "+
-		"peers: "+names+". Keep pods that need them at home, or see docs/explanation/network.md for what pods at peers reach")
+	kept := condition(v1alpha1.ConditionNetworkPoliciesKept, v1alpha1.ReasonNotEnforced, "No gateway and no peer enforces these NetworkPolicies "+
+		"for pods that run at peers: "+names+". Move pods that need them to a namespace that is not offloaded, or see docs/explanation/network.md "+
+		"for what pods at peers reach without")
 	kept.ObservedGeneration = seen.offloading.Generation
 	return kept
 }
