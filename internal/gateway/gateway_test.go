@@ -197,6 +197,19 @@ func TestTheActiveGatewayConnectsAndSaysSo(t *testing.T) {
 	}
 }
 
+func TestAPeerThatFallsSilentIsToldWithinThreeSeconds(t *testing.T) {
+	s := newStory(t)
+	s.activate()
+	s.mustStep(0)
+	s.answers(true)
+	s.mustStep(deadAfter%lookAfter - 10*time.Millisecond) // so that it is judged just before it counts as dead
+	for range 11 {
+		s.activate()
+		s.mustStep(beat)
+	}
+	s.says(metav1.ConditionFalse, v1alpha1.ReasonTunnelDown)
+}
+
 func TestNothingIsDoneWhileNothingChanges(t *testing.T) {
 	s := newStory(t)
 	s.activate()

@@ -35,6 +35,7 @@ func (g *Gateway) look(ctx context.Context, now time.Time) error {
 		g.lease.giveUp()
 		return g.standBy(ctx)
 	}
+	a.lookAt = soonest(a.lookAt, found)
 	if g.sizesChanged() {
 		g.changed()
 	}
@@ -48,6 +49,16 @@ func (g *Gateway) look(ctx context.Context, now time.Time) error {
 		failed = append(failed, g.report(ctx, peer, f, now))
 	}
 	return errors.Join(failed...)
+}
+
+// soonest returns when to look again: then, or when the next peer counts as dead if that is before, since it is told at once.
+func soonest(at time.Time, found map[string]*facts) time.Time {
+	for _, f := range found {
+		if until := f.measured.until; !until.IsZero() && until.Before(at) {
+			at = until
+		}
+	}
+	return at
 }
 
 // superseded reports whether it seems that another gateway has taken over: peers that agreed on keys with us have fallen silent, and none

@@ -52,6 +52,7 @@ func (w *window) receive(sequence uint16, now time.Time) {
 // A measurement says how the way to a peer is.
 type measurement struct {
 	alive     bool
+	until     time.Time     // when it counts as down if nothing is answered until then; zero if it is not alive
 	known     bool          // whether anything was measured
 	roundTrip time.Duration // the median; 0 if nothing was answered
 	loss      int32         // of a hundred, rounded up
@@ -59,7 +60,10 @@ type measurement struct {
 
 // measure judges those requests that were answered, or had their time.
 func (w *window) measure(now time.Time) measurement {
-	m := measurement{alive: !w.answered.IsZero() && now.Sub(w.answered) < deadAfter}
+	var m measurement
+	if until := w.answered.Add(deadAfter); now.Before(until) {
+		m.alive, m.until = true, until
+	}
 	var took []time.Duration
 	judged, lost := 0, 0
 	for _, e := range w.echoes {

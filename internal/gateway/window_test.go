@@ -18,7 +18,7 @@ func TestMeasurements(t *testing.T) {
 	}{
 		"nothing was asked":                {nil, measurement{}},
 		"nothing had its time":             {[]time.Duration{unanswered, unanswered}, measurement{}},
-		"all are answered":                 {[]time.Duration{3 * ms, ms, 2 * ms}, measurement{alive: true, known: true, roundTrip: 2 * ms}},
+		"all are answered":                 {[]time.Duration{3 * ms, 2 * ms, ms}, measurement{alive: true, known: true, roundTrip: 2 * ms}},
 		"one of many is lost":              {append(repeat(ms, 199), unanswered, ms, ms, ms, ms, ms), measurement{alive: true, known: true, roundTrip: ms, loss: 1}},
 		"the peer has fallen silent":       {append(repeat(ms, 5), repeat(unanswered, 10)...), measurement{known: true, roundTrip: ms, loss: 50}},
 		"the peer never answers":           {repeat(unanswered, 20), measurement{known: true, loss: 100}},
@@ -32,6 +32,9 @@ func TestMeasurements(t *testing.T) {
 				if sequence := w.send(now); took >= 0 {
 					w.receive(sequence, now.Add(took))
 				}
+			}
+			if test.want.alive {
+				test.want.until = now.Add(ms + deadAfter) // the last one was answered after that long
 			}
 			if diff := cmp.Diff(test.want, w.measure(now.Add(10*ms)), cmp.AllowUnexported(measurement{})); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
