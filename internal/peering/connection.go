@@ -201,10 +201,11 @@ var remedies = map[string]string{ // reason → what
 }
 
 func noFabric(o *observation) *condition {
-	message := "There is no network between the pods of the two clusters yet"
+	message := "There is no network between the pods of the two clusters"
 	if o.peer.HasRole(v1alpha1.RoleProvider) {
 		message += ": the addresses of pods that run at the peer do not route"
 	}
+	message += ". If pods need one, turn it on with gateway.enabled of the Helm values, here and at the peer"
 	return isFalse(v1alpha1.ReasonNoNetworkFabric, "%s", message)
 }
 
