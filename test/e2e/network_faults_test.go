@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,9 +108,8 @@ func (c *cluster) activeGateway(ctx context.Context) (*corev1.Pod, error) {
 	return &alive[0], nil
 }
 
-// killGateway ends the active gateway as a crash of its node would: at once. It waits for another one before that, so that
-// there is somebody to take over.
-func (c *cluster) killGateway(t *testing.T) {
+// awaitStandby returns the active gateway as soon as another one is ready to take over.
+func (c *cluster) awaitStandby(t *testing.T) *corev1.Pod {
 	t.Helper()
 	var active *corev1.Pod
 	eventually(t, "two gateways of "+c.Name+" run, one of them active", func(ctx context.Context) error {
@@ -123,7 +124,13 @@ func (c *cluster) killGateway(t *testing.T) {
 		active, err = c.activeGateway(ctx)
 		return err
 	})
-	if err := c.Delete(t.Context(), active, client.GracePeriodSeconds(0)); err != nil {
+	return active
+}
+
+// killGateway ends the active gateway as a crash of its node would: at once.
+func (c *cluster) killGateway(t *testing.T) {
+	t.Helper()
+	if err := c.Delete(t.Context(), c.awaitStandby(t), client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -151,6 +158,43 @@ func TestGatewayKilledRepeatedly(t *testing.T) {
 	s.awaitMore(t, "the stream flows on")
 	t.Logf("the longest gap of the stream: %.2f s", s.longestGap(t))
 	awaitConnected(t, lubeck, hamburg)
+}
+
+// The active gateway is cut off from its API server and from nothing else, so that nobody can tell it that another one takes over. It
+// gives up its tunnels by itself, and takes no peer away from the other one.
+func TestGatewayCutOffFromItsAPIServer(t *testing.T) {
+	ctx := network(t)
+	s := lubeck.stream(t)
+	first := lubeck.awaitStandby(t)
+	inFirst := netnsOfPod(t, first.UID, "/hanse")
+	apiServer := "blackhole " + lubeck.clusterIP(t, "default", "kubernetes")
+	if _, err := inFirst.run(ctx, "ip route add "+apiServer); err != nil {
+		t.Fatal(err)
+	}
+	heal := sync.OnceFunc(func() {
+		if _, err := inFirst.run(context.Background(), "ip route delete "+apiServer); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(heal)
+	eventually(t, "another gateway is active", func(ctx context.Context) error {
+		now, err := lubeck.activeGateway(ctx)
+		if err == nil && now.Name == first.Name {
+			return errors.New("it is still the first one")
+		}
+		return err
+	})
+	eventually(t, "the first one has given up its tunnels", func(ctx context.Context) error {
+		if _, err := inFirst.run(ctx, "ip link show hanse-wg"); err == nil {
+			return errors.New("it has them yet")
+		}
+		return nil
+	})
+	s.awaitMore(t, "the stream flows on")
+	heal()
+	s.awaitMore(t, "the stream flows on when the first one knows of the other")
+	t.Logf("the longest gap of the stream: %.2f s", s.longestGap(t))
+	awaitConnected(t, lubeck, bremen)
 }
 
 // All of Hanse starts again in both clusters, at the same time.
