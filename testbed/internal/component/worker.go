@@ -139,7 +139,7 @@ staticPodPath: ""
 volumePluginDir: /var/lib/kubelet/volume-plugins
 `,
 		bindAddress(c), cert(c, ClusterCA), cert(c, worker.Name()), key(c, worker.Name()),
-		worker.Cgroup(), c.DNS(), containerdSocket, resolv)
+		worker.Cgroup(), c.DNS()[0], containerdSocket, resolv)
 }
 
 // ProxyHealthPort is where kube-proxy tells whether Services work.

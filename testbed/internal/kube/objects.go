@@ -30,14 +30,17 @@ func Base(c *plan.Cluster) []Object {
 	if c.HasMetrics() {
 		objects = append(objects, metrics(c)...)
 	}
-	return append(objects,
+	objects = append(objects,
 		clusterRole("testbed:coredns",
 			rule("", "list,watch", "endpoints,services,pods,namespaces"),
 			rule("discovery.k8s.io", "list,watch", "endpointslices")),
 		clusterRoleBinding("testbed:coredns", "testbed:coredns", "system:coredns"),
 		dnsService(c.DNS()),
-		dnsEndpoints(c.Address()),
 	)
+	for _, address := range c.Addresses() {
+		objects = append(objects, dnsEndpoints(address))
+	}
+	return objects
 }
 
 func rule(group, verbs, resources string) object {
@@ -66,14 +69,15 @@ func clusterRoleBinding(name, role, user string) Object {
 	}
 }
 
-// dnsService has no selector: cluster DNS is no pod, but a process beside the API server.
-func dnsService(address netip.Addr) Object {
+// dnsService has no selector: cluster DNS is no pod, but a process beside the API server. It has an address of each family, the
+// main one first.
+func dnsService(addresses []netip.Addr) Object {
 	return Object{
 		Path: "/api/v1/namespaces/kube-system/services/kube-dns",
 		Body: object{
 			"apiVersion": "v1", "kind": "Service",
 			"metadata": object{"name": "kube-dns", "namespace": "kube-system", "labels": dnsLabels()},
-			"spec": object{"clusterIP": address.String(), "ports": []object{
+			"spec": object{"clusterIP": addresses[0].String(), "clusterIPs": addresses, "ipFamilyPolicy": "PreferDualStack", "ports": []object{
 				{"name": "dns", "protocol": "UDP", "port": 53}, {"name": "dns-tcp", "protocol": "TCP", "port": 53},
 			}},
 		},
@@ -81,14 +85,15 @@ func dnsService(address netip.Addr) Object {
 }
 
 func dnsEndpoints(address netip.Addr) Object {
+	name := "kube-dns-testbed-" + strings.ToLower(addressType(address))
 	labels := dnsLabels()
 	labels["kubernetes.io/service-name"] = "kube-dns"
 	labels["endpointslice.kubernetes.io/managed-by"] = manager
 	return Object{
-		Path: "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices/kube-dns-testbed",
+		Path: "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices/" + name,
 		Body: object{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-			"metadata":    object{"name": "kube-dns-testbed", "namespace": "kube-system", "labels": labels},
+			"metadata":    object{"name": name, "namespace": "kube-system", "labels": labels},
 			"addressType": addressType(address),
 			"endpoints":   []object{{"addresses": []string{address.String()}, "conditions": object{"ready": true}}},
 			"ports": []object{

@@ -167,10 +167,8 @@ func (c *Cluster) APIServer() netip.AddrPort {
 // Server is the URL of the API server.
 func (c *Cluster) Server() string { return fmt.Sprintf("https://%s", c.APIServer()) }
 
-// DNS is the main address of the Service of cluster DNS: the tenth of the range, by convention.
-func (c *Cluster) DNS() netip.Addr {
-	return c.Options.ServiceCIDR.nth(10)[0]
-}
+// DNS are the addresses of the Service of cluster DNS, the main one first: the tenth of each range, by convention.
+func (c *Cluster) DNS() []netip.Addr { return c.Options.ServiceCIDR.nth(10) }
 
 // KubernetesService is the address of the Service default/kubernetes: the first of the main range.
 func (c *Cluster) KubernetesService() netip.Addr {

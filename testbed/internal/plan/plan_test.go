@@ -108,7 +108,7 @@ func TestServiceAddresses(t *testing.T) {
 	if got := cluster.KubernetesService().String(); got != "10.96.0.1" {
 		t.Errorf("kubernetes.default is at %s", got)
 	}
-	if got := cluster.DNS().String(); got != "10.96.0.10" {
+	if got := cluster.DNS()[0].String(); got != "10.96.0.10" {
 		t.Errorf("cluster DNS is at %s", got)
 	}
 }
