@@ -88,18 +88,18 @@ func atLoadBalancer(service *corev1.Service) []string {
 }
 
 // atNodes returns the endpoints of a Service that is reached by a port of each node: at the addresses that nodes have outside, or at
-// those inside if none has.
+// those inside if none has. Both families of a node are told.
 func atNodes(service *corev1.Service, nodes []*corev1.Node) []string {
 	if service.Spec.Type != corev1.ServiceTypeNodePort {
 		return nil
 	}
-	hosts := addressesOf(nodes, corev1.NodeExternalIP)
+	hosts := addressesOf(nodes, corev1.NodeExternalIP, service.Spec.IPFamilies)
 	if len(hosts) == 0 {
-		hosts = addressesOf(nodes, corev1.NodeInternalIP)
+		hosts = addressesOf(nodes, corev1.NodeInternalIP, service.Spec.IPFamilies)
 	}
 	var found []string
 	for _, port := range service.Spec.Ports {
-		for _, host := range hosts[:min(len(hosts), maxNodeEndpoints)] {
+		for _, host := range hosts {
 			if port.NodePort > 0 {
 				found = append(found, net.JoinHostPort(host, strconv.Itoa(int(port.NodePort))))
 			}
@@ -108,15 +108,29 @@ func atNodes(service *corev1.Service, nodes []*corev1.Node) []string {
 	return found
 }
 
-// addressesOf returns the addresses of that kind that nodes have.
-func addressesOf(nodes []*corev1.Node, kind corev1.NodeAddressType) []string {
+// addressesOf returns the addresses of that kind of the first nodes that have some, as far as a Service of these families is reached
+// there. One that names no family is taken to have both.
+func addressesOf(nodes []*corev1.Node, kind corev1.NodeAddressType, families []corev1.IPFamily) []string {
 	var found []string
+	told := 0
 	for _, node := range nodes {
+		var its []string
 		for _, address := range node.Status.Addresses {
-			if _, err := netip.ParseAddr(address.Address); err == nil && address.Type == kind {
-				found = append(found, address.Address)
+			ip, err := netip.ParseAddr(address.Address)
+			if err == nil && address.Type == kind && (len(families) == 0 || slices.Contains(families, familyOf(ip))) {
+				its = append(its, address.Address)
 			}
+		}
+		if len(its) > 0 && told < maxNodeEndpoints {
+			found, told = append(found, its...), told+1
 		}
 	}
 	return found
+}
+
+func familyOf(ip netip.Addr) corev1.IPFamily {
+	if ip.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
 }

@@ -30,6 +30,19 @@ func realNode(name, podCIDR, inside, outside string) *corev1.Node {
 	return node
 }
 
+func dualNode(inside ...string) *corev1.Node {
+	node := realNode("dual", "", "", "")
+	for _, address := range inside {
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	}
+	return node
+}
+
+func ofFamilies(service *corev1.Service, families ...corev1.IPFamily) *corev1.Service {
+	service.Spec.IPFamilies = families
+	return service
+}
+
 func gatewayService(kind corev1.ServiceType, ingress ...corev1.LoadBalancerIngress) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system-network", Name: "hanse-gateway"},
@@ -59,6 +72,15 @@ func TestEndpointsOfTheGateway(t *testing.T) {
 			gatewayService(corev1.ServiceTypeLoadBalancer, corev1.LoadBalancerIngress{IP: "2001:db8::7"}, corev1.LoadBalancerIngress{Hostname: "lb.example"}),
 			inside,
 			[]v1alpha1.HostPort{"[2001:db8::7]:51820", "lb.example:51820"},
+		},
+		"the addresses of a node of both families": {
+			nil, gatewayService(corev1.ServiceTypeNodePort), []*corev1.Node{dualNode("192.168.1.1", "fd00::1"), dualNode("fd00::2", "192.168.1.2")},
+			[]v1alpha1.HostPort{"192.168.1.1:31820", "[fd00::1]:31820", "[fd00::2]:31820", "192.168.1.2:31820"},
+		},
+		"not the family that the Service lacks": {
+			nil, ofFamilies(gatewayService(corev1.ServiceTypeNodePort), corev1.IPv6Protocol),
+			[]*corev1.Node{realNode("a", "", "192.168.1.1", ""), dualNode("192.168.1.1", "fd00::1")},
+			[]v1alpha1.HostPort{"[fd00::1]:31820"},
 		},
 		"nodes inside": {nil, gatewayService(corev1.ServiceTypeNodePort), inside, []v1alpha1.HostPort{"192.168.1.1:31820", "[fd00::2]:31820"}},
 		"at most three nodes, and those outside alone": {
