@@ -79,6 +79,8 @@ const (
 	ReasonIncompatibleVersion = "IncompatibleVersion"
 	// ReasonNoAddressRange means that a range of the peer cannot be seen in any that is free here.
 	ReasonNoAddressRange = "NoAddressRange"
+	// ReasonNoCommonFamily means that there is no network, or no DNS for pods, because one side has IPv4 alone and the other IPv6.
+	ReasonNoCommonFamily = "NoCommonFamily"
 	// ReasonNetworkRefused means that what the peer says of its network cannot be used. The message names what.
 	ReasonNetworkRefused = "NetworkRefused"
 	// ReasonKeyTaken means that the key that a peer's gateway shows is that of another peer's, or our own.

@@ -410,10 +410,10 @@ func (p *Peer) NetworkDown() *metav1.Condition {
 	return c
 }
 
-// WantsNetwork says whether, by the reason of a condition Connected, both clusters have a gateway, so that there ought to be a
-// network between them.
+// WantsNetwork says whether, by the reason of a condition Connected, both clusters have a gateway and a family of addresses in
+// common, so that there ought to be a network between them.
 func WantsNetwork(reason string) bool {
-	return reason != ReasonNoNetworkFabric && reason != ReasonNoPeerGateway && reason != ReasonAgentless
+	return reason != ReasonNoNetworkFabric && reason != ReasonNoPeerGateway && reason != ReasonNoCommonFamily && reason != ReasonAgentless
 }
 
 // HasRole reports whether the peer has the role.

@@ -146,6 +146,8 @@ func whyDown(f facts) string {
 	case f.tunnel.Relayed():
 		return "Neither of the two gateways can be reached by the other, and the peer's does not answer through the gateway of peer " +
 			strings.Join(f.tunnel.Through, " or ") + ": see whether that relays for the peer, too (spec.network.relayBandwidth there)"
+	case f.state.Handshake.IsZero() && f.tunnel.Apart:
+		return apart(f.tunnel)
 	case f.state.Handshake.IsZero() && len(f.tunnel.Endpoints) == 0:
 		return "The peer's gateway has not dialled ours: see whether UDP gets to an endpoint of ours"
 	case f.state.Handshake.IsZero():
@@ -153,6 +155,15 @@ func whyDown(f facts) string {
 	default:
 		return "The peer's gateway no longer answers through the tunnel"
 	}
+}
+
+// apart says why two gateways cannot meet that have no family of addresses in common.
+func apart(t *overlay.Tunnel) string {
+	const remedy = ": give the one that is to be dialled an endpoint of the other family, IPv4 or IPv6, with gateway.endpoints of its Helm values"
+	if len(t.Endpoints) == 0 {
+		return "The peer's gateway has no address of the family of our endpoints, and tells of no endpoint itself" + remedy
+	}
+	return "The peer's gateway is reached at " + text(t.Endpoints) + ", and this cluster's has no address of that family" + remedy
 }
 
 func join(endpoints []netip.AddrPort) string {
@@ -163,6 +174,7 @@ func join(endpoints []netip.AddrPort) string {
 	return strings.Join(all, " and ")
 }
 
+// text names the first endpoint, and how many there are.
 func text(endpoints []netip.AddrPort) string {
 	all := endpoints[0].String()
 	if len(endpoints) > 1 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -93,6 +94,26 @@ func TestConditionsOfATunnel(t *testing.T) {
 				if c.Reason != reason || (c.Status == metav1.ConditionTrue) != (reason == v1alpha1.ReasonReady) || c.Message == "" {
 					t.Errorf("%s is %s, %s (%s), want reason %s", kind, c.Status, c.Reason, c.Message, reason)
 				}
+			}
+		})
+	}
+}
+
+func TestItIsToldWhatKeepsGatewaysApart(t *testing.T) {
+	for name, test := range map[string]struct {
+		facts facts
+		want  string
+	}{
+		"the peer is reached by another family":    {facts{tunnel: &overlay.Tunnel{Apart: true, Endpoints: dialed.Endpoints}}, "203.0.113.7:51820"},
+		"we are reached by another family":         {facts{tunnel: &overlay.Tunnel{Apart: true}}, "of our endpoints"},
+		"they have met, since somebody translates": {facts{tunnel: &overlay.Tunnel{Apart: true, Endpoints: dialed.Endpoints, Probes: dialed.Probes}, state: shaken}, "no longer answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.facts.measured = silent
+			status := statusOf(test.facts, v1alpha1.ConnectionStatus{}, testkit.Noon)
+			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionConnected)
+			if c.Reason != v1alpha1.ReasonTunnelDown || !strings.Contains(c.Message, test.want) {
+				t.Errorf("got %s: %s", c.Reason, c.Message)
 			}
 		})
 	}

@@ -40,7 +40,8 @@ func Written(mappings []Mapping) []v1alpha1.RangeMapping {
 
 // Connect returns what our gateway must know of a peer, from what the peer tells of its network, what Allocate granted it, our
 // own ranges, and those in which we see others to which we relay; or why there can be no connection. Openings are for the caller
-// to add. Addresses of the peer's gateway and of its name servers that are not within its ranges are left out.
+// to add. Addresses of the peer's gateway and of its name servers that are not within its ranges are left out, and those of a
+// family that we do not have, unless there are no others.
 func Connect(g Grant, own, relayed []netip.Prefix, network *v1alpha1.Network) (*v1alpha1.ConnectionSpec, *Conflict) {
 	if network == nil || network.Gateway == nil {
 		return nil, &Conflict{g.Peer, v1alpha1.ReasonNoPeerGateway, "The peer has told of no gateway"}
@@ -52,13 +53,16 @@ func Connect(g Grant, own, relayed []netip.Prefix, network *v1alpha1.Network) (*
 	if _, ok := ParseKey(gateway.PublicKey); !ok {
 		return nil, refuse(g.Peer, "the key of its gateway is none")
 	}
+	if conflict := unlike(g.Peer, own, Ranges(slices.Concat(network.PodCIDRs, network.ServiceCIDRs))); conflict != nil {
+		return nil, conflict
+	}
 	ours, conflict := Ours(g.Peer, own, relayed, Mappings(network.Mappings))
 	if conflict != nil {
 		return nil, conflict
 	}
 	return &v1alpha1.ConnectionSpec{
 		PublicKey: gateway.PublicKey, Endpoints: gateway.Endpoints, Theirs: Written(g.Mappings), Ours: Written(ours),
-		GatewayAddresses: seenHere(g.Mappings, gateway.Addresses), Nameservers: seenHere(g.Mappings, network.Nameservers),
+		GatewayAddresses: seenHere(g.Mappings, usable(own, gateway.Addresses)), Nameservers: seenHere(g.Mappings, usable(own, network.Nameservers)),
 		Relays: slices.Contains(gateway.Protocols, v1alpha1.ProtocolRelay),
 	}, nil
 }

@@ -11,14 +11,17 @@ type Mapping struct {
 
 // A Tunnel is what WireGuard must know of one peer.
 type Tunnel struct {
-	Peer       string           // name of the Peer
-	PublicKey  [32]byte         // Curve25519
-	Endpoints  []netip.AddrPort // at which it may be reached, the best first; none if it dials us
-	Through    []string         // Peers that pass packets on at the endpoints, in their order; none if the two gateways talk directly
-	AllowedIPs []netip.Prefix   // exactly the ranges in which we see the peer
-	Keepalive  bool             // somebody in between forgets connections on which nothing is sent
-	MTU        int              // the largest packet in the tunnel that this peer's path takes whole: at most Layout.MTU, and maybe below 1,280
-	Probes     []netip.Addr     // of the peer's gateway, as we see it: it answers echo requests there
+	Peer      string           // name of the Peer
+	PublicKey [32]byte         // Curve25519
+	Endpoints []netip.AddrPort // at which it may be reached, the best first; none if it dials us
+	// Apart says that neither gateway, by the ranges of its cluster, has a family of addresses in which the other one is reached. It is
+	// dialled all the same, since something in between may translate.
+	Apart      bool
+	Through    []string       // Peers that pass packets on at the endpoints, in their order; none if the two gateways talk directly
+	AllowedIPs []netip.Prefix // exactly the ranges in which we see the peer
+	Keepalive  bool           // somebody in between forgets connections on which nothing is sent
+	MTU        int            // the largest packet in the tunnel that this peer's path takes whole: at most Layout.MTU, and maybe below 1,280
+	Probes     []netip.Addr   // of the peer's gateway, as we see it: it answers echo requests there
 }
 
 // Relayed says whether packets of the tunnel are passed on by the gateways of others.

@@ -144,7 +144,8 @@ func (m *muster) checkSentOn() {
 	}
 }
 
-// checkEndpoints leaves out those that must not be dialled. The peer may still dial us.
+// checkEndpoints leaves out those that must not be dialled. The peer may still dial us. Those of a family that our gateway has come
+// first.
 func (m *muster) checkEndpoints(p *member) {
 	var good []netip.AddrPort
 	for _, endpoint := range p.Endpoints {
@@ -156,7 +157,16 @@ func (m *muster) checkEndpoints(p *member) {
 		}
 		good = append(good, endpoint)
 	}
+	slices.SortStableFunc(good, func(x, y netip.AddrPort) int { return m.rank(x) - m.rank(y) })
 	p.Endpoints = good
+}
+
+// rank is lower for endpoints of a family that our gateway has.
+func (m *muster) rank(endpoint netip.AddrPort) int {
+	if anyOfFamily(single(m.Gateway.Addresses), endpoint) {
+		return 0
+	}
+	return 1
 }
 
 // refused says why an endpoint must not be dialled, if that is so.

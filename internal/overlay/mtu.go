@@ -55,24 +55,3 @@ func pathMTU(measured int) int {
 	}
 	return min(max(measured, leastMTU), mostMTU)
 }
-
-// ofFamily returns the first of the addresses that is of the family.
-func ofFamily(addresses []netip.Addr, family func(netip.Addr) bool) (netip.Addr, bool) {
-	for _, address := range addresses {
-		if family(address) {
-			return address, true
-		}
-	}
-	return netip.Addr{}, false
-}
-
-// oneOfEach returns the first address of each family, IPv4 first.
-func oneOfEach(addresses []netip.Addr) []netip.Addr {
-	var one []netip.Addr
-	for _, family := range []func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6} {
-		if address, ok := ofFamily(addresses, family); ok {
-			one = append(one, address)
-		}
-	}
-	return one
-}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // Plan returns what the active gateway must have. A peer of which something cannot be used has no tunnel, and another one
@@ -16,6 +18,7 @@ func Plan(s State) (Layout, []Conflict) {
 		if !p.connected {
 			continue
 		}
+		m.checkNames(p)
 		layout.Tunnels = append(layout.Tunnels, m.tunnel(p, layout.MTU))
 		layout.Translations = append(layout.Translations, Translation{
 			Peer: p.Name, From: p.seen, Ours: m.translated(p.Ours), Hosts: hosts(p.Ours, layout.Addresses),
@@ -44,12 +47,18 @@ func GatewayAddresses(services []netip.Prefix) []netip.Addr {
 
 func (m *muster) tunnel(p *member, most int) Tunnel {
 	t := Tunnel{
-		Peer: p.Name, PublicKey: p.PublicKey, Endpoints: p.Endpoints, AllowedIPs: p.seen,
+		Peer: p.Name, PublicKey: p.PublicKey, Endpoints: p.Endpoints, Apart: m.apart(p), AllowedIPs: p.seen,
 		Keepalive: len(p.Endpoints) == 0 || len(m.Gateway.Endpoints) == 0,
 		MTU:       p.fitting(most), Probes: sortedWithin(p.seen, p.Probes),
 	}
 	m.leadThrough(&t, p, most)
 	return t
+}
+
+// apart reports whether there are endpoints, and none of a family that the gateway at the other end has.
+func (m *muster) apart(p *member) bool {
+	known := len(p.Endpoints)+len(m.Gateway.Endpoints) > 0 && len(m.Gateway.Addresses) > 0
+	return known && !anyOfFamily(single(m.Gateway.Addresses), p.Endpoints...) && !anyOfFamily(p.seen, m.Gateway.Endpoints...)
 }
 
 // fitting returns the largest packet that gets to the peer whole, if it is at most that.
@@ -114,6 +123,27 @@ func (m *muster) questions(p *member) []Opening {
 		return nil
 	}
 	return []Opening{{From: single(askers), To: single(servers)}}
+}
+
+// checkNames says that pods get no answers from the DNS of their home, because that has no address of a family of both clusters.
+func (m *muster) checkNames(p *member) {
+	shared := slices.DeleteFunc(slices.Clone(p.seen), func(r netip.Prefix) bool { return !hasFamily(m.own, r.Addr()) })
+	deaf := func(servers []netip.Addr) bool {
+		return len(servers) > 0 && !slices.ContainsFunc(servers, func(a netip.Addr) bool { return hasFamily(shared, a) })
+	}
+	const remedy = "needs both families (ipFamilyPolicy: PreferDualStack)"
+	switch {
+	case len(p.There) > 0 && deaf(m.Nameservers):
+		m.conflicts = append(m.conflicts, Conflict{
+			p.Name, v1alpha1.ReasonNoCommonFamily, "Our pods at the peer do not reach the DNS of this cluster, which has an address of " +
+				family(m.Nameservers[0]) + " alone: its Service " + remedy,
+		})
+	case len(p.Guests) > 0 && deaf(p.Resolvers):
+		m.conflicts = append(m.conflicts, Conflict{
+			p.Name, v1alpha1.ReasonNoCommonFamily, "Pods of the peer here do not reach the DNS of their home, which has an address of " +
+				family(p.Resolvers[0]) + " alone: its Service there " + remedy,
+		})
+	}
 }
 
 // nodes returns our nodes as the gateway sees them. One without an address of the family of the gateway's VXLAN is left out.

@@ -187,12 +187,17 @@ func TestWhyThereIsNoTunnel(t *testing.T) {
 	}{
 		"the peer has no gateway":             {func(n *v1alpha1.Network) { n.Gateway = nil }, v1alpha1.ReasonNoPeerGateway, false},
 		"the peer's gateway speaks otherwise": {func(n *v1alpha1.Network) { n.Gateway.Protocols = []string{"ipsec"} }, v1alpha1.ReasonNoPeerGateway, false},
-		"the peer has not seen us yet":        {func(n *v1alpha1.Network) { n.Mappings = nil }, v1alpha1.ReasonPending, true},
-		"the peer sees us nowhere":            {func(n *v1alpha1.Network) { n.Mappings[0].Seen = "127.0.0.0/16" }, v1alpha1.ReasonNetworkRefused, true},
-		"everything is the peer's":            {func(n *v1alpha1.Network) { n.PodCIDRs[0] = "0.0.0.0/0" }, v1alpha1.ReasonNetworkRefused, true},
-		"ranges that are none":                {func(n *v1alpha1.Network) { n.ServiceCIDRs[0] = "all" }, v1alpha1.ReasonNetworkRefused, true},
-		"a key that is none":                  {func(n *v1alpha1.Network) { n.Gateway.PublicKey = "key" }, v1alpha1.ReasonNetworkRefused, true},
-		"our own key":                         {nil, v1alpha1.ReasonKeyTaken, true},
+		"the peer has IPv6 alone, and we IPv4": {
+			func(n *v1alpha1.Network) {
+				n.PodCIDRs, n.ServiceCIDRs = []v1alpha1.CIDR{"fd00:10:244::/56"}, []v1alpha1.CIDR{"fd00:10:96::/112"}
+			}, v1alpha1.ReasonNoCommonFamily, false,
+		},
+		"the peer has not seen us yet": {func(n *v1alpha1.Network) { n.Mappings = nil }, v1alpha1.ReasonPending, true},
+		"the peer sees us nowhere":     {func(n *v1alpha1.Network) { n.Mappings[0].Seen = "127.0.0.0/16" }, v1alpha1.ReasonNetworkRefused, true},
+		"everything is the peer's":     {func(n *v1alpha1.Network) { n.PodCIDRs[0] = "0.0.0.0/0" }, v1alpha1.ReasonNetworkRefused, true},
+		"ranges that are none":         {func(n *v1alpha1.Network) { n.ServiceCIDRs[0] = "all" }, v1alpha1.ReasonNetworkRefused, true},
+		"a key that is none":           {func(n *v1alpha1.Network) { n.Gateway.PublicKey = "key" }, v1alpha1.ReasonNetworkRefused, true},
+		"our own key":                  {nil, v1alpha1.ReasonKeyTaken, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newNetworkWorld(t, peerOf(v1alpha1.RoleConsumer), hamburgs())
