@@ -74,11 +74,7 @@ func (f *gatewayFlags) bind(flags *pflag.FlagSet) {
 func (f *gatewayFlags) run(ctx context.Context) error {
 	f.server.leaderElect = false
 	f.config.Namespace, f.config.Pod, f.config.Node = f.server.namespace, os.Getenv("POD_NAME"), os.Getenv("NODE_NAME")
-	for text := range strings.SplitSeq(os.Getenv("POD_IPS"), ",") {
-		if address, err := netip.ParseAddr(text); err == nil { // there is a check for none
-			f.config.Addresses = append(f.config.Addresses, address)
-		}
-	}
+	f.config.Addresses = podIPs()
 	f.config.MTU = linkMTU(f.config.Addresses)
 	f.config.Clock = f.server.faults.clock()
 	mgr, err := f.server.newManager("gateway", ctrl.Options{Cache: topology.Cache(f.server.namespace)})
@@ -90,6 +86,17 @@ func (f *gatewayFlags) run(ctx context.Context) error {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// podIPs returns all addresses of this pod, the main one first.
+func podIPs() []netip.Addr {
+	var all []netip.Addr
+	for text := range strings.SplitSeq(os.Getenv("POD_IPS"), ",") {
+		if address, err := netip.ParseAddr(text); err == nil { // who needs one checks that there is one
+			all = append(all, address)
+		}
+	}
+	return all
 }
 
 // linkMTU returns the MTU of the interface that has one of the addresses, 0 if none has.

@@ -33,6 +33,7 @@ func newKubeletCommand() *cobra.Command {
 	server.faults.bind(command.Flags())
 	server.tracing.bind(command.Flags())
 	bindKubelet(command.Flags(), &config)
+	config.PodIPs = podIPs()
 	own, _ := netip.ParseAddr(os.Getenv("POD_IP")) // there is a check for one that is none
 	command.Flags().TextVar(&config.NodeIP, "node-ip", own,
 		"address at which the API server reaches this process; by default the environment variable POD_IP")

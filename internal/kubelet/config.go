@@ -21,6 +21,9 @@ type Config struct {
 	// NodeIP is the address of this process at which the cluster's API server reaches the kubelet API. It is the
 	// address of every virtual node.
 	NodeIP netip.Addr
+	// PodIPs are all addresses of the pod of this process, the main one first: pods at peers are shown with addresses of the same
+	// families. Without any they are shown with all that they have.
+	PodIPs []netip.Addr
 	// FirstPort and LastPort bound the ports of the kubelet API, one for each virtual node.
 	FirstPort, LastPort int
 	// Workers is how many pods are worked on at the same time.

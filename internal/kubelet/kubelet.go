@@ -82,7 +82,7 @@ func SetupWithManager(mgr ctrl.Manager, config Config, links *peers.Links, clk c
 	teller := newPodTeller(mgr.GetClient(), clk, links)
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: clk, events: events, links: links,
-		nodeIP: config.NodeIP.String(), defaultToleration: config.DefaultToleration, tracer: config.Tracer,
+		nodeIP: config.NodeIP.String(), podIPs: config.PodIPs, defaultToleration: config.DefaultToleration, tracer: config.Tracer,
 		teller: teller,
 	}
 	services := &serviceController{client: mgr.GetClient(), events: events}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ type podController struct {
 	events events.EventRecorder
 	links  *peers.Links
 	nodeIP string
+	podIPs []netip.Addr // of the pod of this process
 	// defaultToleration is for how long Kubernetes has pods tolerate a node that is not ready.
 	defaultToleration time.Duration
 	tracer            *trace.Tracer

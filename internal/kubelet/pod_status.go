@@ -69,6 +69,7 @@ func (c *podController) inbound(
 		return status, err
 	}
 	status, err = offload.Inbound(home, shadow, addresses, c.clock.Now())
+	offload.ShowFamilies(&status, c.podIPs)
 	if err != nil && !errors.Is(err, offload.ErrUnreadable) {
 		return status, reconcile.TerminalError(fmt.Errorf("read status of ShadowPod: %w", err))
 	}

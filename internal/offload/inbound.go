@@ -184,9 +184,30 @@ func takeAddresses(out *corev1.PodStatus, remote *corev1.PodStatus, m AddressMap
 			continue
 		}
 		seen, ok := m(addr.Unmap().WithZone(""))
-		sameFamily := func(ip corev1.PodIP) bool { return strings.Contains(ip.IP, ":") == seen.Is6() }
-		if ok && !slices.ContainsFunc(out.PodIPs, sameFamily) {
+		if ok && !slices.ContainsFunc(out.PodIPs, ofFamily(seen)) {
 			out.PodIPs = append(out.PodIPs, corev1.PodIP{IP: seen.String()})
+		}
+	}
+	if len(out.PodIPs) > 0 {
+		out.PodIP = out.PodIPs[0].IP
+	}
+}
+
+func ofFamily(a netip.Addr) func(corev1.PodIP) bool {
+	return func(ip corev1.PodIP) bool { return strings.Contains(ip.IP, ":") == a.Is6() }
+}
+
+// ShowFamilies leaves to a pod that runs at a peer the addresses of those families that pods of this cluster have, in their order: to
+// others nothing leads, and the first one is of the cluster's main family. A cluster of which no address is known shows all.
+func ShowFamilies(out *corev1.PodStatus, own []netip.Addr) {
+	if len(own) == 0 {
+		return
+	}
+	all := out.PodIPs
+	out.PodIP, out.PodIPs = "", nil
+	for _, a := range own {
+		if i := slices.IndexFunc(all, ofFamily(a)); i >= 0 {
+			out.PodIPs = append(out.PodIPs, all[i])
 		}
 	}
 	if len(out.PodIPs) > 0 {

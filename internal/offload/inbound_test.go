@@ -1,6 +1,8 @@
 package offload
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,6 +140,38 @@ func TestTimesOfAProviderAreWithinTheLifeOfThePod(t *testing.T) {
 			}
 			if diff := cmp.Diff(got, again); diff != "" {
 				t.Errorf("an hour later something moves (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodsShowAddressesOfTheFamiliesOfTheirHome(t *testing.T) {
+	four, six := netip.MustParseAddr("10.244.0.7"), netip.MustParseAddr("fd00::7")
+	for name, test := range map[string]struct {
+		own         []netip.Addr
+		shown, want string
+	}{
+		"nothing is known of home":            {nil, "100.64.0.1 fd68:616e::1", "100.64.0.1 fd68:616e::1"},
+		"home has IPv6 alone":                 {[]netip.Addr{six}, "100.64.0.1 fd68:616e::1", "fd68:616e::1"},
+		"home has IPv4 alone":                 {[]netip.Addr{four}, "fd68:616e::1 100.64.0.1", "100.64.0.1"},
+		"home has both, IPv6 first":           {[]netip.Addr{six, four}, "100.64.0.1 fd68:616e::1", "fd68:616e::1 100.64.0.1"},
+		"home has both, the peer one of them": {[]netip.Addr{four, six}, "fd68:616e::1", "fd68:616e::1"},
+		"there is none in common":             {[]netip.Addr{four}, "fd68:616e::1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := corev1.PodStatus{}
+			for _, ip := range strings.Fields(test.shown) {
+				status.PodIPs = append(status.PodIPs, corev1.PodIP{IP: ip})
+			}
+			status.PodIP = status.PodIPs[0].IP
+			ShowFamilies(&status, test.own)
+			var got []string
+			for _, ip := range status.PodIPs {
+				got = append(got, ip.IP)
+			}
+			first, _, _ := strings.Cut(test.want, " ")
+			if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" || status.PodIP != first {
+				t.Errorf("PodIP is %q (-want +got):\n%s", status.PodIP, diff)
 			}
 		})
 	}

@@ -203,6 +203,8 @@ spec:
               valueFrom: {fieldRef: {fieldPath: metadata.name}}
             - name: POD_IP
               valueFrom: {fieldRef: {fieldPath: status.podIP}}
+            - name: POD_IPS
+              valueFrom: {fieldRef: {fieldPath: status.podIPs}}
           ports:
             - {name: metrics, containerPort: {{ .metricsPort | default 8080 }}}
             - {name: health, containerPort: {{ .healthPort | default 8081 }}}
