@@ -261,3 +261,14 @@ func TestOthersCanListOurTables(t *testing.T) {
 		}
 	}
 }
+
+func TestNodesOfDifferentSubnetsHaveDifferentHardwareAddresses(t *testing.T) {
+	made := map[string]string{}
+	for _, text := range []string{"172.20.0.1", "172.20.0.2", "fd20::1", "fd20:0:0:1::1", "fd20:0:0:2::1", "fd20::ac14:1"} {
+		mac := nodeMAC([]netip.Addr{addr("%s", text)}).String()
+		if other, taken := made[mac]; taken || len(mac) != len(gatewayMAC.String()) {
+			t.Errorf("%s and %s have %s", text, other, mac)
+		}
+		made[mac] = text
+	}
+}

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -19,12 +20,17 @@ const vxlanID = 0x68616e
 // gatewayMAC is the hardware address of every gateway in its VXLAN: a node talks to the active one alone.
 var gatewayMAC = net.HardwareAddr{0x02, 'h', 'a', 'n', 's', 'e'}
 
-// nodeMAC derives the hardware address of a node from its first inner address, so that nobody has to ask for it.
+// nodeMAC derives the hardware address of a node from its first inner address, so that nobody has to ask for it. Addresses of IPv6 are
+// hashed, since those of nodes in several subnets often end alike.
 func nodeMAC(inner []netip.Addr) net.HardwareAddr {
 	if len(inner) == 0 {
 		return nil
 	}
 	bytes := inner[0].AsSlice()
+	if inner[0].Is6() {
+		hash := sha256.Sum256(bytes)
+		bytes = hash[:]
+	}
 	return append(net.HardwareAddr{0x0a, 'h'}, bytes[len(bytes)-4:]...)
 }
 
