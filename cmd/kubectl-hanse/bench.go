@@ -69,10 +69,10 @@ type leg struct {
 // benchNetwork measures one leg after the other, because they would take each other's share.
 func (s *stage) benchNetwork(ctx context.Context) ([]benchRow, error) {
 	home, near := s.home[spotHome], s.home[spotNear]
-	legs := []leg{{home, near, address(near)}}
+	legs := []leg{{home, near, address(home, near)}}
 	for _, peer := range s.peers {
 		away, f := s.away[peer], s.factsOf(ctx, peer)
-		legs = append(legs, leg{home, away, address(away)}, leg{away, home, seenByPeer(f.connection, address(home))})
+		legs = append(legs, leg{home, away, address(home, away)}, leg{away, home, seenByPeer(f.connection, address(away, home))})
 	}
 	var rows []benchRow
 	var errs []error

@@ -70,6 +70,9 @@ func (f networkFacts) cause(r networkRow, works func(from, what string) bool) st
 		if !works(r.From, whatDNS) {
 			return "its name is not found: see " + whatDNS
 		}
+		if f.noAPI {
+			return "it has an address of this cluster's main family alone, IPv4 or IPv6, which pods at the peer have not"
+		}
 		return "the API server's nodes refuse what comes from the gateway, or its certificate lacks the name kubernetes.default"
 	case whatOtherPeer:
 		return "both peers must be Connected, and know each other's pods by this cluster (relayed ranges): kubectl hanse status"

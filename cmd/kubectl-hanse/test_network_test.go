@@ -248,6 +248,33 @@ func newHost(name string) *corev1.Node {
 	}
 }
 
+func TestPodsAreAskedAtAddressesOfAFamilyThatBothHave(t *testing.T) {
+	const four, six = "10.244.0.5", "fd00::5"
+	at := func(ips ...string) *spot {
+		s := &spot{pod: &corev1.Pod{}}
+		for _, ip := range ips {
+			s.pod.Status.PodIPs = append(s.pod.Status.PodIPs, corev1.PodIP{IP: ip})
+		}
+		s.pod.Status.PodIP = ips[0]
+		return s
+	}
+	for name, test := range map[string]struct {
+		from, to *spot
+		want     string
+	}{
+		"one has both, and the other IPv6":           {at("fd00::9"), at(four, six), six},
+		"one has IPv6, and the other both":           {at("10.244.0.9", "fd00::9"), at(six), six},
+		"both have both":                             {at("10.244.0.9", "fd00::9"), at(four, six), four},
+		"there is none in common: that is the fault": {at("fd00::9"), at(four), four},
+		"the pod that asks does not run":             {&spot{}, at(four, six), four},
+		"the pod that is asked does not run":         {at(four), &spot{}, ""},
+	} {
+		if got := address(test.from, test.to); got != test.want {
+			t.Errorf("%s: %q is asked, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestAnInterruptedTestLeavesNothing(t *testing.T) {
 	for name, at := range map[string]string{"while pods are made": "set", "while pods are asked": "work"} {
 		t.Run(name, func(t *testing.T) {

@@ -248,8 +248,8 @@ func (s *stage) makeSpot(ctx context.Context, pod *corev1.Pod, peer string) (*sp
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: map[string]string{stageLabel: stageName}},
 		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{spotLabel: pod.Name},
-			Ports:    []corev1.ServicePort{{Name: "probe", Port: netprobe.Port, TargetPort: intstr.FromInt32(netprobe.Port)}},
+			Selector: map[string]string{spotLabel: pod.Name}, IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack),
+			Ports: []corev1.ServicePort{{Name: "probe", Port: netprobe.Port, TargetPort: intstr.FromInt32(netprobe.Port)}},
 		},
 	}
 	for _, object := range []client.Object{service, pod} {

@@ -8,9 +8,12 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -65,6 +68,7 @@ type networkFacts struct {
 	peer       *v1alpha1.Peer
 	connection *v1alpha1.Connection // nil if there is none
 	endpoints  bool                 // whether the Service in front of the pod at the peer has any
+	noAPI      bool                 // whether the API server of this cluster has no address of a family that the pod at the peer has
 }
 
 func (s *stage) factsOf(ctx context.Context, peer string) networkFacts {
@@ -74,6 +78,9 @@ func (s *stage) factsOf(ctx context.Context, peer string) networkFacts {
 		slices := &discoveryv1.EndpointSliceList{}
 		_ = s.client.List(ctx, slices, client.InNamespace(away.pod.Namespace)) // then there are none, which is only a hint
 		f.endpoints = find(slices.Items, func(e *discoveryv1.EndpointSlice) bool { return len(e.Endpoints) > 0 }) != nil
+		api := &corev1.Service{}
+		_, _ = read(ctx, s.client, metav1.NamespaceDefault, "kubernetes", api) // then it has none, which is only a hint
+		f.noAPI = len(api.Spec.ClusterIPs) > 0 && len(away.pod.Status.PodIPs) > 0 && away.sharing(api.Spec.ClusterIPs, "") == ""
 	}
 	return f
 }
@@ -83,7 +90,7 @@ func (s *stage) trials(f networkFacts) []trial {
 	home, away := s.home[spotHome], s.away[f.peer.Name]
 	trials := between(home, away, func(text string) string { return text })
 	if host := s.home[spotHost]; host != nil {
-		trials = append(trials, newTrial(host, away, whatHost, greetAt(address(away))))
+		trials = append(trials, newTrial(host, away, whatHost, greetAt(address(host, away))))
 	}
 	if s.full {
 		trials = append(trials, s.fullTrials(f, away)...)
@@ -99,12 +106,12 @@ func (s *stage) fullTrials(f networkFacts, away *spot) []trial {
 	var trials []trial
 	for _, name := range slices.Sorted(maps.Keys(s.home)) {
 		if name != spotHome && name != spotHost && name != spotNear {
-			trials = append(trials, newTrial(s.home[name], away, whatNode+name, greetAt(address(away))))
+			trials = append(trials, newTrial(s.home[name], away, whatNode+name, greetAt(address(s.home[name], away))))
 		}
 	}
 	for _, other := range s.peers {
 		if other != away.peer {
-			trials = append(trials, newTrial(away, s.away[other], whatOtherPeer, greetAt(seenByPeer(f.connection, address(s.away[other])))))
+			trials = append(trials, newTrial(away, s.away[other], whatOtherPeer, greetAt(seenByPeer(f.connection, address(away, s.away[other])))))
 		}
 	}
 	return trials
@@ -112,13 +119,13 @@ func (s *stage) fullTrials(f networkFacts, away *spot) []trial {
 
 // between are the trials that are the same in both directions. Addresses are written as the pod that asks must call them.
 func between(from, to *spot, seen func(string) string) []trial {
-	pod := seen(address(to))
+	pod := seen(address(from, to))
 	packet := func(size int) netprobe.Question {
 		return netprobe.Question{Kind: netprobe.Packet, Target: at(pod), Size: size}
 	}
 	clusterIP, name := "", ""
 	if to.service != nil {
-		clusterIP, name = seen(to.service.Spec.ClusterIP), to.service.Name+"."+to.service.Namespace+".svc"
+		clusterIP, name = seen(from.sharing(to.service.Spec.ClusterIPs, to.service.Spec.ClusterIP)), to.service.Name+"."+to.service.Namespace+".svc"
 	}
 	return []trial{
 		newTrial(from, to, whatTCP, greetAt(pod)),
@@ -160,12 +167,32 @@ func at(host string) string {
 	return net.JoinHostPort(host, probePort)
 }
 
-// address is that of the spot's pod as this cluster sees it, "" if it shows none.
-func address(s *spot) string {
-	if s.pod == nil {
+// address is that of a spot's pod as this cluster sees it, of a family that the pod of the other spot has too if there is one. It is ""
+// if it shows none.
+func address(from, to *spot) string {
+	if to.pod == nil {
 		return ""
 	}
-	return s.pod.Status.PodIP
+	var all []string
+	for _, ip := range to.pod.Status.PodIPs {
+		all = append(all, ip.IP)
+	}
+	return from.sharing(all, to.pod.Status.PodIP)
+}
+
+// sharing returns the first of the addresses that is of a family that the spot's pod has, or else the other one.
+func (s *spot) sharing(addresses []string, otherwise string) string {
+	if s.pod == nil {
+		return otherwise
+	}
+	for _, text := range addresses {
+		for _, own := range s.pod.Status.PodIPs {
+			if strings.Contains(text, ":") == strings.Contains(own.IP, ":") {
+				return text
+			}
+		}
+	}
+	return otherwise
 }
 
 // seenByPeer is how the peer calls one of our addresses, "" if it has no name for it.
