@@ -26,6 +26,8 @@ func reachable(o *observation) *condition {
 	switch {
 	case o.contact.probe.link == nil:
 		return unknown(unauthenticated(peer, &o.contact.probe).reason, "The peer was not contacted: see condition Authenticated")
+	case errors.Is(err, peers.ErrUnreachable) && hasNoWay(err):
+		return isFalse(v1alpha1.ReasonUnreachable, "%s does not answer (%s). %s. Hanse tries again", o.contact.probe.link.Server(), cause(err), noWay)
 	case errors.Is(err, peers.ErrUnreachable):
 		return isFalse(v1alpha1.ReasonUnreachable, "%s does not answer (%s): check that it runs and that this cluster "+
 			"may connect to it. Hanse tries again", o.contact.probe.link.Server(), cause(err))
@@ -181,6 +183,15 @@ func cause(err error) string {
 	default:
 		return "the connection broke"
 	}
+}
+
+// noWay is what is likely wrong where hasNoWay, and what to do.
+const noWay = "Nothing leads from here to the address of the peer's API server: one of the two clusters may have IPv4 alone, and the other " +
+	"IPv6. Run `kubectl hanse invite NAME --renew --server URL` at the peer, with a server that this cluster reaches, and join with what it prints"
+
+// hasNoWay reports whether this machine has no route to a peer, or no address of its family.
+func hasNoWay(err error) bool {
+	return errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
 }
 
 // apiVersions are the versions of Hanse's API that this cluster speaks.

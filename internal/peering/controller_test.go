@@ -2,8 +2,10 @@ package peering
 
 import (
 	"crypto/ed25519"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -167,6 +169,10 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 		"no answer": {
 			refused: noAnswer,
 			kind:    v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonUnreachable, says: "connection refused",
+		},
+		"an address of another family": {
+			refused: &net.OpError{Op: "dial", Err: syscall.ENETUNREACH},
+			kind:    v1alpha1.ConditionReachable, status: no, reason: v1alpha1.ReasonUnreachable, says: "--server URL",
 		},
 		"untrusted": {
 			refused: untrusted,

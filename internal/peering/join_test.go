@@ -2,7 +2,9 @@ package peering
 
 import (
 	"fmt"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -180,6 +182,7 @@ func TestAnInvitationThatThePeerDoesNotTake(t *testing.T) {
 		"it has expired":              {unauthorized, 2 * time.Hour, v1alpha1.ReasonInvitationExpired},
 		"it was used before":          {unauthorized, 0, v1alpha1.ReasonInvitationUsed},
 		"the peer does not answer":    {noAnswer, 0, v1alpha1.ReasonUnreachable},
+		"nothing leads to the peer":   {&net.OpError{Op: "dial", Err: syscall.EADDRNOTAVAIL}, 0, v1alpha1.ReasonUnreachable},
 		"something else answers":      {peers.ErrMalformed, 0, v1alpha1.ReasonMalformed},
 		"the certificate is another":  {untrusted, 0, v1alpha1.ReasonCredentialsInvalid},
 		"the peer gives us no rights": {forbidden, 0, v1alpha1.ReasonForbidden},

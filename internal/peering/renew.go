@@ -312,6 +312,8 @@ func trouble(err error) (reason, text string) {
 	switch {
 	case isForbidden(err):
 		return v1alpha1.ReasonForbidden, "The peer knows us and lets us do nothing: it may have suspended us"
+	case errors.Is(err, peers.ErrUnreachable) && hasNoWay(err):
+		return v1alpha1.ReasonUnreachable, noWay
 	case errors.Is(err, peers.ErrUnreachable):
 		return v1alpha1.ReasonUnreachable, "The peer's API server does not answer: check that it runs and that this cluster may connect to it"
 	case errors.Is(err, peers.ErrCredentialsInvalid):
