@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -144,6 +145,25 @@ func (s *space) address(link string, prefixes ...string) {
 			}
 			if err := netlink.AddrAdd(l, a); err != nil {
 				return fmt.Errorf("address %s: %w", p, err)
+			}
+		}
+		return nil
+	})
+}
+
+// remove takes the addresses off whatever interface has them.
+func (s *space) remove(prefixes ...string) {
+	s.t.Helper()
+	s.must(func() error {
+		have, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+		if err != nil {
+			return err
+		}
+		for _, a := range have {
+			if slices.Contains(prefixes, a.IPNet.String()) {
+				if err := netlink.AddrDel(nil, &a); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
