@@ -85,9 +85,9 @@ const (
 )
 
 // PodCIDRs guesses the pod ranges of a cluster, IPv4 first: for each family the smallest prefix that covers the pod ranges
-// of all nodes, and at least a /16 (IPv6: a /48). It leaves out a family where nodes have no ranges, or ranges too far
-// apart; then an administrator has to name it.
-func PodCIDRs(nodes []*corev1.Node) []v1alpha1.CIDR {
+// of all nodes, and at least a /16 (IPv6: a /48) as far as there are no nodes in it, and nothing of the others, which are ranges of
+// Services. It leaves out a family where nodes have no ranges, or ranges too far apart; then an administrator has to name it.
+func PodCIDRs(nodes []*corev1.Node, others []netip.Prefix) []v1alpha1.CIDR {
 	var found []v1alpha1.CIDR
 	for _, family := range []struct {
 		has         func(netip.Addr) bool
@@ -104,15 +104,16 @@ func PodCIDRs(nodes []*corev1.Node) []v1alpha1.CIDR {
 		if len(prefixes) == 0 {
 			continue
 		}
-		if prefix, ok := cover(prefixes, family.least, family.huge); ok {
-			found = append(found, v1alpha1.CIDR(prefix.String()))
+		if prefix, ok := cover(prefixes, family.huge); ok {
+			found = append(found, v1alpha1.CIDR(widen(prefix, family.least, slices.Concat(others, addressesOf(nodes))).String()))
 		}
 	}
 	return found
 }
 
-func cover(prefixes []netip.Prefix, least, huge int) (netip.Prefix, bool) {
-	bits := min(prefixes[0].Bits(), least)
+// cover returns the smallest prefix that covers all of them, if it is not huge.
+func cover(prefixes []netip.Prefix, huge int) (netip.Prefix, bool) {
+	bits := prefixes[0].Bits()
 	for _, prefix := range prefixes {
 		bits = min(bits, prefix.Bits())
 	}
@@ -123,4 +124,29 @@ func cover(prefixes []netip.Prefix, least, huge int) (netip.Prefix, bool) {
 		}
 	}
 	return netip.Prefix{}, false
+}
+
+// widen returns the prefix with so few bits, or the shortest between that overlaps none of the others.
+func widen(prefix netip.Prefix, bits int, others []netip.Prefix) netip.Prefix {
+	for prefix.Bits() > bits {
+		wider := netip.PrefixFrom(prefix.Addr(), prefix.Bits()-1).Masked()
+		if slices.ContainsFunc(others, wider.Overlaps) {
+			return prefix
+		}
+		prefix = wider
+	}
+	return prefix
+}
+
+// addressesOf returns a range for each address that a node has.
+func addressesOf(nodes []*corev1.Node) []netip.Prefix {
+	var all []netip.Prefix
+	for _, node := range nodes {
+		for _, address := range node.Status.Addresses {
+			if ip, err := netip.ParseAddr(address.Address); err == nil {
+				all = append(all, netip.PrefixFrom(ip, ip.BitLen()))
+			}
+		}
+	}
+	return all
 }

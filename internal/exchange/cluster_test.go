@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"net/netip"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,33 @@ func TestPodCIDRs(t *testing.T) {
 			for _, ranges := range test.ranges {
 				nodes = append(nodes, node("n", func(n *corev1.Node) { n.Spec.PodCIDRs = ranges }))
 			}
-			expectEqual(t, test.want, PodCIDRs(nodes))
+			expectEqual(t, test.want, PodCIDRs(nodes, nil))
+		})
+	}
+}
+
+func TestPodCIDRsLeaveOutNodesAndServices(t *testing.T) {
+	at := func(pods, address string) *corev1.Node {
+		return node("n", func(n *corev1.Node) {
+			n.Spec.PodCIDRs, n.Status.Addresses = []string{pods}, []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+		})
+	}
+	services := func(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
+	for name, test := range map[string]struct {
+		node   *corev1.Node
+		others []netip.Prefix
+		want   v1alpha1.CIDR
+	}{
+		"one /48 for the whole site":      {at("2001:db8:1:100::/64", "2001:db8:1:1::5"), services("2001:db8:1:200::/112"), "2001:db8:1:100::/56"},
+		"Services beside pods":            {at("fd00:1:2:40::/64", "fd00:9::5"), services("fd00:1:2:80::/112"), "fd00:1:2::/57"},
+		"nodes beside pods":               {at("10.244.3.0/24", "10.244.128.7"), services("10.96.0.0/12"), "10.244.0.0/17"},
+		"nothing is near":                 {at("fd00:1:2:40::/64", "fd00:9::5"), services("fd00:1:3::/112"), "fd00:1:2::/48"},
+		"a node in its own range of pods": {at("10.244.3.0/24", "10.244.3.7"), nil, "10.244.3.0/24"},
+		"addresses of the other family":   {at("10.244.3.0/24", "fd00::7"), services("fd00:1:3::/112"), "10.244.0.0/16"},
+		"what a node says is no address":  {at("10.244.3.0/24", "node-1"), nil, "10.244.0.0/16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectEqual(t, []v1alpha1.CIDR{test.want}, PodCIDRs([]*corev1.Node{test.node}, test.others))
 		})
 	}
 }

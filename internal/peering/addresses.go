@@ -150,7 +150,7 @@ func (a *addressStep) localRanges(ctx context.Context) ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, err
 	}
-	ranges := slices.Concat(a.config.podRanges(nodes), services)
+	ranges := slices.Concat(a.config.podRanges(nodes, services), services)
 	for _, node := range nodes {
 		ranges = append(ranges, nodeRanges(node)...)
 	}

@@ -75,7 +75,7 @@ func (k *networkKeeper) observe(ctx context.Context) (surroundings, error) {
 func (c *Config) network(s surroundings) *exchange.OwnNetwork {
 	n := &exchange.OwnNetwork{
 		Network: v1alpha1.Network{
-			PodCIDRs: written[v1alpha1.CIDR](c.podRanges(s.nodes), v1alpha1.MaxCIDRs), RelayedCIDRs: s.relayed.providers,
+			PodCIDRs: written[v1alpha1.CIDR](c.podRanges(s.nodes, s.services), v1alpha1.MaxCIDRs), RelayedCIDRs: s.relayed.providers,
 			ServiceCIDRs: written[v1alpha1.CIDR](s.services, v1alpha1.MaxCIDRs), Nameservers: written[v1alpha1.IP](s.dns, maxNameservers),
 		},
 		ConsumerCIDRs: s.relayed.consumers, SendsOn: c.SendOn,
@@ -101,12 +101,12 @@ func written[Text ~string, T fmt.Stringer](values []T, most int) []Text {
 	return texts
 }
 
-// podRanges returns the ranges of our own pods: as the administrator says, else guessed from the real nodes.
-func (c *Config) podRanges(nodes []*corev1.Node) []netip.Prefix {
+// podRanges returns the ranges of our own pods: as the administrator says, else guessed from the real nodes and the ranges of Services.
+func (c *Config) podRanges(nodes []*corev1.Node, services []netip.Prefix) []netip.Prefix {
 	if len(c.PodCIDRs) > 0 {
 		return c.PodCIDRs
 	}
-	return overlay.Ranges(exchange.PodCIDRs(nodes))
+	return overlay.Ranges(exchange.PodCIDRs(nodes, services))
 }
 
 // realNodes returns the nodes of this cluster but for virtual ones, sorted by name. They are only read.
