@@ -80,7 +80,7 @@ func (s *stage) factsOf(ctx context.Context, peer string) networkFacts {
 		f.endpoints = find(slices.Items, func(e *discoveryv1.EndpointSlice) bool { return len(e.Endpoints) > 0 }) != nil
 		api := &corev1.Service{}
 		_, _ = read(ctx, s.client, metav1.NamespaceDefault, "kubernetes", api) // then it has none, which is only a hint
-		f.noAPI = len(api.Spec.ClusterIPs) > 0 && len(away.pod.Status.PodIPs) > 0 && away.sharing(api.Spec.ClusterIPs, "") == ""
+		f.noAPI = len(api.Spec.ClusterIPs) > 0 && len(away.addresses()) > 0 && likeOneOf(away.addresses(), api.Spec.ClusterIPs, "") == ""
 	}
 	return f
 }
@@ -119,13 +119,14 @@ func (s *stage) fullTrials(f networkFacts, away *spot) []trial {
 
 // between are the trials that are the same in both directions. Addresses are written as the pod that asks must call them.
 func between(from, to *spot, seen func(string) string) []trial {
-	pod := seen(address(from, to))
+	own := address(from, to)
+	pod := seen(own)
 	packet := func(size int) netprobe.Question {
 		return netprobe.Question{Kind: netprobe.Packet, Target: at(pod), Size: size}
 	}
 	clusterIP, name := "", ""
 	if to.service != nil {
-		clusterIP, name = seen(from.sharing(to.service.Spec.ClusterIPs, to.service.Spec.ClusterIP)), to.service.Name+"."+to.service.Namespace+".svc"
+		clusterIP, name = seen(likeOneOf([]string{own}, to.service.Spec.ClusterIPs, to.service.Spec.ClusterIP)), to.service.Name+"."+to.service.Namespace+".svc"
 	}
 	return []trial{
 		newTrial(from, to, whatTCP, greetAt(pod)),
@@ -173,23 +174,25 @@ func address(from, to *spot) string {
 	if to.pod == nil {
 		return ""
 	}
-	var all []string
-	for _, ip := range to.pod.Status.PodIPs {
-		all = append(all, ip.IP)
-	}
-	return from.sharing(all, to.pod.Status.PodIP)
+	return likeOneOf(from.addresses(), to.addresses(), to.pod.Status.PodIP)
 }
 
-// sharing returns the first of the addresses that is of a family that the spot's pod has, or else the other one.
-func (s *spot) sharing(addresses []string, otherwise string) string {
-	if s.pod == nil {
-		return otherwise
+// addresses are all that the spot's pod shows.
+func (s *spot) addresses() []string {
+	var all []string
+	if s.pod != nil {
+		for _, ip := range s.pod.Status.PodIPs {
+			all = append(all, ip.IP)
+		}
 	}
+	return all
+}
+
+// likeOneOf returns the first of the addresses that is of the family of one of the others, or else the last argument.
+func likeOneOf(others, addresses []string, otherwise string) string {
 	for _, text := range addresses {
-		for _, own := range s.pod.Status.PodIPs {
-			if strings.Contains(text, ":") == strings.Contains(own.IP, ":") {
-				return text
-			}
+		if slices.ContainsFunc(others, func(other string) bool { return strings.Contains(other, ":") == strings.Contains(text, ":") }) {
+			return text
 		}
 	}
 	return otherwise

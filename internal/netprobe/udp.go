@@ -14,7 +14,7 @@ import (
 
 const (
 	answerTimeout = time.Second // for one datagram
-	attempts      = 4           // a packet may be lost, and the first that is too long only makes the path tell
+	attempts      = 7           // packets may be lost, and those that are too long only make each part of the path tell
 	roundTrips    = 100
 	smallest      = 64 // bytes of a datagram that measures
 	sockets       = 16 // of Rate, with batch datagrams on the way each
