@@ -69,10 +69,11 @@ start_three() {
 		"${testbed[@]}" load bin/hanse.tar lubeck hamburg bremen && "${testbed[@]}" load bin/images/kubectl.tar hamburg
 }
 
-# start_dual brings up two more clusters of the network, with IPv4 and IPv6.
+# start_dual brings up two more clusters of the network, one with IPv4 and IPv6, the other with IPv6 alone.
 start_dual() {
 	local testbed=(bin/testbed --state "$network")
-	"${testbed[@]}" up stade stralsund --workers 1 --ip-families dual && "${testbed[@]}" load bin/hanse.tar stade stralsund
+	"${testbed[@]}" up stade --workers 1 --ip-families dual && "${testbed[@]}" up stralsund --workers 1 --ip-families ipv6 &&
+		"${testbed[@]}" load bin/hanse.tar stade stralsund
 }
 
 # tell runs the stories of one phase: tell PHASE STATE [FLAG...]

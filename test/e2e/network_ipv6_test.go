@@ -2,76 +2,155 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// stade and stralsund are clusters of IPv4 and IPv6. They too use the same ranges of both.
+// stade is a cluster of IPv4 and IPv6, IPv4 first, and stralsund one of IPv6 alone. They use the same ranges of IPv6.
 var stade, stralsund *cluster
 
-// addresses returns those that home shows, once there is one of each family.
-func (p *party) addresses(t *testing.T) []string {
-	t.Helper()
-	var all []string
-	eventually(t, p.pod+" has addresses of both families", func(ctx context.Context) error {
-		pod, err := p.home.pod(ctx, p.ns, p.pod)
-		if err != nil {
-			return err
-		}
-		all = nil
-		for _, ip := range pod.Status.PodIPs {
-			all = append(all, ip.IP)
-		}
-		if len(all) != 2 {
-			return fmt.Errorf("its addresses are %v", all)
-		}
-		return nil
-	})
-	return all
-}
-
-// Pods of two clusters that have IPv4 and IPv6 reach each other over both, and Services of home that
-// have one of them alone by their names.
+// Two clusters whose gateways and API servers can meet over IPv6 alone. Each is home of pods at the other one, and they talk both ways.
 func TestIPv6(t *testing.T) {
 	belongs(t, "network", []string{"dual"})
 	if err := installAll(t.Context(), stade, stralsund); err != nil {
 		t.Fatal(err)
 	}
-	peerFor(t, stade, stralsund)
-	for c, peer := range map[*cluster]*cluster{stade: stralsund, stralsund: stade} {
-		eventually(t, c.Name+" leaves nothing out of the connection", func(ctx context.Context) error {
-			connection, err := c.connection(ctx, peer)
-			if err == nil && !meta.IsStatusConditionTrue(connection.Status.Conditions, v1alpha1.ConditionReady) {
-				return fmt.Errorf("%+v", connection.Status.Conditions)
+	if !stralsund.knows(t.Context(), stade) {
+		peerOverIPv6(t)
+	}
+	awaitConnected(t, stade, stralsund)
+	for home, provider := range map[*cluster]*cluster{stade: stralsund, stralsund: stade} {
+		home.expectMetOverIPv6(t, provider)
+		t.Run(home.Name, func(t *testing.T) { home.talksOverIPv6(t, provider) })
+	}
+}
+
+// peerOverIPv6 has stade invite stralsund. What stade says by itself is the address of its API server by IPv4, its main family: that
+// leads nowhere, and stralsund says what to do.
+func peerOverIPv6(t *testing.T) {
+	t.Helper()
+	server, err := url.Parse(stade.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := netip.MustParseAddr(server.Hostname()).As4()
+	byIPv6 := fmt.Sprintf("https://[fd00:%d::%d:%d]:%s", a[1], a[2], a[3], server.Port()) // as testbed numbers nodes
+	invite := func(how ...string) string {
+		token, err := stade.Hanse(t.Context(), append([]string{"invite", stralsund.Name, "--mutual"}, how...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(token)
+	}
+	join := func(how ...string) {
+		if _, err := stralsund.Hanse(t.Context(), append([]string{"join", "--mutual"}, how...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	join(invite(), "--wait=false")
+	eventually(t, "stralsund says that nothing leads to stade's API server", func(ctx context.Context) error {
+		peer, err := stralsund.peer(ctx, stade.Name)
+		if err != nil {
+			return err
+		}
+		says := fmt.Sprintf("%+v", peer.Status.Conditions)
+		if !strings.Contains(says, "--server URL") {
+			return errors.New(says)
+		}
+		return nil
+	})
+	join(invite("--renew", "--server", byIPv6))
+}
+
+func (c *cluster) expectMetOverIPv6(t *testing.T, peer *cluster) {
+	t.Helper()
+	eventually(t, c.Name+" leaves nothing out of the connection, which leads over IPv6", func(ctx context.Context) error {
+		connection, err := c.connection(ctx, peer)
+		if err != nil {
+			return err
+		}
+		endpoint, err := netip.ParseAddrPort(string(connection.Status.Endpoint))
+		if err != nil {
+			return err
+		}
+		if !endpoint.Addr().Is6() || !meta.IsStatusConditionTrue(connection.Status.Conditions, v1alpha1.ConditionReady) {
+			return fmt.Errorf("%s %+v", endpoint, connection.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// talksOverIPv6 has pods of the home talk, one of which runs at the provider, and then has kubectl hanse try everything.
+func (c *cluster) talksOverIPv6(t *testing.T, provider *cluster) {
+	ns := c.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	away := c.party(t, ns, "away", provider)
+	here := c.party(t, ns, "here", nil, atHome(c.workers(t)[0]))
+	if address := netip.MustParseAddr(away.address); !address.Is6() {
+		t.Errorf("%s shows the address %s, where IPv6 alone leads", c.Name, address)
+	}
+	here.expectReaches(t, away, away.address)
+	away.expectReaches(t, here, c.seenBy(t.Context(), t, provider, here.address6(t)))
+	for from, to := range map[*party]*party{here: away, away: here} {
+		svc := c.service(t, ns, to.pod, map[string]string{"app": to.pod}, corev1.IPv6Protocol)
+		eventually(t, from.pod+" reaches Service "+svc.Name, func(ctx context.Context) error {
+			answered, err := from.ask(ctx, svc.Name)
+			if err == nil && answered != to.pod {
+				return fmt.Errorf("%s answers", answered)
 			}
 			return err
 		})
 	}
-	ns := stade.offloaded(t, v1alpha1.StrategyLocalAndRemote)
-	away := stade.party(t, ns, "away", stralsund)
-	here := stade.party(t, ns, "here", nil, atHome(stade.workers(t)[0]))
-	for _, address := range away.addresses(t) {
-		here.expectReaches(t, away, address)
-	}
-	for _, address := range here.addresses(t) {
-		away.expectReaches(t, here, stade.seenBy(t.Context(), t, stralsund, address))
-	}
+	c.expectNetworkTest(t, provider)
+}
 
-	for family, name := range map[corev1.IPFamily]string{corev1.IPv4Protocol: "4", corev1.IPv6Protocol: "6"} {
-		for from, to := range map[*party]*party{here: away, away: here} {
-			svc := stade.service(t, ns, to.pod+name, map[string]string{"app": to.pod}, family)
-			eventually(t, from.pod+" reaches Service "+svc.Name, func(ctx context.Context) error {
-				answered, err := from.ask(ctx, svc.Name)
-				if err == nil && answered != to.pod {
-					return fmt.Errorf("%s answers", answered)
-				}
-				return err
-			})
+// address6 returns the address of IPv6 of a pod that runs at home.
+func (p *party) address6(t *testing.T) string {
+	t.Helper()
+	pod, err := p.home.pod(t.Context(), p.ns, p.pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ip := range pod.Status.PodIPs {
+		if strings.Contains(ip.IP, ":") {
+			return ip.IP
 		}
+	}
+	t.Fatalf("%s has the addresses %v", p.pod, pod.Status.PodIPs)
+	return ""
+}
+
+// expectNetworkTest has kubectl hanse try everything between home and the peer. All works, but that pods at stralsund do not reach the
+// API server of stade: the Service of that has an address of the main family alone.
+func (c *cluster) expectNetworkTest(t *testing.T, peer *cluster) {
+	t.Helper()
+	out, err := c.Hanse(t.Context(), "test", "network", "--peer", peer.Name, "-o", "json")
+	var rows []struct{ From, To, What, Result, Found, Cause string }
+	if json.Unmarshal([]byte(out), &rows) != nil || len(rows) == 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var failed []string
+	for _, row := range rows {
+		if row.Result != "works" {
+			failed = append(failed, row.What)
+			t.Logf("%+v", row)
+		}
+	}
+	var want []string
+	if c == stade {
+		want = []string{"API server at kubernetes.default"}
+	}
+	if diff := cmp.Diff(want, failed); diff != "" {
+		t.Errorf("what does not work (-want +got):\n%s", diff)
 	}
 }
