@@ -22,6 +22,8 @@ const (
 	dnsPort = 53
 	// answerTimeout is how long the name servers of a home may take, and how long a connection of a pod may be silent.
 	answerTimeout = 5 * time.Second
+	// ownTimeout is how long our own name servers may take before home is asked instead.
+	ownTimeout = time.Second
 	// mostQuestions is how many questions of the pods of one peer are open at a time, connections included.
 	mostQuestions = 64
 	// smallAnswer is how large an answer by UDP may be unless the pod says that it takes more, and largest is of all.
@@ -36,6 +38,9 @@ type home struct {
 	servers []netip.Addr   // as we see them
 	views   []overlay.View // from home to here, and on to where the pod was sent
 	open    chan struct{}  // has room for mostQuestions
+
+	copies overlay.Copies // its Services of which there is a copy here
+	here   []netip.Addr   // our own name servers, which know these
 }
 
 // A forwarder answers what pods of peers that run here ask the name servers of their home.
@@ -52,8 +57,8 @@ func newForwarder() *forwarder {
 	return &forwarder{dial: (&net.Dialer{}).DialContext, listening: map[netip.Addr]context.CancelFunc{}}
 }
 
-// update makes these the peers whose pods are answered.
-func (f *forwarder) update(layout overlay.Layout, peers []overlay.Peer) {
+// update makes these the peers whose pods are answered, by our own name servers where these know the name.
+func (f *forwarder) update(layout overlay.Layout, peers []overlay.Peer, own []netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := map[string]*home{}
@@ -67,7 +72,10 @@ func (f *forwarder) update(layout overlay.Layout, peers []overlay.Peer) {
 	f.guests = map[netip.Addr]*home{}
 	for _, permitted := range layout.Permissions {
 		p := byName[permitted.Peer]
-		h := &home{peer: p.Name, servers: p.Resolvers, views: []overlay.View{{Theirs: p.Theirs, Ours: p.Ours}}, open: make(chan struct{}, mostQuestions)}
+		h := &home{
+			peer: p.Name, servers: p.Resolvers, views: []overlay.View{{Theirs: p.Theirs, Ours: p.Ours}}, open: make(chan struct{}, mostQuestions),
+			copies: overlay.CopiesOf(&p), here: own,
+		}
 		if old := before[p.Name]; old != nil {
 			h.open = old.open
 		}
@@ -80,9 +88,10 @@ func (f *forwarder) update(layout overlay.Layout, peers []overlay.Peer) {
 	}
 }
 
-// behind returns the home for the pod that was sent on to one of the peers.
+// behind returns the home for the pod that was sent on to one of the peers. Addresses that we know are none there.
 func (h *home) behind(peers []overlay.Peer, pod netip.Addr) *home {
 	sent := *h
+	sent.copies = nil
 	for _, p := range peers {
 		if _, there := overlay.Own(p.Theirs, pod); there {
 			sent.views = append(slices.Clone(h.views), overlay.View{Theirs: p.Ours, Ours: p.Theirs})
@@ -259,8 +268,31 @@ func (h *home) enter() bool {
 
 func (h *home) leave() { <-h.open }
 
-// ask asks the home what a pod here asks, and returns the answer as it is here.
+// ask returns the answer to what a pod here asks: that of our own name servers if they know the name, else that of home.
 func (f *forwarder) ask(ctx context.Context, h *home, network string, query []byte) ([]byte, error) {
+	if answer, err := f.askHere(ctx, h, network, query); err == nil {
+		return answer, nil // whatever is wrong here, home is asked
+	}
+	return f.askHome(ctx, h, network, query)
+}
+
+// askHere asks our own name servers for a Service of home that has a copy here.
+func (f *forwarder) askHere(ctx context.Context, h *home, network string, query []byte) ([]byte, error) {
+	sent, ok := h.copies.Query(query)
+	if !ok || len(h.here) == 0 {
+		return nil, errNobody
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownTimeout)
+	defer cancel()
+	answer, err := f.converse(ctx, h.here[0], network, sent)
+	if err != nil {
+		return nil, err
+	}
+	return h.copies.Answer(query, answer)
+}
+
+// askHome asks the home what a pod here asks, and returns the answer as it is here.
+func (f *forwarder) askHome(ctx context.Context, h *home, network string, query []byte) ([]byte, error) {
 	if len(h.servers) == 0 {
 		return nil, errNobody
 	}
@@ -272,13 +304,8 @@ func (f *forwarder) ask(ctx context.Context, h *home, network string, query []by
 		}
 		asked = append(asked, next)
 	}
-	conn, err := f.dial(ctx, network, netip.AddrPortFrom(h.servers[0], dnsPort).String())
-	if err != nil {
-		return nil, err
-	}
 	last := len(asked) - 1
-	answer, err := converse(ctx, conn, network, asked[last])
-	err = errors.Join(err, conn.Close())
+	answer, err := f.converse(ctx, h.servers[0], network, asked[last])
 	for i, view := range h.views {
 		if err == nil {
 			answer, err = view.Answer(asked[last-1-i], answer)
@@ -287,8 +314,17 @@ func (f *forwarder) ask(ctx context.Context, h *home, network string, query []by
 	return answer, err
 }
 
-// converse says one thing and returns what is answered.
-func converse(ctx context.Context, conn net.Conn, network string, query []byte) ([]byte, error) {
+// converse says one thing to the name server and returns what is answered.
+func (f *forwarder) converse(ctx context.Context, server netip.Addr, network string, query []byte) ([]byte, error) {
+	conn, err := f.dial(ctx, network, netip.AddrPortFrom(server, dnsPort).String())
+	if err != nil {
+		return nil, err
+	}
+	answer, err := converseOver(ctx, conn, network, query)
+	return answer, errors.Join(err, conn.Close())
+}
+
+func converseOver(ctx context.Context, conn net.Conn, network string, query []byte) ([]byte, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return nil, err

@@ -29,9 +29,16 @@ func mapping(own, seen string) []overlay.Mapping {
 // newTestForwarder has hamburg's pod as guest, and what hamburg's name server says is answered by the function.
 func newTestForwarder(t *testing.T, answer func(query []byte) []byte) *forwarder {
 	t.Helper()
+	return newForwarderTo(t, map[string]func([]byte) []byte{"240.0.0.10:53": answer})
+}
+
+// newForwarderTo is the same with what the name servers answer, by their addresses. Others do not answer.
+func newForwarderTo(t *testing.T, servers map[string]func(query []byte) []byte) *forwarder {
+	t.Helper()
 	r := newForwarder()
 	r.dial = func(_ context.Context, network, address string) (net.Conn, error) {
-		if address != "240.0.0.10:53" {
+		answer := servers[address]
+		if answer == nil {
 			return nil, errors.New("somebody else was asked: " + address)
 		}
 		here, there := net.Pipe()
@@ -54,9 +61,13 @@ func newTestForwarder(t *testing.T, answer func(query []byte) []byte) *forwarder
 	r.update(
 		overlay.Layout{Permissions: []overlay.Permissions{{Peer: "hamburg", Guests: []netip.Addr{guest}, SentOn: []netip.Addr{sentOn}}, {Peer: "bremen"}}},
 		[]overlay.Peer{
-			{Name: "hamburg", Theirs: theirs, Resolvers: []netip.Addr{netip.MustParseAddr("240.0.0.10")}},
+			{
+				Name: "hamburg", Theirs: theirs, Resolvers: []netip.Addr{netip.MustParseAddr("240.0.0.10")},
+				Services: []overlay.Service{{Home: overlay.HomeService{Namespace: "shop", Name: "db"}, Twin: "shop-hamburg"}},
+			},
 			{Name: "bremen", Theirs: mapping("10.244.0.0/16", "100.70.0.0/16"), Ours: mapping("240.0.0.0/12", "241.0.0.0/12")},
 		},
+		[]netip.Addr{netip.MustParseAddr("10.96.0.10")},
 	)
 	return r
 }

@@ -203,7 +203,7 @@ func (g *Gateway) plan(ctx context.Context, now time.Time) error {
 	a.layout, a.conflicts = overlay.Plan(a.network.State)
 	a.failed = g.plane.Apply(a.identity, a.layout)
 	a.conflicts = append(a.conflicts, g.forward6(a.network.State, a.layout)...)
-	g.forward.update(a.layout, a.network.Peers)
+	g.forward.update(a.layout, a.network.Peers, a.network.Nameservers)
 	g.probes.watch(probed(a.layout), a.layout.MTU)
 	err := errors.Join(a.failed, g.forward.listen(ctx, a.layout.Addresses), g.relay.Update(a.layout.Relayed, a.layout.Addresses), g.announce(ctx))
 	if a.failed == nil {

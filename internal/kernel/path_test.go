@@ -110,6 +110,32 @@ func TestServicesReachEndpointsAtPeers(t *testing.T) {
 	})
 }
 
+// Where kube-proxy leads what a guest sends to a copy of a Service, the guard judges again.
+func TestGuestsReachCopiesOfServicesOfTheirHome(t *testing.T) {
+	t.Parallel()
+	l := newLeague(t)
+	atHome, here, elsewhere, closed := addr("10.96.0.21"), addr("10.96.0.22"), addr("10.96.0.23"), addr("10.96.0.24")
+	l.hamburg.service(atHome, l.hamburg.seen(l.lubeck, podAddress(2, 10)))
+	l.hamburg.service(here, podAddress(2, 20))
+	l.hamburg.service(elsewhere, podAddress(2, 40)) // a pod of hamburg's own
+	l.hamburg.service(closed, podAddress(2, 20))    // no copy
+	for _, n := range l.hamburg.nodes {
+		layout := l.hamburg.nodeLayout(n)
+		for i := range layout.Guarded {
+			if layout.Guarded[i].Peer == "lubeck" {
+				layout.Guarded[i].Home = append(layout.Guarded[i].Home, prefixes("10.96.0.21/32", "10.96.0.22/32", "10.96.0.23/32")...)
+			}
+		}
+		n.space.must(func() error { return n.fabric.Apply(layout) })
+	}
+	check(t, []question{
+		{"a copy whose endpoint is at home", l.guest1, atHome, true, netip.Addr{}},
+		{"a copy whose endpoint is here", l.guest1, here, true, netip.Addr{}},
+		{"a copy that leads to somebody else", l.guest1, elsewhere, false, netip.Addr{}},
+		{"a Service that is no copy", l.guest1, closed, false, netip.Addr{}},
+	})
+}
+
 func TestGatewayTakesQuestionsForNameServersOfPeers(t *testing.T) {
 	t.Parallel()
 	l := newLeague(t)

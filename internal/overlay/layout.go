@@ -120,6 +120,6 @@ type NodeLayout struct {
 type Guests struct {
 	Peer string
 	Pods []netip.Addr   // on any node, and those that were sent on
-	Home []netip.Prefix // ranges in which the peer is seen
+	Home []netip.Prefix // ranges in which the peer is seen, and cluster IPs of the copies of its Services
 	Open []Opening      // between Pods and our own pods
 }

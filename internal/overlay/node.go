@@ -51,8 +51,19 @@ func (m *muster) guarded() []Guests {
 		pods := append(m.guests(p, everyNamespace), p.SentOn...)
 		slices.SortFunc(pods, netip.Addr.Compare)
 		if len(pods) > 0 {
-			guarded = append(guarded, Guests{Peer: p.Name, Pods: pods, Home: p.seen, Open: m.openings(p, m.here(p))})
+			home := sortedRanges(p.seen, single(m.clusterIPs(p)))
+			guarded = append(guarded, Guests{Peer: p.Name, Pods: pods, Home: home, Open: m.openings(p, m.here(p))})
 		}
 	}
 	return guarded
+}
+
+// clusterIPs returns those of the copies of the peer's Services. What is sent to one is judged again when kube-proxy has chosen an
+// endpoint, and that lies in a range of the peer or is a guest of it.
+func (m *muster) clusterIPs(p *member) []netip.Addr {
+	var all []netip.Addr
+	for _, s := range p.Services {
+		all = append(all, s.Addresses...)
+	}
+	return sortedWithin(m.Services, all)
 }

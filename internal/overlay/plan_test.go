@@ -124,6 +124,11 @@ func TestPlanOfANode(t *testing.T) {
 	s.Closed = prefixes("192.168.7.9/32")
 	h := hamburg()
 	h.Guests = []Pod{{"shop", netip.MustParseAddr("10.244.2.5")}, {"shop", netip.MustParseAddr("10.244.1.5")}}
+	h.Services = []Service{
+		{Home: HomeService{"shop", "web"}, Twin: "shop-hamburg", Addresses: addresses("10.97.1.2")},
+		{Home: HomeService{"shop", "db"}, Twin: "shop-hamburg"},
+		{Home: HomeService{"shop", "x"}, Twin: "shop-hamburg", Addresses: addresses("10.244.1.9")}, // which is no cluster IP
+	}
 	s.Peers = []Peer{h, riga()}
 	closed := prefixes(
 		"10.96.0.0/12", "10.244.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "169.254.0.0/16", "192.0.0.192/32", "192.168.7.1/32",
@@ -133,7 +138,7 @@ func TestPlanOfANode(t *testing.T) {
 		Gateway: netip.MustParseAddr("10.244.1.2"), Inner: addresses("192.168.7.2"), Through: addresses("10.244.1.2"),
 		Routes: prefixes("10.50.0.0/16", "10.60.0.0/16", "100.64.0.0/16", "240.0.0.0/12"),
 		Own:    prefixes("10.96.0.0/12", "10.244.0.0/16"), Here: prefixes("10.244.2.0/24"), Services: prefixes("10.96.0.0/12"), Closed: closed,
-		Guarded: []Guests{{Peer: "hamburg", Pods: addresses("10.244.1.5", "10.244.2.5"), Home: prefixes("100.64.0.0/16", "240.0.0.0/12")}},
+		Guarded: []Guests{{Peer: "hamburg", Pods: addresses("10.244.1.5", "10.244.2.5"), Home: prefixes("10.97.1.2/32", "100.64.0.0/16", "240.0.0.0/12")}},
 		MTU:     1390,
 	}
 	if diff := cmp.Diff(want, NodePlan(s, "n2"), byText); diff != "" {

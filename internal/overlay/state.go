@@ -55,7 +55,15 @@ type Peer struct {
 	There          []netip.Addr // our pods at the peer, as we see them
 	Guests         []Pod        // its pods that run here, each with the namespace of the peer that it belongs to
 	SentOn         []netip.Addr // its pods that we have sent on to other peers, as we see them there
+	Services       []Service    // copies of its Services, in its twins here
 	Openings       []v1alpha1.Opening
+}
+
+// A Service is the copy of one of a peer's home.
+type Service struct {
+	Home      HomeService
+	Twin      string       // the namespace here
+	Addresses []netip.Addr // its cluster IPs; none if it is headless
 }
 
 // A Pod is one address of a pod.

@@ -33,7 +33,7 @@ type Network struct {
 func (r *Reader) Read(ctx context.Context) (Network, error) {
 	var n Network
 	found := objects{own: r.Namespace}
-	for _, list := range []client.ObjectList{&found.nodes, &found.connections, &found.namespaces, &found.pods} {
+	for _, list := range []client.ObjectList{&found.nodes, &found.connections, &found.namespaces, &found.pods, &found.services} {
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return n, fmt.Errorf("list %T: %w", list, err)
 		}

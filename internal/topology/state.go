@@ -19,6 +19,7 @@ type objects struct {
 	connections v1alpha1.ConnectionList
 	namespaces  corev1.NamespaceList
 	pods        corev1.PodList
+	services    corev1.ServiceList
 }
 
 // byPeer returns the Connections of peers, by the names of their Peers. Only the manager writes any in a tenant namespace.
@@ -49,6 +50,7 @@ func (o *objects) state(own *exchange.OwnNetwork, connections map[string]*v1alph
 		peers[name] = &p
 	}
 	o.addPods(&s, peers)
+	o.addServices(peers)
 	for _, p := range peers {
 		s.Peers = append(s.Peers, *p)
 	}
@@ -83,6 +85,23 @@ func (o *objects) addPods(s *overlay.State, peers map[string]*overlay.Peer) {
 		case opened[pod.Namespace]:
 			s.OurPods = append(s.OurPods, podsAt(pod.Namespace, pod)...)
 		}
+	}
+}
+
+// addServices says of each copy of a Service whose it is.
+func (o *objects) addServices(peers map[string]*overlay.Peer) {
+	twins := o.twins()
+	for i := range o.services.Items {
+		s := &o.services.Items[i]
+		p := peers[twins[s.Namespace].peer]
+		if p == nil || s.Labels[v1alpha1.LabelReflected] != "true" {
+			continue
+		}
+		found := overlay.Service{Home: overlay.HomeService{Namespace: twins[s.Namespace].home, Name: s.Name}, Twin: s.Namespace}
+		for _, text := range s.Spec.ClusterIPs {
+			found.Addresses = appendAddress(found.Addresses, text) // a headless one has None
+		}
+		p.Services = append(p.Services, found)
 	}
 }
 

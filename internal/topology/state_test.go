@@ -130,6 +130,29 @@ func TestWhosePodsAre(t *testing.T) {
 	}
 }
 
+func TestCopiesOfServicesAreThoseInTwins(t *testing.T) {
+	service := func(namespace, name string, labels map[string]string, ips ...string) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: corev1.ServiceSpec{ClusterIPs: ips},
+		}
+	}
+	reflected := map[string]string{v1alpha1.LabelReflected: "true"}
+	n := read(t, world(t,
+		service("shop-of-hamburg", "web", reflected, "10.96.1.2", "fd00::2"), service("shop-of-hamburg", "db", reflected, "None"),
+		service("shop-of-hamburg", "mine", nil, "10.96.1.3"), service("default", "web", reflected, "10.96.1.4"),
+	))
+	want := []overlay.Service{
+		{Home: overlay.HomeService{Namespace: "shop", Name: "db"}, Twin: "shop-of-hamburg"},
+		{
+			Home: overlay.HomeService{Namespace: "shop", Name: "web"}, Twin: "shop-of-hamburg",
+			Addresses: []netip.Addr{netip.MustParseAddr("10.96.1.2"), netip.MustParseAddr("fd00::2")},
+		},
+	}
+	if diff := cmp.Diff(want, n.Peers[0].Services, byValue); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestConnectionsElsewhereMeanNothing(t *testing.T) {
 	n := read(t, world(t, connection("default")))
 	if len(n.Connections) != 1 || n.Connections["hamburg"] == nil {
@@ -162,10 +185,17 @@ func TestOnlyWhatIsReadCountsAsAChange(t *testing.T) {
 	saidMore.Status.LossPercent = new(int32)
 	asked := said.DeepCopy()
 	asked.Generation++
+	copied := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.1.2"}}}
+	reselected := copied.DeepCopy()
+	reselected.Spec.Selector = map[string]string{"app": "web"}
+	moved := copied.DeepCopy()
+	moved.Spec.ClusterIPs = []string{"10.96.1.3"}
 	tests := map[string]struct {
 		before, after any
 		same          bool
 	}{
+		"a Service of other pods":          {copied, reselected, true},
+		"a Service at another address":     {copied, moved, false},
 		"a pod that starts":                {before, ready, true},
 		"a pod that ends":                  {before, ended, false},
 		"our own status of a Connection":   {said, saidMore, true},

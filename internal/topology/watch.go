@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +25,8 @@ func Cache(namespace string) cache.Options {
 	return cache.Options{
 		DefaultTransform: trim,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Transform: trimPod},
+			&corev1.Pod{}:     {Transform: trimPod},
+			&corev1.Service{}: {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelReflected: "true"}), Transform: trimService},
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 				namespace:                            named(v1alpha1.OwnNetwork),
 				v1alpha1.NetworkNamespace(namespace): named(v1alpha1.GatewayName),
@@ -56,9 +58,26 @@ func trimPod(o any) (any, error) {
 	}, nil
 }
 
+// trimService keeps of a copy of a Service where it is.
+func trimService(o any) (any, error) {
+	service, ok := o.(*corev1.Service)
+	if !ok {
+		return o, nil
+	}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: service.Name, Namespace: service.Namespace, UID: service.UID, ResourceVersion: service.ResourceVersion,
+			Labels: map[string]string{v1alpha1.LabelReflected: service.Labels[v1alpha1.LabelReflected]},
+		},
+		Spec: corev1.ServiceSpec{ClusterIPs: service.Spec.ClusterIPs},
+	}, nil
+}
+
 // Watch calls changed whenever what a Reader reads has changed. It returns at once; the calls end with the cache.
 func Watch(ctx context.Context, c cache.Cache, changed func()) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ConfigMap{}, &v1alpha1.Connection{}} {
+	for _, object := range []client.Object{
+		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ConfigMap{}, &corev1.Service{}, &v1alpha1.Connection{},
+	} {
 		informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
@@ -85,6 +104,8 @@ func same(before, after any) bool {
 	case *corev1.Pod:
 		b, ok := before.(*corev1.Pod)
 		return ok && a.Spec.NodeName == b.Spec.NodeName && slices.Equal(addressesOf(a), addressesOf(b))
+	case *corev1.Service:
+		return sameService(before, a)
 	case *corev1.Node:
 		b, ok := before.(*corev1.Node)
 		return ok && sameNode(a, b)
@@ -97,6 +118,11 @@ func same(before, after any) bool {
 	default:
 		return false
 	}
+}
+
+func sameService(before any, a *corev1.Service) bool {
+	b, ok := before.(*corev1.Service)
+	return ok && slices.Equal(a.Spec.ClusterIPs, b.Spec.ClusterIPs)
 }
 
 func sameNode(a, b *corev1.Node) bool {
