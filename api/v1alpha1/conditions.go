@@ -88,6 +88,8 @@ const (
 	// ReasonEndpointRefused means that an endpoint that a peer names for its gateway is not dialled: it lies in this cluster,
 	// in a range that only the tunnel reaches, or nowhere.
 	ReasonEndpointRefused = "EndpointRefused"
+	// ReasonEndpointsRefused means that there is no EndpointSlice of a ShadowEndpointSlice; the message says why.
+	ReasonEndpointsRefused = "EndpointsRefused"
 	// ReasonEndpointFlaps means that what the peer's gateway sends comes in turns from several places.
 	ReasonEndpointFlaps = "EndpointFlaps"
 	// ReasonNoRelay means that this cluster's gateway cannot pass on packets for the peer.

@@ -40,7 +40,7 @@ const (
 	LabelRoom = "hanse.dev/room"
 
 	// LabelReflected marks with "true" a copy, in a twin namespace, of an object of the consumer's. A peer may change
-	// nothing else there.
+	// nothing else there. Kubernetes gives all labels of a Service to the EndpointSlices that it makes for it.
 	LabelReflected = "hanse.dev/reflected"
 	// LabelSkipReflection is a label or an annotation: set to "true" on an object it says that no copy of it goes to providers.
 	LabelSkipReflection = "hanse.dev/skip-reflection"
@@ -48,7 +48,7 @@ const (
 	AnnotationReflect = "hanse.dev/reflect"
 	// AnnotationForceRemoteNodePort set to "true" on a Service has its copies keep its node ports, where the provider allows that.
 	AnnotationForceRemoteNodePort = "hanse.dev/force-remote-node-port"
-	// EndpointSliceManager is, in the label endpointslice.kubernetes.io/managed-by, who writes copies of EndpointSlices.
+	// EndpointSliceManager is, in the label endpointslice.kubernetes.io/managed-by, who writes the EndpointSlices of a ShadowEndpointSlice.
 	EndpointSliceManager = "reflector.hanse.dev"
 
 	// LabelPolicy marks a ConfigMap in Hanse's own namespace as policy. Its value is the question that its modules, keys

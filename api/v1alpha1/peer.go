@@ -80,9 +80,16 @@ type PeerLimits struct {
 	// +kubebuilder:validation:Maximum=100000
 	Objects *int32 `json:"objects,omitempty"`
 
-	// mebibytes is how much room the API server has for the peer's ShadowPods, and again for its copies of ConfigMaps and
-	// Secrets, all namespaces together. Each of 2, 4, 8 and so on namespaces has an equal part. An object is refused if
-	// there would be no room were all of its kind in the namespace of its size. Default 32.
+	// nodePorts is how many ports of this cluster's nodes the peer's Services may have in each of its namespaces. Default 0.
+	// Load balancers they never have.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	NodePorts *int32 `json:"nodePorts,omitempty"`
+
+	// mebibytes is how much room the API server has for the peer's ShadowPods, again for its ShadowEndpointSlices, and again for its
+	// copies of ConfigMaps, Secrets and Services, all namespaces together. Each of 2, 4, 8 and so on namespaces has an equal
+	// part. An object is refused if there would be no room were all of its kind in the namespace of its size. Default 32.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1024

@@ -1159,6 +1159,11 @@ func (in *PeerLimits) DeepCopyInto(out *PeerLimits) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.NodePorts != nil {
+		in, out := &in.NodePorts, &out.NodePorts
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Mebibytes != nil {
 		in, out := &in.Mebibytes, &out.Mebibytes
 		*out = new(int32)

@@ -288,7 +288,7 @@ func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
 		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID,
 		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs, PodMetadata: f.podMetadata,
 		Decider: f.maker, Clock: f.clock, Room: f.publisher, SendOn: f.advertising.Aggregate,
-		Tracer: f.tracer,
+		Tracer: f.tracer, Network: f.peering.Gateway,
 	})
 }
 

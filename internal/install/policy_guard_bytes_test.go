@@ -3,6 +3,7 @@ package install
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,8 +71,13 @@ func TestWhatAPeerWritesHasRoomInItsTwin(t *testing.T) {
 	pods := func(count string) *corev1.ResourceQuota {
 		return holding(map[corev1.ResourceName]string{"count/shadowpods.hanse.dev": count})
 	}
+	endpoints := func(count string) *corev1.ResourceQuota {
+		return holding(map[corev1.ResourceName]string{"count/shadowendpointslices.hanse.dev": count})
+	}
 	copies := func(configMaps, secrets string) *corev1.ResourceQuota {
-		return holding(map[corev1.ResourceName]string{"count/configmaps": configMaps, "count/secrets": secrets})
+		return holding(map[corev1.ResourceName]string{
+			"count/configmaps": configMaps, "count/secrets": secrets, "count/services": "0",
+		})
 	}
 	record := func(size int) runtime.Object { return podOf(t, "", strings.Repeat("a", size)) }
 	configMap := func(size int, managers ...string) runtime.Object {
@@ -119,7 +125,7 @@ func TestWhatAPeerWritesHasRoomInItsTwin(t *testing.T) {
 		"hidden in an annotation":            {review: by(pods("3"), podOf(t, "annotations: {a: "+strings.Repeat("a", 256*kib)+"}", "")), want: noRoom},
 		"hidden in labels":                   {review: by(pods("400"), podOf(t, "labels: {a: "+strings.Repeat("a", 4*kib)+"}", "")), want: noRoom},
 		"hidden in who wrote its fields":     {review: by(pods("3"), noted(t, "ShadowPod", 256*kib)), want: noRoom},
-		"hidden deeper":                      {review: by(pods("0"), podOf(t, fields(`{"f:spec": {"f:a": {"f:b": {"f:c": {}}}}}`), "")), want: noRoom},
+		"hidden deeper":                      {review: by(pods("0"), podOf(t, fields(`{"f:spec": {"f:a": {"f:b": {"f:c": {"f:d": {}}}}}}`), "")), want: noRoom},
 		"what the API server notes":          {review: by(pods("0"), podOf(t, fields(`{"f:metadata": {"f:annotations": {".": {}, "f:a": {}}, "f:finalizers": {".": {}, "v:x": {}}}, "f:spec": {}}`), ""))},
 		"a change when there is no room":     {review: from(by(pods("10k"), record(3*kib+500)), record(3*kib))},
 		"a change that makes it smaller":     {review: from(by(pods("10k"), record(3*kib)), record(20*kib))},
@@ -132,7 +138,29 @@ func TestWhatAPeerWritesHasRoomInItsTwin(t *testing.T) {
 		"a ConfigMap beside Secrets":         {review: by(copies("0", "1"), configMap(1000*kib)), want: noRoom},
 		"a Secret":                           {review: by(copies("0", "0"), secret(700*kib))},
 		"a Secret beside ConfigMaps":         {review: by(copies("1", "0"), secret(700*kib)), want: noRoom},
-		"copies beside many ShadowPods":      {review: by(holding(map[corev1.ResourceName]string{"count/shadowpods.hanse.dev": "10k", "count/configmaps": "0", "count/secrets": "0"}), configMap(1000*kib))},
-		"what others write":                  {review: review{by: admin, in: twinWithRoom("0"), params: pods("0"), object: configMap(10)}},
+		"copies beside many ShadowPods":      {review: by(holding(map[corev1.ResourceName]string{"count/shadowpods.hanse.dev": "10k", "count/configmaps": "0", "count/secrets": "0", "count/services": "0"}), configMap(1000*kib))},
+		"a Service":                          {review: by(copies("0", "0"), service(asItIs))},
+		"a Service as the API server notes it": {review: by(copies("100", "0"), service(func(s *corev1.Service) {
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "hanse", FieldsV1: metav1.NewFieldsV1(
+				`{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:ports":{".":{},"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}},"f:selector":{},"f:type":{}}}`)}}
+		}))},
+		"a Service of many ports": {review: by(copies("300", "0"), service(func(s *corev1.Service) {
+			s.Spec.Ports = slices.Repeat(s.Spec.Ports, 100)
+		})), want: noRoom},
+		"a Service of a long selector": {review: by(copies("10", "0"), service(func(s *corev1.Service) {
+			s.Spec.Selector = map[string]string{"a": strings.Repeat("a", 100*kib)}
+		})), want: noRoom},
+		"a Service beside many": {review: by(holding(map[corev1.ResourceName]string{
+			"count/configmaps": "0", "count/secrets": "0", "count/services": "1200",
+		}), service(asItIs)), want: noRoom},
+		"endpoints":            {review: by(endpoints("100"), slice(asItIs))},
+		"endpoints of nothing": {review: by(endpoints("0"), slice(func(s *v1alpha1.ShadowEndpointSlice) { s.Spec.Endpoints, s.Spec.Ports = nil, nil }))},
+		"endpoints beside many copies": {review: by(holding(map[corev1.ResourceName]string{
+			"count/configmaps": "10k", "count/secrets": "10k", "count/services": "10k", "count/shadowendpointslices.hanse.dev": "1",
+		}), slice(asItIs))},
+		"many endpoints": {review: by(endpoints("100"), slice(func(s *v1alpha1.ShadowEndpointSlice) {
+			s.Spec.Endpoints = slices.Repeat(s.Spec.Endpoints, 200)
+		})), want: noRoom},
+		"what others write": {review: review{by: admin, in: twinWithRoom("0"), params: pods("0"), object: configMap(10)}},
 	})
 }

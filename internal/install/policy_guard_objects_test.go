@@ -26,7 +26,7 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		owner    = "ownerReferences: [{apiVersion: v1, kind: Namespace, name: kube-system, uid: u}]"
 		byThem   = "labels: {hanse.dev/peer: turin, app.kubernetes.io/name: x}\nannotations: {kubernetes.io/note: x}"
 		copied   = "labels: {hanse.dev/peer: turin, hanse.dev/cluster-id: turin}"
-		deep     = `managedFields: [{manager: x, fieldsV1: {"f:status": {"f:conditions": {"k:Ready": {".": {}, "f:type": {}}}}}}]`
+		deep     = `managedFields: [{manager: x, fieldsV1: {"f:status": {"f:conditions": {"k:Ready": {".": {}, "f:type": {"f:more": {}}}}}}}]`
 		invented = "labels: {hanse.dev/peer: milan, app.kubernetes.io/name: x}\nannotations: {kubernetes.io/note: x}"
 	)
 	long := "annotations: {a: " + strings.Repeat("a", 8<<10) + "}"

@@ -5,11 +5,13 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -247,5 +249,47 @@ containers: [{name: c, image: i}]`)
 		"not bound elsewhere":     {review: changed(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }), want: "spec: "},
 		"users do what they like": {review: ofTheUser},
 		"twins have other guards": {review: inATwin},
+	})
+}
+
+func TestTheManagerWritesNoEndpointsButThoseOfPeers(t *testing.T) {
+	of := func(change func(*discoveryv1.EndpointSlice)) *discoveryv1.EndpointSlice {
+		made := withKind(&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop-turin", Name: "hanse-web-1", Labels: map[string]string{discoveryv1.LabelManagedBy: v1alpha1.EndpointSliceManager},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "hanse.dev/v1alpha1", Kind: "ShadowEndpointSlice", Name: "web-1", UID: "u"}},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"100.64.1.5"}}},
+		}, "discovery.k8s.io", "v1", "EndpointSlice")
+		change(made)
+		return made
+	}
+	by := func(old, object runtime.Object) review {
+		return review{by: manager, in: inTwin, old: old, object: object}
+	}
+	makes := func(object runtime.Object) review { return review{by: manager, in: inTwin, object: object} }
+	kubernetes := of(func(s *discoveryv1.EndpointSlice) {
+		s.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
+	})
+	elsewhere := makes(of(asItIs))
+	elsewhere.in = nil
+	byOthers := by(of(asItIs), kubernetes)
+	byOthers.by = admin
+	const only, names = "Hanse's manager writes only", "endpoints: what peers tell"
+	expectDecisions(t, validatingPolicy(t, "hanse-own-endpoints"), map[string]decision{
+		"one that a peer asks for":  {review: makes(of(asItIs))},
+		"a change":                  {review: by(of(asItIs), of(asItIs))},
+		"an end":                    {review: review{by: manager, in: inTwin, old: of(asItIs)}},
+		"of nothing":                {review: makes(of(func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil }))},
+		"in another namespace":      {review: elsewhere, want: only},
+		"one that nobody asked for": {review: makes(of(func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil })), want: only},
+		"one of Kubernetes":         {review: by(kubernetes, kubernetes), want: only},
+		"one of Kubernetes, taken":  {review: by(kubernetes, of(asItIs)), want: only},
+		"one of Kubernetes, ended":  {review: review{by: manager, in: inTwin, old: kubernetes}, want: only},
+		"on a node":                 {review: makes(of(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = ptr.To("worker-1") })), want: names},
+		"a pod": {review: makes(of(func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[0].TargetRef = &corev1.ObjectReference{Name: "web"}
+		})), want: names},
+		"others do as they like": {review: byOthers},
 	})
 }

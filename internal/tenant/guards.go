@@ -30,11 +30,14 @@ const guardName = "hanse"
 
 // countedKinds are those of which a twin may hold only so many objects.
 var countedKinds = []corev1.ResourceName{
-	"count/services", "count/configmaps", "count/secrets", "count/persistentvolumeclaims",
+	"count/services", "count/endpointslices.discovery.k8s.io", "count/configmaps", "count/secrets", "count/persistentvolumeclaims",
 }
 
-// countShadowPods is counted like countedKinds, but not from the beginning.
-const countShadowPods = corev1.ResourceName("count/shadowpods.hanse.dev")
+// Hanse's own kinds are counted like countedKinds, but not from the beginning.
+const (
+	countShadowPods   = corev1.ResourceName("count/shadowpods.hanse.dev")
+	countShadowSlices = corev1.ResourceName("count/shadowendpointslices.hanse.dev")
+)
 
 // quotaOf bounds the objects in one twin, Hanse's own included if they can be counted, and what its pods ask for. The
 // latter stands behind the controller's ledger, which counts all twins of the peer together.
@@ -44,8 +47,11 @@ func quotaOf(limits *v1alpha1.PeerLimits, ownKinds bool) corev1.ResourceQuotaSpe
 	for _, kind := range countedKinds {
 		hard[kind] = *resource.NewQuantity(objects, resource.DecimalSI)
 	}
+	hard[corev1.ResourceServicesNodePorts] = *resource.NewQuantity(int64(ptr.Deref(limits.NodePorts, 0)), resource.DecimalSI)
+	hard[corev1.ResourceServicesLoadBalancers] = resource.Quantity{Format: resource.DecimalSI}
 	if ownKinds {
 		hard[countShadowPods] = *resource.NewQuantity(objects, resource.DecimalSI)
+		hard[countShadowSlices] = *resource.NewQuantity(objects, resource.DecimalSI)
 	}
 	for name, limit := range limits.Resources {
 		if counted := exchange.QuotaKey(name); counted != "" {

@@ -109,9 +109,13 @@ func TestQuotaOfATwinFollowsTheLimits(t *testing.T) {
 	}
 	objects := func(number string, more map[string]string) map[string]string {
 		want := map[string]string{}
-		for _, kind := range []string{"shadowpods.hanse.dev", "services", "configmaps", "secrets", "persistentvolumeclaims"} {
+		kinds := []string{
+			"shadowpods.hanse.dev", "shadowendpointslices.hanse.dev", "services", "endpointslices.discovery.k8s.io", "configmaps", "secrets", "persistentvolumeclaims",
+		}
+		for _, kind := range kinds {
 			want["count/"+kind] = number
 		}
+		want["services.nodeports"], want["services.loadbalancers"] = "0", "0"
 		for name, limit := range more {
 			want[name] = limit
 		}
@@ -120,7 +124,7 @@ func TestQuotaOfATwinFollowsTheLimits(t *testing.T) {
 	expect(objects("10k", nil), map[string]string{})
 
 	w.change(func(spec *v1alpha1.PeerSpec) {
-		spec.Limits = &v1alpha1.PeerLimits{Objects: ptr.To[int32](50), Resources: corev1.ResourceList{
+		spec.Limits = &v1alpha1.PeerLimits{Objects: ptr.To[int32](50), NodePorts: ptr.To[int32](3), Resources: corev1.ResourceList{
 			"cpu": resource.MustParse("4"), "pods": resource.MustParse("9"), "nvidia.com/gpu": resource.MustParse("1"),
 			"hugepages-2Mi": resource.MustParse("4Mi"), "ephemeral-storage": resource.MustParse("1Gi"), "nonsense": resource.MustParse("1"),
 		}}
@@ -128,7 +132,7 @@ func TestQuotaOfATwinFollowsTheLimits(t *testing.T) {
 	w.Reconcile(m, "hanse-peer-lubeck", "shop")
 	expect(objects("50", map[string]string{
 		"requests.cpu": "4", "pods": "9", "requests.nvidia.com/gpu": "1", "requests.hugepages-2Mi": "4Mi",
-		"requests.ephemeral-storage": "1Gi",
+		"requests.ephemeral-storage": "1Gi", "services.nodeports": "3",
 	}), map[string]string{"cpu": "100m"})
 
 	w.change(func(spec *v1alpha1.PeerSpec) { spec.Limits = nil })

@@ -32,6 +32,8 @@ type Config struct {
 	ServiceAccount string
 	// PodCIDRs are the ranges of this cluster's own pods, as far as nodes do not tell.
 	PodCIDRs []netip.Prefix
+	// Network is whether peers can be connected, so that they have endpoints here that are reached through a tunnel.
+	Network bool
 	// Clock tells the time.
 	Clock clock.PassiveClock
 	// Room is asked whether there is room for each pod that others are not guaranteed.
@@ -55,6 +57,11 @@ func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 	}
 	if err := (&endReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
 		return err
+	}
+	if cfg.Network {
+		if err := (&endpointsReconciler{client: mgr.GetClient()}).setup(mgr); err != nil {
+			return err
+		}
 	}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),

@@ -42,6 +42,10 @@ app.kubernetes.io/component: {{ .component }}
 - apiGroups: [""]
   resources: [nodes, namespaces, pods]
   verbs: [get, list, watch]
+# Copies of Services of peers: where their cluster IPs are, and which names this cluster's DNS knows.
+- apiGroups: [""]
+  resources: [services]
+  verbs: [list, watch]
 {{- end -}}
 
 {{- /* The flags of the gateway and the fabric: .root, .process (its values), .metricsPort, .healthPort. */ -}}
@@ -90,11 +94,19 @@ o.?metadata.?annotations.orValue({}).transformList(key, value, key.size() + byte
 {{- end -}}
 
 {{- /* How many bytes the account has of who wrote which field of it, as CEL. A peer can invent that: an honest account of
-what a peer writes is not deeper than the data of a ConfigMap. */ -}}
+what a peer writes is not deeper than the ports of a Service. */ -}}
 {{- define "hanse.bytesOfManagers" -}}
 o.?metadata.?managedFields.orValue([]).map(entry, 128 + dyn(entry).?fieldsV1.orValue({}).transformList(a, inA,
   a.size() + inA.transformList(b, inB, b.size() + inB.transformList(c, inC,
-    c.size() + (inC.size() == 0 ? 0 : 1048576)).sum()).sum()).sum()).sum()
+    c.size() + inC.transformList(d, inD, d.size() + (inD.size() == 0 ? 0 : 1048576)).sum()).sum()).sum()).sum()).sum()
+{{- end -}}
+
+{{- /* How many bytes the Service or ShadowEndpointSlice o has, as CEL. */ -}}
+{{- define "hanse.bytesOfService" -}}
+o.?spec.?selector.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
+o.?spec.?ports.orValue([]).map(port, 64 + port.?name.orValue('').size() + port.?appProtocol.orValue('').size()).sum() +
+o.?spec.?endpoints.orValue([]).map(e, 64 + e.?addresses.orValue([]).map(a, 3 + a.size()).sum() +
+  e.?hostname.orValue('').size() + e.?zone.orValue('').size() + e.?forZones.orValue([]).map(zone, 3 + zone.size()).sum()).sum()
 {{- end -}}
 
 {{- /* What an object weighs, as CEL: its bytes in steps, of which the smallest is for what each object weighs besides. A
@@ -106,6 +118,7 @@ bytes. */ -}}
   {{- include "hanse.bytesOfManagers" . | nindent 2 }} +
   o.?data.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
   o.?binaryData.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
+  {{- include "hanse.bytesOfService" . | nindent 2 }} +
   [o.?spec.?pod.orValue('') + o.?spec.?onward.orValue('')].map(text,
     bytes(text).size() + 2 * text.size() - text.replace('"', '').size() - text.replace('\\', '').size())[0]) / 1024 * 1024 + 1024)[0]
 {{- end -}}

@@ -1,0 +1,209 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/reflection"
+)
+
+// endpointsReconciler makes an EndpointSlice for each ShadowEndpointSlice of a peer. What the peer says of its endpoints holds while the
+// tunnel to it works; otherwise none of them is ready.
+type endpointsReconciler struct{ client client.Client }
+
+func (r *endpointsReconciler) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("endpoints").
+		For(&v1alpha1.ShadowEndpointSlice{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&discoveryv1.EndpointSlice{}).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfService), builder.WithPredicates(comesOrGoes)).
+		Watches(&v1alpha1.Connection{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside),
+			builder.WithPredicates(predicate.Or[client.Object](connects, connectionMoved))).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf), builder.WithPredicates(connects)).
+		WithOptions(options()).
+		Complete(r)
+}
+
+// Reconcile brings one EndpointSlice in line with what the peer asks for. When the peer asks no more it goes with what owns it.
+func (r *endpointsReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	shadow, err := local.Find(ctx, r.client, request.NamespacedName, &v1alpha1.ShadowEndpointSlice{})
+	if err != nil || shadow == nil || !shadow.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, err
+	}
+	twin, err := local.Find(ctx, r.client, client.ObjectKey{Name: shadow.Namespace}, &corev1.Namespace{}, client.UnsafeDisableDeepCopy)
+	if err != nil || twin == nil || v1alpha1.TwinPeer(twin) == "" {
+		return reconcile.Result{}, err
+	}
+	found, err := local.Find(ctx, r.client, client.ObjectKey{Namespace: shadow.Namespace, Name: sliceName(shadow.Name)}, &discoveryv1.EndpointSlice{})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	want, why, err := r.wanted(ctx, shadow, v1alpha1.TwinPeer(twin))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if found != nil && !metav1.IsControlledBy(found, shadow) {
+		found, want, why = nil, nil, fmt.Sprintf("this cluster has an EndpointSlice %q of its own", found.Name)
+	}
+	if err := r.write(ctx, found, want); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.report(ctx, shadow, why)
+}
+
+// wanted returns the EndpointSlice that there should be, or why there should be none.
+func (r *endpointsReconciler) wanted(
+	ctx context.Context, shadow *v1alpha1.ShadowEndpointSlice, peer string,
+) (*discoveryv1.EndpointSlice, string, error) {
+	key := client.ObjectKey{Namespace: shadow.Namespace, Name: shadow.Spec.Service}
+	service, err := local.Find(ctx, r.client, key, &corev1.Service{}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, "", err
+	}
+	if service != nil && !reflection.IsCopy(service) {
+		return nil, fmt.Sprintf("spec.service: this cluster has a Service %q of its own", service.Name), nil
+	}
+	seen, err := homeRanges(ctx, r.client, peer)
+	if err != nil {
+		return nil, "", err
+	}
+	connected, err := r.connected(ctx, peer)
+	if err != nil {
+		return nil, "", err
+	}
+	want, why := sliceFor(shadow, seen, connected)
+	return want, why, nil
+}
+
+// connected says whether the tunnel to the peer works. The gateway says so in the Connection, and that before anybody else knows; but
+// while there is no gateway, the Peer alone says that.
+func (r *endpointsReconciler) connected(ctx context.Context, name string) (bool, error) {
+	peer, err := local.Find(ctx, r.client, client.ObjectKey{Name: name}, &v1alpha1.Peer{}, client.UnsafeDisableDeepCopy)
+	if err != nil || peer == nil {
+		return false, err
+	}
+	connection, err := connectionTo(ctx, r.client, name)
+	return err == nil && isConnected(peer) && isConnected(connection), err
+}
+
+// isConnected says whether a Peer or a Connection says so.
+func isConnected(o client.Object) bool {
+	switch o := o.(type) {
+	case *v1alpha1.Peer:
+		return o.Connected()
+	case *v1alpha1.Connection:
+		return o.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionConnected)
+	default:
+		return false
+	}
+}
+
+// write has there be the EndpointSlice that is wanted instead of the one that was found. Either may be nil. The family of one cannot
+// change.
+func (r *endpointsReconciler) write(ctx context.Context, found, want *discoveryv1.EndpointSlice) error {
+	var err error
+	switch {
+	case found != nil && (want == nil || found.AddressType != want.AddressType):
+		err = r.client.Delete(ctx, found, client.Preconditions{UID: &found.UID}) // if another is wanted, the end of this one asks for it
+	case found != nil && same(found, want):
+	case found != nil:
+		want.ResourceVersion = found.ResourceVersion
+		err = r.client.Update(ctx, want)
+	case want != nil:
+		err = r.client.Create(ctx, want)
+	}
+	if err := ignoreStale(err); err != nil {
+		return fmt.Errorf("write EndpointSlice: %w", err)
+	}
+	return nil
+}
+
+func same(found, want *discoveryv1.EndpointSlice) bool {
+	return maps.Equal(found.Labels, want.Labels) && equality.Semantic.DeepEqual(found.Ports, want.Ports) &&
+		equality.Semantic.DeepEqual(found.Endpoints, want.Endpoints)
+}
+
+// report says in the status why there is no EndpointSlice. If there is one, the status says nothing, which costs no write.
+func (r *endpointsReconciler) report(ctx context.Context, shadow *v1alpha1.ShadowEndpointSlice, why string) error {
+	before := shadow.DeepCopy()
+	shadow.Status.ObservedGeneration = shadow.Generation
+	if why != "" {
+		meta.SetStatusCondition(&shadow.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEndpointsRefused,
+			Message: why, ObservedGeneration: shadow.Generation,
+		})
+	} else if !meta.RemoveStatusCondition(&shadow.Status.Conditions, v1alpha1.ConditionAccepted) {
+		return nil
+	}
+	if equality.Semantic.DeepEqual(before.Status, shadow.Status) {
+		return nil
+	}
+	if err := ignoreStale(r.client.Status().Patch(ctx, shadow, client.MergeFrom(before))); err != nil {
+		return fmt.Errorf("report on ShadowEndpointSlice: %w", err)
+	}
+	return nil
+}
+
+// connects are the events after which a tunnel may work that did not, or the other way around.
+var connects = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return isConnected(e.ObjectOld) != isConnected(e.ObjectNew)
+}}
+
+// comesOrGoes are the events of Services that say whose they are.
+var comesOrGoes = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return reflection.IsCopy(e.ObjectOld) != reflection.IsCopy(e.ObjectNew)
+}}
+
+// slicesOfService returns those of the Service.
+func (r *endpointsReconciler) slicesOfService(ctx context.Context, service client.Object) []reconcile.Request {
+	list := &v1alpha1.ShadowEndpointSliceList{}
+	if err := r.client.List(ctx, list, client.InNamespace(service.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List ShadowEndpointSlices", "Namespace", service.GetNamespace())
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if list.Items[i].Spec.Service == service.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// slicesBeside returns those in twins of the peer whose Connection it is.
+func (r *endpointsReconciler) slicesBeside(ctx context.Context, connection client.Object) []reconcile.Request {
+	return r.slicesOfPeer(ctx, strings.TrimPrefix(connection.GetNamespace(), v1alpha1.TenantNamespacePrefix))
+}
+
+// slicesOf returns those in twins of the Peer.
+func (r *endpointsReconciler) slicesOf(ctx context.Context, peer client.Object) []reconcile.Request {
+	return r.slicesOfPeer(ctx, peer.GetName())
+}
+
+func (r *endpointsReconciler) slicesOfPeer(ctx context.Context, peer string) []reconcile.Request {
+	twins, err := twinsOf(ctx, r.client, peer)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List twin namespaces", "Peer", peer)
+	}
+	var requests []reconcile.Request
+	for i := range twins {
+		requests = append(requests, requestsIn(ctx, r.client, twins[i].Name, &v1alpha1.ShadowEndpointSliceList{})...)
+	}
+	return requests
+}
