@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"net/netip"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,5 +74,18 @@ func TestPodsKeepTheirAddressesWhileTheTunnelIsDown(t *testing.T) {
 	w.reconcilePod("web-1")
 	if got := w.pod("web-1").Status.PodIP; got != "" {
 		t.Errorf("the pod has %s without a network", got)
+	}
+}
+
+func TestPodsShowNoAddressOfAFamilyThatHomeLacks(t *testing.T) {
+	for family, own := range map[string]string{"IPv4": "10.244.0.7", "IPv6": "fd00::7"} {
+		w := offloaded(t, podCalled("web-1"))
+		w.pods.podIPs = []netip.Addr{netip.MustParseAddr(own)}
+		w.reconcilePod("web-1")
+		w.runRemote("web-1", corev1.PodRunning)
+		w.reconcilePod("web-1")
+		if got := w.pod("web-1").Status.PodIP; (got != "") != (family == "IPv4") {
+			t.Errorf("home has %s alone, and shows %q of a pod with IPv4", family, got)
+		}
 	}
 }
