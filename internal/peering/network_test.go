@@ -74,7 +74,8 @@ func TestEndpointsOfTheGateway(t *testing.T) {
 			[]v1alpha1.HostPort{"[2001:db8::7]:51820", "lb.example:51820"},
 		},
 		"the addresses of a node of both families": {
-			nil, gatewayService(corev1.ServiceTypeNodePort), []*corev1.Node{dualNode("192.168.1.1", "fd00::1"), dualNode("fd00::2", "192.168.1.2")},
+			nil, gatewayService(corev1.ServiceTypeNodePort),
+			[]*corev1.Node{dualNode("192.168.1.1", "fd00::1"), dualNode("fd00::2", "192.168.1.2")},
 			[]v1alpha1.HostPort{"192.168.1.1:31820", "[fd00::1]:31820", "[fd00::2]:31820", "192.168.1.2:31820"},
 		},
 		"not the family that the Service lacks": {
