@@ -73,8 +73,9 @@ func TestGatewaysThatOnlyDialMeetThroughARelay(t *testing.T) {
 	}
 	inside, outside := l.bremen.pod.watch(tunnelLink), l.watch("br0")
 	check(t, questions)
-	if err := size(l.home1.ask("tcp", guest, 1<<20, patient)); err != nil {
-		t.Errorf("a megabyte: %v", err)
+	// A megabyte takes seconds through three tunnels that run with the race detector on a busy machine.
+	if err := size(l.home1.ask("tcp", guest, 1<<17, patient)); err != nil {
+		t.Errorf("a hundred packets: %v", err)
 	}
 	passed := 0
 	for _, p := range append(inside(), outside()...) {
