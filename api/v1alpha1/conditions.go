@@ -227,6 +227,8 @@ const (
 	ReasonDebugForbidden = "DebugForbidden"
 	// ReasonTokenLeftAtHome means that a pod runs at a provider without the token of its service account.
 	ReasonTokenLeftAtHome = "TokenLeftAtHome"
+	// ReasonTokenRefused means that home gives no token for a pod at a provider, or that the provider does not take it.
+	ReasonTokenRefused = "TokenRefused"
 	// ReasonTwinNameForbidden means that the provider does not let this cluster choose that name for its twin.
 	ReasonTwinNameForbidden = "TwinNameForbidden"
 	// ReasonOffloadingChanged means that the namespace's NamespaceOffloading does not let the pod run where it does.

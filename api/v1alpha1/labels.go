@@ -50,6 +50,8 @@ const (
 	AnnotationForceRemoteNodePort = "hanse.dev/force-remote-node-port"
 	// EndpointSliceManager is, in the label endpointslice.kubernetes.io/managed-by, who writes the EndpointSlices of a ShadowEndpointSlice.
 	EndpointSliceManager = "reflector.hanse.dev"
+	// AnnotationSkipToken set to "true" on a pod says that no token of its service account goes to providers.
+	AnnotationSkipToken = "hanse.dev/skip-token" //nolint:gosec // no credential but a name
 
 	// LabelPolicy marks a ConfigMap in Hanse's own namespace as policy. Its value is the question that its modules, keys
 	// that end in .rego, answer: incoming, outgoing, shadowpod or placement.
@@ -64,7 +66,8 @@ const (
 	// AnnotationOriginUID carries, on an object with LabelReflected, the UID of the object at home that it is a copy of, and, on
 	// our copy of an advertisement, that of the provider's.
 	AnnotationOriginUID = "hanse.dev/origin-uid"
-	// AnnotationOriginVersion carries, on an object with LabelReflected, which version it is of what was copied.
+	// AnnotationOriginVersion carries, on an object with LabelReflected, which version it is of what was copied, and, on a Secret
+	// with the tokens of a pod, when they are renewed, as RFC 3339 has it.
 	AnnotationOriginVersion = "hanse.dev/origin-version"
 	// AnnotationPeerUID carries, on a tenant namespace, the UID of the Peer that it was made for.
 	AnnotationPeerUID = "hanse.dev/peer-uid"

@@ -317,6 +317,7 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 	}
 	return reflector.SetupWithManager(mgr, reflector.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Metadata: watches, Links: links,
+		Clock:     f.clock,
 		Events:    mgr.GetEventRecorder("hanse-reflector"),
 		Network:   f.peering.Gateway,
 		Reach:     f.reach,

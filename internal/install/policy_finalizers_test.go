@@ -68,7 +68,7 @@ func shadowPod(finalizers []string) *unstructured.Unstructured {
 // podWith is a pod with the given fields of its spec, one per line of YAML.
 func podWith(t *testing.T, spec string) *corev1.Pod {
 	t.Helper()
-	pod := withKind(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, "", "v1", "Pod")
+	pod := withKind(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u-1"}}, "", "v1", "Pod")
 	if err := yaml.UnmarshalStrict([]byte(spec), &pod.Spec); err != nil {
 		t.Fatal(err)
 	}

@@ -190,8 +190,8 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		host   = "it uses namespaces or ports of its host"
 		power  = "it is privileged or adds capabilities"
 		claims = "it uses resource claims or a runtime class of this cluster"
-		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps, Secrets and images are)`
-		certs  = `it reads ConfigMap "kube-root-ca.crt"; there it would be the other cluster''s`
+		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps, Secrets, tokens and images are)`
+		certs  = `envFrom takes all of ConfigMap "kube-root-ca.crt"; use valueFrom for its one key`
 	)
 	const (
 		confined = "it asks for less confinement than every provider gives (seccomp, AppArmor, SELinux, procMount, mount propagation)"
@@ -228,11 +228,7 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		"persistent volume":              {"volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]", volume},
 		"ephemeral volume":               {"volumes: [{name: v, ephemeral: {}}]", volume},
 		"path of the host":               {"volumes: [{name: e, emptyDir: {}}, {name: v, hostPath: {path: /}}]", volume},
-		"token of its own":               {"volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]", volume},
-		"the cluster's certificates":     {"volumes: [{name: v, configMap: {name: kube-root-ca.crt}}]", certs},
-		"certificates, projected":        {"volumes: [{name: v, projected: {sources: [{configMap: {name: kube-root-ca.crt}}]}}]", certs},
 		"certificates as environment":    {"containers: [{name: c, envFrom: [{configMapRef: {name: kube-root-ca.crt}}]}]", certs},
-		"certificates as a variable":     {"containers: [{name: c, env: [{name: A, valueFrom: {configMapKeyRef: {name: kube-root-ca.crt, key: ca.crt}}}]}]", certs},
 		"a kind of volume not known yet": {"volumes: [{name: v, nfs: {server: s, path: /}}]", volume},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,14 +246,18 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 func TestPodsThatCanLeaveDo(t *testing.T) {
 	policy := mutatingPolicy(t, "hanse-place-pods")
 	for name, pod := range map[string]string{
-		"scratch space":             "volumes: [{name: v, emptyDir: {}}]",
-		"confined as providers do":  "securityContext: {seccompProfile: {type: RuntimeDefault}, seLinuxOptions: {type: container_t}, sysctls: [{name: net.ipv4.tcp_syncookies, value: '1'}]}",
-		"a probe of its own":        "containers: [{name: c, livenessProbe: {httpGet: {port: 80}}}]",
-		"annotations that travel":   "volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['batch.kubernetes.io/job-completion-index']\"}}, {path: b, fieldRef: {fieldPath: \"metadata.annotations['plain']\"}}]}}]",
-		"labels that travel":        "volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.labels['apps.kubernetes.io/pod-index']\"}}, {path: b, fieldRef: {fieldPath: \"metadata.labels['app.kubernetes.io/name']\"}}, {path: c, fieldRef: {fieldPath: \"metadata.labels['app']\"}}]}}]",
-		"an image":                  "volumes: [{name: v, image: {reference: i, pullPolicy: Always}}]",
-		"its own fields":            "volumes: [{name: v, downwardAPI: {items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}]",
-		"its own fields, projected": "volumes: [{name: v, projected: {sources: [{downwardAPI: {}}]}}]",
+		"scratch space":              "volumes: [{name: v, emptyDir: {}}]",
+		"confined as providers do":   "securityContext: {seccompProfile: {type: RuntimeDefault}, seLinuxOptions: {type: container_t}, sysctls: [{name: net.ipv4.tcp_syncookies, value: '1'}]}",
+		"a probe of its own":         "containers: [{name: c, livenessProbe: {httpGet: {port: 80}}}]",
+		"annotations that travel":    "volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.annotations['batch.kubernetes.io/job-completion-index']\"}}, {path: b, fieldRef: {fieldPath: \"metadata.annotations['plain']\"}}]}}]",
+		"labels that travel":         "volumes: [{name: v, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: \"metadata.labels['apps.kubernetes.io/pod-index']\"}}, {path: b, fieldRef: {fieldPath: \"metadata.labels['app.kubernetes.io/name']\"}}, {path: c, fieldRef: {fieldPath: \"metadata.labels['app']\"}}]}}]",
+		"an image":                   "volumes: [{name: v, image: {reference: i, pullPolicy: Always}}]",
+		"its own fields":             "volumes: [{name: v, downwardAPI: {items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}]",
+		"its own fields, projected":  "volumes: [{name: v, projected: {sources: [{downwardAPI: {}}]}}]",
+		"a token of its own":         "volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]",
+		"home's certificates":        "volumes: [{name: v, configMap: {name: kube-root-ca.crt}}]",
+		"certificates, projected":    "volumes: [{name: v, projected: {sources: [{configMap: {name: kube-root-ca.crt}}]}}]",
+		"certificates as a variable": "containers: [{name: c, env: [{name: A, valueFrom: {configMapKeyRef: {name: kube-root-ca.crt, key: ca.crt}}}]}]",
 		"its service account's token": "volumes: [{name: kube-api-access-x, projected: {sources: [{serviceAccountToken: {path: token}}, " +
 			"{configMap: {name: kube-root-ca.crt}}]}}]",
 		"variables of its own":         "containers: [{name: c, env: [{name: A, value: b}, {name: N, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]",

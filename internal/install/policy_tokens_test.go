@@ -6,6 +6,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 const thirtyDays = "expirationSeconds: 2592000"
@@ -47,6 +49,36 @@ func TestPeersRenewTheirSessionAndNothingElse(t *testing.T) {
 		"by somebody whose name looks like it": {
 			review: asks("system:serviceaccount:shop:hanse-peer-turin", "shop", "web", "expirationSeconds: 99999999"),
 		},
+	})
+}
+
+func TestHanseMakesTokensOfPodsAndPeersAlone(t *testing.T) {
+	const (
+		bound   = "expirationSeconds: 3607\nboundObjectRef: {kind: Pod, apiVersion: v1, name: web-0, uid: u-1}"
+		where   = "metadata.namespace: "
+		whose   = "metadata.name: "
+		unbound = "spec.boundObjectRef: "
+	)
+	asks := func(in map[string]string, namespace, name, spec string) review {
+		return review{by: manager, in: in, of: "serviceaccounts/token", object: tokenRequest(t, namespace, name, spec)}
+	}
+	byKubelet := asks(inMarked, "shop", "web", thirtyDays)
+	byKubelet.by = kubelet
+	byUser := asks(inShop, "shop", "web", thirtyDays)
+	byUser.by = admin
+	expectDecisions(t, validatingPolicy(t, "hanse-own-tokens"), map[string]decision{
+		"of a pod that runs elsewhere":     {review: asks(inMarked, "shop", "web", bound)},
+		"for another audience":             {review: asks(inMarked, "shop", "web", "audiences: [vault]\n"+bound)},
+		"bound to nothing":                 {review: asks(inMarked, "shop", "web", thirtyDays), want: unbound},
+		"bound to a Secret":                {review: asks(inMarked, "shop", "web", "boundObjectRef: {kind: Secret, apiVersion: v1, name: s, uid: u-1}"), want: unbound},
+		"bound to whatever pod has a name": {review: asks(inMarked, "shop", "web", "boundObjectRef: {kind: Pod, apiVersion: v1, name: web-0}"), want: unbound},
+		"where no pods leave from":         {review: asks(inShop, "shop", "web", bound), want: where},
+		"of Hanse itself":                  {review: asks(inHanse, "hanse-system", "hanse-manager", bound), want: where},
+		"in the twin of a peer":            {review: asks(map[string]string{v1alpha1.LabelManaged: "true", v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelOffloads: "true"}, "shop-x", "default", bound), want: where},
+		"of a peer":                        {review: asks(inTenant, "hanse-peer-turin", "hanse-peer", thirtyDays)},
+		"of another account there":         {review: asks(inTenant, "hanse-peer-turin", "default", bound), want: whose},
+		"hanse kubelet is held to it too":  {review: byKubelet, want: unbound},
+		"users make tokens as they like":   {review: byUser},
 	})
 }
 

@@ -20,6 +20,8 @@ type podFacts struct {
 	virtual bool
 	// peered says that there is a Peer, so that what is missing may come.
 	peered bool
+	// to is that Peer, and empty if there is none. It is the cache's own.
+	to *v1alpha1.Peer
 	// unpeeredByForce says that we leave the peer by force, so that the peer is asked for nothing.
 	unpeeredByForce bool
 	// offloaded says that the pod's namespace has a NamespaceOffloading, and how is what that wants.

@@ -149,7 +149,7 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 	if seen.peered = err == nil; client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Peer %s: %w", req.Peer, err)
 	}
-	seen.unpeeredByForce = seen.peered && unpeeredByForce(peer)
+	seen.to, seen.unpeeredByForce = peer, seen.peered && unpeeredByForce(peer)
 	offloading := &v1alpha1.NamespaceOffloading{}
 	key = client.ObjectKey{Namespace: req.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	err = c.client.Get(ctx, key, offloading, client.UnsafeDisableDeepCopy)
@@ -173,7 +173,7 @@ func boundAt(pod *corev1.Pod) time.Time {
 func (c *podController) report(ctx context.Context, seen podFacts, link *peers.Link) (time.Duration, error) {
 	c.teller.tell(seen.home, seen.shadow)
 	carried := c.carry(ctx, seen, link)
-	came, err := c.bringHome(ctx, seen.home, seen.shadow)
+	came, err := c.bringHome(ctx, &seen)
 	if err = errors.Join(carried, err); err != nil {
 		return 0, err
 	}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
@@ -92,48 +90,6 @@ func TestStatusComesHomeOnce(t *testing.T) {
 	w.reconcilePod("web-1")
 	if got := w.wrote(); got != nil {
 		t.Errorf("nothing changed, but %v was written", got)
-	}
-}
-
-// Kubernetes gives a token to every pod that does not refuse it. It stays at home, and the status that comes home first says so.
-func TestPodThatLeavesItsTokenAtHomeSaysSoOnce(t *testing.T) {
-	for name, test := range map[string]struct {
-		volume, account string
-		condition       bool
-		events          string
-	}{
-		"the account of every pod": {volume: "kube-api-access-x7k2p", account: "default", condition: true},
-		"an account of its own":    {"kube-api-access-x7k2p", "operator", true, corev1.EventTypeWarning},
-		"no token":                 {volume: "certificates", account: "operator"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := podCalled("web-1")
-			pod.Spec.ServiceAccountName = test.account
-			pod.Spec.Volumes = []corev1.Volume{{Name: test.volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
-			w := offloaded(t, pod)
-			w.reconcilePod("web-1")
-			w.runRemote("web-1", corev1.PodRunning)
-			w.wrote()
-			for range 2 {
-				w.reconcilePod("web-1")
-				w.Clock.Step(time.Minute)
-			}
-			if diff := cmp.Diff([]string{"home patch/status Pod web-1"}, w.wrote()); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
-			status := w.pod("web-1").Status
-			if c := offload.PodCondition(&status, v1alpha1.PodToken); (c != nil) != test.condition {
-				t.Errorf("condition %+v", c)
-			}
-			var events []string
-			for len(w.Events.Events) > 0 {
-				kind, _, _ := strings.Cut(<-w.Events.Events, " ")
-				events = append(events, kind)
-			}
-			if got := strings.Join(events, ", "); got != test.events {
-				t.Errorf("events: %s, want %s", got, test.events)
-			}
-		})
 	}
 }
 

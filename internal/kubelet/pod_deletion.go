@@ -25,7 +25,7 @@ import (
 func (c *podController) end(ctx context.Context, seen podFacts, link *peers.Link) error {
 	if len(seen.home.Finalizers) > 0 {
 		// Somebody, such as the Job controller, wants to know how the pod ended.
-		came, err := c.bringHome(ctx, seen.home, seen.shadow)
+		came, err := c.bringHome(ctx, &seen)
 		if err != nil || came.written && isHeldThere(seen.shadow) {
 			return err // what was written brings us back
 		}
@@ -71,7 +71,7 @@ func (c *podController) letGoOfHeld(ctx context.Context, seen podFacts) error {
 	}, metav1.NewTime(c.clock.Now().Truncate(time.Second)))
 	written, err := c.write(ctx, seen.home, status)
 	if written {
-		c.tell(seen.home, news, false)
+		c.tell(seen.home, news)
 	}
 	return err
 }

@@ -33,31 +33,39 @@ type heldError struct{ why string }
 
 func (e *heldError) Error() string { return "the pod stays: " + e.why }
 
+// sentPod is a pod as the provider is asked to run it.
+type sentPod struct {
+	pod      string
+	revision string // of the home pod
+}
+
 // outbound returns the pod as the provider is asked to run it.
-func (c *podController) outbound(
-	ctx context.Context, home *corev1.Pod, how *v1alpha1.NamespaceOffloadingSpec,
-) ([]byte, error) {
-	home, err := wholePod(ctx, c.live, home)
+func (c *podController) outbound(ctx context.Context, home *corev1.Pod, seen *podFacts) (sentPod, error) {
+	whole, err := wholePod(ctx, c.live, home)
 	if err != nil {
-		return nil, err
+		return sentPod{}, err
 	}
-	overridden, err := c.override(ctx, home, how.Overrides)
+	overridden, err := c.override(ctx, whole, seen.how.Overrides)
 	if err != nil {
-		return nil, err
+		return sentPod{}, err
 	}
-	template, err := offload.Outbound(overridden, c.nodeIP)
+	sent, token, err := withOrWithoutToken(overridden, seen)
 	if err != nil {
-		return nil, reconcile.TerminalError(&heldError{err.Error()})
+		return sentPod{}, reconcile.TerminalError(err)
+	}
+	template, err := offload.Outbound(sent, c.nodeIP)
+	if err != nil {
+		return sentPod{}, reconcile.TerminalError(&heldError{err.Error()})
 	}
 	raw, err := json.Marshal(template)
 	if err != nil {
-		return nil, reconcile.TerminalError(fmt.Errorf("encode pod: %w", err))
+		return sentPod{}, reconcile.TerminalError(fmt.Errorf("encode pod: %w", err))
 	}
 	if len(raw) > v1alpha1.MaxShadowPodBytes {
-		return nil, reconcile.TerminalError(&heldError{fmt.Sprintf(
+		return sentPod{}, reconcile.TerminalError(&heldError{fmt.Sprintf(
 			"its definition has %d bytes, and at most %d are taken to another cluster", len(raw), v1alpha1.MaxShadowPodBytes)})
 	}
-	return raw, nil
+	return sentPod{pod: string(raw), revision: revision(home, seen.how.Overrides, token)}, nil
 }
 
 // override changes the pod as its namespace wants it in the clusters that its virtual node belongs to.
@@ -83,12 +91,17 @@ func (c *podController) override(
 // a change of the pod.
 const annotationRevision = v1alpha1.AnnotationHomeRevision
 
-// revision changes whenever something changes at the home pod, or about how its namespace changes it, that may travel.
-func revision(home *corev1.Pod, overrides []v1alpha1.ClusterOverride) string {
+// revision changes whenever something changes at the home pod, or about how its namespace changes it, that may travel. Its end
+// tells hasToken whether the pod has a Secret with its tokens.
+func revision(home *corev1.Pod, overrides []v1alpha1.ClusterOverride, token bool) string {
 	sum := fnv.New64a()
 	// What the API server sent is JSON, and a hash never fails.
 	_ = json.NewEncoder(sum).Encode([]any{home.Labels, home.Annotations, overrides})
-	return fmt.Sprintf("%d-%x", home.Generation, sum.Sum64())
+	text := fmt.Sprintf("%d-%x", home.Generation, sum.Sum64())
+	if token {
+		return text + withToken
+	}
+	return text
 }
 
 // createShadow creates the record at the peer. If the pod is traced, it tells the peer of the trace; an older peer that
@@ -120,7 +133,7 @@ func attributesOf(home *corev1.Pod) []attribute.KeyValue {
 
 // create asks the peer to run the pod.
 func (c *podController) create(ctx context.Context, seen podFacts, link *peers.Link) error {
-	raw, err := c.outbound(ctx, seen.home, &seen.how)
+	sent, err := c.outbound(ctx, seen.home, &seen)
 	var held *heldError
 	if errors.As(err, &held) {
 		return c.hold(ctx, seen.home, held.why)
@@ -133,11 +146,11 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 		return err
 	}
 	if changedBesides(seen.home, home) {
-		if raw, err = c.outbound(ctx, home, &seen.how); err != nil {
+		if sent, err = c.outbound(ctx, home, &seen); err != nil {
 			return err
 		}
 	}
-	shadow, err := c.shadowOf(ctx, home, &seen, raw)
+	shadow, err := c.shadowOf(ctx, home, &seen, sent)
 	if errors.As(err, &held) {
 		return c.hold(ctx, seen.home, held.why)
 	}
@@ -158,7 +171,7 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 }
 
 // shadowOf returns the record by which the peer is asked to run the pod.
-func (c *podController) shadowOf(ctx context.Context, home *corev1.Pod, seen *podFacts, raw []byte) (*v1alpha1.ShadowPod, error) {
+func (c *podController) shadowOf(ctx context.Context, home *corev1.Pod, seen *podFacts, sent sentPod) (*v1alpha1.ShadowPod, error) {
 	onward, err := c.onward(ctx, home, seen)
 	if err != nil {
 		return nil, err
@@ -167,12 +180,12 @@ func (c *podController) shadowOf(ctx context.Context, home *corev1.Pod, seen *po
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   seen.twin,
 			Name:        home.Name,
-			Annotations: map[string]string{annotationRevision: revision(home, seen.how.Overrides)},
+			Annotations: map[string]string{annotationRevision: sent.revision},
 			// The provider would put it on all the same, which costs its API server more.
 			Finalizers: []string{v1alpha1.FinalizerShadowPod},
 		},
 		Spec: v1alpha1.ShadowPodSpec{
-			HomeUID: home.UID, Path: offload.Path(home), Onward: onward, Pod: string(raw),
+			HomeUID: home.UID, Path: offload.Path(home), Onward: onward, Pod: sent.pod,
 		},
 	}, nil
 }
@@ -230,16 +243,16 @@ func (c *podController) collide(ctx context.Context, seen podFacts, link *peers.
 
 // carry brings what changed about the pod since it went out.
 func (c *podController) carry(ctx context.Context, seen podFacts, link *peers.Link) error {
-	now := revision(seen.home, seen.how.Overrides)
+	now := revision(seen.home, seen.how.Overrides, hasToken(seen.shadow))
 	if !seen.answers || !seen.shadow.DeletionTimestamp.IsZero() || seen.shadow.Annotations[annotationRevision] == now {
 		return nil
 	}
-	raw, err := c.outbound(ctx, seen.home, &seen.how)
+	sent, err := c.outbound(ctx, seen.home, &seen)
 	if err != nil {
 		return err
 	}
 	changed := seen.shadow.DeepCopy()
-	changed.Spec.Pod = string(raw)
+	changed.Spec.Pod = sent.pod
 	if changed.Annotations == nil {
 		changed.Annotations = map[string]string{}
 	}

@@ -32,7 +32,8 @@ type told struct {
 }
 
 // bringHome writes what the peer tells of the pod into its status, if that is news.
-func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow *v1alpha1.ShadowPod) (told, error) {
+func (c *podController) bringHome(ctx context.Context, seen *podFacts) (told, error) {
+	home, shadow := seen.home, seen.shadow
 	if terminal(home) || shadow.Status.Pod == nil && len(shadow.Status.Conditions) == 0 && !isHeld(home) {
 		return told{}, nil
 	}
@@ -43,7 +44,7 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	began := c.clock.Now()
 	now := metav1.NewTime(began.Truncate(time.Second))
 	news := showHints(&status, shadow, err, now)
-	withoutToken := showToken(&status, home, shadow, now)
+	withoutToken := showToken(&status, seen, now)
 	verdict, again, err := c.holdOrFail(ctx, home, shadow, &status)
 	if err != nil {
 		return told{}, err
@@ -56,7 +57,10 @@ func (c *podController) bringHome(ctx context.Context, home *corev1.Pod, shadow 
 	if written && shadow.Status.Recreations == 0 {
 		c.traceStatus(ctx, home, &status, began)
 	}
-	c.tell(home, news, written && withoutToken)
+	if written && likelyUsesToken(home) {
+		news = append(news, withoutToken...)
+	}
+	c.tell(home, news)
 	return told{verdict: verdict, again: again, written: written}, nil
 }
 
@@ -84,10 +88,7 @@ func (c *podController) inbound(
 }
 
 // tell tells in events what is news.
-func (c *podController) tell(home *corev1.Pod, hints []corev1.PodCondition, withoutToken bool) {
-	if withoutToken && likelyUsesToken(home) {
-		c.events.Eventf(home, nil, corev1.EventTypeWarning, v1alpha1.ReasonTokenLeftAtHome, "Offload", "%s", tokenMessage)
-	}
+func (c *podController) tell(home *corev1.Pod, hints []corev1.PodCondition) {
 	for _, hint := range hints {
 		c.events.Eventf(home, nil, corev1.EventTypeWarning, hint.Reason, "Offload", "%s", hint.Message)
 	}

@@ -108,7 +108,7 @@ func running() *corev1.Pod {
 }
 
 func TestRevisionChangesWithWhatMayTravel(t *testing.T) {
-	base := revision(podCalled("web-1"), nil)
+	base := revision(podCalled("web-1"), nil, false)
 	for name, tc := range map[string]struct {
 		change func(pod *corev1.Pod)
 		same   bool
@@ -124,7 +124,7 @@ func TestRevisionChangesWithWhatMayTravel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := podCalled("web-1")
 			tc.change(pod)
-			if same := revision(pod, nil) == base; same != tc.same {
+			if same := revision(pod, nil, false) == base; same != tc.same {
 				t.Errorf("same revision: %t", same)
 			}
 		})

@@ -211,7 +211,7 @@ func dying(name string, grace int64) *corev1.Pod {
 func shadowOf(pod *corev1.Pod) *v1alpha1.ShadowPod {
 	shadow := testkit.ShadowPod(twinName, pod)
 	// Pods that are dying have a finalizer here, of which the peer knows.
-	shadow.Annotations = map[string]string{annotationRevision: revision(pod, nil), v1alpha1.AnnotationReportEnd: "true"}
+	shadow.Annotations = map[string]string{annotationRevision: revision(pod, nil, false), v1alpha1.AnnotationReportEnd: "true"}
 	return shadow
 }
 

@@ -222,7 +222,7 @@ func TestBuildRefuses(t *testing.T) {
 		volume(`"persistentVolumeClaim":{"claimName":"s"}`):                      "spec.volumes[0].persistentVolumeClaim.claimName: not allowed",
 		volume(`"nfs":{"server":"s","path":"/"}`):                                "spec.volumes[0].nfs: not allowed",
 		volume(`"csi":{"driver":"s"}`):                                           "spec.volumes[0].csi.driver: not allowed",
-		volume(`"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}`): "spec.volumes[0].projected.sources[0].serviceAccountToken.path: not allowed",
+		volume(`"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}`): "spec.volumes[0].projected.sources[0].serviceAccountToken.audience: not allowed",
 
 		volume(`"projected":{"sources":[{"secret":{"name":"S"}}]}`):                        "spec.volumes[0].projected.sources[0].secret.name: not allowed",
 		volume(`"projected":{"sources":[{"clusterTrustBundle":{"path":"p","name":"n"}}]}`): "spec.volumes[0].projected.sources[0].clusterTrustBundle: not allowed",

@@ -47,7 +47,6 @@ func TestDebuggersGoAlong(t *testing.T) {
 	}
 	want := []corev1.EphemeralContainer{debugger("debugger", func(c *corev1.EphemeralContainer) {
 		c.Env = []corev1.EnvVar{{Name: "metadata.namespace", Value: "shop"}}
-		c.VolumeMounts = c.VolumeMounts[:1]
 		c.SecurityContext = &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}

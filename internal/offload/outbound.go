@@ -15,7 +15,8 @@ import (
 
 // Outbound returns the pod template that a provider is asked to run for the home pod, which sees hostIP as the address of
 // its host. Fields about the consumer's nodes, scheduler and service accounts stay at home. Fields that the pod reads about
-// itself have home's values. An error says to the author of the pod why it cannot run remotely.
+// itself have home's values, and its tokens come from its TokenSecret: see WithoutToken for a pod that goes without. An error
+// says to the author of the pod why it cannot run remotely.
 func Outbound(home *corev1.Pod, hostIP string) (corev1.PodTemplateSpec, error) {
 	out := translate(home, hostIP)
 	if err := checkTemplate(&out); err != nil {
@@ -37,7 +38,11 @@ func translate(home *corev1.Pod, hostIP string) corev1.PodTemplateSpec {
 			value.SetZero()
 		}
 	})
-	leaveTokenAtHome(&out.Spec)
+	out.Spec.AutomountServiceAccountToken = ptr.To(false)
+	if SkipsToken(home) {
+		skipTokens(&out.Spec)
+	}
+	readTokens(&out.Spec, TokenSecret(home.UID))
 	leaveEphemeralAtHome(&out.Spec)
 	self := identity{home: home, hostIP: hostIP}
 	forEachKindOfContainer(&out.Spec, func(c *corev1.Container) { self.inEnv(c.Env) })
@@ -48,40 +53,6 @@ func translate(home *corev1.Pod, hostIP string) corev1.PodTemplateSpec {
 		out.Annotations[v1alpha1.AnnotationHomeNamespace] = home.Namespace
 	}
 	return out
-}
-
-// tokenVolumePrefix begins the name of the volume that Kubernetes adds for the token of a pod's service account.
-const tokenVolumePrefix = "kube-api-access-"
-
-func isTokenVolume(v *corev1.Volume) bool {
-	return v.Projected != nil && strings.HasPrefix(v.Name, tokenVolumePrefix)
-}
-
-// LeavesToken says whether the home pod has a token of its service account, which does not go to a provider.
-func LeavesToken(home *corev1.Pod) bool {
-	for i := range home.Spec.Volumes {
-		if isTokenVolume(&home.Spec.Volumes[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-func leaveTokenAtHome(spec *corev1.PodSpec) {
-	spec.AutomountServiceAccountToken = ptr.To(false)
-	var dropped []string
-	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool {
-		if !isTokenVolume(&v) {
-			return false
-		}
-		dropped = append(dropped, v.Name)
-		return true
-	})
-	forEachKindOfContainer(spec, func(c *corev1.Container) {
-		c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-			return slices.Contains(dropped, m.Name)
-		})
-	})
 }
 
 // identity is what a pod can read about itself: always its values at home.

@@ -86,7 +86,7 @@ func TestNoteOfKubectlStaysAtHome(t *testing.T) {
 func TestOutboundLeavesWhatIsOfTheConsumerAtHome(t *testing.T) {
 	home := homePod()
 	before := home.DeepCopy()
-	got, err := Outbound(home, "")
+	got, err := Outbound(WithoutToken(home), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestRefusalNamesTheCause(t *testing.T) {
 		"it is a directory of a node of this cluster":             volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
 		`configMapRef.name: not allowed (kube-root-ca.crt)`:       container(corev1.Container{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}}}),
 		"spec.volumes[0].nfs":                                     volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}),
-		"tokens of this cluster are not taken along":              volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}}}}),
+		"certificates of this cluster are not taken along":        volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{}}}}}),
 		"not allowed (metadata.annotations['cni.example.com/n'])": volume(corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{Path: "p", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['cni.example.com/n']"}}}}}),
 		`securityContext.privileged: not allowed (true)`:          container(corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}),
 		`capabilities.add: not allowed (NET_ADMIN)`:               container(corev1.Container{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}),

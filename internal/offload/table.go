@@ -83,7 +83,9 @@ const (
 	notEphemeral   = "Kubernetes has none of it in ephemeral containers"
 	onlyOwnSecrets = "only names of Secrets of the pod's own namespace, which are brought along" //nolint:gosec // no credential but a sentence
 	onlyOwnObjects = "only names of objects of the pod's own namespace, which are brought along; not kube-root-ca.crt"
-	nodesRequest   = "the kubelet asks from its node, and could be sent to any address there"
+	orCertificates = "only names of objects of the pod's own namespace, which are brought along; for kube-root-ca.crt the pod reads " +
+		"home's from the Secret with its tokens"
+	nodesRequest = "the kubelet asks from its node, and could be sent to any address there"
 )
 
 // containerFields are the same for all kinds of containers, if ephemeralFields does not say otherwise.
@@ -123,9 +125,8 @@ var containerFields = slices.Concat(
 		"spec.containers[].securityContext.seccompProfile.type", "spec.containers[].securityContext.appArmorProfile.type",
 	),
 	only(oneOf("None", "HostToContainer"), "only None and HostToContainer", "spec.containers[].volumeMounts[].mountPropagation"),
-	only(isConfigMap, onlyOwnObjects,
-		"spec.containers[].envFrom[].configMapRef.name", "spec.containers[].env[].valueFrom.configMapKeyRef.name",
-	),
+	only(isConfigMap, onlyOwnObjects, "spec.containers[].envFrom[].configMapRef.name"),
+	only(isConfigMap, orCertificates, "spec.containers[].env[].valueFrom.configMapKeyRef.name"),
 	only(isName, onlyOwnSecrets,
 		"spec.containers[].envFrom[].secretRef.name", "spec.containers[].env[].valueFrom.secretKeyRef.name",
 	),
@@ -189,7 +190,7 @@ var volumeFields = slices.Concat(
 	),
 	keyFields("spec.volumes[].configMap.items[]"),
 	keyFields("spec.volumes[].secret.items[]"),
-	only(isConfigMap, onlyOwnObjects, "spec.volumes[].configMap.name"),
+	only(isConfigMap, orCertificates, "spec.volumes[].configMap.name"),
 	only(isName, onlyOwnSecrets,
 		"spec.volumes[].secret.secretName", "spec.volumes[].projected.sources[].secret.name",
 	),
@@ -197,8 +198,8 @@ var volumeFields = slices.Concat(
 	checked(changed, isShown, "files show home's namespace and UID; a label or an annotation that does not travel is refused",
 		"spec.volumes[].downwardAPI.items[].fieldRef.fieldPath"),
 
-	lines(refused, "tokens of this cluster are not taken along; the one that Kubernetes adds by itself is left at home",
-		"spec.volumes[].projected.sources[].serviceAccountToken"),
+	checked(changed, never, "a file of the Secret in which home keeps the pod's tokens; no provider gives a token of its own",
+		"spec.volumes[].projected.sources[].serviceAccountToken.{audience,expirationSeconds,path,user}"),
 	lines(refused, "certificates of this cluster are not taken along",
 		"spec.volumes[].projected.sources[].{clusterTrustBundle,podCertificate}",
 	),
@@ -266,6 +267,9 @@ var statusFields = slices.Concat(
 
 // rootCertificates is the ConfigMap that Kubernetes puts into each namespace: in the twin namespace it is the provider's.
 const rootCertificates = "kube-root-ca.crt"
+
+// never lets nothing through.
+func never(string) bool { return false }
 
 // isName lets through what can be the name of an object.
 func isName(name string) bool { return name == "" || len(validation.IsDNS1123Subdomain(name)) == 0 }

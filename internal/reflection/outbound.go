@@ -39,7 +39,7 @@ func Outbound(source Object, twin string, reach Reach) (Object, error) {
 		size = sizeOf(source.Data)
 		out = &corev1.Secret{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(Secret)},
-			ObjectMeta: metadata(source, twin), Data: source.Data, Type: source.Type, Immutable: source.Immutable,
+			ObjectMeta: metadata(source, twin), Data: source.Data, Type: typeOf(source), Immutable: source.Immutable,
 		}
 	default:
 		return nil, fmt.Errorf("objects of type %T are not reflected", source)
@@ -54,10 +54,8 @@ func Outbound(source Object, twin string, reach Reach) (Object, error) {
 func refusal(source Object, size int) Refusal {
 	secret, isSecret := source.(*corev1.Secret)
 	switch {
-	case source.GetName() == rootCA:
+	case source.GetName() == RootCertificates:
 		return "every cluster has its own"
-	case isSecret && secret.Type == corev1.SecretTypeServiceAccountToken:
-		return "it is the token of a service account of this cluster"
 	case isSecret && secret.Type == corev1.SecretTypeBootstrapToken:
 		return "it is a token by which nodes join this cluster"
 	case size > corev1.MaxSecretSize: // ConfigMaps have the same bound
@@ -65,6 +63,15 @@ func refusal(source Object, size int) Refusal {
 	default:
 		return ""
 	}
+}
+
+// typeOf is that of the copy. A token of a service account stays what it is for the pod that reads it, while the provider would
+// put a token of its own into a Secret of that type.
+func typeOf(source *corev1.Secret) corev1.SecretType {
+	if source.Type == corev1.SecretTypeServiceAccountToken {
+		return corev1.SecretTypeOpaque
+	}
+	return source.Type
 }
 
 func sizeOf[V string | []byte](data map[string]V) int {

@@ -57,6 +57,15 @@ func TestOutbound(t *testing.T) {
 				Type: corev1.SecretTypeTLS, Immutable: new(true), Data: map[string][]byte{"tls.key": {1}},
 			},
 		},
+		"a token of a service account, as it was made before Kubernetes 1.24": {
+			source: &corev1.Secret{
+				ObjectMeta: atHome("robot"), Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": {1}},
+			},
+			want: &corev1.Secret{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: abroad("robot"),
+				Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"token": {1}},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := test.source.DeepCopyObject()
@@ -92,7 +101,6 @@ func TestWhatStaysAtHome(t *testing.T) {
 		source Object
 		want   string
 	}{
-		"a token":            {&corev1.Secret{ObjectMeta: named, Type: corev1.SecretTypeServiceAccountToken}, "token of a service account"},
 		"a way into":         {&corev1.Secret{ObjectMeta: named, Type: corev1.SecretTypeBootstrapToken}, "nodes join"},
 		"by label":           {&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.LabelSkipReflection: "true"}}}, "skip-reflection"},
 		"by annotation":      {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{v1alpha1.LabelSkipReflection: "true"}}}, "skip-reflection"},

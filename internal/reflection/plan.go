@@ -113,6 +113,8 @@ func deleteIf(copied bool, found metav1.Object) Verb {
 }
 
 // IsCopy says whether the object in a twin namespace is a copy of one of ours. Any other is never touched.
-func IsCopy(found metav1.Object) bool {
+func IsCopy(found metav1.Object) bool { return isOurs(found) && !HoldsTokens(found) }
+
+func isOurs(found metav1.Object) bool {
 	return found.GetLabels()[v1alpha1.LabelReflected] == "true" && found.GetAnnotations()[v1alpha1.AnnotationOriginUID] != ""
 }

@@ -77,7 +77,7 @@ func (r Reach) SeesAll() bool { return r == ReachAll || r == ReachAnnotated }
 
 // Wants says whether there is to be a copy of an object of the kind that no pod refers to, given its metadata.
 func (r Reach) Wants(object metav1.Object) bool {
-	return object.GetName() != rootCA && (r == ReachAll || r == ReachAnnotated && object.GetAnnotations()[v1alpha1.AnnotationReflect] == "true")
+	return object.GetName() != RootCertificates && (r == ReachAll || r == ReachAnnotated && object.GetAnnotations()[v1alpha1.AnnotationReflect] == "true")
 }
 
 // Stays says why there is no copy of an object of the kind although a pod refers to it, or nothing if there is one.

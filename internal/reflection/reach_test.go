@@ -30,7 +30,7 @@ func TestAdministratorsSayWhichObjectsLeave(t *testing.T) {
 		"annotated, an annotated one": {ReachAnnotated, annotated, true, ""},
 		"annotated, a skipped one":    {ReachAnnotated, skipped, true, "skip-reflection"},
 		"none, an annotated one":      {ReachNone, annotated, false, "administrators"},
-		"all, what each cluster has":  {ReachAll, &metav1.ObjectMeta{Name: rootCA}, false, ""},
+		"all, what each cluster has":  {ReachAll, &metav1.ObjectMeta{Name: RootCertificates}, false, ""},
 	} {
 		stays := string(test.reach.Stays(test.object))
 		if got := test.reach.Wants(test.object); got != test.wants || (stays == "") != (test.stays == "") || !strings.Contains(stays, test.stays) {

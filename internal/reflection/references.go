@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// rootCA is the ConfigMap with the certificate authority of the API server, which every cluster puts into each of its
-// namespaces itself.
-const rootCA = "kube-root-ca.crt"
+// RootCertificates is the ConfigMap with the certificate authority of the API server, which every cluster puts into each of its
+// namespaces itself. Remote pods find home's beside their tokens.
+const RootCertificates = "kube-root-ca.crt"
 
 // A Reference is an object that a pod cannot start without, in the namespace of the pod.
 type Reference struct {
@@ -23,7 +23,7 @@ type Reference struct {
 func References(spec *corev1.PodSpec) []Reference {
 	var found []Reference
 	Visit(spec, func(kind Kind, name string, optional *bool) {
-		if name == "" || kind == ConfigMap && name == rootCA {
+		if name == "" || kind == ConfigMap && name == RootCertificates {
 			return
 		}
 		found = append(found, Reference{Kind: kind, Name: name, Optional: optional != nil && *optional})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -44,6 +45,8 @@ type Config struct {
 	Metadata metadata.Interface
 	// Links are the ways to peers, which others make.
 	Links *peers.Links
+	// Clock says when tokens are due.
+	Clock clock.PassiveClock
 	// Events tells users what cannot be copied.
 	Events events.EventRecorder
 	// Network is whether peers can be connected, so that Services are reflected.
@@ -56,8 +59,8 @@ type Config struct {
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Metadata == nil || c.Links == nil || c.Events == nil || c.Namespace == "" || c.ServiceAccount == "" {
-		return errors.New("reflector: Client, Live, Metadata, Links, Events, Namespace and ServiceAccount are needed")
+	if c.Client == nil || c.Live == nil || c.Metadata == nil || c.Links == nil || c.Clock == nil || c.Events == nil || c.Namespace == "" || c.ServiceAccount == "" {
+		return errors.New("reflector: Client, Live, Metadata, Links, Clock, Events, Namespace and ServiceAccount are needed")
 	}
 	return nil
 }
@@ -70,7 +73,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// SetupWithManager adds the two controllers of this package to the manager.
+// SetupWithManager adds the controllers of this package to the manager.
 func SetupWithManager(mgr ctrl.Manager, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -83,7 +86,8 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 	if err := granting.Complete(&granter{c}); err != nil {
 		return fmt.Errorf("set up reflection: %w", err)
 	}
-	return newCopier(c).setup(mgr)
+	copier := newCopier(c)
+	return errors.Join(copier.setup(mgr), newTokens(copier).setup(mgr))
 }
 
 func (c *copier) setup(mgr ctrl.Manager) error {

@@ -74,7 +74,7 @@ func (c *copier) carry(ctx context.Context, l look) (reconcile.Result, error) {
 	steps := l.wanted.whole(reflection.Plan(l.seen), l.link, req.Namespace)
 	switch {
 	case len(steps) == 0 && !l.wanted.any():
-		c.leave(req)
+		c.leave(ctx, req)
 	case len(steps) > 0 && l.over.Err() != nil:
 		return reconcile.Result{RequeueAfter: outageDelay}, nil //nolint:nilerr // the peer does not answer, which others tell
 	}

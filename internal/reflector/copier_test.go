@@ -170,13 +170,13 @@ func TestObjectsOfThePeerAreLeftAlone(t *testing.T) {
 func TestUsersAreToldWhatDoesNotGo(t *testing.T) {
 	skipped, token := password("a"), password("a")
 	skipped.Labels = map[string]string{v1alpha1.LabelSkipReflection: "true"}
-	token.Type = corev1.SecretTypeServiceAccountToken
+	token.Type = corev1.SecretTypeBootstrapToken
 	for name, test := range map[string]struct {
 		secret *corev1.Secret
 		want   string
 	}{
 		"by its author's will": {skipped, "skip-reflection"},
-		"by its kind":          {token, "token of a service account"},
+		"by its kind":          {token, "nodes join"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, podUsing("web"))

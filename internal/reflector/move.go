@@ -125,6 +125,9 @@ func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read it: %w", err)
 	}
+	if isToken(source) && !m.needed { // what never ends leaves for a pod alone
+		return nil, nil
+	}
 	out, err := reflection.Outbound(source, m.twin, c.Reach.Of(m.Kind))
 	if refusal, refused := errors.AsType[reflection.Refusal](err); refused {
 		c.refuse(ctx, m, "it does not go there: "+refusal.Error())

@@ -192,7 +192,7 @@ func (c *copier) ofServices(peer, namespace string) []request {
 }
 
 // KeepReferences returns a transform of a cache of pods that trims them as the given one does, and keeps of those on
-// virtual nodes what they refer to: as volumes, which are not the pod's own. A remote pod, which may be on a virtual node
+// virtual nodes what they refer to, and their tokens: as volumes, which are not the pod's own. A remote pod, which may be on a virtual node
 // itself, is kept whole by the given one already.
 func KeepReferences(trim toolscache.TransformFunc) toolscache.TransformFunc {
 	return func(object any) (any, error) {
@@ -200,10 +200,10 @@ func KeepReferences(trim toolscache.TransformFunc) toolscache.TransformFunc {
 		if !ok || !losesReferences(pod) {
 			return trim(object)
 		}
-		kept := reflection.Condense(&pod.Spec)
+		kept, account := append(reflection.Condense(&pod.Spec), offload.KeepTokens(pod)...), pod.Spec.ServiceAccountName
 		trimmed, err := trim(object)
 		if pod, ok := trimmed.(*corev1.Pod); ok && err == nil {
-			pod.Spec.Volumes, pod.Spec.ImagePullSecrets = kept, nil
+			pod.Spec.Volumes, pod.Spec.ImagePullSecrets, pod.Spec.ServiceAccountName = kept, nil, account
 		}
 		return trimmed, err
 	}

@@ -60,9 +60,9 @@ func (c *copier) linkTo(ctx context.Context, name string) (*peers.Link, error) {
 	return link, nil
 }
 
-// leave ends what is followed of the twin of the place at the peer.
-func (c *copier) leave(req request) {
-	if link, open := c.Links.Get(req.Peer); open {
+// leave ends what is followed of the twin of the place at the peer, unless tokens are there.
+func (c *copier) leave(ctx context.Context, req request) {
+	if link, open := c.Links.Get(req.Peer); open && !c.keepsTokens(ctx, link, req) {
 		link.Unfollow(copies[req.Kind], req.Namespace)
 	}
 }

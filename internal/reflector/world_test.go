@@ -56,7 +56,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	})
 	config := Config{
 		// The cache is read without a record: the tests ask what is read live.
-		Client: w.Home.Server, Live: w.Home.Client, Metadata: w.metadata, Events: w.Events,
+		Client: w.Home.Server, Live: w.Home.Client, Metadata: w.metadata, Events: w.Events, Clock: w.Clock,
 		Namespace: "hanse-system", ServiceAccount: "hanse-manager",
 		Links: w.peers.Links, Network: true,
 	}

@@ -65,7 +65,7 @@ type Read struct {
 }
 
 // NewCluster returns a cluster in memory that has the objects. Status is a subresource of every kind that has one in
-// Hanse, and of pods and nodes; pods can be found by spec.nodeName.
+// Hanse, and of pods and nodes; pods can be found by spec.nodeName and metadata.uid.
 func NewCluster(t testing.TB, clock *clocktesting.FakeClock, objects ...client.Object) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, clock: clock}
@@ -76,6 +76,7 @@ func NewCluster(t testing.TB, clock *clocktesting.FakeClock, objects ...client.O
 			&v1alpha1.ShadowEndpointSlice{},
 		).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithIndex(&corev1.Pod{}, "metadata.uid", func(o client.Object) []string { return []string{string(o.GetUID())} }).
 		WithIndex(&v1alpha1.Peer{}, "spec.clusterID", func(o client.Object) []string { return []string{o.(*v1alpha1.Peer).Spec.ClusterID} }).
 		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string {
