@@ -2,13 +2,17 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -16,52 +20,216 @@ import (
 // kubectlImage is kubectl alone.
 const kubectlImage = "hanse.dev/test/kubectl:v1"
 
-// kubectl in a pod at a provider talks to the API server of home, as in any pod: by the environment, with a certificate that is
-// valid for the name. Until tokens are reflected, its token comes from a Secret.
+// atHamburg places a pod.
+var atHamburg = map[string]string{v1alpha1.LabelPeer: "hamburg"}
+
+// account makes a service account of the namespace that may view what is in it.
+func (c *cluster) account(t *testing.T, ns, name string) {
+	t.Helper()
+	c.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}})
+	c.create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}},
+	})
+}
+
+// kubectl in a pod at a provider talks to the API server of home, as in any pod: by the environment, the token of the pod's service
+// account, and a certificate that is valid for the name. It may what its account may at home.
 func TestHomeAPIFromRemotePod(t *testing.T) {
 	ctx := network(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "reader"}}
-	lubeck.create(t, account)
-	lubeck.create(t, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "reader"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "reader"}},
+	lubeck.account(t, ns, "reader")
+	lubeck.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "read-from-afar"}})
+	lubeck.create(t, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kubectl"},
+		Spec: corev1.PodSpec{
+			NodeSelector: atHamburg, RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: "reader",
+			Containers: []corev1.Container{
+				kubectlContainer("allowed", "get", "configmap", "read-from-afar", "-o", "name"), kubectlContainer("forbidden", "get", "secrets"),
+			},
+		},
 	})
-	token, err := lubeck.Kubectl(ctx, "create", "token", "-n", ns, "reader")
+	eventually(t, "kubectl has printed what it was asked for", func(ctx context.Context) error {
+		return lubeck.hasPhase(ctx, ns, "kubectl", corev1.PodFailed) // one of the two is refused
+	})
+	for container, want := range map[string]string{
+		"allowed": "configmap/read-from-afar", "forbidden": `User "system:serviceaccount:` + ns + `:reader" cannot list resource "secrets"`,
+	} {
+		out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "kubectl", "-c", container)
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("what is %s: kubectl prints %q (%v)", container, out, err)
+		}
+	}
+	pod, err := lubeck.pod(ctx, ns, "kubectl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lubeck.create(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "reader"},
-		Data:       map[string][]byte{"token": []byte(strings.TrimSpace(token)), "ca.crt": lubeck.Config.CAData, "namespace": []byte(ns)},
-	})
-	lubeck.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "read-from-afar"}})
-	lubeck.create(t, kubectlPod(ns))
-	eventually(t, "kubectl has printed what it was asked for", func(ctx context.Context) error {
-		return lubeck.hasPhase(ctx, ns, "kubectl", corev1.PodSucceeded)
-	})
-	out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "kubectl")
-	if err != nil || strings.TrimSpace(out) != "configmap/read-from-afar" {
-		t.Errorf("kubectl prints %q (%v)", out, err)
+	expectNothingToldOfToken(t, pod)
+}
+
+func expectNothingToldOfToken(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if told := podCondition(pod, v1alpha1.PodToken); told != corev1.ConditionUnknown {
+		t.Errorf("that its token stayed at home the pod says: %s", told)
 	}
 }
 
-func kubectlPod(ns string) *corev1.Pod {
-	const mount = "/var/run/secrets/kubernetes.io/serviceaccount"
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kubectl"},
-		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{v1alpha1.LabelPeer: "hamburg"}, RestartPolicy: corev1.RestartPolicyOnFailure,
-			AutomountServiceAccountToken: ptr.To(false),
-			Volumes: []corev1.Volume{{Name: "token", VolumeSource: corev1.VolumeSource{
-				Secret: &corev1.SecretVolumeSource{SecretName: "reader"},
-			}}},
-			Containers: []corev1.Container{{
-				Name: "kubectl", Image: kubectlImage, ImagePullPolicy: corev1.PullIfNotPresent, Resources: requests("10m", "64Mi"),
-				Args:         []string{"get", "configmap", "read-from-afar", "-o", "name"},
-				VolumeMounts: []corev1.VolumeMount{{Name: "token", MountPath: mount, ReadOnly: true}},
-			}},
-		},
+func kubectlContainer(name string, args ...string) corev1.Container {
+	return corev1.Container{
+		Name: name, Image: kubectlImage, ImagePullPolicy: corev1.PullIfNotPresent, Resources: requests("10m", "64Mi"), Args: args,
 	}
+}
+
+const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+// A token is a file as at home, is renewed, and is worth nothing when the pod at home is gone.
+func TestTokenOfRemotePodLivesAsAtHome(t *testing.T) {
+	ctx := network(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	pod := shellPod(ns, "worker", forever)
+	pod.Spec.NodeSelector = atHamburg
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsUser: ptr.To[int64](1000), RunAsGroup: ptr.To[int64](1000), FSGroup: ptr.To[int64](2000),
+	}
+	lubeck.create(t, pod)
+	home := lubeck.awaitReadyPods(t, ns, "worker", 1)[0]
+	read := func(ctx context.Context, script string) (string, error) {
+		out, err := lubeck.Kubectl(ctx, "exec", "-n", ns, "worker", "--", "/bin/sh", "-c", script)
+		return strings.TrimSpace(out), err
+	}
+	if out, err := read(ctx, "stat -L -c '%a %g' "+tokenPath); err != nil || out != "640 2000" {
+		t.Errorf("the file has %q, want 640 of group 2000 (%v)", out, err)
+	}
+	if out, err := read(ctx, "cat "+strings.Replace(tokenPath, "token", "namespace", 1)); err != nil || out != ns {
+		t.Errorf("the namespace is %q (%v)", out, err)
+	}
+	token, err := read(ctx, "cat "+tokenPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user, err := lubeck.reviewed(ctx, token); err != nil || user != "system:serviceaccount:"+ns+":default" {
+		t.Fatalf("home knows its bearer as %q (%v)", user, err)
+	}
+
+	secret := &corev1.Secret{}
+	remote := hamburg.mustRemotePod(t, &home)
+	secret.Namespace, secret.Name = remote.Namespace, "hanse-token-"+string(home.UID)
+	makeDue(t, secret)
+	eventually(t, "the pod reads a new token", func(ctx context.Context) error {
+		renewed, err := read(ctx, "cat "+tokenPath)
+		if err == nil && renewed == token {
+			return errors.New("it reads the old one")
+		}
+		return err
+	})
+
+	if _, err := lubeck.Kubectl(ctx, "delete", "pod", "-n", ns, "worker", "--wait"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "home refuses the token", func(ctx context.Context) error {
+		if user, err := lubeck.reviewed(ctx, token); err == nil {
+			return fmt.Errorf("it is that of %s", user)
+		}
+		return nil
+	})
+	eventually(t, "the Secret is gone", func(ctx context.Context) error { return hamburg.isGone(ctx, secret) })
+}
+
+// makeDue has the tokens be renewed now: their lives are longer than a story.
+func makeDue(t *testing.T, secret *corev1.Secret) {
+	t.Helper()
+	if err := hamburg.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Fatal(err)
+	}
+	before := secret.DeepCopy()
+	secret.Annotations[v1alpha1.AnnotationOriginVersion] = "2026-01-01T00:00:00Z"
+	if err := hamburg.Patch(t.Context(), secret, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reviewed returns the user whose token it is, and an error if it is nobody's.
+func (c *cluster) reviewed(ctx context.Context, token string) (string, error) {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	if err := c.Create(ctx, review); err != nil {
+		return "", err
+	}
+	if !review.Status.Authenticated {
+		return "", errors.New("it is nobody's: " + review.Status.Error)
+	}
+	return review.Status.User.Username, nil
+}
+
+// A server at a provider is shown a token by a pod, and asks home whose it is.
+func TestRemoteServerReviewsTokens(t *testing.T) {
+	ctx := network(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	lubeck.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "server"}})
+	mayReview := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: named(ns),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "server"}},
+	}
+	lubeck.create(t, mayReview)
+	t.Cleanup(func() { _ = lubeck.Delete(context.WithoutCancel(ctx), mayReview) })
+	mount := []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}}
+	reviews := kubectlContainer("review", "create", "--raw", "/apis/authentication.k8s.io/v1/tokenreviews", "-f", "/shared/review.json")
+	reviews.VolumeMounts = mount
+	server := shellPod(ns, "server", `nc -l -p 9000 > /shared/token && printf '{"kind": "TokenReview", "apiVersion": `+
+		`"authentication.k8s.io/v1", "spec": {"audiences": ["server"], "token": "%s"}}' "$(cat /shared/token)" > /shared/review.json`)
+	server.Spec.InitContainers, server.Spec.Containers = server.Spec.Containers, []corev1.Container{reviews}
+	server.Spec.InitContainers[0].VolumeMounts = mount
+	server.Spec.NodeSelector, server.Spec.ServiceAccountName, server.Spec.RestartPolicy = atHamburg, "server", corev1.RestartPolicyNever
+	server.Spec.Volumes = []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	lubeck.create(t, server)
+
+	address := ""
+	eventually(t, "the server waits for a token", func(ctx context.Context) error {
+		remote, err := hamburg.remotePod(ctx, server)
+		if err != nil {
+			return err
+		}
+		if address = remote.Status.PodIP; address == "" {
+			return errors.New("it has no address")
+		}
+		return nil
+	})
+	presenter := shellPod(ns, "client", "until nc -w 3 "+address+" 9000 < /tokens/server; do sleep 1; done; "+forever)
+	presenter.Spec.NodeSelector = atHamburg
+	presenter.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "tokens", MountPath: "/tokens"}}
+	presenter.Spec.Volumes = []corev1.Volume{{Name: "tokens", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+			Audience: "server", ExpirationSeconds: ptr.To[int64](600), Path: "server",
+		}}},
+	}}}}
+	lubeck.create(t, presenter)
+	eventually(t, "the server has the answer", func(ctx context.Context) error {
+		return lubeck.hasPhase(ctx, ns, "server", corev1.PodSucceeded)
+	})
+	out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "server", "-c", "review")
+	if err != nil || !strings.Contains(out, `"authenticated":true`) || !strings.Contains(out, "system:serviceaccount:"+ns+":default") {
+		t.Errorf("home says %q (%v)", out, err)
+	}
+}
+
+// What the author of a pod does not want taken along stays at home.
+func TestTokenCanBeLeftAtHome(t *testing.T) {
+	ctx := network(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	pod := shellPod(ns, "modest", forever)
+	pod.Annotations = map[string]string{v1alpha1.AnnotationSkipToken: "true"}
+	pod.Spec.NodeSelector = atHamburg
+	lubeck.create(t, pod)
+	home := lubeck.awaitReadyPods(t, ns, "modest", 1)[0]
+	out, err := lubeck.Kubectl(ctx, "exec", "-n", ns, "modest", "--", "/bin/sh", "-c", "ls "+tokenPath+" 2>&1; true")
+	if err != nil || !strings.Contains(out, "No such file") {
+		t.Errorf("the pod has %q (%v)", out, err)
+	}
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = hamburg.mustRemotePod(t, &home).Namespace, "hanse-token-"+string(home.UID)
+	if err := hamburg.isGone(ctx, secret); err != nil {
+		t.Error(err)
+	}
+	expectNothingToldOfToken(t, &home)
 }
