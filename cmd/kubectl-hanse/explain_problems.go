@@ -36,7 +36,7 @@ const (
 	linkPlace      = "docs/how-to/place-pods.md"
 	linkPeer       = troubleshooting + "#a-peer-is-not-ready"
 	linkServices   = "docs/how-to/connect-networks.md"
-	linkTokens     = "docs/explanation/before-you-offload.md"
+	linkTokens     = "docs/how-to/service-accounts-of-remote-pods.md"
 	linkNobody     = "docs/explanation/placement.md#a-pod-on-a-virtual-node-that-nobody-offloads"
 )
 
@@ -256,14 +256,18 @@ func conditionsCause(s podSight) []podProblem {
 func tokenCause(s podSight) []podProblem {
 	spec := &s.pod.Spec
 	said := offload.PodCondition(&s.pod.Status, v1alpha1.PodToken)
-	lacks := said != nil && said.Status == corev1.ConditionFalse || offload.LeavesToken(s.pod)
+	lacks := said != nil && said.Status == corev1.ConditionFalse || offload.LeavesToken(s.pod) && !s.connected()
 	asks := ptr.Deref(spec.AutomountServiceAccountToken, false) || spec.ServiceAccountName != "" && spec.ServiceAccountName != "default"
 	if s.where.Kind != placeVirtual || hasEnded(s.pod) || !lacks || s.serves() && !asks {
 		return nil
 	}
+	cause, remedy := "no network connected the clusters", "connect the networks of both clusters and have it made anew, or "
+	if s.connected() {
+		cause, remedy = cause+" when it went out", "delete it, so that it is made anew, or "
+	}
 	return problem(v1alpha1.ReasonTokenLeftAtHome, "It runs without the token of its service account "+orElse(spec.ServiceAccountName, "default")+
-		", and cannot ask the API server of this cluster: tokens do not travel yet",
-		"If it needs the token, keep it at home (strategy Local); if not, set automountServiceAccountToken to false", linkTokens)
+		", and cannot ask the API server of this cluster: "+cause,
+		"If it needs the token, "+remedy+"keep it at home (strategy Local); if not, set automountServiceAccountToken to false", linkTokens)
 }
 
 // serviceCause tells of Services that are meant to reach the pod and do not.

@@ -54,6 +54,7 @@ func TestOnlyTheManagerSpeaksInHansesNameOnPods(t *testing.T) {
 		"what it prefers":                       {review: review{by: admin, in: inShop, object: noted(v1alpha1.AnnotationPrefer)}},
 		"whom it excludes":                      {review: review{by: admin, in: inShop, object: noted(v1alpha1.AnnotationExclude)}},
 		"whom it excludes, later":               {review: review{by: admin, in: inShop, old: plain, object: noted(v1alpha1.AnnotationExclude)}},
+		"that its token stays":                  {review: review{by: admin, in: inShop, object: noted(v1alpha1.AnnotationSkipToken)}},
 		"why it runs at home":                   {review: review{by: admin, in: inShop, object: noted(v1alpha1.AnnotationRunsAtHome)}},
 		"why it runs at home, said later":       {review: review{by: admin, in: inShop, old: plain, object: noted(v1alpha1.AnnotationRunsAtHome)}, want: annotations},
 		"of a home for which there is no Hanse": {review: review{by: admin, in: inShop, object: agentless}},
