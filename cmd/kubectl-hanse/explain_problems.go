@@ -36,7 +36,7 @@ const (
 	linkPlace      = "docs/how-to/place-pods.md"
 	linkPeer       = troubleshooting + "#a-peer-is-not-ready"
 	linkServices   = "docs/how-to/connect-networks.md"
-	linkTokens     = "docs/how-to/service-accounts-of-remote-pods.md"
+	linkTokens     = "docs/how-to/service-accounts-of-remote-pods.md" //nolint:gosec // no credential but a page
 	linkNobody     = "docs/explanation/placement.md#a-pod-on-a-virtual-node-that-nobody-offloads"
 )
 

@@ -43,8 +43,7 @@ func (c *podController) bringHome(ctx context.Context, seen *podFacts) (told, er
 	}
 	began := c.clock.Now()
 	now := metav1.NewTime(began.Truncate(time.Second))
-	news := showHints(&status, shadow, err, now)
-	withoutToken := showToken(&status, seen, now)
+	news := append(showHints(&status, shadow, err, now), showToken(&status, seen, now)...)
 	verdict, again, err := c.holdOrFail(ctx, home, shadow, &status)
 	if err != nil {
 		return told{}, err
@@ -56,9 +55,6 @@ func (c *podController) bringHome(ctx context.Context, seen *podFacts) (told, er
 	}
 	if written && shadow.Status.Recreations == 0 {
 		c.traceStatus(ctx, home, &status, began)
-	}
-	if written && likelyUsesToken(home) {
-		news = append(news, withoutToken...)
 	}
 	c.tell(home, news)
 	return told{verdict: verdict, again: again, written: written}, nil

@@ -56,7 +56,8 @@ func whyWithoutToken(to *v1alpha1.Peer) string {
 }
 
 // showToken says in the status of a home pod that it runs without the token that Kubernetes gave it, and returns that if it is
-// news.
+// news for its author: somebody has given the pod a service account of its own. Every other pod has a token too, and hardly any
+// uses it: its condition says enough.
 func showToken(status *corev1.PodStatus, seen *podFacts, now metav1.Time) (news []corev1.PodCondition) {
 	if seen.shadow.Status.Pod == nil || hasToken(seen.shadow) || !offload.LeavesToken(seen.home) ||
 		offload.PodCondition(status, v1alpha1.PodToken) != nil {
@@ -67,11 +68,8 @@ func showToken(status *corev1.PodStatus, seen *podFacts, now metav1.Time) (news 
 		Reason: v1alpha1.ReasonTokenLeftAtHome, Message: whyWithoutToken(seen.to),
 	}
 	status.Conditions = append(status.Conditions, lacks)
+	if account := seen.home.Spec.ServiceAccountName; account == "" || account == "default" {
+		return nil
+	}
 	return []corev1.PodCondition{lacks}
-}
-
-// likelyUsesToken says of a pod that somebody has given a service account of its own. Every other pod has a token too, and
-// hardly any uses it: its condition says enough.
-func likelyUsesToken(home *corev1.Pod) bool {
-	return home.Spec.ServiceAccountName != "" && home.Spec.ServiceAccountName != "default"
 }

@@ -41,7 +41,7 @@ type Token struct {
 // Key is the token's in the TokenSecret. It is the same for equal tokens.
 func (t Token) Key() string {
 	sum := fnv.New64a()
-	fmt.Fprintf(sum, "%d %s", t.Seconds, t.Audience)
+	_, _ = fmt.Fprintf(sum, "%d %s", t.Seconds, t.Audience) // a hash never fails
 	return fmt.Sprintf("token-%016x", sum.Sum64())
 }
 

@@ -36,6 +36,13 @@ func TestTwoHopsRoute(t *testing.T) {
 		t.Fatalf("the pod is on %s of bremen", last.Spec.NodeName)
 	}
 
+	token, err := far.run(ctx, "cat "+tokenPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user, err := lubeck.reviewed(ctx, token); err != nil || user != "system:serviceaccount:"+ns+":default" {
+		t.Errorf("home knows the pod as %q (%v)", user, err)
+	}
 	here.expectReaches(t, far, far.address)
 	far.expectReaches(t, here, hamburg.seenBy(ctx, t, bremen, lubeck.seenBy(ctx, t, hamburg, here.address)))
 	lubeck.service(t, ns, "stock", map[string]string{"app": "here"})
