@@ -47,14 +47,15 @@ func newGatewayCommand() *cobra.Command {
 func newForward6Command() *cobra.Command {
 	return &cobra.Command{
 		Use:    "forward-ipv6",
-		Short:  "Have the kernel forward IPv6 in this pod, if there is any",
+		Short:  "Have the kernel forward IPv6 in this pod, if there is any, and go on with connections that come from another gateway",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {
-			if err := kernel.Forward6(); !errors.Is(err, kernel.ErrNoIPv6) {
-				return err
+			forwards := kernel.Forward6()
+			if errors.Is(forwards, kernel.ErrNoIPv6) {
+				forwards = nil
 			}
-			return nil
+			return errors.Join(forwards, kernel.Liberal())
 		},
 	}
 }

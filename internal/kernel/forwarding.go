@@ -4,7 +4,9 @@ package kernel
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -70,6 +72,16 @@ func Forward6() error {
 	}
 	if err := os.WriteFile(filepath.Join(settings6, "all/forwarding"), []byte("1"), 0); err != nil {
 		return fmt.Errorf("set sysctl net.ipv6.conf.all.forwarding to 1: %w", err)
+	}
+	return nil
+}
+
+// Liberal has the kernel go on with TCP connections of which a part went another way: through another gateway, or directly. Else it
+// would drop what does not follow from what it saw of them last. It changes nothing where connections are not tracked.
+func Liberal() error {
+	err := os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal", []byte("1"), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("set sysctl net.netfilter.nf_conntrack_tcp_be_liberal to 1: %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/netip"
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -63,4 +64,20 @@ func TestIPv4PassesWhereTheGatewayHasNoIPv6(t *testing.T) {
 		{"guest to home", guest, hamburg.seen(lubeck, podAddress(2, 10)), true, netip.Addr{}},
 		{"home to guest over IPv6", home, lubeck.seen(hamburg, podAddress6(2, 20)), false, netip.Addr{}},
 	})
+}
+
+func TestConnectionsGoOnThatWentAnotherWay(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, "gateway")
+	s.must(Liberal)
+	s.must(func() error {
+		got, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal")
+		if err == nil && string(got) != "1\n" {
+			t.Errorf("the sysctl is %q", got)
+		}
+		return nil // else connections are not tracked
+	})
+	if err := s.do(func() error { return errors.Join(readOnly("/proc/sys"), Liberal()) }); err == nil {
+		t.Error("nobody says that /proc/sys cannot be written")
+	}
 }

@@ -14,6 +14,9 @@ var errNotLinux = errors.New("only Linux can be a gateway or a node of the fabri
 // Forward6 returns an error.
 func Forward6() error { return errNotLinux }
 
+// Liberal returns an error.
+func Liberal() error { return errNotLinux }
+
 // A Gateway makes one network namespace the gateway of its cluster.
 type Gateway struct{}
 
