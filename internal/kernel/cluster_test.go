@@ -45,6 +45,7 @@ type cluster struct {
 	guests    map[string][]netip.Addr      // peer → its pods that run here
 	sentOn    map[string][]netip.Addr      // peer → its pods that this cluster has sent on, as it sees them
 	dialsOnly bool                         // see newRelayedLeague
+	direct    map[string]bool              // peer → whether guests of lubeck are sent to it directly; see newDirectLeague
 	open      map[string][]overlay.Opening // peer → at the gateway
 	openHere  map[string][]overlay.Opening // peer → on nodes
 }

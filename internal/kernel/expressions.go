@@ -135,7 +135,7 @@ const (
 )
 
 // load loads the address of a side.
-func (f family) load(where side) expr.Any {
+func (f family) load(where side) *expr.Payload {
 	offset := f.daddr
 	if where == source {
 		offset = f.saddr
@@ -149,12 +149,18 @@ func (f family) in(set string, where side) expression {
 }
 
 // within matches if the address is in the range.
-func (f family) within(p netip.Prefix, where side) expression {
+func (f family) within(p netip.Prefix, where side) expression { return within(p, f.load(where)) }
+
+// within matches if the address that is loaded is in the range.
+func within(p netip.Prefix, address *expr.Payload) expression {
 	mask := net.CIDRMask(p.Bits(), p.Addr().BitLen())
-	return expression{
-		f.load(where),
-		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: f.address.Bytes, Mask: mask, Xor: make([]byte, len(mask))},
-		equals(p.Masked().Addr().AsSlice()),
+	return expression{address, masked(mask, make([]byte, len(mask))), equals(p.Masked().Addr().AsSlice())}
+}
+
+// masked keeps some bits of what is loaded, and turns others around.
+func masked(keep, turn []byte) expr.Any {
+	return &expr.Bitwise{
+		SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: uint32(len(keep)), Mask: keep, Xor: turn, //nolint:gosec // of an address
 	}
 }
 

@@ -21,17 +21,18 @@ type family struct {
 	saddr     uint32                // where the source address begins in the header
 	daddr     uint32                // where the destination address begins in the header
 	icmp      byte                  // protocol number
+	errors    [][2]byte             // types of ICMP about packets that did not arrive, from the lowest to the highest
 	is        func(netip.Addr) bool // belongs to this family
 }
 
 var (
 	ipv4 = family{
 		af: unix.AF_INET, ethertype: unix.ETH_P_IP, suffix: "4", address: nftables.TypeIPAddr,
-		saddr: 12, daddr: 16, icmp: unix.IPPROTO_ICMP, is: netip.Addr.Is4,
+		saddr: 12, daddr: 16, icmp: unix.IPPROTO_ICMP, errors: [][2]byte{{3, 3}, {11, 12}}, is: netip.Addr.Is4,
 	}
 	ipv6 = family{
 		af: unix.AF_INET6, ethertype: unix.ETH_P_IPV6, suffix: "6", address: nftables.TypeIP6Addr,
-		saddr: 8, daddr: 24, icmp: unix.IPPROTO_ICMPV6, is: netip.Addr.Is6,
+		saddr: 8, daddr: 24, icmp: unix.IPPROTO_ICMPV6, errors: [][2]byte{{1, 4}}, is: netip.Addr.Is6,
 	}
 	families = []family{ipv4, ipv6}
 )

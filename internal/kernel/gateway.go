@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
@@ -109,17 +110,18 @@ func stationOf(n overlay.Node) station {
 
 func gatewayRoutes(layout overlay.Layout, direct, relayed, vxlan netlink.Link) []route {
 	all := blackholes(layout.Blackholes)
+	instead := tunnelsInstead(layout)
 	for _, f := range families {
 		for _, t := range layout.Tunnels {
-			link := direct
-			if t.Relayed() {
-				link = relayed
-			}
-			if link == nil {
-				continue // the blackhole is behind it
-			}
 			for _, p := range f.prefixes(t.AllowedIPs) {
-				all = append(all, route{table: peersTable, to: p, link: link, from: f.first(layout.Addresses), largest: t.MTU})
+				way := cmp.Or(instead[p], &t)
+				link := direct
+				if way.Relayed() {
+					link = relayed
+				}
+				if link != nil { // else the blackhole is behind it
+					all = append(all, route{table: peersTable, to: p, link: link, from: f.first(layout.Addresses), largest: way.MTU})
+				}
 			}
 		}
 		for _, n := range layout.Nodes {
@@ -133,6 +135,22 @@ func gatewayRoutes(layout overlay.Layout, direct, relayed, vxlan netlink.Link) [
 		}
 	}
 	return all
+}
+
+// tunnelsInstead returns through which tunnels ranges are reached that are behind a home: range → tunnel to where its pods run. The
+// routes there are for guests of the home alone, because its gateway would let nobody else through.
+func tunnelsInstead(layout overlay.Layout) map[netip.Prefix]*overlay.Tunnel {
+	instead := map[netip.Prefix]*overlay.Tunnel{}
+	for _, d := range layout.Direct {
+		at := slices.IndexFunc(layout.Tunnels, func(t overlay.Tunnel) bool { return t.Peer == d.Peer })
+		if at < 0 {
+			continue
+		}
+		for _, m := range d.Out.Destinations {
+			instead[m.Own] = &layout.Tunnels[at]
+		}
+	}
+	return instead
 }
 
 // configure changes what differs, of each peer for itself, so that no peer is in the way of another.

@@ -55,6 +55,7 @@ func gatewayTable(layout overlay.Layout, ports ...int) table {
 	prerouting.add(rule(from(tunnelLinks), drop()))
 	postrouting.add(rule(to(tunnelLinks), drop()))
 	permitToGateway(&t, input)
+	addDirect(&t, layout.Direct)
 	untrack(&t, ports...)
 	return t
 }

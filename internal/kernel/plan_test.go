@@ -93,7 +93,7 @@ func (c *cluster) layout() overlay.Layout {
 		}
 		from := seenRanges(c.sees(p))
 		layout.Tunnels = append(layout.Tunnels, overlay.Tunnel{
-			Peer: p.name, PublicKey: p.key.PublicKey(), AllowedIPs: from, MTU: innerMTU,
+			Peer: p.name, PublicKey: p.key.PublicKey(), AllowedIPs: slices.Concat(from, c.takesIn(p)), MTU: innerMTU,
 			Endpoints: []netip.AddrPort{p.outer},
 		})
 		if c.dialsOnly && p.dialsOnly {
@@ -115,6 +115,7 @@ func (c *cluster) layout() overlay.Layout {
 		}
 		layout.Nodes = append(layout.Nodes, overlay.Node{Name: n.space.name, Address: n.inner[0], Inner: n.inner, Ranges: ranges})
 	}
+	layout.Direct = c.directWays()
 	return c.relaying(layout)
 }
 

@@ -9,6 +9,12 @@ type Mapping struct {
 	Seen netip.Prefix // as the other cluster sees it
 }
 
+// A ClusterRange is a mapping that has to do with a third cluster, by its id.
+type ClusterRange struct {
+	ClusterID string
+	Mapping
+}
+
 // A Tunnel is what WireGuard must know of one peer.
 type Tunnel struct {
 	Peer      string           // name of the Peer
@@ -18,7 +24,7 @@ type Tunnel struct {
 	// dialled all the same, since something in between may translate.
 	Apart      bool
 	Through    []string       // Peers that pass packets on at the endpoints, in their order; none if the two gateways talk directly
-	AllowedIPs []netip.Prefix // exactly the ranges in which we see the peer
+	AllowedIPs []netip.Prefix // exactly the ranges in which we see the peer, and from which it sends directly for others
 	Keepalive  bool           // somebody in between forgets connections on which nothing is sent
 	MTU        int            // the largest packet in the tunnel that this peer's path takes whole: at most Layout.MTU, and maybe below 1,280
 	Probes     []netip.Addr   // of the peer's gateway, as we see it: it answers echo requests there
@@ -82,10 +88,25 @@ type Layout struct {
 	Resolvers []netip.Addr
 	MTU       int // of the tunnel, and of the VXLAN
 	Relayed   []Relayed
+	Direct    []Direct
 	// Relaying are gateways of peers, as we see them, from which packets of WireGuard come through the tunnel, to the ports from
 	// RelayedPort to LastRelayPort of Addresses.
 	Relaying []netip.Addr
 }
+
+// A Direct is how pods of one home that run here and those of it that run at another peer reach each other without the home. For
+// pods and rules it is the way through home: packets have other addresses in the tunnel to the peer alone.
+type Direct struct {
+	Home, Peer string
+	// In is what becomes of the addresses of packets that the peer sends this way, and Out of those that guests send, from what they
+	// would be on the way through home. Out is empty while guests take the latter.
+	In, Out Rewriting
+	// Guests are the pods of home that run here, as home sees them. Nothing else goes this way, or comes by it.
+	Guests []netip.Addr
+}
+
+// A Rewriting gives addresses within Own of each mapping the front part of Seen.
+type Rewriting struct{ Sources, Destinations []Mapping }
 
 // A Node is a node of this cluster as the gateway sees it.
 type Node struct {
