@@ -10,6 +10,12 @@ const ConnectionName = "hanse"
 
 // ConnectionSpec is what our gateway must know of a peer. All that the peer said of itself has been checked.
 type ConnectionSpec struct {
+	// clusterID is the id of the peer.
+	// +optional
+	// +kubebuilder:validation:MaxLength=30
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	ClusterID string `json:"clusterID,omitempty"`
+
 	// publicKey is the key of the peer's gateway (Curve25519), in base64.
 	// +required
 	// +kubebuilder:validation:MaxLength=44
@@ -33,6 +39,25 @@ type ConnectionSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Ours []RangeMapping `json:"ours,omitempty"`
+
+	// behind are ranges in which the peer sees its pods at its other providers, each with the provider and its range.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Behind []ClusterRange `json:"behind,omitempty"`
+
+	// theirDirect are ranges of the peer, and those from which packets come that pods of third clusters there send directly to pods of
+	// the same cluster here.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	TheirDirect []ClusterRange `json:"theirDirect,omitempty"`
+
+	// ourDirect are ranges of this cluster, and those from which the peer takes in what pods of third clusters here send so.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	OurDirect []ClusterRange `json:"ourDirect,omitempty"`
 
 	// gatewayAddresses are the addresses of the peer's gateway in the tunnel, as this cluster sees them. Our gateway measures
 	// the connection with echo requests to them.
@@ -87,6 +112,14 @@ type ConnectionStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Through string `json:"through,omitempty"`
 
+	// direct are the Peers whose pods at this cluster and at the peer reach each other through this tunnel now, and not through their
+	// home. Their ways back are for the peer to choose.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=63
+	Direct []string `json:"direct,omitempty"`
+
 	// lastHandshake is when the two gateways agreed on keys last, cut to ten minutes. A living tunnel does so every two
 	// minutes, so it is written about every ten.
 	// +optional
@@ -135,6 +168,7 @@ type ConnectionStatus struct {
 // +kubebuilder:printcolumn:name="RTT",type=string,JSONPath=`.status.roundTripTime`
 // +kubebuilder:printcolumn:name="Loss",type=integer,JSONPath=`.status.lossPercent`
 // +kubebuilder:printcolumn:name="Through",type=string,priority=1,JSONPath=`.status.through`
+// +kubebuilder:printcolumn:name="Direct",type=string,priority=1,JSONPath=`.status.direct`
 // +kubebuilder:printcolumn:name="MTU",type=integer,priority=1,JSONPath=`.status.mtu`
 // +kubebuilder:printcolumn:name="Handshake",type=date,priority=1,JSONPath=`.status.lastHandshake`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

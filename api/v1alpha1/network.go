@@ -24,6 +24,13 @@ type Network struct {
 	// +kubebuilder:validation:MaxItems=16
 	RelayedCIDRs []CIDR `json:"relayedCIDRs,omitempty"`
 
+	// behind are those of relayedCIDRs in which the cluster sees pods at its providers, each with the provider and its range. If the other
+	// cluster is connected with that provider too, pods of the cluster that run at the two may reach each other directly.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Behind []ClusterRange `json:"behind,omitempty"`
+
 	// nameservers are the addresses of the cluster's DNS within these ranges, at most one of each family.
 	// +optional
 	// +listType=atomic
@@ -40,6 +47,13 @@ type Network struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Mappings []RangeMapping `json:"mappings,omitempty"`
+
+	// direct are ranges from which the cluster takes in what pods at the other cluster send directly to pods here, where both are pods of
+	// the same third cluster, their home: each with the home, a range of the other cluster, and where those pods there are seen.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Direct []ClusterRange `json:"direct,omitempty"`
 }
 
 const (
@@ -47,6 +61,8 @@ const (
 	MaxCIDRs = 8
 	// MaxRelayedCIDRs is how many ranges of others a cluster may pass traffic on to.
 	MaxRelayedCIDRs = 16
+	// MaxDirect is from how many ranges a cluster takes in what pods of third clusters at a peer send directly.
+	MaxDirect = 16
 )
 
 // Protocols of gateways.
@@ -101,6 +117,17 @@ type RangeMapping struct {
 	// seen is the range of the same length in which the other cluster sees it.
 	// +required
 	Seen CIDR `json:"seen"`
+}
+
+// ClusterRange is a range and where it is seen, with a third cluster that it has to do with.
+type ClusterRange struct {
+	// clusterID is the id of that cluster.
+	// +required
+	// +kubebuilder:validation:MaxLength=30
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	ClusterID string `json:"clusterID"`
+
+	RangeMapping `json:",inline"`
 }
 
 // CIDR is a range of addresses.

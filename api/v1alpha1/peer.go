@@ -326,6 +326,13 @@ type PeerStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Mappings []RangeMapping `json:"mappings,omitempty"`
 
+	// direct are ranges of the peer, and those from which this cluster takes in what pods of third clusters, their homes, send directly
+	// that run there, to pods of the same home that run here. They stay for as long as the home has pods at both.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Direct []ClusterRange `json:"direct,omitempty"`
+
 	// roundTripTime is how long a packet takes through the tunnel to the peer and back, or, where no network connects the pods of
 	// the two clusters, how long a request to the peer's API server takes, rounded. It is written only when it moves by more than
 	// a quarter and 5 ms, or, at most every ten minutes, by more than a quarter and 1 ms; that of a tunnel always by the latter.

@@ -27,7 +27,11 @@ func (c *Config) networkFor(ctx context.Context, reader client.Reader, peer *v1a
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
 	}
-	return exchange.NetworkFor(own, &peer.Spec, peer.Status.Mappings), nil
+	network := exchange.NetworkFor(own, &peer.Spec, peer.Status.Mappings)
+	if network.Gateway != nil {
+		network.Direct = peer.Status.Direct
+	}
+	return network, nil
 }
 
 func (c *Config) isOwnNetwork(object client.Object) bool {
@@ -43,5 +47,5 @@ func allWith(reader client.Reader, role v1alpha1.PeerRole) func(context.Context,
 var seenElsewhere = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, was := e.ObjectOld.(*v1alpha1.Peer)
 	after, is := e.ObjectNew.(*v1alpha1.Peer)
-	return was && is && !slices.Equal(before.Status.Mappings, after.Status.Mappings)
+	return was && is && !(slices.Equal(before.Status.Mappings, after.Status.Mappings) && slices.Equal(before.Status.Direct, after.Status.Direct))
 }}

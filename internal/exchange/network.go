@@ -19,8 +19,28 @@ type OwnNetwork struct {
 	// ConsumerCIDRs are the ranges in which we see the pods and Services of our consumers, if we send their pods on.
 	ConsumerCIDRs []v1alpha1.CIDR `json:"consumerCIDRs,omitempty"`
 
+	// Homes are our consumers that have pods at other providers, too, which they have named.
+	Homes []Home `json:"homes,omitempty"`
+
 	// SendsOn says that we send pods of our consumers on to our providers.
 	SendsOn bool `json:"sendsOn,omitempty"`
+}
+
+// A Home is a consumer of ours, with its other providers.
+type Home struct {
+	ClusterID string   `json:"clusterID"`
+	Providers []string `json:"providers"` // their ids
+}
+
+// HomesOf returns the ids of those homes that have pods at that cluster too.
+func (n *OwnNetwork) HomesOf(provider string) []string {
+	var ids []string
+	for _, h := range n.Homes {
+		if provider != "" && slices.Contains(h.Providers, provider) {
+			ids = append(ids, h.ClusterID)
+		}
+	}
+	return ids
 }
 
 // NetworkData returns what this cluster knows of its network as the data of ConfigMap v1alpha1.OwnNetwork.
@@ -42,7 +62,7 @@ func ParseNetwork(data map[string]string) (*OwnNetwork, error) {
 // peer, how it sees the peer, and whether it passes on packets for it. Without a gateway only the ranges are worth telling.
 func NetworkFor(own *OwnNetwork, spec *v1alpha1.PeerSpec, mappings []v1alpha1.RangeMapping) *v1alpha1.Network {
 	network := own.Network
-	network.RelayedCIDRs = nil
+	network.RelayedCIDRs, network.Behind = nil, nil
 	if own.Gateway == nil {
 		return &network
 	}
@@ -55,6 +75,11 @@ func NetworkFor(own *OwnNetwork, spec *v1alpha1.PeerSpec, mappings []v1alpha1.Ra
 		itself := slices.ContainsFunc(mappings, func(m v1alpha1.RangeMapping) bool { return m.Seen == relayed })
 		if !itself && !slices.Contains(network.RelayedCIDRs, relayed) && len(network.RelayedCIDRs) < v1alpha1.MaxRelayedCIDRs {
 			network.RelayedCIDRs = append(network.RelayedCIDRs, relayed)
+		}
+	}
+	for _, b := range own.Behind {
+		if slices.Contains(spec.Roles, v1alpha1.RoleProvider) && slices.Contains(network.RelayedCIDRs, b.Seen) {
+			network.Behind = append(network.Behind, b)
 		}
 	}
 	return &network
@@ -90,6 +115,8 @@ func judgeNetwork(field string, network *v1alpha1.Network) error {
 		judgeEach(field+".relayedCIDRs", network.RelayedCIDRs, isRange, "a CIDR without host bits, such as 100.64.0.0/16"),
 		judgeEach(field+".nameservers", network.Nameservers, isAddress, "an IP address, such as 10.96.0.10"),
 		judgeMappings(field+".mappings", network.Mappings),
+		judgeMappings(field+".behind", rangesOf(network.Behind)),
+		judgeMappings(field+".direct", rangesOf(network.Direct)),
 	)
 	if err == nil && network.Gateway != nil {
 		err = judgeEach(field+".gateway.addresses", network.Gateway.Addresses, isAddress, "an IP address, such as 10.96.0.0")
@@ -106,6 +133,14 @@ func judgeMappings(field string, mappings []v1alpha1.RangeMapping) error {
 		}
 	}
 	return nil
+}
+
+func rangesOf(all []v1alpha1.ClusterRange) []v1alpha1.RangeMapping {
+	var mappings []v1alpha1.RangeMapping
+	for _, r := range all {
+		mappings = append(mappings, r.RangeMapping)
+	}
+	return mappings
 }
 
 func judgeEach[Text ~string](field string, texts []Text, valid func(Text) bool, form string) error {

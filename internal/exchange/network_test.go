@@ -66,6 +66,28 @@ func TestEachPeerIsToldOfTheOthersThatItReachesThroughUs(t *testing.T) {
 	}
 }
 
+func TestProvidersAloneAreToldWhoIsBehindTheRangesThatTheyAreTold(t *testing.T) {
+	behind := func(id string, seen v1alpha1.CIDR) v1alpha1.ClusterRange {
+		return v1alpha1.ClusterRange{ClusterID: id, RangeMapping: v1alpha1.RangeMapping{Own: "10.244.0.0/16", Seen: seen}}
+	}
+	own := &OwnNetwork{SendsOn: true, Network: v1alpha1.Network{
+		Gateway: &v1alpha1.Gateway{}, RelayedCIDRs: []v1alpha1.CIDR{"100.64.0.0/16", "100.65.0.0/16"},
+		Behind: []v1alpha1.ClusterRange{behind("bremen", "100.64.0.0/16"), behind("visby", "100.65.0.0/16")},
+	}}
+	itself := []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.65.0.0/16"}}
+	expectEqual(t, own.Behind[:1], NetworkFor(own, &v1alpha1.PeerSpec{Roles: asProvider}, itself).Behind)
+	expectEqual(t, []v1alpha1.ClusterRange(nil), NetworkFor(own, &v1alpha1.PeerSpec{Roles: asConsumer}, nil).Behind)
+	own.Gateway = nil
+	expectEqual(t, []v1alpha1.ClusterRange(nil), NetworkFor(own, &v1alpha1.PeerSpec{Roles: asProvider}, nil).Behind)
+}
+
+func TestHomesOfAProviderAreThoseThatHaveNamedIt(t *testing.T) {
+	own := &OwnNetwork{Homes: []Home{{"lubeck", []string{"bremen", "visby"}}, {"riga", []string{"visby"}}, {"stade", []string{""}}}}
+	for provider, want := range map[string][]string{"bremen": {"lubeck"}, "visby": {"lubeck", "riga"}, "wismar": nil, "": nil} {
+		expectEqual(t, want, own.HomesOf(provider))
+	}
+}
+
 func TestPeersAreToldThatTheGatewayRelaysForThem(t *testing.T) {
 	some := resource.MustParse("10M")
 	wireguard, both := []string{v1alpha1.ProtocolWireGuard}, []string{v1alpha1.ProtocolWireGuard, v1alpha1.ProtocolRelay}
@@ -107,9 +129,11 @@ func TestAnswersOfConsumersAreChecked(t *testing.T) {
 		t.Errorf("refused: %v", err)
 	}
 	for name, bad := range map[string]*v1alpha1.Network{
-		"a range that is none":      {PodCIDRs: []v1alpha1.CIDR{"everything"}},
-		"an address that is none":   {Gateway: &v1alpha1.Gateway{Addresses: []v1alpha1.IP{"here"}}},
-		"a mapping of another size": {Mappings: []v1alpha1.RangeMapping{{Own: "10.0.0.0/16", Seen: "10.0.0.0/8"}}},
+		"a range that is none":                    {PodCIDRs: []v1alpha1.CIDR{"everything"}},
+		"an address that is none":                 {Gateway: &v1alpha1.Gateway{Addresses: []v1alpha1.IP{"here"}}},
+		"a range behind it that is none":          {Behind: []v1alpha1.ClusterRange{{ClusterID: "visby"}}},
+		"a range that is direct, of another size": {Direct: []v1alpha1.ClusterRange{{RangeMapping: v1alpha1.RangeMapping{Own: "10.0.0.0/16", Seen: "10.0.0.0/8"}}}},
+		"a mapping of another size":               {Mappings: []v1alpha1.RangeMapping{{Own: "10.0.0.0/16", Seen: "10.0.0.0/8"}}},
 	} {
 		if JudgeAnswer(bad) == nil {
 			t.Errorf("%s is taken", name)

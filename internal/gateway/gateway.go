@@ -235,7 +235,7 @@ func (g *Gateway) observe(ctx context.Context) error {
 	resolved := g.names.resolve(endpoints)
 	for i := range network.Peers {
 		network.Peers[i].Endpoints = resolved[network.Peers[i].Name]
-		network.Peers[i].Fits = g.probes.fits(network.Peers[i].Probes)
+		network.Peers[i].Fits, network.Peers[i].Answers = g.measured(network.Peers[i].Probes)
 	}
 	network.Departed = g.departed.Of(network.Peers)
 	network.Gateway = overlay.Gateway{Node: g.config.Node, Addresses: g.config.Addresses, MTU: g.config.MTU, Endpoints: resolved[""]}

@@ -352,6 +352,41 @@ func TestNewPeersAreDialledAsSoonAsTheyArePlanned(t *testing.T) {
 	}
 }
 
+// Hamburg and bremen are providers of lubeck, which this cluster, a third one, is too.
+func TestPodsOfAHomeAreLedDirectlyWhileTheOtherProviderAnswers(t *testing.T) {
+	third := func(id string, own, seen v1alpha1.CIDR) []v1alpha1.ClusterRange {
+		return []v1alpha1.ClusterRange{{ClusterID: id, RangeMapping: v1alpha1.RangeMapping{Own: own, Seen: seen}}}
+	}
+	home := &v1alpha1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-peer-lubeck", Name: "hanse", UID: "d"}, Spec: v1alpha1.ConnectionSpec{
+		ClusterID: "c-lubeck", PublicKey: base64.StdEncoding.EncodeToString(append([]byte{8}, make([]byte, 31)...)),
+		Theirs: []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.70.0.0/16"}, {Own: "100.71.0.0/16", Seen: "100.72.0.0/16"}},
+		Ours:   []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.73.0.0/16"}},
+		Behind: third("c-hamburg", "10.244.0.0/16", "100.71.0.0/16"),
+	}}
+	s := newStory(t, home)
+	hamburg := &v1alpha1.Connection{}
+	s.Home.Get(hamburg, "hanse-peer-hamburg", "hanse")
+	hamburg.Spec.ClusterID, hamburg.Spec.OurDirect = "c-hamburg", third("c-lubeck", "10.244.0.0/16", "240.0.0.0/16")
+	s.Home.Put(hamburg)
+	s.gateway.lease.held.Store(true)
+	direct := func() []string {
+		c := &v1alpha1.Connection{}
+		s.Home.Get(c, "hanse-peer-hamburg", "hanse")
+		return c.Status.Direct
+	}
+	for _, answers := range []bool{false, true, false} {
+		s.mustStep(0)
+		s.answers(answers)
+		s.mustStep(lookAfter) // sees it
+		s.mustStep(lookAfter) // acts
+		s.mustStep(lookAfter) // says so
+		led := len(s.plane.layout.Direct) > 0 && len(s.plane.layout.Direct[0].Out.Sources) > 0
+		if said := len(direct()) == 1 && direct()[0] == "lubeck"; led != answers || said != answers {
+			t.Errorf("while it is %t that hamburg answers, it is %t that pods of lubeck are led there, and %t that this is said", answers, led, said)
+		}
+	}
+}
+
 func TestPeersAreDialledAgainWhenTheyAreDue(t *testing.T) {
 	s := newStory(t)
 	s.activate()

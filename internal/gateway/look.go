@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ func (g *Gateway) look(ctx context.Context, now time.Time) error {
 		return g.standBy(ctx)
 	}
 	a.lookAt = soonest(a.lookAt, found)
-	if g.sizesChanged() {
+	if g.waysChanged() {
 		g.changed()
 	}
 	failed := []error{dialled}
@@ -76,9 +77,18 @@ func superseded(found map[string]*facts) bool {
 	return silent > 0
 }
 
-// sizesChanged says whether larger or smaller packets get through to a peer than when the plan was made.
-func (g *Gateway) sizesChanged() bool {
-	return slices.ContainsFunc(g.active.network.Peers, func(p overlay.Peer) bool { return g.probes.fits(p.Probes) != p.Fits })
+// waysChanged says whether larger or smaller packets get through to a peer than when the plan was made, or some do that did not, or
+// none do any more.
+func (g *Gateway) waysChanged() bool {
+	return slices.ContainsFunc(g.active.network.Peers, func(p overlay.Peer) bool {
+		fits, answers := g.measured(p.Probes)
+		return fits != p.Fits || answers != p.Answers
+	})
+}
+
+// measured returns the largest packet that gets through to the gateway of those addresses, and whether it answers.
+func (g *Gateway) measured(probes []netip.Addr) (fits int, answers bool) {
+	return g.probes.fits(probes), slices.ContainsFunc(probes, func(a netip.Addr) bool { return g.probes.measure(a).alive })
 }
 
 // facts returns what is known of the tunnel to each peer.
@@ -96,7 +106,7 @@ func (g *Gateway) facts(states []kernel.TunnelState, now time.Time) map[string]*
 	for i := range a.layout.Tunnels {
 		t := &a.layout.Tunnels[i]
 		f := found[t.Peer]
-		f.tunnel = t
+		f.tunnel, f.direct = t, a.layout.DirectThrough(t.Peer)
 		for _, address := range t.Probes {
 			f.measured = better(f.measured, g.probes.measure(address))
 		}

@@ -22,6 +22,7 @@ import (
 type facts struct {
 	generation int64
 	conflicts  []overlay.Conflict
+	direct     []string        // Peers whose pods here and there reach each other through it
 	tunnel     *overlay.Tunnel // nil if there can be none
 	failed     error           // what the kernel could not be made to do, if there is anything
 	state      kernel.TunnelState
@@ -41,7 +42,7 @@ const handshakeStep = 10 * time.Minute
 // statusOf returns what the status of a Connection must say. It is what it was before if nothing moved by much.
 func statusOf(f facts, before v1alpha1.ConnectionStatus, now time.Time) v1alpha1.ConnectionStatus {
 	s := *before.DeepCopy()
-	s.ObservedGeneration = f.generation
+	s.ObservedGeneration, s.Direct = f.generation, f.direct
 	connected := connection(f, before)
 	for _, c := range []metav1.Condition{connected, readiness(f, connected, before)} {
 		c.ObservedGeneration, c.LastTransitionTime = f.generation, metav1.NewTime(now)

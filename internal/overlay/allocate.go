@@ -36,12 +36,29 @@ type Request struct {
 	Relayed        []netip.Prefix // ranges of others to which it passes traffic on, as it sees them
 	Asked          []Mapping      // what our administrator wants; of a range that the peer does not have it means nothing
 	Has            []Mapping      // what was allocated before: it stays while the peer's ranges are not known
+	Homes          []string       // ids of clusters whose pods run at the peer and here, and reach each other directly
+	HasDirect      []ClusterRange // what was allocated before for Homes
 }
 
 // A Grant is how this cluster sees one peer.
 type Grant struct {
 	Peer     string
 	Mappings []Mapping // in the order of the announcement: of pods, of Services, and of what is relayed
+	// Direct are ranges from which pods at the peer send directly to pods of the same home here: one for each home and range of pods, as
+	// far as there are free ones, sorted by home.
+	Direct []ClusterRange
+}
+
+// Seen returns all ranges that are granted.
+func (g Grant) Seen() []netip.Prefix {
+	var seen []netip.Prefix
+	for _, m := range g.Mappings {
+		seen = append(seen, m.Seen)
+	}
+	for _, r := range g.Direct {
+		seen = append(seen, r.Seen)
+	}
+	return seen
 }
 
 // Allocate decides in which ranges peers are seen. Ranges that are taken are what this cluster uses itself. A peer keeps what
@@ -57,7 +74,9 @@ func Allocate(taken []netip.Prefix, pools Pools, requests []Request) ([]Grant, [
 		a.peers = append(a.peers, newApplicant(r))
 	}
 	slices.SortFunc(a.peers, func(x, y *applicant) int { return cmp.Compare(x.Peer, y.Peer) })
-	for _, step := range []func(*allocation, *applicant){(*allocation).keep, (*allocation).grantAsked, (*allocation).grantNew} {
+	for _, step := range []func(*allocation, *applicant){
+		(*allocation).keep, (*allocation).keepDirect, (*allocation).grantAsked, (*allocation).grantNew, (*allocation).grantDirect,
+	} {
 		for _, p := range a.peers {
 			step(&a, p)
 		}
@@ -87,7 +106,8 @@ type applicant struct {
 	own      []netip.Prefix // its ranges
 	seen     []netip.Prefix // in which each of them is seen, if it is yet
 	failed   []bool         // which of them cannot be seen, as the conflict says
-	conflict *Conflict      // the first
+	direct   []ClusterRange
+	conflict *Conflict // the first
 }
 
 func newApplicant(r Request) *applicant {
@@ -110,7 +130,7 @@ func newApplicant(r Request) *applicant {
 
 // grant returns what there is for the applicant now.
 func (p *applicant) grant() Grant {
-	g := Grant{Peer: p.Peer}
+	g := Grant{Peer: p.Peer, Direct: p.direct}
 	for i, own := range p.own {
 		if p.seen[i].IsValid() {
 			g.Mappings = append(g.Mappings, Mapping{Own: own, Seen: p.seen[i]})

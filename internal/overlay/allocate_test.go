@@ -43,80 +43,80 @@ func TestAllocate(t *testing.T) {
 		"nobody": {},
 		"what overlaps ours is seen in a pool": {
 			requests: []Request{usual("a")},
-			want:     []Grant{{"a", maps("10.244.0.0/16=100.64.0.0/16", "10.96.0.0/12=240.0.0.0/12")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=100.64.0.0/16", "10.96.0.0/12=240.0.0.0/12")}},
 		},
 		"what overlaps nothing is seen as it is": {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.50.0.0/16", "fd12::/48"), Services: prefixes("172.20.0.0/16")}},
-			want:     []Grant{{"a", maps("10.50.0.0/16=10.50.0.0/16", "fd12::/48=fd12::/48", "172.20.0.0/16=172.20.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.50.0.0/16=10.50.0.0/16", "fd12::/48=fd12::/48", "172.20.0.0/16=172.20.0.0/16")}},
 		},
 		"what is relayed is seen as pods are": {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Relayed: prefixes("10.96.0.0/16", "100.66.0.0/16")}},
-			want:     []Grant{{"a", maps("10.244.0.0/16=100.64.0.0/16", "10.96.0.0/16=100.65.0.0/16", "100.66.0.0/16=100.66.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=100.64.0.0/16", "10.96.0.0/16=100.65.0.0/16", "100.66.0.0/16=100.66.0.0/16")}},
 		},
 		"what is relayed and its relay sees as it sees Services is seen as Services are": {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Relayed: prefixes("240.0.0.0/12")}},
-			want:     []Grant{{"a", maps("10.244.0.0/16=100.64.0.0/16", "240.0.0.0/12=240.0.0.0/12")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=100.64.0.0/16", "240.0.0.0/12=240.0.0.0/12")}},
 		},
 		"what overlaps one of our nodes is seen in a pool": {
 			requests: []Request{{Peer: "a", Pods: prefixes("192.168.0.0/16")}},
-			want:     []Grant{{"a", maps("192.168.0.0/16=100.64.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("192.168.0.0/16=100.64.0.0/16")}},
 		},
 		"what may be somebody's on the Internet is seen in a pool": {
 			requests: []Request{{Peer: "a", Pods: prefixes("8.8.0.0/16", "2001:db8:1::/48"), Services: prefixes("240.9.0.0/16")}},
-			want:     []Grant{{"a", maps("8.8.0.0/16=100.64.0.0/16", "2001:db8:1::/48=fd68:616e::/48", "240.9.0.0/16=240.0.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("8.8.0.0/16=100.64.0.0/16", "2001:db8:1::/48=fd68:616e::/48", "240.9.0.0/16=240.0.0.0/16")}},
 		},
 		"what a cloud keeps for itself is seen in a pool": {
 			requests: []Request{{Peer: "a", Pods: prefixes("100.100.100.0/24", "fd00:ec2::/48")}},
-			want:     []Grant{{"a", maps("100.100.100.0/24=100.64.0.0/24", "fd00:ec2::/48=fd68:616e::/48")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("100.100.100.0/24=100.64.0.0/24", "fd00:ec2::/48=fd68:616e::/48")}},
 		},
 		"of two peers with one range, one is seen in a pool": {
 			requests: []Request{{Peer: "b", Pods: prefixes("10.50.0.0/16")}, {Peer: "a", Pods: prefixes("10.50.0.0/16")}},
-			want:     []Grant{{"a", maps("10.50.0.0/16=10.50.0.0/16")}, {"b", maps("10.50.0.0/16=100.64.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.50.0.0/16=10.50.0.0/16")}, {Peer: "b", Mappings: maps("10.50.0.0/16=100.64.0.0/16")}},
 		},
 		"a peer keeps what it has, and others go around": {
 			requests: []Request{usual("a"), {Peer: "b", Pods: prefixes("10.244.0.0/16"), Has: maps("10.244.0.0/16=100.64.0.0/16")}},
 			want: []Grant{
-				{"a", maps("10.244.0.0/16=100.65.0.0/16", "10.96.0.0/12=240.0.0.0/12")}, {"b", maps("10.244.0.0/16=100.64.0.0/16")},
+				{Peer: "a", Mappings: maps("10.244.0.0/16=100.65.0.0/16", "10.96.0.0/12=240.0.0.0/12")}, {Peer: "b", Mappings: maps("10.244.0.0/16=100.64.0.0/16")},
 			},
 		},
 		"a peer keeps what it has outside of the pools": {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Has: maps("10.244.0.0/16=10.9.0.0/16")}},
-			want:     []Grant{{"a", maps("10.244.0.0/16=10.9.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=10.9.0.0/16")}},
 		},
 		"a peer keeps what it has while it announces nothing": {
 			requests: []Request{{Peer: "a", Has: maps("10.244.0.0/16=100.66.0.0/16")}},
-			want:     []Grant{{"a", maps("10.244.0.0/16=100.66.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=100.66.0.0/16")}},
 		},
 		"a peer does not keep what this cluster uses now": {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Has: maps("10.244.0.0/16=10.100.0.0/16")}},
-			want:     []Grant{{"a", maps("10.244.0.0/16=100.64.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=100.64.0.0/16")}},
 		},
 		"a peer that changes its range gets another for it": {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.244.0.0/20"), Has: maps("10.244.0.0/16=100.65.0.0/16")}},
-			want:     []Grant{{"a", maps("10.244.0.0/20=100.64.0.0/20")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.244.0.0/20=100.64.0.0/20")}},
 		},
 		"two peers that have the same": {
 			requests: []Request{
 				{Peer: "b", Pods: prefixes("10.244.0.0/16"), Has: maps("10.244.0.0/16=100.66.0.0/16")},
 				{Peer: "a", Pods: prefixes("10.244.0.0/16"), Has: maps("10.244.0.0/16=100.66.0.0/16")},
 			},
-			want: []Grant{{"a", maps("10.244.0.0/16=100.66.0.0/16")}, {"b", maps("10.244.0.0/16=100.64.0.0/16")}},
+			want: []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=100.66.0.0/16")}, {Peer: "b", Mappings: maps("10.244.0.0/16=100.64.0.0/16")}},
 		},
 		"what is asked for": {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Has: maps("10.244.0.0/16=100.64.0.0/16"), Asked: maps("10.244.0.0/16=10.7.0.0/16")}},
-			want:     []Grant{{"a", maps("10.244.0.0/16=10.7.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=10.7.0.0/16")}},
 		},
 		"what is asked for before the peer announces it": {
 			requests: []Request{{Peer: "a", Asked: maps("10.244.0.0/16=10.7.0.0/16")}},
-			want:     []Grant{{"a", maps("10.244.0.0/16=10.7.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=10.7.0.0/16")}},
 		},
 		"what is asked for of a range that the peer does not have": {
 			requests: []Request{{Peer: "a", Pods: prefixes("10.50.0.0/16"), Asked: maps("10.51.0.0/16=10.7.0.0/16")}},
-			want:     []Grant{{"a", maps("10.50.0.0/16=10.50.0.0/16")}},
+			want:     []Grant{{Peer: "a", Mappings: maps("10.50.0.0/16=10.50.0.0/16")}},
 		},
 		"what is asked for and is ours": {
 			requests:  []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Asked: maps("10.244.0.0/16=10.97.0.0/16")}},
-			want:      []Grant{{"a", nil}},
+			want:      []Grant{{Peer: "a", Mappings: nil}},
 			conflicts: []string{"a NoAddressRange asks for 10.97.0.0/16, which overlaps 10.96.0.0/12"},
 		},
 		"what is asked for and is another peer's": {
@@ -124,17 +124,17 @@ func TestAllocate(t *testing.T) {
 				{Peer: "a", Pods: prefixes("10.244.0.0/16"), Asked: maps("10.244.0.0/16=100.65.0.0/16")},
 				{Peer: "b", Pods: prefixes("10.244.0.0/16"), Has: maps("10.244.0.0/16=100.65.0.0/16")},
 			},
-			want:      []Grant{{"a", nil}, {"b", maps("10.244.0.0/16=100.65.0.0/16")}},
+			want:      []Grant{{Peer: "a", Mappings: nil}, {Peer: "b", Mappings: maps("10.244.0.0/16=100.65.0.0/16")}},
 			conflicts: []string{"a NoAddressRange which overlaps 100.65.0.0/16"},
 		},
 		"what is asked for of another size": {
 			requests:  []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Asked: []Mapping{{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.7.0.0/17")}}}},
-			want:      []Grant{{"a", nil}},
+			want:      []Grant{{Peer: "a", Mappings: nil}},
 			conflicts: []string{"a NoAddressRange same family and length as 10.244.0.0/16"},
 		},
 		"what is asked for where hosts are": {
 			requests:  []Request{{Peer: "a", Pods: prefixes("10.244.0.0/16"), Asked: maps("10.244.0.0/16=127.0.0.0/16")}},
-			want:      []Grant{{"a", nil}},
+			want:      []Grant{{Peer: "a", Mappings: nil}},
 			conflicts: []string{"a NoAddressRange overlaps 127.0.0.0/8"},
 		},
 		"an exhausted pool takes nothing from others": {
@@ -144,18 +144,18 @@ func TestAllocate(t *testing.T) {
 				{Peer: "c", Pods: prefixes("10.244.0.0/16"), Services: prefixes("10.96.0.0/12")},
 			},
 			want: []Grant{
-				{"a", maps("10.244.0.0/15=100.64.0.0/15")}, {"b", maps("10.244.0.0/15=100.66.0.0/15")}, {"c", maps("10.96.0.0/12=240.0.0.0/12")},
+				{Peer: "a", Mappings: maps("10.244.0.0/15=100.64.0.0/15")}, {Peer: "b", Mappings: maps("10.244.0.0/15=100.66.0.0/15")}, {Peer: "c", Mappings: maps("10.96.0.0/12=240.0.0.0/12")},
 			},
 			conflicts: []string{"c NoAddressRange No range as large as 10.244.0.0/16 is free"},
 		},
 		"a range larger than every pool": {
 			requests:  []Request{{Peer: "a", Pods: prefixes("10.0.0.0/8")}},
-			want:      []Grant{{"a", nil}},
+			want:      []Grant{{Peer: "a", Mappings: nil}},
 			conflicts: []string{"a NoAddressRange No range as large as 10.0.0.0/8"},
 		},
 		"a refused announcement leaves the peer what it has": {
 			requests:  []Request{{Peer: "a", Pods: prefixes("0.0.0.0/0"), Has: maps("10.244.0.0/16=100.64.0.0/16")}, usual("b")},
-			want:      []Grant{{"a", maps("10.244.0.0/16=100.64.0.0/16")}, {"b", maps("10.244.0.0/16=100.65.0.0/16", "10.96.0.0/12=240.0.0.0/12")}},
+			want:      []Grant{{Peer: "a", Mappings: maps("10.244.0.0/16=100.64.0.0/16")}, {Peer: "b", Mappings: maps("10.244.0.0/16=100.65.0.0/16", "10.96.0.0/12=240.0.0.0/12")}},
 			conflicts: []string{"a NetworkRefused 0.0.0.0/0 is too wide"},
 		},
 	}
@@ -309,6 +309,12 @@ func drawRequest(t *rapid.T, name string) Request {
 			}
 		}
 	}
+	r.Homes = rapid.SliceOfN(rapid.SampledFrom([]string{"wismar", "visby"}), 0, 3).Draw(t, "homes")
+	for _, own := range r.Pods {
+		if rapid.IntRange(0, 3).Draw(t, "direct") == 0 {
+			r.HasDirect = append(r.HasDirect, ClusterRange{"visby", Mapping{own, netip.PrefixFrom(drawRange(t).Addr(), own.Bits()).Masked()}})
+		}
+	}
 	return r
 }
 
@@ -342,6 +348,12 @@ func TestAllocationsKeepTheirPromises(t *testing.T) {
 				}
 				used.add(m.Seen)
 			}
+			for _, d := range g.Direct {
+				if other, clash := used.overlapping(d.Seen); clash || !d.wellFormed() {
+					t.Fatalf("%s sends directly from %v, which overlaps %s or is not one to one", g.Peer, d, other)
+				}
+				used.add(d.Seen)
+			}
 			told := slices.ContainsFunc(conflicts, func(c Conflict) bool { return c.Peer == g.Peer })
 			if complete := len(g.Mappings) == len(r.Pods)+len(r.Services); !complete && !told && len(r.Pods)+len(r.Services) > 0 {
 				t.Fatalf("%s lacks a range, and nobody says why: %v", g.Peer, g.Mappings)
@@ -361,13 +373,13 @@ func TestAnAllocationNeverChangesWhileThePeerKeepsItsRange(t *testing.T) {
 		requests := sortedRequests(drawRequests(t))
 		before, _ := Allocate(taken, pools, requests)
 		for i := range requests {
-			requests[i].Has = before[i].Mappings
+			requests[i].Has, requests[i].HasDirect = before[i].Mappings, before[i].Direct
 		}
 		// Others come, under names that come before and after, and want what these have.
 		more := drawRequests(t)
 		for i := range more {
 			more[i].Peer = rapid.SampledFrom([]string{"0", "z"}).Draw(t, "side") + more[i].Peer
-			more[i].Has = nil
+			more[i].Has, more[i].HasDirect = nil, nil
 		}
 		after, _ := Allocate(taken, pools, append(more, requests...))
 		for _, g := range before {
@@ -375,6 +387,11 @@ func TestAnAllocationNeverChangesWhileThePeerKeepsItsRange(t *testing.T) {
 			for _, m := range g.Mappings {
 				if !slices.Contains(after[at].Mappings, m) {
 					t.Fatalf("%s had %v and has %v now", g.Peer, m, after[at].Mappings)
+				}
+			}
+			for _, d := range g.Direct {
+				if !slices.Contains(after[at].Direct, d) {
+					t.Fatalf("%s had %v and has %v now", g.Peer, d, after[at].Direct)
 				}
 			}
 		}

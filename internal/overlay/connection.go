@@ -38,6 +38,24 @@ func Written(mappings []Mapping) []v1alpha1.RangeMapping {
 	return texts
 }
 
+// ClusterRanges returns what the texts mean, as Mappings does.
+func ClusterRanges(texts []v1alpha1.ClusterRange) []ClusterRange {
+	var ranges []ClusterRange
+	for _, text := range texts {
+		ranges = append(ranges, ClusterRange{text.ClusterID, Mappings([]v1alpha1.RangeMapping{text.RangeMapping})[0]})
+	}
+	return ranges
+}
+
+// WrittenRanges returns the ranges as objects have them.
+func WrittenRanges(ranges []ClusterRange) []v1alpha1.ClusterRange {
+	var texts []v1alpha1.ClusterRange
+	for _, r := range ranges {
+		texts = append(texts, v1alpha1.ClusterRange{ClusterID: r.ClusterID, RangeMapping: Written([]Mapping{r.Mapping})[0]})
+	}
+	return texts
+}
+
 // Connect returns what our gateway must know of a peer, from what the peer tells of its network, what Allocate granted it, our
 // own ranges, and those in which we see others to which we relay; or why there can be no connection. Openings are for the caller
 // to add. Addresses of the peer's gateway and of its name servers that are not within its ranges are left out, and those of a
@@ -63,6 +81,7 @@ func Connect(g Grant, own, relayed []netip.Prefix, network *v1alpha1.Network) (*
 	return &v1alpha1.ConnectionSpec{
 		PublicKey: gateway.PublicKey, Endpoints: gateway.Endpoints, Theirs: Written(g.Mappings), Ours: Written(ours),
 		GatewayAddresses: seenHere(g.Mappings, usable(own, gateway.Addresses)), Nameservers: seenHere(g.Mappings, usable(own, network.Nameservers)),
+		Behind: network.Behind, TheirDirect: WrittenRanges(g.Direct), OurDirect: network.Direct,
 		Relays: slices.Contains(gateway.Protocols, v1alpha1.ProtocolRelay),
 	}, nil
 }
@@ -82,7 +101,8 @@ func seenHere(theirs []Mapping, texts []v1alpha1.IP) []v1alpha1.IP {
 // addresses are for the caller to add.
 func PeerOf(name string, spec *v1alpha1.ConnectionSpec) Peer {
 	p := Peer{
-		Name: name, Theirs: Mappings(spec.Theirs), Ours: Mappings(spec.Ours), Probes: parsed(spec.GatewayAddresses),
+		Name: name, ClusterID: spec.ClusterID, Theirs: Mappings(spec.Theirs), Ours: Mappings(spec.Ours), Probes: parsed(spec.GatewayAddresses),
+		TheirDirect: ClusterRanges(spec.TheirDirect), OurDirect: ClusterRanges(spec.OurDirect), Behind: ClusterRanges(spec.Behind),
 		Resolvers: parsed(spec.Nameservers), Openings: spec.Openings, Relays: spec.Relays,
 	}
 	if spec.RelayBandwidth != nil {

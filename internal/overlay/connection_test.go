@@ -23,11 +23,13 @@ func told() *v1alpha1.Network {
 			Protocols: []string{"other", "wireguard"}, Addresses: []v1alpha1.IP{"10.96.0.0"},
 		},
 		Mappings: []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.65.0.0/16"}, {Own: "10.96.0.0/12", Seen: "240.16.0.0/12"}},
+		Behind:   []v1alpha1.ClusterRange{{ClusterID: "c-riga", RangeMapping: v1alpha1.RangeMapping{Own: "10.50.0.0/16", Seen: "100.71.0.0/16"}}},
+		Direct:   []v1alpha1.ClusterRange{{ClusterID: "c-riga", RangeMapping: v1alpha1.RangeMapping{Own: "10.244.0.0/16", Seen: "240.80.0.0/16"}}},
 	}
 }
 
 func TestConnect(t *testing.T) {
-	granted := Grant{"hamburg", hamburg().Theirs}
+	granted := Grant{Peer: "hamburg", Mappings: hamburg().Theirs, Direct: of3rd("c-riga", "10.244.0.0/16=240.64.0.0/16")}
 	tests := map[string]struct {
 		change   func(*v1alpha1.Network)
 		conflict string
@@ -59,7 +61,10 @@ func TestConnect(t *testing.T) {
 				t.Fatalf("conflict %+v", conflict)
 			}
 			// What the gateway reads is what was decided.
-			if diff := cmp.Diff(hamburg(), PeerOf("hamburg", spec), byText); diff != "" {
+			want := hamburg()
+			want.TheirDirect, want.OurDirect = granted.Direct, of3rd("c-riga", "10.244.0.0/16=240.80.0.0/16")
+			want.Behind = of3rd("c-riga", "10.50.0.0/16=100.71.0.0/16")
+			if diff := cmp.Diff(want, PeerOf("hamburg", spec), byText); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -80,6 +85,12 @@ func FuzzNetwork(f *testing.F) {
 	}
 	s := cluster()
 	own := slices.Concat(s.Pods, s.Services)
+	riga := func() Peer {
+		p := riga()
+		p.ClusterID, p.Behind, p.Answers = "c-riga", of3rd("c-bad", "10.244.0.0/16=10.60.0.0/16"), true
+		p.OurDirect = of3rd("c-bad", "10.244.0.0/16=240.48.0.0/16")
+		return p
+	}
 	s.Peers = []Peer{riga()}
 	alone, _ := Plan(s)
 	known := Request{Peer: "riga", Has: riga().Theirs}
@@ -88,14 +99,23 @@ func FuzzNetwork(f *testing.F) {
 		if json.Unmarshal(text, n) != nil {
 			return
 		}
-		grants, _ := Allocate(own, DefaultPools(), []Request{{Peer: "bad", Pods: Ranges(n.PodCIDRs), Services: Ranges(n.ServiceCIDRs), Relayed: Ranges(n.RelayedCIDRs)}, known})
+		grants, _ := Allocate(own, DefaultPools(), []Request{{Peer: "bad", Pods: Ranges(n.PodCIDRs), Services: Ranges(n.ServiceCIDRs), Relayed: Ranges(n.RelayedCIDRs), Homes: []string{"c-riga"}}, known})
 		spec, conflict := Connect(grants[0], own, prefixes("10.50.0.0/16"), n)
 		if conflict != nil {
 			return
 		}
 		s := s
+		spec.ClusterID = "c-bad"
 		s.Peers = []Peer{PeerOf("bad", spec), riga()}
+		s.Peers[0].Answers = true
 		layout, _ := Plan(s)
+		for _, d := range layout.Direct {
+			for _, m := range slices.Concat(d.In.Sources, d.In.Destinations, d.Out.Sources, d.Out.Destinations) {
+				if !m.wellFormed() {
+					t.Fatalf("%v of %+v is not one to one", m, d)
+				}
+			}
+		}
 		for _, p := range layout.Blackholes {
 			if _, clash := newSpace(own...).overlapping(p); clash {
 				t.Fatalf("%s is ours", p)

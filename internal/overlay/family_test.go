@@ -178,7 +178,7 @@ func TestOfAPeerOfBothFamiliesThoseAddressesAreUsedThatWeHave(t *testing.T) {
 	n.PodCIDRs, n.ServiceCIDRs = append(n.PodCIDRs, "fd00:10::/56"), append(n.ServiceCIDRs, "fd00:96::/112")
 	n.Nameservers, n.Gateway.Addresses = []v1alpha1.IP{"10.96.0.10", "fd00:96::a"}, []v1alpha1.IP{"10.96.0.0", "fd00:96::"}
 	n.Mappings = []v1alpha1.RangeMapping{{Own: "fd00:10::/56", Seen: "fd00:10::/56"}, {Own: "fd00:96::/112", Seen: "fd00:96::/112"}}
-	granted := Grant{"hamburg", slices.Concat(hamburg().Theirs, hamburg6().Theirs)}
+	granted := Grant{Peer: "hamburg", Mappings: slices.Concat(hamburg().Theirs, hamburg6().Theirs)}
 	spec, conflict := Connect(granted, prefixes("fd00:10::/56", "fd00:96::/112"), nil, n)
 	if conflict != nil {
 		t.Fatalf("conflict %+v", conflict)

@@ -14,6 +14,7 @@ type member struct {
 	Peer
 
 	seen      []netip.Prefix // in which we see it, as far as that harms nobody: only the tunnel may ever lead there
+	direct    []netip.Prefix // of TheirDirect, as far as they are its alone
 	connected bool           // whether there may be a tunnel
 	relays    []*member      // that pass on packets between it and us; none unless they must
 }
@@ -42,6 +43,9 @@ func assemble(s State) *muster {
 	}
 	for _, p := range m.members {
 		m.takeRanges(p)
+	}
+	for _, p := range m.members {
+		m.takeDirect(p)
 	}
 	m.checkSentOn()
 	for _, p := range m.members {

@@ -18,7 +18,7 @@ func NodePlan(s State, node string) NodeLayout {
 		Routes: m.departed(), Own: m.own, Services: sortedRanges(s.Services), Closed: m.closed(), Guarded: m.guarded(), MTU: mtu(s.Gateway),
 	}
 	for _, p := range m.members {
-		layout.Routes = append(layout.Routes, p.seen...)
+		layout.Routes = append(layout.Routes, p.ranges()...)
 	}
 	slices.SortFunc(layout.Routes, netip.Prefix.Compare)
 	at := slices.IndexFunc(s.Nodes, func(h Host) bool { return h.Name == node })

@@ -14,7 +14,7 @@ func Plan(s State) (Layout, []Conflict) {
 	m := assemble(s)
 	layout := Layout{Nodes: m.nodes(), Blackholes: m.departed(), Addresses: GatewayAddresses(s.Services), MTU: mtu(s.Gateway)}
 	for _, p := range m.members {
-		layout.Blackholes = append(layout.Blackholes, p.seen...)
+		layout.Blackholes = append(layout.Blackholes, p.ranges()...)
 		if !p.connected {
 			continue
 		}
@@ -27,7 +27,7 @@ func Plan(s State) (Layout, []Conflict) {
 		layout.Permissions = append(layout.Permissions, m.permissions(p))
 		layout.Resolvers = append(layout.Resolvers, sortedWithin(p.seen, p.Resolvers)...)
 	}
-	layout.Relayed = m.relayed()
+	layout.Relayed, layout.Direct = m.relayed(), m.directWays()
 	layout.Relaying = relaying(layout)
 	slices.SortFunc(layout.Blackholes, netip.Prefix.Compare)
 	slices.SortFunc(layout.Resolvers, netip.Addr.Compare)
@@ -47,7 +47,7 @@ func GatewayAddresses(services []netip.Prefix) []netip.Addr {
 
 func (m *muster) tunnel(p *member, most int) Tunnel {
 	t := Tunnel{
-		Peer: p.Name, PublicKey: p.PublicKey, Endpoints: p.Endpoints, Apart: m.apart(p), AllowedIPs: p.seen,
+		Peer: p.Name, PublicKey: p.PublicKey, Endpoints: p.Endpoints, Apart: m.apart(p), AllowedIPs: p.ranges(),
 		Keepalive: len(p.Endpoints) == 0 || len(m.Gateway.Endpoints) == 0,
 		MTU:       p.fitting(most), Probes: sortedWithin(p.seen, p.Probes),
 	}

@@ -27,6 +27,15 @@ func drawPeer(t *rapid.T, name string) Peer {
 		p.Guests = append(p.Guests, pod)
 		p.There = append(p.There, netip.AddrFrom4([4]byte{100, 64, 1, pod.Address.As4()[3]}))
 	}
+	p.ClusterID = rapid.SampledFrom([]string{"", "visby", "wismar", "stade"}).Draw(t, "id")
+	for range rapid.IntRange(0, 3).Draw(t, "direct") {
+		id, own := rapid.SampledFrom([]string{"", "visby", "wismar", "stade"}).Draw(t, "other"), hamburg().Theirs[0]
+		seen := netip.PrefixFrom(drawRange(t).Addr(), own.Own.Bits()).Masked()
+		p.TheirDirect = append(p.TheirDirect, ClusterRange{id, Mapping{own.Own, seen}})
+		p.OurDirect = append(p.OurDirect, ClusterRange{id, Mapping{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("26.0.0.0/16")}})
+		p.Behind = append(p.Behind, ClusterRange{id, Mapping{netip.MustParsePrefix("10.96.0.0/12"), own.Own}})
+	}
+	p.Answers = rapid.Bool().Draw(t, "answers")
 	p.Openings = []v1alpha1.Opening{opening(allPeer, stock), opening(stock, shop)}
 	return p
 }
@@ -70,6 +79,21 @@ func TestNoTwoTunnelsShareARangeOrAKey(t *testing.T) {
 		for _, node := range s.Nodes {
 			if diff := cmp.Diff(layout.Blackholes, NodePlan(s, node.Name).Routes, byText); diff != "" {
 				t.Fatalf("%s has other routes than the gateway has ranges:\n%s", node.Name, diff)
+			}
+		}
+	})
+}
+
+func TestNoTwoDirectWaysShareARange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		layout, _ := Plan(drawState(t))
+		claimed := map[netip.Prefix]int{} // → by which way
+		for i, d := range layout.Direct {
+			for _, m := range slices.Concat(d.In.Sources, d.Out.Destinations) {
+				if by, taken := claimed[m.Own]; taken && by != i || !m.wellFormed() {
+					t.Fatalf("%v of %s at %s is another's too, or not one to one", m, d.Home, d.Peer)
+				}
+				claimed[m.Own] = i
 			}
 		}
 	})

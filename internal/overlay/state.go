@@ -43,14 +43,19 @@ type Host struct {
 // A Peer is what a Connection says, and the pods that belong to it.
 type Peer struct {
 	Name         string
+	ClusterID    string
 	PublicKey    [32]byte
 	Endpoints    []netip.AddrPort // resolved, the best first
 	Theirs, Ours []Mapping
-	Probes       []netip.Addr // of the peer's gateway, as we see it
-	Resolvers    []netip.Addr // the peer's name servers, as we see them
-	Relays       bool         // its gateway passes on packets between ours and those of others
+	// TheirDirect are ranges from which the peer sends what its guests send directly to guests of the same home here, and OurDirect those
+	// from which we do: each with the home. Behind are ranges in which the peer sees its pods at its other providers.
+	TheirDirect, OurDirect, Behind []ClusterRange
+	Probes                         []netip.Addr // of the peer's gateway, as we see it
+	Resolvers                      []netip.Addr // the peer's name servers, as we see them
+	Relays                         bool         // its gateway passes on packets between ours and those of others
 	// RelayBandwidth is how many bytes a second our gateway passes on for the peer.
 	RelayBandwidth int64
+	Answers        bool         // its gateway does, through the tunnel
 	Fits           int          // the largest packet in the tunnel that gets through whole, as measured; 0 if that is not known
 	There          []netip.Addr // our pods at the peer, as we see them
 	Guests         []Pod        // its pods that run here, each with the namespace of the peer that it belongs to

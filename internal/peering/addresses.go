@@ -25,16 +25,17 @@ type addressStep struct {
 	*deps
 
 	mu      sync.Mutex
-	given   map[string][]overlay.Mapping // peer → its ranges
-	settled map[string]overlay.Request   // peer → what its ranges were chosen for; no range chosen later overlaps them
-	local   []netip.Prefix               // ranges of this cluster itself
+	given   map[string]overlay.Grant   // peer → its ranges
+	settled map[string]overlay.Request // peer → what its ranges were chosen for; no range chosen later overlaps them
+	local   []netip.Prefix             // ranges of this cluster itself
 	localAt time.Time
 }
 
 // An assignment is how we see the ranges of one peer, and what stands against some of them. The zero value is that of a peer
 // whose ranges are not known yet.
 type assignment struct {
-	mappings []overlay.Mapping
+	overlay.Grant
+
 	conflict *overlay.Conflict
 }
 
@@ -47,14 +48,17 @@ func (a *addressStep) Reconcile(ctx context.Context, o *observation) (result, er
 		a.forget(o.peer.Name)
 		return result{}, nil
 	}
-	request := overlay.Request{Peer: o.peer.Name, Asked: asked(o.peer), Has: overlay.Mappings(o.peer.Status.Mappings)}
+	request := overlay.Request{Peer: o.peer.Name, Asked: asked(o.peer), Has: overlay.Mappings(o.peer.Status.Mappings), HasDirect: overlay.ClusterRanges(o.peer.Status.Direct)}
 	if network := o.theirs; network != nil {
 		request.Pods, request.Services = overlay.Ranges(network.PodCIDRs), overlay.Ranges(network.ServiceCIDRs)
 		request.Relayed = overlay.Ranges(network.RelayedCIDRs)
 	}
+	if o.ours != nil && o.wantsTunnel() {
+		request.Homes = o.ours.HomesOf(o.peer.Spec.ClusterID)
+	}
 	got, err := a.assign(ctx, request)
 	if err != nil {
-		got = assignment{mappings: request.Has, conflict: &overlay.Conflict{
+		got = assignment{Grant: overlay.Grant{Mappings: request.Has, Direct: request.HasDirect}, conflict: &overlay.Conflict{
 			Reason: v1alpha1.ReasonNoAddressRange, Message: fmt.Sprintf("It cannot be found out which ranges are free: %v", err),
 		}}
 	}
@@ -75,26 +79,24 @@ func (a *addressStep) assign(ctx context.Context, request overlay.Request) (assi
 		return assignment{}, err
 	}
 	if was, settled := a.settled[request.Peer]; settled && reflect.DeepEqual(was, request) {
-		return assignment{mappings: a.given[request.Peer]}, nil
+		return assignment{Grant: a.given[request.Peer]}, nil
 	}
 	taken := a.local[:len(a.local):len(a.local)]
-	for name, mappings := range a.given {
-		for _, m := range mappings {
-			if name != request.Peer {
-				taken = append(taken, m.Seen)
-			}
+	for name, grant := range a.given {
+		if name != request.Peer {
+			taken = append(taken, grant.Seen()...)
 		}
 	}
 	pools := overlay.Pools{Pods: a.config.AddressPools, Services: a.config.ServicePools}
 	grants, conflicts := overlay.Allocate(taken, pools, []overlay.Request{request})
-	got := assignment{mappings: grants[0].Mappings}
+	got := assignment{Grant: grants[0]}
 	if len(conflicts) > 0 {
 		got.conflict = &conflicts[0]
 		delete(a.settled, request.Peer)
 	} else {
 		a.settled[request.Peer] = request
 	}
-	a.given[request.Peer] = got.mappings
+	a.given[request.Peer] = got.Grant
 	return got, nil
 }
 
@@ -133,9 +135,11 @@ func (a *addressStep) seed(ctx context.Context) error {
 	if err := a.client.List(ctx, list); err != nil {
 		return fmt.Errorf("list Peers: %w", err)
 	}
-	a.given, a.settled = map[string][]overlay.Mapping{}, map[string]overlay.Request{}
+	a.given, a.settled = map[string]overlay.Grant{}, map[string]overlay.Request{}
 	for _, peer := range list.Items {
-		a.given[peer.Name] = append(asked(&peer), overlay.Mappings(peer.Status.Mappings)...)
+		a.given[peer.Name] = overlay.Grant{
+			Mappings: append(asked(&peer), overlay.Mappings(peer.Status.Mappings)...), Direct: overlay.ClusterRanges(peer.Status.Direct),
+		}
 	}
 	return nil
 }

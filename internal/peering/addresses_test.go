@@ -96,7 +96,7 @@ func TestARangeThatIsNoLongerAskedForIsFree(t *testing.T) {
 	asks.Spec.Network = &v1alpha1.PeerNetwork{Mappings: seenIn("100.70.0.0/16")}
 	w := newWorld(t, asks) // the cache still shows that it asks
 	got, err := w.addresses.assign(t.Context(), overlay.Request{Peer: asks.Name})
-	if err != nil || got.mappings != nil || got.conflict != nil {
+	if err != nil || got.Mappings != nil || got.conflict != nil {
 		t.Errorf("got %+v, %v for a peer that asks for no range any more", got, err)
 	}
 }

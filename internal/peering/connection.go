@@ -128,7 +128,7 @@ func connection(o *observation, others []v1alpha1.Connection) (*v1alpha1.Connect
 	case o.addresses.conflict != nil:
 		return nil, o.addresses.conflict
 	}
-	grant := overlay.Grant{Peer: o.peer.Name, Mappings: o.addresses.mappings}
+	grant := overlay.Grant{Peer: o.peer.Name, Mappings: o.addresses.Mappings, Direct: o.addresses.Direct}
 	own := overlay.Ranges(slices.Concat(o.ours.PodCIDRs, o.ours.ServiceCIDRs))
 	relayed := overlay.Ranges(exchange.NetworkFor(o.ours, &o.peer.Spec, overlay.Written(grant.Mappings)).RelayedCIDRs)
 	spec, refused := overlay.Connect(grant, own, relayed, o.theirs)
@@ -140,7 +140,7 @@ func connection(o *observation, others []v1alpha1.Connection) (*v1alpha1.Connect
 			"Ask both administrators, and have the wrong one make another key", holder)
 	}
 	asked := ptr.Deref(o.peer.Spec.Network, v1alpha1.PeerNetwork{})
-	spec.Openings, spec.RelayBandwidth = asked.Open, asked.RelayBandwidth
+	spec.ClusterID, spec.Openings, spec.RelayBandwidth = o.peer.Spec.ClusterID, asked.Open, asked.RelayBandwidth
 	return spec, nil
 }
 

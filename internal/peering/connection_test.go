@@ -67,6 +67,41 @@ func (w *world) tells(network *v1alpha1.Network) {
 	w.update(ours)
 }
 
+// Lubeck and hamburg are providers of riga, which names hamburg to lubeck.
+func TestPodsOfAHomeThatNamesBothGetRangesFromWhichTheySendDirectly(t *testing.T) {
+	riga, named := peerOf(v1alpha1.RoleConsumer), hamburgs()
+	riga.Name, riga.UID, riga.Spec.ClusterID = "riga", "", "c-riga"
+	riga.Status.Mappings = []v1alpha1.RangeMapping{{Own: "10.244.0.0/16", Seen: "100.90.0.0/16"}}
+	named.Behind = []v1alpha1.ClusterRange{{ClusterID: "c-hamburg", RangeMapping: v1alpha1.RangeMapping{Own: "10.244.0.0/16", Seen: "100.99.0.0/16"}}}
+	direct := func(seen v1alpha1.CIDR) []v1alpha1.ClusterRange {
+		return []v1alpha1.ClusterRange{{ClusterID: "c-riga", RangeMapping: v1alpha1.RangeMapping{Own: "10.244.0.0/16", Seen: seen}}}
+	}
+	theirs := hamburgs()
+	theirs.Direct = direct("240.80.0.0/16")
+	w := newNetworkWorld(t, peerOf(v1alpha1.RoleProvider), theirs)
+	if got := w.connection().Spec; got.ClusterID != "c-hamburg" || len(got.TheirDirect) > 0 {
+		t.Errorf("without a home got %+v", got)
+	}
+	w.create(riga)
+	w.create(&v1alpha1.Advertisement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("riga"), Name: "c-lubeck"},
+		Status:     v1alpha1.AdvertisementStatus{Network: named},
+	})
+	w.keeps()
+	w.reconcile()
+	want := direct("240.1.0.0/16")
+	if diff := cmp.Diff(want, w.peer().Status.Direct); diff != "" {
+		t.Errorf("of the Peer (-want +got):\n%s", diff)
+	}
+	spec := w.connection().Spec
+	if diff := cmp.Diff(want, spec.TheirDirect) + cmp.Diff(theirs.Direct, spec.OurDirect); diff != "" {
+		t.Errorf("of the Connection (-want +got):\n%s", diff)
+	}
+	w.expectNoWrites()
+	w.restart()
+	w.expectNoWrites()
+}
+
 // tunnelIs has our gateway say how the tunnel is.
 func (w *world) tunnelIs(status metav1.ConditionStatus, reason string) {
 	w.t.Helper()
@@ -136,7 +171,7 @@ func TestConnectionSaysWhatOurGatewayMustKnow(t *testing.T) {
 			peer.Spec.Network = &v1alpha1.PeerNetwork{Open: open}
 			w := newNetworkWorld(t, peer, hamburgs())
 			want := v1alpha1.ConnectionSpec{
-				PublicKey: gatewayKey, Endpoints: []v1alpha1.HostPort{"203.0.113.7:51820"}, Theirs: hamburgSeen, Ours: hamburgs().Mappings,
+				ClusterID: peer.Spec.ClusterID, PublicKey: gatewayKey, Endpoints: []v1alpha1.HostPort{"203.0.113.7:51820"}, Theirs: hamburgSeen, Ours: hamburgs().Mappings,
 				GatewayAddresses: []v1alpha1.IP{"240.0.0.0"}, Nameservers: []v1alpha1.IP{"240.0.0.10"}, Openings: open,
 			}
 			if diff := cmp.Diff(want, w.connection().Spec); diff != "" {

@@ -75,10 +75,10 @@ func (k *networkKeeper) observe(ctx context.Context) (surroundings, error) {
 func (c *Config) network(s surroundings) *exchange.OwnNetwork {
 	n := &exchange.OwnNetwork{
 		Network: v1alpha1.Network{
-			PodCIDRs: written[v1alpha1.CIDR](c.podRanges(s.nodes, s.services), v1alpha1.MaxCIDRs), RelayedCIDRs: s.relayed.providers,
+			PodCIDRs: written[v1alpha1.CIDR](c.podRanges(s.nodes, s.services), v1alpha1.MaxCIDRs), RelayedCIDRs: seenOf(s.relayed.behind), Behind: s.relayed.behind,
 			ServiceCIDRs: written[v1alpha1.CIDR](s.services, v1alpha1.MaxCIDRs), Nameservers: written[v1alpha1.IP](s.dns, maxNameservers),
 		},
-		ConsumerCIDRs: s.relayed.consumers, SendsOn: c.SendOn,
+		ConsumerCIDRs: s.relayed.consumers, Homes: s.relayed.homes, SendsOn: c.SendOn,
 	}
 	if c.Gateway {
 		n.Gateway = &v1alpha1.Gateway{
@@ -166,8 +166,9 @@ func (k *networkKeeper) nameservers(ctx context.Context) ([]netip.Addr, error) {
 
 // relayed are ranges in which we see peers, of the oldest Peers first: what was told stays when there are more than can be told.
 type relayed struct {
-	providers []v1alpha1.CIDR // of pods
-	consumers []v1alpha1.CIDR // of pods and Services, if we send pods on
+	behind    []v1alpha1.ClusterRange // of pods at providers
+	consumers []v1alpha1.CIDR         // of pods and Services of consumers, if we send pods on
+	homes     []exchange.Home         // consumers that have pods at other providers, too
 }
 
 // peerRanges returns those of the peers that have a gateway, and a few more than can be told, since no peer is told its own.
@@ -190,28 +191,48 @@ func (k *networkKeeper) peerRanges(ctx context.Context) (relayed, error) {
 	return found, nil
 }
 
+const mostRanges = v1alpha1.MaxRelayedCIDRs + 2*v1alpha1.MaxCIDRs
+
 // addRanges adds those of the peer, by what it tells in each of its roles.
 func (k *networkKeeper) addRanges(ctx context.Context, to *relayed, peer *v1alpha1.Peer) error {
-	const most = v1alpha1.MaxRelayedCIDRs + 2*v1alpha1.MaxCIDRs
-	if peer.HasRole(v1alpha1.RoleProvider) && len(to.providers) < most {
+	if peer.HasRole(v1alpha1.RoleProvider) && len(to.behind) < mostRanges {
 		offer, err := k.advertisementOf(ctx, peer, peer.Spec.ClusterID)
 		if err != nil {
 			return err
 		}
 		if network := networkOf(offer); network.Gateway != nil {
-			to.providers = append(to.providers, seenRanges(peer.Status.Mappings, network.PodCIDRs)...)
+			to.behind = append(to.behind, behind(peer, network.PodCIDRs)...)
 		}
 	}
-	if k.config.SendOn && peer.HasRole(v1alpha1.RoleConsumer) && len(to.consumers) < most {
-		answer, err := k.advertisementOf(ctx, peer, k.config.ClusterID)
-		if err != nil || answer == nil || answer.Status.Network == nil {
-			return err
-		}
-		if network := answer.Status.Network; network.Gateway != nil {
-			to.consumers = append(to.consumers, seenRanges(peer.Status.Mappings, slices.Concat(network.PodCIDRs, network.ServiceCIDRs))...)
-		}
+	if !peer.HasRole(v1alpha1.RoleConsumer) {
+		return nil
 	}
+	answer, err := k.advertisementOf(ctx, peer, k.config.ClusterID)
+	if err != nil || answer == nil || answer.Status.Network == nil || answer.Status.Network.Gateway == nil {
+		return err
+	}
+	to.addConsumer(peer, answer.Status.Network, k.config.SendOn)
 	return nil
+}
+
+// addConsumer adds what a consumer tells, and its ranges if pods are sent on.
+func (r *relayed) addConsumer(peer *v1alpha1.Peer, network *v1alpha1.Network, sendOn bool) {
+	if sendOn && len(r.consumers) < mostRanges {
+		r.consumers = append(r.consumers, seenOf(behind(peer, slices.Concat(network.PodCIDRs, network.ServiceCIDRs)))...)
+	}
+	if len(network.Behind) > 0 {
+		r.homes = append(r.homes, exchange.Home{ClusterID: peer.Spec.ClusterID, Providers: providersIn(network.Behind)})
+	}
+}
+
+// providersIn returns the ids of the clusters that ranges lie behind, each once.
+func providersIn(ranges []v1alpha1.ClusterRange) []string {
+	var ids []string
+	for _, r := range ranges {
+		ids = append(ids, r.ClusterID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // advertisementOf returns the advertisement of that cluster in the peer's tenant namespace, nil if there is none. It is the cache's own.
@@ -219,13 +240,21 @@ func (k *networkKeeper) advertisementOf(ctx context.Context, peer *v1alpha1.Peer
 	return existing(ctx, k.client, named(&v1alpha1.Advertisement{}, v1alpha1.TenantNamespace(peer.Name), cluster), client.UnsafeDisableDeepCopy)
 }
 
-// seenRanges returns in which ranges we see those of a peer.
-func seenRanges(mappings []v1alpha1.RangeMapping, own []v1alpha1.CIDR) []v1alpha1.CIDR {
-	var seen []v1alpha1.CIDR
-	for _, m := range mappings {
+// behind returns in which ranges we see those of a peer.
+func behind(peer *v1alpha1.Peer, own []v1alpha1.CIDR) []v1alpha1.ClusterRange {
+	var ranges []v1alpha1.ClusterRange
+	for _, m := range peer.Status.Mappings {
 		if slices.Contains(own, m.Own) {
-			seen = append(seen, m.Seen)
+			ranges = append(ranges, v1alpha1.ClusterRange{ClusterID: peer.Spec.ClusterID, RangeMapping: m})
 		}
+	}
+	return ranges
+}
+
+func seenOf(ranges []v1alpha1.ClusterRange) []v1alpha1.CIDR {
+	var seen []v1alpha1.CIDR
+	for _, r := range ranges {
+		seen = append(seen, r.Seen)
 	}
 	return seen
 }

@@ -193,6 +193,19 @@ func TestWhatIsRelayed(t *testing.T) {
 	network := &v1alpha1.Network{
 		PodCIDRs: []v1alpha1.CIDR{"10.244.0.0/16"}, ServiceCIDRs: []v1alpha1.CIDR{"10.96.0.0/16"}, Gateway: &v1alpha1.Gateway{PublicKey: gatewayKey},
 		RelayedCIDRs: []v1alpha1.CIDR{"100.99.0.0/16"},
+		Behind: []v1alpha1.ClusterRange{
+			{ClusterID: "c-visby", RangeMapping: v1alpha1.RangeMapping{Own: "10.244.0.0/16", Seen: "100.99.0.0/16"}},
+			{ClusterID: "c-bremen"},
+			{ClusterID: "c-visby"},
+		},
+	}
+	homes := []exchange.Home{{ClusterID: "c-consumer", Providers: []string{"c-bremen", "c-visby"}}}
+	providers := v1alpha1.Network{
+		RelayedCIDRs: []v1alpha1.CIDR{"100.65.0.0/16", "100.64.0.0/16"},
+		Behind: []v1alpha1.ClusterRange{
+			{ClusterID: "c-old", RangeMapping: v1alpha1.RangeMapping{Own: "10.244.0.0/16", Seen: "100.65.0.0/16"}},
+			{ClusterID: "c-young", RangeMapping: v1alpha1.RangeMapping{Own: "10.244.0.0/16", Seen: "100.64.0.0/16"}},
+		},
 	}
 	// A peer that is seen in 100.N.0.0/16 and 240.N.0.0/16, and what is behind it in 100.(N+100).0.0/16.
 	known := func(name string, age, n int, role v1alpha1.PeerRole, network *v1alpha1.Network) []client.Object {
@@ -219,12 +232,9 @@ func TestWhatIsRelayed(t *testing.T) {
 		sendOn bool
 		want   exchange.OwnNetwork
 	}{
-		"pods of providers, of the oldest first": {false, exchange.OwnNetwork{
-			Network: v1alpha1.Network{RelayedCIDRs: []v1alpha1.CIDR{"100.65.0.0/16", "100.64.0.0/16"}},
-		}},
+		"pods of providers, of the oldest first": {false, exchange.OwnNetwork{Network: providers, Homes: homes}},
 		"all of consumers too, if their pods are sent on": {true, exchange.OwnNetwork{
-			Network:       v1alpha1.Network{RelayedCIDRs: []v1alpha1.CIDR{"100.65.0.0/16", "100.64.0.0/16"}},
-			ConsumerCIDRs: []v1alpha1.CIDR{"100.67.0.0/16", "240.67.0.0/16"}, SendsOn: true,
+			Network: providers, Homes: homes, ConsumerCIDRs: []v1alpha1.CIDR{"100.67.0.0/16", "240.67.0.0/16"}, SendsOn: true,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +246,7 @@ func TestWhatIsRelayed(t *testing.T) {
 			w.config.Gateway, w.config.SendOn = true, test.sendOn
 			w.restart()
 			got := w.keeps()
-			got.Network = v1alpha1.Network{RelayedCIDRs: got.RelayedCIDRs}
+			got.Network = v1alpha1.Network{RelayedCIDRs: got.RelayedCIDRs, Behind: got.Behind}
 			if diff := cmp.Diff(&test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -104,7 +104,8 @@ func statusOf(o observation, now metav1.Time) v1alpha1.PeerStatus {
 		return *status
 	}
 	o.invited.show(status)
-	status.Mappings = overlay.Written(o.addresses.mappings)
+	status.Mappings = overlay.Written(o.addresses.Mappings)
+	status.Direct = overlay.WrittenRanges(o.addresses.Direct)
 	if theirs, known := theirSoftware(&o); known {
 		status.Version = theirs.version
 	}
