@@ -47,5 +47,5 @@ func allWith(reader client.Reader, role v1alpha1.PeerRole) func(context.Context,
 var seenElsewhere = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, was := e.ObjectOld.(*v1alpha1.Peer)
 	after, is := e.ObjectNew.(*v1alpha1.Peer)
-	return was && is && !(slices.Equal(before.Status.Mappings, after.Status.Mappings) && slices.Equal(before.Status.Direct, after.Status.Direct))
+	return was && is && (!slices.Equal(before.Status.Mappings, after.Status.Mappings) || !slices.Equal(before.Status.Direct, after.Status.Direct))
 }}

@@ -74,6 +74,17 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+func expectOneToOne(t *testing.T, all []Direct) {
+	t.Helper()
+	for _, d := range all {
+		for _, m := range slices.Concat(d.In.Sources, d.In.Destinations, d.Out.Sources, d.Out.Destinations) {
+			if !m.wellFormed() {
+				t.Fatalf("%v of %+v is not one to one", m, d)
+			}
+		}
+	}
+}
+
 // Whatever a peer tells of its network, our own ranges and the other peer stay as they are.
 func FuzzNetwork(f *testing.F) {
 	for _, n := range []*v1alpha1.Network{told(), {PodCIDRs: []v1alpha1.CIDR{"0.0.0.0/0", "::/0"}, Gateway: &v1alpha1.Gateway{}}} {
@@ -109,13 +120,7 @@ func FuzzNetwork(f *testing.F) {
 		s.Peers = []Peer{PeerOf("bad", spec), riga()}
 		s.Peers[0].Answers = true
 		layout, _ := Plan(s)
-		for _, d := range layout.Direct {
-			for _, m := range slices.Concat(d.In.Sources, d.In.Destinations, d.Out.Sources, d.Out.Destinations) {
-				if !m.wellFormed() {
-					t.Fatalf("%v of %+v is not one to one", m, d)
-				}
-			}
-		}
+		expectOneToOne(t, layout.Direct)
 		for _, p := range layout.Blackholes {
 			if _, clash := newSpace(own...).overlapping(p); clash {
 				t.Fatalf("%s is ours", p)

@@ -204,21 +204,28 @@ func TestEndpointsThatAreRefused(t *testing.T) {
 			if found := w.slice(); found != nil && len(found.OwnerReferences) > 0 || (test.other == slice) != (found != nil) {
 				t.Errorf("there is %v", found)
 			}
-			status := testkit.Get[v1alpha1.ShadowEndpointSlice](w.Home, lubeck.name(), "web-1").Status
-			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
-			if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, test.why) {
-				t.Fatalf("the status says %v, want %q", c, test.why)
-			}
-			if test.other != nil {
-				return
-			}
-			good := webAtHome(serves)
-			w.Home.Put(good)
-			w.look()
-			if w.slice() == nil || len(testkit.Get[v1alpha1.ShadowEndpointSlice](w.Home, lubeck.name(), "web-1").Status.Conditions) > 0 {
-				t.Error("a good one after it is refused as well")
-			}
+			w.expectRefused(test.why)
 		})
+	}
+}
+
+func (w *world) expectRefused(why string) {
+	w.Helper()
+	status := testkit.Get[v1alpha1.ShadowEndpointSlice](w.Home, lubeck.name(), "web-1").Status
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
+	if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, why) {
+		w.Fatalf("the status says %v, want %q", c, why)
+	}
+}
+
+func TestGoodEndpointsAreTakenAfterBadOnes(t *testing.T) {
+	w := aWorldOf(t, webAtHome(v1alpha1.ShadowEndpoint{Addresses: []string{"10.244.0.5"}}))
+	w.look()
+	w.expectRefused("10.244.0.5")
+	w.Home.Put(webAtHome(serves))
+	w.expectReady("+")
+	if status := testkit.Get[v1alpha1.ShadowEndpointSlice](w.Home, lubeck.name(), "web-1").Status; len(status.Conditions) > 0 {
+		t.Errorf("the status says %v", status)
 	}
 }
 
