@@ -39,8 +39,9 @@ type home struct {
 	views   []overlay.View // from home to here, and on to where the pod was sent
 	open    chan struct{}  // has room for mostQuestions
 
-	copies overlay.Copies // its Services of which there is a copy here
-	here   []netip.Addr   // our own name servers, which know these
+	answers bool           // whether the tunnel to it works
+	copies  overlay.Copies // its Services of which there is a copy here
+	here    []netip.Addr   // our own name servers, which know these
 }
 
 // A forwarder answers what pods of peers that run here ask the name servers of their home.
@@ -74,7 +75,7 @@ func (f *forwarder) update(layout overlay.Layout, peers []overlay.Peer, own []ne
 		p := byName[permitted.Peer]
 		h := &home{
 			peer: p.Name, servers: p.Resolvers, views: []overlay.View{{Theirs: p.Theirs, Ours: p.Ours}}, open: make(chan struct{}, mostQuestions),
-			copies: overlay.CopiesOf(&p), here: own,
+			answers: p.Answers, copies: overlay.CopiesOf(&p), here: own,
 		}
 		if old := before[p.Name]; old != nil {
 			h.open = old.open
@@ -272,6 +273,9 @@ func (h *home) leave() { <-h.open }
 func (f *forwarder) ask(ctx context.Context, h *home, network string, query []byte) ([]byte, error) {
 	if answer, err := f.askHere(ctx, h, network, query); err == nil {
 		return answer, nil // whatever is wrong here, home is asked
+	}
+	if denial, ok := h.copies.Denial(query); ok && !h.answers {
+		return denial, nil
 	}
 	return f.askHome(ctx, h, network, query)
 }

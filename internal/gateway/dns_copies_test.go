@@ -98,3 +98,33 @@ func TestOurOwnNameServersAreAskedUnderTheNameOfTheCopy(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// The search path of a pod makes other names of the name of a copy, and only home knows that there are none.
+func TestNamesThatASearchPathMakesDoNotWaitForAHomeThatIsGone(t *testing.T) {
+	asked := dnsmessage.Message{Questions: []dnsmessage.Question{{
+		Name: dnsmessage.MustNewName("db.shop.shop.svc.cluster.local."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET,
+	}}}
+	question, err := asked.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		answers bool
+		servers map[string]func([]byte) []byte
+		want    dnsmessage.RCode
+		fails   bool
+	}{
+		"home does not answer": {false, nil, dnsmessage.RCodeNameError, false},
+		"home is asked":        {true, map[string]func([]byte) []byte{"240.0.0.10:53": func(q []byte) []byte { return answered(q, 1) }}, dnsmessage.RCodeSuccess, false},
+		"home may answer":      {true, nil, 0, true},
+	} {
+		r := newForwarderTo(t, test.servers)
+		h := r.homeOf(net.UDPAddrFromAddrPort(netip.AddrPortFrom(guest, 5000)))
+		h.answers = test.answers
+		answer, err := r.ask(t.Context(), h, "udp", question)
+		var got dnsmessage.Message
+		if (err != nil) != test.fails || err == nil && (got.Unpack(answer) != nil || got.RCode != test.want) {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+}

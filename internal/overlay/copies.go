@@ -19,8 +19,11 @@ type Copies map[HomeService]string
 // errNoCopy means that this cluster's name servers do not know what a pod asks for, and home may.
 var errNoCopy = errors.New("the name is not one of a Service that has a copy here")
 
-// underServices is what the names of all Services end with, behind that of the namespace.
-const underServices = ".svc.cluster.local."
+// clusterDomain is what all names of a cluster end with, and underServices those of all Services, behind that of the namespace.
+const (
+	clusterDomain = ".cluster.local."
+	underServices = ".svc" + clusterDomain
+)
 
 // CopiesOf returns the copies of Services that the peer has here.
 func CopiesOf(p *Peer) Copies {
@@ -75,6 +78,56 @@ func (c Copies) Answer(query, answer []byte) ([]byte, error) {
 	}
 	m.AuthenticData = false // nobody has signed what is written here
 	return pack(&m)
+}
+
+// Denial returns the answer that there is no such name, if the question is one that the search path of a pod makes of the name of a
+// copy, such as web.shop.shop.svc.cluster.local of web.shop. Resolvers ask for it before they ask for the name itself, and while home
+// does not answer they would get no further.
+func (c Copies) Denial(query []byte) (answer []byte, ok bool) {
+	m, err := unpackQuery(query)
+	if err != nil || !c.searched(strings.ToLower(m.Questions[0].Name.String())) {
+		return nil, false
+	}
+	m.Header = dnsmessage.Header{
+		ID: m.ID, Response: true, RCode: dnsmessage.RCodeNameError, RecursionDesired: m.RecursionDesired, RecursionAvailable: true,
+	}
+	m.Additionals = nil
+	answer, err = pack(&m)
+	return answer, err == nil
+}
+
+// searched says whether the name is that of a copy with a search path behind it.
+func (c Copies) searched(name string) bool {
+	rest, ok := strings.CutSuffix(name, clusterDomain)
+	if !ok {
+		return false
+	}
+	shorter := []string{rest}
+	if rest, ok = strings.CutSuffix(rest, ".svc"); ok {
+		shorter = append(shorter, rest)
+		if at := strings.LastIndexByte(rest, '.'); at >= 0 {
+			shorter = append(shorter, rest[:at])
+		}
+	}
+	for _, front := range shorter {
+		for _, end := range []string{".", clusterDomain, underServices} {
+			if front+end != name && c.knows(front+end) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// knows says whether the name is that of a copy.
+func (c Copies) knows(name string) bool {
+	rest, ok := strings.CutSuffix(name, underServices)
+	labels := strings.Split(rest, ".")
+	if !ok || len(labels) < 2 {
+		return false
+	}
+	_, known := c[HomeService{Namespace: labels[len(labels)-1], Name: labels[len(labels)-2]}]
+	return known
 }
 
 // A renaming is that of one question.

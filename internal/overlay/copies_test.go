@@ -60,6 +60,39 @@ func TestQuestionsForServicesThatHaveACopyAreAskedHere(t *testing.T) {
 	}
 }
 
+func TestNamesThatASearchPathMakesAreDenied(t *testing.T) {
+	for asked, want := range map[string]bool{
+		"web.shop.shop.svc.cluster.local.":                   true,
+		"Web.Shop.svc.bank.svc.cluster.local.":               true,
+		"web.shop.svc.cluster.local.shop.svc.cluster.local.": true,
+		"web.shop.svc.cluster.local.svc.cluster.local.":      true,
+		"web.shop.svc.cluster.local.cluster.local.":          true,
+		"web-0.web.shop.shop.svc.cluster.local.":             true,
+		"web.shop.cluster.local.":                            true,
+		"web.svc.cluster.local.":                             false,
+		"db.shop.shop.svc.cluster.local.":                    false,
+		"example.com.shop.svc.cluster.local.":                false,
+		"web.shop.example.com.":                              false,
+		"cluster.local.":                                     false,
+		".":                                                  false,
+	} {
+		denial, ok := copies.Denial(packed(t, query(asked, dnsmessage.TypeA)))
+		if ok != want {
+			t.Errorf("%s: denied %t", asked, ok)
+		}
+		if !ok {
+			continue
+		}
+		var m dnsmessage.Message
+		if err := m.Unpack(denial); err != nil || !m.Response || m.RCode != dnsmessage.RCodeNameError || m.Questions[0].Name.String() != asked {
+			t.Errorf("%s: the answer is %v (%v)", asked, m, err)
+		}
+	}
+	if _, ok := copies.Denial([]byte("nonsense")); ok {
+		t.Error("nonsense is denied")
+	}
+}
+
 func TestNamesInAnswersAreThoseOfHome(t *testing.T) {
 	const (
 		web, twin  = "Web.shop.svc.cluster.local.", "web.shop-lubeck-abc123.svc.cluster.local."
