@@ -33,11 +33,12 @@ need() { grep -qE "$1" <<<"$needs"; }
 ! need '\bskew\b' || hack/skew.sh v0.2.0 v0.3.0
 ! need '\bsuite\b' || hack/suite.sh
 ! need '\bmetrics\b' || make --no-print-directory -C testbed "$PWD/bin/metrics-server"
+! need '\bstorage\b' || make --no-print-directory -C testbed "$PWD/bin/provisioner"
 
 # start_pair brings up what stories of the phases shared and alone need.
 start_pair() {
 	local testbed=(bin/testbed --state "$state") skewed
-	"${testbed[@]}" up lubeck hamburg --workers 1 --audit $(! need '\bmetrics\b' || echo --metrics)
+	"${testbed[@]}" up lubeck hamburg --workers 1 --audit $(! need '\bmetrics\b' || echo --metrics) $(! need '\bstorage\b' || echo --storage)
 	! need '^(shared|alone).*\brostock\b' || "${testbed[@]}" up rostock --workers 0
 	mkdir -p "$state-memory"
 	"${testbed[@]}" load bin/hanse.tar lubeck hamburg

@@ -58,6 +58,7 @@ func (f *upFlags) add(set *pflag.FlagSet) {
 		"one more scheduler, as NAME[:delay]; the delay is how much longer it takes for each pod")
 	set.StringArrayVar(&f.args, "arg", nil, "a flag of a component, as COMPONENT:FLAG=VALUE")
 	set.BoolVar(&f.Metrics, "metrics", false, "run metrics-server, for kubectl top and HorizontalPodAutoscalers")
+	set.BoolVar(&f.Storage, "storage", false, "make volumes for claims: directories on the workers' disks, of the default StorageClass local")
 	set.BoolVar(&f.NAT, "nat", false, "put the nodes behind NAT: they reach other clusters, and are reached by none")
 	set.BoolVar(&f.Audit, "audit", false, "log each API request to logs/audit.log in the cluster's folder")
 }
@@ -86,6 +87,7 @@ func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
 			"arg":             func() { options.Args = f.Args },
 			"audit":           func() { options.Audit = f.Audit },
 			"metrics":         func() { options.Metrics = f.Metrics },
+			"storage":         func() { options.Storage = f.Storage },
 			"nat":             func() { options.NAT = f.NAT },
 		} {
 			if set.Changed(name) {

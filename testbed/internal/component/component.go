@@ -50,6 +50,9 @@ func All(c *plan.Cluster) []Component {
 	if c.HasMetrics() {
 		components = append(components, metricsServer(c))
 	}
+	if c.HasStorage() {
+		components = append(components, provisioner(c))
+	}
 	if c.Options.SimulatedNodes > 0 {
 		components = append(components, kwok(c))
 	}

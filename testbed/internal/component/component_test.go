@@ -69,6 +69,8 @@ func TestComponentsOfACluster(t *testing.T) {
 		}), "etcd apiserver controller-manager scheduler scheduler/slow coredns kwok"},
 		{"metrics", lubeck(func(c *plan.Cluster) { c.Options.Metrics = true }), "etcd containerd/1 apiserver controller-manager " +
 			"scheduler coredns kubelet/1 proxy/1 metrics-server"},
+		{"storage", lubeck(func(c *plan.Cluster) { c.Options.Storage = true }), "etcd containerd/1 apiserver controller-manager " +
+			"scheduler coredns kubelet/1 proxy/1 provisioner"},
 		{"a bad link", lubeck(badLink), "link etcd containerd/1 apiserver controller-manager scheduler coredns kubelet/1 proxy/1"},
 		{"without root", lubeck(func(c *plan.Cluster) { c.Options.Workers, c.Options.Metrics, c.Rootless = 0, true, true }), "etcd apiserver controller-manager scheduler"},
 	} {
@@ -126,9 +128,10 @@ func TestFlagsThatWereAskedForComeLast(t *testing.T) {
 		"apiserver": "apiserver", "etcd": "etcd", "controller-manager": "controller-manager", "scheduler": "scheduler",
 		"scheduler/slow": "scheduler", "coredns": "coredns", "kubelet/1": "kubelet", "containerd/1": "containerd",
 		"proxy/1": "proxy", "kwok": "kwok", "metrics-server": "metrics-server",
+		"provisioner": "provisioner",
 	}
 	c := lubeck(func(c *plan.Cluster) {
-		c.Options.SimulatedNodes, c.Options.Metrics = 1, true
+		c.Options.SimulatedNodes, c.Options.Metrics, c.Options.Storage = 1, true, true
 		c.Options.ExtraSchedulers = []plan.ExtraScheduler{{Name: "slow"}}
 		for _, name := range plan.Components {
 			c.Options.Args = append(c.Options.Args, plan.Arg{Component: name, Flag: "flag-of", Value: name})
@@ -266,5 +269,19 @@ func TestCertificatesNameTheirServers(t *testing.T) {
 		if _, ok := byName[cert]; !ok {
 			t.Errorf("%s is made of %s, which nobody issues", path, cert)
 		}
+	}
+}
+
+// The provisioner is outside of the workers' mount namespaces, so it is told where their disks are.
+func TestProvisionerKnowsTheDiskOfEachWorker(t *testing.T) {
+	part, err := Find(lubeck(func(c *plan.Cluster) { c.Dir, c.Options.Workers, c.Options.Storage = "/state/lubeck", 2, true }), "provisioner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"--disk=lubeck-worker-1=/state/lubeck/worker-1/var-lib", "--disk=lubeck-worker-2=/state/lubeck/worker-2/var-lib",
+	}
+	if diff := cmp.Diff(want, part.Command[len(part.Command)-2:]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -202,6 +202,17 @@ func metricsServer(c *plan.Cluster) Component {
 	}
 }
 
+// provisioner makes volumes on the disks of the workers, which it reaches from outside.
+func provisioner(c *plan.Cluster) Component {
+	command := []string{filepath.Join(c.Bin, "provisioner"), "--kubeconfig=" + kubeconfig(c, "provisioner")}
+	for _, worker := range c.Workers() {
+		command = append(command, "--disk="+worker.Name()+"="+worker.LibraryDir())
+	}
+	return Component{
+		Name: "provisioner", Node: c.ControlPlane(), Command: append(command, c.Options.ArgsOf("provisioner")...),
+	}
+}
+
 // corefile answers for the cluster, and says at once that there is nothing else: the bridge is the whole world. The two
 // are apart because CoreDNS would ask the template first, wherever it is written.
 func corefile(addresses, kubeconfig string) string {

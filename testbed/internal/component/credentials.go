@@ -47,6 +47,7 @@ func Certificates(c *plan.Cluster) map[string][]pki.Request {
 			Name: "metrics-server", User: "system:metrics-server", Hosts: []string{"metrics-server.kube-system.svc"},
 			Addresses: c.Addresses(),
 		},
+		{Name: "provisioner", User: "system:provisioner"},
 		{Name: "kwok", User: "system:kwok", Groups: []string{"system:masters"}},
 	}
 	for _, worker := range c.Workers() {
@@ -68,7 +69,7 @@ func Certificates(c *plan.Cluster) map[string][]pki.Request {
 // Kubeconfigs tells which kubeconfig, by its path, is made of which certificate.
 func Kubeconfigs(c *plan.Cluster) map[string]string {
 	paths := map[string]string{c.Kubeconfig(): AdminCert}
-	for _, name := range []string{"controller-manager", "scheduler", "coredns", "proxy", "kwok", "metrics-server"} {
+	for _, name := range []string{"controller-manager", "scheduler", "coredns", "proxy", "kwok", "metrics-server", "provisioner"} {
 		paths[kubeconfig(c, name)] = name
 	}
 	for _, worker := range c.Workers() {

@@ -30,6 +30,9 @@ func Base(c *plan.Cluster) []Object {
 	if c.HasMetrics() {
 		objects = append(objects, metrics(c)...)
 	}
+	if c.HasStorage() {
+		objects = append(objects, storage()...)
+	}
 	objects = append(objects,
 		clusterRole("testbed:coredns",
 			rule("", "list,watch", "endpoints,services,pods,namespaces"),

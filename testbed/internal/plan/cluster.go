@@ -202,3 +202,6 @@ func (c *Cluster) Kubernetes() string {
 
 // HasMetrics tells whether the cluster has metrics-server, which needs the root that workers need.
 func (c *Cluster) HasMetrics() bool { return c.Options.Metrics && !c.Rootless }
+
+// HasStorage tells whether claims get volumes, which are on the disks of workers.
+func (c *Cluster) HasStorage() bool { return c.Options.Storage && !c.Rootless }

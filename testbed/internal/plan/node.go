@@ -85,6 +85,11 @@ func (n Node) ConfigDir() string {
 	return filepath.Join(n.Cluster.Dir, "config", n.short())
 }
 
+// LibraryDir is the worker's /var/lib.
+func (n Node) LibraryDir() string {
+	return filepath.Join(n.Dir(), "var-lib")
+}
+
 // LogDir is the worker's /var/log.
 func (n Node) LogDir() string {
 	return filepath.Join(n.Cluster.LogDir(), n.short())

@@ -24,6 +24,7 @@ type Options struct {
 	Args            []Arg            `json:"args,omitempty"`
 	Audit           bool             `json:"audit,omitempty"`
 	Metrics         bool             `json:"metrics,omitempty"` // run metrics-server
+	Storage         bool             `json:"storage,omitempty"` // make volumes for claims
 	NAT             bool             `json:"nat,omitempty"`     // the workers reach other clusters under the control plane's address alone
 	Links           []Link           `json:"links,omitempty"`
 }
@@ -53,8 +54,8 @@ type Arg struct {
 
 // Components are the names by which --arg knows the components of a cluster.
 var Components = []string{
-	"apiserver", "containerd", "controller-manager", "coredns", "etcd", "kubelet", "kwok", "metrics-server", "proxy",
-	"scheduler",
+	"apiserver", "containerd", "controller-manager", "coredns", "etcd", "kubelet", "kwok", "metrics-server",
+	"provisioner", "proxy", "scheduler",
 }
 
 var (

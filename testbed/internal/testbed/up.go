@@ -174,6 +174,9 @@ func (t *Testbed) equip(ctx context.Context, clusters []*plan.Cluster) error {
 		if one.HasMetrics() {
 			needs = append(needs, filepath.Join(t.Bin, "metrics-server"))
 		}
+		if one.HasStorage() {
+			needs = append(needs, filepath.Join(t.Bin, "provisioner"))
+		}
 		for _, binary := range needs {
 			if err := t.build(ctx, binary); err != nil {
 				return err

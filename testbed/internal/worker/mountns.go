@@ -52,7 +52,7 @@ func makeMachine(ctx context.Context, node plan.Node) error {
 	if err := os.WriteFile(node.MountnsPath(), nil, 0o600); err != nil {
 		return err
 	}
-	library := filepath.Join(node.Dir(), "var-lib")
+	library := node.LibraryDir()
 	for _, dir := range []string{library, node.LogDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // containers run as other users
 			return err
