@@ -100,6 +100,15 @@ type AdvertisementSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$`
 	Architectures []string `json:"architectures,omitempty"`
 
+	// storageClasses are the classes of the volumes that the consumer's claims can get there, the default first. Without any,
+	// pods with claims do not run there.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	StorageClasses []string `json:"storageClasses,omitempty"`
+
 	// kubernetesVersion is the version of the cluster's nodes, such as v1.37.1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

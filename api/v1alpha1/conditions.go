@@ -251,6 +251,12 @@ const (
 	ReasonFlaps = "Flaps"
 	// ReasonHeldByProvider means that finalizers of others hold the record of a pod at the provider.
 	ReasonHeldByProvider = "HeldByProvider"
+	// ReasonVolumeMade means that a provider keeps a volume for a claim.
+	ReasonVolumeMade = "VolumeMade"
+	// ReasonVolumeRefused means that a provider makes no volume for a claim, or does not make it larger. The message has the reason.
+	ReasonVolumeRefused = "VolumeRefused"
+	// ReasonVolumeLost means that the volume of a claim is gone at its provider, and its data with it.
+	ReasonVolumeLost = "VolumeLost"
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.
 	ReasonRunsAtHome = "RunsAtHome"
 )

@@ -53,6 +53,12 @@ const (
 	// AnnotationSkipToken set to "true" on a pod says that no token of its service account goes to providers.
 	AnnotationSkipToken = "hanse.dev/skip-token" //nolint:gosec // no credential but a name
 
+	// LabelVolumes marks with "true" the virtual node of a peer that has volumes for our claims.
+	LabelVolumes = "hanse.dev/volumes"
+	// LabelOfferToPeers on a StorageClass says with "true" or "false" whether claims of consumers can get its volumes. Without it
+	// that goes for the default class alone.
+	LabelOfferToPeers = "hanse.dev/offer-to-peers"
+
 	// LabelPolicy marks a ConfigMap in Hanse's own namespace as policy. Its value is the question that its modules, keys
 	// that end in .rego, answer: incoming, outgoing, shadowpod or placement.
 	LabelPolicy = "hanse.dev/policy"
@@ -69,6 +75,8 @@ const (
 	// AnnotationOriginVersion carries, on an object with LabelReflected, which version it is of what was copied, and, on a Secret
 	// with the tokens of a pod, when they are renewed, as RFC 3339 has it.
 	AnnotationOriginVersion = "hanse.dev/origin-version"
+	// AnnotationStandsInFor names, on a claim in Hanse's own namespace, the claim (namespace/name) that gets its volume.
+	AnnotationStandsInFor = "hanse.dev/stands-in-for"
 	// AnnotationPeerUID carries, on a tenant namespace, the UID of the Peer that it was made for.
 	AnnotationPeerUID = "hanse.dev/peer-uid"
 	// AnnotationExpires carries when an invitation or a tombstone ends, as RFC 3339 has it.
@@ -300,6 +308,9 @@ const (
 	// PolicyStatus is the ConfigMap in Hanse's own namespace in which the manager says how the policies stand: for each
 	// question under its name, as JSON.
 	PolicyStatus = "hanse-policy-status"
+	// VolumesDriver is the provisioner of StorageClasses whose volumes are at peers or at home, wherever the first pod goes, and the
+	// driver of volumes that are at peers.
+	VolumesDriver = "volumes.hanse.dev"
 	// NamespaceOffloadingName is the only name that a NamespaceOffloading may have, so that a namespace has at most one.
 	NamespaceOffloadingName = "offloading"
 	// SystemNamespace is where Hanse is installed unless told otherwise.

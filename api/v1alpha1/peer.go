@@ -62,7 +62,8 @@ const (
 type PeerLimits struct {
 	// resources are how much the pods of the peer may ask for, all namespaces together: cpu, memory, pods,
 	// ephemeral-storage, or any other resource, such as nvidia.com/gpu. A pod counts by what it asks for (sidecars and
-	// overhead included) until it has completed. What is not named is not limited.
+	// overhead included) until it has completed. storage is what the peer's claims may ask for, in each of its namespaces.
+	// What is not named is not limited.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(name, !name.startsWith('requests.') && !name.startsWith('limits.'))",message="name the resource itself, such as cpu: it is what pods ask for that is limited"
@@ -165,7 +166,24 @@ type PeerParting struct {
 	// drain says how our pods are moved away from the peer. Default Wait.
 	// +optional
 	Drain DrainMethod `json:"drain,omitempty"`
+
+	// volumes says what becomes of volumes of our claims at the peer, and of those of its claims here. With Keep, the default,
+	// the parting waits until there are none: until the claims are deleted. With Delete their data is lost. A parting by force
+	// waits for nothing at the peer.
+	// +optional
+	Volumes VolumeFate `json:"volumes,omitempty"`
 }
+
+// VolumeFate says what becomes of volumes.
+// +kubebuilder:validation:Enum=Keep;Delete
+type VolumeFate string
+
+const (
+	// KeepVolumes means that no data is lost.
+	KeepVolumes VolumeFate = "Keep"
+	// DeleteVolumes means that the data is lost.
+	DeleteVolumes VolumeFate = "Delete"
+)
 
 // PeerSpec says which cluster a peer is and what it is to us.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterID) || has(self.clusterID) && self.clusterID == oldSelf.clusterID",message="clusterID is immutable: make another Peer for another cluster"
@@ -466,7 +484,9 @@ func (p *Peer) Parting() PeerParting {
 	if p.Spec.Parting != nil {
 		parting = *p.Spec.Parting
 	}
-	return PeerParting{Mode: cmp.Or(parting.Mode, PartingAgreed), Drain: cmp.Or(parting.Drain, DrainWait)}
+	return PeerParting{
+		Mode: cmp.Or(parting.Mode, PartingAgreed), Drain: cmp.Or(parting.Drain, DrainWait), Volumes: cmp.Or(parting.Volumes, KeepVolumes),
+	}
 }
 
 // PeerList is a list of peers.

@@ -24,6 +24,8 @@ type Protocol struct {
 	ShadowPods bool
 	// Copies: ConfigMaps and Secrets that pods use are copied to the peer.
 	Copies bool
+	// Claims: the peer keeps storage for each ShadowClaim.
+	Claims bool
 	// Network: pods of the two clusters can be connected.
 	Network bool
 }
@@ -34,7 +36,8 @@ func (p *Peer) Protocol() Protocol {
 		return Protocol{}
 	}
 	return Protocol{
-		Identity: true, Sessions: true, Advertisements: true, Mappings: true, ShadowPods: true, Copies: true, Network: true,
+		Identity: true, Sessions: true, Advertisements: true, Mappings: true, ShadowPods: true, Copies: true,
+		Claims: true, Network: true,
 	}
 }
 

@@ -25,6 +25,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&NamespaceMapping{}, &NamespaceMappingList{},
 		&ShadowPod{}, &ShadowPodList{},
 		&ShadowEndpointSlice{}, &ShadowEndpointSliceList{},
+		&ShadowClaim{}, &ShadowClaimList{},
 		&PeeringClaim{}, &PeeringClaimList{},
 		&Connection{}, &ConnectionList{},
 	)

@@ -42,6 +42,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/tenant"
 	"github.com/hanse-dev/hanse/internal/trace"
 	"github.com/hanse-dev/hanse/internal/version"
+	"github.com/hanse-dev/hanse/internal/volumes"
 )
 
 // managerFlags are those of `hanse manager`, and what is made of them.
@@ -210,7 +211,7 @@ func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 		return err
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
-		f.addPeering, f.addPolicies, f.addAdvertising, f.addTenant, f.addNamespaces, f.addReflector,
+		f.addPeering, f.addPolicies, f.addAdvertising, f.addTenant, f.addNamespaces, f.addReflector, f.addVolumes,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err
@@ -322,6 +323,12 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 		Network:   f.peering.Gateway,
 		Reach:     f.reach,
 		Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount,
+	})
+}
+
+func (f *managerFlags) addVolumes(mgr manager.Manager, links *peers.Links) error {
+	return volumes.SetupWithManager(mgr, volumes.Config{
+		Client: mgr.GetClient(), Links: links, Events: mgr.GetEventRecorder("hanse-volumes"), Namespace: f.server.namespace,
 	})
 }
 

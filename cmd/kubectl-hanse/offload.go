@@ -269,7 +269,8 @@ func keepWhatNoFlagSays(spec, before *v1alpha1.NamespaceOffloadingSpec) {
 
 type unoffloadFlags struct {
 	waitFlags
-	evict bool
+	evict      bool
+	deleteData bool
 }
 
 func newUnoffloadCommand(global *globalFlags) *cobra.Command {
@@ -279,7 +280,8 @@ func newUnoffloadCommand(global *globalFlags) *cobra.Command {
 		Short: "Let the pods of a namespace run at home only",
 		Long: "Ends the offloading of the namespace: new pods stay at home. Then it waits until those that run in other clusters\n" +
 			"have gone, and says which they are. They go when they end or are deleted, such as by `kubectl rollout restart`, or\n" +
-			"with --evict. The twin namespaces at providers go with the last of them.",
+			"with --evict. The twin namespaces at providers go with the last of them, but not while claims have volumes there: these\n" +
+			"stay until the claims are deleted, as --delete-data does, and pods with them wait until the namespace is offloaded again.",
 		Example: `  kubectl hanse unoffload shop --wait=false
   kubectl hanse unoffload shop --evict`,
 		Args: cobra.MaximumNArgs(1),
@@ -295,6 +297,7 @@ func newUnoffloadCommand(global *globalFlags) *cobra.Command {
 	}
 	f := command.Flags()
 	f.BoolVar(&flags.evict, "evict", false, "move the pods that run in other clusters home, as their PodDisruptionBudgets allow")
+	f.BoolVar(&flags.deleteData, "delete-data", false, "delete the claims whose volumes are in other clusters, with their data")
 	flags.bind(f, 10*time.Minute, "no pod runs in another cluster any more")
 	return command
 }
@@ -310,6 +313,9 @@ func runUnoffload(ctx context.Context, command *cobra.Command, cluster install.C
 		return err
 	}
 	kept := offloading.Annotations[v1alpha1.AnnotationKeptOffloading] == "true"
+	if err := tellData(ctx, cluster, flags, name); err != nil {
+		return err
+	}
 	if flags.evict {
 		left, err := moveHome(ctx, cluster, name, flags.wait)
 		if err != nil {

@@ -21,6 +21,8 @@ type unpeerFlags struct {
 	drain  string
 	force  bool
 	forget bool
+	// deleteData lets volumes go with the peering.
+	deleteData bool
 }
 
 func newUnpeerCommand(global *globalFlags) *cobra.Command {
@@ -30,7 +32,8 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 		Short: "Stop being a peer of another cluster",
 		Long: "Ends both directions at once. Our pods are moved away from the peer, the peer is asked to move its pods away from\n" +
 			"here, and then each side removes what it has made for the other, so that nothing is left: it is enough to say this\n" +
-			"on one side. While pods run, it is refused until --drain says what becomes of them.\n\n" +
+			"on one side. While pods run, it is refused until --drain says what becomes of them, and while claims have volumes on\n" +
+			"the other side until they are deleted or --delete-data says that their data may go.\n\n" +
 			"If the peer does not answer within five minutes, what it has here ends without it. Our own pods at the peer are\n" +
 			"waited for as long as it takes; when the peer is gone for ever, --force does not wait for anything. A signed record\n" +
 			"is then kept for 30 days, by which a peer that comes back after all knows that it has to clean up.",
@@ -59,6 +62,7 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 	f.Var(oneOf(&flags.drain, "wait", "now"), "drain", "what becomes of our pods at the peer: wait (they are evicted, which keeps PodDisruptionBudgets) or now (they are deleted)")
 	f.BoolVar(&flags.force, "force", false, "wait for nothing at the peer: the peer is gone for ever, or cannot be asked")
 	f.BoolVar(&flags.forget, "forget", false, "with --force, keep no record for a peer that comes back")
+	f.BoolVar(&flags.deleteData, "delete-data", false, "delete the volumes of our claims at the peer, and of its claims here, with their data")
 	flags.bind(f, 10*time.Minute, "nothing is left")
 	return command
 }
@@ -77,6 +81,14 @@ func (f *unpeerFlags) validate() error {
 
 // parting is what the flags mean.
 func (f *unpeerFlags) parting() *v1alpha1.PeerParting {
+	parting := f.manner()
+	if f.deleteData {
+		parting.Volumes = v1alpha1.DeleteVolumes
+	}
+	return parting
+}
+
+func (f *unpeerFlags) manner() *v1alpha1.PeerParting {
 	switch {
 	case f.forget:
 		return &v1alpha1.PeerParting{Mode: v1alpha1.PartingForgotten, Drain: v1alpha1.DrainNow}
@@ -94,7 +106,7 @@ func (f *unpeerFlags) asked() bool { return f.drain != "" || f.force }
 
 // part tells the Peer how to part. If Hanse leaves the peer already, it may be told another manner.
 func (f *unpeerFlags) part(peer *v1alpha1.Peer) {
-	if f.asked() || peer.DeletionTimestamp.IsZero() {
+	if f.asked() || f.deleteData || peer.DeletionTimestamp.IsZero() {
 		peer.Spec.Parting = f.parting()
 	}
 }
@@ -117,6 +129,11 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 	left := seen.notRemoved(peer)
 	if !flags.asked() {
 		if err := seen.checkIdle(peer); err != nil {
+			return err
+		}
+	}
+	if !flags.deleteData && !flags.force {
+		if err := checkData(ctx, c, peer); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -21,9 +22,10 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
-// capacity follows the pods, nodes, twin namespaces and advertisements of this cluster and sums up what there is to spare, once for all
+// capacity follows the pods, nodes, twin namespaces, classes of volumes and advertisements of this cluster and sums up what there is to spare, once for all
 // consumers. A pod that changes costs one addition; the sum is made when somebody looks.
 type capacity struct {
 	informers cache.Informers
@@ -34,9 +36,10 @@ type capacity struct {
 	mu           sync.Mutex
 	ledger       *exchange.Ledger
 	images       *images
+	classes      map[string]storagev1.StorageClass
 	twins        map[string]string // twin namespace → the consumer whose pods are in it
 	sumStale     bool
-	nodesStale   bool
+	nodesStale   bool // the nodes or the classes of volumes have changed
 	locksStale   bool // the guarantees have changed
 	sum          exchange.Capacity
 	locks        locks
@@ -56,6 +59,7 @@ func newCapacity(config *Config, informers cache.Informers) *capacity {
 		complete:   make(chan struct{}),
 		ledger:     exchange.NewLedger(),
 		images:     newImages(config.MaxImages),
+		classes:    map[string]storagev1.StorageClass{},
 		twins:      map[string]string{},
 		sumStale:   true,
 		nodesStale: true,
@@ -100,6 +104,7 @@ func (c *capacity) sumUp() offerable {
 	}
 	if c.nodesStale {
 		c.description = c.ledger.Describe(c.config.LabelKeys, c.config.ImagePatterns)
+		c.description.Offer.StorageClasses = reflection.OfferedClasses(slices.Collect(maps.Values(c.classes)))
 		c.images.setStock(c.description.Stock)
 	}
 	c.sumStale, c.nodesStale, c.locksStale = false, false, false
@@ -117,7 +122,9 @@ func (c *capacity) Start(ctx context.Context, _ workqueue.TypedRateLimitingInter
 		UpdateFunc: c.update,
 		DeleteFunc: func(object any) { c.take(object, true) },
 	}
-	for _, example := range []client.Object{&corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{}, &v1alpha1.Advertisement{}} {
+	for _, example := range []client.Object{
+		&corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{}, &storagev1.StorageClass{}, &v1alpha1.Advertisement{},
+	} {
 		informer, err := c.informers.GetInformer(ctx, example, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", example, err)
@@ -131,7 +138,7 @@ func (c *capacity) Start(ctx context.Context, _ workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// WaitForSync returns when all namespaces, pods, nodes and advertisements were handled once.
+// WaitForSync returns when all namespaces, pods, nodes, classes of volumes and advertisements were handled once.
 func (c *capacity) WaitForSync(ctx context.Context) error {
 	for _, registration := range c.registration {
 		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
@@ -177,6 +184,12 @@ func (c *capacity) take(object any, gone bool) {
 			c.ledger.RemoveNode(object.Name)
 		} else {
 			c.ledger.SetNode(object)
+		}
+	case *storagev1.StorageClass:
+		changed, c.nodesStale = true, true
+		c.classes[object.Name] = *object
+		if gone {
+			delete(c.classes, object.Name)
 		}
 	case *corev1.Namespace:
 		changed = c.takeNamespace(object, gone)

@@ -23,7 +23,7 @@ var layers = []struct {
 	{"I/O", []string{"internal/kernel", "internal/local", "internal/netprobe", "internal/peers", "internal/relay", "internal/topology", "internal/trace"}},
 	{"edge", []string{
 		"internal/advertisement", "internal/agentless", "internal/discovery", "internal/fabric", "internal/gateway", "internal/kubelet", "internal/namespaces", "internal/peering", "internal/tenant",
-		"internal/install", "internal/policymaker", "internal/reflector",
+		"internal/install", "internal/policymaker", "internal/reflector", "internal/volumes",
 	}},
 	{"test", []string{"internal/architecture", "internal/testkit", "test/harness", "test/hostile"}},
 	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "test/faults", "bench"}},

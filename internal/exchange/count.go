@@ -44,6 +44,8 @@ func QuotaKey(name corev1.ResourceName) corev1.ResourceName {
 	switch {
 	case name == corev1.ResourcePods:
 		return name
+	case name == corev1.ResourceStorage:
+		return corev1.ResourceRequestsStorage
 	case slices.Contains(mandatory, name),
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix), strings.Contains(string(name), "/"):
 		return corev1.DefaultResourceRequestsPrefix + name

@@ -48,7 +48,7 @@ func TestQuotasCountWhatPodsAskFor(t *testing.T) {
 			t.Errorf("%s counts %s of pods", key, counted)
 		}
 	}
-	if key := QuotaKey("storage"); key != "" {
+	if key := QuotaKey("storage"); key != "requests.storage" { // of claims
 		t.Errorf("storage is counted as %s", key)
 	}
 }

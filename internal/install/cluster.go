@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,6 +68,9 @@ var chartKinds = []schema.GroupVersionKind{
 	flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"),
 	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
 	admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
+	storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
+	storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"),
+	storagev1.SchemeGroupVersion.WithKind("StorageClass"),
 	configMapKind,
 	corev1.SchemeGroupVersion.WithKind("Service"),
 	daemonSetKind,

@@ -72,7 +72,7 @@ containers:
 		},
 
 		"hostPath":           {review: creates("volumes: [{name: v, hostPath: {path: /}}]"), want: "spec.volumes:"},
-		"a claim":            {review: creates("volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]"), want: "spec.volumes:"},
+		"a claim":            {review: creates("volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]")},
 		"csi":                {review: creates("volumes: [{name: v, csi: {driver: x}}]"), want: "spec.volumes:"},
 		"a claim of its own": {review: creates("volumes: [{name: v, ephemeral: {}}]"), want: "spec.volumes:"},
 		"nfs":                {review: creates("volumes: [{name: v, nfs: {server: x, path: /}}]"), want: "spec.volumes:"},

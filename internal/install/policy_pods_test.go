@@ -190,7 +190,7 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		host   = "it uses namespaces or ports of its host"
 		power  = "it is privileged or adds capabilities"
 		claims = "it uses resource claims or a runtime class of this cluster"
-		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps, Secrets, tokens and images are)`
+		volume = `volume "v" is not taken along yet (only emptyDir, downwardAPI, ConfigMaps, Secrets, claims, tokens and images are)`
 		certs  = `envFrom takes all of ConfigMap "kube-root-ca.crt"; use valueFrom for its one key`
 	)
 	const (
@@ -225,7 +225,6 @@ func TestPodsThatCannotLeaveStayAtHome(t *testing.T) {
 		"added capability":               {"containers: [{name: c, securityContext: {capabilities: {add: [NET_ADMIN]}}}]", power},
 		"resource claim":                 {"resourceClaims: [{name: gpu, resourceClaimName: gpu}]", claims},
 		"runtime class":                  {"runtimeClassName: gvisor", claims},
-		"persistent volume":              {"volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]", volume},
 		"ephemeral volume":               {"volumes: [{name: v, ephemeral: {}}]", volume},
 		"path of the host":               {"volumes: [{name: e, emptyDir: {}}, {name: v, hostPath: {path: /}}]", volume},
 		"certificates as environment":    {"containers: [{name: c, envFrom: [{configMapRef: {name: kube-root-ca.crt}}]}]", certs},

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -245,6 +246,7 @@ func ownLabels(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec) map[string]s
 		corev1.LabelOSStable:             "linux",
 		corev1.LabelNodeExcludeBalancers: "",
 		labelExcludeDisruption:           "",
+		v1alpha1.LabelVolumes:            strconv.FormatBool(len(ad.StorageClasses) > 0),
 	}
 	if arch := architecture(ad); len(validation.IsValidLabelValue(arch)) == 0 && arch != "" {
 		own[corev1.LabelArchStable] = arch

@@ -28,8 +28,8 @@ func TestDesiredNode(t *testing.T) {
 		"hanse.dev/type": "virtual-node", "hanse.dev/peer": turin, "hanse.dev/cluster-id": turinID,
 		"type": "virtual-kubelet", "kubernetes.io/hostname": turinNode, "kubernetes.io/os": "linux",
 		"kubernetes.io/arch": "arm64", "node.kubernetes.io/exclude-from-external-load-balancers": "",
-		"node.kubernetes.io/exclude-disruption": "",
-		"topology.kubernetes.io/region":         "turin-west", "example.com/disk": "fast",
+		"node.kubernetes.io/exclude-disruption": "", "hanse.dev/volumes": "false",
+		"topology.kubernetes.io/region": "turin-west", "example.com/disk": "fast",
 	}
 	if diff := cmp.Diff(wantLabels, got.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)

@@ -49,6 +49,9 @@ func (c *podController) outbound(ctx context.Context, home *corev1.Pod, seen *po
 	if err != nil {
 		return sentPod{}, err
 	}
+	if overridden, err = c.claimed(ctx, overridden); err != nil {
+		return sentPod{}, err
+	}
 	sent, token, err := withOrWithoutToken(overridden, seen)
 	if err != nil {
 		return sentPod{}, reconcile.TerminalError(err)

@@ -142,6 +142,7 @@ func (c *Controller) setupMappings(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(specChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(virtualNodeChanged)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod), builder.WithPredicates(onlyDeletions)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(pairOfVolume), builder.WithPredicates(onlyDeletions)).
 		WatchesRawSource(peers.Changes(m.Links, peers.Mappings, m.mappingChanged)).
 		WatchesRawSource(peers.LinkChanges(m.Links, m.linkChanged)).
 		WithOptions(options(mappingWorkers)).
@@ -178,6 +179,7 @@ func (c *Controller) setupWaiting(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespaces-waiting").
 		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(waits)).
+		Watches(&corev1.PersistentVolumeClaim{}, inNamespace, builder.WithPredicates(boundChanged)).
 		Watches(&v1alpha1.NamespaceOffloading{}, inNamespace, builder.WithPredicates(offloadingChanged)).
 		Watches(&v1alpha1.Advertisement{}, everywhere, builder.WithPredicates(predicate.NewPredicateFuncs(c.waiting.isCopy), offerChanged)).
 		Watches(&corev1.Node{}, everywhere, builder.WithPredicates(virtualNodeChanged)).

@@ -93,7 +93,7 @@ func TestEventSaysWhyAPodRunsAtHome(t *testing.T) {
 		pod := podOn("shop", "db-0", "worker")
 		pod.Annotations = map[string]string{v1alpha1.AnnotationRunsAtHome: "call +49 30 000 to have your account unlocked"}
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+			NFS: &corev1.NFSVolumeSource{Server: "nas", Path: "/data"},
 		}}}
 		pod.CreationTimestamp = metav1.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
 		return pod
@@ -122,7 +122,7 @@ func TestEventSaysWhyAPodRunsAtHome(t *testing.T) {
 				t.Fatalf("%d events, want %d", len(events), test.want)
 			}
 			for _, e := range events {
-				if e.Reason != v1alpha1.ReasonRunsAtHome || !strings.Contains(e.Note, "persistentVolumeClaim") ||
+				if e.Reason != v1alpha1.ReasonRunsAtHome || !strings.Contains(e.Note, "nfs") ||
 					strings.Contains(e.Note, "account") {
 					t.Errorf("event %q: %q", e.Reason, e.Note)
 				}

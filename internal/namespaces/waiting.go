@@ -53,8 +53,10 @@ func (c *waiting) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	}
 	released := 0
 	for _, pod := range pods {
-		changed, due := release(pod)
+		changed, due, err := c.withClaims(ctx, pod, offloading, release)
 		switch {
+		case err != nil:
+			return reconcile.Result{}, err
 		case !due:
 			continue
 		case released == releasedAtOnce:
@@ -148,7 +150,7 @@ func KeepWaiting(trim toolscache.TransformFunc) toolscache.TransformFunc {
 		trimmed, err := trim(object)
 		if pod, ok := trimmed.(*corev1.Pod); ok && err == nil {
 			pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations = spec.NodeSelector, spec.Affinity, spec.Tolerations
-			pod.Spec.SchedulingGates = spec.SchedulingGates
+			pod.Spec.SchedulingGates, pod.Spec.Volumes = spec.SchedulingGates, claimsAmong(spec.Volumes)
 			pod.Status.Conditions = append(pod.Status.Conditions, scheduled...)
 		}
 		return trimmed, err

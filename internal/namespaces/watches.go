@@ -21,6 +21,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 // everything is the request to look at all that providers offer, and at each namespace.
@@ -59,6 +60,19 @@ func pairOfPod(_ context.Context, object client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{pair(pod.Namespace, peer)}
+}
+
+// pairOfVolume is the namespace of the claim that a volume at a peer was for, and the peer.
+func pairOfVolume(_ context.Context, object client.Object) []reconcile.Request {
+	volume, ok := object.(*corev1.PersistentVolume)
+	if !ok {
+		return nil
+	}
+	at, away := reflection.HandleOf(volume)
+	if !away {
+		return nil
+	}
+	return []reconcile.Request{pair(at.Namespace, at.Peer)}
 }
 
 // namespaceOf is a request for the namespace of the object.
@@ -121,6 +135,11 @@ func changed[T client.Object](matters func(before, after T) bool) predicate.Func
 var offloadingChanged = predicate.Or(specChanged, changed(func(before, after *v1alpha1.NamespaceOffloading) bool {
 	return !equality.Semantic.DeepEqual(before.Status, after.Status)
 }))
+
+// boundChanged lets through claims that get a volume.
+var boundChanged = changed(func(before, after *corev1.PersistentVolumeClaim) bool {
+	return before.Spec.VolumeName != after.Spec.VolumeName
+})
 
 // metadataChanged lets through what policies are asked with.
 var metadataChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})

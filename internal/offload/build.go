@@ -315,7 +315,7 @@ func route(pod *corev1.Pod, rules Rules, onward string) {
 		}}}
 	}
 	next := slices.DeleteFunc(slices.Clone(rules.Next), func(id string) bool { return slices.Contains(rules.Path, id) })
-	goesOn := len(rules.Path) > 0 && !readsItsHome(pod.Spec.Volumes) && (onward == "" || len(next) > 0)
+	goesOn := len(rules.Path) > 0 && !readsItsHome(pod.Spec.Volumes) && !UsesClaims(&pod.Spec) && (onward == "" || len(next) > 0)
 	terms := term(v1alpha1.LabelType, []string{v1alpha1.TypeVirtualNode})
 	if goesOn {
 		terms = term(v1alpha1.LabelClusterID, rules.Path)

@@ -219,7 +219,7 @@ func TestBuildRefuses(t *testing.T) {
 		volume(`"hostPath":{"path":"/"}`):                                        "spec.volumes[0].hostPath.path: not allowed",
 		volume(`"secret":{"secretName":"../s"}`):                                 "spec.volumes[0].secret.secretName: not allowed",
 		volume(`"configMap":{"name":"kube-root-ca.crt"}`):                        "spec.volumes[0].configMap.name: not allowed",
-		volume(`"persistentVolumeClaim":{"claimName":"s"}`):                      "spec.volumes[0].persistentVolumeClaim.claimName: not allowed",
+		volume(`"persistentVolumeClaim":{"claimName":"../s"}`):                   "spec.volumes[0].persistentVolumeClaim.claimName: not allowed",
 		volume(`"nfs":{"server":"s","path":"/"}`):                                "spec.volumes[0].nfs: not allowed",
 		volume(`"csi":{"driver":"s"}`):                                           "spec.volumes[0].csi.driver: not allowed",
 		volume(`"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}`): "spec.volumes[0].projected.sources[0].serviceAccountToken.audience: not allowed",
@@ -243,7 +243,6 @@ func TestBuildRefuses(t *testing.T) {
 		container(`"env":[{"name":"N","valueFrom":{"fieldRef":{"fieldPath":"status.hostIP"}}}]`):        "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: not allowed",
 		container(`"livenessProbe":{"httpGet":{"host":"169.254.169.254","port":80}}`):                   "spec.containers[0].livenessProbe.httpGet.host: not allowed",
 		container(`"lifecycle":{"preStop":{"tcpSocket":{"host":"10.0.0.1","port":80}}}`):                "spec.containers[0].lifecycle.preStop.tcpSocket.host: not allowed",
-		container(`"volumeDevices":[{"name":"d","devicePath":"/d"}]`):                                   "spec.containers[0].volumeDevices: not allowed",
 		container(`"volumeMounts":[{"name":"d","mountPath":"/d","mountPropagation":"Bidirectional"}]`):  "spec.containers[0].volumeMounts[0].mountPropagation: not allowed",
 
 		`{"metadata":{"name":"other"}}`:                                                             "metadata.name: not allowed",

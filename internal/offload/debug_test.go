@@ -33,7 +33,7 @@ func TestDebuggersGoAlong(t *testing.T) {
 		debugger("sysadmin", func(c *corev1.EphemeralContainer) { c.SecurityContext.Privileged = ptr.To(true) }),
 		debugger("debugger", nil),
 		debugger("device", func(c *corev1.EphemeralContainer) {
-			c.VolumeDevices = []corev1.VolumeDevice{{Name: "d", DevicePath: "/dev/d"}}
+			c.Ports = []corev1.ContainerPort{{ContainerPort: 80}}
 		}),
 	}
 	template, err := Outbound(home, "")

@@ -109,7 +109,7 @@ func expectHarmlessVolumes(t *testing.T, volumes []corev1.Volume) {
 	t.Helper()
 	for i := range volumes {
 		v := &volumes[i]
-		if v.HostPath != nil || v.PersistentVolumeClaim != nil || v.CSI != nil {
+		if v.HostPath != nil || v.Ephemeral != nil || v.CSI != nil {
 			t.Errorf("built a pod with volume %v", v)
 		}
 	}

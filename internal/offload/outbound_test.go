@@ -158,11 +158,11 @@ func TestRefusalNamesTheCause(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*corev1.PodSpec){
-		"":                                                        func(*corev1.PodSpec) {},
-		"spec.hostPID: not allowed":                               func(spec *corev1.PodSpec) { spec.HostPID = true },
-		"spec.runtimeClassName: not allowed":                      func(spec *corev1.PodSpec) { spec.RuntimeClassName = ptr.To("kata") },
-		"spec.resourceClaims: not allowed":                        func(spec *corev1.PodSpec) { spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
-		"spec.volumes[0].persistentVolumeClaim":                   volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
+		"":                                   func(*corev1.PodSpec) {},
+		"spec.hostPID: not allowed":          func(spec *corev1.PodSpec) { spec.HostPID = true },
+		"spec.runtimeClassName: not allowed": func(spec *corev1.PodSpec) { spec.RuntimeClassName = ptr.To("kata") },
+		"spec.resourceClaims: not allowed":   func(spec *corev1.PodSpec) { spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
+		"spec.volumes[0].ephemeral":          volume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}),
 		"it is a directory of a node of this cluster":             volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
 		`configMapRef.name: not allowed (kube-root-ca.crt)`:       container(corev1.Container{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}}}),
 		"spec.volumes[0].nfs":                                     volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}),
@@ -171,7 +171,6 @@ func TestRefusalNamesTheCause(t *testing.T) {
 		`securityContext.privileged: not allowed (true)`:          container(corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}),
 		`capabilities.add: not allowed (NET_ADMIN)`:               container(corev1.Container{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}),
 		"a pod in another cluster has no port of its host":        container(corev1.Container{Ports: []corev1.ContainerPort{{HostPort: 1}}}),
-		"spec.initContainers[0].volumeDevices":                    container(corev1.Container{VolumeDevices: []corev1.VolumeDevice{{Name: "d"}}}),
 	} {
 		t.Run(want, func(t *testing.T) {
 			home := homePod()

@@ -95,7 +95,7 @@ func (p Placement) Forbids(pod *corev1.Pod, node *corev1.Node) string {
 
 // ForbidsHome says why the user's own words keep the pod off the nodes of this cluster, and "" if they do not.
 func (p Placement) ForbidsHome(pod *corev1.Pod) string {
-	if _, stays := pod.Annotations[v1alpha1.AnnotationRunsAtHome]; stays || p.Strategy() != v1alpha1.StrategyRemote {
+	if _, stays := pod.Annotations[v1alpha1.AnnotationRunsAtHome]; stays || p.Strategy() != v1alpha1.StrategyRemote || UsesClaims(&pod.Spec) {
 		return ""
 	}
 	return "strategy is Remote"

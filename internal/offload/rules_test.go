@@ -14,7 +14,7 @@ import (
 
 // A kind of volume that Kubernetes learns is refused until somebody has thought about it.
 func TestBuildRefusesEachOtherKindOfVolume(t *testing.T) {
-	allowed := []string{"EmptyDir", "DownwardAPI", "Projected", "ConfigMap", "Secret", "Image"}
+	allowed := []string{"EmptyDir", "DownwardAPI", "Projected", "ConfigMap", "Secret", "Image", "PersistentVolumeClaim"}
 	kinds := reflect.TypeFor[corev1.VolumeSource]()
 	for i := range kinds.NumField() {
 		kind := kinds.Field(i)

@@ -99,6 +99,7 @@ var containerFields = slices.Concat(
 		"spec.containers[].env[].valueFrom.configMapKeyRef.{key,optional}",
 		"spec.containers[].env[].valueFrom.secretKeyRef.{key,optional}",
 		"spec.containers[].env[].valueFrom.fileKeyRef.{volumeName,path,key,optional}", "spec.containers[].resources.limits",
+		"spec.containers[].volumeDevices[].{name,devicePath}",
 		"spec.containers[].resizePolicy[].{resourceName,restartPolicy}", "spec.containers[].restartPolicyRules[].action",
 		"spec.containers[].restartPolicyRules[].exitCodes.{operator,values}",
 		"spec.containers[].volumeMounts[].{name,mountPath,readOnly,recursiveReadOnly,subPath,subPathExpr,bindMountOptions}",
@@ -138,7 +139,6 @@ var containerFields = slices.Concat(
 	lines(refused, "a pod in another cluster has no port of its host",
 		"spec.containers[].ports[].{hostPort,hostIP}",
 	),
-	lines(refused, "persistent volumes are not taken along", "spec.containers[].volumeDevices"),
 	lines(refused, deviceClaims, "spec.containers[].resources.claims"),
 	checked(refused, oneOf("false"), "true is refused: no pod has rights over a host of its provider", "spec.containers[].securityContext.privileged"),
 	lines(refused, windows, "spec.containers[].securityContext.windowsOptions"),
@@ -175,7 +175,7 @@ var ephemeralFields = slices.Concat(
 )
 
 const (
-	persistent = "persistent volumes are not taken along"
+	persistent = "of persistent volumes only claims of the pod's namespace are taken along"
 	mounted    = "it is reached over the network of this cluster"
 )
 
@@ -191,6 +191,8 @@ var volumeFields = slices.Concat(
 	keyFields("spec.volumes[].configMap.items[]"),
 	keyFields("spec.volumes[].secret.items[]"),
 	only(isConfigMap, orCertificates, "spec.volumes[].configMap.name"),
+	only(isName, "that of the claim at the provider, which keeps the volume", "spec.volumes[].persistentVolumeClaim.claimName"),
+	lines(kept, "", "spec.volumes[].persistentVolumeClaim.readOnly"),
 	only(isName, onlyOwnSecrets,
 		"spec.volumes[].secret.secretName", "spec.volumes[].projected.sources[].secret.name",
 	),
@@ -208,7 +210,7 @@ var volumeFields = slices.Concat(
 		"spec.volumes[].{gitRepo,flocker,quobyte,storageos,photonPersistentDisk,scaleIO,glusterfs,rbd,cephfs}",
 	),
 	lines(refused, persistent,
-		"spec.volumes[].{persistentVolumeClaim,ephemeral,gcePersistentDisk,awsElasticBlockStore,azureDisk,cinder}",
+		"spec.volumes[].{ephemeral,gcePersistentDisk,awsElasticBlockStore,azureDisk,cinder}",
 		"spec.volumes[].{vsphereVolume,portworxVolume,fc}",
 	),
 	lines(refused, mounted, "spec.volumes[].{nfs,iscsi,azureFile}"),

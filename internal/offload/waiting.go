@@ -30,7 +30,7 @@ func Waits(pod *corev1.Pod) bool {
 	}
 	scheduled := PodCondition(&pod.Status, corev1.PodScheduled)
 	return scheduled != nil && scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable &&
-		ToleratesVirtualNodes(pod)
+		(ToleratesVirtualNodes(pod) || UsesClaims(&pod.Spec))
 }
 
 // Ungated returns the pod without our gate. It is for pods that need not leave this cluster any more.
@@ -42,12 +42,14 @@ func Ungated(pod *corev1.Pod) *corev1.Pod {
 
 // Release returns the waiting pod as it is to be while it has room on the nodes of which hasRoom says so, and whether that is
 // a change. What it does to a pod with our gate is what admission does to one that has none. Any other pod gets tolerations
-// of nodes that are full for larger ones: of an existing pod nothing else can be changed.
+// of nodes that are full for larger ones, and, if it uses claims, of virtual nodes at all: of an existing pod nothing else can be
+// changed. A pod of which some claim stays here must not be released so.
 func (p Placement) Release(pod *corev1.Pod, hasRoom func(node string) bool) (released *corev1.Pod, changed bool) {
 	room := p.withRoom(pod, hasRoom)
 	if !Gated(pod) {
 		released = pod.DeepCopy()
-		return released, tolerateFull(&released.Spec, room)
+		let := p.letGo(released)
+		return released, tolerateFull(&released.Spec, room) || let
 	}
 	admission := p.Decided(pod).Admission
 	switch {
@@ -64,6 +66,16 @@ func (p Placement) Release(pod *corev1.Pod, hasRoom func(node string) bool) (rel
 	released.Spec.Tolerations = append(released.Spec.Tolerations, tolerations(pod, admission)...)
 	tolerateFull(&released.Spec, room)
 	return released, true
+}
+
+// letGo lets a pod with claims onto virtual nodes, off which admission keeps it: that cannot know of which class its claims are.
+func (p Placement) letGo(pod *corev1.Pod) bool {
+	admission := p.Decided(pod).Admission
+	if admission == nil || !UsesClaims(&pod.Spec) || ToleratesVirtualNodes(pod) {
+		return false
+	}
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, tolerations(pod, admission)...)
+	return true
 }
 
 // withRoom are the virtual nodes that the pod may go to and has room on, the best first.

@@ -37,6 +37,7 @@ type parting struct {
 	namespace *corev1.Namespace      // the peer's tenant namespace, nil if it is gone, going or not ours
 	ending    bool                   // the namespace is going, and our rights in it with it
 	node      bool                   // our pods may still run at the peer
+	volumes   []string               // our claims whose volumes are at the peer, and are to be kept
 	uses      bool                   // what we have at the peer is ours by this Peer
 	claim     *v1alpha1.PeeringClaim // of the consumer, nil if there is none
 	stone     *corev1.ConfigMap      // the tombstone, nil if we have not begun to part by force
@@ -87,6 +88,9 @@ func (c *leaveStep) look(ctx context.Context, peer *v1alpha1.Peer) (*parting, er
 		return nil, err
 	}
 	seen.node = node != nil && isOfType(node, v1alpha1.TypeVirtualNode)
+	if seen.volumes, err = c.keptVolumes(ctx, peer); err != nil {
+		return nil, err
+	}
 	ns, err := existing(ctx, c.direct, namespaceOf(peer.Name))
 	if err != nil || ns == nil || !peer.OwnsTenantNamespace(ns) {
 		return seen, err
@@ -143,8 +147,8 @@ func (c *leaveStep) leaveOver(
 		// The Peer's change brings us back, and `hanse kubelet` to end our pods at once.
 		return obstacle{thing: "this Peer to be forgotten, since the peer has parted by force"}, c.partForgotten(ctx, peer)
 	}
-	if node.stands() {
-		return node, nil
+	if kept := seen.volumesAway(); node.stands() || kept.stands() {
+		return cmp.Or(node, kept), nil
 	}
 	return c.takeLeave(ctx, peer, seen.namespace, link)
 }

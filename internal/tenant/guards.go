@@ -37,6 +37,7 @@ var countedKinds = []corev1.ResourceName{
 const (
 	countShadowPods   = corev1.ResourceName("count/shadowpods.hanse.dev")
 	countShadowSlices = corev1.ResourceName("count/shadowendpointslices.hanse.dev")
+	countShadowClaims = corev1.ResourceName("count/shadowclaims.hanse.dev")
 )
 
 // quotaOf bounds the objects in one twin, Hanse's own included if they can be counted, and what its pods ask for. The
@@ -52,6 +53,7 @@ func quotaOf(limits *v1alpha1.PeerLimits, ownKinds bool) corev1.ResourceQuotaSpe
 	if ownKinds {
 		hard[countShadowPods] = *resource.NewQuantity(objects, resource.DecimalSI)
 		hard[countShadowSlices] = *resource.NewQuantity(objects, resource.DecimalSI)
+		hard[countShadowClaims] = *resource.NewQuantity(objects, resource.DecimalSI)
 	}
 	for name, limit := range limits.Resources {
 		if counted := exchange.QuotaKey(name); counted != "" {

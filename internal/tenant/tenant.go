@@ -58,6 +58,9 @@ func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 	if err := (&endReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
 		return err
 	}
+	if err := (&claimReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
+		return err
+	}
 	if cfg.Network {
 		if err := (&endpointsReconciler{client: mgr.GetClient()}).setup(mgr); err != nil {
 			return err

@@ -49,7 +49,7 @@ var podAttacks = []struct{ name, pod, container, field string }{
 	{name: "automount", pod: "automountServiceAccountToken: true", field: "automountServiceAccountToken"},
 	{name: "token", pod: "volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]", field: "serviceAccountToken"},
 	{name: "csi", pod: "volumes: [{name: v, csi: {driver: secrets-store.csi.k8s.io}}]", field: "csi"},
-	{name: "claim", pod: "volumes: [{name: v, persistentVolumeClaim: {claimName: other}}]", field: "persistentVolumeClaim"},
+	{name: "claim", pod: "volumes: [{name: v, persistentVolumeClaim: {claimName: ../other}}]", field: "persistentVolumeClaim"},
 	{name: "nfs", pod: "volumes: [{name: v, nfs: {server: 10.0.0.1, path: /}}]", field: "nfs"},
 	{name: "runtime-class", pod: "runtimeClassName: kata", field: "runtimeClassName"},
 	{name: "resource-claims", pod: "resourceClaims: [{name: gpu, resourceClaimName: gpu}]", field: "resourceClaims"},

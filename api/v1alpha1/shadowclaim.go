@@ -1,0 +1,101 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ShadowClaimSpec says which storage a provider must keep for a claim of the consumer's.
+// +kubebuilder:validation:XValidation:rule="self.homeUID == oldSelf.homeUID",message="homeUID is immutable: another claim needs another ShadowClaim"
+// +kubebuilder:validation:XValidation:rule="self.accessModes == oldSelf.accessModes",message="accessModes is immutable, as that of a PersistentVolumeClaim is"
+// +kubebuilder:validation:XValidation:rule="(has(self.volumeMode) ? self.volumeMode : 'Filesystem') == (has(oldSelf.volumeMode) ? oldSelf.volumeMode : 'Filesystem')",message="volumeMode is immutable, as that of a PersistentVolumeClaim is"
+// +kubebuilder:validation:XValidation:rule="has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",message="storageClass is immutable, as that of a PersistentVolumeClaim is"
+type ShadowClaimSpec struct {
+	// homeUID is the UID of the consumer's PersistentVolumeClaim that the storage is for. It cannot change.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	HomeUID types.UID `json:"homeUID"`
+
+	// storage is how much room is asked for. It may grow where the class of the provider lets it.
+	// +required
+	Storage resource.Quantity `json:"storage"`
+
+	// accessModes are those of the claim. They cannot change.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:Enum=ReadWriteOnce;ReadOnlyMany;ReadWriteMany;ReadWriteOncePod
+	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes"`
+
+	// volumeMode says whether pods see a file system or a device. Default Filesystem. It cannot change.
+	// +optional
+	// +kubebuilder:validation:Enum=Filesystem;Block
+	VolumeMode corev1.PersistentVolumeMode `json:"volumeMode,omitempty"`
+
+	// storageClass is one of the classes that the provider's advertisement names. By default the first of them. It cannot
+	// change.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClass string `json:"storageClass,omitempty"`
+}
+
+// ShadowClaimStatus is what the provider tells of the storage.
+type ShadowClaimStatus struct {
+	// conditions: Ready says whether the provider keeps the storage. It is true from when there is a claim there, which gets its
+	// volume with the first pod that uses it.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that the status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is that of the provider's claim: Pending, Bound or Lost.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Phase string `json:"phase,omitempty"`
+
+	// capacity is how much room the volume has. It is there from when the claim is bound.
+	// +optional
+	Capacity *resource.Quantity `json:"capacity,omitempty"`
+}
+
+// ShadowClaim keeps storage at a provider for a claim of the consumer's. The provider makes a PersistentVolumeClaim of the same
+// name, which pods of the namespace can use. That is deleted with the ShadowClaim, and its data with it as the provider's class
+// says. The consumer sees no more of it than is told here: the claim itself names a node of the provider.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=hpvc,categories=hanse
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Storage",type=string,JSONPath=`.spec.storage`
+// +kubebuilder:printcolumn:name="Class",type=string,JSONPath=`.spec.storageClass`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ShadowClaim struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the storage to keep, by the consumer.
+	// +required
+	Spec ShadowClaimSpec `json:"spec"`
+	// status is what the provider tells of it.
+	// +optional
+	Status ShadowClaimStatus `json:"status,omitempty"`
+}
+
+// ShadowClaimList is a list of shadow claims.
+// +kubebuilder:object:root=true
+type ShadowClaimList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ShadowClaim `json:"items"`
+}

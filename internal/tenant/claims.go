@@ -1,0 +1,202 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/reflection"
+	"github.com/hanse-dev/hanse/internal/sanitize"
+)
+
+// claimReconciler keeps a PersistentVolumeClaim for each ShadowClaim. Kubernetes deletes it with the ShadowClaim, its owner.
+type claimReconciler struct {
+	client client.Client
+	live   client.Reader
+}
+
+// claimFacts are what there is of one ShadowClaim.
+type claimFacts struct {
+	shadow *v1alpha1.ShadowClaim
+	peer   *v1alpha1.Peer                // nil if it is gone
+	claim  *corev1.PersistentVolumeClaim // of that name, nil if there is none
+}
+
+func (r *claimReconciler) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("shadow-claim").
+		For(&v1alpha1.ShadowClaim{}).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.ShadowClaim{})).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.unmade), builder.WithPredicates(specChanges)).
+		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.unmade)).
+		WithOptions(options()).
+		Complete(r)
+}
+
+// Reconcile brings one ShadowClaim and its claim in line.
+func (r *claimReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	seen, err := r.observe(ctx, request)
+	if err != nil || seen == nil {
+		return reconcile.Result{}, err
+	}
+	actErr := r.act(ctx, seen)
+	why, refused := refusalOf(actErr)
+	if actErr != nil && !refused {
+		return reconcile.Result{}, actErr
+	}
+	again := reconcile.Result{}
+	if refused && apierrors.IsForbidden(actErr) {
+		again.RequeueAfter = retryAtMost // a quota may have room by then
+	}
+	return again, r.record(ctx, seen, why)
+}
+
+// observe looks at what there is. It returns nil where there is nothing to keep.
+func (r *claimReconciler) observe(ctx context.Context, request reconcile.Request) (*claimFacts, error) {
+	shadow, err := local.Find(ctx, r.client, request.NamespacedName, &v1alpha1.ShadowClaim{})
+	if err != nil || shadow == nil || !shadow.DeletionTimestamp.IsZero() {
+		return nil, err
+	}
+	ns, err := local.Find(ctx, r.client, client.ObjectKey{Name: shadow.Namespace}, &corev1.Namespace{})
+	if err != nil || ns == nil || !ns.DeletionTimestamp.IsZero() {
+		return nil, err
+	}
+	twin, ok := twinIn(ns)
+	if !ok {
+		return nil, nil
+	}
+	seen := &claimFacts{shadow: shadow}
+	if seen.peer, err = local.Find(ctx, r.client, client.ObjectKey{Name: twin.peer}, &v1alpha1.Peer{}); err != nil {
+		return nil, err
+	}
+	if seen.claim, err = local.Find(ctx, r.client, request.NamespacedName, &corev1.PersistentVolumeClaim{}); err != nil || seen.claim != nil {
+		return seen, err
+	}
+	// Before one is made, or called lost.
+	seen.claim, err = local.Find(ctx, r.live, request.NamespacedName, &corev1.PersistentVolumeClaim{})
+	return seen, err
+}
+
+// errLost is why no second claim is made for a ShadowClaim: it would be empty, and look as the first.
+const errLost = reflection.Refusal("the claim was deleted at the provider, and its data with it")
+
+// act makes the claim, or makes it larger. An error may be a refusal, see refusalOf.
+func (r *claimReconciler) act(ctx context.Context, seen *claimFacts) error {
+	switch {
+	case seen.claim == nil && seen.made():
+		return errLost
+	case seen.claim == nil:
+		return r.make(ctx, seen)
+	case !metav1.IsControlledBy(seen.claim, seen.shadow):
+		return reflection.Refusal("the provider has a claim of this name already")
+	default:
+		return r.grow(ctx, seen)
+	}
+}
+
+// made says whether there was a claim for the ShadowClaim.
+func (f *claimFacts) made() bool { return f.shadow.Status.Phase != "" }
+
+func (r *claimReconciler) make(ctx context.Context, seen *claimFacts) error {
+	if seen.peer == nil || seen.peer.Access() != v1alpha1.AccessOpen {
+		return reflection.Refusal("the provider takes nothing more at present")
+	}
+	classes := &storagev1.StorageClassList{}
+	if err := r.client.List(ctx, classes); err != nil {
+		return fmt.Errorf("list storage classes: %w", err)
+	}
+	claim, err := reflection.Claim(seen.shadow, reflection.OfferedClasses(classes.Items))
+	if err != nil {
+		return err
+	}
+	if err := r.client.Create(ctx, claim); err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Made claim of a peer", "storageClass", *claim.Spec.StorageClassName)
+	seen.claim = claim
+	return nil
+}
+
+func (r *claimReconciler) grow(ctx context.Context, seen *claimFacts) error {
+	has := seen.claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	if seen.shadow.Spec.Storage.Cmp(has) <= 0 {
+		return nil
+	}
+	grown := seen.claim.DeepCopy()
+	grown.Spec.Resources.Requests[corev1.ResourceStorage] = seen.shadow.Spec.Storage
+	return r.client.Patch(ctx, grown, client.MergeFrom(seen.claim))
+}
+
+// refusalOf returns why there is no claim as asked for, if that is for the consumer to know: our own reason, or the API server's.
+// Quotas and classes that do not grow are among these.
+func refusalOf(err error) (string, bool) {
+	if refusal, ok := errors.AsType[reflection.Refusal](err); ok {
+		return refusal.Error(), true
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return sanitize.Text(err.Error(), maxClaimMessage), true
+	}
+	return "", false
+}
+
+// maxClaimMessage is how long the reason may be that a consumer is told.
+const maxClaimMessage = 512
+
+// record writes what the consumer is told.
+func (r *claimReconciler) record(ctx context.Context, seen *claimFacts, refused string) error {
+	told := seen.shadow.DeepCopy()
+	ours := seen.claim != nil && metav1.IsControlledBy(seen.claim, seen.shadow)
+	told.Status.ObservedGeneration = told.Generation
+	if ours {
+		told.Status = reflection.ClaimStatus(seen.shadow, seen.claim)
+	}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonVolumeMade}
+	switch {
+	case seen.claim == nil && seen.made():
+		ready.Status, ready.Reason, told.Status.Phase = metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, string(corev1.ClaimLost)
+	case ours && told.Status.Phase == string(corev1.ClaimLost):
+		ready.Status, ready.Reason, refused = metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, "the volume of the claim is gone"
+	case refused != "" && !ours:
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonVolumeRefused
+	case refused != "": // it serves, and does not grow
+		ready.Reason = v1alpha1.ReasonVolumeRefused
+	}
+	ready.Message, ready.ObservedGeneration = refused, told.Generation
+	meta.SetStatusCondition(&told.Status.Conditions, ready)
+	if equality.Semantic.DeepEqual(told.Status, seen.shadow.Status) {
+		return nil
+	}
+	if err := r.client.Status().Patch(ctx, told, client.MergeFrom(seen.shadow)); err != nil {
+		return ignoreStale(fmt.Errorf("write status: %w", err))
+	}
+	return nil
+}
+
+// unmade are the ShadowClaims without a claim, which may get one when something else has changed.
+func (r *claimReconciler) unmade(ctx context.Context, _ client.Object) []reconcile.Request {
+	shadows := &v1alpha1.ShadowClaimList{}
+	if err := r.client.List(ctx, shadows, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List ShadowClaims")
+	}
+	var requests []reconcile.Request
+	for i := range shadows.Items {
+		if shadows.Items[i].Status.Phase == "" {
+			requests = append(requests, requestFor(shadows.Items[i].Namespace, shadows.Items[i].Name)...)
+		}
+	}
+	return requests
+}
