@@ -1,0 +1,97 @@
+package namespaces
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/reflection"
+)
+
+// withClaim has the pod use the claim data.
+func withClaim(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+	}}}
+	return pod
+}
+
+func claimOfClass(class string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "u-1"},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
+	}
+}
+
+func classOf(name, provisioner string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner}
+}
+
+func TestWhereAPodWithAClaimMayGo(t *testing.T) {
+	away := claimOfClass("hanse")
+	away.Spec.VolumeName = "pvc-u-1"
+	here := claimOfClass("hanse")
+	here.Spec.VolumeName = "local"
+	for name, test := range map[string]struct {
+		claim  *corev1.PersistentVolumeClaim
+		leaves bool
+		known  bool
+	}{
+		"a claim that gets its volume anywhere": {claimOfClass("hanse"), true, true},
+		"a claim with a volume at a peer":       {away, true, true},
+		"a claim with a volume here":            {here, false, true},
+		"a claim of another class":              {claimOfClass("local"), false, true},
+		"a claim of no class":                   {claimOfClass(""), false, true},
+		"a claim that is not there yet":         {nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours := classOf("hanse", v1alpha1.VolumesDriver)
+			remote := offloadingWith("shop", v1alpha1.StrategyRemote, nil)
+			w := newWorld(t, remote, ours, classOf("local", "example.com/local"), reflection.Volume(claimOfClass("hanse"), ours, "turin"),
+				&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "local"}})
+			if test.claim != nil {
+				w.cluster.Put(test.claim)
+			}
+			pod := withClaim(gated("db-0", "1"))
+			cause, known, err := w.controller.waiting.staysFor(t.Context(), pod)
+			if err != nil || known != test.known || known && (cause == "") != test.leaves {
+				t.Errorf("%q, %t, %v", cause, known, err)
+			}
+			released := false
+			rule := func(pod *corev1.Pod) (*corev1.Pod, bool) { released = true; return pod, true }
+			changed, due, err := w.controller.waiting.withClaims(t.Context(), pod, remote, rule)
+			if err != nil || due != test.known || released != test.leaves || test.known && !test.leaves && offload.Gated(changed) {
+				t.Errorf("changed %t, released %t, gated %t, %v", due, released, offload.Gated(changed), err)
+			}
+			if events := len(w.podEvents()); events != 0 && test.leaves || events != 1 && test.known && !test.leaves {
+				t.Errorf("%d events", events)
+			}
+		})
+	}
+}
+
+func TestATwinWithVolumesIsNotGivenUp(t *testing.T) {
+	w := newWorld(t, offloadingWith("shop", v1alpha1.StrategyRemote, nil), provider("turin"), virtualNode("turin", nil))
+	w.connect("turin")
+	w.settle("shop")
+	w.peers["turin"].answer(t, "shop", twin("shop-lubeck-abcdef"))
+	w.settle("shop")
+	volume := reflection.Volume(claimOfClass("hanse"), classOf("hanse", v1alpha1.VolumesDriver), "turin")
+	w.cluster.Put(volume)
+	if err := w.home.Delete(t.Context(), w.offloading("shop")); err != nil {
+		t.Fatal(err)
+	}
+	w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
+	if left := w.peers["turin"].names(); len(left) != 1 {
+		t.Fatalf("mappings %v: the data goes with the twin", left)
+	}
+	w.cluster.Remove(volume)
+	w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
+	if left := w.peers["turin"].names(); len(left) != 0 {
+		t.Errorf("mappings %v", left)
+	}
+}
