@@ -111,6 +111,19 @@ func (f *unpeerFlags) part(peer *v1alpha1.Peer) {
 	}
 }
 
+// check refuses to part while something would be lost of which nothing was said.
+func (f *unpeerFlags) check(ctx context.Context, c client.Client, seen *snapshot, peer *v1alpha1.Peer) error {
+	if !f.asked() {
+		if err := seen.checkIdle(peer); err != nil {
+			return err
+		}
+	}
+	if f.deleteData || f.force {
+		return nil
+	}
+	return checkData(ctx, c, peer)
+}
+
 func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, flags *unpeerFlags, name string) error {
 	peer, err := readPeer(ctx, c, name)
 	if err != nil {
@@ -127,15 +140,8 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 		return err
 	}
 	left := seen.notRemoved(peer)
-	if !flags.asked() {
-		if err := seen.checkIdle(peer); err != nil {
-			return err
-		}
-	}
-	if !flags.deleteData && !flags.force {
-		if err := checkData(ctx, c, peer); err != nil {
-			return err
-		}
+	if err := flags.check(ctx, c, seen, peer); err != nil {
+		return err
 	}
 	// That the Peer is gone already is no error.
 	err = changePeer(ctx, c, name, flags.part)

@@ -34,8 +34,8 @@ func (c *podController) claimed(ctx context.Context, home *corev1.Pod) (*corev1.
 
 // claimAt returns the name that the claim of the pod has in the twin.
 func (c *podController) claimAt(ctx context.Context, home *corev1.Pod, name string) (string, error) {
-	held := func(format string, values ...any) error {
-		return reconcile.TerminalError(&heldError{fmt.Sprintf("its claim %q ", name) + fmt.Sprintf(format, values...)})
+	held := func(why string) error {
+		return reconcile.TerminalError(&heldError{fmt.Sprintf("its claim %q ", name) + why})
 	}
 	claim := &corev1.PersistentVolumeClaim{}
 	err := c.live.Get(ctx, client.ObjectKey{Namespace: home.Namespace, Name: name}, claim)

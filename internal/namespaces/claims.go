@@ -81,9 +81,10 @@ func claimsAmong(volumes []corev1.Volume) []corev1.Volume {
 }
 
 // keepsVolumes says whether volumes of claims of the namespace lie at the peer. Its twin must not go: their data would go with it.
-func (m *mappings) keepsVolumes(ctx context.Context, reader client.Reader, namespace, peer string) (bool, error) {
+// The cache may not show the newest.
+func (m *mappings) keepsVolumes(ctx context.Context, namespace, peer string) (bool, error) {
 	volumes := &corev1.PersistentVolumeList{}
-	if err := reader.List(ctx, volumes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := m.Live.List(ctx, volumes); err != nil {
 		return false, fmt.Errorf("list volumes: %w", err)
 	}
 	return slices.ContainsFunc(volumes.Items, func(volume corev1.PersistentVolume) bool {

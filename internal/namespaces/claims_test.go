@@ -3,6 +3,7 @@ package namespaces
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,19 +57,15 @@ func TestWhereAPodWithAClaimMayGo(t *testing.T) {
 			if test.claim != nil {
 				w.cluster.Put(test.claim)
 			}
-			pod := withClaim(gated("db-0", "1"))
-			cause, known, err := w.controller.waiting.staysFor(t.Context(), pod)
-			if err != nil || known != test.known || known && (cause == "") != test.leaves {
-				t.Errorf("%q, %t, %v", cause, known, err)
-			}
 			released := false
 			rule := func(pod *corev1.Pod) (*corev1.Pod, bool) { released = true; return pod, true }
-			changed, due, err := w.controller.waiting.withClaims(t.Context(), pod, remote, rule)
-			if err != nil || due != test.known || released != test.leaves || test.known && !test.leaves && offload.Gated(changed) {
-				t.Errorf("changed %t, released %t, gated %t, %v", due, released, offload.Gated(changed), err)
+			changed, due, err := w.controller.waiting.withClaims(t.Context(), withClaim(gated("db-0", "1")), remote, rule)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if events := len(w.podEvents()); events != 0 && test.leaves || events != 1 && test.known && !test.leaves {
-				t.Errorf("%d events", events)
+			staysHome := due && !released && !offload.Gated(changed) && len(w.podEvents()) == 1
+			if diff := cmp.Diff([]bool{test.known, test.leaves, test.known && !test.leaves}, []bool{due, released, staysHome}); diff != "" {
+				t.Errorf("changed, released, kept at home (-want +got):\n%s", diff)
 			}
 		})
 	}

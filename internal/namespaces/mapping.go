@@ -119,11 +119,8 @@ func (m *mappings) takeBack(ctx context.Context, link *peers.Link, mapping *v1al
 	if err != nil || !now.supersedes(mapping) {
 		return err
 	}
-	for _, reader := range []client.Reader{m.Client, m.Live} {
-		kept, err := m.keepsVolumes(ctx, reader, mapping.Name, link.Peer())
-		if err != nil || kept {
-			return err // each volume that goes asks again
-		}
+	if kept, err := m.keepsVolumes(ctx, mapping.Name, link.Peer()); err != nil || kept {
+		return err // each volume that goes asks again
 	}
 	if now.waitsForPods(mapping) {
 		inUse, err := m.hasPods(ctx, mapping.Name, node)

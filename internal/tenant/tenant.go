@@ -55,10 +55,8 @@ func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 	if err := newMappingReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader()).setup(mgr); err != nil {
 		return err
 	}
-	if err := (&endReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
-		return err
-	}
-	if err := (&claimReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
+	ending, claims := &endReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}, &claimReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
+	if err := errors.Join(ending.setup(mgr), claims.setup(mgr)); err != nil {
 		return err
 	}
 	if cfg.Network {

@@ -129,6 +129,9 @@ func (c *Config) linkTo(ctx context.Context, name string) (*peers.Link, error) {
 	return link, nil
 }
 
+// isSeen says whether the mirror, which may be nil, shows what there is at the peer now.
+func isSeen(over *peers.Mirror) bool { return over != nil && over.HasSynced() && over.Err() == nil }
+
 // classOf returns the class of the claim if it is one of ours, or else nil.
 func (c *Config) classOf(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
 	if claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName == "" {

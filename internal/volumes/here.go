@@ -22,31 +22,31 @@ import (
 // stand-in is deleted. From then on Hanse has nothing to do with the volume.
 
 // provideHere makes the volume on a node of this cluster.
-func (p *provisioner) provideHere(ctx context.Context, wanted *order) (reconcile.Result, error) {
+func (p *provisioner) provideHere(ctx context.Context, wanted *order) error {
 	given, err := p.volumeFor(ctx, wanted.claim)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	key := client.ObjectKey{Namespace: p.Namespace, Name: reflection.VolumeName(wanted.claim.UID)}
 	standIn, err := local.Find(ctx, p.Client, key, &corev1.PersistentVolumeClaim{})
 	switch {
 	case err != nil:
-		return reconcile.Result{}, err
+		return err
 	case standIn == nil && given == nil:
-		return reconcile.Result{}, p.order(ctx, wanted)
+		return p.order(ctx, wanted)
 	case standIn == nil: // Kubernetes is about to bind the claim
-		return reconcile.Result{}, nil
+		return nil
 	case given != nil:
-		return reconcile.Result{}, p.dismiss(ctx, standIn)
+		return p.dismiss(ctx, standIn)
 	case standIn.Annotations[reflection.AnnotationSelectedNode] == "":
 		if err := p.dismiss(ctx, standIn); err != nil {
-			return reconcile.Result{}, err
+			return err
 		}
-		return reconcile.Result{}, reflection.Refusal("the provisioner of class " + ptr.Deref(standIn.Spec.StorageClassName, "") + " makes none there")
+		return reflection.Refusal("the provisioner of class " + ptr.Deref(standIn.Spec.StorageClassName, "") + " makes none there")
 	case standIn.Status.Phase != corev1.ClaimBound:
-		return reconcile.Result{}, nil // its event brings us back
+		return nil // its event brings us back
 	}
-	return reconcile.Result{}, p.give(ctx, wanted, standIn)
+	return p.give(ctx, wanted, standIn)
 }
 
 // volumeFor returns the volume that is for the claim already, or nil.

@@ -35,7 +35,7 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	switch {
-	case seen.link == nil || seen.link.Err() != nil || !seen.link.Mappings().HasSynced():
+	case !seen.isReachable():
 		return reconcile.Result{RequeueAfter: lastRetry}, nil // a new link brings us back before
 	case seen.isOver():
 		return reconcile.Result{}, k.end(ctx, seen)
@@ -58,6 +58,11 @@ func (k *keeper) observe(ctx context.Context, request reconcile.Request) (*kept,
 	}
 	link, err := k.linkTo(ctx, at.Peer)
 	return &kept{volume, at, link}, err
+}
+
+// isReachable says whether the peer answers, and it is known which twins we have there.
+func (s *kept) isReachable() bool {
+	return s.link != nil && s.link.Err() == nil && s.link.Mappings().HasSynced()
 }
 
 // isOver says whether the claim is gone, and the volume is to go with it.
@@ -89,7 +94,7 @@ func (k *keeper) grow(ctx context.Context, seen *kept) (reconcile.Result, error)
 		return reconcile.Result{}, err
 	}
 	over := seen.link.FollowTwin(shadows, seen.at.Namespace)
-	if over == nil || !over.HasSynced() || over.Err() != nil {
+	if !isSeen(over) {
 		return reconcile.Result{RequeueAfter: lastRetry}, nil // it tells when it has synced
 	}
 	found, _ := over.Named(seen.at.Claim)

@@ -43,7 +43,7 @@ func (p *provisioner) Reconcile(ctx context.Context, request reconcile.Request) 
 	case wanted.node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode:
 		result, err = p.provide(ctx, wanted, wanted.node.Labels[v1alpha1.LabelPeer])
 	default:
-		result, err = p.provideHere(ctx, wanted)
+		err = p.provideHere(ctx, wanted)
 	}
 	if refusal, refused := errors.AsType[reflection.Refusal](err); refused {
 		return reconcile.Result{}, p.reschedule(ctx, wanted.claim, refusal)
@@ -77,7 +77,7 @@ func (p *provisioner) provide(ctx context.Context, wanted *order, peer string) (
 		return reconcile.Result{RequeueAfter: outageDelay}, err
 	}
 	over := link.FollowTwin(shadows, wanted.claim.Namespace)
-	if over == nil || !over.HasSynced() || over.Err() != nil {
+	if !isSeen(over) {
 		return reconcile.Result{RequeueAfter: outageDelay}, nil
 	}
 	want, err := reflection.ShadowClaim(wanted.claim, wanted.class, over.Namespace())
