@@ -119,6 +119,8 @@ const (
 			receivedBytes: 1200M, sentBytes: "0", mtu: 1420}}`
 	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
 		spec: {homeUID: $UID, pod: $POD, deletionGracePeriodSeconds: $GRACE}}`
+	shadowClaim = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowClaim, metadata: {name: pvc-1, namespace: x},
+		spec: {homeUID: $UID, storage: $STORAGE, accessModes: [$MODE], volumeMode: $VOLUME, storageClass: $CLASS}}`
 )
 
 // fill puts values into a template: pairs are a placeholder without its dollar sign and a value. Of several pairs for
@@ -136,6 +138,7 @@ func TestRules(t *testing.T) {
 	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
 	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "LABEL", "hanse.dev/peer", "WITH", "hamburg", "KEY", "zone", "OP", "In", "VALUES", "[a]"}
 	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "BANDWIDTH", "100M", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
+	goodVolume := []string{"UID", "a", "STORAGE", "1Gi", "MODE", "ReadWriteOnce", "VOLUME", "Filesystem", "CLASS", "fast"}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
@@ -290,6 +293,14 @@ func TestRules(t *testing.T) {
 		{name: "a namespace mapping that changes its mind", plural: "namespacemappings", template: mapping, good: goodMapping, update: true, change: []string{"HOME", "other"}, want: "homeNamespace is immutable"},
 		{name: "a namespace mapping that stays", plural: "namespacemappings", template: mapping, good: goodMapping, update: true},
 
+		{name: "a shadow claim", plural: "shadowclaims", template: shadowClaim, good: goodVolume},
+		{name: "a shadow claim without a home", plural: "shadowclaims", template: shadowClaim, good: goodVolume, change: []string{"UID", `""`}, want: "homeUID"},
+		{name: "a shadow claim that is no mode", plural: "shadowclaims", template: shadowClaim, good: goodVolume, change: []string{"MODE", "Always"}, want: "accessModes"},
+		{name: "a shadow claim that grows", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"STORAGE", "2Gi"}},
+		{name: "a shadow claim for another", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"UID", "b"}, want: "immutable"},
+		{name: "a shadow claim of another mode", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"MODE", "ReadWriteMany"}, want: "immutable"},
+		{name: "a shadow claim of a device now", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"VOLUME", "Block"}, want: "immutable"},
+		{name: "a shadow claim of another class", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"CLASS", "slow"}, want: "immutable"},
 		{name: "a shadow pod", plural: "shadowpods", template: shadowPod, good: goodShadow},
 		{name: "a shadow pod without a home", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"UID", `""`}, want: "homeUID"},
 		{name: "a shadow pod whose pod changes", plural: "shadowpods", template: shadowPod, good: goodShadow, update: true, change: []string{"POD", "'{}'"}},

@@ -172,6 +172,18 @@ tolerations:
   - {key: hanse.dev/full, operator: Exists, effect: NoSchedule}
 `,
 		},
+		"a pod with a claim may leave where the manager says so": {
+			offloading: "{clusterSelector: {matchLabels: {region: south}}}",
+			pod:        "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]",
+			want: `
+affinity: {nodeAffinity: {
+  requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+    {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]},
+    {matchExpressions: [{key: hanse.dev/type, operator: In, values: [virtual-node]}, {key: region, operator: In, values: [south]}]}]},
+  preferredDuringSchedulingIgnoredDuringExecution: [
+    {weight: 100, preference: {matchExpressions: [{key: hanse.dev/type, operator: NotIn, values: [virtual-node]}]}}]}}
+`,
+		},
 		"at home nobody waits": {offloading: "{strategy: Local}", pod: defaultTolerations, want: stays + defaultTolerations},
 	} {
 		t.Run(name, func(t *testing.T) { comparePlaced(t, policy, test.offloading, podWith(t, test.pod), test.want) })

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 func TestClaimsOfPeersAreGuarded(t *testing.T) {
@@ -93,4 +94,14 @@ func TestHanseTakesTheChoiceOfANodeOffAClaimAlone(t *testing.T) {
 
 		"a user does what it does": {review: change(admin, inShop, claim(nil, "pv"))},
 	})
+}
+
+// Only the manager sees of which class a claim is.
+func TestPodsWithClaimsThatMustLeaveWaitBehindTheGate(t *testing.T) {
+	pod := podWith(t, "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]")
+	params := admitted(t, "spec: {strategy: Remote}\nstatus: {placement: {nodes: [{name: hanse-hamburg}]}}")
+	got := mutatingPolicy(t, "hanse-place-pods").mutate(review{object: pod, params: params}).(*corev1.Pod)
+	if !offload.Gated(got) || len(got.Spec.Tolerations) > 0 || got.Spec.Affinity != nil {
+		t.Errorf("it is to run as %v", got.Spec)
+	}
 }
