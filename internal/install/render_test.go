@@ -255,12 +255,29 @@ func TestServingCertificateIsMounted(t *testing.T) {
 	}
 }
 
+func TestTheGatewayHasAPortOfItsNodeIfAsked(t *testing.T) {
+	for port, want := range map[int]int32{0: 0, 51821: 51821} {
+		o := options()
+		o.Values = map[string]any{"gateway": map[string]any{"enabled": true, "hostPort": port, "endpoints": []any{"203.0.113.7:51821"}}}
+		deployment := appsv1.Deployment{}
+		object := find(t, mustRender(t, o), "Deployment", "hanse-gateway").Object
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, &deployment, true); err != nil {
+			t.Fatal(err)
+		}
+		surge := deployment.Spec.Strategy.RollingUpdate.MaxSurge.IntValue()
+		if got := deployment.Spec.Template.Spec.Containers[0].Ports[0].HostPort; got != want || (surge == 0) != (want > 0) {
+			t.Errorf("with %d it has port %d, and %d more at a time", port, got, surge)
+		}
+	}
+}
+
 func TestWrongValuesAreRefused(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"a cluster id that is no DNS label": {"clusterID": "Lübeck"},
 		"a cluster id that is too long":     {"clusterID": strings.Repeat("x", 31)},
 		"a range that is none":              {"podCIDR": "ten"},
 		"a pool that is none":               {"servicePool": "240.0.0.0/4,"},
+		"a gateway at ports of nobody":      {"gateway": map[string]any{"enabled": true, "hostPort": 51820}},
 		"a gateway without a port":          {"gateway": map[string]any{"endpoints": []any{"203.0.113.7"}}},
 		"a Service of a kind that is none":  {"gateway": map[string]any{"service": map[string]any{"type": "ExternalName"}}},
 		"a value that does not exist":       {"clusterid": "lubeck"},
