@@ -12,7 +12,7 @@ import (
 )
 
 // The tokens of a pod lie in a Secret of the twin that looks like a copy, since a peer may make nothing else there. Its origin
-// is the pod, and its version is when the tokens are renewed: the version of a copy is a number.
+// is the pod, and its version is when the tokens are renewed: the version of a copy is no time.
 
 const (
 	// longestUse is how long a token is used, however long it lives.
