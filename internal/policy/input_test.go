@@ -40,7 +40,7 @@ const offerJSON = `{
 	"largestPod": {"cpu": 4, "memory": 17179869184, "pods": 1}, "guarantee": {},
 	"prices": {"currency": "EUR", "perHour": {"cpu": 0.031, "nvidia.com/gpu": 2}, "perPlacement": {}},
 	"labels": {"topology.kubernetes.io/region": "eu-south"}, "flags": {"aggregatable": "false"},
-	"architectures": ["amd64"], "kubernetesVersion": "v1.37.1",
+	"architectures": ["amd64"], "storageClasses": [], "kubernetesVersion": "v1.37.1",
 	"timestamp": "2026-11-20T12:00:00Z", "timeToLive": "2026-11-20T12:30:00Z"`
 
 const offerDetailsJSON = `, "extensions": {"example.com/green": "{}"}, "nested": [],
@@ -69,7 +69,7 @@ func TestNewInput(t *testing.T) {
 			Facts{Peer: &v1alpha1.Peer{}, Advertisement: &v1alpha1.AdvertisementSpec{Phase: v1alpha1.OfferCordoned}},
 			`{"peer": {"roles": [], "labels": {}, "ready": false},
 				"advertisement": {"phase": "Cordoned", "availability": {}, "guarantee": {}, "labels": {}, "flags": {},
-					"architectures": [], "extensions": {}, "nested": [], "images": []}}`,
+					"architectures": [], "storageClasses": [], "extensions": {}, "nested": [], "images": []}}`,
 		},
 		"nested offers": {
 			Facts{Advertisement: &v1alpha1.AdvertisementSpec{Nested: []v1alpha1.NestedOffer{{
@@ -77,7 +77,7 @@ func TestNewInput(t *testing.T) {
 				Prices: &v1alpha1.Prices{Currency: "EUR"},
 			}}}},
 			`{"advertisement": {"phase": "Open", "availability": {}, "guarantee": {}, "labels": {}, "flags": {},
-				"architectures": [], "extensions": {}, "images": [], "nested": [{"clusterID": "milan", "path": ["genoa"],
+				"architectures": [], "storageClasses": [], "extensions": {}, "images": [], "nested": [{"clusterID": "milan", "path": ["genoa"],
 					"availability": {"cpu": 0.1}, "prices": {"currency": "EUR", "perHour": {}, "perPlacement": {}}, "labels": {}}]}}`,
 		},
 		"a placement": {
@@ -179,7 +179,7 @@ func TestLargeRowsOfTheTableLackDetails(t *testing.T) {
 	want := parsed(t, `{"table": [`+offerJSON+`, "peer": "large", "open": false},`+
 		offerJSON+offerDetailsJSON+`, "peer": "small", "open": false},
 		{"peer": "silent", "open": false, "phase": "Open", "availability": {}, "guarantee": {}, "labels": {}, "flags": {},
-			"architectures": [], "extensions": {}, "nested": [], "images": []}]}`)
+			"architectures": [], "storageClasses": [], "extensions": {}, "nested": [], "images": []}]}`)
 	if diff := cmp.Diff(want, asJSON(t, in)); diff != "" {
 		t.Error(diff)
 	}
