@@ -75,7 +75,7 @@ func (k *networkKeeper) observe(ctx context.Context) (surroundings, error) {
 func (c *Config) network(s surroundings) *exchange.OwnNetwork {
 	n := &exchange.OwnNetwork{
 		Network: v1alpha1.Network{
-			PodCIDRs: written[v1alpha1.CIDR](c.podRanges(s.nodes, s.services), v1alpha1.MaxCIDRs), RelayedCIDRs: seenOf(s.relayed.behind), Behind: s.relayed.behind,
+			PodCIDRs: written[v1alpha1.CIDR](c.podRanges(s.nodes, s.services), v1alpha1.MaxCIDRs), RelayedCIDRs: seenOf(s.relayed.behind), Behind: s.relayed.ofOurs(),
 			ServiceCIDRs: written[v1alpha1.CIDR](s.services, v1alpha1.MaxCIDRs), Nameservers: written[v1alpha1.IP](s.dns, maxNameservers),
 		},
 		ConsumerCIDRs: s.relayed.consumers, Homes: s.relayed.homes, SendsOn: c.SendOn,
@@ -223,6 +223,12 @@ func (r *relayed) addConsumer(peer *v1alpha1.Peer, network *v1alpha1.Network, se
 	if len(network.Behind) > 0 {
 		r.homes = append(r.homes, exchange.Home{ClusterID: peer.Spec.ClusterID, Providers: providersIn(network.Behind)})
 	}
+}
+
+// ofOurs are the ranges in which we have pods at providers, and nobody else has: of the pods of a consumer that we send on, the
+// consumer's own pods lie there too, and a provider that took them all for ours would send to them past us.
+func (r *relayed) ofOurs() []v1alpha1.ClusterRange {
+	return slices.DeleteFunc(slices.Clone(r.behind), func(b v1alpha1.ClusterRange) bool { return slices.Contains(r.consumers, b.Seen) })
 }
 
 // providersIn returns the ids of the clusters that ranges lie behind, each once.

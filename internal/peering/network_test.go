@@ -285,3 +285,17 @@ func TestSettingsOfTheNetworkAreChecked(t *testing.T) {
 		})
 	}
 }
+
+// A provider sends to all that home names past home, and a consumer's own pods are not home's.
+func TestRangesOfConsumersWhosePodsAreSentOnAreNotNamedAsOurs(t *testing.T) {
+	ours := v1alpha1.ClusterRange{ClusterID: "c-bremen", RangeMapping: v1alpha1.RangeMapping{Own: "10.244.0.0/16", Seen: "100.64.0.0/16"}}
+	both := v1alpha1.ClusterRange{ClusterID: "c-lubeck", RangeMapping: v1alpha1.RangeMapping{Own: "10.244.0.0/16", Seen: "100.65.0.0/16"}}
+	r := relayed{behind: []v1alpha1.ClusterRange{ours, both}}
+	if diff := cmp.Diff([]v1alpha1.ClusterRange{ours, both}, r.ofOurs()); diff != "" {
+		t.Errorf("nobody's pods are sent on (-want +got):\n%s", diff)
+	}
+	r.consumers = []v1alpha1.CIDR{both.Seen}
+	if diff := cmp.Diff([]v1alpha1.ClusterRange{ours}, r.ofOurs()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
