@@ -7,10 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/overlay"
 	"github.com/hanse-dev/hanse/internal/peers"
@@ -69,24 +69,18 @@ func (c *copier) podsOf(ctx context.Context, req request) ([]*corev1.Pod, error)
 
 // isVirtual says whether the Node is a virtual one, and not a real one whose name only looks like it. One that is gone was.
 func (c *copier) isVirtual(ctx context.Context, name string) (bool, error) {
-	node := &corev1.Node{}
-	err := c.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read Node %s: %w", name, err)
-	}
-	return node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode, nil
+	node, err := local.Find(ctx, c.Client, client.ObjectKey{Name: name}, &corev1.Node{}, client.UnsafeDisableDeepCopy)
+	return err == nil && (node == nil || node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode), err
 }
 
 // ofNamespace returns the copies of Services, or of what their endpoints are, that the peer gets. Without a connection there are none,
 // because nobody knows then how the peer sees an endpoint.
 func (c *copier) ofNamespace(ctx context.Context, req request) (demand, error) {
-	connection, services, slices := &v1alpha1.Connection{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}
+	services, slices := &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}
 	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(req.Peer), Name: v1alpha1.ConnectionName}
-	if err := c.Client.Get(ctx, key, connection, client.UnsafeDisableDeepCopy); err != nil {
-		return demand{}, client.IgnoreNotFound(err)
+	connection, err := local.Find(ctx, c.Client, key, &v1alpha1.Connection{}, client.UnsafeDisableDeepCopy)
+	if err != nil || connection == nil {
+		return demand{}, err
 	}
 	for _, list := range []client.ObjectList{services, slices} {
 		if err := c.Client.List(ctx, list, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
@@ -50,9 +51,9 @@ func (c *copier) linkTo(ctx context.Context, name string) (*peers.Link, error) {
 	if !open {
 		return nil, nil
 	}
-	peer := &v1alpha1.Peer{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, peer, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	peer, err := local.Find(ctx, c.Client, client.ObjectKey{Name: name}, &v1alpha1.Peer{}, client.UnsafeDisableDeepCopy)
+	if err != nil || peer == nil {
+		return nil, err
 	}
 	if !peer.HasRole(v1alpha1.RoleProvider) || !peer.Protocol().Copies || !peer.DeletionTimestamp.IsZero() {
 		return nil, nil
