@@ -210,6 +210,7 @@ func TestDualStackIsToldToAll(t *testing.T) {
 func TestPodsHaveAddressesAndRoutesOfAllFamilies(t *testing.T) {
 	var got struct {
 		Plugins []struct {
+			Type string
 			IPAM struct {
 				Ranges [][]struct{ Subnet string }
 				Routes []struct{ Dst string }
@@ -220,7 +221,7 @@ func TestPodsHaveAddressesAndRoutesOfAllFamilies(t *testing.T) {
 	if err := json.Unmarshal([]byte(file.Text), &got); err != nil {
 		t.Fatal(err)
 	}
-	if want := "[{{[[{10.244.1.0/24}] [{fd00:10:244:1::/64}]] [{0.0.0.0/0} {::/0}]}}]"; fmt.Sprint(got.Plugins) != want {
+	if want := "[{ptp {[[{10.244.1.0/24}] [{fd00:10:244:1::/64}]] [{0.0.0.0/0} {::/0}]}} {portmap {[] []}}]"; fmt.Sprint(got.Plugins) != want {
 		t.Errorf("got %v, want %s", got.Plugins, want)
 	}
 }

@@ -61,7 +61,7 @@ disabled_plugins = [
 
 // CNIConfig gives pods addresses of the worker's range. Each pod has a point-to-point link to its node, so that all that
 // pods send is routed, also between pods of one node: what goes through a Service finds its way back without bridge
-// netfilter.
+// netfilter. A pod that asks for a hostPort gets it.
 func CNIConfig(podCIDRs plan.Ranges) File {
 	var ranges, routes []string
 	for _, cidr := range podCIDRs {
@@ -80,6 +80,9 @@ func CNIConfig(podCIDRs plan.Ranges) File {
       "ranges": [%s],
       "routes": [%s]
     }
+  }, {
+    "type": "portmap",
+    "capabilities": {"portMappings": true}
   }]
 }
 `, strings.Join(ranges, ", "), strings.Join(routes, ", "))}
