@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the stories of test/e2e on real clusters. Those that share lubeck and hamburg run side by side; then those that need
 # the two alone run one by one, and meanwhile those of the market on four clusters of their own, and those of the network on
-# three. When these are told, another pair of clusters takes its part of those that are left. RUN selects stories by name (a regular expression): only what these
+# three, first side by side and then one by one. When these are told, another pair of clusters takes its part of those that are left. RUN selects stories by name (a regular expression): only what these
 # need is built and started. KEEP=1 keeps the clusters for the next call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -57,7 +57,7 @@ start_market() {
 }
 
 start_network() {
-	mkdir -p "$network-memory" && { ! need '^network( visby| rostock)* *$' || start_three; } && { ! need '\bdual\b' || start_dual; }
+	mkdir -p "$network-memory" && { ! need '^(connected|network)( visby| rostock)* *$' || start_three; } && { ! need '\bdual\b' || start_dual; }
 }
 
 # start_three brings up the clusters of most stories of the network.
@@ -88,14 +88,21 @@ tell() {
 	return "$code"
 }
 
+tell_network() {
+	local code=0
+	! need '^connected\b' || tell connected "$network" || code=1
+	! need '^network\b' || tell network "$network" || code=1
+	return "$code"
+}
+
 # tell_beside tells the stories of the market and of the network, and then, unless the clusters are kept, what nobody has begun
 # to tell.
 tell_beside() {
 	local code=0 bed
 	if need '^market\b'; then start_market && tell market "$market" || code=1; fi
-	if need '^network\b'; then
+	if need '^(connected|network)\b'; then
 		[ -n "${KEEP:-}" ] || bin/testbed --state "$market" down || code=1
-		start_network && tell network "$network" || code=1
+		start_network && tell_network || code=1
 	fi
 	if [ -z "${KEEP:-}" ] && need '^alone *$' && [ ! -e "$claims/.told" ]; then
 		for bed in "$market" "$network"; do bin/testbed --state "$bed" down || code=1; done
@@ -107,7 +114,7 @@ tell_beside() {
 status=0 output=$(mktemp) told=$(mktemp) claims=$(mktemp -d)
 if need '^(shared|alone)\b'; then start_pair; fi
 if need '^shared\b'; then tell shared "$state" || status=1; fi
-if need '^(market|network)\b'; then
+if need '^(market|connected|network)\b'; then
 	tell_beside >"$output" 2>&1 &
 	beside=$!
 fi

@@ -25,9 +25,10 @@ import (
 var lubeck, hamburg, rostock *cluster
 
 // phase is which stories run in this call of the test binary: those that share the clusters, or those that need them
-// alone, or those of the market or the network, which need more of them. In phase plan no story runs: each says what it needs.
+// alone, or those of the market or the network, which need more of them: of the latter those first that share the connected
+// clusters, and then those that need them alone. In phase plan no story runs: each says what it needs.
 // hack/stories.sh calls the binary once for each.
-var phase = flag.String("phase", "shared", "which stories to run: shared, alone, market or network; plan says what they need")
+var phase = flag.String("phase", "shared", "which stories to run: shared, alone, market, connected or network; plan says what they need")
 
 // Two calls may tell the stories of one phase side by side, each on clusters of its own.
 var (
@@ -100,7 +101,7 @@ func setUp(ctx context.Context) error {
 	switch *phase {
 	case "market":
 		return setUpMarket(ctx)
-	case "network":
+	case "connected", "network":
 		return setUpNetwork(ctx)
 	}
 	for _, c := range []*cluster{lubeck, hamburg} {
@@ -128,7 +129,7 @@ func connectAll(ctx context.Context) error {
 	switch *phase {
 	case "market":
 		clusters["bremen"], clusters["wismar"] = &bremen, &wismar
-	case "network":
+	case "connected", "network":
 		clusters = existing(ctx, map[string]**cluster{
 			"lubeck": &lubeck, "hamburg": &hamburg, "bremen": &bremen, "visby": &visby, "stade": &stade, "stralsund": &stralsund,
 			"rostock": &rostock,
@@ -170,7 +171,7 @@ func settings(c *cluster) []string {
 	switch *phase {
 	case "market":
 		return append(values, marketSettings(c)...)
-	case "network":
+	case "connected", "network":
 		return append(values, networkSettings...)
 	}
 	values = append(values, "tracing.endpoint="+c.collectedAt, "tracing.insecure=true")

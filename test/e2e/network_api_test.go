@@ -37,7 +37,7 @@ func (c *cluster) account(t *testing.T, ns, name string) {
 // kubectl in a pod at a provider talks to the API server of home, as in any pod: by the environment, the token of the pod's service
 // account, and a certificate that is valid for the name. It may what its account may at home.
 func TestHomeAPIFromRemotePod(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	lubeck.account(t, ns, "reader")
 	lubeck.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "read-from-afar"}})
@@ -85,7 +85,7 @@ const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 // A token is a file as at home, is renewed, and is worth nothing when the pod at home is gone.
 func TestTokenOfRemotePodLivesAsAtHome(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	pod := shellPod(ns, "worker", forever)
 	pod.Spec.NodeSelector = atHamburg
@@ -163,7 +163,7 @@ func (c *cluster) reviewed(ctx context.Context, token string) (string, error) {
 
 // A server at a provider is shown a token by a pod, and asks home whose it is.
 func TestRemoteServerReviewsTokens(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	lubeck.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "server"}})
 	mayReview := &rbacv1.ClusterRoleBinding{
@@ -215,7 +215,7 @@ func TestRemoteServerReviewsTokens(t *testing.T) {
 
 // What the author of a pod does not want taken along stays at home.
 func TestTokenCanBeLeftAtHome(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	pod := shellPod(ns, "modest", forever)
 	pod.Annotations = map[string]string{v1alpha1.AnnotationSkipToken: "true"}

@@ -22,7 +22,8 @@ var stade, stralsund *cluster
 
 // Two clusters whose gateways and API servers can meet over IPv6 alone. Each is home of pods at the other one, and they talk both ways.
 func TestIPv6(t *testing.T) {
-	belongs(t, "network", []string{"dual"})
+	belongs(t, "connected", []string{"dual"})
+	t.Parallel()
 	if err := installAll(t.Context(), stade, stralsund); err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +35,39 @@ func TestIPv6(t *testing.T) {
 		home.expectMetOverIPv6(t, provider)
 		t.Run(home.Name, func(t *testing.T) { home.talksOverIPv6(t, provider) })
 	}
+	t.Run("at a host port", meetAtHostPort)
+}
+
+// meetAtHostPort has nothing lead to either gateway but a port of the node that stade's runs on.
+func meetAtHostPort(t *testing.T) {
+	const noService = "gateway.service.type=ClusterIP"
+	port := []string{noService, "gateway.replicas=1", "gateway.hostPort=51900", "gateway.endpoints={[" + stade.ipv6(t, 11) + "]:51900}"}
+	// The gateway of stade is another one when it has its port, and finds no way to that of stralsund by then.
+	if err := errors.Join(installWith(t.Context(), stralsund, noService), installWith(t.Context(), stade, port...)); err != nil {
+		t.Fatal(err)
+	}
+	ns := stade.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	away := stade.party(t, ns, "away", stralsund)
+	here := stade.party(t, ns, "here", nil, atHome(stade.workers(t)[0]))
+	here.expectReaches(t, away, away.address)
+	connection, err := stralsund.connection(t.Context(), stade)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(connection.Status.Endpoint); !strings.HasSuffix(got, "]:51900") {
+		t.Errorf("stralsund meets stade at %s", got)
+	}
+}
+
+// ipv6 returns the address of a node: 1 is the control plane, and 11 the first worker.
+func (c *cluster) ipv6(t *testing.T, node int) string {
+	t.Helper()
+	server, err := url.Parse(c.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := netip.MustParseAddr(server.Hostname()).As4()
+	return fmt.Sprintf("fd00:%d::%d:%d", a[1], a[2], node) // as testbed numbers nodes
 }
 
 // peerOverIPv6 has stade invite stralsund. What stade says by itself is the address of its API server by IPv4, its main family: that
@@ -44,8 +78,7 @@ func peerOverIPv6(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := netip.MustParseAddr(server.Hostname()).As4()
-	byIPv6 := fmt.Sprintf("https://[fd00:%d::%d:%d]:%s", a[1], a[2], a[3], server.Port()) // as testbed numbers nodes
+	byIPv6 := fmt.Sprintf("https://[%s]:%s", stade.ipv6(t, 1), server.Port())
 	invite := func(how ...string) string {
 		token, err := stade.Hanse(t.Context(), append([]string{"invite", stralsund.Name, "--mutual"}, how...)...)
 		if err != nil {

@@ -154,7 +154,7 @@ func (c *cluster) setNetwork(t *testing.T, to *cluster, network *v1alpha1.PeerNe
 
 // Pods of two tenants of hamburg do not reach each other, whatever nodes they are on; those of one tenant do.
 func TestTenantsApart(t *testing.T) {
-	network(t)
+	connected(t)
 	awaitConnected(t, bremen, hamburg)
 	ours, others := lubeck.offloaded(t, v1alpha1.StrategyRemote), bremen.offloaded(t, v1alpha1.StrategyRemote)
 	first := lubeck.parties(t, ours, map[string]*cluster{"ours-1": hamburg, "ours-2": hamburg})

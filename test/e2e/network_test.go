@@ -19,11 +19,22 @@ import (
 	"github.com/hanse-dev/hanse/internal/overlay"
 )
 
-// networkSettings are those of the network phase, in which each cluster has a gateway.
+// networkSettings are those of the phases connected and network, in which each cluster has a gateway.
 var networkSettings = []string{"gateway.enabled=true"}
 
-// network marks a story about the network between lubeck, hamburg and bremen, all of which use the same ranges of addresses.
-// It begins when lubeck is connected to both others.
+// connected marks a story that needs nothing but that lubeck, hamburg and bremen, all of which use the same ranges of addresses, are
+// connected, and runs beside others.
+func connected(t *testing.T, needs ...string) context.Context {
+	t.Helper()
+	belongs(t, "connected", needs)
+	t.Parallel()
+	awaitConnected(t, lubeck, hamburg)
+	awaitConnected(t, lubeck, bremen)
+	return t.Context()
+}
+
+// network marks a story that changes the network between the three, or what it depends on. It begins when lubeck is connected to
+// both others.
 func network(t *testing.T, needs ...string) context.Context {
 	t.Helper()
 	belongs(t, "network", needs)
@@ -181,7 +192,7 @@ func (c *cluster) service(t *testing.T, ns, name string, labels map[string]strin
 // Home pods on both workers, one in the network of its node, and pods at two providers reach each other at the addresses that
 // each knows of the other.
 func TestPodToPodBothWays(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	away := lubeck.parties(t, ns, map[string]*cluster{"at-hamburg": hamburg, "at-bremen": bremen})
 	here := map[string]*party{}
@@ -226,7 +237,7 @@ func (c *cluster) workers(t *testing.T) []string {
 // One Service at home has endpoints in three clusters. Who asks it from home, or from a pod that runs elsewhere, is answered by
 // all of them.
 func TestServiceAcrossClusters(t *testing.T) {
-	network(t)
+	connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	svc := lubeck.service(t, ns, "shop", map[string]string{"tier": "shop"})
 	parties := lubeck.parties(t, ns, map[string]*cluster{"at-hamburg": hamburg, "at-bremen": bremen})
@@ -262,7 +273,7 @@ func atHome(node string) func(*corev1.PodSpec) {
 // Names mean at the provider what they mean at home, also where the provider has a Service of the very same name in a namespace
 // of the very same name.
 func TestDNSMeansHome(t *testing.T) {
-	network(t)
+	connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	other := lubeck.namespace(t)
 	away := lubeck.party(t, ns, "away", hamburg)
@@ -296,7 +307,7 @@ func TestDNSMeansHome(t *testing.T) {
 
 // Two parts of an application that run at two providers reach each other.
 func TestLeafToLeaf(t *testing.T) {
-	network(t)
+	connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	parties := lubeck.parties(t, ns, map[string]*cluster{"at-hamburg": hamburg, "at-bremen": bremen})
 	lubeck.service(t, ns, "stock", map[string]string{"app": "at-bremen"})

@@ -134,7 +134,7 @@ func TestServicesAreReflected(t *testing.T) {
 
 // What a user keeps at home, and what a provider has of its own, is said on the user's Service, and works by the same name.
 func TestServicesThatAreNotReflected(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	twin := tenant.TwinName("lubeck", ns)
 	parties := lubeck.parties(t, ns, map[string]*cluster{"away": hamburg, "here": nil})
