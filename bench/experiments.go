@@ -13,6 +13,7 @@ import (
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
 	"github.com/hanse-dev/hanse/bench/network"
+	"github.com/hanse-dev/hanse/bench/reflection"
 	"github.com/hanse-dev/hanse/bench/requests"
 	"github.com/hanse-dev/hanse/bench/scale"
 )
@@ -26,6 +27,7 @@ var experiments = []struct {
 	{[]string{"bursts", floors}, (*options).measureBursts},
 	{[]string{"guards"}, (*options).measureGuards},
 	{[]string{"network"}, (*options).measureNetwork},
+	{[]string{"reflection"}, (*options).measureReflection},
 	{[]string{"requests"}, (*options).measureRequests},
 	{[]string{"scale"}, (*options).measureScale},
 }
@@ -81,6 +83,16 @@ func (o *options) measureNetwork(ctx context.Context, into *report) error {
 	config := o.network
 	config.Bed, config.Say = o.bed, say
 	result, err := network.Run(ctx, config)
+	into.add(result.Tables()...)
+	return err
+}
+
+func (o *options) measureReflection(ctx context.Context, into *report) error {
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	config := o.reflection
+	config.Bed, config.SchedulerQPS, config.Say = o.bed, o.qps, say
+	result, err := reflection.Run(ctx, config)
 	into.add(result.Tables()...)
 	return err
 }

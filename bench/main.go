@@ -18,6 +18,7 @@ import (
 
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/network"
+	"github.com/hanse-dev/hanse/bench/reflection"
 	"github.com/hanse-dev/hanse/bench/scale"
 )
 
@@ -33,10 +34,12 @@ type options struct {
 	scale   scale.Config
 	network network.Config
 	ones    int
-	limit   time.Duration
-	qps     int
-	note    string
-	up      string
+
+	reflection reflection.Config
+	limit      time.Duration
+	qps        int
+	note       string
+	up         string
 }
 
 func main() {
@@ -52,7 +55,7 @@ func parse() options {
 	flag.StringVar(&o.bed.Bin, "bin", "bin", "folder of programs")
 	flag.StringVar(&o.bed.State, "state", ".testbed/bench", "folder for the state of clusters")
 	flag.StringVar(&o.results, "results", "bench/results", "folder for the report; empty: standard output only")
-	flag.StringVar(&o.run, "run", "advertisements,bursts,scale", "what to measure, separated by commas: advertisements, scale, network, guards (bursts without one guard after the other), requests (what one write costs), and bursts or floors (bursts without Hanse)")
+	flag.StringVar(&o.run, "run", "advertisements,bursts,scale", "what to measure, separated by commas: advertisements, scale, network, reflection, guards (bursts without one guard after the other), requests (what one write costs), and bursts or floors (bursts without Hanse)")
 	flag.Var(&o.ads, "advertisements", "how many advertisements at once, separated by commas")
 	flag.IntVar(&o.ones, "one-by-one", 50, "how many advertisements one after the other")
 	flag.Var(&o.bursts, "bursts", "how many pods at once, separated by commas")
@@ -65,6 +68,10 @@ func parse() options {
 	flag.IntVar(&o.network.Rounds, "network-rounds", 60, "rounds of each way through two gateways")
 	flag.IntVar(&o.network.Peers, "network-peers", 100, "peers that a gateway has while its memory is read; 0: no clusters, so no first packets either")
 	flag.IntVar(&o.network.Nodes, "network-nodes", 5, "nodes that come new, one after the other")
+	flag.IntVar(&o.reflection.Objects, "reflection-objects", 1000, "objects of each kind that are reflected at once")
+	flag.IntVar(&o.reflection.Rounds, "reflection-rounds", 3, "rounds of that, by Hanse and by a direct client")
+	flag.IntVar(&o.reflection.Changes, "reflection-changes", 100, "changes of one object, one by one and in a row")
+	flag.IntVar(&o.reflection.Held, "reflection-held", 10_000, "reflected objects while memory is read; 0: it is not read")
 	flag.DurationVar(&o.limit, "limit", 40*time.Minute, "how long bursts, each number of advertisements, or each part of scale may take before it counts as broken")
 	flag.IntVar(&o.qps, "scheduler-qps", 2000, "requests a second that schedulers may make; 0: their default of 50")
 	flag.StringVar(&o.note, "note", "", "what to say about this run in the report, such as who else used the machine")

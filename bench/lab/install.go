@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
@@ -70,6 +71,17 @@ func (c *Cluster) Token(ctx context.Context, namespace, name string) (string, er
 		return "", fmt.Errorf("create token of ServiceAccount %s/%s in %s: %w", namespace, name, c.Name, err)
 	}
 	return request.Status.Token, nil
+}
+
+// As connects to the cluster with the rights of a ServiceAccount.
+func (c *Cluster) As(ctx context.Context, namespace, name string) (client.WithWatch, error) {
+	config := rest.AnonymousClientConfig(c.Config)
+	config.QPS, config.WarningHandler = c.Config.QPS, c.Config.WarningHandler
+	var err error
+	if config.BearerToken, err = c.Token(ctx, namespace, name); err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: c.Scheme()})
 }
 
 // TokenKubeconfig renders a kubeconfig for the cluster that holds a token.

@@ -24,8 +24,9 @@ type Pair struct {
 
 	Kubelet, Manager, ProviderManager *Server // of Hanse, nil until Offload
 
-	Twin string // the namespace at the provider of the offloaded pods
-	bed  Testbed
+	Twin   string // the namespace at the provider of the offloaded pods
+	bed    Testbed
+	config PairConfig
 }
 
 // PairConfig says what the clusters of a pair are like.
@@ -34,6 +35,8 @@ type PairConfig struct {
 	// SchedulerQPS is how many requests a second a scheduler may make; 0: as many as by default (50, at most 100 at
 	// once), which hides everything that is faster than that.
 	SchedulerQPS int
+	// Values are of Hanse's chart, as key=value, and ManagerFlags of `hanse manager`, on both sides.
+	Values, ManagerFlags []string
 }
 
 // PodsPerNode is for how many pods an experiment has a simulated node, so that each has an address of the node's range.
@@ -44,7 +47,7 @@ func NodesFor(pods int) int { return max(10, (pods+PodsPerNode-1)/PodsPerNode) }
 
 // Pair brings two clusters up. The pair that it returns is to be closed in any case.
 func (t Testbed) Pair(ctx context.Context, config PairConfig) (*Pair, error) {
-	p := &Pair{bed: t}
+	p := &Pair{bed: t, config: config}
 	flags := []string{"--workers", "0", "--audit"}
 	if config.SchedulerQPS > 0 {
 		qps := strconv.Itoa(config.SchedulerQPS)
@@ -64,17 +67,17 @@ func (t Testbed) Pair(ctx context.Context, config PairConfig) (*Pair, error) {
 // Offload installs Hanse on both sides, starts its servers, peers the two, and makes a namespace of the consumer whose
 // pods are offloaded. It returns when there is room for so many of them.
 func (p *Pair) Offload(ctx context.Context, fail context.CancelCauseFunc, namespace string, room int) error {
-	if err := errors.Join(p.Consumer.Install(ctx), p.Provider.Install(ctx)); err != nil {
+	if err := errors.Join(p.Consumer.Install(ctx, p.config.Values...), p.Provider.Install(ctx, p.config.Values...)); err != nil {
 		return err
 	}
 	var err error
-	if p.Manager, err = p.Consumer.StartManager(ctx, fail); err != nil {
+	if p.Manager, err = p.Consumer.StartManager(ctx, fail, p.config.ManagerFlags...); err != nil {
 		return err
 	}
 	if p.Kubelet, err = p.Consumer.StartKubelet(ctx, fail); err != nil {
 		return err
 	}
-	if p.ProviderManager, err = p.Provider.StartManager(ctx, fail); err != nil {
+	if p.ProviderManager, err = p.Provider.StartManager(ctx, fail, p.config.ManagerFlags...); err != nil {
 		return err
 	}
 	if err := p.Consumer.Peer(ctx, p.Provider); err != nil {

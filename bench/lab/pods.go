@@ -40,22 +40,27 @@ func Pod(namespace, name string) *corev1.Pod {
 func (c *Cluster) CreatePods(ctx context.Context, size int, nth func(int) *corev1.Pod) (map[string]time.Time, error) {
 	var mutex sync.Mutex
 	written := make(map[string]time.Time, size)
+	return written, Each(ctx, size, writers, func(ctx context.Context, n int) error {
+		p := nth(n)
+		now := clock.RealClock{}.Now()
+		mutex.Lock()
+		written[p.Name] = now
+		mutex.Unlock()
+		if err := c.Create(ctx, p); err != nil {
+			return fmt.Errorf("create Pod %s: %w", p.Name, err)
+		}
+		return nil
+	})
+}
+
+// Each does something for each number below count, so many at a time.
+func Each(ctx context.Context, count, atOnce int, do func(ctx context.Context, n int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for n := range size {
-		group.Go(func() error {
-			p := nth(n)
-			now := clock.RealClock{}.Now()
-			mutex.Lock()
-			written[p.Name] = now
-			mutex.Unlock()
-			if err := c.Create(ctx, p); err != nil {
-				return fmt.Errorf("create Pod %s: %w", p.Name, err)
-			}
-			return nil
-		})
+	group.SetLimit(atOnce)
+	for n := range count {
+		group.Go(func() error { return do(ctx, n) })
 	}
-	return written, group.Wait()
+	return group.Wait()
 }
 
 // DeletePods deletes all pods of a namespace. The API server has a minute for one request, which does not do for many

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,12 +72,7 @@ func read(ctx context.Context) context.Context { return ctx }
 
 // all does something as often as there are objects.
 func (w *world) all(ctx context.Context, do func(ctx context.Context, n int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for n := range w.Count {
-		group.Go(func() error { return do(ctx, n) })
-	}
-	return group.Wait()
+	return lab.Each(ctx, w.Count, writers, do)
 }
 
 // recordOf is the record of the pod at a provider.
