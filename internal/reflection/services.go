@@ -20,6 +20,8 @@ type View struct {
 	Node string
 	// Reach is which Services have copies.
 	Reach Reach
+	// Only is the kind, Service or EndpointSlice, of which the copies are worked out, if it is not both.
+	Only Kind
 	// Seen returns the address at which the peer sees one of home's, and false if there is none.
 	Seen func(home netip.Addr) (netip.Addr, bool)
 }
@@ -58,20 +60,32 @@ func Services(services []corev1.Service, slices []discoveryv1.EndpointSlice, vie
 			}
 			continue
 		}
-		if copies, whole := partsOf(parts[service.Name], view); whole {
+		own, whole := partsOf(parts[service.Name], view)
+		if !whole {
+			continue
+		}
+		if view.Only != EndpointSlice {
 			all.Services[service.Name] = signed(service, serviceOf(service))
-			for _, part := range copies {
-				all.Slices[part.Object.GetName()] = part
-				all.Parts[service.Name] = append(all.Parts[service.Name], part.Object.GetName())
+		}
+		for _, p := range own {
+			all.Parts[service.Name] = append(all.Parts[service.Name], p.Name)
+			if view.Only != Service {
+				all.Slices[p.Name] = signed(p, sliceOf(p.EndpointSlice, p.endpoints))
 			}
 		}
 	}
 	return all
 }
 
-// partsOf returns the copies of the slices of a Service, without those that would be empty, and whether the peer sees all that
-// is in them.
-func partsOf(slices []*discoveryv1.EndpointSlice, view View) (copies []Copy, whole bool) {
+// A part is a slice of a Service, and those of its endpoints that do not run at the peer, as the peer sees them.
+type part struct {
+	*discoveryv1.EndpointSlice
+	endpoints []v1alpha1.ShadowEndpoint
+}
+
+// partsOf returns the slices of a Service of which there are copies, without those that would be empty, and whether the peer sees
+// all that is in them.
+func partsOf(slices []*discoveryv1.EndpointSlice, view View) (parts []part, whole bool) {
 	for _, slice := range slices {
 		if isSkipped(slice) || slice.DeletionTimestamp != nil {
 			continue
@@ -81,10 +95,10 @@ func partsOf(slices []*discoveryv1.EndpointSlice, view View) (copies []Copy, who
 			return nil, false
 		}
 		if len(endpoints) > 0 {
-			copies = append(copies, signed(slice, sliceOf(slice, endpoints)))
+			parts = append(parts, part{slice, endpoints})
 		}
 	}
-	return copies, true
+	return parts, true
 }
 
 // endpointsOf returns the endpoints that do not run at the peer, as the peer sees them, and whether it can see them all.

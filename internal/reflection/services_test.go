@@ -131,6 +131,22 @@ func TestAPeerHearsNothingOfWhatDoesNotConcernIt(t *testing.T) {
 	}
 }
 
+func TestCopiesOfOneKindAreThoseOfBoth(t *testing.T) {
+	services, slices := []corev1.Service{service("web")}, []discoveryv1.EndpointSlice{slice("web-1", "web", endpoint("worker", "10.0.1.2"))}
+	want, only := Services(services, slices, view), view
+	only.Only = Service
+	got := Services(services, slices, only)
+	only.Only = EndpointSlice
+	if beside := Services(services, slices, only); len(beside.Services) > 0 || len(got.Slices) > 0 {
+		t.Errorf("there are others too: %v, %v", beside.Services, got.Slices)
+	} else {
+		got.Slices = beside.Slices
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestASliceOfItsAuthorsOwnCanStayAtHomeAlone(t *testing.T) {
 	alone := slice("web-1", "web", endpoint("worker", "192.168.1.2"))
 	alone.Labels[v1alpha1.LabelSkipReflection] = "true"

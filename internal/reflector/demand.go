@@ -89,7 +89,7 @@ func (c *copier) ofNamespace(ctx context.Context, req request) (demand, error) {
 	}
 	ours, reach := overlay.Mappings(connection.Spec.Ours), c.Reach.Of(reflection.Service)
 	copies := reflection.Services(services.Items, slices.Items, reflection.View{
-		Node: v1alpha1.VirtualNodeName(req.Peer), Reach: reach,
+		Node: v1alpha1.VirtualNodeName(req.Peer), Reach: reach, Only: req.Kind,
 		Seen: func(home netip.Addr) (netip.Addr, bool) { return overlay.Seen(ours, home) },
 	})
 	wanted := demand{names: map[string]bool{}, known: copies.Services, parts: copies.Parts}
