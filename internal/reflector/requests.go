@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
@@ -152,6 +153,9 @@ func (c *copier) serves(req request, pod client.Object) bool {
 // namespaceHandler asks to look at Services and their endpoints, for each peer that has a twin of the namespace of the object.
 func (c *copier) namespaceHandler() handler.TypedEventHandler[client.Object, request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []request {
+		if !c.offloads(ctx, object.GetNamespace()) { // as most, where there may be a change each moment and many Peers
+			return nil
+		}
 		peers := &v1alpha1.PeerList{}
 		if err := c.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot read Peers from the cache")
@@ -162,6 +166,15 @@ func (c *copier) namespaceHandler() handler.TypedEventHandler[client.Object, req
 		}
 		return requests
 	})
+}
+
+// offloads says whether pods leave from the namespace, or have.
+func (c *copier) offloads(ctx context.Context, name string) bool {
+	namespace, err := local.Find(ctx, c.Client, client.ObjectKey{Name: name}, &corev1.Namespace{}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot read Namespace from the cache", "Namespace", name)
+	}
+	return namespace != nil && namespace.Labels[v1alpha1.LabelOffloads] == "true"
 }
 
 // connectionHandler asks to look at the Services of all namespaces, which the peer of the Connection may see otherwise now.

@@ -180,6 +180,10 @@ func TestAuthorsAreToldOfServicesThatDoNotGo(t *testing.T) {
 
 func TestChangesOfServicesAskForThemAtEachPeer(t *testing.T) {
 	w := withService(t)
+	w.Home.Put(testkit.Namespace("kept", nil))
+	w.put(mapping("kept", "kept-lubeck-abc123"))
+	link, _ := w.copier.Links.Get("turin")
+	w.settle(func() bool { return link.Twin("kept") != "" })
 	requests := map[string][]request{}
 	for name, handle := range map[string]func(queue){
 		"a Service": func(q queue) { w.copier.namespaceHandler().Create(t.Context(), arrived(service("web")), q) },
@@ -187,6 +191,11 @@ func TestChangesOfServicesAskForThemAtEachPeer(t *testing.T) {
 			elsewhere := service("web")
 			elsewhere.Namespace = "elsewhere"
 			w.copier.namespaceHandler().Create(t.Context(), arrived(elsewhere), q)
+		},
+		"of a namespace that no pods leave": func(q queue) {
+			kept := service("web")
+			kept.Namespace = "kept"
+			w.copier.namespaceHandler().Create(t.Context(), arrived(kept), q)
 		},
 		"the connection": func(q queue) { w.copier.connectionHandler().Create(t.Context(), arrived(connection()), q) },
 	} {
