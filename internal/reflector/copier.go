@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -16,6 +17,10 @@ import (
 // outageDelay is how soon a peer for which there is something to do is looked at again if it does not answer. Until
 // then nobody asks it anything: requests to a peer that is down would keep the workers from the others.
 const outageDelay = time.Second
+
+// stepsAtOnce is how many steps of one look are taken at a time. The calls that may wait for one peer are enough for a look at each
+// kind of a namespace.
+const stepsAtOnce = 4
 
 // copier sees to it that the twin of a namespace at one peer has copies of exactly those objects of one kind that pods
 // there need.
@@ -111,28 +116,46 @@ func (c *copier) observe(
 	return seen, ready, nil
 }
 
-// act does what the plan says, and goes on with the next object where one fails, unless the peer has not answered. A twin that
-// is being deleted takes no copies: its mapping says so and asks again, unless the peer has no Hanse.
+// act does what the plan says, some steps at a time, and goes on with the next object where one fails, unless the peer has not
+// answered. A twin that is being deleted takes no copies: its mapping says so and asks again, unless the peer has no Hanse.
 func (c *copier) act(ctx context.Context, l look, steps []reflection.Step) (reconcile.Result, error) {
 	req := l.talk.about
-	var again reconcile.Result
-	var failed []error
 	ends := l.link.TwinEnds(req.Namespace)
-	for _, step := range steps {
-		err := c.take(ctx, move{
-			request: req, Step: step, talk: l.talk, needed: l.wanted.names[step.Name], known: l.wanted.known[step.Name].Object,
-			twin: l.over.Namespace(), ends: ends, peer: l.link.Client(),
-		})
-		switch {
-		case err == nil:
-			continue
-		case isOfEnd(err):
-			again.RequeueAfter = lastRetry
-			continue
-		}
-		failed = append(failed, fmt.Errorf("%s copy of %s %s: %w", step.Verb, req.Kind, step.Name, err))
-		if !isAnswer(err) {
+	failed := make([]error, len(steps))
+	group, answered := errgroup.WithContext(ctx)
+	group.SetLimit(stepsAtOnce)
+	for i, step := range steps {
+		if answered.Err() != nil {
 			break
+		}
+		group.Go(func() error {
+			err := c.take(ctx, move{ // a step that others have begun meanwhile ends as it does
+				request: req, Step: step, talk: l.talk, needed: l.wanted.names[step.Name], known: l.wanted.known[step.Name].Object,
+				twin: l.over.Namespace(), ends: ends, peer: l.link.Client(),
+			})
+			if err == nil {
+				return nil
+			}
+			failed[i] = fmt.Errorf("%s copy of %s %s: %w", step.Verb, req.Kind, step.Name, err)
+			if isAnswer(err) {
+				return nil
+			}
+			return err
+		})
+	}
+	return outcome(failed, group.Wait())
+}
+
+// outcome says when a look is to follow of which these steps failed, nil for those that did not, the last of them perhaps because
+// the peer did not answer.
+func outcome(failed []error, unanswered error) (again reconcile.Result, err error) {
+	var busy *peers.BusyError
+	if errors.As(unanswered, &busy) { // what else failed is seen again
+		return reconcile.Result{RequeueAfter: busy.After}, nil
+	}
+	for i := range failed {
+		if isOfEnd(failed[i]) {
+			again.RequeueAfter, failed[i] = lastRetry, nil
 		}
 	}
 	return again, errors.Join(failed...)

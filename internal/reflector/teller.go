@@ -43,6 +43,8 @@ func (t *teller) begin(about request) *talk {
 
 // say tells it, unless the last look did.
 func (t *talk) say(m message) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if !t.before[m] && !t.now[m] {
 		t.events.Eventf(&m.regarding, nil, m.kind, m.reason, "Reflect", "%s", m.note)
 	}

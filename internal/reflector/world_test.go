@@ -3,6 +3,7 @@ package reflector
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type world struct {
 	metadata *metadatafake.FakeMetadataClient
 	peers    *peerstest.World
 	turin    *peerstest.Peer
+	reading  sync.Mutex
 	reads    []string // what was read live
 	copier   *copier
 	granter  *granter
@@ -51,6 +53,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.metadata = metadatafake.NewSimpleMetadataClient(scheme)
 	w.Home.OnRead(func(read testkit.Read) error {
+		w.reading.Lock()
+		defer w.reading.Unlock()
 		w.reads = append(w.reads, read.Name)
 		return nil
 	})
