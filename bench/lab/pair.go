@@ -80,13 +80,29 @@ func (p *Pair) Offload(ctx context.Context, fail context.CancelCauseFunc, namesp
 	if p.ProviderManager, err = p.Provider.StartManager(ctx, fail, p.config.ManagerFlags...); err != nil {
 		return err
 	}
-	if err := p.Consumer.Peer(ctx, p.Provider); err != nil {
+	// Where there is to be a network and no gateway runs, the Peer is never Ready, and its node is.
+	if err := p.Consumer.Peer(ctx, p.Provider, "--wait=false"); err != nil {
+		return err
+	}
+	if err := p.awaitNode(ctx); err != nil {
 		return err
 	}
 	if p.Twin, err = p.OffloadNamespace(ctx, namespace, room); err != nil {
 		return err
 	}
 	return p.awaitQuota(ctx)
+}
+
+// awaitNode waits until the consumer uses the provider's offer.
+func (p *Pair) awaitNode(ctx context.Context) error {
+	return Until(ctx, "there is a virtual node", 200*time.Millisecond, waitTimeout, func(ctx context.Context) error {
+		node := &corev1.Node{}
+		err := p.Consumer.Get(ctx, client.ObjectKey{Name: v1alpha1.VirtualNodeName(p.Provider.Name)}, node)
+		if err == nil && !Ready(node) {
+			err = errors.New("it is not Ready")
+		}
+		return err
+	})
 }
 
 // awaitQuota waits until the consumer's tenant namespace has its quota, which is the last that a new peer gets: Kubernetes

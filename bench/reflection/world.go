@@ -139,6 +139,8 @@ func (w *world) startPod(ctx context.Context, namespace string) (time.Time, erro
 	defer pods.Close()
 	pod := lab.Pod(namespace, "user")
 	pod.Spec.AutomountServiceAccountToken = new(false) // its token would be one Secret more
+	// No gateway runs, so that the virtual node's network counts as unavailable.
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeNetworkUnavailable, Operator: corev1.TolerationOpExists}}
 	if err := w.Consumer.Create(ctx, pod); err != nil {
 		return time.Time{}, fmt.Errorf("create Pod: %w", err)
 	}
