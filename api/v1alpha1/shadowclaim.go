@@ -20,8 +20,10 @@ type ShadowClaimSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	HomeUID types.UID `json:"homeUID"`
 
-	// storage is how much room is asked for. It may grow where the class of the provider lets it.
+	// storage is how much room is asked for, such as 10Gi. It may grow where the class of the provider lets it. It has at most 32
+	// characters, and an exponent of at most two digits: to decode a larger one, such as 1e-999999999, takes minutes.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="string(self).size() <= 32 && string(self).matches('^[0-9.]+([numkMGTPE]|[KMGTPE]i|[eE]-?[0-9]{1,2})?$')",message="storage must be a quantity of at most 32 characters, without a sign and with an exponent of at most two digits, such as 10Gi"
 	Storage resource.Quantity `json:"storage"`
 
 	// accessModes are those of the claim. They cannot change.
