@@ -13,9 +13,12 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
+// slicePrefix begins the names of EndpointSlices of ShadowEndpointSlices.
+const slicePrefix = "hanse-"
+
 // sliceName returns the name of the EndpointSlice of a ShadowEndpointSlice, which none that Kubernetes makes for a Service has.
 func sliceName(shadow string) string {
-	name := "hanse-" + shadow
+	name := slicePrefix + shadow
 	return name[:min(len(name), validation.DNS1123SubdomainMaxLength)]
 }
 

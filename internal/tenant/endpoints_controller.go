@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +34,7 @@ func (r *endpointsReconciler) setup(mgr ctrl.Manager) error {
 		Named("endpoints").
 		For(&v1alpha1.ShadowEndpointSlice{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&discoveryv1.EndpointSlice{}).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(sliceInPlaceOf), builder.WithPredicates(ends)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfService), builder.WithPredicates(comesOrGoes)).
 		Watches(&v1alpha1.Connection{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside),
 			builder.WithPredicates(predicate.Or[client.Object](connects, connectionMoved))).
@@ -62,10 +64,18 @@ func (r *endpointsReconciler) Reconcile(ctx context.Context, request reconcile.R
 	if found != nil && !metav1.IsControlledBy(found, shadow) {
 		found, want, why = nil, nil, fmt.Sprintf("this cluster has an EndpointSlice %q of its own", found.Name)
 	}
-	if err := r.write(ctx, found, want); err != nil {
+	err = r.write(ctx, found, want)
+	again := reconcile.Result{}
+	if refusal, refused := refusalOf(err); refused {
+		if apierrors.IsForbidden(err) {
+			again.RequeueAfter = retryAtMost // a quota may have room by then
+		}
+		why, err = refusal, r.write(ctx, found, nil) // those of before would be stale
+	}
+	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, r.report(ctx, shadow, why)
+	return again, r.report(ctx, shadow, why)
 }
 
 // wanted returns the EndpointSlice that there should be, or why there should be none.
@@ -170,6 +180,21 @@ var connects = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 var comesOrGoes = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return reflection.IsCopy(e.ObjectOld) != reflection.IsCopy(e.ObjectNew)
 }}
+
+// ends are the events of objects that are gone.
+var ends = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+}
+
+// sliceInPlaceOf returns the ShadowEndpointSlice that can have its EndpointSlice when this one is gone, which may be of somebody else.
+func sliceInPlaceOf(_ context.Context, slice client.Object) []reconcile.Request {
+	shadow, ours := strings.CutPrefix(slice.GetName(), slicePrefix)
+	if !ours {
+		return nil
+	}
+	return requestFor(slice.GetNamespace(), shadow)
+}
 
 // slicesOfService returns those of the Service.
 func (r *endpointsReconciler) slicesOfService(ctx context.Context, service client.Object) []reconcile.Request {

@@ -1,14 +1,18 @@
 package tenant
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -206,6 +210,59 @@ func TestEndpointsThatAreRefused(t *testing.T) {
 			}
 			w.expectRefused(test.why)
 		})
+	}
+}
+
+// The API server has rules of its own, such as that a host name is a label of DNS. What it refuses is said, not tried over and over.
+func TestEndpointsThatTheAPIServerRefuses(t *testing.T) {
+	invalid := apierrors.NewInvalid(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice").GroupKind(), "hanse-web-1", field.ErrorList{
+		field.Invalid(field.NewPath("endpoints[0].hostname"), "UPPER", "must be a DNS label"),
+	})
+	full := apierrors.NewForbidden(schema.GroupResource{Resource: "endpointslices"}, "hanse-web-1", errors.New("exceeded quota: hanse"))
+	for name, test := range map[string]struct {
+		refusal error
+		why     string
+		retries bool
+	}{
+		"by its rules": {invalid, "must be a DNS label", false},
+		"by a quota":   {full, "exceeded quota", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorldOf(t, webAtHome(serves))
+			w.look()
+			for _, verb := range []string{"create", "update"} {
+				w.Home.Refuse(verb+" EndpointSlice", test.refusal)
+			}
+			w.Home.Put(webAtHome(v1alpha1.ShadowEndpoint{Addresses: []string{"100.64.1.9"}, Hostname: "UPPER"}))
+			w.Reconcile(&endpointsReconciler{client: w.Home.Client}, lubeck.name(), "web-1")
+			if found := w.slice(); found != nil {
+				t.Errorf("what was told before is still there: %v", found.Endpoints)
+			}
+			w.expectRefused(test.why)
+			again := w.Reconcile(&endpointsReconciler{client: w.Home.Client}, lubeck.name(), "web-1")
+			if retries := again.RequeueAfter > 0; retries != test.retries {
+				t.Errorf("it is looked at again: %t", retries)
+			}
+		})
+	}
+}
+
+func TestEndpointsComeWhenOnesOfTheProviderHaveGone(t *testing.T) {
+	theirs := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: lubeck.name(), Name: "hanse-web-1"}}
+	w := aWorldOf(t, webAtHome(serves), theirs)
+	w.look()
+	w.expectRefused("of its own")
+	w.Home.Remove(theirs)
+	if !ends.Delete(event.DeleteEvent{Object: theirs}) {
+		t.Error("nobody hears of the end")
+	}
+	if diff := cmp.Diff(requestFor(lubeck.name(), "web-1"), sliceInPlaceOf(t.Context(), theirs)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	w.expectReady("+")
+	theirs.Name = "web-x7k2p"
+	if asked := sliceInPlaceOf(t.Context(), theirs); asked != nil {
+		t.Errorf("another one asks for %v", asked)
 	}
 }
 
