@@ -49,6 +49,9 @@ func (c *waiting) staysFor(ctx context.Context, pod *corev1.Pod) (cause string, 
 		if err != nil {
 			return "", false, err
 		}
+		if stays := reflection.Keeps(claim); stays != "" && claim.Spec.VolumeName == "" {
+			return fmt.Sprintf("claim %q gets its volume on a node of this cluster: %s", name, stays), true, nil
+		}
 		if !leaves {
 			return fmt.Sprintf("claim %q has StorageClass %q, and its volume is on the nodes of this cluster; claims of classes with the "+
 				"provisioner %s can have theirs in other clusters", name, ptr.Deref(claim.Spec.StorageClassName, ""), v1alpha1.VolumesDriver), true, nil

@@ -35,6 +35,10 @@ func classOf(name, provisioner string) *storagev1.StorageClass {
 func TestWhereAPodWithAClaimMayGo(t *testing.T) {
 	away := claimOfClass("hanse")
 	away.Spec.VolumeName = "pvc-u-1"
+	kept, late := claimOfClass("hanse"), away.DeepCopy()
+	for _, claim := range []*corev1.PersistentVolumeClaim{kept, late} {
+		claim.Annotations = map[string]string{v1alpha1.LabelSkipReflection: "true"}
+	}
 	here := claimOfClass("hanse")
 	here.Spec.VolumeName = "local"
 	for name, test := range map[string]struct {
@@ -45,6 +49,8 @@ func TestWhereAPodWithAClaimMayGo(t *testing.T) {
 		"a claim that gets its volume anywhere": {claimOfClass("hanse"), true, true},
 		"a claim with a volume at a peer":       {away, true, true},
 		"a claim with a volume here":            {here, false, true},
+		"a claim that its author keeps at home": {kept, false, true},
+		"one whose volume is at a peer already": {late, true, true},
 		"a claim of another class":              {claimOfClass("local"), false, true},
 		"a claim of no class":                   {claimOfClass(""), false, true},
 		"a claim that is not there yet":         {nil, false, false},

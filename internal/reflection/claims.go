@@ -51,6 +51,9 @@ func Asked(claim *corev1.PersistentVolumeClaim) corev1.ResourceList {
 
 // ShadowClaim returns what a peer is asked to keep for the claim, in the twin namespace, or a Refusal.
 func ShadowClaim(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, twin string) (*v1alpha1.ShadowClaim, error) {
+	if stays := Keeps(claim); stays != "" {
+		return nil, stays
+	}
 	switch spec := &claim.Spec; {
 	case spec.DataSource != nil || spec.DataSourceRef != nil:
 		return nil, Refusal("it is to begin as a copy of a snapshot or of another volume, which is of this cluster")

@@ -94,6 +94,9 @@ func TestAPeerIsAskedForWhatTheClaimSays(t *testing.T) {
 			c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "X", Name: "x"}
 		},
 		"a selector": func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} },
+		"its author's will": func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{v1alpha1.LabelSkipReflection: "true"}
+		},
 	} {
 		if _, err := ShadowClaim(homeClaim(change), &class, "twin"); !isRefusal(err) {
 			t.Errorf("%s: %v", name, err)

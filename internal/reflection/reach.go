@@ -84,7 +84,7 @@ func (r Reach) Wants(object metav1.Object) bool {
 func (r Reach) Stays(object metav1.Object) Refusal {
 	switch {
 	case isSkipped(object):
-		return Refusal("its label or annotation " + v1alpha1.LabelSkipReflection + " keeps it at home")
+		return Keeps(object)
 	case r == ReachNone:
 		return "the administrators of this cluster let no object of its kind leave it"
 	case r == ReachAnnotated && !r.Wants(object):
@@ -92,6 +92,14 @@ func (r Reach) Stays(object metav1.Object) Refusal {
 	default:
 		return ""
 	}
+}
+
+// Keeps says why the author of an object keeps it at home, or nothing if it may go.
+func Keeps(object metav1.Object) Refusal {
+	if !isSkipped(object) {
+		return ""
+	}
+	return Refusal("its label or annotation " + v1alpha1.LabelSkipReflection + " keeps it at home")
 }
 
 // isSkipped says whether the author of the object wants no copies of it.

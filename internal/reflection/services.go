@@ -67,6 +67,11 @@ func Services(services []corev1.Service, slices []discoveryv1.EndpointSlice, vie
 		if view.Only != EndpointSlice {
 			all.Services[service.Name] = signed(service, serviceOf(service))
 		}
+		for _, p := range parts[service.Name] {
+			if isSkipped(p) && view.Only != Service {
+				all.Slices[p.Name] = Copy{Source: *SourceOf(p, view.Reach)}
+			}
+		}
 		for _, p := range own {
 			all.Parts[service.Name] = append(all.Parts[service.Name], p.Name)
 			if view.Only != Service {

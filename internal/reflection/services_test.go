@@ -154,4 +154,7 @@ func TestASliceOfItsAuthorsOwnCanStayAtHomeAlone(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"web": {"web-2"}}, got.Parts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	if told, known := got.Slices["web-1"]; !known || told.Object != nil || told.Source.Stays == "" {
+		t.Errorf("its author is told %v", told)
+	}
 }

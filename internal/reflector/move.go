@@ -160,9 +160,12 @@ func (c *copier) refuse(ctx context.Context, m move, why string) {
 		return // it would go because administrators want all to go, or its author, which its type forbids
 	}
 	said := message{kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonReflectionRefused}
-	if m.Kind.ByPods() {
+	switch {
+	case m.Kind.ByPods():
 		said.note = fmt.Sprintf("Pods at peer %q refer to it, but %s", m.Peer, why)
-	} else {
+	case m.Kind == reflection.EndpointSlice && m.known == nil:
+		said.note = fmt.Sprintf("The Service at peer %q goes without these endpoints: %s", m.Peer, why)
+	default:
 		said.note = fmt.Sprintf("Pods at peer %q reach it at home alone: %s", m.Peer, why)
 	}
 	if !m.Kind.ByPods() && m.Source.Stays != "" {
@@ -173,14 +176,16 @@ func (c *copier) refuse(ctx context.Context, m move, why string) {
 
 // tell makes an event on the object at home: of endpoints, on their Service.
 func (c *copier) tell(ctx context.Context, m move, said message) {
-	regarding := corev1.ObjectReference{APIVersion: "v1", Kind: string(m.Kind), Namespace: m.Namespace, Name: m.Name, UID: m.Source.UID}
+	version, kind := m.Kind.Home().ToAPIVersionAndKind()
+	regarding := corev1.ObjectReference{APIVersion: version, Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: m.Source.UID}
 	if slice, ok := m.known.(*v1alpha1.ShadowEndpointSlice); ok {
 		service := &corev1.Service{}
 		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: slice.Spec.Service}, service); err != nil {
 			ctrl.LoggerFrom(ctx).Info("Cannot tell a Service of its endpoints", "Service", slice.Spec.Service, "cause", err.Error())
 			return
 		}
-		regarding.Kind, regarding.Name, regarding.UID = string(reflection.Service), service.Name, service.UID
+		regarding.APIVersion, regarding.Kind = reflection.Service.Home().ToAPIVersionAndKind()
+		regarding.Name, regarding.UID = service.Name, service.UID
 	}
 	said.regarding, said.note = regarding, sanitize.Text(said.note, maxNote)
 	m.talk.say(said)

@@ -178,6 +178,19 @@ func TestAuthorsAreToldOfServicesThatDoNotGo(t *testing.T) {
 	}
 }
 
+func TestAuthorsAreToldOfEndpointsThatDoNotGo(t *testing.T) {
+	w := withService(t)
+	testkit.Change(w.Home, "shop", "web-1", func(s *discoveryv1.EndpointSlice) {
+		s.Annotations = map[string]string{v1alpha1.LabelSkipReflection: "true"}
+	})
+	w.lookAtServices()
+	w.mustReconcile(slicesOfShop)
+	if left := w.addressesThere("web-1"); len(left) > 0 || w.serviceThere("web") == nil {
+		t.Errorf("endpoints %v, Service %v", left, w.serviceThere("web"))
+	}
+	w.ExpectEventWith("Normal", v1alpha1.ReasonReflectionRefused, "goes without these endpoints")
+}
+
 func TestChangesOfServicesAskForThemAtEachPeer(t *testing.T) {
 	w := withService(t)
 	w.Home.Put(testkit.Namespace("kept", nil))
