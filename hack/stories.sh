@@ -64,7 +64,7 @@ start_network() {
 start_three() {
 	local testbed=(bin/testbed --state "$network")
 	bin/scratch-image -o bin/images/kubectl.tar -tag hanse.dev/test/kubectl:v1 -file bin/kubectl=/kubectl -entrypoint /kubectl &&
-		"${testbed[@]}" up lubeck hamburg bremen --workers 2 &&
+		"${testbed[@]}" up lubeck hamburg bremen --workers 2 --audit &&
 		{ ! need '\bvisby\b' || { "${testbed[@]}" up visby --workers 1 --nat && "${testbed[@]}" load bin/hanse.tar visby; }; } &&
 		{ ! need '^network.*\brostock\b' || "${testbed[@]}" up rostock --workers 0; } &&
 		"${testbed[@]}" load bin/hanse.tar lubeck hamburg bremen && "${testbed[@]}" load bin/images/kubectl.tar hamburg

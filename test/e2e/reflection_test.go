@@ -1,0 +1,298 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/overlay"
+	"github.com/hanse-dev/hanse/internal/tenant"
+)
+
+// Pods behind a Service are replaced in two clusters while each part is killed in turn. When things are quiet again, the provider has
+// each endpoint that there is once, and no other.
+func TestNoStaleEndpoints(t *testing.T) {
+	ctx := network(t)
+	const replicas = 2
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	lubeck.service(t, ns, "shop", map[string]string{"tier": "shop"})
+	for app, place := range map[string]map[string]string{"away": atHamburg, "here": {corev1.LabelHostname: lubeck.workers(t)[0]}} {
+		spec := shellSpec(forever)
+		spec.NodeSelector = place
+		made := deployment(ns, app, replicas, spec)
+		made.Spec.Template.Labels = map[string]string{"app": app, "tier": "shop"}
+		lubeck.create(t, made)
+	}
+	expectExact := func(when string) {
+		t.Helper()
+		eventually(t, "hamburg has each endpoint once "+when, func(ctx context.Context) error {
+			want, err := endpointsAtHamburg(ctx, ns)
+			if err == nil && len(want) != 2*replicas {
+				err = fmt.Errorf("%d pods are ready", len(want))
+			}
+			if err != nil {
+				return err
+			}
+			got, err := hamburg.endpoints(ctx, tenant.TwinName("lubeck", ns), "shop")
+			if err == nil && !slices.Equal(got, want) {
+				err = fmt.Errorf("it has %v, want %v", got, want)
+			}
+			return err
+		})
+	}
+	expectExact("at first")
+	replace := func(app string) {
+		t.Helper()
+		eventually(t, "the pods of "+app+" are to be replaced", func(ctx context.Context) error { // also where the API server starts again
+			return lubeck.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(ns), client.MatchingLabels{"app": app})
+		})
+	}
+	for _, victim := range []struct {
+		name string
+		kill func()
+	}{
+		{"lubeck's manager", func() { lubeck.kill9(t, "manager") }},
+		{"lubeck's kubelet", func() { lubeck.kill9(t, "kubelet") }},
+		{"hamburg's manager", func() { hamburg.kill9(t, "manager") }},
+		{"hamburg's gateway", func() { hamburg.kill9Gateway(ctx, t) }},
+		{"lubeck's gateway", func() { lubeck.kill9Gateway(ctx, t) }},
+		{"lubeck's API server", func() { kill9Component(t, "lubeck", "apiserver") }},
+		{"hamburg's API server", func() { kill9Component(t, "hamburg", "apiserver") }},
+	} {
+		replace("here")
+		victim.kill()
+		replace("away")
+		expectExact("after " + victim.name + " was killed")
+	}
+	awaitConnected(t, lubeck, hamburg)
+}
+
+// endpointsAtHamburg are the addresses of the ready pods of the Service shop, as hamburg sees them.
+func endpointsAtHamburg(ctx context.Context, ns string) (all []string, err error) {
+	connection, err := lubeck.connection(ctx, hamburg)
+	if err != nil {
+		return nil, err
+	}
+	pods := &corev1.PodList{}
+	if err := lubeck.List(ctx, pods, client.InNamespace(ns), client.MatchingLabels{"tier": "shop"}); err != nil {
+		return nil, err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !pod.DeletionTimestamp.IsZero() || !podReady(pod) {
+			return nil, fmt.Errorf("pod %s is not ready", pod.Name)
+		}
+		var address string
+		if isVirtual(pod) {
+			remote, err := hamburg.remotePod(ctx, pod)
+			if err != nil {
+				return nil, err
+			}
+			address = remote.Status.PodIP
+		} else {
+			seen, _ := overlay.Seen(overlay.Mappings(connection.Spec.Ours), netip.MustParseAddr(pod.Status.PodIP))
+			address = seen.String()
+		}
+		all = append(all, address+" ready=true")
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// kill9Gateway kills the process of the active gateway.
+func (c *cluster) kill9Gateway(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var pid int
+	eventually(t, "a gateway of "+c.Name+" is active", func(ctx context.Context) error {
+		active, err := c.activeGateway(ctx)
+		if err == nil {
+			pid, err = processOf(active.UID, "/hanse")
+		}
+		return err
+	})
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill9Component kills a part of Kubernetes, and starts it again.
+func kill9Component(t *testing.T, cluster, component string) {
+	t.Helper()
+	mustTestbed(t, "kill", cluster, component)
+	mustTestbed(t, "start", cluster, component)
+}
+
+// of is an object of a name and namespace, to be looked up or made.
+func inNamespace(ns, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: ns, Name: name}
+}
+
+// What the provider has of its own, of the same name as what a pod of ours needs, stays as it is, and the one at home says so. When it
+// goes, the copy comes. So it is with each kind.
+func TestConflict(t *testing.T) {
+	ctx := network(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	lubeck.party(t, ns, "first", hamburg) // so that there is a twin
+	twin := tenant.TwinName("lubeck", ns)
+	slice := handmade(ns, "shop")
+	theirs := map[string]client.Object{
+		"configmap/config": &corev1.ConfigMap{ObjectMeta: inNamespace(twin, "config"), Data: map[string]string{"from": "hamburg"}},
+		"secret/secret":    &corev1.Secret{ObjectMeta: inNamespace(twin, "secret"), StringData: map[string]string{"from": "hamburg"}},
+		"service/shop":     &corev1.Service{ObjectMeta: inNamespace(twin, "shop"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8443}}}},
+		"":                 handmade(twin, "shop"), // which is said to lubeck's ShadowEndpointSlice
+	}
+	theirs[""].SetName("hanse-" + slice.Name)
+	for _, object := range theirs {
+		hamburg.create(t, object)
+	}
+	before := map[string]types.UID{}
+	for source, object := range theirs {
+		before[source] = object.GetUID()
+	}
+	lubeck.needed(t, ns)
+	lubeck.create(t, slice)
+	for source := range theirs {
+		if source != "" {
+			lubeck.describeSays(t, ns, source, v1alpha1.ReasonReflectionConflict, "hamburg")
+		}
+	}
+	hamburg.expectAnswer(t, twin, slice.Name, "of its own")
+	for source, object := range theirs {
+		if err := hamburg.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil || object.GetUID() != before[source] ||
+			object.GetLabels()[v1alpha1.LabelReflected] != "" {
+			t.Errorf("%T of hamburg is now %v: %v", object, object, err)
+		}
+		if err := hamburg.Delete(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for source, object := range theirs {
+		eventually(t, fmt.Sprintf("the copy %T comes", object), func(ctx context.Context) error {
+			if err := hamburg.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				return err
+			}
+			if object.GetUID() == before[source] || object.GetLabels()[v1alpha1.LabelReflected] != "true" {
+				return fmt.Errorf("it is %v", object)
+			}
+			return nil
+		})
+	}
+}
+
+// expectAnswer waits until the provider says of a ShadowEndpointSlice why there are no endpoints of it.
+func (c *cluster) expectAnswer(t *testing.T, twin, name, why string) {
+	t.Helper()
+	eventually(t, "the provider says so", func(ctx context.Context) error {
+		shadow := &v1alpha1.ShadowEndpointSlice{}
+		if err := c.Get(ctx, types.NamespacedName{Namespace: twin, Name: name}, shadow); err != nil {
+			return err
+		}
+		said := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionAccepted)
+		if said == nil || said.Status != metav1.ConditionFalse || !strings.Contains(said.Message, why) {
+			return fmt.Errorf("it says %v, want %q", said, why)
+		}
+		return nil
+	})
+}
+
+// needed makes a ConfigMap config, a Secret secret and a Service shop without a selector, and a pod at hamburg that uses the first two.
+func (c *cluster) needed(t *testing.T, ns string) {
+	t.Helper()
+	c.create(t, &corev1.ConfigMap{ObjectMeta: inNamespace(ns, "config"), Data: map[string]string{"from": "lubeck"}})
+	c.create(t, &corev1.Secret{ObjectMeta: inNamespace(ns, "secret"), StringData: map[string]string{"from": "lubeck"}})
+	c.service(t, ns, "shop", nil)
+	c.party(t, ns, "user", hamburg, func(spec *corev1.PodSpec) {
+		spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "config"}, Optional: ptr.To(true)}},
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "secret"}, Optional: ptr.To(true)}},
+		}
+	})
+}
+
+// handmade are endpoints that an author wrote: a pod address of the cluster.
+func handmade(ns, service string) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: inNamespace(ns, service+"-by-hand"), AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.99"}}},
+	}
+	slice.Labels = map[string]string{discoveryv1.LabelServiceName: service}
+	return slice
+}
+
+// What its author keeps at home does not go, or goes away again, and an event on it says so. So it is with each kind.
+func TestSkipEveryKind(t *testing.T) {
+	ctx := network(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	twin := tenant.TwinName("lubeck", ns)
+	lubeck.needed(t, ns)
+	slice := handmade(ns, "shop")
+	lubeck.create(t, slice)
+	kinds := map[string]client.Object{
+		"endpointslice/" + slice.Name: &v1alpha1.ShadowEndpointSlice{ObjectMeta: inNamespace(twin, slice.Name)},
+		"configmap/config":            &corev1.ConfigMap{ObjectMeta: inNamespace(twin, "config")},
+		"secret/secret":               &corev1.Secret{ObjectMeta: inNamespace(twin, "secret")},
+	}
+	service := &corev1.Service{ObjectMeta: inNamespace(twin, "shop")}
+	expectThere := func(what string, copied client.Object) {
+		t.Helper()
+		eventually(t, what+" is at hamburg", func(ctx context.Context) error { return hamburg.Get(ctx, client.ObjectKeyFromObject(copied), copied) })
+	}
+	skip := func(what string, copied client.Object) {
+		t.Helper()
+		if _, err := lubeck.Kubectl(ctx, "annotate", "-n", ns, what, v1alpha1.LabelSkipReflection+"=true"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, what+" is at hamburg no more", func(ctx context.Context) error { return hamburg.isGone(ctx, copied) })
+		lubeck.describeSays(t, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
+	}
+	expectThere("service/shop", service)
+	for what, copied := range kinds {
+		expectThere(what, copied)
+		skip(what, copied)
+	}
+	skip("service/shop", service)
+
+	// Before they were ever reflected.
+	config := &corev1.ConfigMap{ObjectMeta: inNamespace(ns, "kept")}
+	config.Annotations = map[string]string{v1alpha1.LabelSkipReflection: "true"}
+	secret := &corev1.Secret{ObjectMeta: inNamespace(ns, "kept")}
+	secret.Labels = map[string]string{v1alpha1.LabelSkipReflection: "true"}
+	alone := &corev1.Service{ObjectMeta: inNamespace(ns, "kept"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	alone.Annotations = config.Annotations
+	lubeck.service(t, ns, "open", nil)
+	part := handmade(ns, "open")
+	part.Labels[v1alpha1.LabelSkipReflection] = "true"
+	for _, object := range []client.Object{config, secret, alone, part} {
+		lubeck.create(t, object)
+	}
+	lubeck.party(t, ns, "second", hamburg, func(spec *corev1.PodSpec) {
+		spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kept"}, Optional: ptr.To(true)}},
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kept"}, Optional: ptr.To(true)}},
+		}
+	})
+	for _, what := range []string{"configmap/kept", "secret/kept", "service/kept", "endpointslice/" + part.Name} {
+		lubeck.describeSays(t, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
+	}
+	for _, object := range []client.Object{config, secret, alone, &v1alpha1.ShadowEndpointSlice{ObjectMeta: inNamespace(ns, part.Name)}} {
+		object.SetNamespace(twin)
+		if err := hamburg.isGone(ctx, object); err != nil {
+			t.Error(err)
+		}
+	}
+	expectThere("service/open", &corev1.Service{ObjectMeta: inNamespace(twin, "open")})
+}
