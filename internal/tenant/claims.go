@@ -27,6 +27,7 @@ import (
 type claimReconciler struct {
 	client client.Client
 	live   client.Reader
+	booked bookings
 }
 
 // claimFacts are what there is of one ShadowClaim.
@@ -60,7 +61,8 @@ func (r *claimReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 	}
 	again := reconcile.Result{}
 	if refused && apierrors.IsForbidden(actErr) {
-		again.RequeueAfter = retryAtMost // a quota may have room by then
+		r.booked.cancel(request.NamespacedName)
+		again.RequeueAfter = retryAtMost // a quota or a limit may have room by then
 	}
 	return again, r.record(ctx, seen, why)
 }
@@ -69,6 +71,7 @@ func (r *claimReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 func (r *claimReconciler) observe(ctx context.Context, request reconcile.Request) (*claimFacts, error) {
 	shadow, err := local.Find(ctx, r.client, request.NamespacedName, &v1alpha1.ShadowClaim{})
 	if err != nil || shadow == nil || !shadow.DeletionTimestamp.IsZero() {
+		r.booked.cancel(request.NamespacedName)
 		return nil, err
 	}
 	ns, err := local.Find(ctx, r.client, client.ObjectKey{Name: shadow.Namespace}, &corev1.Namespace{})
@@ -123,6 +126,9 @@ func (r *claimReconciler) make(ctx context.Context, seen *claimFacts) error {
 	if err != nil {
 		return err
 	}
+	if err := r.reserve(ctx, seen); err != nil {
+		return err
+	}
 	if err := r.client.Create(ctx, claim); err != nil {
 		return err
 	}
@@ -135,6 +141,9 @@ func (r *claimReconciler) grow(ctx context.Context, seen *claimFacts) error {
 	has := seen.claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if seen.shadow.Spec.Storage.Cmp(has) <= 0 {
 		return nil
+	}
+	if err := r.reserve(ctx, seen); err != nil {
+		return err
 	}
 	grown := seen.claim.DeepCopy()
 	grown.Spec.Resources.Requests[corev1.ResourceStorage] = seen.shadow.Spec.Storage

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,5 +96,73 @@ func TestAPeerIsToldHowMuchRoomThereIsAndNoNode(t *testing.T) {
 	grown := testkit.Get[corev1.PersistentVolumeClaim](w.Home, lubeck.name(), "pvc-1").Spec.Resources.Requests
 	if got := grown[corev1.ResourceStorage]; got.String() != "2Gi" {
 		t.Errorf("asks for %s", got.String())
+	}
+}
+
+// claimIn is a claim of a peer that asks for so much, in the namespace.
+func claimIn(namespace, name, storage string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	claim.Spec.Resources.Requests = testkit.Quantities("storage", storage)
+	return claim
+}
+
+func TestTheLimitOfStorageIsThatOfAllTwinsOfAPeer(t *testing.T) {
+	second, foreign := twinOf{peer: lubeck.peer, home: "archive"}, twinOf{peer: "bremen", home: "shop"}
+	for name, test := range map[string]struct {
+		others []client.Object
+		limit  string
+		made   bool
+	}{
+		"room for it":                           {nil, "1Gi", true},
+		"more than the whole limit":             {nil, "512Mi", false},
+		"no limit":                              {[]client.Object{claimIn(second.name(), "pvc-2", "1Ti")}, "", true},
+		"another twin has it all":               {[]client.Object{claimIn(second.name(), "pvc-2", "1Gi")}, "1Gi", false},
+		"another twin leaves enough":            {[]client.Object{claimIn(second.name(), "pvc-2", "1Gi")}, "2Gi", true},
+		"a twin of another peer does not count": {[]client.Object{claimIn(foreign.name(), "pvc-2", "1Gi")}, "1Gi", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bounded := peer()
+			if test.limit != "" {
+				bounded.Spec.Limits = &v1alpha1.PeerLimits{Resources: testkit.Quantities("storage", test.limit)}
+			}
+			w, shadow := keepClaim(t, append(test.others, shadowClaim(""), bounded, second.namespace(""), foreign.namespace(""))...)
+			if w.Home.Find(&corev1.PersistentVolumeClaim{}, lubeck.name(), "pvc-1") != test.made {
+				t.Errorf("made: %v", !test.made)
+			}
+			if !test.made {
+				expectReady(t, shadow, metav1.ConditionFalse, v1alpha1.ReasonVolumeRefused)
+			}
+		})
+	}
+}
+
+// blindToClaims is a cache that does not show claims yet.
+type blindToClaims struct{ client.WithWatch }
+
+func (c blindToClaims) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, of := list.(*corev1.PersistentVolumeClaimList); of {
+		return nil
+	}
+	return c.WithWatch.List(ctx, list, options...)
+}
+
+func TestClaimsThatComeAtOnceDoNotShareTheRoomOfOne(t *testing.T) {
+	bounded, first, second := peer(), shadowClaim(""), shadowClaim("")
+	bounded.Spec.Limits = &v1alpha1.PeerLimits{Resources: testkit.Quantities("storage", "1Gi")}
+	second.Name, second.UID = "pvc-2", "uid-second"
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{
+		Name: "local", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+	}}
+	w := newWorld(t, class, lubeck.namespace(""), bounded, first, second)
+	r := &claimReconciler{client: blindToClaims{w.Home.Client}, live: w.Home.Client}
+	made := func(name string) bool { return w.Home.Find(&corev1.PersistentVolumeClaim{}, lubeck.name(), name) }
+	w.Reconcile(r, lubeck.name(), "pvc-1")
+	if again := w.Reconcile(r, lubeck.name(), "pvc-2"); again.RequeueAfter != retryAtMost || made("pvc-2") {
+		t.Errorf("the second is made: %v, looked at in %s", made("pvc-2"), again.RequeueAfter)
+	}
+	w.Home.Remove(first, testkit.Get[corev1.PersistentVolumeClaim](w.Home, lubeck.name(), "pvc-1"))
+	w.Reconcile(r, lubeck.name(), "pvc-1")
+	if w.Reconcile(r, lubeck.name(), "pvc-2"); !made("pvc-2") {
+		t.Error("the second is not made when the first is gone")
 	}
 }
