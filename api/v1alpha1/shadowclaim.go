@@ -68,6 +68,12 @@ type ShadowClaimStatus struct {
 	// capacity is how much room the volume has. It is there from when the claim is bound.
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
+
+	// events are what happened to the provider's claim, as far as the provider shows it: the latest of each kind.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Events []RemoteEvent `json:"events,omitempty"`
 }
 
 // ShadowClaim keeps storage at a provider for a claim of the consumer's. The provider makes a PersistentVolumeClaim of the same
@@ -100,4 +106,9 @@ type ShadowClaimList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []ShadowClaim `json:"items"`
+}
+
+// Waits says whether the provider has yet to make room for the claim: all of it, or more of it.
+func (c *ShadowClaim) Waits() bool {
+	return c.Status.Phase == string(corev1.ClaimPending) || c.Status.Capacity != nil && c.Status.Capacity.Cmp(c.Spec.Storage) < 0
 }

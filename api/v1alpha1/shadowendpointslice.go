@@ -108,6 +108,12 @@ type ShadowEndpointSliceStatus struct {
 	// observedGeneration is the generation of the spec that the answer speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// events are what happened to the copy of the Service, as far as the provider shows it: the latest of each kind.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Events []RemoteEvent `json:"events,omitempty"`
 }
 
 // ShadowEndpointSlice has a provider make an EndpointSlice of endpoints that run elsewhere: at home, or at other providers. It lies in a

@@ -18,9 +18,6 @@ const MaxPath = 4
 // MaxOnwardBytes is how long spec.onward may be. What one NamespaceOffloading of the largest size asks takes less.
 const MaxOnwardBytes = 32 << 10
 
-// MaxPodEvents is how many events of its pod a ShadowPod tells of.
-const MaxPodEvents = 10
-
 // ShadowPodSpec says which pod a provider must keep running.
 type ShadowPodSpec struct {
 	// homeUID is the UID of the consumer's pod that this one runs for. A peer cannot change it: another pod is another
@@ -144,57 +141,7 @@ type ShadowPodStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
-	Events []PodEvent `json:"events,omitempty"`
-}
-
-// Sources of events.
-const (
-	// SourceKubelet is the kubelet that runs the pod.
-	SourceKubelet = "Kubelet"
-	// SourceHanse is the provider's Hanse.
-	SourceHanse = "Hanse"
-)
-
-// PodEvent is something that happened to a pod once or several times.
-type PodEvent struct {
-	// type is Normal or Warning.
-	// +required
-	// +kubebuilder:validation:Enum=Normal;Warning
-	Type string `json:"type"`
-
-	// reason is the kind of event, in one word.
-	// +required
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[A-Za-z]+$`
-	Reason string `json:"reason"`
-
-	// container is the name of the container that the event is about. By default it is about the whole pod.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Container string `json:"container,omitempty"`
-
-	// message says what happened, without names and addresses of the provider's nodes.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Message string `json:"message,omitempty"`
-
-	// source says who saw it. It names no node.
-	// +required
-	// +kubebuilder:validation:Enum=Kubelet;Hanse
-	Source string `json:"source"`
-
-	// count is about how often it happened.
-	// +required
-	// +kubebuilder:validation:Minimum=1
-	Count int32 `json:"count"`
-
-	// first is when it happened first, by the provider's clock.
-	// +required
-	First metav1.Time `json:"first"`
-
-	// last is when it happened last, by the provider's clock.
-	// +required
-	Last metav1.Time `json:"last"`
+	Events []RemoteEvent `json:"events,omitempty"`
 }
 
 // Its spec has one writer, and so has its status. So each is one field to the API server, which then has no list of their

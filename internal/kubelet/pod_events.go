@@ -121,12 +121,12 @@ func (t *podTeller) of(home *corev1.Pod) (*toldPod, bool) {
 
 // past says whether an earlier process has written the event, most likely. That the API server refuses those that it has
 // makes up for events that were written a moment ago.
-func past(home *corev1.Pod, e *v1alpha1.PodEvent, now time.Time) bool {
+func past(home *corev1.Pod, e *v1alpha1.RemoteEvent, now time.Time) bool {
 	return now.Sub(e.Last.Time) >= recentEvents && now.Sub(home.CreationTimestamp.Time) >= recentEvents
 }
 
 // limit returns which limit the event exceeds, or nothing.
-func (t *podTeller) limit(told *toldPod, e *v1alpha1.PodEvent, peer string, now time.Time) string {
+func (t *podTeller) limit(told *toldPod, e *v1alpha1.RemoteEvent, peer string, now time.Time) string {
 	limiter, period, atOnce := &told.normals, normalPeriod, normalsAtOnce
 	if e.Type == corev1.EventTypeWarning {
 		limiter, period, atOnce = &told.warnings, warningPeriod, warningsAtOnce
@@ -225,7 +225,7 @@ func (t *podTeller) repeat(ctx context.Context, event *eventsv1.Event) error {
 }
 
 // eventOf returns the event of the home pod.
-func eventOf(home *corev1.Pod, e *v1alpha1.PodEvent) *eventsv1.Event {
+func eventOf(home *corev1.Pod, e *v1alpha1.RemoteEvent) *eventsv1.Event {
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: home.Namespace, Name: eventName(home, e)},
 		EventTime:  metav1.NewMicroTime(e.First.Time),
@@ -248,7 +248,7 @@ func eventOf(home *corev1.Pod, e *v1alpha1.PodEvent) *eventsv1.Event {
 }
 
 // eventName returns a name that the same event always has and no other.
-func eventName(home *corev1.Pod, e *v1alpha1.PodEvent) string {
+func eventName(home *corev1.Pod, e *v1alpha1.RemoteEvent) string {
 	said := strings.Join([]string{string(home.UID), e.Type, e.Reason, e.Container, e.Source, e.Message}, "\x00")
 	sum := sha256.Sum256([]byte(said))
 	return strings.TrimRight(home.Name[:min(len(home.Name), 200)], "-.") + "." + hex.EncodeToString(sum[:8])

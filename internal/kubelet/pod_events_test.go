@@ -28,9 +28,9 @@ func eventfulWorld(t *testing.T) (*world, *v1alpha1.ShadowPod) {
 	return w, shadow
 }
 
-func (w *world) warned(reason, message string, count int32) v1alpha1.PodEvent {
+func (w *world) warned(reason, message string, count int32) v1alpha1.RemoteEvent {
 	now := metav1.NewTime(w.Clock.Now())
-	return v1alpha1.PodEvent{
+	return v1alpha1.RemoteEvent{
 		Type: "Warning", Reason: reason, Message: message, Source: v1alpha1.SourceKubelet, Count: count, First: now, Last: now,
 	}
 }
@@ -43,7 +43,7 @@ func (w *world) flush() {
 }
 
 // tells has turin tell these events of the pod, and home write them.
-func (w *world) tells(shadow *v1alpha1.ShadowPod, events ...v1alpha1.PodEvent) {
+func (w *world) tells(shadow *v1alpha1.ShadowPod, events ...v1alpha1.RemoteEvent) {
 	w.Helper()
 	shadow.Status.Events = events
 	w.pods.teller.tell(w.pod("web"), shadow)
@@ -97,7 +97,7 @@ func TestEventsWaitForTheAPIServerOfHome(t *testing.T) {
 
 func TestEventsOfTheRemotePodAreSeenAtHome(t *testing.T) {
 	w, shadow := eventfulWorld(t)
-	shadow.Status.Events = []v1alpha1.PodEvent{w.warned("Unhealthy", "Readiness probe failed: HTTP 500", 3)}
+	shadow.Status.Events = []v1alpha1.RemoteEvent{w.warned("Unhealthy", "Readiness probe failed: HTTP 500", 3)}
 	w.put(w.Away, shadow)
 	w.reconcilePod("web")
 	w.flush()
@@ -194,7 +194,7 @@ func TestPodTellsSoMuch(t *testing.T) {
 
 func TestPlainPodHasTwoEvents(t *testing.T) {
 	w, shadow := eventfulWorld(t)
-	var events []v1alpha1.PodEvent
+	var events []v1alpha1.RemoteEvent
 	for _, reason := range []string{"Pulled", "Killing", "Started", "SandboxChanged"} {
 		event := w.warned(reason, "", 1)
 		event.Type = "Normal"

@@ -3,6 +3,7 @@ package offload
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-func warning(reason, message string, count int32, at time.Time) v1alpha1.PodEvent {
-	return v1alpha1.PodEvent{
+func warning(reason, message string, count int32, at time.Time) v1alpha1.RemoteEvent {
+	return v1alpha1.RemoteEvent{
 		Type: "Warning", Reason: reason, Message: message, Source: v1alpha1.SourceKubelet, Count: count,
 		First: metav1.NewTime(at), Last: metav1.NewTime(at),
 	}
@@ -56,7 +57,7 @@ func TestReadEvent(t *testing.T) {
 	said := func(change func(*corev1.Event)) *corev1.Event {
 		event := &corev1.Event{
 			Type: "Warning", Reason: "Unhealthy", Message: "m", Source: corev1.EventSource{Component: "kubelet", Host: "worker-1"},
-			InvolvedObject: corev1.ObjectReference{FieldPath: "spec.containers{web}"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", FieldPath: "spec.containers{web}"},
 			FirstTimestamp: noon, LastTimestamp: one, Count: 4,
 		}
 		if change != nil {
@@ -65,7 +66,7 @@ func TestReadEvent(t *testing.T) {
 		return event
 	}
 	got, ok := ReadEvent(said(nil))
-	want := v1alpha1.PodEvent{
+	want := v1alpha1.RemoteEvent{
 		Type: "Warning", Reason: "Unhealthy", Container: "web", Message: "m", Source: "Kubelet", Count: 4, First: noon, Last: one,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || !ok {
@@ -84,17 +85,61 @@ func TestReadEvent(t *testing.T) {
 	}
 }
 
+func TestEventsOfOtherObjectsThanPods(t *testing.T) {
+	for name, c := range map[string]struct {
+		about, component, kind, reason string
+		told                           bool
+	}{
+		"a volume is not made":          {"PersistentVolumeClaim", "rancher.io/local-path", "Warning", "ProvisioningFailed", true},
+		"a node waits":                  {"PersistentVolumeClaim", "persistentvolume-controller", "Normal", "WaitForFirstConsumer", false},
+		"a kubelet has grown it":        {"PersistentVolumeClaim", "kubelet", "Normal", "FileSystemResizeSuccessful", true},
+		"no kubelet provisions":         {"PersistentVolumeClaim", "kubelet", "Warning", "ProvisioningFailed", false},
+		"endpoints are not written":     {"Service", "endpoint-slice-controller", "Warning", "FailedToUpdateEndpointSlices", true},
+		"a balancer of the provider's":  {"Service", "service-controller", "Normal", "EnsuringLoadBalancer", false},
+		"any reason about other kinds":  {"Widget", "widgets", "Normal", "Assembled", true},
+		"no reason in several words":    {"Widget", "widgets", "Normal", "Assembled on worker", false},
+		"no type that Kubernetes lacks": {"Widget", "widgets", "Loud", "Assembled", false},
+	} {
+		event := &corev1.Event{
+			Type: c.kind, Reason: c.reason, Source: corev1.EventSource{Component: c.component},
+			InvolvedObject: corev1.ObjectReference{Kind: c.about},
+		}
+		if _, told := ReadEvent(event); told != c.told {
+			t.Errorf("%s: told %v", name, told)
+		}
+	}
+}
+
+func TestEventsOfOtherObjectsNameNoNode(t *testing.T) {
+	nodes := map[string]bool{"worker-1": true, "worker-2.example.com": true}
+	failed := v1alpha1.RemoteEvent{Type: "Warning", Reason: "ProvisioningFailed", Source: v1alpha1.SourceKubernetes}
+	for says, want := range map[string]string{
+		"no room on worker-1: 3 GiB left":               "no room on (node): 3 GiB left",
+		"worker-1.local, Worker-2.example.com, worker-": "(node), (node), worker-",
+		"worker-10 is none; dial tcp 10.0.0.3:443":      "worker-10 is none; dial tcp (address)",
+	} {
+		failed.Message = says
+		if got := ExportEventOf("PersistentVolumeClaim", &failed, nodes).Message; got != want {
+			t.Errorf("%q becomes %q, want %q", says, got, want)
+		}
+	}
+	made := v1alpha1.RemoteEvent{Type: "Normal", Reason: "ProvisioningSucceeded", Source: v1alpha1.SourceKubernetes, Message: "made pvc-9"}
+	if got := ExportEventOf("PersistentVolumeClaim", &made, nil).Message; strings.Contains(got, "pvc-9") {
+		t.Errorf("names the volume: %q", got)
+	}
+}
+
 func TestAddEvent(t *testing.T) {
 	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
-	var told []v1alpha1.PodEvent
-	add := func(e v1alpha1.PodEvent) { told = AddEvent(told, e) }
+	var told []v1alpha1.RemoteEvent
+	add := func(e v1alpha1.RemoteEvent) { told = AddEvent(told, e) }
 	add(warning("Unhealthy", "a", 1, at(0)))
 	add(warning("BackOff", "b", 3, at(1)))
 	add(warning("Unhealthy", "a", 5, at(2)))
 	add(warning("Unhealthy", "a", 4, at(1))) // seen again
 	repeated := warning("Unhealthy", "a", 5, at(2))
 	repeated.First = noon
-	if diff := cmp.Diff([]v1alpha1.PodEvent{warning("BackOff", "b", 3, at(1)), repeated}, told); diff != "" {
+	if diff := cmp.Diff([]v1alpha1.RemoteEvent{warning("BackOff", "b", 3, at(1)), repeated}, told); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	add(warning("Unhealthy", "a", 1, at(3))) // another kubelet process begins to count anew
@@ -109,14 +154,14 @@ func TestAddEvent(t *testing.T) {
 }
 
 func TestEventsAreFewAndHearingThemAgainChangesNothing(t *testing.T) {
-	var all, told []v1alpha1.PodEvent
+	var all, told []v1alpha1.RemoteEvent
 	for i := range 40 {
 		all = append(all, warning([]string{"Failed", "BackOff", "Unhealthy", "FailedMount", "Evicted"}[i%5], fmt.Sprint("m", i), 1, noon.Add(time.Duration(i)*time.Second)))
 	}
 	for _, e := range all {
 		told = AddEvent(told, e)
 	}
-	if len(told) != v1alpha1.MaxPodEvents || told[len(told)-1].Message != "m39" {
+	if len(told) != v1alpha1.MaxRemoteEvents || told[len(told)-1].Message != "m39" {
 		t.Errorf("%d events: %v", len(told), told)
 	}
 	again := told
@@ -125,6 +170,24 @@ func TestEventsAreFewAndHearingThemAgainChangesNothing(t *testing.T) {
 	}
 	if diff := cmp.Diff(told, again); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestInboundEventsOfOtherObjectsAreClaims(t *testing.T) {
+	home := &corev1.Service{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: noon}}
+	said := func(reason string) v1alpha1.RemoteEvent {
+		e := warning(reason, "m\x1b", 0, noon.Add(-time.Hour))
+		e.Source, e.Container = v1alpha1.SourceKubernetes, "c"
+		return e
+	}
+	want := said("FailedToUpdateEndpointSlices")
+	want.Message, want.Count, want.First, want.Last, want.Container = "m ", 1, noon, noon, ""
+	told := []v1alpha1.RemoteEvent{said("Invented"), said("FailedToUpdateEndpointSlices"), said("FailedToUpdateEndpointSlices")}
+	if diff := cmp.Diff([]v1alpha1.RemoteEvent{want}, InboundEventsOf("Service", home, told, one.Time)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if many := InboundEventsOf("Widget", home, slices.Repeat(told, 100), one.Time); len(many) > v1alpha1.MaxRemoteEvents {
+		t.Errorf("%d events", len(many))
 	}
 }
 
@@ -137,14 +200,14 @@ func TestInboundEventsAreClaims(t *testing.T) {
 	early, late := noon.Add(-time.Hour), noon.Add(100*time.Hour)
 	invented := warning("Unhealthy", "probe\x1b[31m", 0, early)
 	invented.Last, invented.Container = metav1.NewTime(late), "stranger"
-	started := v1alpha1.PodEvent{
+	started := v1alpha1.RemoteEvent{
 		Type: "Normal", Reason: "Started", Container: "c", Source: v1alpha1.SourceKubelet, Count: 1, First: one, Last: one,
 	}
-	shadow.Status.Events = []v1alpha1.PodEvent{
+	shadow.Status.Events = []v1alpha1.RemoteEvent{
 		started, invented, invented, warning("Invented", "", 1, noon.Time), warning("Started", "", 1, noon.Time), {},
 	}
 	now := one.Time
-	want := []v1alpha1.PodEvent{warning("Unhealthy", "probe [31m", 1, noon.Time), started}
+	want := []v1alpha1.RemoteEvent{warning("Unhealthy", "probe [31m", 1, noon.Time), started}
 	want[0].Last = metav1.NewTime(now)
 	if diff := cmp.Diff(want, InboundEvents(home, shadow, now)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -152,7 +215,7 @@ func TestInboundEventsAreClaims(t *testing.T) {
 	for range 100 {
 		shadow.Status.Events = append(shadow.Status.Events, started)
 	}
-	if got := InboundEvents(home, shadow, now); len(got) > v1alpha1.MaxPodEvents {
+	if got := InboundEvents(home, shadow, now); len(got) > v1alpha1.MaxRemoteEvents {
 		t.Errorf("%d events", len(got))
 	}
 	shadow.Spec.HomeUID = "other"

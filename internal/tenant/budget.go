@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How often ShadowPods of one consumer are written for the sake of events alone: when many pods of a Deployment cannot start,
+// How often messages of one consumer, such as ShadowPods, are written for the sake of events alone: when many pods of a Deployment cannot start,
 // each has something to tell at once, and then so many each second. Without a bound, a consumer whose pods fail in a new way
 // all the time would keep our API server and our etcd busy.
 const (
@@ -28,7 +28,7 @@ func newEventBudgets(perSecond rate.Limit, atOnce int) *eventBudgets {
 	return &eventBudgets{perSecond: perSecond, atOnce: atOnce, byPeer: map[string]*rate.Limiter{}}
 }
 
-// turn takes a turn to write for a ShadowPod of the peer, now or later.
+// turn takes a turn to write for a message of the peer, now or later.
 func (b *eventBudgets) turn(peer string, now time.Time) *rate.Reservation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,19 +40,19 @@ func (b *eventBudgets) turn(peer string, now time.Time) *rate.Reservation {
 	return limiter.ReserveN(now, 1)
 }
 
-// untilTurn returns how long the ShadowPod has to wait until it may be written for events alone. It keeps its turn, so that
+// untilTurn returns how long the message has to wait until it may be written for events alone. It keeps its turn, so that
 // each pod of a consumer with many has one, and none is looked at in vain.
-func (n *note) untilTurn(budgets *eventBudgets, peer string, now time.Time) time.Duration {
-	if n.turn == nil {
-		n.turn = budgets.turn(peer, now)
+func (p *eventPace) untilTurn(budgets *eventBudgets, peer string, now time.Time) time.Duration {
+	if p.turn == nil {
+		p.turn = budgets.turn(peer, now)
 	}
-	return n.turn.DelayFrom(now)
+	return p.turn.DelayFrom(now)
 }
 
 // endTurn says that the events are written. A turn that was not needed is given back.
-func (n *note) endTurn(now time.Time) {
-	if n.turn != nil && n.turn.DelayFrom(now) > 0 {
-		n.turn.CancelAt(now)
+func (p *eventPace) endTurn(now time.Time) {
+	if p.turn != nil && p.turn.DelayFrom(now) > 0 {
+		p.turn.CancelAt(now)
 	}
-	n.turn = nil
+	p.turn = nil
 }

@@ -34,7 +34,7 @@ func newCrowd(t *testing.T, budgets *eventBudgets, ofLubeck int) *crowd {
 	kiel := twinOf{peer: "kiel", clusterID: "kiel-id", home: "shop"}
 	w := newWorld(t, peer(), testkit.Peer("kiel", v1alpha1.RoleConsumer), lubeck.namespace(""), kiel.namespace(""))
 	c := &crowd{world: w, pods: newShadowPodReconciler(w.config(), w.Home.Client, w.Home.Server, w.Home.Server), said: map[types.NamespacedName]int{}}
-	c.pods.queue, c.pods.budgets = &woken{}, budgets
+	c.pods.queue, c.pods.events.budgets = &woken{}, budgets
 	for i := range ofLubeck {
 		c.start(lubeck.name(), fmt.Sprintf("web-%d", i))
 	}

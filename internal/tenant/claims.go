@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +29,15 @@ import (
 type claimReconciler struct {
 	client client.Client
 	live   client.Reader
+	events *eventFeed
+	queue  lateQueue
 	booked bookings
+}
+
+func newClaimReconciler(c client.Client, live client.Reader, events *eventFeed) *claimReconciler {
+	r := &claimReconciler{client: c, live: live, events: events}
+	events.topics[claimKind] = topic{r.message, r.queue.get}
+	return r
 }
 
 // claimFacts are what there is of one ShadowClaim.
@@ -44,6 +54,7 @@ func (r *claimReconciler) setup(mgr ctrl.Manager) error {
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.ShadowClaim{})).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.unmade), builder.WithPredicates(specChanges)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.unmade)).
+		WatchesRawSource(&r.queue).
 		WithOptions(options()).
 		Complete(r)
 }
@@ -59,12 +70,12 @@ func (r *claimReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 	if actErr != nil && !refused {
 		return reconcile.Result{}, actErr
 	}
-	again := reconcile.Result{}
+	again, err := r.record(ctx, seen, why)
 	if refused && apierrors.IsForbidden(actErr) {
 		r.booked.cancel(request.NamespacedName)
-		again.RequeueAfter = retryAtMost // a quota or a limit may have room by then
+		again = sooner(again, retryAtMost) // a quota or a limit may have room by then
 	}
-	return again, r.record(ctx, seen, why)
+	return reconcile.Result{RequeueAfter: again}, err
 }
 
 // observe looks at what there is. It returns nil where there is nothing to keep.
@@ -72,6 +83,7 @@ func (r *claimReconciler) observe(ctx context.Context, request reconcile.Request
 	shadow, err := local.Find(ctx, r.client, request.NamespacedName, &v1alpha1.ShadowClaim{})
 	if err != nil || shadow == nil || !shadow.DeletionTimestamp.IsZero() {
 		r.booked.cancel(request.NamespacedName)
+		r.events.forget(subject{claimKind, request.NamespacedName})
 		return nil, err
 	}
 	ns, err := local.Find(ctx, r.client, client.ObjectKey{Name: shadow.Namespace}, &corev1.Namespace{})
@@ -165,13 +177,18 @@ func refusalOf(err error) (string, bool) {
 // maxClaimMessage is how long the reason may be that a consumer is told.
 const maxClaimMessage = 512
 
-// record writes what the consumer is told.
-func (r *claimReconciler) record(ctx context.Context, seen *claimFacts, refused string) error {
+// record writes what the consumer is told, and returns when to look again for what has to wait.
+func (r *claimReconciler) record(ctx context.Context, seen *claimFacts, refused string) (time.Duration, error) {
 	told := seen.shadow.DeepCopy()
 	ours := seen.claim != nil && metav1.IsControlledBy(seen.claim, seen.shadow)
 	told.Status.ObservedGeneration = told.Generation
+	var again time.Duration
 	if ours {
 		told.Status = reflection.ClaimStatus(seen.shadow, seen.claim)
+		var err error
+		if told.Status.Events, again, err = r.hear(ctx, seen, told); err != nil {
+			return 0, err
+		}
 	}
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonVolumeMade}
 	switch {
@@ -187,12 +204,34 @@ func (r *claimReconciler) record(ctx context.Context, seen *claimFacts, refused 
 	ready.Message, ready.ObservedGeneration = refused, told.Generation
 	meta.SetStatusCondition(&told.Status.Conditions, ready)
 	if equality.Semantic.DeepEqual(told.Status, seen.shadow.Status) {
-		return nil
+		return again, nil
 	}
-	if err := r.client.Status().Patch(ctx, told, client.MergeFrom(seen.shadow)); err != nil {
-		return ignoreStale(fmt.Errorf("write status: %w", err))
+	if err := ignoreStale(r.client.Status().Patch(ctx, told, client.MergeFrom(seen.shadow))); err != nil {
+		return 0, fmt.Errorf("write status: %w", err)
 	}
-	return nil
+	return again, nil
+}
+
+// hear returns what happened to the claim, and when there will be more to put on record.
+func (r *claimReconciler) hear(ctx context.Context, seen *claimFacts, told *v1alpha1.ShadowClaim) ([]v1alpha1.RemoteEvent, time.Duration, error) {
+	recorded := seen.shadow.Status.Events
+	if seen.peer == nil {
+		return recorded, 0, nil
+	}
+	if told.Waits() {
+		r.events.follow(told.Namespace)
+	}
+	return r.events.due(ctx, subject{claimKind, client.ObjectKeyFromObject(told)}, seen.peer.Name, recorded)
+}
+
+// message is the ShadowClaim of a claim. It has its name.
+func (r *claimReconciler) message(ctx context.Context, object types.NamespacedName, uid types.UID) (types.NamespacedName, bool) {
+	claim, err := local.Find(ctx, r.client, object, &corev1.PersistentVolumeClaim{}, client.UnsafeDisableDeepCopy)
+	if err != nil || claim == nil || claim.UID != uid {
+		return object, false
+	}
+	owner := metav1.GetControllerOf(claim)
+	return object, owner != nil && owner.Kind == "ShadowClaim"
 }
 
 // unmade are the ShadowClaims without a claim, which may get one when something else has changed.

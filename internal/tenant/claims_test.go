@@ -32,7 +32,7 @@ func keepClaim(t *testing.T, objects ...client.Object) (*world, *v1alpha1.Shadow
 		Name: "local", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
 	}}
 	w := newWorld(t, append(objects, class, lubeck.namespace(""))...)
-	w.Reconcile(&claimReconciler{client: w.Home.Client, live: w.Home.Client}, lubeck.name(), "pvc-1")
+	w.Reconcile(newClaimReconciler(w.Home.Client, w.Home.Client, newEventFeed(w.Home.Client, nil, w.Clock)), lubeck.name(), "pvc-1")
 	return w, testkit.Get[v1alpha1.ShadowClaim](w.Home, lubeck.name(), "pvc-1")
 }
 
@@ -154,7 +154,7 @@ func TestClaimsThatComeAtOnceDoNotShareTheRoomOfOne(t *testing.T) {
 		Name: "local", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
 	}}
 	w := newWorld(t, class, lubeck.namespace(""), bounded, first, second)
-	r := &claimReconciler{client: blindToClaims{w.Home.Client}, live: w.Home.Client}
+	r := newClaimReconciler(blindToClaims{w.Home.Client}, w.Home.Client, newEventFeed(w.Home.Client, nil, w.Clock))
 	made := func(name string) bool { return w.Home.Find(&corev1.PersistentVolumeClaim{}, lubeck.name(), name) }
 	w.Reconcile(r, lubeck.name(), "pvc-1")
 	if again := w.Reconcile(r, lubeck.name(), "pvc-2"); again.RequeueAfter != retryAtMost || made("pvc-2") {

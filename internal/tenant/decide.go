@@ -26,7 +26,7 @@ type observation struct {
 	// scalingUp is when the autoscaler said that it makes room for the pod, which has no node.
 	scalingUp time.Time
 	// heard is what happened to the pod and may not be on record.
-	heard []v1alpha1.PodEvent
+	heard []v1alpha1.RemoteEvent
 	// upToDate says that the pod is known to be as the ShadowPod wants it.
 	upToDate bool
 	now      time.Time

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +29,17 @@ import (
 
 // endpointsReconciler makes an EndpointSlice for each ShadowEndpointSlice of a peer. What the peer says of its endpoints holds while the
 // tunnel to it works; otherwise none of them is ready.
-type endpointsReconciler struct{ client client.Client }
+type endpointsReconciler struct {
+	client client.Client
+	events *eventFeed
+	queue  lateQueue
+}
+
+func newEndpointsReconciler(c client.Client, events *eventFeed) *endpointsReconciler {
+	r := &endpointsReconciler{client: c, events: events}
+	events.topics[serviceKind] = topic{r.message, r.queue.get}
+	return r
+}
 
 func (r *endpointsReconciler) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
@@ -39,6 +51,7 @@ func (r *endpointsReconciler) setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Connection{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside),
 			builder.WithPredicates(predicate.Or[client.Object](connects, connectionMoved))).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf), builder.WithPredicates(connects)).
+		WatchesRawSource(&r.queue).
 		WithOptions(options()).
 		Complete(r)
 }
@@ -47,6 +60,7 @@ func (r *endpointsReconciler) setup(mgr ctrl.Manager) error {
 func (r *endpointsReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	shadow, err := local.Find(ctx, r.client, request.NamespacedName, &v1alpha1.ShadowEndpointSlice{})
 	if err != nil || shadow == nil || !shadow.DeletionTimestamp.IsZero() {
+		r.events.forget(subject{serviceKind, request.NamespacedName})
 		return reconcile.Result{}, err
 	}
 	twin, err := local.Find(ctx, r.client, client.ObjectKey{Name: shadow.Namespace}, &corev1.Namespace{}, client.UnsafeDisableDeepCopy)
@@ -65,17 +79,21 @@ func (r *endpointsReconciler) Reconcile(ctx context.Context, request reconcile.R
 		found, want, why = nil, nil, fmt.Sprintf("this cluster has an EndpointSlice %q of its own", found.Name)
 	}
 	err = r.write(ctx, found, want)
-	again := reconcile.Result{}
+	again := time.Duration(0)
 	if refusal, refused := refusalOf(err); refused {
 		if apierrors.IsForbidden(err) {
-			again.RequeueAfter = retryAtMost // a quota may have room by then
+			again = retryAtMost // a quota may have room by then
 		}
 		why, err = refusal, r.write(ctx, found, nil) // those of before would be stale
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return again, r.report(ctx, shadow, why)
+	events, wait, err := r.events.due(ctx, subject{serviceKind, request.NamespacedName}, v1alpha1.TwinPeer(twin), shadow.Status.Events)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: sooner(again, wait)}, r.report(ctx, shadow, why, events)
 }
 
 // wanted returns the EndpointSlice that there should be, or why there should be none.
@@ -150,25 +168,48 @@ func same(found, want *discoveryv1.EndpointSlice) bool {
 		equality.Semantic.DeepEqual(found.Endpoints, want.Endpoints)
 }
 
-// report says in the status why there is no EndpointSlice. If there is one, the status says nothing, which costs no write.
-func (r *endpointsReconciler) report(ctx context.Context, shadow *v1alpha1.ShadowEndpointSlice, why string) error {
+// report says in the status why there is no EndpointSlice, and what happened to the Service. If all is well, the status says nothing,
+// which costs no write.
+func (r *endpointsReconciler) report(
+	ctx context.Context, shadow *v1alpha1.ShadowEndpointSlice, why string, events []v1alpha1.RemoteEvent,
+) error {
 	before := shadow.DeepCopy()
-	shadow.Status.ObservedGeneration = shadow.Generation
+	shadow.Status.Events = events
 	if why != "" {
 		meta.SetStatusCondition(&shadow.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEndpointsRefused,
 			Message: why, ObservedGeneration: shadow.Generation,
 		})
-	} else if !meta.RemoveStatusCondition(&shadow.Status.Conditions, v1alpha1.ConditionAccepted) {
-		return nil
+	} else {
+		meta.RemoveStatusCondition(&shadow.Status.Conditions, v1alpha1.ConditionAccepted)
 	}
 	if equality.Semantic.DeepEqual(before.Status, shadow.Status) {
 		return nil
 	}
+	shadow.Status.ObservedGeneration = shadow.Generation
 	if err := ignoreStale(r.client.Status().Patch(ctx, shadow, client.MergeFrom(before))); err != nil {
 		return fmt.Errorf("report on ShadowEndpointSlice: %w", err)
 	}
 	return nil
+}
+
+// message is the ShadowEndpointSlice by which the peer is told of a Service: of several, the first by name.
+func (r *endpointsReconciler) message(ctx context.Context, object types.NamespacedName, uid types.UID) (types.NamespacedName, bool) {
+	service, err := local.Find(ctx, r.client, object, &corev1.Service{}, client.UnsafeDisableDeepCopy)
+	if err != nil || service == nil || service.UID != uid || !reflection.IsCopy(service) {
+		return object, false
+	}
+	slices := r.slicesOfService(ctx, service)
+	if len(slices) == 0 {
+		return object, false
+	}
+	first := slices[0].NamespacedName
+	for _, other := range slices[1:] {
+		if other.Name < first.Name {
+			first = other.NamespacedName
+		}
+	}
+	return first, true
 }
 
 // connects are the events after which a tunnel may work that did not, or the other way around.

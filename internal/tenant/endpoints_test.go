@@ -67,9 +67,9 @@ func (w *world) peerSays(status metav1.ConditionStatus) {
 // look has a new process look, and then once more, which must write nothing.
 func (w *world) look() {
 	w.Helper()
-	w.Reconcile(&endpointsReconciler{client: w.Home.Client}, lubeck.name(), "web-1")
+	w.Reconcile(newEndpointsReconciler(w.Home.Client, newEventFeed(w.Home.Client, nil, w.Clock)), lubeck.name(), "web-1")
 	w.Home.Wrote()
-	w.Reconcile(&endpointsReconciler{client: w.Home.Client}, lubeck.name(), "web-1")
+	w.Reconcile(newEndpointsReconciler(w.Home.Client, newEventFeed(w.Home.Client, nil, w.Clock)), lubeck.name(), "web-1")
 	w.Home.ExpectWrites()
 }
 
@@ -290,7 +290,7 @@ func TestATurnOfTheTunnelConcernsAllEndpointsOfThePeer(t *testing.T) {
 	elsewhere := webAtHome(serves)
 	elsewhere.Namespace = "shop-of-kiel"
 	w := newWorld(t, peer(), lubeck.namespace(""), testkit.TwinNamespace("shop-of-kiel", "kiel"), webAtHome(serves), elsewhere)
-	r := &endpointsReconciler{client: w.Home.Client}
+	r := newEndpointsReconciler(w.Home.Client, newEventFeed(w.Home.Client, nil, w.Clock))
 	want := requestFor(lubeck.name(), "web-1")
 	if diff := cmp.Diff(want, r.slicesBeside(t.Context(), connected())); diff != "" {
 		t.Errorf("of the Connection (-want +got):\n%s", diff)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,18 +49,35 @@ const (
 	karpenter         = "karpenter"
 )
 
-// podEvents hears what kubelets and autoscalers say about the pods of peers. It watches the events of those twins that have
-// pods, and keeps of them what is not on record yet: a few for each pod.
-type podEvents struct {
+// eventFeed hears what is said in events about the pods, claims and Services of peers. It watches those twins in which something is
+// going on, and keeps of their events what is not on record yet: a few for each object. A peer is told of them in the status of the
+// message that the object was made for, such as a ShadowPod, and never sees an Event.
+type eventFeed struct {
 	cache   client.Reader
 	watcher watcher
-	queue   func() enqueuer
+	clock   clock.PassiveClock
+	budgets *eventBudgets
+	topics  map[string]topic // by the kind of the object that an event is about
 
 	unwatched chan string // twins that are to be watched
 
 	mu      sync.Mutex
 	watched map[string]struct{}
-	heard   map[types.NamespacedName]*heard // pod → what was heard of it
+	heard   map[subject]*heard
+}
+
+// A topic is a kind of objects of whose events peers are told.
+type topic struct {
+	// message returns the name of the message that the object was made for, or false if the object is none of a peer.
+	message func(ctx context.Context, object types.NamespacedName, uid types.UID) (types.NamespacedName, bool)
+	// queue takes the messages that are to be looked at, if somebody looks already.
+	queue func() enqueuer
+}
+
+// A subject is what things are heard of: by the kind of the object, and the message that it was made for.
+type subject struct {
+	kind    string
+	message types.NamespacedName
 }
 
 // A watcher follows objects. It is a client.WithWatch.
@@ -67,24 +85,25 @@ type watcher interface {
 	Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error)
 }
 
-// heard is what was heard of one pod.
+// heard is what was heard of one object.
 type heard struct {
-	pod    types.UID
-	events []v1alpha1.PodEvent // not yet fit for others
+	object types.UID
+	events []v1alpha1.RemoteEvent // not yet fit for others
+	pace   eventPace              // of objects other than pods
 	// scaling is when the autoscaler said something of the pod last, and scalingUp that it makes room.
 	scaling   time.Time
 	scalingUp bool
 }
 
-func newPodEvents(cache client.Reader, w watcher, queue func() enqueuer) *podEvents {
-	return &podEvents{
-		cache: cache, watcher: w, queue: queue, unwatched: make(chan string, 1024),
-		watched: map[string]struct{}{}, heard: map[types.NamespacedName]*heard{},
+func newEventFeed(cache client.Reader, w watcher, clk clock.PassiveClock) *eventFeed {
+	return &eventFeed{
+		cache: cache, watcher: w, clock: clk, budgets: newEventBudgets(eventWritesPerSecond, eventWritesAtOnce),
+		topics: map[string]topic{}, unwatched: make(chan string, 1024), watched: map[string]struct{}{}, heard: map[subject]*heard{},
 	}
 }
 
 // Start watches the twins that follow names until the context ends. It implements manager.Runnable.
-func (e *podEvents) Start(ctx context.Context) error {
+func (e *eventFeed) Start(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	for {
@@ -98,7 +117,7 @@ func (e *podEvents) Start(ctx context.Context) error {
 }
 
 // follow has the events of the twin watched.
-func (e *podEvents) follow(twin string) {
+func (e *eventFeed) follow(twin string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, known := e.watched[twin]; known {
@@ -112,14 +131,14 @@ func (e *podEvents) follow(twin string) {
 }
 
 // unfollow forgets that the twin is watched.
-func (e *podEvents) unfollow(twin string) {
+func (e *eventFeed) unfollow(twin string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.watched, twin)
 }
 
-// watchTwin watches the twin for as long as there are pods in it.
-func (e *podEvents) watchTwin(ctx context.Context, twin string) {
+// watchTwin watches the twin for as long as something is going on in it.
+func (e *eventFeed) watchTwin(ctx context.Context, twin string) {
 	defer e.unfollow(twin)
 	log := ctrl.LoggerFrom(ctx).WithValues("Namespace", twin)
 	version, pause := "", rewatchAtLeast
@@ -128,7 +147,7 @@ func (e *podEvents) watchTwin(ctx context.Context, twin string) {
 		if version, err = e.watchOnce(ctx, twin, version); err == nil {
 			pause = rewatchAtLeast
 		} else if ctx.Err() == nil {
-			log.Info("Not hearing the events of pods", "cause", err.Error(), "again", pause.String())
+			log.Info("Not hearing the events of a twin", "cause", err.Error(), "again", pause.String())
 		}
 		rest(ctx, wait.Jitter(pause, 1))
 		if err != nil {
@@ -147,18 +166,21 @@ func rest(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// inUse says whether there are ShadowPods in the twin.
-func (e *podEvents) inUse(ctx context.Context, twin string) bool {
-	shadows := &v1alpha1.ShadowPodList{}
+// inUse says whether there are ShadowPods in the twin, or claims that wait for their volumes.
+func (e *eventFeed) inUse(ctx context.Context, twin string) bool {
+	shadows, claims := &v1alpha1.ShadowPodList{}, &v1alpha1.ShadowClaimList{}
 	err := e.cache.List(ctx, shadows, client.InNamespace(twin), client.Limit(1), client.UnsafeDisableDeepCopy)
-	return err != nil || len(shadows.Items) > 0
+	if err != nil || len(shadows.Items) > 0 {
+		return true
+	}
+	err = e.cache.List(ctx, claims, client.InNamespace(twin), client.UnsafeDisableDeepCopy)
+	return err != nil || slices.ContainsFunc(claims.Items, func(c v1alpha1.ShadowClaim) bool { return c.Waits() })
 }
 
 // watchOnce watches the events behind the version, and returns up to where it came. Without a version the API server sends
 // those first that there are. It lists none, so that nobody holds them all.
-func (e *podEvents) watchOnce(ctx context.Context, twin, version string) (string, error) {
+func (e *eventFeed) watchOnce(ctx context.Context, twin, version string) (string, error) {
 	changes, err := e.watcher.Watch(ctx, &corev1.EventList{}, client.InNamespace(twin),
-		client.MatchingFields{"involvedObject.kind": "Pod"},
 		&client.ListOptions{Raw: &metav1.ListOptions{
 			ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(int64(wait.Jitter(watchSeconds, 0.5))),
 		}})
@@ -193,45 +215,53 @@ func versionOf(object runtime.Object, otherwise string) string {
 	return otherwise
 }
 
-// hear keeps what the event says, if it is about a pod of ours that is there, and has the pod looked at.
-func (e *podEvents) hear(ctx context.Context, event *corev1.Event) {
-	about := types.NamespacedName{Namespace: event.Namespace, Name: event.InvolvedObject.Name}
+// hear keeps what the event says, if it is about an object of a peer that is there, and has its message looked at.
+func (e *eventFeed) hear(ctx context.Context, event *corev1.Event) {
+	object := types.NamespacedName{Namespace: event.Namespace, Name: event.InvolvedObject.Name}
+	about, known := e.topics[event.InvolvedObject.Kind]
 	scaling, up := scales(event)
 	told, tells := offload.ReadEvent(event)
-	if !scaling && !tells {
+	if !known || !scaling && !tells {
 		return
 	}
-	pod := &corev1.Pod{}
-	err := e.cache.Get(ctx, about, pod, client.UnsafeDisableDeepCopy)
-	if err != nil || pod.UID != event.InvolvedObject.UID || v1alpha1.OwnerShadowPod(pod) == nil {
+	message, ours := about.message(ctx, object, event.InvolvedObject.UID)
+	if !ours {
 		return
 	}
 	e.mu.Lock()
-	known := e.heard[about]
-	if known == nil || known.pod != pod.UID {
-		known = &heard{pod: pod.UID}
-		e.heard[about] = known
-	}
+	so := e.heardOf(subject{event.InvolvedObject.Kind, message}, event.InvolvedObject.UID)
 	if tells {
-		known.events = offload.AddEvent(known.events, told)
+		so.events = offload.AddEvent(so.events, told)
 	}
-	if at := offload.EventTime(event); scaling && at.After(known.scaling) {
-		known.scaling, known.scalingUp = at, up
+	if at := offload.EventTime(event); scaling && at.After(so.scaling) {
+		so.scaling, so.scalingUp = at, up
 	}
 	e.mu.Unlock()
-	e.wake(about, scaling, told.Type)
+	if queue := about.queue(); queue != nil {
+		queue.AddAfter(ctrl.Request{NamespacedName: message}, delayOf(scaling, told.Type))
+	}
 }
 
-// wake has the pod looked at when what was heard of it is due.
-func (e *podEvents) wake(about types.NamespacedName, scaling bool, kind string) {
-	delay := normalDelay
+// heardOf returns what was heard of the object. What was heard of an earlier one of its name is forgotten.
+func (e *eventFeed) heardOf(of subject, object types.UID) *heard {
+	known := e.heard[of]
+	if known == nil || known.object != object {
+		known = &heard{object: object}
+		e.heard[of] = known
+	}
+	return known
+}
+
+// delayOf is when what was heard is due.
+func delayOf(scaling bool, kind string) time.Duration {
 	switch {
 	case scaling:
-		delay = 0
+		return 0
 	case kind == corev1.EventTypeWarning:
-		delay = warningDelay
+		return warningDelay
+	default:
+		return normalDelay
 	}
-	e.queue().AddAfter(ctrl.Request{NamespacedName: about}, delay)
 }
 
 // scales says whether the event is an autoscaler's, and whether that makes room for the pod.
@@ -247,88 +277,4 @@ func scales(event *corev1.Event) (says, up bool) {
 	default:
 		return false, false
 	}
-}
-
-// scalingUp returns when the autoscaler said that it makes room for the pod. The time is zero if it has not, or does not any
-// more.
-func (e *podEvents) scalingUp(pod *corev1.Pod) time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	known := e.heard[client.ObjectKeyFromObject(pod)]
-	if known == nil || known.pod != pod.UID || !known.scalingUp {
-		return time.Time{}
-	}
-	return known.scaling
-}
-
-// of returns what was heard of the pod and is not on record, as its consumer may hear it. Of a pod whose node is not known
-// yet nothing is told, since its name could not be taken out.
-func (e *podEvents) of(pod *corev1.Pod, recorded []v1alpha1.PodEvent) []v1alpha1.PodEvent {
-	if pod.Spec.NodeName == "" {
-		return nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	known := e.heard[client.ObjectKeyFromObject(pod)]
-	if known == nil || known.pod != pod.UID {
-		return nil
-	}
-	var out []v1alpha1.PodEvent
-	news := false
-	for i := range known.events {
-		event := offload.ExportEvent(pod, &known.events[i])
-		news = news || !slices.Equal(offload.AddEvent(recorded, event), recorded)
-		out = append(out, event)
-	}
-	if !news {
-		known.events = nil
-	}
-	return out
-}
-
-// forget drops what was heard of a pod whose ShadowPod is gone.
-func (e *podEvents) forget(about types.NamespacedName) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.heard, about)
-}
-
-// hear puts the events of the pod on record.
-func (d *decision) hear(s *observation) {
-	if !s.ours() || d.status.PodUID != "" && d.status.PodUID != s.pod.UID {
-		return
-	}
-	for _, event := range append(offload.Happened(s.pod, d.status.Recreations), s.heard...) {
-		d.status.Events = offload.AddEvent(d.status.Events, event)
-	}
-}
-
-// untilEvents returns how long the events that are new have to wait to be written, and whether they are written at all for
-// their own sake.
-func (n *note) untilEvents(recorded, next []v1alpha1.PodEvent, now time.Time) (time.Duration, bool) {
-	wait, written := time.Duration(0), false
-	for i := range next {
-		one, ok := n.untilEvent(recorded, &next[i], now)
-		if ok && (!written || one < wait) {
-			wait, written = one, true
-		}
-	}
-	return wait, written
-}
-
-// untilEvent returns the same for one event. Of what is on record already, the count of warnings is written now and then;
-// what is normal comes along with something else.
-func (n *note) untilEvent(recorded []v1alpha1.PodEvent, event *v1alpha1.PodEvent, now time.Time) (time.Duration, bool) {
-	if slices.Contains(recorded, *event) {
-		return 0, false
-	}
-	warning := event.Type == corev1.EventTypeWarning
-	if slices.ContainsFunc(recorded, func(old v1alpha1.PodEvent) bool { return offload.Alike(&old, event) }) {
-		return left(repeatedPeriod, now.Sub(n.events)), warning
-	}
-	delay := normalDelay
-	if warning {
-		delay = warningDelay
-	}
-	return max(left(delay, now.Sub(event.Last.Time)), left(warningPeriod, now.Sub(n.events))), true
 }

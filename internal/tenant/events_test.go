@@ -120,7 +120,7 @@ func TestPodThatFailsForHoursIsWrittenNowAndThen(t *testing.T) {
 	if writes := len(s.Home.Writes()); writes < 10 || writes > 14 {
 		t.Errorf("%d writes in an hour", writes)
 	}
-	if told := s.shadow().Status.Events; len(told) > v1alpha1.MaxPodEvents {
+	if told := s.shadow().Status.Events; len(told) > v1alpha1.MaxRemoteEvents {
 		t.Errorf("%d events on record", len(told))
 	}
 }
@@ -143,7 +143,7 @@ func TestEventsAreToldOnce(t *testing.T) {
 	s.Home.ExpectWrites("create Pod web", "update/status ShadowPod web")
 	s.expectTold("Started 1", "Unhealthy 7")
 	s.run()
-	if got := s.pods.events.heard[testkit.Request(s.twin, "web").NamespacedName]; got != nil && len(got.events) != 0 {
+	if got := s.pods.events.heard[subject{podKind, testkit.Request(s.twin, "web").NamespacedName}]; got != nil && len(got.events) != 0 {
 		t.Errorf("keeps %v", got.events)
 	}
 }

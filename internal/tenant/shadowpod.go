@@ -26,10 +26,9 @@ type shadowPodReconciler struct {
 	ledger *ledger
 	queue  enqueuer
 
-	events  *podEvents
-	budgets *eventBudgets
-	hops    hops
-	notes   sync.Map // name of a ShadowPod → *note
+	events *eventFeed
+	hops   hops
+	notes  sync.Map // name of a ShadowPod → *note
 }
 
 // enqueuer takes requests to look at a ShadowPod again.
@@ -39,10 +38,8 @@ type enqueuer interface {
 }
 
 func newShadowPodReconciler(cfg Config, c client.Client, live client.Reader, w watcher) *shadowPodReconciler {
-	r := &shadowPodReconciler{
-		config: cfg, client: c, live: live, budgets: newEventBudgets(eventWritesPerSecond, eventWritesAtOnce),
-	}
-	r.events = newPodEvents(c, w, func() enqueuer { return r.queue })
+	r := &shadowPodReconciler{config: cfg, client: c, live: live, events: newEventFeed(c, w, cfg.Clock)}
+	r.events.topics[podKind] = topic{r.events.podMessage, func() enqueuer { return r.queue }}
 	r.ledger = newLedger(cfg.Room, r.enqueue)
 	return r
 }
@@ -54,7 +51,7 @@ func (r *shadowPodReconciler) Reconcile(ctx context.Context, request reconcile.R
 	err := r.client.Get(ctx, request.NamespacedName, shadow)
 	if apierrors.IsNotFound(err) {
 		r.notes.Delete(request.NamespacedName)
-		r.events.forget(request.NamespacedName)
+		r.events.forget(subject{podKind, request.NamespacedName})
 		r.ledger.leave(request.NamespacedName)
 		return reconcile.Result{}, r.releaseOrphan(ctx, request.NamespacedName)
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,8 +57,7 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 	}
 	note.wrote(seen.now)
 	if !equality.Semantic.DeepEqual(shadow.Status.Events, next.status.Events) {
-		note.events = seen.now
-		note.endTurn(seen.now)
+		note.pace.wrote(seen.now)
 	}
 	fault.Point(fault.BeforeRecord)
 	began := r.config.Clock.Now()
@@ -78,7 +76,7 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 func (r *shadowPodReconciler) untilRecord(seen *observation, next *decision, note *note) (time.Duration, bool) {
 	events := onlyEvents(&seen.shadow.Status, &next.status)
 	if events {
-		wait, written := note.untilEvents(seen.shadow.Status.Events, next.status.Events, seen.now)
+		wait, written := note.pace.untilEvents(seen.shadow.Status.Events, next.status.Events, seen.now)
 		if !written || wait > 0 {
 			return wait, written
 		}
@@ -87,7 +85,7 @@ func (r *shadowPodReconciler) untilRecord(seen *observation, next *decision, not
 		return wait, true
 	}
 	if events {
-		return note.untilTurn(r.budgets, seen.peer, seen.now), true
+		return note.pace.untilTurn(r.events.budgets, seen.peer, seen.now), true
 	}
 	return 0, true
 }
@@ -96,9 +94,8 @@ func (r *shadowPodReconciler) untilRecord(seen *observation, next *decision, not
 // otherwise without it. Only the reconciliation of the ShadowPod uses it.
 type note struct {
 	carried carried
-	paid    time.Time         // until when the writes of the status count
-	events  time.Time         // when events were written last
-	turn    *rate.Reservation // to write events alone, which have waited long enough; nil if none do
+	paid    time.Time // until when the writes of the status count
+	pace    eventPace
 }
 
 // carried is the generation of a ShadowPod that the pod was made from or changed to.

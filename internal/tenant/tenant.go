@@ -55,22 +55,22 @@ func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 	if err := newMappingReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader()).setup(mgr); err != nil {
 		return err
 	}
-	ending, claims := &endReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}, &claimReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
-	if err := errors.Join(ending.setup(mgr), claims.setup(mgr)); err != nil {
-		return err
-	}
-	if cfg.Network {
-		if err := (&endpointsReconciler{client: mgr.GetClient()}).setup(mgr); err != nil {
-			return err
-		}
-	}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
 	if err != nil {
 		return fmt.Errorf("make client of events: %w", err)
 	}
-	return newShadowPodReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader(), watching).setup(mgr)
+	pods := newShadowPodReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader(), watching)
+	ending := &endReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
+	claims := newClaimReconciler(mgr.GetClient(), mgr.GetAPIReader(), pods.events)
+	if err := errors.Join(ending.setup(mgr), claims.setup(mgr), pods.setup(mgr)); err != nil {
+		return err
+	}
+	if !cfg.Network {
+		return nil
+	}
+	return newEndpointsReconciler(mgr.GetClient(), pods.events).setup(mgr)
 }
 
 const (
