@@ -39,6 +39,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/policymaker"
 	"github.com/hanse-dev/hanse/internal/reflection"
 	"github.com/hanse-dev/hanse/internal/reflector"
+	"github.com/hanse-dev/hanse/internal/remoteevents"
 	"github.com/hanse-dev/hanse/internal/tenant"
 	"github.com/hanse-dev/hanse/internal/trace"
 	"github.com/hanse-dev/hanse/internal/version"
@@ -59,6 +60,7 @@ type managerFlags struct {
 	maker       *policymaker.Maker
 	publisher   *advertisement.Publisher
 	tracer      *trace.Tracer
+	remote      *remoteevents.Writer
 }
 
 func newManagerCommand() *cobra.Command {
@@ -211,7 +213,7 @@ func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 		return err
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
-		f.addPeering, f.addPolicies, f.addAdvertising, f.addTenant, f.addNamespaces, f.addReflector, f.addVolumes,
+		f.addPeering, f.addPolicies, f.addAdvertising, f.addTenant, f.addNamespaces, f.addRemoteEvents, f.addReflector, f.addVolumes,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err
@@ -311,6 +313,12 @@ func (f *managerFlags) addNamespaces(mgr manager.Manager, links *peers.Links) er
 	return controllers.SetupWithManager(mgr)
 }
 
+// addRemoteEvents comes before all who tell of events.
+func (f *managerFlags) addRemoteEvents(mgr manager.Manager, links *peers.Links) error {
+	f.remote = remoteevents.New(mgr.GetClient(), f.clock, links.MayTell)
+	return mgr.Add(f.remote)
+}
+
 func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) error {
 	watches, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -320,6 +328,7 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Metadata: watches, Links: links,
 		Clock:     f.clock,
 		Events:    mgr.GetEventRecorder("hanse-reflector"),
+		Tell:      f.remote.Tell,
 		Network:   f.peering.Gateway,
 		Reach:     f.reach,
 		Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount,
@@ -329,6 +338,7 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 func (f *managerFlags) addVolumes(mgr manager.Manager, links *peers.Links) error {
 	return volumes.SetupWithManager(mgr, volumes.Config{
 		Client: mgr.GetClient(), Links: links, Events: mgr.GetEventRecorder("hanse-volumes"), Namespace: f.server.namespace,
+		Tell: f.remote.Tell, Clock: f.clock,
 	})
 }
 

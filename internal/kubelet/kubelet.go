@@ -30,6 +30,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/remoteevents"
 )
 
 // How many nodes and leases are worked on at the same time. A thousand nodes come up at once in seconds, and a
@@ -79,11 +80,11 @@ func SetupWithManager(mgr ctrl.Manager, config Config, links *peers.Links, clk c
 	leases := &leaseController{
 		client: mgr.GetClient(), clock: clk, nodes: api.count, lasts: config.LeaseDuration, renewal: config.LeaseRenewal,
 	}
-	teller := newPodTeller(mgr.GetClient(), clk, links)
+	teller := remoteevents.New(mgr.GetClient(), clk, links.MayTell)
 	pods := &podController{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: clk, events: events, links: links,
 		nodeIP: config.NodeIP.String(), podIPs: config.PodIPs, defaultToleration: config.DefaultToleration, tracer: config.Tracer,
-		teller: teller,
+		tellEvents: teller.Tell,
 	}
 	services := &serviceController{client: mgr.GetClient(), events: events}
 	evictor := newEvictor(mgr.GetClient(), mgr.GetAPIReader(), clk, events, pods)

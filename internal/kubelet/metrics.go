@@ -14,14 +14,6 @@ var (
 		Name: "hanse_kubelet_pod_status_writes_total",
 		Help: "Writes of the status of home pods.",
 	})
-	eventsWritten = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "hanse_kubelet_pod_events_total",
-		Help: "Events of remote pods that were written as events of home pods.",
-	})
-	eventsDropped = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hanse_kubelet_pod_events_dropped_total",
-		Help: "Events of remote pods that were not written at home, by what was exceeded: pod, peer, queue; or error.",
-	}, []string{"limit"})
 	podsDrained = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hanse_kubelet_pods_drained_total",
 		Help: "Pods that drains of virtual nodes asked to go, by what came of it: gone, or stayed (for now).",
@@ -33,5 +25,5 @@ var (
 )
 
 func init() { //nolint:gochecknoinits // the registry of controller-runtime is global, as its documentation has it
-	metrics.Registry.MustRegister(shadowPodsCreated, statusesWritten, eventsWritten, eventsDropped, podsDrained, streamsOpen)
+	metrics.Registry.MustRegister(shadowPodsCreated, statusesWritten, podsDrained, streamsOpen)
 }

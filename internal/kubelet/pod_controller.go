@@ -19,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/remoteevents"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
@@ -38,7 +39,7 @@ type podController struct {
 	// defaultToleration is for how long Kubernetes has pods tolerate a node that is not ready.
 	defaultToleration time.Duration
 	tracer            *trace.Tracer
-	teller            *podTeller
+	tellEvents        func(remoteevents.Report) // users, of what happens to their pods at peers
 	// ending spares the peers requests: nothing is decided by it that is not decided the same without it.
 	ending sync.Map // request → UID of the home pod, which home deletes and whose record the mirror has shown meanwhile
 }
@@ -133,7 +134,6 @@ func (c *podController) observeHome(ctx context.Context, req request, seen *podF
 		return fmt.Errorf("read Pod: %w", err)
 	}
 	if pod.Spec.NodeName != nodeName {
-		c.teller.forget(req)
 		return nil
 	}
 	seen.home = pod
@@ -171,7 +171,10 @@ func boundAt(pod *corev1.Pod) time.Time {
 // report carries changes of the pod out and its status home, each whatever becomes of the other, and lets the pod go if
 // there is no room for it for too long. It returns how soon that may be.
 func (c *podController) report(ctx context.Context, seen podFacts, link *peers.Link) (time.Duration, error) {
-	c.teller.tell(seen.home, seen.shadow)
+	c.tellEvents(remoteevents.Report{
+		Peer: peerOf(seen.home.Spec.NodeName), Home: seen.home, Action: "Run",
+		Events: offload.InboundEvents(seen.home, seen.shadow, c.clock.Now()),
+	})
 	carried := c.carry(ctx, seen, link)
 	came, err := c.bringHome(ctx, &seen)
 	if err = errors.Join(carried, err); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/peers/peerstest"
+	"github.com/hanse-dev/hanse/internal/remoteevents"
 	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
@@ -29,6 +30,7 @@ const (
 
 // world is a home cluster and a provider, both in memory, with the controllers between them.
 type world struct {
+	told []remoteevents.Report
 	*testkit.World
 	peers   *peerstest.World
 	turin   *peerstest.Peer
@@ -57,9 +59,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.pods = &podController{
 		client: home, live: home, clock: w.Clock, events: w.Events, links: w.links, nodeIP: "192.0.2.7",
-		defaultToleration: 5 * time.Minute, teller: newPodTeller(home, w.Clock, w.links),
+		defaultToleration: 5 * time.Minute, tellEvents: func(r remoteevents.Report) { w.told = append(w.told, r) },
 	}
-	w.pods.teller.tries.Duration = time.Microsecond
 	w.evictor = newEvictor(home, home, w.Clock, w.Events, w.pods)
 	return w
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/reflection"
+	"github.com/hanse-dev/hanse/internal/remoteevents"
 )
 
 const (
@@ -49,6 +50,8 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Events tells users what cannot be copied.
 	Events events.EventRecorder
+	// Tell tells them what happens to copies at peers.
+	Tell func(remoteevents.Report)
 	// Network is whether peers can be connected, so that Services are reflected.
 	Network bool
 	// Reach is which objects of each kind are reflected.
@@ -59,8 +62,8 @@ type Config struct {
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Metadata == nil || c.Links == nil || c.Clock == nil || c.Events == nil || c.Namespace == "" || c.ServiceAccount == "" {
-		return errors.New("reflector: Client, Live, Metadata, Links, Clock, Events, Namespace and ServiceAccount are needed")
+	if c.Client == nil || c.Live == nil || c.Metadata == nil || c.Links == nil || c.Clock == nil || c.Events == nil || c.Tell == nil || c.Namespace == "" || c.ServiceAccount == "" {
+		return errors.New("reflector: Client, Live, Metadata, Links, Clock, Events, Tell, Namespace and ServiceAccount are needed")
 	}
 	return nil
 }

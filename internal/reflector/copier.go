@@ -73,7 +73,7 @@ type look struct {
 // carry does what there is to do, and tells users what cannot be done.
 func (c *copier) carry(ctx context.Context, l look) (reconcile.Result, error) {
 	req := l.talk.about
-	if err := c.tellMissing(ctx, l.talk, l.seen); err != nil {
+	if err := errors.Join(c.tellMissing(ctx, l.talk, l.seen), c.tellAnswers(ctx, l)); err != nil {
 		return reconcile.Result{}, err
 	}
 	steps := l.wanted.whole(reflection.Plan(l.seen), l.link, req.Namespace)

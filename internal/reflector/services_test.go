@@ -233,3 +233,32 @@ func TestChangesOfServicesAskForThemAtEachPeer(t *testing.T) {
 func arrived(object client.Object) event.TypedCreateEvent[client.Object] {
 	return event.TypedCreateEvent[client.Object]{Object: object}
 }
+
+func TestWhatThePeerSaysOfEndpointsIsToldOfTheirService(t *testing.T) {
+	w := withService(t)
+	happened := v1alpha1.RemoteEvent{
+		Type: "Warning", Reason: "FailedToUpdateEndpointSlices", Message: "quota", Source: v1alpha1.SourceKubernetes, Count: 1,
+		First: metav1.NewTime(testkit.Noon), Last: metav1.NewTime(testkit.Noon),
+	}
+	answer := testkit.Get[v1alpha1.ShadowEndpointSlice](w.Away, twinName, "web-1")
+	answer.Status.Events = []v1alpha1.RemoteEvent{happened}
+	answer.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEndpointsRefused,
+		Message: "10.1.1.1 is not where this cluster sees the peer", ObservedGeneration: answer.Generation,
+	}}
+	if err := w.turin.Client.Status().Update(w.Context(), answer); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(func() bool { w.mustReconcile(slicesOfShop); return len(w.told) > 0 })
+	w.ExpectEventWith(v1alpha1.ReasonReflectionRefused, "10.1.1.1 is not", `peer "turin"`, v1alpha1.LabelSkipReflection)
+	if got := w.told[0]; got.Home.GetUID() != "u-web" || got.Peer != "turin" || len(got.Events) != 1 {
+		t.Errorf("told %v", got)
+	}
+	w.mustReconcile(slicesOfShop)
+	w.ExpectEvents() // it is said once
+	link, _ := w.copier.Links.Get("turin")
+	found, _ := link.Followed(copies[reflection.EndpointSlice], "shop").Named("web-1")
+	if slice := found.(*v1alpha1.ShadowEndpointSlice); len(slice.Spec.Endpoints) > 0 {
+		t.Errorf("keeps %v", slice.Spec)
+	}
+}

@@ -18,7 +18,7 @@ import (
 // debounce is how long something that is not urgent waits, so that what comes together is looked at once.
 const debounce = 200 * time.Millisecond
 
-// copies are what is followed in twins: the metadata of the objects of each kind.
+// copies are what is followed in twins: the metadata of the objects of each kind, and of messages the status too.
 var copies = subjects(reflection.Kinds(true))
 
 func subjects(kinds []reflection.Kind) map[reflection.Kind]*peers.Subject {
@@ -27,6 +27,9 @@ func subjects(kinds []reflection.Kind) map[reflection.Kind]*peers.Subject {
 		example := &metav1.PartialObjectMetadata{}
 		example.SetGroupVersionKind(kind.Twin())
 		found[kind] = &peers.Subject{Example: example}
+		if kind == reflection.EndpointSlice {
+			found[kind] = &peers.Subject{Example: &v1alpha1.ShadowEndpointSlice{}, Trim: withoutSpec}
+		}
 	}
 	return found
 }

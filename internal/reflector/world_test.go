@@ -19,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 	"github.com/hanse-dev/hanse/internal/reflection"
+	"github.com/hanse-dev/hanse/internal/remoteevents"
 	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
@@ -32,6 +33,7 @@ const (
 // world is a home cluster and its peer turin, which is Away.
 type world struct {
 	*testkit.World
+	told     []remoteevents.Report
 	metadata *metadatafake.FakeMetadataClient
 	peers    *peerstest.World
 	turin    *peerstest.Peer
@@ -60,7 +62,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	})
 	config := Config{
 		// The cache is read without a record: the tests ask what is read live.
-		Client: w.Home.Server, Live: w.Home.Client, Metadata: w.metadata, Events: w.Events, Clock: w.Clock,
+		Client: w.Home.Server, Live: w.Home.Client, Metadata: w.metadata, Events: w.Events, Clock: w.Clock, Tell: func(r remoteevents.Report) { w.told = append(w.told, r) },
 		Namespace: "hanse-system", ServiceAccount: "hanse-manager",
 		Links: w.peers.Links, Network: true,
 	}

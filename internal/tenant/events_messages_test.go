@@ -28,7 +28,9 @@ func (w *world) said(about client.Object, kind, reason, message string) *corev1.
 	}
 }
 
-func worker() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-7.local"}} }
+func worker() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-7.local"}}
+}
 
 func TestWhatHappensToAClaimIsToldInItsShadowClaim(t *testing.T) {
 	w, shadow := keepClaim(t, shadowClaim(""), peer(), worker())

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,8 +22,10 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/reflection"
+	"github.com/hanse-dev/hanse/internal/remoteevents"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -47,14 +50,17 @@ type Config struct {
 	Links *peers.Links
 	// Events tells users of their claims.
 	Events events.EventRecorder
+	// Tell tells them what happens to these at peers, and Clock when that is.
+	Tell  func(remoteevents.Report)
+	Clock clock.PassiveClock
 	// Namespace is Hanse's own.
 	Namespace string
 }
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Links == nil || c.Events == nil || c.Namespace == "" {
-		return errors.New("volumes: Client, Links, Events and Namespace are needed")
+	if c.Client == nil || c.Links == nil || c.Events == nil || c.Tell == nil || c.Clock == nil || c.Namespace == "" {
+		return errors.New("volumes: Client, Links, Events, Tell, Clock and Namespace are needed")
 	}
 	return nil
 }
@@ -148,4 +154,15 @@ func (c *Config) classOf(ctx context.Context, claim *corev1.PersistentVolumeClai
 func (c *Config) warn(claim *corev1.PersistentVolumeClaim, reason, format string, values ...any) {
 	note := sanitize.Text(fmt.Sprintf(format, values...), maxNote)
 	c.Events.Eventf(claim, nil, corev1.EventTypeWarning, reason, "Provision", "%s", note)
+}
+
+// tell has the events of the peer's claim be those of ours.
+func (c *Config) tell(claim *corev1.PersistentVolumeClaim, shadow *v1alpha1.ShadowClaim, peer string) {
+	if shadow.Spec.HomeUID != claim.UID {
+		return
+	}
+	c.Tell(remoteevents.Report{
+		Peer: peer, Home: claim, Action: "Provision",
+		Events: offload.InboundEventsOf("PersistentVolumeClaim", claim, shadow.Status.Events, c.Clock.Now()),
+	})
 }

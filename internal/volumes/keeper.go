@@ -103,6 +103,7 @@ func (k *keeper) grow(ctx context.Context, seen *kept) (reconcile.Result, error)
 		k.warn(claim, v1alpha1.ReasonVolumeLost, "Peer %q has nothing of this claim any more", seen.at.Peer)
 		return reconcile.Result{}, nil
 	}
+	k.tell(claim, shadow, seen.at.Peer)
 	return reconcile.Result{}, k.write(ctx, seen, claim, shadow)
 }
 

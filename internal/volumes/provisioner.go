@@ -89,6 +89,7 @@ func (p *provisioner) provide(ctx context.Context, wanted *order, peer string) (
 	if !ok {
 		return reconcile.Result{}, ask(ctx, link, want) // what comes of it asks for another look
 	}
+	p.tell(wanted.claim, shadow, peer)
 	ready := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:

@@ -15,6 +15,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 	"github.com/hanse-dev/hanse/internal/reflection"
+	"github.com/hanse-dev/hanse/internal/remoteevents"
 	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
@@ -28,6 +29,7 @@ const (
 // world is a home cluster and its peer turin, which is Away.
 type world struct {
 	*testkit.World
+	told        []remoteevents.Report
 	peers       *peerstest.World
 	turin       *peerstest.Peer
 	provisioner *provisioner
@@ -48,7 +50,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w.peers.Link(turin)
-	config := Config{Client: w.Home.Client, Links: w.peers.Links, Events: w.Events, Namespace: system}
+	config := Config{Client: w.Home.Client, Links: w.peers.Links, Events: w.Events, Tell: func(r remoteevents.Report) { w.told = append(w.told, r) }, Clock: w.Clock, Namespace: system}
 	if err := config.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -270,5 +272,46 @@ func TestMoreRoomIsToldWhenThePeerHasMadeIt(t *testing.T) {
 	w.keep()
 	if room() != "2Gi" {
 		t.Errorf("told %s", room())
+	}
+}
+
+func TestWhatHappensToAClaimAtAPeerIsToldOfTheClaimHere(t *testing.T) {
+	happened := v1alpha1.RemoteEvent{
+		Type: "Warning", Reason: "ProvisioningFailed", Message: "no room", Source: v1alpha1.SourceKubernetes, Count: 1,
+		First: metav1.NewTime(testkit.Noon), Last: metav1.NewTime(testkit.Noon),
+	}
+	tell := func(w *world, uid types.UID) {
+		shadow := w.shadow()
+		shadow.Spec.HomeUID = uid
+		if err := w.turin.Client.Update(w.Context(), shadow); err != nil {
+			t.Fatal(err)
+		}
+		shadow.Status.Events = []v1alpha1.RemoteEvent{happened, {Reason: "Invented"}}
+		if err := w.turin.Client.Status().Update(w.Context(), shadow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		world func() *world
+		look  func(*world)
+		uid   types.UID
+		told  int
+	}{
+		"while it waits":          {func() *world { w := newWorld(t, claim("hanse-turin")); w.provision(); return w }, (*world).provision, "uid-data", 1},
+		"when it has its volume":  {func() *world { return keptWorld(t, corev1.VolumeBound, corev1.PersistentVolumeReclaimDelete) }, func(w *world) { w.keep() }, "uid-data", 1},
+		"not of an earlier claim": {func() *world { w := newWorld(t, claim("hanse-turin")); w.provision(); return w }, (*world).provision, "uid-old", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := test.world()
+			tell(w, test.uid)
+			w.told = nil
+			test.look(w)
+			if len(w.told) != test.told {
+				t.Fatalf("told %v", w.told)
+			}
+			if test.told > 0 && (w.told[0].Peer != "turin" || w.told[0].Home.GetName() != "data" || len(w.told[0].Events) != 1) {
+				t.Errorf("told %v", w.told)
+			}
+		})
 	}
 }
