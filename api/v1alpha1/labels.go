@@ -205,7 +205,7 @@ const (
 	// PodReleased is False while home deletes the pod, the pod has ended at the provider, and finalizers of others hold the
 	// pod's record there.
 	PodReleased = "hanse.dev/released"
-	// PodToken is False while the pod runs without the token of its service account.
+	// PodToken is False while the pod runs without the token of its service account, or waits for it.
 	PodToken = "hanse.dev/token" //nolint:gosec // the type of a condition
 )
 

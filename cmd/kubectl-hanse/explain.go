@@ -72,7 +72,7 @@ func observePod(ctx context.Context, c client.Client, system string, key client.
 	if err := c.Get(ctx, key, f.pod); err != nil {
 		return f, fmt.Errorf("read pod %s: %w", key, err)
 	}
-	parts := []part{partOffloadings, partVirtualNodes, partPeers, partOffers, partServices, partEvents}
+	parts := []part{partOffloadings, partVirtualNodes, partPeers, partOffers, partServices, partEvents, partWarnings}
 	f.snapshot = take(ctx, c, scope{system: system, namespace: key.Namespace, pod: f.pod.UID}, now, parts...)
 	f.node = f.snapshot.node(f.pod.Spec.NodeName)
 	if len(f.offloadings.Items) > 0 {

@@ -75,6 +75,7 @@ var podCauses = []func(podSight) []podProblem{
 	conditionsCause,
 	tokenCause,
 	serviceCause,
+	relatedCause,
 	warningsCause,
 	silentCause,
 }
@@ -256,6 +257,9 @@ func conditionsCause(s podSight) []podProblem {
 func tokenCause(s podSight) []podProblem {
 	spec := &s.pod.Spec
 	said := offload.PodCondition(&s.pod.Status, v1alpha1.PodToken)
+	if said != nil && said.Reason == v1alpha1.ReasonTokenRefused {
+		return problem(said.Reason, said.Message, "Follow what the event says: "+s.command("describe pod"), linkTokens)
+	}
 	lacks := said != nil && said.Status == corev1.ConditionFalse || offload.LeavesToken(s.pod) && !s.connected()
 	asks := ptr.Deref(spec.AutomountServiceAccountToken, false) || spec.ServiceAccountName != "" && spec.ServiceAccountName != "default"
 	if s.where.Kind != placeVirtual || hasEnded(s.pod) || !lacks || s.serves() && !asks {
@@ -275,17 +279,56 @@ func serviceCause(s podSight) []podProblem {
 	if s.where.Kind != placeVirtual || hasEnded(s.pod) || s.connected() {
 		return nil
 	}
-	names := namesOf(s.services.Items, func(service *corev1.Service) string {
-		if len(service.Spec.Selector) == 0 || !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(s.pod.Labels)) {
-			return ""
-		}
-		return service.Name
-	})
+	names := s.servicesOf()
 	if len(names) == 0 {
 		return nil
 	}
 	return problem(v1alpha1.ReasonNoNetworkFabric, "Services of this cluster do not reach it: "+some(names)+". There is no network between the pods of "+
 		"the two clusters, so it has no address here", "Connect the networks of both clusters, or have the pods of Services run at home (strategy Local)", linkServices)
+}
+
+// servicesOf names the Services that select the pod.
+func (s podSight) servicesOf() []string {
+	return namesOf(s.services.Items, func(service *corev1.Service) string {
+		if len(service.Spec.Selector) == 0 || !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(s.pod.Labels)) {
+			return ""
+		}
+		return service.Name
+	})
+}
+
+// claimsOf names the claims that the pod uses.
+func (s podSight) claimsOf() []string {
+	return namesOf(s.pod.Spec.Volumes, func(v *corev1.Volume) string {
+		if v.PersistentVolumeClaim == nil {
+			return ""
+		}
+		return v.PersistentVolumeClaim.ClaimName
+	})
+}
+
+// relatedCause are the latest warnings about Services of a pod on a virtual node, and about claims of a pod that does not serve: here
+// it is said what its provider refuses of them, and what happens to them there.
+func relatedCause(s podSight) []podProblem {
+	concerned := map[string][]string{}
+	if s.where.Kind == placeVirtual && !hasEnded(s.pod) {
+		concerned["Service"] = s.servicesOf()
+	}
+	if !s.serves() {
+		concerned["PersistentVolumeClaim"] = s.claimsOf()
+	}
+	var found []podProblem
+	for _, event := range slices.Backward(s.warnings.Items) {
+		about := &event.Regarding
+		message := fmt.Sprintf("%s %s: %s", about.Kind, about.Name, event.Note)
+		same := func(p podProblem) bool { return p.Reason == event.Reason && p.Message == message }
+		if slices.Contains(concerned[about.Kind], about.Name) && !slices.ContainsFunc(found, same) {
+			found = append(found, podProblem{
+				Reason: event.Reason, Message: message, Fix: fmt.Sprintf("kubectl describe %s -n %s %s", strings.ToLower(about.Kind), s.pod.Namespace, about.Name),
+			})
+		}
+	}
+	return found[:min(len(found), shownEvents)]
 }
 
 // connected reports whether a network leads to pods of the peer, be it interrupted.

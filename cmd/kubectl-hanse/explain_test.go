@@ -97,6 +97,14 @@ func (s *scene) warn(reason, note string, at time.Duration) {
 	})
 }
 
+// warnOf is a warning about another object than the pod.
+func (s *scene) warnOf(kind, name, reason, note string) {
+	s.others = append(s.others, &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: kind + name}, EventTime: metav1.NewMicroTime(now.Add(-time.Minute)),
+		Reason: reason, Note: note, Type: corev1.EventTypeWarning, Regarding: corev1.ObjectReference{Kind: kind, Namespace: "shop", Name: name},
+	})
+}
+
 func (s *scene) explain(t *testing.T) podExplained {
 	t.Helper()
 	objects := append(slices.Clone(s.others), s.pod)
@@ -281,6 +289,31 @@ var scenes = map[string]func(*scene){
 		s.others = append(s.others, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
 		})
+	},
+	"waits-for-its-token": func(s *scene) {
+		s.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: append(s.pod.Status.Conditions[:1], corev1.PodCondition{
+			Type: v1alpha1.PodToken, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTokenRefused, Message: "The pod waits for its tokens",
+		})}
+	},
+	"service-refused": func(s *scene) {
+		s.pod.Labels = map[string]string{"app": "web"}
+		s.others = append(s.others, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
+		})
+		for _, o := range s.others {
+			if peer, is := o.(*v1alpha1.Peer); is {
+				peer.Status.Conditions = append(peer.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue})
+			}
+		}
+		s.warnOf("Service", "web", v1alpha1.ReasonReflectionRefused, "Pods at peer \"turin\" do not find the endpoints of EndpointSlice \"web-1\"")
+		s.warnOf("Service", "other", v1alpha1.ReasonReflectionRefused, "It is none of this pod's")
+	},
+	"claim-not-made": func(s *scene) {
+		s.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: s.pod.Status.Conditions[:1]}
+		s.pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}}}
+		s.warnOf("PersistentVolumeClaim", "data", "ProvisioningFailed", "no room on (node)")
 	},
 	"succeeded": func(s *scene) {
 		s.pod.Status.Phase = corev1.PodSucceeded

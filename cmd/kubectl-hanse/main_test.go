@@ -273,6 +273,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	inner := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithIndex(&eventsv1.Event{}, "regarding.uid", func(o client.Object) []string { return []string{string(o.(*eventsv1.Event).Regarding.UID)} }).
+		WithIndex(&eventsv1.Event{}, "type", func(o client.Object) []string { return []string{o.(*eventsv1.Event).Type} }).
 		Build()
 	outer := interceptor.NewClient(inner, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {

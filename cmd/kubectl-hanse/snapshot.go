@@ -44,6 +44,7 @@ const (
 	partAPIServers   part = "pods of the API server"
 	partEvents       part = "events"
 	partConnections  part = "connections"
+	partWarnings     part = "warnings of Services and claims"
 )
 
 // A snapshot is what a verb knows of the cluster, read in one pass. Views are made from it, and read nothing themselves.
@@ -67,6 +68,7 @@ type snapshot struct {
 	ownPods     corev1.PodList
 	apiServers  corev1.PodList
 	events      eventsv1.EventList
+	warnings    eventsv1.EventList // of a namespace
 	connections v1alpha1.ConnectionList
 	errs        map[part]error
 }
@@ -89,9 +91,11 @@ func take(ctx context.Context, c client.Client, about scope, now time.Time, part
 	slices.SortFunc(s.peers.Items, func(a, b v1alpha1.Peer) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.offloadings.Items, func(a, b v1alpha1.NamespaceOffloading) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	slices.SortFunc(s.nodes.Items, func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(s.events.Items, func(a, b eventsv1.Event) int {
-		return cmp.Or(timeOf(&a).Compare(timeOf(&b)), cmp.Compare(a.Name, b.Name))
-	})
+	for _, events := range [][]eventsv1.Event{s.events.Items, s.warnings.Items} {
+		slices.SortFunc(events, func(a, b eventsv1.Event) int {
+			return cmp.Or(timeOf(&a).Compare(timeOf(&b)), cmp.Compare(a.Name, b.Name))
+		})
+	}
 	return s
 }
 
@@ -126,6 +130,7 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partDeployments:  list(&s.deployments, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
 		partOwnPods:      list(&s.ownPods, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
 		partAPIServers:   list(&s.apiServers, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "kube-apiserver"}),
+		partWarnings:     list(&s.warnings, users, client.MatchingFields{"type": corev1.EventTypeWarning}),
 		partEvents:       list(&s.events, users, client.MatchingFields{"regarding.uid": string(s.scope.pod)}),
 	}[p]()
 }

@@ -43,6 +43,7 @@ func (c *podController) bringHome(ctx context.Context, seen *podFacts) (told, er
 	}
 	began := c.clock.Now()
 	now := metav1.NewTime(began.Truncate(time.Second))
+	showMissingToken(&status, seen, now)
 	news := append(showHints(&status, shadow, err, now), showToken(&status, seen, now)...)
 	verdict, again, err := c.holdOrFail(ctx, home, shadow, &status)
 	if err != nil {

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,24 @@ func whyWithoutToken(to *v1alpha1.Peer) string {
 			"connect the clusters and delete it, so that it is made anew, or keep it at home")
 	default:
 		return fmt.Sprintf(withoutToken, "it went out before a network connected the clusters", "delete it, so that it is made anew")
+	}
+}
+
+const waitsForToken = "The pod waits at the provider for the tokens of its service account, which are not there. An event TokenRefused of " +
+	"this pod says what keeps this cluster from making them, or the provider from taking them, and what to do"
+
+// showMissingToken says in the status of a home pod whether it waits for its tokens.
+func showMissingToken(status *corev1.PodStatus, seen *podFacts, now metav1.Time) {
+	said := offload.PodCondition(status, v1alpha1.PodToken)
+	says, waits := said != nil && said.Reason == v1alpha1.ReasonTokenRefused, hasToken(seen.shadow) && offload.WaitsForTokens(seen.home, seen.shadow)
+	switch {
+	case waits && said == nil:
+		status.Conditions = append(status.Conditions, corev1.PodCondition{
+			Type: v1alpha1.PodToken, Status: corev1.ConditionFalse, LastTransitionTime: now,
+			Reason: v1alpha1.ReasonTokenRefused, Message: waitsForToken,
+		})
+	case says && !waits:
+		status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.PodToken })
 	}
 }
 

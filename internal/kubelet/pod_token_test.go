@@ -85,6 +85,46 @@ func (w *world) readsTokens(name string) bool {
 	return strings.Contains(shadow.Spec.Pod, offload.TokenSecret(w.pod(name).UID))
 }
 
+func TestPodThatWaitsForItsTokenSaysSoUntilItRuns(t *testing.T) {
+	pod := podWithToken(ofKubernetes, "operator")
+	w := offloaded(t, pod)
+	w.reconcilePod("web-1")
+	says := func() string {
+		w.Helper()
+		w.reconcilePod("web-1")
+		if c := offload.PodCondition(&w.pod("web-1").Status, v1alpha1.PodToken); c != nil {
+			return string(c.Status) + " " + c.Reason
+		}
+		return ""
+	}
+	w.runRemote("web-1", corev1.PodPending)
+	missing := w.shadow("web-1")
+	now := metav1.NewTime(w.Clock.Now())
+	missing.Status.Events = []v1alpha1.RemoteEvent{{
+		Type: "Warning", Reason: "FailedMount", Source: v1alpha1.SourceKubelet, Count: 1, First: now, Last: now,
+		Message: `MountVolume.SetUp failed for volume "x" : secret "other" not found`,
+	}}
+	w.put(w.Away, missing)
+	if got := says(); got != "" {
+		t.Errorf("about another Secret it says %s", got)
+	}
+	missing = w.shadow("web-1")
+	missing.Status.Events[0].Message = `MountVolume.SetUp failed for volume "x" : secret "` + offload.TokenSecret(pod.UID) + `" not found`
+	w.put(w.Away, missing)
+	if got := says(); got != "False "+v1alpha1.ReasonTokenRefused {
+		t.Errorf("it says %q", got)
+	}
+	if !offload.TakesTokenSecret(w.pod("web-1"), true) {
+		t.Error("no token is made for a pod that says that it waits for one")
+	}
+	running := w.shadow("web-1")
+	running.Status.Phase = string(corev1.PodRunning)
+	w.put(w.Away, running)
+	if got := says(); got != "" {
+		t.Errorf("when it runs it says %s", got)
+	}
+}
+
 // The volumes of a pod that runs never change, and what would come after it at the peer must find what it finds.
 func TestWhetherAPodHasItsTokenIsDecidedWhenItGoesOut(t *testing.T) {
 	for name, first := range map[string]metav1.ConditionStatus{"with": metav1.ConditionTrue, "without": metav1.ConditionFalse} {

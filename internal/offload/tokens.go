@@ -90,7 +90,20 @@ func LeavesToken(home *corev1.Pod) bool {
 // certificates of home's API server, or if it reaches that server. Every other pod is given a token too, which it could not use.
 // One that went out without, and says so, goes on without.
 func TakesTokenSecret(home *corev1.Pod, connected bool) bool {
-	return asksForIdentity(home) || connected && LeavesToken(home) && PodCondition(&home.Status, v1alpha1.PodToken) == nil
+	return asksForIdentity(home) || connected && LeavesToken(home) && !wentWithout(home)
+}
+
+// wentWithout says whether the pod went out without a token that Kubernetes gave it.
+func wentWithout(home *corev1.Pod) bool {
+	c := PodCondition(&home.Status, v1alpha1.PodToken)
+	return c != nil && c.Reason == v1alpha1.ReasonTokenLeftAtHome
+}
+
+// WaitsForTokens says whether the remote pod cannot start because its TokenSecret is not there, as its kubelet says.
+func WaitsForTokens(home *corev1.Pod, shadow *v1alpha1.ShadowPod) bool {
+	return shadow.Status.Phase == string(corev1.PodPending) && slices.ContainsFunc(shadow.Status.Events, func(e v1alpha1.RemoteEvent) bool {
+		return e.Reason == "FailedMount" && strings.Contains(e.Message, TokenSecret(home.UID))
+	})
 }
 
 // asksForIdentity says whether the author of the pod asks for something that is in a TokenSecret.
@@ -124,7 +137,7 @@ func showsRootCertificates(v corev1.EnvVar) bool {
 // pod's own spec and conditions.
 func KeepTokens(pod *corev1.Pod) []corev1.Volume {
 	var kept []corev1.Volume
-	left := PodCondition(&pod.Status, v1alpha1.PodToken) != nil
+	left := wentWithout(pod)
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		automatic := isTokenVolume(v)

@@ -150,7 +150,7 @@ func TestWhichPodsTakeASecretWithTokens(t *testing.T) {
 				pod.Annotations = map[string]string{v1alpha1.AnnotationSkipToken: "true"}
 			}
 			if test.left {
-				pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.PodToken, Status: corev1.ConditionFalse}}
+				pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.PodToken, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTokenLeftAtHome}}
 			}
 			kept := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: corev1.PodSpec{Volumes: KeepTokens(pod)}}
 			if got := (takes{TakesTokenSecret(pod, true), TakesTokenSecret(pod, false)}); got != test.want {
