@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -168,4 +170,51 @@ func TestServicesThatAreNotReflected(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// What a provider has no room for is said where its user looks: on the Service that lacks endpoints there, and on the pod that waits for
+// its token. When there is room the pod starts.
+func TestProviderWithoutRoomForCopies(t *testing.T) {
+	ctx := network(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	twin := tenant.TwinName("lubeck", ns)
+	lubeck.parties(t, ns, map[string]*cluster{"away": hamburg, "here": nil})
+	none := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "no-room"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+			"count/secrets": resource.MustParse("0"), "count/endpointslices.discovery.k8s.io": resource.MustParse("0"),
+		}},
+	}
+	hamburg.create(t, none)
+	eventually(t, "the quota is in force", func(ctx context.Context) error {
+		err := hamburg.Get(ctx, client.ObjectKeyFromObject(none), none)
+		if err == nil && len(none.Status.Used) < 2 {
+			err = fmt.Errorf("it counts %v", none.Status.Used)
+		}
+		return err
+	})
+
+	lubeck.service(t, ns, "full", map[string]string{"tier": "shop"})
+	pod := shellPod(ns, "tokenless", forever)
+	pod.Spec.NodeSelector = atHamburg
+	lubeck.create(t, pod)
+	lubeck.describeSays(t, ns, "service/full", v1alpha1.ReasonReflectionRefused, "exceeded quota", v1alpha1.LabelSkipReflection,
+		"FailedToUpdateEndpointSlices", "kubernetes, hanse-hamburg")
+	lubeck.describeSays(t, ns, "pod/tokenless", v1alpha1.ReasonTokenRefused, "exceeded quota")
+	eventually(t, "the pod says that it waits for its token", func(ctx context.Context) error {
+		now, err := lubeck.pod(ctx, ns, "tokenless")
+		if err == nil && podCondition(now, v1alpha1.PodToken) != corev1.ConditionFalse {
+			err = fmt.Errorf("its conditions are %v", now.Status.Conditions)
+		}
+		return err
+	})
+	out, err := lubeck.Hanse(ctx, "explain", "pod", "away", "-n", ns)
+	if err != nil || !strings.Contains(out, "Service full: ") {
+		t.Errorf("explain says nothing of the Service: %v\n%s", err, out)
+	}
+
+	if err := hamburg.Delete(ctx, none); err != nil {
+		t.Fatal(err)
+	}
+	expectNothingToldOfToken(t, &lubeck.awaitReadyPods(t, ns, "tokenless", 1)[0])
 }

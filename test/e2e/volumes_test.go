@@ -57,6 +57,9 @@ func TestVolumesFollowPods(t *testing.T) {
 	}
 	lubeck.scaleDatabase(ctx, t, ns, 3)
 	lubeck.expectMarks(t, ns, before)
+	for name := range away {
+		lubeck.describeSays(t, ns, "pvc/"+name, "ProvisioningSucceeded", "kubernetes, hanse-hamburg")
+	}
 
 	lubeck.scaleDatabase(ctx, t, ns, 0)
 	for name, volume := range away {
