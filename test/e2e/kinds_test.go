@@ -292,6 +292,14 @@ func TestConfigurationComesAlong(t *testing.T) {
 	lubeck.create(t, config)
 	lubeck.create(t, secret)
 	lubeck.create(t, unused)
+	registry := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "registry"}, Type: corev1.SecretTypeDockerConfigJson,
+		StringData: map[string]string{corev1.DockerConfigJsonKey: `{"auths":{}}`},
+	}
+	lubeck.create(t, registry)
+	lubeck.create(t, &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "puller"}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+	})
 	pod := shellPod(ns, "reader", "echo $COLOUR $word $(cat /config/file) $(cat /secret/word); "+strings.TrimPrefix(forever, "trap 'exit 0' TERM; echo started; "))
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "COLOUR", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "config"}, Key: "colour",
@@ -304,10 +312,19 @@ func TestConfigurationComesAlong(t *testing.T) {
 		}}}},
 	}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: "/config"}, {Name: "secret", MountPath: "/secret"}}
+	pod.Spec.ServiceAccountName = "puller"
 	lubeck.create(t, pod)
 	home := lubeck.awaitReadyPods(t, ns, "reader", 1)[0]
 	remote := hamburg.mustRemotePod(t, &home)
 	expectSamePod(t, &home, remote)
+	eventually(t, "what the service account pulls images with is there", func(ctx context.Context) error {
+		copied := &corev1.Secret{}
+		err := hamburg.Get(ctx, client.ObjectKey{Namespace: remote.Namespace, Name: registry.Name}, copied)
+		if err == nil && copied.Type != corev1.SecretTypeDockerConfigJson {
+			err = fmt.Errorf("it is of type %s", copied.Type)
+		}
+		return err
+	})
 	lubeck.logSays(t, ns, "reader", "green anchor one anchor\n")
 	if err := hamburg.isGone(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: remote.Namespace, Name: "unused"}}); err != nil {
 		t.Errorf("a Secret that no pod refers to: %v", err)
