@@ -62,7 +62,7 @@ func newUnpeerCommand(global *globalFlags) *cobra.Command {
 	f.Var(oneOf(&flags.drain, "wait", "now"), "drain", "what becomes of our pods at the peer: wait (they are evicted, which keeps PodDisruptionBudgets) or now (they are deleted)")
 	f.BoolVar(&flags.force, "force", false, "wait for nothing at the peer: the peer is gone for ever, or cannot be asked")
 	f.BoolVar(&flags.forget, "forget", false, "with --force, keep no record for a peer that comes back")
-	f.BoolVar(&flags.deleteData, "delete-data", false, "delete the volumes of our claims at the peer, and of its claims here, with their data")
+	f.BoolVar(&flags.deleteData, "delete-data", false, "delete our claims whose volumes are at the peer, and what the peer has claimed here, with their data")
 	flags.bind(f, 10*time.Minute, "nothing is left")
 	return command
 }
@@ -142,6 +142,11 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 	left := seen.notRemoved(peer)
 	if err := flags.check(ctx, c, seen, peer); err != nil {
 		return err
+	}
+	if flags.deleteData {
+		if err := deleteDataAt(ctx, c, name, reporter(command)); err != nil {
+			return err
+		}
 	}
 	// That the Peer is gone already is no error.
 	err = changePeer(ctx, c, name, flags.part)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,7 +50,7 @@ func deleteClaims(ctx context.Context, c client.Client, volumes []corev1.Persist
 		}
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
 		err := c.Delete(ctx, claim, client.Preconditions{UID: &ref.UID})
-		if client.IgnoreNotFound(err) != nil {
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a claim of the name that has another volume
 			return fmt.Errorf("delete claim %s: %w", client.ObjectKeyFromObject(claim), err)
 		}
 	}
@@ -70,6 +71,16 @@ func tellData(ctx context.Context, cluster install.Cluster, flags *unoffloadFlag
 	cluster.Report("The volumes of the claims %s are in other clusters and stay there: new pods with these claims wait until the namespace "+
 		"is offloaded again. To delete them and their data: --delete-data", some(claimsOf(volumes)))
 	return nil
+}
+
+// deleteDataAt deletes our claims whose volumes are at the peer. Without the peer they would be good for nothing.
+func deleteDataAt(ctx context.Context, c client.Client, peer string, report func(string, ...any)) error {
+	volumes, err := volumesAway(ctx, c, func(at reflection.Handle) bool { return at.Peer == peer })
+	if err != nil || len(volumes) == 0 {
+		return err
+	}
+	report("Deleting the claims %s, whose volumes are in %s", some(claimsOf(volumes)), peer)
+	return deleteClaims(ctx, c, volumes)
 }
 
 // checkData refuses to leave a peer where that would delete data: of our claims there, or of its claims here.

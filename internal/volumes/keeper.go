@@ -25,6 +25,7 @@ type keeper struct{ Config }
 type kept struct {
 	volume *corev1.PersistentVolume
 	at     reflection.Handle
+	parted bool // the peer is no peer any more, and keeps nothing for us
 	link   *peers.Link
 }
 
@@ -35,10 +36,10 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	switch {
+	case seen.isOver() && (seen.parted || seen.isReachable()):
+		return reconcile.Result{}, k.end(ctx, seen)
 	case !seen.isReachable():
 		return reconcile.Result{RequeueAfter: lastRetry}, nil // a new link brings us back before
-	case seen.isOver():
-		return reconcile.Result{}, k.end(ctx, seen)
 	case seen.volume.Status.Phase == corev1.VolumeBound:
 		return k.grow(ctx, seen)
 	default:
@@ -56,8 +57,12 @@ func (k *keeper) observe(ctx context.Context, request reconcile.Request) (*kept,
 	if !away {
 		return nil, nil
 	}
+	peer, err := local.Find(ctx, k.Client, client.ObjectKey{Name: at.Peer}, &v1alpha1.Peer{}, client.UnsafeDisableDeepCopy)
+	if err != nil || peer == nil {
+		return &kept{volume: volume, at: at, parted: true}, err
+	}
 	link, err := k.linkTo(ctx, at.Peer)
-	return &kept{volume, at, link}, err
+	return &kept{volume: volume, at: at, link: link}, err
 }
 
 // isReachable says whether the peer answers, and it is known which twins we have there.
@@ -70,9 +75,17 @@ func (s *kept) isOver() bool {
 	return s.volume.Status.Phase == corev1.VolumeReleased && s.volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
 }
 
+// twin returns the namespace at the peer in which the volume is kept, or "" where there is none any more.
+func (s *kept) twin() string {
+	if s.parted {
+		return ""
+	}
+	return s.link.Twin(s.at.Namespace)
+}
+
 // end deletes the volume at the peer, and then here. Where there is no twin any more, there is nothing to delete.
 func (k *keeper) end(ctx context.Context, seen *kept) error {
-	if twin := seen.link.Twin(seen.at.Namespace); twin != "" {
+	if twin := seen.twin(); twin != "" {
 		shadow := &v1alpha1.ShadowClaim{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: seen.at.Claim}}
 		if err := client.IgnoreNotFound(seen.link.Client().Delete(ctx, shadow)); err != nil {
 			return fmt.Errorf("delete ShadowClaim %s: %w", seen.at.Claim, err)

@@ -254,6 +254,28 @@ func TestWhatBecomesOfTheDataOfAReleasedVolume(t *testing.T) {
 	}
 }
 
+// Where there is no such Peer any more, nobody keeps anything for us, and nobody would ever take the volume away.
+func TestWhatBecomesOfAVolumeWhosePeerIsNoneAnyMore(t *testing.T) {
+	for name, test := range map[string]struct {
+		phase  corev1.PersistentVolumePhase
+		policy corev1.PersistentVolumeReclaimPolicy
+		kept   bool
+	}{
+		"it goes with its claim":      {corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete, false},
+		"it stays with policy Retain": {corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain, true},
+		"it stays while it is bound":  {corev1.VolumeBound, corev1.PersistentVolumeReclaimDelete, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := keptWorld(t, test.phase, test.policy)
+			w.Home.Remove(testkit.Peer("turin", v1alpha1.RoleProvider))
+			again := w.keep()
+			if w.hasVolume(volume) != test.kept || (again.RequeueAfter > 0) != test.kept {
+				t.Errorf("here: %t, looked at again after %s", w.hasVolume(volume), again.RequeueAfter)
+			}
+		})
+	}
+}
+
 func TestMoreRoomIsToldWhenThePeerHasMadeIt(t *testing.T) {
 	w := keptWorld(t, corev1.VolumeBound, corev1.PersistentVolumeReclaimDelete)
 	more := testkit.Get[corev1.PersistentVolumeClaim](w.Home, "shop", "data")
