@@ -18,6 +18,9 @@ import (
 // debounce is how long something that is not urgent waits, so that what comes together is looked at once.
 const debounce = 200 * time.Millisecond
 
+// together is how long a Service waits for more of its endpoints, and others for theirs: of many, one look is enough.
+const together = 50 * time.Millisecond
+
 // copies are what is followed in twins: the metadata of the objects of each kind, and of messages the status too.
 var copies = subjects(reflection.Kinds(true))
 
@@ -115,7 +118,7 @@ func copyChanged(kind reflection.Kind) func(context.Context, peers.Change, peers
 	return func(_ context.Context, change peers.Change, queue peers.Queue[request]) {
 		req := request{Peer: change.Link.Peer(), place: place{Namespace: change.Home(), Kind: kind}}
 		if kind == reflection.EndpointSlice {
-			queue.Add(request{Peer: req.Peer, place: place{Namespace: req.Namespace, Kind: reflection.Service}})
+			queue.AddAfter(request{Peer: req.Peer, place: place{Namespace: req.Namespace, Kind: reflection.Service}}, together)
 		}
 		if change.Name == "" {
 			queue.Add(req)
