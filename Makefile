@@ -60,6 +60,13 @@ image: build ## make the container image bin/hanse.tar, without Docker
 	@$(MAKE) --no-print-directory -C testbed $(abspath bin/scratch-image)
 	@hack/image.sh $(IMAGE)
 
+# The application of the tutorial and of a story, in an image of its own.
+bin/images/orders.tar: $(wildcard demo/orders/*.go) demo/orders/go.mod demo/orders/go.sum
+	@mkdir -p $(@D)
+	@testbed/progress 'the application Orders' '1 min' $(SHELL) -c "cd demo/orders && go build -v -trimpath -ldflags '-s -w' -o ../../bin/images/orders ."
+	@$(MAKE) --no-print-directory -C testbed $(abspath bin/scratch-image)
+	@bin/scratch-image -o $@ -tag hanse.dev/test/orders:v1 -file bin/images/orders=/orders -entrypoint /orders -user 65532
+
 .PHONY: programs
 programs: build testbed image
 
@@ -79,6 +86,7 @@ lint: $(GOLANGCI_LINT) ## run the linters
 	cd testbed && ../$(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd test/fit && ../../$(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
 	cd test/virtualkubelet && ../../$(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
+	cd demo/orders && ../../$(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: check
 check: lint $(CONTROLLER_GEN) ## linters, formatting, generated files, go.mod: what must hold before a commit
@@ -89,6 +97,7 @@ unit: ## unit tests alone, with the race detector, for which a C compiler is ins
 	@command -v gcc >/dev/null || { apt-get update -qq && apt-get install -qq -y gcc libc6-dev; }
 	CGO_ENABLED=1 go test -race -vet=off -run '$(RUN)' $$(go list ./... | grep -v /test/e2e)
 	cd test/fit && CGO_ENABLED=0 go test -trimpath ./...
+	cd demo/orders && CGO_ENABLED=0 go test -trimpath ./...
 	@$(MAKE) --no-print-directory -C testbed test
 
 .PHONY: test

@@ -16,7 +16,7 @@ large=$(git ls-files -z | xargs -0 sh -c 'find "$@" -maxdepth 0 -type f -size +1
 diff -ru charts/hanse/crds "$fresh/crds" || { echo "CRDs are out of date: make generate" >&2; exit 1; }
 diff -u api/v1alpha1/zz_generated.deepcopy.go "$fresh/zz_generated.deepcopy.go" ||
 	{ echo "deepcopy functions are out of date: make generate" >&2; exit 1; }
-for module in . testbed test/fit test/virtualkubelet; do
+for module in . testbed test/fit test/virtualkubelet demo/orders; do
 	(cd "$module" && go mod tidy -diff) || { echo "$module/go.mod is not tidy: go mod tidy" >&2; exit 1; }
 done
 go build ./...
