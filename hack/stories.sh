@@ -34,11 +34,12 @@ need() { grep -qE "$1" <<<"$needs"; }
 ! need '\bsuite\b' || hack/suite.sh
 ! need '\bmetrics\b' || make --no-print-directory -C testbed "$PWD/bin/metrics-server"
 ! need '\bstorage\b' || make --no-print-directory -C testbed "$PWD/bin/provisioner"
+! need '\borders\b' || make --no-print-directory bin/images/orders.tar
 
 # start_pair brings up what stories of the phases shared and alone need.
 start_pair() {
 	local testbed=(bin/testbed --state "$state") skewed
-	"${testbed[@]}" up lubeck hamburg --workers 1 --audit $(! need '\bmetrics\b' || echo --metrics) $(! need '\bstorage\b' || echo --storage)
+	"${testbed[@]}" up lubeck hamburg --workers 1 --audit $(! need '\bmetrics\b' || echo --metrics) $(! need '^(shared|alone).*\bstorage\b' || echo --storage)
 	! need '^(shared|alone).*\brostock\b' || "${testbed[@]}" up rostock --workers 0
 	mkdir -p "$state-memory"
 	"${testbed[@]}" load bin/hanse.tar lubeck hamburg
@@ -57,17 +58,21 @@ start_market() {
 }
 
 start_network() {
-	mkdir -p "$network-memory" && { ! need '^(connected|network)( visby| rostock)* *$' || start_three; } && { ! need '\bdual\b' || start_dual; }
+	local three
+	three=$(grep -vE '\bdual\b' <<<"$needs") || true
+	mkdir -p "$network-memory" && { ! grep -qE '^(connected|network)\b' <<<"$three" || start_three; } && { ! need '\bdual\b' || start_dual; }
 }
 
 # start_three brings up the clusters of most stories of the network.
 start_three() {
 	local testbed=(bin/testbed --state "$network")
 	bin/scratch-image -o bin/images/kubectl.tar -tag hanse.dev/test/kubectl:v1 -file bin/kubectl=/kubectl -entrypoint /kubectl &&
-		"${testbed[@]}" up lubeck hamburg bremen --workers 2 --audit &&
+		"${testbed[@]}" up lubeck hamburg bremen --workers 2 --audit $(! need '^(connected|network).*\bstorage\b' || echo --storage) \
+			$(! need '\borders\b' || echo --arg kubelet:sync-frequency=10s) && # files of ConfigMaps follow sooner than in a minute and a half
 		{ ! need '\bvisby\b' || { "${testbed[@]}" up visby --workers 1 --nat && "${testbed[@]}" load bin/hanse.tar visby; }; } &&
 		{ ! need '^network.*\brostock\b' || "${testbed[@]}" up rostock --workers 0; } &&
-		"${testbed[@]}" load bin/hanse.tar lubeck hamburg bremen && "${testbed[@]}" load bin/images/kubectl.tar hamburg
+		"${testbed[@]}" load bin/hanse.tar lubeck hamburg bremen && "${testbed[@]}" load bin/images/kubectl.tar hamburg &&
+		{ ! need '\borders\b' || "${testbed[@]}" load bin/images/orders.tar lubeck hamburg bremen; }
 }
 
 # start_dual brings up two more clusters of the network, one with IPv4 and IPv6, the other with IPv6 alone.

@@ -55,7 +55,7 @@ func get(ctx context.Context, args []string) error {
 }
 
 // client opens a connection for each request, so that each goes to a pod that is behind the Service at that time.
-var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // fetch returns the answer to a request, and an error if the status is none of success.
 func fetch(ctx context.Context, method, url string) ([]byte, error) {
