@@ -109,6 +109,10 @@ type AdvertisementSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	StorageClasses []string `json:"storageClasses,omitempty"`
 
+	// ingress is which Ingresses the consumer may have there. Without it it may have none.
+	// +optional
+	Ingress *IngressOffer `json:"ingress,omitempty"`
+
 	// kubernetesVersion is the version of the cluster's nodes, such as v1.37.1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -133,6 +137,24 @@ type AdvertisementSpec struct {
 	// +listMapKey=clusterID
 	// +kubebuilder:validation:MaxItems=100
 	Nested []NestedOffer `json:"nested,omitempty"`
+}
+
+// IngressOffer is which Ingresses a consumer may have at a provider.
+type IngressOffer struct {
+	// hosts are the host names that they may be for, as patterns: *.example.org stands for all names below example.org, and * for
+	// all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[-a-z0-9.*]+$`
+	Hosts []string `json:"hosts,omitempty"`
+
+	// className is the IngressClass that they get there.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	ClassName string `json:"className,omitempty"`
 }
 
 // Flags of advertisements that Hanse knows.

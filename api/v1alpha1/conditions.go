@@ -28,6 +28,8 @@ const (
 	ConditionJoined = "Joined"
 	// ConditionAccepted says that the receiver of the advertisement will use it.
 	ConditionAccepted = "Accepted"
+	// ConditionApplied says that the provider has made the object of a ShadowObject as it is asked for.
+	ConditionApplied = "Applied"
 	// ConditionClockSkew says that the clocks of sender and receiver differ by more than the receiver puts up with.
 	ConditionClockSkew = "ClockSkew"
 	// ConditionPlaced says that it was decided where new pods of a namespace go.
@@ -257,6 +259,20 @@ const (
 	ReasonVolumeRefused = "VolumeRefused"
 	// ReasonVolumeLost means that the volume of a claim is gone at its provider, and its data with it.
 	ReasonVolumeLost = "VolumeLost"
+	// ReasonApplied means that a provider has the object of a ShadowObject as it is asked for.
+	ReasonApplied = "Applied"
+	// ReasonKindNotAllowed means that the provider does not let this cluster have objects of the kind.
+	ReasonKindNotAllowed = "KindNotAllowed"
+	// ReasonDefinitionMissing means that the provider has no definition of the kind, or not in that version.
+	ReasonDefinitionMissing = "DefinitionMissing"
+	// ReasonHostNotAllowed means that the provider does not let this cluster have a host name that an Ingress is for.
+	ReasonHostNotAllowed = "HostNotAllowed"
+	// ReasonHostTaken means that another namespace of the provider has a host name that an Ingress is for.
+	ReasonHostTaken = "HostTaken"
+	// ReasonNameTaken means that the provider has an object of the name that is not this cluster's.
+	ReasonNameTaken = "NameTaken"
+	// ReasonObjectRefused means that an object cannot be made at the provider as it is asked for. The message has the cause.
+	ReasonObjectRefused = "ObjectRefused"
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.
 	ReasonRunsAtHome = "RunsAtHome"
 )

@@ -50,6 +50,11 @@ const (
 	AnnotationForceRemoteNodePort = "hanse.dev/force-remote-node-port"
 	// EndpointSliceManager is, in the label endpointslice.kubernetes.io/managed-by, who writes the EndpointSlices of a ShadowEndpointSlice.
 	EndpointSliceManager = "reflector.hanse.dev"
+	// LabelKind carries, on a ShadowObject, the kind of its object: Ingress, or such as Widget.example.org.
+	LabelKind = "hanse.dev/kind"
+	// AnnotationAddressAt and the name of a peer make the annotation that says, on an Ingress, at which addresses it is reached at
+	// that peer, with commas between them.
+	AnnotationAddressAt = "hanse.dev/address-at."
 	// AnnotationSkipToken set to "true" on a pod says that no token of its service account goes to providers.
 	AnnotationSkipToken = "hanse.dev/skip-token" //nolint:gosec // no credential but a name
 

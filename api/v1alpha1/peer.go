@@ -88,8 +88,8 @@ type PeerLimits struct {
 	// +kubebuilder:validation:Maximum=1000
 	NodePorts *int32 `json:"nodePorts,omitempty"`
 
-	// mebibytes is how much room the API server has for the peer's ShadowPods, again for its ShadowEndpointSlices, and again for its
-	// copies of ConfigMaps, Secrets and Services, all namespaces together. Each of 2, 4, 8 and so on namespaces has an equal
+	// mebibytes is how much room the API server has for the peer's ShadowPods, again for its ShadowEndpointSlices, again for its
+	// ShadowObjects, and again for its copies of ConfigMaps, Secrets and Services, all namespaces together. Each of 2, 4, 8 and so on namespaces has an equal
 	// part. An object is refused if there would be no room were all of its kind in the namespace of its size. Default 32.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -264,6 +264,20 @@ type PeerSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[-a-z0-9*]+$`
 	TwinNames []string `json:"twinNames,omitempty"`
 
+	// ingress is which Ingresses the peer, as a consumer, may have here. By default none.
+	// +optional
+	Ingress *PeerIngress `json:"ingress,omitempty"`
+
+	// objects are further kinds of which the peer, as a consumer, may have objects here, in its twin namespaces. The value
+	// allowedKinds of the chart must name them too, since it gives Hanse the rights. Mind what their controllers do with them:
+	// pods that these make are not checked as the peer's own are. By default none.
+	// +optional
+	// +listType=map
+	// +listMapKey=group
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=64
+	Objects []AllowedKind `json:"objects,omitempty"`
+
 	// parting says how the two clusters part when this Peer is deleted.
 	// +optional
 	Parting *PeerParting `json:"parting,omitempty"`
@@ -271,6 +285,63 @@ type PeerSpec struct {
 	// network is how the networks of the two clusters belong together: what is open, and in which ranges the peer is seen.
 	// +optional
 	Network *PeerNetwork `json:"network,omitempty"`
+}
+
+// PeerIngress is which Ingresses a consumer may have here.
+type PeerIngress struct {
+	// hosts are the host names that the peer's Ingresses may be for, as patterns: www.example.org stands for itself,
+	// *.example.org for all names below example.org, and * for all names and for requests of any name. Of two Ingresses here in
+	// different namespaces with the same host, the older one keeps it.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^(\*|(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$`
+	Hosts []string `json:"hosts,omitempty"`
+
+	// className is the IngressClass of the peer's Ingresses. By default that of this cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	ClassName string `json:"className,omitempty"`
+
+	// gateway is the Gateway (gateway.networking.k8s.io) to which the peer's HTTPRoutes are attached, whatever they say. Without
+	// one the peer can have none.
+	// +optional
+	Gateway *GatewayReference `json:"gateway,omitempty"`
+}
+
+// GatewayReference names a Gateway.
+type GatewayReference struct {
+	// namespace of the Gateway.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// name of the Gateway.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// AllowedKind is a kind of which a consumer may have objects here.
+// +kubebuilder:validation:XValidation:rule="self.group.contains('.') && self.group != 'hanse.dev' && !self.group.endsWith('.hanse.dev') && (!self.group.endsWith('.k8s.io') || self.group == 'gateway.networking.k8s.io' && self.kind == 'HTTPRoute')",message="kinds of Kubernetes itself, of *.k8s.io and of hanse.dev cannot be allowed, but for HTTPRoute: with them the peer could run pods, or give rights, past all checks. Ingresses are allowed by spec.ingress"
+type AllowedKind struct {
+	// group is the API group of the kind, such as example.org.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Group string `json:"group"`
+
+	// kind is its name, such as Widget.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]+$`
+	Kind string `json:"kind"`
 }
 
 // PeerNetwork is how the networks of this cluster and of a peer belong together.

@@ -26,6 +26,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&ShadowPod{}, &ShadowPodList{},
 		&ShadowEndpointSlice{}, &ShadowEndpointSliceList{},
 		&ShadowClaim{}, &ShadowClaimList{},
+		&ShadowObject{}, &ShadowObjectList{},
 		&PeeringClaim{}, &PeeringClaimList{},
 		&Connection{}, &ConnectionList{},
 	)

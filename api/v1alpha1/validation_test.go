@@ -121,6 +121,10 @@ const (
 		spec: {homeUID: $UID, pod: $POD, deletionGracePeriodSeconds: $GRACE}}`
 	shadowClaim = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowClaim, metadata: {name: pvc-1, namespace: x},
 		spec: {homeUID: $UID, storage: $STORAGE, accessModes: [$MODE], volumeMode: $VOLUME, storageClass: $CLASS}}`
+	shadowObject = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowObject, metadata: {name: widget-1, namespace: x},
+		spec: {group: $GROUP, version: $VERSION, kind: $KIND, name: $NAME, object: $OBJECT}, status: {addresses: [$ADDRESS]}}`
+	lending = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: hamburg},
+		spec: {objects: [{group: $GROUP, kind: $KIND}], ingress: {hosts: [$HOST], className: $CLASS, gateway: {namespace: web, name: main}}}}`
 )
 
 // fill puts values into a template: pairs are a placeholder without its dollar sign and a value. Of several pairs for
@@ -138,6 +142,8 @@ func TestRules(t *testing.T) {
 	goodAd := []string{"ID", "hamburg", "SEQ", "1", "TTL", "2026-01-01T00:30:00Z", "CPU", `"4"`, "CUR", "EUR"}
 	goodOffloading := []string{"NAME", "offloading", "STRATEGY", "Remote", "LABEL", "hanse.dev/peer", "WITH", "hamburg", "KEY", "zone", "OP", "In", "VALUES", "[a]"}
 	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "BANDWIDTH", "100M", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
+	goodObject := []string{"GROUP", "example.org", "VERSION", "v1", "KIND", "Widget", "NAME", "one", "OBJECT", "'{\"spec\": {}}'", "ADDRESS", "192.0.2.1"}
+	goodLending := []string{"GROUP", "example.org", "KIND", "Widget", "HOST", `"*.example.org"`, "CLASS", "web"}
 	goodVolume := []string{"UID", "a", "STORAGE", "1Gi", "MODE", "ReadWriteOnce", "VOLUME", "Filesystem", "CLASS", "fast"}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
@@ -293,6 +299,27 @@ func TestRules(t *testing.T) {
 		{name: "a namespace mapping that changes its mind", plural: "namespacemappings", template: mapping, good: goodMapping, update: true, change: []string{"HOME", "other"}, want: "homeNamespace is immutable"},
 		{name: "a namespace mapping that stays", plural: "namespacemappings", template: mapping, good: goodMapping, update: true},
 
+		{name: "a shadow object", plural: "shadowobjects", template: shadowObject, good: goodObject},
+		{name: "a shadow object of no group", plural: "shadowobjects", template: shadowObject, good: goodObject, change: []string{"GROUP", `""`}, want: "group"},
+		{name: "a shadow object of a path", plural: "shadowobjects", template: shadowObject, good: goodObject, change: []string{"NAME", "a/b"}, want: "name"},
+		{name: "a shadow object that changes", plural: "shadowobjects", template: shadowObject, good: goodObject, update: true, change: []string{"OBJECT", `"{}"`}},
+		{name: "a shadow object of a later version", plural: "shadowobjects", template: shadowObject, good: goodObject, update: true, change: []string{"VERSION", "v2"}},
+		{name: "a shadow object of another name", plural: "shadowobjects", template: shadowObject, good: goodObject, update: true, change: []string{"NAME", "two"}, want: "cannot change"},
+		{name: "a shadow object of another kind", plural: "shadowobjects", template: shadowObject, good: goodObject, update: true, change: []string{"KIND", "Gadget"}, want: "cannot change"},
+		{name: "a shadow object of another group", plural: "shadowobjects", template: shadowObject, good: goodObject, update: true, change: []string{"GROUP", "a.org"}, want: "cannot change"},
+		{name: "a shadow object that is too large", plural: "shadowobjects", template: shadowObject, good: goodObject, change: []string{"OBJECT", strings.Repeat("a", 256<<10+1)}, want: "object"},
+		{name: "a kind of others", plural: "peers", template: lending, good: goodLending},
+		{name: "a kind of the core", plural: "peers", template: lending, good: goodLending, change: []string{"GROUP", `""`}, want: "group"},
+		{name: "a kind that makes pods", plural: "peers", template: lending, good: goodLending, change: []string{"GROUP", "apps"}, want: "cannot be allowed"},
+		{name: "a kind that gives rights", plural: "peers", template: lending, good: goodLending, change: []string{"GROUP", "rbac.authorization.k8s.io"}, want: "cannot be allowed"},
+		{name: "a kind of Hanse", plural: "peers", template: lending, good: goodLending, change: []string{"GROUP", "hanse.dev"}, want: "cannot be allowed"},
+		{name: "a kind like one of Hanse", plural: "peers", template: lending, good: goodLending, change: []string{"GROUP", "x.hanse.dev"}, want: "cannot be allowed"},
+		{name: "a kind of a gateway", plural: "peers", template: lending, good: goodLending, change: []string{"GROUP", "gateway.networking.k8s.io"}, want: "cannot be allowed"},
+		{name: "routes of a gateway", plural: "peers", template: lending, good: goodLending, change: []string{"GROUP", "gateway.networking.k8s.io", "KIND", "HTTPRoute"}},
+		{name: "any host", plural: "peers", template: lending, good: goodLending, change: []string{"HOST", `"*"`}},
+		{name: "one host", plural: "peers", template: lending, good: goodLending, change: []string{"HOST", "www.example.org"}},
+		{name: "hosts with a star elsewhere", plural: "peers", template: lending, good: goodLending, change: []string{"HOST", `"www.*.org"`}, want: "hosts"},
+		{name: "hosts with a star for a part of a label", plural: "peers", template: lending, good: goodLending, change: []string{"HOST", `"*w.example.org"`}, want: "hosts"},
 		{name: "a shadow claim", plural: "shadowclaims", template: shadowClaim, good: goodVolume},
 		{name: "a shadow claim without a home", plural: "shadowclaims", template: shadowClaim, good: goodVolume, change: []string{"UID", `""`}, want: "homeUID"},
 		{name: "a shadow claim that is no mode", plural: "shadowclaims", template: shadowClaim, good: goodVolume, change: []string{"MODE", "Always"}, want: "accessModes"},

@@ -304,7 +304,8 @@ func TestEveryKindHasADefinition(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"advertisements.hanse.dev", "connections.hanse.dev", "namespacemappings.hanse.dev", "namespaceoffloadings.hanse.dev",
-		"peeringclaims.hanse.dev", "peers.hanse.dev", "shadowclaims.hanse.dev", "shadowendpointslices.hanse.dev", "shadowpods.hanse.dev",
+		"peeringclaims.hanse.dev", "peers.hanse.dev", "shadowclaims.hanse.dev", "shadowendpointslices.hanse.dev", "shadowobjects.hanse.dev",
+		"shadowpods.hanse.dev",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)

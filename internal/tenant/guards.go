@@ -35,9 +35,10 @@ var countedKinds = []corev1.ResourceName{
 
 // Hanse's own kinds are counted like countedKinds, but not from the beginning.
 const (
-	countShadowPods   = corev1.ResourceName("count/shadowpods.hanse.dev")
-	countShadowSlices = corev1.ResourceName("count/shadowendpointslices.hanse.dev")
-	countShadowClaims = corev1.ResourceName("count/shadowclaims.hanse.dev")
+	countShadowPods    = corev1.ResourceName("count/shadowpods.hanse.dev")
+	countShadowSlices  = corev1.ResourceName("count/shadowendpointslices.hanse.dev")
+	countShadowClaims  = corev1.ResourceName("count/shadowclaims.hanse.dev")
+	countShadowObjects = corev1.ResourceName("count/shadowobjects.hanse.dev")
 )
 
 // quotaOf bounds the objects in one twin, Hanse's own included if they can be counted, and what its pods ask for. The
@@ -54,6 +55,7 @@ func quotaOf(limits *v1alpha1.PeerLimits, ownKinds bool) corev1.ResourceQuotaSpe
 		hard[countShadowPods] = *resource.NewQuantity(objects, resource.DecimalSI)
 		hard[countShadowSlices] = *resource.NewQuantity(objects, resource.DecimalSI)
 		hard[countShadowClaims] = *resource.NewQuantity(objects, resource.DecimalSI)
+		hard[countShadowObjects] = *resource.NewQuantity(objects, resource.DecimalSI)
 	}
 	for name, limit := range limits.Resources {
 		if counted := exchange.QuotaKey(name); counted != "" {

@@ -110,7 +110,7 @@ func TestQuotaOfATwinFollowsTheLimits(t *testing.T) {
 	objects := func(number string, more map[string]string) map[string]string {
 		want := map[string]string{}
 		kinds := []string{
-			"shadowpods.hanse.dev", "shadowclaims.hanse.dev", "shadowendpointslices.hanse.dev", "services", "endpointslices.discovery.k8s.io", "configmaps", "secrets", "persistentvolumeclaims",
+			"shadowpods.hanse.dev", "shadowclaims.hanse.dev", "shadowendpointslices.hanse.dev", "shadowobjects.hanse.dev", "services", "endpointslices.discovery.k8s.io", "configmaps", "secrets", "persistentvolumeclaims",
 		}
 		for _, kind := range kinds {
 			want["count/"+kind] = number

@@ -87,6 +87,17 @@ spec:
   validationActions: [Deny]
 {{- end -}}
 
+{{- /* The kinds of a list of values as JSON. Those with which a peer could run pods, or give rights, past all checks are refused. */ -}}
+{{- define "hanse.kinds" -}}
+{{- range . }}
+{{- $httpRoute := and (eq .group "gateway.networking.k8s.io") (eq .kind "HTTPRoute") }}
+{{- if or (not (contains "." .group)) (eq .group "hanse.dev") (hasSuffix ".hanse.dev" .group) (and (hasSuffix ".k8s.io" .group) (not $httpRoute)) }}
+{{- fail (printf "reflectedKinds and allowedKinds: kind %s of group %q is one of Kubernetes itself, of *.k8s.io or of hanse.dev, of which only HTTPRoutes can be named: with others a peer could run pods, or give rights, past all checks" .kind .group) }}
+{{- end }}
+{{- end }}
+{{- toJson (. | default list) }}
+{{- end -}}
+
 {{- /* How many bytes the labels and annotations of the object o have, as CEL. */ -}}
 {{- define "hanse.bytesOfNotes" -}}
 o.?metadata.?labels.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
@@ -110,7 +121,7 @@ o.?spec.?endpoints.orValue([]).map(e, 64 + e.?addresses.orValue([]).map(a, 3 + a
 {{- end -}}
 
 {{- /* What an object weighs, as CEL: its bytes in steps, of which the smallest is for what each object weighs besides. A
-change within a step passes when there is no room. In etcd, each quote and each backslash of what a ShadowPod has as text is two
+change within a step passes when there is no room. In etcd, each quote and each backslash of what a message has as text is two
 bytes. */ -}}
 {{- define "hanse.weight" -}}
 [{{ . }}].map(o, (
@@ -119,7 +130,7 @@ bytes. */ -}}
   o.?data.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
   o.?binaryData.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
   {{- include "hanse.bytesOfService" . | nindent 2 }} +
-  [o.?spec.?pod.orValue('') + o.?spec.?onward.orValue('')].map(text,
+  [o.?spec.?pod.orValue('') + o.?spec.?onward.orValue('') + o.?spec.?object.orValue('')].map(text,
     bytes(text).size() + 2 * text.size() - text.replace('"', '').size() - text.replace('\\', '').size())[0]) / 1024 * 1024 + 1024)[0]
 {{- end -}}
 
