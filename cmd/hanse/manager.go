@@ -56,6 +56,8 @@ type managerFlags struct {
 	podMetadata offload.Metadata
 	reflected   map[string]string // kind → which of its objects
 	reach       reflection.Reaches
+	listed      []reflection.ListedKind // of which objects of ours go to peers
+	allowed     []reflection.ListedKind // of which peers may have objects here
 	clock       clock.Clock
 	maker       *policymaker.Maker
 	publisher   *advertisement.Publisher
@@ -87,7 +89,8 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	f.server.tracing.bind(flags)
 	flags.StringToStringVar(&f.reflected, "reflect", nil,
 		"which objects have copies at providers that run pods of their namespace, such as Secret=Annotated: of ConfigMap and Secret All, "+
-			"Referenced, Annotated or None, by default Referenced; of Service All, Annotated or None, by default All")
+			"Referenced, Annotated or None, by default Referenced; of Service, Ingress and listed kinds All, Annotated or None, by default All")
+	f.bindKinds(flags)
 	flags.StringSliceVar((*[]string)(&f.podMetadata), "pod-metadata", nil,
 		"`patterns` of labels and annotations that pods of consumers have here besides the harmless ones, such as monitoring.example.org/*; "+
 			"a ! before one takes out what it matches")
@@ -115,6 +118,20 @@ func (f *managerFlags) bind(flags *pflag.FlagSet) {
 	flags.Func("offload-spec", "spec of those NamespaceOffloadings, as `JSON`; by default {}", func(text string) error {
 		return yaml.UnmarshalStrict([]byte(text), &f.offloading.Spec)
 	})
+}
+
+// bindKinds binds the flags that list kinds.
+func (f *managerFlags) bindKinds(flags *pflag.FlagSet) {
+	kinds := func(name string, to *[]reflection.ListedKind, usage string) {
+		flags.Func(name, usage, func(text string) error {
+			kind, err := reflection.ParseListedKind(text)
+			*to = append(*to, kind)
+			return err
+		})
+	}
+	kinds("reflect-kind", &f.listed, "a further kind of which objects have copies at providers, as `JSON` such as "+
+		`{"group": "example.org", "version": "v1", "kind": "Widget", "omit": ["spec.secret"], "status": true}`)
+	kinds("allow-kind", &f.allowed, "a kind of which peers may have objects here where their Peers name it, as `JSON` with group, version and kind")
 }
 
 // bindNetwork binds the flags of what peers are told of the network here, and of how this cluster sees theirs.
@@ -228,7 +245,7 @@ func (f *managerFlags) complete() error {
 		return errors.New("--offload-spec is for --offload-namespaces")
 	}
 	var err error
-	if f.reach, err = reflection.ParseReaches(f.reflected); err != nil {
+	if f.reach, err = reflection.ParseReaches(f.reflected, f.listed); err != nil {
 		return fmt.Errorf("--reflect: %w", err)
 	}
 	namespace := f.server.namespace
@@ -291,7 +308,7 @@ func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
 		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID,
 		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs, PodMetadata: f.podMetadata,
 		Decider: f.maker, Clock: f.clock, Room: f.publisher, SendOn: f.advertising.Aggregate,
-		Tracer: f.tracer, Network: f.peering.Gateway,
+		Tracer: f.tracer, Network: f.peering.Gateway, Kinds: f.allowed,
 	})
 }
 
@@ -331,6 +348,7 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 		Tell:      f.remote.Tell,
 		Network:   f.peering.Gateway,
 		Reach:     f.reach,
+		Listed:    f.listed,
 		Namespace: f.server.namespace, ServiceAccount: f.peering.ManagerServiceAccount,
 	})
 }

@@ -43,6 +43,8 @@ type Step struct {
 // A Source is what Plan must know of an object at home.
 type Source struct {
 	UID types.UID
+	// Name is that of the object at home, where it is not that of the copy.
+	Name string
 	// Version is another one whenever the copy must be.
 	Version string
 	// Stays says why it must stay at home. It is empty if it may go.

@@ -28,19 +28,22 @@ const (
 // A Reaches is the Reach of each kind. A kind that is missing has its default.
 type Reaches map[Kind]Reach
 
-// ParseReaches reads texts such as Secret=Annotated.
-func ParseReaches(texts map[string]string) (Reaches, error) {
+// ParseReaches reads texts such as Secret=Annotated. Of kinds besides our own there are those that are listed.
+func ParseReaches(texts map[string]string, also []ListedKind) (Reaches, error) {
 	all := Reaches{}
 	for kind, reach := range texts {
 		may := []Reach{ReachAll, ReachAnnotated, ReachNone}
 		switch Kind(kind) {
 		case ConfigMap, Secret:
 			may = append(may, ReachReferenced)
-		case Service:
+		case Service, Ingress:
 		case EndpointSlice:
 			return nil, fmt.Errorf("an EndpointSlice goes with its Service, and is not set by itself")
 		default:
-			return nil, fmt.Errorf("objects of kind %q are not reflected: use %s, %s or %s", kind, ConfigMap, Secret, Service)
+			if !slices.ContainsFunc(also, func(l ListedKind) bool { return l.Name() == Kind(kind) }) {
+				return nil, fmt.Errorf("objects of kind %q are not reflected: use %s, %s, %s, %s or a kind that is listed, such as Widget.example.org",
+					kind, ConfigMap, Secret, Service, Ingress)
+			}
 		}
 		if !slices.Contains(may, Reach(reach)) {
 			return nil, fmt.Errorf("%q is not what objects of kind %s can be reflected by: use one of %s", reach, kind, listed(may))

@@ -40,7 +40,7 @@ func TestAdministratorsSayWhichObjectsLeave(t *testing.T) {
 }
 
 func TestReachesAreRead(t *testing.T) {
-	got, err := ParseReaches(map[string]string{"Secret": "Annotated", "Service": "None"})
+	got, err := ParseReaches(map[string]string{"Secret": "Annotated", "Service": "None", "Widget.example.org": "None"}, widgets)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,15 +48,15 @@ func TestReachesAreRead(t *testing.T) {
 	for _, kind := range Kinds(true) {
 		all[kind] = got.Of(kind)
 	}
-	want := map[Kind]Reach{ConfigMap: ReachReferenced, Secret: ReachAnnotated, Service: ReachNone, EndpointSlice: ReachNone}
+	want := map[Kind]Reach{ConfigMap: ReachReferenced, Secret: ReachAnnotated, Service: ReachNone, EndpointSlice: ReachNone, Ingress: ReachAll}
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := Reaches(nil).Of(Service); got != ReachAll {
 		t.Errorf("Services go by %s", got)
 	}
-	for kind, reach := range map[string]string{"Pod": "All", "Secret": "all", "Service": "Referenced", "EndpointSlice": "All", "": ""} {
-		if got, err := ParseReaches(map[string]string{kind: reach}); err == nil {
+	for kind, reach := range map[string]string{"Pod": "All", "Secret": "all", "Service": "Referenced", "EndpointSlice": "All", "": "", "Gadget.example.org": "All", "Ingress": "Referenced"} {
+		if got, err := ParseReaches(map[string]string{kind: reach}, widgets); err == nil {
 			t.Errorf("%s=%s is %v", kind, reach, got)
 		}
 	}

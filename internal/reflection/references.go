@@ -55,7 +55,7 @@ func Condense(spec *corev1.PodSpec) []corev1.Volume {
 			}
 		case Secret:
 			volume.Secret = &corev1.SecretVolumeSource{SecretName: r.Name, Optional: &r.Optional}
-		case Service, EndpointSlice: // no pod refers to one
+		case Service, EndpointSlice, Ingress: // no pod refers to one
 		}
 		volumes = append(volumes, volume)
 	}

@@ -3,8 +3,6 @@ package reflection
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -15,7 +13,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/service-fields.md anew from the table")
+var update = flag.Bool("update", false, "write pages of docs/reference anew from the tables")
 
 const (
 	kept          = "kept"
@@ -137,17 +135,5 @@ func TestPage(t *testing.T) {
 	for _, line := range serviceFields {
 		want += fmt.Sprintf("| `%s` | %s | %s |\n", line.field, line.verdict, line.why)
 	}
-	page := filepath.Join("..", "..", "docs", "reference", "service-fields.md")
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not what the table says: run go test ./internal/reflection -run TestPage -update\n%s", page, diff)
-	}
+	expectPage(t, "service-fields.md", want)
 }

@@ -180,9 +180,14 @@ func serviceOf(source *corev1.Service) *corev1.Service {
 // mean nothing to most peers.
 func signed(source metav1.Object, out Object) Copy {
 	out.GetAnnotations()[v1alpha1.AnnotationOriginVersion] = ""
-	sum := fnv.New64a()
-	_ = json.NewEncoder(sum).Encode(out) // objects of Kubernetes are JSON, and a hash never fails
-	version := fmt.Sprintf("%x", sum.Sum64())
+	version := Fingerprint(out)
 	out.GetAnnotations()[v1alpha1.AnnotationOriginVersion] = version
 	return Copy{Source: Source{UID: source.GetUID(), Version: version}, Object: out}
+}
+
+// Fingerprint is another one for each other value.
+func Fingerprint(of any) string {
+	sum := fnv.New64a()
+	_ = json.NewEncoder(sum).Encode(of) // objects of Kubernetes are JSON, and a hash never fails
+	return fmt.Sprintf("%x", sum.Sum64())
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/metadata"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/reflection"
 	"github.com/hanse-dev/hanse/internal/remoteevents"
@@ -40,7 +42,7 @@ const (
 type Config struct {
 	// Client reads our own cluster from a cache, made with CacheByObject and KeepReferences, and writes to it.
 	Client client.Client
-	// Live reads ConfigMaps and Secrets of our own cluster, one by one.
+	// Live reads ConfigMaps, Secrets and objects of listed kinds of our own cluster, one by one.
 	Live client.Reader
 	// Metadata watches the metadata of ConfigMaps and Secrets of our own cluster, by namespace.
 	Metadata metadata.Interface
@@ -56,6 +58,8 @@ type Config struct {
 	Network bool
 	// Reach is which objects of each kind are reflected.
 	Reach reflection.Reaches
+	// Listed are further kinds, of which objects are reflected as they are.
+	Listed []reflection.ListedKind
 	// Namespace is the one that Hanse runs in, and ServiceAccount who its manager is there.
 	Namespace, ServiceAccount string
 }
@@ -108,12 +112,17 @@ func (c *copier) setup(mgr ctrl.Manager) error {
 			return log.WithValues("Peer", req.Peer, "Namespace", req.Namespace, "kind", req.Kind)
 		}).
 		WithOptions(controller.TypedOptions[request]{MaxConcurrentReconciles: workers, RateLimiter: backOff[request]()})
-	for _, kind := range reflection.Kinds(c.Network) {
-		making = making.WatchesRawSource(peers.Changes(c.Links, copies[kind], copyChanged(kind)))
+	for _, kind := range c.kinds() {
+		making = making.WatchesRawSource(peers.Changes(c.Links, c.copies[kind], copyChanged(kind)))
+	}
+	for _, kind := range c.Listed {
+		making = making.WatchesRawSource(local.WatchWhenDefined(
+			mgr.GetCache(), mgr.GetRESTMapper(), kind.GroupVersionKind(), c.namespaceHandler(kind.Name())))
 	}
 	if c.Network {
-		making = making.Watches(&corev1.Service{}, c.namespaceHandler()).
-			Watches(&discoveryv1.EndpointSlice{}, c.namespaceHandler()).
+		making = making.Watches(&corev1.Service{}, c.namespaceHandler(ofServices...)).
+			Watches(&discoveryv1.EndpointSlice{}, c.namespaceHandler(ofServices...)).
+			Watches(&networkingv1.Ingress{}, c.ingressHandler()).
 			Watches(&v1alpha1.Connection{}, c.connectionHandler(), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
 	return making.Complete(c)

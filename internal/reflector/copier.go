@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,10 +30,35 @@ type copier struct {
 	Config
 	sources *sources
 	teller  *teller
+	copies  map[reflection.Kind]*peers.Subject // what is followed in twins
 }
 
 func newCopier(c Config) *copier {
-	return &copier{Config: c, sources: &sources{metadata: c.Metadata, open: map[place]*watched{}}, teller: newTeller(c.Events)}
+	made := &copier{
+		Config: c, sources: &sources{metadata: c.Metadata, open: map[place]*watched{}}, teller: newTeller(c.Events), copies: maps.Clone(copies),
+	}
+	for _, kind := range c.Listed {
+		made.copies[kind.Name()] = subject(kind.Name())
+	}
+	return made
+}
+
+// kinds are all kinds that are reflected.
+func (c *copier) kinds() []reflection.Kind {
+	all := reflection.Kinds(c.Network)
+	for _, kind := range c.Listed {
+		all = append(all, kind.Name())
+	}
+	return all
+}
+
+// listed returns the listed kind of that name, or nil.
+func (c *copier) listed(name reflection.Kind) *reflection.ListedKind {
+	i := slices.IndexFunc(c.Listed, func(k reflection.ListedKind) bool { return k.Name() == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Listed[i]
 }
 
 // Reconcile brings the objects of one place and their copies at one peer together. What exists on both sides decides;
@@ -50,7 +77,7 @@ func (c *copier) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	}
 	seen, ready, err := c.observe(req, wanted, over)
 	if err != nil || over == nil {
-		return reconcile.Result{}, err // when there is a twin, its mapping asks again
+		return reconcile.Result{}, errors.Join(err, c.unsay(ctx, req, wanted)) // when there is a twin, its mapping asks again
 	}
 	if !ready {
 		return reconcile.Result{}, nil // whatever is not known yet asks again when it is
@@ -83,7 +110,12 @@ func (c *copier) carry(ctx context.Context, l look) (reconcile.Result, error) {
 	case len(steps) > 0 && l.over.Err() != nil:
 		return reconcile.Result{RequeueAfter: outageDelay}, nil //nolint:nilerr // the peer does not answer, which others tell
 	}
-	return c.act(ctx, l, steps)
+	result, err := c.act(ctx, l, steps)
+	after, backErr := c.bringBack(ctx, l)
+	if result.IsZero() {
+		result.RequeueAfter = after
+	}
+	return result, errors.Join(err, backErr)
 }
 
 // observe returns what is seen on both sides, and whether that is all there is. What is needed is watched from now on.

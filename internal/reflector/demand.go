@@ -22,7 +22,7 @@ type demand struct {
 	names map[string]bool
 	// more is whether there may be more than these, as only a look at all objects tells.
 	more bool
-	// known are the copies, with their sources, where our cache has the whole objects. Of all others it has not even the metadata.
+	// known are the sources, with the copies where our cache has the whole objects. Of what pods refer to it has not even the metadata.
 	known map[string]reflection.Copy
 	// parts are what a copy must not be without, by its name.
 	parts map[string][]string
@@ -37,7 +37,12 @@ func (c *copier) demand(ctx context.Context, req request) (demand, error) {
 	if virtual, err := c.isVirtual(ctx, v1alpha1.VirtualNodeName(req.Peer)); err != nil || !virtual {
 		return demand{}, err
 	}
-	if !req.Kind.ByPods() {
+	switch listed := c.listed(req.Kind); {
+	case listed != nil:
+		return c.ofListed(ctx, req, listed)
+	case req.Kind == reflection.Ingress:
+		return c.ofIngresses(ctx, req)
+	case !req.Kind.ByPods():
 		return c.ofNamespace(ctx, req)
 	}
 	wanted := demand{names: map[string]bool{}, more: c.Reach.Of(req.Kind).SeesAll()}
@@ -47,6 +52,9 @@ func (c *copier) demand(ctx context.Context, req request) (demand, error) {
 				wanted.names[reference.Name] = true
 			}
 		}
+	}
+	if req.Kind == reflection.Secret && c.Network {
+		return wanted, c.addOfIngresses(ctx, req, wanted.names)
 	}
 	return wanted, nil
 }
@@ -77,8 +85,7 @@ func (c *copier) isVirtual(ctx context.Context, name string) (bool, error) {
 // because nobody knows then how the peer sees an endpoint.
 func (c *copier) ofNamespace(ctx context.Context, req request) (demand, error) {
 	services, slices := &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}
-	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(req.Peer), Name: v1alpha1.ConnectionName}
-	connection, err := local.Find(ctx, c.Client, key, &v1alpha1.Connection{}, client.UnsafeDisableDeepCopy)
+	connection, err := c.connection(ctx, req.Peer)
 	if err != nil || connection == nil {
 		return demand{}, err
 	}
@@ -92,14 +99,27 @@ func (c *copier) ofNamespace(ctx context.Context, req request) (demand, error) {
 		Node: v1alpha1.VirtualNodeName(req.Peer), Reach: reach, Only: req.Kind,
 		Seen: func(home netip.Addr) (netip.Addr, bool) { return overlay.Seen(ours, home) },
 	})
-	wanted := demand{names: map[string]bool{}, known: copies.Services, parts: copies.Parts}
 	if req.Kind == reflection.EndpointSlice {
-		wanted.known, wanted.parts = copies.Slices, nil
+		return demandOf(copies.Slices), nil
 	}
-	for name := range wanted.known {
+	wanted := demandOf(copies.Services)
+	wanted.parts = copies.Parts
+	return wanted, nil
+}
+
+// connection returns ours to the peer, or nil if there is none.
+func (c *copier) connection(ctx context.Context, peer string) (*v1alpha1.Connection, error) {
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer), Name: v1alpha1.ConnectionName}
+	return local.Find(ctx, c.Client, key, &v1alpha1.Connection{}, client.UnsafeDisableDeepCopy)
+}
+
+// demandOf is for just those copies.
+func demandOf(known map[string]reflection.Copy) demand {
+	wanted := demand{names: map[string]bool{}, known: known}
+	for name := range known {
 		wanted.names[name] = true
 	}
-	return wanted, nil
+	return wanted
 }
 
 func (d demand) any() bool { return len(d.names) > 0 || d.more }

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,12 +40,15 @@ type move struct {
 func (c *copier) take(ctx context.Context, m move) error {
 	switch m.Verb {
 	case reflection.Yield:
-		instead := "use it instead of this one"
-		if !m.Kind.ByPods() {
-			instead = "reach this one at home"
+		instead := "pods there use it instead of this one"
+		switch {
+		case m.Kind.ByProvider():
+			instead = "this one has no copy there"
+		case !m.Kind.ByPods():
+			instead = "pods there reach this one at home"
 		}
 		c.tell(ctx, m, message{kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonReflectionConflict, note: fmt.Sprintf(
-			"Peer %q has a %s of this name of its own. It is left alone, and pods there %s", m.Peer, m.Kind, instead)})
+			"Peer %q has a %s of this name of its own. It is left alone, and %s", m.Peer, m.Kind.Twin().Kind, instead)})
 		return nil
 	case reflection.Withhold:
 		c.refuse(ctx, m, string(m.Source.Stays))
@@ -116,6 +120,9 @@ func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 		out.SetNamespace(m.twin)
 		return out, nil
 	}
+	if listed := c.listed(m.Kind); listed != nil {
+		return c.outboundListed(ctx, m, listed)
+	}
 	source := m.empty()
 	source.SetNamespace(m.Namespace)
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(source), source)
@@ -129,14 +136,19 @@ func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 		return nil, nil
 	}
 	out, err := reflection.Outbound(source, m.twin, c.Reach.Of(m.Kind))
-	if refusal, refused := errors.AsType[reflection.Refusal](err); refused {
-		c.refuse(ctx, m, "it does not go there: "+refusal.Error())
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, c.refused(ctx, m, err)
 	}
 	return out, nil
+}
+
+// refused tells the user why there is no copy, if the error is a Refusal. Any other it returns.
+func (c *copier) refused(ctx context.Context, m move, err error) error {
+	if refusal, refused := errors.AsType[reflection.Refusal](err); refused {
+		c.refuse(ctx, m, "it does not go there: "+refusal.Error())
+		return nil
+	}
+	return err
 }
 
 // empty returns an object of the name in a twin.
@@ -150,8 +162,10 @@ func (m *move) empty() client.Object {
 	case reflection.EndpointSlice:
 		return &v1alpha1.ShadowEndpointSlice{ObjectMeta: meta}
 	case reflection.ConfigMap:
+		return &corev1.ConfigMap{ObjectMeta: meta}
+	case reflection.Ingress:
 	}
-	return &corev1.ConfigMap{ObjectMeta: meta}
+	return &v1alpha1.ShadowObject{ObjectMeta: meta}
 }
 
 // refuse tells the user why there is no copy. It is no warning that a Service stays at home as its author wants: pods reach it there.
@@ -165,6 +179,8 @@ func (c *copier) refuse(ctx context.Context, m move, why string) {
 		said.note = fmt.Sprintf("Pods at peer %q refer to it, but %s", m.Peer, why)
 	case m.Kind == reflection.EndpointSlice && m.known == nil:
 		said.note = fmt.Sprintf("The Service at peer %q goes without these endpoints: %s", m.Peer, why)
+	case m.Kind.ByProvider():
+		said.note = fmt.Sprintf("It has no copy at peer %q: %s", m.Peer, why)
 	default:
 		said.note = fmt.Sprintf("Pods at peer %q reach it at home alone: %s", m.Peer, why)
 	}
@@ -176,19 +192,23 @@ func (c *copier) refuse(ctx context.Context, m move, why string) {
 
 // tell makes an event on the object at home: of endpoints, on their Service.
 func (c *copier) tell(ctx context.Context, m move, said message) {
-	version, kind := m.Kind.Home().ToAPIVersionAndKind()
-	regarding := corev1.ObjectReference{APIVersion: version, Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: m.Source.UID}
+	home := c.home(m.Kind)
+	regarding := corev1.ObjectReference{
+		APIVersion: home.GroupVersion().String(), Kind: home.Kind, Namespace: m.Namespace, Name: cmp.Or(m.Source.Name, m.Name), UID: m.Source.UID,
+	}
 	if slice, ok := m.known.(*v1alpha1.ShadowEndpointSlice); ok {
 		service := &corev1.Service{}
 		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: slice.Spec.Service}, service); err != nil {
 			ctrl.LoggerFrom(ctx).Info("Cannot tell a Service of its endpoints", "Service", slice.Spec.Service, "cause", err.Error())
 			return
 		}
-		regarding.APIVersion, regarding.Kind = reflection.Service.Home().ToAPIVersionAndKind()
+		regarding.APIVersion, regarding.Kind = "v1", string(reflection.Service)
 		regarding.Name, regarding.UID = service.Name, service.UID
 	}
 	said.regarding, said.note = regarding, sanitize.Text(said.note, maxNote)
-	m.talk.say(said)
+	if !said.ofPeer || m.talk.knows(said) || c.Links.MayTell(m.Peer) {
+		m.talk.say(said)
+	}
 }
 
 // isOfEnd says whether the peer's API server refused a write because the twin is being deleted.
@@ -226,7 +246,7 @@ func (c *copier) tellMissing(ctx context.Context, talk *talk, seen reflection.Si
 				kind, reason = corev1.EventTypeNormal, optionalNotFound[reference.Kind]
 			}
 			note := fmt.Sprintf("There is no %s %q in namespace %s", reference.Kind, reference.Name, pod.Namespace)
-			talk.say(message{regarding, kind, reason, note})
+			talk.say(message{regarding: regarding, kind: kind, reason: reason, note: note})
 		}
 	}
 	return nil

@@ -41,7 +41,7 @@ func (c *copier) requestsOfPod(pod client.Object) []request {
 	}
 	needed := references(pod)
 	var requests []request
-	for _, kind := range reflection.Kinds(c.Network) {
+	for _, kind := range c.kinds() {
 		refers := func(r reflection.Reference) bool { return r.Kind == kind }
 		if c.Reach.Of(kind).SeesAll() || slices.ContainsFunc(needed, refers) {
 			requests = append(requests, request{Peer: peer, place: place{Namespace: pod.GetNamespace(), Kind: kind}})
@@ -124,7 +124,7 @@ func (c *copier) serves(req request, pod client.Object) bool {
 	if !open {
 		return false
 	}
-	over := link.Followed(copies[req.Kind], req.Namespace)
+	over := link.Followed(c.copies[req.Kind], req.Namespace)
 	if over == nil || !over.HasSynced() {
 		return false
 	}
@@ -150,21 +150,19 @@ func (c *copier) serves(req request, pod client.Object) bool {
 	return len(reflection.Plan(seen)) == 0
 }
 
-// namespaceHandler asks to look at Services and their endpoints, for each peer that has a twin of the namespace of the object.
-func (c *copier) namespaceHandler() handler.TypedEventHandler[client.Object, request] {
+// The kinds that a Service is made of, and those that change with how a peer sees our addresses.
+var (
+	ofServices    = []reflection.Kind{reflection.EndpointSlice, reflection.Service}
+	ofConnections = append(slices.Clone(ofServices), reflection.Ingress, reflection.Secret)
+)
+
+// namespaceHandler asks to look at objects of the kinds, for each peer that has a twin of the namespace of the object.
+func (c *copier) namespaceHandler(kinds ...reflection.Kind) handler.TypedEventHandler[client.Object, request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []request {
 		if !c.offloads(ctx, object.GetNamespace()) { // as most, where there may be a change each moment and many Peers
 			return nil
 		}
-		peers := &v1alpha1.PeerList{}
-		if err := c.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot read Peers from the cache")
-		}
-		var requests []request
-		for i := range peers.Items {
-			requests = append(requests, c.ofServices(peers.Items[i].Name, object.GetNamespace())...)
-		}
-		return requests
+		return c.requestsIn(ctx, object.GetNamespace(), kinds...)
 	})
 }
 
@@ -177,7 +175,21 @@ func (c *copier) offloads(ctx context.Context, name string) bool {
 	return namespace != nil && namespace.Labels[v1alpha1.LabelOffloads] == "true"
 }
 
-// connectionHandler asks to look at the Services of all namespaces, which the peer of the Connection may see otherwise now.
+// requestsIn are for objects of the kinds in the namespace, for each peer that has a twin of it.
+func (c *copier) requestsIn(ctx context.Context, namespace string, kinds ...reflection.Kind) []request {
+	peers := &v1alpha1.PeerList{}
+	if err := c.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot read Peers from the cache")
+	}
+	var requests []request
+	for i := range peers.Items {
+		requests = append(requests, c.requestsAt(peers.Items[i].Name, namespace, kinds...)...)
+	}
+	return requests
+}
+
+// connectionHandler asks to look at the Services of all namespaces, which the peer of the Connection may see otherwise now, and at
+// what goes only where Services do.
 func (c *copier) connectionHandler() handler.TypedEventHandler[client.Object, request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []request {
 		namespaces := &corev1.NamespaceList{}
@@ -187,21 +199,22 @@ func (c *copier) connectionHandler() handler.TypedEventHandler[client.Object, re
 		var requests []request
 		for i := range namespaces.Items {
 			peer := strings.TrimPrefix(object.GetNamespace(), v1alpha1.TenantNamespacePrefix)
-			requests = append(requests, c.ofServices(peer, namespaces.Items[i].Name)...)
+			requests = append(requests, c.requestsAt(peer, namespaces.Items[i].Name, ofConnections...)...)
 		}
 		return requests
 	})
 }
 
-// ofServices are the requests for the Services of our namespace, if the peer has a twin of it.
-func (c *copier) ofServices(peer, namespace string) []request {
+// requestsAt are for objects of the kinds in our namespace, if the peer has a twin of it.
+func (c *copier) requestsAt(peer, namespace string, kinds ...reflection.Kind) []request {
 	if link, open := c.Links.Get(peer); !open || link.Twin(namespace) == "" {
 		return nil
 	}
-	return []request{
-		{Peer: peer, place: place{Namespace: namespace, Kind: reflection.EndpointSlice}},
-		{Peer: peer, place: place{Namespace: namespace, Kind: reflection.Service}},
+	var requests []request
+	for _, kind := range kinds {
+		requests = append(requests, request{Peer: peer, place: place{Namespace: namespace, Kind: kind}})
 	}
+	return requests
 }
 
 // KeepReferences returns a transform of a cache of pods that trims them as the given one does, and keeps of those on

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -199,11 +200,13 @@ func TestChangesOfServicesAskForThemAtEachPeer(t *testing.T) {
 	w.settle(func() bool { return link.Twin("kept") != "" })
 	requests := map[string][]request{}
 	for name, handle := range map[string]func(queue){
-		"a Service": func(q queue) { w.copier.namespaceHandler().Create(t.Context(), arrived(service("web")), q) },
+		"a Service": func(q queue) {
+			w.copier.namespaceHandler(ofServices...).Create(t.Context(), arrived(service("web")), q)
+		},
 		"of a namespace that is nowhere": func(q queue) {
 			elsewhere := service("web")
 			elsewhere.Namespace = "elsewhere"
-			w.copier.namespaceHandler().Create(t.Context(), arrived(elsewhere), q)
+			w.copier.namespaceHandler(ofServices...).Create(t.Context(), arrived(elsewhere), q)
 		},
 		"of a namespace that no pods leave": func(q queue) {
 			kept := service("web")
@@ -224,7 +227,8 @@ func TestChangesOfServicesAskForThemAtEachPeer(t *testing.T) {
 		}
 	}
 	both := []request{slicesOfShop, servicesOfShop}
-	want := map[string][]request{"a Service": both, "the connection": both}
+	secrets := request{Peer: "turin", place: place{Namespace: "shop", Kind: reflection.Secret}}
+	want := map[string][]request{"a Service": both, "the connection": append(slices.Clone(both), ingressesOfShop, secrets)}
 	if diff := cmp.Diff(want, requests, cmp.AllowUnexported(request{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

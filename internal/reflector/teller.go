@@ -22,6 +22,7 @@ type teller struct {
 type message struct {
 	regarding          corev1.ObjectReference
 	kind, reason, note string
+	ofPeer             bool // it is due to news of the peer
 }
 
 // talk is what is said in one look.
@@ -49,6 +50,13 @@ func (t *talk) say(m message) {
 		t.events.Eventf(&m.regarding, nil, m.kind, m.reason, "Reflect", "%s", m.note)
 	}
 	t.now[m] = true
+}
+
+// knows says whether it was told, in this look or in the last one.
+func (t *talk) knows(m message) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.before[m] || t.now[m]
 }
 
 // end keeps what was said. What a look had no more to say, though it went through everything, is over.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,23 +18,43 @@ import (
 // debounce is how long something that is not urgent waits, so that what comes together is looked at once.
 const debounce = 200 * time.Millisecond
 
-// together is how long a Service waits for more of its endpoints, and others for theirs: of many, one look is enough.
+// together is how long what waits for others, as a Service does for its endpoints, waits for more of them: of many, one look is enough.
 const together = 50 * time.Millisecond
 
-// copies are what is followed in twins: the metadata of the objects of each kind, and of messages the status too.
+// copies are what is followed in twins of each kind that is not listed: the metadata of the objects, and of messages what the
+// provider answers.
 var copies = subjects(reflection.Kinds(true))
 
 func subjects(kinds []reflection.Kind) map[reflection.Kind]*peers.Subject {
 	found := map[reflection.Kind]*peers.Subject{}
 	for _, kind := range kinds {
-		example := &metav1.PartialObjectMetadata{}
-		example.SetGroupVersionKind(kind.Twin())
-		found[kind] = &peers.Subject{Example: example}
-		if kind == reflection.EndpointSlice {
-			found[kind] = &peers.Subject{Example: &v1alpha1.ShadowEndpointSlice{}, Trim: withoutSpec}
-		}
+		found[kind] = subject(kind)
 	}
 	return found
+}
+
+func subject(kind reflection.Kind) *peers.Subject {
+	switch {
+	case kind == reflection.EndpointSlice:
+		return &peers.Subject{Example: &v1alpha1.ShadowEndpointSlice{}, Trim: withoutSpec}
+	case !kind.ByProvider():
+		return &peers.Subject{Example: local.Metadata(kind.Twin())}
+	}
+	return &peers.Subject{
+		Example: &v1alpha1.ShadowObject{}, Trim: trimShadowObject,
+		Labels: labels.SelectorFromSet(labels.Set{v1alpha1.LabelKind: string(kind)}),
+	}
+}
+
+// trimShadowObject drops what we know, and what we have not asked for.
+func trimShadowObject(object client.Object) {
+	object.SetManagedFields(nil)
+	if shadow, ok := object.(*v1alpha1.ShadowObject); ok {
+		shadow.Spec.Object = ""
+		if !shadow.Spec.StatusBack || len(shadow.Status.Object) > v1alpha1.MaxShadowStatusBytes {
+			shadow.Status.Object = ""
+		}
+	}
 }
 
 // twinOf returns the link to the peer, and what is seen of the twin of the place there, or nil if there is no twin, as far as
@@ -45,9 +65,9 @@ func (c *copier) twinOf(ctx context.Context, req request, needed bool) (*peers.L
 		return nil, nil, err
 	}
 	if needed {
-		return link, link.FollowTwin(copies[req.Kind], req.Namespace), nil
+		return link, link.FollowTwin(c.copies[req.Kind], req.Namespace), nil
 	}
-	return link, link.Followed(copies[req.Kind], req.Namespace), nil
+	return link, link.Followed(c.copies[req.Kind], req.Namespace), nil
 }
 
 // linkTo returns the link to the peer, or nil if there is none or no twins are made for us there. What is there of copies
@@ -70,17 +90,23 @@ func (c *copier) linkTo(ctx context.Context, name string) (*peers.Link, error) {
 // leave ends what is followed of the twin of the place at the peer, unless tokens are there.
 func (c *copier) leave(ctx context.Context, req request) {
 	if link, open := c.Links.Get(req.Peer); open && !c.keepsTokens(ctx, link, req) {
-		link.Unfollow(copies[req.Kind], req.Namespace)
+		link.Unfollow(c.copies[req.Kind], req.Namespace)
 	}
 }
 
-// linkChanged follows our mappings over a new link. What they tell asks for what there is to do.
-func (c *copier) linkChanged(ctx context.Context, peer string, _ peers.Queue[request]) {
+// linkChanged follows our mappings over a new link. What they tell asks for what there is to do. Where there is none any more,
+// Ingresses are looked at that still say where they are reached at the peer.
+func (c *copier) linkChanged(ctx context.Context, peer string, queue peers.Queue[request]) {
 	link, err := c.linkTo(ctx, peer)
-	if err != nil {
+	switch {
+	case err != nil:
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read Peer from the cache", "Peer", peer)
-	} else if link != nil {
+	case link != nil:
 		link.Mappings()
+	case c.Network:
+		for _, req := range c.addressedAt(ctx, peer) {
+			queue.Add(req)
+		}
 	}
 }
 
@@ -104,21 +130,24 @@ func (c *copier) mappingChanged(ctx context.Context, change peers.Change, queue 
 		if namespaces.Items[i].Labels[v1alpha1.LabelOffloads] != "true" {
 			continue
 		}
-		for _, kind := range reflection.Kinds(c.Network) {
+		for _, kind := range c.kinds() {
 			if change.Name == "" {
-				change.Link.FollowTwin(copies[kind], namespace)
+				change.Link.FollowTwin(c.copies[kind], namespace)
 			}
 			queue.Add(request{Peer: change.Link.Peer(), place: place{Namespace: namespace, Kind: kind}})
 		}
 	}
 }
 
-// copyChanged returns what has the twin looked at when its objects of the kind change. Services wait for their endpoints.
+// copyChanged returns what has the twin looked at when its objects of the kind change. Services wait for their endpoints, and Secrets
+// come and go with the Ingresses that name them.
 func copyChanged(kind reflection.Kind) func(context.Context, peers.Change, peers.Queue[request]) {
 	return func(_ context.Context, change peers.Change, queue peers.Queue[request]) {
 		req := request{Peer: change.Link.Peer(), place: place{Namespace: change.Home(), Kind: kind}}
-		if kind == reflection.EndpointSlice {
-			queue.AddAfter(request{Peer: req.Peer, place: place{Namespace: req.Namespace, Kind: reflection.Service}}, together)
+		if also, ok := map[reflection.Kind]reflection.Kind{
+			reflection.EndpointSlice: reflection.Service, reflection.Ingress: reflection.Secret,
+		}[kind]; ok {
+			queue.AddAfter(request{Peer: req.Peer, place: place{Namespace: req.Namespace, Kind: also}}, together)
 		}
 		if change.Name == "" {
 			queue.Add(req)

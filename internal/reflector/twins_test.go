@@ -43,7 +43,7 @@ func TestANewTwinTakesTheOldOnesPlace(t *testing.T) {
 
 func TestNewLinkAsksForAllThatMayBeThere(t *testing.T) {
 	w := newWorld(t).connect()
-	if w.queue.Len() != len(reflection.Kinds(w.copier.Network)) {
+	if w.queue.Len() != len(w.copier.kinds()) {
 		t.Errorf("%d requests", w.queue.Len())
 	}
 	w.peers.Links.Close("turin")

@@ -10,6 +10,8 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,9 +64,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	})
 	config := Config{
 		// The cache is read without a record: the tests ask what is read live.
-		Client: w.Home.Server, Live: w.Home.Client, Metadata: w.metadata, Events: w.Events, Clock: w.Clock, Tell: func(r remoteevents.Report) { w.told = append(w.told, r) },
+		Client: metadataReader{w.Home.Server}, Live: w.Home.Client, Metadata: w.metadata, Events: w.Events, Clock: w.Clock,
+		Tell:      func(r remoteevents.Report) { w.told = append(w.told, r) },
 		Namespace: "hanse-system", ServiceAccount: "hanse-manager",
-		Links: w.peers.Links, Network: true,
+		Links: w.peers.Links, Network: true, Listed: []reflection.ListedKind{widgetKind},
 	}
 	if err := config.Validate(); err != nil {
 		t.Fatal(err)
@@ -72,6 +75,29 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w.copier, w.granter = newCopier(config), &granter{config}
 	w.run()
 	return w
+}
+
+// metadataReader lists the metadata of unstructured objects, which the fake client cannot.
+type metadataReader struct{ client.Client }
+
+func (r metadataReader) List(ctx context.Context, to client.ObjectList, opts ...client.ListOption) error {
+	partial, ok := to.(*metav1.PartialObjectMetadataList)
+	if !ok {
+		return r.Client.List(ctx, to, opts...)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(partial.GroupVersionKind())
+	if err := r.Client.List(ctx, list, client.InNamespace("shop")); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		item := metav1.PartialObjectMetadata{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &item); err != nil {
+			return err
+		}
+		partial.Items = append(partial.Items, item)
+	}
+	return nil
 }
 
 // run has what outlives a Reconcile end with the test, and a queue that nobody works on: the tests call Reconcile.
@@ -83,8 +109,8 @@ func (w *world) run() {
 		source.TypedFunc[request](c.sources.start), peers.LinkChanges(c.Links, c.linkChanged),
 		peers.Changes(c.Links, peers.Mappings, c.mappingChanged),
 	}
-	for _, kind := range reflection.Kinds(c.Network) {
-		started = append(started, peers.Changes(c.Links, copies[kind], copyChanged(kind)))
+	for _, kind := range c.kinds() {
+		started = append(started, peers.Changes(c.Links, c.copies[kind], copyChanged(kind)))
 	}
 	for _, s := range started {
 		if err := s.Start(ctx, w.queue); err != nil {

@@ -263,13 +263,5 @@ func (r *endpointsReconciler) slicesOf(ctx context.Context, peer client.Object) 
 }
 
 func (r *endpointsReconciler) slicesOfPeer(ctx context.Context, peer string) []reconcile.Request {
-	twins, err := twinsOf(ctx, r.client, peer)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "List twin namespaces", "Peer", peer)
-	}
-	var requests []reconcile.Request
-	for i := range twins {
-		requests = append(requests, requestsIn(ctx, r.client, twins[i].Name, &v1alpha1.ShadowEndpointSliceList{})...)
-	}
-	return requests
+	return requestsOfPeer(ctx, r.client, peer, &v1alpha1.ShadowEndpointSliceList{})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/reflection"
 	"github.com/hanse-dev/hanse/internal/trace"
 )
 
@@ -34,6 +35,8 @@ type Config struct {
 	PodCIDRs []netip.Prefix
 	// Network is whether peers can be connected, so that they have endpoints here that are reached through a tunnel.
 	Network bool
+	// Kinds are those of which peers may have objects here, where their Peers name them too.
+	Kinds []reflection.ListedKind
 	// Clock tells the time.
 	Clock clock.PassiveClock
 	// Room is asked whether there is room for each pod that others are not guaranteed.
@@ -64,7 +67,11 @@ func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 	pods := newShadowPodReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader(), watching)
 	ending := &endReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
 	claims := newClaimReconciler(mgr.GetClient(), mgr.GetAPIReader(), pods.events)
-	if err := errors.Join(ending.setup(mgr), claims.setup(mgr), pods.setup(mgr)); err != nil {
+	objects := &objectReconciler{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(), allowed: cfg.Kinds, clock: cfg.Clock,
+		reports: newEventBudgets(eventWritesPerSecond, eventWritesAtOnce),
+	}
+	if err := errors.Join(ending.setup(mgr), claims.setup(mgr), objects.setup(mgr), pods.setup(mgr)); err != nil {
 		return err
 	}
 	if !cfg.Network {

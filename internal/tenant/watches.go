@@ -184,6 +184,19 @@ func (r *shadowPodReconciler) shadowsOfTwin(ctx context.Context, ns client.Objec
 	return requestsIn(ctx, r.client, ns.GetName(), &v1alpha1.ShadowPodList{})
 }
 
+// requestsOfPeer are for all objects of a kind in twins of the peer.
+func requestsOfPeer(ctx context.Context, reader client.Reader, peer string, list client.ObjectList) []reconcile.Request {
+	twins, err := twinsOf(ctx, reader, peer)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List twin namespaces", "Peer", peer)
+	}
+	var requests []reconcile.Request
+	for i := range twins {
+		requests = append(requests, requestsIn(ctx, reader, twins[i].Name, list)...)
+	}
+	return requests
+}
+
 // requestsIn are for all objects of a kind in the namespace.
 func requestsIn(ctx context.Context, reader client.Reader, namespace string, list client.ObjectList) []reconcile.Request {
 	var out []reconcile.Request

@@ -1,0 +1,52 @@
+package local
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// DefinitionDelay is how soon a kind without a definition is looked for again.
+const DefinitionDelay = 10 * time.Second
+
+// Metadata returns an empty object by which the metadata of objects of the kind is read and watched.
+func Metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}
+
+// WatchWhenDefined returns a source of the metadata of all objects of the kind, from when the API server has a definition of it.
+// No controller waits for that.
+func WatchWhenDefined[R comparable](
+	in cache.Cache, mapper meta.RESTMapper, kind schema.GroupVersionKind, to handler.TypedEventHandler[client.Object, R],
+) source.TypedSource[R] {
+	return source.TypedFunc[R](func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[R]) error {
+		watch := source.TypedKind[client.Object](in, Metadata(kind), to, predicate.TypedResourceVersionChangedPredicate[client.Object]{})
+		go func() {
+			err := wait.PollUntilContextCancel(ctx, DefinitionDelay, true, func(context.Context) (bool, error) {
+				_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+				return err == nil, nil
+			})
+			if err != nil {
+				return // the process ends
+			}
+			log.FromContext(ctx).Info("Watching objects of a kind that administrators have listed", "kind", kind.String())
+			if err := watch.Start(ctx, queue); err != nil {
+				log.FromContext(ctx).Error(err, "Cannot watch objects of a kind", "kind", kind.String())
+			}
+		}()
+		return nil
+	})
+}
