@@ -50,6 +50,17 @@ func (w *world) answers(ad *v1alpha1.Advertisement, state v1alpha1.Acknowledgeme
 	w.publisher.capacity.take(ad, false)
 }
 
+func TestHostsOfIngressesAreOffered(t *testing.T) {
+	w := newWorld(t)
+	w.node("a", "4")
+	w.second("kiel", func(peer *v1alpha1.Peer) {
+		peer.Spec.Ingress = &v1alpha1.PeerIngress{Hosts: []string{"*.example.org"}, ClassName: "public"}
+	})
+	w.second("wismar", func(peer *v1alpha1.Peer) { peer.Spec.Ingress = &v1alpha1.PeerIngress{ClassName: "public"} })
+	w.expect(&v1alpha1.IngressOffer{Hosts: []string{"*.example.org"}, ClassName: "public"}, w.publish("kiel").Spec.Ingress)
+	w.expect((*v1alpha1.IngressOffer)(nil), w.publish("wismar").Spec.Ingress)
+}
+
 func TestGuaranteeIsLockedFromAcceptanceOn(t *testing.T) {
 	w := newWorld(t)
 	w.peer(v1alpha1.RoleConsumer)

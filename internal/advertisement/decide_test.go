@@ -277,6 +277,7 @@ func TestFingerprintOfTermsIsWhatIsComparedElsewhere(t *testing.T) {
 		"default phase": func(s *spec) { s.Phase = v1alpha1.OfferOpen },
 		"phase":         func(s *spec) { s.Phase = v1alpha1.OfferCordoned },
 		"guarantee":     func(s *spec) { s.Guarantee = testkit.Quantities("cpu", "1") },
+		"ingress":       func(s *spec) { s.Ingress = &v1alpha1.IngressOffer{Hosts: []string{"*"}} },
 		"prices": func(s *spec) {
 			s.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: testkit.Quantities(string(corev1.ResourceCPU), "1m")}
 		},

@@ -32,6 +32,7 @@ func (c *Config) draft(
 	spec.Availability = there.Availability(peer.Name, claims)
 	spec.LargestPod = there.LargestPod(peer.Name, claims)
 	spec.Guarantee = claims.Guarantee
+	spec.Ingress = ingressFor(peer)
 	spec.Images = images
 	spec.Prices = prices
 	if c.Aggregate {
@@ -47,6 +48,15 @@ func limitsOf(peer *v1alpha1.Peer) corev1.ResourceList {
 		return nil
 	}
 	return peer.Spec.Limits.Resources
+}
+
+// ingressFor returns which Ingresses the peer may have here.
+func ingressFor(peer *v1alpha1.Peer) *v1alpha1.IngressOffer {
+	allowed := peer.Spec.Ingress
+	if allowed == nil || len(allowed.Hosts) == 0 {
+		return nil
+	}
+	return &v1alpha1.IngressOffer{Hosts: allowed.Hosts, ClassName: allowed.ClassName}
 }
 
 // guaranteeOf leaves out what no receiver would believe.
