@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/tenant"
+)
+
+// widgetDefinition is that of a kind that neither Kubernetes nor Hanse knows.
+const widgetDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {kind: Widget, plural: widgets}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties: {size: {type: integer}, secret: {type: string}, color: {type: string, default: blue}}
+          status: {type: object, properties: {phase: {type: string}}}
+`
+
+// widgetSettings list the kind of widgets, on both sides.
+var widgetSettings = []string{
+	"reflectedKinds[0].group=example.org", "reflectedKinds[0].version=v1", "reflectedKinds[0].kind=Widget", "reflectedKinds[0].resource=widgets",
+	"reflectedKinds[0].omit={spec.secret}", "reflectedKinds[0].status=true",
+	"allowedKinds[0].group=example.org", "allowedKinds[0].version=v1", "allowedKinds[0].kind=Widget", "allowedKinds[0].resource=widgets",
+}
+
+func widget(ns, name string, size int64) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.org/v1", "kind": "Widget", "spec": map[string]any{"size": size, "secret": "of lubeck"},
+	}}
+	object.SetNamespace(ns)
+	object.SetName(name)
+	return object
+}
+
+// says waits until the field of the object has the value.
+func (c *cluster) says(t *testing.T, object *unstructured.Unstructured, want any, field ...string) {
+	t.Helper()
+	what := fmt.Sprintf("%s of %s at %s to be %v", strings.Join(field, "."), object.GetName(), c.Name, want)
+	eventually(t, what, func(ctx context.Context) error {
+		found := object.DeepCopy()
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), found); err != nil {
+			return err
+		}
+		if got, _, _ := unstructured.NestedFieldNoCopy(found.Object, field...); got != want {
+			return fmt.Errorf("it is %v", got)
+		}
+		return nil
+	})
+}
+
+// lends has the provider's Peer of the consumer allow it something until the end of the story.
+func (c *cluster) lends(t *testing.T, consumer, field, what string) {
+	t.Helper()
+	patch := func(ctx context.Context, value string) {
+		peer := &v1alpha1.Peer{ObjectMeta: named(consumer)}
+		text := fmt.Sprintf(`{"spec": {%q: %s}}`, field, value)
+		if err := c.Patch(ctx, peer, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+			t.Error(err)
+		}
+	}
+	patch(t.Context(), what)
+	t.Cleanup(func() { patch(context.Background(), "null") })
+}
+
+// An object of a kind that administrators have listed is at the provider of the pods of its namespace, follows its changes, and has
+// its status from there. Where there is none, it says why; what the provider has of its own stays as it is.
+func TestListedKindsAreReflected(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	twin := tenant.TwinName("lubeck", ns)
+	lubeck.create(t, shellPod(ns, "user", forever))
+	lubeck.apply(t, widgetDefinition)
+	lubeck.awaitReadyPods(t, ns, "user", 1)
+	lubeck.create(t, widget(ns, "one", 3))
+
+	lubeck.describeSays(t, ns, "widget/one", v1alpha1.ReasonReflectionRefused, "hamburg", "spec.objects of the Peer")
+	hamburg.lends(t, "lubeck", "objects", `[{"group": "example.org", "kind": "Widget"}]`)
+	lubeck.describeSays(t, ns, "widget/one", v1alpha1.ReasonDefinitionMissing)
+	hamburg.apply(t, widgetDefinition)
+	there := widget(twin, "one", 0)
+	hamburg.says(t, there, int64(3), "spec", "size")
+	hamburg.says(t, there, nil, "spec", "secret")
+	hamburg.says(t, there, "blue", "spec", "color")
+
+	if _, err := lubeck.Kubectl(ctx, "-n", ns, "patch", "widget", "one", "--type=merge", "-p", `{"spec": {"size": 4}}`); err != nil {
+		t.Fatal(err)
+	}
+	hamburg.says(t, there, int64(4), "spec", "size")
+	if _, err := hamburg.Kubectl(ctx, "-n", twin, "patch", "widget", "one", "--subresource=status", "--type=merge", "-p", `{"status": {"phase": "Running"}}`); err != nil {
+		t.Fatal(err)
+	}
+	lubeck.says(t, widget(ns, "one", 0), "Running", "status", "phase")
+	lubeck.says(t, widget(ns, "one", 0), "of lubeck", "spec", "secret")
+
+	theirs := widget(twin, "taken", 9)
+	hamburg.create(t, theirs)
+	lubeck.create(t, widget(ns, "taken", 1))
+	lubeck.describeSays(t, ns, "widget/taken", v1alpha1.ReasonNameTaken, "left alone")
+	hamburg.says(t, widget(twin, "taken", 0), int64(9), "spec", "size")
+
+	if err := lubeck.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "user"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the widget to be gone with the last pod", func(ctx context.Context) error { return hamburg.isGone(ctx, there.DeepCopy()) })
+	hamburg.says(t, widget(twin, "taken", 0), int64(9), "spec", "size")
+}
+
+// An Ingress is at the provider of the pods of its namespace if that lets its home have the host, and only there. Where it is reached
+// is said at home, and what keeps it away.
+func TestIngressesAreReflected(t *testing.T) {
+	ctx := network(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	twin := tenant.TwinName("lubeck", ns)
+	lubeck.party(t, ns, "away", hamburg)
+	lubeck.service(t, ns, "web", map[string]string{"app": "away"})
+	lubeck.apply(t, fmt.Sprintf(ingressManifest, ns))
+	lubeck.describeSays(t, ns, "ingress/web", v1alpha1.ReasonReflectionRefused, v1alpha1.ReasonHostNotAllowed, "www.ns-"+ns+".example.org")
+	hamburg.lends(t, "lubeck", "ingress", `{"hosts": ["*.example.org"], "className": "of-hamburg"}`)
+	there := &networkingv1.Ingress{}
+	eventually(t, "hamburg has the Ingress, and its certificate", func(ctx context.Context) error {
+		if err := hamburg.Get(ctx, types.NamespacedName{Namespace: twin, Name: "web"}, there); err != nil {
+			return err
+		}
+		return hamburg.Get(ctx, types.NamespacedName{Namespace: twin, Name: "certificate"}, &corev1.Secret{})
+	})
+	if class := there.Spec.IngressClassName; class == nil || *class != "of-hamburg" {
+		t.Errorf("its class is %v", class)
+	}
+
+	there.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.7"}}
+	if err := hamburg.Status().Update(ctx, there); err != nil { // as a controller would
+		t.Fatal(err)
+	}
+	home := &unstructured.Unstructured{}
+	home.SetAPIVersion("networking.k8s.io/v1")
+	home.SetKind("Ingress")
+	home.SetNamespace(ns)
+	home.SetName("web")
+	lubeck.says(t, home, "192.0.2.7", "metadata", "annotations", v1alpha1.AnnotationAddressAt+"hamburg")
+	if _, err := lubeck.Kubectl(ctx, "annotate", "ingress", "-n", ns, "web", v1alpha1.LabelSkipReflection+"=true"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "hamburg has it no more", func(ctx context.Context) error { return hamburg.isGone(ctx, there.DeepCopy()) })
+	lubeck.says(t, home, nil, "metadata", "annotations", v1alpha1.AnnotationAddressAt+"hamburg")
+}
+
+// ingressManifest is an Ingress that would be any cluster's, with a certificate that nobody trusts.
+const ingressManifest = `
+apiVersion: v1
+kind: Secret
+metadata: {name: certificate, namespace: %[1]s}
+data: {tls.crt: "", tls.key: ""}
+type: kubernetes.io/tls
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web, namespace: %[1]s}
+spec:
+  ingressClassName: of-lubeck
+  tls: [{hosts: [www.ns-%[1]s.example.org], secretName: certificate}]
+  rules:
+  - host: www.ns-%[1]s.example.org
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}
+`
