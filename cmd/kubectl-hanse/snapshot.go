@@ -21,6 +21,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/install"
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 // A part of a snapshot, as users call it.
@@ -44,6 +45,8 @@ const (
 	partAPIServers   part = "pods of the API server"
 	partEvents       part = "events"
 	partConnections  part = "connections"
+	partVolumes      part = "volumes"
+	partShadowClaims part = "claims of peers"
 	partWarnings     part = "warnings of Services and claims"
 )
 
@@ -69,6 +72,8 @@ type snapshot struct {
 	apiServers  corev1.PodList
 	events      eventsv1.EventList
 	warnings    eventsv1.EventList // of a namespace
+	volumes     corev1.PersistentVolumeList
+	claims      v1alpha1.ShadowClaimList
 	connections v1alpha1.ConnectionList
 	errs        map[part]error
 }
@@ -125,6 +130,8 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partVirtualNodes: list(&s.nodes, client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}),
 		partNamespaces:   list(&s.namespaces, client.HasLabels{v1alpha1.LabelType}),
 		partShadowPods:   list(&s.shadowPods),
+		partShadowClaims: list(&s.claims),
+		partVolumes:      list(&s.volumes),
 		partDaemonSets:   list(&s.daemonSets),
 		partServices:     list(&s.services, users),
 		partDeployments:  list(&s.deployments, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
@@ -279,6 +286,26 @@ func (s *snapshot) podsOf(peer string) []string {
 			return ""
 		}
 		return client.ObjectKeyFromObject(pod).String()
+	})
+}
+
+// volumesAt names our claims whose volumes are at the peer.
+func (s *snapshot) volumesAt(peer string) []string {
+	return claimsOf(slices.DeleteFunc(slices.Clone(s.volumes.Items), func(volume corev1.PersistentVolume) bool {
+		at, away := reflection.HandleOf(&volume)
+		return !away || at.Peer != peer
+	}))
+}
+
+// brokenClaimsOf names the claims of a peer that are not kept here as it asks, with the cause.
+func (s *snapshot) brokenClaimsOf(peer string) []string {
+	twins := s.namespacesOf(v1alpha1.TypeTwin, peer)
+	return namesOf(s.claims.Items, func(claim *v1alpha1.ShadowClaim) string {
+		ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
+		if !slices.Contains(twins, claim.Namespace) || ready == nil || ready.Message == "" {
+			return ""
+		}
+		return client.ObjectKeyFromObject(claim).String() + " (" + printable(ready.Message) + ")"
 	})
 }
 

@@ -78,6 +78,8 @@ type peerStatus struct {
 	Access            v1alpha1.PeerAccess  `json:"access,omitempty"`
 	Limits            *v1alpha1.PeerLimits `json:"limits,omitempty"`
 	OfferedToIt       offerStatus          `json:"offeredToIt,omitzero"`
+	Volumes           []string             `json:"volumes,omitempty"`      // our claims whose volumes are there
+	BrokenClaims      []string             `json:"brokenClaims,omitempty"` // its claims that are not kept as it asks
 	Twins             []string             `json:"twins,omitempty"`
 	Guests            int                  `json:"guests"`
 }
@@ -162,7 +164,7 @@ type namespaceStatus struct {
 // observe looks at the cluster whose Hanse is in that namespace, and at the offloading of one namespace, or of all if none
 // is named.
 func observe(ctx context.Context, c client.Client, system, namespace string, now time.Time) (overview, error) {
-	parts := []part{partInfo, partPolicies, partPeers, partOffers, partConnections, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway}
+	parts := []part{partInfo, partPolicies, partPeers, partOffers, partConnections, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway, partVolumes, partShadowClaims}
 	s := take(ctx, c, scope{system: system}, now, parts...)
 	hidden, err := s.errButHidden(parts...)
 	if err == nil && len(hidden) > 0 {
@@ -190,6 +192,7 @@ func (s *snapshot) statusOf(peer *v1alpha1.Peer) peerStatus {
 		Name: peer.Name, ClusterID: peer.Spec.ClusterID, Mode: cmp.Or(peer.Spec.Mode, v1alpha1.ModeHanse), Roles: peer.Spec.Roles,
 		Parting: !peer.DeletionTimestamp.IsZero(), readiness: readinessOf(peer.Status.Conditions), PeerStatus: peer.Status,
 		Twins: s.namespacesOf(v1alpha1.TypeTwin, peer.Name), Guests: len(s.podsOf(peer.Name)),
+		Volumes: s.volumesAt(peer.Name), BrokenClaims: s.brokenClaimsOf(peer.Name),
 	}
 	status.Conditions = sortedConditions(peer)
 	if peer.Status.Session != nil {

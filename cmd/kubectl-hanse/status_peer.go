@@ -32,6 +32,7 @@ func printPeer(d *document, peer *peerStatus) {
 		about.add("Our session ends", date(peer.SessionExpires))
 		about.add("It offers", offered(&peer.Offer, "our answer"))
 		about.add("Virtual node", node)
+		about.add("Volumes of", strings.Join(peer.Volumes, ", "))
 	}
 	if slices.Contains(peer.Roles, v1alpha1.RoleConsumer) {
 		about.add("Its access", string(peer.Access))
@@ -42,6 +43,7 @@ func printPeer(d *document, peer *peerStatus) {
 		about.add("It is offered", offered(&peer.OfferedToIt, "its answer"))
 		about.add("Its namespaces", orElse(strings.Join(peer.Twins, ", "), none))
 		about.add("Its pods", fmt.Sprint(peer.Guests))
+		about.add("Its broken claims", strings.Join(peer.BrokenClaims, ", "))
 	}
 	d.table(about...)
 	conditions := [][]string{{"CONDITION", "STATUS", "REASON", "MESSAGE"}}

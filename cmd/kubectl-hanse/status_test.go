@@ -129,7 +129,18 @@ func friend() []client.Object {
 			}},
 		},
 	}
-	return append(guest("danzig"), peer, found, tunnel)
+	there := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}
+	there.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "data-0"}
+	there.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: v1alpha1.VolumesDriver, VolumeHandle: "danzig/shop/pvc-1"}
+	here := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-2"}}
+	return append(guest("danzig"), peer, found, tunnel, there, here, shadowClaim("pvc-8", ""), shadowClaim("pvc-9", "no volumes are offered here"))
+}
+
+// shadowClaim is one of danzig, and what is said of it.
+func shadowClaim(name, why string) *v1alpha1.ShadowClaim {
+	claim := &v1alpha1.ShadowClaim{ObjectMeta: metav1.ObjectMeta{Namespace: guest("danzig")[0].GetName(), Name: name}}
+	claim.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Message: why}}
+	return claim
 }
 
 func TestStatusOfOnePeer(t *testing.T) {
