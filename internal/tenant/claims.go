@@ -190,18 +190,11 @@ func (r *claimReconciler) record(ctx context.Context, seen *claimFacts, refused 
 			return 0, err
 		}
 	}
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonVolumeMade}
-	switch {
-	case seen.claim == nil && seen.made():
-		ready.Status, ready.Reason, told.Status.Phase = metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, string(corev1.ClaimLost)
-	case ours && told.Status.Phase == string(corev1.ClaimLost):
-		ready.Status, ready.Reason, refused = metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, "the volume of the claim is gone"
-	case refused != "" && !ours:
-		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonVolumeRefused
-	case refused != "": // it serves, and does not grow
-		ready.Reason = v1alpha1.ReasonVolumeRefused
+	if seen.claim == nil && seen.made() {
+		told.Status.Phase = string(corev1.ClaimLost)
 	}
-	ready.Message, ready.ObservedGeneration = refused, told.Generation
+	ready := readyOf(told, ours, refused)
+	ready.ObservedGeneration = told.Generation
 	meta.SetStatusCondition(&told.Status.Conditions, ready)
 	if equality.Semantic.DeepEqual(told.Status, seen.shadow.Status) {
 		return again, nil
@@ -210,6 +203,25 @@ func (r *claimReconciler) record(ctx context.Context, seen *claimFacts, refused 
 		return 0, fmt.Errorf("write status: %w", err)
 	}
 	return again, nil
+}
+
+// readyOf says whether the claim is kept, given whether there is one of ours, and why there is not more.
+func readyOf(told *v1alpha1.ShadowClaim, ours bool, refused string) metav1.Condition {
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonVolumeMade, Message: refused,
+	}
+	lost := told.Status.Phase == string(corev1.ClaimLost)
+	switch {
+	case lost && ours:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, "the volume of the claim is gone"
+	case lost:
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonVolumeLost
+	case refused != "" && !ours:
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonVolumeRefused
+	case refused != "": // it serves, and does not grow
+		ready.Reason = v1alpha1.ReasonVolumeRefused
+	}
+	return ready
 }
 
 // hear returns what happened to the claim, and when there will be more to put on record.

@@ -2,10 +2,10 @@ package tenant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -58,42 +58,60 @@ func (r *endpointsReconciler) setup(mgr ctrl.Manager) error {
 
 // Reconcile brings one EndpointSlice in line with what the peer asks for. When the peer asks no more it goes with what owns it.
 func (r *endpointsReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	shadow, err := local.Find(ctx, r.client, request.NamespacedName, &v1alpha1.ShadowEndpointSlice{})
-	if err != nil || shadow == nil || !shadow.DeletionTimestamp.IsZero() {
-		r.events.forget(subject{serviceKind, request.NamespacedName})
-		return reconcile.Result{}, err
-	}
-	twin, err := local.Find(ctx, r.client, client.ObjectKey{Name: shadow.Namespace}, &corev1.Namespace{}, client.UnsafeDisableDeepCopy)
-	if err != nil || twin == nil || v1alpha1.TwinPeer(twin) == "" {
+	shadow, peer, err := r.observe(ctx, request)
+	if err != nil || shadow == nil {
 		return reconcile.Result{}, err
 	}
 	found, err := local.Find(ctx, r.client, client.ObjectKey{Namespace: shadow.Namespace, Name: sliceName(shadow.Name)}, &discoveryv1.EndpointSlice{})
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	want, why, err := r.wanted(ctx, shadow, v1alpha1.TwinPeer(twin))
+	want, why, err := r.wanted(ctx, shadow, peer)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if found != nil && !metav1.IsControlledBy(found, shadow) {
 		found, want, why = nil, nil, fmt.Sprintf("this cluster has an EndpointSlice %q of its own", found.Name)
 	}
-	err = r.write(ctx, found, want)
-	again := time.Duration(0)
-	if refusal, refused := refusalOf(err); refused {
-		if apierrors.IsForbidden(err) {
-			again = retryAtMost // a quota may have room by then
+	refused := r.write(ctx, found, want)
+	if refused != nil {
+		if why = whyRefused(refused); why == "" {
+			return reconcile.Result{}, refused
 		}
-		why, err = refusal, r.write(ctx, found, nil) // those of before would be stale
+		refused = errors.Join(refused, r.write(ctx, found, nil)) // those of before would be stale
 	}
-	if err != nil {
+	events, again, err := r.events.due(ctx, subject{serviceKind, request.NamespacedName}, peer, shadow.Status.Events)
+	if err = errors.Join(refused, err, r.report(ctx, shadow, why, events)); err != nil {
 		return reconcile.Result{}, err
 	}
-	events, wait, err := r.events.due(ctx, subject{serviceKind, request.NamespacedName}, v1alpha1.TwinPeer(twin), shadow.Status.Events)
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// observe returns the ShadowEndpointSlice, and the peer whose twin it lies in, or nil where there is nothing to keep.
+func (r *endpointsReconciler) observe(ctx context.Context, request reconcile.Request) (*v1alpha1.ShadowEndpointSlice, string, error) {
+	shadow, err := local.Find(ctx, r.client, request.NamespacedName, &v1alpha1.ShadowEndpointSlice{})
 	if err != nil {
-		return reconcile.Result{}, err
+		return nil, "", err
 	}
-	return reconcile.Result{RequeueAfter: sooner(again, wait)}, r.report(ctx, shadow, why, events)
+	if shadow == nil || !shadow.DeletionTimestamp.IsZero() {
+		r.events.forget(subject{serviceKind, request.NamespacedName})
+		return nil, "", nil
+	}
+	twin, err := local.Find(ctx, r.client, client.ObjectKey{Name: shadow.Namespace}, &corev1.Namespace{}, client.UnsafeDisableDeepCopy)
+	if err != nil || twin == nil || v1alpha1.TwinPeer(twin) == "" {
+		return nil, "", err
+	}
+	return shadow, v1alpha1.TwinPeer(twin), nil
+}
+
+// whyRefused says for the consumer why the API server takes no EndpointSlice, such as a quota, and nothing if that passes by itself or
+// the twin is about to go. It is tried again in any case.
+func whyRefused(err error) string {
+	why, refused := refusalOf(err)
+	if !refused || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return ""
+	}
+	return "this cluster does not take the EndpointSlice: " + why
 }
 
 // wanted returns the EndpointSlice that there should be, or why there should be none.

@@ -116,20 +116,35 @@ func TestWhatHappensToAServiceIsToldInItsFirstSlice(t *testing.T) {
 }
 
 func TestAnEndpointSliceThatAQuotaRefusesIsRefusedVisibly(t *testing.T) {
-	w := aWorldOf(t, webAtHome(serves))
-	stop := w.Home.Refuse("create EndpointSlice", apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", nil))
-	r := newEndpointsReconciler(w.Home.Client, newEventFeed(w.Home.Client, nil, w.Clock))
-	accepted := func() *metav1.Condition {
-		slice := testkit.Get[v1alpha1.ShadowEndpointSlice](w.Home, lubeck.name(), "web-1")
-		return meta.FindStatusCondition(slice.Status.Conditions, v1alpha1.ConditionAccepted)
-	}
-	again := w.Reconcile(r, lubeck.name(), "web-1")
-	if told := accepted(); told == nil || !strings.Contains(told.Message, "does not take") || again.RequeueAfter != retryAtMost {
-		t.Errorf("told %v, looks again in %s", told, again.RequeueAfter)
-	}
-	stop()
-	w.Reconcile(r, lubeck.name(), "web-1")
-	if told := accepted(); told != nil {
-		t.Errorf("still told: %v", told)
+	ending := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", nil)
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, c := range map[string]struct {
+		err  error
+		told bool
+	}{
+		"a quota":        {apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", nil), true},
+		"the twin ends":  {ending, false},
+		"it is too busy": {apierrors.NewTooManyRequests("later", 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorldOf(t, webAtHome(serves))
+			stop := w.Home.Refuse("create EndpointSlice", c.err)
+			r := newEndpointsReconciler(w.Home.Client, newEventFeed(w.Home.Client, nil, w.Clock))
+			accepted := func() *metav1.Condition {
+				slice := testkit.Get[v1alpha1.ShadowEndpointSlice](w.Home, lubeck.name(), "web-1")
+				return meta.FindStatusCondition(slice.Status.Conditions, v1alpha1.ConditionAccepted)
+			}
+			if _, err := r.Reconcile(t.Context(), testkit.Request(lubeck.name(), "web-1")); err == nil {
+				t.Error("it is not tried again")
+			}
+			if told := accepted(); (told != nil && strings.Contains(told.Message, "does not take")) != c.told {
+				t.Errorf("told %v", told)
+			}
+			stop()
+			w.Reconcile(r, lubeck.name(), "web-1")
+			if told := accepted(); told != nil {
+				t.Errorf("still told: %v", told)
+			}
+		})
 	}
 }
