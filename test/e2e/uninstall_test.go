@@ -24,10 +24,17 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// Objects that come and go in a cluster by themselves.
-var restless = []string{"events", "events.events.k8s.io", "componentstatuses"}
+// Objects that come and go in a cluster by themselves, and why.
+var restless = map[string]string{
+	"events":               "say what happens, and end after an hour",
+	"events.events.k8s.io": "are the same in another version",
+	"componentstatuses":    "are asked of the components with each look",
+	"nodes.metrics.k8s.io": "are measurements",
+	"pods.metrics.k8s.io":  "are measurements, and come and go with pods",
+}
 
-// An inventory is every object of a cluster, by resource, namespace and name, with what is in it.
+// An inventory is every object of a cluster, by resource, namespace and name, with what is in it: all but its status, and what add
+// leaves out.
 type inventory map[string]string
 
 // inventory lists every object of the cluster.
@@ -46,12 +53,9 @@ func (c *cluster) inventory(ctx context.Context) (inventory, error) {
 		if err != nil {
 			return nil, err
 		}
-		if version.Group == "metrics.k8s.io" {
-			continue // measurements, which come and go with pods
-		}
 		for _, resource := range group.APIResources {
 			kind := version.WithResource(resource.Name)
-			if !slices.Contains(resource.Verbs, "list") || slices.Contains(restless, kind.GroupResource().String()) {
+			if _, changes := restless[kind.GroupResource().String()]; changes || !slices.Contains(resource.Verbs, "list") {
 				continue
 			}
 			list, err := lister.Resource(kind).List(ctx, metav1.ListOptions{})
@@ -187,6 +191,40 @@ func TestCheckFindsNothingWrong(t *testing.T) {
 	if out, err := rostock.Hanse(ctx, "check", "--pre"); err != nil {
 		t.Errorf("rostock could not have Hanse: %v\n%s", err, out)
 	}
+}
+
+// Unpeering refuses while a claim has its volume at the peer. With --delete-data nothing is left of it on either side.
+func TestUnpeerDeletesDataIfAsked(t *testing.T) {
+	ctx := alone(t, "storage")
+	for _, c := range []*cluster{lubeck, hamburg} {
+		c.awaitNoRemotePods(t)
+	}
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	claim := claimTemplate("hanse")
+	claim.Namespace = ns
+	lubeck.create(t, &claim)
+	pod := shellPod(ns, "writer", wordKept)
+	mount(&pod.Spec, "data")
+	lubeck.create(t, pod)
+	lubeck.awaitReadyPods(t, ns, "writer", 1)
+	volume := lubeck.claimsAway(t, ns)["data"]
+	theirs := hamburg.claimOf(t, volume)
+	lubeck.deleteAndWait(t, pod)
+	if _, err := lubeck.Hanse(ctx, "unpeer", "hamburg"); err == nil || !strings.Contains(err.Error(), ns+"/data") || !strings.Contains(err.Error(), "--delete-data") {
+		t.Errorf("unpeering with a volume there: %v", err)
+	}
+	if err := lubeck.peerReady(ctx, "hamburg"); err != nil {
+		t.Error(err)
+	}
+	if _, err := lubeck.Hanse(ctx, "unpeer", "hamburg", "--delete-data"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing is left of the volume", func(ctx context.Context) error {
+		return errors.Join(
+			lubeck.isGone(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: claim.ObjectMeta}), lubeck.isGone(ctx, &corev1.PersistentVolume{ObjectMeta: named(volume)}),
+			hamburg.isGone(ctx, theirs.DeepCopy()), hamburg.isGone(ctx, &corev1.PersistentVolume{ObjectMeta: named(theirs.Spec.VolumeName)}),
+		)
+	})
 }
 
 // The name of this file makes it the last of the stories that need the clusters alone: it leaves them without Hanse.
