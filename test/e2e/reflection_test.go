@@ -162,11 +162,11 @@ func TestConflict(t *testing.T) {
 	for source, object := range theirs {
 		before[source] = object.GetUID()
 	}
-	lubeck.needed(t, ns)
+	lubeck.needed(t, ns, hamburg)
 	lubeck.create(t, slice)
 	for source := range theirs {
 		if source != "" {
-			lubeck.describeSays(t, ns, source, v1alpha1.ReasonReflectionConflict, "hamburg")
+			lubeck.eventsSay(t, ns, source, v1alpha1.ReasonReflectionConflict, "hamburg")
 		}
 	}
 	hamburg.expectAnswer(t, twin, slice.Name, "of its own")
@@ -192,6 +192,18 @@ func TestConflict(t *testing.T) {
 	}
 }
 
+// eventsSay waits until an event of that reason on the object, which is called kind/name, says so. Of Secrets `kubectl describe` shows none.
+func (c *cluster) eventsSay(t *testing.T, ns, object, reason, text string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the events of %s say %s: %s", object, reason, text), func(ctx context.Context) error {
+		said, err := c.Kubectl(ctx, "events", "-n", ns, "--for", object)
+		if err == nil && (!strings.Contains(said, reason) || !strings.Contains(said, text)) {
+			err = fmt.Errorf("they say %s", said)
+		}
+		return err
+	})
+}
+
 // expectAnswer waits until the provider says of a ShadowEndpointSlice why there are no endpoints of it.
 func (c *cluster) expectAnswer(t *testing.T, twin, name, why string) {
 	t.Helper()
@@ -208,13 +220,13 @@ func (c *cluster) expectAnswer(t *testing.T, twin, name, why string) {
 	})
 }
 
-// needed makes a ConfigMap config, a Secret secret and a Service shop without a selector, and a pod at hamburg that uses the first two.
-func (c *cluster) needed(t *testing.T, ns string) {
+// needed makes a ConfigMap config, a Secret secret and a Service shop without a selector, and a pod at the peer that uses the first two.
+func (c *cluster) needed(t *testing.T, ns string, peer *cluster) {
 	t.Helper()
 	c.create(t, &corev1.ConfigMap{ObjectMeta: inNamespace(ns, "config"), Data: map[string]string{"from": "lubeck"}})
 	c.create(t, &corev1.Secret{ObjectMeta: inNamespace(ns, "secret"), StringData: map[string]string{"from": "lubeck"}})
 	c.service(t, ns, "shop", nil)
-	c.party(t, ns, "user", hamburg, func(spec *corev1.PodSpec) {
+	c.party(t, ns, "user", peer, func(spec *corev1.PodSpec) {
 		spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
 			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "config"}, Optional: ptr.To(true)}},
 			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "secret"}, Optional: ptr.To(true)}},
@@ -238,7 +250,7 @@ func TestSkipEveryKind(t *testing.T) {
 	ctx := network(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	twin := tenant.TwinName("lubeck", ns)
-	lubeck.needed(t, ns)
+	lubeck.needed(t, ns, hamburg)
 	slice := handmade(ns, "shop")
 	lubeck.create(t, slice)
 	kinds := map[string]client.Object{
@@ -257,7 +269,7 @@ func TestSkipEveryKind(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, what+" is at hamburg no more", func(ctx context.Context) error { return hamburg.isGone(ctx, copied) })
-		lubeck.describeSays(t, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
+		lubeck.eventsSay(t, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
 	}
 	expectThere("service/shop", service)
 	for what, copied := range kinds {
@@ -286,7 +298,7 @@ func TestSkipEveryKind(t *testing.T) {
 		}
 	})
 	for _, what := range []string{"configmap/kept", "secret/kept", "service/kept", "endpointslice/" + part.Name} {
-		lubeck.describeSays(t, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
+		lubeck.eventsSay(t, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
 	}
 	for _, object := range []client.Object{config, secret, alone, &v1alpha1.ShadowEndpointSlice{ObjectMeta: inNamespace(ns, part.Name)}} {
 		object.SetNamespace(twin)
