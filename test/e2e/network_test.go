@@ -52,6 +52,9 @@ func setUpNetwork(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := remember(ctx, bremen, rememberedObjects, bremen.inventory); err != nil {
+		return err
+	}
 	if err := installAll(ctx, lubeck, hamburg, bremen); err != nil {
 		return err
 	}
