@@ -54,7 +54,13 @@ func (s *store) handler() http.Handler {
 	mux.HandleFunc("GET /{$}", answerWith(s.summary))
 	mux.HandleFunc("GET /orders", answerWith(s.orders))
 	mux.HandleFunc("POST /orders", answerWith(s.order))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A client that gives up does not end what it has begun: that would close a connection to the database, and when all is slow, all would
+		// have to log in anew.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 10*time.Second)
+		defer cancel()
+		mux.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // answerWith answers with what the function returns, as JSON.

@@ -33,7 +33,7 @@ type loader struct {
 func load(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	target := flags.String("target", "http://web", "whom to ask")
-	rate := flags.Int("rate", 50, "requests in a second")
+	rate := flags.Int("rate", 25, "requests in a second")
 	listen := flags.String("listen", ":8080", "where to tell which orders are lost")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/tenant"
 )
 
-// An application of four tiers spreads over three clusters by labels alone. It is asked fifty times a second from home, and as often from
-// hamburg, by the name of its Service, and no request fails whatever is done to it, except while nobody knows yet that a cluster is lost.
+// An application of four tiers spreads over three clusters by labels alone. It is asked fifty times a second by the name of its Service,
+// from home and from hamburg, and no request fails whatever is done to it, except while nobody knows yet that a cluster is lost.
 // What has been ordered is there at the end. The tutorial "An application over three clusters" does the same by hand.
 func TestApplicationOverThreeClusters(t *testing.T) {
 	network(t, "storage", "orders")
