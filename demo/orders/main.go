@@ -24,6 +24,7 @@ var parts = map[string]func(ctx context.Context, args []string) error{
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
+	go renewConnections()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		slog.Error("Stopping", "error", err)
 		os.Exit(1)
@@ -54,8 +55,15 @@ func get(ctx context.Context, args []string) error {
 	return err
 }
 
-// client opens a connection for each request, so that each goes to a pod that is behind the Service at that time.
-var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 10}}
+
+// renewConnections has requests go to pods that are behind the Service at that time: a connection stays with one pod for as long as it
+// lives.
+func renewConnections() {
+	for range time.Tick(time.Second) {
+		client.CloseIdleConnections()
+	}
+}
 
 // fetch returns the answer to a request, and an error if the status is none of success.
 func fetch(ctx context.Context, method, url string) ([]byte, error) {
@@ -63,6 +71,7 @@ func fetch(ctx context.Context, method, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	request.Header.Set("Idempotency-Key", url) // a request whose connection ends before there is an answer may be sent again
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, err

@@ -22,6 +22,9 @@ import (
 // An application of four tiers spreads over three clusters by labels alone. It is asked fifty times a second by the name of its Service,
 // from home and from hamburg, and no request fails whatever is done to it, except while nobody knows yet that a cluster is lost.
 // What has been ordered is there at the end. The tutorial "An application over three clusters" does the same by hand.
+//
+// Where others take the processors, gateways among them starve, and requests time out in any step, after ten seconds. That says nothing
+// about Hanse: look at the load of the machine first.
 func TestApplicationOverThreeClusters(t *testing.T) {
 	network(t, "storage", "orders")
 	a := newApplication(t)
