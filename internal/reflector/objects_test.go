@@ -6,8 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -160,4 +162,32 @@ func TestObjectsOfListedKinds(t *testing.T) {
 	if w.shadowThere(widgetKind.Name(), "one") != nil {
 		t.Error("it is still there")
 	}
+}
+
+func TestTheStatusOfListedKindsComesBackFromTheFirstPeer(t *testing.T) {
+	w := newWorld(t, testkit.Pod("shop", "web", "hanse-turin"), widget("one", 3))
+	w.connect()
+	w.settle(func() bool { return w.shadowThere(widgetKind.Name(), "one") != nil })
+	// The fake API server knows no status of widgets.
+	w.Home.Refuse("apply/status Widget", apierrors.NewConflict(schema.GroupResource{Resource: "widgets"}, "one", nil))
+	w.Home.Writes()
+	says := func(phase string) {
+		t.Helper()
+		w.answers(widgetsOfShop, "one", func(s *v1alpha1.ShadowObjectStatus) {
+			s.Conditions, s.Object = applied(metav1.ConditionTrue, v1alpha1.ReasonApplied, ""), `{"phase": "`+phase+`"}`
+		})
+	}
+	says("Running")
+	const written = "apply/status Widget one"
+	w.Home.ExpectWrites(written)
+	w.mustReconcile(widgetsOfShop)
+	w.Home.ExpectWrites() // that is written once
+	says("Failed")
+	w.Home.ExpectWrites(written)
+
+	w.peers.Add("milan", "hanse-peer-milan", w.Away.Client)
+	w.peers.Link(testkit.Peer("milan", v1alpha1.RoleProvider))
+	w.Home.Put(testkit.Pod("shop", "other", "hanse-milan"))
+	says("Running")
+	w.Home.ExpectWrites() // milan has the word
 }

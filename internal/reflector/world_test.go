@@ -64,7 +64,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	})
 	config := Config{
 		// The cache is read without a record: the tests ask what is read live.
-		Client: metadataReader{w.Home.Server}, Live: w.Home.Client, Metadata: w.metadata, Events: w.Events, Clock: w.Clock,
+		Client: cached{w.Home.Server, w.Home.Client}, Live: w.Home.Client, Metadata: w.metadata, Events: w.Events, Clock: w.Clock,
 		Tell:      func(r remoteevents.Report) { w.told = append(w.told, r) },
 		Namespace: "hanse-system", ServiceAccount: "hanse-manager",
 		Links: w.peers.Links, Network: true, Listed: []reflection.ListedKind{widgetKind},
@@ -77,10 +77,19 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// metadataReader lists the metadata of unstructured objects, which the fake client cannot.
-type metadataReader struct{ client.Client }
+// cached is the cache's client: what it applies is recorded, and it lists the metadata of unstructured objects, which the fake one cannot.
+type cached struct {
+	client.Client
+	writes client.Client
+}
 
-func (r metadataReader) List(ctx context.Context, to client.ObjectList, opts ...client.ListOption) error {
+func (r cached) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	return r.writes.Apply(ctx, o, opts...)
+}
+
+func (r cached) Status() client.SubResourceWriter { return r.writes.Status() }
+
+func (r cached) List(ctx context.Context, to client.ObjectList, opts ...client.ListOption) error {
 	partial, ok := to.(*metav1.PartialObjectMetadataList)
 	if !ok {
 		return r.Client.List(ctx, to, opts...)
