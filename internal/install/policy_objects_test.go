@@ -1,15 +1,19 @@
 package install
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 func shadowObject(change func(*v1alpha1.ShadowObject)) *v1alpha1.ShadowObject {
@@ -141,5 +145,19 @@ func TestRightsToListedKinds(t *testing.T) {
 	}
 	if len(verbs) > 0 {
 		t.Errorf("and besides %v", verbs)
+	}
+	containers, _, _ := unstructured.NestedSlice(find(t, m, "Deployment", "hanse-manager").Object, "spec", "template", "spec", "containers")
+	args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+	for flag, want := range map[string]reflection.ListedKind{
+		"--reflect-kind=": {Group: "example.org", Version: "v1", Kind: "Gadget", Status: true},
+		"--allow-kind=":   {Group: "example.org", Version: "v1", Kind: "Widget"},
+	} {
+		i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
+		if i < 0 {
+			t.Fatalf("no %s in %v", flag, args)
+		}
+		if got, err := reflection.ParseListedKind(strings.TrimPrefix(args[i], flag)); err != nil || !cmp.Equal(want, got) {
+			t.Errorf("%s is %v (%v)", args[i], got, err)
+		}
 	}
 }
