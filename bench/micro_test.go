@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -18,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/overlay"
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -154,4 +156,28 @@ func running(pod *corev1.Pod) *corev1.Pod {
 		remote.Status.Conditions = append(remote.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: at})
 	}
 	return remote
+}
+
+func BenchmarkServices(b *testing.B) {
+	const count = 1_000
+	services, slices := make([]corev1.Service, count), make([]discoveryv1.EndpointSlice, count)
+	for n := range count {
+		meta := metav1.ObjectMeta{Namespace: "home", Name: fmt.Sprintf("s-%d", n), UID: "7c9e6679-7425-40de-944b-e07fc1f90ae7"}
+		services[n] = corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": meta.Name}, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
+		}}
+		meta.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
+		slices[n] = discoveryv1.EndpointSlice{ObjectMeta: meta, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.7"}}}}
+	}
+	for _, only := range []reflection.Kind{reflection.Service, reflection.EndpointSlice} {
+		view := reflection.View{Node: "hanse-provider", Reach: reflection.ReachAll, Only: only, Seen: func(home netip.Addr) (netip.Addr, bool) { return home, true }}
+		b.Run(string(only), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if copies := reflection.Services(services, slices, view); len(copies.Parts) != count {
+					b.Fatalf("%d Services go, want %d", len(copies.Parts), count)
+				}
+			}
+		})
+	}
 }
