@@ -139,7 +139,7 @@ func (c *Controller) setupMappings(mgr ctrl.Manager) error {
 		Named("namespaces-mapping").
 		Watches(&v1alpha1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfNamespace),
 			builder.WithPredicates(specChanged)).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(specChanged)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(predicate.Or(specChanged, trustChanged))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(virtualNodeChanged)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod), builder.WithPredicates(onlyDeletions)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(pairOfVolume), builder.WithPredicates(onlyDeletions)).

@@ -162,6 +162,12 @@ var distanceChanged = changed(func(before, after *v1alpha1.Peer) bool {
 		!equality.Semantic.DeepEqual(old.Bandwidth, now.Bandwidth) || !equality.Semantic.DeepEqual(old.Throughput, now.Throughput)
 })
 
+// trustChanged lets through peers that are known now to be the ones that they name, or not any more.
+var trustChanged = changed(func(before, after *v1alpha1.Peer) bool {
+	const known = v1alpha1.ConditionAuthenticated
+	return meta.IsStatusConditionFalse(before.Status.Conditions, known) != meta.IsStatusConditionFalse(after.Status.Conditions, known)
+})
+
 // virtualNodeChanged lets through virtual nodes that come, go, open, close or get other labels: not their heartbeats.
 var virtualNodeChanged = predicate.And(
 	predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode }),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -131,6 +132,12 @@ func TestWhatIsLookedAt(t *testing.T) {
 		"a peer's session": {distanceChanged, bremen.peer(), func(o client.Object) {
 			o.(*v1alpha1.Peer).Status.Session = &v1alpha1.SessionStatus{}
 		}, false},
+		"a peer that is known to be who it says": {trustChanged, bremen.peer(), func(o client.Object) {
+			meta.SetStatusCondition(&o.(*v1alpha1.Peer).Status.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionAuthenticated, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPending,
+			})
+		}, true},
+		"the way to a peer": {trustChanged, bremen.peer(), func(o client.Object) { o.(*v1alpha1.Peer).Status.RoundTripTime = nil }, false},
 		"the heartbeat of a node": {virtualNodeChanged, bremen.node(), func(o client.Object) {
 			o.(*corev1.Node).Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
 		}, false},
