@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -171,4 +175,30 @@ func expectSeen(t *testing.T, got *corev1.PodStatus) {
 	if len(got.PodIPs) > 2 || len(got.PodIPs) == 0 != (got.PodIP == "") {
 		t.Errorf("pod IP %q of %v", got.PodIP, got.PodIPs)
 	}
+}
+
+// Whatever a provider tells of events: what becomes of it at home is few, of one line, and happened in the life of the object.
+func FuzzInboundEventsOf(f *testing.F) {
+	f.Add([]byte(`[{"type":"Warning","reason":"ProvisioningFailed","message":"no room\u001b[31m","source":"Kubernetes","count":-1,"last":"2999-01-01T00:00:00Z"}]`))
+	f.Add([]byte(`[{"type":"Normal","reason":"Assembled","source":"Kubernetes","first":"1970-01-01T00:00:00Z","container":"c"}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var told []v1alpha1.RemoteEvent
+		if json.Unmarshal(data, &told) != nil {
+			return
+		}
+		home, now := &metav1.ObjectMeta{CreationTimestamp: noon}, noon.Add(time.Hour)
+		for _, kind := range []string{"PersistentVolumeClaim", "Service", "Widget"} {
+			events := InboundEventsOf(kind, home, told, now)
+			if len(events) > v1alpha1.MaxRemoteEvents {
+				t.Errorf("%d events", len(events))
+			}
+			for _, e := range events {
+				sound := reasonForm.MatchString(e.Reason) && len(e.Message) <= maxEventText && e.Count > 0 && e.Container == "" &&
+					strings.IndexFunc(e.Message, unicode.IsControl) < 0
+				if !sound || e.First.Before(&noon) || e.Last.Time.Before(e.First.Time) || e.Last.After(now) {
+					t.Errorf("%s: %+v", kind, e)
+				}
+			}
+		}
+	})
 }
