@@ -58,6 +58,7 @@ func TestE2EStories(t *testing.T) {
 		{"UpIsIdempotent", upIsIdempotent},
 		{"PodsRunInBoth", podsRunInBoth},
 		{"ControlPlaneReachesPods", controlPlaneReachesPods},
+		{"IngressAnswersTheMachine", ingressAnswersTheMachine},
 		{"CutAndHeal", cutAndHeal},
 		{"ComponentsStopAndStart", componentsStopAndStart},
 		{"ContainersOutliveTheirKeepers", containersOutliveTheirKeepers},

@@ -23,8 +23,8 @@ func (a *app) up() *cobra.Command {
 		Long: `Bring clusters up, and wait until they work.
 
 A cluster that is up already is left alone; what has stopped is started. An option that is not given stays what it is,
-so this also changes running clusters: the number of workers, flags of components, and so on. CIDRs, NAT and the version
-of Kubernetes are for ever.`,
+so this also changes running clusters: the number of workers, flags of components, and so on. CIDRs, NAT, Traefik and the
+version of Kubernetes are for ever.`,
 		Example: `  testbed up lubeck hamburg
   testbed up lubeck --workers 3 --audit
   testbed up bremen --workers 0 --simulated-nodes 100
@@ -59,6 +59,7 @@ func (f *upFlags) add(set *pflag.FlagSet) {
 	set.StringArrayVar(&f.args, "arg", nil, "a flag of a component, as COMPONENT:FLAG=VALUE")
 	set.BoolVar(&f.Metrics, "metrics", false, "run metrics-server, for kubectl top and HorizontalPodAutoscalers")
 	set.BoolVar(&f.Storage, "storage", false, "make volumes for claims: directories on the workers' disks, of the default StorageClass local")
+	set.BoolVar(&f.Ingress, "ingress", false, "run Traefik, the controller of the default IngressClass traefik, at node ports 30080 and 30443")
 	set.BoolVar(&f.NAT, "nat", false, "put the nodes behind NAT: they reach other clusters, and are reached by none")
 	set.BoolVar(&f.Audit, "audit", false, "log each API request to logs/audit.log in the cluster's folder")
 }
@@ -88,6 +89,7 @@ func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
 			"audit":           func() { options.Audit = f.Audit },
 			"metrics":         func() { options.Metrics = f.Metrics },
 			"storage":         func() { options.Storage = f.Storage },
+			"ingress":         func() { options.Ingress = f.Ingress },
 			"nat":             func() { options.NAT = f.NAT },
 		} {
 			if set.Changed(name) {

@@ -33,6 +33,9 @@ func Base(c *plan.Cluster) []Object {
 	if c.HasStorage() {
 		objects = append(objects, storage()...)
 	}
+	if c.HasIngress() {
+		objects = append(objects, ingress(c)...)
+	}
 	objects = append(objects,
 		clusterRole("testbed:coredns",
 			rule("", "list,watch", "endpoints,services,pods,namespaces"),

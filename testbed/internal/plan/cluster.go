@@ -205,3 +205,9 @@ func (c *Cluster) HasMetrics() bool { return c.Options.Metrics && !c.Rootless }
 
 // HasStorage tells whether claims get volumes, which are on the disks of workers.
 func (c *Cluster) HasStorage() bool { return c.Options.Storage && !c.Rootless }
+
+// HasIngress tells whether an ingress controller runs, which is a pod.
+func (c *Cluster) HasIngress() bool { return c.Options.Ingress && c.Options.Workers > 0 }
+
+// Traefik is the path of that program.
+func (c *Cluster) Traefik() string { return filepath.Join(c.Bin, "traefik") }

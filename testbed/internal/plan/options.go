@@ -25,6 +25,7 @@ type Options struct {
 	Audit           bool             `json:"audit,omitempty"`
 	Metrics         bool             `json:"metrics,omitempty"` // run metrics-server
 	Storage         bool             `json:"storage,omitempty"` // make volumes for claims
+	Ingress         bool             `json:"ingress,omitempty"` // run Traefik
 	NAT             bool             `json:"nat,omitempty"`     // the workers reach other clusters under the control plane's address alone
 	Links           []Link           `json:"links,omitempty"`
 }
@@ -138,6 +139,9 @@ func (o Options) validateNames() error {
 func (o Options) ValidateChange(to Options) error {
 	if o.NAT != to.NAT {
 		return errors.New("it exists, and whether it is behind NAT cannot change: take it down first")
+	}
+	if o.Ingress && !to.Ingress {
+		return errors.New("it exists, and Traefik stays in it: take it down first")
 	}
 	for _, fixed := range []struct{ name, from, to string }{
 		{"pod CIDR", o.PodCIDR.String(), to.PodCIDR.String()},

@@ -171,6 +171,7 @@ func TestOnlyWhatCanChangeMayChange(t *testing.T) {
 	}{
 		{"nothing", func(*Options) {}, true},
 		{"workers and flags", func(o *Options) { o.Workers, o.Audit, o.Args = 3, true, []Arg{{"etcd", "a", "b"}} }, true},
+		{"Traefik", func(o *Options) { o.Ingress = true }, true},
 		{"the pod CIDR", func(o *Options) { o.PodCIDR = cidr("10.64.0.0/16") }, false},
 		{"the service CIDR", func(o *Options) { o.ServiceCIDR = cidr("10.64.0.0/16") }, false},
 		{"whether it is behind NAT", func(o *Options) { o.NAT = true }, false},
@@ -183,6 +184,11 @@ func TestOnlyWhatCanChangeMayChange(t *testing.T) {
 				t.Errorf("got error %v, want allowed: %v", err, test.allowed)
 			}
 		})
+	}
+	with := DefaultOptions()
+	with.Ingress = true
+	if err := with.ValidateChange(DefaultOptions()); err == nil {
+		t.Error("Traefik was taken away")
 	}
 }
 

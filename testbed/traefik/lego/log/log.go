@@ -1,0 +1,7 @@
+// Package log would log what clients of authorities do.
+package log
+
+import "log/slog"
+
+// SetDefault does nothing.
+func SetDefault(*slog.Logger) {}
