@@ -35,6 +35,7 @@ need() { grep -qE "$1" <<<"$needs"; }
 ! need '\bmetrics\b' || make --no-print-directory -C testbed "$PWD/bin/metrics-server"
 ! need '\bstorage\b' || make --no-print-directory -C testbed "$PWD/bin/provisioner"
 ! need '\borders\b' || make --no-print-directory bin/images/orders.tar
+! need '\bingress\b' || make --no-print-directory -C testbed "$PWD/bin/traefik"
 
 # start_pair brings up what stories of the phases shared and alone need.
 start_pair() {
@@ -68,6 +69,7 @@ start_three() {
 	local testbed=(bin/testbed --state "$network")
 	bin/scratch-image -o bin/images/kubectl.tar -tag hanse.dev/test/kubectl:v1 -file bin/kubectl=/kubectl -entrypoint /kubectl &&
 		"${testbed[@]}" up lubeck hamburg bremen --workers 2 --audit $(! need '^(connected|network).*\bstorage\b' || echo --storage) \
+			$(! need '\bingress\b' || echo --ingress) \
 			$(! need '\borders\b' || echo --arg kubelet:sync-frequency=10s) && # files of ConfigMaps follow sooner than in a minute and a half
 		{ ! need '\bvisby\b' || { "${testbed[@]}" up visby --workers 1 --nat && "${testbed[@]}" load bin/hanse.tar visby; }; } &&
 		{ ! need '^network.*\brostock\b' || "${testbed[@]}" up rostock --workers 0; } &&
