@@ -92,6 +92,10 @@ const (
 	ReasonEndpointRefused = "EndpointRefused"
 	// ReasonEndpointsRefused means that there is no EndpointSlice of a ShadowEndpointSlice; the message says why.
 	ReasonEndpointsRefused = "EndpointsRefused"
+	// ReasonExportRefused means that what a cluster exports is not imported by the peer; the message says why.
+	ReasonExportRefused = "ExportRefused"
+	// ReasonNotInClusterSet means that no Peer shares the namespace of a ServiceExport.
+	ReasonNotInClusterSet = "NotInClusterSet"
 	// ReasonEndpointFlaps means that what the peer's gateway sends comes in turns from several places.
 	ReasonEndpointFlaps = "EndpointFlaps"
 	// ReasonNoRelay means that this cluster's gateway cannot pass on packets for the peer.

@@ -78,6 +78,18 @@ type ConnectionSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Openings []Opening `json:"openings,omitempty"`
 
+	// exported are what pods of the peer reach here because it is exported to the peer. The controller of multi-cluster Services writes this.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Exported []ServicePath `json:"exported,omitempty"`
+
+	// imported are what our pods reach of the peer because it is imported from there. The controller of multi-cluster Services writes this.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Imported []ServicePath `json:"imported,omitempty"`
+
 	// relays is whether the peer's gateway passes on packets between ours and those of others.
 	// +optional
 	Relays bool `json:"relays,omitempty"`
@@ -86,6 +98,22 @@ type ConnectionSpec struct {
 	// spec.network.relayBandwidth.
 	// +optional
 	RelayBandwidth *resource.Quantity `json:"relayBandwidth,omitempty"`
+}
+
+// ServicePath is what is open because Services of a namespace are exported.
+type ServicePath struct {
+	// namespace is that of the Services.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
+
+	// ports are those of their endpoints.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Ports []OpeningPort `json:"ports"`
 }
 
 // ConnectionStatus says how the tunnel to a peer is. What is measured is rounded, and written only when it has moved by much

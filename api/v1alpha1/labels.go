@@ -64,6 +64,12 @@ const (
 	// that goes for the default class alone.
 	LabelOfferToPeers = "hanse.dev/offer-to-peers"
 
+	// LabelClusterSet marks with "true" what Hanse makes of multi-cluster Services in namespaces of users: ServiceImports, and their
+	// Services and EndpointSlices.
+	LabelClusterSet = "hanse.dev/cluster-set"
+	// ClusterSetManager is, in the label endpointslice.kubernetes.io/managed-by, who writes the EndpointSlices of ServiceImports.
+	ClusterSetManager = "clusterset.hanse.dev"
+
 	// LabelPolicy marks a ConfigMap in Hanse's own namespace as policy. Its value is the question that its modules, keys
 	// that end in .rego, answer: incoming, outgoing, shadowpod or placement.
 	LabelPolicy = "hanse.dev/policy"

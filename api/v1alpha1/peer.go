@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"cmp"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -285,6 +286,23 @@ type PeerSpec struct {
 	// network is how the networks of the two clusters belong together: what is open, and in which ranges the peer is seen.
 	// +optional
 	Network *PeerNetwork `json:"network,omitempty"`
+
+	// clusterSet says which Services the two clusters have in common, by the Multi-Cluster Services API.
+	// +optional
+	ClusterSet *PeerClusterSet `json:"clusterSet,omitempty"`
+}
+
+// PeerClusterSet says which Services this cluster and a peer have in common.
+type PeerClusterSet struct {
+	// namespaces are those, as patterns with *, that mean the same in both clusters: Services in them that are exported here are told to
+	// the peer, and those that the peer exports are imported here. Pods reach the ports of what is exported. By default there
+	// are none; namespaces of the system never are.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[-a-z0-9*]+$`
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // PeerIngress is which Ingresses a consumer may have here.
@@ -547,6 +565,18 @@ func (p *Peer) OwnsTenantNamespace(ns metav1.Object) bool {
 func (p *Peer) IsSecond() bool {
 	c := meta.FindStatusCondition(p.Status.Conditions, ConditionAuthenticated)
 	return c != nil && c.Reason == ReasonClusterIDTaken
+}
+
+// Shares says whether the namespace means the same in this cluster and the peer, so that Services in it are exported to and imported from
+// the peer. Own is Hanse's own namespace.
+func (p *Peer) Shares(namespace, own string) bool {
+	if p.Spec.ClusterSet == nil || p.Agentless() || !p.DeletionTimestamp.IsZero() || IsSystemNamespace(namespace, own) {
+		return false
+	}
+	return slices.ContainsFunc(p.Spec.ClusterSet.Namespaces, func(pattern string) bool {
+		matches, err := path.Match(pattern, namespace)
+		return err == nil && matches
+	})
 }
 
 // Parting returns how to part from the peer, with all defaults.

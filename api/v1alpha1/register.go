@@ -29,6 +29,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&ShadowObject{}, &ShadowObjectList{},
 		&PeeringClaim{}, &PeeringClaimList{},
 		&Connection{}, &ConnectionList{},
+		&ExportedService{}, &ExportedServiceList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -31,6 +31,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/advertisement"
 	"github.com/hanse-dev/hanse/internal/agentless"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/multicluster"
 	"github.com/hanse-dev/hanse/internal/namespaces"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peering"
@@ -231,6 +232,7 @@ func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
 		f.addPeering, f.addPolicies, f.addAdvertising, f.addTenant, f.addNamespaces, f.addRemoteEvents, f.addReflector, f.addVolumes,
+		f.addMulticluster,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err
@@ -275,6 +277,7 @@ func (f *managerFlags) cache() cache.Options {
 		&corev1.Service{}:     {Namespaces: services, Transform: strip},
 		&appsv1.Deployment{}:  {Namespaces: deployments, Transform: strip},
 	}
+	maps.Copy(kept, multicluster.CacheByObject(f.server.namespace))
 	maps.Copy(kept, reflector.CacheByObject())
 	return cache.Options{DefaultTransform: strip, ByObject: kept}
 }
@@ -357,6 +360,12 @@ func (f *managerFlags) addVolumes(mgr manager.Manager, links *peers.Links) error
 	return volumes.SetupWithManager(mgr, volumes.Config{
 		Client: mgr.GetClient(), Links: links, Events: mgr.GetEventRecorder("hanse-volumes"), Namespace: f.server.namespace,
 		Tell: f.remote.Tell, Clock: f.clock,
+	})
+}
+
+func (f *managerFlags) addMulticluster(mgr manager.Manager, links *peers.Links) error {
+	return multicluster.SetupWithManager(mgr, multicluster.Config{
+		Client: mgr.GetClient(), Links: links, Namespace: f.server.namespace, ClusterID: f.peering.ClusterID, Network: f.peering.Gateway,
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/multicluster"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trace"
 	"github.com/hanse-dev/hanse/internal/unread"
@@ -72,7 +73,7 @@ func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manag
 	config.UserAgent = "hanse-" + subcommand + "/" + version.Version
 	config.Wrap(unread.Transport)
 	options.Scheme = runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(options.Scheme), v1alpha1.AddToScheme(options.Scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(options.Scheme), v1alpha1.AddToScheme(options.Scheme), multicluster.AddToScheme(options.Scheme)); err != nil {
 		return nil, err
 	}
 	options.LeaderElection = f.leaderElect

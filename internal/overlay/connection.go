@@ -103,7 +103,7 @@ func PeerOf(name string, spec *v1alpha1.ConnectionSpec) Peer {
 	p := Peer{
 		Name: name, ClusterID: spec.ClusterID, Theirs: Mappings(spec.Theirs), Ours: Mappings(spec.Ours), Probes: parsed(spec.GatewayAddresses),
 		TheirDirect: ClusterRanges(spec.TheirDirect), OurDirect: ClusterRanges(spec.OurDirect), Behind: ClusterRanges(spec.Behind),
-		Resolvers: parsed(spec.Nameservers), Openings: spec.Openings, Relays: spec.Relays,
+		Resolvers: parsed(spec.Nameservers), Openings: spec.Openings, Exported: spec.Exported, Imported: spec.Imported, Relays: spec.Relays,
 	}
 	if spec.RelayBandwidth != nil {
 		p.RelayBandwidth = spec.RelayBandwidth.Value()

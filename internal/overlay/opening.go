@@ -62,6 +62,28 @@ func (m *muster) openings(p *member, theirs side) []Opening {
 			open = append(open, Opening{From: from, To: to, Ports: ports})
 		}
 	}
+	return append(open, m.servicePaths(p, theirs)...)
+}
+
+// servicePaths returns what passes at one place because Services are exported: from everything of the peer to our pods of the namespace,
+// and from our pods to those of the peer. What the peer lets in it decides itself.
+func (m *muster) servicePaths(p *member, theirs side) []Opening {
+	var open []Opening
+	add := func(from, to []netip.Prefix, path v1alpha1.ServicePath) {
+		if ports, ok := portRanges(path.Ports); ok && len(ports) > 0 && from != nil && to != nil {
+			open = append(open, Opening{From: from, To: to, Ports: ports})
+		}
+	}
+	for _, path := range p.Exported {
+		add(theirs(everyNamespace), m.podsOf(path.Namespace), path)
+	}
+	for _, path := range p.Imported {
+		to := theirs(path.Namespace)
+		if to == nil { // nobody can tell namespaces apart there
+			to = theirs(everyNamespace)
+		}
+		add(sortedRanges(m.Pods), to, path)
+	}
 	return open
 }
 

@@ -62,6 +62,8 @@ type Peer struct {
 	SentOn         []netip.Addr // its pods that we have sent on to other peers, as we see them there
 	Services       []Service    // copies of its Services, in its twins here
 	Openings       []v1alpha1.Opening
+	// Exported are what the peer reaches here because it is exported to it, and Imported what we reach there.
+	Exported, Imported []v1alpha1.ServicePath
 }
 
 // A Service is the copy of one of a peer's home.

@@ -167,8 +167,11 @@ func keyHolder(o *observation, key string, others []v1alpha1.Connection) string 
 
 // connect writes the Connection if it does not say so yet.
 func (c *connectionStep) connect(ctx context.Context, o *observation, spec *v1alpha1.ConnectionSpec) error {
-	if o.connection != nil && equality.Semantic.DeepEqual(o.connection.Spec, *spec) {
-		return nil
+	if o.connection != nil {
+		now := o.connection.Spec
+		if now.Exported, now.Imported = nil, nil; equality.Semantic.DeepEqual(now, *spec) { // which are not ours
+			return nil
+		}
 	}
 	object := named(&v1alpha1.Connection{}, o.namespace.Name, v1alpha1.ConnectionName)
 	object.Labels = map[string]string{v1alpha1.LabelPeer: o.peer.Name, v1alpha1.LabelManaged: "true"}

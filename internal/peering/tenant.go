@@ -28,6 +28,9 @@ const quotaName = "hanse"
 // there can be only one anyway.
 const countMappings = corev1.ResourceName("count/namespacemappings.hanse.dev")
 
+// countExports is the name under which a quota counts ExportedServices: those of the consumer, and as many of ours.
+const countExports = corev1.ResourceName("count/exportedservices.hanse.dev")
+
 // How long something that was deleted or changed in a tenant namespace may stay so: what lies in there is not watched,
 // because that needs rights in all namespaces. After a change of the Peer it is looked sooner, since others of our
 // controllers may have learnt of it later than we, and quotas may not count yet.
@@ -166,7 +169,10 @@ func (t *tenantStep) bound(ctx context.Context, peer *v1alpha1.Peer, namespace s
 		return err
 	}
 	quota := tenantQuota(namespace)
-	hard := corev1.ResourceList{countMappings: *resource.NewQuantity(int64(namespacesOf(peer)), resource.DecimalSI)}
+	hard := corev1.ResourceList{
+		countMappings: *resource.NewQuantity(int64(namespacesOf(peer)), resource.DecimalSI),
+		countExports:  *resource.NewQuantity(2*v1alpha1.MaxExportedServices, resource.DecimalSI),
+	}
 	return t.put(ctx, quota, func() { quota.Spec.Hard = hard })
 }
 

@@ -51,7 +51,8 @@ func Services(services []corev1.Service, slices []discoveryv1.EndpointSlice, vie
 	}
 	for i := range services {
 		service := &services[i]
-		if service.Spec.Type == corev1.ServiceTypeExternalName || service.DeletionTimestamp != nil || IsCopy(service) {
+		if service.Spec.Type == corev1.ServiceTypeExternalName || service.DeletionTimestamp != nil || IsCopy(service) ||
+			service.Labels[v1alpha1.LabelClusterSet] == "true" { // which pods find under the name of its ServiceImport
 			continue
 		}
 		if stays := view.Reach.Stays(service); stays != "" {

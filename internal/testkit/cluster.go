@@ -16,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	inventory "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -73,7 +75,8 @@ func NewCluster(t testing.TB, clock *clocktesting.FakeClock, objects ...client.O
 		WithStatusSubresource(
 			&corev1.Pod{}, &corev1.Node{}, &v1alpha1.Peer{}, &v1alpha1.PeeringClaim{}, &v1alpha1.Advertisement{},
 			&v1alpha1.NamespaceOffloading{}, &v1alpha1.NamespaceMapping{}, &v1alpha1.ShadowPod{}, &v1alpha1.Connection{},
-			&v1alpha1.ShadowEndpointSlice{}, &v1alpha1.ShadowClaim{}, &v1alpha1.ShadowObject{},
+			&v1alpha1.ShadowEndpointSlice{}, &v1alpha1.ShadowClaim{}, &v1alpha1.ShadowObject{}, &v1alpha1.ExportedService{},
+			&mcsv1beta1.ServiceExport{}, &mcsv1beta1.ServiceImport{}, &inventory.ClusterProfile{},
 		).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithIndex(&corev1.Pod{}, "metadata.uid", func(o client.Object) []string { return []string{string(o.GetUID())} }).

@@ -12,16 +12,20 @@ import (
 	"k8s.io/client-go/applyconfigurations"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	inventory "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/charts"
 )
 
-// Scheme returns a scheme of all kinds of Kubernetes and of Hanse. It is shared: do not add to it.
+// Scheme returns a scheme of all kinds of Kubernetes and of Hanse, and of those that Hanse keeps for others. It is shared: do not add to it.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, mcsv1beta1.Install, inventory.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			panic(err)
 		}

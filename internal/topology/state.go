@@ -126,6 +126,9 @@ func openedTo(peers map[string]*overlay.Peer) map[string]bool {
 		for _, o := range p.Openings {
 			opened[o.From.Namespace], opened[o.To.Namespace] = true, true
 		}
+		for _, path := range p.Exported {
+			opened[path.Namespace] = true
+		}
 	}
 	delete(opened, "")
 	return opened

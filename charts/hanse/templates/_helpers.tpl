@@ -261,3 +261,14 @@ spec:
         {{- end }}
           {{- end }}
 {{- end -}}
+
+{{/*
+Whether what is written is marked as of a multi-cluster Service, before and after, in a namespace of a user.
+*/}}
+{{- define "hanse.isOfClusterSet" -}}
+(!(request.namespace in ['default', '{{ .Release.Namespace }}']) &&
+  !request.namespace.startsWith('kube-') && !request.namespace.startsWith('hanse-') &&
+  namespaceObject.metadata.?labels[?'hanse.dev/managed'].orValue('') != 'true' &&
+  [object, oldObject].filter(o, o != null).map(o, dyn(o)).all(o,
+    o.?metadata.?labels[?'hanse.dev/cluster-set'].orValue('') == 'true'))
+{{- end }}
