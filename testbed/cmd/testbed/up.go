@@ -60,6 +60,7 @@ func (f *upFlags) add(set *pflag.FlagSet) {
 	set.BoolVar(&f.Metrics, "metrics", false, "run metrics-server, for kubectl top and HorizontalPodAutoscalers")
 	set.BoolVar(&f.Storage, "storage", false, "make volumes for claims: directories on the workers' disks, of the default StorageClass local")
 	set.BoolVar(&f.Ingress, "ingress", false, "run Traefik, the controller of the default IngressClass traefik, at node ports 30080 and 30443")
+	set.BoolVar(&f.Multicluster, "multicluster", false, "have the DNS answer for clusterset.local, by ServiceImports")
 	set.BoolVar(&f.NAT, "nat", false, "put the nodes behind NAT: they reach other clusters, and are reached by none")
 	set.BoolVar(&f.Audit, "audit", false, "log each API request to logs/audit.log in the cluster's folder")
 }
@@ -90,6 +91,7 @@ func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
 			"metrics":         func() { options.Metrics = f.Metrics },
 			"storage":         func() { options.Storage = f.Storage },
 			"ingress":         func() { options.Ingress = f.Ingress },
+			"multicluster":    func() { options.Multicluster = f.Multicluster },
 			"nat":             func() { options.NAT = f.NAT },
 		} {
 			if set.Changed(name) {

@@ -168,7 +168,7 @@ profiles:
 func coreDNS(c *plan.Cluster) Component {
 	config := File{
 		Path: filepath.Join(c.ControlPlane().ConfigDir(), "Corefile"),
-		Text: corefile(join(c.Addresses(), " "), kubeconfig(c, "coredns")),
+		Text: corefile(join(c.Addresses(), " "), kubeconfig(c, "coredns"), c.Options.Multicluster),
 	}
 	command := []string{filepath.Join(c.Bin, "coredns"), "-conf=" + config.Path}
 	return Component{
@@ -214,8 +214,23 @@ func provisioner(c *plan.Cluster) Component {
 }
 
 // corefile answers for the cluster, and says at once that there is nothing else: the bridge is the whole world. The two
-// are apart because CoreDNS would ask the template first, wherever it is written.
-func corefile(addresses, kubeconfig string) string {
+// are apart because CoreDNS would ask the template first, wherever it is written. So is what answers for the cluster set: without
+// definitions of its objects it answers nothing.
+func corefile(addresses, kubeconfig string, multicluster bool) string {
+	clusterSet := ""
+	if multicluster {
+		clusterSet = fmt.Sprintf(`
+clusterset.local:53 {
+  import common
+  kubernetes clusterset.local {
+    kubeconfig %s
+    multicluster clusterset.local
+    ttl 1
+    startup_timeout 1s
+  }
+}
+`, kubeconfig)
+	}
 	//nolint:dupword // any class, any type
 	return fmt.Sprintf(`(common) {
   bind %s 127.0.0.1
@@ -233,14 +248,14 @@ cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {
     ttl 5
   }
 }
-
+%s
 .:53 {
   import common
   template ANY ANY . {
     rcode NXDOMAIN
   }
 }
-`, addresses, kubeconfig)
+`, addresses, kubeconfig, clusterSet)
 }
 
 // bindAddress is where a server listens that others reach. Without root that is the loopback interface of a machine that

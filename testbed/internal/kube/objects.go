@@ -36,6 +36,11 @@ func Base(c *plan.Cluster) []Object {
 	if c.HasIngress() {
 		objects = append(objects, ingress(c)...)
 	}
+	if c.Options.Multicluster {
+		objects = append(objects,
+			clusterRole("testbed:coredns-multicluster", rule("multicluster.x-k8s.io", "list,watch", "serviceimports")),
+			clusterRoleBinding("testbed:coredns-multicluster", "testbed:coredns-multicluster", "system:coredns"))
+	}
 	objects = append(objects,
 		clusterRole("testbed:coredns",
 			rule("", "list,watch", "endpoints,services,pods,namespaces"),

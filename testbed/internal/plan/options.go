@@ -23,10 +23,11 @@ type Options struct {
 	ExtraSchedulers []ExtraScheduler `json:"extraSchedulers,omitempty"`
 	Args            []Arg            `json:"args,omitempty"`
 	Audit           bool             `json:"audit,omitempty"`
-	Metrics         bool             `json:"metrics,omitempty"` // run metrics-server
-	Storage         bool             `json:"storage,omitempty"` // make volumes for claims
-	Ingress         bool             `json:"ingress,omitempty"` // run Traefik
-	NAT             bool             `json:"nat,omitempty"`     // the workers reach other clusters under the control plane's address alone
+	Metrics         bool             `json:"metrics,omitempty"`      // run metrics-server
+	Storage         bool             `json:"storage,omitempty"`      // make volumes for claims
+	Ingress         bool             `json:"ingress,omitempty"`      // run Traefik
+	Multicluster    bool             `json:"multicluster,omitempty"` // answer for clusterset.local
+	NAT             bool             `json:"nat,omitempty"`          // the workers reach other clusters under the control plane's address alone
 	Links           []Link           `json:"links,omitempty"`
 }
 
