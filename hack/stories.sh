@@ -69,7 +69,7 @@ start_three() {
 	local testbed=(bin/testbed --state "$network")
 	bin/scratch-image -o bin/images/kubectl.tar -tag hanse.dev/test/kubectl:v1 -file bin/kubectl=/kubectl -entrypoint /kubectl &&
 		"${testbed[@]}" up lubeck hamburg bremen --workers 2 --audit $(! need '^(connected|network).*\bstorage\b' || echo --storage) \
-			$(! need '\bingress\b' || echo --ingress) \
+			$(! need '\bingress\b' || echo --ingress) $(! need '\bmulticluster\b' || echo --multicluster) \
 			$(! need '\borders\b' || echo --arg kubelet:sync-frequency=10s) && # files of ConfigMaps follow sooner than in a minute and a half
 		{ ! need '\bvisby\b' || { "${testbed[@]}" up visby --workers 1 --nat && "${testbed[@]}" load bin/hanse.tar visby; }; } &&
 		{ ! need '^network.*\brostock\b' || "${testbed[@]}" up rostock --workers 0; } &&

@@ -52,10 +52,10 @@ func setUpNetwork(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := remember(ctx, bremen, rememberedObjects, bremen.inventory); err != nil {
-		return err
-	}
-	if err := installAll(ctx, lubeck, hamburg, bremen); err != nil {
+	err := errors.Join(
+		installMulticluster(ctx, lubeck, hamburg, bremen), remember(ctx, bremen, rememberedObjects, bremen.inventory),
+		installAll(ctx, lubeck, hamburg, bremen))
+	if err != nil {
 		return err
 	}
 	return errors.Join(peerBothWays(ctx, lubeck, hamburg), peerBothWays(ctx, lubeck, bremen), peerBothWays(ctx, hamburg, bremen))

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/multicluster"
 )
 
 // Root is the folder of the repository: tests run in folders two levels below it.
@@ -54,10 +55,11 @@ func Connect(ctx context.Context, name string, timeout time.Duration) (*Cluster,
 	return c, err
 }
 
-// Scheme knows the kinds of Kubernetes and of Hanse.
+// Scheme knows the kinds of Kubernetes, of Hanse, and of what Hanse keeps for others.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))
+	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
+		multicluster.AddToScheme(scheme))
 }
 
 // StateFolder is where the testbed keeps the state of the clusters.
