@@ -16,6 +16,7 @@ const (
 
 // ExportedBy says which of two clusters has written an ExportedService, by its role.
 // +kubebuilder:validation:Enum=Provider;Consumer
+// +kubebuilder:validation:MaxLength=8
 type ExportedBy string
 
 const (
@@ -46,10 +47,10 @@ type ExportedServiceSpec struct {
 
 	// part is the number of this object among those of the Service, from 0. Each has some of the endpoints; the first one says
 	// what the Service is.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=499
-	Part int32 `json:"part"`
+	// +required
+	// +kubebuilder:validation:MaxLength=3
+	// +kubebuilder:validation:Pattern=`^[0-9]+$`
+	Part string `json:"part"`
 
 	// type is ClusterSetIP, or Headless for a Service without a cluster IP.
 	// +required
@@ -177,7 +178,7 @@ type ExportedServiceStatus struct {
 }
 
 // ExportedService tells a peer of a Service that a cluster exports, and of some of its endpoints. It lies in the consumer's tenant
-// namespace at the provider, whichever of the two exports.
+// namespace at the provider, whichever of the two exports. Its name is made of by, namespace, name and part, such as provider.shop.web.0.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=hexp,categories=hanse
@@ -188,7 +189,6 @@ type ExportedServiceStatus struct {
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == (self.spec.by == 'Provider' ? 'provider.' : 'consumer.') + self.spec.namespace + '.' + self.spec.name + '.' + string(self.spec.part)",message="the name of an ExportedService is made of by, namespace, name and part, such as provider.shop.web.0"
 type ExportedService struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -119,6 +119,9 @@ const (
 			receivedBytes: 1200M, sentBytes: "0", mtu: 1420}}`
 	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
 		spec: {homeUID: $UID, pod: $POD, deletionGracePeriodSeconds: $GRACE}}`
+	exportedService = `{apiVersion: hanse.dev/v1alpha1, kind: ExportedService, metadata: {name: $NAME, namespace: x},
+		spec: {by: $BY, namespace: $SPACE, name: web, part: "0", type: $TYPE, exportedAt: "2026-01-01T00:00:00Z", addressType: IPv4,
+			ports: [{port: $PORT}], endpointPorts: [{port: 8080}], endpoints: [{address: $ADDRESS}]}}`
 	shadowClaim = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowClaim, metadata: {name: pvc-1, namespace: x},
 		spec: {homeUID: $UID, storage: $STORAGE, accessModes: [$MODE], volumeMode: $VOLUME, storageClass: $CLASS}}`
 	shadowObject = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowObject, metadata: {name: widget-1, namespace: x},
@@ -148,6 +151,8 @@ func TestRules(t *testing.T) {
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
+
+	goodExport := []string{"NAME", "provider.shop.web.0", "BY", "Provider", "SPACE", "shop", "TYPE", "ClusterSetIP", "PORT", "80", "ADDRESS", "100.64.1.5"}
 
 	joined := []string{"SPEC", "clusterID: hamburg, roles: [Consumer]"}
 	key := strings.Repeat("A", 43) + "="
@@ -332,6 +337,15 @@ func TestRules(t *testing.T) {
 		{name: "a shadow claim of another mode", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"MODE", "ReadWriteMany"}, want: "immutable"},
 		{name: "a shadow claim of a device now", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"VOLUME", "Block"}, want: "immutable"},
 		{name: "a shadow claim of another class", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"CLASS", "slow"}, want: "immutable"},
+		{name: "an exported service", plural: "exportedservices", template: exportedService, good: goodExport},
+		{name: "an exported service of the consumer", plural: "exportedservices", template: exportedService, good: goodExport, change: []string{"BY", "Consumer", "NAME", "consumer.shop.web.0"}},
+		{name: "an exported service by nobody", plural: "exportedservices", template: exportedService, good: goodExport, change: []string{"BY", "Admin"}, want: "spec.by"},
+		{name: "an exported service of another type", plural: "exportedservices", template: exportedService, good: goodExport, change: []string{"TYPE", "LoadBalancer"}, want: "spec.type"},
+		{name: "an exported service of no port", plural: "exportedservices", template: exportedService, good: goodExport, change: []string{"PORT", "0"}, want: "spec.ports"},
+		{name: "an exported service at a name", plural: "exportedservices", template: exportedService, good: goodExport, change: []string{"ADDRESS", "web.example"}, want: "spec.endpoints"},
+		{name: "an exported service that changes sides", plural: "exportedservices", template: exportedService, good: goodExport, update: true, change: []string{"BY", "Consumer", "NAME", "consumer.shop.web.0"}, want: "by is immutable"},
+		{name: "a peer that shares namespaces", plural: "peers", template: richPeer, change: []string{"SPEC", "clusterSet: {namespaces: [shop, team-*]}"}},
+		{name: "a peer that shares what is no pattern", plural: "peers", template: richPeer, change: []string{"SPEC", "clusterSet: {namespaces: [Shop/x]}"}, want: "spec.clusterSet.namespaces"},
 		{name: "a shadow pod", plural: "shadowpods", template: shadowPod, good: goodShadow},
 		{name: "a shadow pod without a home", plural: "shadowpods", template: shadowPod, good: goodShadow, change: []string{"UID", `""`}, want: "homeUID"},
 		{name: "a shadow pod whose pod changes", plural: "shadowpods", template: shadowPod, good: goodShadow, update: true, change: []string{"POD", "'{}'"}},
@@ -388,7 +402,7 @@ func expect(t *testing.T, errs field.ErrorList, want string) {
 
 // Every string, list and map of our kinds is bounded, and every field explains itself to kubectl.
 func TestFieldsAreBoundedAndDescribed(t *testing.T) {
-	for _, plural := range []string{"peers", "advertisements", "namespaceoffloadings", "namespacemappings", "shadowpods", "connections"} {
+	for _, plural := range []string{"peers", "advertisements", "namespaceoffloadings", "namespacemappings", "shadowpods", "connections", "exportedservices"} {
 		root := loadKind(t, plural).structural
 		for _, part := range []string{"spec", "status"} {
 			node := root.Properties[part]

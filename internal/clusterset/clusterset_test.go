@@ -204,7 +204,7 @@ func TestManyEndpointsAreToldInParts(t *testing.T) {
 	own := &Export{Type: mcsv1beta1.ClusterSetIP, Slices: []Slice{{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: all}}}
 	view := View{Peer: "hanse-turin", Away: func(string) bool { return false }, Seen: same, There: same}
 	parts, _ := own.Told(web, v1alpha1.ExportedByProvider, view)
-	if len(parts) != 3 || len(parts[2].Endpoints) != 50 || parts[2].Part != 2 {
+	if len(parts) != 3 || len(parts[2].Endpoints) != 50 || parts[2].Part != "2" {
 		t.Errorf("%d parts", len(parts))
 	}
 	own.Slices = nil

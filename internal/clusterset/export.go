@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -113,7 +114,7 @@ func (e *Export) Told(key Key, by v1alpha1.ExportedBy, view View) (parts []v1alp
 
 func (e *Export) told(key Key, by v1alpha1.ExportedBy, part int) v1alpha1.ExportedServiceSpec {
 	out := v1alpha1.ExportedServiceSpec{
-		By: by, Namespace: key.Namespace, Name: key.Name, Part: int32(part), Type: string(e.Type), //nolint:gosec // there are few
+		By: by, Namespace: key.Namespace, Name: key.Name, Part: strconv.Itoa(part), Type: string(e.Type),
 		SessionAffinity: e.SessionAffinity, AffinitySeconds: e.AffinitySeconds, ExportedAt: metav1.NewTime(e.At),
 		Labels: texts(e.Labels), Annotations: texts(e.Annotations),
 	}

@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -118,6 +119,8 @@ func (c Cluster) steps(r Removal, away []selection) []step {
 		// Without the policies, finalizers can be taken off.
 		{doing: "Removing policies and roles", objects: chart[:len(chart)-1]},
 		{doing: "Removing rights in namespaces", objects: []selection{rightsInNamespaces}},
+		// Their Services and EndpointSlices go with them.
+		{doing: "Removing imported Services", objects: []selection{serviceImports}},
 		{doing: "Releasing pods that wait for other clusters", first: c.removeGates},
 		{doing: "Removing marks of namespaces", first: c.removeMarks},
 		{doing: "Removing what belonged to peers", first: c.release, objects: []selection{namespacesOfPeers}},
@@ -273,6 +276,12 @@ var namespacesOfPeers = selection{
 // may have been stopped before.
 var rightsInNamespaces = selection{
 	kind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), chosen: isNamed(v1alpha1.ClusterRoleReflectorInNamespace),
+}
+
+// serviceImports selects those that Hanse has made of multi-cluster Services.
+var serviceImports = selection{
+	kind:    schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceImport"},
+	options: []client.ListOption{client.MatchingLabels{v1alpha1.LabelClusterSet: "true"}},
 }
 
 // definitions selects those of our kinds.

@@ -32,6 +32,7 @@ func TestQuestionsForServicesThatHaveACopyAreAskedHere(t *testing.T) {
 		"a name in capitals":               {"Web.SHOP.svc.Cluster.local.", dnsmessage.TypeA, "Web.shop-lubeck-abc123.svc.cluster.local."},
 		"a Service that stayed at home":    {asked: "db.shop.svc.cluster.local.", kind: dnsmessage.TypeA},
 		"one of another namespace":         {asked: "web.bank.svc.cluster.local.", kind: dnsmessage.TypeA},
+		"one of the cluster set":           {asked: "web.shop.svc.clusterset.local.", kind: dnsmessage.TypeA},
 		"the twin itself":                  {asked: "web.shop-lubeck-abc123.svc.cluster.local.", kind: dnsmessage.TypeA},
 		"a namespace":                      {asked: "shop.svc.cluster.local.", kind: dnsmessage.TypeA},
 		"all namespaces":                   {asked: "svc.cluster.local.", kind: dnsmessage.TypeA},

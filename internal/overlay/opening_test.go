@@ -85,3 +85,23 @@ func TestOpenings(t *testing.T) {
 		})
 	}
 }
+
+// What is exported to a peer, all of it reaches; what is imported from there, all our pods do.
+func TestPathsOfExportedServices(t *testing.T) {
+	guest, server := netip.MustParseAddr("10.244.2.5"), netip.MustParseAddr("10.244.1.9")
+	s, h := cluster(), hamburg()
+	h.Guests = []Pod{{"shop", guest}}
+	web, none := []v1alpha1.OpeningPort{{Protocol: "TCP", Port: 80}}, []v1alpha1.OpeningPort{{Protocol: "ICMP"}}
+	h.Exported = []v1alpha1.ServicePath{{Namespace: "stock", Ports: web}, {Namespace: "stock", Ports: none}, {Namespace: "stock"}}
+	h.Imported = []v1alpha1.ServicePath{{Namespace: "shop", Ports: web}}
+	s.Peers, s.OurPods = []Peer{h}, []Pod{{"stock", server}}
+	ports, home := []PortRange{{6, 80, 80}}, prefixes("100.64.0.0/16", "240.0.0.0/12")
+	here, there := single([]netip.Addr{server}), single([]netip.Addr{guest})
+	layout, _ := Plan(s)
+	if diff := cmp.Diff([]Opening{{home, here, ports}, {sortedRanges(s.Pods), home, ports}}, layout.Permissions[0].Open, byText); diff != "" {
+		t.Errorf("at the gateway (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]Opening{{there, here, ports}, {sortedRanges(s.Pods), there, ports}}, NodePlan(s, "n2").Guarded[0].Open, byText); diff != "" {
+		t.Errorf("on nodes (-want +got):\n%s", diff)
+	}
+}

@@ -435,7 +435,7 @@ func (s clusterSet) hostile(t *testing.T) {
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExportedService"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: v1alpha1.ExportedServiceName(by, namespace, "evil", 0)},
 			Spec: v1alpha1.ExportedServiceSpec{
-				By: by, Namespace: namespace, Name: "evil", Type: "ClusterSetIP", AddressType: "IPv4", ExportedAt: metav1.NewTime(time.Unix(0, 0)),
+				By: by, Namespace: namespace, Name: "evil", Part: "0", Type: "ClusterSetIP", AddressType: "IPv4", ExportedAt: metav1.NewTime(time.Unix(0, 0)),
 				Ports: []v1alpha1.ExportedPort{{Port: 80}}, Endpoints: []v1alpha1.ExportedEndpoint{{Address: address}},
 			},
 		}
