@@ -1,6 +1,7 @@
 package remoteevents
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -47,10 +48,9 @@ const (
 // eventTries are for an API server that is away for half a minute.
 var eventTries = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 8}
 
-// reporters say whose name the event at home has: for its users a virtual node is a node like any other.
-var reporters = map[string]string{
-	v1alpha1.SourceKubelet: "kubelet", v1alpha1.SourceHanse: "hanse-kubelet", v1alpha1.SourceKubernetes: "kubernetes",
-}
+// reporters say whose name the event at home has: for its users a virtual node is a node like any other. What other controllers of a
+// peer say has the name of the virtual node, which is all of the source that kubectl shows.
+var reporters = map[string]string{v1alpha1.SourceKubelet: "kubelet", v1alpha1.SourceHanse: "hanse-kubelet"}
 
 // A Writer writes what peers tell of events of remote objects as events of the objects at home. The name of an event follows from
 // what it says, so that no process writes it twice.
@@ -250,7 +250,7 @@ func (r *Report) event(about *corev1.ObjectReference, e *v1alpha1.RemoteEvent) *
 		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: r.name(e)},
 		EventTime:  metav1.NewMicroTime(e.First.Time),
 		// Where it happened is the virtual node.
-		ReportingController: reporters[e.Source],
+		ReportingController: cmp.Or(reporters[e.Source], v1alpha1.VirtualNodeName(r.Peer)),
 		ReportingInstance:   v1alpha1.VirtualNodeName(r.Peer),
 		Action:              r.Action,
 		Reason:              e.Reason,

@@ -90,7 +90,7 @@ func TestAnEventSaysWhoSawItAndWhere(t *testing.T) {
 			},
 		}},
 		"of a Service": {Report{"turin", service, "Reflect", []v1alpha1.RemoteEvent{lost}}, eventsv1.Event{
-			ReportingController: "kubernetes", Action: "Reflect", Reason: "FailedToUpdateEndpointSlices", Note: "quota",
+			ReportingController: "hanse-turin", Action: "Reflect", Reason: "FailedToUpdateEndpointSlices", Note: "quota",
 			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "uid-service"},
 		}},
 	} {

@@ -199,7 +199,7 @@ func TestProviderWithoutRoomForCopies(t *testing.T) {
 	pod.Spec.NodeSelector = atHamburg
 	lubeck.create(t, pod)
 	lubeck.describeSays(t, ns, "service/full", v1alpha1.ReasonReflectionRefused, "exceeded quota", v1alpha1.LabelSkipReflection,
-		"FailedToUpdateEndpointSlices", "kubernetes, hanse-hamburg")
+		"FailedToUpdateEndpointSlices", "hanse-hamburg")
 	lubeck.describeSays(t, ns, "pod/tokenless", v1alpha1.ReasonTokenRefused, "exceeded quota")
 	eventually(t, "the pod says that it waits for its token", func(ctx context.Context) error {
 		now, err := lubeck.pod(ctx, ns, "tokenless")

@@ -58,7 +58,7 @@ func TestVolumesFollowPods(t *testing.T) {
 	lubeck.scaleDatabase(ctx, t, ns, 3)
 	lubeck.expectMarks(t, ns, before)
 	for name := range away {
-		lubeck.describeSays(t, ns, "pvc/"+name, "ProvisioningSucceeded", "kubernetes, hanse-hamburg")
+		lubeck.describeSays(t, ns, "pvc/"+name, "ExternalProvisioning", "The provider waits for its provisioner", "hanse-hamburg")
 	}
 
 	lubeck.scaleDatabase(ctx, t, ns, 0)
