@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 // teller tells users by events what their pods lack, and says each thing once for as long as it lasts: every pod that comes
@@ -42,12 +44,13 @@ func (t *teller) begin(about request) *talk {
 	return &talk{teller: t, about: about, before: t.said[about], now: map[message]bool{}}
 }
 
-// say tells it, unless the last look did.
+// say tells it, unless the last look did. Kubernetes takes an event for a repetition of the last one with all but the note the same, and
+// keeps the note of that. So the action is another one for each note.
 func (t *talk) say(m message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.before[m] && !t.now[m] {
-		t.events.Eventf(&m.regarding, nil, m.kind, m.reason, "Reflect", "%s", m.note)
+		t.events.Eventf(&m.regarding, nil, m.kind, m.reason, "Reflect-"+reflection.Fingerprint(m.note), "%s", m.note)
 	}
 	t.now[m] = true
 }
