@@ -128,6 +128,10 @@ e2e-faults: programs ## break three clusters while pods come and go; SEED replay
 e2e-attacks: ## one hostile provider beside an honest one; DURATION is how long it attacks (10m)
 	@HANSE_ATTACKS_FOR='$(or $(DURATION),10m)' $(MAKE) --no-print-directory stories RUN='^TestHostileProvider$$'
 
+.PHONY: e2e-application
+e2e-application: ## an application over three clusters that changes under load, and loses one of them; HANSE_LOST_FOR is for how long (1m)
+	@HANSE_APPLICATION=yes $(MAKE) --no-print-directory stories RUN='^TestApplicationOverThreeClusters$$'
+
 .PHONY: fuzz
 fuzz: ## fuzz whatever reads bytes of a peer, FUZZTIME each (2m)
 	hack/fuzz.sh $(FUZZTIME)
