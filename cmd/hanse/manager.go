@@ -277,7 +277,6 @@ func (f *managerFlags) cache() cache.Options {
 		&corev1.Service{}:     {Namespaces: services, Transform: strip},
 		&appsv1.Deployment{}:  {Namespaces: deployments, Transform: strip},
 	}
-	maps.Copy(kept, multicluster.CacheByObject(f.server.namespace))
 	maps.Copy(kept, reflector.CacheByObject())
 	return cache.Options{DefaultTransform: strip, ByObject: kept}
 }
@@ -365,7 +364,7 @@ func (f *managerFlags) addVolumes(mgr manager.Manager, links *peers.Links) error
 
 func (f *managerFlags) addMulticluster(mgr manager.Manager, links *peers.Links) error {
 	return multicluster.SetupWithManager(mgr, multicluster.Config{
-		Client: mgr.GetClient(), Links: links, Namespace: f.server.namespace, ClusterID: f.peering.ClusterID, Network: f.peering.Gateway,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Namespace: f.server.namespace, ClusterID: f.peering.ClusterID, Network: f.peering.Gateway,
 	})
 }
 

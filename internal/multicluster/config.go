@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	inventory "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -36,6 +35,8 @@ const (
 type Config struct {
 	// Client reads our own cluster from a cache and writes to it.
 	Client client.Client
+	// Live reads ClusterProfiles of our own cluster, which a cache of one namespace could not without their definition.
+	Live client.Reader
 	// Links are the ways to peers, which others make.
 	Links *peers.Links
 	// Namespace is the one that Hanse runs in.
@@ -48,8 +49,8 @@ type Config struct {
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Links == nil || c.Namespace == "" || c.ClusterID == "" {
-		return errors.New("multicluster: Client, Links, Namespace and ClusterID are needed")
+	if c.Client == nil || c.Live == nil || c.Links == nil || c.Namespace == "" || c.ClusterID == "" {
+		return errors.New("multicluster: Client, Live, Links, Namespace and ClusterID are needed")
 	}
 	return nil
 }
@@ -57,13 +58,6 @@ func (c Config) Validate() error {
 // AddToScheme registers the kinds that this package reads and writes, and that are not Hanse's own.
 func AddToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(mcsv1beta1.Install(scheme), inventory.AddToScheme(scheme))
-}
-
-// CacheByObject returns what the cache of the process keeps of the kinds that nobody else in it watches. Own is Hanse's own namespace.
-func CacheByObject(own string) map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&inventory.ClusterProfile{}: {Namespaces: map[string]cache.Config{own: {}}, Transform: cache.TransformStripManagedFields()},
-	}
 }
 
 // SetupWithManager has the manager run the controllers as soon as the definitions of their kinds are installed.

@@ -53,7 +53,7 @@ func newWorld(t *testing.T, peer *v1alpha1.Peer, objects ...client.Object) *worl
 	if peer.HasRole(v1alpha1.RoleProvider) {
 		w.peers.Link(peer).Mappings()
 	}
-	config := Config{Client: w.Home.Client, Links: w.peers.Links, Namespace: "hanse-system", ClusterID: "lubeck-id", Network: true}
+	config := Config{Client: w.Home.Client, Live: w.Home.Client, Links: w.peers.Links, Namespace: "hanse-system", ClusterID: "lubeck-id", Network: true}
 	if err := config.Validate(); err != nil {
 		t.Fatal(err)
 	}

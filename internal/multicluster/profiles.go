@@ -33,9 +33,6 @@ func (p *profiles) setup(mgr ctrl.Manager) error {
 		Named("cluster-profiles").
 		For(&v1alpha1.Peer{}).
 		Watches(&v1alpha1.Advertisement{}, handler.EnqueueRequestsFromMapFunc(peerOfTenant)).
-		Watches(&inventory.ClusterProfile{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, profile client.Object) []reconcile.Request {
-			return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: profile.GetName()}}}
-		})).
 		WithOptions(options()).
 		Complete(p)
 }
@@ -47,7 +44,7 @@ func (p *profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	key := client.ObjectKey{Namespace: p.Namespace, Name: request.Name}
-	found, err := local.Find(ctx, p.Client, key, &inventory.ClusterProfile{})
+	found, err := local.Find(ctx, p.Live, key, &inventory.ClusterProfile{})
 	if err != nil {
 		return reconcile.Result{}, err
 	}
