@@ -109,7 +109,7 @@ type AdvertisementSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	StorageClasses []string `json:"storageClasses,omitempty"`
 
-	// ingress is which Ingresses the consumer may have there. Without it it may have none.
+	// ingress is which Ingresses the consumer may have there. Without it there may be none.
 	// +optional
 	Ingress *IngressOffer `json:"ingress,omitempty"`
 

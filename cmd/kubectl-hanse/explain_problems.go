@@ -260,8 +260,7 @@ func tokenCause(s podSight) []podProblem {
 		return problem(said.Reason, said.Message, "Follow what the event says: "+s.command("describe pod"), linkTokens)
 	}
 	lacks := said != nil && said.Status == corev1.ConditionFalse || offload.LeavesToken(s.pod) && !s.connected()
-	asks := ptr.Deref(spec.AutomountServiceAccountToken, false) || spec.ServiceAccountName != "" && spec.ServiceAccountName != "default"
-	if s.where.Kind != placeVirtual || hasEnded(s.pod) || !lacks || s.serves() && !asks {
+	if s.where.Kind != placeVirtual || hasEnded(s.pod) || !lacks || s.serves() && !asksForToken(spec) {
 		return nil
 	}
 	cause, remedy := "no network connected the clusters", "connect the networks of both clusters and have it made anew, or "
@@ -271,6 +270,10 @@ func tokenCause(s podSight) []podProblem {
 	return problem(v1alpha1.ReasonTokenLeftAtHome, "It runs without the token of its service account "+orElse(spec.ServiceAccountName, "default")+
 		", and cannot ask the API server of this cluster: "+cause,
 		"If it needs the token, "+remedy+"keep it at home (strategy Local); if not, set automountServiceAccountToken to false", linkTokens)
+}
+
+func asksForToken(spec *corev1.PodSpec) bool {
+	return ptr.Deref(spec.AutomountServiceAccountToken, false) || spec.ServiceAccountName != "" && spec.ServiceAccountName != "default"
 }
 
 // connected reports whether a network leads to pods of the peer, be it interrupted.

@@ -148,13 +148,8 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 			return err
 		}
 	}
-	// That the Peer is gone already is no error.
-	err = changePeer(ctx, c, name, flags.part)
-	if err == nil {
-		err = c.Delete(ctx, peer)
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("leave %s: %w", name, err)
+	if err := leavePeer(ctx, c, flags, peer); err != nil {
+		return err
 	}
 	if !flags.wait {
 		return say(command, "This cluster leaves %s: see `kubectl hanse status %s`.\n", name, name)
@@ -166,6 +161,18 @@ func runUnpeer(ctx context.Context, command *cobra.Command, c client.Client, fla
 		return err
 	}
 	return errors.Join(say(command, "%s", left), tellRecord(ctx, command, c, name))
+}
+
+// leavePeer deletes the Peer. That it is gone already is no error.
+func leavePeer(ctx context.Context, c client.Client, flags *unpeerFlags, peer *v1alpha1.Peer) error {
+	err := changePeer(ctx, c, peer.Name, flags.part)
+	if err == nil {
+		err = c.Delete(ctx, peer)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("leave %s: %w", peer.Name, err)
+	}
+	return nil
 }
 
 var errPodsRun = errors.New("pods still run")

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -65,14 +66,14 @@ func badPorts(spec *v1alpha1.ExportedServiceSpec) string {
 	}
 	names := map[string]bool{}
 	for i, p := range spec.Ports {
-		if names[p.Name] || len(spec.Ports) > 1 && p.Name == "" || !isPort(p.Name, p.Protocol, p.AppProtocol) || p.Port < 1 || p.Port > 65535 {
+		if names[p.Name] || len(spec.Ports) > 1 && p.Name == "" || !isPort(p.Name, p.Protocol, p.AppProtocol, p.Port) {
 			return fmt.Sprintf("spec.ports[%d] is no port of a Service", i)
 		}
 		names[p.Name] = true
 	}
 	names = map[string]bool{}
 	for i, p := range spec.EndpointPorts {
-		if names[p.Name] || !isPort(p.Name, p.Protocol, p.AppProtocol) || p.Port != nil && (*p.Port < 1 || *p.Port > 65535) {
+		if names[p.Name] || !isPort(p.Name, p.Protocol, p.AppProtocol, ptr.Deref(p.Port, 1)) {
 			return fmt.Sprintf("spec.endpointPorts[%d] is no port of an endpoint", i)
 		}
 		names[p.Name] = true
@@ -80,8 +81,8 @@ func badPorts(spec *v1alpha1.ExportedServiceSpec) string {
 	return ""
 }
 
-func isPort(name, protocol, application string) bool {
-	return (name == "" || len(validation.IsDNS1123Label(name)) == 0) && (application == "" || len(validation.IsQualifiedName(application)) == 0) &&
+func isPort(name, protocol, application string, number int32) bool {
+	return number >= 1 && number <= 65535 && (name == "" || len(validation.IsDNS1123Label(name)) == 0) && (application == "" || len(validation.IsQualifiedName(application)) == 0) &&
 		slices.Contains([]string{"", "TCP", "UDP", "SCTP"}, protocol)
 }
 

@@ -176,7 +176,7 @@ func (e *exporter) tellHere(ctx context.Context, p *partner, wanted map[string]*
 // tellThere does nothing while the peer does not answer: when it does again, a change of the link asks for another look.
 func (e *exporter) tellThere(ctx context.Context, p *partner, wanted map[string]*v1alpha1.ExportedServiceSpec) error {
 	if p.over == nil || !p.over.HasSynced() || p.over.Err() != nil || p.link.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // others tell that the peer does not answer
 	}
 	return bringAbout(ctx, p.link.Client(), p.link.TenantNamespace(), p.there(v1alpha1.ExportedByConsumer), wanted)
 }

@@ -133,7 +133,7 @@ func nameTold(_ context.Context, object client.Object) []reconcile.Request {
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: told.Spec.Namespace, Name: told.Spec.Name}}}
+	return []reconcile.Request{{NamespacedName: toldOf(told)}}
 }
 
 // names are all multi-cluster Services of which something is known here.
@@ -143,26 +143,32 @@ func (i *importer) names(ctx context.Context, _ client.Object) []reconcile.Reque
 
 // namesIn are those in the namespace.
 func (i *importer) namesIn(ctx context.Context, namespace client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for key := range i.known(ctx) {
+		if namespace == nil || key.Namespace == namespace.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
+		}
+	}
+	return requests
+}
+
+// known are the multi-cluster Services of which something is known here.
+func (i *importer) known(ctx context.Context) map[client.ObjectKey]bool {
 	exports, imports, told := &mcsv1beta1.ServiceExportList{}, &mcsv1beta1.ServiceImportList{}, &v1alpha1.ExportedServiceList{}
-	found := map[client.ObjectKey]bool{}
 	for _, list := range []client.ObjectList{exports, imports, told} {
 		if err := i.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "List multi-cluster Services")
 		}
 	}
+	found := map[client.ObjectKey]bool{}
 	for n := range exports.Items {
 		found[client.ObjectKeyFromObject(&exports.Items[n])] = true
 	}
 	for n := range imports.Items {
 		found[client.ObjectKeyFromObject(&imports.Items[n])] = true
 	}
-	add := func(object client.Object) {
-		for _, request := range nameTold(ctx, object) {
-			found[request.NamespacedName] = true
-		}
-	}
 	for n := range told.Items {
-		add(&told.Items[n])
+		found[toldOf(&told.Items[n])] = true
 	}
 	partners, err := i.partners(ctx)
 	if err != nil {
@@ -170,16 +176,14 @@ func (i *importer) namesIn(ctx context.Context, namespace client.Object) []recon
 	}
 	for n := range partners {
 		for _, object := range partners[n].there(v1alpha1.ExportedByProvider) {
-			add(object)
+			found[toldOf(object)] = true
 		}
 	}
-	var requests []reconcile.Request
-	for key := range found {
-		if namespace == nil || key.Namespace == namespace.GetName() {
-			requests = append(requests, reconcile.Request{NamespacedName: key})
-		}
-	}
-	return requests
+	return found
+}
+
+func toldOf(e *v1alpha1.ExportedService) client.ObjectKey {
+	return client.ObjectKey{Namespace: e.Spec.Namespace, Name: e.Spec.Name}
 }
 
 // linkChanged follows what the peer tells over a new link, and has all looked at that it may have told of.

@@ -61,26 +61,34 @@ func Services(services []corev1.Service, slices []discoveryv1.EndpointSlice, vie
 			}
 			continue
 		}
-		own, whole := partsOf(parts[service.Name], view)
-		if !whole {
-			continue
-		}
-		if view.Only != EndpointSlice {
-			all.Services[service.Name] = signed(service, serviceOf(service))
-		}
-		for _, p := range parts[service.Name] {
-			if isSkipped(p) && view.Only != Service {
-				all.Slices[p.Name] = Copy{Source: *SourceOf(p, view.Reach)}
-			}
-		}
-		for _, p := range own {
-			all.Parts[service.Name] = append(all.Parts[service.Name], p.Name)
-			if view.Only != Service {
-				all.Slices[p.Name] = signed(p, sliceOf(p.EndpointSlice, p.endpoints))
-			}
-		}
+		all.add(service, parts[service.Name], view)
 	}
 	return all
+}
+
+// add adds the copies of a Service and of its slices, if the peer sees all that is in them.
+func (all *Copies) add(service *corev1.Service, slices []*discoveryv1.EndpointSlice, view View) {
+	parts, whole := partsOf(slices, view)
+	if !whole {
+		return
+	}
+	for _, p := range parts {
+		all.Parts[service.Name] = append(all.Parts[service.Name], p.Name)
+	}
+	if view.Only != EndpointSlice {
+		all.Services[service.Name] = signed(service, serviceOf(service))
+	}
+	if view.Only == Service {
+		return
+	}
+	for _, p := range parts {
+		all.Slices[p.Name] = signed(p, sliceOf(p.EndpointSlice, p.endpoints))
+	}
+	for _, slice := range slices {
+		if isSkipped(slice) {
+			all.Slices[slice.Name] = Copy{Source: *SourceOf(slice, view.Reach)}
+		}
+	}
 }
 
 // A part is a slice of a Service, and those of its endpoints that do not run at the peer, as the peer sees them.

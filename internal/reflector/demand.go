@@ -45,18 +45,24 @@ func (c *copier) demand(ctx context.Context, req request) (demand, error) {
 	case !req.Kind.ByPods():
 		return c.ofNamespace(ctx, req)
 	}
-	wanted := demand{names: map[string]bool{}, more: c.Reach.Of(req.Kind).SeesAll()}
-	for _, pod := range pods {
-		for _, reference := range needs(pod) {
-			if reference.Kind == req.Kind {
-				wanted.names[reference.Name] = true
-			}
-		}
-	}
+	wanted := demand{names: namesIn(pods, req.Kind), more: c.Reach.Of(req.Kind).SeesAll()}
 	if req.Kind == reflection.Secret && c.Network {
 		return wanted, c.addOfIngresses(ctx, req, wanted.names)
 	}
 	return wanted, nil
+}
+
+// namesIn are those of the objects of the kind that the pods refer to.
+func namesIn(pods []*corev1.Pod, kind reflection.Kind) map[string]bool {
+	names := map[string]bool{}
+	for _, pod := range pods {
+		for _, reference := range needs(pod) {
+			if reference.Kind == kind {
+				names[reference.Name] = true
+			}
+		}
+	}
+	return names
 }
 
 // podsOf returns the pods of the namespace on the peer's node that have not ended. They are the cache's own and must not be changed.
