@@ -95,8 +95,10 @@ func (w *world) openDirect(ctx context.Context) error {
 		key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(w.Provider.Name), Name: v1alpha1.ConnectionName}
 		err := w.Consumer.Get(ctx, key, c)
 		ours := overlay.Mappings(c.Spec.Ours)
-		w.view = reflection.View{Node: v1alpha1.VirtualNodeName(w.Provider.Name), Reach: reflection.ReachAll,
-			Seen: func(home netip.Addr) (netip.Addr, bool) { return overlay.Seen(ours, home) }}
+		w.view = reflection.View{
+			Node: v1alpha1.VirtualNodeName(w.Provider.Name), Reach: reflection.ReachAll,
+			Seen: func(home netip.Addr) (netip.Addr, bool) { return overlay.Seen(ours, home) },
+		}
 		return err
 	})
 }

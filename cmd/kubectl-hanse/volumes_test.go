@@ -108,7 +108,7 @@ func TestAClaimOfTheSameNameIsNotDeleted(t *testing.T) {
 	objects[0].SetUID("another")
 	w := newWorld(t, objects...)
 	deleted := 0
-	w.client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+	w.client = interceptor.NewClient(w.client, interceptor.Funcs{
 		Delete: func(_ context.Context, _ client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 			asked := (&client.DeleteOptions{}).ApplyOptions(options)
 			if _, isClaim := o.(*corev1.PersistentVolumeClaim); isClaim && *asked.Preconditions.UID == "another" {

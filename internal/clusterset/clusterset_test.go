@@ -169,8 +169,10 @@ func TestAPeerIsToldWhatItCanReach(t *testing.T) {
 	own := Own("lubeck", &mcsv1beta1.ServiceExport{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}},
 		&corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 		[]discoveryv1.EndpointSlice{{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.244.0.7"}, NodeName: new("n1")}, {Addresses: []string{"100.64.3.3"}, NodeName: new("hanse-turin")},
-			{Addresses: []string{"100.65.3.3"}, NodeName: new("hanse-milan")}, {Addresses: []string{"192.0.2.7"}, NodeName: new("n1")},
+			{Addresses: []string{"10.244.0.7"}, NodeName: new("n1")},
+			{Addresses: []string{"100.64.3.3"}, NodeName: new("hanse-turin")},
+			{Addresses: []string{"100.65.3.3"}, NodeName: new("hanse-milan")},
+			{Addresses: []string{"192.0.2.7"}, NodeName: new("n1")},
 		}}})
 	move := func(from, to string) func(netip.Addr) (netip.Addr, bool) {
 		return func(a netip.Addr) (netip.Addr, bool) {

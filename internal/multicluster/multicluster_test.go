@@ -236,8 +236,10 @@ func TestWhatIsNotTakenIsAnswered(t *testing.T) {
 	}{
 		"a namespace that is not shared": {unshared, told(v1alpha1.ExportedByConsumer, here), testkit.Namespace("stock", nil), "spec.clusterSet.namespaces"},
 		"an address of ours":             {turin(v1alpha1.RoleConsumer), foreign, testkit.Namespace("stock", nil), "spec.endpoints[0]"},
-		"a ServiceImport of another": {turin(v1alpha1.RoleConsumer), told(v1alpha1.ExportedByConsumer, here),
-			&mcsv1beta1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, "not of Hanse"},
+		"a ServiceImport of another": {
+			turin(v1alpha1.RoleConsumer), told(v1alpha1.ExportedByConsumer, here),
+			&mcsv1beta1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, "not of Hanse",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, test.peer, test.message, test.beside)

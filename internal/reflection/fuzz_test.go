@@ -33,12 +33,18 @@ func FuzzClaim(f *testing.F) {
 			}
 			return
 		}
-		got := claim.Spec
-		if got.VolumeName != "" || got.Selector != nil || got.DataSource != nil || got.DataSourceRef != nil || !slices.Contains(offered, *got.StorageClassName) {
-			t.Errorf("made %v", got)
-		}
-		if room := got.Resources.Requests[corev1.ResourceStorage]; room.Sign() <= 0 || claim.Namespace != "twin" || len(claim.OwnerReferences) != 1 {
-			t.Errorf("made %v", claim)
-		}
+		expectNewVolume(t, claim, offered)
 	})
+}
+
+// expectNewVolume checks that the claim lies in the twin, and is for some room of an offered class that holds nothing yet.
+func expectNewVolume(t *testing.T, claim *corev1.PersistentVolumeClaim, offered []string) {
+	t.Helper()
+	got := claim.Spec
+	if got.VolumeName != "" || got.Selector != nil || got.DataSource != nil || got.DataSourceRef != nil || !slices.Contains(offered, *got.StorageClassName) {
+		t.Errorf("made %v", got)
+	}
+	if room := got.Resources.Requests[corev1.ResourceStorage]; room.Sign() <= 0 || claim.Namespace != "twin" || len(claim.OwnerReferences) != 1 {
+		t.Errorf("made %v", claim)
+	}
 }

@@ -33,7 +33,7 @@ func worker() *corev1.Node {
 }
 
 func TestWhatHappensToAClaimIsToldInItsShadowClaim(t *testing.T) {
-	w, shadow := keepClaim(t, shadowClaim(""), peer(), worker())
+	w, _ := keepClaim(t, shadowClaim(""), peer(), worker())
 	feed := newEventFeed(w.Home.Client, nil, w.Clock)
 	r := newClaimReconciler(w.Home.Client, w.Home.Client, feed)
 	claim := testkit.Get[corev1.PersistentVolumeClaim](w.Home, lubeck.name(), "pvc-1")
@@ -47,7 +47,7 @@ func TestWhatHappensToAClaimIsToldInItsShadowClaim(t *testing.T) {
 	}
 	w.Clock.Step(warningDelay)
 	w.Reconcile(r, lubeck.name(), "pvc-1")
-	shadow = testkit.Get[v1alpha1.ShadowClaim](w.Home, lubeck.name(), "pvc-1")
+	shadow := testkit.Get[v1alpha1.ShadowClaim](w.Home, lubeck.name(), "pvc-1")
 	want := []v1alpha1.RemoteEvent{{
 		Type: "Warning", Reason: "ProvisioningFailed", Message: "no room on (node) at (address)", Source: v1alpha1.SourceKubernetes,
 		Count: 1, First: failed.FirstTimestamp, Last: failed.LastTimestamp,

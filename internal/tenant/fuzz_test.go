@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -37,16 +38,23 @@ func FuzzSliceFor(f *testing.F) {
 		if got == nil {
 			return
 		}
-		for _, e := range got.Endpoints {
-			if e.NodeName != nil || e.TargetRef != nil || !connected && (*e.Conditions.Ready || *e.Conditions.Serving) {
-				t.Errorf("endpoint %v", e)
-			}
-			for _, text := range e.Addresses {
-				address, err := netip.ParseAddr(text)
-				if err != nil || !slices.ContainsFunc(seen, func(p netip.Prefix) bool { return p.Contains(address) }) {
-					t.Errorf("endpoint at %q", text)
-				}
-			}
+		for i := range got.Endpoints {
+			expectAtPeer(t, &got.Endpoints[i], seen, connected)
 		}
 	})
+}
+
+// expectAtPeer checks that the endpoint lies where the peer is seen, names nothing of this cluster, and is ready only if the peer is
+// connected.
+func expectAtPeer(t *testing.T, e *discoveryv1.Endpoint, seen []netip.Prefix, connected bool) {
+	t.Helper()
+	if e.NodeName != nil || e.TargetRef != nil || !connected && (*e.Conditions.Ready || *e.Conditions.Serving) {
+		t.Errorf("endpoint %v", *e)
+	}
+	for _, text := range e.Addresses {
+		address, err := netip.ParseAddr(text)
+		if err != nil || !slices.ContainsFunc(seen, func(p netip.Prefix) bool { return p.Contains(address) }) {
+			t.Errorf("endpoint at %q", text)
+		}
+	}
 }

@@ -67,7 +67,7 @@ func (a *application) judge(t *testing.T, from string, lost applicationStep) {
 		sent, failed, slowest := 0, 0, time.Duration(0)
 		for _, second := range step.within(all) {
 			sent, failed, slowest = sent+second.Sent, failed+second.Failed, max(slowest, second.Slowest)
-			if second.Failed > 0 && !(step == lost && second.At.Before(a.gone)) {
+			if second.Failed > 0 && (step != lost || !second.At.Before(a.gone)) {
 				t.Errorf("%s, %s: %d failed %.1f s after its begin: %v", from, step.name, second.Failed, second.At.Sub(step.from).Seconds(), second.Errors)
 			}
 		}

@@ -231,8 +231,9 @@ func (in *intruder) expectAddressesRefused(ctx context.Context, t *testing.T, po
 	}
 }
 
-// expectClaimsRefused asks for volumes of a class that is not lent, for more than may be, and for a copy of what others have.
-func (in *intruder) expectClaimsRefused(ctx context.Context, t *testing.T) {
+// lendLittle has the provider lend one class of two, and no more than a little of it.
+func (in *intruder) lendLittle(t *testing.T) {
+	t.Helper()
 	for name, offered := range map[string]string{"story-lent": "true", "story-own": "false"} {
 		class := &storagev1.StorageClass{
 			ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelOfferToPeers: offered}},
@@ -251,6 +252,11 @@ func (in *intruder) expectClaimsRefused(ctx context.Context, t *testing.T) {
 		}
 		return err
 	})
+}
+
+// expectClaimsRefused asks for volumes of a class that is not lent, for more than may be, and for a copy of what others have.
+func (in *intruder) expectClaimsRefused(ctx context.Context, t *testing.T) {
+	in.lendLittle(t)
 	for name, more := range map[string]map[string]any{
 		"not-lent": {"storageClass": "story-own"}, "huge": {"storageClass": "story-lent", "storage": "1e30"},
 		"a-copy": {"storageClass": "story-lent", "volumeName": "theirs", "dataSource": map[string]any{"kind": "PersistentVolumeClaim", "name": "theirs"}},
@@ -259,28 +265,41 @@ func (in *intruder) expectClaimsRefused(ctx context.Context, t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the provider answers claim "+name, func(ctx context.Context) error {
-			claim, shadow := &corev1.PersistentVolumeClaim{}, &v1alpha1.ShadowClaim{}
 			key := types.NamespacedName{Namespace: in.twin, Name: name}
-			err := in.at.Get(ctx, key, claim)
-			if name == "a-copy" { // what is no field of a ShadowClaim is left out
-				if err == nil && (claim.Spec.VolumeName != "" || claim.Spec.DataSource != nil) {
-					t.Errorf("it got %v", claim.Spec)
-				}
-				return err
+			if name == "a-copy" {
+				return in.isNoCopy(ctx, t, key)
 			}
-			if !apierrors.IsNotFound(err) {
-				t.Errorf("it got %v (%v)", claim.Spec, err)
-			}
-			if err := in.at.Get(ctx, key, shadow); err != nil {
-				return err
-			}
-			ready := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionReady)
-			if ready == nil || ready.Reason != v1alpha1.ReasonVolumeRefused || ready.Message == "" {
-				return fmt.Errorf("it says %v", ready)
-			}
-			return nil
+			return in.isRefused(ctx, t, key)
 		})
 	}
+}
+
+// isNoCopy returns an error unless there is a claim. What is no field of a ShadowClaim is left out of it.
+func (in *intruder) isNoCopy(ctx context.Context, t *testing.T, key types.NamespacedName) error {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	err := in.at.Get(ctx, key, claim)
+	if err == nil && (claim.Spec.VolumeName != "" || claim.Spec.DataSource != nil) {
+		t.Errorf("it got %v", claim.Spec)
+	}
+	return err
+}
+
+// isRefused returns an error unless the ShadowClaim says that its volume is refused. At no time there is a claim.
+func (in *intruder) isRefused(ctx context.Context, t *testing.T, key types.NamespacedName) error {
+	t.Helper()
+	claim, shadow := &corev1.PersistentVolumeClaim{}, &v1alpha1.ShadowClaim{}
+	if err := in.at.Get(ctx, key, claim); !apierrors.IsNotFound(err) {
+		t.Errorf("it got %v (%v)", claim.Spec, err)
+	}
+	if err := in.at.Get(ctx, key, shadow); err != nil {
+		return err
+	}
+	ready := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason != v1alpha1.ReasonVolumeRefused || ready.Message == "" {
+		return fmt.Errorf("it says %v", ready)
+	}
+	return nil
 }
 
 // limitStorage sets how much room all claims of the peer may ask for.

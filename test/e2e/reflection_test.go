@@ -171,25 +171,37 @@ func TestConflict(t *testing.T) {
 	}
 	hamburg.expectAnswer(t, twin, slice.Name, "of its own")
 	for source, object := range theirs {
-		if err := hamburg.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil || object.GetUID() != before[source] ||
-			object.GetLabels()[v1alpha1.LabelReflected] != "" {
-			t.Errorf("%T of hamburg is now %v: %v", object, object, err)
-		}
+		hamburg.expectItsOwn(t, object, before[source])
 		if err := hamburg.Delete(ctx, object); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for source, object := range theirs {
-		eventually(t, fmt.Sprintf("the copy %T comes", object), func(ctx context.Context) error {
-			if err := hamburg.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-				return err
-			}
-			if object.GetUID() == before[source] || object.GetLabels()[v1alpha1.LabelReflected] != "true" {
-				return fmt.Errorf("it is %v", object)
-			}
-			return nil
-		})
+		hamburg.expectCopyInPlaceOf(t, object, before[source])
 	}
+}
+
+// expectItsOwn checks that the object is the one of that UID, and no copy.
+func (c *cluster) expectItsOwn(t *testing.T, object client.Object, uid types.UID) {
+	t.Helper()
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+	if err != nil || object.GetUID() != uid || object.GetLabels()[v1alpha1.LabelReflected] != "" {
+		t.Errorf("%T of %s is now %v: %v", object, c.Name, object, err)
+	}
+}
+
+// expectCopyInPlaceOf waits until the object is a copy, and no more the one of that UID.
+func (c *cluster) expectCopyInPlaceOf(t *testing.T, object client.Object, uid types.UID) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the copy %T comes", object), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		if object.GetUID() == uid || object.GetLabels()[v1alpha1.LabelReflected] != "true" {
+			return fmt.Errorf("it is %v", object)
+		}
+		return nil
+	})
 }
 
 // eventsSay waits until an event of that reason on the object, which is called kind/name, says so. Of Secrets `kubectl describe` shows none.

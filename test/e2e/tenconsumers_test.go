@@ -25,7 +25,7 @@ spec:
   - name: main
     image: ` + busybox + `
     imagePullPolicy: IfNotPresent
-    command: [/bin/sh, -c, "cat /data/word; echo $word | tee /data/word; ` + forever + `"]
+    command: [/bin/sh, -c, "cat /data/word 2>&1; echo $word | tee /data/word; ` + forever + `"]
     envFrom: [{secretRef: {name: word}}]
     volumeMounts: [{name: data, mountPath: /data}]
     resources: {requests: {cpu: 1m, memory: 8Mi}}
@@ -54,13 +54,7 @@ func TestTenConsumersOneProvider(t *testing.T) {
 	})
 	volumes := map[string]string{}
 	for i, g := range guests {
-		g.awaitRunning(t, twins[i], "stall")
-		g.expectOwnWord(t, twins[i])
-		remote, err := hamburg.pod(ctx, twins[i], "stall")
-		if err != nil {
-			t.Fatal(err)
-		}
-		hamburg.expectEndpoints(t, twins[i], "shop", remote.Status.PodIP+" ready=true")
+		g.expectOwnWares(ctx, t, twins[i])
 		volume := hamburg.claimIn(t, twins[i], "pvc-data").Spec.VolumeName
 		if other, taken := volumes[volume]; taken {
 			t.Errorf("%s and %s share volume %s", other, g.id, volume)
@@ -102,6 +96,18 @@ func (g *guest) wares(t *testing.T, twin string) []client.Object {
 		}}),
 		claim, shadow(t, twin, "stall", stall),
 	}
+}
+
+// expectOwnWares waits until the pod of the guest runs with what is the guest's, and is the only one behind the guest's Service.
+func (g *guest) expectOwnWares(ctx context.Context, t *testing.T, twin string) {
+	t.Helper()
+	g.awaitRunning(t, twin, "stall")
+	g.expectOwnWord(t, twin)
+	remote, err := hamburg.pod(ctx, twin, "stall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hamburg.expectEndpoints(t, twin, "shop", remote.Status.PodIP+" ready=true")
 }
 
 // expectOwnWord checks that the pod of the guest has the guest's Secret, and an empty volume.

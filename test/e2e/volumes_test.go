@@ -63,17 +63,23 @@ func TestVolumesFollowPods(t *testing.T) {
 
 	lubeck.scaleDatabase(ctx, t, ns, 0)
 	for name, volume := range away {
-		claim := hamburg.claimOf(t, volume)
-		if err := lubeck.Delete(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "volume of "+name+" to be gone on both sides", func(ctx context.Context) error {
-			if err := lubeck.isGone(ctx, &corev1.PersistentVolume{ObjectMeta: named(volume)}); err != nil {
-				return err
-			}
-			return hamburg.isGone(ctx, &corev1.PersistentVolume{ObjectMeta: named(claim.Spec.VolumeName)})
-		})
+		expectDataGoesWithClaim(t, ns, name, volume)
 	}
+}
+
+// expectDataGoesWithClaim deletes lubeck's claim, and waits until its volume at lubeck and the one at hamburg are gone.
+func expectDataGoesWithClaim(t *testing.T, ns, name, volume string) {
+	t.Helper()
+	claim := hamburg.claimOf(t, volume)
+	if err := lubeck.Delete(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "volume of "+name+" to be gone on both sides", func(ctx context.Context) error {
+		if err := lubeck.isGone(ctx, &corev1.PersistentVolume{ObjectMeta: named(volume)}); err != nil {
+			return err
+		}
+		return hamburg.isGone(ctx, &corev1.PersistentVolume{ObjectMeta: named(claim.Spec.VolumeName)})
+	})
 }
 
 // A pod with a claim of another class runs at home, where its volume is, and says why.
