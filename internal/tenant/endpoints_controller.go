@@ -78,6 +78,9 @@ func (r *endpointsReconciler) Reconcile(ctx context.Context, request reconcile.R
 		if why = whyRefused(refused); why == "" {
 			return reconcile.Result{}, refused
 		}
+		if apierrors.IsInvalid(refused) {
+			refused = nil // it is as long as it is told so
+		}
 		refused = errors.Join(refused, r.write(ctx, found, nil)) // those of before would be stale
 	}
 	events, again, err := r.events.due(ctx, subject{serviceKind, request.NamespacedName}, peer, shadow.Status.Events)
@@ -105,7 +108,7 @@ func (r *endpointsReconciler) observe(ctx context.Context, request reconcile.Req
 }
 
 // whyRefused says for the consumer why the API server takes no EndpointSlice, such as a quota, and nothing if that passes by itself or
-// the twin is about to go. It is tried again in any case.
+// the twin is about to go.
 func whyRefused(err error) string {
 	why, refused := refusalOf(err)
 	if !refused || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {

@@ -234,14 +234,14 @@ func TestEndpointsThatTheAPIServerRefuses(t *testing.T) {
 				w.Home.Refuse(verb+" EndpointSlice", test.refusal)
 			}
 			w.Home.Put(webAtHome(v1alpha1.ShadowEndpoint{Addresses: []string{"100.64.1.9"}, Hostname: "UPPER"}))
-			w.Reconcile(&endpointsReconciler{client: w.Home.Client}, lubeck.name(), "web-1")
+			r := newEndpointsReconciler(w.Home.Client, newEventFeed(w.Home.Client, nil, w.Clock))
+			_, err := r.Reconcile(t.Context(), testkit.Request(lubeck.name(), "web-1"))
 			if found := w.slice(); found != nil {
 				t.Errorf("what was told before is still there: %v", found.Endpoints)
 			}
 			w.expectRefused(test.why)
-			again := w.Reconcile(&endpointsReconciler{client: w.Home.Client}, lubeck.name(), "web-1")
-			if retries := again.RequeueAfter > 0; retries != test.retries {
-				t.Errorf("it is looked at again: %t", retries)
+			if retries := err != nil; retries != test.retries {
+				t.Errorf("it is tried again: %t", retries)
 			}
 		})
 	}

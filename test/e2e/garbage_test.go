@@ -25,7 +25,7 @@ func garbageEach(t *testing.T) int {
 	t.Helper()
 	set := os.Getenv("HANSE_GARBAGE")
 	if set == "" {
-		return 50
+		return 100
 	}
 	each, err := strconv.Atoi(set)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestGarbage(t *testing.T) {
 		eventually(t, "nothing at hamburg tells of it", func(ctx context.Context) error {
 			all, err := hamburg.inventory(ctx)
 			for name, content := range all {
-				if strings.Contains(name, "garbage-") || strings.Contains(name, ns) || strings.Contains(content, ns) {
+				if strings.Contains(name, "soon-gone-") || strings.Contains(name, ns) || strings.Contains(content, ns) {
 					return fmt.Errorf("%s is left", name)
 				}
 			}
@@ -88,7 +88,7 @@ func (c *cluster) garbage(t *testing.T, ns string, each int) (all []client.Objec
 	return all
 }
 
-func garbageName(i int) string { return fmt.Sprintf("garbage-%d", i) }
+func garbageName(i int) string { return fmt.Sprintf("soon-gone-%d", i) }
 
 // garbagePod runs a pod at hamburg that refers to all of the ConfigMaps and Secrets.
 func (c *cluster) garbagePod(t *testing.T, ns string, each int) *corev1.Pod {
@@ -116,7 +116,7 @@ func (c *cluster) holds(ctx context.Context, twin string, each int) error {
 		count := 0
 		err := meta.EachListItem(list, func(item runtime.Object) error {
 			object, err := meta.Accessor(item)
-			if err == nil && strings.Contains(object.GetName(), "garbage-") { // and not the tokens of the pod
+			if err == nil && strings.Contains(object.GetName(), "soon-gone-") { // and not the tokens of the pod
 				count++
 			}
 			return err
