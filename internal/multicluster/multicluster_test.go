@@ -343,9 +343,7 @@ func TestAClusterProfileForEachPeer(t *testing.T) {
 	w.Home.Writes()
 	w.Reconcile(controller, "", "turin")
 	w.Home.ExpectWrites()
-	w.Home.Remove(peer)
-	w.Reconcile(controller, "", "turin")
-	if w.Home.Find(found, "hanse-system", "turin") {
-		t.Error("the profile stays without the Peer")
+	if owners := found.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Peer" || owners[0].UID != peer.UID {
+		t.Errorf("it belongs to %v", owners)
 	}
 }

@@ -37,10 +37,10 @@ func (p *profiles) setup(mgr ctrl.Manager) error {
 		Complete(p)
 }
 
-// Reconcile keeps the ClusterProfile of one Peer, which goes with it.
+// Reconcile keeps the ClusterProfile of one Peer. Kubernetes deletes it with its owner.
 func (p *profiles) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	peer, err := local.Find(ctx, p.Client, request.NamespacedName, &v1alpha1.Peer{}, client.UnsafeDisableDeepCopy)
-	if err != nil {
+	if err != nil || peer == nil {
 		return reconcile.Result{}, err
 	}
 	key := client.ObjectKey{Namespace: p.Namespace, Name: request.Name}
@@ -51,10 +51,6 @@ func (p *profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 	switch {
 	case found != nil && found.Labels[inventory.LabelClusterManagerKey] != clusterManager:
 		return reconcile.Result{}, nil // it is another manager's
-	case peer == nil && found == nil:
-		return reconcile.Result{}, nil
-	case peer == nil:
-		return reconcile.Result{}, writing("ClusterProfile", p.Client.Delete(ctx, found))
 	case found == nil:
 		found = profileOf(p.Namespace, peer)
 		if err := p.Client.Create(ctx, found); err != nil {
@@ -93,6 +89,9 @@ func profileOf(namespace string, peer *v1alpha1.Peer) *inventory.ClusterProfile 
 	return &inventory.ClusterProfile{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: peer.Name, Labels: map[string]string{inventory.LabelClusterManagerKey: clusterManager},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Peer", Name: peer.Name, UID: peer.UID},
+			},
 		},
 		Spec: inventory.ClusterProfileSpec{DisplayName: peer.Name, ClusterManager: inventory.ClusterManager{Name: clusterManager}},
 	}

@@ -283,13 +283,10 @@ func (s clusterSet) profiles(t *testing.T) {
 			return nil
 		})
 	}
-	// One of a Peer that goes, as any that was never there: the controller looks at what is there.
-	stale := &profile.ClusterProfile{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: v1alpha1.SystemNamespace, Name: "vineta", Labels: map[string]string{profile.LabelClusterManagerKey: "hanse"},
-		},
-		Spec: profile.ClusterProfileSpec{ClusterManager: profile.ClusterManager{Name: "hanse"}},
-	}
-	lubeck.create(t, stale)
-	eventually(t, "the ClusterProfile of no Peer is gone", func(ctx context.Context) error { return lubeck.isGone(ctx, stale) })
+	vineta := &v1alpha1.Peer{ObjectMeta: named("vineta")}
+	lubeck.create(t, vineta)
+	of := &profile.ClusterProfile{ObjectMeta: inNamespace(v1alpha1.SystemNamespace, vineta.Name)}
+	eventually(t, "another Peer has a ClusterProfile", func(ctx context.Context) error { return lubeck.Get(ctx, client.ObjectKeyFromObject(of), of) })
+	lubeck.deleteAndWait(t, vineta)
+	eventually(t, "it is gone with the Peer", func(ctx context.Context) error { return lubeck.isGone(ctx, of) })
 }
