@@ -64,10 +64,21 @@ func serveTCP(l net.Listener) {
 		}
 		go func() {
 			defer func() { _ = c.Close() }()
-			_ = c.SetDeadline(time.Now().Add(patient))
 			_, _ = fmt.Fprintf(c, "%s\n", c.RemoteAddr())
-			_, _ = io.Copy(c, c)
+			repeat(c)
 		}()
+	}
+}
+
+// repeat sends back what comes, for as long as something comes before patience ends.
+func repeat(c net.Conn) {
+	part := make([]byte, 1<<16)
+	for {
+		_ = c.SetDeadline(time.Now().Add(patient))
+		n, err := c.Read(part)
+		if _, writing := c.Write(part[:n]); err != nil || writing != nil {
+			return
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func (c *copier) tellAnswers(ctx context.Context, l look) error {
 		if why := refusalOf(answer); why != "" {
 			step := reflection.Step{Name: answer.Name, Source: l.seen.Sources[answer.Name]}
 			c.tell(ctx, move{request: l.talk.about, Step: step, talk: l.talk, known: ours}, message{
-				kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonReflectionRefused, note: fmt.Sprintf(
+				kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonReflectionRefused, ofPeer: true, note: fmt.Sprintf(
 					"Pods at peer %q do not find the endpoints of EndpointSlice %q, which the peer refuses: %s. With the label %s=true "+
 						"the Service has no copy there, and pods reach it at home", l.talk.about.Peer, answer.Name, why, v1alpha1.LabelSkipReflection),
 			})
