@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -132,14 +133,16 @@ func (s clusterSet) headless(t *testing.T) {
 }
 
 func (s clusterSet) conflict(t *testing.T) {
+	key := types.NamespacedName{Namespace: s.ns, Name: s.name}
+	younger := s.younger(t, key)
 	service := &corev1.Service{}
 	change := func(port int32) {
 		t.Helper()
-		if err := hamburg.Get(t.Context(), types.NamespacedName{Namespace: s.ns, Name: s.name}, service); err != nil {
+		if err := younger.Get(t.Context(), key, service); err != nil {
 			t.Fatal(err)
 		}
 		service.Spec.Ports[0].Port = port
-		if err := hamburg.Update(t.Context(), service); err != nil {
+		if err := younger.Update(t.Context(), service); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,6 +157,19 @@ func (s clusterSet) conflict(t *testing.T) {
 	for _, c := range []*cluster{lubeck, hamburg} {
 		c.exportSays(t, s.ns, s.name, says(mcsv1beta1.ServiceExportConditionConflict, metav1.ConditionFalse, mcsv1beta1.ServiceExportReasonNoConflicts, ""))
 	}
+}
+
+// younger returns the cluster whose export does not decide: the later one, or, of the same second, that with the greater id.
+func (s clusterSet) younger(t *testing.T, key types.NamespacedName) *cluster {
+	t.Helper()
+	here, there := &mcsv1beta1.ServiceExport{}, &mcsv1beta1.ServiceExport{}
+	if err := errors.Join(lubeck.Get(t.Context(), key, here), hamburg.Get(t.Context(), key, there)); err != nil {
+		t.Fatal(err)
+	}
+	if order := here.CreationTimestamp.Compare(there.CreationTimestamp.Time); order > 0 || order == 0 && s.idLubeck > s.idHamburg {
+		return lubeck
+	}
+	return hamburg
 }
 
 func sortedPair(a, b string) []string {
