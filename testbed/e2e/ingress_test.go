@@ -38,30 +38,7 @@ func ingressAnswersTheMachine(t *testing.T, b *bed) {
 	b.kubectl("lubeck", "create", "secret", "tls", "shop", "--cert="+cert, "--key="+key)
 	b.apply("lubeck", shopIngress)
 	address := b.nodeAddress("lubeck", ".")
-	ports := map[string]string{"80": "30080", "443": "30443"}
-	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, asked string) (net.Conn, error) {
-			_, port, err := net.SplitHostPort(asked)
-			if err != nil {
-				return nil, err
-			}
-			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(address, ports[port]))
-		},
-	}}
-	get := func(url string) (int, string, error) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			return 0, "", err
-		}
-		answer, err := client.Do(request)
-		if err != nil {
-			return 0, "", err
-		}
-		defer func() { _ = answer.Body.Close() }()
-		text, err := io.ReadAll(answer.Body)
-		return answer.StatusCode, string(text), err
-	}
+	get := asker(t, address, roots)
 	for _, scheme := range []string{"http", "https"} {
 		b.eventually(scheme+" to reach the pod", func() error {
 			status, text, err := get(scheme + "://shop.example/hello")
@@ -83,6 +60,35 @@ func ingressAnswersTheMachine(t *testing.T, b *bed) {
 	})
 	if text, err := b.try("up", "lubeck", "--ingress=false"); err == nil || !strings.Contains(text, "take it down first") {
 		t.Errorf("Traefik taken away: %v %s", err, text)
+	}
+}
+
+// asker returns what asks for a URL at the node ports of Traefik at the address.
+func asker(t *testing.T, address string, roots *x509.CertPool) func(url string) (int, string, error) {
+	t.Helper()
+	ports := map[string]string{"80": "30080", "443": "30443"}
+	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, asked string) (net.Conn, error) {
+			_, port, err := net.SplitHostPort(asked)
+			if err != nil {
+				return nil, err
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(address, ports[port]))
+		},
+	}}
+	return func(url string) (int, string, error) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			return 0, "", err
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			return 0, "", err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		text, err := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(text), err
 	}
 }
 
