@@ -72,7 +72,7 @@ func fetch(ctx context.Context, method, url string) ([]byte, error) {
 		return nil, err
 	}
 	request.Header.Set("Idempotency-Key", url) // a request whose connection ends before there is an answer may be sent again
-	response, err := client.Do(request) //nolint:gosec // the same
+	response, err := client.Do(request)        //nolint:gosec // the same
 	if err != nil {
 		return nil, err
 	}
