@@ -147,7 +147,11 @@ func copyChanged(kind reflection.Kind) func(context.Context, peers.Change, peers
 		if also, ok := map[reflection.Kind]reflection.Kind{
 			reflection.EndpointSlice: reflection.Service, reflection.Ingress: reflection.Secret,
 		}[kind]; ok {
-			queue.AddAfter(request{Peer: req.Peer, place: place{Namespace: req.Namespace, Kind: also}}, together)
+			wait := together
+			if change.Name == "" { // all are seen now
+				wait = 0
+			}
+			queue.AddAfter(request{Peer: req.Peer, place: place{Namespace: req.Namespace, Kind: also}}, wait)
 		}
 		if change.Name == "" {
 			queue.Add(req)
