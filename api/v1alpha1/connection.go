@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -220,4 +221,9 @@ type ConnectionList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Connection `json:"items"`
+}
+
+// Connected says whether the gateway of this cluster has a tunnel to that of the peer that works. Of a Connection that goes it says no.
+func (c *Connection) Connected() bool {
+	return c.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(c.Status.Conditions, ConditionConnected)
 }

@@ -86,7 +86,7 @@ func (p *partner) known() bool {
 // connected says whether the tunnel works. The gateway says so in the Connection, before anybody else knows; but while there is no gateway,
 // the Peer alone says that.
 func (p *partner) connected() bool {
-	return p.peer.Connected() && meta.IsStatusConditionTrue(p.connection.Status.Conditions, v1alpha1.ConditionConnected)
+	return p.peer.Connected() && p.connection.Connected()
 }
 
 // telling returns by which role this cluster tells the peer: as the provider where it is one, since the peer reads here.

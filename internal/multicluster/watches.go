@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,7 @@ import (
 )
 
 func (i *importer) setup(mgr ctrl.Manager) error {
-	connections := builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, connects))
+	connections := builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, local.Connects))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("cluster-set-imports").
 		For(&mcsv1beta1.ServiceExport{}).
@@ -72,25 +71,9 @@ func peerOfTenant(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{requestFor(strings.TrimPrefix(object.GetNamespace(), v1alpha1.TenantNamespacePrefix))}
 }
 
-// isConnected says whether a Peer or a Connection says so.
-func isConnected(object client.Object) bool {
-	switch o := object.(type) {
-	case *v1alpha1.Peer:
-		return o.Connected()
-	case *v1alpha1.Connection:
-		return meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionConnected)
-	default:
-		return false
-	}
-}
-
 var (
-	// connects are the events after which a tunnel may work that did not, or the other way around.
-	connects = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return isConnected(e.ObjectOld) != isConnected(e.ObjectNew) }}
 	// comesOrGoes are the events after which there may be a namespace that was not there, or the other way around.
-	comesOrGoes = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-	}}
+	comesOrGoes = local.Turns(func(o client.Object) bool { return o.GetDeletionTimestamp().IsZero() })
 	// guestGoes are the ends of pods of peers.
 	guestGoes = predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelHomeUID] != "" }),

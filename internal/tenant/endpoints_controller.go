@@ -49,8 +49,8 @@ func (r *endpointsReconciler) setup(mgr ctrl.Manager) error {
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(sliceInPlaceOf), builder.WithPredicates(ends)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfService), builder.WithPredicates(comesOrGoes)).
 		Watches(&v1alpha1.Connection{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside),
-			builder.WithPredicates(predicate.Or[client.Object](connects, connectionMoved))).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf), builder.WithPredicates(connects)).
+			builder.WithPredicates(predicate.Or[client.Object](local.Connects, connectionMoved))).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf), builder.WithPredicates(local.Connects)).
 		WatchesRawSource(&r.queue).
 		WithOptions(options()).
 		Complete(r)
@@ -149,19 +149,7 @@ func (r *endpointsReconciler) connected(ctx context.Context, name string) (bool,
 		return false, err
 	}
 	connection, err := connectionTo(ctx, r.client, name)
-	return err == nil && isConnected(peer) && isConnected(connection), err
-}
-
-// isConnected says whether a Peer or a Connection says so.
-func isConnected(o client.Object) bool {
-	switch o := o.(type) {
-	case *v1alpha1.Peer:
-		return o.Connected()
-	case *v1alpha1.Connection:
-		return o.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionConnected)
-	default:
-		return false
-	}
+	return err == nil && local.IsConnected(peer) && local.IsConnected(connection), err
 }
 
 // write has there be the EndpointSlice that is wanted instead of the one that was found. Either may be nil. The family of one cannot
@@ -233,15 +221,8 @@ func (r *endpointsReconciler) message(ctx context.Context, object types.Namespac
 	return first, true
 }
 
-// connects are the events after which a tunnel may work that did not, or the other way around.
-var connects = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return isConnected(e.ObjectOld) != isConnected(e.ObjectNew)
-}}
-
 // comesOrGoes are the events of Services that say whose they are.
-var comesOrGoes = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return reflection.IsCopy(e.ObjectOld) != reflection.IsCopy(e.ObjectNew)
-}}
+var comesOrGoes = local.Turns(func(o client.Object) bool { return reflection.IsCopy(o) })
 
 // ends are the events of objects that are gone.
 var ends = predicate.Funcs{

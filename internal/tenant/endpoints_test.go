@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
@@ -315,7 +316,7 @@ func TestATurnOfTheTunnelConcernsAllEndpointsOfThePeer(t *testing.T) {
 		"it is slower":  {works, measured, false},
 		"it stays down": {connected(), connected(), false},
 	} {
-		if got := connects.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
+		if got := local.Connects.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}
