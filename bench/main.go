@@ -66,6 +66,7 @@ func parse() options {
 	flag.IntVar(&o.scale.Pods, "scale-pods", 10_000, "pods that run while it is measured what they take")
 	flag.IntVar(&o.scale.Cycles, "scale-cycles", 10_000, "pods that are created, become Ready and are deleted")
 	flag.IntVar(&o.network.Rounds, "network-rounds", 60, "rounds of each way through two gateways")
+	flag.IntVar(&o.network.Times, "network-times", 5, "times that two clusters become peers, each time as strangers, for the first packet")
 	flag.IntVar(&o.network.Peers, "network-peers", 100, "peers that a gateway has while its memory is read; 0: no clusters, so no first packets either")
 	flag.IntVar(&o.network.Nodes, "network-nodes", 5, "nodes that come new, one after the other")
 	flag.IntVar(&o.reflection.Objects, "reflection-objects", 1000, "objects of each kind that are reflected at once")

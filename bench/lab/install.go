@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -58,6 +59,20 @@ func (c *Cluster) Peer(ctx context.Context, provider *Cluster, flags ...string) 
 	args := append([]string{"join", strings.TrimSpace(invitation), "--kubeconfig", c.Kubeconfig}, flags...)
 	_, err = c.bed.run(ctx, "kubectl-hanse", args...)
 	return err
+}
+
+// Unpeer ends what Peer made, and waits until both clusters have forgotten each other.
+func (c *Cluster) Unpeer(ctx context.Context, other *Cluster) error {
+	if _, err := c.bed.run(ctx, "kubectl-hanse", "unpeer", other.Name, "--kubeconfig", c.Kubeconfig); err != nil {
+		return err
+	}
+	return Until(ctx, other.Name+" has forgotten "+c.Name, 200*time.Millisecond, waitTimeout, func(ctx context.Context) error {
+		err := other.Get(ctx, client.ObjectKey{Name: c.Name}, &v1alpha1.Peer{})
+		if err == nil {
+			return errors.New("its Peer is still there")
+		}
+		return client.IgnoreNotFound(err)
+	})
 }
 
 // Token returns a token of a ServiceAccount.

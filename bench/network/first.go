@@ -13,6 +13,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/bench/lab"
+	"github.com/hanse-dev/hanse/bench/measure"
 )
 
 const (
@@ -20,6 +21,24 @@ const (
 	patience = time.Minute // for what takes two seconds
 	often    = 10 * time.Millisecond
 )
+
+// newPeers has the clusters become peers several times. In the end they are.
+func (e *experiment) newPeers(ctx context.Context) (measure.Sample, error) {
+	var all measure.Sample
+	for n := range max(1, e.Times) {
+		if n > 0 {
+			if err := e.Consumer.Unpeer(ctx, e.Provider); err != nil {
+				return nil, err
+			}
+		}
+		took, err := e.newPeer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, took)
+	}
+	return all, nil
+}
 
 // newPeer peers the two clusters, and returns how long it took from both having accepted the offer to the first echo through
 // the tunnel.

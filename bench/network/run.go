@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"k8s.io/utils/clock"
 
@@ -17,6 +16,7 @@ import (
 type Config struct {
 	Bed    lab.Testbed
 	Rounds int // in each of which every way through the gateways has its turn; 0 leaves them out
+	Times  int // that the same two clusters become peers, each time as strangers
 	Peers  int // that a gateway has while its memory is read; 0 leaves out all that needs clusters
 	Nodes  int // that come new, one after the other
 	Say    func(format string, args ...any)
@@ -26,7 +26,7 @@ type Config struct {
 type Result struct {
 	Config
 	Figures Figures
-	Peer    time.Duration  // from both having accepted to the first packet
+	New     measure.Sample // of peers: from both having accepted to the first packet
 	Nodes   measure.Sample // from the start of the fabric on a new node to its first packet
 	Idle    lab.Usage      // of a gateway with all peers
 	Loaded  lab.Usage      // after one peer has sent a lot
@@ -73,7 +73,7 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 
 func (e *experiment) measure(ctx context.Context, result *Result) error {
 	var err error
-	if result.Peer, err = e.newPeer(ctx); err != nil {
+	if result.New, err = e.newPeers(ctx); err != nil {
 		return fmt.Errorf("connect a new peer: %w", err)
 	}
 	for n := range e.Nodes {

@@ -32,7 +32,7 @@ func (r *Result) Tables() []measure.Table {
 	if r.Figures != nil {
 		tables = append(tables, r.paths())
 	}
-	if r.Peer > 0 {
+	if len(r.New) > 0 {
 		tables = append(tables, r.first())
 	}
 	if r.Idle.Resident > 0 {
@@ -102,7 +102,7 @@ func (r *Result) first() measure.Table {
 			"Of a node: from the start of its `hanse fabric`, which is before there is a Node, to the first echo of the gateway through the VXLAN.",
 		},
 	}
-	t.Distribution("a new peer", measure.Sample{r.Peer}, firstPacket)
+	t.Distribution("a new peer", r.New, firstPacket)
 	if len(r.Nodes) > 0 {
 		t.Distribution("a new node", r.Nodes, firstPacket)
 	}

@@ -21,13 +21,15 @@ const (
 	keepalive = 25 * time.Second
 	// sessionLife is for how long WireGuard uses a session. Both ends renew it after two minutes.
 	sessionLife = 180 * time.Second
-	// firstPatience and lastPatience are how long an endpoint may take to answer a handshake before the next one is tried: little at
-	// first, because the peer may not have known us yet, and twice as long each time, because the path may be slow.
+	// firstPatience and lastPatience are how long an endpoint may take to answer a handshake before the next one is tried: little for
+	// the first quickAttempts, because a new peer may come to know us meanwhile, and from then on twice as long each time, because
+	// the path may be slow.
 	firstPatience, lastPatience = 500 * time.Millisecond, 4 * time.Second
+	quickAttempts               = 4
 	// headStart is how long the cluster with the higher key leaves it to the other one to say hello first. Two that do so at
 	// once take each other's hello for the newer one, and WireGuard tries again after five seconds only. For the same reason
-	// it is more patient by half from then on: two with the same pace would meet each time.
-	headStart = time.Second
+	// it is more patient by half later, and this is no multiple of firstPatience: two with the same pace would meet each time.
+	headStart = 1200 * time.Millisecond
 )
 
 // A device is WireGuard on one interface.
@@ -151,7 +153,7 @@ func (a attempt) next(now time.Time) attempt { return attempt{at: now, vain: a.v
 // due returns when the next endpoint of a peer that does not answer until then is to be dialled by who waits for it, or not.
 func (a attempt) due(waits bool) time.Time {
 	patience := firstPatience
-	for n := 0; n < a.vain && patience < lastPatience; n++ {
+	for n := quickAttempts; n <= a.vain && patience < lastPatience; n++ {
 		patience *= 2
 	}
 	if waits {

@@ -98,19 +98,20 @@ func TestEndpointsAreTriedInTurn(t *testing.T) {
 		want   netip.AddrPort // not valid: none
 		again  time.Duration  // 0: not before something changes
 	}{
-		"the first is silent":                  {both, silent(endpoint1), attempt{at: now.Add(-firstPatience)}, endpoint2, 2 * firstPatience},
-		"the last is silent":                   {both, silent(endpoint2), attempt{at: now.Add(-firstPatience)}, endpoint1, 2 * firstPatience},
-		"the only one is silent":               {tunnelTo(highKey, endpoint1), silent(endpoint1), attempt{at: now.Add(-firstPatience)}, endpoint1, 2 * firstPatience},
-		"one that is listed no more is silent": {both, silent(moved), attempt{at: now.Add(-firstPatience)}, endpoint1, 2 * firstPatience},
+		"the first is silent":                  {both, silent(endpoint1), attempt{at: now.Add(-firstPatience)}, endpoint2, firstPatience},
+		"the last is silent":                   {both, silent(endpoint2), attempt{at: now.Add(-firstPatience)}, endpoint1, firstPatience},
+		"the only one is silent":               {tunnelTo(highKey, endpoint1), silent(endpoint1), attempt{at: now.Add(-firstPatience)}, endpoint1, firstPatience},
+		"one that is listed no more is silent": {both, silent(moved), attempt{at: now.Add(-firstPatience)}, endpoint1, firstPatience},
 		"the first has not had its time":       {both, silent(endpoint1), attempt{at: now.Add(-time.Millisecond)}, netip.AddrPort{}, firstPatience - time.Millisecond},
-		"the second has more time":             {both, silent(endpoint1), attempt{now.Add(-firstPatience), 1}, netip.AddrPort{}, firstPatience},
+		"the last quick attempt is in vain":    {both, silent(endpoint1), attempt{now.Add(-firstPatience), quickAttempts - 1}, endpoint2, 2 * firstPatience},
+		"the next one has more time":           {both, silent(endpoint1), attempt{now.Add(-firstPatience), quickAttempts}, netip.AddrPort{}, firstPatience},
 		"and no more time in the end":          {both, silent(endpoint1), attempt{now.Add(-lastPatience), 99}, endpoint2, lastPatience},
 		"a session is there":                   {both, shaken(time.Minute, endpoint1), attempt{}, netip.AddrPort{}, 0},
 		"the peer has moved and is there":      {both, shaken(time.Minute, moved), attempt{}, netip.AddrPort{}, 0},
-		"a session has ended":                  {both, shaken(sessionLife, endpoint1), attempt{at: now.Add(-time.Second)}, endpoint2, 2 * firstPatience},
-		"the peer was to greet us and did not": {awaited, wgtypes.Peer{}, attempt{at: now.Add(-headStart)}, endpoint1, 3 * firstPatience},
+		"a session has ended":                  {both, shaken(sessionLife, endpoint1), attempt{at: now.Add(-time.Second)}, endpoint2, firstPatience},
+		"the peer was to greet us and did not": {awaited, wgtypes.Peer{}, attempt{at: now.Add(-headStart)}, endpoint1, headStart},
 		"the peer is to greet us and has time": {awaited, wgtypes.Peer{}, attempt{at: now.Add(-firstPatience)}, netip.AddrPort{}, headStart - firstPatience},
-		"the pace is not that of the peer":     {awaited, silent(endpoint1), attempt{now.Add(-4 * firstPatience), 2}, netip.AddrPort{}, 2 * firstPatience},
+		"the pace is not that of the peer":     {awaited, silent(endpoint1), attempt{now.Add(-4 * firstPatience), quickAttempts + 1}, netip.AddrPort{}, 2 * firstPatience},
 		"nobody knows where the peer is":       {tunnelTo(highKey), wgtypes.Peer{}, attempt{}, netip.AddrPort{}, 0},
 	} {
 		test.peer.PublicKey = test.tunnel.PublicKey
