@@ -110,7 +110,8 @@ func kubelet(worker plan.Node) Component {
 	}
 }
 
-// kubeletConfig leaves out what needs rights or a file system that a container or a small virtual machine lacks.
+// kubeletConfig leaves out what needs rights or a file system that a container or a small virtual machine lacks. A container that was
+// killed comes back at once, where a kubelet would wait for minutes: in tests that kill, nothing else would pass the time.
 func kubeletConfig(worker plan.Node, resolv string) string {
 	c := worker.Cluster
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
@@ -128,6 +129,7 @@ cgroupRoot: %s
 clusterDNS: [%q]
 clusterDomain: cluster.local
 containerRuntimeEndpoint: unix://%s
+crashLoopBackOff: {maxContainerRestartPeriod: 2s}
 evictionHard: {memory.available: 100Mi}
 failCgroupV1: false
 failSwapOn: false
