@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Runs the stories of test/e2e on real clusters. Those that share lubeck and hamburg run side by side; then those that need
-# the two alone run one by one, and meanwhile those of the market on four clusters of their own, and those of the network on
-# three, first side by side and then one by one. When these are told, another pair of clusters takes its part of those that are left. RUN selects stories by name (a regular expression): only what these
-# need is built and started. KEEP=1 keeps the clusters for the next call.
+# Runs the stories of test/e2e on real clusters. Those that share lubeck and hamburg run side by side. Then three rows of stories are
+# told at once, since most of their time is waiting: those that need the two alone, one by one; those of the network on three
+# clusters of their own, first side by side and then one by one; and those of the market on four. When the market is told, other
+# clusters take their part of the network, and then of the first row. RUN selects stories by name (a regular expression): only what these need is
+# built and started. KEEP=1 keeps the clusters for the next call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export HANSE_E2E=1
-state=$PWD/.testbed/e2e market=$PWD/.testbed/e2e-market network=$PWD/.testbed/e2e-network rest=$PWD/.testbed/e2e-rest
+state=$PWD/.testbed/e2e network=$PWD/.testbed/e2e-network
+market=$PWD/.testbed/e2e-market rest=$PWD/.testbed/e2e-rest
 
-beside='' # the process that tells the stories of the market, and then of the rest
+beside=() # the processes that tell the stories of the network and the market
+output=$(mktemp -d) told=$(mktemp) claims=$(mktemp -d)
 finish() {
 	local bed
-	[ -z "$beside" ] || kill "$beside" 2>/dev/null || true
+	[ "${#beside[@]}" = 0 ] || { kill "${beside[@]}" 2>/dev/null || true; cat "$output"/*; }
+	rm -rf "$output" "$told" "$claims"
 	for bed in "$state" "$market" "$network" "$rest"; do
 		[ -d "$bed" ] || continue
 		if [ -n "${KEEP:-}" ]; then
@@ -47,9 +51,11 @@ start_pair() {
 	! need '\bskew\b' || for skewed in bin/skew/*.tar; do "${testbed[@]}" load "$skewed" hamburg; done
 }
 
+# start_rest brings up clusters on which a part of the stories of a phase is told: start_rest WORKERS CLUSTER...
 start_rest() {
-	local testbed=(bin/testbed --state "$rest")
-	"${testbed[@]}" up lubeck hamburg --workers 1 --audit && mkdir -p "$rest-memory" && "${testbed[@]}" load bin/hanse.tar lubeck hamburg
+	local testbed=(bin/testbed --state "$rest") workers=$1
+	shift
+	"${testbed[@]}" up "$@" --workers "$workers" --audit && mkdir -p "$rest-memory" && "${testbed[@]}" load bin/hanse.tar "$@"
 }
 
 start_market() {
@@ -97,42 +103,45 @@ tell() {
 
 tell_network() {
 	local code=0
+	start_network || return 1
 	! need '^connected\b' || tell connected "$network" || code=1
-	! need '^network\b' || tell network "$network" || code=1
+	! need '^network\b' || tell network "$network" -claims "$claims" || code=1
+	touch "$claims/.network"
 	return "$code"
 }
 
-# tell_beside tells the stories of the market and of the network, and then, unless the clusters are kept, what nobody has begun
-# to tell.
-tell_beside() {
-	local code=0 bed
-	if need '^market\b'; then start_market && tell market "$market" || code=1; fi
-	if need '^(connected|network)\b'; then
-		[ -n "${KEEP:-}" ] || bin/testbed --state "$market" down || code=1
-		start_network && tell_network || code=1
+# tell_market tells the stories of the market, and then, unless the clusters are kept, those that nobody has begun to tell.
+tell_market() {
+	local code=0
+	start_market && tell market "$market" || code=1
+	[ -z "${KEEP:-}" ] || return "$code"
+	bin/testbed --state "$market" down || code=1
+	if need '^network *$' && [ ! -e "$claims/.network" ]; then
+		start_rest 2 lubeck hamburg bremen && tell network "$rest" -claims "$claims" -plain || code=1
+		bin/testbed --state "$rest" down && rm -rf "$rest-memory" || code=1
 	fi
-	if [ -z "${KEEP:-}" ] && need '^alone *$' && [ ! -e "$claims/.told" ]; then
-		for bed in "$market" "$network"; do bin/testbed --state "$bed" down || code=1; done
-		start_rest && tell alone "$rest" -claims "$claims" -plain || code=1
+	if need '^alone *$' && [ ! -e "$claims/.alone" ]; then
+		start_rest 1 lubeck hamburg && tell alone "$rest" -claims "$claims" -plain || code=1
 	fi
 	return "$code"
 }
 
-status=0 output=$(mktemp) told=$(mktemp) claims=$(mktemp -d)
+# meanwhile runs a row of stories in the background. What it prints is shown when all are told.
+meanwhile() {
+	"$1" >"$output/$1" 2>&1 &
+	beside+=($!)
+}
+
+status=0
 if need '^(shared|alone)\b'; then start_pair; fi
 if need '^shared\b'; then tell shared "$state" || status=1; fi
-if need '^(market|connected|network)\b'; then
-	tell_beside >"$output" 2>&1 &
-	beside=$!
-fi
+if need '^(connected|network)\b'; then meanwhile tell_network; fi
+if need '^market\b'; then meanwhile tell_market; fi
 if need '^alone\b'; then tell alone "$state" -claims "$claims" || status=1; fi
-touch "$claims/.told"
-if [ -n "$beside" ]; then
-	wait "$beside" || status=1
-	beside=''
-	cat "$output"
-fi
+touch "$claims/.alone"
+for row in "${beside[@]}"; do wait "$row" || status=1; done
+beside=()
+cat "$output"/* 2>/dev/null || true
 echo '== the longest stories, in seconds'
 sed -nE 's/^--- (PASS|FAIL): (\w+) \(([0-9.]+)s\)$/\3 \2/p' "$told" | sort -rn | sed -n 1,15p
-rm -rf "$output" "$told" "$claims"
 exit $status

@@ -66,7 +66,7 @@ type intrusion struct {
 // A consumer writes into its twin with its own credentials: endpoints and Services with addresses that are not its own, giant objects,
 // labels of others, claims of classes that it is not lent. All of it is refused, and the audit log of the provider tells of it.
 func TestHostileReflection(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	pod := lubeck.party(t, ns, "away", hamburg)
 	in := hamburg.credentialsOf(t, lubeck)
@@ -350,7 +350,7 @@ func (c *cluster) audited(t *testing.T, from int64, user, resource string) error
 // A provider gets at nothing of home's that its pods do not refer to: with what it has as a consumer of home it may read nothing there,
 // and what it puts into the twin by itself is not filled, but removed.
 func TestProviderGetsNoSecretThatNoPodRefersTo(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "crown"}, StringData: map[string]string{"jewels": "here"}}
 	used := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "used"}, StringData: map[string]string{"word": "anchor"}}

@@ -134,7 +134,7 @@ func inNamespace(ns, name string) metav1.ObjectMeta {
 // What the provider has of its own, of the same name as what a pod of ours needs, stays as it is, and the one at home says so. When it
 // goes, the copy comes. So it is with each kind.
 func TestConflict(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	lubeck.party(t, ns, "first", hamburg) // so that there is a twin
 	twin := tenant.TwinName("lubeck", ns)
@@ -250,7 +250,7 @@ func handmade(ns, service string) *discoveryv1.EndpointSlice {
 
 // What its author keeps at home does not go, or goes away again, and an event on it says so. So it is with each kind.
 func TestSkipEveryKind(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	twin := tenant.TwinName("lubeck", ns)
 	lubeck.needed(t, ns, hamburg)

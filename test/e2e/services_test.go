@@ -175,7 +175,7 @@ func TestServicesThatAreNotReflected(t *testing.T) {
 // What a provider has no room for is said where its user looks: on the Service that lacks endpoints there, and on the pod that waits for
 // its token. When there is room the pod starts.
 func TestProviderWithoutRoomForCopies(t *testing.T) {
-	ctx := network(t)
+	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	twin := tenant.TwinName("lubeck", ns)
 	lubeck.parties(t, ns, map[string]*cluster{"away": hamburg, "here": nil})
