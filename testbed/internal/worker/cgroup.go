@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,6 +48,10 @@ func CgroupDirs(group string) ([]string, error) {
 	return roots, err
 }
 
+// weight is how many processes outside all groups the pods of a testbed count for together when processors are busy. By default
+// it would be one, beside dozens: of etcd, API servers and kubelets. Then the parts of Hanse in pods would starve first.
+const weight = 16
+
 func ensureCgroups(node plan.Node) error {
 	roots, err := hierarchies()
 	if err != nil {
@@ -57,6 +62,27 @@ func ensureCgroups(node plan.Node) error {
 			if err := ensureCgroup(root, group); err != nil {
 				return fmt.Errorf("control group %s in %s: %w", group, root, err)
 			}
+		}
+		if err := weigh(filepath.Join(root, node.Cluster.Slot.Cgroup())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weigh gives a group its weight, in the one hierarchy that has processors. The files are those of v1 and v2, in the unit of each for
+// one process.
+func weigh(dir string) error {
+	for name, one := range map[string]int{"cpu.shares": 1024, "cpu.weight": 100} {
+		file := filepath.Join(dir, name)
+		if _, err := os.Stat(file); err != nil {
+			if err := ignoreMissing(err); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.WriteFile(file, []byte(strconv.Itoa(weight*one)), 0o644); err != nil { //nolint:gosec // as the kernel makes them
+			return err
 		}
 	}
 	return nil

@@ -75,6 +75,22 @@ func TestNewCpusetHasWhatItsParentHas(t *testing.T) {
 	}
 }
 
+func TestPodsWeighMoreThanOneProcess(t *testing.T) {
+	dir := t.TempDir()
+	for name, want := range map[string]string{"cpu.shares": "16384", "cpu.weight": "1600"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := weigh(dir); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != want { //nolint:gosec // of this test
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, want)
+		}
+	}
+}
+
 func TestTreeIsRemovedFromItsLeaves(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	if err := os.MkdirAll(filepath.Join(top, "a", "b"), 0o755); err != nil {
