@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# Runs the stories of test/e2e on real clusters. Those that share lubeck and hamburg run side by side. Then three rows of stories are
-# told at once, since most of their time is waiting: those that need the two alone, one by one; those of the network on three
-# clusters of their own, first side by side and then one by one; and those of the market on four. When the market is told, other
-# clusters take their part of the network, and then of the first row. RUN selects stories by name (a regular expression): only what these need is
-# built and started. KEEP=1 keeps the clusters for the next call.
+# Runs the stories of test/e2e on real clusters. Those that share lubeck and hamburg run side by side. Then two rows of stories are
+# told at once, since most of their time is waiting: those that need the two alone, one by one, and those of the network on three
+# clusters of their own, first side by side and then one by one. More rows would be slower: each cluster that is up takes a tenth of a
+# processor. Whoever is done first tells those of the market on four clusters, and whoever is done then takes its part of the
+# row that is left, on other clusters. RUN selects stories by name (a regular expression): only what these need is built and started.
+# KEEP=1 keeps the clusters for the next call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export HANSE_E2E=1
 state=$PWD/.testbed/e2e network=$PWD/.testbed/e2e-network
 market=$PWD/.testbed/e2e-market rest=$PWD/.testbed/e2e-rest
 
-beside=() # the processes that tell the stories of the network and the market
-output=$(mktemp -d) told=$(mktemp) claims=$(mktemp -d)
+beside='' # the process that tells the second row
+output=$(mktemp) told=$(mktemp) claims=$(mktemp -d)
 finish() {
 	local bed
-	[ "${#beside[@]}" = 0 ] || { kill "${beside[@]}" 2>/dev/null || true; cat "$output"/*; }
+	[ -z "$beside" ] || { kill "$beside" 2>/dev/null || true; cat "$output"; }
 	rm -rf "$output" "$told" "$claims"
 	for bed in "$state" "$market" "$network" "$rest"; do
 		[ -d "$bed" ] || continue
@@ -101,47 +102,74 @@ tell() {
 	return "$code"
 }
 
+# free ends clusters that no row needs any more, unless they are kept.
+free() {
+	[ -n "${KEEP:-}" ] || bin/testbed --state "$@"
+}
+
+# tell_network tells the stories of the network.
 tell_network() {
 	local code=0
 	start_network || return 1
 	! need '^connected\b' || tell connected "$network" || code=1
+	! need '\bdual\b' || free "$network" down stade stralsund || code=1
 	! need '^network\b' || tell network "$network" -claims "$claims" || code=1
 	touch "$claims/.network"
+	free "$network" down || code=1
 	return "$code"
 }
 
-# tell_market tells the stories of the market, and then, unless the clusters are kept, those that nobody has begun to tell.
+# tell_alone tells the stories that need two clusters alone.
+tell_alone() {
+	local code=0
+	tell alone "$state" -claims "$claims" || code=1
+	touch "$claims/.alone"
+	free "$state" down || code=1
+	return "$code"
+}
+
+# tell_market tells the stories of the market, unless the other row does.
 tell_market() {
 	local code=0
+	mkdir "$claims/.market" 2>/dev/null || return 0
 	start_market && tell market "$market" || code=1
-	[ -z "${KEEP:-}" ] || return "$code"
-	bin/testbed --state "$market" down || code=1
-	if need '^network *$' && [ ! -e "$claims/.network" ]; then
-		start_rest 2 lubeck hamburg bremen && tell network "$rest" -claims "$claims" -plain || code=1
-		bin/testbed --state "$rest" down && rm -rf "$rest-memory" || code=1
-	fi
-	if need '^alone *$' && [ ! -e "$claims/.alone" ]; then
-		start_rest 1 lubeck hamburg && tell alone "$rest" -claims "$claims" -plain || code=1
-	fi
+	free "$market" down || code=1
 	return "$code"
 }
 
-# meanwhile runs a row of stories in the background. What it prints is shown when all are told.
-meanwhile() {
-	"$1" >"$output/$1" 2>&1 &
-	beside+=($!)
+# tell_rest tells those stories of the other row that nobody has begun to tell: tell_rest PHASE WORKERS CLUSTER...
+tell_rest() {
+	local phase=$1
+	shift
+	[ -z "${KEEP:-}" ] && need "^$phase *$" && [ ! -e "$claims/.$phase" ] || return 0
+	start_rest "$@" && tell "$phase" "$rest" -claims "$claims" -plain
+}
+
+tell_second_row() {
+	local code=0
+	! need '^(connected|network)\b' || tell_network || code=1
+	! need '^market\b' || tell_market || code=1
+	! need '^alone\b' || tell_rest alone 1 lubeck hamburg || code=1
+	return "$code"
 }
 
 status=0
 if need '^(shared|alone)\b'; then start_pair; fi
 if need '^shared\b'; then tell shared "$state" || status=1; fi
-if need '^(connected|network)\b'; then meanwhile tell_network; fi
-if need '^market\b'; then meanwhile tell_market; fi
-if need '^alone\b'; then tell alone "$state" -claims "$claims" || status=1; fi
-touch "$claims/.alone"
-for row in "${beside[@]}"; do wait "$row" || status=1; done
-beside=()
-cat "$output"/* 2>/dev/null || true
+if need '^(market|connected|network)\b'; then
+	tell_second_row >"$output" 2>&1 &
+	beside=$!
+fi
+if need '^alone\b'; then
+	tell_alone || status=1
+	! need '^market\b' || tell_market || status=1
+	! need '^network\b' || tell_rest network 2 lubeck hamburg bremen || status=1
+fi
+if [ -n "$beside" ]; then
+	wait "$beside" || status=1
+	beside=''
+	cat "$output"
+fi
 echo '== the longest stories, in seconds'
 sed -nE 's/^--- (PASS|FAIL): (\w+) \(([0-9.]+)s\)$/\3 \2/p' "$told" | sort -rn | sed -n 1,15p
 exit $status
