@@ -61,10 +61,9 @@ func (c *cluster) offersTwin(t *testing.T, home string) (twin string) {
 // removeTwin has the pods of the namespace go, and then plays the provider that lets their records go.
 func (c *cluster) removeTwin(t *testing.T, home, twin string) {
 	t.Helper()
-	err := lubeck.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(home), client.GracePeriodSeconds(0))
-	if err != nil {
-		t.Error(err)
-	}
+	eventuallyAfter(t, "the pods of "+home+" are deleted", func(ctx context.Context) error { // a thousand may take longer than a request
+		return lubeck.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(home), client.GracePeriodSeconds(0))
+	})
 	namespace := &corev1.Namespace{ObjectMeta: named(twin)}
 	eventuallyAfter(t, "the twin of "+home+" is gone", func(ctx context.Context) error {
 		if err := c.Delete(ctx, namespace.DeepCopy()); err != nil {
