@@ -49,6 +49,8 @@ const (
 	ConditionMetadata = "Metadata"
 	// ConditionDebug says, where it is False, that ephemeral containers were not added to the remote pod.
 	ConditionDebug = "Debug"
+	// ConditionComplete says that a pod has moved, or, where it is False, why it has not (yet).
+	ConditionComplete = "Complete"
 )
 
 // Reasons of conditions, acknowledgements and events.
@@ -277,6 +279,50 @@ const (
 	ReasonNameTaken = "NameTaken"
 	// ReasonObjectRefused means that an object cannot be made at the provider as it is asked for. The message has the cause.
 	ReasonObjectRefused = "ObjectRefused"
+	// ReasonMoved means that the copy of a pod has taken the place of the original.
+	ReasonMoved = "Moved"
+	// ReasonMoving means that a pod is on its way. The message says what comes next.
+	ReasonMoving = "Moving"
+	// ReasonWaitsForOther means that another move of the same owner comes first.
+	ReasonWaitsForOther = "WaitsForOther"
+	// ReasonEvictionBlocked means that a PodDisruptionBudget does not let the original go yet.
+	ReasonEvictionBlocked = "EvictionBlocked"
+	// ReasonPodNotFound means that there is no such pod, or that it is another one of that name.
+	ReasonPodNotFound = "PodNotFound"
+	// ReasonPodNotRunning means that the pod does not run: it waits, has ended, or is being deleted.
+	ReasonPodNotRunning = "PodNotRunning"
+	// ReasonUnsupportedOwner means that pods of such an owner cannot be moved.
+	ReasonUnsupportedOwner = "UnsupportedOwner"
+	// ReasonRolloutUnderWay means that the owner is replacing its pods anyway, or removes them.
+	ReasonRolloutUnderWay = "RolloutUnderWay"
+	// ReasonNodeNotFound means that there is no such node.
+	ReasonNodeNotFound = "NodeNotFound"
+	// ReasonNodeNotReady means that the node is not Ready.
+	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonNodeClosed means that the node takes no such pods: it is cordoned, or has a taint that the pod does not tolerate.
+	ReasonNodeClosed = "NodeClosed"
+	// ReasonNodeFull means that the node has no room for the pod.
+	ReasonNodeFull = "NodeFull"
+	// ReasonNotOffloaded means that the namespace's NamespaceOffloading does not let pods run on such a node.
+	ReasonNotOffloaded = "NotOffloaded"
+	// ReasonAlreadyThere means that the pod runs at the destination already.
+	ReasonAlreadyThere = "AlreadyThere"
+	// ReasonVolumeStays means that a volume of the pod cannot be used at the destination, or not by two pods at once.
+	ReasonVolumeStays = "VolumeStays"
+	// ReasonQuotaExceeded means that a ResourceQuota leaves no room for one more pod.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonCopyRefused means that the API server refuses the copy. The message has its answer.
+	ReasonCopyRefused = "CopyRefused"
+	// ReasonCopyLost means that the copy has ended or was deleted before it took over.
+	ReasonCopyLost = "CopyLost"
+	// ReasonOriginalLost means that the original has ended or was deleted before the copy took over.
+	ReasonOriginalLost = "OriginalLost"
+	// ReasonOwnerLost means that the owner of the original was deleted.
+	ReasonOwnerLost = "OwnerLost"
+	// ReasonDeadlineExceeded means that the copy was not Ready in time.
+	ReasonDeadlineExceeded = "DeadlineExceeded"
+	// ReasonAborted means that the PodMove was deleted.
+	ReasonAborted = "Aborted"
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.
 	ReasonRunsAtHome = "RunsAtHome"
 )

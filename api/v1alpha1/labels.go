@@ -127,6 +127,11 @@ const (
 	// therefore kept on the nodes of its own cluster. It says why.
 	AnnotationRunsAtHome = "hanse.dev/runs-at-home"
 
+	// AnnotationAuthor carries, on a PodMove, who has created it. The API server puts it on.
+	AnnotationAuthor = "hanse.dev/author"
+	// AnnotationMove carries, on the copy of a pod that moves, the UID of the PodMove. It goes when the move is over.
+	AnnotationMove = "hanse.dev/move"
+
 	// TaintVirtualNode is the key of the taints that keep pods off virtual nodes unless they tolerate it. Its value is
 	// "true".
 	TaintVirtualNode = "hanse.dev/virtual-node"
@@ -155,6 +160,8 @@ const (
 	FinalizerNamespaceMapping = "hanse.dev/namespace-mapping"
 	// FinalizerPeer holds a Peer until what was made for it in this cluster is gone.
 	FinalizerPeer = "hanse.dev/peer"
+	// FinalizerPodMove holds a PodMove until the move is over, or what it did is undone. The API server puts it on.
+	FinalizerPodMove = "hanse.dev/pod-move"
 )
 
 // Annotations in which Hanse keeps notes for itself. They may change with any version: nobody else should rely on them.

@@ -30,6 +30,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&PeeringClaim{}, &PeeringClaimList{},
 		&Connection{}, &ConnectionList{},
 		&ExportedService{}, &ExportedServiceList{},
+		&PodMove{}, &PodMoveList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

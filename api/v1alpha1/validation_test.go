@@ -117,6 +117,8 @@ const (
 			gatewayAddresses: [$ADDRESS], nameservers: [$ADDRESS], openings: [{from: {peerNamespace: shop}, to: {namespace: stock}}]},
 		status: {endpoint: $ENDPOINT, lastHandshake: "2026-01-01T00:00:00Z", roundTripTime: 12ms, lossPercent: $LOSS, throughput: 12M,
 			receivedBytes: 1200M, sentBytes: "0", mtu: 1420}}`
+	podMove = `{apiVersion: hanse.dev/v1alpha1, kind: PodMove, metadata: {name: web, namespace: x},
+		spec: {pod: {name: $POD, uid: $UID}, destination: $TO, bind: $BIND, deadline: $DEADLINE $MORE}}`
 	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
 		spec: {homeUID: $UID, pod: $POD, deletionGracePeriodSeconds: $GRACE}}`
 	exportedService = `{apiVersion: hanse.dev/v1alpha1, kind: ExportedService, metadata: {name: $NAME, namespace: x},
@@ -149,6 +151,8 @@ func TestRules(t *testing.T) {
 	goodLending := []string{"GROUP", "example.org", "KIND", "Widget", "HOST", `"*.example.org"`, "CLASS", "web"}
 	goodVolume := []string{"UID", "a", "STORAGE", "1Gi", "MODE", "ReadWriteOnce", "VOLUME", "Filesystem", "CLASS", "fast"}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
+	goodMove := []string{"POD", "web-1", "UID", "u-1", "TO", "{node: worker-2}", "BIND", "Scheduler", "DEADLINE", "5m", "MORE", ""}
+	const oneDestination = "exactly one of node, peer and nodeSelector"
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
@@ -192,6 +196,25 @@ func TestRules(t *testing.T) {
 		{name: "an agentless peer", plural: "peers", template: richPeer, change: []string{"SPEC", "mode: Agentless, roles: [Provider], namespaces: [a]"}},
 		{name: "an agentless peer without namespaces", plural: "peers", template: richPeer, change: []string{"SPEC", "mode: Agentless, roles: [Provider]"}, want: "needs namespaces"},
 		{name: "an agentless consumer", plural: "peers", template: richPeer, change: []string{"SPEC", "mode: Agentless, roles: [Consumer], namespaces: [a]"}, want: "its only role is Provider"},
+		{name: "a move", plural: "podmoves", template: podMove, good: goodMove},
+		{name: "a move to a peer", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{peer: hamburg}"}},
+		{name: "a move to one of many nodes", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{nodeSelector: {topology.kubernetes.io/zone: north}}"}},
+		{name: "a move to nowhere", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{}"}, want: oneDestination},
+		{name: "a move to two places", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{node: worker-2, peer: hamburg}"}, want: oneDestination},
+		{name: "a move to nodes by what is no label", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{nodeSelector: {'a b': c}}"}, want: "label key"},
+		{name: "a move of no pod", plural: "podmoves", template: podMove, good: goodMove, change: []string{"POD", `""`}, want: "name"},
+		{name: "a move of any pod of that name", plural: "podmoves", template: podMove, good: goodMove, change: []string{"UID", `""`}, want: "uid"},
+		{name: "a move past the scheduler", plural: "podmoves", template: podMove, good: goodMove, change: []string{"BIND", "AtCreation"}},
+		{name: "a move past the scheduler to a peer", plural: "podmoves", template: podMove, good: goodMove, change: []string{"BIND", "AtCreation", "TO", "{peer: hamburg}"}},
+		{name: "a move past the scheduler to one of many nodes", plural: "podmoves", template: podMove, good: goodMove, change: []string{"BIND", "AtCreation", "TO", "{nodeSelector: {zone: north}}"}, want: "nobody chooses"},
+		{name: "a move by what is no binding", plural: "podmoves", template: podMove, good: goodMove, change: []string{"BIND", "Somehow"}, want: "Unsupported value"},
+		{name: "a move by its only method", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Surge"}},
+		{name: "a move by another method", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Magic"}, want: "Unsupported value"},
+		{name: "a move without time", plural: "podmoves", template: podMove, good: goodMove, change: []string{"DEADLINE", "1s"}, want: "at least 5s"},
+		{name: "a move that may take days", plural: "podmoves", template: podMove, good: goodMove, change: []string{"DEADLINE", "25h"}, want: "at most 24h"},
+		{name: "a move that stays", plural: "podmoves", template: podMove, good: goodMove, update: true},
+		{name: "a move that changes", plural: "podmoves", template: podMove, good: goodMove, update: true, change: []string{"TO", "{node: worker-3}"}, want: "immutable"},
+
 		{name: "a claim", plural: "peeringclaims", template: claim, good: goodClaim},
 		{name: "a claim of another name", plural: "peeringclaims", template: claim, good: goodClaim, change: []string{"NAME", "mine"}, want: "only name"},
 		{name: "a claim that leaves", plural: "peeringclaims", template: claim, good: goodClaim, update: true, change: []string{"PHASE", "Leaving"}},

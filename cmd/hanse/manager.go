@@ -31,6 +31,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/advertisement"
 	"github.com/hanse-dev/hanse/internal/agentless"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/mover"
 	"github.com/hanse-dev/hanse/internal/multicluster"
 	"github.com/hanse-dev/hanse/internal/namespaces"
 	"github.com/hanse-dev/hanse/internal/offload"
@@ -232,7 +233,7 @@ func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
 		f.addPeering, f.addPolicies, f.addAdvertising, f.addTenant, f.addNamespaces, f.addRemoteEvents, f.addReflector, f.addVolumes,
-		f.addMulticluster,
+		f.addMulticluster, f.addMover,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err
@@ -365,6 +366,12 @@ func (f *managerFlags) addVolumes(mgr manager.Manager, links *peers.Links) error
 func (f *managerFlags) addMulticluster(mgr manager.Manager, links *peers.Links) error {
 	return multicluster.SetupWithManager(mgr, multicluster.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Namespace: f.server.namespace, ClusterID: f.peering.ClusterID, Network: f.peering.Gateway,
+	})
+}
+
+func (f *managerFlags) addMover(mgr manager.Manager, _ *peers.Links) error {
+	return mover.SetupWithManager(mgr, mover.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("hanse-mover"), Clock: f.clock,
 	})
 }
 

@@ -19,10 +19,10 @@ var layers = []struct {
 }{
 	{"api", []string{"api/v1alpha1"}},
 	{"leaf", []string{"internal/version", "internal/sanitize", "internal/fault", "internal/unread", "charts", "policies"}},
-	{"domain", []string{"internal/clusterset", "internal/exchange", "internal/offload", "internal/overlay", "internal/policy", "internal/reflection", "internal/trust"}},
+	{"domain", []string{"internal/clusterset", "internal/exchange", "internal/move", "internal/offload", "internal/overlay", "internal/policy", "internal/reflection", "internal/trust"}},
 	{"I/O", []string{"internal/kernel", "internal/local", "internal/netprobe", "internal/peers", "internal/relay", "internal/remoteevents", "internal/topology", "internal/trace"}},
 	{"edge", []string{
-		"internal/advertisement", "internal/agentless", "internal/discovery", "internal/fabric", "internal/gateway", "internal/kubelet", "internal/multicluster", "internal/namespaces", "internal/peering", "internal/tenant",
+		"internal/advertisement", "internal/agentless", "internal/discovery", "internal/fabric", "internal/gateway", "internal/kubelet", "internal/mover", "internal/multicluster", "internal/namespaces", "internal/peering", "internal/tenant",
 		"internal/install", "internal/policymaker", "internal/reflector", "internal/volumes",
 	}},
 	{"test", []string{"internal/architecture", "internal/testkit", "test/harness", "test/hostile"}},

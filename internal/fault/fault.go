@@ -33,8 +33,8 @@ func Arm(text string, exit func()) error {
 		return nil
 	}
 	name, count, counted := strings.Cut(text, ":")
-	if !slices.Contains(points, name) {
-		return fmt.Errorf("there is no point %q; there are %s", name, strings.Join(points, ", "))
+	if all := slices.Concat(points, ofMoves); !slices.Contains(all, name) {
+		return fmt.Errorf("there is no point %q; there are %s", name, strings.Join(all, ", "))
 	}
 	t := &trigger{point: name, exit: exit}
 	t.left.Store(1)
@@ -79,6 +79,28 @@ const (
 	BeforeUnmapping = "manager/before-unmapping"
 )
 
+// The points of moves, which `hanse manager` passes too. Each stands behind a write, and so before the next one.
+const (
+	MoveBegun        = "manager/move-begun"
+	MoveCopied       = "manager/move-copied"
+	MoveNoted        = "manager/move-noted"
+	MoveCostLowered  = "manager/move-cost-lowered"
+	MoveHandedOver   = "manager/move-handed-over"
+	MoveEvicted      = "manager/move-evicted"
+	MoveSettled      = "manager/move-settled"
+	MoveSucceeded    = "manager/move-succeeded"
+	MoveAborted      = "manager/move-aborted"
+	MoveCostRestored = "manager/move-cost-restored"
+	MoveCopyDeleted  = "manager/move-copy-deleted"
+	MoveFailed       = "manager/move-failed"
+)
+
+// ofMoves are passed by moves alone, of which there are none in the load of the fault suite.
+var ofMoves = []string{
+	MoveBegun, MoveCopied, MoveNoted, MoveCostLowered, MoveHandedOver, MoveEvicted, MoveSettled, MoveSucceeded, MoveAborted, MoveCostRestored,
+	MoveCopyDeleted, MoveFailed,
+}
+
 var points = []string{
 	TolerationsChanged, ShadowCreated, ChangeCarried, BeforeHomeStatus, HomeStatusWritten, GraceTold, ShadowDeleted, BeforeForget,
 	BeforeLettingGo,
@@ -86,5 +108,5 @@ var points = []string{
 	MappingHeld, TwinCreated, BetweenGuards, TwinSecured, TwinDeleted, BeforeUnmapping,
 }
 
-// Points returns the names of all points. What is before the slash is the subcommand that passes it.
+// Points returns the names of all points that the load of the fault suite passes. What is before the slash is the subcommand that passes it.
 func Points() []string { return slices.Clone(points) }

@@ -259,7 +259,7 @@ func (c Cluster) release(ctx context.Context) error {
 		object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), func(f string) bool {
 			return strings.HasPrefix(f, v1alpha1.GroupVersion.Group+"/")
 		}))
-	}, of("Peer"), of("PeeringClaim"), of("ShadowPod"), of("NamespaceMapping"), of("Advertisement"), of("NamespaceOffloading"), remotePods)
+	}, of("Peer"), of("PeeringClaim"), of("ShadowPod"), of("NamespaceMapping"), of("Advertisement"), of("NamespaceOffloading"), of("PodMove"), remotePods)
 }
 
 // namespacesOfPeers selects those that Hanse could not remove itself.

@@ -29,6 +29,21 @@ app.kubernetes.io/component: {{ .component }}
 'system:serviceaccount:{{ include "hanse.networkNamespace" . }}:hanse-gateway'
 {{- end -}}
 
+{{- /* Whether the request is for a namespace in which no pods are moved, as CEL. */ -}}
+{{- define "hanse.isOfTheSystem" -}}
+request.namespace == '{{ .Release.Namespace }}' || request.namespace.startsWith('kube-') || request.namespace.startsWith('hanse-')
+{{- end -}}
+
+{{- /* Whether the manager writes what only moves of pods need, as CEL: hanse-own-moves looks at that. */ -}}
+{{- define "hanse.isOfAMove" -}}
+request.userInfo.username == {{ include "hanse.managerUser" . }} && request.resource.group == '' &&
+request.resource.resource == 'pods' && request.?subResource.orValue('') in ['', 'eviction'] && (
+  object == null || oldObject == null ||
+  dyn(object).metadata.?labels.orValue({}) != dyn(oldObject).metadata.?labels.orValue({}) ||
+  dyn(object).metadata.?annotations.orValue({}) != dyn(oldObject).metadata.?annotations.orValue({}) ||
+  dyn(object).metadata.?ownerReferences.orValue([]) != dyn(oldObject).metadata.?ownerReferences.orValue([]))
+{{- end -}}
+
 {{- /* Where the gateway and the fabric run: v1alpha1.NetworkNamespace. */ -}}
 {{- define "hanse.networkNamespace" -}}
 {{ .Release.Namespace }}-network

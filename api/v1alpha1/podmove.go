@@ -1,0 +1,272 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MoveMethod says how a pod is moved.
+// +kubebuilder:validation:Enum=Surge
+type MoveMethod string
+
+// MoveSurge runs a copy at the destination first. The original goes when the copy is Ready.
+const MoveSurge MoveMethod = "Surge"
+
+// MoveBinding says who binds the copy to its node.
+// +kubebuilder:validation:Enum=Scheduler;AtCreation
+type MoveBinding string
+
+const (
+	// BindScheduler has the scheduler do it, which sees to room, volumes and devices.
+	BindScheduler MoveBinding = "Scheduler"
+	// BindAtCreation creates the copy with the name of its node, past the scheduler.
+	BindAtCreation MoveBinding = "AtCreation"
+)
+
+// MovePhase says how far a move has come.
+// +kubebuilder:validation:Enum=Pending;Copying;HandingOver;RollingBack;Succeeded;Failed
+type MovePhase string
+
+const (
+	// MovePending means that nothing was touched yet: another move of the same owner comes first.
+	MovePending MovePhase = "Pending"
+	// MoveCopying means that a copy is made, and is to become Ready.
+	MoveCopying MovePhase = "Copying"
+	// MoveHandingOver means that the copy takes the place of the original.
+	MoveHandingOver MovePhase = "HandingOver"
+	// MoveRollingBack means that the move has failed, and what it did is undone.
+	MoveRollingBack MovePhase = "RollingBack"
+	// MoveSucceeded means that the copy has taken the place of the original.
+	MoveSucceeded MovePhase = "Succeeded"
+	// MoveFailed means that the move has come to nothing: no copy is left, and the original was left as it was.
+	MoveFailed MovePhase = "Failed"
+)
+
+// IsOver reports whether nothing more is done.
+func (p MovePhase) IsOver() bool { return p == MoveSucceeded || p == MoveFailed }
+
+// PodMoveSpec says which pod is to move, and where to.
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable; delete the PodMove to abort the move, and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(self.bind) || self.bind != 'AtCreation' || !has(self.destination.nodeSelector)",message="bind AtCreation needs a destination with node or peer, since nobody chooses among several nodes"
+type PodMoveSpec struct {
+	// pod is the pod to move, in the namespace of the PodMove.
+	// +required
+	Pod MovedPod `json:"pod"`
+
+	// destination is where the pod is to run.
+	// +required
+	Destination MoveDestination `json:"destination"`
+
+	// method is how to move the pod. By default the first that fits, of which there is one so far: Surge runs a copy at the
+	// destination first, and the original goes when the copy is Ready.
+	// +optional
+	Method MoveMethod `json:"method,omitempty"`
+
+	// bind says who binds the copy to its node. By default Scheduler. With AtCreation the copy has the name of its node from
+	// the beginning: neither the scheduler nor a NamespaceOffloading has a say.
+	// +optional
+	// +kubebuilder:default=Scheduler
+	Bind MoveBinding `json:"bind,omitempty"`
+
+	// deadline is how long after the creation of the PodMove the copy must be Ready. By default 10m. Then the move fails, and
+	// what it did is undone.
+	// +optional
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="deadline must be at least 5s and at most 24h, such as 10m"
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+}
+
+// MovedPod names a pod.
+type MovedPod struct {
+	// name is the name of the pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// uid is the UID of the pod, so that no other pod of that name is moved in its stead.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	UID types.UID `json:"uid"`
+}
+
+// MoveDestination is where a pod is to run: exactly one of node, peer and nodeSelector.
+// +kubebuilder:validation:XValidation:rule="[has(self.node), has(self.peer), has(self.nodeSelector)].filter(x, x).size() == 1",message="destination needs exactly one of node, peer and nodeSelector"
+type MoveDestination struct {
+	// node is the name of a node, real or virtual.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node,omitempty"`
+
+	// peer is the name of a Peer. The pod moves to its virtual node.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=57
+	Peer string `json:"peer,omitempty"`
+
+	// nodeSelector has the labels of the nodes to choose from.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.size() <= 317 && !format.qualifiedName().validate(key).hasValue())",message="every key must be a label key, such as topology.kubernetes.io/zone"
+	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
+}
+
+// NodeName returns the name of the one node that the destination is, or "".
+func (d *MoveDestination) NodeName() string {
+	if d.Peer != "" {
+		return VirtualNodeName(d.Peer)
+	}
+	return d.Node
+}
+
+// PodMoveStatus says how far the move has come.
+type PodMoveStatus struct {
+	// conditions: Accepted (nothing stands against the move), Complete (the copy has taken the place of the original; False
+	// with the cause of the failure).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// phase is how far the move has come.
+	// +optional
+	Phase MovePhase `json:"phase,omitempty"`
+
+	// method is how the pod is moved.
+	// +optional
+	Method MoveMethod `json:"method,omitempty"`
+
+	// owner is the controller of the original. A pod that was created by hand has none.
+	// +optional
+	Owner *MoveOwner `json:"owner,omitempty"`
+
+	// original is the pod that moves.
+	// +optional
+	Original *MoveParty `json:"original,omitempty"`
+
+	// copy is the pod that takes its place.
+	// +optional
+	Copy *MoveParty `json:"copy,omitempty"`
+
+	// steps are what was done, the first first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Steps []MoveStep `json:"steps,omitempty"`
+}
+
+// MoveOwner is the controller of a pod that moves.
+type MoveOwner struct {
+	// kind is the kind of the controller, such as ReplicaSet.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// name is its name.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// uid is its UID.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	UID types.UID `json:"uid"`
+}
+
+// MoveParty is one of the two pods of a move.
+type MoveParty struct {
+	// name is the name of the pod.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// uid is its UID.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	UID types.UID `json:"uid"`
+
+	// node is the node that it runs on.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node,omitempty"`
+
+	// deletionCost is the pod-deletion-cost that the pod had before the move, which the one that stays gets again.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	DeletionCost string `json:"deletionCost,omitempty"`
+}
+
+// MoveAction is one step of a move.
+// +kubebuilder:validation:Enum=Copied;CostLowered;HandedOver;Evicted;Settled;CostRestored;CopyDeleted
+type MoveAction string
+
+const (
+	// MoveCopied is the creation of the copy.
+	MoveCopied MoveAction = "Copied"
+	// MoveCostLowered has the controller prefer the original when it deletes a pod.
+	MoveCostLowered MoveAction = "CostLowered"
+	// MoveHandedOver gives the copy its labels, by which its controller and its Services find it.
+	MoveHandedOver MoveAction = "HandedOver"
+	// MoveEvicted is the eviction of the original, as its PodDisruptionBudgets allow.
+	MoveEvicted MoveAction = "Evicted"
+	// MoveSettled takes off the copy what only the move needed.
+	MoveSettled MoveAction = "Settled"
+	// MoveCostRestored undoes CostLowered.
+	MoveCostRestored MoveAction = "CostRestored"
+	// MoveCopyDeleted undoes Copied.
+	MoveCopyDeleted MoveAction = "CopyDeleted"
+)
+
+// MoveStep is something that was done, and when.
+type MoveStep struct {
+	// action is what was done. CostRestored and CopyDeleted roll back a move that failed.
+	// +required
+	Action MoveAction `json:"action"`
+
+	// time is when that was.
+	// +required
+	Time metav1.Time `json:"time"`
+}
+
+// PodMove moves a running pod to another node, real or virtual, without a gap: a copy starts at the destination, and when it
+// is Ready the original goes. The author needs the right to delete the pod and to create pods. Deleting a PodMove aborts the
+// move, as long as the copy has not taken over.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=hmove,categories=hanse
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.pod.name`
+// +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.status.original.node`
+// +kubebuilder:printcolumn:name="To",type=string,JSONPath=`.status.copy.node`
+// +kubebuilder:printcolumn:name="Copy",type=string,JSONPath=`.status.copy.name`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PodMove struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is which pod is to move, and where to. It cannot change.
+	// +required
+	Spec PodMoveSpec `json:"spec"`
+	// status is how far the move has come.
+	// +optional
+	Status PodMoveStatus `json:"status,omitempty"`
+}
+
+// PodMoveList is a list of moves.
+// +kubebuilder:object:root=true
+type PodMoveList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PodMove `json:"items"`
+}

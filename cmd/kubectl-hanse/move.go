@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/install"
+	"github.com/hanse-dev/hanse/internal/move"
+)
+
+// moveFlags are those of `move`.
+type moveFlags struct {
+	writeFlags
+	to, from string
+	deadline time.Duration
+}
+
+func newMoveCommand(global *globalFlags) *cobra.Command {
+	flags := &moveFlags{}
+	command := &cobra.Command{
+		Use:   "move [POD...] [deployment/NAME...] --to NODE|PEER",
+		Short: "Move running pods to another node or cluster, without a gap",
+		Long: "Creates a PodMove for each pod, and waits until the pods have moved: a copy starts at the destination, and when it is Ready\n" +
+			"the original goes. Pods of one Deployment move one after another. With --from, only pods on that node move, and without\n" +
+			"names all in the namespace that are there and can be moved; those that cannot are named. Pods that are at the\n" +
+			"destination already are left alone. The exit code is 1 if a pod has not moved.",
+		Example: `  # To another cluster, and home again
+  kubectl hanse move web-5d9c7b6f4-x2x7k --to hamburg
+  kubectl hanse move deployment/web --to worker-1
+
+  # What of the namespace runs on a node
+  kubectl hanse move -n shop --from worker-1 --to worker-2`,
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := flags.validate(args); err != nil {
+				return err
+			}
+			return global.within(command, flags.timeout, func(ctx context.Context, c *connection) error {
+				return runMove(ctx, command, c, flags, args)
+			})
+		},
+	}
+	f := command.Flags()
+	f.StringVar(&flags.to, "to", "", "the node or the peer to move to; node/NAME and peer/NAME where one name is both")
+	f.StringVar(&flags.from, "from", "", "move only what is on this node")
+	f.DurationVar(&flags.deadline, "deadline", 10*time.Minute, "how long each copy may take to be Ready")
+	flags.bind(f, 15*time.Minute, "the pods have moved")
+	return command
+}
+
+func (f *moveFlags) validate(args []string) error {
+	if f.to == "" {
+		return errors.New("--to is needed: the node or the peer to move to")
+	}
+	if len(args) == 0 && f.from == "" {
+		return errors.New("name pods or deployment/NAME, or say --from NODE")
+	}
+	return f.writeFlags.validate()
+}
+
+func runMove(ctx context.Context, command *cobra.Command, c *connection, flags *moveFlags, args []string) error {
+	to, err := destination(ctx, c.client, flags.to)
+	if err != nil {
+		return err
+	}
+	pods, err := podsToMove(ctx, c, flags, args)
+	if err != nil {
+		return err
+	}
+	var moves []*v1alpha1.PodMove
+	for i := range pods {
+		pod, wanted := &pods[i], podMoveOf(&pods[i], to, flags.deadline)
+		if pod.Spec.NodeName == to.NodeName() {
+			reporter(command)("Pod %s is there already", pod.Name)
+			continue
+		}
+		// Of pods that were named, the PodMove itself says what stands against it.
+		if cause := move.CheckPod(wanted, pod); cause != nil && len(args) == 0 {
+			reporter(command)("Left out: %s", cause.Message)
+			continue
+		}
+		moves = append(moves, wanted)
+	}
+	if flags.dry() {
+		objects := make([]client.Object, len(moves))
+		for i := range moves {
+			objects[i] = moves[i]
+		}
+		return printObjects(command.OutOrStdout(), objects...)
+	}
+	for _, m := range moves {
+		if err := c.client.Create(ctx, m); err != nil {
+			return fmt.Errorf("move pod %s: %w", m.Spec.Pod.Name, err)
+		}
+	}
+	if !flags.wait {
+		return say(command, "%d pods are to move: see `kubectl get podmoves -n %s`.\n", len(moves), c.namespace)
+	}
+	return awaitMoves(ctx, command, c.client, moves)
+}
+
+// destination finds out what the name is of. Who may not see nodes or peers says it.
+func destination(ctx context.Context, c client.Client, name string) (v1alpha1.MoveDestination, error) {
+	if bare, found := strings.CutPrefix(name, "node/"); found {
+		return v1alpha1.MoveDestination{Node: bare}, nil
+	}
+	if bare, found := strings.CutPrefix(name, "peer/"); found {
+		return v1alpha1.MoveDestination{Peer: bare}, nil
+	}
+	nodeErr := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})
+	peerErr := c.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Peer{})
+	switch {
+	case nodeErr == nil && peerErr == nil:
+		return v1alpha1.MoveDestination{}, fmt.Errorf("--to: %s is a node and a peer: say node/%[1]s or peer/%[1]s", name)
+	case nodeErr == nil:
+		return v1alpha1.MoveDestination{Node: name}, nil
+	case peerErr == nil:
+		return v1alpha1.MoveDestination{Peer: name}, nil
+	case apierrors.IsNotFound(nodeErr) && apierrors.IsNotFound(peerErr):
+		return v1alpha1.MoveDestination{}, fmt.Errorf("--to: there is no node and no peer %s", name)
+	default:
+		return v1alpha1.MoveDestination{}, fmt.Errorf("--to: say node/%s or peer/%[1]s, since it cannot be seen which it is: %w", name, errors.Join(nodeErr, peerErr))
+	}
+}
+
+func podMoveOf(pod *corev1.Pod, to v1alpha1.MoveDestination, deadline time.Duration) *v1alpha1.PodMove {
+	const most = 58 // as the API server keeps of it
+	return &v1alpha1.PodMove{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: pod.Name[:min(len(pod.Name), most-1)] + "-"},
+		Spec: v1alpha1.PodMoveSpec{
+			Pod: v1alpha1.MovedPod{Name: pod.Name, UID: pod.UID}, Destination: to, Deadline: &metav1.Duration{Duration: deadline},
+		},
+	}
+}
+
+// podsToMove are those that are named, and are on the node that is named.
+func podsToMove(ctx context.Context, c *connection, flags *moveFlags, args []string) ([]corev1.Pod, error) {
+	var found []corev1.Pod
+	if len(args) == 0 {
+		list := &corev1.PodList{}
+		if err := c.client.List(ctx, list, client.InNamespace(c.namespace)); err != nil {
+			return nil, fmt.Errorf("list pods: %w", err)
+		}
+		found = list.Items
+	}
+	for _, arg := range args {
+		pods, err := podsNamed(ctx, c, arg)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, pods...)
+	}
+	return slices.DeleteFunc(found, func(pod corev1.Pod) bool {
+		return flags.from != "" && pod.Spec.NodeName != flags.from && pod.Spec.NodeName != v1alpha1.VirtualNodeName(flags.from)
+	}), nil
+}
+
+// podsNamed are the pod of that name, or those of the Deployment.
+func podsNamed(ctx context.Context, c *connection, name string) ([]corev1.Pod, error) {
+	kind, bare, qualified := strings.Cut(name, "/")
+	if !qualified {
+		kind, bare = "pod", name
+	}
+	key := client.ObjectKey{Namespace: c.namespace, Name: bare}
+	switch strings.ToLower(kind) {
+	case "pod", "pods", "po":
+		pod := &corev1.Pod{}
+		if err := c.client.Get(ctx, key, pod); err != nil {
+			return nil, fmt.Errorf("read pod %s: %w", bare, err)
+		}
+		return []corev1.Pod{*pod}, nil
+	case "deployment", "deployments", "deploy", "deployment.apps":
+		deployment := &appsv1.Deployment{}
+		if err := c.client.Get(ctx, key, deployment); err != nil {
+			return nil, fmt.Errorf("read Deployment %s: %w", bare, err)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+		if err != nil {
+			return nil, fmt.Errorf("read the selector of Deployment %s: %w", bare, err)
+		}
+		pods := &corev1.PodList{}
+		if err := c.client.List(ctx, pods, client.InNamespace(c.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+			return nil, fmt.Errorf("list pods of Deployment %s: %w", bare, err)
+		}
+		return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), nil
+	default:
+		return nil, fmt.Errorf("%s: only pods and Deployments can be named", name)
+	}
+}
+
+// awaitMoves tells of each move what it comes to, and fails if one has failed.
+func awaitMoves(ctx context.Context, command *cobra.Command, c client.Client, moves []*v1alpha1.PodMove) error {
+	said, failed := map[string]string{}, 0 // name → message
+	err := install.Until(ctx, "the pods to move", func(ctx context.Context) (bool, error) {
+		left := 0
+		for _, m := range moves {
+			if m.Status.Phase.IsOver() {
+				continue
+			}
+			switch err := c.Get(ctx, client.ObjectKeyFromObject(m), m); {
+			case apierrors.IsNotFound(err):
+				reporter(command)("%s: the PodMove was deleted", m.Spec.Pod.Name)
+				m.Status.Phase, failed = v1alpha1.MoveFailed, failed+1
+				continue
+			case err != nil:
+				return false, fmt.Errorf("read PodMove %s: %w", m.Name, err)
+			}
+			complete := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionComplete)
+			if complete != nil && said[m.Name] != complete.Message {
+				said[m.Name] = complete.Message
+				reporter(command)("%s: %s: %s", m.Spec.Pod.Name, m.Status.Phase, complete.Message)
+			}
+			switch m.Status.Phase {
+			case v1alpha1.MoveFailed:
+				failed++
+			case v1alpha1.MoveSucceeded:
+			default:
+				left++
+			}
+		}
+		return left == 0, nil
+	})
+	if err != nil {
+		return err
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d pods have not moved, and run where they did", failed, len(moves))
+	}
+	return say(command, "%d pods have moved.\n", len(moves))
+}

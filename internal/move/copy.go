@@ -1,0 +1,172 @@
+package move
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// maxBase is how much of a name is kept before what tells copies apart, as where the API server makes names.
+const maxBase = 54
+
+// CopyName returns the name of the copy. It depends on the move alone, so that no second copy is made by mistake.
+func CopyName(m *v1alpha1.PodMove, owner *v1alpha1.MoveOwner) string {
+	base := m.Spec.Pod.Name
+	if owner != nil {
+		base = owner.Name
+	}
+	sum := sha256.Sum256([]byte(m.UID))
+	suffix := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))
+	return strings.TrimRight(base[:min(len(base), maxBase)], "-.") + "-" + suffix
+}
+
+// Copy returns the pod that is to take the place of the original. For an owner it is what the owner itself would make, without
+// the label of HiddenLabel, so that the owner does not count it yet; what was resized keeps its size. Without an owner it is what
+// somebody would have to create to get the original once more.
+func Copy(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, services []corev1.Service) *corev1.Pod {
+	pod := &corev1.Pod{}
+	if owner != nil {
+		template := owner.Template.DeepCopy()
+		pod.Labels, pod.Annotations, pod.Spec = template.Labels, template.Annotations, template.Spec
+		keepSizes(pod.Spec.Containers, original.Spec.Containers)
+		delete(pod.Labels, HiddenLabel(owner.Selector, pod.Labels, services))
+		pod.Name = CopyName(m, &owner.MoveOwner)
+	} else {
+		pod.Labels, pod.Annotations, pod.Spec = metadataOf(original.Labels), metadataOf(original.Annotations), *specOf(&original.Spec)
+		pod.Name = CopyName(m, nil)
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Namespace = m.Namespace
+	pod.Annotations[v1alpha1.AnnotationMove] = string(m.UID)
+	// The PodMove is no controller of the pod: PodDisruptionBudgets know only some kinds of those.
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "PodMove", Name: m.Name, UID: m.UID,
+	}}
+	direct(&pod.Spec, m)
+	return pod
+}
+
+// keepSizes gives containers the resources of those of the same name, which may have been resized.
+func keepSizes(containers, of []corev1.Container) {
+	for i := range containers {
+		at := slices.IndexFunc(of, func(c corev1.Container) bool { return c.Name == containers[i].Name })
+		if at >= 0 {
+			containers[i].Resources = *of[at].Resources.DeepCopy()
+		}
+	}
+}
+
+// metadataOf leaves out what is Hanse's own, and what only holds for the one pod.
+func metadataOf(entries map[string]string) map[string]string {
+	kept := maps.Clone(entries)
+	maps.DeleteFunc(kept, func(key, _ string) bool {
+		ownWord := key == v1alpha1.AnnotationPrefer || key == v1alpha1.AnnotationExclude || key == v1alpha1.AnnotationSkipToken
+		return v1alpha1.IsOwn(key) && !ownWord || key == corev1.LastAppliedConfigAnnotation || key == corev1.PodDeletionCost ||
+			strings.HasSuffix(key, ".cni.cncf.io/network-status") || strings.HasPrefix(key, "cni.projectcalico.org/")
+	})
+	return kept
+}
+
+// specOf leaves out what the API server and the scheduler have added.
+func specOf(original *corev1.PodSpec) *corev1.PodSpec {
+	spec := original.DeepCopy()
+	spec.NodeName, spec.EphemeralContainers, spec.SchedulingGates = "", nil, nil
+	spec.Priority, spec.PreemptionPolicy, spec.Overhead = nil, nil, nil // admission works them out from the classes
+	tokens := generatedTokens(spec.Volumes)
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return tokens[v.Name] })
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			containers[i].VolumeMounts = slices.DeleteFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool { return tokens[m.Name] })
+		}
+	}
+	spec.Tolerations = slices.DeleteFunc(spec.Tolerations, func(t corev1.Toleration) bool {
+		ofTheSystem := t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
+		return ofTheSystem && t.Operator == corev1.TolerationOpExists && t.Effect == corev1.TaintEffectNoExecute
+	})
+	forgetNode(spec.Affinity)
+	return spec
+}
+
+// generatedTokens are the volumes that admission adds to every pod that does not decline.
+func generatedTokens(volumes []corev1.Volume) map[string]bool {
+	tokens := map[string]bool{}
+	for i := range volumes {
+		if volumes[i].Projected != nil && strings.HasPrefix(volumes[i].Name, "kube-api-access-") {
+			tokens[volumes[i].Name] = true
+		}
+	}
+	return tokens
+}
+
+// forgetNode takes off what an earlier move has asked for, and alternatives that are in the list twice: admission multiplies those
+// of the pod by those of its namespace each time.
+func forgetNode(affinity *corev1.Affinity) {
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return
+	}
+	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	var terms []corev1.NodeSelectorTerm
+	for _, term := range required.NodeSelectorTerms {
+		term.MatchFields = slices.DeleteFunc(term.MatchFields, func(r corev1.NodeSelectorRequirement) bool { return r.Key == metav1.ObjectNameField })
+		term.MatchExpressions = distinct(term.MatchExpressions)
+		if len(term.MatchFields)+len(term.MatchExpressions) > 0 {
+			terms = append(terms, term)
+		}
+	}
+	if required.NodeSelectorTerms = distinct(terms); len(terms) == 0 {
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+	}
+}
+
+// direct sends the pod to its destination.
+func direct(spec *corev1.PodSpec, m *v1alpha1.PodMove) {
+	node := m.Spec.Destination.NodeName()
+	if m.Spec.Bind == v1alpha1.BindAtCreation {
+		spec.NodeName = node
+		return
+	}
+	if spec.Affinity == nil {
+		spec.Affinity = &corev1.Affinity{}
+	}
+	if spec.Affinity.NodeAffinity == nil {
+		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	required := &spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if *required == nil || len((*required).NodeSelectorTerms) == 0 {
+		*required = &corev1.NodeSelector{NodeSelectorTerms: make([]corev1.NodeSelectorTerm, 1)}
+	}
+	for i := range (*required).NodeSelectorTerms {
+		term := &(*required).NodeSelectorTerms[i]
+		if node != "" {
+			term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{
+				Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+			})
+		}
+		for _, key := range slices.Sorted(maps.Keys(m.Spec.Destination.NodeSelector)) {
+			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
+				Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{string(m.Spec.Destination.NodeSelector[key])},
+			})
+		}
+	}
+}
+
+// distinct returns the items without those that are in the list before.
+func distinct[T any](items []T) []T {
+	var kept []T
+	for i := range items {
+		if !slices.ContainsFunc(kept, func(k T) bool { return equality.Semantic.DeepEqual(k, items[i]) }) {
+			kept = append(kept, items[i])
+		}
+	}
+	return kept
+}

@@ -1,0 +1,257 @@
+package move
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// Do is what is to be done next.
+type Do string
+
+const (
+	// Wait does nothing: what is observed will change.
+	Wait Do = "Wait"
+	// Begin notes down what there is before anything is touched.
+	Begin Do = "Begin"
+	// CreateCopy creates the copy.
+	CreateCopy Do = "CreateCopy"
+	// LowerCost has the owner prefer the original when it deletes a pod.
+	LowerCost Do = "LowerCost"
+	// HandOver gives the copy its labels, and makes it nobody's, so that its controller adopts it.
+	HandOver Do = "HandOver"
+	// Evict evicts the original.
+	Evict Do = "Evict"
+	// Settle takes off the copy what only the move needed.
+	Settle Do = "Settle"
+	// Succeed notes down that the pod has moved.
+	Succeed Do = "Succeed"
+	// Abort notes down why the move fails, before anything is undone.
+	Abort Do = "Abort"
+	// RestoreCost undoes LowerCost.
+	RestoreCost Do = "RestoreCost"
+	// DeleteCopy undoes CreateCopy.
+	DeleteCopy Do = "DeleteCopy"
+	// Fail notes down that all was undone.
+	Fail Do = "Fail"
+	// Release lets go of the PodMove: nothing more is to be done.
+	Release Do = "Release"
+	// Nothing is for a move that is over.
+	Nothing Do = "Nothing"
+)
+
+// Step is the next step of a move.
+type Step struct {
+	Do    Do
+	Cause Cause         // of waiting, and of what goes wrong
+	After time.Duration // for Wait: look again by then. With 0 something that changes brings us back.
+}
+
+// Observed is all that decides about the next step.
+type Observed struct {
+	Move *v1alpha1.PodMove
+	// Original is the pod to move, nil if it is gone.
+	Original *corev1.Pod
+	// Copy is the pod that was made for this move, nil if there is none.
+	Copy *corev1.Pod
+	// Owner is the controller of the original, nil if it has none, or the owner is gone or going.
+	Owner *Owner
+	// Findings are those of Preflight. They count until the move begins.
+	Findings []Cause
+	// Other is another move of the same owner that is under way, or comes first. It counts until the move begins.
+	Other string
+}
+
+// Next returns the next step. Up to HandOver everything can be undone, and is if something goes wrong. From then on the copy is
+// the owner's, and the move goes on until the original is gone.
+func Next(seen Observed, now time.Time) Step {
+	switch seen.Move.Status.Phase {
+	case v1alpha1.MoveSucceeded, v1alpha1.MoveFailed:
+		return seen.letGo()
+	case "", v1alpha1.MovePending:
+		return seen.first(now)
+	case v1alpha1.MoveRollingBack:
+		return seen.rollBack()
+	default:
+		return seen.goOn(now)
+	}
+}
+
+func (s *Observed) letGo() Step {
+	if slices.Contains(s.Move.Finalizers, v1alpha1.FinalizerPodMove) {
+		return Step{Do: Release}
+	}
+	return Step{Do: Nothing}
+}
+
+// first is for a move that has touched nothing yet.
+func (s *Observed) first(now time.Time) Step {
+	switch {
+	case s.isDeleted():
+		return s.letGo()
+	case s.left(now) <= 0:
+		return Step{Do: Fail, Cause: s.tooLate()}
+	case s.Other != "":
+		return Step{Do: Wait, After: s.left(now), Cause: Cause{
+			v1alpha1.ReasonWaitsForOther, fmt.Sprintf("PodMove %s of the same owner comes first", s.Other),
+		}}
+	case len(s.Findings) > 0:
+		return Step{Do: Fail, Cause: join(s.Findings)}
+	default:
+		return Step{Do: Begin}
+	}
+}
+
+// goOn is for a move that has begun.
+func (s *Observed) goOn(now time.Time) Step {
+	if s.handedOver() {
+		return s.takeOver()
+	}
+	if cause := s.trouble(now); cause != nil {
+		return Step{Do: Abort, Cause: *cause}
+	}
+	if s.Copy == nil {
+		return Step{Do: CreateCopy}
+	}
+	if wait := s.untilAvailable(now); wait != nil {
+		return *wait
+	}
+	if s.isOwned() && isThere(s.Original) {
+		if s.Original.Annotations[corev1.PodDeletionCost] != LowestCost {
+			return Step{Do: LowerCost}
+		}
+		if s.wouldGoFirst(now) != s.Original.UID {
+			return Step{Do: Evict}
+		}
+	}
+	return Step{Do: HandOver}
+}
+
+// trouble says why the move cannot go on, as long as the copy has not taken over.
+func (s *Observed) trouble(now time.Time) *Cause {
+	status := &s.Move.Status
+	switch {
+	case s.isDeleted():
+		return &Cause{v1alpha1.ReasonAborted, "The PodMove was deleted"}
+	case s.isOwned() && s.Owner == nil:
+		return &Cause{v1alpha1.ReasonOwnerLost, fmt.Sprintf("%s %s was deleted", status.Owner.Kind, status.Owner.Name)}
+	case s.isOwned() && s.Owner.Busy != "":
+		return &Cause{v1alpha1.ReasonRolloutUnderWay, s.Owner.Busy}
+	case s.Copy == nil && status.Copy != nil:
+		return &Cause{v1alpha1.ReasonCopyLost, fmt.Sprintf("The copy %s was deleted before it took over", status.Copy.Name)}
+	case s.Copy != nil && !isActive(s.Copy):
+		return &Cause{v1alpha1.ReasonCopyLost, fmt.Sprintf("The copy %s has ended before it took over", s.Copy.Name)}
+	case s.left(now) <= 0:
+		late := s.tooLate()
+		return &late
+	case !isThere(s.Original) && (!s.isOwned() || s.Copy == nil || !isReady(s.Copy)):
+		return &Cause{v1alpha1.ReasonOriginalLost, fmt.Sprintf("Pod %s has ended or was deleted before the copy took over", s.Move.Spec.Pod.Name)}
+	default:
+		return nil
+	}
+}
+
+// tooLate says what the copy waits for, in the scheduler's words if that has any.
+func (s *Observed) tooLate() Cause {
+	text := "The copy was not Ready in time"
+	if s.Copy == nil {
+		text = "The move did not begin in time"
+	} else if at := slices.IndexFunc(s.Copy.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+	}); at >= 0 {
+		text += ": " + s.Copy.Status.Conditions[at].Message
+	}
+	return Cause{v1alpha1.ReasonDeadlineExceeded, text}
+}
+
+// untilAvailable returns nil once the copy is Ready for long enough.
+func (s *Observed) untilAvailable(now time.Time) *Step {
+	since := readySince(s.Copy)
+	if since.IsZero() {
+		return &Step{Do: Wait, After: s.left(now), Cause: Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting for the copy %s to be Ready", s.Copy.Name)}}
+	}
+	if !s.isOwned() || s.Owner.MinReadySeconds == 0 {
+		return nil
+	}
+	left := time.Duration(s.Owner.MinReadySeconds)*time.Second - now.Sub(since.Time)
+	if left <= 0 {
+		return nil
+	}
+	return &Step{Do: Wait, After: left, Cause: Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting until the copy %s is Ready for minReadySeconds", s.Copy.Name)}}
+}
+
+// wouldGoFirst returns the UID of the pod that the owner would delete if it had the copy too.
+func (s *Observed) wouldGoFirst(now time.Time) types.UID {
+	adopted := s.Copy.DeepCopy()
+	adopted.Annotations[corev1.PodDeletionCost] = HighestCost
+	order := DeletionOrder(append(slices.Clone(s.Owner.Pods), *adopted), now)
+	return order[0].UID
+}
+
+// takeOver is for a move whose copy has its labels.
+func (s *Observed) takeOver() Step {
+	adopted := !s.isOwned() || metav1.GetControllerOf(s.Copy) != nil
+	switch {
+	case !isActive(s.Copy):
+		return Step{Do: Abort, Cause: Cause{v1alpha1.ReasonCopyLost, fmt.Sprintf("The copy %s has ended while it took over", s.Copy.Name)}}
+	case !adopted && s.Owner == nil:
+		return Step{Do: Abort, Cause: Cause{v1alpha1.ReasonOwnerLost, "The owner was deleted before it adopted the copy"}}
+	case !adopted:
+		return Step{Do: Wait, Cause: Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting for %s %s to adopt the copy", s.Owner.Kind, s.Owner.Name)}}
+	case !isThere(s.Original) && s.Copy.Annotations[v1alpha1.AnnotationMove] != "":
+		return Step{Do: Settle}
+	case !isThere(s.Original):
+		return Step{Do: Succeed, Cause: Cause{v1alpha1.ReasonMoved, fmt.Sprintf("Pod %s runs on node %s in the place of %s", s.Copy.Name, s.Copy.Spec.NodeName, s.Move.Spec.Pod.Name)}}
+	case s.isOwned() && s.Owner != nil && s.Owner.active() > int(s.Owner.Replicas):
+		return Step{Do: Wait, Cause: Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting for %s %s to delete the original", s.Owner.Kind, s.Owner.Name)}}
+	default:
+		return Step{Do: Evict}
+	}
+}
+
+// rollBack undoes what was done. What its owner has adopted meanwhile is the owner's.
+func (s *Observed) rollBack() Step {
+	before := s.Move.Status.Original
+	switch {
+	case isThere(s.Original) && s.Original.Annotations[corev1.PodDeletionCost] == LowestCost && (before == nil || before.DeletionCost != LowestCost):
+		return Step{Do: RestoreCost}
+	case s.Copy != nil && s.Copy.DeletionTimestamp == nil && s.Copy.Annotations[v1alpha1.AnnotationMove] != "" && metav1.GetControllerOf(s.Copy) == nil:
+		return Step{Do: DeleteCopy}
+	default:
+		return Step{Do: Fail}
+	}
+}
+
+// handedOver says whether the copy is no longer the PodMove's.
+func (s *Observed) handedOver() bool {
+	return s.Copy != nil && !slices.ContainsFunc(s.Copy.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == s.Move.UID })
+}
+
+func (s *Observed) isOwned() bool   { return s.Move.Status.Owner != nil }
+func (s *Observed) isDeleted() bool { return !s.Move.DeletionTimestamp.IsZero() }
+
+// left is how much time there is.
+func (s *Observed) left(now time.Time) time.Duration {
+	deadline := 10 * time.Minute
+	if s.Move.Spec.Deadline != nil {
+		deadline = s.Move.Spec.Deadline.Duration
+	}
+	return s.Move.CreationTimestamp.Add(deadline).Sub(now)
+}
+
+func isThere(pod *corev1.Pod) bool { return pod != nil && isActive(pod) }
+
+// join makes one cause of several, with the reason of the first.
+func join(causes []Cause) Cause {
+	all := causes[0]
+	for _, c := range causes[1:] {
+		all.Message += "; " + c.Message
+	}
+	return all
+}

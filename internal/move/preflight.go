@@ -1,0 +1,253 @@
+package move
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	helpers "k8s.io/component-helpers/resource"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// Cause is why something is so: a reason of conditions, and a text that says what to do about it.
+type Cause struct{ Reason, Message string }
+
+// Place is what there is at the destination and around it.
+type Place struct {
+	// Nodes are those that the destination allows.
+	Nodes []Node
+	// Offloading is that of the namespace, nil if there is none.
+	Offloading *v1alpha1.NamespaceOffloading
+	// Claims are the claims of the pod that have volumes, with these.
+	Claims []Claim
+	// Quotas are those of the namespace.
+	Quotas []corev1.ResourceQuota
+}
+
+// Node is a node, with what pods there ask for together.
+type Node struct {
+	*corev1.Node
+	Asked corev1.ResourceList
+}
+
+// Claim is a claim of the pod, with its volume.
+type Claim struct {
+	Name        string
+	AccessModes []corev1.PersistentVolumeAccessMode
+	Volume      *corev1.PersistentVolume // nil if it has none yet
+}
+
+// CheckPod says why the pod itself cannot be moved, or returns nil.
+func CheckPod(m *v1alpha1.PodMove, original *corev1.Pod) *Cause {
+	switch {
+	case original == nil:
+		return &Cause{v1alpha1.ReasonPodNotFound, fmt.Sprintf("There is no pod %s with UID %s", m.Spec.Pod.Name, m.Spec.Pod.UID)}
+	case !isActive(original) || original.Spec.NodeName == "" || original.Status.Phase != corev1.PodRunning:
+		return &Cause{v1alpha1.ReasonPodNotRunning, fmt.Sprintf("Pod %s does not run, so there is nothing to move", original.Name)}
+	case original.Annotations[corev1.MirrorPodAnnotationKey] != "":
+		return &Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf("Pod %s is a mirror of a file on its node, and cannot leave that", original.Name)}
+	}
+	if owner := metav1.GetControllerOf(original); owner != nil && !isAble(owner) {
+		return &Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf(
+			"Pods of a %s cannot be moved: only those of ReplicaSets (with or without a Deployment) and ReplicationControllers can, and pods without a controller", owner.Kind)}
+	}
+	return nil
+}
+
+// Preflight says what stands against the move, the weightiest first. The owner is nil for a pod without one.
+func Preflight(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place Place) []Cause {
+	if cause := CheckPod(m, original); cause != nil {
+		return []Cause{*cause}
+	}
+	var found []Cause
+	if owner != nil && owner.Busy != "" {
+		found = append(found, Cause{v1alpha1.ReasonRolloutUnderWay, owner.Busy})
+	}
+	if owner != nil && HiddenLabel(owner.Selector, owner.Template.Labels, nil) == "" {
+		found = append(found, Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf(
+			"The selector of %s %s matches pods without any label, so that no copy can be kept out of its sight", owner.Kind, owner.Name)})
+	}
+	found = append(found, checkPlace(m, original, owner, place)...)
+	return append(found, checkQuotas(original, place.Quotas)...)
+}
+
+// checkPlace says nothing if one of the nodes fits.
+func checkPlace(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place Place) []Cause {
+	if len(place.Nodes) == 0 {
+		return []Cause{{v1alpha1.ReasonNodeNotFound, fmt.Sprintf("There is no node %s", describe(m.Spec.Destination))}}
+	}
+	var found []Cause
+	for _, node := range place.Nodes {
+		if node.Name == original.Spec.NodeName {
+			found = append(found, Cause{v1alpha1.ReasonAlreadyThere, fmt.Sprintf("Pod %s runs on node %s already", original.Name, node.Name)})
+			continue
+		}
+		causes := checkNode(m, Copy(m, original, owner, nil), node, place)
+		if len(causes) == 0 && !slices.ContainsFunc(found, func(c Cause) bool { return c.Reason == v1alpha1.ReasonAlreadyThere }) {
+			return nil
+		}
+		found = append(found, causes...)
+	}
+	// Where there are many nodes, what is wrong with the first of them is enough.
+	slices.SortStableFunc(found, func(a, b Cause) int {
+		return falseFirst(a.Reason != v1alpha1.ReasonAlreadyThere, b.Reason != v1alpha1.ReasonAlreadyThere)
+	})
+	const most = 3
+	return found[:min(len(found), most)]
+}
+
+func describe(to v1alpha1.MoveDestination) string {
+	if name := to.NodeName(); name != "" {
+		return name
+	}
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(to.NodeSelector)) {
+		pairs = append(pairs, key+"="+string(to.NodeSelector[key]))
+	}
+	return "with " + strings.Join(pairs, ",")
+}
+
+// checkNode says what stands against the copy on that node.
+func checkNode(m *v1alpha1.PodMove, pod *corev1.Pod, node Node, place Place) []Cause {
+	var found []Cause
+	add := func(reason, format string, values ...any) {
+		found = append(found, Cause{reason, fmt.Sprintf(format, values...)})
+	}
+	if !isNodeReady(node.Node) {
+		add(v1alpha1.ReasonNodeNotReady, "Node %s is not Ready", node.Name)
+	}
+	byScheduler := m.Spec.Bind != v1alpha1.BindAtCreation
+	if node.Spec.Unschedulable && byScheduler {
+		add(v1alpha1.ReasonNodeClosed, "Node %s is cordoned: kubectl uncordon %s", node.Name, node.Name)
+	}
+	isVirtual := node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode
+	if why := notOffloaded(m.Namespace, isVirtual, place.Offloading); why != "" && (byScheduler || isVirtual) {
+		add(v1alpha1.ReasonNotOffloaded, "%s", why)
+	}
+	taint, kept := schedulinghelpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		ours := t.Key == v1alpha1.TaintVirtualNode || t.Key == v1alpha1.TaintFull // admission has the copy tolerate these
+		return !ours && t.Key != corev1.TaintNodeUnschedulable && (t.Effect == corev1.TaintEffectNoExecute || byScheduler && t.Effect == corev1.TaintEffectNoSchedule)
+	}, false)
+	if kept {
+		add(v1alpha1.ReasonNodeClosed, "Node %s has taint %s, which the pod does not tolerate", node.Name, taint.ToString())
+	}
+	if short := shortOf(pod, node); short != "" {
+		add(v1alpha1.ReasonNodeFull, "Node %s has no room for the pod: too little %s", node.Name, short)
+	}
+	return append(found, checkClaims(m, node.Node, place.Claims)...)
+}
+
+func isNodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// notOffloaded says why new pods of the namespace do not get onto a node of that kind.
+func notOffloaded(namespace string, isVirtual bool, offloading *v1alpha1.NamespaceOffloading) string {
+	strategy := v1alpha1.StrategyLocal
+	if offloading != nil {
+		strategy = offloading.Spec.Strategy
+	}
+	switch {
+	case isVirtual && offloading == nil:
+		return fmt.Sprintf("Namespace %s is not offloaded: kubectl hanse offload %s", namespace, namespace)
+	case isVirtual && strategy == v1alpha1.StrategyLocal:
+		return fmt.Sprintf("Namespace %s keeps its pods at home (strategy Local)", namespace)
+	case !isVirtual && strategy == v1alpha1.StrategyRemote:
+		return fmt.Sprintf("Namespace %s has its pods run in other clusters alone (strategy Remote)", namespace)
+	}
+	return ""
+}
+
+// shortOf names the first resource of which the node has too little left.
+func shortOf(pod *corev1.Pod, node Node) string {
+	asked := helpers.PodRequests(pod, helpers.PodResourcesOptions{})
+	asked[corev1.ResourcePods] = resource.MustParse("1")
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		need := asked[name]
+		wanted := !need.IsZero()
+		need.Add(node.Asked[name])
+		if wanted && need.Cmp(node.Status.Allocatable[name]) > 0 {
+			return string(name)
+		}
+	}
+	return ""
+}
+
+// checkClaims says which volumes the copy cannot have there, or not while the original has them.
+func checkClaims(m *v1alpha1.PodMove, node *corev1.Node, claims []Claim) []Cause {
+	var found []Cause
+	for _, claim := range claims {
+		shared := slices.ContainsFunc(claim.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
+			return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
+		})
+		switch {
+		case !shared:
+			found = append(found, Cause{v1alpha1.ReasonVolumeStays, fmt.Sprintf(
+				"Claim %s can be used on one node at a time, so that no copy can start while the original runs", claim.Name)})
+		case claim.Volume == nil && m.Spec.Bind == v1alpha1.BindAtCreation:
+			found = append(found, Cause{v1alpha1.ReasonVolumeStays, fmt.Sprintf("Claim %s gets its volume from the scheduler, so bind must be Scheduler", claim.Name)})
+		case claim.Volume != nil && !reaches(claim.Volume, node):
+			found = append(found, Cause{v1alpha1.ReasonVolumeStays, fmt.Sprintf("The volume of claim %s is not reached from node %s", claim.Name, node.Name)})
+		}
+	}
+	return found
+}
+
+// reaches says whether the volume may be used on the node.
+func reaches(volume *corev1.PersistentVolume, node *corev1.Node) bool {
+	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
+		return true
+	}
+	selector, err := nodeaffinity.NewNodeSelector(volume.Spec.NodeAffinity.Required)
+	return err == nil && selector.Match(node)
+}
+
+// checkQuotas says which quota leaves no room for one more such pod.
+func checkQuotas(pod *corev1.Pod, quotas []corev1.ResourceQuota) []Cause {
+	more := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1"), "count/pods": resource.MustParse("1")}
+	for name, amount := range helpers.PodRequests(pod, helpers.PodResourcesOptions{}) {
+		more["requests."+name] = amount
+		more[name] = amount
+	}
+	for name, amount := range helpers.PodLimits(pod, helpers.PodResourcesOptions{}) {
+		more["limits."+name] = amount
+	}
+	var found []Cause
+	for i := range quotas {
+		if len(quotas[i].Spec.Scopes) > 0 || quotas[i].Spec.ScopeSelector != nil {
+			continue // the API server knows whether it is for this pod
+		}
+		for _, name := range slices.Sorted(maps.Keys(quotas[i].Status.Hard)) {
+			amount, asked := more[name]
+			amount.Add(quotas[i].Status.Used[name])
+			if hard := quotas[i].Status.Hard[name]; asked && amount.Cmp(hard) > 0 {
+				found = append(found, Cause{v1alpha1.ReasonQuotaExceeded, fmt.Sprintf(
+					"ResourceQuota %s leaves no room for one more such pod: too little %s", quotas[i].Name, name)})
+			}
+		}
+	}
+	return found
+}
+
+// Selects says whether the destination allows the node.
+func Selects(to v1alpha1.MoveDestination, node *corev1.Node) bool {
+	if name := to.NodeName(); name != "" {
+		return node.Name == name
+	}
+	for key, value := range to.NodeSelector {
+		if has, found := node.Labels[key]; !found || has != string(value) {
+			return false
+		}
+	}
+	return true
+}

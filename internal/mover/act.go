@@ -1,0 +1,203 @@
+package mover
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/move"
+)
+
+// actions are what each step does.
+func (m *Mover) actions() map[move.Do]func(context.Context, *work) (time.Duration, error) {
+	return map[move.Do]func(context.Context, *work) (time.Duration, error){
+		move.Begin: m.begin, move.CreateCopy: m.createCopy, move.LowerCost: m.lowerCost, move.HandOver: m.handOver,
+		move.Evict: m.evict, move.Settle: m.settle, move.Succeed: m.succeed, move.Abort: m.abort,
+		move.RestoreCost: m.restoreCost, move.DeleteCopy: m.deleteCopy, move.Fail: m.fail, move.Release: m.release,
+	}
+}
+
+// begin notes down what there is. Of two moves of one owner one sees the other here.
+func (m *Mover) begin(ctx context.Context, w *work) (time.Duration, error) {
+	m.beginning.Lock()
+	defer m.beginning.Unlock()
+	other, err := m.other(ctx, w.seen)
+	if err != nil || other != "" {
+		return 0, err // what is observed next says it
+	}
+	w.note()
+	w.status.Phase = v1alpha1.MoveCopying
+	err = m.store(ctx, w)
+	fault.Point(fault.MoveBegun)
+	return 0, err
+}
+
+func (m *Mover) createCopy(ctx context.Context, w *work) (time.Duration, error) {
+	var services []corev1.Service
+	if w.Owner != nil {
+		list := &corev1.ServiceList{}
+		if err := m.Live.List(ctx, list, client.InNamespace(w.Move.Namespace)); err != nil {
+			return 0, err
+		}
+		services = list.Items
+	}
+	err := m.Client.Create(ctx, move.Copy(w.Move, w.Original, w.Owner, services))
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsAlreadyExists(err):
+		w.cause = move.Cause{Reason: v1alpha1.ReasonCopyRefused, Message: "The copy was refused: " + short(err.Error())}
+		return m.abort(ctx, w)
+	case err != nil:
+		return 0, err
+	}
+	w.did(v1alpha1.MoveCopied, m.now())
+	fault.Point(fault.MoveCopied)
+	return 0, nil
+}
+
+func (m *Mover) lowerCost(ctx context.Context, w *work) (time.Duration, error) {
+	err := m.setCost(ctx, w.Original, move.LowestCost)
+	if err == nil {
+		w.did(v1alpha1.MoveCostLowered, m.now())
+		fault.Point(fault.MoveCostLowered)
+	}
+	return 0, err
+}
+
+func (m *Mover) restoreCost(ctx context.Context, w *work) (time.Duration, error) {
+	err := m.setCost(ctx, w.Original, w.costBefore())
+	if err == nil {
+		w.did(v1alpha1.MoveCostRestored, m.now())
+		fault.Point(fault.MoveCostRestored)
+	}
+	return 0, err
+}
+
+// setCost takes the annotation off where there is no cost. A pod of another UID is left alone.
+func (m *Mover) setCost(ctx context.Context, pod *corev1.Pod, cost string) error {
+	var value any
+	if cost != "" {
+		value = cost
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "annotations": map[string]any{corev1.PodDeletionCost: value},
+	}})
+	if err != nil {
+		return err
+	}
+	return m.Client.Patch(ctx, named(pod), client.RawPatch(types.MergePatchType, patch))
+}
+
+// named is a pod of which only the name is known.
+func named(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+}
+
+// handOver is the moment from which there is no way back. That the copy is noted down comes first.
+func (m *Mover) handOver(ctx context.Context, w *work) (time.Duration, error) {
+	if w.Move.Status.Copy == nil {
+		return 0, m.wait(ctx, w)
+	}
+	pod := w.Copy.DeepCopy()
+	pod.OwnerReferences = slices.DeleteFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.Move.UID })
+	if w.Owner != nil {
+		for key, value := range w.Owner.Template.Labels {
+			metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
+		}
+		pod.Annotations[corev1.PodDeletionCost] = move.HighestCost
+	}
+	if err := m.patch(ctx, w.Copy, pod); err != nil {
+		return 0, err
+	}
+	w.did(v1alpha1.MoveHandedOver, m.now())
+	fault.Point(fault.MoveHandedOver)
+	return 0, nil
+}
+
+// patch changes the pod if nobody else has changed it meanwhile.
+func (m *Mover) patch(ctx context.Context, before, after *corev1.Pod) error {
+	return m.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+func (m *Mover) evict(ctx context.Context, w *work) (time.Duration, error) {
+	original := named(w.Original)
+	err := m.Client.SubResource("eviction").Create(ctx, original, &policyv1.Eviction{
+		ObjectMeta:    original.ObjectMeta,
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &w.Original.UID}},
+	})
+	if apierrors.IsTooManyRequests(err) {
+		w.cause = move.Cause{Reason: v1alpha1.ReasonEvictionBlocked, Message: "The original may not go yet: " + short(err.Error())}
+		return evictAgain, m.wait(ctx, w)
+	}
+	if err == nil {
+		w.did(v1alpha1.MoveEvicted, m.now())
+		fault.Point(fault.MoveEvicted)
+	}
+	return 0, err
+}
+
+func (m *Mover) settle(ctx context.Context, w *work) (time.Duration, error) {
+	pod := w.Copy.DeepCopy()
+	pod.Annotations = maps.Clone(pod.Annotations)
+	delete(pod.Annotations, v1alpha1.AnnotationMove)
+	delete(pod.Annotations, corev1.PodDeletionCost)
+	if cost := w.costBefore(); cost != "" {
+		pod.Annotations[corev1.PodDeletionCost] = cost
+	}
+	if err := m.patch(ctx, w.Copy, pod); err != nil {
+		return 0, err
+	}
+	w.did(v1alpha1.MoveSettled, m.now())
+	fault.Point(fault.MoveSettled)
+	return 0, nil
+}
+
+func (m *Mover) deleteCopy(ctx context.Context, w *work) (time.Duration, error) {
+	err := m.Client.Delete(ctx, named(w.Copy), client.Preconditions{UID: &w.Copy.UID})
+	if err == nil {
+		w.did(v1alpha1.MoveCopyDeleted, m.now())
+		fault.Point(fault.MoveCopyDeleted)
+	}
+	return 0, err
+}
+
+func (m *Mover) succeed(ctx context.Context, w *work) (time.Duration, error) {
+	w.status.Phase = v1alpha1.MoveSucceeded
+	err := m.store(ctx, w)
+	fault.Point(fault.MoveSucceeded)
+	return 0, err
+}
+
+func (m *Mover) abort(ctx context.Context, w *work) (time.Duration, error) {
+	w.status.Phase = v1alpha1.MoveRollingBack
+	err := m.store(ctx, w)
+	fault.Point(fault.MoveAborted)
+	return 0, err
+}
+
+func (m *Mover) fail(ctx context.Context, w *work) (time.Duration, error) {
+	if !w.hasBegun() {
+		w.note()
+	}
+	w.status.Phase = v1alpha1.MoveFailed
+	err := m.store(ctx, w)
+	fault.Point(fault.MoveFailed)
+	return 0, err
+}
+
+// release takes off our finalizer.
+func (m *Mover) release(ctx context.Context, w *work) (time.Duration, error) {
+	after := w.Move.DeepCopy()
+	after.Finalizers = slices.DeleteFunc(after.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerPodMove })
+	return 0, m.Client.Patch(ctx, after, client.MergeFromWithOptions(w.Move, client.MergeFromWithOptimisticLock{}))
+}

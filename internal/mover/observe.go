@@ -1,0 +1,312 @@
+package mover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/move"
+)
+
+// revision is the annotation by which a Deployment and its ReplicaSets say which of these is the newest.
+const revision = "deployment.kubernetes.io/revision"
+
+// seen is what is observed, with what only the first steps need.
+type seen struct {
+	move.Observed
+	named metav1.OwnerReference // the controller that the original names, "" without one
+}
+
+// observe returns nil if there is no such move.
+func (m *Mover) observe(ctx context.Context, key client.ObjectKey) (*seen, error) {
+	pm, err := local.Find(ctx, m.Live, key, &v1alpha1.PodMove{})
+	if err != nil || pm == nil {
+		return nil, err
+	}
+	s := &seen{Observed: move.Observed{Move: pm}}
+	if pm.Status.Phase.IsOver() {
+		return s, nil
+	}
+	if s.Original, err = m.pod(ctx, pm, pm.Spec.Pod.Name); err != nil {
+		return nil, err
+	}
+	if s.Original != nil && s.Original.UID != pm.Spec.Pod.UID {
+		s.Original = nil
+	}
+	if s.hasBegun() {
+		return s, errors.Join(m.observeCopy(ctx, s), m.observeOwner(ctx, s))
+	}
+	if err := m.observeOwner(ctx, s); err != nil {
+		return nil, err
+	}
+	if s.Other, err = m.other(ctx, s); err != nil || s.Other != "" {
+		return s, err
+	}
+	return s, m.preflight(ctx, s)
+}
+
+func (s *seen) hasBegun() bool {
+	return s.Move.Status.Phase != "" && s.Move.Status.Phase != v1alpha1.MovePending
+}
+
+func (m *Mover) pod(ctx context.Context, pm *v1alpha1.PodMove, name string) (*corev1.Pod, error) {
+	return local.Find(ctx, m.Live, client.ObjectKey{Namespace: pm.Namespace, Name: name}, &corev1.Pod{})
+}
+
+// observeCopy finds the pod that was made for this move, and no other of its name.
+func (m *Mover) observeCopy(ctx context.Context, s *seen) error {
+	pod, err := m.pod(ctx, s.Move, move.CopyName(s.Move, s.Move.Status.Owner))
+	if err != nil || pod == nil {
+		return err
+	}
+	known := s.Move.Status.Copy
+	if pod.Annotations[v1alpha1.AnnotationMove] == string(s.Move.UID) || known != nil && known.UID == pod.UID {
+		s.Copy = pod
+	}
+	return nil
+}
+
+// observeOwner finds the controller: the one that was noted down, or before that the one that the original names.
+func (m *Mover) observeOwner(ctx context.Context, s *seen) error {
+	var named *metav1.OwnerReference
+	switch noted := s.Move.Status.Owner; {
+	case noted != nil:
+		named = &metav1.OwnerReference{Kind: noted.Kind, Name: noted.Name, UID: noted.UID}
+	case !s.hasBegun() && s.Original != nil:
+		named = metav1.GetControllerOf(s.Original)
+	}
+	if named == nil {
+		return nil
+	}
+	s.named = *named
+	owner, err := m.owner(ctx, s.Move.Namespace, named)
+	if err != nil || owner == nil {
+		return err
+	}
+	pods := &corev1.PodList{}
+	if err := m.Live.List(ctx, pods, client.InNamespace(s.Move.Namespace), client.MatchingLabelsSelector{Selector: owner.Selector}); err != nil {
+		return fmt.Errorf("list pods of %s %s: %w", owner.Kind, owner.Name, err)
+	}
+	for i := range pods.Items {
+		if of := metav1.GetControllerOfNoCopy(&pods.Items[i]); of != nil && of.UID == owner.UID {
+			owner.Pods = append(owner.Pods, pods.Items[i])
+		}
+	}
+	s.Owner = owner
+	if s.hasBegun() {
+		s.agree()
+	}
+	return nil
+}
+
+// agree has the two pods be as the list of their owner's has them, which was read last: what the owner did meanwhile would
+// otherwise be seen of one pod and not of the other.
+func (s *seen) agree() {
+	find := func(uid types.UID) *corev1.Pod {
+		at := slices.IndexFunc(s.Owner.Pods, func(p corev1.Pod) bool { return p.UID == uid })
+		if at < 0 {
+			return nil
+		}
+		return &s.Owner.Pods[at]
+	}
+	s.Original = find(s.Move.Spec.Pod.UID)
+	if s.Copy == nil {
+		return
+	}
+	if listed := find(s.Copy.UID); listed != nil || metav1.GetControllerOfNoCopy(s.Copy) != nil {
+		s.Copy = listed
+	}
+}
+
+// owner returns nil if it is gone or going, or of a kind whose pods cannot be moved.
+func (m *Mover) owner(ctx context.Context, namespace string, named *metav1.OwnerReference) (*move.Owner, error) {
+	key := client.ObjectKey{Namespace: namespace, Name: named.Name}
+	owner := &move.Owner{MoveOwner: v1alpha1.MoveOwner{Kind: named.Kind, Name: named.Name, UID: named.UID}}
+	switch named.Kind {
+	case "ReplicaSet":
+		set, err := local.Find(ctx, m.Live, key, &appsv1.ReplicaSet{})
+		if err != nil || set == nil || set.UID != named.UID || set.DeletionTimestamp != nil {
+			return nil, err
+		}
+		if owner.Selector, err = metav1.LabelSelectorAsSelector(set.Spec.Selector); err != nil {
+			return nil, fmt.Errorf("read the selector of ReplicaSet %s: %w", set.Name, err)
+		}
+		owner.Template, owner.Replicas, owner.MinReadySeconds = &set.Spec.Template, replicas(set.Spec.Replicas), set.Spec.MinReadySeconds
+		return owner, m.observeDeployment(ctx, set, owner)
+	case "ReplicationController":
+		rc, err := local.Find(ctx, m.Live, key, &corev1.ReplicationController{})
+		if err != nil || rc == nil || rc.UID != named.UID || rc.DeletionTimestamp != nil || rc.Spec.Template == nil {
+			return nil, err
+		}
+		owner.Selector = labels.SelectorFromSet(rc.Spec.Selector)
+		owner.Template, owner.Replicas, owner.MinReadySeconds = rc.Spec.Template, replicas(rc.Spec.Replicas), rc.Spec.MinReadySeconds
+		owner.Busy = scaledToNothing(owner)
+		return owner, nil
+	default:
+		return nil, nil
+	}
+}
+
+func replicas(wanted *int32) int32 {
+	if wanted == nil {
+		return 1
+	}
+	return *wanted
+}
+
+func scaledToNothing(owner *move.Owner) string {
+	if owner.Replicas > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s is scaled to nothing", owner.Kind, owner.Name)
+}
+
+// observeDeployment sees whether the pods of the set are about to be replaced.
+func (m *Mover) observeDeployment(ctx context.Context, set *appsv1.ReplicaSet, owner *move.Owner) error {
+	owner.Busy = scaledToNothing(owner)
+	of := metav1.GetControllerOf(set)
+	if of == nil || of.Kind != "Deployment" {
+		return nil
+	}
+	deployment, err := local.Find(ctx, m.Live, client.ObjectKey{Namespace: set.Namespace, Name: of.Name}, &appsv1.Deployment{})
+	switch {
+	case err != nil:
+		return err
+	case deployment == nil || deployment.UID != of.UID || deployment.DeletionTimestamp != nil:
+		owner.Busy = fmt.Sprintf("Deployment %s is being deleted", of.Name)
+	case deployment.Annotations[revision] != set.Annotations[revision]:
+		owner.Busy = fmt.Sprintf("Deployment %s has a newer revision, and replaces the pods of ReplicaSet %s itself", of.Name, set.Name)
+	}
+	return nil
+}
+
+// other names another move of the same owner, or of the same pod, that has begun, or comes first.
+func (m *Mover) other(ctx context.Context, s *seen) (string, error) {
+	moves := &v1alpha1.PodMoveList{}
+	if err := m.Live.List(ctx, moves, client.InNamespace(s.Move.Namespace)); err != nil {
+		return "", fmt.Errorf("list moves: %w", err)
+	}
+	for i := range moves.Items {
+		other := &moves.Items[i]
+		ofOwner := other.Status.Owner != nil && s.named.UID != "" && other.Status.Owner.UID == s.named.UID
+		if other.UID == s.Move.UID || other.Status.Phase == "" || other.Status.Phase.IsOver() || !ofOwner && other.Spec.Pod.UID != s.Move.Spec.Pod.UID {
+			continue
+		}
+		if other.Status.Phase != v1alpha1.MovePending || isEarlier(other, s.Move) {
+			return other.Name, nil
+		}
+	}
+	return "", nil
+}
+
+func isEarlier(a, b *v1alpha1.PodMove) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// preflight finds what stands against the move.
+func (m *Mover) preflight(ctx context.Context, s *seen) error {
+	if cause := move.CheckPod(s.Move, s.Original); cause != nil {
+		s.Findings = []move.Cause{*cause}
+		return nil
+	}
+	if s.named.UID != "" && s.Owner == nil {
+		s.Findings = []move.Cause{{Reason: v1alpha1.ReasonOwnerLost, Message: fmt.Sprintf("%s %s is gone, or being deleted", s.named.Kind, s.named.Name)}}
+		return nil
+	}
+	place, err := m.place(ctx, s)
+	if err == nil {
+		s.Findings = move.Preflight(s.Move, s.Original, s.Owner, place)
+	}
+	return err
+}
+
+func (m *Mover) place(ctx context.Context, s *seen) (place move.Place, err error) {
+	namespace := s.Move.Namespace
+	key := client.ObjectKey{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName}
+	if place.Offloading, err = local.Find(ctx, m.Client, key, &v1alpha1.NamespaceOffloading{}); err != nil {
+		return place, err
+	}
+	quotas := &corev1.ResourceQuotaList{}
+	if err := m.Live.List(ctx, quotas, client.InNamespace(namespace)); err != nil {
+		return place, fmt.Errorf("list quotas: %w", err)
+	}
+	place.Quotas = quotas.Items
+	if place.Nodes, err = m.nodes(ctx, s.Move.Spec.Destination); err != nil {
+		return place, err
+	}
+	place.Claims, err = m.claims(ctx, s.Original)
+	return place, err
+}
+
+// nodes are those that the destination allows, with what the pods there ask for.
+func (m *Mover) nodes(ctx context.Context, to v1alpha1.MoveDestination) ([]move.Node, error) {
+	all, pods := &corev1.NodeList{}, &corev1.PodList{}
+	if err := m.Client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	if err := m.Client.List(ctx, pods, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	asked := map[string]corev1.ResourceList{} // node → what its pods ask for
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for name, amount := range exchange.Count(pod) {
+			if asked[pod.Spec.NodeName] == nil {
+				asked[pod.Spec.NodeName] = corev1.ResourceList{}
+			}
+			sum := asked[pod.Spec.NodeName][name]
+			sum.Add(amount)
+			asked[pod.Spec.NodeName][name] = sum
+		}
+	}
+	var found []move.Node
+	for i := range all.Items {
+		if node := &all.Items[i]; move.Selects(to, node) {
+			found = append(found, move.Node{Node: node, Asked: asked[node.Name]})
+		}
+	}
+	return found, nil
+}
+
+func (m *Mover) claims(ctx context.Context, pod *corev1.Pod) ([]move.Claim, error) {
+	var found []move.Claim
+	for i := range pod.Spec.Volumes {
+		source := pod.Spec.Volumes[i].PersistentVolumeClaim
+		if source == nil {
+			continue
+		}
+		key := client.ObjectKey{Namespace: pod.Namespace, Name: source.ClaimName}
+		claim, err := local.Find(ctx, m.Client, key, &corev1.PersistentVolumeClaim{})
+		if err != nil || claim == nil {
+			return nil, err
+		}
+		one := move.Claim{Name: claim.Name, AccessModes: claim.Spec.AccessModes}
+		if claim.Spec.VolumeName != "" {
+			if one.Volume, err = local.Find(ctx, m.Client, client.ObjectKey{Name: claim.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, one)
+	}
+	return found, nil
+}
+
+func (m *Mover) now() time.Time { return m.Clock.Now() }

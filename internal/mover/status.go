@@ -1,0 +1,177 @@
+package mover
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/move"
+	"github.com/hanse-dev/hanse/internal/sanitize"
+)
+
+const (
+	fieldOwner = client.FieldOwner("hanse-mover")
+	maxMessage = 1024
+	maxListed  = 16 // steps in the status
+)
+
+// taken is a step that was taken and does not stand in the status yet.
+type taken = v1alpha1.MoveStep
+
+// work is one step of a move: what was observed, and what becomes of the status.
+type work struct {
+	*seen
+	status *v1alpha1.PodMoveStatus
+	cause  move.Cause
+	done   *[]taken
+}
+
+// did has the next write of the status tell of the step.
+func (w *work) did(action v1alpha1.MoveAction, at time.Time) {
+	*w.done = append(*w.done, taken{Action: action, Time: metav1.NewTime(at)})
+}
+
+// note puts down which pod moves, and whose it is.
+func (w *work) note() {
+	w.status.Method = v1alpha1.MoveSurge
+	if w.named.UID != "" {
+		w.status.Owner = &v1alpha1.MoveOwner{Kind: w.named.Kind, Name: w.named.Name, UID: w.named.UID}
+	}
+	if w.Original != nil {
+		w.status.Original = party(w.Original)
+		if cost := w.Original.Annotations[corev1.PodDeletionCost]; isCost(cost) {
+			w.status.Original.DeletionCost = cost
+		}
+	}
+}
+
+func isCost(text string) bool {
+	_, err := strconv.ParseInt(text, 10, 32)
+	return err == nil && len(text) <= 32
+}
+
+func party(pod *corev1.Pod) *v1alpha1.MoveParty {
+	return &v1alpha1.MoveParty{Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
+}
+
+func (w *work) costBefore() string {
+	if w.Move.Status.Original == nil {
+		return ""
+	}
+	return w.Move.Status.Original.DeletionCost
+}
+
+// wait says what is waited for.
+func (m *Mover) wait(ctx context.Context, w *work) error {
+	if !w.hasBegun() {
+		w.note()
+		w.status.Phase = v1alpha1.MovePending
+	}
+	err := m.store(ctx, w)
+	fault.Point(fault.MoveNoted)
+	return err
+}
+
+// store writes the status, if it says something new, and tells users of a change of the phase.
+func (m *Mover) store(ctx context.Context, w *work) error {
+	status := w.status
+	if w.Copy != nil {
+		status.Copy = party(w.Copy)
+		if w.handedOver() && status.Phase == v1alpha1.MoveCopying {
+			status.Phase = v1alpha1.MoveHandingOver
+		}
+	}
+	status.Steps = append(status.Steps, *w.done...)
+	status.Steps = status.Steps[max(0, len(status.Steps)-maxListed):]
+	m.conclude(w)
+	if equality.Semantic.DeepEqual(status, &w.Move.Status) {
+		return nil
+	}
+	if err := local.ApplyStatus(ctx, m.Client, fieldOwner, w.Move, status); err != nil {
+		return err
+	}
+	*w.done = nil
+	if status.Phase != w.Move.Status.Phase {
+		m.tell(w)
+	}
+	return nil
+}
+
+// handedOver says whether the copy is no longer the PodMove's.
+func (w *work) handedOver() bool {
+	for _, owner := range w.Copy.OwnerReferences {
+		if owner.UID == w.Move.UID {
+			return false
+		}
+	}
+	return true
+}
+
+// conclude sets the conditions by the phase and the cause.
+func (m *Mover) conclude(w *work) {
+	accepted, complete := metav1.ConditionTrue, metav1.ConditionFalse
+	reason, message := w.cause.Reason, w.cause.Message
+	switch w.status.Phase {
+	case v1alpha1.MoveSucceeded:
+		complete = metav1.ConditionTrue
+	case v1alpha1.MovePending:
+		accepted = metav1.ConditionUnknown
+	case v1alpha1.MoveFailed:
+		if reason == "" { // what stood against it was said before it was undone
+			return
+		}
+		accepted = metav1.ConditionFalse
+	case v1alpha1.MoveCopying:
+		if reason == "" {
+			reason, message = v1alpha1.ReasonMoving, "The copy is made"
+		}
+	}
+	m.set(w, v1alpha1.ConditionComplete, complete, move.Cause{Reason: reason, Message: message})
+	if accepted == metav1.ConditionTrue {
+		reason, message = v1alpha1.ReasonAccepted, "Nothing stood against the move when it began"
+	}
+	m.set(w, v1alpha1.ConditionAccepted, accepted, move.Cause{Reason: reason, Message: message})
+}
+
+func (m *Mover) set(w *work, kind string, status metav1.ConditionStatus, cause move.Cause) {
+	condition := metav1.Condition{
+		Type: kind, Status: status, Reason: cause.Reason, Message: short(cause.Message), ObservedGeneration: w.Move.Generation,
+		LastTransitionTime: metav1.NewTime(m.now()),
+	}
+	if before := meta.FindStatusCondition(w.status.Conditions, kind); before != nil && before.Status == status {
+		condition.LastTransitionTime = before.LastTransitionTime
+	}
+	meta.SetStatusCondition(&w.status.Conditions, condition)
+}
+
+// tell tells of what has happened, on the PodMove and on the pod that stays.
+func (m *Mover) tell(w *work) {
+	switch w.status.Phase {
+	case v1alpha1.MoveSucceeded:
+		m.event(w, corev1.EventTypeNormal, w.Copy)
+	case v1alpha1.MoveFailed:
+		m.event(w, corev1.EventTypeWarning, w.Original)
+	}
+}
+
+func (m *Mover) event(w *work, kind string, pod *corev1.Pod) {
+	complete := meta.FindStatusCondition(w.status.Conditions, v1alpha1.ConditionComplete)
+	if complete == nil {
+		return
+	}
+	m.Events.Eventf(w.Move, nil, kind, complete.Reason, "Move", "%s", complete.Message)
+	if pod != nil {
+		m.Events.Eventf(pod, w.Move, kind, complete.Reason, "Move", "%s", complete.Message)
+	}
+}
+
+func short(text string) string { return sanitize.Text(text, maxMessage) }
