@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// moves creates a PodMove of the pod.
+func (c *cluster) moves(t *testing.T, pod *corev1.Pod, to v1alpha1.MoveDestination, deadline time.Duration) *v1alpha1.PodMove {
+	t.Helper()
+	move := podMoveOf(pod, to, deadline)
+	c.create(t, move)
+	return move
+}
+
+func podMoveOf(pod *corev1.Pod, to v1alpha1.MoveDestination, deadline time.Duration) *v1alpha1.PodMove {
+	return &v1alpha1.PodMove{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "story-"},
+		Spec: v1alpha1.PodMoveSpec{
+			Pod: v1alpha1.MovedPod{Name: pod.Name, UID: pod.UID}, Destination: to, Deadline: &metav1.Duration{Duration: deadline},
+		},
+	}
+}
+
+// awaitMove waits until the move is over in that phase, for that reason.
+func (c *cluster) awaitMove(t *testing.T, move *v1alpha1.PodMove, phase v1alpha1.MovePhase, reason string) *v1alpha1.PodMove {
+	t.Helper()
+	eventually(t, fmt.Sprintf("PodMove %s of %s is %s", move.Name, move.Spec.Pod.Name, phase), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(move), move); err != nil {
+			return err
+		}
+		complete := meta.FindStatusCondition(move.Status.Conditions, v1alpha1.ConditionComplete)
+		if move.Status.Phase.IsOver() && (move.Status.Phase != phase || complete == nil || complete.Reason != reason) {
+			t.Fatalf("it is %s: %+v", move.Status.Phase, complete)
+		}
+		if !move.Status.Phase.IsOver() {
+			return fmt.Errorf("it is %s: %+v", move.Status.Phase, complete)
+		}
+		return nil
+	})
+	return move
+}
+
+// hasMoved moves the pod, and returns the one that is in its place.
+func (c *cluster) hasMoved(t *testing.T, pod *corev1.Pod, to v1alpha1.MoveDestination, node string) *corev1.Pod {
+	t.Helper()
+	move := c.awaitMove(t, c.moves(t, pod, to, time.Minute), v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
+	first, last := move.Status.Steps[0].Time, move.Status.Steps[len(move.Status.Steps)-1].Time
+	t.Logf("%s went from %s to %s in %s: %+v", pod.Name, pod.Spec.NodeName, node, last.Sub(first.Time), move.Status.Steps)
+	now, err := c.pod(t.Context(), pod.Namespace, move.Status.Copy.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.UID != move.Status.Copy.UID || now.Spec.NodeName != node || !podReady(now) || now.DeletionTimestamp != nil {
+		t.Fatalf("in its place is %s", summary([]corev1.Pod{*now}))
+	}
+	eventually(t, "the original is gone", func(ctx context.Context) error { return c.isGone(ctx, pod.DeepCopy()) })
+	return now
+}
+
+// A witness writes down how many pods of a ReplicaSet were Ready at each moment.
+type witness struct {
+	least, most int32
+	done        chan struct{}
+}
+
+// watchReady begins to count. Its result is read after stop.
+func (c *cluster) watchReady(t *testing.T, ns, set string) (w *witness, stop func()) {
+	t.Helper()
+	watching, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := watching.Watch(t.Context(), &appsv1.ReplicaSetList{}, client.InNamespace(ns), client.MatchingFields{"metadata.name": set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = &witness{least: 1 << 30, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for event := range stream.ResultChan() {
+			if set, ok := event.Object.(*appsv1.ReplicaSet); ok {
+				w.least, w.most = min(w.least, set.Status.ReadyReplicas), max(w.most, set.Status.ReadyReplicas)
+			}
+		}
+	}()
+	return w, func() { stream.Stop(); <-w.done }
+}
+
+// What runs at home goes to the provider and comes back. Nothing is rolled out, and what does not work leaves the pod as it was.
+func TestPodMoves(t *testing.T) {
+	ctx := shared(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	home := lubeck.workers(t)[0]
+	atHamburg := v1alpha1.MoveDestination{Peer: "hamburg"}
+	away := v1alpha1.VirtualNodeName("hamburg")
+
+	lubeck.create(t, deployment(ns, "web", 2, draining(echoSpec())))
+	lubeck.create(t, &corev1.Pod{ObjectMeta: shellPod(ns, "lone", "").ObjectMeta, Spec: shellSpec(forever)})
+	ready := lubeck.awaitReadyPods(t, ns, "web", 2)
+	lone := lubeck.awaitReadyPods(t, ns, "lone", 1)[0]
+
+	t.Run("of a Deployment", func(t *testing.T) {
+		before := lubeck.rollout(t, ns, "web")
+		w, stop := lubeck.watchReady(t, ns, ready[0].OwnerReferences[0].Name)
+		moved := lubeck.hasMoved(t, &ready[0], atHamburg, away)
+		expectSamePod(t, moved, hamburg.mustRemotePod(t, moved))
+		back := lubeck.hasMoved(t, moved, v1alpha1.MoveDestination{Node: home}, home)
+		stop()
+		if w.least != 2 || w.most > 3 {
+			t.Errorf("between %d and %d pods were Ready, want 2 or 3", w.least, w.most)
+		}
+		if after := lubeck.rollout(t, ns, "web"); after != before {
+			t.Errorf("the Deployment was %s, and is %s", before, after)
+		}
+		if pods := lubeck.awaitReadyPods(t, ns, "web", 2); !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.UID == ready[1].UID }) ||
+			back.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == "" || back.Annotations[corev1.PodDeletionCost] != "" {
+			t.Errorf("the other pod was replaced, or the moved one is not like it: %s, %v", summary(pods), back.ObjectMeta)
+		}
+		lubeck.describeSays(t, ns, "pod/"+back.Name, v1alpha1.ReasonMoved)
+	})
+	t.Run("without an owner", func(t *testing.T) {
+		moved := lubeck.hasMoved(t, &lone, atHamburg, away)
+		back := lubeck.hasMoved(t, moved, v1alpha1.MoveDestination{Node: home}, home)
+		if len(back.OwnerReferences) > 0 || back.Labels["app"] != "lone" {
+			t.Errorf("it is now %v", back.ObjectMeta)
+		}
+		lone = *back
+	})
+	t.Run("not if the copy cannot start", func(t *testing.T) {
+		pod := lubeck.awaitReadyPods(t, ns, "web", 2)[0]
+		stuck := deployment(ns, "stuck", 1, draining(echoSpec()))
+		stuck.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: home}
+		lubeck.create(t, stuck)
+		held := lubeck.awaitReadyPods(t, ns, "stuck", 1)[0]
+		// Its template keeps the copy off the virtual node.
+		failed := lubeck.awaitMove(t, lubeck.moves(t, &held, atHamburg, 5*time.Second), v1alpha1.MoveFailed, v1alpha1.ReasonDeadlineExceeded)
+		lubeck.isUntouched(t, &held, failed)
+		gone := lubeck.awaitMove(t, lubeck.moves(t, &pod, v1alpha1.MoveDestination{Node: "nowhere"}, time.Minute), v1alpha1.MoveFailed, v1alpha1.ReasonNodeNotFound)
+		lubeck.isUntouched(t, &pod, gone)
+	})
+	t.Run("not if its PodMove is deleted", func(t *testing.T) {
+		held := lubeck.awaitReadyPods(t, ns, "stuck", 1)[0]
+		move := lubeck.moves(t, &held, atHamburg, time.Minute)
+		eventually(t, "there is a copy", func(ctx context.Context) error {
+			if err := lubeck.Get(ctx, client.ObjectKeyFromObject(move), move); err != nil || move.Status.Copy == nil {
+				return fmt.Errorf("%v: %+v", err, move.Status)
+			}
+			return nil
+		})
+		if err := lubeck.Delete(ctx, move.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the PodMove is gone", func(ctx context.Context) error { return lubeck.isGone(ctx, move.DeepCopy()) })
+		lubeck.isUntouched(t, &held, move)
+	})
+	t.Run("not for who may not delete or create pods", func(t *testing.T) { lubeck.refusesMoves(t, &lone) })
+}
+
+// draining serves on for a while when it is told to end.
+func draining(spec corev1.PodSpec) corev1.PodSpec {
+	grace := int64(10)
+	spec.TerminationGracePeriodSeconds = &grace
+	spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}}
+	return spec
+}
+
+// rollout is what changes with each rollout.
+func (c *cluster) rollout(t *testing.T, ns, name string) string {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, d); err != nil {
+		t.Fatal(err)
+	}
+	sets := &appsv1.ReplicaSetList{}
+	if err := c.List(t.Context(), sets, client.InNamespace(ns), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("generation %d, revision %s, collisions %v, %d ReplicaSets, generation %d", d.Generation,
+		d.Annotations["deployment.kubernetes.io/revision"], d.Status.CollisionCount, len(sets.Items), sets.Items[0].Generation)
+}
+
+// isUntouched checks that the pod is as it was, and that no copy of it is left.
+func (c *cluster) isUntouched(t *testing.T, pod *corev1.Pod, move *v1alpha1.PodMove) {
+	t.Helper()
+	now, err := c.pod(t.Context(), pod.Namespace, pod.Name)
+	if err != nil || now.UID != pod.UID || now.DeletionTimestamp != nil || !podReady(now) || now.Annotations[corev1.PodDeletionCost] != "" {
+		t.Errorf("the original is %+v (%v)", now, err)
+	}
+	if move.Status.Copy != nil {
+		eventually(t, "no copy is left", func(ctx context.Context) error {
+			return c.isGone(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: move.Status.Copy.Name}})
+		})
+	}
+}
+
+// refusesMoves shows that a PodMove gives nobody more rights than they have.
+func (c *cluster) refusesMoves(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	ns := pod.Namespace
+	for user, rules := range map[string][]rbacv1.PolicyRule{
+		"may-not-create": {{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "delete"}}},
+		"may-not-delete": {{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "create"}}},
+	} {
+		user, who := user+"-"+ns, named(user)
+		who.Namespace = ns
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Domain}, Resources: []string{"podmoves"}, Verbs: []string{"create"}})
+		c.create(t, &rbacv1.Role{ObjectMeta: who, Rules: rules})
+		c.create(t, &rbacv1.RoleBinding{
+			ObjectMeta: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: who.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+		})
+		config := rest.CopyConfig(c.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user}
+		theirs, err := client.New(config, client.Options{Scheme: c.Scheme(), Mapper: c.RESTMapper()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, user+" is refused", func(ctx context.Context) error {
+			err := theirs.Create(ctx, podMoveOf(pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute))
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only who may") {
+				return fmt.Errorf("the answer is %w", err)
+			}
+			return nil
+		})
+	}
+}
