@@ -1,6 +1,7 @@
 package move
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -135,23 +136,44 @@ func (s *Observed) goOn(now time.Time) Step {
 
 // trouble says why the move cannot go on, as long as the copy has not taken over.
 func (s *Observed) trouble(now time.Time) *Cause {
-	status := &s.Move.Status
-	switch {
-	case s.isDeleted():
+	if s.isDeleted() {
 		return &Cause{v1alpha1.ReasonAborted, "The PodMove was deleted"}
-	case s.isOwned() && s.Owner == nil:
-		return &Cause{v1alpha1.ReasonOwnerLost, fmt.Sprintf("%s %s was deleted", status.Owner.Kind, status.Owner.Name)}
-	case s.isOwned() && s.Owner.Busy != "":
-		return &Cause{v1alpha1.ReasonRolloutUnderWay, s.Owner.Busy}
-	case s.Copy == nil && status.Copy != nil:
-		return &Cause{v1alpha1.ReasonCopyLost, fmt.Sprintf("The copy %s was deleted before it took over", status.Copy.Name)}
-	case s.Copy != nil && !isActive(s.Copy):
-		return &Cause{v1alpha1.ReasonCopyLost, fmt.Sprintf("The copy %s has ended before it took over", s.Copy.Name)}
-	case s.left(now) <= 0:
+	}
+	if cause := cmp.Or(s.troubleOfOwner(), s.troubleOfCopy()); cause != nil {
+		return cause
+	}
+	if s.left(now) <= 0 {
 		late := s.tooLate()
 		return &late
-	case !isThere(s.Original) && (!s.isOwned() || s.Copy == nil || !isReady(s.Copy)):
+	}
+	mayTakeOver := s.isOwned() && s.Copy != nil && isReady(s.Copy)
+	if !isThere(s.Original) && !mayTakeOver {
 		return &Cause{v1alpha1.ReasonOriginalLost, fmt.Sprintf("Pod %s has ended or was deleted before the copy took over", s.Move.Spec.Pod.Name)}
+	}
+	return nil
+}
+
+func (s *Observed) troubleOfOwner() *Cause {
+	noted := s.Move.Status.Owner
+	switch {
+	case noted == nil:
+		return nil
+	case s.Owner == nil:
+		return &Cause{v1alpha1.ReasonOwnerLost, fmt.Sprintf("%s %s was deleted", noted.Kind, noted.Name)}
+	case s.Owner.Busy != "":
+		return &Cause{v1alpha1.ReasonRolloutUnderWay, s.Owner.Busy}
+	default:
+		return nil
+	}
+}
+
+func (s *Observed) troubleOfCopy() *Cause {
+	noted := s.Move.Status.Copy
+	switch {
+	case s.Copy == nil && noted != nil:
+		return &Cause{v1alpha1.ReasonCopyLost, fmt.Sprintf("The copy %s was deleted before it took over", noted.Name)}
+	case s.Copy != nil && !isActive(s.Copy):
+		return &Cause{v1alpha1.ReasonCopyLost, fmt.Sprintf("The copy %s has ended before it took over", s.Copy.Name)}
 	default:
 		return nil
 	}

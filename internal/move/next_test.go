@@ -45,6 +45,7 @@ func handedOver(p *corev1.Pod) {
 	p.OwnerReferences = nil
 	p.Annotations[corev1.PodDeletionCost] = HighestCost
 }
+
 func settled(p *corev1.Pod) {
 	delete(p.Annotations, corev1.PodDeletionCost)
 	delete(p.Annotations, v1alpha1.AnnotationMove)

@@ -99,8 +99,6 @@ func deletionCost(pod *corev1.Pod) int32 {
 
 // youngestFirst compares times as a controller does: by the power of two of how long ago they are, in nanoseconds. Among pods of
 // one such power the UID decides, not the time.
-//
-//nolint:revive // two pods with their times, and now
 func youngestFirst(since, than metav1.Time, a, b *corev1.Pod, now time.Time) int {
 	if since.Equal(&than) {
 		return 0

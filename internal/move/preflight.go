@@ -132,17 +132,28 @@ func checkNode(m *v1alpha1.PodMove, pod *corev1.Pod, node Node, place Place) []C
 	if why := notOffloaded(m.Namespace, isVirtual, place.Offloading); why != "" && (byScheduler || isVirtual) {
 		add(v1alpha1.ReasonNotOffloaded, "%s", why)
 	}
-	taint, kept := schedulinghelpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
-		ours := t.Key == v1alpha1.TaintVirtualNode || t.Key == v1alpha1.TaintFull // admission has the copy tolerate these
-		return !ours && t.Key != corev1.TaintNodeUnschedulable && (t.Effect == corev1.TaintEffectNoExecute || byScheduler && t.Effect == corev1.TaintEffectNoSchedule)
-	}, false)
-	if kept {
+	if taint := repels(node.Node, pod, byScheduler); taint != nil {
 		add(v1alpha1.ReasonNodeClosed, "Node %s has taint %s, which the pod does not tolerate", node.Name, taint.ToString())
 	}
 	if short := shortOf(pod, node); short != "" {
 		add(v1alpha1.ReasonNodeFull, "Node %s has no room for the pod: too little %s", node.Name, short)
 	}
 	return append(found, checkClaims(m, node.Node, place.Claims)...)
+}
+
+// repels returns a taint that the pod does not tolerate, nil if there is none. Past the scheduler those alone count that would evict
+// the pod.
+func repels(node *corev1.Node, pod *corev1.Pod, byScheduler bool) *corev1.Taint {
+	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		if t.Key == v1alpha1.TaintVirtualNode || t.Key == v1alpha1.TaintFull || t.Key == corev1.TaintNodeUnschedulable {
+			return false // admission has the copy tolerate the first two, and the third is said elsewhere
+		}
+		return t.Effect == corev1.TaintEffectNoExecute || byScheduler && t.Effect == corev1.TaintEffectNoSchedule
+	}, false)
+	if !found {
+		return nil
+	}
+	return &taint
 }
 
 func isNodeReady(node *corev1.Node) bool {

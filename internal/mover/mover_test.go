@@ -2,7 +2,6 @@ package mover
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -350,55 +349,4 @@ func TestBarePodMoves(t *testing.T) {
 	if stays := s.copy(); s.Home.Find(lone, ns, "web-1") || len(stays.OwnerReferences) > 0 || stays.Labels["app"] != "tool" {
 		t.Errorf("there are %v, and the copy has labels %v and owners %v", s.pods(), stays.Labels, stays.OwnerReferences)
 	}
-}
-
-// A manager that dies before any of its writes is followed by one that ends the move the same way, and by no second copy.
-func TestManagerMayDieBeforeEachWrite(t *testing.T) {
-	first := map[bool]int{false: 1, true: 5} // with a broken sibling the original is evicted, which is the fifth write
-	for _, broken := range []bool{false, true} {
-		for point := first[broken]; point <= 9; point++ {
-			t.Run(fmt.Sprintf("write %d, broken sibling: %t", point, broken), func(t *testing.T) {
-				s := newStage(t)
-				if broken {
-					testkit.Change(s.Home, ns, "web-1-b", func(p *corev1.Pod) { p.Status.Conditions = nil })
-				}
-				s.diesBefore(point)
-				s.evicts()
-				created := 0
-				for range 12 {
-					s.died = false
-					_, err := s.Mover.Reconcile(t.Context(), testkit.Request(ns, "away"))
-					if err != nil && !s.died {
-						t.Fatal(err)
-					}
-					created += len(slices.DeleteFunc(s.Home.Wrote(), func(w string) bool { return !strings.HasPrefix(w, "create Pod") }))
-					if pod := s.copy(); pod != nil && pod.Spec.NodeName == "" {
-						s.starts()
-					} else if pod != nil && len(pod.OwnerReferences) == 0 && testkit.Get[v1alpha1.PodMove](s.Home, ns, "away").Status.Phase != v1alpha1.MoveSucceeded {
-						s.adopts()
-					}
-				}
-				s.expect(testkit.Get[v1alpha1.PodMove](s.Home, ns, "away"), v1alpha1.MoveSucceeded, metav1.ConditionTrue, v1alpha1.ReasonMoved)
-				if pods := s.pods(); len(pods) != 2 || slices.Contains(pods, "web-1-a") || !slices.Contains(pods, "web-1-b") {
-					t.Errorf("there are %v", pods)
-				}
-				if created > 2 { // one of which may have been the one before which it died
-					t.Errorf("%d copies were created", created)
-				}
-			})
-		}
-	}
-}
-
-// diesBefore has the process end before its nth write.
-func (s *stage) diesBefore(n int) {
-	count := 0
-	s.Home.Before(func(testkit.Write) error {
-		count++
-		s.died = s.died || count == n
-		if s.died {
-			return errors.New("killed")
-		}
-		return nil
-	})
 }

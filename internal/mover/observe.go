@@ -136,18 +136,10 @@ func (m *Mover) owner(ctx context.Context, namespace string, named *metav1.Owner
 	owner := &move.Owner{MoveOwner: v1alpha1.MoveOwner{Kind: named.Kind, Name: named.Name, UID: named.UID}}
 	switch named.Kind {
 	case "ReplicaSet":
-		set, err := local.Find(ctx, m.Live, key, &appsv1.ReplicaSet{})
-		if err != nil || set == nil || set.UID != named.UID || set.DeletionTimestamp != nil {
-			return nil, err
-		}
-		if owner.Selector, err = metav1.LabelSelectorAsSelector(set.Spec.Selector); err != nil {
-			return nil, fmt.Errorf("read the selector of ReplicaSet %s: %w", set.Name, err)
-		}
-		owner.Template, owner.Replicas, owner.MinReadySeconds = &set.Spec.Template, replicas(set.Spec.Replicas), set.Spec.MinReadySeconds
-		return owner, m.observeDeployment(ctx, set, owner)
+		return m.replicaSet(ctx, key, owner)
 	case "ReplicationController":
 		rc, err := local.Find(ctx, m.Live, key, &corev1.ReplicationController{})
-		if err != nil || rc == nil || rc.UID != named.UID || rc.DeletionTimestamp != nil || rc.Spec.Template == nil {
+		if err != nil || rc == nil || isAnother(rc, owner) || rc.Spec.Template == nil {
 			return nil, err
 		}
 		owner.Selector = labels.SelectorFromSet(rc.Spec.Selector)
@@ -157,6 +149,23 @@ func (m *Mover) owner(ctx context.Context, namespace string, named *metav1.Owner
 	default:
 		return nil, nil
 	}
+}
+
+// isAnother says whether the object has only the name of the owner, or is being deleted.
+func isAnother(found metav1.Object, owner *move.Owner) bool {
+	return found.GetUID() != owner.UID || found.GetDeletionTimestamp() != nil
+}
+
+func (m *Mover) replicaSet(ctx context.Context, key client.ObjectKey, owner *move.Owner) (*move.Owner, error) {
+	set, err := local.Find(ctx, m.Live, key, &appsv1.ReplicaSet{})
+	if err != nil || set == nil || isAnother(set, owner) {
+		return nil, err
+	}
+	if owner.Selector, err = metav1.LabelSelectorAsSelector(set.Spec.Selector); err != nil {
+		return nil, fmt.Errorf("read the selector of ReplicaSet %s: %w", set.Name, err)
+	}
+	owner.Template, owner.Replicas, owner.MinReadySeconds = &set.Spec.Template, replicas(set.Spec.Replicas), set.Spec.MinReadySeconds
+	return owner, m.observeDeployment(ctx, set, owner)
 }
 
 func replicas(wanted *int32) int32 {

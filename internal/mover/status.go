@@ -134,6 +134,7 @@ func (m *Mover) conclude(w *work) {
 		if reason == "" {
 			reason, message = v1alpha1.ReasonMoving, "The copy is made"
 		}
+	case v1alpha1.MoveHandingOver, v1alpha1.MoveRollingBack: // there is a cause
 	}
 	m.set(w, v1alpha1.ConditionComplete, complete, move.Cause{Reason: reason, Message: message})
 	if accepted == metav1.ConditionTrue {
@@ -155,10 +156,10 @@ func (m *Mover) set(w *work, kind string, status metav1.ConditionStatus, cause m
 
 // tell tells of what has happened, on the PodMove and on the pod that stays.
 func (m *Mover) tell(w *work) {
-	switch w.status.Phase {
-	case v1alpha1.MoveSucceeded:
+	if w.status.Phase == v1alpha1.MoveSucceeded {
 		m.event(w, corev1.EventTypeNormal, w.Copy)
-	case v1alpha1.MoveFailed:
+	}
+	if w.status.Phase == v1alpha1.MoveFailed {
 		m.event(w, corev1.EventTypeWarning, w.Original)
 	}
 }

@@ -158,10 +158,11 @@ func TestPodMoves(t *testing.T) {
 		held := lubeck.awaitReadyPods(t, ns, "stuck", 1)[0]
 		move := lubeck.moves(t, &held, atHamburg, time.Minute)
 		eventually(t, "there is a copy", func(ctx context.Context) error {
-			if err := lubeck.Get(ctx, client.ObjectKeyFromObject(move), move); err != nil || move.Status.Copy == nil {
-				return fmt.Errorf("%v: %+v", err, move.Status)
+			err := lubeck.Get(ctx, client.ObjectKeyFromObject(move), move)
+			if err == nil && move.Status.Copy == nil {
+				err = fmt.Errorf("there is none: %+v", move.Status)
 			}
-			return nil
+			return err
 		})
 		if err := lubeck.Delete(ctx, move.DeepCopy()); err != nil {
 			t.Fatal(err)
@@ -170,6 +171,78 @@ func TestPodMoves(t *testing.T) {
 		lubeck.isUntouched(t, &held, move)
 	})
 	t.Run("not for who may not delete or create pods", func(t *testing.T) { lubeck.refusesMoves(t, &lone) })
+}
+
+// While requests come a hundred times a second, both pods of a Deployment go to a provider, one of them on to another provider, and all
+// come home. No request is lost, no fewer pods are Ready than are wanted, and at most one more.
+func TestMoveUnderLoad(t *testing.T) {
+	ctx := connected(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	home := lubeck.workers(t)
+	service := lubeck.service(t, ns, "web", map[string]string{"app": "web"})
+	lubeck.create(t, deployment(ns, "web", 2, draining(echoSpec())))
+	lubeck.create(t, shellPod(ns, "guests", fmt.Sprintf(requestLoop, service.Spec.ClusterIP)))
+	ready := lubeck.awaitReadyPods(t, ns, "web", 2)
+	lubeck.awaitReadyPods(t, ns, "guests", 1)
+	before := lubeck.rollout(t, ns, "web")
+	w, stop := lubeck.watchReady(t, ns, ready[0].OwnerReferences[0].Name)
+
+	out, err := lubeck.Hanse(ctx, "move", "-n", ns, "deployment/web", "--to", "hamburg")
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	t.Log(out)
+	away := lubeck.awaitReadyPods(t, ns, "web", 2)
+	for i := range away {
+		if away[i].Spec.NodeName != v1alpha1.VirtualNodeName("hamburg") {
+			t.Fatalf("not all pods are at hamburg: %s", summary(away))
+		}
+	}
+	lubeck.isAnswered(ctx, t, ns) // by hamburg alone
+	further := lubeck.hasMoved(t, &away[0], v1alpha1.MoveDestination{Peer: "bremen"}, v1alpha1.VirtualNodeName("bremen"))
+	lubeck.isAnswered(ctx, t, ns)
+	lubeck.hasMoved(t, further, v1alpha1.MoveDestination{Node: home[0]}, home[0])
+	lubeck.hasMoved(t, &away[1], v1alpha1.MoveDestination{Node: home[1]}, home[1])
+	lubeck.isAnswered(ctx, t, ns)
+	stop()
+	if w.least != 2 || w.most > 3 {
+		t.Errorf("between %d and %d pods were Ready, want 2 or 3", w.least, w.most)
+	}
+	if after := lubeck.rollout(t, ns, "web"); after != before {
+		t.Errorf("the Deployment was %s, and is %s", before, after)
+	}
+}
+
+// requestLoop says after every hundred requests how many were answered and how many were not.
+const requestLoop = `trap 'exit 0' TERM
+ok=0 lost=0
+while true; do
+  if timeout 5 wget -q -O /dev/null http://%s/; then ok=$((ok+1)); else lost=$((lost+1)); echo "lost $(date +%%T)"; fi
+  [ $(((ok+lost) %% 100)) != 0 ] || echo "answered $ok, lost $lost"
+done`
+
+// isAnswered waits until some hundred further requests were made, and checks that none of all was lost.
+func (c *cluster) isAnswered(ctx context.Context, t *testing.T, ns string) {
+	t.Helper()
+	read := func(ctx context.Context) []string {
+		out, err := c.Kubectl(ctx, "logs", "-n", ns, "guests")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSpace(out), "\n")
+	}
+	first := len(read(ctx))
+	eventually(t, "further requests are answered", func(ctx context.Context) error {
+		if now := len(read(ctx)); now < first+3 {
+			return fmt.Errorf("%d lines", now)
+		}
+		return nil
+	})
+	lines := read(ctx)
+	t.Log(lines[len(lines)-1])
+	if !strings.HasSuffix(lines[len(lines)-1], "lost 0") {
+		t.Errorf("requests were lost: %s", strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "answered") }), ", "))
+	}
 }
 
 // draining serves on for a while when it is told to end.
