@@ -19,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
 	"github.com/hanse-dev/hanse/internal/move"
+	"github.com/hanse-dev/hanse/internal/mover"
 )
 
 // moveFlags are those of `move`.
@@ -94,11 +95,7 @@ func runMove(ctx context.Context, command *cobra.Command, c *connection, flags *
 		moves = append(moves, wanted)
 	}
 	if flags.dry() {
-		objects := make([]client.Object, len(moves))
-		for i := range moves {
-			objects[i] = moves[i]
-		}
-		return printObjects(command.OutOrStdout(), objects...)
+		return printMoves(ctx, command, c.client, moves)
 	}
 	for _, m := range moves {
 		if err := c.client.Create(ctx, m); err != nil {
@@ -109,6 +106,30 @@ func runMove(ctx context.Context, command *cobra.Command, c *connection, flags *
 		return say(command, "%d pods are to move: see `kubectl get podmoves -n %s`.\n", len(moves), c.namespace)
 	}
 	return awaitMoves(ctx, command, c.client, moves)
+}
+
+// printMoves prints the PodMoves, each behind a comment that says what stands against it.
+func printMoves(ctx context.Context, command *cobra.Command, c client.Client, moves []*v1alpha1.PodMove) error {
+	for _, m := range moves {
+		comment := "nothing stands against it"
+		switch causes, err := mover.Check(ctx, c, m); {
+		case err != nil:
+			comment = "what stands against it cannot be seen: " + err.Error()
+		case len(causes) > 0:
+			texts := make([]string, len(causes))
+			for i := range causes {
+				texts[i] = causes[i].Message
+			}
+			comment = "it would fail: " + strings.Join(texts, "; ")
+		}
+		if err := say(command, "# %s to %s: %s\n", m.Spec.Pod.Name, m.Spec.Destination.NodeName(), strings.ReplaceAll(comment, "\n", " ")); err != nil {
+			return err
+		}
+		if err := printObjects(command.OutOrStdout(), m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // destination finds out what the name is of. Who may not see nodes or peers says it.

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -30,10 +31,17 @@ func movable(name, app, node, owner string) *corev1.Pod {
 	return pod
 }
 
+func readyNode(name string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return node
+}
+
 func moveWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t,
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-2"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "both"}},
+		readyNode("worker-2"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "both"}},
 		&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}}, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "both"}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
@@ -63,8 +71,8 @@ func (w *world) moves(t *testing.T, flags moveFlags, args ...string) (pods []str
 	return pods, out.String() + told.String(), err
 }
 
-// mover has each PodMove come to that end at once.
-func mover(phase v1alpha1.MovePhase, reason, message string) func(context.Context, client.Client, client.Object) error {
+// endsAs has each PodMove come to that end at once.
+func endsAs(phase v1alpha1.MovePhase, reason, message string) func(context.Context, client.Client, client.Object) error {
 	return func(ctx context.Context, c client.Client, written client.Object) error {
 		m, ok := written.(*v1alpha1.PodMove)
 		if !ok {
@@ -133,12 +141,12 @@ func TestMoveRefusesWhatItCannotDo(t *testing.T) {
 func TestMoveTellsWhatComesOfIt(t *testing.T) {
 	waits := moveFlags{to: "hamburg", writeFlags: writeFlags{waitFlags: waitFlags{wait: true}}}
 	w := moveWorld(t)
-	w.manager = mover(v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved, "it runs there")
+	w.manager = endsAs(v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved, "it runs there")
 	if _, said, err := w.moves(t, waits, "tool", "web-1"); err != nil || !strings.Contains(said, "web-1: Succeeded: it runs there") || !strings.Contains(said, "2 pods have moved") {
 		t.Errorf("%v, %s", err, said)
 	}
 	w = moveWorld(t)
-	w.manager = mover(v1alpha1.MoveFailed, v1alpha1.ReasonNodeFull, "no room")
+	w.manager = endsAs(v1alpha1.MoveFailed, v1alpha1.ReasonNodeFull, "no room")
 	if _, said, err := w.moves(t, waits, "tool"); err == nil || !strings.Contains(said, "tool: Failed: no room") || !strings.Contains(err.Error(), "1 of 1 pods have not moved") {
 		t.Errorf("%v, %s", err, said)
 	}
@@ -149,5 +157,12 @@ func TestMoveDryRunPrintsPodMoves(t *testing.T) {
 	got, said, err := moveWorld(t).moves(t, dry, "tool")
 	if err != nil || len(got) > 0 || !strings.Contains(said, "kind: PodMove") || !strings.Contains(said, "peer: hamburg") {
 		t.Errorf("%v, %v: %s", err, got, said)
+	}
+	if want := "# tool to hanse-hamburg: it would fail: There is no node hanse-hamburg"; !strings.Contains(said, want) {
+		t.Errorf("it says %q, want %q", said, want)
+	}
+	dry.to = "worker-2"
+	if _, said, _ := moveWorld(t).moves(t, dry, "tool"); !strings.Contains(said, "# tool to worker-2: nothing stands against it") {
+		t.Errorf("it says %q", said)
 	}
 }

@@ -88,10 +88,11 @@ func readySince(pod *corev1.Pod) metav1.Time {
 	return metav1.Time{}
 }
 
-// deletionCost is 0 where the annotation is missing or no such number, as for the controller.
+// deletionCost is 0 where the annotation is missing or no such number, as for the controller, for which +7 and 07 are none.
 func deletionCost(pod *corev1.Pod) int32 {
-	cost, err := strconv.ParseInt(pod.Annotations[corev1.PodDeletionCost], 10, 32)
-	if err != nil {
+	text := pod.Annotations[corev1.PodDeletionCost]
+	cost, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || text[0] == '+' || text[0] == '0' {
 		return 0
 	}
 	return int32(cost)

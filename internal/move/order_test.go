@@ -76,6 +76,7 @@ func TestDeletionOrder(t *testing.T) {
 		"a pending one before one that is not Ready":         {a: append([]func(*corev1.Pod){unready, cost("-5")}, worse...), b: []func(*corev1.Pod){pending, unready}, want: "b a"},
 		"one that is not Ready before a cheaper one":         {a: append([]func(*corev1.Pod){cost(LowestCost)}, worse...), b: []func(*corev1.Pod){unready, cost(HighestCost)}, want: "b a"},
 		"a cheaper one before one with neighbours":           {a: append([]func(*corev1.Pod){on("x")}, worse...), b: []func(*corev1.Pod){cost("-1")}, others: []corev1.Pod{runningPod("c", on("x"), cost("7"))}, want: "b a c"},
+		"nor is one with a plus or a zero":                   {a: []func(*corev1.Pod){cost("+7"), createdBefore(time.Hour)}, b: []func(*corev1.Pod){cost("07"), readyFor(time.Minute)}, want: "b a"},
 		"what is no cost is none":                            {a: []func(*corev1.Pod){cost("cheap")}, b: []func(*corev1.Pod){cost("-1")}, want: "b a"},
 		"one with neighbours before one Ready for less":      {a: worse, b: []func(*corev1.Pod){on("x")}, others: []corev1.Pod{runningPod("c", on("x"), cost("7"))}, want: "b a c"},
 		"one Ready for less before one restarted more":       {a: []func(*corev1.Pod){readyFor(time.Hour), restarted(9)}, b: []func(*corev1.Pod){readyFor(20 * time.Minute)}, want: "b a"},

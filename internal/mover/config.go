@@ -53,7 +53,7 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	m := &Mover{Config: c}
+	m := New(c)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("mover").
 		For(&v1alpha1.PodMove{}).

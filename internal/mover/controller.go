@@ -21,7 +21,7 @@ type Mover struct {
 	beginning sync.Mutex // one move begins at a time, so that two of one owner see each other
 }
 
-// New returns a Mover, for tests.
+// New returns a Mover.
 func New(c Config) *Mover { return &Mover{Config: c} }
 
 // Reconcile takes all steps of one move that can be taken now.

@@ -39,11 +39,8 @@ func (m *Mover) observe(ctx context.Context, key client.ObjectKey) (*seen, error
 	if pm.Status.Phase.IsOver() {
 		return s, nil
 	}
-	if s.Original, err = m.pod(ctx, pm, pm.Spec.Pod.Name); err != nil {
+	if err := m.observeOriginal(ctx, s); err != nil {
 		return nil, err
-	}
-	if s.Original != nil && s.Original.UID != pm.Spec.Pod.UID {
-		s.Original = nil
 	}
 	if s.hasBegun() {
 		return s, errors.Join(m.observeCopy(ctx, s), m.observeOwner(ctx, s))
@@ -55,6 +52,24 @@ func (m *Mover) observe(ctx context.Context, key client.ObjectKey) (*seen, error
 		return s, err
 	}
 	return s, m.preflight(ctx, s)
+}
+
+// Check says what stands against a move that nobody has asked for yet, as far as the client may see.
+func Check(ctx context.Context, c client.Client, pm *v1alpha1.PodMove) ([]move.Cause, error) {
+	m, s := New(Config{Client: c, Live: c}), &seen{Observed: move.Observed{Move: pm}}
+	if err := errors.Join(m.observeOriginal(ctx, s), m.observeOwner(ctx, s)); err != nil {
+		return nil, err
+	}
+	err := m.preflight(ctx, s)
+	return s.Findings, err
+}
+
+func (m *Mover) observeOriginal(ctx context.Context, s *seen) error {
+	pod, err := m.pod(ctx, s.Move, s.Move.Spec.Pod.Name)
+	if err == nil && pod != nil && pod.UID == s.Move.Spec.Pod.UID {
+		s.Original = pod
+	}
+	return err
 }
 
 func (s *seen) hasBegun() bool {

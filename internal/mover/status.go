@@ -2,7 +2,6 @@ package mover
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ const (
 	fieldOwner = client.FieldOwner("hanse-mover")
 	maxMessage = 1024
 	maxListed  = 16 // steps in the status
+	maxCost    = 32 // what is longer is no cost
 )
 
 // taken is a step that was taken and does not stand in the status yet.
@@ -48,15 +48,10 @@ func (w *work) note() {
 	}
 	if w.Original != nil {
 		w.status.Original = party(w.Original)
-		if cost := w.Original.Annotations[corev1.PodDeletionCost]; isCost(cost) {
+		if cost := w.Original.Annotations[corev1.PodDeletionCost]; len(cost) <= maxCost {
 			w.status.Original.DeletionCost = cost
 		}
 	}
-}
-
-func isCost(text string) bool {
-	_, err := strconv.ParseInt(text, 10, 32)
-	return err == nil && len(text) <= 32
 }
 
 func party(pod *corev1.Pod) *v1alpha1.MoveParty {
