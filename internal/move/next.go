@@ -211,7 +211,7 @@ func (s *Observed) untilAvailable(now time.Time) *Step {
 // wouldGoFirst returns the UID of the pod that the owner would delete if it had the copy too.
 func (s *Observed) wouldGoFirst(now time.Time) types.UID {
 	adopted := s.Copy.DeepCopy()
-	adopted.Annotations[corev1.PodDeletionCost] = HighestCost
+	metav1.SetMetaDataAnnotation(&adopted.ObjectMeta, corev1.PodDeletionCost, HighestCost) // somebody may have taken all off
 	order := DeletionOrder(append(slices.Clone(s.Owner.Pods), *adopted), now)
 	return order[0].UID
 }

@@ -120,6 +120,7 @@ func TestNext(t *testing.T) {
 		"the copy is created":                              {seen: world(copying, noCopy), want: CreateCopy},
 		"the copy must be Ready":                           {seen: world(copying, known, copied(unready)), want: Wait, reason: v1alpha1.ReasonMoving},
 		"and for minReadySeconds":                          {seen: world(copying, func(s *Observed) { s.Owner.MinReadySeconds = 61 }), want: Wait, reason: v1alpha1.ReasonMoving},
+		"though somebody took its annotations off":         {seen: world(copying, known, lowest, copied(func(p *corev1.Pod) { p.Annotations = nil })), want: HandOver},
 		"the original is to go first":                      {seen: world(copying, func(s *Observed) { s.Owner.MinReadySeconds = 60 }), want: LowerCost},
 		"then the copy takes over":                         {seen: world(copying, lowest), want: HandOver},
 		"with a broken sibling the original is evicted":    {seen: world(copying, lowest, brokenSibling), want: Evict},

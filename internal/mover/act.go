@@ -114,7 +114,7 @@ func (m *Mover) handOver(ctx context.Context, w *work) (time.Duration, error) {
 		for key, value := range w.Owner.Template.Labels {
 			metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
 		}
-		pod.Annotations[corev1.PodDeletionCost] = move.HighestCost
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.PodDeletionCost, move.HighestCost)
 	}
 	if err := m.patch(ctx, w.Copy, pod); err != nil {
 		return 0, err

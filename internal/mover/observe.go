@@ -120,7 +120,7 @@ func (m *Mover) observeOwner(ctx context.Context, s *seen) error {
 		}
 	}
 	s.Owner = owner
-	if s.hasBegun() {
+	if s.hasBegun() && s.Move.Status.Phase != v1alpha1.MoveRollingBack { // an original that is no longer the owner's is put right, too
 		s.agree()
 	}
 	return nil

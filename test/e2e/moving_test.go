@@ -213,6 +213,58 @@ func TestMoveUnderLoad(t *testing.T) {
 	}
 }
 
+// A manager that is killed while many pods move is followed by one that brings each move to its end, from wherever it was.
+func TestMovesSurviveTheirManager(t *testing.T) {
+	alone(t)
+	const crowd = 6
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	for i := range crowd {
+		lubeck.create(t, deployment(ns, fmt.Sprintf("web-%d", i), 1, shellSpec(forever)))
+	}
+	moves := make([]*v1alpha1.PodMove, crowd)
+	for i := range crowd {
+		pod := lubeck.awaitReadyPods(t, ns, fmt.Sprintf("web-%d", i), 1)[0]
+		moves[i] = podMoveOf(&pod, v1alpha1.MoveDestination{Peer: "hamburg"}, 2*time.Minute)
+	}
+	for _, move := range moves {
+		lubeck.create(t, move)
+	}
+	eventually(t, "half of them have copies", func(ctx context.Context) error { return lubeck.hasCopies(ctx, ns, crowd/2) })
+	lubeck.kill9(t, "manager")
+	for i, move := range moves {
+		lubeck.awaitMove(t, move, v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
+		now := lubeck.awaitReadyPods(t, ns, fmt.Sprintf("web-%d", i), 1)[0]
+		if now.UID != move.Status.Copy.UID || !isVirtual(&now) || now.Annotations[corev1.PodDeletionCost] != "" {
+			t.Errorf("after %+v there is %v", move.Status, now.ObjectMeta)
+		}
+		eventually(t, "nothing holds "+move.Name, func(ctx context.Context) error {
+			err := lubeck.Get(ctx, client.ObjectKeyFromObject(move), move)
+			if err == nil && len(move.Finalizers) > 0 {
+				err = fmt.Errorf("it has %v", move.Finalizers)
+			}
+			return err
+		})
+	}
+}
+
+// hasCopies counts the moves that have come so far that there is a copy.
+func (c *cluster) hasCopies(ctx context.Context, ns string, want int) error {
+	moves := &v1alpha1.PodMoveList{}
+	if err := c.List(ctx, moves, client.InNamespace(ns)); err != nil {
+		return err
+	}
+	copies := 0
+	for i := range moves.Items {
+		if moves.Items[i].Status.Copy != nil {
+			copies++
+		}
+	}
+	if copies < want {
+		return fmt.Errorf("there are %d", copies)
+	}
+	return nil
+}
+
 // requestLoop says after every hundred requests how many were answered and how many were not.
 const requestLoop = `trap 'exit 0' TERM
 ok=0 lost=0
