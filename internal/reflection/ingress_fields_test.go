@@ -1,18 +1,14 @@
 package reflection
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // ingressFields says what becomes of each field of spec.
-var ingressFields = []struct{ field, verdict, why string }{
+var ingressFields = []fieldLine{
 	{"ingressClassName", left, "it names a class of home. The provider sets the one that it has for this consumer, or its default"},
 	{"defaultBackend", kept, "where the provider lets this consumer have any host"},
 	{"tls", kept, "its Secrets come along. The provider must let this consumer have its hosts"},
@@ -38,23 +34,7 @@ func wholeIngress() networkingv1.IngressSpec {
 // TestEachFieldOfAnIngressIsDecidedAbout fails when a new version of Kubernetes has one that the table does not know.
 func TestEachFieldOfAnIngressIsDecidedAbout(t *testing.T) {
 	source := wholeIngress()
-	before, after := reflect.ValueOf(source), reflect.ValueOf(ingressOf(&source))
-	if before.NumField() != len(ingressFields) {
-		t.Errorf("an Ingress has %d fields, and the table %d", before.NumField(), len(ingressFields))
-	}
-	for i, line := range ingressFields {
-		field := before.Type().Field(i)
-		if json := field.Tag.Get("json"); json != line.field+",omitempty" {
-			t.Fatalf("field %d is %s, and %s in the table", i, json, line.field)
-		}
-		if before.Field(i).IsZero() {
-			t.Errorf("the test gives %s no value", line.field)
-		}
-		same := cmp.Equal(before.Field(i).Interface(), after.Field(i).Interface())
-		if line.verdict == kept && !same || line.verdict == left && !after.Field(i).IsZero() {
-			t.Errorf("%s becomes %v", line.field, after.Field(i))
-		}
-	}
+	expectFields(t, ingressFields, reflect.ValueOf(source), reflect.ValueOf(ingressOf(&source)))
 }
 
 const ingressPageHead = `# What becomes of each field of an Ingress
@@ -69,27 +49,5 @@ Kubernetes 1.37. Its status is the provider's, its labels are those without a do
 `
 
 func TestPageOfIngresses(t *testing.T) {
-	want := ingressPageHead
-	for _, line := range ingressFields {
-		want += fmt.Sprintf("| `%s` | %s | %s |\n", line.field, line.verdict, line.why)
-	}
-	expectPage(t, "ingress-fields.md", want)
-}
-
-// expectPage compares a page of the reference with what the tables say, or writes it.
-func expectPage(t *testing.T, name, want string) {
-	t.Helper()
-	page := filepath.Join("..", "..", "docs", "reference", name)
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not what the table says: run go test ./internal/reflection -run TestPage -update\n%s", page, diff)
-	}
+	expectPage(t, "ingress-fields.md", pageOf(ingressPageHead, ingressFields))
 }

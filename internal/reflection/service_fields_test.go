@@ -1,31 +1,23 @@
 package reflection
 
 import (
-	"flag"
-	"fmt"
 	"reflect"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write pages of docs/reference anew from the tables")
-
 const (
-	kept          = "kept"
-	changed       = "changed"
-	left          = "left to the provider"
 	itsOwnAddress = "the provider gives the Service an address of its own"
 	ofLoadBalance = "load balancers are of the cluster that made them"
 	withNodePorts = "with the annotation `" + v1alpha1.AnnotationForceRemoteNodePort + "` it is kept"
 )
 
 // serviceFields says what becomes of each field of spec, on a Service of type LoadBalancer.
-var serviceFields = []struct{ field, verdict, why string }{
+var serviceFields = []fieldLine{
 	{"ports", kept, "without their node ports"},
 	{"selector", kept, "the provider finds the pods that run there by it"},
 	{"clusterIP", left, itsOwnAddress + "; None is kept"},
@@ -69,28 +61,7 @@ func wholeService() *corev1.Service {
 func TestEachFieldOfAServiceIsDecidedAbout(t *testing.T) {
 	source := wholeService()
 	source.Spec.Ports[0].NodePort = 0 // which has a test of its own
-	before, after := reflect.ValueOf(source.Spec), reflect.ValueOf(serviceOf(source).Spec)
-	if before.NumField() != len(serviceFields) {
-		t.Errorf("a Service has %d fields, and the table %d", before.NumField(), len(serviceFields))
-	}
-	for i, line := range serviceFields {
-		field := before.Type().Field(i)
-		if json := field.Tag.Get("json"); json != line.field+",omitempty" {
-			t.Fatalf("field %d is %s, and %s in the table", i, json, line.field)
-		}
-		if before.Field(i).IsZero() {
-			t.Errorf("the test gives %s no value", line.field)
-		}
-		same := cmp.Equal(before.Field(i).Interface(), after.Field(i).Interface())
-		switch {
-		case line.verdict == kept && !same:
-			t.Errorf("%s becomes %v", line.field, after.Field(i))
-		case line.verdict == left && !after.Field(i).IsZero():
-			t.Errorf("%s is set, to %v", line.field, after.Field(i))
-		case line.verdict == changed && (same || after.Field(i).IsZero()):
-			t.Errorf("%s is not changed but %v", line.field, after.Field(i))
-		}
-	}
+	expectFields(t, serviceFields, reflect.ValueOf(source.Spec), reflect.ValueOf(serviceOf(source).Spec))
 }
 
 func TestNodePortsAreKeptWhereTheAuthorSaysSo(t *testing.T) {
@@ -131,9 +102,5 @@ reflected](../how-to/services-of-offloaded-pods.md) says the rest.
 `
 
 func TestPage(t *testing.T) {
-	want := pageHead
-	for _, line := range serviceFields {
-		want += fmt.Sprintf("| `%s` | %s | %s |\n", line.field, line.verdict, line.why)
-	}
-	expectPage(t, "service-fields.md", want)
+	expectPage(t, "service-fields.md", pageOf(pageHead, serviceFields))
 }
