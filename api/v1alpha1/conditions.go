@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Condition types. Each kind names those that it uses in the comment of its status.
@@ -326,6 +328,27 @@ const (
 	// ReasonRunsAtHome means that the pod cannot run remotely and was kept on the nodes of its own cluster.
 	ReasonRunsAtHome = "RunsAtHome"
 )
+
+// Answer has the conditions of a message say, by Accepted and its reason, why its reader does not take it. Of a message that is taken they say
+// nothing, so that most messages cost no write.
+func Answer(conditions *[]metav1.Condition, reason, why string, generation int64) {
+	if why == "" {
+		meta.RemoveStatusCondition(conditions, ConditionAccepted)
+		return
+	}
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: ConditionAccepted, Status: metav1.ConditionFalse, Reason: reason, Message: why, ObservedGeneration: generation,
+	})
+}
+
+// Objection returns the condition of the type by which the reader of a message says why it does not do what is asked for, or nil. It
+// may be about what was asked for before.
+func Objection(conditions []metav1.Condition, kind string) *metav1.Condition {
+	if !meta.IsStatusConditionFalse(conditions, kind) {
+		return nil
+	}
+	return meta.FindStatusCondition(conditions, kind)
+}
 
 // IsCutOff says whether the virtual node is shown as one whose peer does not answer, or sends too much to be heard.
 func IsCutOff(node *corev1.Node) bool { return CutOff(node) != nil }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // report writes what is not yet as it must be: the copy and both answers. It says whether the
@@ -122,7 +123,7 @@ func (r *Receiver) answerProvider(ctx context.Context, f facts, o outcome, now t
 	// The version goes along so that a mirror that does not show our last answer yet does not make us answer twice.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := f.link.Client().Status().Patch(ctx, after, patch); err != nil {
-		return wrap(ignoreOvertaken(err), "answer the advertisement of peer %q", f.peer.Name)
+		return wrap(local.IgnoreStale(err), "answer the advertisement of peer %q", f.peer.Name)
 	}
 	said := o.reply()
 	if said.state == v1alpha1.AcknowledgementRefused {
@@ -131,14 +132,6 @@ func (r *Receiver) answerProvider(ctx context.Context, f facts, o outcome, now t
 	ctrl.LoggerFrom(ctx).Info("Answered an advertisement",
 		"state", said.state, "reason", said.reason, "message", said.message, "sequence", o.sequence)
 	return nil
-}
-
-// ignoreOvertaken passes over that a message was withdrawn or said anew meanwhile: when the mirror shows it, we look again.
-func ignoreOvertaken(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
 }
 
 // withStatus returns the object of that name and version, without all but the status.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -126,7 +127,7 @@ func (w writer) endPods(ctx context.Context, seen observed) error {
 			continue
 		}
 		err := w.client.Delete(ctx, pod, client.GracePeriodSeconds(*grace), client.Preconditions{UID: &pod.UID})
-		if !apierrors.IsConflict(err) && client.IgnoreNotFound(err) != nil {
+		if local.IgnoreStale(err) != nil {
 			errs = append(errs, fmt.Errorf("delete pod %s: %w", pod.Name, err))
 		}
 	}

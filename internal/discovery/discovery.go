@@ -208,8 +208,7 @@ func (d *Discovery) forget(ctx context.Context, peers *v1alpha1.PeerList) error 
 		}
 		// An administrator may have accepted it a moment ago.
 		precondition := client.Preconditions{UID: &peer.UID, ResourceVersion: &peer.ResourceVersion}
-		err := d.client.Delete(ctx, peer, precondition)
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err := local.IgnoreStale(d.client.Delete(ctx, peer, precondition)); err != nil {
 			return fmt.Errorf("delete Peer %s: %w", peer.Name, err)
 		}
 		delete(d.seen, peer.Spec.ClusterID)

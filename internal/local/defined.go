@@ -27,6 +27,23 @@ func Metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	return object
 }
 
+// AwaitDefinitions returns when the API server has definitions of all the kinds, or with the error of the context.
+func AwaitDefinitions(ctx context.Context, mapper meta.RESTMapper, kinds ...schema.GroupVersionKind) error {
+	said := false
+	return wait.PollUntilContextCancel(ctx, DefinitionDelay, true, func(context.Context) (bool, error) {
+		for _, kind := range kinds {
+			if _, err := mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+				if !said {
+					log.FromContext(ctx).Info("Waiting for the definition of a kind", "kind", kind.String(), "cause", err.Error())
+				}
+				said = true
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
 // WatchWhenDefined returns a source of the metadata of all objects of the kind, from when the API server has a definition of it.
 // No controller waits for that.
 func WatchWhenDefined[R comparable](
@@ -35,11 +52,7 @@ func WatchWhenDefined[R comparable](
 	return source.TypedFunc[R](func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[R]) error {
 		watch := source.TypedKind[client.Object](in, Metadata(kind), to, predicate.TypedResourceVersionChangedPredicate[client.Object]{})
 		go func() {
-			err := wait.PollUntilContextCancel(ctx, DefinitionDelay, true, func(context.Context) (bool, error) {
-				_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-				return err == nil, nil
-			})
-			if err != nil {
+			if err := AwaitDefinitions(ctx, mapper, kind); err != nil {
 				return // the process ends
 			}
 			log.FromContext(ctx).Info("Watching objects of a kind that administrators have listed", "kind", kind.String())

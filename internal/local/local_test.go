@@ -1,12 +1,19 @@
 package local
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -64,4 +71,51 @@ func TestUncachedReadsTheLivingAndNotTheCache(t *testing.T) {
 	if err := both.List(t.Context(), list); err != nil || len(list.Items) != 1 || list.Items[0].Name != "new" {
 		t.Errorf("got %v, %v", list.Items, err)
 	}
+}
+
+func TestErrorsThatTheNextEventMakesGood(t *testing.T) {
+	peers := schema.GroupResource{Resource: "peers"}
+	refused := apierrors.NewForbidden(peers, "bremen", nil)
+	for name, test := range map[string]struct{ err, want error }{
+		"none":              {nil, nil},
+		"it has changed":    {apierrors.NewConflict(peers, "bremen", nil), nil},
+		"it is gone":        {fmt.Errorf("write: %w", apierrors.NewNotFound(peers, "bremen")), nil},
+		"it may not be":     {refused, refused},
+		"another has it":    {apierrors.NewAlreadyExists(peers, "bremen"), apierrors.NewAlreadyExists(peers, "bremen")},
+		"nobody has spoken": {context.DeadlineExceeded, context.DeadlineExceeded},
+	} {
+		if got := IgnoreStale(test.err); fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// late is a mapper that has a definition from the second question on.
+type late struct {
+	meta.RESTMapper
+	asked int
+}
+
+func (l *late) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if l.asked++; l.asked == 1 {
+		return nil, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
+	}
+	return &meta.RESTMapping{}, nil
+}
+
+func TestDefinitionsAreAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mapper, began := &late{}, time.Now()
+		if err := AwaitDefinitions(t.Context(), mapper, v1alpha1.GroupVersion.WithKind("Peer"), v1alpha1.GroupVersion.WithKind("Offer")); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited != DefinitionDelay || mapper.asked != 3 {
+			t.Errorf("waited %s and asked %d times", waited, mapper.asked)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := AwaitDefinitions(ended, &late{}, v1alpha1.GroupVersion.WithKind("Peer")); !errors.Is(err, context.Canceled) {
+			t.Errorf("after its end: %v", err)
+		}
+	})
 }

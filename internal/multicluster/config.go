@@ -3,13 +3,10 @@ package multicluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	inventory "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
@@ -25,8 +23,6 @@ const (
 	workers    = 4
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	// lookAgain is how often it is looked for definitions that are not installed.
-	lookAgain = 10 * time.Second
 	// debounce is how long news of a peer waits, so that what comes together is looked at once.
 	debounce = 200 * time.Millisecond
 )
@@ -65,78 +61,34 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	group := schema.GroupKind{Group: mcsv1beta1.GroupName}
-	kind := func(name string) schema.GroupKind { return schema.GroupKind{Group: group.Group, Kind: name} }
-	all := []feature{{
-		kinds: []schema.GroupKind{kind("ClusterProfile")}, version: inventory.GroupVersion.Version, setup: (&profiles{c}).setup,
-	}}
+	profile := []schema.GroupVersionKind{inventory.GroupVersion.WithKind("ClusterProfile")}
+	failed := mgr.Add(&feature{mgr, (&profiles{c}).setup, profile})
 	if c.Network {
-		all = append(all, feature{
-			kinds: []schema.GroupKind{kind("ServiceExport"), kind("ServiceImport")}, version: mcsv1beta1.GroupVersion.Version,
-			setup: func(mgr ctrl.Manager) error { return errors.Join((&importer{c}).setup(mgr), (&exporter{c}).setup(mgr)) },
-		})
+		group := schema.GroupVersion(mcsv1beta1.GroupVersion)
+		services := []schema.GroupVersionKind{group.WithKind("ServiceExport"), group.WithKind("ServiceImport")}
+		setup := func(mgr ctrl.Manager) error { return errors.Join((&importer{c}).setup(mgr), (&exporter{c}).setup(mgr)) }
+		failed = errors.Join(failed, mgr.Add(&feature{mgr, setup, services}))
 	}
-	return mgr.Add(&starter{mgr, all})
+	return failed
 }
 
-// A feature is what can be done where its kinds are.
+// A feature is what can be done where its kinds are defined.
 type feature struct {
-	kinds   []schema.GroupKind
-	version string
-	setup   func(ctrl.Manager) error
-	missing bool // as was said
-	runs    bool
-}
-
-// starter sets up each feature when the definitions of its kinds are installed.
-type starter struct {
-	mgr      ctrl.Manager
-	features []feature
+	mgr   ctrl.Manager
+	setup func(ctrl.Manager) error
+	kinds []schema.GroupVersionKind
 }
 
 // Start implements manager.Runnable.
-func (s *starter) Start(ctx context.Context) error {
-	log := s.mgr.GetLogger().WithName("multicluster")
-	return wait.PollUntilContextCancel(ctx, lookAgain, true, func(context.Context) (bool, error) {
-		waiting := false
-		for i := range s.features {
-			f := &s.features[i]
-			switch there, err := f.installed(s.mgr.GetRESTMapper()); {
-			case f.runs:
-			case err != nil:
-				log.Error(err, "Cannot find out whether definitions are installed")
-				waiting = true
-			case !there:
-				if !f.missing {
-					log.Info("Definitions are not installed; looking again from time to time", "kinds", f.kinds, "version", f.version)
-				}
-				f.missing, waiting = true, true
-			default:
-				if err := f.setup(s.mgr); err != nil {
-					return false, err
-				}
-				f.runs = true
-			}
-		}
-		return !waiting, nil
-	})
+func (f *feature) Start(ctx context.Context) error {
+	if err := local.AwaitDefinitions(ctx, f.mgr.GetRESTMapper(), f.kinds...); err != nil {
+		return nil //nolint:nilerr // the process ends
+	}
+	return f.setup(f.mgr)
 }
 
 // NeedLeaderElection has only the leader start controllers.
-func (*starter) NeedLeaderElection() bool { return true }
-
-func (f *feature) installed(mapper meta.RESTMapper) (bool, error) {
-	for _, kind := range f.kinds {
-		_, err := mapper.RESTMapping(kind, f.version)
-		if meta.IsNoMatchError(err) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("look for %s: %w", kind, err)
-		}
-	}
-	return true, nil
-}
+func (*feature) NeedLeaderElection() bool { return true }
 
 // options limit each object by itself, so that a broken one holds up no other.
 func options() controller.Options {

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -197,25 +196,17 @@ func bringAbout(
 		switch {
 		case known == nil:
 			made := &v1alpha1.ExportedService{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: *wanted[name]}
-			failed = append(failed, ignoreStale(to.Create(ctx, made)))
+			failed = append(failed, local.IgnoreStale(client.IgnoreAlreadyExists(to.Create(ctx, made))))
 		case !equality.Semantic.DeepEqual(known.Spec, *wanted[name]):
 			changed := known.DeepCopy()
 			changed.Spec = *wanted[name]
-			failed = append(failed, ignoreStale(to.Update(ctx, changed)))
+			failed = append(failed, local.IgnoreStale(to.Update(ctx, changed)))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("tell of exported Services: %w", err)
 	}
 	return nil
-}
-
-// ignoreStale drops errors that say that the cache is behind: the event of the change has it looked at again.
-func ignoreStale(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }
 
 // open has our gateway let pass what exports need, in both directions.

@@ -17,6 +17,7 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/hanse-dev/hanse/internal/clusterset"
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // bringAbout has there be the ServiceImport and what belongs to it, and returns how soon to look again.
@@ -48,7 +49,7 @@ func (i *importer) end(ctx context.Context, seen *scene) error {
 	if seen.imported == nil || !seen.imported.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if err := ignoreStale(i.Client.Delete(ctx, seen.imported, client.Preconditions{UID: &seen.imported.UID})); err != nil {
+	if err := local.IgnoreStale(i.Client.Delete(ctx, seen.imported, client.Preconditions{UID: &seen.imported.UID})); err != nil {
 		return fmt.Errorf("delete ServiceImport: %w", err)
 	}
 	return nil
@@ -184,7 +185,7 @@ func (i *importer) writeSlice(ctx context.Context, now, want *discoveryv1.Endpoi
 }
 
 func writing(kind string, err error) error {
-	if err = ignoreStale(err); err != nil {
+	if err = local.IgnoreStale(client.IgnoreAlreadyExists(err)); err != nil {
 		return fmt.Errorf("write %s: %w", kind, err)
 	}
 	return nil

@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -191,20 +189,11 @@ func (c *Config) guests(ctx context.Context, peer string) (map[netip.Addr]bool, 
 // answer says in the status of a message why it is not taken. If it is taken the status says nothing, which costs no write.
 func answer(ctx context.Context, writer client.Client, told *v1alpha1.ExportedService, why string) error {
 	after := told.DeepCopy()
-	if why == "" {
-		if !meta.RemoveStatusCondition(&after.Status.Conditions, v1alpha1.ConditionAccepted) {
-			return nil
-		}
-	} else {
-		meta.SetStatusCondition(&after.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonExportRefused,
-			Message: sanitize.Text(why, maxNote), ObservedGeneration: told.Generation,
-		})
-	}
-	after.Status.ObservedGeneration = told.Generation
+	v1alpha1.Answer(&after.Status.Conditions, v1alpha1.ReasonExportRefused, sanitize.Text(why, maxNote), told.Generation)
 	if equality.Semantic.DeepEqual(told.Status, after.Status) {
 		return nil
 	}
+	after.Status.ObservedGeneration = told.Generation
 	if err := client.IgnoreNotFound(writer.Status().Patch(ctx, after, client.MergeFrom(told))); err != nil {
 		return fmt.Errorf("answer ExportedService %s: %w", told.Name, err)
 	}
@@ -218,11 +207,11 @@ func (c *Config) standing(ctx context.Context, p *partner, key clusterset.Key) (
 	if err != nil || object == nil {
 		return clusterset.Standing{}, err
 	}
-	said := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionAccepted)
-	if said == nil || said.Status != metav1.ConditionFalse {
-		return clusterset.Standing{Told: true}, nil
+	standing := clusterset.Standing{Told: true}
+	if said := v1alpha1.Objection(object.Status.Conditions, v1alpha1.ConditionAccepted); said != nil {
+		standing.Refused = sanitize.Text(said.Message, maxNote)
 	}
-	return clusterset.Standing{Told: true, Refused: sanitize.Text(said.Message, maxNote)}, nil
+	return standing, nil
 }
 
 // here returns the ExportedServices in the peer's tenant namespace that the one has written, by name: the peer, or this cluster.

@@ -47,10 +47,16 @@ func shadowOf(source metav1.Object, name Kind, kind schema.GroupVersionKind, con
 	return out, nil
 }
 
-// Objection returns why the provider has not made the object of the ShadowObject as it is now, or "".
-func Objection(shadow *v1alpha1.ShadowObject) string {
-	c := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionApplied)
-	if c == nil || c.Status == metav1.ConditionTrue || c.ObservedGeneration != shadow.Generation {
+// Objection returns why the provider has not made what it was asked for last by the ShadowObject or the ShadowEndpointSlice, or "".
+func Objection(message metav1.Object) string {
+	var c *metav1.Condition
+	switch m := message.(type) {
+	case *v1alpha1.ShadowObject:
+		c = v1alpha1.Objection(m.Status.Conditions, v1alpha1.ConditionApplied)
+	case *v1alpha1.ShadowEndpointSlice:
+		c = v1alpha1.Objection(m.Status.Conditions, v1alpha1.ConditionAccepted)
+	}
+	if c == nil || c.ObservedGeneration != message.GetGeneration() {
 		return ""
 	}
 	return c.Reason + ": " + c.Message

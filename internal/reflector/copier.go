@@ -100,7 +100,8 @@ type look struct {
 // carry does what there is to do, and tells users what cannot be done.
 func (c *copier) carry(ctx context.Context, l look) (reconcile.Result, error) {
 	req := l.talk.about
-	if err := errors.Join(c.tellMissing(ctx, l.talk, l.seen), c.tellAnswers(ctx, l)); err != nil {
+	c.tellRefusals(ctx, l)
+	if err := errors.Join(c.tellMissing(ctx, l.talk, l.seen), c.tellEvents(ctx, l)); err != nil {
 		return reconcile.Result{}, err
 	}
 	steps := l.wanted.whole(reflection.Plan(l.seen), l.link, req.Namespace)

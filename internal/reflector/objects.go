@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
@@ -92,26 +93,10 @@ func (c *copier) bringBack(ctx context.Context, l look) (time.Duration, error) {
 	if !req.Kind.ByProvider() {
 		return 0, nil
 	}
-	c.tellObjections(ctx, l)
 	if req.Kind == reflection.Ingress {
 		return c.showAddresses(ctx, req, l.seen.Found)
 	}
 	return c.showStatus(ctx, l)
-}
-
-// tellObjections tells users why the provider does not make what they have.
-func (c *copier) tellObjections(ctx context.Context, l look) {
-	req := l.talk.about
-	for name, source := range l.seen.Sources {
-		shadow, ok := l.seen.Found[name].(*v1alpha1.ShadowObject)
-		if !ok || source == nil || reflection.Objection(shadow) == "" {
-			continue
-		}
-		c.tell(ctx, move{request: req, talk: l.talk, Step: reflection.Step{Name: name, Source: source}}, message{
-			kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonReflectionRefused,
-			note: fmt.Sprintf("Peer %q does not make it: %s", req.Peer, reflection.Objection(shadow)), ofPeer: true,
-		})
-	}
 }
 
 // unsay takes off Ingresses at which addresses they are reached at a peer that runs nothing of their namespace any more.
@@ -155,10 +140,7 @@ func (c *copier) annotate(ctx context.Context, ingress *networkingv1.Ingress, pe
 		wanted = wanted.WithAnnotations(map[string]string{reflection.AddressAnnotation(peer): addresses})
 	}
 	err := c.Client.Apply(ctx, wanted, client.FieldOwner("hanse-address-at-"+peer), client.ForceOwnership)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // it is gone
-	}
-	if err != nil {
+	if local.IgnoreStale(err) != nil {
 		return fmt.Errorf("annotate Ingress %s: %w", ingress.Name, err)
 	}
 	return nil

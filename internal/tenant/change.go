@@ -18,6 +18,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -136,7 +137,7 @@ func (r *shadowPodReconciler) refusalOf(ctx context.Context, err error) (*refusa
 		ctrl.LoggerFrom(ctx).Info("Keeping the pod as it is", "reason", err.Error())
 		return refused(v1alpha1.ReasonPodRefused, err), nil
 	}
-	if ignoreStale(err) != nil {
+	if local.IgnoreStale(err) != nil {
 		return nil, fmt.Errorf("update the pod: %w", err)
 	}
 	return nil, nil

@@ -199,7 +199,7 @@ func (r *claimReconciler) record(ctx context.Context, seen *claimFacts, refused 
 	if equality.Semantic.DeepEqual(told.Status, seen.shadow.Status) {
 		return again, nil
 	}
-	if err := ignoreStale(r.client.Status().Patch(ctx, told, client.MergeFrom(seen.shadow))); err != nil {
+	if err := local.IgnoreStale(r.client.Status().Patch(ctx, told, client.MergeFrom(seen.shadow))); err != nil {
 		return 0, fmt.Errorf("write status: %w", err)
 	}
 	return again, nil

@@ -11,7 +11,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -166,7 +165,7 @@ func (r *endpointsReconciler) write(ctx context.Context, found, want *discoveryv
 	case want != nil:
 		err = r.client.Create(ctx, want)
 	}
-	if err := ignoreStale(err); err != nil {
+	if err := local.IgnoreStale(err); err != nil {
 		return fmt.Errorf("write EndpointSlice: %w", err)
 	}
 	return nil
@@ -184,19 +183,12 @@ func (r *endpointsReconciler) report(
 ) error {
 	before := shadow.DeepCopy()
 	shadow.Status.Events = events
-	if why != "" {
-		meta.SetStatusCondition(&shadow.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEndpointsRefused,
-			Message: why, ObservedGeneration: shadow.Generation,
-		})
-	} else {
-		meta.RemoveStatusCondition(&shadow.Status.Conditions, v1alpha1.ConditionAccepted)
-	}
+	v1alpha1.Answer(&shadow.Status.Conditions, v1alpha1.ReasonEndpointsRefused, why, shadow.Generation)
 	if equality.Semantic.DeepEqual(before.Status, shadow.Status) {
 		return nil
 	}
 	shadow.Status.ObservedGeneration = shadow.Generation
-	if err := ignoreStale(r.client.Status().Patch(ctx, shadow, client.MergeFrom(before))); err != nil {
+	if err := local.IgnoreStale(r.client.Status().Patch(ctx, shadow, client.MergeFrom(before))); err != nil {
 		return fmt.Errorf("report on ShadowEndpointSlice: %w", err)
 	}
 	return nil

@@ -66,7 +66,7 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	case seen.ending():
 		fault.Point(fault.BeforeUnmapping)
-		return reconcile.Result{}, ignoreStale(release(ctx, r.client, seen.mapping, v1alpha1.FinalizerNamespaceMapping))
+		return reconcile.Result{}, local.IgnoreStale(release(ctx, r.client, seen.mapping, v1alpha1.FinalizerNamespaceMapping))
 	case seen.mapping == nil || seen.consumer == nil:
 		r.guarding.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
@@ -304,7 +304,7 @@ func (r *mappingReconciler) removeTwin(ctx context.Context, ns *corev1.Namespace
 			continue
 		}
 		err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(grace/time.Second))
-		if ignoreStale(err) != nil {
+		if local.IgnoreStale(err) != nil {
 			return fmt.Errorf("end pod %s/%s: %w", ns.Name, pod.Name, err)
 		}
 	}
@@ -394,7 +394,7 @@ func (r *mappingReconciler) report(ctx context.Context, mapping *v1alpha1.Namesp
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := ignoreStale(r.client.Status().Patch(ctx, mapping, patch)); err != nil {
+	if err := local.IgnoreStale(r.client.Status().Patch(ctx, mapping, patch)); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	return nil

@@ -167,7 +167,7 @@ func (r *objectReconciler) report(ctx context.Context, seen *objectFacts, denial
 		}
 	}
 	if err := r.client.Status().Patch(ctx, told, client.MergeFrom(seen.shadow)); err != nil {
-		return 0, ignoreStale(fmt.Errorf("write status: %w", err))
+		return 0, local.IgnoreStale(fmt.Errorf("write status: %w", err))
 	}
 	return 0, nil
 }

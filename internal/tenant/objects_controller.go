@@ -230,7 +230,7 @@ func (r *objectReconciler) remove(ctx context.Context, seen *objectFacts) error 
 	uid := seen.found.GetUID()
 	err := r.client.Delete(ctx, seen.found, client.Preconditions{UID: &uid})
 	seen.found = nil
-	return ignoreStale(err)
+	return local.IgnoreStale(err)
 }
 
 // denialOf returns why there is no object as asked for, if that is for the consumer to know: our own reason, or the API server's.

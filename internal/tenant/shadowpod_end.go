@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -39,7 +40,7 @@ func (r *shadowPodReconciler) end(ctx context.Context, shadow *v1alpha1.ShadowPo
 		return wait, err
 	}
 	fault.Point(fault.BeforeRelease)
-	return 0, ignoreStale(release(ctx, r.client, shadow, v1alpha1.FinalizerShadowPod))
+	return 0, local.IgnoreStale(release(ctx, r.client, shadow, v1alpha1.FinalizerShadowPod))
 }
 
 func (r *shadowPodReconciler) endPod(ctx context.Context, shadow *v1alpha1.ShadowPod, pod *corev1.Pod) error {
@@ -114,7 +115,7 @@ func (r *shadowPodReconciler) release(ctx context.Context, pod *corev1.Pod) erro
 	if !held(pod) {
 		return nil
 	}
-	return ignoreStale(release(ctx, r.client, pod, v1alpha1.FinalizerRemotePod))
+	return local.IgnoreStale(release(ctx, r.client, pod, v1alpha1.FinalizerRemotePod))
 }
 
 // releaseOrphan lets go of a pod whose record went without it: Kubernetes deletes what that owned.
@@ -136,7 +137,7 @@ func (r *shadowPodReconciler) delete(ctx context.Context, pod *corev1.Pod, grace
 		Preconditions:      &metav1.Preconditions{UID: &pod.UID},
 		GracePeriodSeconds: grace,
 	}
-	if err := ignoreStale(r.client.Delete(ctx, pod, options)); err != nil {
+	if err := local.IgnoreStale(r.client.Delete(ctx, pod, options)); err != nil {
 		return fmt.Errorf("delete the pod: %w", err)
 	}
 	fault.Point(fault.PodDeleted)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/unread"
 )
@@ -65,7 +66,7 @@ func (r *shadowPodReconciler) record(ctx context.Context, seen *observation, nex
 	if err == nil {
 		r.traceStatus(ctx, seen, &next.status, began)
 	}
-	if err = ignoreStale(err); err != nil {
+	if err = local.IgnoreStale(err); err != nil {
 		return 0, fmt.Errorf("write the status: %w", err)
 	}
 	fault.Point(fault.Recorded)

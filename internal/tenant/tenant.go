@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,12 +106,4 @@ func patchFinalizers(ctx context.Context, c client.Client, o client.Object, fina
 		return fmt.Errorf("change the finalizers: %w", err)
 	}
 	return nil
-}
-
-// ignoreStale drops errors that say that the object changed or went meanwhile: the event of that change has it reconciled again.
-func ignoreStale(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

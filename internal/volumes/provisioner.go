@@ -122,7 +122,7 @@ func ask(ctx context.Context, link *peers.Link, want *v1alpha1.ShadowClaim) erro
 // take takes back what the peer was asked to keep.
 func take(ctx context.Context, link *peers.Link, shadow *v1alpha1.ShadowClaim) error {
 	err := link.Client().Delete(ctx, shadow, client.Preconditions{UID: &shadow.UID})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if local.IgnoreStale(err) != nil {
 		return fmt.Errorf("delete ShadowClaim %s: %w", shadow.Name, err)
 	}
 	return nil
