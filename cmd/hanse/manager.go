@@ -133,7 +133,8 @@ func (f *managerFlags) bindKinds(flags *pflag.FlagSet) {
 	}
 	kinds("reflect-kind", &f.listed, "a further kind of which objects have copies at providers, as `JSON` such as "+
 		`{"group": "example.org", "version": "v1", "kind": "Widget", "omit": ["spec.secret"], "status": true}`)
-	kinds("allow-kind", &f.allowed, "a kind of which peers may have objects here where their Peers name it, as `JSON` with group, version and kind")
+	kinds("allow-kind", &f.allowed, "a kind of which peers may have objects here where their Peers name it, as `JSON` with group, version and kind, and "+
+		"definition, a ConfigMap here with the definition to install where there is none")
 }
 
 // bindNetwork binds the flags of what peers are told of the network here, and of how this cluster sees theirs.

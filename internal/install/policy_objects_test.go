@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -101,6 +103,44 @@ func TestTheManagerWritesNoObjectsButThoseOfPeers(t *testing.T) {
 	})
 }
 
+func TestTheManagerInstallsNoDefinitionsButThoseThatAreKept(t *testing.T) {
+	o := options()
+	o.Values = map[string]any{"allowedKinds": []any{
+		map[string]any{"group": "example.org", "version": "v1", "kind": "Widget", "resource": "widgets", "definition": "widgets"},
+		map[string]any{"group": "example.org", "version": "v1", "kind": "Gadget", "resource": "gadgets"},
+	}}
+	named := func(name string, change func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+		made := withKind(&apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{Scope: apiextensionsv1.NamespaceScoped},
+		}, "apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+		change(made)
+		return made
+	}
+	widgets := named("widgets.example.org", asItIs)
+	webhook := named("widgets.example.org", func(d *apiextensionsv1.CustomResourceDefinition) {
+		d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter}
+	})
+	clusters := named("widgets.example.org", func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Scope = apiextensionsv1.ClusterScoped })
+	const only = "Hanse's manager only creates definitions"
+	expectDecisions(t, validatingPolicyOf(t, o, "hanse-own-definitions"), map[string]decision{
+		"one that is kept":            {review: review{by: manager, object: widgets}},
+		"its end":                     {review: review{by: manager, old: widgets}, want: only},
+		"a change of it":              {review: review{by: manager, old: widgets, object: widgets}, want: only},
+		"one that is not kept":        {review: review{by: manager, object: named("gadgets.example.org", asItIs)}, want: only},
+		"one with a webhook":          {review: review{by: manager, object: webhook}, want: only},
+		"one of no namespace":         {review: review{by: manager, object: clusters}, want: only},
+		"administrators do as always": {review: review{by: admin, object: webhook}},
+	})
+	creates := func(o Options) bool {
+		return slices.ContainsFunc(rulesOf(t, find(t, mustRender(t, o), "ClusterRole", "hanse-manager")), func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, "customresourcedefinitions")
+		})
+	}
+	if !creates(o) || creates(options()) {
+		t.Error("the right to create definitions is there where none is kept, or the other way around")
+	}
+}
+
 func TestKindsThatCannotBeListed(t *testing.T) {
 	for name, kind := range map[string]map[string]any{
 		"of the core":   {"group": "v1", "version": "v1", "kind": "Pod", "resource": "pods"},
@@ -122,7 +162,7 @@ func TestKindsThatCannotBeListed(t *testing.T) {
 
 func TestRightsToListedKinds(t *testing.T) {
 	o := options()
-	widget := map[string]any{"group": "example.org", "version": "v1", "kind": "Widget", "resource": "widgets"}
+	widget := map[string]any{"group": "example.org", "version": "v1", "kind": "Widget", "resource": "widgets", "definition": "of-widgets"}
 	gadget := map[string]any{"group": "example.org", "version": "v1", "kind": "Gadget", "resource": "gadgets", "status": true}
 	o.Values = map[string]any{"allowedKinds": []any{widget}, "reflectedKinds": []any{gadget}}
 	m := mustRender(t, o)
@@ -150,7 +190,7 @@ func TestRightsToListedKinds(t *testing.T) {
 	args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
 	for flag, want := range map[string]reflection.ListedKind{
 		"--reflect-kind=": {Group: "example.org", Version: "v1", Kind: "Gadget", Status: true},
-		"--allow-kind=":   {Group: "example.org", Version: "v1", Kind: "Widget"},
+		"--allow-kind=":   {Group: "example.org", Version: "v1", Kind: "Widget", Definition: "of-widgets"},
 	} {
 		i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
 		if i < 0 {

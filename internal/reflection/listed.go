@@ -24,6 +24,8 @@ type ListedKind struct {
 	Omit []string `json:"omit,omitempty"`
 	// Status is whether the status of the copy is written onto the object at home.
 	Status bool `json:"status,omitempty"`
+	// Definition is the ConfigMap in Hanse's namespace with the definition that is installed where there is none.
+	Definition string `json:"definition,omitempty"`
 }
 
 // fieldPath is what an entry of Omit looks like. Metadata never goes anyway.

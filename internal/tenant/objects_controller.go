@@ -27,12 +27,13 @@ import (
 // objectReconciler keeps an object for each ShadowObject of a peer: an Ingress, or one of a kind that the Peer and this cluster allow.
 // Kubernetes deletes it with the ShadowObject, its owner.
 type objectReconciler struct {
-	client  client.Client
-	live    client.Reader
-	mapper  meta.RESTMapper
-	allowed []reflection.ListedKind
-	clock   clock.PassiveClock
-	reports *eventBudgets
+	client      client.Client
+	live        client.Reader
+	mapper      meta.RESTMapper
+	allowed     []reflection.ListedKind
+	definitions *definitions
+	clock       clock.PassiveClock
+	reports     *eventBudgets
 }
 
 // objectFacts are what there is of one ShadowObject.
@@ -92,7 +93,11 @@ func (r *objectReconciler) observe(ctx context.Context, request reconcile.Reques
 // act makes the object what it is to be, or removes it where the peer may not have it any more. An error may be a Denial, see denialOf.
 func (r *objectReconciler) act(ctx context.Context, seen *objectFacts) error {
 	want, denied := reflection.Make(seen.shadow, reflection.Terms{Peer: &seen.peer.Spec, Allowed: r.groupKinds()})
-	if err := r.find(ctx, seen); err != nil {
+	err := r.find(ctx, seen)
+	switch {
+	case meta.IsNoMatchError(err) && denied == nil:
+		return noDefinition(seen.shadow, r.define(ctx, seen.shadow))
+	case err != nil:
 		return errors.Join(denied, err)
 	}
 	if denied == nil {
@@ -128,8 +133,6 @@ func (r *objectReconciler) find(ctx context.Context, seen *objectFacts) error {
 	}
 	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	switch {
-	case meta.IsNoMatchError(err):
-		return noDefinition(seen.shadow)
 	case err != nil:
 		return fmt.Errorf("look for the definition of %s: %w", kind, err)
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
@@ -153,9 +156,21 @@ func (r *objectReconciler) mayWrite(kind schema.GroupKind) bool {
 	return false
 }
 
-func noDefinition(shadow *v1alpha1.ShadowObject) error {
+// define has the definition of the kind installed that an administrator keeps, and says what comes of that.
+func (r *objectReconciler) define(ctx context.Context, shadow *v1alpha1.ShadowObject) string {
+	for _, kind := range r.allowed {
+		if kind.Definition != "" && kind.Group == shadow.Spec.Group && kind.Kind == shadow.Spec.Kind {
+			return r.definitions.install(ctx, kind)
+		}
+	}
+	return canInstall
+}
+
+const canInstall = "its administrator can install it"
+
+func noDefinition(shadow *v1alpha1.ShadowObject, but string) error {
 	return &reflection.Denial{Reason: v1alpha1.ReasonDefinitionMissing, Message: fmt.Sprintf(
-		"the provider has no definition of kind %s in version %s of %s: its administrator can install it", shadow.Spec.Kind, shadow.Spec.Version, shadow.Spec.Group)}
+		"the provider has no definition of kind %s in version %s of %s: %s", shadow.Spec.Kind, shadow.Spec.Version, shadow.Spec.Group, but)}
 }
 
 // checkHosts denies an Ingress hosts that another namespace has.
@@ -186,7 +201,7 @@ func (r *objectReconciler) make(ctx context.Context, seen *objectFacts, want *un
 	}
 	err := r.client.Create(ctx, want)
 	if apierrors.IsNotFound(err) { // the definition is gone
-		return noDefinition(seen.shadow)
+		return noDefinition(seen.shadow, canInstall)
 	}
 	if err != nil {
 		return err

@@ -62,7 +62,8 @@ func newObjectWorld(t *testing.T, p *v1alpha1.Peer, objects ...client.Object) *o
 	mapper.Add(networkingv1.SchemeGroupVersion.WithKind("Ingress"), meta.RESTScopeNamespace)
 	return &objectWorld{w, &objectReconciler{
 		client: w.Home.Client, live: w.Home.Client, mapper: mapper, allowed: []reflection.ListedKind{widgetKind}, clock: w.Clock,
-		reports: newEventBudgets(1, 2),
+		reports:     newEventBudgets(1, 2),
+		definitions: &definitions{client: w.Home.Client, namespace: "hanse-system", clock: w.Clock},
 	}}
 }
 

@@ -68,7 +68,8 @@ func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 	claims := newClaimReconciler(mgr.GetClient(), mgr.GetAPIReader(), pods.events)
 	objects := &objectReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(), allowed: cfg.Kinds, clock: cfg.Clock,
-		reports: newEventBudgets(eventWritesPerSecond, eventWritesAtOnce),
+		reports:     newEventBudgets(eventWritesPerSecond, eventWritesAtOnce),
+		definitions: &definitions{client: mgr.GetClient(), namespace: cfg.Namespace, clock: cfg.Clock},
 	}
 	if err := errors.Join(ending.setup(mgr), claims.setup(mgr), objects.setup(mgr), pods.setup(mgr)); err != nil {
 		return err

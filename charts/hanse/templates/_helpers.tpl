@@ -113,6 +113,15 @@ spec:
 {{- toJson (. | default list) }}
 {{- end -}}
 
+{{- /* The names of the definitions that the manager may install, as JSON. */ -}}
+{{- define "hanse.definitions" -}}
+{{- $names := list }}
+{{- range include "hanse.kinds" .Values.allowedKinds | fromJsonArray }}
+{{- if .definition }}{{ $names = append $names (printf "%s.%s" .resource .group) }}{{ end }}
+{{- end }}
+{{- toJson $names }}
+{{- end -}}
+
 {{- /* How many bytes the labels and annotations of the object o have, as CEL. */ -}}
 {{- define "hanse.bytesOfNotes" -}}
 o.?metadata.?labels.orValue({}).transformList(key, value, key.size() + value.size()).sum() +
