@@ -98,6 +98,8 @@ const (
 	ReasonEndpointsRefused = "EndpointsRefused"
 	// ReasonExportRefused means that what a cluster exports is not imported by the peer; the message says why.
 	ReasonExportRefused = "ExportRefused"
+	// ReasonTooManyEndpoints means that peers are told of some endpoints of a ServiceExport alone.
+	ReasonTooManyEndpoints = "TooManyEndpoints"
 	// ReasonNotInClusterSet means that no Peer shares the namespace of a ServiceExport.
 	ReasonNotInClusterSet = "NotInClusterSet"
 	// ReasonEndpointFlaps means that what the peer's gateway sends comes in turns from several places.

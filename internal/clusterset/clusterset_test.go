@@ -229,7 +229,7 @@ func TestTheExportSaysHowItStands(t *testing.T) {
 		"of the system":    {Outcome{System: true}, metav1.ConditionFalse, v1alpha1.ReasonNotInClusterSet, "system"},
 		"taken":            {Outcome{Taken: `ServiceImport "web"`}, metav1.ConditionFalse, "Failed", `ServiceImport "web"`},
 		"invalid":          {Outcome{Invalid: mcsv1beta1.ServiceExportReasonNoService}, metav1.ConditionFalse, "Failed", "Valid"},
-		"too many":         {Outcome{TooMany: true, Peers: map[string]Standing{"turin": {Told: true}}}, metav1.ConditionFalse, "Failed", "without some"},
+		"too many":         {Outcome{TooMany: true, Peers: map[string]Standing{"turin": {Told: true}}}, metav1.ConditionFalse, v1alpha1.ReasonTooManyEndpoints, "at most 5000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ready := test.outcome.Conditions()[1]

@@ -20,7 +20,7 @@ type Outcome struct {
 	System bool
 	// Taken is whether there is a ServiceImport of the name, or a Service of the name that it needs, that Hanse has not made.
 	Taken string
-	// TooMany is whether some endpoints are told to nobody.
+	// TooMany is whether a peer is not told of all endpoints, because they are too many.
 	TooMany bool
 	// Peers are those that share the namespace: name → how the export stands there.
 	Peers map[string]Standing
@@ -78,10 +78,11 @@ func (o *Outcome) ready() metav1.Condition {
 	case len(refused) > 0:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonExportRefused, "Not imported by %s", strings.Join(refused, "; by "))
 	case len(waiting) > 0:
-		return is(metav1.ConditionFalse, mcsv1beta1.ServiceExportReasonPending, "To be told to %s, when there is a connection", strings.Join(waiting, ", "))
+		return is(metav1.ConditionFalse, mcsv1beta1.ServiceExportReasonPending, "To be told to %s, when there is a connection, and room: a peer is told by at most %d objects, "+
+			"the oldest exports first", strings.Join(waiting, ", "), v1alpha1.MaxExportedServices)
 	case o.TooMany:
-		return is(metav1.ConditionFalse, mcsv1beta1.ServiceExportReasonFailed,
-			"Exported to %s, without some endpoints: at most %d are told, each family by itself", strings.Join(told, ", "), maxParts*v1alpha1.MaxExportedEndpoints)
+		return is(metav1.ConditionFalse, v1alpha1.ReasonTooManyEndpoints, "Exported to %s, without some endpoints: a peer is told of at most %d, fewer "+
+			"where they are in many EndpointSlices: split the Service", strings.Join(told, ", "), maxParts*v1alpha1.MaxExportedEndpoints)
 	default:
 		return is(metav1.ConditionTrue, mcsv1beta1.ServiceExportReasonExported, "Exported to %s", strings.Join(told, ", "))
 	}

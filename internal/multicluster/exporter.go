@@ -137,10 +137,10 @@ func (c *Config) usable(ctx context.Context, name string) (bool, error) {
 }
 
 // view returns how the peer sees this cluster.
-func (e *exporter) view(ctx context.Context, p *partner) (clusterset.View, error) {
+func (c *Config) view(ctx context.Context, p *partner) (clusterset.View, error) {
 	nodes := &corev1.NodeList{}
 	labels := client.MatchingLabels{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
-	if err := e.Client.List(ctx, nodes, labels, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, nodes, labels, client.UnsafeDisableDeepCopy); err != nil {
 		return clusterset.View{}, fmt.Errorf("list virtual nodes: %w", err)
 	}
 	away := map[string]bool{}

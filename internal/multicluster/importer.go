@@ -28,6 +28,7 @@ type scene struct {
 	usable   bool // the namespace is there, and a user's
 	export   *mcsv1beta1.ServiceExport
 	outcome  clusterset.Outcome
+	own      *clusterset.Export // what this cluster exports, if it does
 	exports  []*clusterset.Export
 	sources  map[string]string // cluster → the peer, where its news comes over a link
 	answers  []reply
@@ -113,7 +114,7 @@ func (i *importer) observeOwn(ctx context.Context, seen *scene) error {
 	}
 	outcome.Taken, outcome.Peers = seen.outcome.Taken, map[string]clusterset.Standing{}
 	seen.outcome = outcome
-	if own != nil {
+	if seen.own = own; own != nil {
 		seen.exports = append(seen.exports, own)
 	}
 	return nil
@@ -140,11 +141,9 @@ func (i *importer) observePeers(ctx context.Context, seen *scene) error {
 func (i *importer) observePeer(ctx context.Context, p *partner, seen *scene) error {
 	shares := p.peer.Shares(seen.key.Namespace, i.Namespace)
 	if shares && seen.outcome.Peers != nil {
-		standing, err := i.standing(ctx, p, seen.key)
-		if err != nil {
+		if err := i.observeStanding(ctx, p, seen); err != nil {
 			return err
 		}
-		seen.outcome.Peers[p.peer.Name] = standing
 	}
 	objects, err := i.received(ctx, p, seen.key)
 	if err != nil || len(objects) == 0 {
@@ -170,6 +169,25 @@ func (i *importer) observePeer(ctx context.Context, p *partner, seen *scene) err
 	if len(parts) > 0 {
 		seen.exports = append(seen.exports, sender.Received(parts))
 	}
+	return nil
+}
+
+// observeStanding adds how the export of this cluster stands at the peer.
+func (i *importer) observeStanding(ctx context.Context, p *partner, seen *scene) error {
+	standing, err := i.standing(ctx, p, seen.key)
+	if err != nil {
+		return err
+	}
+	seen.outcome.Peers[p.peer.Name] = standing
+	if seen.own == nil || !standing.Told {
+		return nil
+	}
+	view, err := i.view(ctx, p)
+	if err != nil {
+		return err
+	}
+	_, tooMany := seen.own.Told(seen.key, p.telling(), view)
+	seen.outcome.TooMany = seen.outcome.TooMany || tooMany
 	return nil
 }
 

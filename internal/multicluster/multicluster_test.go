@@ -301,6 +301,24 @@ func TestTheExportTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestEndpointsThatAreTooManyAreSaid(t *testing.T) {
+	large := webSlice()
+	for range 5000 {
+		large.Endpoints = append(large.Endpoints, large.Endpoints[0])
+	}
+	w := newWorld(t, turin(v1alpha1.RoleConsumer), webService(), large, webExport())
+	w.look()
+	w.expectConditions("Conflict=False NoConflicts", "Ready=False TooManyEndpoints", "Valid=True Valid")
+	told := &v1alpha1.ExportedServiceList{}
+	if err := w.Home.Server.List(t.Context(), told); err != nil || len(told.Items) != 50 {
+		t.Errorf("turin is told by %d objects (%v)", len(told.Items), err)
+	}
+	large.Endpoints = large.Endpoints[:5000]
+	w.Home.Put(large)
+	w.look()
+	w.expectConditions("Conflict=False NoConflicts", "Ready=True Exported", "Valid=True Valid")
+}
+
 func TestTheImportHasTheAddressOfItsService(t *testing.T) {
 	w := newWorld(t, turin(v1alpha1.RoleConsumer), webService(), webSlice(), webExport())
 	w.look()
