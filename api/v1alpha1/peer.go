@@ -406,6 +406,49 @@ type SessionStatus struct {
 	Expires *metav1.Time `json:"expires,omitempty"`
 }
 
+// PeerServices are the multi-cluster Services that go between this cluster and a peer. Each counts once, however many endpoints it has.
+type PeerServices struct {
+	// exported is how many Services of this cluster the peer is told of and has not refused.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Exported int32 `json:"exported"`
+
+	// refusedThere are Services of this cluster that the peer does not import, the first 16 by name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	RefusedThere []RefusedService `json:"refusedThere,omitempty"`
+
+	// imported is how many Services of the peer are imported here.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Imported int32 `json:"imported"`
+
+	// refusedHere are Services of the peer that are not imported here, the first 16 by name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	RefusedHere []RefusedService `json:"refusedHere,omitempty"`
+}
+
+// RefusedService is a Service that one cluster exports and the other does not import.
+type RefusedService struct {
+	// namespace of the Service.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// name of the Service.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// message says why it is refused.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
 // PeerStatus says how the relation with a peer stands.
 type PeerStatus struct {
 	// conditions: Reachable, Authenticated, Compatible, WithinBudget (the peer sends no more than is taken from one peer),
@@ -466,6 +509,10 @@ type PeerStatus struct {
 	// its Connection says. So much passes at least: of a tunnel that nobody uses it says little.
 	// +optional
 	Throughput *resource.Quantity `json:"throughput,omitempty"`
+
+	// services are the multi-cluster Services that go between the two clusters, where they share namespaces (spec.clusterSet).
+	// +optional
+	Services *PeerServices `json:"services,omitempty"`
 
 	// invitation is how our invitation for the peer stands.
 	// +optional

@@ -45,6 +45,10 @@ func printPeer(d *document, peer *peerStatus) {
 		about.add("Its pods", fmt.Sprint(peer.Guests))
 		about.add("Its broken claims", strings.Join(peer.BrokenClaims, ", "))
 	}
+	if s := peer.Services; s != nil {
+		about.add("Services it imports", services(s.Exported, s.RefusedThere))
+		about.add("Services of it here", services(s.Imported, s.RefusedHere))
+	}
 	d.table(about...)
 	conditions := [][]string{{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
 	for _, c := range peer.Conditions {
@@ -126,6 +130,15 @@ func offered(offer *offerStatus, whose string) string {
 		text += "; corrected: " + strings.Join(offer.Corrections, ", ")
 	}
 	return text
+}
+
+// services says how many are imported, and which are not.
+func services(imported int32, refused []v1alpha1.RefusedService) string {
+	var whys []string
+	for _, r := range refused {
+		whys = append(whys, fmt.Sprintf("%s/%s (%s)", r.Namespace, r.Name, r.Message))
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%d; refused: %s", imported, strings.Join(whys, ", ")), "; refused: ")
 }
 
 func limits(given *v1alpha1.PeerLimits) string {

@@ -112,6 +112,9 @@ func friend() []client.Object {
 	peer.Status = v1alpha1.PeerStatus{
 		Version: "v0.1.1", RoundTripTime: &metav1.Duration{Duration: 12 * time.Millisecond},
 		LossPercent: ptr.To[int32](2), Throughput: ptr.To(resource.MustParse("12M")),
+		Services: &v1alpha1.PeerServices{
+			Exported: 3, RefusedThere: []v1alpha1.RefusedService{{Namespace: "shop", Name: "db", Message: "there is no namespace \"shop\" here\x1b[31m"}},
+		},
 		Session:    &v1alpha1.SessionStatus{Expires: ptr.To(metav1.NewTime(now.Add(30 * 24 * time.Hour)))},
 		Invitation: &v1alpha1.InvitationStatus{Serial: 1, Expires: ptr.To(metav1.NewTime(now.Add(time.Hour)))},
 	}
@@ -156,7 +159,7 @@ func TestStatusOfOnePeer(t *testing.T) {
 	if err := printStatusOf(&text, found, "danzig", "json"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"access": "Cordoned"`, `"through": "bremen"`, `"lossPercent": 2`, `"throughput": "12M"`} {
+	for _, want := range []string{`"access": "Cordoned"`, `"through": "bremen"`, `"lossPercent": 2`, `"throughput": "12M"`, `"exported": 3`} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("scripts get %s, which lacks %s", text.String(), want)
 		}

@@ -240,6 +240,30 @@ func TestTheExportSaysHowItStands(t *testing.T) {
 	}
 }
 
+func TestWhichServicesGoBetweenTwoClusters(t *testing.T) {
+	message := func(service, part, refused string) *v1alpha1.ExportedService {
+		m := &v1alpha1.ExportedService{Spec: v1alpha1.ExportedServiceSpec{Namespace: "shop", Name: service, Part: part}}
+		m.Name = service + "." + part
+		v1alpha1.Answer(&m.Status.Conditions, v1alpha1.ReasonExportRefused, refused, 1)
+		return m
+	}
+	var many []*v1alpha1.ExportedService
+	for i := range maxListed + 5 {
+		many = append(many, message(fmt.Sprintf("s%02d", i), "0", "no"))
+	}
+	got := ServicesOf([]*v1alpha1.ExportedService{
+		message("web", "0", ""), message("web", "1", ""), message("db", "1", "second"), message("db", "0", "first"), message("cache", "0", ""),
+	}, many)
+	if len(got.RefusedHere) != maxListed || got.RefusedHere[0].Name != "s00" || got.Imported != 0 {
+		t.Errorf("of many that are refused: %+v", got)
+	}
+	got.RefusedHere = nil
+	want := &v1alpha1.PeerServices{Exported: 2, RefusedThere: []v1alpha1.RefusedService{{Namespace: "shop", Name: "db", Message: "first"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestReservedLabelsStayAtHome(t *testing.T) {
 	got := metadataOf(map[string]string{"tier": "front", "hanse.dev/type": "twin", "kubernetes.io/x": "y", "a.k8s.io/x": "y", "bad key": "x"}, isLabel)
 	if diff := cmp.Diff(map[string]string{"tier": "front"}, got); diff != "" {

@@ -24,6 +24,6 @@ func IsConnected(object client.Object) bool {
 var Connects = Turns(IsConnected)
 
 // Turns lets updates of objects through of which it says otherwise than before, and all that come or go.
-func Turns(says func(client.Object) bool) predicate.Funcs {
+func Turns[T comparable](says func(client.Object) T) predicate.Funcs {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return says(e.ObjectOld) != says(e.ObjectNew) }}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -36,25 +37,69 @@ func (e *exporter) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	p, err := e.partner(ctx, peer)
-	if err != nil || p == nil {
-		return reconcile.Result{}, errors.Join(err, e.withdraw(ctx, peer))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if p == nil {
+		return reconcile.Result{}, e.withdraw(ctx, peer)
 	}
 	wanted, err := e.wanted(ctx, p)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	err = errors.Join(e.open(ctx, p, wanted), e.tell(ctx, p, wanted))
+	again, err := e.report(ctx, p)
+	err = errors.Join(err, e.open(ctx, p, wanted), e.tell(ctx, p, wanted))
 	var busy *peers.BusyError
 	if errors.As(err, &busy) {
 		return reconcile.Result{RequeueAfter: busy.After}, nil
 	}
-	return reconcile.Result{}, err
+	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// report says in the status of the Peer which Services go between the clusters. It is about what is told by now: of each change an event
+// asks for another look. It returns how long that has to wait because the peer changes its mind too often.
+func (e *exporter) report(ctx context.Context, p *partner) (time.Duration, error) {
+	if !p.known() {
+		return 0, nil
+	}
+	asProvider, err := e.here(ctx, p, v1alpha1.ExportedByProvider)
+	if err != nil {
+		return 0, err
+	}
+	ofConsumer, err := e.here(ctx, p, v1alpha1.ExportedByConsumer)
+	if err != nil {
+		return 0, err
+	}
+	asConsumer, ofProvider := p.there(v1alpha1.ExportedByConsumer), p.there(v1alpha1.ExportedByProvider)
+	services := clusterset.ServicesOf(
+		slices.AppendSeq(slices.Collect(maps.Values(asProvider)), maps.Values(asConsumer)),
+		slices.AppendSeq(slices.Collect(maps.Values(ofConsumer)), maps.Values(ofProvider)))
+	if equality.Semantic.DeepEqual(services, p.peer.Status.Services) {
+		return 0, nil
+	}
+	if later := e.Links.Pace(p.peer.Name, p.peer.UID); later > 0 {
+		return later, nil
+	}
+	return 0, e.writeServices(ctx, p.peer, services)
+}
+
+// writeServices makes them those of the status. That the Peer is gone meanwhile is no error.
+func (e *exporter) writeServices(ctx context.Context, peer *v1alpha1.Peer, services *v1alpha1.PeerServices) error {
+	status := struct {
+		Services *v1alpha1.PeerServices `json:"services,omitempty"`
+	}{services}
+	return local.IgnoreStale(local.ApplyStatus(ctx, e.Client, pathOwner, peer, &status))
 }
 
 // withdraw takes back what a peer was told that shares nothing any more. What lies there goes with the tenant namespace.
 func (e *exporter) withdraw(ctx context.Context, peer *v1alpha1.Peer) error {
 	if !peer.DeletionTimestamp.IsZero() {
 		return nil // it goes with the tenant namespace
+	}
+	if peer.Status.Services != nil {
+		if err := e.writeServices(ctx, peer, nil); err != nil {
+			return err
+		}
 	}
 	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: v1alpha1.ConnectionName}
 	connection, err := local.Find(ctx, e.Client, key, &v1alpha1.Connection{}, client.UnsafeDisableDeepCopy)

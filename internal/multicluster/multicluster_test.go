@@ -1,6 +1,7 @@
 package multicluster
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,28 @@ func (w *world) look() {
 	for range 4 {
 		w.Reconcile(w.exporter, "", "turin")
 		w.Reconcile(w.importer, "shop", "web")
+	}
+}
+
+// lookUntil has them look until the condition holds: what is written at turin comes back over a watch.
+func (w *world) lookUntil(condition func() bool) {
+	w.Helper()
+	for range 1000 {
+		if condition() {
+			return
+		}
+		w.look()
+	}
+	w.Fatal("it does not come to that")
+}
+
+// expectServices checks what the Peer says of the Services that go between the clusters.
+func (w *world) expectServices(want *v1alpha1.PeerServices) {
+	w.Helper()
+	peer := &v1alpha1.Peer{}
+	w.Home.Get(peer, "", "turin")
+	if diff := cmp.Diff(want, peer.Status.Services); diff != "" {
+		w.Errorf("services (-want +got):\n%s", diff)
 	}
 }
 
@@ -169,9 +192,21 @@ func TestExportsGoBothWaysToAConsumer(t *testing.T) {
 	if diff := cmp.Diff(want, connection.Spec.Exported); diff != "" || len(connection.Spec.Imported) != 1 || connection.Spec.Imported[0].Ports[0].Port != 9090 {
 		t.Errorf("open are %v and (-want +got):\n%s", connection.Spec.Imported, diff)
 	}
+	w.expectServices(&v1alpha1.PeerServices{Exported: 1, Imported: 1})
 	w.Home.Writes()
 	w.look()
 	w.Home.ExpectWrites()
+	v1alpha1.Answer(&ours.Status.Conditions, v1alpha1.ReasonExportRefused, "no such namespace", 1)
+	w.Home.Put(ours)
+	w.look()
+	refused := []v1alpha1.RefusedService{{Namespace: "shop", Name: "web", Message: "no such namespace"}}
+	w.expectServices(&v1alpha1.PeerServices{Imported: 1, RefusedThere: refused})
+	unshared := &v1alpha1.Peer{}
+	w.Home.Get(unshared, "", "turin")
+	unshared.Spec.ClusterSet = nil
+	w.Home.Put(unshared)
+	w.look()
+	w.expectServices(nil)
 }
 
 func TestExportsGoBothWaysToAProvider(t *testing.T) {
@@ -183,6 +218,10 @@ func TestExportsGoBothWaysToAProvider(t *testing.T) {
 	w.expectEndpoints("lubeck-id 10.244.0.7", "turin-id 100.64.1.5")
 	ours := &v1alpha1.ExportedService{}
 	w.Away.Get(ours, there, "consumer.shop.web.0")
+	link, _ := w.importer.Links.Get("turin")
+	w.lookUntil(func() bool { return len(link.Follow(exported, there).List()) == 2 })
+	w.look()
+	w.expectServices(&v1alpha1.PeerServices{Exported: 1, Imported: 1})
 	w.Home.Remove(webExport())
 	w.look()
 	w.expectEndpoints("turin-id 100.64.1.5")
@@ -302,20 +341,25 @@ func TestTheExportTellsWhatIsWrong(t *testing.T) {
 }
 
 func TestEndpointsThatAreTooManyAreSaid(t *testing.T) {
-	large := webSlice()
-	for range 5000 {
-		large.Endpoints = append(large.Endpoints, large.Endpoints[0])
+	objects := []client.Object{webService(), webExport()}
+	for i := range 51 { // each of which is an object of its own
+		slice := webSlice()
+		slice.Name = fmt.Sprintf("web-%d", i)
+		objects = append(objects, slice)
 	}
-	w := newWorld(t, turin(v1alpha1.RoleConsumer), webService(), large, webExport())
-	w.look()
+	w := newWorld(t, turin(v1alpha1.RoleConsumer), objects...)
+	once := func() {
+		w.Reconcile(w.exporter, "", "turin")
+		w.Reconcile(w.importer, "shop", "web")
+	}
+	once()
 	w.expectConditions("Conflict=False NoConflicts", "Ready=False TooManyEndpoints", "Valid=True Valid")
 	told := &v1alpha1.ExportedServiceList{}
 	if err := w.Home.Server.List(t.Context(), told); err != nil || len(told.Items) != 50 {
 		t.Errorf("turin is told by %d objects (%v)", len(told.Items), err)
 	}
-	large.Endpoints = large.Endpoints[:5000]
-	w.Home.Put(large)
-	w.look()
+	w.Home.Remove(objects[2])
+	once()
 	w.expectConditions("Conflict=False NoConflicts", "Ready=True Exported", "Valid=True Valid")
 }
 

@@ -207,11 +207,7 @@ func (c *Config) standing(ctx context.Context, p *partner, key clusterset.Key) (
 	if err != nil || object == nil {
 		return clusterset.Standing{}, err
 	}
-	standing := clusterset.Standing{Told: true}
-	if said := v1alpha1.Objection(object.Status.Conditions, v1alpha1.ConditionAccepted); said != nil {
-		standing.Refused = sanitize.Text(said.Message, maxNote)
-	}
-	return standing, nil
+	return clusterset.Standing{Told: true, Refused: clusterset.Refused(object)}, nil
 }
 
 // here returns the ExportedServices in the peer's tenant namespace that the one has written, by name: the peer, or this cluster.

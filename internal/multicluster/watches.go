@@ -50,7 +50,8 @@ func (e *exporter) setup(mgr ctrl.Manager) error {
 		Watches(&corev1.Service{}, local.Later(debounce, e.sharingExport)).
 		Watches(&discoveryv1.EndpointSlice{}, local.Later(debounce, e.sharingExport)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(e.sharing), builder.WithPredicates(comesOrGoes)).
-		Watches(&v1alpha1.ExportedService{}, handler.EnqueueRequestsFromMapFunc(peerOfTenant), moved).
+		Watches(&v1alpha1.ExportedService{}, handler.EnqueueRequestsFromMapFunc(peerOfTenant), builder.WithPredicates(
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, answered))).
 		Watches(&v1alpha1.Connection{}, handler.EnqueueRequestsFromMapFunc(peerOfTenant), moved).
 		WatchesRawSource(peers.LinkChanges(e.Links, func(_ context.Context, peer string, queue peers.Queue[reconcile.Request]) {
 			queue.Add(requestFor(peer))
@@ -74,6 +75,14 @@ func peerOfTenant(_ context.Context, object client.Object) []reconcile.Request {
 var (
 	// comesOrGoes are the events after which there may be a namespace that was not there, or the other way around.
 	comesOrGoes = local.Turns(func(o client.Object) bool { return o.GetDeletionTimestamp().IsZero() })
+	// answered are the events after which a message is refused that was not, or the other way around, or for another reason.
+	answered = local.Turns(func(o client.Object) string {
+		message, ok := o.(*v1alpha1.ExportedService)
+		if !ok {
+			return ""
+		}
+		return clusterset.Refused(message)
+	})
 	// guestGoes are the ends of pods of peers.
 	guestGoes = predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelHomeUID] != "" }),

@@ -199,6 +199,15 @@ func (s clusterSet) sameness(t *testing.T) {
 	hamburg.exportSays(t, other, "stock", says(mcsv1beta1.ServiceExportConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNotInClusterSet, "spec.clusterSet.namespaces"))
 	hamburg.share(ctx, t, lubeck, s.ns, other)
 	hamburg.exportSays(t, other, "stock", says(mcsv1beta1.ServiceExportConditionReady, metav1.ConditionFalse, v1alpha1.ReasonExportRefused, "lubeck"))
+	for c, peer := range map[*cluster]string{lubeck: "hamburg", hamburg: "lubeck"} {
+		eventually(t, "the status of the peer at "+c.Name+" says so", func(ctx context.Context) error {
+			text, err := c.Hanse(ctx, "status", peer)
+			if err == nil && !strings.Contains(text, other+"/stock (") {
+				err = fmt.Errorf("it says %s", text)
+			}
+			return err
+		})
+	}
 	if err := lubeck.isGone(ctx, &mcsv1beta1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "stock"}}); err != nil {
 		t.Error(err)
 	}
