@@ -1,6 +1,10 @@
 package v1alpha1
 
 import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -145,4 +149,29 @@ type ShadowEndpointSliceList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []ShadowEndpointSlice `json:"items"`
+}
+
+// ShadowPorts returns the ports of an EndpointSlice as messages have them.
+func ShadowPorts(ports []discoveryv1.EndpointPort) []ShadowEndpointPort {
+	var out []ShadowEndpointPort
+	for _, p := range ports {
+		out = append(out, ShadowEndpointPort{
+			Name: *cmp.Or(p.Name, new("")), Protocol: string(*cmp.Or(p.Protocol, new(corev1.ProtocolTCP))), Port: p.Port,
+			AppProtocol: *cmp.Or(p.AppProtocol, new("")),
+		})
+	}
+	return out
+}
+
+// EndpointPorts returns the ports of a message as an EndpointSlice has them.
+func EndpointPorts(ports []ShadowEndpointPort) []discoveryv1.EndpointPort {
+	var out []discoveryv1.EndpointPort
+	for _, p := range ports {
+		port := discoveryv1.EndpointPort{Name: &p.Name, Protocol: new(cmp.Or(corev1.Protocol(p.Protocol), corev1.ProtocolTCP)), Port: p.Port}
+		if p.AppProtocol != "" {
+			port.AppProtocol = &p.AppProtocol
+		}
+		out = append(out, port)
+	}
+	return out
 }

@@ -100,7 +100,7 @@ func (e *Export) Told(key Key, by v1alpha1.ExportedBy, view View) (parts []v1alp
 		ports := slice.Ports[:min(len(slice.Ports), maxPorts)]
 		for chunk := range slices.Chunk(view.endpoints(slice.Endpoints), v1alpha1.MaxExportedEndpoints) {
 			part := e.told(key, by, len(parts))
-			part.AddressType, part.EndpointPorts, part.Endpoints = string(slice.AddressType), shadowPorts(ports), chunk
+			part.AddressType, part.EndpointPorts, part.Endpoints = string(slice.AddressType), v1alpha1.ShadowPorts(ports), chunk
 			parts = append(parts, part)
 		}
 	}
@@ -158,17 +158,6 @@ func (v View) address(node string, own netip.Addr) (netip.Addr, bool) {
 	default:
 		return v.Seen(own)
 	}
-}
-
-func shadowPorts(ports []discoveryv1.EndpointPort) []v1alpha1.ShadowEndpointPort {
-	var out []v1alpha1.ShadowEndpointPort
-	for _, p := range ports {
-		out = append(out, v1alpha1.ShadowEndpointPort{
-			Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), Port: p.Port,
-			AppProtocol: ptr.Deref(p.AppProtocol, ""),
-		})
-	}
-	return out
 }
 
 // metadataOf returns those of the labels or annotations that may go to ServiceImports: none that mean something to Kubernetes or to us,

@@ -133,12 +133,7 @@ func (s *Sender) Received(parts []*v1alpha1.ExportedServiceSpec) *Export {
 }
 
 func (s *Sender) sliceOf(part *v1alpha1.ExportedServiceSpec) Slice {
-	slice := Slice{AddressType: discoveryv1.AddressType(part.AddressType)}
-	for _, p := range part.EndpointPorts {
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
-			Name: new(p.Name), Protocol: new(protocol(p.Protocol)), Port: p.Port, AppProtocol: optional(p.AppProtocol),
-		})
-	}
+	slice := Slice{AddressType: discoveryv1.AddressType(part.AddressType), Ports: v1alpha1.EndpointPorts(part.EndpointPorts)}
 	for _, e := range part.Endpoints {
 		out := discoveryv1.Endpoint{
 			Addresses:  []string{e.Address},

@@ -145,16 +145,10 @@ func endpointsOf(slice *discoveryv1.EndpointSlice, view View) (kept []v1alpha1.S
 }
 
 func sliceOf(source *discoveryv1.EndpointSlice, endpoints []v1alpha1.ShadowEndpoint) *v1alpha1.ShadowEndpointSlice {
-	out := &v1alpha1.ShadowEndpointSlice{ObjectMeta: metadata(source, ""), Spec: v1alpha1.ShadowEndpointSliceSpec{
-		Service: source.Labels[discoveryv1.LabelServiceName], AddressType: string(source.AddressType), Endpoints: endpoints,
+	return &v1alpha1.ShadowEndpointSlice{ObjectMeta: metadata(source, ""), Spec: v1alpha1.ShadowEndpointSliceSpec{
+		Service: source.Labels[discoveryv1.LabelServiceName], AddressType: string(source.AddressType),
+		Ports: v1alpha1.ShadowPorts(source.Ports), Endpoints: endpoints,
 	}}
-	for _, p := range source.Ports {
-		out.Spec.Ports = append(out.Spec.Ports, v1alpha1.ShadowEndpointPort{
-			Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), Port: p.Port,
-			AppProtocol: ptr.Deref(p.AppProtocol, ""),
-		})
-	}
-	return out
 }
 
 // serviceOf returns the copy of a Service. A table in the tests says what becomes of each field, and why.

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -39,14 +38,7 @@ func sliceFor(shadow *v1alpha1.ShadowEndpointSlice, seen ranges, connected bool)
 				*metav1.NewControllerRef(shadow, v1alpha1.GroupVersion.WithKind("ShadowEndpointSlice")),
 			},
 		},
-		AddressType: discoveryv1.AddressType(shadow.Spec.AddressType),
-	}
-	for _, p := range shadow.Spec.Ports {
-		port := discoveryv1.EndpointPort{Name: new(p.Name), Protocol: new(corev1.Protocol(p.Protocol)), Port: p.Port}
-		if p.AppProtocol != "" {
-			port.AppProtocol = new(p.AppProtocol)
-		}
-		out.Ports = append(out.Ports, port)
+		AddressType: discoveryv1.AddressType(shadow.Spec.AddressType), Ports: v1alpha1.EndpointPorts(shadow.Spec.Ports),
 	}
 	for i := range shadow.Spec.Endpoints {
 		out.Endpoints = append(out.Endpoints, endpointFor(&shadow.Spec.Endpoints[i], connected))
