@@ -175,7 +175,7 @@ func settings(c *cluster) []string {
 		return append(values, networkSettings...)
 	}
 	values = append(values, "tracing.endpoint="+c.collectedAt, "tracing.insecure=true")
-	values = append(values, widgetSettings...)
+	values = append(values, listedSettings...)
 	if c == lubeck {
 		values = append(values, "defaultOffloading.namespaceSelector=team=sailors", "defaultOffloading.spec.strategy=Remote")
 	}

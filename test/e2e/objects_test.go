@@ -2,7 +2,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,11 +45,87 @@ spec:
           status: {type: object, properties: {phase: {type: string}}}
 `
 
-// widgetSettings list the kind of widgets, on both sides.
-var widgetSettings = []string{
+// listedSettings list widgets and routes, on both sides. Of routes the provider has a definition to install.
+var listedSettings = []string{
 	"reflectedKinds[0].group=example.org", "reflectedKinds[0].version=v1", "reflectedKinds[0].kind=Widget", "reflectedKinds[0].resource=widgets",
 	"reflectedKinds[0].omit={spec.secret}", "reflectedKinds[0].status=true",
 	"allowedKinds[0].group=example.org", "allowedKinds[0].version=v1", "allowedKinds[0].kind=Widget", "allowedKinds[0].resource=widgets",
+	"reflectedKinds[1].group=gateway.networking.k8s.io", "reflectedKinds[1].version=v1", "reflectedKinds[1].kind=HTTPRoute",
+	"reflectedKinds[1].resource=httproutes", "reflectedKinds[1].status=true",
+	"allowedKinds[1].group=gateway.networking.k8s.io", "allowedKinds[1].version=v1", "allowedKinds[1].kind=HTTPRoute",
+	"allowedKinds[1].resource=httproutes", "allowedKinds[1].definition=http-routes",
+}
+
+// keepsRoutes has lubeck know routes of the Gateway API, and hamburg keep their definition, which is in a module that Traefik uses.
+func keepsRoutes(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", "sigs.k8s.io/gateway-api")
+	download.Dir = filepath.Join(root, "testbed", "traefik")
+	out, err := download.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(module.Dir, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: "http-routes"}, Data: map[string]string{"yaml": string(text)}}
+	hamburg.create(t, kept)
+	if _, err := lubeck.Kubectl(ctx, "create", "-f", file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lubeck.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "-f", file); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, c := range []*cluster{lubeck, hamburg} {
+			if _, err := c.Kubectl(context.Background(), "delete", "-f", file, "--ignore-not-found"); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := hamburg.Delete(context.Background(), kept); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+const routeManifest = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: %[1]s}
+spec:
+  parentRefs: [{name: of-lubeck}]
+  hostnames: [www.%[1]s.example.org]
+  rules: [{backendRefs: [{name: web, port: 80}]}]
+`
+
+// expectRoute waits until the route is at hamburg, at the Gateway that hamburg has for lubeck, and what is said of it there is said at home.
+func expectRoute(t *testing.T, ns, twin string) {
+	t.Helper()
+	is := func(c *cluster, ns, path, want string) {
+		eventually(t, fmt.Sprintf("%s of the route at %s is %s", path, c.Name, want), func(ctx context.Context) error {
+			got, err := c.Kubectl(ctx, "-n", ns, "get", "httproute", "web", "-o", "jsonpath={"+path+"}")
+			if err == nil && got != want {
+				err = fmt.Errorf("it is %q", got)
+			}
+			return err
+		})
+	}
+	is(hamburg, twin, ".spec.parentRefs[*].name", "public")
+	is(hamburg, twin, ".spec.hostnames[0]", "www."+ns+".example.org")
+	const accepted = `{"status": {"parents": [{"parentRef": {"namespace": "web", "name": "public"}, "controllerName": "example.org/gateway",
+		"conditions": [{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "at 192.0.2.7", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}]}}`
+	if _, err := hamburg.Kubectl(t.Context(), "-n", twin, "patch", "httproute", "web", "--subresource=status", "--type=merge", "-p", accepted); err != nil {
+		t.Fatal(err) // as a controller would
+	}
+	is(lubeck, ns, ".status.parents[*].conditions[*].message", "at 192.0.2.7")
+	is(lubeck, ns, ".spec.parentRefs[*].name", "of-lubeck")
 }
 
 func widget(ns, name string, size int64) *unstructured.Unstructured {
@@ -88,18 +168,22 @@ func (c *cluster) lends(t *testing.T, consumer, field, what string) {
 }
 
 // An object of a kind that administrators have listed is at the provider of the pods of its namespace, follows its changes, and has
-// its status from there. Where there is none, it says why; what the provider has of its own stays as it is.
+// its status from there. Where there is none, it says why; what the provider has of its own stays as it is. The provider may keep a
+// definition that Hanse installs: a route of the Gateway API leads to the Gateway that the provider has for its home.
 func TestListedKindsAreReflected(t *testing.T) {
 	ctx := shared(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	twin := tenant.TwinName("lubeck", ns)
 	lubeck.create(t, shellPod(ns, "user", forever))
 	lubeck.apply(t, widgetDefinition)
+	keepsRoutes(t)
+	lubeck.apply(t, fmt.Sprintf(routeManifest, ns))
 	lubeck.awaitReadyPods(t, ns, "user", 1)
 	lubeck.create(t, widget(ns, "one", 3))
 
 	lubeck.describeSays(t, ns, "widget/one", v1alpha1.ReasonReflectionRefused, "hamburg", "spec.objects of the Peer")
-	hamburg.lends(t, "lubeck", "objects", `[{"group": "example.org", "kind": "Widget"}]`)
+	hamburg.lends(t, "lubeck", "ingress", `{"hosts": ["*.example.org"], "gateway": {"namespace": "web", "name": "public"}}`)
+	hamburg.lends(t, "lubeck", "objects", `[{"group": "example.org", "kind": "Widget"}, {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}]`)
 	lubeck.describeSays(t, ns, "widget/one", v1alpha1.ReasonDefinitionMissing)
 	hamburg.apply(t, widgetDefinition)
 	there := widget(twin, "one", 0)
@@ -116,6 +200,7 @@ func TestListedKindsAreReflected(t *testing.T) {
 	}
 	lubeck.says(t, widget(ns, "one", 0), "Running", "status", "phase")
 	lubeck.says(t, widget(ns, "one", 0), "of lubeck", "spec", "secret")
+	expectRoute(t, ns, twin)
 
 	theirs := widget(twin, "taken", 9)
 	hamburg.create(t, theirs)
