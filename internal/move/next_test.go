@@ -80,9 +80,11 @@ func world(phase v1alpha1.MovePhase, change ...func(*Observed)) Observed {
 func theOriginal(change func(*corev1.Pod)) func(*Observed) {
 	return func(s *Observed) { change(s.Original) }
 }
+
 func copied(change ...func(*corev1.Pod)) func(*Observed) {
 	return func(s *Observed) { s.Copy = theCopy(change...) }
 }
+
 func noCopy(s *Observed)     { s.Copy = nil }
 func noOriginal(s *Observed) { s.Original = nil }
 func noOwner(s *Observed)    { s.Owner = nil }

@@ -93,15 +93,9 @@ func (m *Mover) observeCopy(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// observeOwner finds the controller: the one that was noted down, or before that the one that the original names.
+// observeOwner finds the controller and its pods.
 func (m *Mover) observeOwner(ctx context.Context, s *seen) error {
-	var named *metav1.OwnerReference
-	switch noted := s.Move.Status.Owner; {
-	case noted != nil:
-		named = &metav1.OwnerReference{Kind: noted.Kind, Name: noted.Name, UID: noted.UID}
-	case !s.hasBegun() && s.Original != nil:
-		named = metav1.GetControllerOf(s.Original)
-	}
+	named := s.controller()
 	if named == nil {
 		return nil
 	}
@@ -124,6 +118,18 @@ func (m *Mover) observeOwner(ctx context.Context, s *seen) error {
 		s.agree()
 	}
 	return nil
+}
+
+// controller is the one that was noted down, or before that the one that the original names, or nil.
+func (s *seen) controller() *metav1.OwnerReference {
+	switch noted := s.Move.Status.Owner; {
+	case noted != nil:
+		return &metav1.OwnerReference{Kind: noted.Kind, Name: noted.Name, UID: noted.UID}
+	case !s.hasBegun() && s.Original != nil:
+		return metav1.GetControllerOf(s.Original)
+	default:
+		return nil
+	}
 }
 
 // agree has the two pods be as the list of their owner's has them, which was read last: what the owner did meanwhile would

@@ -66,13 +66,21 @@ func TestPodsOfEachOwnerMove(t *testing.T) {
 			t.Errorf("%s: after %+v there is %s", app, move.Status, summary(ready))
 		}
 	}
-	evicted := slices.ContainsFunc(moves["broken"].Status.Steps, func(s v1alpha1.MoveStep) bool { return s.Action == v1alpha1.MoveEvicted })
-	now, err := lubeck.pod(ctx, ns, broken.Name)
-	if err != nil || now.UID != broken.UID || now.DeletionTimestamp != nil || !evicted {
-		t.Errorf("the broken sibling was deleted (%v), or the original was not evicted: %+v", err, moves["broken"].Status.Steps)
-	}
+	lubeck.expectKept(t, broken, moves["broken"])
 	if err := lubeck.Get(ctx, client.ObjectKeyFromObject(paused), paused); err != nil || !paused.Spec.Paused {
 		t.Errorf("the Deployment is paused: %t (%v)", paused.Spec.Paused, err)
+	}
+}
+
+// expectKept checks that the broken sibling is there, since the original was evicted.
+func (c *cluster) expectKept(t *testing.T, broken *corev1.Pod, move *v1alpha1.PodMove) {
+	t.Helper()
+	if !slices.ContainsFunc(move.Status.Steps, func(s v1alpha1.MoveStep) bool { return s.Action == v1alpha1.MoveEvicted }) {
+		t.Errorf("the original was not evicted: %+v", move.Status.Steps)
+	}
+	now, err := c.pod(t.Context(), broken.Namespace, broken.Name)
+	if err != nil || now.UID != broken.UID || now.DeletionTimestamp != nil {
+		t.Errorf("the broken sibling was deleted (%v)", err)
 	}
 }
 
