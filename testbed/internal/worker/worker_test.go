@@ -85,7 +85,7 @@ func TestPodsWeighMoreThanOneProcess(t *testing.T) {
 		if err := weigh(dir); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(file); err != nil || string(got) != want { //nolint:gosec // of this test
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v; want %q", name, got, err, want)
 		}
 	}
