@@ -184,6 +184,7 @@ func TestMoveUnderLoad(t *testing.T) {
 	lubeck.create(t, shellPod(ns, "guests", fmt.Sprintf(requestLoop, service.Spec.ClusterIP)))
 	ready := lubeck.awaitReadyPods(t, ns, "web", 2)
 	lubeck.awaitReadyPods(t, ns, "guests", 1)
+	lubeck.isAnswered(ctx, t, ns)
 	before := lubeck.rollout(t, ns, "web")
 	w, stop := lubeck.watchReady(t, ns, ready[0].OwnerReferences[0].Name)
 
@@ -265,11 +266,14 @@ func (c *cluster) hasCopies(ctx context.Context, ns string, want int) error {
 	return nil
 }
 
-// requestLoop says after every hundred requests how many were answered and how many were not.
+// requestLoop asks about a hundred times a second from when it is answered first, and says after every hundred requests how many
+// were answered and how many were not.
 const requestLoop = `trap 'exit 0' TERM
 ok=0 lost=0
-while true; do
-  if timeout 5 wget -q -O /dev/null http://%s/; then ok=$((ok+1)); else lost=$((lost+1)); echo "lost $(date +%%T)"; fi
+ask() { timeout 5 wget -q -O /dev/null http://%s/; }
+until ask; do sleep 0.1; done
+while sleep 0.007; do
+  if ask; then ok=$((ok+1)); else lost=$((lost+1)); echo "lost $(date +%%T)"; fi
   [ $(((ok+lost) %% 100)) != 0 ] || echo "answered $ok, lost $lost"
 done`
 
