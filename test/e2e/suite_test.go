@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +27,7 @@ func TestVirtualKubeletSuite(t *testing.T) {
 		mustTestbed(t, "load", filepath.Join(root, "bin", "suite", image+".tar"), "lubeck", "hamburg")
 	}
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	t.Cleanup(func() { lubeck.isApartAgain(t) })
 	lubeck.apply(t, fmt.Sprintf(suiteManifest, ns))
 	eventually(t, "its pods pull nothing", func(ctx context.Context) error {
 		probe := shellPod(ns, "probe", "")
@@ -55,6 +59,23 @@ func TestVirtualKubeletSuite(t *testing.T) {
 	if passed := strings.Count(string(out), "    --- PASS: "); passed != suiteTests {
 		t.Errorf("%d tests have passed, want %d:\n%s", passed, suiteTests, tail(string(out), 12000))
 	}
+}
+
+// isApartAgain takes back that a network connects the clusters, as soon as the policy that said so has no effect any more: pods of the
+// next story would wait for tokens.
+func (c *cluster) isApartAgain(t *testing.T) {
+	t.Helper()
+	eventuallyAfter(t, "no network is said to connect the clusters", func(ctx context.Context) error {
+		peer, err := c.peer(ctx, hamburg.Name)
+		if err != nil || !peer.Connected() {
+			return err
+		}
+		before := peer.DeepCopy()
+		meta.SetStatusCondition(&peer.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoNetworkFabric,
+		})
+		return cmp.Or(c.Status().Patch(ctx, peer, client.MergeFrom(before)), errors.New("the policy still says so"))
+	})
 }
 
 // apply makes objects until the story's end.
