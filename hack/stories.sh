@@ -18,13 +18,12 @@ finish() {
 	[ -z "$beside" ] || { kill "$beside" 2>/dev/null || true; cat "$output"; }
 	rm -rf "$output" "$told" "$claims"
 	for bed in "$state" "$market" "$network" "$rest"; do
-		[ -d "$bed" ] || continue
 		if [ -n "${KEEP:-}" ]; then
-			echo "the clusters are kept: bin/testbed --state $bed status" >&2
-		else
-			bin/testbed --state "$bed" down
-			rm -rf "$bed-memory"
+			[ ! -d "$bed" ] || echo "the clusters are kept: bin/testbed --state $bed status" >&2
+			continue
 		fi
+		[ ! -d "$bed" ] || bin/testbed --state "$bed" down
+		rm -rf "$bed-memory"
 	done
 }
 trap finish EXIT
