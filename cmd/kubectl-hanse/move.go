@@ -56,7 +56,7 @@ func newMoveCommand(global *globalFlags) *cobra.Command {
 	f := command.Flags()
 	f.StringVar(&flags.to, "to", "", "the node or the peer to move to; node/NAME and peer/NAME where one name is both")
 	f.StringVar(&flags.from, "from", "", "move only what is on this node")
-	f.DurationVar(&flags.deadline, "deadline", 10*time.Minute, "how long each copy may take to be Ready")
+	f.DurationVar(&flags.deadline, "deadline", move.DefaultDeadline, "how long each copy may take to be Ready")
 	flags.bind(f, 15*time.Minute, "the pods have moved")
 	return command
 }

@@ -47,6 +47,9 @@ const (
 	Nothing Do = "Nothing"
 )
 
+// DefaultDeadline is how long a move that names no deadline has until its copy is Ready.
+const DefaultDeadline = 10 * time.Minute
+
 // Step is the next step of a move.
 type Step struct {
 	Do    Do
@@ -111,7 +114,7 @@ func (s *Observed) first(now time.Time) Step {
 
 // goOn is for a move that has begun.
 func (s *Observed) goOn(now time.Time) Step {
-	if s.handedOver() {
+	if s.HandedOver() {
 		return s.takeOver()
 	}
 	if cause := s.trouble(now); cause != nil {
@@ -250,8 +253,8 @@ func (s *Observed) rollBack() Step {
 	}
 }
 
-// handedOver says whether the copy is no longer the PodMove's.
-func (s *Observed) handedOver() bool {
+// HandedOver says whether there is a copy that is no longer the PodMove's.
+func (s *Observed) HandedOver() bool {
 	return s.Copy != nil && !slices.ContainsFunc(s.Copy.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == s.Move.UID })
 }
 
@@ -260,7 +263,7 @@ func (s *Observed) isDeleted() bool { return !s.Move.DeletionTimestamp.IsZero() 
 
 // left is how much time there is.
 func (s *Observed) left(now time.Time) time.Duration {
-	deadline := 10 * time.Minute
+	deadline := DefaultDeadline
 	if s.Move.Spec.Deadline != nil {
 		deadline = s.Move.Spec.Deadline.Duration
 	}

@@ -85,12 +85,13 @@ func checkPlace(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place P
 		return []Cause{{v1alpha1.ReasonNodeNotFound, fmt.Sprintf("There is no node %s", describe(m.Spec.Destination))}}
 	}
 	var found []Cause
+	pod := Copy(m, original, owner, nil)
 	for _, node := range place.Nodes {
 		if node.Name == original.Spec.NodeName {
 			found = append(found, Cause{v1alpha1.ReasonAlreadyThere, fmt.Sprintf("Pod %s runs on node %s already", original.Name, node.Name)})
 			continue
 		}
-		causes := checkNode(m, Copy(m, original, owner, nil), node, place)
+		causes := checkNode(m, pod, node, place)
 		if len(causes) == 0 && !slices.ContainsFunc(found, func(c Cause) bool { return c.Reason == v1alpha1.ReasonAlreadyThere }) {
 			return nil
 		}

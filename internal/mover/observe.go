@@ -18,6 +18,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/move"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // revision is the annotation by which a Deployment and its ReplicaSets say which of these is the newest.
@@ -292,25 +293,24 @@ func (m *Mover) nodes(ctx context.Context, to v1alpha1.MoveDestination) ([]move.
 	if err := m.Client.List(ctx, pods, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
+	var found []move.Node
 	asked := map[string]corev1.ResourceList{} // node → what its pods ask for
+	for i := range all.Items {
+		if node := &all.Items[i]; move.Selects(to, node) {
+			asked[node.Name] = corev1.ResourceList{}
+			found = append(found, move.Node{Node: node, Asked: asked[node.Name]})
+		}
+	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		sums := asked[pod.Spec.NodeName]
+		if sums == nil || offload.Terminal(pod.Status.Phase) {
 			continue
 		}
 		for name, amount := range exchange.Count(pod) {
-			if asked[pod.Spec.NodeName] == nil {
-				asked[pod.Spec.NodeName] = corev1.ResourceList{}
-			}
-			sum := asked[pod.Spec.NodeName][name]
+			sum := sums[name]
 			sum.Add(amount)
-			asked[pod.Spec.NodeName][name] = sum
-		}
-	}
-	var found []move.Node
-	for i := range all.Items {
-		if node := &all.Items[i]; move.Selects(to, node) {
-			found = append(found, move.Node{Node: node, Asked: asked[node.Name]})
+			sums[name] = sum
 		}
 	}
 	return found, nil

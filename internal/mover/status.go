@@ -81,7 +81,7 @@ func (m *Mover) store(ctx context.Context, w *work) error {
 	status := w.status
 	if w.Copy != nil {
 		status.Copy = party(w.Copy)
-		if w.handedOver() && status.Phase == v1alpha1.MoveCopying {
+		if w.HandedOver() && status.Phase == v1alpha1.MoveCopying {
 			status.Phase = v1alpha1.MoveHandingOver
 		}
 	}
@@ -99,16 +99,6 @@ func (m *Mover) store(ctx context.Context, w *work) error {
 		m.tell(w)
 	}
 	return nil
-}
-
-// handedOver says whether the copy is no longer the PodMove's.
-func (w *work) handedOver() bool {
-	for _, owner := range w.Copy.OwnerReferences {
-		if owner.UID == w.Move.UID {
-			return false
-		}
-	}
-	return true
 }
 
 // conclude sets the conditions by the phase and the cause.
@@ -139,14 +129,10 @@ func (m *Mover) conclude(w *work) {
 }
 
 func (m *Mover) set(w *work, kind string, status metav1.ConditionStatus, cause move.Cause) {
-	condition := metav1.Condition{
+	meta.SetStatusCondition(&w.status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: cause.Reason, Message: short(cause.Message), ObservedGeneration: w.Move.Generation,
-		LastTransitionTime: metav1.NewTime(m.now()),
-	}
-	if before := meta.FindStatusCondition(w.status.Conditions, kind); before != nil && before.Status == status {
-		condition.LastTransitionTime = before.LastTransitionTime
-	}
-	meta.SetStatusCondition(&w.status.Conditions, condition)
+		LastTransitionTime: metav1.NewTime(m.now()), // that of before is kept where the status is the same
+	})
 }
 
 // tell tells of what has happened, on the PodMove and on the pod that stays.
