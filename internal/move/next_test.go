@@ -145,7 +145,7 @@ func TestNext(t *testing.T) {
 		"then to delete the original":                        {seen: world(handing, lowest, copied(handedOver, adopted)), want: Wait, reason: v1alpha1.ReasonMoving},
 		"which is evicted if the owner deleted another":      {seen: world(handing, lowest, copied(handedOver, adopted), func(s *Observed) { s.Owner.Replicas = 3 }), want: Evict},
 		"when the original goes the copy is settled":         {seen: world(handing, theOriginal(ending), copied(handedOver, adopted)), want: Settle},
-		"and that is it":                                     {seen: world(handing, noOriginal, copied(handedOver, adopted, settled)), want: Succeed, reason: v1alpha1.ReasonMoved},
+		"and when that is done the move is over":             {seen: world(handing, noOriginal, copied(handedOver, adopted, settled)), want: Succeed, reason: v1alpha1.ReasonMoved},
 		"a deadline is no matter any more":                   {seen: world(handing, late, noOriginal, copied(handedOver, adopted, settled)), want: Succeed, reason: v1alpha1.ReasonMoved},
 		"nor a deletion":                                     {seen: world(handing, deleted, lowest, copied(handedOver, adopted)), want: Wait, reason: v1alpha1.ReasonMoving},
 		"nor a rollout":                                      {seen: world(handing, busy, theOriginal(ending), copied(handedOver, adopted)), want: Settle},
