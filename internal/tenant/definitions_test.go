@@ -64,6 +64,17 @@ func TestADefinitionIsInstalledWhenAPeerAsksForAnObject(t *testing.T) {
 	w.expectApplied("", "")
 }
 
+func TestADefinitionThatIsGoneIsInstalledAgain(t *testing.T) {
+	w := newObjectWorld(t, lent(), keptDefinition(widgetDefinition), shadowObject(widgetKind, `{}`)) // its mapper remembers the kind
+	w.r.allowed[0].Definition = "widgets"
+	w.Home.Refuse("create Widget", apierrors.NewNotFound(schema.GroupResource{Group: widgetKind.Group, Resource: "widgets"}, ""))
+	w.look()
+	w.expectApplied(v1alpha1.ReasonDefinitionMissing, "being installed")
+	if !w.Home.Find(definition(), "", "widgets.example.org") {
+		t.Error("there is no definition")
+	}
+}
+
 func TestADefinitionThatIsThereIsLeftAsItIs(t *testing.T) {
 	theirs := definition()
 	theirs.SetLabels(map[string]string{"of": "the provider"})

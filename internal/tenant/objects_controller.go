@@ -200,8 +200,8 @@ func (r *objectReconciler) make(ctx context.Context, seen *objectFacts, want *un
 		return &reflection.Denial{Reason: v1alpha1.ReasonPeerCordoned, Message: "the provider takes nothing more at present"}
 	}
 	err := r.client.Create(ctx, want)
-	if apierrors.IsNotFound(err) { // the definition is gone
-		return noDefinition(seen.shadow, canInstall)
+	if apierrors.IsNotFound(err) { // the definition is gone, and the mapper remembers it
+		return noDefinition(seen.shadow, r.define(ctx, seen.shadow))
 	}
 	if err != nil {
 		return err

@@ -84,13 +84,17 @@ func keepsRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		ctx := context.Background()
+		if err := hamburg.Delete(ctx, kept); err != nil { // first: what is asked for is installed again as long as it is kept
+			t.Error(err)
+		}
 		for _, c := range []*cluster{lubeck, hamburg} {
-			if _, err := c.Kubectl(context.Background(), "delete", "-f", file, "--ignore-not-found"); err != nil {
+			if _, err := c.Kubectl(ctx, "delete", "-f", file, "--ignore-not-found"); err != nil {
 				t.Error(err)
 			}
-		}
-		if err := hamburg.Delete(context.Background(), kept); err != nil {
-			t.Error(err)
+			if left, err := c.Kubectl(ctx, "get", "-f", file, "--ignore-not-found", "-o", "yaml"); err != nil || left != "" {
+				t.Errorf("%s has the definition yet: %v\n%s", c.Name, err, left)
+			}
 		}
 	})
 }

@@ -100,7 +100,7 @@ func (i inventory) difference(since inventory) error {
 	var changes []string
 	for _, name := range slices.Sorted(maps.Keys(i)) {
 		if before, had := since[name]; !had {
-			changes = append(changes, "+ "+name)
+			changes = append(changes, "+ "+name+": "+metadataOf(i[name]))
 		} else if before != i[name] {
 			changes = append(changes, "~ "+name+"\n"+differenceOf(before, i[name]))
 		}
@@ -114,6 +114,15 @@ func (i inventory) difference(since inventory) error {
 		return nil
 	}
 	return errors.New(strings.Join(changes, "\n"))
+}
+
+// metadataOf returns what tells when an object came, by whom, and whether it is going.
+func metadataOf(object string) string {
+	var found struct{ Metadata json.RawMessage }
+	if err := json.Unmarshal([]byte(object), &found); err != nil {
+		return err.Error()
+	}
+	return string(found.Metadata)
 }
 
 // differenceOf shows which lines of an object have changed.
