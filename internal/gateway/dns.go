@@ -112,7 +112,7 @@ func (f *forwarder) listen(ctx context.Context, addresses []netip.Addr) error {
 		if f.listening[a] != nil {
 			continue
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a gateway that is to end serves on until the next one does
 		if err := f.serve(ctx, a); err != nil {
 			cancel()
 			failed = append(failed, fmt.Errorf("answer DNS at %s: %w", a, err))

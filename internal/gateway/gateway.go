@@ -127,6 +127,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			g.handOver(context.WithoutCancel(ctx))
 			g.stopServing()
 			return g.plane.Remove()
 		case <-ticker.C():

@@ -114,9 +114,10 @@ func keepaliveOf(t overlay.Tunnel) time.Duration {
 	return 0
 }
 
-// firstDial returns the endpoint at which a new peer is greeted, or none if the peer is to greet us.
+// firstDial returns the endpoint at which a new peer is greeted, or none if the peer is to greet us. One that was connected with the
+// gateway before this one does not know that it is to.
 func firstDial(identity Identity, t overlay.Tunnel) netip.AddrPort {
-	if len(t.Endpoints) == 0 || waits(identity, t) {
+	if len(t.Endpoints) == 0 || waits(identity, t) && !t.Connected {
 		return netip.AddrPort{}
 	}
 	return t.Endpoints[0]

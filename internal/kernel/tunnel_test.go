@@ -43,6 +43,8 @@ func TestOnlyWhatDiffersIsConfigured(t *testing.T) {
 	wider := tunnelTo(highKey, endpoint1)
 	wider.AllowedIPs = append(wider.AllowedIPs, prefixes("100.65.0.0/16")...)
 	update := newPeer(wider, netip.AddrPort{})
+	connected := tunnelTo(lowKey, endpoint1)
+	connected.Connected = true
 	update.UpdateOnly = true
 	for name, test := range map[string]struct {
 		have *wgtypes.Device
@@ -55,6 +57,7 @@ func TestOnlyWhatDiffersIsConfigured(t *testing.T) {
 		"a new device":                      {&wgtypes.Device{}, nil, []wgtypes.Config{{PrivateKey: &key, ListenPort: &port, FirewallMark: &mark}}},
 		"a new peer is greeted":             {deviceWith(), []overlay.Tunnel{tunnelTo(highKey, endpoint1)}, []wgtypes.Config{one(newPeer(tunnelTo(highKey, endpoint1), endpoint1))}},
 		"a new peer of a low key greets us": {deviceWith(), []overlay.Tunnel{tunnelTo(lowKey, endpoint1)}, []wgtypes.Config{one(newPeer(tunnelTo(lowKey, endpoint1), netip.AddrPort{}))}},
+		"a peer that was connected knows of nothing": {deviceWith(), []overlay.Tunnel{connected}, []wgtypes.Config{one(newPeer(connected, endpoint1))}},
 		"a new peer that only dials":        {deviceWith(), []overlay.Tunnel{tunnelTo(highKey)}, []wgtypes.Config{one(newPeer(tunnelTo(highKey), netip.AddrPort{}))}},
 		"a peer is gone":                    {deviceWith(known(tunnelTo(highKey), moved)), nil, []wgtypes.Config{one(wgtypes.PeerConfig{PublicKey: highKey, Remove: true})}},
 		"ranges of a peer change":           {deviceWith(known(tunnelTo(highKey, endpoint1), moved)), []overlay.Tunnel{wider}, []wgtypes.Config{one(update)}},

@@ -23,6 +23,7 @@ type Tunnel struct {
 	// Apart says that neither gateway, by the ranges of its cluster, has a family of addresses in which the other one is reached. It is
 	// dialled all the same, since something in between may translate.
 	Apart      bool
+	Connected  bool           // with the gateway that was active before, so that the peer does not know that there is a new one
 	Through    []string       // Peers that pass packets on at the endpoints, in their order; none if the two gateways talk directly
 	AllowedIPs []netip.Prefix // exactly the ranges in which we see the peer, and from which it sends directly for others
 	Keepalive  bool           // somebody in between forgets connections on which nothing is sent

@@ -49,6 +49,7 @@ func (m *muster) tunnel(p *member, most int) Tunnel {
 	t := Tunnel{
 		Peer: p.Name, PublicKey: p.PublicKey, Endpoints: p.Endpoints, Apart: m.apart(p), AllowedIPs: p.ranges(),
 		Keepalive: len(p.Endpoints) == 0 || len(m.Gateway.Endpoints) == 0,
+		Connected: p.Connected,
 		MTU:       p.fitting(most), Probes: sortedWithin(p.seen, p.Probes),
 	}
 	m.leadThrough(&t, p, most)

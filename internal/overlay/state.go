@@ -56,6 +56,7 @@ type Peer struct {
 	// RelayBandwidth is how many bytes a second our gateway passes on for the peer.
 	RelayBandwidth int64
 	Answers        bool         // its gateway does, through the tunnel
+	Connected      bool         // with whichever gateway of ours is active, or was until now
 	Fits           int          // the largest packet in the tunnel that gets through whole, as measured; 0 if that is not known
 	There          []netip.Addr // our pods at the peer, as we see them
 	Guests         []Pod        // its pods that run here, each with the namespace of the peer that it belongs to

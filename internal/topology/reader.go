@@ -42,8 +42,7 @@ func (r *Reader) Read(ctx context.Context) (Network, error) {
 	if err != nil {
 		return n, err
 	}
-	active, err := r.configMap(ctx, v1alpha1.NetworkNamespace(r.Namespace), v1alpha1.GatewayName)
-	if err != nil {
+	if n.Active, err = r.Active(ctx); err != nil {
 		return n, err
 	}
 	if own != nil {
@@ -51,15 +50,19 @@ func (r *Reader) Read(ctx context.Context) (Network, error) {
 			return n, fmt.Errorf("read ConfigMap %s: %w", client.ObjectKeyFromObject(own), err)
 		}
 	}
-	if active != nil {
-		if n.Active, err = activeIn(active); err != nil {
-			return n, err
-		}
-	}
 	n.Connections = found.byPeer()
 	n.State = found.state(n.Own, n.Connections)
 	n.Gateway = n.Active.gateway()
 	return n, nil
+}
+
+// Active returns which gateway nodes are told of, an empty one while none is.
+func (r *Reader) Active(ctx context.Context) (Active, error) {
+	object, err := r.configMap(ctx, v1alpha1.NetworkNamespace(r.Namespace), v1alpha1.GatewayName)
+	if object == nil || err != nil {
+		return Active{}, err
+	}
+	return activeIn(object)
 }
 
 // configMap returns the ConfigMap of that name, nil if there is none.

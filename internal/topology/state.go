@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -47,6 +48,7 @@ func (o *objects) state(own *exchange.OwnNetwork, connections map[string]*v1alph
 	peers := map[string]*overlay.Peer{}
 	for name, c := range connections {
 		p := overlay.PeerOf(name, &c.Spec)
+		p.Connected = meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionConnected)
 		peers[name] = &p
 	}
 	o.addPods(&s, peers)

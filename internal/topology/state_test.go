@@ -92,6 +92,18 @@ func TestTheStateIsWhatTheObjectsSay(t *testing.T) {
 	}
 }
 
+func TestAPeerThatWasConnectedIsKnownToANewGateway(t *testing.T) {
+	for status, want := range map[metav1.ConditionStatus]bool{metav1.ConditionTrue: true, metav1.ConditionFalse: false, metav1.ConditionUnknown: false} {
+		w := world(t)
+		testkit.Change(w.Home, "hanse-peer-hamburg", "hanse", func(c *v1alpha1.Connection) {
+			testkit.SetCondition(&c.Status.Conditions, v1alpha1.ConditionConnected, status, v1alpha1.ReasonReady)
+		})
+		if got := read(t, w).Peers[0].Connected; got != want {
+			t.Errorf("Connected is %s: got %v", status, got)
+		}
+	}
+}
+
 func TestWhosePodsAre(t *testing.T) {
 	open := v1alpha1.Opening{From: v1alpha1.OpeningSide{PeerNamespace: "shop"}, To: v1alpha1.OpeningSide{Namespace: "stock"}}
 	opened := connection("hanse-peer-bremen", open)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -135,15 +136,27 @@ func (c *cluster) killGateway(t *testing.T) {
 	}
 }
 
-// A TCP connection between two clusters survives when the active gateway of one, and then of the other, is gone from one moment
-// to the next.
+// evictGateway ends the active gateway as kubectl drain would: it hands over.
+func (c *cluster) evictGateway(t *testing.T) {
+	t.Helper()
+	active := c.awaitStandby(t)
+	if err := c.SubResource("eviction").Create(t.Context(), active, &policyv1.Eviction{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the evicted gateway is gone", func(ctx context.Context) error { return c.isGone(ctx, active.DeepCopy()) })
+}
+
+// A TCP connection between two clusters survives when the active gateway of one, and then of the other, is evicted, and when it is gone
+// from one moment to the next.
 func TestGatewayFailover(t *testing.T) {
 	network(t)
-	s := lubeck.stream(t)
-	for _, c := range []*cluster{lubeck, hamburg} {
-		c.killGateway(t)
-		s.awaitMore(t, "the stream flows on after the gateway of "+c.Name+" is gone")
-		t.Logf("the longest gap of the stream so far: %.2f s", s.longestGap(t))
+	for what, end := range map[string]func(*cluster, *testing.T){"evicted": (*cluster).evictGateway, "killed": (*cluster).killGateway} {
+		s := lubeck.stream(t)
+		for _, c := range []*cluster{lubeck, hamburg} {
+			end(c, t)
+			s.awaitMore(t, "the stream flows on after the gateway of "+c.Name+" was "+what)
+			t.Logf("%s: the longest gap of the stream so far: %.2f s", what, s.longestGap(t))
+		}
 	}
 }
 
