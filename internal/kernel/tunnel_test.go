@@ -51,16 +51,16 @@ func TestOnlyWhatDiffersIsConfigured(t *testing.T) {
 		want []overlay.Tunnel
 		diff []wgtypes.Config
 	}{
-		"nothing differs":                   {deviceWith(known(tunnelTo(highKey, endpoint1), endpoint1)), []overlay.Tunnel{tunnelTo(highKey, endpoint1)}, nil},
-		"a peer that moved stays there":     {deviceWith(known(tunnelTo(highKey, endpoint1), moved)), []overlay.Tunnel{tunnelTo(highKey, endpoint1)}, nil},
-		"endpoints of a peer change":        {deviceWith(known(tunnelTo(highKey, endpoint1), endpoint1)), []overlay.Tunnel{tunnelTo(highKey, endpoint2, endpoint1)}, nil},
-		"a new device":                      {&wgtypes.Device{}, nil, []wgtypes.Config{{PrivateKey: &key, ListenPort: &port, FirewallMark: &mark}}},
-		"a new peer is greeted":             {deviceWith(), []overlay.Tunnel{tunnelTo(highKey, endpoint1)}, []wgtypes.Config{one(newPeer(tunnelTo(highKey, endpoint1), endpoint1))}},
-		"a new peer of a low key greets us": {deviceWith(), []overlay.Tunnel{tunnelTo(lowKey, endpoint1)}, []wgtypes.Config{one(newPeer(tunnelTo(lowKey, endpoint1), netip.AddrPort{}))}},
+		"nothing differs":                            {deviceWith(known(tunnelTo(highKey, endpoint1), endpoint1)), []overlay.Tunnel{tunnelTo(highKey, endpoint1)}, nil},
+		"a peer that moved stays there":              {deviceWith(known(tunnelTo(highKey, endpoint1), moved)), []overlay.Tunnel{tunnelTo(highKey, endpoint1)}, nil},
+		"endpoints of a peer change":                 {deviceWith(known(tunnelTo(highKey, endpoint1), endpoint1)), []overlay.Tunnel{tunnelTo(highKey, endpoint2, endpoint1)}, nil},
+		"a new device":                               {&wgtypes.Device{}, nil, []wgtypes.Config{{PrivateKey: &key, ListenPort: &port, FirewallMark: &mark}}},
+		"a new peer is greeted":                      {deviceWith(), []overlay.Tunnel{tunnelTo(highKey, endpoint1)}, []wgtypes.Config{one(newPeer(tunnelTo(highKey, endpoint1), endpoint1))}},
+		"a new peer of a low key greets us":          {deviceWith(), []overlay.Tunnel{tunnelTo(lowKey, endpoint1)}, []wgtypes.Config{one(newPeer(tunnelTo(lowKey, endpoint1), netip.AddrPort{}))}},
 		"a peer that was connected knows of nothing": {deviceWith(), []overlay.Tunnel{connected}, []wgtypes.Config{one(newPeer(connected, endpoint1))}},
-		"a new peer that only dials":        {deviceWith(), []overlay.Tunnel{tunnelTo(highKey)}, []wgtypes.Config{one(newPeer(tunnelTo(highKey), netip.AddrPort{}))}},
-		"a peer is gone":                    {deviceWith(known(tunnelTo(highKey), moved)), nil, []wgtypes.Config{one(wgtypes.PeerConfig{PublicKey: highKey, Remove: true})}},
-		"ranges of a peer change":           {deviceWith(known(tunnelTo(highKey, endpoint1), moved)), []overlay.Tunnel{wider}, []wgtypes.Config{one(update)}},
+		"a new peer that only dials":                 {deviceWith(), []overlay.Tunnel{tunnelTo(highKey)}, []wgtypes.Config{one(newPeer(tunnelTo(highKey), netip.AddrPort{}))}},
+		"a peer is gone":                             {deviceWith(known(tunnelTo(highKey), moved)), nil, []wgtypes.Config{one(wgtypes.PeerConfig{PublicKey: highKey, Remove: true})}},
+		"ranges of a peer change":                    {deviceWith(known(tunnelTo(highKey, endpoint1), moved)), []overlay.Tunnel{wider}, []wgtypes.Config{one(update)}},
 	} {
 		if diff := cmp.Diff(test.diff, difference(test.have, identity, tunnelMark, test.want)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

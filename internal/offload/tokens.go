@@ -88,15 +88,19 @@ func LeavesToken(home *corev1.Pod) bool {
 
 // TakesTokenSecret says whether the pod goes to a provider with a TokenSecret: if it asks by itself for a token or for the
 // certificates of home's API server, or if it reaches that server. Every other pod is given a token too, which it could not use.
-// One that went out without, and says so, goes on without.
+// One that went out without, and says so, goes on without; and one that went out with it waits for it, whatever else has changed.
 func TakesTokenSecret(home *corev1.Pod, connected bool) bool {
-	return asksForIdentity(home) || connected && LeavesToken(home) && !wentWithout(home)
+	return takesAnyway(home) || connected && LeavesToken(home) && !saysOfToken(home, v1alpha1.ReasonTokenLeftAtHome)
 }
 
-// wentWithout says whether the pod went out without a token that Kubernetes gave it.
-func wentWithout(home *corev1.Pod) bool {
+// takesAnyway says whether the pod has a TokenSecret also where no network connects the clusters.
+func takesAnyway(home *corev1.Pod) bool {
+	return asksForIdentity(home) || saysOfToken(home, v1alpha1.ReasonTokenRefused)
+}
+
+func saysOfToken(home *corev1.Pod, reason string) bool {
 	c := PodCondition(&home.Status, v1alpha1.PodToken)
-	return c != nil && c.Reason == v1alpha1.ReasonTokenLeftAtHome
+	return c != nil && c.Reason == reason
 }
 
 // WaitsForTokens says whether the remote pod cannot start because its TokenSecret is not there, as its kubelet says.
@@ -137,7 +141,7 @@ func showsRootCertificates(v corev1.EnvVar) bool {
 // pod's own spec and conditions.
 func KeepTokens(pod *corev1.Pod) []corev1.Volume {
 	var kept []corev1.Volume
-	left := wentWithout(pod)
+	left := saysOfToken(pod, v1alpha1.ReasonTokenLeftAtHome)
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		automatic := isTokenVolume(v)
@@ -157,7 +161,7 @@ func KeepTokens(pod *corev1.Pod) []corev1.Volume {
 		}
 		kept = append(kept, slim)
 	}
-	if asksForIdentity(pod) {
+	if takesAnyway(pod) {
 		kept = append(kept, corev1.Volume{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: rootCertificates},
 		}}})

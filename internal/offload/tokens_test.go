@@ -122,15 +122,17 @@ func TestWhichPodsTakeASecretWithTokens(t *testing.T) {
 	const own = "- {name: v, projected: {sources: [{serviceAccountToken: {audience: vault, expirationSeconds: 600, path: t}}]}}"
 	type takes struct{ Connected, Apart bool }
 	for name, test := range map[string]struct {
-		pod         string
-		skips, left bool
-		want        takes
-		tokens      []Token
+		pod    string
+		skips  bool
+		says   string // reason of the condition of its token
+		want   takes
+		tokens []Token
 	}{
 		"the token that every pod gets, where home is reached": {
 			pod: "volumes:" + automatic, want: takes{Connected: true}, tokens: []Token{{Seconds: 3607}},
 		},
-		"it, of a pod that went out without":           {pod: "volumes:" + automatic, left: true, want: takes{}},
+		"it, of a pod that went out without":           {pod: "volumes:" + automatic, says: v1alpha1.ReasonTokenLeftAtHome, want: takes{}},
+		"it, of a pod that waits for it at the peer":   {pod: "volumes:" + automatic, says: v1alpha1.ReasonTokenRefused, want: takes{true, true}, tokens: []Token{{Seconds: 3607}}},
 		"it, of an author who does not want it":        {pod: "volumes:" + automatic, skips: true, want: takes{}},
 		"no token":                                     {pod: "volumes: [{name: v, emptyDir: {}}]", want: takes{}},
 		"one that the author asks for goes everywhere": {pod: "volumes:\n" + own, want: takes{true, true}, tokens: []Token{{"vault", 600}}},
@@ -149,8 +151,8 @@ func TestWhichPodsTakeASecretWithTokens(t *testing.T) {
 			if test.skips {
 				pod.Annotations = map[string]string{v1alpha1.AnnotationSkipToken: "true"}
 			}
-			if test.left {
-				pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.PodToken, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTokenLeftAtHome}}
+			if test.says != "" {
+				pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.PodToken, Status: corev1.ConditionFalse, Reason: test.says}}
 			}
 			kept := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: corev1.PodSpec{Volumes: KeepTokens(pod)}}
 			if got := (takes{TakesTokenSecret(pod, true), TakesTokenSecret(pod, false)}); got != test.want {

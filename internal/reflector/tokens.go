@@ -166,10 +166,18 @@ func takesTokens(object client.Object) bool {
 	return ok && away && mayTakeTokens(pod)
 }
 
-// tokensMove lets through pods that come to a virtual node with tokens, or go.
+// takesAnyway says whether the pod takes tokens also where no network leads to the peer.
+func takesAnyway(object client.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && offload.TakesTokenSecret(pod, false)
+}
+
+// tokensMove lets through pods that come to a virtual node with tokens, begin to wait for these, or go.
 var tokensMove = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return takesTokens(e.Object) },
-	UpdateFunc: func(e event.UpdateEvent) bool { return takesTokens(e.ObjectOld) != takesTokens(e.ObjectNew) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return takesTokens(e.ObjectOld) != takesTokens(e.ObjectNew) || takesTokens(e.ObjectNew) && takesAnyway(e.ObjectNew) && !takesAnyway(e.ObjectOld)
+	},
 	DeleteFunc: func(e event.DeleteEvent) bool { return takesTokens(e.Object) },
 }
 

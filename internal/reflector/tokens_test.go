@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -197,6 +198,22 @@ func TestTokensStayWhenTheNetworkGoes(t *testing.T) {
 	w.Away.Writes()
 	w.mustLook(tokens)
 	w.Away.ExpectWrites()
+}
+
+// A network may end between the time when a pod goes out and the time when its tokens are made. The pod waits for these, and says so.
+func TestAPodThatWaitsForTokensGetsThemAlsoWithoutANetwork(t *testing.T) {
+	waiting := podWithToken()
+	waiting.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.PodToken, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTokenRefused}}
+	waiting.Spec.Volumes = offload.KeepTokens(waiting) // as the cache has it, without its status
+	waiting.Status.Conditions = nil
+	if !tokensMove.UpdateFunc(event.UpdateEvent{ObjectOld: podWithToken(), ObjectNew: waiting}) {
+		t.Error("nobody looks at a pod that begins to wait")
+	}
+	w, tokens := withTokens(t, false, waiting)
+	w.mustLook(tokens)
+	if w.tokensThere() == nil {
+		t.Error("it waits for ever")
+	}
 }
 
 func TestNoTokensForPodsOfARealNode(t *testing.T) {
