@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// handOverTimeout is how long a gateway that is to end goes on until there is another one. There may be none.
-	handOverTimeout = 3 * time.Second
+	// handOverTimeout is how long a gateway that is to end goes on until there is another one. There may be none, or it has yet to start, or
+	// the API server is slow; and the kubelet kills after 30 s.
+	handOverTimeout = 10 * time.Second
 	// lingerFor is how long it goes on at most when there is: a peer that only dials does not look for the other one before this one is
 	// silent.
 	lingerFor = time.Second

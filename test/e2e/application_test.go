@@ -206,9 +206,12 @@ func (a *application) expectPage(t *testing.T, want ...string) {
 	})
 }
 
-// drain empties the worker on which none of those who ask is.
+// drain empties the worker on which none of those who ask is, but the active gateway.
 func (a *application) drain(t *testing.T) {
 	node := lubeck.workers(t)[1]
+	for lubeck.awaitStandby(t).Spec.NodeName != node {
+		lubeck.evictGateway(t)
+	}
 	t.Cleanup(func() {
 		if _, err := lubeck.Kubectl(context.Background(), "uncordon", node); err != nil {
 			t.Error(err)
