@@ -3,12 +3,14 @@ package kubelet
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // connection has the Peer say this of the network.
@@ -54,8 +56,8 @@ func TestNodeSaysWhetherANetworkIsMissing(t *testing.T) {
 	}
 }
 
-// Ten thousand pods would be written when a tunnel breaks, and again when it is back.
-func TestPodsKeepTheirAddressesWhileTheTunnelIsDown(t *testing.T) {
+// A pod that is not reached from here is no endpoint of a Service, as one on a node that is not heard of.
+func TestPodsAreNotReadyWhileTheTunnelIsDown(t *testing.T) {
 	w := offloaded(t, podCalled("web-1"))
 	w.reconcilePod("web-1")
 	w.runRemote("web-1", corev1.PodRunning)
@@ -64,11 +66,30 @@ func TestPodsKeepTheirAddressesWhileTheTunnelIsDown(t *testing.T) {
 	if address == "" {
 		t.Fatal("the pod has no address")
 	}
-	w.connection(metav1.ConditionFalse, v1alpha1.ReasonTunnelDown)
-	w.wrote()
+	ready := func() *corev1.PodCondition {
+		t.Helper()
+		w.reconcilePod("web-1")
+		status := w.pod("web-1").Status
+		if status.PodIP != address {
+			t.Errorf("the pod has %q", status.PodIP)
+		}
+		return offload.PodCondition(&status, corev1.PodReady)
+	}
+	for range 2 { // the second time nothing is news
+		w.connection(metav1.ConditionFalse, v1alpha1.ReasonTunnelDown)
+		if got := ready(); got.Status != corev1.ConditionFalse || got.Reason != v1alpha1.ReasonTunnelDown || got.LastTransitionTime.IsZero() {
+			t.Errorf("the tunnel is down: %+v", got)
+		}
+		w.wrote()
+		w.Clock.Step(time.Minute)
+	}
 	w.reconcilePod("web-1")
-	if got := w.wrote(); got != nil || w.pod("web-1").Status.PodIP != address {
-		t.Errorf("wrote %v, and the pod has %q", got, w.pod("web-1").Status.PodIP)
+	if got := w.wrote(); got != nil {
+		t.Errorf("wrote %v though nothing changed", got)
+	}
+	w.connection(metav1.ConditionTrue, v1alpha1.ReasonReady)
+	if got := ready(); got.Status != corev1.ConditionTrue || got.Reason != "" {
+		t.Errorf("the tunnel is back: %+v", got)
 	}
 	w.connection(metav1.ConditionFalse, v1alpha1.ReasonNoNetworkFabric)
 	w.reconcilePod("web-1")

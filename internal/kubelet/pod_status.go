@@ -44,6 +44,7 @@ func (c *podController) bringHome(ctx context.Context, seen *podFacts) (told, er
 	began := c.clock.Now()
 	now := metav1.NewTime(began.Truncate(time.Second))
 	showMissingToken(&status, seen, now)
+	showUnreached(&status, seen, now)
 	news := append(showHints(&status, shadow, err, now), showToken(&status, seen, now)...)
 	verdict, again, err := c.holdOrFail(ctx, home, shadow, &status)
 	if err != nil {
@@ -82,6 +83,20 @@ func (c *podController) inbound(
 		status.PodIP, status.PodIPs = home.Status.PodIP, home.Status.PodIPs
 	}
 	return status, err
+}
+
+// showUnreached has a pod not be ready while the tunnel to its provider does not work: what asks for it from here would wait in vain. It
+// keeps its address.
+func showUnreached(status *corev1.PodStatus, seen *podFacts, now metav1.Time) {
+	ready := offload.PodCondition(status, corev1.PodReady)
+	if ready == nil || ready.Status != corev1.ConditionTrue || seen.to.Connected() || !seen.to.HasNetwork() {
+		return
+	}
+	if was := offload.PodCondition(&seen.home.Status, corev1.PodReady); was != nil && was.Status == corev1.ConditionFalse {
+		now = was.LastTransitionTime
+	}
+	ready.Status, ready.Reason, ready.LastTransitionTime = corev1.ConditionFalse, v1alpha1.ReasonTunnelDown, now
+	ready.Message = "This cluster does not reach the pod, since the tunnel to its provider does not work: see the condition Connected of the Peer"
 }
 
 // tell tells in events what is news.
