@@ -37,10 +37,10 @@ func (a *application) seconds(ctx context.Context, from string) ([]loadSecond, e
 	return all, nil
 }
 
-// within are those that lie in the step.
+// within are those that end in the step: what it does may be felt by a request of the second in which it begins.
 func (s applicationStep) within(all []loadSecond) (found []loadSecond) {
 	for _, second := range all {
-		if second.At.After(s.from) && !second.At.After(s.to) {
+		if end := second.At.Add(time.Second); end.After(s.from) && !end.After(s.to) {
 			found = append(found, second)
 		}
 	}
