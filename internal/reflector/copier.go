@@ -22,7 +22,7 @@ const outageDelay = time.Second
 
 // stepsAtOnce is how many steps of one look are taken at a time. The calls that may wait for one peer are enough for a look at each
 // kind of a namespace.
-const stepsAtOnce = 4
+const stepsAtOnce = 8
 
 // copier sees to it that the twin of a namespace at one peer has copies of exactly those objects of one kind that pods
 // there need.
