@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -19,14 +20,17 @@ const (
 
 // DeletionOrder returns the active ones of a ReplicaSet's pods in the order in which it deletes them when it has too many. It
 // is that of Kubernetes 1.36 and 1.37, whose source is Less of ActivePodsWithRanks in pkg/controller/controller_utils.go, and
-// getPodsToDelete in pkg/controller/replicaset/replica_set.go. There the pods of a Deployment's other ReplicaSets count as
-// neighbours on a node too. A ReplicationController keeps the same order.
+// getPodsToDelete in pkg/controller/replicaset/replica_set.go. There only pods of a Deployment have neighbours on their node, and
+// those of its other ReplicaSets are among them. A ReplicationController keeps the order of a ReplicaSet alone.
 func DeletionOrder(pods []corev1.Pod, now time.Time) []*corev1.Pod {
 	var order []*corev1.Pod
-	neighbours := map[string]int{} // node → active pods
+	neighbours := map[string]int{} // node → active pods of a Deployment
 	for i := range pods {
-		if isActive(&pods[i]) {
-			order = append(order, &pods[i])
+		if !isActive(&pods[i]) {
+			continue
+		}
+		order = append(order, &pods[i])
+		if pods[i].Labels[appsv1.DefaultDeploymentUniqueLabelKey] != "" {
 			neighbours[pods[i].Spec.NodeName]++
 		}
 	}

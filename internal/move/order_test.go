@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,8 +20,11 @@ func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
 // runningPod was created two hours ago, and is Ready for one, on a node of its own.
 func runningPod(name string, change ...func(*corev1.Pod)) corev1.Pod {
 	pod := corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: ago(2 * time.Hour), Annotations: map[string]string{}},
-		Spec:       corev1.PodSpec{NodeName: "node-of-" + name},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID(name), CreationTimestamp: ago(2 * time.Hour), Annotations: map[string]string{},
+			Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "1"},
+		},
+		Spec: corev1.PodSpec{NodeName: "node-of-" + name},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Hour)},
 		}},
@@ -36,6 +40,8 @@ func pending(p *corev1.Pod)    { p.Status.Phase = corev1.PodPending }
 func unassigned(p *corev1.Pod) { p.Spec.NodeName = "" }
 func ending(p *corev1.Pod)     { p.DeletionTimestamp = ptr.To(ago(0)) }
 func failed(p *corev1.Pod)     { p.Status.Phase = corev1.PodFailed }
+
+func ofNoDeployment(p *corev1.Pod) { p.Labels = nil }
 
 func cost(value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations[corev1.PodDeletionCost] = value }
@@ -79,6 +85,7 @@ func TestDeletionOrder(t *testing.T) {
 		"nor is one with a plus or a zero":                   {a: []func(*corev1.Pod){cost("+7"), createdBefore(time.Hour)}, b: []func(*corev1.Pod){cost("07"), readyFor(time.Minute)}, want: "b a"},
 		"what is no cost is none":                            {a: []func(*corev1.Pod){cost("cheap")}, b: []func(*corev1.Pod){cost("-1")}, want: "b a"},
 		"one with neighbours before one Ready for less":      {a: worse, b: []func(*corev1.Pod){on("x")}, others: []corev1.Pod{runningPod("c", on("x"), cost("7"))}, want: "b a c"},
+		"a ReplicaSet alone knows no neighbours":             {a: []func(*corev1.Pod){ofNoDeployment, on("x")}, b: []func(*corev1.Pod){ofNoDeployment, readyFor(time.Minute)}, others: []corev1.Pod{runningPod("c", ofNoDeployment, on("x"), cost("7"))}, want: "b a c"},
 		"one Ready for less before one restarted more":       {a: []func(*corev1.Pod){readyFor(time.Hour), restarted(9)}, b: []func(*corev1.Pod){readyFor(20 * time.Minute)}, want: "b a"},
 		"times within one power of two are equal, and the UID decides, not restarts": {
 			a: []func(*corev1.Pod){readyFor(100 * time.Minute)}, b: []func(*corev1.Pod){readyFor(90 * time.Minute), restarted(9)}, want: "a b",

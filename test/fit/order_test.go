@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,14 +23,20 @@ func TestDeletionOrderIsThatOfTheController(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Now()
 		var pods []corev1.Pod
+		ofDeployment := rapid.Bool().Draw(t, "ofDeployment")
 		for i := range rapid.IntRange(2, 5).Draw(t, "pods") {
 			pods = append(pods, drawPodOf(t, i, now))
+			if ofDeployment {
+				pods[i].Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "1"}
+			}
 		}
 		order := move.DeletionOrder(pods, now)
 		theirs := controller.ActivePodsWithRanks{Pods: order, Now: metav1.NewTime(now)}
 		onNode := map[string]int{}
 		for _, pod := range order {
-			onNode[pod.Spec.NodeName]++
+			if pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != "" { // for a ReplicaSet alone the controller counts none
+				onNode[pod.Spec.NodeName]++
+			}
 		}
 		for _, pod := range order {
 			theirs.Rank = append(theirs.Rank, onNode[pod.Spec.NodeName])
