@@ -132,6 +132,15 @@ e2e-attacks: ## one hostile provider beside an honest one; DURATION is how long 
 e2e-application: ## an application over three clusters that changes under load, and loses one of them; HANSE_LOST_FOR is for how long (1m)
 	@HANSE_APPLICATION=yes $(MAKE) --no-print-directory stories RUN='^TestApplicationOverThreeClusters$$'
 
+# The oldest Kubernetes that Hanse works with, and the stories that examine Kubernetes itself.
+OLDEST   := v1.36.3
+EXAMINES := ^(TestReplicaSetDeletesByTheseRules|TestEarlierRunningSurvives|TestUnassignedLoses)$$
+
+.PHONY: e2e-oldest
+e2e-oldest: programs ## what Hanse takes Kubernetes to do, on the oldest version that it works with; or RUN, of the phases shared and alone
+	@$(MAKE) --no-print-directory -C testbed $(abspath bin/kubernetes-$(OLDEST))
+	@KUBERNETES=$(OLDEST) RUN='$(or $(RUN),$(EXAMINES))' hack/stories.sh
+
 .PHONY: fuzz
 fuzz: ## fuzz whatever reads bytes of a peer, FUZZTIME each (2m)
 	hack/fuzz.sh $(FUZZTIME)

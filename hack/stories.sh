@@ -4,7 +4,7 @@
 # clusters of their own, first side by side and then one by one. More rows would be slower: each cluster that is up takes a tenth of a
 # processor. Whoever is done first tells those of the market on four clusters, and whoever is done then takes its part of the
 # row that is left, on other clusters. RUN selects stories by name (a regular expression): only what these need is built and started.
-# KEEP=1 keeps the clusters for the next call.
+# KEEP=1 keeps the clusters for the next call. KUBERNETES=v1.36.3 has lubeck and hamburg of the phases shared and alone in that version.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export HANSE_E2E=1
@@ -44,7 +44,7 @@ need() { grep -qE "$1" <<<"$needs"; }
 # start_pair brings up what stories of the phases shared and alone need.
 start_pair() {
 	local testbed=(bin/testbed --state "$state") skewed
-	"${testbed[@]}" up lubeck hamburg --workers 1 --audit $(! need '\bmetrics\b' || echo --metrics) $(! need '^(shared|alone).*\bstorage\b' || echo --storage)
+	"${testbed[@]}" up lubeck hamburg --workers 1 --audit ${KUBERNETES:+--kubernetes "$KUBERNETES"} $(! need '\bmetrics\b' || echo --metrics) $(! need '^(shared|alone).*\bstorage\b' || echo --storage)
 	! need '^(shared|alone).*\brostock\b' || "${testbed[@]}" up rostock --workers 0
 	mkdir -p "$state-memory"
 	"${testbed[@]}" load bin/hanse.tar lubeck hamburg
