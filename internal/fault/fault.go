@@ -33,8 +33,8 @@ func Arm(text string, exit func()) error {
 		return nil
 	}
 	name, count, counted := strings.Cut(text, ":")
-	if all := slices.Concat(points, ofMoves); !slices.Contains(all, name) {
-		return fmt.Errorf("there is no point %q; there are %s", name, strings.Join(all, ", "))
+	if !slices.Contains(points, name) {
+		return fmt.Errorf("there is no point %q; there are %s", name, strings.Join(points, ", "))
 	}
 	t := &trigger{point: name, exit: exit}
 	t.left.Store(1)
@@ -62,7 +62,7 @@ const (
 	BeforeLettingGo    = "kubelet/before-letting-go"
 )
 
-// The points of `hanse manager`, which keeps the pods of others.
+// The points of `hanse manager` at a provider, which keeps the pods of others.
 const (
 	BeforePod       = "manager/before-pod"
 	PodCreated      = "manager/pod-created"
@@ -79,7 +79,7 @@ const (
 	BeforeUnmapping = "manager/before-unmapping"
 )
 
-// The points of moves, which `hanse manager` passes too. Each stands behind a write, and so before the next one.
+// The points of moves, which `hanse manager` of the consumer passes. Each stands behind a write, and so before the next one.
 const (
 	MoveBegun        = "manager/move-begun"
 	MoveCopied       = "manager/move-copied"
@@ -95,17 +95,13 @@ const (
 	MoveFailed       = "manager/move-failed"
 )
 
-// ofMoves are passed by moves alone, of which there are none in the load of the fault suite.
-var ofMoves = []string{
-	MoveBegun, MoveCopied, MoveNoted, MoveCostLowered, MoveHandedOver, MoveEvicted, MoveSettled, MoveSucceeded, MoveAborted, MoveCostRestored,
-	MoveCopyDeleted, MoveFailed,
-}
-
 var points = []string{
 	TolerationsChanged, ShadowCreated, ChangeCarried, BeforeHomeStatus, HomeStatusWritten, GraceTold, ShadowDeleted, BeforeForget,
 	BeforeLettingGo,
 	BeforePod, PodCreated, PodUpdated, PodDeleted, BeforeRecord, Recorded, BeforeRelease,
 	MappingHeld, TwinCreated, BetweenGuards, TwinSecured, TwinDeleted, BeforeUnmapping,
+	MoveBegun, MoveCopied, MoveNoted, MoveCostLowered, MoveHandedOver, MoveEvicted, MoveSettled, MoveSucceeded, MoveAborted, MoveCostRestored,
+	MoveCopyDeleted, MoveFailed,
 }
 
 // Points returns the names of all points that the load of the fault suite passes. What is before the slash is the subcommand that passes it.

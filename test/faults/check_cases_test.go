@@ -233,6 +233,7 @@ func TestCheckEmpty(t *testing.T) {
 		"a home pod":            {state{home: []homePod{{uid: "h"}}}, []string{ruleOrphan}},
 		"a record":              {state{records: []record{{"bremen", "twin/q", "q"}}}, []string{ruleOrphan}},
 		"a remote pod":          {state{remotes: []remotePod{{"bremen", "twin/q", "q"}}}, []string{ruleOrphan}},
+		"a move":                {state{moves: []podMove{{name: "ns/m", phase: v1alpha1.MoveSucceeded}}}, []string{ruleOrphan}},
 		"a twin":                {state{twins: []twin{{"bremen", "twin", "ns"}}}, []string{ruleOrphan}},
 		"a container that runs": {state{runs: []run{alive("h", "a", 0)}}, []string{ruleOrphan}},
 	} {
@@ -253,6 +254,7 @@ func TestCheckState(t *testing.T) {
 			twins:      []twin{{"hamburg", "twin", "ns"}, {"bremen", "twin", "ns"}},
 			runs:       []run{alive("h", "a", 0), alive("l", "b", 0), completed(lived("d", "c", 0, 3), 3), lived("x", "y", 0, 1)},
 			namespaces: []string{"ns"},
+			moves:      []podMove{{name: "ns/m", phase: v1alpha1.MoveSucceeded}, {name: "ns/n", phase: v1alpha1.MoveFailed}},
 		}
 	}
 	for name, test := range map[string]struct {
@@ -272,6 +274,8 @@ func TestCheckState(t *testing.T) {
 		"a record at the wrong provider":       {func(s *state) { s.records = append(s.records, record{"bremen", "twin/p", "h"}) }, []string{ruleOrphan}},
 		"a container for nobody":               {func(s *state) { s.runs = append(s.runs, alive("gone", "z", 9)) }, []string{ruleOrphan}},
 		"a container after completion":         {func(s *state) { s.runs = append(s.runs, alive("d", "z", 9)) }, []string{ruleOrphan}},
+		"a move that is not over":              {func(s *state) { s.moves[0].phase = v1alpha1.MoveHandingOver }, []string{ruleLost}},
+		"a move that nobody has begun":         {func(s *state) { s.moves[0].phase = "" }, []string{ruleLost}},
 		"a twin of no namespace":               {func(s *state) { s.twins = append(s.twins, twin{"bremen", "twin-2", "passed"}) }, []string{ruleOrphan}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,6 +21,7 @@ const (
 	deleteObject     verb = "delete"
 	createNamespace  verb = "create-namespace" // offloaded, with a StatefulSet of one pod in it
 	deleteNamespace  verb = "delete-namespace"
+	movePod          verb = "move-pod" // of a Deployment, to the other provider
 )
 
 // verbs are how often each is done, and how many objects there must be for it.
@@ -39,6 +40,7 @@ var verbs = []struct {
 	{deleteObject, 22},
 	{createNamespace, 8},
 	{deleteNamespace, 4},
+	{movePod, 16},
 }
 
 // object is something that a user made.
@@ -56,7 +58,7 @@ type operation struct {
 	verb  verb
 	on    object
 	grace []int64 // with which the object is deleted, one time after the other; -1 is its own
-	to    string  // the value of the label, or the tag of the image
+	to    string  // the value of the label, the tag of the image, or the deadline of the move
 }
 
 func (o operation) String() string {
@@ -118,6 +120,10 @@ func (l *drawing) drawVerb(v verb) (operation, bool) {
 		o, ok := l.drawChange(v, createPod)
 		o.to = pick(l.dice, imageTags)
 		return o, ok
+	case movePod:
+		o, ok := l.drawChange(v, createDeployment)
+		o.to = pick(l.dice, moveDeadlines)
+		return o, ok
 	case deleteNamespace:
 		return l.drawDeletion(v, createNamespace)
 	default:
@@ -127,6 +133,9 @@ func (l *drawing) drawVerb(v verb) (operation, bool) {
 
 // imageTags are those of the image of all pods.
 var imageTags = []string{"v1", "v2"}
+
+// moveDeadlines are one that is over before what is broken is mended, and one that is not over for a clock that is wrong either.
+var moveDeadlines = []string{"20s", "15m"}
 
 func (l *drawing) drawCreation(v verb) (operation, bool) {
 	o := object{made: v, replicas: 1, deaf: l.IntN(4) == 0}

@@ -66,6 +66,7 @@ func TestFaults(t *testing.T) {
 		wrong = append(wrong, found...)
 	}
 	expect("all is healed", checkState, p)
+	tellOfMoves(t, clusters[consumer])
 	empty(t, clusters)
 	expect("everything is deleted", checkEmpty, plan{})
 	wrong = append(wrong, judge(t, clusters, p, w)...)
@@ -150,6 +151,20 @@ func whenRight(t *testing.T, when string, check func(state) []violation, look fu
 		return nil
 	}
 	return last
+}
+
+// tellOfMoves says how the moves have ended.
+func tellOfMoves(t *testing.T, home *cluster) {
+	t.Helper()
+	moves, err := podMoves(t.Context(), home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := map[string]int{}
+	for _, m := range moves {
+		ends[m.reason]++
+	}
+	t.Logf("%d moves have ended: %v", len(moves), ends)
 }
 
 // judge reads the logs of all clusters, and returns what must not have happened.

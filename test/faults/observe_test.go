@@ -2,12 +2,14 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -39,9 +41,26 @@ func observe(ctx context.Context, clusters map[string]*cluster, w *witness, p pl
 		}
 	}
 	var err error
+	if s.moves, err = podMoves(ctx, home); err != nil {
+		return s, err
+	}
 	s.unmet, err = unmet(ctx, clusters, p)
 	s.runs = w.seen()
 	return s, err
+}
+
+func podMoves(ctx context.Context, home *cluster) ([]podMove, error) {
+	list := &v1alpha1.PodMoveList{}
+	err := home.List(ctx, list)
+	var moves []podMove
+	for _, m := range list.Items {
+		move := podMove{name: m.Namespace + "/" + m.Name, phase: m.Status.Phase}
+		if complete := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionComplete); complete != nil {
+			move.reason = complete.Reason
+		}
+		moves = append(moves, move)
+	}
+	return moves, err
 }
 
 func ofLoad(pod *corev1.Pod) bool {
@@ -129,12 +148,7 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, p 
 	home := clusters[consumer]
 	switch o.made {
 	case createDeployment:
-		d := &appsv1.Deployment{}
-		err := home.Get(ctx, key, d)
-		if d.Status.ReadyReplicas != o.replicas || d.Status.Replicas != o.replicas {
-			return fmt.Sprintf("%d of %d pods are Ready, want %d", d.Status.ReadyReplicas, d.Status.Replicas, o.replicas), err
-		}
-		return "", err
+		return unmetDeployment(ctx, home, key, o.replicas)
 	case createSet:
 		set := &appsv1.StatefulSet{}
 		err := home.Get(ctx, key, set)
@@ -161,6 +175,16 @@ func unmetObject(ctx context.Context, clusters map[string]*cluster, o object, p 
 	default: // a pod
 		return unmetPod(ctx, clusters, key, p)
 	}
+}
+
+// unmetDeployment counts the pods with the Deployment's label too: a copy that was left behind by a move belongs to nobody.
+func unmetDeployment(ctx context.Context, home *cluster, key client.ObjectKey, replicas int32) (string, error) {
+	d, pods := &appsv1.Deployment{}, &corev1.PodList{}
+	err := errors.Join(home.Get(ctx, key, d), home.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{"app": key.Name}))
+	if d.Status.ReadyReplicas != replicas || d.Status.Replicas != replicas || len(pods.Items) != int(replicas) {
+		return fmt.Sprintf("%d of %d pods are Ready, %d have its label, want %d", d.Status.ReadyReplicas, d.Status.Replicas, len(pods.Items), replicas), err
+	}
+	return "", err
 }
 
 func unmetPod(ctx context.Context, clusters map[string]*cluster, key client.ObjectKey, p plan) (string, error) {

@@ -133,7 +133,7 @@ func drawLink(d dice) step {
 func drawPoint(d dice) step {
 	point := pick(d, fault.Points())
 	s := step{kind: armPoint, where: consumer, what: fmt.Sprintf("%s:%d", point, 1+d.IntN(3)), hold: d.between(14*time.Second, 24*time.Second)}
-	if strings.HasPrefix(point, "manager/") {
+	if strings.HasPrefix(point, "manager/") && !strings.HasPrefix(point, "manager/move-") {
 		s.where = pick(d, providers)
 	}
 	return s

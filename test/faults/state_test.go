@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // A state is what there is when all is healed and quiet.
@@ -15,6 +17,7 @@ type state struct {
 	runs    []run
 	// namespaces are those of home that are offloaded.
 	namespaces []string
+	moves      []podMove
 	// unmet says which objects of the load are not as they should be, in words.
 	unmet []string
 }
@@ -35,6 +38,12 @@ type remotePod struct{ provider, name, home string }
 
 // twin is a namespace of a provider that stands for one of home.
 type twin struct{ provider, name, home string }
+
+// podMove is a PodMove. Its phase is Succeeded or Failed when it is over.
+type podMove struct {
+	name, reason string
+	phase        v1alpha1.MovePhase
+}
 
 // counts are how much there is for each home pod.
 type counts struct {
@@ -70,6 +79,11 @@ func checkState(s state) []violation {
 	var found []violation
 	for _, text := range s.unmet {
 		found = append(found, violation{ruleLost, text})
+	}
+	for _, m := range s.moves {
+		if !m.phase.IsOver() {
+			found = append(found, violation{ruleLost, fmt.Sprintf("PodMove %s is not over, but %s: %s", m.name, m.phase, m.reason)})
+		}
 	}
 	c := count(s)
 	for _, p := range s.home {
@@ -122,6 +136,9 @@ func checkEmpty(s state) []violation {
 	}
 	for _, r := range s.remotes {
 		left("%s: pod %s is still there", r.provider, r.name)
+	}
+	for _, m := range s.moves {
+		left("PodMove %s is still there", m.name)
 	}
 	for _, t := range s.twins {
 		left("%s: namespace %s is still there", t.provider, t.name)

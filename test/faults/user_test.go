@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -73,6 +74,8 @@ func (u *user) do(ctx context.Context, o operation) error {
 		return u.patch(ctx, &corev1.Pod{}, o.on.name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, labelTo, o.to))
 	case changeImage:
 		return u.patch(ctx, &corev1.Pod{}, o.on.name, fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image+o.to))
+	case movePod:
+		return u.move(ctx, o)
 	default:
 		return u.delete(ctx, o)
 	}
@@ -98,6 +101,35 @@ func (u *user) patch(ctx context.Context, o client.Object, name, patch string) e
 	o.SetNamespace(loadNamespace)
 	o.SetName(name)
 	return client.IgnoreNotFound(u.Patch(ctx, o, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+}
+
+// move moves a pod of the Deployment from its provider to the other one, if one has a provider.
+func (u *user) move(ctx context.Context, o operation) error {
+	pods := &corev1.PodList{}
+	if err := u.List(ctx, pods, client.InNamespace(loadNamespace), client.MatchingLabels{"app": o.on.name}); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool {
+		return pod.DeletionTimestamp == nil && metav1.GetControllerOf(&pod) != nil && homePodOf(&pod).provider != ""
+	})
+	if i < 0 {
+		return nil
+	}
+	to := providers[0]
+	if homePodOf(&pods.Items[i]).provider == to {
+		to = providers[1]
+	}
+	deadline, err := time.ParseDuration(o.to)
+	if err != nil {
+		return err
+	}
+	return u.create(ctx, &v1alpha1.PodMove{
+		ObjectMeta: metav1.ObjectMeta{Namespace: loadNamespace, Name: fmt.Sprintf("%s-%d", o.on.name, o.at.Milliseconds())},
+		Spec: v1alpha1.PodMoveSpec{
+			Pod:         v1alpha1.MovedPod{Name: pods.Items[i].Name, UID: pods.Items[i].UID},
+			Destination: v1alpha1.MoveDestination{Peer: to}, Deadline: &metav1.Duration{Duration: deadline},
+		},
+	})
 }
 
 // delete deletes an object, once with each grace.
