@@ -12,6 +12,7 @@ import (
 	"github.com/hanse-dev/hanse/bench/bursts"
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
+	"github.com/hanse-dev/hanse/bench/moves"
 	"github.com/hanse-dev/hanse/bench/network"
 	"github.com/hanse-dev/hanse/bench/reflection"
 	"github.com/hanse-dev/hanse/bench/requests"
@@ -26,6 +27,7 @@ var experiments = []struct {
 	{[]string{"advertisements"}, (*options).advertisements},
 	{[]string{"bursts", floors}, (*options).measureBursts},
 	{[]string{"guards"}, (*options).measureGuards},
+	{[]string{"moves"}, (*options).measureMoves},
 	{[]string{"network"}, (*options).measureNetwork},
 	{[]string{"reflection"}, (*options).measureReflection},
 	{[]string{"requests"}, (*options).measureRequests},
@@ -73,6 +75,14 @@ func (o *options) measureRequests(ctx context.Context, into *report) error {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	result, err := requests.Run(ctx, requests.Config{Bed: o.bed, Count: slices.Max(o.bursts), Rounds: 5 * o.rounds, Say: say})
+	into.add(result.Tables()...)
+	return err
+}
+
+func (o *options) measureMoves(ctx context.Context, into *report) error {
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	result, err := moves.Run(ctx, moves.Config{Bed: o.bed, Count: o.moves, AtOnce: 10, SchedulerQPS: o.qps, Say: say})
 	into.add(result.Tables()...)
 	return err
 }
