@@ -70,11 +70,11 @@ func (r *Result) readiness() measure.Table {
 
 // Sums over the writes.
 const (
-	writesSum = "= writes"
-	besideSum = "= writes beside those of a pod that is replaced"
-	hanseSum  = "of these by Hanse, without the creation of the copy"
-	eventsSum = "= events"
-	refused   = "(of these refused, such as for a conflict)"
+	writesSum  = "= writes"
+	besideSum  = "= writes beside those of a pod that is replaced"
+	hanseSum   = "of these by Hanse, without the creation of the copy"
+	eventsSum  = "= events"
+	refusedSum = "(of these refused, such as for a conflict)"
 )
 
 func (r *Result) writes() measure.Table {
@@ -86,55 +86,64 @@ func (r *Result) writes() measure.Table {
 				"  what is written then is the pod's own.",
 		},
 	}
-	rows, sums := map[string]map[string]float64{}, map[string]map[string]float64{}
-	for _, way := range r.ways() {
-		for _, w := range r.Ways[way].Writes {
-			add(rows, fmt.Sprintf("%s: %s %s", w.Agent, w.Verb, w.Resource), way, 1/float64(r.Count))
-			for _, sum := range sumsOf(w) {
-				add(sums, sum, way, 1/float64(r.Count))
-			}
-		}
-	}
+	rows, sums := r.tallies()
 	for _, what := range slices.Sorted(maps.Keys(rows)) {
 		t.Add(append(r.row(what, rows[what]), "", "")...)
 	}
-	t.Add(append(r.row(writesSum, sums[writesSum]), "", "")...)
-	beside := map[string]float64{}
-	most := 0.0
-	for _, way := range r.ways() {
-		beside[way] = sums[writesSum][way] - sums[writesSum][Replaced]
-		most = max(most, beside[way])
+	for _, sum := range []string{writesSum, besideSum, hanseSum, eventsSum, refusedSum} {
+		bound, verdict := "", ""
+		if sum == besideSum {
+			bound, verdict = "≤ "+measure.Number(mostWrites, ""), measure.Verdict(max(sums[sum][Alone], sums[sum][Together]), mostWrites)
+		}
+		t.Add(append(r.row(sum, sums[sum]), bound, verdict)...)
 	}
-	t.Add(append(r.row(besideSum, beside), "≤ "+measure.Number(mostWrites, ""), measure.Verdict(most, mostWrites))...)
-	t.Add(append(r.row(hanseSum, sums[hanseSum]), "", "")...)
-	t.Add(append(r.row(eventsSum, sums[eventsSum]), "", "")...)
-	t.Add(append(r.row(refused, sums[refused]), "", "")...)
 	return t
 }
 
+// tally is how often something was written for each pod, by way.
+type tally map[string]float64
+
+// tallies counts the writes by who and what, and in sums.
+func (r *Result) tallies() (rows, sums map[string]tally) {
+	rows, sums = map[string]tally{}, map[string]tally{}
+	add := func(to map[string]tally, what, way string) {
+		if to[what] == nil {
+			to[what] = tally{}
+		}
+		to[what][way] += 1 / float64(r.Count)
+	}
+	for _, way := range r.ways() {
+		for _, w := range r.Ways[way].Writes {
+			add(rows, fmt.Sprintf("%s: %s %s", w.Agent, w.Verb, w.Resource), way)
+			for _, sum := range sumsOf(w) {
+				add(sums, sum, way)
+			}
+		}
+	}
+	sums[besideSum] = tally{}
+	for _, way := range r.ways() {
+		sums[besideSum][way] = sums[writesSum][way] - sums[writesSum][Replaced]
+	}
+	return rows, sums
+}
+
+// sumsOf names the sums that a write belongs into.
 func sumsOf(w audit.Request) []string {
 	in := []string{writesSum}
-	if w.IsEvent() {
+	switch {
+	case w.IsEvent():
 		in[0] = eventsSum
-	}
-	if strings.HasPrefix(w.Agent, "hanse") && !w.IsEvent() && (w.Verb != "create" || w.Resource != "pods") {
+	case strings.HasPrefix(w.Agent, "hanse") && (w.Verb != "create" || w.Resource != "pods"):
 		in = append(in, hanseSum)
 	}
 	if w.Failed {
-		in = append(in, refused)
+		in = append(in, refusedSum)
 	}
 	return in
 }
 
-func add(to map[string]map[string]float64, what, way string, amount float64) {
-	if to[what] == nil {
-		to[what] = map[string]float64{}
-	}
-	to[what][way] += amount
-}
-
-// row renders numbers in the order of the ways.
-func (r *Result) row(what string, numbers map[string]float64) []string {
+// row renders a tally in the order of the ways.
+func (r *Result) row(what string, numbers tally) []string {
 	cells := []string{what}
 	for _, way := range r.ways() {
 		cell := ""
