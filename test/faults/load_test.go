@@ -21,7 +21,7 @@ const (
 	deleteObject     verb = "delete"
 	createNamespace  verb = "create-namespace" // offloaded, with a StatefulSet of one pod in it
 	deleteNamespace  verb = "delete-namespace"
-	movePod          verb = "move-pod" // of a Deployment, to the other provider
+	movePod          verb = "move-pod" // of any Deployment, to the other provider
 )
 
 // verbs are how often each is done, and how many objects there must be for it.
@@ -32,7 +32,7 @@ var verbs = []struct {
 	{createPod, 24},
 	{createShort, 12},
 	{createJob, 6},
-	{createDeployment, 6},
+	{createDeployment, 8},
 	{createSet, 6},
 	{scale, 8},
 	{relabel, 8},
@@ -121,9 +121,7 @@ func (l *drawing) drawVerb(v verb) (operation, bool) {
 		o.to = pick(l.dice, imageTags)
 		return o, ok
 	case movePod:
-		o, ok := l.drawChange(v, createDeployment)
-		o.to = pick(l.dice, moveDeadlines)
-		return o, ok
+		return operation{verb: v, to: pick(l.dice, moveDeadlines)}, true
 	case deleteNamespace:
 		return l.drawDeletion(v, createNamespace)
 	default:
@@ -190,11 +188,13 @@ func (l *drawing) replace(o object) {
 func remaining(load []operation) map[string]object {
 	left := map[string]object{}
 	for _, o := range load {
-		if o.verb == deleteObject || o.verb == deleteNamespace {
+		switch o.verb {
+		case deleteObject, deleteNamespace:
 			delete(left, o.on.name)
-			continue
+		case movePod: // which is one of several
+		default:
+			left[o.on.name] = o.on
 		}
-		left[o.on.name] = o.on
 	}
 	return left
 }

@@ -103,30 +103,29 @@ func (u *user) patch(ctx context.Context, o client.Object, name, patch string) e
 	return client.IgnoreNotFound(u.Patch(ctx, o, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
 }
 
-// move moves a pod of the Deployment from its provider to the other one, if one has a provider.
+// move moves one of the Deployments' pods that are Ready at a provider to the other one. Which one, the time decides.
 func (u *user) move(ctx context.Context, o operation) error {
 	pods := &corev1.PodList{}
-	if err := u.List(ctx, pods, client.InNamespace(loadNamespace), client.MatchingLabels{"app": o.on.name}); err != nil {
+	if err := u.List(ctx, pods, client.InNamespace(loadNamespace)); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool {
-		return pod.DeletionTimestamp == nil && metav1.GetControllerOf(&pod) != nil && homePodOf(&pod).provider != ""
+	from := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		owner := metav1.GetControllerOf(&pod)
+		return owner == nil || owner.Kind != "ReplicaSet" || pod.DeletionTimestamp != nil || !podReady(&pod) || homePodOf(&pod).provider == ""
 	})
-	if i < 0 {
-		return nil
+	deadline, err := time.ParseDuration(o.to)
+	if err != nil || len(from) == 0 {
+		return err
 	}
+	pod := from[int(o.at.Milliseconds())%len(from)]
 	to := providers[0]
-	if homePodOf(&pods.Items[i]).provider == to {
+	if homePodOf(&pod).provider == to {
 		to = providers[1]
 	}
-	deadline, err := time.ParseDuration(o.to)
-	if err != nil {
-		return err
-	}
 	return u.create(ctx, &v1alpha1.PodMove{
-		ObjectMeta: metav1.ObjectMeta{Namespace: loadNamespace, Name: fmt.Sprintf("%s-%d", o.on.name, o.at.Milliseconds())},
+		ObjectMeta: metav1.ObjectMeta{Namespace: loadNamespace, Name: fmt.Sprintf("move-%d", o.at.Milliseconds())},
 		Spec: v1alpha1.PodMoveSpec{
-			Pod:         v1alpha1.MovedPod{Name: pods.Items[i].Name, UID: pods.Items[i].UID},
+			Pod:         v1alpha1.MovedPod{Name: pod.Name, UID: pod.UID},
 			Destination: v1alpha1.MoveDestination{Peer: to}, Deadline: &metav1.Duration{Duration: deadline},
 		},
 	})
