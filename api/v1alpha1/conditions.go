@@ -289,7 +289,7 @@ const (
 	ReasonMoving = "Moving"
 	// ReasonWaitsForOther means that another move of the same owner comes first.
 	ReasonWaitsForOther = "WaitsForOther"
-	// ReasonEvictionBlocked means that a PodDisruptionBudget does not let the original go yet.
+	// ReasonEvictionBlocked means that a PodDisruptionBudget does not let the original go, or not yet.
 	ReasonEvictionBlocked = "EvictionBlocked"
 	// ReasonPodNotFound means that there is no such pod, or that it is another one of that name.
 	ReasonPodNotFound = "PodNotFound"
@@ -311,7 +311,7 @@ const (
 	ReasonNotOffloaded = "NotOffloaded"
 	// ReasonAlreadyThere means that the pod runs at the destination already.
 	ReasonAlreadyThere = "AlreadyThere"
-	// ReasonVolumeStays means that a volume of the pod cannot be used at the destination, or not by two pods at once.
+	// ReasonVolumeStays means that a volume of the pod cannot be used at the destination, or, with method Surge, not by two pods at once.
 	ReasonVolumeStays = "VolumeStays"
 	// ReasonQuotaExceeded means that a ResourceQuota leaves no room for one more pod.
 	ReasonQuotaExceeded = "QuotaExceeded"
@@ -323,6 +323,8 @@ const (
 	ReasonOriginalLost = "OriginalLost"
 	// ReasonOwnerLost means that the owner of the original was deleted.
 	ReasonOwnerLost = "OwnerLost"
+	// ReasonNotGated means that the pod in the place of the original got no gate, or lost it, and runs where the scheduler has put it.
+	ReasonNotGated = "NotGated"
 	// ReasonDeadlineExceeded means that the copy was not Ready in time.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	// ReasonAborted means that the PodMove was deleted.

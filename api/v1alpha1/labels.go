@@ -131,6 +131,9 @@ const (
 	AnnotationAuthor = "hanse.dev/author"
 	// AnnotationMove carries, on the copy of a pod that moves, the UID of the PodMove. It goes when the move is over.
 	AnnotationMove = "hanse.dev/move"
+	// AnnotationNextIsGated is put by the API server on an eviction for a move, if the owner's next pod will be created with
+	// GateMove. Without it the eviction is refused.
+	AnnotationNextIsGated = "hanse.dev/next-is-gated"
 
 	// TaintVirtualNode is the key of the taints that keep pods off virtual nodes unless they tolerate it. Its value is
 	// "true".
@@ -146,6 +149,9 @@ const (
 	// GateNoClusterFits is the scheduling gate that admission puts on a pod that must leave this cluster while no other
 	// takes it. The manager takes it off when one does, or when the pod need not leave any more.
 	GateNoClusterFits = "hanse.dev/no-cluster-fits"
+	// GateMove is the scheduling gate that admission puts on the pod that takes the place of one that a PodMove has evicted,
+	// until the manager has said where to run it.
+	GateMove = "hanse.dev/move"
 
 	// FinalizerShadowPod holds a ShadowPod until the pod that it keeps is gone, and until home knows how that ended where home
 	// asked for it (AnnotationReportEnd). The provider's API server puts it on and only the provider's manager takes it off.

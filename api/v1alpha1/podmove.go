@@ -6,11 +6,15 @@ import (
 )
 
 // MoveMethod says how a pod is moved.
-// +kubebuilder:validation:Enum=Surge
+// +kubebuilder:validation:Enum=Surge;Steer
 type MoveMethod string
 
-// MoveSurge runs a copy at the destination first. The original goes when the copy is Ready.
-const MoveSurge MoveMethod = "Surge"
+const (
+	// MoveSurge runs a copy at the destination first. The original goes when the copy is Ready.
+	MoveSurge MoveMethod = "Surge"
+	// MoveSteer evicts the original, and sends the pod that its owner makes in its place to the destination.
+	MoveSteer MoveMethod = "Steer"
+)
 
 // MoveBinding says who binds the copy to its node.
 // +kubebuilder:validation:Enum=Scheduler;AtCreation
@@ -24,7 +28,7 @@ const (
 )
 
 // MovePhase says how far a move has come.
-// +kubebuilder:validation:Enum=Pending;Copying;HandingOver;RollingBack;Succeeded;Failed
+// +kubebuilder:validation:Enum=Pending;Copying;Steering;HandingOver;RollingBack;Succeeded;Failed
 type MovePhase string
 
 const (
@@ -32,13 +36,16 @@ const (
 	MovePending MovePhase = "Pending"
 	// MoveCopying means that a copy is made, and is to become Ready.
 	MoveCopying MovePhase = "Copying"
+	// MoveSteering means that the original is evicted, and that the pod which its owner makes in its place is waited for.
+	MoveSteering MovePhase = "Steering"
 	// MoveHandingOver means that the copy takes the place of the original.
 	MoveHandingOver MovePhase = "HandingOver"
 	// MoveRollingBack means that the move has failed, and what it did is undone.
 	MoveRollingBack MovePhase = "RollingBack"
 	// MoveSucceeded means that the copy has taken the place of the original.
 	MoveSucceeded MovePhase = "Succeeded"
-	// MoveFailed means that the move has come to nothing: no copy is left, and the original was left as it was.
+	// MoveFailed means that the move has come to nothing. The original was left as it was, unless it was evicted already: then
+	// its owner has another pod, which runs where the scheduler puts it.
 	MoveFailed MovePhase = "Failed"
 )
 
@@ -48,6 +55,7 @@ func (p MovePhase) IsOver() bool { return p == MoveSucceeded || p == MoveFailed 
 // PodMoveSpec says which pod is to move, and where to.
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable; delete the PodMove to abort the move, and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(self.bind) || self.bind != 'AtCreation' || !has(self.destination.nodeSelector)",message="bind AtCreation needs a destination with node or peer, since nobody chooses among several nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.bind) || self.bind != 'AtCreation' || !has(self.method) || self.method != 'Steer'",message="method Steer needs bind Scheduler, since the owner of the pod creates the one in its place"
 type PodMoveSpec struct {
 	// pod is the pod to move, in the namespace of the PodMove.
 	// +required
@@ -57,8 +65,10 @@ type PodMoveSpec struct {
 	// +required
 	Destination MoveDestination `json:"destination"`
 
-	// method is how to move the pod. By default the first that fits, of which there is one so far: Surge runs a copy at the
-	// destination first, and the original goes when the copy is Ready.
+	// method is how to move the pod. By default the first that fits. Surge runs a copy at the destination first, and the original
+	// goes when the copy is Ready. Steer evicts the original, and sends the pod that its owner makes in its place to the
+	// destination: for pods of StatefulSets, Jobs and operators, volumes that one node alone can use, and where there is no quota
+	// for one more pod. The pod is away in between.
 	// +optional
 	Method MoveMethod `json:"method,omitempty"`
 
@@ -69,7 +79,7 @@ type PodMoveSpec struct {
 	Bind MoveBinding `json:"bind,omitempty"`
 
 	// deadline is how long after the creation of the PodMove the copy must be Ready. By default 10m. Then the move fails, and
-	// what it did is undone.
+	// what it did is undone, but for an eviction.
 	// +optional
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
@@ -139,7 +149,7 @@ type PodMoveStatus struct {
 	// +optional
 	Phase MovePhase `json:"phase,omitempty"`
 
-	// method is how the pod is moved.
+	// method is how the pod is moved: the one of the spec, or the first that fitted.
 	// +optional
 	Method MoveMethod `json:"method,omitempty"`
 
@@ -151,9 +161,14 @@ type PodMoveStatus struct {
 	// +optional
 	Original *MoveParty `json:"original,omitempty"`
 
-	// copy is the pod that takes its place.
+	// copy is the pod that takes its place. With Steer its owner has made it.
 	// +optional
 	Copy *MoveParty `json:"copy,omitempty"`
+
+	// gateUntil is until when a new pod of the owner is created with the scheduling gate hanse.dev/move. The manager sets it with
+	// method Steer right before the eviction, and renews it while it waits for that pod.
+	// +optional
+	GateUntil *metav1.Time `json:"gateUntil,omitempty"`
 
 	// steps are what was done, the first first.
 	// +optional
@@ -164,6 +179,11 @@ type PodMoveStatus struct {
 
 // MoveOwner is the controller of a pod that moves.
 type MoveOwner struct {
+	// apiVersion is the API version of the controller, such as apps/v1.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion,omitempty"`
+
 	// kind is the kind of the controller, such as ReplicaSet.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
@@ -206,7 +226,7 @@ type MoveParty struct {
 }
 
 // MoveAction is one step of a move.
-// +kubebuilder:validation:Enum=Copied;CostLowered;HandedOver;Evicted;Settled;CostRestored;CopyDeleted
+// +kubebuilder:validation:Enum=Copied;CostLowered;HandedOver;Evicted;Steered;Settled;CostRestored;CopyDeleted;CopyEvicted
 type MoveAction string
 
 const (
@@ -218,17 +238,21 @@ const (
 	MoveHandedOver MoveAction = "HandedOver"
 	// MoveEvicted is the eviction of the original, as its PodDisruptionBudgets allow.
 	MoveEvicted MoveAction = "Evicted"
+	// MoveSteered sends the copy, which the owner has made, to the destination, and lifts its gate.
+	MoveSteered MoveAction = "Steered"
 	// MoveSettled takes off the copy what only the move needed.
 	MoveSettled MoveAction = "Settled"
 	// MoveCostRestored undoes CostLowered.
 	MoveCostRestored MoveAction = "CostRestored"
 	// MoveCopyDeleted undoes Copied.
 	MoveCopyDeleted MoveAction = "CopyDeleted"
+	// MoveCopyEvicted undoes Steered: the owner makes another pod, which may run anywhere.
+	MoveCopyEvicted MoveAction = "CopyEvicted"
 )
 
 // MoveStep is something that was done, and when.
 type MoveStep struct {
-	// action is what was done. CostRestored and CopyDeleted roll back a move that failed.
+	// action is what was done. CostRestored, CopyDeleted and CopyEvicted roll back a move that failed.
 	// +required
 	Action MoveAction `json:"action"`
 
@@ -237,9 +261,10 @@ type MoveStep struct {
 	Time metav1.Time `json:"time"`
 }
 
-// PodMove moves a running pod to another node, real or virtual, without a gap: a copy starts at the destination, and when it
-// is Ready the original goes. The author needs the right to delete the pod and to create pods. Deleting a PodMove aborts the
-// move, as long as the copy has not taken over.
+// PodMove moves a running pod to another node, real or virtual. Where possible that is without a gap (method Surge): a copy starts
+// at the destination, and when it is Ready the original goes. Otherwise (method Steer) the original is evicted, and the pod that its
+// owner makes in its place is sent to the destination. The author needs the right to delete the pod and to create pods. Deleting a
+// PodMove aborts the move, as long as the copy has not taken over.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=hmove,categories=hanse
@@ -247,6 +272,7 @@ type MoveStep struct {
 // +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.status.original.node`
 // +kubebuilder:printcolumn:name="To",type=string,JSONPath=`.status.copy.node`
 // +kubebuilder:printcolumn:name="Copy",type=string,JSONPath=`.status.copy.name`
+// +kubebuilder:printcolumn:name="Method",type=string,JSONPath=`.status.method`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

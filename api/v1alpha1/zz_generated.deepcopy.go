@@ -2235,6 +2235,10 @@ func (in *PodMoveStatus) DeepCopyInto(out *PodMoveStatus) {
 		*out = new(MoveParty)
 		**out = **in
 	}
+	if in.GateUntil != nil {
+		in, out := &in.GateUntil, &out.GateUntil
+		*out = (*in).DeepCopy()
+	}
 	if in.Steps != nil {
 		in, out := &in.Steps, &out.Steps
 		*out = make([]MoveStep, len(*in))

@@ -25,17 +25,18 @@ import (
 // moveFlags are those of `move`.
 type moveFlags struct {
 	writeFlags
-	to, from string
-	deadline time.Duration
+	to, from, method string
+	deadline         time.Duration
 }
 
 func newMoveCommand(global *globalFlags) *cobra.Command {
 	flags := &moveFlags{}
 	command := &cobra.Command{
 		Use:   "move [POD...] [deployment/NAME...] --to NODE|PEER",
-		Short: "Move running pods to another node or cluster, without a gap",
-		Long: "Creates a PodMove for each pod, and waits until the pods have moved: a copy starts at the destination, and when it is Ready\n" +
-			"the original goes. Pods of one Deployment move one after another. With --from, only pods on that node move, and without\n" +
+		Short: "Move running pods to another node or cluster",
+		Long: "Creates a PodMove for each pod, and waits until the pods have moved. By method Surge, a copy starts at the destination, and\n" +
+			"when it is Ready the original goes. By method Steer, the original is evicted, and the pod that its owner makes in its place\n" +
+			"is sent to the destination. The first of the two that fits is taken. Pods of one owner move one after another. With --from, only pods on that node move, and without\n" +
 			"names all in the namespace that are there and can be moved; those that cannot are named. Pods that are at the\n" +
 			"destination already are left alone. The exit code is 1 if a pod has not moved.",
 		Example: `  # To another cluster, and home again
@@ -56,6 +57,7 @@ func newMoveCommand(global *globalFlags) *cobra.Command {
 	f := command.Flags()
 	f.StringVar(&flags.to, "to", "", "the node or the peer to move to; node/NAME and peer/NAME where one name is both")
 	f.StringVar(&flags.from, "from", "", "move only what is on this node")
+	f.StringVar(&flags.method, "method", "", "Surge or Steer; by default the first that fits")
 	f.DurationVar(&flags.deadline, "deadline", move.DefaultDeadline, "how long each copy may take to be Ready")
 	flags.bind(f, 15*time.Minute, "the pods have moved")
 	return command
@@ -64,6 +66,9 @@ func newMoveCommand(global *globalFlags) *cobra.Command {
 func (f *moveFlags) validate(args []string) error {
 	if f.to == "" {
 		return errors.New("--to is needed: the node or the peer to move to")
+	}
+	if !slices.Contains([]v1alpha1.MoveMethod{"", v1alpha1.MoveSurge, v1alpha1.MoveSteer}, v1alpha1.MoveMethod(f.method)) {
+		return fmt.Errorf("--method: %s is neither Surge nor Steer", f.method)
 	}
 	if len(args) == 0 && f.from == "" {
 		return errors.New("name pods or deployment/NAME, or say --from NODE")
@@ -82,7 +87,7 @@ func runMove(ctx context.Context, command *cobra.Command, c *connection, flags *
 	}
 	var moves []*v1alpha1.PodMove
 	for i := range pods {
-		pod, wanted := &pods[i], podMoveOf(&pods[i], to, flags.deadline)
+		pod, wanted := &pods[i], podMoveOf(&pods[i], to, flags)
 		if pod.Spec.NodeName == to.NodeName() {
 			reporter(command)("Pod %s is there already", pod.Name)
 			continue
@@ -111,8 +116,9 @@ func runMove(ctx context.Context, command *cobra.Command, c *connection, flags *
 // printMoves prints the PodMoves, each behind a comment that says what stands against it.
 func printMoves(ctx context.Context, command *cobra.Command, c client.Client, moves []*v1alpha1.PodMove) error {
 	for _, m := range moves {
-		comment := "nothing stands against it"
-		switch causes, err := mover.Check(ctx, c, m); {
+		method, causes, err := mover.Check(ctx, c, m)
+		comment := fmt.Sprintf("nothing stands against method %s", method)
+		switch {
 		case err != nil:
 			comment = "what stands against it cannot be seen: " + err.Error()
 		case len(causes) > 0:
@@ -156,12 +162,13 @@ func destination(ctx context.Context, c client.Client, name string) (v1alpha1.Mo
 	}
 }
 
-func podMoveOf(pod *corev1.Pod, to v1alpha1.MoveDestination, deadline time.Duration) *v1alpha1.PodMove {
+func podMoveOf(pod *corev1.Pod, to v1alpha1.MoveDestination, flags *moveFlags) *v1alpha1.PodMove {
 	const most = 58 // as the API server keeps of it
 	return &v1alpha1.PodMove{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: pod.Name[:min(len(pod.Name), most-1)] + "-"},
 		Spec: v1alpha1.PodMoveSpec{
-			Pod: v1alpha1.MovedPod{Name: pod.Name, UID: pod.UID}, Destination: to, Deadline: &metav1.Duration{Duration: deadline},
+			Pod: v1alpha1.MovedPod{Name: pod.Name, UID: pod.UID}, Destination: to,
+			Method: v1alpha1.MoveMethod(flags.method), Deadline: &metav1.Duration{Duration: flags.deadline},
 		},
 	}
 }
@@ -257,7 +264,7 @@ func awaitMoves(ctx context.Context, command *cobra.Command, c client.Client, mo
 		return err
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d pods have not moved, and run where they did", failed, len(moves))
+		return fmt.Errorf("%d of %d pods have not moved", failed, len(moves))
 	}
 	return say(command, "%d pods have moved.\n", len(moves))
 }

@@ -162,7 +162,7 @@ func TestMoveDryRunPrintsPodMoves(t *testing.T) {
 		t.Errorf("it says %q, want %q", said, want)
 	}
 	dry.to = "worker-2"
-	if _, said, _ := moveWorld(t).moves(t, dry, "tool"); !strings.Contains(said, "# tool to worker-2: nothing stands against it") {
+	if _, said, _ := moveWorld(t).moves(t, dry, "tool"); !strings.Contains(said, "# tool to worker-2: nothing stands against method Surge") {
 		t.Errorf("it says %q", said)
 	}
 }

@@ -191,6 +191,8 @@ func TrimPod(object any) (any, error) {
 		InitContainers: trim(pod.Spec.InitContainers, keptOfContainer),
 		Resources:      pod.Spec.Resources,
 		Overhead:       pod.Spec.Overhead,
+		// Whose gate is to be lifted is seen here.
+		SchedulingGates: pod.Spec.SchedulingGates,
 	}
 	pod.Status = corev1.PodStatus{
 		Phase:                 pod.Status.Phase,

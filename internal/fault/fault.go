@@ -87,6 +87,9 @@ const (
 	MoveCostLowered  = "manager/move-cost-lowered"
 	MoveHandedOver   = "manager/move-handed-over"
 	MoveEvicted      = "manager/move-evicted"
+	MoveGated        = "manager/move-gated"
+	MoveSteered      = "manager/move-steered"
+	MoveCopyEvicted  = "manager/move-copy-evicted"
 	MoveSettled      = "manager/move-settled"
 	MoveSucceeded    = "manager/move-succeeded"
 	MoveAborted      = "manager/move-aborted"
@@ -101,7 +104,7 @@ var points = []string{
 	BeforePod, PodCreated, PodUpdated, PodDeleted, BeforeRecord, Recorded, BeforeRelease,
 	MappingHeld, TwinCreated, BetweenGuards, TwinSecured, TwinDeleted, BeforeUnmapping,
 	MoveBegun, MoveCopied, MoveNoted, MoveCostLowered, MoveHandedOver, MoveEvicted, MoveSettled, MoveSucceeded, MoveAborted, MoveCostRestored,
-	MoveCopyDeleted, MoveFailed,
+	MoveCopyDeleted, MoveFailed, MoveGated, MoveSteered, MoveCopyEvicted,
 }
 
 // Points returns the names of all points that the load of the fault suite passes. What is before the slash is the subcommand that passes it.

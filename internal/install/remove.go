@@ -228,7 +228,7 @@ func (c Cluster) removeMarks(ctx context.Context) error {
 	}, selection{kind: namespaceKind, options: []client.ListOption{client.HasLabels{v1alpha1.LabelOffloads}}})
 }
 
-// removeGates takes Hanse's gate off pods that still have it, since nobody else does by now. They run at home.
+// removeGates takes Hanse's gates off pods that still have one, since nobody else does by now. They run at home.
 func (c Cluster) removeGates(ctx context.Context) error {
 	return c.change(ctx, func(object *unstructured.Unstructured) {
 		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
@@ -246,7 +246,7 @@ func (c Cluster) removeGates(ctx context.Context) error {
 
 func isOurGate(gate any) bool {
 	fields, ok := gate.(map[string]any)
-	return ok && fields["name"] == v1alpha1.GateNoClusterFits
+	return ok && (fields["name"] == v1alpha1.GateNoClusterFits || fields["name"] == v1alpha1.GateMove)
 }
 
 func isNamed(name string) func(*unstructured.Unstructured) bool {

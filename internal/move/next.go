@@ -29,6 +29,12 @@ const (
 	HandOver Do = "HandOver"
 	// Evict evicts the original.
 	Evict Do = "Evict"
+	// Gate has the owner's next pod be created with a gate.
+	Gate Do = "Gate"
+	// Steer sends the pod that the owner has made to the destination, and lifts its gate.
+	Steer Do = "Steer"
+	// EvictCopy undoes Steer: the owner makes another pod.
+	EvictCopy Do = "EvictCopy"
 	// Settle takes off the copy what only the move needed.
 	Settle Do = "Settle"
 	// Succeed notes down that the pod has moved.
@@ -62,27 +68,35 @@ type Observed struct {
 	Move *v1alpha1.PodMove
 	// Original is the pod to move, nil if it is gone.
 	Original *corev1.Pod
-	// Copy is the pod that was made for this move, nil if there is none.
+	// Copy is the pod that was made for this move, by us or, with Steer, by the owner; nil if there is none.
 	Copy *corev1.Pod
 	// Owner is the controller of the original, nil if it has none, or the owner is gone or going.
 	Owner *Owner
-	// Findings are those of Preflight. They count until the move begins.
+	// Method and Findings are those of Preflight. They count until the move begins.
+	Method   v1alpha1.MoveMethod
 	Findings []Cause
 	// Other is another move of the same owner that is under way, or comes first. It counts until the move begins.
 	Other string
 }
 
 // Next returns the next step. Up to HandOver everything can be undone, and is if something goes wrong. From then on the copy is
-// the owner's, and the move goes on until the original is gone.
+// the owner's, and the move goes on until the original is gone. With Steer the eviction is what cannot be undone.
 func Next(seen Observed, now time.Time) Step {
+	steered := seen.Move.Status.Method == v1alpha1.MoveSteer
 	switch seen.Move.Status.Phase {
 	case v1alpha1.MoveSucceeded, v1alpha1.MoveFailed:
 		return seen.letGo()
 	case "", v1alpha1.MovePending:
 		return seen.first(now)
 	case v1alpha1.MoveRollingBack:
+		if steered {
+			return seen.freeReplacement()
+		}
 		return seen.rollBack()
 	default:
+		if steered {
+			return seen.steer(now)
+		}
 		return seen.goOn(now)
 	}
 }
@@ -253,8 +267,11 @@ func (s *Observed) rollBack() Step {
 	}
 }
 
-// HandedOver says whether there is a copy that is no longer the PodMove's.
+// HandedOver says whether there is a copy that is no longer the PodMove's, or that was sent to the destination.
 func (s *Observed) HandedOver() bool {
+	if s.Move.Status.Method == v1alpha1.MoveSteer {
+		return s.Copy != nil && isSteered(s.Move, s.Copy)
+	}
 	return s.Copy != nil && !slices.ContainsFunc(s.Copy.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == s.Move.UID })
 }
 

@@ -1,6 +1,8 @@
 package move
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,10 +12,10 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// Owner is the controller of a pod that moves: a ReplicaSet or a ReplicationController.
+// Owner is the controller of a pod that moves.
 type Owner struct {
 	v1alpha1.MoveOwner
-	// Template is what it makes its pods from, and Selector what it knows them by.
+	// Template is what it makes its pods from, and Selector what it knows them by: of ReplicaSets and ReplicationControllers alone.
 	Template *corev1.PodTemplateSpec
 	Selector labels.Selector
 	// Replicas is how many pods it is to have.
@@ -22,6 +24,8 @@ type Owner struct {
 	MinReadySeconds int32
 	// Busy says why it is about to replace or remove its pods itself, or is "".
 	Busy string
+	// Unforgiving says why it does not make another pod in the place of one that is evicted, or is "".
+	Unforgiving string
 	// Pods are those that it controls.
 	Pods []corev1.Pod
 }
@@ -37,8 +41,20 @@ func (o *Owner) active() int {
 	return n
 }
 
-// isAble says whether moves of pods of such an owner work.
-func isAble(owner *metav1.OwnerReference) bool {
+// methods are those by which the pod of that controller, nil without one, can be moved as the PodMove asks, the best first.
+func methods(m *v1alpha1.PodMove, owner *metav1.OwnerReference) []v1alpha1.MoveMethod {
+	var able []v1alpha1.MoveMethod
+	if owner == nil || adoptsPods(owner) {
+		able = append(able, v1alpha1.MoveSurge)
+	}
+	if owner != nil && m.Spec.Bind != v1alpha1.BindAtCreation {
+		able = append(able, v1alpha1.MoveSteer)
+	}
+	return slices.DeleteFunc(able, func(method v1alpha1.MoveMethod) bool { return m.Spec.Method != "" && m.Spec.Method != method })
+}
+
+// adoptsPods says whether the controller takes pods for its own that somebody else has made.
+func adoptsPods(owner *metav1.OwnerReference) bool {
 	return owner.Kind == "ReplicaSet" && owner.APIVersion == "apps/v1" || owner.Kind == "ReplicationController" && owner.APIVersion == "v1"
 }
 

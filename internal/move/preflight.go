@@ -8,8 +8,10 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	helpers "k8s.io/component-helpers/resource"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -28,8 +30,9 @@ type Place struct {
 	Offloading *v1alpha1.NamespaceOffloading
 	// Claims are the claims of the pod that have volumes, with these.
 	Claims []Claim
-	// Quotas are those of the namespace.
-	Quotas []corev1.ResourceQuota
+	// Quotas and Budgets are those of the namespace.
+	Quotas  []corev1.ResourceQuota
+	Budgets []policyv1.PodDisruptionBudget
 }
 
 // Node is a node, with what pods there ask for together.
@@ -55,37 +58,80 @@ func CheckPod(m *v1alpha1.PodMove, original *corev1.Pod) *Cause {
 	case original.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return &Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf("Pod %s is a mirror of a file on its node, and cannot leave that", original.Name)}
 	}
-	if owner := metav1.GetControllerOf(original); owner != nil && !isAble(owner) {
+	switch owner := metav1.GetControllerOf(original); {
+	case owner != nil && owner.Kind == "DaemonSet":
+		return &Cause{v1alpha1.ReasonUnsupportedOwner, "Pods of a DaemonSet cannot be moved, since each belongs to its node"}
+	case len(methods(m, owner)) > 0:
+		return nil
+	case owner == nil:
+		return &Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf("Pod %s has no controller that would make another one when it is evicted: only method Surge moves it", original.Name)}
+	default:
 		return &Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf(
-			"Pods of a %s cannot be moved: only those of ReplicaSets (with or without a Deployment) and ReplicationControllers can, and pods without a controller", owner.Kind)}
+			"Pods of a %s cannot have a copy that runs beside the original: only method Steer moves them, with bind Scheduler", owner.Kind)}
 	}
-	return nil
 }
 
-// Preflight says what stands against the move, the weightiest first. The owner is nil for a pod without one.
-func Preflight(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place Place) []Cause {
+// Preflight returns the first method that fits. If none does, it says what stands against the move, the weightiest first. The owner
+// is nil for a pod without one.
+func Preflight(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place Place) (v1alpha1.MoveMethod, []Cause) {
 	if cause := CheckPod(m, original); cause != nil {
-		return []Cause{*cause}
+		return "", []Cause{*cause}
 	}
-	var found []Cause
-	if owner != nil && owner.Busy != "" {
-		found = append(found, Cause{v1alpha1.ReasonRolloutUnderWay, owner.Busy})
+	var all []Cause
+	for _, method := range methods(m, metav1.GetControllerOf(original)) {
+		check := checkSurge
+		if method == v1alpha1.MoveSteer {
+			check = checkSteer
+		}
+		found := check(m, original, owner, place)
+		if len(found) == 0 {
+			return method, nil
+		}
+		all = append(all, found...)
 	}
+	return "", distinct(all)
+}
+
+// checkSurge says what stands against a copy beside the original.
+func checkSurge(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place Place) []Cause {
+	found := checkOwner(owner)
 	if owner != nil && HiddenLabel(owner.Selector, owner.Template.Labels, nil) == "" {
 		found = append(found, Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf(
 			"The selector of %s %s matches pods without any label, so that no copy can be kept out of its sight", owner.Kind, owner.Name)})
 	}
-	found = append(found, checkPlace(m, original, owner, place)...)
+	found = append(found, checkPlace(m, original, Copy(m, original, owner, nil), place)...)
+	for _, claim := range place.Claims {
+		if !isShared(claim) {
+			found = append(found, Cause{v1alpha1.ReasonVolumeStays, fmt.Sprintf(
+				"Claim %s can be used on one node at a time, so that no copy can start while the original runs", claim.Name)})
+		}
+	}
 	return append(found, checkQuotas(original, place.Quotas)...)
 }
 
-// checkPlace says nothing if one of the nodes fits.
-func checkPlace(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place Place) []Cause {
+// checkSteer says what stands against the eviction of the original, and against another pod like it at the destination.
+func checkSteer(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place Place) []Cause {
+	found := checkOwner(owner)
+	if owner.Unforgiving != "" {
+		found = append(found, Cause{v1alpha1.ReasonUnsupportedOwner, owner.Unforgiving})
+	}
+	found = append(found, checkPlace(m, original, original, place)...)
+	return append(found, checkBudgets(original, place.Budgets)...)
+}
+
+func checkOwner(owner *Owner) []Cause {
+	if owner == nil || owner.Busy == "" {
+		return nil
+	}
+	return []Cause{{v1alpha1.ReasonRolloutUnderWay, owner.Busy}}
+}
+
+// checkPlace says nothing if the pod can run on one of the nodes.
+func checkPlace(m *v1alpha1.PodMove, original, pod *corev1.Pod, place Place) []Cause {
 	if len(place.Nodes) == 0 {
 		return []Cause{{v1alpha1.ReasonNodeNotFound, fmt.Sprintf("There is no node %s", describe(m.Spec.Destination))}}
 	}
 	var found []Cause
-	pod := Copy(m, original, owner, nil)
 	for _, node := range place.Nodes {
 		if node.Name == original.Spec.NodeName {
 			found = append(found, Cause{v1alpha1.ReasonAlreadyThere, fmt.Sprintf("Pod %s runs on node %s already", original.Name, node.Name)})
@@ -195,17 +241,18 @@ func shortOf(pod *corev1.Pod, node Node) string {
 	return ""
 }
 
-// checkClaims says which volumes the copy cannot have there, or not while the original has them.
+// isShared says whether pods on several nodes can use the claim at once.
+func isShared(claim Claim) bool {
+	return slices.ContainsFunc(claim.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
+		return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
+	})
+}
+
+// checkClaims says which volumes the copy cannot have there.
 func checkClaims(m *v1alpha1.PodMove, node *corev1.Node, claims []Claim) []Cause {
 	var found []Cause
 	for _, claim := range claims {
-		shared := slices.ContainsFunc(claim.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
-			return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
-		})
 		switch {
-		case !shared:
-			found = append(found, Cause{v1alpha1.ReasonVolumeStays, fmt.Sprintf(
-				"Claim %s can be used on one node at a time, so that no copy can start while the original runs", claim.Name)})
 		case claim.Volume == nil && m.Spec.Bind == v1alpha1.BindAtCreation:
 			found = append(found, Cause{v1alpha1.ReasonVolumeStays, fmt.Sprintf("Claim %s gets its volume from the scheduler, so bind must be Scheduler", claim.Name)})
 		case claim.Volume != nil && !reaches(claim.Volume, node):
@@ -215,10 +262,10 @@ func checkClaims(m *v1alpha1.PodMove, node *corev1.Node, claims []Claim) []Cause
 	return found
 }
 
-// reaches says whether the volume may be used on the node.
+// reaches says whether the volume may be used on the node. Those that are at a peer say so.
 func reaches(volume *corev1.PersistentVolume, node *corev1.Node) bool {
 	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
-		return true
+		return node.Labels[v1alpha1.LabelType] != v1alpha1.TypeVirtualNode
 	}
 	selector, err := nodeaffinity.NewNodeSelector(volume.Spec.NodeAffinity.Required)
 	return err == nil && selector.Match(node)
@@ -247,6 +294,28 @@ func checkQuotas(pod *corev1.Pod, quotas []corev1.ResourceQuota) []Cause {
 					"ResourceQuota %s leaves no room for one more such pod: too little %s", quotas[i].Name, name)})
 			}
 		}
+	}
+	return found
+}
+
+// checkBudgets says which budgets never let the pod be evicted. One that does not right now is waited for.
+func checkBudgets(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) []Cause {
+	var found []Cause
+	var names []string
+	for i := range budgets {
+		budget := &budgets[i]
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		names = append(names, budget.Name)
+		if budget.Status.ExpectedPods > 0 && budget.Status.DesiredHealthy >= budget.Status.ExpectedPods {
+			found = append(found, Cause{v1alpha1.ReasonEvictionBlocked, fmt.Sprintf("PodDisruptionBudget %s wants all its pods, and lets none be evicted", budget.Name)})
+		}
+	}
+	if len(names) > 1 {
+		slices.Sort(names)
+		found = append(found, Cause{v1alpha1.ReasonEvictionBlocked, fmt.Sprintf("Kubernetes evicts no pod that several PodDisruptionBudgets select: %s", strings.Join(names, ", "))})
 	}
 	return found
 }

@@ -1,10 +1,12 @@
 package move
 
 import (
+	stdcmp "cmp"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -55,81 +57,131 @@ func (p *trip) controlledBy(version, kind string) {
 func TestPreflight(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*trip)
-		want   []string // the reasons
+		want   []string            // the reasons
+		method v1alpha1.MoveMethod // Surge if it is ""
 	}{
 		"nothing stands against it": {change: func(*trip) {}},
-		"there is no such pod":      {func(p *trip) { p.original = nil }, []string{v1alpha1.ReasonPodNotFound}},
-		"the pod is pending":        {func(p *trip) { pending(p.original) }, []string{v1alpha1.ReasonPodNotRunning}},
-		"the pod is going":          {func(p *trip) { ending(p.original) }, []string{v1alpha1.ReasonPodNotRunning}},
-		"a mirror pod":              {func(p *trip) { p.original.Annotations[corev1.MirrorPodAnnotationKey] = "x" }, []string{v1alpha1.ReasonUnsupportedOwner}},
-		"a pod of a DaemonSet":      {func(p *trip) { p.controlledBy("apps/v1", "DaemonSet") }, []string{v1alpha1.ReasonUnsupportedOwner}},
-		"a pod of a StatefulSet":    {func(p *trip) { p.controlledBy("apps/v1", "StatefulSet") }, []string{v1alpha1.ReasonUnsupportedOwner}},
-		"another's ReplicaSet":      {func(p *trip) { p.controlledBy("example.org/v1", "ReplicaSet") }, []string{v1alpha1.ReasonUnsupportedOwner}},
+		"there is no such pod":      {change: func(p *trip) { p.original = nil }, want: []string{v1alpha1.ReasonPodNotFound}},
+		"the pod is pending":        {change: func(p *trip) { pending(p.original) }, want: []string{v1alpha1.ReasonPodNotRunning}},
+		"the pod is going":          {change: func(p *trip) { ending(p.original) }, want: []string{v1alpha1.ReasonPodNotRunning}},
+		"a mirror pod":              {change: func(p *trip) { p.original.Annotations[corev1.MirrorPodAnnotationKey] = "x" }, want: []string{v1alpha1.ReasonUnsupportedOwner}},
+		"a pod of a DaemonSet":      {change: func(p *trip) { p.controlledBy("apps/v1", "DaemonSet") }, want: []string{v1alpha1.ReasonUnsupportedOwner}},
+		"a pod of a StatefulSet":    {change: func(p *trip) { p.controlledBy("apps/v1", "StatefulSet") }, method: v1alpha1.MoveSteer},
+		"another's ReplicaSet":      {change: func(p *trip) { p.controlledBy("example.org/v1", "ReplicaSet") }, method: v1alpha1.MoveSteer},
+		"a StatefulSet's pod past the scheduler": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "StatefulSet")
+			p.move.Spec.Bind = v1alpha1.BindAtCreation
+		}, want: []string{v1alpha1.ReasonUnsupportedOwner}},
+		"a StatefulSet's pod with a copy": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "StatefulSet")
+			p.move.Spec.Method = v1alpha1.MoveSurge
+		}, want: []string{v1alpha1.ReasonUnsupportedOwner}},
+		"a pod that nobody would make again": {change: func(p *trip) { p.move.Spec.Method = v1alpha1.MoveSteer }, want: []string{v1alpha1.ReasonUnsupportedOwner}},
+		"a Job without retries": {change: func(p *trip) {
+			p.controlledBy("batch/v1", "Job")
+			p.owner.Unforgiving = "Job x has no retry left"
+		}, want: []string{v1alpha1.ReasonUnsupportedOwner}},
+		"a ReplicaSet's pod as it is asked for": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "ReplicaSet")
+			p.move.Spec.Method = v1alpha1.MoveSteer
+		}, method: v1alpha1.MoveSteer},
+		"a ReplicaSet's volume for one node": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "ReplicaSet")
+			p.claims(corev1.ReadWriteOnce)
+		}, method: v1alpha1.MoveSteer},
+		"a volume for one node that is not at the peer": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "StatefulSet")
+			p.becomesVirtual()
+			p.offloads(v1alpha1.StrategyLocalAndRemote)
+			p.claims(corev1.ReadWriteOnce)
+		}, want: []string{v1alpha1.ReasonVolumeStays}},
+		"a ReplicaSet without quota for one more": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "ReplicaSet")
+			p.quota("pods", "5", "5")
+		}, method: v1alpha1.MoveSteer},
+		"one whose pods must stay": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "ReplicaSet")
+			p.quota("pods", "5", "5")
+			p.budget(2, 2)
+		}, want: []string{v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonEvictionBlocked}},
+		"one with two budgets": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "StatefulSet")
+			p.budget(2, 1)
+			p.budget(2, 1)
+		}, want: []string{v1alpha1.ReasonEvictionBlocked}},
+		"a budget that lets one go": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "StatefulSet")
+			p.budget(2, 1)
+		}, method: v1alpha1.MoveSteer},
+		"a closed node is said once for both methods": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "ReplicaSet")
+			p.node().Spec.Unschedulable = true
+		}, want: []string{v1alpha1.ReasonNodeClosed}},
 		"a ReplicationController":   {change: func(p *trip) { p.controlledBy("v1", "ReplicationController") }},
-		"a rollout":                 {func(p *trip) { p.owner.Busy = "Deployment web rolls out" }, []string{v1alpha1.ReasonRolloutUnderWay}},
-		"a selector without labels": {func(p *trip) { p.owner.Selector = selector(t, "!gone") }, []string{v1alpha1.ReasonUnsupportedOwner}},
+		"a rollout":                 {change: func(p *trip) { p.owner.Busy = "Deployment web rolls out" }, want: []string{v1alpha1.ReasonRolloutUnderWay}},
+		"a selector without labels": {change: func(p *trip) { p.owner.Selector = selector(t, "!gone") }, want: []string{v1alpha1.ReasonUnsupportedOwner}},
 
-		"there is no such node":                    {func(p *trip) { p.place.Nodes = nil }, []string{v1alpha1.ReasonNodeNotFound}},
-		"the pod is there already":                 {func(p *trip) { p.original.Spec.NodeName = "there" }, []string{v1alpha1.ReasonAlreadyThere}},
-		"a node that is not Ready":                 {func(p *trip) { p.node().Status.Conditions = nil }, []string{v1alpha1.ReasonNodeNotReady}},
-		"a cordoned node":                          {func(p *trip) { p.node().Spec.Unschedulable = true }, []string{v1alpha1.ReasonNodeClosed}},
+		"there is no such node":                    {change: func(p *trip) { p.place.Nodes = nil }, want: []string{v1alpha1.ReasonNodeNotFound}},
+		"the pod is there already":                 {change: func(p *trip) { p.original.Spec.NodeName = "there" }, want: []string{v1alpha1.ReasonAlreadyThere}},
+		"a node that is not Ready":                 {change: func(p *trip) { p.node().Status.Conditions = nil }, want: []string{v1alpha1.ReasonNodeNotReady}},
+		"a cordoned node":                          {change: func(p *trip) { p.node().Spec.Unschedulable = true }, want: []string{v1alpha1.ReasonNodeClosed}},
 		"past the scheduler, which would not care": {change: func(p *trip) { p.node().Spec.Unschedulable, p.move.Spec.Bind = true, v1alpha1.BindAtCreation }},
-		"a tainted node": {func(p *trip) {
+		"a tainted node": {change: func(p *trip) {
 			p.node().Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
-		}, []string{v1alpha1.ReasonNodeClosed}},
-		"one whose taint would evict it": {func(p *trip) {
+		}, want: []string{v1alpha1.ReasonNodeClosed}},
+		"one whose taint would evict it": {change: func(p *trip) {
 			p.node().Spec.Taints, p.move.Spec.Bind = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoExecute}}, v1alpha1.BindAtCreation
-		}, []string{v1alpha1.ReasonNodeClosed}},
+		}, want: []string{v1alpha1.ReasonNodeClosed}},
 		"a taint that the pod tolerates": {change: func(p *trip) {
 			p.node().Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 			p.owner.Template.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
 		}},
-		"a full node":               {func(p *trip) { p.place.Nodes[0].Asked = amounts("3500m", "3") }, []string{v1alpha1.ReasonNodeFull}},
-		"a node with too many pods": {func(p *trip) { p.place.Nodes[0].Asked = amounts("1", "10") }, []string{v1alpha1.ReasonNodeFull}},
+		"a full node":               {change: func(p *trip) { p.place.Nodes[0].Asked = amounts("3500m", "3") }, want: []string{v1alpha1.ReasonNodeFull}},
+		"a node with too many pods": {change: func(p *trip) { p.place.Nodes[0].Asked = amounts("1", "10") }, want: []string{v1alpha1.ReasonNodeFull}},
 		"one of two nodes is enough": {change: func(p *trip) {
 			p.place.Nodes = append(p.place.Nodes, readyNode("other"))
 			p.node().Spec.Unschedulable = true
 		}},
-		"one of them has it already": {func(p *trip) {
+		"one of them has it already": {change: func(p *trip) {
 			p.place.Nodes = append([]Node{readyNode("here")}, p.place.Nodes...)
 			p.original.Spec.NodeName = "here"
-		}, []string{v1alpha1.ReasonAlreadyThere}},
-		"all nodes have their causes": {func(p *trip) {
+		}, want: []string{v1alpha1.ReasonAlreadyThere}},
+		"all nodes have their causes": {change: func(p *trip) {
 			p.place.Nodes = append(p.place.Nodes, readyNode("other"))
 			p.node().Spec.Unschedulable = true
 			p.place.Nodes[1].Status.Conditions = nil
-		}, []string{v1alpha1.ReasonNodeClosed, v1alpha1.ReasonNodeNotReady}},
+		}, want: []string{v1alpha1.ReasonNodeClosed, v1alpha1.ReasonNodeNotReady}},
 
-		"to a peer from a namespace that is not offloaded": {func(p *trip) { p.becomesVirtual() }, []string{v1alpha1.ReasonNotOffloaded}},
-		"to a peer from one that stays at home":            {func(p *trip) { p.becomesVirtual(); p.offloads(v1alpha1.StrategyLocal) }, []string{v1alpha1.ReasonNotOffloaded}},
+		"to a peer from a namespace that is not offloaded": {change: func(p *trip) { p.becomesVirtual() }, want: []string{v1alpha1.ReasonNotOffloaded}},
+		"to a peer from one that stays at home":            {change: func(p *trip) { p.becomesVirtual(); p.offloads(v1alpha1.StrategyLocal) }, want: []string{v1alpha1.ReasonNotOffloaded}},
 		"to a peer from one that may leave":                {change: func(p *trip) { p.becomesVirtual(); p.offloads(v1alpha1.StrategyLocalAndRemote) }},
-		"home from one that must leave":                    {func(p *trip) { p.offloads(v1alpha1.StrategyRemote) }, []string{v1alpha1.ReasonNotOffloaded}},
+		"home from one that must leave":                    {change: func(p *trip) { p.offloads(v1alpha1.StrategyRemote) }, want: []string{v1alpha1.ReasonNotOffloaded}},
 
-		"a volume for one node": {func(p *trip) { p.claims(corev1.ReadWriteOnce) }, []string{v1alpha1.ReasonVolumeStays}},
+		"a volume for one node": {change: func(p *trip) { p.claims(corev1.ReadWriteOnce) }, want: []string{v1alpha1.ReasonVolumeStays}},
 		"a volume for all":      {change: func(p *trip) { p.claims(corev1.ReadWriteOnce, corev1.ReadWriteMany) }},
-		"a volume of another zone": {func(p *trip) {
+		"a volume of another zone": {change: func(p *trip) {
 			p.claims(corev1.ReadWriteMany).Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}},
 			}}}}
-		}, []string{v1alpha1.ReasonVolumeStays}},
-		"a volume that the scheduler would make": {func(p *trip) {
+		}, want: []string{v1alpha1.ReasonVolumeStays}},
+		"a volume that the scheduler would make": {change: func(p *trip) {
 			p.claims(corev1.ReadWriteMany)
 			p.place.Claims[0].Volume, p.move.Spec.Bind = nil, v1alpha1.BindAtCreation
-		}, []string{v1alpha1.ReasonVolumeStays}},
+		}, want: []string{v1alpha1.ReasonVolumeStays}},
 
-		"no quota for one more pod": {func(p *trip) { p.quota("pods", "5", "5") }, []string{v1alpha1.ReasonQuotaExceeded}},
-		"no quota for its requests": {func(p *trip) { p.quota("requests.cpu", "5", "4500m") }, []string{v1alpha1.ReasonQuotaExceeded}},
+		"no quota for one more pod": {change: func(p *trip) { p.quota("pods", "5", "5") }, want: []string{v1alpha1.ReasonQuotaExceeded}},
+		"no quota for its requests": {change: func(p *trip) { p.quota("requests.cpu", "5", "4500m") }, want: []string{v1alpha1.ReasonQuotaExceeded}},
 		"quota enough":              {change: func(p *trip) { p.quota("cpu", "5", "4") }},
 		"a quota of something else": {change: func(p *trip) { p.quota("services", "5", "5") }},
 		"a quota of some pods alone": {change: func(p *trip) {
 			p.quota("pods", "5", "5")
 			p.place.Quotas[0].Spec.Scopes = []corev1.ResourceQuotaScope{"BestEffort"}
 		}},
-		"everything at once": {func(p *trip) {
+		"everything at once": {change: func(p *trip) {
 			p.owner.Busy = "Deployment web rolls out"
 			p.node().Spec.Unschedulable = true
 			p.quota("pods", "5", "5")
-		}, []string{v1alpha1.ReasonRolloutUnderWay, v1alpha1.ReasonNodeClosed, v1alpha1.ReasonQuotaExceeded}},
+		}, want: []string{v1alpha1.ReasonRolloutUnderWay, v1alpha1.ReasonNodeClosed, v1alpha1.ReasonQuotaExceeded}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			original := runningPod("original")
@@ -142,7 +194,11 @@ func TestPreflight(t *testing.T) {
 			}
 			test.change(p)
 			var got []string
-			for _, cause := range Preflight(p.move, p.original, p.owner, p.place) {
+			method, found := Preflight(p.move, p.original, p.owner, p.place)
+			if want := stdcmp.Or(test.method, v1alpha1.MoveSurge); len(test.want) == 0 && method != want || len(test.want) > 0 && method != "" {
+				t.Errorf("by method %q", method)
+			}
+			for _, cause := range found {
 				got = append(got, cause.Reason)
 				if len(cause.Message) < 20 {
 					t.Errorf("message %q", cause.Message)
@@ -153,6 +209,13 @@ func TestPreflight(t *testing.T) {
 			}
 		})
 	}
+}
+
+func (p *trip) budget(pods, wanted int32) {
+	budget := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "budget"}}
+	budget.Spec.Selector = &metav1.LabelSelector{}
+	budget.Status.ExpectedPods, budget.Status.DesiredHealthy = pods, wanted
+	p.place.Budgets = append(p.place.Budgets, budget)
 }
 
 func (p *trip) quota(name corev1.ResourceName, hard, used string) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +23,7 @@ func (m *Mover) actions() map[move.Do]func(context.Context, *work) (time.Duratio
 	return map[move.Do]func(context.Context, *work) (time.Duration, error){
 		move.Begin: m.begin, move.CreateCopy: m.createCopy, move.LowerCost: m.lowerCost, move.HandOver: m.handOver,
 		move.Evict: m.evict, move.Settle: m.settle, move.Succeed: m.succeed, move.Abort: m.abort,
+		move.Gate: m.gate, move.Steer: m.steer, move.EvictCopy: m.evictCopy,
 		move.RestoreCost: m.restoreCost, move.DeleteCopy: m.deleteCopy, move.Fail: m.fail, move.Release: m.release,
 	}
 }
@@ -38,6 +38,9 @@ func (m *Mover) begin(ctx context.Context, w *work) (time.Duration, error) {
 	}
 	w.note()
 	w.status.Phase = v1alpha1.MoveCopying
+	if w.Method == v1alpha1.MoveSteer {
+		w.status.Phase = v1alpha1.MoveSteering
+	}
 	err = m.store(ctx, w)
 	fault.Point(fault.MoveBegun)
 	return 0, err
@@ -129,17 +132,17 @@ func (m *Mover) patch(ctx context.Context, before, after *corev1.Pod) error {
 	return m.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
+// evict evicts the original. To steer its replacement, the API server must have seen that the replacement is to be gated.
 func (m *Mover) evict(ctx context.Context, w *work) (time.Duration, error) {
-	original := named(w.Original)
-	err := m.Client.SubResource("eviction").Create(ctx, original, &policyv1.Eviction{
-		ObjectMeta:    original.ObjectMeta,
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &w.Original.UID}},
-	})
-	if apierrors.IsTooManyRequests(err) {
-		w.cause = move.Cause{Reason: v1alpha1.ReasonEvictionBlocked, Message: "The original may not go yet: " + short(err.Error())}
-		return evictAgain, m.wait(ctx, w)
-	}
-	if err == nil {
+	steers := w.Move.Status.Method == v1alpha1.MoveSteer
+	err := m.askToEvict(ctx, w.Original, steers)
+	switch {
+	case apierrors.IsTooManyRequests(err):
+		return m.waitForBudget(ctx, w, err)
+	case apierrors.IsForbidden(err) && steers:
+		w.cause = move.Cause{Reason: v1alpha1.ReasonMoving, Message: "The original is not evicted yet: " + short(err.Error())}
+		return gateAgain, m.wait(ctx, w)
+	case err == nil:
 		w.did(v1alpha1.MoveEvicted, m.now())
 		fault.Point(fault.MoveEvicted)
 	}

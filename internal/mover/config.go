@@ -27,6 +27,8 @@ const (
 	lookAgain = 5 * time.Second
 	// evictAgain is how soon an eviction is asked for again that a PodDisruptionBudget did not allow.
 	evictAgain = 2 * time.Second
+	// gateAgain is how soon an eviction is asked for again before which the API server did not know that the next pod is to be gated.
+	gateAgain = 500 * time.Millisecond
 )
 
 // Config is what the controller needs.
@@ -54,6 +56,9 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 		return err
 	}
 	m := New(c)
+	if err := (&gates{m}).setup(mgr); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("mover").
 		For(&v1alpha1.PodMove{}).

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,9 +19,6 @@ import (
 	"github.com/hanse-dev/hanse/internal/move"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
-
-// revision is the annotation by which a Deployment and its ReplicaSets say which of these is the newest.
-const revision = "deployment.kubernetes.io/revision"
 
 // seen is what is observed, with what only the first steps need.
 type seen struct {
@@ -43,6 +39,11 @@ func (m *Mover) observe(ctx context.Context, key client.ObjectKey) (*seen, error
 	if err := m.observeOriginal(ctx, s); err != nil {
 		return nil, err
 	}
+	if s.hasBegun() && pm.Status.Method == v1alpha1.MoveSteer {
+		err := m.observeOwner(ctx, s)
+		s.Copy = s.Replacement()
+		return s, err
+	}
 	if s.hasBegun() {
 		return s, errors.Join(m.observeCopy(ctx, s), m.observeOwner(ctx, s))
 	}
@@ -55,14 +56,14 @@ func (m *Mover) observe(ctx context.Context, key client.ObjectKey) (*seen, error
 	return s, m.preflight(ctx, s)
 }
 
-// Check says what stands against a move that nobody has asked for yet, as far as the client may see.
-func Check(ctx context.Context, c client.Client, pm *v1alpha1.PodMove) ([]move.Cause, error) {
+// Check says how a move that nobody has asked for yet would be done, or what stands against it, as far as the client may see.
+func Check(ctx context.Context, c client.Client, pm *v1alpha1.PodMove) (v1alpha1.MoveMethod, []move.Cause, error) {
 	m, s := New(Config{Client: c, Live: c}), &seen{Observed: move.Observed{Move: pm}}
 	if err := errors.Join(m.observeOriginal(ctx, s), m.observeOwner(ctx, s)); err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	err := m.preflight(ctx, s)
-	return s.Findings, err
+	return s.Method, s.Findings, err
 }
 
 func (m *Mover) observeOriginal(ctx context.Context, s *seen) error {
@@ -101,7 +102,7 @@ func (m *Mover) observeOwner(ctx context.Context, s *seen) error {
 		return nil
 	}
 	s.named = *named
-	owner, err := m.owner(ctx, s.Move.Namespace, named)
+	owner, err := m.owner(ctx, s)
 	if err != nil || owner == nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (m *Mover) observeOwner(ctx context.Context, s *seen) error {
 func (s *seen) controller() *metav1.OwnerReference {
 	switch noted := s.Move.Status.Owner; {
 	case noted != nil:
-		return &metav1.OwnerReference{Kind: noted.Kind, Name: noted.Name, UID: noted.UID}
+		return &metav1.OwnerReference{APIVersion: noted.APIVersion, Kind: noted.Kind, Name: noted.Name, UID: noted.UID}
 	case !s.hasBegun() && s.Original != nil:
 		return metav1.GetControllerOf(s.Original)
 	default:
@@ -150,77 +151,6 @@ func (s *seen) agree() {
 	if listed := find(s.Copy.UID); listed != nil || metav1.GetControllerOfNoCopy(s.Copy) != nil {
 		s.Copy = listed
 	}
-}
-
-// owner returns nil if it is gone or going, or of a kind whose pods cannot be moved.
-func (m *Mover) owner(ctx context.Context, namespace string, named *metav1.OwnerReference) (*move.Owner, error) {
-	key := client.ObjectKey{Namespace: namespace, Name: named.Name}
-	owner := &move.Owner{MoveOwner: v1alpha1.MoveOwner{Kind: named.Kind, Name: named.Name, UID: named.UID}}
-	switch named.Kind {
-	case "ReplicaSet":
-		return m.replicaSet(ctx, key, owner)
-	case "ReplicationController":
-		rc, err := local.Find(ctx, m.Live, key, &corev1.ReplicationController{})
-		if err != nil || rc == nil || isAnother(rc, owner) || rc.Spec.Template == nil {
-			return nil, err
-		}
-		owner.Selector = labels.SelectorFromSet(rc.Spec.Selector)
-		owner.Template, owner.Replicas, owner.MinReadySeconds = rc.Spec.Template, replicas(rc.Spec.Replicas), rc.Spec.MinReadySeconds
-		owner.Busy = scaledToNothing(owner)
-		return owner, nil
-	default:
-		return nil, nil
-	}
-}
-
-// isAnother says whether the object has only the name of the owner, or is being deleted.
-func isAnother(found metav1.Object, owner *move.Owner) bool {
-	return found.GetUID() != owner.UID || found.GetDeletionTimestamp() != nil
-}
-
-func (m *Mover) replicaSet(ctx context.Context, key client.ObjectKey, owner *move.Owner) (*move.Owner, error) {
-	set, err := local.Find(ctx, m.Live, key, &appsv1.ReplicaSet{})
-	if err != nil || set == nil || isAnother(set, owner) {
-		return nil, err
-	}
-	if owner.Selector, err = metav1.LabelSelectorAsSelector(set.Spec.Selector); err != nil {
-		return nil, fmt.Errorf("read the selector of ReplicaSet %s: %w", set.Name, err)
-	}
-	owner.Template, owner.Replicas, owner.MinReadySeconds = &set.Spec.Template, replicas(set.Spec.Replicas), set.Spec.MinReadySeconds
-	return owner, m.observeDeployment(ctx, set, owner)
-}
-
-func replicas(wanted *int32) int32 {
-	if wanted == nil {
-		return 1
-	}
-	return *wanted
-}
-
-func scaledToNothing(owner *move.Owner) string {
-	if owner.Replicas > 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s %s is scaled to nothing", owner.Kind, owner.Name)
-}
-
-// observeDeployment sees whether the pods of the set are about to be replaced.
-func (m *Mover) observeDeployment(ctx context.Context, set *appsv1.ReplicaSet, owner *move.Owner) error {
-	owner.Busy = scaledToNothing(owner)
-	of := metav1.GetControllerOf(set)
-	if of == nil || of.Kind != "Deployment" {
-		return nil
-	}
-	deployment, err := local.Find(ctx, m.Live, client.ObjectKey{Namespace: set.Namespace, Name: of.Name}, &appsv1.Deployment{})
-	switch {
-	case err != nil:
-		return err
-	case deployment == nil || deployment.UID != of.UID || deployment.DeletionTimestamp != nil:
-		owner.Busy = fmt.Sprintf("Deployment %s is being deleted", of.Name)
-	case deployment.Annotations[revision] != set.Annotations[revision]:
-		owner.Busy = fmt.Sprintf("Deployment %s has a newer revision, and replaces the pods of ReplicaSet %s itself", of.Name, set.Name)
-	}
-	return nil
 }
 
 // other names another move of the same owner, or of the same pod, that has begun, or comes first.
@@ -261,7 +191,7 @@ func (m *Mover) preflight(ctx context.Context, s *seen) error {
 	}
 	place, err := m.place(ctx, s)
 	if err == nil {
-		s.Findings = move.Preflight(s.Move, s.Original, s.Owner, place)
+		s.Method, s.Findings = move.Preflight(s.Move, s.Original, s.Owner, place)
 	}
 	return err
 }
@@ -276,7 +206,11 @@ func (m *Mover) place(ctx context.Context, s *seen) (place move.Place, err error
 	if err := m.Live.List(ctx, quotas, client.InNamespace(namespace)); err != nil {
 		return place, fmt.Errorf("list quotas: %w", err)
 	}
-	place.Quotas = quotas.Items
+	budgets := &policyv1.PodDisruptionBudgetList{}
+	if err := m.Live.List(ctx, budgets, client.InNamespace(namespace)); err != nil {
+		return place, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+	}
+	place.Quotas, place.Budgets = quotas.Items, budgets.Items
 	if place.Nodes, err = m.nodes(ctx, s.Move.Spec.Destination); err != nil {
 		return place, err
 	}

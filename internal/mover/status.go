@@ -42,9 +42,9 @@ func (w *work) did(action v1alpha1.MoveAction, at time.Time) {
 
 // note puts down which pod moves, and whose it is.
 func (w *work) note() {
-	w.status.Method = v1alpha1.MoveSurge
+	w.status.Method = w.Method
 	if w.named.UID != "" {
-		w.status.Owner = &v1alpha1.MoveOwner{Kind: w.named.Kind, Name: w.named.Name, UID: w.named.UID}
+		w.status.Owner = noted(&w.named)
 	}
 	if w.Original != nil {
 		w.status.Original = party(w.Original)
@@ -81,9 +81,12 @@ func (m *Mover) store(ctx context.Context, w *work) error {
 	status := w.status
 	if w.Copy != nil {
 		status.Copy = party(w.Copy)
-		if w.HandedOver() && status.Phase == v1alpha1.MoveCopying {
+		if w.HandedOver() && (status.Phase == v1alpha1.MoveCopying || status.Phase == v1alpha1.MoveSteering) {
 			status.Phase = v1alpha1.MoveHandingOver
 		}
+	}
+	if status.Phase != v1alpha1.MoveSteering || status.Copy != nil {
+		status.GateUntil = nil // no further pod is waited for
 	}
 	status.Steps = append(status.Steps, *w.done...)
 	status.Steps = status.Steps[max(0, len(status.Steps)-maxListed):]
@@ -115,9 +118,9 @@ func (m *Mover) conclude(w *work) {
 			return
 		}
 		accepted = metav1.ConditionFalse
-	case v1alpha1.MoveCopying:
+	case v1alpha1.MoveCopying, v1alpha1.MoveSteering:
 		if reason == "" {
-			reason, message = v1alpha1.ReasonMoving, "The copy is made"
+			reason, message = v1alpha1.ReasonMoving, "The move begins"
 		}
 	case v1alpha1.MoveHandingOver, v1alpha1.MoveRollingBack: // there is a cause
 	}

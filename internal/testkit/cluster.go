@@ -47,7 +47,7 @@ type Cluster struct {
 
 // A Write is one request that changes something.
 type Write struct {
-	// Verb is create, update, patch, apply or delete, with "/" and the subresource if there is one.
+	// Verb is create, update, patch, apply or delete, with "/" and the subresource if there is one. Of a dry run it is dry-run.
 	Verb string
 	// Kind, Namespace and Name say what is written.
 	Kind, Namespace, Name string

@@ -50,6 +50,10 @@ func (c *Cluster) recording() client.WithWatch {
 		SubResourceCreate: func(
 			ctx context.Context, s client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption,
 		) error {
+			asked := (&client.SubResourceCreateOptions{}).ApplyOptions(opts)
+			if len(asked.DryRun) > 0 { // the fake API server would do it
+				return c.write(writeOf("dry-run/"+sub, o), func() error { return nil })
+			}
 			return c.write(writeOf("create/"+sub, o), func() error { return s.SubResource(sub).Create(ctx, o, body, opts...) })
 		},
 		SubResourceUpdate: func(

@@ -39,6 +39,7 @@ request.namespace == '{{ .Release.Namespace }}' || request.namespace.startsWith(
 request.userInfo.username == {{ include "hanse.managerUser" . }} && request.resource.group == '' &&
 request.resource.resource == 'pods' && request.?subResource.orValue('') in ['', 'eviction'] && (
   object == null || oldObject == null ||
+  dyn(oldObject).?spec.?schedulingGates.orValue([]).exists(g, g.name == 'hanse.dev/move') ||
   dyn(object).metadata.?labels.orValue({}) != dyn(oldObject).metadata.?labels.orValue({}) ||
   dyn(object).metadata.?annotations.orValue({}) != dyn(oldObject).metadata.?annotations.orValue({}) ||
   dyn(object).metadata.?ownerReferences.orValue([]) != dyn(oldObject).metadata.?ownerReferences.orValue([]))
