@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/move"
+)
+
+func statefulSet(ns, app string, replicas int32, spec corev1.PodSpec) *appsv1.StatefulSet {
+	labels := map[string]string{"app": app}
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: app},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, ServiceName: app, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}
+}
+
+// isSteered waits until the pod was moved by Steer, and returns the one that its owner has made in its place.
+func (c *cluster) isSteered(t *testing.T, wanted *v1alpha1.PodMove, node string) *corev1.Pod {
+	t.Helper()
+	done := c.awaitMove(t, wanted, v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
+	now, err := c.pod(t.Context(), done.Namespace, done.Status.Copy.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var actions []v1alpha1.MoveAction
+	for _, step := range done.Status.Steps {
+		actions = append(actions, step.Action)
+	}
+	t.Logf("%s is in the place of %s after %s: %v", now.Name, done.Spec.Pod.Name, podReadySince(now).Sub(done.CreationTimestamp.Time), actions)
+	if !slices.Equal(actions, []v1alpha1.MoveAction{v1alpha1.MoveEvicted, v1alpha1.MoveSteered}) || done.Status.Method != v1alpha1.MoveSteer || done.Status.GateUntil != nil {
+		t.Errorf("it was moved by %s: %+v", done.Status.Method, done.Status)
+	}
+	if now.UID != done.Status.Copy.UID || now.UID == done.Spec.Pod.UID || now.Spec.NodeName != node || len(now.Spec.SchedulingGates) > 0 {
+		t.Errorf("in its place is %s with gates %v", summary([]corev1.Pod{*now}), now.Spec.SchedulingGates)
+	}
+	return now
+}
+
+func podReadySince(pod *corev1.Pod) time.Time {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// What cannot run twice is evicted, and what its owner makes in its place goes to the destination: under the same name for a StatefulSet,
+// as a retry of a Job, and where a quota has no room for two. One move after the other, and no other pod is touched.
+func TestPodsAreSteered(t *testing.T) {
+	ctx := shared(t)
+	ns, full := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote), lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	home, away := lubeck.workers(t)[0], v1alpha1.VirtualNodeName("hamburg")
+	atHamburg := v1alpha1.MoveDestination{Peer: "hamburg"}
+
+	lubeck.create(t, statefulSet(ns, "db", 2, shellSpec(forever)))
+	work := shellSpec(forever)
+	work.RestartPolicy = corev1.RestartPolicyNever
+	lubeck.create(t, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "work"},
+		Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "work"}}, Spec: work}},
+	})
+	once := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "once"},
+		Spec:       batchv1.JobSpec{BackoffLimit: ptr.To[int32](0), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "once"}}, Spec: work}},
+	}
+	lubeck.create(t, once)
+	lubeck.create(t, statefulSet(ns, "kept", 1, shellSpec(forever)))
+	lubeck.create(t, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kept"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "kept"}}},
+	})
+	lubeck.create(t, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: full, Name: "one"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},
+	})
+	lubeck.create(t, deployment(full, "web", 1, shellSpec(forever)))
+	db := lubeck.awaitReadyPods(t, ns, "db", 2)
+	slices.SortFunc(db, func(a, b corev1.Pod) int { return len(a.Name) - len(b.Name) + int(a.Name[3]) - int(b.Name[3]) })
+	job := lubeck.awaitReadyPods(t, ns, "work", 1)[0]
+	last := lubeck.awaitReadyPods(t, ns, "once", 1)[0]
+	kept := lubeck.awaitReadyPods(t, ns, "kept", 1)[0]
+	web := lubeck.awaitReadyPods(t, full, "web", 1)[0]
+	lubeck.awaitsQuotaOf(ctx, t, full)
+
+	moves := map[string]*v1alpha1.PodMove{}
+	for _, pod := range []*corev1.Pod{&db[0], &db[1], &job, &web} {
+		moves[pod.Name] = lubeck.moves(t, pod, atHamburg, 2*time.Minute)
+	}
+	lubeck.isUntouched(t, &last, lubeck.awaitMove(t, lubeck.moves(t, &last, atHamburg, time.Minute), v1alpha1.MoveFailed, v1alpha1.ReasonUnsupportedOwner))
+	lubeck.awaitsBudgetOf(ctx, t, ns, "kept")
+	lubeck.isUntouched(t, &kept, lubeck.awaitMove(t, lubeck.moves(t, &kept, atHamburg, time.Minute), v1alpha1.MoveFailed, v1alpha1.ReasonEvictionBlocked))
+
+	for i := range db {
+		moved := lubeck.isSteered(t, moves[db[i].Name], away)
+		if moved.Name != db[i].Name {
+			t.Errorf("%s is now %s", db[i].Name, moved.Name)
+		}
+		expectSamePod(t, moved, hamburg.mustRemotePod(t, moved))
+	}
+	lubeck.isSteered(t, moves[web.Name], away)
+	lubeck.isSteered(t, moves[job.Name], away)
+	now, err := lubeck.pod(ctx, ns, db[1].Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := lubeck.isSteered(t, lubeck.moves(t, now, v1alpha1.MoveDestination{Node: home}, time.Minute), home)
+	lubeck.describeSays(t, ns, "pod/"+back.Name, v1alpha1.ReasonMoved)
+}
+
+// awaitsQuotaOf waits until the quota counts the pod.
+func (c *cluster) awaitsQuotaOf(ctx context.Context, t *testing.T, ns string) {
+	t.Helper()
+	eventually(t, "the quota is used up", func(context.Context) error {
+		quota := &corev1.ResourceQuota{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "one"}, quota)
+		if used := quota.Status.Used[corev1.ResourcePods]; err == nil && used.Value() != 1 {
+			err = fmt.Errorf("%s is used", used.String())
+		}
+		return err
+	})
+}
+
+func (c *cluster) awaitsBudgetOf(ctx context.Context, t *testing.T, ns, name string) {
+	t.Helper()
+	eventually(t, "the budget counts its pod", func(context.Context) error {
+		budget := &policyv1.PodDisruptionBudget{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, budget)
+		if err == nil && budget.Status.CurrentHealthy != 1 {
+			err = fmt.Errorf("%+v", budget.Status)
+		}
+		return err
+	})
+}
+
+// A volume that one node can use at a time goes with its pod to another node: first the one lets go of it, then the other takes it.
+func TestExclusiveVolumeIsSteered(t *testing.T) {
+	connected(t)
+	ns := lubeck.namespace(t)
+	nodes := lubeck.workers(t)
+	claim := claimTemplate("")
+	claim.Namespace, claim.Spec.VolumeName = ns, "volume-"+ns
+	lubeck.create(t, &corev1.PersistentVolume{
+		ObjectMeta: named(claim.Spec.VolumeName),
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, StorageClassName: "",
+			ClaimRef:               &corev1.ObjectReference{Namespace: ns, Name: claim.Name},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/" + ns, Type: ptr.To(corev1.HostPathDirectoryOrCreate)}},
+		},
+	})
+	lubeck.create(t, &claim)
+	owner := deployment(ns, "db", 1, shellSpec(forever))
+	mount(&owner.Spec.Template.Spec, "data")
+	lubeck.create(t, owner)
+	pod := lubeck.awaitReadyPods(t, ns, "db", 1)[0]
+	to := nodes[0]
+	if pod.Spec.NodeName == to {
+		to = nodes[1]
+	}
+	surge := podMoveOf(&pod, v1alpha1.MoveDestination{Node: to}, time.Minute)
+	surge.Spec.Method = v1alpha1.MoveSurge
+	lubeck.create(t, surge)
+	lubeck.isUntouched(t, &pod, lubeck.awaitMove(t, surge, v1alpha1.MoveFailed, v1alpha1.ReasonVolumeStays))
+	lubeck.isSteered(t, lubeck.moves(t, &pod, v1alpha1.MoveDestination{Node: to}, time.Minute), to)
+}
+
+// Without a manager, the API server puts the gate on for as long as the last manager has said, and no longer. What is gated then waits for
+// a manager, which lifts the gate of what no move awaits. Nobody else has to do anything.
+func TestGatesEndWithoutTheirManager(t *testing.T) {
+	ctx := alone(t)
+	ns := lubeck.namespace(t)
+	lubeck.create(t, statefulSet(ns, "db", 1, shellSpec(forever)))
+	lubeck.create(t, deployment(ns, "web", 1, shellSpec(forever)))
+	lubeck.create(t, deployment(ns, "bystander", 1, shellSpec(forever)))
+	lubeck.pause(t, "manager")
+	db, web := lubeck.awaitReadyPods(t, ns, "db", 1)[0], lubeck.awaitReadyPods(t, ns, "web", 1)[0]
+	short, long := lubeck.abandons(t, &db, 10*time.Second), lubeck.abandons(t, &web, move.GateFor)
+
+	eventually(t, "what is made in time is gated", func(ctx context.Context) error {
+		for _, app := range []string{"db", "web", "bystander"} {
+			pods, err := lubeck.pods(ctx, ns, app)
+			if err != nil || len(pods) != 1 {
+				return fmt.Errorf("%s: %s (%w)", app, summary(pods), err)
+			}
+			switch gated := move.IsGated(&pods[0]); {
+			case app == "bystander" && gated:
+				t.Fatal("a pod of somebody else is gated")
+			case app != "bystander" && !gated:
+				// The API server may not have known of the PodMove, or the pod is the one before.
+				return lubeck.ends(ctx, &pods[0], fmt.Errorf("%s has no gate", app))
+			}
+			if app == "bystander" {
+				continue
+			}
+		}
+		return nil
+	})
+	eventually(t, "what is made later is not", func(ctx context.Context) error {
+		pod, err := lubeck.pod(ctx, ns, "db-0")
+		if err == nil && !podReady(pod) {
+			err = fmt.Errorf("it is %s", summary([]corev1.Pod{*pod}))
+			if move.IsGated(pod) {
+				err = lubeck.ends(ctx, pod, err)
+			}
+		}
+		return err
+	})
+	if pods, err := lubeck.pods(ctx, ns, "web"); err != nil || len(pods) != 1 || !move.IsGated(&pods[0]) {
+		t.Errorf("the other one is %s (%v)", summary(pods), err)
+	}
+	lubeck.scale(ctx, t, "manager", "1")
+	lubeck.awaitMove(t, short, v1alpha1.MoveFailed, v1alpha1.ReasonDeadlineExceeded)
+	lubeck.awaitMove(t, long, v1alpha1.MoveFailed, v1alpha1.ReasonDeadlineExceeded)
+	if pod := lubeck.awaitReadyPods(t, ns, "web", 1)[0]; len(pod.Spec.SchedulingGates) > 0 {
+		t.Errorf("it runs with %v", pod.Spec.SchedulingGates)
+	}
+}
+
+// ends deletes the pod, so that its owner makes another one, and returns why.
+func (c *cluster) ends(ctx context.Context, pod *corev1.Pod, why error) error {
+	if err := c.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	return why
+}
+
+// abandons has a PodMove be as a manager leaves it that dies right before it evicts the pod.
+func (c *cluster) abandons(t *testing.T, pod *corev1.Pod, gated time.Duration) *v1alpha1.PodMove {
+	t.Helper()
+	made := c.moves(t, pod, v1alpha1.MoveDestination{Node: pod.Spec.NodeName}, 5*time.Second)
+	of := pod.OwnerReferences[0]
+	made.Status = v1alpha1.PodMoveStatus{
+		Phase: v1alpha1.MoveSteering, Method: v1alpha1.MoveSteer, GateUntil: ptr.To(metav1.NewTime(time.Now().Add(gated))),
+		Owner:    &v1alpha1.MoveOwner{APIVersion: of.APIVersion, Kind: of.Kind, Name: of.Name, UID: of.UID},
+		Original: &v1alpha1.MoveParty{Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName},
+	}
+	if err := c.Status().Update(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
