@@ -164,7 +164,9 @@ func (s *Observed) madeElsewhere() *corev1.Pod {
 	since := s.Move.Status.Steps[at].Time.Truncate(time.Second) // as precise as times of creation are
 	for i := range s.Owner.Pods {
 		pod := &s.Owner.Pods[i]
-		if !IsGated(pod) && takesPlace(s.Move, pod) && !pod.CreationTimestamp.Time.Before(since) {
+		ready := readySince(pod)
+		wasReady := !ready.IsZero() && !ready.After(since) // such as one that a move just before has sent
+		if !IsGated(pod) && takesPlace(s.Move, pod) && !pod.CreationTimestamp.Time.Before(since) && !wasReady {
 			return pod
 		}
 	}

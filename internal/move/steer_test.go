@@ -104,6 +104,7 @@ func TestNextOfSteering(t *testing.T) {
 		"a gated one that comes too late":          {seen: steering(at, armed, replaced(), late), want: Abort, reason: v1alpha1.ReasonDeadlineExceeded},
 		"an original that ends by itself":          {seen: steering(at, armed, theOriginal(failed)), want: Abort, reason: v1alpha1.ReasonOriginalLost},
 		"a successor without a gate":               {seen: steering(at, armed, replaced(ungated, createdBefore(time.Second))), want: Abort, reason: v1alpha1.ReasonNotGated},
+		"nor is one that was Ready before":         {seen: steering(at, armed, replaced(ungated, started, createdBefore(time.Minute), readyFor(time.Minute))), want: Wait, reason: moving},
 		"an older sibling is no successor":         {seen: steering(at, armed, replaced(ungated, createdBefore(time.Hour))), want: Wait, reason: moving},
 		"somebody lifts the gate":                  {seen: steering(at, replaced(ungated), notedDown), want: Abort, reason: v1alpha1.ReasonNotGated},
 		"one that cannot start is evicted":         {seen: steering(back, replaced(sent), notedDown), want: EvictCopy},

@@ -93,17 +93,23 @@ func TestPodsAreSteered(t *testing.T) {
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},
 	})
 	lubeck.create(t, deployment(full, "web", 1, shellSpec(forever)))
+	lubeck.create(t, deployment(ns, "fast", 3, shellSpec(forever)))
 	db := lubeck.awaitReadyPods(t, ns, "db", 2)
 	slices.SortFunc(db, func(a, b corev1.Pod) int { return len(a.Name) - len(b.Name) + int(a.Name[3]) - int(b.Name[3]) })
 	job := lubeck.awaitReadyPods(t, ns, "work", 1)[0]
 	last := lubeck.awaitReadyPods(t, ns, "once", 1)[0]
 	kept := lubeck.awaitReadyPods(t, ns, "kept", 1)[0]
-	web := lubeck.awaitReadyPods(t, full, "web", 1)[0]
+	web, fast := lubeck.awaitReadyPods(t, full, "web", 1)[0], lubeck.awaitReadyPods(t, ns, "fast", 3)
 	lubeck.awaitsQuotaOf(ctx, t, full)
 
 	moves := map[string]*v1alpha1.PodMove{}
-	for _, pod := range []*corev1.Pod{&db[0], &db[1], &job, &web} {
-		moves[pod.Name] = lubeck.moves(t, pod, atHamburg, 2*time.Minute)
+	for _, pod := range []*corev1.Pod{&db[0], &db[1], &job, &web, &fast[0], &fast[1], &fast[2]} {
+		wanted := podMoveOf(pod, atHamburg, 2*time.Minute)
+		if pod.Labels["app"] == "fast" {
+			wanted.Spec.Method = v1alpha1.MoveSteer
+		}
+		lubeck.create(t, wanted)
+		moves[pod.Name] = wanted
 	}
 	lubeck.isUntouched(t, &last, lubeck.awaitMove(t, lubeck.moves(t, &last, atHamburg, time.Minute), v1alpha1.MoveFailed, v1alpha1.ReasonUnsupportedOwner))
 	lubeck.awaitsBudgetOf(ctx, t, ns, "kept")
@@ -115,6 +121,9 @@ func TestPodsAreSteered(t *testing.T) {
 			t.Errorf("%s is now %s", db[i].Name, moved.Name)
 		}
 		expectSamePod(t, moved, hamburg.mustRemotePod(t, moved))
+	}
+	for i := range fast { // their owner makes another one the moment that one is evicted
+		lubeck.isSteered(t, moves[fast[i].Name], away)
 	}
 	lubeck.isSteered(t, moves[web.Name], away)
 	lubeck.isSteered(t, moves[job.Name], away)
@@ -194,25 +203,16 @@ func TestGatesEndWithoutTheirManager(t *testing.T) {
 	db, web := lubeck.awaitReadyPods(t, ns, "db", 1)[0], lubeck.awaitReadyPods(t, ns, "web", 1)[0]
 	short, long := lubeck.abandons(t, &db, 10*time.Second), lubeck.abandons(t, &web, move.GateFor)
 
-	eventually(t, "what is made in time is gated", func(ctx context.Context) error {
-		for _, app := range []string{"db", "web", "bystander"} {
-			pods, err := lubeck.pods(ctx, ns, app)
-			if err != nil || len(pods) != 1 {
-				return fmt.Errorf("%s: %s (%w)", app, summary(pods), err)
-			}
-			switch gated := move.IsGated(&pods[0]); {
-			case app == "bystander" && gated:
-				t.Fatal("a pod of somebody else is gated")
-			case app != "bystander" && !gated:
-				// The API server may not have known of the PodMove, or the pod is the one before.
-				return lubeck.ends(ctx, &pods[0], fmt.Errorf("%s has no gate", app))
-			}
-			if app == "bystander" {
-				continue
-			}
-		}
-		return nil
-	})
+	for _, pod := range []*corev1.Pod{&db, &web} {
+		lubeck.isReplacedGated(t, pod)
+	}
+	bystander := lubeck.awaitReadyPods(t, ns, "bystander", 1)[0]
+	if err := lubeck.ends(ctx, &bystander, nil); err != nil {
+		t.Fatal(err)
+	}
+	if now := lubeck.awaitReadyPods(t, ns, "bystander", 1)[0]; now.UID == bystander.UID { // gated, it would not be Ready
+		t.Error("the pod of somebody else was not replaced")
+	}
 	eventually(t, "what is made later is not", func(ctx context.Context) error {
 		pod, err := lubeck.pod(ctx, ns, "db-0")
 		if err == nil && !podReady(pod) {
@@ -232,6 +232,22 @@ func TestGatesEndWithoutTheirManager(t *testing.T) {
 	if pod := lubeck.awaitReadyPods(t, ns, "web", 1)[0]; len(pod.Spec.SchedulingGates) > 0 {
 		t.Errorf("it runs with %v", pod.Spec.SchedulingGates)
 	}
+}
+
+// isReplacedGated ends the pod, and what its owner makes in its place, until that is gated: the API server may not have known of the
+// PodMove before.
+func (c *cluster) isReplacedGated(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, "what is made in the place of "+pod.Name+" is gated", func(ctx context.Context) error {
+		pods, err := c.pods(ctx, pod.Namespace, pod.Labels["app"])
+		if err == nil && (len(pods) != 1 || !move.IsGated(&pods[0])) {
+			err = fmt.Errorf("it is not: %s", summary(pods))
+			for i := range pods {
+				err = c.ends(ctx, &pods[i], err)
+			}
+		}
+		return err
+	})
 }
 
 // ends deletes the pod, so that its owner makes another one, and returns why.
