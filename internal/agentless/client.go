@@ -22,7 +22,7 @@ var shadowPods = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resour
 // shadowClient is a client of the peer for which ShadowPods are the ReplicaSets and Jobs that they stand for.
 type shadowClient struct {
 	client.Client
-	view *view
+	view *podView
 }
 
 // replaced is the error for a request that means an earlier ShadowPod of the name.

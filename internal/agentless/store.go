@@ -22,8 +22,8 @@ const (
 	pods
 )
 
-// examples are of these kinds.
-var examples = map[kind]client.Object{
+// podKinds are what there is of a pod.
+var podKinds = map[kind]client.Object{
 	replicaSets: &appsv1.ReplicaSet{}, jobs: &batchv1.Job{}, pods: &corev1.Pod{},
 }
 
@@ -33,7 +33,7 @@ type place struct {
 	types.NamespacedName
 }
 
-// A store holds what there is at a peer for each home pod.
+// A store holds what there is at a peer for each home pod, or for what home pods refer to.
 type store struct {
 	homes  map[types.NamespacedName]*holding
 	homeOf map[place]types.NamespacedName

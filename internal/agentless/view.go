@@ -2,7 +2,6 @@ package agentless
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,46 +12,42 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
-const (
-	// firstRetry and lastRetry are how soon a write that failed is tried again, at first and at last.
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = time.Minute
-	// recoveryPoll is how soon it is noticed that a mirror which failed is up to date again.
-	recoveryPoll = 200 * time.Millisecond
-)
+// recoveryPoll is how soon it is noticed that a mirror which failed is up to date again.
+const recoveryPoll = 200 * time.Millisecond
 
-var errUnnamed = errors.New("the Peer has no cluster id or no namespaces yet")
-
-// Adapt returns the way by which a peer without Hanse looks as if Hanse ran there, with a twin of each home namespace and
-// ShadowPods in it. It is a peers.Config.Adapt.
-func Adapt(link *peers.Link, peer *v1alpha1.Peer) (*peers.Transport, error) {
-	if peer.Spec.ClusterID == "" || len(peer.Spec.Namespaces) == 0 {
-		return nil, errUnnamed
-	}
-	return newView(link, peer.Spec.ClusterID, peer.Spec.Namespaces).transport(), nil
-}
-
-// A view shows what we have at a peer without Hanse as ShadowPods. They lie in twins that have the names of the home
-// namespaces, so that pods of the same name in two namespaces do not meet: no namespace has to be made at the peer.
+// A view shows what we have at a peer without Hanse as if Hanse had made it. It lies in twins that have the names of the home
+// namespaces, so that objects of the same name in two namespaces do not meet: no namespace has to be made at the peer.
 type view struct {
 	link       *peers.Link
 	id         string   // by which the peer knows us, and we it
 	namespaces []string // at the peer
-	writer     writer
-	queue      workqueue.TypedRateLimitingInterface[types.NamespacedName] // home pods that something has happened to
+	contents   contents
+	needed     bool // nothing works at the peer where one of the kinds cannot be read
 
 	mu      sync.Mutex
 	store   store
 	mirrors map[source]*peers.Mirror
 	feeds   map[*shadowFeed]struct{}
+}
+
+// contents are what a view is of.
+type contents interface {
+	// kinds are examples of what is followed at the peer.
+	kinds() map[kind]client.Object
+	// homeOf returns the object at home that one of these is for. Whatever is not ours is for none.
+	homeOf(of kind, object client.Object) (types.NamespacedName, bool)
+	// shows says whether feeds of objects such as the example are fed.
+	shows(example client.Object) bool
+	// shown returns what stands in such a feed for the object at home, or nil. The view is locked meanwhile.
+	shown(example client.Object, home types.NamespacedName) client.Object
+	// touched is called when something has changed that is for the object at home.
+	touched(home types.NamespacedName)
 }
 
 // A shadowFeed feeds one mirror. Its lock is taken before that of the view, and never while that is held: what a feed
@@ -71,21 +66,8 @@ type source struct {
 
 func newView(link *peers.Link, id string, namespaces []string) *view {
 	return &view{
-		link: link, id: id, namespaces: slices.Clone(namespaces), writer: writer{client: link.Client(), id: id},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)),
+		link: link, id: id, namespaces: slices.Clone(namespaces),
 		store: newStore(), mirrors: map[source]*peers.Mirror{}, feeds: map[*shadowFeed]struct{}{},
-	}
-}
-
-func (v *view) transport() *peers.Transport {
-	return &peers.Transport{
-		Client:    &shadowClient{Client: v.link.Client(), view: v},
-		Feed:      v.feed,
-		Run:       v.run,
-		Mapping:   v.mapping,
-		Leftovers: v.leftovers,
-		RemotePod: v.remotePod,
 	}
 }
 
@@ -93,12 +75,10 @@ func (v *view) transport() *peers.Transport {
 func (v *view) run(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
-	defer v.queue.ShutDown()
-	working.Go(func() { v.keepRecords(ctx) })
 	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelAgentless: v.id})
 	var made []*peers.Mirror
 	for _, namespace := range v.namespaces {
-		for of, example := range examples {
+		for of, example := range v.contents.kinds() {
 			from := source{of, namespace}
 			changed := func(key types.NamespacedName) { v.changed(from, key) }
 			mirror, err := v.link.Watch(ctx, &peers.Subject{Example: example, Labels: ours}, namespace, changed)
@@ -130,7 +110,7 @@ func (v *view) load(from source, mirror *peers.Mirror) {
 func (v *view) changed(from source, key types.NamespacedName) {
 	for _, home := range v.take(from, key) {
 		v.show(home)
-		v.queue.Add(home)
+		v.contents.touched(home)
 	}
 }
 
@@ -145,19 +125,12 @@ func (v *view) take(from source, key types.NamespacedName) []types.NamespacedNam
 	object, exists := mirror.Get(key)
 	home, ours := types.NamespacedName{}, false
 	if exists {
-		home, ours = v.homeOf(from.kind, object)
+		home, ours = v.contents.homeOf(from.kind, object)
 	}
 	if !ours {
 		object = nil
 	}
 	return v.store.set(place{from.kind, key}, home, object)
-}
-
-// homeOf returns the home pod that the object is for. What owns a pod has the name that follows from the pod: an object of
-// another name was made by somebody else.
-func (v *view) homeOf(of kind, object client.Object) (types.NamespacedName, bool) {
-	home, ours := homeOf(v.id, object)
-	return home, ours && (of == pods || object.GetName() == remoteName(v.id, home))
 }
 
 // follow shows everything when the mirror has synced, and from then on whether it is up to date.
@@ -199,15 +172,12 @@ func (v *view) synced() bool {
 			return false
 		}
 	}
-	return len(v.mirrors) == len(v.namespaces)*len(examples)
+	return len(v.mirrors) == len(v.namespaces)*len(v.contents.kinds())
 }
 
 // feed is peers.Transport.Feed.
 func (v *view) feed(ctx context.Context, of *peers.Feed) {
-	switch of.Subject().Example.(type) {
-	case *v1alpha1.ShadowPod:
-	case *v1alpha1.NamespaceMapping: // they are made as they are asked for, so that this feed tells only of failures
-	default:
+	if !isMapping(of) && !v.contents.shows(of.Subject().Example) {
 		of.Fail(fmt.Errorf("a cluster without Hanse has no %T", of.Subject().Example))
 		return
 	}
@@ -223,6 +193,13 @@ func (v *view) feed(ctx context.Context, of *peers.Feed) {
 	v.fill(feed)
 }
 
+// isMapping says whether the feed is of NamespaceMappings. They are made as they are asked for, so that it tells alone when all is
+// known, and of failures.
+func isMapping(feed *peers.Feed) bool {
+	_, is := feed.Subject().Example.(*v1alpha1.NamespaceMapping)
+	return is
+}
+
 // open returns the feeds that have not ended.
 func (v *view) open() []*shadowFeed {
 	v.mu.Lock()
@@ -235,28 +212,32 @@ func (v *view) fill(feed *shadowFeed) {
 	feed.mu.Lock()
 	defer feed.mu.Unlock()
 	objects, synced, err := v.all(feed)
-	feed.Fail(err)
+	if !isMapping(feed.Feed) || v.needed {
+		feed.Fail(err)
+	}
 	if synced {
 		feed.Replace(objects)
 	}
 }
 
-// all returns the ShadowPods that the feed is to show.
+// all returns what the feed is to show.
 func (v *view) all(feed *shadowFeed) (objects []client.Object, synced bool, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, home := range v.store.all() {
-		if seen, found := v.store.look(home); found && feed.shows(home) {
-			objects = append(objects, shadowOf(home, seen))
+		if object := v.showing(feed, home); object != nil {
+			objects = append(objects, object)
 		}
 	}
 	return objects, v.synced(), v.err()
 }
 
-// shows reports whether the feed is to show the ShadowPod of the home pod. The peer may have invented the namespace.
-func (f *shadowFeed) shows(home types.NamespacedName) bool {
-	_, isShadowPod := f.Subject().Example.(*v1alpha1.ShadowPod)
-	return isShadowPod && f.Namespace() == home.Namespace
+// showing returns what the feed is to show for the object at home, or nil. The peer may have invented the namespace.
+func (v *view) showing(feed *shadowFeed, home types.NamespacedName) client.Object {
+	if isMapping(feed.Feed) || feed.Namespace() != home.Namespace {
+		return nil
+	}
+	return v.contents.shown(feed.Subject().Example, home)
 }
 
 func (v *view) showAll() {
@@ -265,10 +246,10 @@ func (v *view) showAll() {
 	}
 }
 
-// show has the feeds show what there is of the home pod, unless they are filled later.
+// show has the feeds show what there is for the object at home, unless they are filled later.
 func (v *view) show(home types.NamespacedName) {
 	for _, feed := range v.open() {
-		if feed.shows(home) {
+		if !isMapping(feed.Feed) && feed.Namespace() == home.Namespace {
 			v.showIn(feed, home)
 		}
 	}
@@ -278,13 +259,12 @@ func (v *view) showIn(feed *shadowFeed, home types.NamespacedName) {
 	feed.mu.Lock()
 	defer feed.mu.Unlock()
 	v.mu.Lock()
-	seen, found := v.store.look(home)
-	synced := v.synced()
+	object, synced := v.showing(feed, home), v.synced()
 	v.mu.Unlock()
 	switch {
 	case !synced:
-	case found:
-		feed.Put(shadowOf(home, seen))
+	case object != nil:
+		feed.Put(object)
 	default:
 		feed.Delete(home)
 	}
@@ -311,43 +291,4 @@ func (v *view) leftovers() []string {
 		found[home.Namespace] = struct{}{}
 	}
 	return slices.Collect(maps.Keys(found))
-}
-
-// remotePod is peers.Transport.RemotePod.
-func (v *view) remotePod(shadow *v1alpha1.ShadowPod) (types.NamespacedName, bool) {
-	seen, found := v.look(client.ObjectKeyFromObject(shadow))
-	if !found || seen.owner.GetUID() != shadow.UID || seen.pod() == nil {
-		return types.NamespacedName{}, false
-	}
-	return client.ObjectKeyFromObject(seen.pod()), true
-}
-
-// look returns what there is for the home pod.
-func (v *view) look(home types.NamespacedName) (observed, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.store.look(home)
-}
-
-// keepRecords does for each home pod what nobody asks for, until the queue ends.
-func (v *view) keepRecords(ctx context.Context) {
-	for {
-		home, ended := v.queue.Get()
-		if ended {
-			return
-		}
-		v.keepRecord(ctx, home)
-		v.queue.Done(home)
-	}
-}
-
-func (v *view) keepRecord(ctx context.Context, home types.NamespacedName) {
-	if seen, found := v.look(home); found {
-		if err := v.writer.keepRecord(ctx, seen); err != nil {
-			ctrl.LoggerFrom(ctx).V(1).Info("Cannot keep the record of a pod", "Pod", home.String(), "cause", err.Error())
-			v.queue.AddRateLimited(home)
-			return
-		}
-	}
-	v.queue.Forget(home)
 }

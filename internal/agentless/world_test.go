@@ -40,7 +40,7 @@ type world struct {
 	t       *testing.T
 	cluster *testkit.Cluster
 	remote  *peerstest.Peer
-	view    *view
+	view    *podView
 	link    *peers.Link
 }
 
@@ -73,7 +73,7 @@ func (w *world) adapt(link *peers.Link, peer *v1alpha1.Peer) (*peers.Transport, 
 	if _, err := Adapt(link, peer); err != nil {
 		return nil, err
 	}
-	w.view = newView(link, peer.Spec.ClusterID, peer.Spec.Namespaces)
+	w.view = newPodView(link, peer.Spec.ClusterID, peer.Spec.Namespaces)
 	w.view.queue.ShutDown()
 	return w.view.transport(), nil
 }
