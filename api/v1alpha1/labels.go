@@ -26,8 +26,8 @@ const (
 	LabelClusterID = "hanse.dev/cluster-id"
 	// LabelHomeUID carries, on a remote pod, the UID of the home pod that it runs for.
 	LabelHomeUID = "hanse.dev/home-uid"
-	// LabelAgentless carries, on what runs a pod in a cluster without Hanse, the id by which its home knows that cluster. No
-	// two homes know a cluster by the same one.
+	// LabelAgentless carries, on what runs a pod in a cluster without Hanse, and on copies of what the pod refers to, the id by
+	// which its home knows that cluster. No two homes know a cluster by the same one.
 	LabelAgentless = "hanse.dev/agentless"
 	// LabelManaged marks with "true" a namespace in which Hanse's own service accounts may write.
 	LabelManaged = "hanse.dev/managed"
@@ -185,6 +185,8 @@ const (
 	AnnotationLeftOut = "hanse.dev/left-out"
 	// AnnotationHomePod carries the name of the home pod, on what runs it in a cluster without Hanse.
 	AnnotationHomePod = "hanse.dev/home-pod"
+	// AnnotationHomeName carries, on a copy in a cluster without Hanse, the name of the object at home.
+	AnnotationHomeName = "hanse.dev/home-name"
 	// AnnotationDeletionGrace carries the grace period, in seconds, with which such a pod is deleted.
 	AnnotationDeletionGrace = "hanse.dev/deletion-grace"
 	// AnnotationRecord carries, as JSON, the record of the pods that ran there before for the same home pod.

@@ -33,6 +33,17 @@ const (
 	ModeAgentless PeerMode = "Agentless"
 )
 
+// PeerCopies says what of this cluster is copied into the namespaces of an Agentless peer.
+// +kubebuilder:validation:Enum=None;Configuration
+type PeerCopies string
+
+const (
+	// CopiesNone means that nothing is copied there.
+	CopiesNone PeerCopies = "None"
+	// CopiesConfiguration means that ConfigMaps and Secrets are copied there, as to peers with Hanse.
+	CopiesConfiguration PeerCopies = "Configuration"
+)
+
 // PeerAccess says what a peer may do here as a consumer.
 // +kubebuilder:validation:Enum=Open;Cordoned;Draining;Suspended
 type PeerAccess string
@@ -190,6 +201,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterID) || has(self.clusterID) && self.clusterID == oldSelf.clusterID",message="clusterID is immutable: make another Peer for another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.invitation) || has(self.roles) && self.roles.exists(r, r == 'Consumer')",message="only a peer of role Consumer is invited: add Consumer to roles"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Agentless' || has(self.namespaces) && self.namespaces.size() > 0 && has(self.roles) && self.roles.all(r, r == 'Provider')",message="an Agentless peer needs namespaces, and its only role is Provider"
+// +kubebuilder:validation:XValidation:rule="!has(self.copies) || has(self.mode) && self.mode == 'Agentless'",message="copies is for Agentless peers alone: to peers with Hanse, ConfigMaps and Secrets always go with the pods"
 type PeerSpec struct {
 	// clusterID is the id of the foreign cluster, as its own administrator set it. Left out, Hanse sets it when the two
 	// clusters become peers. It cannot change: a cluster with another id is another peer.
@@ -217,6 +229,13 @@ type PeerSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespaces []string `json:"namespaces,omitempty"`
+
+	// copies says what of this cluster is copied into the namespaces of an Agentless peer: None, or Configuration, which are the
+	// ConfigMaps and Secrets that pods there refer to, or those that the values reflection.* of the chart name. Whoever may read
+	// Secrets in these namespaces reads those of this cluster then. Default None: pods that refer to ConfigMaps or Secrets do not go
+	// there. To peers with Hanse they always go.
+	// +optional
+	Copies PeerCopies `json:"copies,omitempty"`
 
 	// roles says what the peer is to this cluster: Provider (this cluster may run pods there), Consumer (it may run
 	// pods here), or both. A cluster that was only discovered has none.

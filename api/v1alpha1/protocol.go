@@ -24,20 +24,22 @@ type Protocol struct {
 	ShadowPods bool
 	// Copies: ConfigMaps and Secrets that pods use are copied to the peer.
 	Copies bool
+	// Objects: the peer takes copies of objects of other kinds.
+	Objects bool
 	// Claims: the peer keeps storage for each ShadowClaim.
 	Claims bool
-	// Network: pods of the two clusters can be connected.
+	// Network: pods of the two clusters can be connected. Tokens of service accounts go to no other peer.
 	Network bool
 }
 
 // Protocol returns which parts of Hanse's protocol are spoken with the peer.
 func (p *Peer) Protocol() Protocol {
 	if p.Agentless() {
-		return Protocol{}
+		return Protocol{Copies: p.Spec.Copies == CopiesConfiguration}
 	}
 	return Protocol{
 		Identity: true, Sessions: true, Advertisements: true, Mappings: true, ShadowPods: true, Copies: true,
-		Claims: true, Network: true,
+		Objects: true, Claims: true, Network: true,
 	}
 }
 

@@ -79,6 +79,7 @@ func templateOf(id string, shadow *v1alpha1.ShadowPod) (corev1.PodTemplateSpec, 
 	if reason := refusal(shadow.Name, &pod.Spec); reason != "" {
 		return corev1.PodTemplateSpec{}, errors.New(reason)
 	}
+	referToCopies(id, shadow.Namespace, &pod.Spec)
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations},
 		Spec:       pod.Spec,
@@ -135,7 +136,7 @@ func asksForDebugging(shadow *v1alpha1.ShadowPod) bool {
 
 // refusal says why a cluster without Hanse cannot run the pod of that name as it should, in words for its author, or "".
 func refusal(name string, spec *corev1.PodSpec) string {
-	for _, judge := range []func(*corev1.PodSpec) string{restartRefusal, configurationRefusal} {
+	for _, judge := range []func(*corev1.PodSpec) string{restartRefusal, projectionRefusal} {
 		if reason := judge(spec); reason != "" {
 			return reason
 		}
@@ -160,21 +161,36 @@ func restartRefusal(spec *corev1.PodSpec) string {
 	}
 }
 
-// configurationRefusal refuses what reads ConfigMaps and Secrets: nobody carries them to a cluster without Hanse, and
-// others of the same name may be there.
-func configurationRefusal(spec *corev1.PodSpec) string {
-	const why = "ConfigMaps and Secrets are not taken to clusters without Hanse"
-	reason := ""
-	reflection.Visit(spec, func(kind reflection.Kind, name string, _ *bool) {
-		reason = fmt.Sprintf("it refers to %s %q; %s", kind, name, why)
+// projectionRefusal refuses volumes of what only the cluster of the pod's author has.
+func projectionRefusal(spec *corev1.PodSpec) string {
+	roots := false
+	reflection.Visit(spec, func(kind reflection.Kind, name *string, _ *bool) {
+		roots = roots || kind == reflection.ConfigMap && *name == reflection.RootCertificates
 	})
+	if roots {
+		return fmt.Sprintf("it refers to ConfigMap %q, which does not go to a cluster without Hanse", reflection.RootCertificates)
+	}
 	for i := range spec.Volumes {
 		projected := spec.Volumes[i].Projected
-		if projected != nil && slices.ContainsFunc(projected.Sources, func(s corev1.VolumeProjection) bool { return s.DownwardAPI == nil }) {
-			reason = fmt.Sprintf("volume %q projects more than the pod's own fields; %s", spec.Volumes[i].Name, why)
+		if projected != nil && slices.ContainsFunc(projected.Sources, isOfHome) {
+			return fmt.Sprintf("volume %q projects more than ConfigMaps, Secrets and the pod's own fields, which does not go to a "+
+				"cluster without Hanse", spec.Volumes[i].Name)
 		}
 	}
-	return reason
+	return ""
+}
+
+func isOfHome(s corev1.VolumeProjection) bool {
+	return s.DownwardAPI == nil && s.ConfigMap == nil && s.Secret == nil
+}
+
+// referToCopies has the pod refer to copies of the objects of home's namespace, by their names at the peer.
+func referToCopies(id, namespace string, spec *corev1.PodSpec) {
+	reflection.Visit(spec, func(_ reflection.Kind, name *string, _ *bool) {
+		if *name != "" {
+			*name = remoteName(id, types.NamespacedName{Namespace: namespace, Name: *name})
+		}
+	})
 }
 
 // hostname is what a kubelet makes of the name of a pod that does not say how its host is called.
@@ -191,12 +207,12 @@ func hash(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// maxReadable is how much of a pod's name is in the name of what runs it: with the hash and what controllers add, no name
-// is longer than a label may be.
+// maxReadable is how much of the name of a pod, or of what it refers to, is in the name at the peer: with the hash and what
+// controllers add, no name is longer than a label may be.
 const maxReadable = 40
 
-// remoteName returns the name of what runs the home pod. Pods of that name in other namespaces, and of other homes, have
-// other ones.
+// remoteName returns the name of what runs the home pod, or of the copy of what a pod refers to. Objects of that name in other
+// namespaces, and of other homes, have other ones.
 func remoteName(id string, home types.NamespacedName) string {
 	readable := strings.ReplaceAll(home.Name, ".", "-")
 	if len(readable) > maxReadable {
@@ -208,9 +224,14 @@ func remoteName(id string, home types.NamespacedName) string {
 // homeOf returns the home pod that an object at the peer is for. Whatever is not ours, or has been tampered with, is for
 // none.
 func homeOf(id string, object client.Object) (types.NamespacedName, bool) {
-	annotations, labels := object.GetAnnotations(), object.GetLabels()
-	home := types.NamespacedName{Namespace: annotations[v1alpha1.AnnotationHomeNamespace], Name: annotations[v1alpha1.AnnotationHomePod]}
-	ours := labels[v1alpha1.LabelAgentless] == id && labels[v1alpha1.LabelHomeUID] != ""
+	home, ours := originOf(id, object, v1alpha1.AnnotationHomePod)
+	return home, ours && object.GetLabels()[v1alpha1.LabelHomeUID] != ""
+}
+
+// originOf returns the object at home that an object at the peer is for, whose name the annotation says.
+func originOf(id string, object client.Object, named string) (types.NamespacedName, bool) {
+	annotations := object.GetAnnotations()
+	home := types.NamespacedName{Namespace: annotations[v1alpha1.AnnotationHomeNamespace], Name: annotations[named]}
 	sound := len(validation.IsDNS1123Label(home.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(home.Name)) == 0
-	return home, ours && sound
+	return home, sound && object.GetLabels()[v1alpha1.LabelAgentless] == id
 }

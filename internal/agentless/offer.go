@@ -41,17 +41,31 @@ type Config struct {
 	Clock clock.Clock
 }
 
-// Offers returns the way by which a peer without Hanse looks as if it made an advertisement, of what can be read there. It is
-// a peers.Config.Adapt for the process that takes in advertisements.
+// Offers returns the way by which a peer without Hanse looks as if it made an advertisement, of what can be read there, and takes
+// copies of ConfigMaps and Secrets if the Peer says so. It is a peers.Config.Adapt for the process that takes in advertisements.
 func Offers(config Config) func(*peers.Link, *v1alpha1.Peer) (*peers.Transport, error) {
 	return func(link *peers.Link, peer *v1alpha1.Peer) (*peers.Transport, error) {
 		from := surveyor{config: config, reader: link.Client(), peer: peer.DeepCopy()}
-		return &peers.Transport{Client: link.Client(), Feed: func(ctx context.Context, feed *peers.Feed) {
+		made := &peers.Transport{Client: link.Client(), Feed: func(context.Context, *peers.Feed) {}}
+		if peer.Protocol().Copies && from.isOurs() {
+			made = newCopyView(link, peer.Spec.ClusterID, peer.Spec.Namespaces).transport()
+		}
+		others := made.Feed
+		made.Feed = func(ctx context.Context, feed *peers.Feed) {
 			if feed.Subject().Example.GetObjectKind().GroupVersionKind().Kind == "Advertisement" {
 				feed.Go(func() { from.keepOffering(ctx, feed) })
+			} else {
+				others(ctx, feed)
 			}
-		}}, nil
+		}
+		return made, nil
 	}
+}
+
+// isOurs says whether no other home knows the peer by its id. Two homes that call a cluster the same would take each other's pods
+// and copies there for their own.
+func (s surveyor) isOurs() bool {
+	return s.peer.Spec.ClusterID == v1alpha1.AgentlessClusterID(s.config.ClusterID, s.peer.Name)
 }
 
 // noOffer is the error for a peer that answers, and of which this cluster can make no offer.
@@ -108,8 +122,7 @@ func undecoded(message *v1alpha1.Advertisement) *unstructured.Unstructured {
 
 // offer returns what the peer can be believed to have for us.
 func (s surveyor) offer(ctx context.Context) (*v1alpha1.AdvertisementSpec, error) {
-	if s.peer.Spec.ClusterID != v1alpha1.AgentlessClusterID(s.config.ClusterID, s.peer.Name) {
-		// Two homes that call a cluster the same would take each other's pods there for their own.
+	if !s.isOurs() {
 		return nil, noOffer{v1alpha1.ReasonClusterIDMismatch, "spec.clusterID is set. A cluster without Hanse has no id, and gets " +
 			"one from Hanse: make the Peer anew without it"}
 	}

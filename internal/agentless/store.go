@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/internal/local"
 )
 
 // kind is one of those that are followed at a peer.
@@ -20,11 +22,19 @@ const (
 	replicaSets kind = iota
 	jobs
 	pods
+	configMaps
+	secrets
 )
 
 // podKinds are what there is of a pod.
 var podKinds = map[kind]client.Object{
 	replicaSets: &appsv1.ReplicaSet{}, jobs: &batchv1.Job{}, pods: &corev1.Pod{},
+}
+
+// copyKinds are what there are copies of. Their metadata is enough.
+var copyKinds = map[kind]client.Object{
+	configMaps: local.Metadata(corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+	secrets:    local.Metadata(corev1.SchemeGroupVersion.WithKind("Secret")),
 }
 
 // A place is where an object lies at the peer.
@@ -47,6 +57,14 @@ type holding struct {
 
 func newStore() store {
 	return store{homes: map[types.NamespacedName]*holding{}, homeOf: map[place]types.NamespacedName{}}
+}
+
+// in returns the object that lies there, or nil.
+func (h *holding) in(at place) client.Object {
+	if h == nil {
+		return nil
+	}
+	return h.objects[at]
 }
 
 // set enters that the object, which is nil if there is none of ours, lies there for that home pod. It returns the home

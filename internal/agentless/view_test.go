@@ -114,21 +114,25 @@ func TestWhatAClusterWithoutHanseCannotHoldIsRefused(t *testing.T) {
 	}
 }
 
-func TestPodsWithConfigurationAreRefused(t *testing.T) {
-	source := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "a"}}
-	for name, spec := range map[string]corev1.PodSpec{
-		"image pull secret":   {ImagePullSecrets: []corev1.LocalObjectReference{{Name: "a"}}},
-		"volume of a Secret":  {Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}}}},
-		"projected ConfigMap": {Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{}}}}}}}},
-		"environment":         {Containers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}}}},
-		"variable":            {InitContainers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "a", ValueFrom: source}}}}},
-	} {
-		if got := refusal("web-0", &spec); !strings.Contains(got, "ConfigMaps and Secrets are not taken") {
-			t.Errorf("%s: got %q", name, got)
-		}
+func TestWhatOnlyTheClusterOfItsAuthorHasIsRefused(t *testing.T) {
+	projected := func(source corev1.VolumeProjection) corev1.PodSpec {
+		return corev1.PodSpec{Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{
+			Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{source}},
+		}}}}
 	}
-	if got := refusal("web.v1", &corev1.PodSpec{}); !strings.Contains(got, "set spec.hostname") {
-		t.Errorf("a name that is no host name: got %q", got)
+	named := corev1.LocalObjectReference{Name: "kube-root-ca.crt"}
+	for says, spec := range map[string]corev1.PodSpec{
+		"projects more":      projected(corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}),
+		"kube-root-ca.crt":   projected(corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: named}}),
+		"set spec.hostname.": {},
+	} {
+		name := "web-0"
+		if len(spec.Volumes) == 0 {
+			name = "web.v1"
+		}
+		if got := refusal(name, &spec); !strings.Contains(got+".", says) {
+			t.Errorf("got %q, want %q", got, says)
+		}
 	}
 	if got := refusal("web.v1", &corev1.PodSpec{Hostname: "web"}); got != "" {
 		t.Errorf("a name that is no host name, with one: got %q", got)

@@ -253,9 +253,11 @@ func connects() predicate.Predicate {
 	return when(false, true, func(before, after *v1alpha1.Peer) bool { return before.HasNetwork() != after.HasNetwork() })
 }
 
-// remapped passes on changes of a Peer by which its pods get other addresses here, or none, or are reached no more.
+// remapped passes on changes of a Peer by which its pods get other addresses here, or none, or are reached no more, or by which what they
+// refer to goes there.
 func remapped() predicate.Predicate {
 	return when(true, true, func(before, after *v1alpha1.Peer) bool {
-		return before.Connected() != after.Connected() || before.HasNetwork() != after.HasNetwork() || after.HasNetwork() && !slices.Equal(before.Status.Mappings, after.Status.Mappings)
+		return before.Connected() != after.Connected() || before.HasNetwork() != after.HasNetwork() || lacksCopies(before) != lacksCopies(after) ||
+			after.HasNetwork() && !slices.Equal(before.Status.Mappings, after.Status.Mappings)
 	})
 }

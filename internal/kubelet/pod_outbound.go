@@ -13,6 +13,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -24,6 +25,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/fault"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/reflection"
 	"github.com/hanse-dev/hanse/internal/trace"
 	"github.com/hanse-dev/hanse/internal/unread"
 )
@@ -56,6 +58,11 @@ func (c *podController) outbound(ctx context.Context, home *corev1.Pod, seen *po
 	if err != nil {
 		return sentPod{}, reconcile.TerminalError(err)
 	}
+	if needs := reflection.References(&sent.Spec); seen.shadow == nil && len(needs) > 0 && lacksCopies(seen.to) != "" {
+		return sentPod{}, reconcile.TerminalError(&heldError{
+			fmt.Sprintf("it refers to %s %q. %s", needs[0].Kind, needs[0].Name, lacksCopies(seen.to)),
+		})
+	}
 	template, err := offload.Outbound(sent, c.nodeIP)
 	if err != nil {
 		return sentPod{}, reconcile.TerminalError(&heldError{err.Error()})
@@ -69,6 +76,24 @@ func (c *podController) outbound(ctx context.Context, home *corev1.Pod, seen *po
 			"its definition has %d bytes, and at most %d are taken to another cluster", len(raw), v1alpha1.MaxShadowPodBytes)})
 	}
 	return sentPod{pod: string(raw), revision: revision(home, seen.how.Overrides, token)}, nil
+}
+
+// lacksCopies says why ConfigMaps and Secrets do not go to the peer, in words for the author of a pod that refers to some, or "".
+func lacksCopies(to *v1alpha1.Peer) string {
+	if !to.Agentless() {
+		return ""
+	}
+	asked := meta.FindStatusCondition(to.Status.Conditions, v1alpha1.ConditionAuthenticated)
+	switch {
+	case !to.Protocol().Copies:
+		return "ConfigMaps and Secrets go to a cluster without Hanse only if spec.copies of its Peer is Configuration"
+	case asked == nil || asked.ObservedGeneration < to.Generation || asked.Status == metav1.ConditionUnknown:
+		return "It is not known yet whether ConfigMaps and Secrets may be copied there"
+	case asked.Reason == v1alpha1.ReasonForbidden:
+		return asked.Message
+	default:
+		return ""
+	}
 }
 
 // override changes the pod as its namespace wants it in the clusters that its virtual node belongs to.

@@ -313,3 +313,51 @@ func TestWhatIsAskedOfFurtherClustersGoesOut(t *testing.T) {
 		})
 	}
 }
+
+func TestPodWithConfigurationGoesWhereCopiesGo(t *testing.T) {
+	without := func(p *v1alpha1.Peer) { p.Spec.Mode, p.Spec.Copies = v1alpha1.ModeAgentless, "" }
+	with := func(reason string, observed int64) func(*v1alpha1.Peer) {
+		return func(p *v1alpha1.Peer) {
+			p.Generation, p.Spec.Mode, p.Spec.Copies = 2, v1alpha1.ModeAgentless, v1alpha1.CopiesConfiguration
+			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionAuthenticated, Status: metav1.ConditionTrue, Reason: reason, Message: "to create secrets", ObservedGeneration: observed,
+			})
+		}
+	}
+	forbidden := with(v1alpha1.ReasonForbidden, 2)
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.Peer)
+		plain  bool // the pod refers to nothing
+		says   string
+	}{
+		"a peer with Hanse":                        {change: func(*v1alpha1.Peer) {}},
+		"one without":                              {change: without, says: `it refers to Secret "password". ConfigMaps and Secrets go`},
+		"one without, and a pod without":           {change: without, plain: true},
+		"one without that takes copies":            {change: with(v1alpha1.ReasonReady, 2)},
+		"one that was not asked yet":               {change: with(v1alpha1.ReasonReady, 1), says: "not known yet"},
+		"one that lacks rights":                    {change: forbidden, says: "to create secrets"},
+		"one that lacks rights, and a pod without": {change: forbidden, plain: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podCalled("web-1")
+			if !test.plain {
+				pod.Spec.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{
+					Secret: &corev1.SecretVolumeSource{SecretName: "password"},
+				}}}
+			}
+			w := offloaded(t, pod)
+			p := peer()
+			w.Home.Get(p, "", turin)
+			test.change(p)
+			w.put(w.Home, p)
+			w.reconcilePod("web-1")
+			out := w.Away.Find(&v1alpha1.ShadowPod{}, twinName, "web-1")
+			if got := w.pod("web-1").Status.Message; out != (test.says == "") || !strings.Contains(got, test.says) {
+				t.Errorf("it is out: %t, and says %q", out, got)
+			}
+			if (test.says != "" || test.plain) != remapped().Update(updated(peer(), p)) {
+				t.Error("pods are not looked at when that changes, or when it does not")
+			}
+		})
+	}
+}

@@ -29,7 +29,7 @@ func withOrWithoutToken(pod *corev1.Pod, seen *podFacts) (sent *corev1.Pod, toke
 		token = offload.TakesTokenSecret(pod, seen.to.HasNetwork())
 	}
 	switch {
-	case token && !seen.to.Protocol().Copies:
+	case token && !seen.to.Protocol().Network:
 		return nil, false, &heldError{"it asks for a token of its service account, or for kube-root-ca.crt, which do not go to a " +
 			"cluster without Hanse: keep it off that cluster, or take the volume or variable out of it"}
 	case token:

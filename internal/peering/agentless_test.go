@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -71,6 +72,44 @@ func TestAgentlessPeerIsAskedForOurRights(t *testing.T) {
 	}
 }
 
+func TestRightsForCopiesAreAskedForWhereThereAreToBeSome(t *testing.T) {
+	for name, test := range map[string]struct {
+		copies v1alpha1.PeerCopies
+		want   metav1.ConditionStatus
+		says   string
+	}{
+		"none":          {"", yes, ""},
+		"configuration": {v1alpha1.CopiesConfiguration, no, "to update secrets in namespace blue"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := agentless(t, func(right *authorizationv1.ResourceAttributes) (bool, error) {
+				return right.Resource != "secrets" || right.Verb != "update", nil
+			})
+			peer := w.peer()
+			peer.Spec.Copies = test.copies
+			w.update(peer)
+			w.reconcile()
+			got := meta.FindStatusCondition(w.peer().Status.Conditions, v1alpha1.ConditionAuthenticated)
+			if got == nil || got.Status != test.want || !strings.Contains(got.Message, test.says) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestCopiesAreDroppedWhereThereAreToBeNone(t *testing.T) {
+	w := agentless(t, func(*authorizationv1.ResourceAttributes) (bool, error) { return true, nil })
+	id := v1alpha1.AgentlessClusterID(w.config.ClusterID, "hamburg")
+	ours := metav1.ObjectMeta{Namespace: "green", Name: "a", Labels: map[string]string{v1alpha1.LabelAgentless: id}}
+	theirs := metav1.ObjectMeta{Namespace: "green", Name: "b", Labels: map[string]string{v1alpha1.LabelAgentless: "agentless-2"}}
+	w.away.Put(&corev1.Secret{ObjectMeta: ours}, &corev1.ConfigMap{ObjectMeta: ours}, &corev1.Secret{ObjectMeta: theirs})
+	w.reconcile()
+	left := append(w.away.Names(&corev1.SecretList{}, "green"), w.away.Names(&corev1.ConfigMapList{}, "green")...)
+	if diff := cmp.Diff([]string{"b"}, left); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestWhatIsWrongWithAnAgentlessPeerIsSaid(t *testing.T) {
 	for name, test := range map[string]struct {
 		allowed bool
@@ -102,7 +141,7 @@ func TestWhatIsWrongWithAnAgentlessPeerIsSaid(t *testing.T) {
 func TestWhatIsLeftAtAnAgentlessPeerIsEnded(t *testing.T) {
 	w := agentless(t, func(*authorizationv1.ResourceAttributes) (bool, error) { return true, nil })
 	peer := w.peer()
-	peer.Spec.ClusterID = "agentless-1"
+	peer.Spec.ClusterID, peer.Spec.Copies = "agentless-1", v1alpha1.CopiesConfiguration
 	w.update(peer)
 	w.linked()
 	w.reconcile()
@@ -112,15 +151,19 @@ func TestWhatIsLeftAtAnAgentlessPeerIsEnded(t *testing.T) {
 	theirs := metav1.ObjectMeta{Namespace: "green", Name: "web", Labels: map[string]string{v1alpha1.LabelAgentless: "agentless-2"}}
 	w.away.Put(
 		&appsv1.ReplicaSet{ObjectMeta: ours}, &batchv1.Job{ObjectMeta: ours}, &corev1.Pod{ObjectMeta: ours},
-		&appsv1.ReplicaSet{ObjectMeta: theirs},
+		&appsv1.ReplicaSet{ObjectMeta: theirs}, &corev1.Secret{ObjectMeta: ours},
 	)
 	w.part()
 	w.reconcile()
 	if got := w.waitsFor(); !strings.Contains(got, "what is left of ours there") {
 		t.Errorf("it waits for %q", got)
 	}
+	if len(w.away.Names(&corev1.SecretList{}, "green")) == 0 {
+		t.Error("its pods lose the Secret before they have ended")
+	}
 	w.finish()
-	if left := w.away.Names(&appsv1.ReplicaSetList{}, "green"); len(left) != 1 || left[0] != "web" {
-		t.Errorf("left are %v", left)
+	left := append(w.away.Names(&appsv1.ReplicaSetList{}, "green"), w.away.Names(&corev1.SecretList{}, "green")...)
+	if diff := cmp.Diff([]string{"web"}, left); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -50,6 +50,9 @@ func authenticated(o *observation) *condition {
 	if o.contact.probe.err != nil {
 		return unauthenticated(o.peer, &o.contact.probe)
 	}
+	if o.peer.Agentless() && o.contact.probe.asked != o.peer.Protocol() {
+		return unknown(v1alpha1.ReasonPending, "The peer was not asked yet for the rights that spec.copies takes")
+	}
 	if !o.peer.Protocol().Identity {
 		return isTrue("The peer knows this cluster, and lets it run pods in the namespaces that spec.namespaces names")
 	}
@@ -96,8 +99,8 @@ func unauthenticated(peer *v1alpha1.Peer, p *probe) *condition {
 			secret)
 	case errors.Is(err, errLacking):
 		return isFalse(v1alpha1.ReasonForbidden, "The peer does not give what it takes to run pods there: %v. Have its "+
-			"administrator bind a role with that to the user of Secret %s, or leave the namespace out of spec.namespaces",
-			err, secret)
+			"administrator bind a role with that to the user of Secret %s, or leave the namespace out of spec.namespaces. Where "+
+			"spec.copies is None, no rights to configmaps and secrets are needed", err, secret)
 	case errors.Is(err, peers.ErrForbidden):
 		return isFalse(v1alpha1.ReasonForbidden, "The peer knows this cluster and lets it do nothing: it has suspended us; "+
 			"ask its administrator. What runs there stays")

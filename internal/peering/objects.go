@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -172,6 +173,10 @@ func end(ctx context.Context, c client.Client, list client.ObjectList, of ...cli
 		return false, fmt.Errorf("list %T: %w", list, err)
 	}
 	err := meta.EachListItem(list, func(item runtime.Object) error {
+		if metadata, is := item.(*metav1.PartialObjectMetadata); is { // which says in a list of which kind it is
+			kind := list.GetObjectKind().GroupVersionKind()
+			metadata.SetGroupVersionKind(kind.GroupVersion().WithKind(strings.TrimSuffix(kind.Kind, "List")))
+		}
 		object, is := item.(client.Object)
 		if !is || !object.GetDeletionTimestamp().IsZero() {
 			return nil

@@ -98,6 +98,8 @@ type probe struct {
 	link *peers.Link
 	info peers.ClusterInfo
 	err  error
+	// asked is for which parts of the protocol the peer was asked: at an agentless one they need rights.
+	asked v1alpha1.Protocol
 	// tombstone is what a peer that forbids us everything has left for us to find.
 	tombstone string
 	// unknownAt is when the peer was first found not to know us any more, zero while it does.
@@ -132,8 +134,21 @@ func (p *probe) ask(ctx context.Context, links *peers.Links, peer *v1alpha1.Peer
 		info, err = introduction(ctx, peer, link, err, config) // the first one paid for the handshakes too
 	}
 	p.conclude(info, err, config)
+	p.asked = peer.Protocol()
+	p.dropCopies(ctx, peer, config.ClusterID)
 	if errors.Is(err, peers.ErrForbidden) {
 		p.tombstone = tombstoneAt(ctx, link)
+	}
+}
+
+// dropCopies deletes copies that are at an agentless peer from when it was to have some. What another home calls by the same id is not
+// ours to delete.
+func (p *probe) dropCopies(ctx context.Context, peer *v1alpha1.Peer, home string) {
+	if p.err != nil || peer.Protocol().Copies || peer.Spec.ClusterID != v1alpha1.AgentlessClusterID(home, peer.Name) {
+		return
+	}
+	if _, err := endCopies(ctx, peer, p.link); err != nil {
+		ctrl.LoggerFrom(ctx).Info("Copies of ConfigMaps and Secrets at the peer cannot be deleted", "cause", err.Error())
 	}
 }
 

@@ -250,7 +250,7 @@ func provision(o *observation, others []*condition) *condition {
 	case networkDown(o) != nil:
 		return networkDown(o)
 	case peer.Agentless():
-		return &condition{metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits}
+		return &condition{metav1.ConditionTrue, v1alpha1.ReasonAgentless, agentlessLimits(peer)}
 	default:
 		return isTrue("Pods of this cluster may run at the peer")
 	}

@@ -43,7 +43,7 @@ type Config struct {
 	// Dial returns the way to a server instead of a connection of this package. It is for tests.
 	Dial func(server string) (*Transport, error)
 	// Adapt returns a way by which a peer without Hanse looks as if Hanse ran there. It is called again when the link is
-	// another one, or the Peer has another id or other namespaces. By default the link is used as it is.
+	// another one, or the Peer has another id, other namespaces or another Protocol. By default the link is used as it is.
 	Adapt func(link *Link, peer *v1alpha1.Peer) (*Transport, error)
 	// Budget bounds what each peer may cost this process. By default DefaultBudget.
 	Budget Budget
@@ -80,6 +80,7 @@ type adapted struct {
 	base       *Link
 	clusterID  string
 	namespaces []string
+	protocol   v1alpha1.Protocol
 }
 
 // NewLinks returns the links of a cluster, none of which is made yet. Its Run must be called to end them.
@@ -200,7 +201,7 @@ func (l *Links) adapt(base *Link, peer *v1alpha1.Peer) (*Link, error) {
 	current := l.adapted[peer.Name]
 	l.mu.Unlock()
 	if current != nil && current.base == base && current.clusterID == peer.Spec.ClusterID &&
-		slices.Equal(current.namespaces, peer.Spec.Namespaces) {
+		slices.Equal(current.namespaces, peer.Spec.Namespaces) && current.protocol == peer.Protocol() {
 		return current.Link, nil
 	}
 	made, err := l.config.Adapt(base, peer)
@@ -219,7 +220,7 @@ func (l *Links) adapt(base *Link, peer *v1alpha1.Peer) (*Link, error) {
 		current.close()
 	}
 	l.mu.Lock()
-	l.adapted[peer.Name] = &adapted{link, base, peer.Spec.ClusterID, slices.Clone(peer.Spec.Namespaces)}
+	l.adapted[peer.Name] = &adapted{link, base, peer.Spec.ClusterID, slices.Clone(peer.Spec.Namespaces), peer.Protocol()}
 	l.mu.Unlock()
 	if made.Run != nil {
 		l.run(func() { made.Run(conn.ctx) })

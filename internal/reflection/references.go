@@ -22,11 +22,11 @@ type Reference struct {
 // References returns what the pod refers to, sorted, each object once. It is optional only if every mention of it is.
 func References(spec *corev1.PodSpec) []Reference {
 	var found []Reference
-	Visit(spec, func(kind Kind, name string, optional *bool) {
-		if name == "" || kind == ConfigMap && name == RootCertificates {
+	Visit(spec, func(kind Kind, name *string, optional *bool) {
+		if *name == "" || kind == ConfigMap && *name == RootCertificates {
 			return
 		}
-		found = append(found, Reference{Kind: kind, Name: name, Optional: optional != nil && *optional})
+		found = append(found, Reference{Kind: kind, Name: *name, Optional: optional != nil && *optional})
 	})
 	slices.SortFunc(found, compare)
 	return slices.CompactFunc(found, func(a, b Reference) bool { return a.Kind == b.Kind && a.Name == b.Name })
@@ -62,8 +62,8 @@ func Condense(spec *corev1.PodSpec) []corev1.Volume {
 	return volumes
 }
 
-// A Visitor is called for each mention of an object.
-type Visitor func(kind Kind, name string, optional *bool)
+// A Visitor is called for each mention of an object. It may write another name into the pod.
+type Visitor func(kind Kind, name *string, optional *bool)
 
 // Visit calls see for each mention of an object in the pod. Names may be empty, and optional nil.
 func Visit(spec *corev1.PodSpec, see Visitor) {
@@ -78,18 +78,18 @@ func Visit(spec *corev1.PodSpec, see Visitor) {
 	for i := range spec.EphemeralContainers {
 		visitEnvironment(spec.EphemeralContainers[i].EnvFrom, spec.EphemeralContainers[i].Env, see)
 	}
-	for _, secret := range spec.ImagePullSecrets {
+	for i := range spec.ImagePullSecrets {
 		// Without one the image is pulled as by anybody.
-		see(Secret, secret.Name, new(true))
+		see(Secret, &spec.ImagePullSecrets[i].Name, new(true))
 	}
 }
 
 func visitVolume(v *corev1.VolumeSource, see Visitor) {
 	if v.ConfigMap != nil {
-		see(ConfigMap, v.ConfigMap.Name, v.ConfigMap.Optional)
+		see(ConfigMap, &v.ConfigMap.Name, v.ConfigMap.Optional)
 	}
 	if v.Secret != nil {
-		see(Secret, v.Secret.SecretName, v.Secret.Optional)
+		see(Secret, &v.Secret.SecretName, v.Secret.Optional)
 	}
 	if v.Projected == nil {
 		return
@@ -97,10 +97,10 @@ func visitVolume(v *corev1.VolumeSource, see Visitor) {
 	for i := range v.Projected.Sources {
 		source := &v.Projected.Sources[i]
 		if source.ConfigMap != nil {
-			see(ConfigMap, source.ConfigMap.Name, source.ConfigMap.Optional)
+			see(ConfigMap, &source.ConfigMap.Name, source.ConfigMap.Optional)
 		}
 		if source.Secret != nil {
-			see(Secret, source.Secret.Name, source.Secret.Optional)
+			see(Secret, &source.Secret.Name, source.Secret.Optional)
 		}
 	}
 }
@@ -108,10 +108,10 @@ func visitVolume(v *corev1.VolumeSource, see Visitor) {
 func visitEnvironment(from []corev1.EnvFromSource, env []corev1.EnvVar, see Visitor) {
 	for i := range from {
 		if source := from[i].ConfigMapRef; source != nil {
-			see(ConfigMap, source.Name, source.Optional)
+			see(ConfigMap, &source.Name, source.Optional)
 		}
 		if source := from[i].SecretRef; source != nil {
-			see(Secret, source.Name, source.Optional)
+			see(Secret, &source.Name, source.Optional)
 		}
 	}
 	for i := range env {
@@ -119,10 +119,10 @@ func visitEnvironment(from []corev1.EnvFromSource, env []corev1.EnvVar, see Visi
 			continue
 		}
 		if source := env[i].ValueFrom.ConfigMapKeyRef; source != nil {
-			see(ConfigMap, source.Name, source.Optional)
+			see(ConfigMap, &source.Name, source.Optional)
 		}
 		if source := env[i].ValueFrom.SecretKeyRef; source != nil {
-			see(Secret, source.Name, source.Optional)
+			see(Secret, &source.Name, source.Optional)
 		}
 	}
 }

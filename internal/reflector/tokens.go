@@ -96,7 +96,7 @@ func (t *tokens) Reconcile(ctx context.Context, req tokenRequest) (reconcile.Res
 	return t.act(ctx, tokenMove{tokenRequest: req, verb: verb, pod: pod, found: found, twin: twin.Namespace(), link: link})
 }
 
-// observeHome returns the pod if it may still be started or runs at the peer, and nil if not, and the Peer, empty if there is none.
+// observeHome returns the pod if it may still be started or runs at the peer with tokens, and nil if not, and the Peer, empty if there is none.
 func (t *tokens) observeHome(ctx context.Context, req tokenRequest) (*corev1.Pod, *v1alpha1.Peer, error) {
 	to := &v1alpha1.Peer{}
 	pods := &corev1.PodList{}
@@ -112,7 +112,7 @@ func (t *tokens) observeHome(ctx context.Context, req tokenRequest) (*corev1.Pod
 	if err != nil {
 		return nil, nil, fmt.Errorf("read Peer: %w", err)
 	}
-	if virtual, err := t.copier.isVirtual(ctx, name); err != nil || !virtual {
+	if virtual, err := t.copier.isVirtual(ctx, name); err != nil || !virtual || !to.Protocol().Network {
 		return nil, to, err
 	}
 	return &pods.Items[0], to, nil

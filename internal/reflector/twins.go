@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,8 +61,8 @@ func trimShadowObject(object client.Object) {
 // twinOf returns the link to the peer, and what is seen of the twin of the place there, or nil if there is no twin, as far as
 // is known. It is followed from now on if pods need what is in it, and otherwise only as long as there may be copies to remove.
 func (c *copier) twinOf(ctx context.Context, req request, needed bool) (*peers.Link, *peers.Mirror, error) {
-	link, err := c.linkTo(ctx, req.Peer)
-	if link == nil || err != nil {
+	link, spoken, err := c.linkTo(ctx, req.Peer)
+	if link == nil || err != nil || !takes(spoken, req.Kind) {
 		return nil, nil, err
 	}
 	if needed {
@@ -70,21 +71,26 @@ func (c *copier) twinOf(ctx context.Context, req request, needed bool) (*peers.L
 	return link, link.Followed(c.copies[req.Kind], req.Namespace), nil
 }
 
-// linkTo returns the link to the peer, or nil if there is none or no twins are made for us there. What is there of copies
-// goes with the twins.
-func (c *copier) linkTo(ctx context.Context, name string) (*peers.Link, error) {
+// takes says whether a peer with which that is spoken takes copies of objects of the kind.
+func takes(spoken v1alpha1.Protocol, kind reflection.Kind) bool {
+	return spoken.Copies && (kind.ByPods() || spoken.Objects)
+}
+
+// linkTo returns the link to the peer and what is spoken over it, or nil if there is none or no twins are made for us there. What is
+// there of copies goes with the twins.
+func (c *copier) linkTo(ctx context.Context, name string) (*peers.Link, v1alpha1.Protocol, error) {
 	link, open := c.Links.Get(name)
 	if !open {
-		return nil, nil
+		return nil, v1alpha1.Protocol{}, nil
 	}
 	peer, err := local.Find(ctx, c.Client, client.ObjectKey{Name: name}, &v1alpha1.Peer{}, client.UnsafeDisableDeepCopy)
 	if err != nil || peer == nil {
-		return nil, err
+		return nil, v1alpha1.Protocol{}, err
 	}
 	if !peer.HasRole(v1alpha1.RoleProvider) || !peer.Protocol().Copies || !peer.DeletionTimestamp.IsZero() {
-		return nil, nil
+		return nil, v1alpha1.Protocol{}, nil
 	}
-	return link, nil
+	return link, peer.Protocol(), nil
 }
 
 // leave ends what is followed of the twin of the place at the peer, unless tokens are there.
@@ -97,7 +103,7 @@ func (c *copier) leave(ctx context.Context, req request) {
 // linkChanged follows our mappings over a new link. What they tell asks for what there is to do. Where there is none any more,
 // Ingresses are looked at that still say where they are reached at the peer.
 func (c *copier) linkChanged(ctx context.Context, peer string, queue peers.Queue[request]) {
-	link, err := c.linkTo(ctx, peer)
+	link, _, err := c.linkTo(ctx, peer)
 	switch {
 	case err != nil:
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read Peer from the cache", "Peer", peer)
@@ -114,9 +120,29 @@ func (c *copier) linkChanged(ctx context.Context, peer string, queue peers.Queue
 // link are known, that is done for all namespaces, and their twins are followed until it is known that there are no copies
 // that nobody needs any more. Namespaces that no pods leave from are passed over: we have not asked for twins of them.
 func (c *copier) mappingChanged(ctx context.Context, change peers.Change, queue peers.Queue[request]) {
+	peer := change.Link.Peer()
+	link, spoken, err := c.linkTo(ctx, peer)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot read Peer from the cache", "Peer", peer)
+	}
+	for _, namespace := range c.namespacesOf(ctx, change) {
+		for _, kind := range c.kinds() {
+			if change.Name == "" && link == change.Link && takes(spoken, kind) {
+				link.FollowTwin(c.copies[kind], namespace)
+			}
+			queue.Add(request{Peer: peer, place: place{Namespace: namespace, Kind: kind}})
+		}
+	}
+}
+
+// namespacesOf returns our namespaces that the change of a mapping is about: all if the mappings are known now, with those of which
+// there is something at a peer without Hanse.
+func (c *copier) namespacesOf(ctx context.Context, change peers.Change) []string {
 	namespaces := &corev1.NamespaceList{}
+	var found []string
 	var err error
 	if change.Name == "" {
+		found = change.Link.Leftovers()
 		err = c.Client.List(ctx, namespaces, client.UnsafeDisableDeepCopy)
 	} else {
 		namespaces.Items = make([]corev1.Namespace, 1)
@@ -126,17 +152,12 @@ func (c *copier) mappingChanged(ctx context.Context, change peers.Change, queue 
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read namespaces from the cache")
 	}
 	for i := range namespaces.Items {
-		namespace := namespaces.Items[i].Name
-		if namespaces.Items[i].Labels[v1alpha1.LabelOffloads] != "true" {
-			continue
-		}
-		for _, kind := range c.kinds() {
-			if change.Name == "" {
-				change.Link.FollowTwin(c.copies[kind], namespace)
-			}
-			queue.Add(request{Peer: change.Link.Peer(), place: place{Namespace: namespace, Kind: kind}})
+		name := namespaces.Items[i].Name
+		if namespaces.Items[i].Labels[v1alpha1.LabelOffloads] == "true" && !slices.Contains(found, name) {
+			found = append(found, name)
 		}
 	}
+	return found
 }
 
 // copyChanged returns what has the twin looked at when its objects of the kind change. Services wait for their endpoints, and Secrets

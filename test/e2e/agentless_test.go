@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,7 @@ func TestAgentlessRunsPods(t *testing.T) {
 	lubeck.followsTheReplica(t, home, there)
 	lubeck.runsAJobThere(t, ns, there)
 	lubeck.refusesWhatCannotBeHeld(t, ns)
+	lubeck.takesConfiguration(t, ns, there)
 
 	if err := lubeck.Delete(ctx, home, client.GracePeriodSeconds(1)); err != nil {
 		t.Fatal(err)
@@ -201,21 +203,120 @@ func (c *cluster) refusesWhatCannotBeHeld(t *testing.T, ns string) {
 	pod := shellPod(ns, "stubborn", forever)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	c.create(t, pod)
-	eventually(t, "the pod says why it does not run", func(ctx context.Context) error {
-		now, err := c.pod(ctx, ns, pod.Name)
-		if err == nil && !strings.Contains(now.Status.Message, "OnFailure") {
-			err = fmt.Errorf("it says %q", now.Status.Message)
-		}
-		return err
-	})
+	c.heldFor(t, pod, "OnFailure")
 	if err := c.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// heldFor waits until the pod says that it does not run for that reason.
+func (c *cluster) heldFor(t *testing.T, pod *corev1.Pod, reason string) {
+	t.Helper()
+	eventually(t, "pod "+pod.Name+" says that it does not run for "+reason, func(ctx context.Context) error {
+		now, err := c.pod(ctx, pod.Namespace, pod.Name)
+		if err == nil && !strings.Contains(now.Status.Message, reason) {
+			err = fmt.Errorf("it says %q", now.Status.Message)
+		}
+		return err
+	})
+}
+
+// takesConfiguration has a pod there read a ConfigMap and a Secret: not before the Peer says that they may be copied, and the peer lets
+// them be. A change arrives, and when the pod has gone nothing is left.
+func (c *cluster) takesConfiguration(t *testing.T, ns, there string) {
+	t.Helper()
+	ctx := t.Context()
+	settings := &corev1.ConfigMap{ObjectMeta: inNamespace(ns, "settings"), Data: map[string]string{"greeting": "moin"}}
+	c.create(t, settings)
+	c.create(t, &corev1.Secret{ObjectMeta: inNamespace(ns, "password"), StringData: map[string]string{"word": "hush"}})
+	pod := shellPod(ns, "reader", forever)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}},
+	}}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: "/settings"}}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "WORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "password"}, Key: "word",
+	}}}}
+	c.create(t, pod)
+	c.heldFor(t, pod, "spec.copies")
+
+	role := hamburg.roleWithoutSecrets(t, there)
+	if out, err := c.Kubectl(ctx, "patch", "peer", agentlessPeer, "--type=merge", "-p", `{"spec":{"copies":"Configuration"}}`); err != nil {
+		t.Fatal(out, err)
+	}
+	c.heldFor(t, pod, "to create secrets in namespace "+there)
+	if err := c.peerSays(ctx, agentlessPeer, v1alpha1.ConditionAuthenticated, v1alpha1.ReasonForbidden); err != nil {
+		t.Error(err)
+	}
+	if err := hamburg.Update(ctx, role); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitRunning(t, pod)
+	c.reads(t, pod, "moin hush")
+
+	settings.Data["greeting"] = "hummel"
+	if err := c.Update(ctx, settings); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change is there", func(ctx context.Context) error {
+		copies := &corev1.ConfigMapList{}
+		err := hamburg.List(ctx, copies, client.InNamespace(there), client.HasLabels{v1alpha1.LabelAgentless})
+		if err == nil && (len(copies.Items) != 1 || copies.Items[0].Data["greeting"] != "hummel") {
+			err = fmt.Errorf("there is %v", copies.Items)
+		}
+		return err
+	})
+	// A kubelet looks at the files of a pod about once a minute, and whenever the pod changes.
+	if out, err := c.Kubectl(ctx, "label", "pod", "-n", ns, pod.Name, "look=again"); err != nil {
+		t.Fatal(out, err)
+	}
+	c.reads(t, pod, "hummel hush")
+
+	if err := c.Delete(ctx, pod, client.GracePeriodSeconds(1)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no copies are left", func(ctx context.Context) error {
+		return errors.Join(
+			hamburg.hasNoneWith(ctx, v1alpha1.LabelAgentless, there, &corev1.ConfigMapList{}),
+			hamburg.hasNoneWith(ctx, v1alpha1.LabelAgentless, there, &corev1.SecretList{}))
+	})
+}
+
+// roleWithoutSecrets takes the rights to Secrets out of the role of the guest, and returns the role with which they are back.
+func (c *cluster) roleWithoutSecrets(t *testing.T, ns string) *rbacv1.Role {
+	t.Helper()
+	role := documentedRole(t)
+	role.Namespace = ns
+	less := role.DeepCopy()
+	for i := range less.Rules {
+		less.Rules[i].Resources = slices.DeleteFunc(less.Rules[i].Resources, func(r string) bool { return r == "secrets" })
+	}
+	if err := c.Update(t.Context(), less); err != nil {
+		t.Fatal(err)
+	}
+	return role
+}
+
+// reads waits until the pod has that greeting in its file, and that word in its environment.
+func (c *cluster) reads(t *testing.T, pod *corev1.Pod, want string) {
+	t.Helper()
+	eventually(t, "the pod reads "+want, func(ctx context.Context) error {
+		out, err := c.Kubectl(ctx, "exec", "-n", pod.Namespace, pod.Name, "--", "sh", "-c", "echo $(cat /settings/greeting) $WORD")
+		if err == nil && trimmed([]byte(out)) != want {
+			err = fmt.Errorf("it reads %q", out)
+		}
+		return err
+	})
+}
+
 // hasNone checks that there is nothing in the list that is for a home pod.
 func (c *cluster) hasNone(ctx context.Context, there string, list client.ObjectList) error {
-	if err := c.List(ctx, list, client.InNamespace(there), client.HasLabels{v1alpha1.LabelHomeUID}); err != nil {
+	return c.hasNoneWith(ctx, v1alpha1.LabelHomeUID, there, list)
+}
+
+// hasNoneWith checks that there is nothing in the list with the label.
+func (c *cluster) hasNoneWith(ctx context.Context, label, there string, list client.ObjectList) error {
+	if err := c.List(ctx, list, client.InNamespace(there), client.HasLabels{label}); err != nil {
 		return err
 	}
 	if left := meta.LenList(list); left > 0 {
