@@ -75,8 +75,8 @@ type Observed struct {
 	// Method and Findings are those of Preflight. They count until the move begins.
 	Method   v1alpha1.MoveMethod
 	Findings []Cause
-	// Other is another move of the same owner that is under way, or comes first. It counts until the move begins.
-	Other string
+	// Waits says that another move of the same owner is under way, or comes first. It counts until the move begins.
+	Waits bool
 }
 
 // Next returns the next step. Up to HandOver everything can be undone, and is if something goes wrong. From then on the copy is
@@ -115,10 +115,9 @@ func (s *Observed) first(now time.Time) Step {
 		return s.letGo()
 	case s.left(now) <= 0:
 		return Step{Do: Fail, Cause: s.tooLate()}
-	case s.Other != "":
-		return Step{Do: Wait, After: s.left(now), Cause: Cause{
-			v1alpha1.ReasonWaitsForOther, fmt.Sprintf("PodMove %s of the same owner comes first", s.Other),
-		}}
+	case s.Waits:
+		// Without its name: of a hundred that wait each would be written whenever one is over.
+		return Step{Do: Wait, After: s.left(now), Cause: Cause{v1alpha1.ReasonWaitsForOther, "another PodMove of the same owner comes first"}}
 	case len(s.Findings) > 0:
 		return Step{Do: Fail, Cause: join(s.Findings)}
 	default:

@@ -112,7 +112,7 @@ func TestNext(t *testing.T) {
 		// Before it begins.
 		"a new move begins":                       {seen: world("", noCopy), want: Begin},
 		"one that something stands against fails": {seen: world("", noCopy, func(s *Observed) { s.Findings = []Cause{{"NodeFull", "x"}, {"NodeClosed", "y"}} }), want: Fail, reason: "NodeFull"},
-		"one of an owner with another waits":      {seen: world("", noCopy, func(s *Observed) { s.Other = "first" }), want: Wait, reason: v1alpha1.ReasonWaitsForOther},
+		"one of an owner with another waits":      {seen: world("", noCopy, func(s *Observed) { s.Waits = true }), want: Wait, reason: v1alpha1.ReasonWaitsForOther},
 		"one that has waited begins":              {seen: world(v1alpha1.MovePending, noCopy), want: Begin},
 		"one that has waited for too long fails":  {seen: world(v1alpha1.MovePending, noCopy, late), want: Fail, reason: v1alpha1.ReasonDeadlineExceeded},
 		"one that was deleted before is let go":   {seen: world("", noCopy, deleted), want: Release},

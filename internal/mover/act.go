@@ -32,8 +32,7 @@ func (m *Mover) actions() map[move.Do]func(context.Context, *work) (time.Duratio
 func (m *Mover) begin(ctx context.Context, w *work) (time.Duration, error) {
 	m.beginning.Lock()
 	defer m.beginning.Unlock()
-	other, err := m.other(ctx, w.seen)
-	if err != nil || other != "" {
+	if waits, err := m.waits(ctx, w.seen); err != nil || waits {
 		return 0, err // what is observed next says it
 	}
 	w.note()
@@ -41,7 +40,7 @@ func (m *Mover) begin(ctx context.Context, w *work) (time.Duration, error) {
 	if w.Method == v1alpha1.MoveSteer {
 		w.status.Phase = v1alpha1.MoveSteering
 	}
-	err = m.store(ctx, w)
+	err := m.store(ctx, w)
 	fault.Point(fault.MoveBegun)
 	return 0, err
 }

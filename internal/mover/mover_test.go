@@ -316,7 +316,7 @@ func TestMovesOfOneOwnerFollowEachOther(t *testing.T) {
 	second := s.wanted("second", "web-1-b")
 	s.Home.Put(second)
 	s.World.Reconcile(s.Mover, ns, "second")
-	s.expect(testkit.Get[v1alpha1.PodMove](s.Home, ns, "second"), v1alpha1.MovePending, metav1.ConditionFalse, v1alpha1.ReasonWaitsForOther, "PodMove away")
+	s.expect(testkit.Get[v1alpha1.PodMove](s.Home, ns, "second"), v1alpha1.MovePending, metav1.ConditionFalse, v1alpha1.ReasonWaitsForOther, "another PodMove")
 	s.starts()
 	s.look()
 	s.adopts()

@@ -50,7 +50,7 @@ func (m *Mover) observe(ctx context.Context, key client.ObjectKey) (*seen, error
 	if err := m.observeOwner(ctx, s); err != nil {
 		return nil, err
 	}
-	if s.Other, err = m.other(ctx, s); err != nil || s.Other != "" {
+	if s.Waits, err = m.waits(ctx, s); err != nil || s.Waits {
 		return s, err
 	}
 	return s, m.preflight(ctx, s)
@@ -153,11 +153,11 @@ func (s *seen) agree() {
 	}
 }
 
-// other names another move of the same owner, or of the same pod, that has begun, or comes first.
-func (m *Mover) other(ctx context.Context, s *seen) (string, error) {
+// waits says whether another move of the same owner, or of the same pod, has begun, or comes first.
+func (m *Mover) waits(ctx context.Context, s *seen) (bool, error) {
 	moves := &v1alpha1.PodMoveList{}
 	if err := m.Live.List(ctx, moves, client.InNamespace(s.Move.Namespace)); err != nil {
-		return "", fmt.Errorf("list moves: %w", err)
+		return false, fmt.Errorf("list moves: %w", err)
 	}
 	for i := range moves.Items {
 		other := &moves.Items[i]
@@ -166,10 +166,10 @@ func (m *Mover) other(ctx context.Context, s *seen) (string, error) {
 			continue
 		}
 		if other.Status.Phase != v1alpha1.MovePending || isEarlier(other, s.Move) {
-			return other.Name, nil
+			return true, nil
 		}
 	}
-	return "", nil
+	return false, nil
 }
 
 func isEarlier(a, b *v1alpha1.PodMove) bool {
