@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/install"
 	"github.com/hanse-dev/hanse/internal/move"
 	"github.com/hanse-dev/hanse/internal/mover"
+	"github.com/hanse-dev/hanse/internal/offload"
 )
 
 // moveFlags are those of `move`.
@@ -32,16 +34,17 @@ type moveFlags struct {
 func newMoveCommand(global *globalFlags) *cobra.Command {
 	flags := &moveFlags{}
 	command := &cobra.Command{
-		Use:   "move [POD...] [deployment/NAME...] --to NODE|PEER",
+		Use:   "move [POD...] [KIND/NAME...] --to NODE|PEER",
 		Short: "Move running pods to another node or cluster",
 		Long: "Creates a PodMove for each pod, and waits until the pods have moved. By method Surge, a copy starts at the destination, and\n" +
 			"when it is Ready the original goes. By method Steer, the original is evicted, and the pod that its owner makes in its place\n" +
-			"is sent to the destination. The first of the two that fits is taken. Pods of one owner move one after another. With --from, only pods on that node move, and without\n" +
+			"is sent to the destination. The first of the two that fits is taken. Pods of one owner move one after another; the owner\n" +
+			"itself can be named: a deployment, replicaset, statefulset or job. With --from, only pods on that node move, and without\n" +
 			"names all in the namespace that are there and can be moved; those that cannot are named. Pods that are at the\n" +
 			"destination already are left alone. The exit code is 1 if a pod has not moved.",
 		Example: `  # To another cluster, and home again
   kubectl hanse move web-5d9c7b6f4-x2x7k --to hamburg
-  kubectl hanse move deployment/web --to worker-1
+  kubectl hanse move deployment/web statefulset/database --to worker-1
 
   # What of the namespace runs on a node
   kubectl hanse move -n shop --from worker-1 --to worker-2`,
@@ -71,7 +74,7 @@ func (f *moveFlags) validate(args []string) error {
 		return fmt.Errorf("--method: %s is neither Surge nor Steer", f.method)
 	}
 	if len(args) == 0 && f.from == "" {
-		return errors.New("name pods or deployment/NAME, or say --from NODE")
+		return errors.New("name pods, or what makes them as in deployment/NAME, or say --from NODE")
 	}
 	return f.writeFlags.validate()
 }
@@ -195,7 +198,7 @@ func podsToMove(ctx context.Context, c *connection, flags *moveFlags, args []str
 	}), nil
 }
 
-// podsNamed are the pod of that name, or those of the Deployment.
+// podsNamed are the pod of that name, or those of what makes pods.
 func podsNamed(ctx context.Context, c *connection, name string) ([]corev1.Pod, error) {
 	kind, bare, qualified := strings.Cut(name, "/")
 	if !qualified {
@@ -210,22 +213,38 @@ func podsNamed(ctx context.Context, c *connection, name string) ([]corev1.Pod, e
 		}
 		return []corev1.Pod{*pod}, nil
 	case "deployment", "deployments", "deploy", "deployment.apps":
-		deployment := &appsv1.Deployment{}
-		if err := c.client.Get(ctx, key, deployment); err != nil {
-			return nil, fmt.Errorf("read Deployment %s: %w", bare, err)
-		}
-		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
-		if err != nil {
-			return nil, fmt.Errorf("read the selector of Deployment %s: %w", bare, err)
-		}
-		pods := &corev1.PodList{}
-		if err := c.client.List(ctx, pods, client.InNamespace(c.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-			return nil, fmt.Errorf("list pods of Deployment %s: %w", bare, err)
-		}
-		return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), nil
+		owner := &appsv1.Deployment{}
+		return podsOf(ctx, c.client, key, owner, func() *metav1.LabelSelector { return owner.Spec.Selector })
+	case "replicaset", "replicasets", "rs", "replicaset.apps":
+		owner := &appsv1.ReplicaSet{}
+		return podsOf(ctx, c.client, key, owner, func() *metav1.LabelSelector { return owner.Spec.Selector })
+	case "statefulset", "statefulsets", "sts", "statefulset.apps":
+		owner := &appsv1.StatefulSet{}
+		return podsOf(ctx, c.client, key, owner, func() *metav1.LabelSelector { return owner.Spec.Selector })
+	case "job", "jobs", "job.batch":
+		owner := &batchv1.Job{}
+		return podsOf(ctx, c.client, key, owner, func() *metav1.LabelSelector { return owner.Spec.Selector })
 	default:
-		return nil, fmt.Errorf("%s: only pods and Deployments can be named", name)
+		return nil, fmt.Errorf("%s: only pods, Deployments, ReplicaSets, StatefulSets and Jobs can be named", name)
 	}
+}
+
+// podsOf reads what makes pods, and returns those of its selector that run or are to run.
+func podsOf(
+	ctx context.Context, c client.Client, key client.ObjectKey, owner client.Object, selectorOf func() *metav1.LabelSelector,
+) ([]corev1.Pod, error) {
+	if err := c.Get(ctx, key, owner); err != nil {
+		return nil, fmt.Errorf("read %s: %w", key.Name, err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(selectorOf())
+	if err != nil {
+		return nil, fmt.Errorf("read the selector of %s: %w", key.Name, err)
+	}
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list pods of %s: %w", key.Name, err)
+	}
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil || offload.Terminal(p.Status.Phase) }), nil
 }
 
 // awaitMoves tells of each move what it comes to, and fails if one has failed.

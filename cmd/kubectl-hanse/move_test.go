@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -40,12 +41,18 @@ func readyNode(name string) *corev1.Node {
 
 func moveWorld(t *testing.T) *world {
 	t.Helper()
+	labelled := func(app string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	}
+	ended := movable("sums-1", "sums", "worker-4", "Job")
+	ended.Status.Phase = corev1.PodSucceeded
 	w := newWorld(t,
 		readyNode("worker-2"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "both"}},
 		&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "hamburg"}}, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "both"}},
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-		}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.DeploymentSpec{Selector: labelled("web")}},
+		&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "database"}, Spec: appsv1.StatefulSetSpec{Selector: labelled("database")}},
+		&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "sums"}, Spec: batchv1.JobSpec{Selector: labelled("sums")}},
+		movable("database-0", "database", "worker-4", "StatefulSet"), ended, movable("sums-2", "sums", "worker-4", "Job"),
 		movable("web-1", "web", "worker-1", "ReplicaSet"), movable("web-2", "web", "worker-2", "ReplicaSet"), movable("web-3", "web", "worker-3", "ReplicaSet"),
 		movable("tool", "tool", "worker-1", ""), movable("agent", "agent", "worker-1", "DaemonSet"),
 	)
@@ -91,13 +98,15 @@ func TestMoveCreatesPodMoves(t *testing.T) {
 		want  []string
 		says  string
 	}{
-		"a pod to a peer":            {moveFlags{to: "hamburg"}, []string{"web-1"}, []string{"web-1 to hanse-hamburg"}, "1 pods are to move"},
-		"a pod to a node":            {moveFlags{to: "worker-2"}, []string{"pod/tool"}, []string{"tool to worker-2"}, ""},
-		"a Deployment":               {moveFlags{to: "worker-2"}, []string{"deployment/web"}, []string{"web-1 to worker-2", "web-3 to worker-2"}, "web-2 is there already"},
-		"a node is emptied":          {moveFlags{to: "hamburg", from: "worker-1"}, nil, []string{"tool to hanse-hamburg", "web-1 to hanse-hamburg"}, "Left out: Pods of a DaemonSet"},
-		"a Deployment leaves a node": {moveFlags{to: "hamburg", from: "worker-3"}, []string{"deployment/web"}, []string{"web-3 to hanse-hamburg"}, ""},
-		"what is said to be a peer":  {moveFlags{to: "peer/both"}, []string{"tool"}, []string{"tool to hanse-both"}, ""},
-		"what is said to be a node":  {moveFlags{to: "node/both"}, []string{"tool"}, []string{"tool to both"}, ""},
+		"a pod to a peer":             {moveFlags{to: "hamburg"}, []string{"web-1"}, []string{"web-1 to hanse-hamburg"}, "1 pods are to move"},
+		"a pod to a node":             {moveFlags{to: "worker-2"}, []string{"pod/tool"}, []string{"tool to worker-2"}, ""},
+		"a Deployment":                {moveFlags{to: "worker-2"}, []string{"deployment/web"}, []string{"web-1 to worker-2", "web-3 to worker-2"}, "web-2 is there already"},
+		"what has not ended of a Job": {moveFlags{to: "worker-2"}, []string{"job/sums"}, []string{"sums-2 to worker-2"}, ""},
+		"a StatefulSet":               {moveFlags{to: "worker-2"}, []string{"sts/database"}, []string{"database-0 to worker-2"}, ""},
+		"a node is emptied":           {moveFlags{to: "hamburg", from: "worker-1"}, nil, []string{"tool to hanse-hamburg", "web-1 to hanse-hamburg"}, "Left out: Pods of a DaemonSet"},
+		"a Deployment leaves a node":  {moveFlags{to: "hamburg", from: "worker-3"}, []string{"deployment/web"}, []string{"web-3 to hanse-hamburg"}, ""},
+		"what is said to be a peer":   {moveFlags{to: "peer/both"}, []string{"tool"}, []string{"tool to hanse-both"}, ""},
+		"what is said to be a node":   {moveFlags{to: "node/both"}, []string{"tool"}, []string{"tool to both"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := moveWorld(t)
@@ -126,8 +135,8 @@ func TestMoveRefusesWhatItCannotDo(t *testing.T) {
 		"to what there is not":     {moveFlags{to: "atlantis"}, []string{"tool"}, "no node and no peer atlantis"},
 		"to what is two things":    {moveFlags{to: "both"}, []string{"tool"}, "say node/both or peer/both"},
 		"a pod that there is not":  {moveFlags{to: "hamburg"}, []string{"ghost"}, "ghost"},
-		"what is no pod":           {moveFlags{to: "hamburg"}, []string{"service/web"}, "only pods and Deployments"},
-		"a Deployment that is not": {moveFlags{to: "hamburg"}, []string{"deploy/ghost"}, "read Deployment ghost"},
+		"what is no pod":           {moveFlags{to: "hamburg"}, []string{"service/web"}, "only pods, Deployments"},
+		"a Deployment that is not": {moveFlags{to: "hamburg"}, []string{"deploy/ghost"}, "read ghost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _, err := moveWorld(t).moves(t, test.flags, test.args...)
