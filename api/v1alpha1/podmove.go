@@ -86,6 +86,14 @@ type PodMoveSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="deadline must be at least 5s and at most 24h, such as 10m"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
+
+	// ttlSecondsAfterFinished is for how many seconds the PodMove is kept when it is over. By default a day. Each one that is there
+	// takes time of every pod that is created in its namespace.
+	// +optional
+	// +kubebuilder:default=86400
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
 // MovedPod names a pod.
@@ -169,6 +177,10 @@ type PodMoveStatus struct {
 	// method Steer right before the eviction, and renews it while it waits for that pod.
 	// +optional
 	GateUntil *metav1.Time `json:"gateUntil,omitempty"`
+
+	// finishedAt is when the move was over.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 
 	// steps are what was done, the first first.
 	// +optional

@@ -211,6 +211,8 @@ func TestRules(t *testing.T) {
 		{name: "a move past the scheduler to a peer", plural: "podmoves", template: podMove, good: goodMove, change: []string{"BIND", "AtCreation", "TO", "{peer: hamburg}"}},
 		{name: "a move past the scheduler to one of many nodes", plural: "podmoves", template: podMove, good: goodMove, change: []string{"BIND", "AtCreation", "TO", "{nodeSelector: {zone: north}}"}, want: "nobody chooses"},
 		{name: "a move by what is no binding", plural: "podmoves", template: podMove, good: goodMove, change: []string{"BIND", "Somehow"}, want: "Unsupported value"},
+		{name: "a move that nobody looks at behind", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", ttlSecondsAfterFinished: 0"}},
+		{name: "a move that is gone before it is over", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", ttlSecondsAfterFinished: -1"}, want: "ttlSecondsAfterFinished"},
 		{name: "a move with a copy", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Surge"}},
 		{name: "a move of what is evicted", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Steer"}},
 		{name: "a move of what is evicted past the scheduler", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Steer", "BIND", "AtCreation"}, want: "needs bind Scheduler"},

@@ -49,6 +49,8 @@ const (
 	Fail Do = "Fail"
 	// Release lets go of the PodMove: nothing more is to be done.
 	Release Do = "Release"
+	// Remove deletes the PodMove, which has been over for long enough.
+	Remove Do = "Remove"
 	// Nothing is for a move that is over.
 	Nothing Do = "Nothing"
 )
@@ -60,7 +62,7 @@ const DefaultDeadline = 10 * time.Minute
 type Step struct {
 	Do    Do
 	Cause Cause         // of waiting, and of what goes wrong
-	After time.Duration // for Wait: look again by then. With 0 something that changes brings us back.
+	After time.Duration // for Wait and Nothing: look again by then. With 0 something that changes brings us back.
 }
 
 // Observed is all that decides about the next step.
@@ -85,7 +87,7 @@ func Next(seen Observed, now time.Time) Step {
 	steered := seen.Move.Status.Method == v1alpha1.MoveSteer
 	switch seen.Move.Status.Phase {
 	case v1alpha1.MoveSucceeded, v1alpha1.MoveFailed:
-		return seen.letGo()
+		return seen.keep(now)
 	case "", v1alpha1.MovePending:
 		return seen.first(now)
 	case v1alpha1.MoveRollingBack:
@@ -106,6 +108,18 @@ func (s *Observed) letGo() Step {
 		return Step{Do: Release}
 	}
 	return Step{Do: Nothing}
+}
+
+// keep is for a move that is over.
+func (s *Observed) keep(now time.Time) Step {
+	step, at, ttl := s.letGo(), s.Move.Status.FinishedAt, s.Move.Spec.TTLSecondsAfterFinished
+	if step.Do != Nothing || s.isDeleted() || at == nil || ttl == nil {
+		return step
+	}
+	if left := time.Duration(*ttl)*time.Second - now.Sub(at.Time); left > 0 {
+		return Step{Do: Nothing, After: left}
+	}
+	return Step{Do: Remove}
 }
 
 // first is for a move that has touched nothing yet.

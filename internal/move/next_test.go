@@ -93,6 +93,15 @@ func deleted(s *Observed)    { s.Move.DeletionTimestamp = ptr.To(ago(0)) }
 func late(s *Observed)       { s.Move.CreationTimestamp = ago(time.Hour) }
 func known(s *Observed)      { s.Move.Status.Copy = &v1alpha1.MoveParty{Name: "copy", UID: "copy"} }
 func busy(s *Observed)       { s.Owner.Busy = "it rolls out" }
+
+// over has the move be over for that long, and be kept for a minute.
+func over(since time.Duration) func(*Observed) {
+	return func(s *Observed) {
+		s.Move.Finalizers, s.Move.Spec.TTLSecondsAfterFinished = nil, ptr.To(int32(60))
+		s.Move.Status.FinishedAt = ptr.To(ago(since))
+	}
+}
+
 func brokenSibling(s *Observed) {
 	s.Owner.Pods = append(s.Owner.Pods, runningPod("broken", unready))
 	s.Owner.Replicas = 3
@@ -118,6 +127,9 @@ func TestNext(t *testing.T) {
 		"one that was deleted before is let go":   {seen: world("", noCopy, deleted), want: Release},
 		"one that is over is let go":              {seen: world(v1alpha1.MoveSucceeded), want: Release},
 		"and then left alone":                     {seen: world(v1alpha1.MoveFailed, func(s *Observed) { s.Move.Finalizers = nil }), want: Nothing},
+		"and kept for its time":                   {seen: world(v1alpha1.MoveFailed, over(59*time.Second)), want: Nothing},
+		"and then removed":                        {seen: world(v1alpha1.MoveSucceeded, over(time.Minute)), want: Remove},
+		"unless somebody has deleted it":          {seen: world(v1alpha1.MoveSucceeded, over(time.Minute), deleted), want: Nothing},
 		// With a copy that has not taken over.
 		"the copy is created":                              {seen: world(copying, noCopy), want: CreateCopy},
 		"the copy must be Ready":                           {seen: world(copying, known, copied(unready)), want: Wait, reason: v1alpha1.ReasonMoving},

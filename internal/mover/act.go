@@ -24,7 +24,7 @@ func (m *Mover) actions() map[move.Do]func(context.Context, *work) (time.Duratio
 		move.Begin: m.begin, move.CreateCopy: m.createCopy, move.LowerCost: m.lowerCost, move.HandOver: m.handOver,
 		move.Evict: m.evict, move.Settle: m.settle, move.Succeed: m.succeed, move.Abort: m.abort,
 		move.Gate: m.gate, move.Steer: m.steer, move.EvictCopy: m.evictCopy,
-		move.RestoreCost: m.restoreCost, move.DeleteCopy: m.deleteCopy, move.Fail: m.fail, move.Release: m.release,
+		move.RestoreCost: m.restoreCost, move.DeleteCopy: m.deleteCopy, move.Fail: m.fail, move.Release: m.release, move.Remove: m.remove,
 	}
 }
 
@@ -195,6 +195,11 @@ func (m *Mover) fail(ctx context.Context, w *work) (time.Duration, error) {
 	err := m.store(ctx, w)
 	fault.Point(fault.MoveFailed)
 	return 0, err
+}
+
+// remove deletes the PodMove.
+func (m *Mover) remove(ctx context.Context, w *work) (time.Duration, error) {
+	return 0, m.Client.Delete(ctx, w.Move, client.Preconditions{UID: &w.Move.UID})
 }
 
 // release takes off our finalizer.

@@ -34,7 +34,7 @@ func (m *Mover) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		}
 		step := move.Next(seen.Observed, m.now())
 		if step.Do == move.Nothing {
-			return reconcile.Result{}, nil
+			return reconcile.Result{RequeueAfter: step.After}, nil
 		}
 		w := &work{seen: seen, status: seen.Move.Status.DeepCopy(), cause: step.Cause, done: &done}
 		wait, err := m.take(ctx, w, step)

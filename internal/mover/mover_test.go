@@ -335,6 +335,25 @@ func names(requests []reconcile.Request) (all []string) {
 	return all
 }
 
+func TestAMoveIsRemovedSomeTimeAfterItIsOver(t *testing.T) {
+	s := newStage(t)
+	testkit.Change(s.Home, ns, s.move.Name, func(pm *v1alpha1.PodMove) {
+		pm.Spec.Destination.Node, pm.Spec.TTLSecondsAfterFinished = "nowhere", ptr.To[int32](3600)
+	})
+	if pm := s.look(); pm.Status.Phase != v1alpha1.MoveFailed || !pm.Status.FinishedAt.Time.Equal(s.Clock.Now()) {
+		t.Fatalf("its status is %+v", pm.Status)
+	}
+	s.Clock.Step(time.Hour - time.Minute)
+	if again := s.World.Reconcile(s.Mover, ns, s.move.Name).RequeueAfter; again != time.Minute || !s.Home.Find(s.move, ns, s.move.Name) {
+		t.Errorf("it is gone, or looked at again after %s", again)
+	}
+	s.Clock.Step(time.Minute)
+	s.World.Reconcile(s.Mover, ns, s.move.Name)
+	if s.Home.Find(s.move, ns, s.move.Name) {
+		t.Error("it is there yet")
+	}
+}
+
 func TestBarePodMoves(t *testing.T) {
 	s := newStage(t)
 	lone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web-1", Labels: map[string]string{"app": "tool"}}, Spec: s.pod("x").Spec}

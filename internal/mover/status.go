@@ -90,6 +90,9 @@ func (m *Mover) store(ctx context.Context, w *work) error {
 	}
 	status.Steps = append(status.Steps, *w.done...)
 	status.Steps = status.Steps[max(0, len(status.Steps)-maxListed):]
+	if status.Phase.IsOver() && status.FinishedAt == nil {
+		status.FinishedAt = new(metav1.NewTime(m.now()))
+	}
 	m.conclude(w)
 	if equality.Semantic.DeepEqual(status, &w.Move.Status) {
 		return nil
