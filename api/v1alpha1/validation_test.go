@@ -151,7 +151,7 @@ func TestRules(t *testing.T) {
 	goodLending := []string{"GROUP", "example.org", "KIND", "Widget", "HOST", `"*.example.org"`, "CLASS", "web"}
 	goodVolume := []string{"UID", "a", "STORAGE", "1Gi", "MODE", "ReadWriteOnce", "VOLUME", "Filesystem", "CLASS", "fast"}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
-	goodMove := []string{"POD", "web-1", "UID", "u-1", "TO", "{node: worker-2}", "BIND", "Scheduler", "DEADLINE", "5m", "MORE", ""}
+	goodMove := []string{"POD", "web-1", "UID", "u-1", "TO", "{node: worker-2}", "BIND", "Scheduler", "DEADLINE", "5m", "MORE", ", ttlSecondsAfterFinished: 60"}
 	const oneDestination = "exactly one of node, peer and nodeSelector"
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}

@@ -42,6 +42,8 @@ type cluster struct {
 	busy      sync.Mutex
 	nodes     []*node
 
+	endDialling func() // see internet.dial
+
 	guests    map[string][]netip.Addr      // peer → its pods that run here
 	sentOn    map[string][]netip.Addr      // peer → its pods that this cluster has sent on, as it sees them
 	dialsOnly bool                         // see newRelayedLeague

@@ -95,6 +95,7 @@ func (c *cluster) replaceGateway() {
 func (c *cluster) startGateway() {
 	c.pod.t.Helper()
 	pod := c.newPod("gateway2", 2, 3)
+	c.pod.t.Cleanup(c.endDialling) // before the pod goes
 	pod.sysctl("net/ipv4/ip_forward", "0")
 	pod.sysctl("net/ipv6/conf/all/forwarding", "1")
 	c.busy.Lock()

@@ -187,9 +187,13 @@ func (w *internet) dial() {
 			}
 		}
 	})
-	w.t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		tick.Stop()
 		close(end)
 		dialling.Wait()
 	})
+	w.t.Cleanup(stop)
+	for _, c := range clusters {
+		c.endDialling = stop
+	}
 }
