@@ -118,7 +118,10 @@ func TestWhatExceedsTheBandwidthIsDropped(t *testing.T) {
 	h.arrives(hamburg, bremen, "of another")
 
 	h.update(lubeck, hamburg) // which changes nothing for lubeck
+	h.update(lubeck, hamburg, bremen)
 	h.send(lubeck, hamburg, "still too much")
+	h.send(bremen, hamburg, "behind it") // so that it has been looked at before the clock goes on
+	h.arrives(hamburg, bremen, "behind it")
 	h.send(hamburg, lubeck, "not the receiver's fault")
 	h.arrives(lubeck, hamburg, "not the receiver's fault")
 	h.clock.SetTime(h.clock.Now().Add(time.Second))
