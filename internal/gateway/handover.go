@@ -38,7 +38,7 @@ func (g *Gateway) handOver(ctx context.Context) {
 
 // successor returns the pod of the gateway that nodes are told of, unless that is this one or cannot be read.
 func (g *Gateway) successor(ctx context.Context, reader topology.Reader) string {
-	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	active, err := reader.Active(ctx)
 	if err != nil || active.Pod == g.config.Pod {
