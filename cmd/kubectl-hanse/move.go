@@ -198,53 +198,56 @@ func podsToMove(ctx context.Context, c *connection, flags *moveFlags, args []str
 	}), nil
 }
 
-// podsNamed are the pod of that name, or those of what makes pods.
+// podsNamed are the pod of that name, or those of what makes pods that run or are to run.
 func podsNamed(ctx context.Context, c *connection, name string) ([]corev1.Pod, error) {
 	kind, bare, qualified := strings.Cut(name, "/")
 	if !qualified {
 		kind, bare = "pod", name
 	}
 	key := client.ObjectKey{Namespace: c.namespace, Name: bare}
-	switch strings.ToLower(kind) {
-	case "pod", "pods", "po":
+	if slices.Contains([]string{"pod", "pods", "po"}, strings.ToLower(kind)) {
 		pod := &corev1.Pod{}
 		if err := c.client.Get(ctx, key, pod); err != nil {
 			return nil, fmt.Errorf("read pod %s: %w", bare, err)
 		}
 		return []corev1.Pod{*pod}, nil
-	case "deployment", "deployments", "deploy", "deployment.apps":
-		owner := &appsv1.Deployment{}
-		return podsOf(ctx, c.client, key, owner, func() *metav1.LabelSelector { return owner.Spec.Selector })
-	case "replicaset", "replicasets", "rs", "replicaset.apps":
-		owner := &appsv1.ReplicaSet{}
-		return podsOf(ctx, c.client, key, owner, func() *metav1.LabelSelector { return owner.Spec.Selector })
-	case "statefulset", "statefulsets", "sts", "statefulset.apps":
-		owner := &appsv1.StatefulSet{}
-		return podsOf(ctx, c.client, key, owner, func() *metav1.LabelSelector { return owner.Spec.Selector })
-	case "job", "jobs", "job.batch":
-		owner := &batchv1.Job{}
-		return podsOf(ctx, c.client, key, owner, func() *metav1.LabelSelector { return owner.Spec.Selector })
-	default:
+	}
+	owner, selects := ownerOfKind(strings.ToLower(kind))
+	if owner == nil {
 		return nil, fmt.Errorf("%s: only pods, Deployments, ReplicaSets, StatefulSets and Jobs can be named", name)
 	}
-}
-
-// podsOf reads what makes pods, and returns those of its selector that run or are to run.
-func podsOf(
-	ctx context.Context, c client.Client, key client.ObjectKey, owner client.Object, selectorOf func() *metav1.LabelSelector,
-) ([]corev1.Pod, error) {
-	if err := c.Get(ctx, key, owner); err != nil {
-		return nil, fmt.Errorf("read %s: %w", key.Name, err)
+	if err := c.client.Get(ctx, key, owner); err != nil {
+		return nil, fmt.Errorf("read %s: %w", bare, err)
 	}
-	selector, err := metav1.LabelSelectorAsSelector(selectorOf())
+	selector, err := metav1.LabelSelectorAsSelector(*selects)
 	if err != nil {
-		return nil, fmt.Errorf("read the selector of %s: %w", key.Name, err)
+		return nil, fmt.Errorf("read the selector of %s: %w", bare, err)
 	}
 	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("list pods of %s: %w", key.Name, err)
+	if err := c.client.List(ctx, pods, client.InNamespace(c.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list pods of %s: %w", bare, err)
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil || offload.Terminal(p.Status.Phase) }), nil
+}
+
+// ownerOfKind returns an object of the kind to read into, and where its selector will be, or nil if it makes no pods.
+func ownerOfKind(kind string) (client.Object, **metav1.LabelSelector) {
+	switch kind {
+	case "deployment", "deployments", "deploy", "deployment.apps":
+		o := &appsv1.Deployment{}
+		return o, &o.Spec.Selector
+	case "replicaset", "replicasets", "rs", "replicaset.apps":
+		o := &appsv1.ReplicaSet{}
+		return o, &o.Spec.Selector
+	case "statefulset", "statefulsets", "sts", "statefulset.apps":
+		o := &appsv1.StatefulSet{}
+		return o, &o.Spec.Selector
+	case "job", "jobs", "job.batch":
+		o := &batchv1.Job{}
+		return o, &o.Spec.Selector
+	default:
+		return nil, nil
+	}
 }
 
 // awaitMoves tells of each move what it comes to, and fails if one has failed.

@@ -31,13 +31,7 @@ func newCopyView(link *peers.Link, id string, namespaces []string) *copyView {
 }
 
 func (v *copyView) transport() *peers.Transport {
-	return &peers.Transport{
-		Client:    &copyClient{Client: v.link.Client(), view: v},
-		Feed:      v.feed,
-		Run:       v.run,
-		Mapping:   v.mapping,
-		Leftovers: v.leftovers,
-	}
+	return v.shownBy(&copyClient{Client: v.link.Client(), view: v})
 }
 
 func (*copyView) kinds() map[kind]client.Object { return copyKinds }

@@ -50,14 +50,9 @@ func newPodView(link *peers.Link, id string, namespaces []string) *podView {
 }
 
 func (v *podView) transport() *peers.Transport {
-	return &peers.Transport{
-		Client:    &shadowClient{Client: v.link.Client(), view: v},
-		Feed:      v.feed,
-		Run:       v.run,
-		Mapping:   v.mapping,
-		Leftovers: v.leftovers,
-		RemotePod: v.remotePod,
-	}
+	t := v.shownBy(&shadowClient{Client: v.link.Client(), view: v})
+	t.Run, t.RemotePod = v.run, v.remotePod
+	return t
 }
 
 // run keeps the view and records until ctx ends.

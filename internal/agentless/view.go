@@ -71,6 +71,11 @@ func newView(link *peers.Link, id string, namespaces []string) *view {
 	}
 }
 
+// shownBy returns the transport that shows what is in the view, with that client.
+func (v *view) shownBy(c client.Client) *peers.Transport {
+	return &peers.Transport{Client: c, Feed: v.feed, Run: v.run, Mapping: v.mapping, Leftovers: v.leftovers}
+}
+
 // run follows what is at the peer until ctx ends.
 func (v *view) run(ctx context.Context) {
 	var working sync.WaitGroup

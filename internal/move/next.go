@@ -166,10 +166,7 @@ func (s *Observed) goOn(now time.Time) Step {
 
 // trouble says why the move cannot go on, as long as the copy has not taken over.
 func (s *Observed) trouble(now time.Time) *Cause {
-	if s.isDeleted() {
-		return &Cause{v1alpha1.ReasonAborted, "The PodMove was deleted"}
-	}
-	if cause := cmp.Or(s.troubleOfOwner(), s.troubleOfCopy()); cause != nil {
+	if cause := s.stopped(); cause != nil {
 		return cause
 	}
 	if s.left(now) <= 0 {
@@ -181,6 +178,14 @@ func (s *Observed) trouble(now time.Time) *Cause {
 		return &Cause{v1alpha1.ReasonOriginalLost, fmt.Sprintf("Pod %s has ended or was deleted before the copy took over", s.Move.Spec.Pod.Name)}
 	}
 	return nil
+}
+
+// stopped says whether the move has lost what any method needs, or is wanted no more.
+func (s *Observed) stopped() *Cause {
+	if s.isDeleted() {
+		return &Cause{v1alpha1.ReasonAborted, "The PodMove was deleted"}
+	}
+	return cmp.Or(s.troubleOfOwner(), s.troubleOfCopy())
 }
 
 func (s *Observed) troubleOfOwner() *Cause {

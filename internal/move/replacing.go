@@ -9,17 +9,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // BusyStatefulSet says why no pod would be made in the place of the named one, or another one than that was, or returns "". The pod
 // is nil if it is gone.
 func BusyStatefulSet(set *appsv1.StatefulSet, name string, pod *corev1.Pod) string {
-	first, replicas := int64(0), int64(1)
+	first, replicas := int64(0), int64(ptr.Deref(set.Spec.Replicas, 1))
 	if set.Spec.Ordinals != nil {
 		first = int64(set.Spec.Ordinals.Start)
-	}
-	if set.Spec.Replicas != nil {
-		replicas = int64(*set.Spec.Replicas)
 	}
 	ordinal, err := strconv.ParseInt(name[strings.LastIndex(name, "-")+1:], 10, 32)
 	if err != nil || ordinal < first || ordinal >= first+replicas {
@@ -37,7 +35,7 @@ func BusyStatefulSet(set *appsv1.StatefulSet, name string, pod *corev1.Pod) stri
 
 // BusyJob says why the Job makes no pods any more, or returns "".
 func BusyJob(job *batchv1.Job) string {
-	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+	if ptr.Deref(job.Spec.Suspend, false) {
 		return fmt.Sprintf("Job %s is suspended", job.Name)
 	}
 	isOver := slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
@@ -64,10 +62,7 @@ func UnforgivingJob(job *batchv1.Job, pod *corev1.Pod) string {
 			}
 		}
 	}
-	limit, failed := int32(6), job.Status.Failed
-	if job.Spec.BackoffLimit != nil {
-		limit = *job.Spec.BackoffLimit
-	}
+	limit, failed := ptr.Deref(job.Spec.BackoffLimit, 6), job.Status.Failed
 	if job.Spec.BackoffLimitPerIndex != nil && pod != nil {
 		count, _ := strconv.ParseInt(pod.Annotations[batchv1.JobIndexFailureCountAnnotation], 10, 32)
 		limit, failed = *job.Spec.BackoffLimitPerIndex, int32(count)

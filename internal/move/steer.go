@@ -124,10 +124,7 @@ func (s *Observed) steer(now time.Time) Step {
 
 // troubleOfSteering says why the owner's next pod is not sent to the destination, as long as that has not been done.
 func (s *Observed) troubleOfSteering(now time.Time) *Cause {
-	if s.isDeleted() {
-		return &Cause{v1alpha1.ReasonAborted, "The PodMove was deleted"}
-	}
-	if cause := cmp.Or(s.troubleOfOwner(), s.troubleOfCopy()); cause != nil {
+	if cause := s.stopped(); cause != nil {
 		return cause
 	}
 	pod := s.Move.Spec.Pod.Name

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -36,7 +37,7 @@ func (m *Mover) owner(ctx context.Context, s *seen) (*move.Owner, error) {
 			return nil, err
 		}
 		owner.Selector = labels.SelectorFromSet(rc.Spec.Selector)
-		owner.Template, owner.Replicas, owner.MinReadySeconds = rc.Spec.Template, replicas(rc.Spec.Replicas), rc.Spec.MinReadySeconds
+		owner.Template, owner.Replicas, owner.MinReadySeconds = rc.Spec.Template, ptr.Deref(rc.Spec.Replicas, 1), rc.Spec.MinReadySeconds
 		owner.Busy = scaledToNothing(owner)
 		return owner, nil
 	default:
@@ -61,15 +62,8 @@ func (m *Mover) replicaSet(ctx context.Context, key client.ObjectKey, owner *mov
 	if owner.Selector, err = metav1.LabelSelectorAsSelector(set.Spec.Selector); err != nil {
 		return nil, fmt.Errorf("read the selector of ReplicaSet %s: %w", set.Name, err)
 	}
-	owner.Template, owner.Replicas, owner.MinReadySeconds = &set.Spec.Template, replicas(set.Spec.Replicas), set.Spec.MinReadySeconds
+	owner.Template, owner.Replicas, owner.MinReadySeconds = &set.Spec.Template, ptr.Deref(set.Spec.Replicas, 1), set.Spec.MinReadySeconds
 	return owner, m.observeDeployment(ctx, set, owner)
-}
-
-func replicas(wanted *int32) int32 {
-	if wanted == nil {
-		return 1
-	}
-	return *wanted
 }
 
 func scaledToNothing(owner *move.Owner) string {
