@@ -301,11 +301,11 @@ func (c *cluster) isAnswered(ctx context.Context, t *testing.T, ns string) {
 	}
 }
 
-// draining serves on for a while when it is told to end.
+// draining serves on for a while when it is told to end: longer than a busy machine takes to end it in each cluster's Services.
 func draining(spec corev1.PodSpec) corev1.PodSpec {
-	grace := int64(10)
+	grace := int64(15)
 	spec.TerminationGracePeriodSeconds = &grace
-	spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}}
+	spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 8}}}
 	return spec
 }
 
